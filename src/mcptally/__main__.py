@@ -1,0 +1,5 @@
+"""`python -m mcptally` is the command line."""
+
+from mcptally.cli import main
+
+main()

@@ -1,0 +1,82 @@
+"""The command line: one verb, one library call of the same name and arguments.
+
+Results go to stdout, talk to stderr. A command's module is imported when the command runs, so
+that `record`, which sits in front of every server a client starts, never pays for the others.
+"""
+
+import importlib
+import importlib.util
+import os
+import sys
+from typing import Final
+
+import click
+
+from mcptally.errors import Exit, McptallyError
+
+COMMANDS: Final[dict[str, str]] = {
+    "score": "Validate and score recorded traffic into a store.",
+    "query": "Ask a store a standing question by name, or any SQL.",
+    "record": "Run an MCP server behind the recorder.",
+    "wrap": "Put the recorder before the servers of a client's configuration.",
+    "import": "Turn other people's logs into transcripts.",
+    "check": "Say whether an archive is whole.",
+    "redact": "Apply a redaction policy to recordings that exist.",
+    "export": "Write a store in other people's formats.",
+    "show": "Explain one call: request, reply, and every rule that decided.",
+    "compare": "Say what got worse between two stores.",
+    "report": "Write one self-contained page.",
+    "validate": "Dry-run a call: {valid, errors, warnings}.",
+    "serve": "Serve a store over MCP (stdio).",
+    "rules": "Print the rules, from the rules themselves.",
+    "evaluate": "Measure the verdict on a labelled file.",
+    "doctor": "Check the environment.",
+}
+"""Every command and its one-line help. The command's module has the same name, and `import`'s
+is `import_`; a name whose module does not exist yet is not offered."""
+
+
+def _module(name: str) -> str:
+    return f"mcptally.cli.{name}_" if name == "import" else f"mcptally.cli.{name}"
+
+
+class _Lazy(click.Group):
+    """A group whose commands are imported when they are used; `--help` imports none."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return [name for name in COMMANDS if importlib.util.find_spec(_module(name))]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        command: click.Command = importlib.import_module(_module(cmd_name)).command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name]) for name in self.list_commands(ctx)])
+
+
+@click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="mcptally")
+def cli() -> None:
+    """Find out which MCP tools and servers can be trusted.
+
+    \b
+    Record a server:   mcptally record --out traces -- npx -y some-mcp-server
+    Score an archive:  mcptally score traces -o store
+    Ask a question:    mcptally query store tool_scores
+    """
+
+
+def main() -> None:
+    """Run the command line; every expected error is one sentence on stderr and an exit code."""
+    try:
+        cli(standalone_mode=True, prog_name="mcptally")
+    except McptallyError as error:
+        sys.stderr.write(f"mcptally: {error}\n")
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        # The reader of our stdout has what it wanted (`| head`): that is no error.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(Exit.DONE)

@@ -1,0 +1,27 @@
+"""The transcript, format 1: its version, its event names, its limits.
+
+A transcript is UTF-8 JSON Lines, one event a line; docs/reference/transcript.md describes the
+fields. This is the one format that is ever migrated: tables are rebuilt from it.
+"""
+
+from typing import Final, Literal, get_args
+
+FORMAT_VERSION: Final = 1
+"""Value of `v` in every event."""
+
+Event = Literal["open", "message", "raw", "stderr", "http", "gap", "close"]
+EVENTS: Final[tuple[str, ...]] = get_args(Event)
+
+Dir = Literal["c2s", "s2c"]
+"""Which way bytes went: client to server, or server to client."""
+DIRS: Final[tuple[str, ...]] = get_args(Dir)
+
+Transport = Literal["stdio", "streamable_http", "http_sse", "import"]
+TRANSPORTS: Final[tuple[str, ...]] = get_args(Transport)
+
+SUFFIXES: Final = (".jsonl", ".jsonl.gz", ".jsonl.zst")
+"""What is read of a folder, recursively; a file that is named is always read."""
+
+MAX_DEPTH: Final = 512
+"""Deepest JSON nesting that counts as strict: every parser in use accepts it
+(orjson stops at 1024, msgspec at Python's recursion limit)."""
