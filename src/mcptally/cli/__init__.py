@@ -53,14 +53,15 @@ class _Lazy(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, COMMANDS[name]) for name in self.list_commands(ctx)])
+        if rows := [(name, COMMANDS[name]) for name in self.list_commands(ctx)]:
+            with formatter.section("Commands"):
+                formatter.write_dl(rows)
 
 
 @click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="mcptally")
 def cli() -> None:
-    """Find out which MCP tools and servers can be trusted.
+    r"""Find out which MCP tools and servers can be trusted.
 
     \b
     Record a server:   mcptally record --out traces -- npx -y some-mcp-server

@@ -71,7 +71,7 @@ def parse(cls: type[R], table: Mapping[str, Any], *, where: str) -> list[R]:
         for key in row.keys() - fields.keys():
             hint = near(key, fields)
             raise RuleError(f"{where}: rule {name}: unknown field {key!r}{hint}")
-        values = {k: tuple(v) if isinstance(v, list) else v for k, v in row.items()}
+        values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in row.items()}
         try:
             rule = cls(**values)
         except TypeError as error:
