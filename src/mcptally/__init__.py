@@ -18,7 +18,7 @@ _HOME: Final[dict[str, str]] = {
 }
 """Public name → the module where it lives."""
 
-__all__ = ["open_store", "score"]  # noqa: F822  (loaded on first use)
+__all__ = ["open_store", "score"]
 
 
 def __getattr__(name: str) -> Any:

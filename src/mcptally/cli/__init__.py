@@ -61,7 +61,7 @@ class _Lazy(click.Group):
 @click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="mcptally")
 def cli() -> None:
-    r"""Find out which MCP tools and servers can be trusted.
+    """Find out which MCP tools and servers can be trusted.
 
     \b
     Record a server:   mcptally record --out traces -- npx -y some-mcp-server
