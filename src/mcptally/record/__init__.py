@@ -1,0 +1,1 @@
+"""The recorder: bytes pass unchanged, a copy is kept. Imports nothing columnar."""

@@ -1,0 +1,80 @@
+"""One segment file while it grows: its name, its lock, and writes that tear no line."""
+
+import contextlib
+import errno
+import os
+import re
+import time
+from pathlib import Path
+from typing import Final
+
+try:
+    import fcntl
+except ImportError:  # Windows: an open file cannot be removed there, which does for a lock
+    fcntl = None  # type: ignore[assignment]
+
+OURS: Final = re.compile(
+    r"(?P<stem>[A-Za-z0-9._-]{1,60}-\d{8}T\d{6}Z-[0-9a-f]{12})-(?P<segment>\d{4,})"
+    r"(?P<suffix>\.jsonl|\.jsonl\.zst|\.jsonl\.zst\.part)"
+)
+"""Names that the recorder gives; nothing else in a folder is ever compressed or removed."""
+
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+def stem(server: str | None, recording: str, wall_ns: int) -> str:
+    """What all segments of a recording are called: label, start in UTC, end of its id."""
+    label = _UNSAFE.sub("_", server or "server").strip("._")[:60] or "server"
+    began = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(wall_ns // 1_000_000_000))
+    return f"{label}-{began}-{recording.replace('-', '')[-12:]}"
+
+
+def lock(fd: int) -> bool:
+    """Mark an open segment as being written; False when another process holds it."""
+    if fcntl is None:
+        return True
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        # A file system without locks: treat the file as ours, housekeeping also asks for age.
+        return error.errno not in (errno.EWOULDBLOCK, errno.EACCES)
+    return True
+
+
+class Segment:
+    """An open segment: 0600, locked, only ever whole lines long.
+
+    Raises:
+        OSError: from the constructor and from `put`, when the disk refuses.
+    """
+
+    def __init__(self, folder: Path, name: str) -> None:
+        if not folder.is_dir():
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.path = folder / name
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | getattr(os, "O_BINARY", 0)
+        self._fd = os.open(self.path, flags, 0o600)
+        lock(self._fd)
+        self.size = 0
+        self.began = time.monotonic()
+
+    def put(self, lines: bytes) -> None:
+        """Append whole lines; on failure the file is as long as it was before."""
+        try:
+            written = os.write(self._fd, lines)
+            while written < len(lines):
+                written += os.write(self._fd, memoryview(lines)[written:])
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._fd, self.size)
+            raise
+        self.size += len(lines)
+
+    def has_name(self) -> bool:
+        """False once somebody removed the file while it was being written."""
+        return os.fstat(self._fd).st_nlink > 0
+
+    def close(self) -> None:
+        """Let go of the file and its lock."""
+        with contextlib.suppress(OSError):
+            os.close(self._fd)

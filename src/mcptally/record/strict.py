@@ -1,0 +1,86 @@
+"""The one JSON checker of the recorder: may these bytes be spliced into a transcript as they are?
+
+Strict means that every parser we use (msgspec, orjson, the standard library, DuckDB, polars)
+accepts the bytes and none has to guess: valid UTF-8, no byte order mark, no NaN, no lone
+surrogate, no number beyond a double, no nesting deeper than `frame.MAX_DEPTH`. Duplicate keys
+are strict enough. docs/decisions/0101-one-json-checker.md has the measurements.
+"""
+
+import re
+from array import array
+from itertools import accumulate
+from typing import Final
+
+import msgspec
+
+from mcptally.frame import MAX_DEPTH
+
+_decode: Final = msgspec.json.Decoder().decode
+
+_BOM: Final = b"\xef\xbb\xbf"
+
+# A double ends at 1.8e308, so an integer of 310 digits overflows; msgspec reads it exactly and
+# orjson refuses it. Any run that long covers nine samples taken every 32 bytes.
+_LONGEST_INTEGER: Final = 309
+_STRIDE: Final = 32
+_SAMPLED_DIGITS: Final = re.compile(rb"[0-9]{9}")
+_DIGITS: Final = re.compile(rb"[0-9]{%d}" % (_LONGEST_INTEGER + 1))
+_STRING: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
+
+_NOT_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
+_UP_OR_DOWN: Final = bytes(1 if c in b"[{" else 255 for c in range(256))
+
+
+def why_not_strict(frame: bytes) -> str | None:
+    """The reason why `frame` is not strict JSON, or None when it is.
+
+    The reasons: `blank`, `bom`, `not_utf8`, `too_deep`, `number_too_large`, `not_strict_json`
+    (NaN, Infinity, a lone surrogate and the like: some parsers take it) and `not_json`.
+    """
+    try:
+        _decode(frame)
+    except RecursionError:
+        return "too_deep"
+    except (msgspec.DecodeError, ValueError):
+        return _reason(frame)
+    if len(frame) > 2 * MAX_DEPTH and _depth(frame) > MAX_DEPTH:
+        return "too_deep"
+    if (
+        len(frame) > _LONGEST_INTEGER
+        and _SAMPLED_DIGITS.search(frame[::_STRIDE])
+        and _DIGITS.search(_STRING.sub(b"", frame))
+    ):
+        return "number_too_large"
+    return None
+
+
+def _depth(frame: bytes) -> int:
+    """How deep the nesting goes; brackets inside strings are looked at only where they matter."""
+
+    def deepest(text: bytes) -> int:
+        steps = array("b", text.translate(None, _NOT_BRACKETS).translate(_UP_OR_DOWN))
+        return max(accumulate(steps), default=0)
+
+    with_strings = deepest(frame)
+    return with_strings if with_strings <= MAX_DEPTH else deepest(_STRING.sub(b"", frame))
+
+
+def _reason(frame: bytes) -> str:
+    if not frame.strip():
+        return "blank"
+    if frame.startswith(_BOM):
+        return "bom"
+    try:
+        text = frame.decode()
+    except UnicodeDecodeError:
+        return "not_utf8"
+    # Only lines that msgspec refused come here: rare, so the slower second opinion is affordable.
+    import json  # noqa: PLC0415
+
+    try:
+        json.loads(text)
+    except RecursionError:
+        return "too_deep"
+    except ValueError as error:
+        return "number_too_large" if "integer string conversion" in str(error) else "not_json"
+    return "not_strict_json"
