@@ -104,6 +104,8 @@ class Lines:
     """The lines, each with its newline, except a torn last one."""
     first: int
     """Number of the first line, counted from 1."""
+    count: int
+    """How many lines."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -132,7 +134,7 @@ def lines(path: Path, *, chunk: int = CHUNK, max_line: int = MAX_LINE) -> Iterat
                 block = stream.read(chunk)
             except (OSError, EOFError, zlib.error, zstandard.ZstdError) as error:
                 if rest:
-                    yield Lines(b"".join(rest), number)
+                    yield Lines(b"".join(rest), number, 1)
                     number += 1
                 yield Damage(number, "archive.cannot_decompress", f"reading stopped: {error}")
                 return
@@ -157,13 +159,14 @@ def lines(path: Path, *, chunk: int = CHUNK, max_line: int = MAX_LINE) -> Iterat
                     rest, held, skipping = [], 0, True
                 continue
             rest.append(block[:cut])
-            data = b"".join(rest)
-            yield Lines(data, number)
-            number += data.count(b"\n")
+            data = b"".join(rest) if len(rest) > 1 else rest[0]
+            count = data.count(b"\n")
+            yield Lines(data, number, count)
+            number += count
             rest = [block[cut:]] if cut < len(block) else []
             held = len(block) - cut
     if rest:
-        yield Lines(b"".join(rest), number)
+        yield Lines(b"".join(rest), number, 1)
 
 
 def text_lines(path: Path) -> Iterator[tuple[int, bytes]]:

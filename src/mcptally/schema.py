@@ -1,0 +1,339 @@
+"""Every table and column of a store: name, type, unit, meaning. Born here and nowhere else.
+
+Write `Calls.method.col` where an expression is wanted and `Calls.method.name` where a name is.
+The reference page of the tables is generated from these declarations.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar, Final, Literal, NamedTuple
+
+import polars as pl
+
+TIME: Final = pl.Datetime("us", "UTC")
+"""Points in time: UTC, microseconds (what DuckDB and Parquet readers agree on)."""
+
+
+class Column:
+    """A column of a table."""
+
+    __slots__ = ("dtype", "meaning", "name", "unit")
+
+    name: str
+
+    def __init__(
+        self, dtype: pl.DataType | type[pl.DataType], meaning: str, unit: str = ""
+    ) -> None:
+        self.dtype = dtype() if isinstance(dtype, type) else dtype
+        self.meaning = meaning
+        self.unit = unit
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    @property
+    def col(self) -> pl.Expr:
+        """The column as an expression."""
+        return pl.col(self.name)
+
+
+class Table:
+    """A table of a store: its columns, in order, are the class's `Column` attributes."""
+
+    name: ClassVar[str]
+    meaning: ClassVar[str]
+    key: ClassVar[tuple[str, ...]]
+    """What the rows are sorted by, and what tells them apart."""
+
+    @classmethod
+    def columns(cls) -> dict[str, Column]:
+        """Name → column, in order."""
+        return {
+            name: column
+            for base in reversed(cls.__mro__)
+            for name, column in vars(base).items()
+            if isinstance(column, Column)
+        }
+
+    @classmethod
+    def schema(cls) -> pl.Schema:
+        """Name → type, in order."""
+        return pl.Schema({name: column.dtype for name, column in cls.columns().items()})
+
+    @classmethod
+    def frame(cls, data: pl.DataFrame) -> pl.DataFrame:
+        """`data` with exactly this table's columns and types; what it lacks is null."""
+        missing = [
+            pl.lit(None, dtype=column.dtype).alias(name)
+            for name, column in cls.columns().items()
+            if name not in data.columns
+        ]
+        return data.with_columns(missing).select(
+            pl.col(name).cast(column.dtype) for name, column in cls.columns().items()
+        )
+
+
+_S, _I, _B, _F = pl.String, pl.Int64, pl.Boolean, pl.Float64
+_U = pl.UInt32
+
+
+class Messages(Table):
+    """One row a JSON-RPC message, batch members apart."""
+
+    name = "messages"
+    meaning = "One row a message, members of a batch apart."
+    key = ("recording", "seq", "index")
+
+    recording = Column(_S, "Recording the message was recorded in.")
+    seq = Column(_I, "Order of arrival within the recording.")
+    index = Column(_U, "Position in a JSON-RPC batch; 0 otherwise.")
+    batch = Column(_B, "Whether the message came in a JSON-RPC batch.")
+    session = Column(_S, "Session it belongs to; see `calls.session`.")
+    dir = Column(_S, "`c2s` (client to server) or `s2c`.")
+    scope = Column(_S, "HTTP exchange; null on a pipe.")
+    at = Column(TIME, "When its last byte arrived.")
+    bytes = Column(_I, "Length on the wire; of a batch member: of the whole batch.", "bytes")
+    kind = Column(_S, "`request`, `notification`, `result`, `error` or `invalid`.")
+    method = Column(_S, "Method of a request or notification.")
+    request_id = Column(_S, "JSON text of `id` as on the wire; null where absent.")
+    call_id = Column(_S, "Call that it asks, answers, cancels or reports progress of.")
+    match = Column(
+        _S,
+        "How a reply found its call: `exact`, `loose` (by value only), `late`, "
+        "`second`, `replay`, `orphan`; null for other kinds.",
+    )
+    file = Column(_S, "Transcript file.")
+    line = Column(_I, "Line in the file, from 1.")
+
+
+class Calls(Table):
+    """One row a request, of either side and any method."""
+
+    name = "calls"
+    meaning = (
+        "One row for every object with a string `method` and an `id` member, of either "
+        "side, answered or not."
+    )
+    key = ("recording", "seq", "index", "dir")
+
+    call_id = Column(_S, "Stable id: hash of recording, dir, seq and index (16 hex digits).")
+    dir = Column(_S, "Who asked: `c2s` the client, `s2c` the server.")
+    recording = Column(_S, "Recording.")
+    seq = Column(_I, "`seq` of the request.")
+    index = Column(_U, "Position in a JSON-RPC batch; 0 otherwise.")
+    file = Column(_S, "Transcript file of the request.")
+    line = Column(_I, "Line of the request in its file, from 1.")
+    session = Column(_S, "Session: a pipe, an HTTP session, or what is derived in their place.")
+    session_source = Column(
+        _S,
+        "How the session is known: `pipe`, `http_session_id`, "
+        "`sse_endpoint`, `client` (derived: one client, no pause over 30 min).",
+    )
+    server = Column(_S, "Label in `open`.")
+    command = Column(_S, "Command line or URL in `open` (JSON text or plain).")
+    server_name = Column(_S, "Name that the server gives itself.")
+    server_version = Column(_S, "Version that the server gives itself (often its SDK's).")
+    client = Column(_S, "Name that the client gives itself.")
+    client_version = Column(_S, "Version that the client gives itself.")
+    protocol_version = Column(_S, "Protocol revision in force for this request.")
+    protocol_source = Column(_S, "How it is known: `header`, `meta`, `handshake`, `fallback`.")
+    transport = Column(_S, "`stdio`, `streamable_http`, `http_sse` or `import`.")
+    method = Column(_S, "Method asked.")
+    tool = Column(_S, "Tool of a `tools/call`.")
+    resource_uri = Column(_S, "URI of a request about a resource.")
+    prompt = Column(_S, "Prompt of a `prompts/get`.")
+    request_id = Column(_S, 'JSON text of the id as on the wire: `1` and `"1"` differ.')
+    requested_at = Column(TIME, "When the request's last byte arrived.")
+    answered_at = Column(TIME, "When the reply's last byte arrived.")
+    latency_ms = Column(_F, "From the last byte of the request to the last of the reply.", "ms")
+    first_progress_ms = Column(_F, "From the request to its first progress notification.", "ms")
+    progress_count = Column(_U, "Progress notifications for this call.")
+    request_bytes = Column(_I, "Request on the wire.", "bytes")
+    response_bytes = Column(_I, "Reply on the wire.", "bytes")
+    arguments = Column(_S, "JSON text of the arguments (of a tool or prompt).")
+    response = Column(_S, "JSON text of the reply's `result` or `error` member.")
+    outcome = Column(
+        _S,
+        "`ok`, `hidden_error`, `tool_error`, `protocol_error`, "
+        "`input_required`, `task`, `timeout`, `cancelled` or `no_response`.",
+    )
+    cancelled_at = Column(TIME, "When the call was cancelled, if it was.")
+    cancel_reason = Column(_S, "Reason given with the cancellation.")
+    closed_by = Column(_S, "Who closed the HTTP exchange: `client`, `server`, `proxy`.")
+    error_code = Column(_I, "JSON-RPC error code.")
+    error_text = Column(_S, "What the failing reply says.")
+    http_status = Column(_I, "Status of the HTTP exchange of the request.")
+    text = Column(
+        _S,
+        "Text of the result's blocks, up to 4,000 characters; what verdicts read. "
+        "Left out with --no-payloads.",
+    )
+    verdict = Column(
+        _S,
+        "`business`, `tool_failure`, `infrastructure`, `ambiguous`; null unless the call failed.",
+    )
+    reason = Column(_S, "Sub-class of the verdict.")
+    fault = Column(_S, "`agent`, `user`, `server`, `upstream` or `transport`.")
+    retryable = Column(_S, "`yes`, `after_delay`, `after_change` or `no`.")
+    confidence = Column(_F, "Calibrated probability that the verdict is right.", "percent")
+    rule = Column(_S, "Id of the rule that decided the verdict.")
+    hidden_rule = Column(_S, "Id of the rule that found a hidden error.")
+    hidden_confidence = Column(
+        _F, "Calibrated probability that the hidden error is one.", "percent"
+    )
+    content_types = Column(pl.List(_S), "Type of each content block, in order.")
+    text_blocks = Column(_U, "Blocks of type text.")
+    image_blocks = Column(_U, "Blocks of type image.")
+    audio_blocks = Column(_U, "Blocks of type audio.")
+    resource_blocks = Column(_U, "Blocks of type resource or resource_link.")
+    has_structured_content = Column(_B, "Whether the result has the member structuredContent.")
+    has_meta = Column(_B, "Whether the result has the member _meta.")
+    response_tokens = Column(
+        _I, "Estimate: UTF-8 bytes of the response's JSON text over 4.", "tokens"
+    )
+    definition = Column(_S, "Tool definition in force: hash, see `tools.definition`.")
+    definition_source = Column(
+        _S,
+        "How the definition is known: `session` (listed before the "
+        "call), `later` (listed later in the session), `server` (another "
+        "session of this server), `none`.",
+    )
+    input_schema_state = Column(
+        _S,
+        "Arguments against inputSchema: `none` (no schema), `valid`, `invalid`, `unusable_schema`.",
+    )
+    input_schema_error = Column(_S, "First error's text.")
+    input_schema_path = Column(_S, "First error's place in the arguments (JSON Pointer).")
+    output_schema_state = Column(
+        _S,
+        "Output against outputSchema: `none`, `valid`, `invalid`, "
+        "`unusable_schema`, `missing_output`.",
+    )
+    output_schema_error = Column(_S, "First error's text.")
+    output_schema_path = Column(_S, "First error's place in the output (JSON Pointer).")
+    scenario = Column(_S, "`happy_path`, `edge_case`, `boundary` or `error_case`.")
+    scenario_source = Column(_S, "How the scenario is known: `arguments` or `given`.")
+    attempt_of = Column(_S, "First call of the chain this call belongs to (itself, if it began).")
+    attempt = Column(_U, "Position in that chain, from 1.")
+    attempt_why = Column(_S, "What made it a chain: `retry`, `input_required`, `task`.")
+
+
+class Findings(Table):
+    """One row a violation or oddity."""
+
+    name = "findings"
+    meaning = "One row a violation or oddity."
+    key = ("file", "recording", "seq", "index", "rule", "path", "message")
+
+    rule = Column(_S, "Id of the rule.")
+    severity = Column(_S, "`info`, `warning` or `error`.")
+    about = Column(_S, "What it is about: `file`, `recording`, `message`, `call`, `tool`.")
+    recording = Column(_S, "Recording.")
+    session = Column(_S, "Session.")
+    server = Column(_S, "Label of the server.")
+    tool = Column(_S, "Tool.")
+    definition = Column(_S, "Tool definition.")
+    call_id = Column(_S, "Call.")
+    seq = Column(_I, "`seq` of the message.")
+    index = Column(_U, "Position in a JSON-RPC batch.")
+    file = Column(_S, "Transcript file.")
+    line = Column(_I, "Line in the file, from 1.")
+    path = Column(_S, "Place within the message (JSON Pointer).")
+    message = Column(_S, "What is wrong, in words.")
+    evidence = Column(_S, "The offending value, cut to 500 characters.")
+
+
+class Tools(Table):
+    """One row a version of a tool definition of a server."""
+
+    name = "tools"
+    meaning = "One row a version of a tool definition of a server."
+    key = ("server", "tool", "first_seen", "definition")
+
+    server = Column(_S, "Label of the server.")
+    server_name = Column(_S, "Name that the server gives itself.")
+    tool = Column(_S, "Name of the tool.")
+    definition = Column(_S, "Hash of the definition's canonical JSON (16 hex digits).")
+    first_seen = Column(TIME, "First listing that held this version.")
+    last_seen = Column(TIME, "Last listing that held this version.")
+    sessions = Column(_U, "Sessions that listed it.")
+    listings = Column(_U, "Replies to tools/list that held it.")
+    title = Column(_S, "Title.")
+    description = Column(_S, "Description.")
+    input_schema = Column(_S, "JSON text of inputSchema.")
+    output_schema = Column(_S, "JSON text of outputSchema.")
+    annotations = Column(_S, "JSON text of annotations.")
+    bytes = Column(_I, "The definition's canonical JSON.", "bytes")
+    tokens = Column(_I, "Estimate: bytes over 4.", "tokens")
+
+
+class Recordings(Table):
+    """One row a recording."""
+
+    name = "recordings"
+    meaning = "One row a recording, with counts and how it ended."
+    key = ("recording",)
+
+    recording = Column(_S, "Recording.")
+    server = Column(_S, "Label of the server.")
+    transport = Column(_S, "Transport.")
+    command = Column(_S, "Command line (JSON text).")
+    url = Column(_S, "URL of the server.")
+    recorder = Column(_S, "Recorder, name and version.")
+    redaction = Column(_S, "Redaction policy applied.")
+    source = Column(_S, "Where imported traffic comes from.")
+    files = Column(pl.List(_S), "Transcript files, in order.")
+    segments = Column(_U, "Segments seen.")
+    opened_at = Column(TIME, "First event.")
+    ended_at = Column(TIME, "Last event.")
+    server_name = Column(_S, "Name that the server gives itself.")
+    server_version = Column(_S, "Version that the server gives itself.")
+    client = Column(_S, "Name that the client gives itself.")
+    client_version = Column(_S, "Version that the client gives itself.")
+    protocol_versions = Column(pl.List(_S), "Protocol revisions in force, in order of appearance.")
+    sessions = Column(_U, "Sessions.")
+    events = Column(_U, "Events of every kind.")
+    messages = Column(_U, "Messages.")
+    calls = Column(_U, "Calls.")
+    tool_calls = Column(_U, "Calls of tools.")
+    unanswered = Column(_U, "Calls without a reply.")
+    raws = Column(_U, "Frames that were not strict JSON.")
+    stderr_lines = Column(_U, "Events on stderr.")
+    exchanges = Column(_U, "HTTP exchanges.")
+    gaps = Column(_U, "Gaps.")
+    lost = Column(_I, "Events that the recorder says were lost.")
+    findings = Column(_U, "Findings.")
+    end = Column(_S, "`closed` (has a close event) or `open` (still running, or stopped hard).")
+    close_reason = Column(_S, "Reason in the close event.")
+    exit_code = Column(_I, "Exit code of the server.")
+    signal = Column(_S, "Signal that ended the server.")
+
+
+TABLES: Final[tuple[type[Table], ...]] = (Calls, Messages, Findings, Tools, Recordings)
+"""The tables of a store."""
+
+Severity = Literal["info", "warning", "error"]
+About = Literal["file", "recording", "message", "call", "tool"]
+
+
+class Finding(NamedTuple):
+    """A finding as a row, for the few that are not made by columns."""
+
+    rule: str
+    severity: Severity
+    about: About
+    message: str
+    file: str | None = None
+    line: int | None = None
+    recording: str | None = None
+    evidence: str | None = None
+
+
+def findings_frame(rows: Sequence[Finding]) -> pl.DataFrame:
+    """Single findings as a frame with all columns of `Findings`."""
+    columns: Iterable[Any] = zip(*rows, strict=True) if rows else [()] * len(Finding._fields)
+    schema = Findings.schema()
+    data = {
+        name: pl.Series(name, values, dtype=schema[name])
+        for name, values in zip(Finding._fields, columns, strict=True)
+    }
+    return Findings.frame(pl.DataFrame(data))

@@ -1,0 +1,263 @@
+"""The shapes of transcript events and JSON-RPC messages, as msgspec structs.
+
+Payloads stay raw JSON (`Raw`; an empty one is an absent member), what is nearly always a string is
+typed as one, and a value of another type than declared counts as absent (`Shape.one`): odd traffic
+is read as far as it goes.
+"""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Final, Generic, Literal, TypeVar, get_type_hints
+
+import msgspec
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+
+ABSENT: Final = Raw()
+_Int = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+
+
+class MessageEvent(Struct, tag_field="event", tag="message", gc=False):
+    recording: str
+    seq: _Int
+    ts_ns: _Int
+    dir: Literal["c2s", "s2c"]
+    msg: "Msg | list[Raw]"
+    scope: str | None = None
+    bytes: _Int | None = None
+    sse_id: str | None = None
+    redacted: _Int | None = None
+
+
+class RawFrame(Struct, tag_field="event", tag="raw", gc=False):
+    recording: str
+    seq: _Int
+    ts_ns: _Int
+    dir: Literal["c2s", "s2c"]
+    why: str | None = None
+    scope: str | None = None
+    bytes: _Int | None = None
+    text: str | None = None
+    sse_id: str | None = None
+    sse_event: str | None = None
+    id: Raw = ABSENT
+    method: str | None = None
+    name: str | None = None
+    is_error: bool | None = None
+
+
+class StderrEvent(Struct, tag_field="event", tag="stderr", gc=False):
+    recording: str
+    seq: _Int
+    ts_ns: _Int
+
+
+class Headers(Struct, gc=False, rename="kebab"):
+    mcp_session_id: str | None = None
+    mcp_protocol_version: str | None = None
+    mcp_method: str | None = None
+    mcp_name: str | None = None
+    last_event_id: str | None = None
+
+
+class HttpEvent(Struct, tag_field="event", tag="http", gc=False):
+    recording: str
+    seq: _Int
+    ts_ns: _Int
+    dir: Literal["c2s", "s2c"]
+    phase: str
+    scope: str | None = None
+    method: str | None = None
+    path: str | None = None
+    status: _Int | None = None
+    closed_by: str | None = None
+    headers: Headers | None = None
+
+
+class OpenEvent(Struct, tag_field="event", tag="open", gc=False):
+    recording: str
+    seq: _Int
+    ts_ns: _Int
+    transport: str | None = None
+    server: str | None = None
+    command: Raw = ABSENT
+    url: str | None = None
+    recorder: str | None = None
+    redaction: Raw = ABSENT
+    source: Raw = ABSENT
+    segment: _Int | None = None
+
+
+class CloseEvent(Struct, tag_field="event", tag="close", gc=False):
+    recording: str
+    seq: _Int
+    ts_ns: _Int
+    reason: str | None = None
+    exit_code: int | None = None
+    signal: Raw = ABSENT
+    counts: Raw = ABSENT
+
+
+class GapEvent(Struct, tag_field="event", tag="gap", gc=False):
+    recording: str
+    seq: _Int
+    ts_ns: _Int
+    lost: _Int | None = None
+    why: str | None = None
+
+
+class Msg(Struct, gc=False):
+    """A JSON-RPC message, or what stands in its place; `method` decides what it asks."""
+
+    jsonrpc: Raw = ABSENT
+    id: Raw = ABSENT
+    method: str | None = None
+    params: Raw = ABSENT
+    result: Raw = ABSENT
+    error: Raw = ABSENT
+
+
+class RequestMeta(Struct, gc=False):
+    progress_token: Raw = msgspec.field(default=ABSENT, name="progressToken")
+    protocol_version: str | None = msgspec.field(
+        default=None, name="io.modelcontextprotocol/protocolVersion"
+    )
+    client_info: Raw = msgspec.field(default=ABSENT, name="io.modelcontextprotocol/clientInfo")
+    capabilities: Raw = msgspec.field(
+        default=ABSENT, name="io.modelcontextprotocol/clientCapabilities"
+    )
+    subscription: Raw = msgspec.field(default=ABSENT, name="io.modelcontextprotocol/subscriptionId")
+
+
+class Params(Struct, gc=False, rename="camel"):
+    name: str | None = None
+    uri: str | None = None
+    arguments: Raw = ABSENT
+    request_id: Raw = ABSENT
+    progress_token: Raw = ABSENT
+    reason: str | None = None
+    protocol_version: str | None = None
+    client_info: Raw = ABSENT
+    capabilities: Raw = ABSENT
+    request_state: str | None = None
+    input_responses: Raw = ABSENT
+    progress: Raw = ABSENT
+    cursor: Raw = ABSENT
+    task: Raw = ABSENT
+    _meta: RequestMeta | None = msgspec.field(default=None, name="_meta")
+
+
+class Block(Struct, gc=False, rename="camel"):
+    """A content block. None stands for null or any other value that is no string."""
+
+    type: str | UnsetType | None = UNSET
+    text: str | UnsetType | None = UNSET
+    data: Raw = ABSENT
+    mime_type: Raw = ABSENT
+    uri: Raw = ABSENT
+
+
+class ResultMeta(Struct, gc=False):
+    server_info: Raw = msgspec.field(default=ABSENT, name="io.modelcontextprotocol/serverInfo")
+    subscription: Raw = msgspec.field(default=ABSENT, name="io.modelcontextprotocol/subscriptionId")
+
+
+class Result(Struct, gc=False, rename="camel"):
+    content: list[Block] | UnsetType | None = UNSET
+    is_error: Raw = ABSENT
+    structured_content: Raw = ABSENT
+    result_type: str | None = None
+    request_state: str | None = None
+    tools: Raw = ABSENT
+    next_cursor: Raw = ABSENT
+    protocol_version: str | None = None
+    server_info: Raw = ABSENT
+    capabilities: Raw = ABSENT
+    task: Raw = ABSENT
+    _meta: ResultMeta | None | UnsetType = msgspec.field(default=UNSET, name="_meta")
+
+
+class Error(Struct, gc=False):
+    code: Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | None = None
+    message: str | None = None
+    data: Raw = ABSENT
+
+
+EVENTS: Final = {
+    MessageEvent: 0,
+    RawFrame: 1,
+    StderrEvent: 2,
+    HttpEvent: 3,
+    OpenEvent: 4,
+    CloseEvent: 5,
+    GapEvent: 6,
+}
+AnyEvent = MessageEvent | RawFrame | StderrEvent | HttpEvent | OpenEvent | CloseEvent | GapEvent
+
+OTHER_CONTENT: Final = Block(type=None)
+"""Stands alone in `content` that is no array."""
+
+T = TypeVar("T", bound=Struct)
+
+
+class Shape(Generic[T]):
+    """Decodes many JSON texts of one shape at once; the odd ones alone, field by field."""
+
+    def __init__(self, cls: type[T]) -> None:
+        hints = get_type_hints(cls, include_extras=True)
+        self.cls = cls
+        self.decoder: msgspec.json.Decoder[T] = msgspec.json.Decoder(cls)
+        self.fields = {
+            field.encode_name: (field.name, msgspec.json.Decoder(hints[field.name]))
+            for field in msgspec.structs.fields(cls)
+        }
+
+    def many(self, texts: Sequence[Raw]) -> list[T]:
+        """One struct a text, in order."""
+        out: list[T] = []
+        for start in range(0, len(texts), 512):
+            batch = texts[start : start + 512]
+            try:
+                out += self.decoder.decode_lines(b"\n".join(batch))
+            except (msgspec.DecodeError, RecursionError):
+                out += map(self.one, batch)
+        return out
+
+    def one(self, text: Raw) -> T:
+        """The struct of one text; a member of another type than declared counts as absent."""
+        try:
+            return self.decoder.decode(text)
+        except (msgspec.DecodeError, RecursionError):
+            value = self.cls()
+        try:
+            members = MEMBERS.decode(text)
+        except (msgspec.DecodeError, RecursionError):
+            return value
+        for name, raw in members.items():
+            if name in self.fields:
+                field, decoder = self.fields[name]
+                try:
+                    setattr(value, field, decoder.decode(raw))
+                except (msgspec.DecodeError, RecursionError):
+                    setattr(value, field, _odd(name, raw, getattr(value, field)))
+        return value
+
+
+MEMBERS: Final = msgspec.json.Decoder(dict[str, Raw])
+ITEMS: Final = msgspec.json.Decoder(list[Raw])
+
+
+def _odd(name: str, raw: Raw, default: Any) -> Any:
+    """What a member of an unexpected type counts as."""
+    if name == "content":
+        try:
+            return [BLOCK.one(item) for item in ITEMS.decode(raw)]
+        except (msgspec.DecodeError, RecursionError):
+            return [OTHER_CONTENT]
+    return None if name in {"type", "text"} else default
+
+
+MSG: Final = Shape(Msg)
+PARAMS: Final = Shape(Params)
+RESULT: Final = Shape(Result)
+BLOCK: Final = Shape(Block)
+ERROR: Final = Shape(Error)
+EVENT: Final[msgspec.json.Decoder[AnyEvent]] = msgspec.json.Decoder(AnyEvent)
