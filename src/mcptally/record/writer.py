@@ -152,6 +152,19 @@ class Archive:
         url: str | None = None,
     ) -> "Recording":
         """Begin a recording; a disk that refuses is a loss like any other, never an error."""
+        recording = self.prepare(transport=transport, server=server, command=command, url=url)
+        recording.begin()
+        return recording
+
+    def prepare(
+        self,
+        *,
+        transport: Transport,
+        server: str | None = None,
+        command: Sequence[str] | None = None,
+        url: str | None = None,
+    ) -> "Recording":
+        """A recording whose `begin` is still to be called, on a thread that may wait for a disk."""
         self.housekeeper.start()
         return Recording(self, transport=transport, server=server, command=command, url=url)
 
@@ -210,8 +223,18 @@ class Recording:
             % (FORMAT_VERSION, self.id.encode(), way.encode())
             for way in ("c2s", "s2c")
         }
+
+    def begin(self) -> None:
+        """Write the first segment's `open`; the first event does it where nobody called this."""
         with self._lock:
             self._ready(0)
+
+    def stall(self) -> None:
+        """Give up waiting for a write that does not return: events are lost until it does."""
+        self.stalled = True
+        self._archive.say(
+            f"{self._archive.folder} does not take events in time; traffic goes on, a gap will tell"
+        )
 
     # --- events ---------------------------------------------------------------------------------
 
@@ -303,12 +326,10 @@ class Recording:
             lines = []
             messages = 0
             for piece in pieces:
-                oversize = isinstance(piece, TooLarge)
-                size = wire_bytes
-                if size is None:
-                    size = piece.size if oversize else len(piece)
+                own = piece.size if isinstance(piece, TooLarge) else len(piece)
+                size = own if wire_bytes is None else wire_bytes
                 event: dict[str, Any] = {"dir": way, "scope": scope, "bytes": size}
-                if oversize:
+                if isinstance(piece, TooLarge):
                     event |= {"why": "too_large", **fields, **self._oversize(piece)}
                     lines.append(self._line("raw", now, event))
                     continue
@@ -442,7 +463,12 @@ class Recording:
 
     def _begin_segment(self) -> None:
         name = f"{self._stem}-{self._segments:04d}.jsonl"
-        segment = Segment(self._archive.folder, name)
+        self.busy_since = time.monotonic()
+        try:
+            segment = Segment(self._archive.folder, name)
+        finally:
+            self.busy_since = 0.0
+            self.stalled = False
         before, self._file = self._file, segment
         try:
             self._put_one("open", {**self._open, "segment": self._segments})

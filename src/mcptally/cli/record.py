@@ -1,0 +1,166 @@
+"""`mcptally record`: a server behind the recorder."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from mcptally.record.writer import Archive, Limits, Policy
+
+_UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
+_SPANS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+
+
+class _Quantity(click.ParamType[float | None]):
+    """A number with a unit, or `off`."""
+
+    def __init__(self, name: str, units: dict[str, int]) -> None:
+        self.name = name
+        self._units = units
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float | None:
+        text = str(value).strip().lower()
+        if text == "off":
+            return None
+        number = text.rstrip("abcdefghijklmnopqrstuvwxyz")
+        unit = text[len(number) :].removesuffix("ib").removesuffix("b") or ""
+        try:
+            result = float(number) * self._units[unit]
+        except (ValueError, KeyError):
+            result = -1
+        if not 0 < result < 2**62:
+            known = ", ".join(u for u in self._units if u)
+            self.fail(f"{value!r} is no {self.name}: a number with {known}, or 'off'", param, ctx)
+        return result
+
+
+_SIZE = _Quantity("size", _UNITS)
+_SPAN = _Quantity("time", _SPANS)
+
+
+@click.command(context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False})
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("traces"),
+    show_default=True,
+    help="Folder for the recordings.",
+)
+@click.option("--name", help="Label of the server; default: its command's name.")
+@click.option("--url", help="Record an HTTP server at this URL instead of a command.")
+@click.option("--listen", metavar="HOST:PORT", help="With --url: where clients connect.")
+@click.option(
+    "--redact",
+    "policy",
+    default="default",
+    show_default=True,
+    metavar="POLICY",
+    help="What is hidden in the recorded copy; 'none' hides nothing.",
+)
+@click.option(
+    "--max-frame",
+    type=_SIZE,
+    default="16M",
+    show_default=True,
+    help="A larger frame is recorded as its head, size and hash.",
+)
+@click.option(
+    "--segment-size", type=_SIZE, default="64M", show_default=True, help="Begin a new file at."
+)
+@click.option(
+    "--segment-age", type=_SPAN, default="1d", show_default=True, help="Begin a new file after."
+)
+@click.option(
+    "--keep-size",
+    type=_SIZE,
+    default="4G",
+    show_default=True,
+    help="Of the folder; the oldest finished files go first.",
+)
+@click.option(
+    "--keep-age", type=_SPAN, default="30d", show_default=True, help="Remove older files."
+)
+@click.option(
+    "--compress/--no-compress", default=True, show_default=True, help="Finished files to zstd."
+)
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
+def command(
+    ctx: click.Context,
+    *,
+    out: Path,
+    name: str | None,
+    url: str | None,
+    listen: str | None,
+    policy: str,
+    max_frame: float | None,
+    segment_size: float | None,
+    segment_age: float | None,
+    keep_size: float | None,
+    keep_age: float | None,
+    compress: bool,
+    command: tuple[str, ...],
+) -> None:
+    """Run an MCP server behind the recorder.
+
+    Every byte passes unchanged; a copy goes to the folder. The exit code is the server's
+    (128 + signal; 127 when it cannot be started).
+
+    \b
+    mcptally record -- npx -y @modelcontextprotocol/server-memory
+    mcptally record --out traces --name docs -- uvx some-mcp-server --flag
+    mcptally record --url http://localhost:8000/mcp --listen 127.0.0.1:9000
+
+    Sizes take K, M, G; times take s, m, h, d, w; 'off' switches a limit off.
+    """
+    if bool(command) == bool(url):
+        raise click.UsageError("give either a command after `--`, or --url and --listen")
+    if bool(url) != bool(listen):
+        raise click.UsageError("--url and --listen go together")
+
+    def limits() -> "Limits":
+        from mcptally.record.writer import Limits
+
+        return Limits(
+            frame_bytes=2**62 if max_frame is None else int(max_frame),
+            segment_bytes=None if segment_size is None else int(segment_size),
+            segment_seconds=segment_age,
+            keep_bytes=None if keep_size is None else int(keep_size),
+            keep_seconds=keep_age,
+            compress=compress,
+        )
+
+    if url and listen:
+        from mcptally.record import http
+
+        ctx.exit(
+            http.run(
+                url=url, listen=listen, out=out, name=name, policy=_policy(policy), limits=limits()
+            )
+        )
+
+    from mcptally.record import stdio
+
+    chosen = _policy(policy)
+
+    def archive() -> "Archive":
+        from mcptally.record.writer import Archive
+
+        return Archive(out, policy=chosen, limits=limits())
+
+    ctx.exit(stdio.run(command, archive=archive, name=name))
+
+
+def _policy(name: str) -> "Policy":
+    from mcptally.record.writer import NoRedaction
+
+    if name == "none":
+        return NoRedaction()
+    try:
+        from mcptally.record import redact
+    except ImportError:
+        return NoRedaction()
+    return redact.policy(name)

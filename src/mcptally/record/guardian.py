@@ -1,0 +1,294 @@
+"""The server's process on POSIX: started by a guardian that outlives the recorder just long enough.
+
+    client ── recorder ──(pipes)── server
+                 └── guardian ────────┘ parent of the server
+
+The guardian is a fork of the recorder that holds none of the pipes. It passes signals on, reports
+the exit status, and when the server or the recorder is gone it ends whatever the server left
+running: on Linux it is the subreaper, so even processes that left the group come home to it;
+elsewhere it ends the server's process group. The kernel kills the server when the guardian dies.
+"""
+
+import contextlib
+import errno
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+END: Final = 0x80
+"""Control byte: end the server and all it started, politely first."""
+
+TERM_SECONDS: Final = 2.0
+"""Between asking a server to end (EOF or SIGTERM) and the next, harder step; as the SDKs wait."""
+
+LEFTOVER_SECONDS: Final = 0.3
+"""After the server has ended, its own children get this long to end by themselves."""
+
+ORPHAN_SECONDS: Final = 0.5
+"""After the recorder was killed, between SIGTERM and SIGKILL."""
+
+_PR_SET_PDEATHSIG: Final = 1
+_PR_SET_CHILD_SUBREAPER: Final = 36
+
+_TO_GROUP: Final = frozenset({signal.SIGINT, signal.SIGQUIT, signal.SIGHUP})
+"""What a terminal sends goes to a whole process group; all else to the one process."""
+
+
+class Guarded(NamedTuple):
+    """A started server: its pipes, and the guardian's control and status pipes."""
+
+    stdin: int
+    stdout: int
+    stderr: int
+    control: int
+    """Write a signal number or END here; when it closes, everything is ended."""
+    status: int
+    """Lines: `failed ERRNO`, `exit CODE` (negative: by that signal), then `clean`."""
+
+
+def start(command: Sequence[str]) -> Guarded:
+    """Run `command` with our environment and working folder, its three streams on pipes."""
+    _keep_standard_fds_taken()
+    in_r, in_w = os.pipe()
+    out_r, out_w = os.pipe()
+    err_r, err_w = os.pipe()
+    control_r, control_w = os.pipe()
+    status_r, status_w = os.pipe()
+    if os.fork() == 0:
+        try:
+            os.setpgid(0, 0)
+            for fd in (in_w, out_r, err_r, control_w, status_r):
+                os.close(fd)
+            _guard(command, (in_r, out_w, err_w), control_r, status_w)
+        finally:
+            os._exit(70)
+    for fd in (in_r, out_w, err_w, control_r, status_w):
+        os.close(fd)
+    os.set_blocking(in_w, False)
+    os.set_blocking(out_r, False)
+    os.set_blocking(err_r, False)
+    return Guarded(in_w, out_r, err_r, control_w, status_r)
+
+
+def _keep_standard_fds_taken() -> None:
+    """A pipe of ours must never become file descriptor 0, 1 or 2 of a caller that closed them."""
+    for fd in range(3):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+
+
+def _guard(
+    command: Sequence[str], streams: tuple[int, int, int], control: int, status: int
+) -> None:
+    prctl = _prctl()
+    if prctl is not None:
+        prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    me = os.getpid()
+    server = os.fork()
+    if server == 0:
+        try:
+            _become(command, streams, status, me, prctl)
+        finally:
+            os._exit(127)
+    with contextlib.suppress(OSError):
+        os.setpgid(server, server)  # also here: whoever comes first
+    _let_go_of_all_but(control, status)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_IGN)
+    _Guardian(server, control, status).run()
+    os._exit(0)
+
+
+def _prctl() -> "Callable[[int, int], int] | None":
+    if sys.platform != "linux":
+        return None
+    import ctypes  # noqa: PLC0415 - only here, beside the recorder's own start
+
+    function = ctypes.CDLL(None, use_errno=True).prctl
+    return lambda option, value: int(function(option, ctypes.c_ulong(value), 0, 0, 0))
+
+
+def _become(
+    command: Sequence[str],
+    streams: tuple[int, int, int],
+    status: int,
+    guardian: int,
+    prctl: "Callable[[int, int], int] | None",
+) -> None:
+    """Turn this process into the server; reports why not, when it cannot."""
+    os.setpgid(0, 0)
+    if prctl is not None:
+        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != guardian:
+            return
+    for target, fd in enumerate(streams):
+        os.dup2(fd, target)
+    # Python ignores these two; a server must find them as the client would have left them.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    if hasattr(signal, "SIGXFSZ"):
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+    try:
+        os.execvp(command[0], list(command))  # noqa: S606 - no shell is wanted
+    except OSError as error:
+        failure = error
+    if failure.errno == errno.ENOEXEC:
+        # A script without `#!`: what execvp of the C library, and so node, does with it.
+        with contextlib.suppress(OSError):
+            os.execv("/bin/sh", ["/bin/sh", *command])  # noqa: S606
+    os.write(status, b"failed %d\n" % (failure.errno or 0))
+
+
+def _let_go_of_all_but(*kept: int) -> None:
+    """Hold nothing open that the client or the server waits on to close."""
+    null = os.open(os.devnull, os.O_RDWR)
+    for fd in range(3):
+        os.dup2(null, fd)
+    low = 3
+    for fd in sorted(kept):
+        os.closerange(low, fd)
+        low = fd + 1
+    os.closerange(low, 4096)
+
+
+class _Guardian:
+    def __init__(self, server: int, control: int, status: int) -> None:
+        self._server = server
+        self._control = control
+        self._status = status
+        self._alive = True
+        self._recorder_alive = True
+        wake_r, wake_w = os.pipe()
+        os.set_blocking(wake_r, False)
+        os.set_blocking(wake_w, False)
+        os.set_blocking(control, False)
+        signal.set_wakeup_fd(wake_w, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        self._wake = wake_r
+        self._poll = select.poll()
+        self._poll.register(wake_r, select.POLLIN)
+        self._poll.register(control, select.POLLIN)
+
+    def run(self) -> None:
+        while self._alive and self._recorder_alive:
+            for byte in self._wait(None):
+                if byte == END:
+                    self._end(TERM_SECONDS)
+                else:
+                    self._pass_on(byte)
+        if self._recorder_alive:
+            self._sweep_after_exit()
+        else:
+            self._end(ORPHAN_SECONDS)
+        self._tell(b"clean\n")
+
+    def _wait(self, seconds: float | None) -> bytes:
+        """Wait for a control byte, a child's end or the time; the control bytes that came."""
+        self._reap()
+        if not self._alive and seconds is None:
+            return b""
+        self._poll.poll(None if seconds is None else max(0, round(seconds * 1000)))
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._wake, 512)
+        control = b""
+        if self._recorder_alive:
+            try:
+                control = os.read(self._control, 64)
+                if not control:
+                    self._recorder_alive = False
+                    self._poll.unregister(self._control)
+            except BlockingIOError:
+                pass
+        self._reap()
+        return control
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if not pid:
+                return
+            if pid == self._server:
+                self._alive = False
+                self._tell(b"exit %d\n" % os.waitstatus_to_exitcode(status))
+
+    def _tell(self, line: bytes) -> None:
+        with contextlib.suppress(OSError):
+            os.write(self._status, line)
+
+    def _pass_on(self, number: int) -> None:
+        with contextlib.suppress(OSError):
+            if self._alive:
+                os.kill(-self._server if number in _TO_GROUP else self._server, number)
+
+    def _sweep_after_exit(self) -> None:
+        if self._until_gone(LEFTOVER_SECONDS):
+            return
+        self._end(TERM_SECONDS / 4)
+
+    def _end(self, grace: float) -> None:
+        self._kill_all(signal.SIGTERM)
+        if self._until_gone(grace):
+            return
+        for _ in range(40):  # more than once: a process may fork while it is being killed
+            self._kill_all(signal.SIGKILL)
+            if self._until_gone(0.05):
+                return
+
+    def _until_gone(self, seconds: float) -> bool:
+        """Wait until nothing of the server's is left; False when the time is up first."""
+        deadline = time.monotonic() + seconds
+        step = 0.005
+        while True:
+            self._reap()
+            if not self._alive and not self._left():
+                return True
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            for byte in self._wait(min(left, step)):
+                if byte == signal.SIGKILL:
+                    return False
+            step = min(step * 2, 0.05)
+
+    def _kill_all(self, number: int) -> None:
+        for pid in self._left():
+            with contextlib.suppress(OSError):
+                os.kill(pid, number)
+
+    def _left(self) -> list[int]:
+        """The server and everything it started that still runs, as far as it can be told."""
+        if sys.platform == "linux":
+            return _descendants(os.getpid())
+        try:
+            os.kill(-self._server, 0)
+        except OSError:
+            return []
+        return [-self._server]
+
+
+def _descendants(root: int) -> list[int]:
+    """Processes below `root`, zombies left out (Linux)."""
+    children: dict[int, list[int]] = {}
+    for name in os.listdir("/proc"):  # noqa: PTH208 - hot while waiting
+        if name.isdigit():
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                with open(f"/proc/{name}/stat", "rb") as file:  # noqa: PTH123 - same
+                    # The command's name stands in brackets and may hold anything.
+                    state, parent = file.read().rpartition(b")")[2].split()[:2]
+                if state != b"Z":
+                    children.setdefault(int(parent), []).append(int(name))
+    found: list[int] = []
+    queue = [root]
+    while queue:
+        below = children.get(queue.pop(), [])
+        found += below
+        queue += below
+    return found
