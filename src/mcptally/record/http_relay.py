@@ -1,0 +1,582 @@
+"""One client connection and the server connection that belongs to it, and what passes between.
+
+h11 frames both sides: what the server gets was written by us from what was understood, so the
+two can never disagree where a request ends. Each read is worked off in three steps: understand,
+record what became complete, pass on.
+"""
+
+import asyncio
+import errno
+import ssl
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
+
+import h11
+
+from mcptally.record import http_head
+from mcptally.record.http_body import Body, Seen
+from mcptally.record.http_endpoint import EndpointFilter, rewritten
+from mcptally.record.http_scribe import Scribe
+from mcptally.record.http_sessions import Exchange, Sessions
+from mcptally.record.http_wire import Wire
+
+MAX_HEAD: Final = 256 * 1024
+"""Bytes of the longest head understood; servers' own limits are at 16 to 64 KB."""
+
+_PIPELINED: Final = 256 * 1024
+"""Bytes a client may send ahead of the response it waits for."""
+
+LINGER_SECONDS: Final = 2.0
+"""How long a client that is still sending gets to read an answer given early."""
+
+_LINGER_BYTES: Final = 64 << 20
+
+HALF_OPEN_SECONDS: Final = 300.0
+"""How long a response may still come for a client that has closed its sending side."""
+
+
+class Upstream(Protocol):
+    """The way to the server."""
+
+    host: bytes | None
+    origins: frozenset[bytes]
+
+    async def connect(self, end: "Relay") -> Wire:
+        """A new connection to the server.
+
+        Raises:
+            OSError: there is none to be had.
+        """
+
+
+class Relay:
+    """A client connection, from its first byte to its last."""
+
+    def __init__(
+        self,
+        *,
+        upstream: Upstream,
+        sessions: Sessions,
+        scribe: Scribe,
+        loop: asyncio.AbstractEventLoop,
+        cap: int,
+        gone: "Callable[[Relay], None]",
+    ) -> None:
+        self._upstream = upstream
+        self._sessions = sessions
+        self._scribe = scribe
+        self._loop = loop
+        self._cap = cap
+        self._gone = gone
+        self._client: Wire | None = None
+        self._server: Wire | None = None
+        self._down = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD)
+        self._up = h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_HEAD)
+        self._connecting: asyncio.Task[None] | None = None
+        self._waiting: list[bytes] = []
+        self._waiting_size = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._over = False
+        self._lingering = -1
+        self._client_eof = False
+        self._server_eof = False
+        self._ahead = 0
+        self._begin_cycle()
+
+    def start(self, client: Wire) -> None:
+        """Begin to serve the client."""
+        self._client = client
+        client.start()
+
+    @property
+    def idle(self) -> bool:
+        """Whether no exchange is under way."""
+        return self._exchange is None and self._lingering < 0
+
+    def stop(self, why: str) -> None:
+        """End the connection from our side."""
+        if self._exchange is not None:
+            self._torn("proxy", why=why)
+        self._drop()
+
+    def _begin_cycle(self) -> None:
+        self._exchange: Exchange | None = None
+        self._request: Body | None = None
+        self._response: Body | None = None
+        self._filter: EndpointFilter | None = None
+        self._ours = b""
+        self._head_seen = False
+        # The server's bytes as long as they may turn out to be no HTTP at all.
+        self._unframed = b""
+        self._blind: Body | None = None
+        self._ends_after = False
+
+    # --- from the client ------------------------------------------------------------------------
+
+    def received(self, wire: Wire, data: bytes) -> None:
+        """Bytes, or the end of them, from either side."""
+        if self._over:
+            return
+        if wire is self._server:
+            self._from_server(data)
+        elif self._lingering >= 0:
+            self._lingering += len(data)
+            if not data or self._lingering > _LINGER_BYTES:
+                self._drop()
+        elif not data:
+            self._client_ended()
+        else:
+            self._down.receive_data(data)
+            if self._down.their_state in (h11.DONE, h11.MUST_CLOSE):
+                self._ahead += len(data)
+                if self._ahead > _PIPELINED and self._client is not None:
+                    self._client.pause()
+            else:
+                self._read_client()
+
+    def _read_client(self) -> None:
+        out: list[bytes] = []
+        while True:
+            try:
+                event = self._down.next_event()
+            except h11.RemoteProtocolError as error:
+                self._refuse(error.error_status_hint or 400, str(error))
+                return
+            if isinstance(event, h11.Request):
+                try:
+                    out.append(self._begin(event))
+                except http_head.RefusedError as refused:
+                    self._refuse(refused.status, refused.why)
+                    return
+            elif isinstance(event, h11.Data):
+                out.append(self._request_data(event))
+            elif isinstance(event, h11.EndOfMessage):
+                out.append(self._request_end(event))
+            else:
+                break
+        self._write_server(b"".join(out))
+
+    def _begin(self, request: h11.Request) -> bytes:
+        headers = [(n.decode("latin-1"), v.decode("latin-1")) for n, v in request.headers]
+        extra: dict[str, Any] = {}
+        if request.http_version != b"1.1":
+            extra["http_version"] = request.http_version.decode()
+        self._exchange = self._sessions.begin(
+            method=request.method.decode("latin-1"),
+            path=request.target.decode("latin-1"),
+            headers=headers,
+            **extra,
+        )
+        passed = http_head.to_server(request, host=self._upstream.host)
+        self._request = self._observe(request.headers)
+        self._ours = b"http://" + (http_head.value(request.headers, b"host") or "").encode(
+            "latin-1"
+        )
+        return self._up.send(passed) or b""
+
+    def _observe(self, headers: h11.Headers) -> Body:
+        return Body(
+            content_type=http_head.value(headers, b"content-type"),
+            content_encoding=http_head.value(headers, b"content-encoding"),
+            cap=self._cap,
+        )
+
+    def _request_data(self, event: h11.Data) -> bytes:
+        data = bytes(event.data)
+        if self._exchange is not None and self._request is not None:
+            self._exchange.request_bytes(len(data), self._request.feed(data))
+        return self._to_server(h11.Data(data=data))
+
+    def _request_end(self, event: h11.EndOfMessage) -> bytes:
+        if self._exchange is not None and self._request is not None:
+            self._exchange.request_bytes(0, self._request.end())
+            self._exchange.request_over()
+            self._request = None
+        return self._to_server(h11.EndOfMessage(headers=event.headers.raw_items()))
+
+    def _to_server(self, event: h11.Data | h11.EndOfMessage) -> bytes:
+        if self._up.our_state is not h11.SEND_BODY:
+            return b""  # the server has gone; what the client still sends is only read
+        return self._up.send(event) or b""
+
+    def _write_server(self, data: bytes) -> None:
+        self._record()
+        if data:
+            if self._server is not None:
+                self._server.write(data)
+                if self._server.full and self._client is not None:
+                    self._client.pause()
+            else:
+                self._wait_for_server(data)
+        self._maybe_cycle()
+
+    def _wait_for_server(self, data: bytes) -> None:
+        self._waiting.append(data)
+        self._waiting_size += len(data)
+        if self._waiting_size > _PIPELINED and self._client is not None:
+            self._client.pause()
+        if self._connecting is None:
+            self._connecting = self._loop.create_task(self._connect())
+
+    async def _connect(self) -> None:
+        try:
+            wire = await self._upstream.connect(self)
+        except OSError as error:
+            self._connecting = None
+            self._unreachable(error)
+            return
+        self._connecting = None
+        if self._over:
+            wire.abort()
+            return
+        self._server = wire
+        wire.start()
+        data, self._waiting, self._waiting_size = b"".join(self._waiting), [], 0
+        wire.write(data)
+        if self._client_eof:
+            self._tell_server_of_end()
+        elif self._client is not None and not wire.full:
+            self._client.resume()
+
+    # --- from the server ------------------------------------------------------------------------
+
+    def _from_server(self, data: bytes) -> None:
+        if not data:
+            self._server_ended(None)
+            return
+        if self._blind is not None:
+            self._pass_blindly(data)
+            return
+        if self._exchange is None:
+            # Nothing was asked: whatever this is, it ends the connection, as it would without us.
+            self._drop()
+            return
+        if not self._head_seen:
+            self._unframed += data
+        self._up.receive_data(data)
+        self._read_server()
+
+    def _read_server(self) -> None:
+        out: list[bytes] = []
+        finished = False
+        exchange = self._exchange
+        if exchange is None:
+            return
+        while True:
+            try:
+                event = self._up.next_event()
+            except h11.RemoteProtocolError as error:
+                self._not_http(error, out)
+                return
+            if isinstance(event, h11.Data):
+                out.append(self._response_data(exchange, bytes(event.data)))
+            elif isinstance(event, h11.Response):
+                out.append(self._response_head(exchange, event))
+            elif isinstance(event, h11.InformationalResponse):
+                if self._down.our_state is h11.SEND_RESPONSE:
+                    out.append(self._down.send(http_head.informational(event)) or b"")
+            elif isinstance(event, h11.EndOfMessage):
+                out.append(self._response_end(exchange, event))
+                finished = True
+            else:
+                break
+        self._record()
+        self._write_client(b"".join(out))
+        if finished:
+            exchange.end("server")
+            self._scribe.later(exchange.take())
+            self._maybe_cycle()
+
+    def _response_head(self, exchange: Exchange, response: h11.Response) -> bytes:
+        self._head_seen = True
+        self._unframed = b""
+        headers = [(n.decode("latin-1"), v.decode("latin-1")) for n, v in response.headers]
+        exchange.response_head(response.status_code, headers)
+        self._response = self._observe(response.headers)
+        self._ends_after = http_head.ends_connection(response)
+        if exchange.legacy and not http_head.value(response.headers, b"content-encoding"):
+            self._filter = EndpointFilter(server=self._upstream.origins, ours=self._ours)
+        return self._down.send(http_head.to_client(response)) or b""
+
+    def _response_data(self, exchange: Exchange, data: bytes) -> bytes:
+        if self._response is not None:
+            self._seen(exchange, self._response.feed(data))
+        if self._filter is not None:
+            data = self._filter.feed(data)
+            if self._filter.done:
+                self._filter = None
+        return (self._down.send(h11.Data(data=data)) or b"") if data else b""
+
+    def _response_end(self, exchange: Exchange, event: h11.EndOfMessage) -> bytes:
+        out = b""
+        if self._filter is not None and (held := self._filter.end()):
+            out = self._down.send(h11.Data(data=held)) or b""
+        if self._response is not None:
+            self._seen(exchange, self._response.end())
+            self._response = None
+        trailers = event.headers.raw_items() if self._down.their_http_version == b"1.1" else []
+        return out + (self._down.send(h11.EndOfMessage(headers=trailers)) or b"")
+
+    def _seen(self, exchange: Exchange, seen: Sequence[Seen]) -> None:
+        if seen:
+            exchange.response_seen(seen, rewrite=self._rewritten if self._filter else None)
+
+    def _rewritten(self, url: bytes) -> bytes | None:
+        return rewritten(url, server=self._upstream.origins, ours=self._ours)
+
+    def _write_client(self, data: bytes) -> None:
+        if self._client is None or not data:
+            return
+        self._client.write(data)
+        if self._client.full and self._server is not None:
+            self._server.pause()
+
+    def _record(self) -> None:
+        if self._exchange is not None and (calls := self._exchange.take()):
+            self._scribe.write(calls)
+
+    # --- from one exchange to the next ----------------------------------------------------------
+
+    def _maybe_cycle(self) -> None:
+        """Go on to the next request once this one and its response are through."""
+        exchange = self._exchange
+        if exchange is None or not exchange.ended or self._over:
+            return
+        if self._down.their_state is h11.SEND_BODY:
+            # Answered before the request was complete: go on sending it, if the server still reads.
+            if self._server_eof or (self._server is not None and self._server.broken):
+                self._linger()
+            return
+        exchange.done()
+        states = (
+            self._down.our_state,
+            self._down.their_state,
+            self._up.our_state,
+            self._up.their_state,
+        )
+        if self._ends_after or self._client_eof or any(state is not h11.DONE for state in states):
+            self._begin_cycle()
+            self._drop()
+            return
+        self._begin_cycle()
+        self._down.start_next_cycle()
+        self._up.start_next_cycle()
+        ahead, self._ahead = self._ahead, 0
+        if self._client is not None:
+            self._client.resume()
+        if ahead:
+            self._read_client()
+
+    def drained(self, wire: Wire) -> None:
+        """One side has taken what waited for it: the other may be read again."""
+        other = self._server if wire is self._client else self._client
+        if other is not None and not self._over and self._ahead <= _PIPELINED:
+            other.resume()
+
+    # --- ends -----------------------------------------------------------------------------------
+
+    def lost(self, wire: Wire, error: OSError) -> None:
+        """A side cannot be read any more."""
+        if self._over:
+            return
+        if wire is self._server:
+            self._server_ended(error)
+        elif self._exchange is not None and self._lingering < 0:
+            self._torn("client", why=_why(error))
+            self._drop(reset=True)
+        else:
+            self._drop()
+
+    def unwritable(self, wire: Wire, error: OSError) -> None:
+        """A side cannot be written any more."""
+        if self._over or wire is self._server:
+            # What the server still says is worth hearing: reading it will tell its end.
+            return
+        if self._exchange is not None:
+            self._torn("client", why=_why(error))
+        self._drop(reset=True)
+
+    def _client_ended(self) -> None:
+        """The client will send nothing more; mostly that means that it has gone."""
+        self._client_eof = True
+        exchange = self._exchange
+        if exchange is None:
+            self._drop()
+            return
+        if self._down.their_state is h11.SEND_BODY or not exchange.ended:
+            self._request_torn(exchange)
+            exchange.end("client")
+            self._scribe.write(exchange.take())
+        if self._server is None or self._server.is_tls:
+            exchange.done()
+            self._begin_cycle()
+            self._drop()
+            return
+        self._tell_server_of_end()
+        self._timer = self._loop.call_later(HALF_OPEN_SECONDS, self._drop)
+
+    def _tell_server_of_end(self) -> None:
+        if self._server is not None:
+            self._server.finish()
+
+    def _request_torn(self, exchange: Exchange) -> None:
+        if self._request is not None:
+            exchange.request_bytes(0, self._request.end(torn=True))
+            self._request = None
+
+    def _server_ended(self, error: OSError | None) -> None:
+        """The server will send nothing more."""
+        self._server_eof = True
+        exchange = self._exchange
+        if exchange is None:
+            # An idle connection ends for the client when it ends for us: as it would without us.
+            self._drop(reset=error is not None)
+            return
+        if self._blind is not None:
+            self._seen(exchange, self._blind.end())
+            exchange.end("server", why="not HTTP")
+            self._finish(exchange)
+            return
+        if error is None and not exchange.ended:
+            self._up.receive_data(b"")
+            if self._head_seen:
+                # It may have been a body that ends with the connection.
+                self._read_server()
+                if self._over or exchange.ended:
+                    return
+        if exchange.ended:
+            if self._down.their_state is h11.SEND_BODY and not self._client_eof:
+                self._linger()
+            else:
+                self._finish(exchange)
+            return
+        self._torn("server", why=_why(error))
+        self._drop(reset=error is not None)
+
+    def _finish(self, exchange: Exchange) -> None:
+        self._scribe.write(exchange.take())
+        exchange.done()
+        self._begin_cycle()
+        self._drop()
+
+    def _torn(self, closed_by: str, *, why: str) -> None:
+        """Record that the exchange ended in the middle."""
+        exchange = self._exchange
+        if exchange is None:
+            return
+        self._request_torn(exchange)
+        if self._response is not None:
+            self._seen(exchange, self._response.end(torn=True))
+        exchange.end(closed_by, why=why)
+        self._scribe.write(exchange.take())
+        exchange.done()
+        self._begin_cycle()
+
+    def _linger(self) -> None:
+        """Let a client that is still sending read its answer before the connection goes."""
+        exchange = self._exchange
+        if exchange is not None:
+            self._request_torn(exchange)
+            self._scribe.write(exchange.take())
+            exchange.done()
+            self._begin_cycle()
+        self._lingering = 0
+        if self._server is not None:
+            self._server.abort()
+        if self._client is not None:
+            self._client.finish()
+            self._client.resume()
+        self._timer = self._loop.call_later(LINGER_SECONDS, self._drop)
+
+    def _drop(self, *, reset: bool = False) -> None:
+        if self._over:
+            return
+        self._over = True
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._connecting is not None:
+            self._connecting.cancel()
+        if self._client is not None:
+            if reset:
+                self._client.abort(reset=True)
+            else:
+                self._client.close()
+        if self._server is not None:
+            self._server.abort(reset=reset)
+        self._gone(self)
+
+    # --- answers of our own ---------------------------------------------------------------------
+
+    def _unreachable(self, error: OSError) -> None:
+        if self._over or self._exchange is None:
+            return
+        self._answer(502, f"mcptally: no connection to the server: {_why(error)}\n", _why(error))
+
+    def _refuse(self, status: int, why: str) -> None:
+        """Answer a request that is not passed on."""
+        if self._exchange is None:
+            # Its head could not be read; the text is not kept, for it may hold credentials.
+            self._exchange = self._sessions.begin(method="", path="", headers=[], why=why)
+        self._answer(status, f"mcptally: request refused: {why}\n", why)
+
+    def _answer(self, status: int, text: str, why: str) -> None:
+        exchange = self._exchange
+        if exchange is None:
+            return
+        body = text.encode()
+        if self._down.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+            # The answer has begun, and now the request turns out to be broken.
+            self._torn("proxy", why=why)
+            self._drop(reset=True)
+            return
+        headers = [
+            ("Content-Type", "text/plain; charset=utf-8"),
+            ("Content-Length", str(len(body))),
+            ("Connection", "close"),
+        ]
+        lower = [(name.lower(), text) for name, text in headers]
+        exchange.response_head(status, lower, why=why)
+        exchange.end("proxy", why=why)
+        self._record()
+        out = self._down.send(h11.Response(status_code=status, headers=headers)) or b""
+        out += self._down.send(h11.Data(data=body)) or b""
+        out += self._down.send(h11.EndOfMessage()) or b""
+        self._write_client(out)
+        self._linger()
+
+    def _not_http(self, error: h11.RemoteProtocolError, out: list[bytes]) -> None:
+        """The server says something that is no HTTP: the client sees it as it is."""
+        exchange = self._exchange
+        if exchange is None:
+            self._drop()
+            return
+        if not self._head_seen and not self._server_eof:
+            self._blind = Body(cap=self._cap)
+            data, self._unframed = self._unframed, b""
+            self._ends_after = True
+            exchange.response_head(0, [], why=f"not HTTP: {error}")
+            self._pass_blindly(data)
+            return
+        self._record()
+        self._write_client(b"".join(out))
+        if not exchange.ended:
+            self._torn("server", why="closed" if self._server_eof else f"not HTTP: {error}")
+        self._drop()
+
+    def _pass_blindly(self, data: bytes) -> None:
+        if self._blind is not None and self._exchange is not None:
+            self._blind.feed(data)
+            self._record()
+            self._write_client(data)
+
+
+def _why(error: OSError | None) -> str:
+    if error is None:
+        return "closed"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"certificate not trusted: {error.verify_message}"
+    if isinstance(error, TimeoutError):
+        return "timed out"
+    if error.errno in (errno.ECONNRESET, errno.EPIPE):
+        return "reset"
+    return (error.strerror or str(error) or type(error).__name__).lower()

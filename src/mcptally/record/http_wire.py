@@ -1,0 +1,266 @@
+"""A connected socket on the event loop: bytes both ways, TLS where wanted, nothing of HTTP.
+
+asyncio's own transports drop what was received when a write fails; a server that answers 413 and
+closes while the body is still being sent would then not be heard. Here the two directions of a
+socket fail apart from each other: after a failed write, reading goes on to the end.
+"""
+
+import asyncio
+import contextlib
+import socket
+import ssl
+import struct
+from typing import Final, Protocol
+
+READ: Final = 256 * 1024
+"""Most bytes taken from a socket at a time."""
+
+HIGH: Final = 256 * 1024
+"""Bytes waiting to be sent at which the other side is no longer read."""
+
+_RESET: Final = struct.pack("ii", 1, 0)
+
+
+class End(Protocol):
+    """Who is told of what a wire brings."""
+
+    def received(self, wire: "Wire", data: bytes) -> None:
+        """Bytes came; none means that the peer will send no more."""
+
+    def lost(self, wire: "Wire", error: OSError) -> None:
+        """Nothing more can be read."""
+
+    def unwritable(self, wire: "Wire", error: OSError) -> None:
+        """What is written reaches nobody any more."""
+
+    def drained(self, wire: "Wire") -> None:
+        """What waited above `HIGH` has been sent."""
+
+
+class Wire:
+    """One connection; `end` is told of everything that happens on it."""
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        end: End,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        tls: "Tls | None" = None,
+    ) -> None:
+        self._sock = sock
+        self._fd = sock.fileno()
+        self._end = end
+        self._loop = loop
+        self._tls = tls
+        self._out = bytearray()
+        self._reading = False
+        self._eof = False
+        self._writing = False
+        self._was_high = False
+        self._then: str = ""
+        self.closed = False
+        self.broken = False
+        """Writing failed; bytes that are still written go nowhere."""
+
+    def start(self) -> None:
+        """Begin to read."""
+        self.resume()
+        if self._tls is not None and (early := self._tls.received(b"")):
+            self._loop.call_soon(self._end.received, self, early)
+
+    @property
+    def is_tls(self) -> bool:
+        """Whether the bytes are encrypted: then one direction cannot be closed alone."""
+        return self._tls is not None
+
+    @property
+    def full(self) -> bool:
+        """Whether so much waits to be sent that no more should come."""
+        if len(self._out) > HIGH:
+            self._was_high = True
+        return self._was_high
+
+    def pause(self) -> None:
+        """Stop reading."""
+        if self._reading:
+            self._reading = False
+            self._loop.remove_reader(self._fd)
+
+    def resume(self) -> None:
+        """Read again."""
+        if not (self._reading or self._eof or self.closed):
+            self._reading = True
+            self._loop.add_reader(self._fd, self._readable)
+
+    def write(self, data: bytes) -> None:
+        """Send `data`, now as far as possible."""
+        if self.closed or self.broken or not data:
+            return
+        if self._tls is not None:
+            data = self._tls.sent(data)
+        if not self._out:
+            try:
+                sent = self._sock.send(data)
+            except (BlockingIOError, InterruptedError):
+                sent = 0
+            except OSError as error:
+                self._cannot_write(error)
+                return
+            if sent == len(data):
+                return
+            data = data[sent:]
+        self._out += data
+        if not self._writing:
+            self._writing = True
+            self._loop.add_writer(self._fd, self._writable)
+
+    def finish(self) -> None:
+        """Say that nothing more will be sent, once everything is; reading goes on."""
+        self._after_sending("finish")
+
+    def close(self) -> None:
+        """Close once everything is sent."""
+        self.pause()
+        self._after_sending("close")
+
+    def abort(self, *, reset: bool = False) -> None:
+        """Close now; with `reset` the peer is told that something went wrong."""
+        if self.closed:
+            return
+        self.pause()
+        if self._writing:
+            self._writing = False
+            self._loop.remove_writer(self._fd)
+        self.closed = True
+        if reset:
+            with contextlib.suppress(OSError):
+                self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        self._sock.close()
+
+    def _after_sending(self, then: str) -> None:
+        if self.closed:
+            return
+        if self._out and not self.broken:
+            self._then = then
+            return
+        if then == "close":
+            self.abort()
+            return
+        with contextlib.suppress(OSError):
+            self._sock.shutdown(socket.SHUT_WR)
+
+    def _readable(self) -> None:
+        try:
+            data = self._sock.recv(READ)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self._eof = True
+            self.pause()
+            self._end.lost(self, error)
+            return
+        if not data:
+            self._eof = True
+            self.pause()
+        elif self._tls is not None:
+            try:
+                data = self._tls.received(data)
+            except ssl.SSLError as error:
+                self._eof = True
+                self.pause()
+                self._end.lost(self, error)
+                return
+            if self._tls.ended:
+                self._eof = True
+                self.pause()
+                if data:
+                    self._end.received(self, data)
+                self._end.received(self, b"")
+                return
+            if not data:
+                return
+        self._end.received(self, data)
+
+    def _writable(self) -> None:
+        try:
+            sent = self._sock.send(memoryview(self._out)[: 4 * HIGH])
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self._cannot_write(error)
+            return
+        del self._out[:sent]
+        if self._was_high and len(self._out) <= HIGH // 2:
+            self._was_high = False
+            self._end.drained(self)
+        if not self._out and self._writing:
+            self._writing = False
+            self._loop.remove_writer(self._fd)
+            if self._then:
+                self._after_sending(self._then)
+
+    def _cannot_write(self, error: OSError) -> None:
+        self.broken = True
+        self._out.clear()
+        if self._writing:
+            self._writing = False
+            self._loop.remove_writer(self._fd)
+        if self._was_high:
+            self._was_high = False
+            self._loop.call_soon(self._end.drained, self)
+        if self._then == "close":
+            self.abort()
+        else:
+            # Not at once: the caller is in the middle of something.
+            self._loop.call_soon(self._end.unwritable, self, error)
+
+
+class Tls:
+    """The TLS side of a wire, without input or output of its own."""
+
+    def __init__(self, context: ssl.SSLContext, host: str) -> None:
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        self._object = context.wrap_bio(self._incoming, self._outgoing, server_hostname=host)
+        self.ended = False
+
+    async def handshake(self, loop: asyncio.AbstractEventLoop, sock: socket.socket) -> None:
+        """Agree with the server on keys, over a socket that nobody else reads.
+
+        Raises:
+            OSError: the connection ended, or the certificate is not to be trusted.
+        """
+        while True:
+            try:
+                self._object.do_handshake()
+            except ssl.SSLWantReadError:
+                await loop.sock_sendall(sock, self._outgoing.read())
+                data = await loop.sock_recv(sock, READ)
+                if not data:
+                    raise ConnectionResetError("closed during the TLS handshake") from None
+                self._incoming.write(data)
+            else:
+                await loop.sock_sendall(sock, self._outgoing.read())
+                return
+
+    def received(self, data: bytes) -> bytes:
+        """What encrypted bytes say."""
+        self._incoming.write(data)
+        parts: list[bytes] = []
+        while not self.ended:
+            try:
+                part = self._object.read(READ)
+            except ssl.SSLWantReadError:
+                break
+            except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
+                part = b""
+            if not part:
+                self.ended = True
+            parts.append(part)
+        return b"".join(parts)
+
+    def sent(self, data: bytes) -> bytes:
+        """The encrypted form of `data`."""
+        self._object.write(data)
+        return self._outgoing.read()
