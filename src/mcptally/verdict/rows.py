@@ -1,0 +1,176 @@
+"""What a rule about the text of a reply says, and how a user's file changes the rules.
+
+Conditions are regular expressions of the Rust `regex` crate (no look-around), letter case
+ignored; they are data, so whoever disagrees with a verdict changes one row.
+"""
+
+import dataclasses
+import enum
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import polars as pl
+
+from mcptally import rules
+from mcptally.errors import RuleError, near
+
+
+class Verdict(enum.StrEnum):
+    """Whose failure it is."""
+
+    BUSINESS = "business"
+    """The tool did its job and rejected this request."""
+    TOOL_FAILURE = "tool_failure"
+    """Nobody can mend it by changing the request."""
+    INFRASTRUCTURE = "infrastructure"
+    """Network, time-out, an upstream or a dependency that is down."""
+    AMBIGUOUS = "ambiguous"
+    """The text hides the cause."""
+
+
+_HARMLESS: Final = frozenset({"id", "title", "source", "note", "order", "fires", "silent"})
+"""What a row may say without becoming another rule."""
+
+FAULTS: Final = ("agent", "user", "server", "upstream", "transport")
+RETRYABLE: Final = ("yes", "after_delay", "after_change", "no")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TextRule(rules.Rule):
+    """A condition on the text of a reply and on what surrounds it."""
+
+    order: int
+    """The lowest order that holds decides."""
+    matches: tuple[str, ...] = ()
+    """One of these patterns must match. None at all: the text does not matter."""
+    also: tuple[str, ...] = ()
+    """If given, one of these must match as well."""
+    unless: tuple[str, ...] = ()
+    """None of these may match."""
+    where: str = "anywhere"
+    """`anywhere`, `start` (after wrappers like "Error executing tool x:"), or `first_line`."""
+    tool: str = ""
+    """A pattern that the tool's name must match."""
+    arguments: str = ""
+    """A pattern that the JSON text of the arguments must match."""
+    hits: float = 0
+    """How often the rule decided on labelled calls."""
+    right: float = 0
+    """How often its decision was the label."""
+    disabled: bool = False
+    """Only in a user's file: takes the rule of this id out."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class VerdictRule(TextRule):
+    """A reason to say whose failure it is."""
+
+    verdict: str
+    reason: str
+    fault: str = ""
+    retryable: str = ""
+    outcomes: tuple[str, ...] = ()
+    codes: tuple[int, ...] = ()
+    """JSON-RPC error codes."""
+    statuses: tuple[str, ...] = ()
+    """HTTP statuses, of the reply or written near a status word: "404", "500-599"."""
+    schema: tuple[str, ...] = ()
+    """States of the arguments against the tool's input schema."""
+    end: tuple[str, ...] = ()
+    """How the recording ended: `crashed`, `killed`, `exited`, `closed`, `unknown`."""
+    outage: float = 0
+    """At least this share of the server's other calls failed at that time."""
+
+    def __post_init__(self) -> None:
+        """Refuse values that no column knows."""
+        _one_of(self, "verdict", self.verdict, tuple(Verdict))
+        _one_of(self, "fault", self.fault, ("", *FAULTS))
+        _one_of(self, "retryable", self.retryable, ("", *RETRYABLE))
+        _check_patterns(self)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class HiddenRule(TextRule):
+    """A reason to say that a result not marked as an error reports a failure, or does not."""
+
+    failure: bool = True
+    """False: what looks like a failure is none (a file that was read, a validator's answer)."""
+    view: str = "text"
+    """`text`, or `json`: the lines `path = value` of a JSON text or of structuredContent."""
+
+    def __post_init__(self) -> None:
+        """Refuse values that no view knows."""
+        _one_of(self, "view", self.view, ("text", "json"))
+        _check_patterns(self)
+
+
+R = TypeVar("R", bound=TextRule)
+
+
+def in_order(rows: Iterable[R]) -> tuple[R, ...]:
+    """Rules in the order in which they decide, without the disabled ones."""
+    return tuple(sorted((row for row in rows if not row.disabled), key=lambda row: row.order))
+
+
+def apply(base: Sequence[R], rows: Iterable[Mapping[str, Any]], *, where: str) -> tuple[R, ...]:
+    """`base` with a user's rows: what a row says replaces that of its id; a new id is a new rule.
+
+    A row whose condition or verdict changes loses the measured counts: they were another rule's.
+
+    Raises:
+        RuleError: a row that is incomplete or says something unknown.
+    """
+    cls = type(base[0])
+    merged = {rule.id: rule for rule in base}
+    for row in rows:
+        known = merged.get(row.get("id", ""))
+        old = {} if known is None else dataclasses.asdict(known)
+        if known is not None and row.keys() - _HARMLESS:
+            old |= {"hits": 0, "right": 0}
+        (rule,) = rules.parse(cls, {"rule": [{**old, **row}]}, where=where)
+        merged[rule.id] = rule
+    return in_order(merged.values())
+
+
+def read_changes(path: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The rows of a user's rule file: those about failures, and those about hidden errors.
+
+    A row is about hidden errors when its id begins with `hidden.`.
+
+    Raises:
+        RuleError: the file is not readable TOML, or has something else than `[[rule]]` tables.
+    """
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise RuleError(f"{path}: cannot be read as a rule file: {error}") from error
+    for key in table.keys() - {"rule"}:
+        raise RuleError(f"{path}: unknown table {key!r}; rules are [[rule]] tables")
+    rows = table.get("rule", [])
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise RuleError(f"{path}: rules are [[rule]] tables")
+    for number, row in enumerate(rows, start=1):
+        if not isinstance(row.get("id"), str):
+            raise RuleError(f"{path}: rule number {number} has no id")
+    hidden = [row for row in rows if row["id"].startswith("hidden.")]
+    return [row for row in rows if row not in hidden], hidden
+
+
+def _one_of(rule: TextRule, field: str, value: str, allowed: Sequence[str]) -> None:
+    if value not in allowed:
+        raise RuleError(
+            f"rule {rule.id}: {field} {value!r} is not one of {', '.join(filter(None, allowed))}"
+            f"{near(value, allowed)}"
+        )
+
+
+def _check_patterns(rule: TextRule) -> None:
+    _one_of(rule, "where", rule.where, ("anywhere", "start", "first_line"))
+    probe = pl.Series([""])
+    for pattern in (*rule.matches, *rule.also, *rule.unless, rule.tool, rule.arguments):
+        try:
+            probe.str.contains(pattern)
+        except pl.exceptions.ComputeError as error:
+            raise RuleError(f"rule {rule.id}: pattern {pattern!r}: {error}") from error
