@@ -18,6 +18,7 @@ _MESSAGE_FRAMING: Final = frozenset({b"content-length", b"transfer-encoding", b"
 _CHUNKED: Final = (b"Transfer-Encoding", b"chunked")
 
 Header = tuple[bytes, bytes]
+Head = h11.Request | h11.Response | h11.InformationalResponse
 
 
 class RefusedError(Exception):
@@ -29,31 +30,31 @@ class RefusedError(Exception):
         self.why = why
 
 
-def value(headers: h11.Headers | list[Header], name: bytes) -> str | None:
+def value(head: Head, name: bytes) -> str | None:
     """The first header of this (lower-case) name, as text."""
-    for found, text in headers:
+    for found, text in head.headers:
         if found == name:
             return text.decode("latin-1")
     return None
 
 
-def _connection_options(headers: h11.Headers) -> set[bytes]:
+def _connection_options(head: Head) -> set[bytes]:
     options: set[bytes] = set()
-    for name, text in headers:
+    for name, text in head.headers:
         if name == b"connection":
             options.update(option.strip().lower() for option in text.split(b","))
     return options
 
 
-def _passed_on(headers: h11.Headers) -> tuple[list[Header], set[bytes]]:
+def _passed_on(head: Head) -> tuple[list[Header], set[bytes]]:
     """The headers of the message itself, as written; and the connection's options."""
-    options = _connection_options(headers)
+    options = _connection_options(head)
     dropped = _OF_THE_CONNECTION
     if options - {b"", b"close", b"keep-alive"}:
         dropped = dropped | (options - _MESSAGE_FRAMING - {b"close", b"keep-alive"})
     kept = [
         raw
-        for raw, (name, _) in zip(headers.raw_items(), headers, strict=True)
+        for raw, (name, _) in zip(head.headers.raw_items(), head.headers, strict=True)
         if name not in dropped
     ]
     return kept, options
@@ -74,7 +75,7 @@ def to_server(request: h11.Request, *, host: bytes | None) -> h11.Request:
         raise RefusedError(400, "both Content-Length and Transfer-Encoding")
     if chunked and request.http_version < b"1.1":
         raise RefusedError(400, "Transfer-Encoding in an HTTP/1.0 request")
-    headers, options = _passed_on(request.headers)
+    headers, options = _passed_on(request)
     if host is not None:
         headers = [(n, host if n.lower() == b"host" else v) for n, v in headers]
     if b"host" not in names:
@@ -98,7 +99,7 @@ def _origin_form(target: bytes) -> bytes:
 
 def to_client(response: h11.Response) -> h11.Response:
     """The response as the client gets it; h11 frames the body as its HTTP version allows."""
-    headers, options = _passed_on(response.headers)
+    headers, options = _passed_on(response)
     names = [name for name, _ in response.headers]
     if b"transfer-encoding" in names:
         headers = [(n, v) for n, v in headers if n.lower() != b"content-length"]
@@ -112,7 +113,7 @@ def to_client(response: h11.Response) -> h11.Response:
 def ends_connection(response: h11.Response, options: set[bytes] | None = None) -> bool:
     """Whether the server closes the connection after this response."""
     if options is None:
-        options = _connection_options(response.headers)
+        options = _connection_options(response)
     if b"close" in options or response.http_version < b"1.1":
         return True
     if response.status_code in (204, 304):
@@ -123,7 +124,7 @@ def ends_connection(response: h11.Response, options: set[bytes] | None = None) -
 
 def informational(response: h11.InformationalResponse) -> h11.InformationalResponse:
     """A 1xx response as the client gets it."""
-    headers, _ = _passed_on(response.headers)
+    headers, _ = _passed_on(response)
     return h11.InformationalResponse(
         status_code=response.status_code, headers=headers, reason=response.reason
     )

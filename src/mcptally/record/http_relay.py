@@ -168,16 +168,14 @@ class Relay:
             **extra,
         )
         passed = http_head.to_server(request, host=self._upstream.host)
-        self._request = self._observe(request.headers)
-        self._ours = b"http://" + (http_head.value(request.headers, b"host") or "").encode(
-            "latin-1"
-        )
+        self._request = self._observe(request)
+        self._ours = b"http://" + (http_head.value(request, b"host") or "").encode("latin-1")
         return self._up.send(passed) or b""
 
-    def _observe(self, headers: h11.Headers) -> Body:
+    def _observe(self, head: http_head.Head) -> Body:
         return Body(
-            content_type=http_head.value(headers, b"content-type"),
-            content_encoding=http_head.value(headers, b"content-encoding"),
+            content_type=http_head.value(head, b"content-type"),
+            content_encoding=http_head.value(head, b"content-encoding"),
             cap=self._cap,
         )
 
@@ -292,9 +290,9 @@ class Relay:
         self._unframed = b""
         headers = [(n.decode("latin-1"), v.decode("latin-1")) for n, v in response.headers]
         exchange.response_head(response.status_code, headers)
-        self._response = self._observe(response.headers)
+        self._response = self._observe(response)
         self._ends_after = http_head.ends_connection(response)
-        if exchange.legacy and not http_head.value(response.headers, b"content-encoding"):
+        if exchange.legacy and not http_head.value(response, b"content-encoding"):
             self._filter = EndpointFilter(server=self._upstream.origins, ours=self._ours)
         return self._down.send(http_head.to_client(response)) or b""
 
