@@ -20,6 +20,8 @@ _HOME: Final[dict[str, str]] = {
 
 __all__ = ["open_store", "score"]
 
+__version__ = "0.1.0"
+
 
 def __getattr__(name: str) -> Any:
     if name in _HOME:

@@ -144,56 +144,46 @@ class _Collector:
         )
 
     def _run(self, number: int, events: list[AnyEvent], numbers: npt.NDArray[np.int64]) -> None:
-        kinds = np.fromiter(map(EVENTS.__getitem__, map(type, events)), np.int8, len(events))
-        for kind, cls in enumerate(EVENTS):
-            chosen = np.flatnonzero(kinds == kind)
+        codes: dict[type[Any], int] = {event: code for code, event in enumerate(EVENTS)}
+        kinds = np.fromiter(map(codes.__getitem__, map(type, events)), np.int8, len(events))
+        for event, code in codes.items():
+            chosen = np.flatnonzero(kinds == code)
             if not chosen.size:
                 continue
-            items: list[Any] = (
-                events if chosen.size == len(events) else [events[i] for i in chosen.tolist()]
-            )
+            items: list[Any] = [events[i] for i in chosen.tolist()]
             envelope = {
                 "file": np.full(chosen.size, number, np.uint32),
                 "line": numbers[chosen],
             }
-            if cls is MessageEvent:
+            if event is MessageEvent:
                 self._messages(items, envelope)
-            elif cls is StderrEvent:
-                self._add("stderr", pl.DataFrame(envelope | _plain(items, StderrEvent)))
-            elif cls is HttpEvent:
+            elif event is HttpEvent:
                 self._http(items, envelope)
             else:
-                name = {
-                    RawFrame: "raws",
-                    OpenEvent: "opens",
-                    CloseEvent: "closes",
-                    GapEvent: "gaps",
-                }[cls]
-                self._add(name, pl.DataFrame(envelope | _plain(items, cls)))
+                self._add(EVENTS[event], pl.DataFrame(envelope | _plain(items, event)))
+            if event is RawFrame:
+                self._too_large(items, envelope)
+
+    def _too_large(self, items: list[RawFrame], envelope: dict[str, Any]) -> None:
+        """Frames over the recorder's cap whose head was understood count as messages."""
+        chosen = [i for i, item in enumerate(items) if item.why == "too_large"]
+        known = [i for i in chosen if items[i].method is not None or len(items[i].id)]
+        if known:
+            messages = [_from_head(items[i]) for i in known]
+            where = {name: values[known] for name, values in envelope.items()}
+            self._messages(messages, where, truncated=True)
 
     def _http(self, items: list[HttpEvent], envelope: dict[str, Any]) -> None:
         heads = [item.headers or _NO_HEADERS for item in items]
         columns = _plain(items, HttpEvent) | _plain(heads, Headers)
         self._add("http", pl.DataFrame(envelope | columns))
 
-    def _messages(self, items: list[MessageEvent], envelope: dict[str, Any]) -> None:
+    def _messages(
+        self, items: list[MessageEvent], envelope: dict[str, Any], *, truncated: bool = False
+    ) -> None:
         columns = _plain(items, MessageEvent)
-        messages: list[Msg] = [item.msg for item in items]  # type: ignore[misc]
-        index = np.zeros(len(items), np.uint32)
-        batch = np.zeros(len(items), np.bool_)
-        if any(map(_is_list, messages)):
-            # A JSON-RPC batch: its members become messages of their own, with their index.
-            sizes = np.array([len(m) if _is_list(m) else 1 for m in messages])
-            of = np.repeat(np.arange(len(items)), sizes)
-            index = (np.arange(of.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)).astype(
-                np.uint32
-            )
-            batch = np.array([_is_list(m) for m in messages], np.bool_)[of]
-            messages = list(
-                itertools.chain.from_iterable(
-                    map(MSG.one, m) if _is_list(m) else (m,) for m in messages
-                )
-            )
+        messages, of, index, batch = _unbatched(items)
+        if of is not None:
             columns = {name: series.gather(of) for name, series in columns.items()}
             envelope = {name: values[of] for name, values in envelope.items()}
         size = len(messages)
@@ -216,6 +206,7 @@ class _Collector:
                     "method": pl.Series(methods, dtype=pl.String),
                     "has_result": has_result,
                     "has_error": has_error,
+                    "truncated": np.full(size, truncated),
                 }
             ),
         )
@@ -228,7 +219,7 @@ class _Collector:
         if not chosen.size:
             return
         items = PARAMS.many([params[i] for i in chosen.tolist()])
-        metas = [item._meta or _NO_REQUEST_META for item in items]
+        metas = [item.meta or _NO_REQUEST_META for item in items]
         meta = {f"meta_{name}": series for name, series in _plain(metas, RequestMeta).items()}
         self._add("asks", pl.DataFrame({"row": rows[chosen]} | _plain(items, Params) | meta))
 
@@ -240,7 +231,7 @@ class _Collector:
             return
         texts = [results[i] for i in chosen.tolist()]
         items = RESULT.many(texts)
-        metas = [item._meta or _NO_RESULT_META for item in items]
+        metas = [item.meta or _NO_RESULT_META for item in items]
         meta = {f"meta_{name}": series for name, series in _plain(metas, ResultMeta).items()}
         columns = _plain(items, Result)
         structured = columns["structured_content"]
@@ -253,7 +244,7 @@ class _Collector:
                 | _contents(items, columns["is_error"])
                 | {
                     "has_structured_content": structured.is_not_null(),
-                    "has_meta": [item._meta is not UNSET for item in items],
+                    "has_meta": [item.meta is not UNSET for item in items],
                 }
             ),
         )
@@ -295,7 +286,8 @@ class _Collector:
 
     def _frame(self, name: str) -> pl.DataFrame:
         empty = pl.DataFrame(schema=_SCHEMAS[name])
-        return pl.concat([empty, *self.frames.get(name, ())], how="diagonal")
+        frame: pl.DataFrame = pl.concat([empty, *self.frames.get(name, ())], how="diagonal")
+        return frame
 
 
 ENVELOPE: Final = {
@@ -328,7 +320,7 @@ def _schemas() -> dict[str, dict[str, pl.DataType]]:
     replies |= {"has_meta": truth, "error_code": number, "error_message": text, "error_data": text}
     messages = {"row": count, **ENVELOPE, **of(MessageEvent), "index": count, "batch": truth}
     messages |= {"jsonrpc": text, "id": text, "method": text}
-    messages |= {"has_result": truth, "has_error": truth}
+    messages |= {"has_result": truth, "has_error": truth, "truncated": truth}
     return {
         "messages": messages,
         "asks": {"row": count, **of(Params), **meta(RequestMeta)},
@@ -350,24 +342,82 @@ _NO_REQUEST_META: Final = RequestMeta()
 _NO_RESULT_META: Final = ResultMeta()
 
 
-def _is_list(value: object) -> bool:
-    return type(value) is list
+def _from_head(frame: RawFrame) -> MessageEvent:
+    """What the recorder found in the head of a frame that it did not keep whole."""
+    name = {} if frame.name is None else {"name": frame.name}
+    message = Msg(id=frame.id, method=frame.method)
+    if frame.method is not None:
+        message.params = Raw(msgspec.json.encode(name))
+    else:
+        result = {} if frame.is_error is None else {"isError": frame.is_error}
+        message.result = Raw(msgspec.json.encode(result))
+    return MessageEvent(
+        recording=frame.recording,
+        seq=frame.seq,
+        ts_ns=frame.ts_ns,
+        dir=frame.dir,
+        msg=message,
+        scope=frame.scope,
+        bytes=frame.bytes,
+        sse_id=frame.sse_id,
+    )
+
+
+def _unbatched(
+    items: Sequence[MessageEvent],
+) -> tuple[list[Msg], npt.NDArray[np.int64] | None, npt.NDArray[np.uint32], npt.NDArray[np.bool_]]:
+    """The messages of all events; of which event each is (None: one each), its index, batch."""
+    members = [item.msg if isinstance(item.msg, list) else None for item in items]
+    if not any(m is not None for m in members):
+        single = [item.msg for item in items if isinstance(item.msg, Msg)]
+        return single, None, np.zeros(len(items), np.uint32), np.zeros(len(items), np.bool_)
+    sizes = np.array([1 if m is None else len(m) for m in members])
+    of = np.repeat(np.arange(len(items)), sizes)
+    index = np.arange(of.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    messages: list[Msg] = []
+    for item in items:
+        messages += [item.msg] if isinstance(item.msg, Msg) else map(MSG.one, item.msg)
+    batch = np.array([m is not None for m in members], np.bool_)[of]
+    return messages, of, index.astype(np.uint32), batch
 
 
 def _events(
     run: Lines,
 ) -> tuple[list[AnyEvent], npt.NDArray[np.int64], list[tuple[int, str, str]]]:
     """The events of a run of lines, their line numbers, and (line, rule, message) of the rest."""
-    count = run.count
     if _is_utf8(run.data):
         try:
             events: list[AnyEvent] = EVENT.decode_lines(run.data)
         except (msgspec.DecodeError, RecursionError):
             pass
         else:
-            if len(events) == count:
-                return events, np.arange(run.first, run.first + count), []
-    events, numbers, faults = [], [], []
+            if len(events) == run.count:
+                return events, np.arange(run.first, run.first + run.count), []
+    if run.count > _FEW:
+        # Something in there is odd: halve until it stands nearly alone.
+        cut = run.data.find(b"\n", len(run.data) // 2) + 1
+        if 0 < cut < len(run.data):
+            count = run.data.count(b"\n", 0, cut)
+            halves = (
+                Lines(run.data[:cut], run.first, count),
+                Lines(run.data[cut:], run.first + count, run.count - count),
+            )
+            left, right = map(_events, halves)
+            return left[0] + right[0], np.concatenate((left[1], right[1])), left[2] + right[2]
+    return _one_by_one(run)
+
+
+_FEW: Final = 32
+
+
+def _one_by_one(
+    run: Lines,
+) -> tuple[list[AnyEvent], npt.NDArray[np.int64], list[tuple[int, str, str]]]:
+    """The same, line by line."""
+    events: list[AnyEvent] = []
+    numbers: list[int] = []
+    faults: list[tuple[int, str, str]] = []
+    torn = None if run.data.endswith(b"\n") else run.first + run.count - 1
     for number, line in enumerate(run.data.split(b"\n"), start=run.first):
         if not line.strip():
             continue
@@ -375,7 +425,7 @@ def _events(
         if not isinstance(event, tuple):
             events.append(event)
             numbers.append(number)
-        elif number == run.first + count - 1 and not run.data.endswith(b"\n"):
+        elif number == torn:
             message = "the last line is torn: the recorder was stopped, or is still writing"
             faults.append((number, "transcript.torn_tail", message))
         else:
@@ -480,7 +530,7 @@ def _contents(items: Sequence[Result], is_error: pl.Series) -> dict[str, Any]:
     contents = [item.content for item in items]
     sizes = np.fromiter((len(c) if c else 0 for c in contents), np.int64, len(contents))
     ends = np.cumsum(sizes)
-    blocks = list(itertools.chain.from_iterable(filter(None, contents)))
+    blocks = list(itertools.chain.from_iterable(c for c in contents if c))
     kinds = ["absent" if c is UNSET else "null" if c is None else "array" for c in contents]
     if blocks:
         types, texts, *others = _turn(blocks)

@@ -1,10 +1,10 @@
-"""Stable identifiers: of calls, definitions and sessions. The same input gives the same id in
-every version, on every machine, whatever the partitioning.
+"""Stable identifiers of calls, definitions and sessions.
+
+The same input gives the same id in every version, on every machine, whatever the partitioning.
 """
 
 import binascii
 import hashlib
-from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
@@ -60,8 +60,3 @@ def _hex(values: npt.NDArray[np.uint64]) -> pl.Series:
     offsets = np.arange(0, 16 * values.size + 1, 16, dtype=np.int64)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(text)]
     return pl.Series(pa.Array.from_buffers(pa.large_string(), values.size, buffers))
-
-
-def join(parts: Iterable[str]) -> str:
-    """One text of several, told apart whatever they hold."""
-    return "\x00".join(parts)

@@ -51,6 +51,7 @@ def pair(events: Events, talk: Conversation) -> Paired:
                 pl.col("ts_ns").alias("reply_ns"),
                 pl.col("bytes").alias("response_bytes"),
                 (pl.col("kind") == "error").alias("error_reply"),
+                pl.col("truncated").alias("reply_truncated"),
             ),
             on="reply",
             how="left",
@@ -71,7 +72,7 @@ def pair(events: Events, talk: Conversation) -> Paired:
     calls = _with_identity(calls, talk)
     calls = _with_notifications(calls, messages, events)
     calls = _with_outcome(calls)
-    return Paired(calls, _linked(messages, calls, pairs))
+    return Paired(calls, _linked(messages, calls))
 
 
 def match_ids(
@@ -198,8 +199,12 @@ def _with_replies(calls: pl.DataFrame, events: Events) -> pl.DataFrame:
         reply_state="request_state",
         reply_version="protocol_version",
     )
-    return calls.join(replies, on="reply_row", how="left", maintain_order="left").with_columns(
-        latency_ms=(pl.col("reply_ns") - pl.col("ts_ns")) / 1e6
+    calls = calls.join(replies, on="reply_row", how="left", maintain_order="left")
+    # Of a frame over the recorder's cap only the head is known: null, not guessed.
+    unseen = [name for name in _FROM_REPLY if name != "is_error"]
+    return calls.with_columns(
+        pl.when(~pl.col("reply_truncated").fill_null(value=False)).then(pl.col(unseen)),
+        latency_ms=(pl.col("reply_ns") - pl.col("ts_ns")) / 1e6,
     )
 
 
@@ -271,7 +276,7 @@ def _with_notifications(
         _about(
             said.filter(pl.col("method") == "notifications/cancelled"),
             "request_id",
-            calls.select("pos", "session", "call_id", asker="dir", token="id"),
+            calls.select("pos", "session", "call_id", asker="dir", named="id"),
             asker=pl.col("dir"),
         )
         .group_by("call_id")
@@ -285,7 +290,7 @@ def _with_notifications(
         _about(
             said.filter(pl.col("method") == "notifications/progress"),
             "progress_token",
-            calls.select("pos", "session", "call_id", asker="dir", token="meta_progress_token"),
+            calls.select("pos", "session", "call_id", asker="dir", named="meta_progress_token"),
             asker=other,
         )
         .group_by("call_id")
@@ -301,13 +306,13 @@ def _with_notifications(
 def _about(said: pl.DataFrame, name: str, calls: pl.DataFrame, *, asker: pl.Expr) -> pl.DataFrame:
     """Notifications with the latest earlier call of the side and token that they name."""
     return (
-        said.with_columns(asker=asker, token=pl.col(name))
-        .drop_nulls("token")
+        said.with_columns(asker=asker, named=pl.col(name))
+        .drop_nulls("named")
         .sort("pos")
         .join_asof(
-            calls.drop_nulls("token").sort("pos"),
+            calls.drop_nulls("named").sort("pos"),
             on="pos",
-            by=["session", "asker", "token"],
+            by=["session", "asker", "named"],
             check_sortedness=False,
         )
         .drop_nulls("call_id")
@@ -347,7 +352,7 @@ def _with_outcome(calls: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _linked(messages: pl.DataFrame, calls: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
+def _linked(messages: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     """Messages with the call that each asks or answers, and how a reply found it."""
     asks = calls.select("pos", "call_id")
     replies = calls.select(

@@ -190,6 +190,13 @@ class Calls(Table):
     response_tokens = Column(
         _I, "Estimate: UTF-8 bytes of the response's JSON text over 4.", "tokens"
     )
+    error_category = Column(_S, "Normalised error (validation-logic seed): category.")
+    error_code_name = Column(_S, "Normalised error: stable name of the code.")
+    http_equivalent = Column(_I, "Normalised error: HTTP status that says the same.")
+    error_retryable = Column(_B, "Normalised error: whether trying again may help.")
+    error_hint = Column(_S, "Normalised error: what to do.")
+    error_details = Column(_S, "Normalised error: JSON text of its details.")
+    error_source = Column(_S, "Normalised error: `structured`, `partial` or `inferred`.")
     definition = Column(_S, "Tool definition in force: hash, see `tools.definition`.")
     definition_source = Column(
         _S,
@@ -215,6 +222,46 @@ class Calls(Table):
     attempt_of = Column(_S, "First call of the chain this call belongs to (itself, if it began).")
     attempt = Column(_U, "Position in that chain, from 1.")
     attempt_why = Column(_S, "What made it a chain: `retry`, `input_required`, `task`.")
+
+
+_FACTOR_MEANINGS: Final = {
+    "mcp_code": "Factor 1: an MCP error code.",
+    "business_pattern": "Factor 2: a phrase of business logic.",
+    "http_status": "Factor 3: an HTTP status code.",
+    "structured_error": "Factor 4: an error with structure.",
+    "validates_test_data": "Factor 5: refers to test data.",
+    "validation_expected": "Factor 6: a tool that is expected to validate.",
+}
+
+_READINGS: Final = {
+    "seed": "the seed document as written",
+    "inspector": "the original program, exactly",
+}
+
+
+def _add_readings() -> None:
+    """The seed score's columns, once for each of its two readings."""
+    columns = {
+        "classification": Column(_S, "Classification; null where the original throws."),
+        "confidence": Column(_F, "Confidence in the classification.", "percent"),
+        "is_valid": Column(_B, "Whether the response indicates a working tool."),
+        "is_error": Column(_B, "Whether the response is an error."),
+        "issues": Column(pl.List(_S), "What is wrong with the response."),
+        "evidence": Column(pl.List(_S), "What the classification rests on."),
+        "is_business_error": Column(_B, "Whether an error is business logic."),
+        "business_confidence": Column(_F, "Share of the points for business logic, 0 to 1."),
+        "threshold": Column(_F, "What that share has to reach."),
+        **{f"factor_{name}": Column(_B, text) for name, text in _FACTOR_MEANINGS.items()},
+        "error": Column(_S, "What the reading cannot judge, and why."),
+    }
+    for prefix, reading in _READINGS.items():
+        for name, column in columns.items():
+            copy = Column(column.dtype, f"{column.meaning} Reading: {reading}.", column.unit)
+            setattr(Calls, f"{prefix}_{name}", copy)
+            copy.__set_name__(Calls, f"{prefix}_{name}")
+
+
+_add_readings()
 
 
 class Findings(Table):

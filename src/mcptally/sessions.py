@@ -60,9 +60,9 @@ def converse(events: Events) -> Conversation:
 
 
 def id_key(frame: pl.DataFrame, name: str) -> pl.Expr:
-    """The value of a JSON id as text that is equal exactly when ids match: strings decoded.
+    r"""The value of a JSON id as text that is equal exactly when ids match: strings decoded.
 
-    `1` gives `n1`, `"1"` and `"\\u0031"` give `s1`; null, absent and containers give null.
+    `1` gives `n1`, `"1"` and `"\u0031"` give `s1`; null, absent and containers give null.
     """
     text = pl.col(name)
     escaped = frame.get_column(name).drop_nulls().unique()

@@ -16,6 +16,8 @@ _Int = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
 class MessageEvent(Struct, tag_field="event", tag="message", gc=False):
+    """A frame that is strict JSON."""
+
     recording: str
     seq: _Int
     ts_ns: _Int
@@ -28,6 +30,8 @@ class MessageEvent(Struct, tag_field="event", tag="message", gc=False):
 
 
 class RawFrame(Struct, tag_field="event", tag="raw", gc=False):
+    """What arrived and is not strict JSON, or is over the size cap."""
+
     recording: str
     seq: _Int
     ts_ns: _Int
@@ -45,12 +49,16 @@ class RawFrame(Struct, tag_field="event", tag="raw", gc=False):
 
 
 class StderrEvent(Struct, tag_field="event", tag="stderr", gc=False):
+    """Output of the server on stderr; only that it was there."""
+
     recording: str
     seq: _Int
     ts_ns: _Int
 
 
 class Headers(Struct, gc=False, rename="kebab"):
+    """The HTTP headers that say something about a conversation."""
+
     mcp_session_id: str | None = None
     mcp_protocol_version: str | None = None
     mcp_method: str | None = None
@@ -59,6 +67,8 @@ class Headers(Struct, gc=False, rename="kebab"):
 
 
 class HttpEvent(Struct, tag_field="event", tag="http", gc=False):
+    """A request head, a response head, or the end of an HTTP exchange."""
+
     recording: str
     seq: _Int
     ts_ns: _Int
@@ -73,6 +83,8 @@ class HttpEvent(Struct, tag_field="event", tag="http", gc=False):
 
 
 class OpenEvent(Struct, tag_field="event", tag="open", gc=False):
+    """A segment begins."""
+
     recording: str
     seq: _Int
     ts_ns: _Int
@@ -87,6 +99,8 @@ class OpenEvent(Struct, tag_field="event", tag="open", gc=False):
 
 
 class CloseEvent(Struct, tag_field="event", tag="close", gc=False):
+    """The recording ended in order."""
+
     recording: str
     seq: _Int
     ts_ns: _Int
@@ -97,6 +111,8 @@ class CloseEvent(Struct, tag_field="event", tag="close", gc=False):
 
 
 class GapEvent(Struct, tag_field="event", tag="gap", gc=False):
+    """Events that the recorder had to drop."""
+
     recording: str
     seq: _Int
     ts_ns: _Int
@@ -116,6 +132,8 @@ class Msg(Struct, gc=False):
 
 
 class RequestMeta(Struct, gc=False):
+    """`params._meta`."""
+
     progress_token: Raw = msgspec.field(default=ABSENT, name="progressToken")
     protocol_version: str | None = msgspec.field(
         default=None, name="io.modelcontextprotocol/protocolVersion"
@@ -128,6 +146,8 @@ class RequestMeta(Struct, gc=False):
 
 
 class Params(Struct, gc=False, rename="camel"):
+    """Members of `params` that any stage asks for, whatever the method."""
+
     name: str | None = None
     uri: str | None = None
     arguments: Raw = ABSENT
@@ -142,7 +162,7 @@ class Params(Struct, gc=False, rename="camel"):
     progress: Raw = ABSENT
     cursor: Raw = ABSENT
     task: Raw = ABSENT
-    _meta: RequestMeta | None = msgspec.field(default=None, name="_meta")
+    meta: RequestMeta | None = msgspec.field(default=None, name="_meta")
 
 
 class Block(Struct, gc=False, rename="camel"):
@@ -156,11 +176,15 @@ class Block(Struct, gc=False, rename="camel"):
 
 
 class ResultMeta(Struct, gc=False):
+    """`result._meta`."""
+
     server_info: Raw = msgspec.field(default=ABSENT, name="io.modelcontextprotocol/serverInfo")
     subscription: Raw = msgspec.field(default=ABSENT, name="io.modelcontextprotocol/subscriptionId")
 
 
 class Result(Struct, gc=False, rename="camel"):
+    """Members of `result` that any stage asks for, whatever the method."""
+
     content: list[Block] | UnsetType | None = UNSET
     is_error: Raw = ABSENT
     structured_content: Raw = ABSENT
@@ -172,24 +196,28 @@ class Result(Struct, gc=False, rename="camel"):
     server_info: Raw = ABSENT
     capabilities: Raw = ABSENT
     task: Raw = ABSENT
-    _meta: ResultMeta | None | UnsetType = msgspec.field(default=UNSET, name="_meta")
+    meta: ResultMeta | UnsetType | None = msgspec.field(default=UNSET, name="_meta")
 
 
 class Error(Struct, gc=False):
+    """A JSON-RPC error."""
+
     code: Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | None = None
     message: str | None = None
     data: Raw = ABSENT
 
 
-EVENTS: Final = {
-    MessageEvent: 0,
-    RawFrame: 1,
-    StderrEvent: 2,
-    HttpEvent: 3,
-    OpenEvent: 4,
-    CloseEvent: 5,
-    GapEvent: 6,
+EVENTS: Final[dict[type[Struct], str]] = {
+    MessageEvent: "messages",
+    RawFrame: "raws",
+    StderrEvent: "stderr",
+    HttpEvent: "http",
+    OpenEvent: "opens",
+    CloseEvent: "closes",
+    GapEvent: "gaps",
 }
+"""Every event and the frame its rows go to."""
+
 AnyEvent = MessageEvent | RawFrame | StderrEvent | HttpEvent | OpenEvent | CloseEvent | GapEvent
 
 OTHER_CONTENT: Final = Block(type=None)

@@ -1,0 +1,41 @@
+"""`mcptally score`: an archive becomes a store."""
+
+import sys
+from pathlib import Path
+
+import click
+
+
+@click.command(name="score")
+@click.argument("archive", nargs=-1, required=True)
+@click.option("-o", "--out", type=click.Path(path_type=Path), required=True, help="The store.")
+@click.option("--no-payloads", is_flag=True, help="Leave arguments, responses and texts out.")
+def command(archive: tuple[str, ...], out: Path, *, no_payloads: bool) -> None:
+    """Validate and score recorded traffic into a store.
+
+    ARCHIVE is transcript files, folders (read recursively) or patterns; plain, gzip or zstd.
+
+    \b
+    Examples:
+      mcptally score traces -o store
+      mcptally score 'traces/2026-11-*.jsonl.zst' more/ -o store --no-payloads
+    """
+    from mcptally.pipeline import score
+
+    summary = score(archive, out=out, payloads=not no_payloads)
+    say = sys.stderr.write
+    rows = summary.rows
+    say(
+        f"{summary.files} files, {summary.bytes / 1e6:,.1f} MB: {rows['recordings']:,} recordings, "
+        f"{rows['messages']:,} messages, {rows['calls']:,} calls, {rows['tools']:,} tool "
+        f"definitions, {rows['findings']:,} findings\n"
+    )
+    outcomes = sorted(summary.outcomes.items(), key=lambda item: -item[1])
+    say("calls: " + ", ".join(f"{count:,} {outcome}" for outcome, count in outcomes) + "\n")
+    if summary.broken_lines:
+        say(
+            f"{summary.broken_lines:,} lines or files could not be read; they are findings: "
+            f'mcptally query {out} "SELECT file, line, rule, message FROM findings '
+            "WHERE about = 'file'\"\n"
+        )
+    say(f"store: {out}; next: mcptally query {out} tool_scores\n")

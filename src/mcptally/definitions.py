@@ -1,0 +1,176 @@
+"""Tool definitions: what servers list, in versions, and which one is in force for a call.
+
+listings (replies to tools/list) → versions of definitions → calls with their definition
+"""
+
+import json
+from typing import Any, Final
+
+import msgspec
+import polars as pl
+
+from mcptally.ids import digest
+from mcptally.schema import TIME, Tools
+
+LISTING: Final = pl.Schema(
+    {
+        "recording": pl.String(),
+        "session": pl.String(),
+        "pos": pl.UInt32(),
+        "listed_ns": pl.Int64(),
+        "server": pl.String(),
+        "server_name": pl.String(),
+        "tool": pl.String(),
+        "definition": pl.String(),
+    }
+)
+"""One row a tool in a reply to tools/list; `pos` is the place of the reply in its partition."""
+
+DEFINITION: Final = pl.Schema(
+    {
+        "definition": pl.String(),
+        "tool": pl.String(),
+        "title": pl.String(),
+        "description": pl.String(),
+        "input_schema": pl.String(),
+        "output_schema": pl.String(),
+        "annotations": pl.String(),
+        "bytes": pl.Int64(),
+    }
+)
+"""One row a distinct definition."""
+
+
+def listings(calls: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """What the calls of tools/list were answered: (`LISTING` rows, `DEFINITION` rows).
+
+    Each distinct answer is parsed once.
+    """
+    answers = calls.filter(
+        (pl.col("method") == "tools/list")
+        & (pl.col("dir") == "c2s")
+        & pl.col("tools").is_not_null()
+    ).select(
+        "recording", "session", "server", "server_name", "tools", pos="reply", listed_ns="reply_ns"
+    )
+    texts = answers.get_column("tools").unique(maintain_order=True)
+    rows: list[tuple[str, str, str]] = []
+    definitions: dict[str, tuple[Any, ...]] = {}
+    for text in texts:
+        for tool in _objects(text):
+            name = tool.get("name")
+            if not isinstance(name, str):
+                continue
+            canonical = canonical_json(tool)
+            key = digest(canonical)
+            rows.append((text, name, key))
+            definitions[key] = (
+                key,
+                name,
+                _string(tool, "title"),
+                _string(tool, "description"),
+                _json(tool, "inputSchema"),
+                _json(tool, "outputSchema"),
+                _json(tool, "annotations"),
+                len(canonical.encode("utf-8", "surrogatepass")),
+            )
+    listed = pl.DataFrame(
+        rows, schema={"tools": pl.String, "tool": pl.String, "definition": pl.String}, orient="row"
+    )
+    return (
+        answers.join(listed, on="tools", how="inner", maintain_order="left").select(
+            LISTING.names()
+        ),
+        pl.DataFrame(list(definitions.values()), schema=DEFINITION, orient="row"),
+    )
+
+
+def canonical_json(value: Any) -> str:
+    """JSON text with sorted keys and no spaces: equal values, equal text."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def _objects(text: str) -> list[dict[str, Any]]:
+    try:
+        tools = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return []
+    return [t for t in tools if isinstance(t, dict)] if isinstance(tools, list) else []
+
+
+def _string(tool: dict[str, Any], name: str) -> str | None:
+    value = tool.get(name)
+    return value if isinstance(value, str) else None
+
+
+def _json(tool: dict[str, Any], name: str) -> str | None:
+    return canonical_json(tool[name]) if name in tool else None
+
+
+def in_force(calls: pl.DataFrame, listed: pl.DataFrame, everywhere: pl.DataFrame) -> pl.DataFrame:
+    """`definition` and `definition_source` of each call of a tool.
+
+    The version listed last before the call in its session; else the one listed first after it
+    there; else, of all sessions of the server (`everywhere`: `LISTING` rows of the whole
+    archive), the one listed last before the call, or first after it.
+    """
+    mine = listed.select("session", "tool", "pos", "definition").sort("pos", "definition")
+    theirs = everywhere.select("server", "tool", "listed_ns", "definition").sort(
+        "listed_ns", "definition"
+    )
+    asks = (
+        calls.filter((pl.col("dir") == "c2s") & pl.col("tool").is_not_null())
+        .select("call_id", "session", "server", "tool", "pos", "ts_ns")
+        .sort("pos")
+    )
+
+    def nearest(
+        rows: pl.DataFrame, known: pl.DataFrame, at: str, seen: str, by: str, after: str
+    ) -> pl.DataFrame:
+        strategy: Any = "forward" if after else "backward"
+        return rows.join_asof(
+            known,
+            left_on=at,
+            right_on=seen,
+            by=[by, "tool"],
+            strategy=strategy,
+            check_sortedness=False,
+        ).select("call_id", pl.col("definition").alias(f"{by}{after}"))
+
+    by_time = asks.sort("ts_ns")
+    found = asks.select("call_id")
+    for part in (
+        nearest(asks, mine, "pos", "pos", "session", ""),
+        nearest(asks, mine, "pos", "pos", "session", "_later"),
+        nearest(by_time, theirs, "ts_ns", "listed_ns", "server", ""),
+        nearest(by_time, theirs, "ts_ns", "listed_ns", "server", "_later"),
+    ):
+        found = found.join(part, on="call_id", how="left", maintain_order="left")
+    sources = {
+        "session": "session",
+        "session_later": "later",
+        "server": "server",
+        "server_later": "server",
+    }
+    found = found.select(
+        "call_id",
+        definition=pl.coalesce(*sources),
+        definition_source=pl.coalesce(
+            *(pl.when(pl.col(c).is_not_null()).then(pl.lit(s)) for c, s in sources.items()),
+            pl.lit("none"),
+        ),
+    )
+    return calls.join(found, on="call_id", how="left", maintain_order="left")
+
+
+def versions(everywhere: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFrame:
+    """The `tools` table: one row a server and version of a definition."""
+    seen = everywhere.group_by("server", "tool", "definition").agg(
+        pl.col("server_name").drop_nulls().sort().first(),
+        first_seen=pl.from_epoch(pl.col("listed_ns").min(), time_unit="ns").cast(TIME),
+        last_seen=pl.from_epoch(pl.col("listed_ns").max(), time_unit="ns").cast(TIME),
+        sessions=pl.col("session").n_unique(),
+        listings=pl.len(),
+    )
+    rows = seen.join(definitions.drop("tool").unique("definition"), on="definition", how="left")
+    return Tools.frame(rows.with_columns(tokens=pl.col("bytes") // 4)).sort(Tools.key)

@@ -1,0 +1,193 @@
+"""One partition, whole recordings together: the line from files to the tables of a store.
+
+    gather:  files → calls, messages, findings, recordings, listings      (needs these files only)
+    finish:  gathered + what the whole archive knows → tables             (what is written)
+
+Both are functions of their arguments alone: the same on one core, on all, and on a cluster.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+
+from mcptally import oddities
+from mcptally.decode import Events, decode
+from mcptally.definitions import in_force, listings, versions
+from mcptally.pair import pair
+from mcptally.schema import TIME, Calls, Findings, Messages, Recordings, Table
+from mcptally.score import score_calls
+from mcptally.sessions import Conversation, converse
+from mcptally.validate import validate
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Gathered:
+    """What one partition says by itself."""
+
+    calls: pl.DataFrame
+    messages: pl.DataFrame
+    findings: pl.DataFrame
+    recordings: pl.DataFrame
+    listed: pl.DataFrame
+    definitions: pl.DataFrame
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Knowledge:
+    """What the whole archive knows: what a call is judged by beyond its own partition."""
+
+    listed: pl.DataFrame
+    definitions: pl.DataFrame
+
+    @classmethod
+    def of(cls, parts: Sequence[tuple[pl.DataFrame, pl.DataFrame]]) -> "Knowledge":
+        """The knowledge of all partitions' listings and definitions together."""
+        return cls(
+            pl.concat([listed for listed, _ in parts]).sort("listed_ns", "recording", "pos"),
+            pl.concat([known for _, known in parts]).unique("definition").sort("definition"),
+        )
+
+
+def gather(files: Sequence[Path], names: Sequence[str]) -> Gathered:
+    """Decode and pair the events of `files`, which `names` call in tables and findings."""
+    events = decode(files, names)
+    talk = converse(events)
+    paired = pair(events, talk)
+    file_names = pl.DataFrame(
+        {"file": pl.Series(range(len(names)), dtype=pl.UInt32), "file_name": list(names)}
+    )
+    calls = _named(paired.calls, file_names)
+    messages = _named(paired.messages, file_names)
+    listed, definitions = listings(calls)
+    found = pl.concat([events.findings, oddities.find(messages, calls)])
+    return Gathered(
+        calls, messages, found, _recordings(events, talk, calls, file_names), listed, definitions
+    )
+
+
+def finish(
+    part: Gathered, archive: Knowledge, *, payloads: bool = True
+) -> dict[type[Table], pl.DataFrame]:
+    """The tables of one partition, judged; `Tools` belongs to the archive: see `tools`."""
+    calls = in_force(part.calls, part.listed, archive.listed)
+    calls = validate(calls, archive.definitions)
+    calls = score_calls(calls)
+    findings = pl.concat([part.findings, oddities.find_judged(calls)])
+    counts = findings.group_by("recording").agg(findings=pl.len())
+    recordings = part.recordings.join(counts, on="recording", how="left").with_columns(
+        pl.col("findings").fill_null(0)
+    )
+    if not payloads:
+        calls = calls.drop("arguments", "response", "text")
+        findings = findings.with_columns(evidence=pl.lit(None, pl.String))
+    return {
+        Calls: Calls.frame(calls.with_columns(_times(_CALL_TIMES))),
+        Messages: Messages.frame(
+            part.messages.with_columns(_times({"at": "ts_ns"})).rename({"id": "request_id"})
+        ),
+        Findings: Findings.frame(findings),
+        Recordings: Recordings.frame(recordings),
+    }
+
+
+def tools(archive: Knowledge) -> pl.DataFrame:
+    """The `tools` table of the whole archive."""
+    return versions(archive.listed, archive.definitions)
+
+
+_CALL_TIMES: Final = {
+    "requested_at": "ts_ns",
+    "answered_at": "reply_ns",
+    "cancelled_at": "cancelled_ns",
+}
+
+
+def _times(names: dict[str, str]) -> list[pl.Expr]:
+    return [
+        pl.from_epoch(pl.col(source), time_unit="ns").cast(TIME).alias(name)
+        for name, source in names.items()
+    ]
+
+
+def _named(frame: pl.DataFrame, file_names: pl.DataFrame) -> pl.DataFrame:
+    return (
+        frame.join(file_names, on="file", how="left", maintain_order="left")
+        .drop("file")
+        .rename({"file_name": "file"})
+    )
+
+
+def _recordings(
+    events: Events, talk: Conversation, calls: pl.DataFrame, file_names: pl.DataFrame
+) -> pl.DataFrame:
+    """The `recordings` table, its findings still to be counted."""
+    frames = {
+        "messages": events.messages,
+        "raws": events.raws,
+        "stderr_lines": events.stderr,
+        "opens": events.opens,
+        "closes": events.closes,
+        "gaps": events.gaps,
+        "http_events": events.http,
+    }
+    envelope = ["recording", "file", "seq", "ts_ns"]
+    every = pl.concat([frame.select(envelope) for frame in frames.values()])
+    rows = talk.recordings.join(
+        every.group_by("recording").agg(
+            events=pl.len(),
+            opened_at=pl.from_epoch(pl.col("ts_ns").min(), time_unit="ns").cast(TIME),
+            ended_at=pl.from_epoch(pl.col("ts_ns").max(), time_unit="ns").cast(TIME),
+        ),
+        on="recording",
+        how="left",
+    )
+    files = (
+        every.group_by("recording", "file")
+        .agg(pl.col("seq").min())
+        .join(file_names, on="file")
+        .sort("recording", "seq", "file_name")
+        .group_by("recording", maintain_order=True)
+        .agg(files=pl.col("file_name"))
+    )
+    counted = [
+        frame.group_by("recording").agg(pl.len().alias(name)) for name, frame in frames.items()
+    ]
+    aside = [
+        files,
+        *counted,
+        events.opens.group_by("recording").agg(segments=pl.col("segment").n_unique()),
+        events.http.group_by("recording").agg(exchanges=pl.col("scope").n_unique()),
+        events.gaps.group_by("recording").agg(pl.col("lost").sum()),
+        events.closes.sort("seq")
+        .group_by("recording")
+        .agg(
+            pl.col("reason").last().alias("close_reason"),
+            pl.col("exit_code").last(),
+            pl.col("signal").last(),
+        ),
+        calls.sort("pos")
+        .group_by("recording")
+        .agg(
+            pl.len().alias("calls"),
+            (pl.col("tool").is_not_null() & (pl.col("dir") == "c2s")).sum().alias("tool_calls"),
+            pl.col("reply").is_null().sum().alias("unanswered"),
+            pl.col("session").n_unique().alias("sessions"),
+            pl.col("protocol_version")
+            .drop_nulls()
+            .unique(maintain_order=True)
+            .alias("protocol_versions"),
+            pl.col("server_name", "server_version", "client", "client_version")
+            .drop_nulls()
+            .first(),
+        ),
+    ]
+    for extra in aside:
+        rows = rows.join(extra, on="recording", how="left")
+    counts = [*frames, "calls", "tool_calls", "unanswered", "sessions", "exchanges", "segments"]
+    return rows.with_columns(
+        pl.col(*counts, "lost").fill_null(0),
+        end=pl.when(pl.col("closes") > 0).then(pl.lit("closed")).otherwise(pl.lit("open")),
+    )

@@ -1,0 +1,151 @@
+"""A store on disk: one Parquet dataset a table, and `store.json`, which is written last.
+
+STORE/<table>/<part>.parquet     live data, zstd
+STORE/.work/                     work in progress of a run
+STORE/store.json                 format, versions, the archive's files; absent while a run
+                                 puts its parts in place, so a torn store is never opened
+"""
+
+import dataclasses
+import datetime
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import mcptally
+from mcptally.errors import StoreError
+from mcptally.schema import TABLES, Table
+
+STORE_FORMAT: Final = 1
+"""Version of the store's layout; a store of another version is rebuilt, never migrated."""
+
+MANIFEST: Final = "store.json"
+WORK: Final = ".work"
+
+PAYLOAD: Final = frozenset({"arguments", "response", "text", "error_text"})
+"""Columns that hold what was said; dictionaries and statistics do not pay for them."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Source:
+    """A file of the archive as it was when it was read."""
+
+    file: str
+    size: int
+    sha256: str
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """What `store.json` says.
+
+    Raises:
+        StoreError: no store there, one that a run left unfinished, or one of another version.
+    """
+    path = folder / MANIFEST
+    if not folder.is_dir():
+        raise StoreError(
+            f"{folder}: no such store; make one with: mcptally score ARCHIVE -o {folder}"
+        )
+    if not path.is_file():
+        if (folder / WORK).is_dir():
+            raise StoreError(
+                f"{folder}: a run was interrupted here; run mcptally score again with the same -o"
+            )
+        raise StoreError(f"{folder}: is not a store (it has no {MANIFEST})")
+    try:
+        manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise StoreError(f"{path}: cannot be read: {error}") from error
+    if manifest.get("format") != STORE_FORMAT:
+        raise StoreError(
+            f"{folder}: is a store of format {manifest.get('format')}, this mcptally reads format "
+            f"{STORE_FORMAT}; rebuild it with: mcptally score ARCHIVE -o {folder}"
+        )
+    return manifest
+
+
+def prepare(folder: Path) -> Path:
+    """An empty work folder inside the store at `folder`, which may not exist yet.
+
+    Raises:
+        StoreError: the folder holds something else than a store.
+    """
+    work = folder / WORK
+    if folder.exists():
+        if not folder.is_dir():
+            raise StoreError(f"{folder}: is a file; name a folder for the store")
+        known = (folder / MANIFEST).exists() or work.exists()
+        if not known and any(folder.iterdir()):
+            raise StoreError(
+                f"{folder}: is a folder with other things in it and no store; name a new folder"
+            )
+    if work.exists():
+        shutil.rmtree(work)
+    work.mkdir(parents=True)
+    return work
+
+
+def write_part(work: Path, table: type[Table], part: str, frame: pl.DataFrame) -> int:
+    """Write one part of a table into the work folder; gives the number of rows."""
+    target = work / table.name / f"{part}.parquet"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    data = table.frame(frame).sort(table.key, nulls_last=True)
+    arrow = data.to_arrow(compat_level=pl.CompatLevel.oldest())
+    plain = [name for name in arrow.column_names if name not in PAYLOAD]
+    pq.write_table(
+        arrow,
+        target,
+        compression="zstd",
+        compression_level=1,
+        use_dictionary=plain,
+        write_statistics=plain,
+        row_group_size=50_000,
+    )
+    return data.height
+
+
+def publish(
+    folder: Path, work: Path, *, sources: Iterable[Source], rows: Mapping[str, int], rules: str
+) -> None:
+    """Put the work folder's parts in the place of the store's; `store.json` comes last."""
+    (folder / MANIFEST).unlink(missing_ok=True)
+    for table in TABLES:
+        live = folder / table.name
+        if live.exists():
+            shutil.rmtree(live)
+        made = work / table.name
+        if made.exists():
+            made.rename(live)
+        else:
+            live.mkdir()
+            pq.write_table(
+                pa.Table.from_batches([], table.frame(pl.DataFrame()).to_arrow().schema),
+                live / "empty.parquet",
+            )
+    manifest = {
+        "format": STORE_FORMAT,
+        "mcptally": mcptally.__version__,
+        "rules": rules,
+        "scored_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "rows": dict(rows),
+        "archive": [dataclasses.asdict(source) for source in sources],
+    }
+    draft = work / MANIFEST
+    draft.write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+    os.replace(draft, folder / MANIFEST)  # noqa: PTH105  (the atomic one, by its name)
+    shutil.rmtree(work)
+
+
+def source_of(path: Path) -> Source:
+    """Size and SHA-256 of a file of the archive."""
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return Source(str(path), path.stat().st_size, digest)
