@@ -1,0 +1,249 @@
+"""Redaction of the recorded copy: finds secrets in bytes and puts a name in their place.
+
+The engine knows quoting, not documents: a value begins after its quote and ends at the next quote
+with as many backslashes before it, so the same search works in JSON, in JSON inside a string
+inside JSON, in a torn frame and in plain text. What it looks for are the rows of
+`redaction_rules.py`. An ordinary frame is dismissed by two scans and returned as it is; only what
+is replaced differs from the wire. What is and is not caught: docs/explanation/redaction.md.
+
+Replaced is `[redacted:NAME]`, hashed is `[hashed:NAME:16 hex digits]` (SHA-256 of the value, so
+that two sights of one session id or `requestState` still pair). Neither is redacted again.
+"""
+
+import functools
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from mcptally.errors import UsageError, near
+from mcptally.record.redaction_names import NAME_HINTS, named_spans, secret_name, session_spans
+from mcptally.record.redaction_rules import (
+    ANCHORS,
+    PLACES,
+    PREFIXES,
+    SHAPES,
+    Place,
+    Prefix,
+    Shape,
+    words,
+)
+from mcptally.record.redaction_shapes import CHECKS
+from mcptally.record.redaction_spans import URL_PASSWORD, Span, done, hashed, replace, unescape
+
+BASES: Final = ("default", "strict", "none")
+
+RULES: Final[dict[str, Prefix | Shape | Place]] = {
+    row.name: row for rows in (PLACES, SHAPES, PREFIXES) for row in rows
+}
+
+# --- policies ---------------------------------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=64)
+def policy(text: str = "default") -> "Policy":
+    """The policy that a text like `default,+emails,-jwt` stands for.
+
+    The first word is `default`, `strict` (everything there is) or `none`; the others switch one
+    rule on (`+`) or off (`-`). `mcptally.record.redact.RULES` has the names.
+
+    Raises:
+        UsageError: a word that is no policy and no rule.
+    """
+    parts = [part.strip() for part in text.split(",") if part.strip()] or ["default"]
+    base = "default" if parts[0][0] in "+-" else parts.pop(0)
+    if base not in BASES:
+        raise UsageError(
+            f"no redaction policy is called {base!r}; there are {', '.join(BASES)}, and rules are "
+            f"switched as in default,+emails,-jwt{near(base, BASES)}"
+        )
+    on = {name for name, row in RULES.items() if base in row.on}
+    for word in parts:
+        name = word[1:]
+        if word[0] not in "+-" or name not in RULES:
+            raise UsageError(
+                f"no redaction rule is called {word!r}: write +name or -name with one of "
+                f"{', '.join(sorted(RULES))}{near(word.lstrip('+-'), RULES)}"
+            )
+        (on.add if word[0] == "+" else on.discard)(name)
+    usual = {name for name, row in RULES.items() if base in row.on}
+    switched = sorted(f"+{n}" for n in on - usual) + sorted(f"-{n}" for n in usual - on)
+    return Policy(",".join([base, *switched]), frozenset(on))
+
+
+class Policy:
+    """What is hidden in a recorded copy; made by `policy`."""
+
+    def __init__(self, name: str, rules: frozenset[str]) -> None:
+        self.name: Final = name
+        """The text for `open.redaction`."""
+        self.rules: Final = rules
+        self._prefixes = [row for row in PREFIXES if row.name in rules]
+        self._shapes = [row for row in SHAPES if row.name in rules]
+        self._places = frozenset(row.name for row in PLACES if row.name in rules)
+
+    def __repr__(self) -> str:
+        return f"policy({self.name!r})"
+
+    def json(self, frame: bytes) -> tuple[bytes, int]:
+        """Strict JSON with its secrets replaced, and how many were.
+
+        Only strings change: number forms, key order, duplicate keys and whitespace stay. The same
+        object comes back when there is nothing to hide.
+        """
+        return self._apply(frame)
+
+    def text(self, data: bytes) -> tuple[bytes, int]:
+        """Any other bytes (a torn frame, stderr, a path, a URL), likewise."""
+        return self._apply(data)
+
+    def argv(self, command: Sequence[str]) -> tuple[list[str], int]:
+        """A command line, likewise; `--token X` is known also where X is a word of its own."""
+        clean: list[str] = []
+        total = 0
+        flag: str | None = None
+        for word in command:
+            data = word.encode(errors="surrogateescape")
+            named = flag and word and not word.startswith("-") and not done(data)
+            if named and "assignments" in self.rules:
+                new, count = f"[redacted:{flag}]".encode(), 1
+            else:
+                new, count = self._apply(data)
+            clean.append(new.decode(errors="surrogateescape"))
+            total += count
+            flag = secret_name(word.encode(errors="replace")) if word.startswith("--") else None
+        return clean, total
+
+    def url(self, url: str) -> tuple[str, int]:
+        """A URL or path with query: as `text`, and session ids are hashed whatever the policy."""
+        data = url.encode(errors="surrogateescape")
+        spans = [] if "session-ids" in self._places else list(session_spans(data, data.lower()))
+        hashed, first = replace(data, spans)
+        clean, second = self._apply(hashed)
+        return clean.decode(errors="surrogateescape"), first + second
+
+    def headers(self, pairs: Iterable[tuple[str, str]]) -> tuple[dict[str, str], int]:
+        """The headers that may be recorded, lower case, with session ids hashed.
+
+        An allowlist: a header that is not in `HEADERS` is left out and not counted. Of a repeated
+        header the values are joined with a comma (RFC 9110 5.3).
+        """
+        kept: dict[str, str] = {}
+        total = 0
+        for name, value in pairs:
+            key = name.lower()
+            if key not in HEADERS:
+                continue
+            if key in SESSION_HEADERS:
+                clean, count = hashed("session-id", value), 1
+            else:
+                clean, count = self.url(value)
+            kept[key] = f"{kept[key]}, {clean}" if key in kept else clean
+            total += count
+        return kept, total
+
+    @functools.cached_property
+    def _hint(self) -> re.Pattern[bytes]:
+        """Cheap first look, in lower case: without a hit no shape and no name can be there."""
+        hints = {re.escape(needle) for row in self._shapes for needle in row.needles}
+        if self._places:
+            hints |= NAME_HINTS
+        return re.compile("|".join(sorted(hints)).encode())
+
+    @functools.cached_property
+    def _scan(self) -> re.Pattern[bytes] | None:
+        return _anchor_pattern(self._prefixes)
+
+    def _apply(self, data: bytes) -> tuple[bytes, int]:
+        if not self.rules:
+            return data, 0
+        view, back = data, None
+        if b"\\u00" in data or b"\\/" in data:
+            view, back = unescape(data)
+        low = view.lower()
+        if self._hint.search(low) is None and not (self._scan and self._scan.search(view)):
+            return data, 0
+        spans = self._spans(view, low)
+        if not spans:
+            return data, 0
+        if back is not None:
+            spans = [Span(*back(span.start, span.end), span.instead) for span in spans]
+        return replace(data, spans)
+
+    def _spans(self, view: bytes, low: bytes) -> list[Span]:
+        spans: list[Span] = []
+        if "session-ids" in self._places:
+            spans += session_spans(view, low)
+        if self._places & {"keys", "assignments", "request-state", "session-ids"}:
+            spans += named_spans(view, low, self._places)
+        for row in self._shapes:
+            if any(needle.encode() in low for needle in row.needles):
+                check = CHECKS.get(row.check)
+                for match in _compiled(row.pattern).finditer(view):
+                    value = match["secret"]
+                    if value and not done(value) and (check is None or check(value)):
+                        spans.append(Span(*match.span("secret"), _instead(row)))
+        if self._scan is not None:
+            for match in self._scan.finditer(view):
+                prefix, width, exact = _candidate(self._prefixes, match.lastindex or 0)
+                start = match.start() + 1 - width
+                if (found := exact.match(view, start)) and may_begin(view, start):
+                    spans.append(Span(start, found.end(), _instead(prefix)))
+        return spans
+
+
+SESSION_HEADERS: Final = frozenset({"mcp-session-id", "x-session-id"})
+
+HEADERS: Final = SESSION_HEADERS | words(
+    """accept accept-encoding age allow cache-control connection content-encoding content-length
+    content-type date expect host keep-alive last-event-id location mcp-method mcp-name
+    mcp-protocol-version origin retry-after server traceparent transfer-encoding upgrade
+    user-agent vary via www-authenticate x-accel-buffering x-ratelimit-limit
+    x-ratelimit-remaining x-ratelimit-reset x-request-id"""
+)
+"""Headers that may be recorded, and no others: what is not known to be harmless stays out."""
+
+
+# --- patterns, compiled when first needed -------------------------------------------------------
+
+
+@functools.cache
+def _compiled(pattern: str) -> re.Pattern[bytes]:
+    return re.compile(pattern.encode())
+
+
+def _heads(rows: Sequence[Prefix]) -> list[tuple[Prefix, str]]:
+    return [(row, prefix) for row in rows for prefix in row.prefixes]
+
+
+def _anchor_pattern(rows: Sequence[Prefix]) -> re.Pattern[bytes] | None:
+    """One scan for the last characters of all prefixes; the prefix is looked up backwards.
+
+    Anchors are rare characters, so the scan runs at the speed of a character class, and a long
+    enough tail is asked for before any prefix is compared.
+    """
+    heads = _heads(rows)
+    if not heads:
+        return None
+    behind = "|".join(f"((?<={re.escape(prefix)}))" for _, prefix in heads)
+    return re.compile(f"[{re.escape(ANCHORS)}](?=[A-Za-z0-9_.=+/%-]{{14}})(?:{behind})".encode())
+
+
+def _candidate(rows: Sequence[Prefix], number: int) -> tuple[Prefix, int, re.Pattern[bytes]]:
+    row, prefix = _heads(rows)[number - 1]
+    return row, len(prefix), _compiled(re.escape(prefix) + row.tail)
+
+
+def may_begin(view: bytes, start: int) -> bool:
+    r"""No letter or digit stands before, unless it belongs to an escape like `\n` or `%3D`."""
+    if not start or not view[start - 1 : start].isalnum():
+        return True
+    return _ESCAPE_BEFORE.search(view, max(0, start - 6), start) is not None
+
+
+_ESCAPE_BEFORE: Final = re.compile(rb"(?:\\[nrtbf]|%[0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4})\Z")
+
+
+def _instead(row: Prefix | Shape) -> bytes:
+    if row.name == "url-password":
+        return URL_PASSWORD
+    return f"[redacted:{row.name}]".encode()
