@@ -1,0 +1,26 @@
+"""The sentences of issues and evidence, in the original's words."""
+
+from typing import Final
+
+RESPONDED_ERROR: Final = "Tool responded with error (tool is functional)"
+ERROR_MESSAGE: Final = "Error message: "
+UNKNOWN_ERROR: Final = "Unknown error"
+ERROR_UNITS: Final = 100
+"""UTF-16 units of the error's text that become evidence."""
+NO_CONTENT: Final = "Response has no content"
+EMPTY_CONTENT: Final = "Response content is empty or not an array"
+RESPONDED: Final = "Tool responded successfully with content"
+TEXT_BLOCKS: Final = "Response includes {} text block(s)"
+IMAGES: Final = "Response includes {} image(s)"
+RESOURCES: Final = "Response includes {} resource(s)"
+STRUCTURED: Final = "Response includes structuredContent"
+META: Final = "Response includes _meta field"
+SCHEMA_BROKEN: Final = "Tool has output schema but response does not conform"
+SCHEMA_FAILED: Final = "Output schema validation failed"
+SCHEMA_PASSED: Final = "Output schema validation passed"
+SCHEMA_NO_JSON: Final = "Tool has output schema but response contains no valid JSON"
+EXECUTION_ERROR: Final = "Execution error: "
+REJECTED: Final = "Tool properly rejected invalid input with exception"
+TIMEOUT: Final = "Timeout"
+BUSINESS_LOGIC: Final = "business logic"
+"""What an evidence sentence must say for the scenario engine to count it; case matters."""
