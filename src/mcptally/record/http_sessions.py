@@ -72,7 +72,7 @@ Call = tuple[Log, str, dict[str, Any]]
 
 class _Envelope(msgspec.Struct):
     method: Any = None
-    result: msgspec.Raw | None = None
+    result: Any = None
 
 
 _envelope: Final = msgspec.json.Decoder(_Envelope).decode
