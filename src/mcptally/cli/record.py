@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from mcptally.record.writer import Archive, Limits, Policy
+    from mcptally.record.writer import Archive, Limits
 
 _UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
 _SPANS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
@@ -58,7 +58,8 @@ _SPAN = _Quantity("time", _SPANS)
     default="default",
     show_default=True,
     metavar="POLICY",
-    help="What is hidden in the recorded copy; 'none' hides nothing.",
+    help="What is hidden in the recorded copy: default, strict or none, and rules switched on or "
+    "off by name, as in default,+emails.",
 )
 @click.option(
     "--max-frame",
@@ -134,33 +135,31 @@ def command(
         )
 
     if url and listen:
-        from mcptally.record import http
+        from mcptally.record import http, redact
 
         ctx.exit(
             http.run(
-                url=url, listen=listen, out=out, name=name, policy=_policy(policy), limits=limits()
+                url=url,
+                listen=listen,
+                out=out,
+                name=name,
+                policy=redact.policy(policy),
+                limits=limits(),
             )
         )
 
     from mcptally.record import stdio
 
-    chosen = _policy(policy)
+    if policy not in ("default", "strict", "none"):
+        # A word that may be misspelt is looked at before the server starts; the usual ones wait.
+        from mcptally.record import redact
+
+        redact.policy(policy)
 
     def archive() -> "Archive":
+        from mcptally.record import redact
         from mcptally.record.writer import Archive
 
-        return Archive(out, policy=chosen, limits=limits())
+        return Archive(out, policy=redact.policy(policy), limits=limits())
 
     ctx.exit(stdio.run(command, archive=archive, name=name))
-
-
-def _policy(name: str) -> "Policy":
-    from mcptally.record.writer import NoRedaction
-
-    if name == "none":
-        return NoRedaction()
-    try:
-        from mcptally.record import redact
-    except ImportError:
-        return NoRedaction()
-    return redact.policy(name)

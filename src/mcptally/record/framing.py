@@ -123,7 +123,7 @@ class _Over:
         self._sha.update(memoryview(data)[:-1])
         self._held = data[-1:]
         self._size += len(data)
-        self._tail = (self._tail + data[-TAIL:])[-TAIL:]
+        self._tail = (self._tail + data[-TAIL - 1 :])[-TAIL - 1 :]
 
     def finish(self, *, ended: bool) -> TooLarge:
         if ended and self._held == b"\r":
@@ -131,4 +131,4 @@ class _Over:
             self._tail = self._tail[:-1]
         else:
             self._sha.update(self._held)
-        return TooLarge(self._head, self._tail, self._size, self._sha.hexdigest())
+        return TooLarge(self._head, self._tail[-TAIL:], self._size, self._sha.hexdigest())

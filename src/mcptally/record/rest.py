@@ -23,6 +23,8 @@ SWEEP_SECONDS: Final = 3600.0
 SETTLED_SECONDS: Final = 3600.0
 """A segment that another recorder left behind is compressed after this much quiet."""
 
+_LEAVE_SECONDS: Final = 0.25
+
 _LEVEL: Final = 3
 _CHUNK: Final = 256 * 1024
 
@@ -48,7 +50,8 @@ class Housekeeper:
         self._keep_bytes = keep_bytes
         self._keep_seconds = keep_seconds
         self._compress = compress
-        self._finished: SimpleQueue[Path] = SimpleQueue()
+        self._finished: SimpleQueue[Path | None] = SimpleQueue()
+        self._leaving = threading.Event()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -62,6 +65,13 @@ class Housekeeper:
         self._finished.put(path)
         self.start()
 
+    def leave(self) -> None:
+        """Drop the work at hand; what is not compressed yet stays for the next recorder."""
+        self._leaving.set()
+        self._finished.put(None)
+        if self._thread is not None:
+            self._thread.join(_LEAVE_SECONDS)
+
     def _work(self) -> None:
         with contextlib.suppress(OSError, AttributeError):
             # Linux: the priority of this thread alone.
@@ -72,11 +82,13 @@ class Housekeeper:
                 path = self._finished.get(timeout=wait)
             except Empty:
                 path = None
+            if self._leaving.is_set():
+                return
             wait = SWEEP_SECONDS
             # Whatever goes wrong here must cost no more than a segment left as it was.
             with contextlib.suppress(OSError):
                 if path is not None and self._compress:
-                    compress(path)
+                    compress(path, leaving=self._leaving)
                 sweep(
                     self._folder,
                     keep_bytes=self._keep_bytes,
@@ -85,8 +97,12 @@ class Housekeeper:
                 )
 
 
-def compress(path: Path) -> Path | None:
-    """Turn a finished `.jsonl` into `.jsonl.zst`, atomically; None when a recorder holds it."""
+def compress(path: Path, *, leaving: threading.Event | None = None) -> Path | None:
+    """Turn a finished `.jsonl` into `.jsonl.zst`, atomically; None when a recorder holds it.
+
+    Raises:
+        OSError: the disk refuses, or `leaving` was set; the original is as it was.
+    """
     import zstandard  # noqa: PLC0415 - most recordings end before anything is compressed
 
     whole = path.with_name(path.name + ".zst")
@@ -101,13 +117,12 @@ def compress(path: Path) -> Path | None:
         try:
             with os.fdopen(fd, "wb") as target:
                 compressor = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True)
-                compressor.copy_stream(
-                    source,
-                    target,
-                    size=source_stat.st_size,
-                    read_size=_CHUNK,
-                    write_size=_CHUNK,
-                )
+                job = compressor.compressobj(size=source_stat.st_size)
+                while chunk := source.read(_CHUNK):
+                    if leaving is not None and leaving.is_set():
+                        raise InterruptedError("the recorder is leaving")
+                    target.write(job.compress(chunk))
+                target.write(job.flush())
                 target.flush()
                 # The original goes next: the copy must survive a power cut by then.
                 os.fsync(target.fileno())

@@ -53,7 +53,9 @@ def run(
         ),
         stderr=StderrLane(server.stderr, client_sink(2), recording),
     )
-    return _Session(command, server, recording, relay, signals).run()
+    code = _Session(command, server, recording, relay, signals).run()
+    to.leave()
+    return code
 
 
 def label(command: Sequence[str]) -> str:

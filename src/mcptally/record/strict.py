@@ -27,7 +27,7 @@ _SAMPLED_DIGITS: Final = re.compile(rb"[0-9]{9}")
 _DIGITS: Final = re.compile(rb"[0-9]{%d}" % (_LONGEST_INTEGER + 1))
 _STRING: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
 
-_NOT_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
+_NO_BRACKET_OR_QUOTE: Final = bytes(set(range(256)) - set(b'[]{}"'))
 _UP_OR_DOWN: Final = bytes(1 if c in b"[{" else 255 for c in range(256))
 
 
@@ -43,7 +43,11 @@ def why_not_strict(frame: bytes) -> str | None:
         return "too_deep"
     except (msgspec.DecodeError, ValueError):
         return _reason(frame)
-    if len(frame) > 2 * MAX_DEPTH and _depth(frame) > MAX_DEPTH:
+    if (
+        len(frame) > 2 * MAX_DEPTH
+        and frame.count(b"[") + frame.count(b"{") > MAX_DEPTH
+        and _depth(frame) > MAX_DEPTH
+    ):
         return "too_deep"
     if (
         len(frame) > _LONGEST_INTEGER
@@ -55,14 +59,13 @@ def why_not_strict(frame: bytes) -> str | None:
 
 
 def _depth(frame: bytes) -> int:
-    """How deep the nesting goes; brackets inside strings are looked at only where they matter."""
-
-    def deepest(text: bytes) -> int:
-        steps = array("b", text.translate(None, _NOT_BRACKETS).translate(_UP_OR_DOWN))
-        return max(accumulate(steps), default=0)
-
-    with_strings = deepest(frame)
-    return with_strings if with_strings <= MAX_DEPTH else deepest(_STRING.sub(b"", frame))
+    """How deep the nesting of well-formed JSON goes, in C as far as possible (3 ms a MB)."""
+    if b"\\" in frame:
+        # Without escapes every quote left begins or ends a string.
+        frame = frame.replace(b"\\\\", b"").replace(b'\\"', b"")
+    quoted = frame.translate(None, _NO_BRACKET_OR_QUOTE).split(b'"')
+    steps = array("b", b"".join(quoted[::2]).translate(_UP_OR_DOWN))
+    return max(accumulate(steps), default=0)
 
 
 def _reason(frame: bytes) -> str:

@@ -29,13 +29,15 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from mcptally.frame import FORMAT_VERSION, Dir, Transport
 from mcptally.record.found import found_in
 from mcptally.record.framing import DEFAULT_CAP, Piece, TooLarge
+from mcptally.record.redact import Policy
+from mcptally.record.redact import policy as policy_named
 from mcptally.record.rest import Housekeeper
 from mcptally.record.segment import Segment, stem
 from mcptally.record.strict import why_not_strict
@@ -62,34 +64,6 @@ _BOOTTIME: Final[int | None] = getattr(time, "CLOCK_BOOTTIME", None)
 
 def _steady_ns() -> int:
     return time.monotonic_ns() if _BOOTTIME is None else time.clock_gettime_ns(_BOOTTIME)
-
-
-class Policy(Protocol):
-    """What is hidden in the recorded copy; mcptally.record.redact has the real ones."""
-
-    @property
-    def name(self) -> str:
-        """The text for `open.redaction`; `none` where nothing is hidden."""
-
-    def json(self, frame: bytes) -> tuple[bytes, int]:
-        """Strict JSON with secrets replaced, and how many strings were."""
-
-    def text(self, data: bytes) -> tuple[bytes, int]:
-        """Any other bytes with secrets replaced, and how many were."""
-
-
-class NoRedaction:
-    """The policy that hides nothing."""
-
-    name = "none"
-
-    def json(self, frame: bytes) -> tuple[bytes, int]:
-        """The frame itself."""
-        return frame, 0
-
-    def text(self, data: bytes) -> tuple[bytes, int]:
-        """The bytes themselves."""
-        return data, 0
 
 
 class Limits(NamedTuple):
@@ -121,6 +95,11 @@ def say_on_stderr(message: str) -> None:
         os.write(2, f"mcptally: {message}\n".encode(errors="replace"))
 
 
+def _utf8(text: str) -> str:
+    """Words of a command line that are not UTF-8 come as surrogates, which no JSON can hold."""
+    return text.encode(errors="surrogateescape").decode(errors="replace")
+
+
 class Archive:
     """A folder that recordings are written to, with one policy and one set of limits."""
 
@@ -133,7 +112,7 @@ class Archive:
         say: Callable[[str], None] = say_on_stderr,
     ) -> None:
         self.folder = Path(out)
-        self.policy: Policy = policy or NoRedaction()
+        self.policy = policy or policy_named()
         self.limits = limits or Limits()
         self.say = say
         self.housekeeper = Housekeeper(
@@ -155,6 +134,10 @@ class Archive:
         recording = self.prepare(transport=transport, server=server, command=command, url=url)
         recording.begin()
         return recording
+
+    def leave(self) -> None:
+        """Stop the work in the background; recordings are closed by their owners."""
+        self.housekeeper.leave()
 
     def prepare(
         self,
@@ -210,8 +193,8 @@ class Recording:
         self._open = {
             "transport": transport,
             "server": server,
-            **({} if command is None else {"command": self._redacted_words(command)}),
-            **({} if url is None else {"url": self._redacted(url)}),
+            **({} if command is None else {"command": self._redacted_command(command)}),
+            **({} if url is None else {"url": self._redacted_url(url)}),
             "recorder": RECORDER,
             "redaction": self._policy.name,
         }
@@ -275,7 +258,7 @@ class Recording:
         `path` is redacted here; the header allowlist and hashed session ids are the caller's.
         """
         if isinstance(path := fields.get("path"), str):
-            fields["path"] = self._redacted(path)
+            fields["path"] = self._redacted_url(path)
         self._events("http", [lambda: {"dir": dir, "scope": scope, "phase": phase, **fields}])
 
     def gap(self, *, lost: int, why: str) -> None:
@@ -401,11 +384,17 @@ class Recording:
     def _redacted(self, text: str) -> str:
         return str(self._text_fields(text.encode(errors="replace")).get("text", ""))
 
-    def _redacted_words(self, command: Sequence[str]) -> list[str]:
-        """The command, redacted as one text so that `--token` and its value stand together."""
-        joined = "\n".join(command)
-        words = self._redacted(joined).split("\n")
-        return words if len(words) == joined.count("\n") + 1 else [self._redacted(joined)]
+    def _redacted_url(self, url: str) -> str:
+        try:
+            return _utf8(self._policy.url(url)[0])
+        except Exception:  # noqa: BLE001 - a policy may neither stop traffic nor leak it
+            return ""
+
+    def _redacted_command(self, command: Sequence[str]) -> list[str]:
+        try:
+            return [_utf8(word) for word in self._policy.argv(command)[0]]
+        except Exception:  # noqa: BLE001 - a policy may neither stop traffic nor leak it
+            return []
 
     # --- the file (the lock is held) ------------------------------------------------------------
 

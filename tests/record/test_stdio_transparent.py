@@ -1,0 +1,273 @@
+"""What passes is byte for byte what was sent, and the recording has it as it was."""
+
+import hashlib
+import json
+import os
+import socket
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+from behind import PATIENCE, Behind, events, eventually, of, recorder, script
+
+# Writes back what it reads, chunk by chunk, and ends with its input.
+ECHO = script(
+    "import os\nwhile data := os.read(0, 65536):\n    while data: data = data[os.write(1, data):]"
+)
+
+ODD = {
+    "odd number forms": b'{"a":[1.50,1E+2,-0,1e-999,0.10]}\n',
+    "a 23-digit integer": b'{"id":12345678901234567890123}\n',
+    "duplicate keys": b'{"id":1,"id":2}\n',
+    "spaces and escapes": b' { "a" : "\\u00e9\\/" }\t\n',
+    "line separators": '{"a":"\u2028\u2029\x85"}\n'.encode(),
+    "CRLF": b'{"a":1}\r\n{"b":2}\r\n',
+    "a lone CR between tokens": b'{"a":\r1}\n',
+    "a batch": b'[{"id":1},{"id":2}]\n',
+    "a byte order mark": b'\xef\xbb\xbf{"a":1}\n',
+    "invalid UTF-8": b'{"a":"\xff\xfe"}\n',
+    "a lone surrogate": b'{"a":"\\ud800"}\n',
+    "NaN": b'{"a":NaN}\n',
+    "deep nesting": b"[" * 700 + b"]" * 700 + b"\n",
+    "two objects on a line": b"{}{}\n",
+    "pretty JSON": b'{\n  "a": 1\n}\n',
+    "banners and blank lines": b"Server running!\n\n   \n\r\n\x1b[1mwelcome\x1b[0m\n",
+    "a print glued to a frame": b'loading...{"id":1}\n',
+    "a NUL byte": b"\x00\n",
+    "no newline at the end": b'{"a":1}\n{"b":2}',
+    "a torn frame at the end": b'{"a":1}\n{"b":',
+    "nothing at all": b"",
+}
+
+
+@pytest.mark.parametrize("data", ODD.values(), ids=ODD.keys())
+def test_bytes_pass_unchanged_both_ways_and_every_frame_is_recorded(data, tmp_path):
+    with Behind(tmp_path, ECHO, "--redact", "none") as behind:
+        behind.send(data)
+        assert behind.end() == (data, b"", 0)
+    found = events(tmp_path)
+    *lines, tail = data.split(b"\n")
+    wanted = [line.removesuffix(b"\r") for line in lines] + ([tail] if tail else [])
+    for way in ("c2s", "s2c"):
+        recorded = of(found, "message", "raw", dir=way)
+        assert [event["bytes"] for event in recorded] == [len(frame) for frame in wanted]
+        assert [bool(event.get("unterminated")) for event in recorded] == [
+            *[False] * len(lines),
+            *[True] * bool(tail),
+        ]
+        for event, frame in zip(recorded, wanted, strict=True):
+            if event["event"] == "raw" and "text" in event:
+                assert event["text"].encode() == frame
+    assert [event["seq"] for event in found] == list(range(len(found)))
+    stamps = [event["ts_ns"] for event in found]
+    assert stamps == sorted(stamps)
+
+
+def test_the_message_is_spliced_in_with_its_own_bytes(tmp_path):
+    frame = b'{"a":1.50,"a":1E+2 , "n":12345678901234567890123,"s":"\\u00e9"}'
+    with Behind(tmp_path, ECHO, "--redact", "none") as behind:
+        behind.send(frame + b"\r\n")
+        behind.end()
+    (file,) = tmp_path.iterdir()
+    assert file.read_bytes().count(b'"msg":' + frame + b"}\n") == 2
+
+
+def test_a_cr_between_tokens_becomes_a_space_in_the_copy_alone(tmp_path):
+    with Behind(tmp_path, ECHO) as behind:
+        behind.send(b'{"a":\r1}\n')
+        assert behind.end()[0] == b'{"a":\r1}\n'
+    for event in of(events(tmp_path), "message"):
+        assert (event["msg"], event["bytes"], event["reflowed"]) == ({"a": 1}, 8, True)
+
+
+def test_a_grandchilds_output_on_stdout_passes_like_the_servers_own(tmp_path):
+    server = script(
+        "import subprocess, sys\n"
+        "print('{\"id\":1}', flush=True)\n"
+        "subprocess.run(['echo', 'added 41 packages in 3s'])\n"
+        "print('{\"id\":2}', flush=True)"
+    )
+    with Behind(tmp_path, server) as behind:
+        assert behind.end()[0] == b'{"id":1}\nadded 41 packages in 3s\n{"id":2}\n'
+    found = of(events(tmp_path), "message", "raw", dir="s2c")
+    assert [e.get("why") for e in found] == [None, "not_json", None]
+
+
+def peak_kb(pid):
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0])
+
+
+def test_a_64_mb_frame_flows_through_and_is_not_held_in_memory(tmp_path):
+    if not Path("/proc/self/status").exists():
+        pytest.skip("reads memory from /proc")
+    sha = hashlib.sha256()
+    sent = 64 * 1024 * 1024
+    block = b"x" * (1024 * 1024)
+    with Behind(tmp_path, ECHO, "--max-frame", "4M", "--redact", "none") as behind:
+
+        def send():
+            behind.send(b'"')
+            for _ in range(sent // len(block)):
+                behind.send(block)
+            behind.send(b'"\n')
+
+        sender = threading.Thread(target=send)
+        sender.start()
+        sha.update(behind.read(len(block) + 1))
+        # The frame is far from complete and its beginning is here already.
+        for _ in range(sent // len(block) - 1):
+            sha.update(behind.read(len(block)))
+        peak = peak_kb(behind.process.pid)
+        sha.update(behind.read(1))
+        sender.join()
+        assert behind.end() == (b"\n", b"", 0)
+    assert peak < 70 * 1024
+    raws = of(events(tmp_path), "raw")
+    assert [(e["bytes"], e["why"], e["sha256"]) for e in raws] == [
+        (sent + 2, "too_large", sha.hexdigest())
+    ] * 2
+    assert all(len(e["text"]) <= 65536 for e in raws)
+
+
+def test_a_million_tiny_frames_pass_and_are_all_there(tmp_path):
+    count = 1_000_000
+    server = script(
+        "import os\nn = 0\nwhile data := os.read(0, 65536): n += data.count(b'\\n')\nprint(n)"
+    )
+    with Behind(tmp_path, server, "--redact", "none") as behind:
+        behind.send(b"1\n" * count)
+        assert behind.end() == (b"%d\n" % count, b"", 0)
+    lines = 0
+    last = b""
+    for path in sorted(tmp_path.iterdir()):
+        data = path.read_bytes()
+        if path.suffix == ".zst":
+            import zstandard
+
+            data = zstandard.ZstdDecompressor().stream_reader(data).read()
+        lines += data.count(b"\n")
+        last = data[data.rindex(b"\n", 0, -1) :]
+    close = json.loads(last)
+    assert close["counts"]["message"] == count + 1
+    assert close["counts"]["lost"] == 0
+    assert close["seq"] == lines - 1 == count + 1 + close["counts"]["open"]
+
+
+def test_a_client_that_sends_without_reading_blocks_nothing_but_itself(tmp_path):
+    data = b'{"id":1}\n' * 300_000
+    with Behind(tmp_path, ECHO, "--no-compress", "--redact", "none") as behind:
+        sender = threading.Thread(target=behind.send, args=(data,))
+        sender.start()
+        sender.join(0.3)
+        assert sender.is_alive()  # pipes are full in both directions
+        assert behind.read(len(data)) == data
+        sender.join()
+        assert behind.end() == (b"", b"", 0)
+    counts = events(tmp_path)[-1]["counts"]
+    assert counts["message"] == 600_000
+
+
+def test_sockets_as_streams_work_like_pipes(tmp_path):
+    # node gives its children sockets.
+    ours, theirs = socket.socketpair()
+    out_ours, out_theirs = socket.socketpair()
+    process = subprocess.Popen(
+        [*recorder(tmp_path, "--redact", "none"), *ECHO], stdin=theirs, stdout=out_theirs
+    )
+    theirs.close()
+    out_theirs.close()
+    data = b'{"id":1}\n' * 100_000
+    sender = threading.Thread(target=lambda: (ours.sendall(data), ours.shutdown(socket.SHUT_WR)))
+    sender.start()
+    out_ours.settimeout(PATIENCE)
+    got = bytearray()
+    while chunk := out_ours.recv(65536):
+        got += chunk
+    sender.join()
+    assert process.wait(PATIENCE) == 0
+    assert got == data
+    ours.close()
+    out_ours.close()
+
+
+def test_files_as_streams_work_like_pipes(tmp_path):
+    data = b'{"id":1}\n' * 10_000
+    (tmp_path / "in").write_bytes(data)
+    (tmp_path / "out").write_bytes(b"before\n")
+    with (tmp_path / "in").open("rb") as source, (tmp_path / "out").open("ab") as target:
+        command = [*recorder(tmp_path / "traces"), *ECHO]
+        assert subprocess.run(command, stdin=source, stdout=target, check=False).returncode == 0
+    assert (tmp_path / "out").read_bytes() == b"before\n" + data
+
+
+def test_stderr_is_relayed_live_and_recorded_by_line(tmp_path):
+    server = script(
+        "import sys\n"
+        "sys.stderr.buffer.write(b'first\\r\\n'); sys.stderr.flush()\n"
+        "sys.stdin.read()\n"
+        "sys.stderr.buffer.write(b'\\xff\\nno newline'); sys.stderr.flush()"
+    )
+    with Behind(tmp_path, server) as behind:
+        assert behind.line(stream="stderr") == b"first\r"
+        assert eventually(lambda: of(events(tmp_path), "stderr", text="first"))
+        assert behind.end() == (b"", b"\xff\nno newline", 0)
+    found = of(events(tmp_path), "stderr")
+    assert [e.get("text", e.get("b64")) for e in found] == ["first", "/w==", "no newline"]
+
+
+def test_stderr_that_nobody_reads_never_blocks_the_server(tmp_path):
+    server = script(
+        "import sys\n"
+        "for n in range(8): sys.stderr.write('x' * (1 << 20) + '\\n')\n"
+        "sys.stderr.flush()\n"
+        "print('{\"id\":1}', flush=True)\n"
+        "sys.stdin.read()"
+    )
+    with Behind(tmp_path, server) as behind:
+        assert behind.line() == b'{"id":1}'
+        behind.process.stdin.close()
+        relayed = behind.rest(stream="stderr")
+        assert relayed.startswith(b"x" * (1 << 19))
+        assert b"bytes of stderr were not read in time" in relayed
+    recorded = of(events(tmp_path), "stderr")
+    assert sum(len(e["text"]) for e in recorded) == 8 << 20
+
+
+def test_environment_arguments_and_folder_are_the_servers_as_they_would_be(tmp_path):
+    server = script(
+        "import json, os, sys\nprint(json.dumps([dict(os.environ), sys.argv[1:], os.getcwd()]))"
+    )
+    env = {"ODD NAME": "a\nb", "PATH": os.environ["PATH"], "MCPTALLY_X": "1", "E": ""}
+    arguments = ["--out", "x", "--", "-h", "", "ü\n"]
+    direct = subprocess.run(
+        [*server, *arguments], env=env, cwd=tmp_path, capture_output=True, check=True
+    )
+    with Behind(tmp_path / "t", [*server, *arguments], env=env, cwd=tmp_path) as behind:
+        out, _, code = behind.end()
+    assert (out, code) == (direct.stdout, 0)
+    (opened,) = of(events(tmp_path / "t"), "open")
+    assert opened["command"][-len(arguments) :] == arguments
+
+
+def test_open_says_what_was_recorded_and_close_how_it_ended(tmp_path):
+    with Behind(tmp_path, ECHO, "--name", "my server") as behind:
+        behind.send(b'{"id":1}\nx\n')
+        behind.end()
+    first, *_, last = events(tmp_path)
+    assert (first["v"], first["event"], first["seq"]) == (1, "open", 0)
+    assert (first["transport"], first["server"], first["segment"]) == ("stdio", "my server", 0)
+    assert first["recorder"].startswith("mcptally ")
+    assert first["redaction"]
+    assert (last["event"], last["reason"]) == ("close", "server_exited")
+    assert (last["exit_code"], last["signal"]) == (0, None)
+    assert last["counts"] == {"open": 1, "message": 2, "raw": 2, "lost": 0}
+
+
+def test_recordings_are_for_their_owner_alone(tmp_path):
+    with Behind(tmp_path / "traces", ECHO) as behind:
+        behind.end()
+    (file,) = (tmp_path / "traces").iterdir()
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert file.parent.stat().st_mode & 0o777 == 0o700
