@@ -88,7 +88,8 @@ def open_stream(path: Path) -> BinaryIO:
     head = file.read(4)
     file.seek(0)
     if head.startswith(_GZIP):
-        return cast("BinaryIO", gzip.GzipFile(fileobj=file))
+        file.close()
+        return cast("BinaryIO", gzip.open(path))
     if head == _ZSTD:
         unpack = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW)
         reader = unpack.stream_reader(file, read_across_frames=True, closefd=True)

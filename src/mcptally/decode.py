@@ -367,6 +367,9 @@ def _unbatched(
     items: Sequence[MessageEvent],
 ) -> tuple[list[Msg], npt.NDArray[np.int64] | None, npt.NDArray[np.uint32], npt.NDArray[np.bool_]]:
     """The messages of all events; of which event each is (None: one each), its index, batch."""
+    for item in items:
+        if item.msg == []:  # a batch of nothing is no message, and still a row
+            item.msg = Msg()
     members = [item.msg if isinstance(item.msg, list) else None for item in items]
     if not any(m is not None for m in members):
         single = [item.msg for item in items if isinstance(item.msg, Msg)]

@@ -1,0 +1,159 @@
+"""The commands as a user meets them: exit codes, messages, and what goes where."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.transcripts import c2s, call, opened, s2c, text, write
+
+
+def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "mcptally", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("cli")
+    events = [
+        opened(server="demo"),
+        c2s(1, call(1, "read", path="a")),
+        s2c(2, text(1, "contents")),
+        c2s(3, call(2, "read", path="b")),
+        s2c(4, text(2, "Error: no such file: b", isError=True)),
+        b"a broken line\n",
+        c2s(5, call(3, "read", path="c")),
+    ]
+    write(folder / "traces.jsonl", events)
+    done = run("score", folder / "traces.jsonl", "-o", folder / "store")
+    assert done.returncode == 0, done.stderr
+    assert "1 lines or files could not be read" in done.stderr
+    assert done.stdout == ""
+    return folder / "store"
+
+
+UNREADABLE = {
+    "a missing file": (None, "no such file or folder"),
+    "an empty file": (b"", "the file holds no event"),
+    "not a transcript": (b"hello\nworld\n", ":1: not JSON"),
+    "JSON but no transcript": (b'{"a": 1}\n', ":1: not an event"),
+    "not UTF-8": (b"\xff\xfe\n", ":1: the line is not UTF-8"),
+}
+
+
+@pytest.mark.parametrize(("content", "words"), UNREADABLE.values(), ids=UNREADABLE)
+def test_where_nothing_can_be_read_it_says_where_and_exits_3(tmp_path: Path, content, words):
+    path = tmp_path / "x.jsonl"
+    if content is not None:
+        path.write_bytes(content)
+    done = run("score", path, "-o", tmp_path / "store")
+    assert done.returncode == 3
+    assert f"{path}" in done.stderr
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "store" / "store.json").exists()
+
+
+def test_a_folder_without_traces_exits_3(tmp_path: Path):
+    done = run("score", tmp_path, "-o", tmp_path / "store")
+    assert (done.returncode, "no transcripts there" in done.stderr) == (3, True)
+
+
+def test_a_folder_that_is_no_store_is_refused(tmp_path: Path):
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "cat.jpg").write_bytes(b"")
+    trace = write(tmp_path / "x.jsonl", [opened()])
+    done = run("score", trace, "-o", tmp_path / "photos")
+    assert (done.returncode, "no store" in done.stderr) == (3, True)
+    assert (tmp_path / "photos" / "cat.jpg").exists()
+
+
+def test_scoring_again_replaces_what_was_there(tmp_path: Path):
+    for recording in ("r1", "r2"):
+        write(tmp_path / "x.jsonl", [opened(recording), c2s(1, call(1), recording)])
+        assert run("score", tmp_path / "x.jsonl", "-o", tmp_path / "store").returncode == 0
+    rows = run("query", tmp_path / "store", "SELECT recording FROM calls", "--format", "json")
+    assert json.loads(rows.stdout) == [{"recording": "r2"}]
+
+
+def test_a_store_of_another_format_says_how_to_rebuild_it(tmp_path: Path):
+    trace = write(tmp_path / "x.jsonl", [opened()])
+    assert run("score", trace, "-o", tmp_path / "store").returncode == 0
+    manifest = tmp_path / "store" / "store.json"
+    manifest.write_text(manifest.read_text().replace('"format": 1', '"format": 99'))
+    done = run("query", tmp_path / "store", "tool_scores")
+    assert (done.returncode, "mcptally score ARCHIVE -o" in done.stderr) == (3, True)
+
+
+def test_a_question_is_answered_in_every_format(store: Path):
+    for form in ("table", "json", "csv", "markdown"):
+        done = run("query", store, "tool_scores", "--format", form)
+        assert done.returncode == 0, done.stderr
+        assert "read" in done.stdout
+    rows = json.loads(run("query", store, "tool_scores", "--format", "json").stdout)
+    assert [(row["server"], row["tool"], row["calls"]) for row in rows] == [("demo", "read", 3)]
+
+
+def test_a_misspelt_question_is_answered_with_near_names(store: Path):
+    done = run("query", store, "tool_score")
+    assert done.returncode == 2
+    assert "did you mean tool_scores" in done.stderr
+
+
+def test_bad_sql_is_one_sentence_and_exit_2(store: Path):
+    done = run("query", store, "SELECT nonsense FROM calls")
+    assert done.returncode == 2
+    assert "nonsense" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_without_a_question_the_questions_are_listed(store: Path):
+    done = run("query", store)
+    assert done.returncode == 0
+    assert "tool_scores" in done.stdout
+    assert "server_scores" in done.stdout
+
+
+def test_a_spreadsheet_formula_is_disarmed_in_csv(tmp_path: Path):
+    trace = write(tmp_path / "x.jsonl", [opened(), c2s(1, call(1, "=1+1"))])
+    assert run("score", trace, "-o", tmp_path / "store").returncode == 0
+    done = run("query", tmp_path / "store", "SELECT tool FROM calls", "--format", "csv")
+    assert "'=1+1" in done.stdout
+
+
+def test_terminal_escapes_in_an_archive_never_reach_the_terminal(tmp_path: Path):
+    trace = write(tmp_path / "x.jsonl", [opened(), c2s(1, call(1, "red\x1b[31m\u202etool"))])
+    assert run("score", trace, "-o", tmp_path / "store").returncode == 0
+    done = run("query", tmp_path / "store", "SELECT tool FROM calls")
+    assert "\x1b" not in done.stdout
+    assert "\u202e" not in done.stdout
+
+
+def test_a_reader_that_has_enough_is_no_error(store: Path):
+    command = f"{sys.executable} -m mcptally query {store} 'SELECT * FROM range(200000)' | head -1"
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False
+    )
+    assert done.stderr == ""
+    assert done.returncode == 0
+
+
+def test_payloads_can_be_left_out(tmp_path: Path):
+    trace = write(tmp_path / "x.jsonl", [opened(), c2s(1, call(1, secret="s3cr3t"))])
+    done = run("score", trace, "-o", tmp_path / "store", "--no-payloads")
+    assert done.returncode == 0
+    for part in (tmp_path / "store").rglob("*.parquet"):
+        assert b"s3cr3t" not in part.read_bytes()
+
+
+def test_recording_imports_nothing_columnar():
+    heavy = ["polars", "pyarrow", "duckdb", "mcp", "jsonschema", "jsonschema_rs", "numpy", "scipy", "rich"]
+    code = (
+        "import sys, mcptally, mcptally.cli, mcptally.cli.record, mcptally.record.stdio; "
+        f"print([m for m in {heavy} if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,57 @@
+"""Builds transcripts, line by line, for tests."""
+
+import gzip
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import zstandard
+
+
+def event(kind: str, seq: int, recording: str = "r1", **fields: Any) -> dict[str, Any]:
+    return {
+        "v": 1,
+        "event": kind,
+        "recording": recording,
+        "seq": seq,
+        "ts_ns": 1_700_000_000_000_000_000 + seq * 1_000_000,
+        **fields,
+    }
+
+
+def opened(recording: str = "r1", *, server: str = "demo", **fields: Any) -> dict[str, Any]:
+    about = {"transport": "stdio", "server": server, "command": ["demo"], "segment": 0}
+    return event("open", 0, recording, **(about | fields))
+
+
+def c2s(seq: int, msg: Any, recording: str = "r1", **fields: Any) -> dict[str, Any]:
+    about = {"dir": "c2s", "scope": None, "bytes": 100, "msg": msg}
+    return event("message", seq, recording, **(about | fields))
+
+
+def s2c(seq: int, msg: Any, recording: str = "r1", **fields: Any) -> dict[str, Any]:
+    about = {"dir": "s2c", "scope": None, "bytes": 100, "msg": msg}
+    return event("message", seq, recording, **(about | fields))
+
+
+def call(id_: Any, tool: str = "echo", **arguments: Any) -> dict[str, Any]:
+    params = {"name": tool, "arguments": arguments}
+    return {"jsonrpc": "2.0", "id": id_, "method": "tools/call", "params": params}
+
+
+def text(id_: Any, words: str = "fine", **result: Any) -> dict[str, Any]:
+    content = [{"type": "text", "text": words}]
+    return {"jsonrpc": "2.0", "id": id_, "result": {"content": content, **result}}
+
+
+def write(path: Path, events: Iterable[dict[str, Any] | bytes]) -> Path:
+    """A transcript file; bytes are taken as lines as they are."""
+    lines = [e if isinstance(e, bytes) else json.dumps(e).encode() + b"\n" for e in events]
+    data = b"".join(lines)
+    if path.suffix == ".gz":
+        data = gzip.compress(data)
+    elif path.suffix == ".zst":
+        data = zstandard.compress(data)
+    path.write_bytes(data)
+    return path
