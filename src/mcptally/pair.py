@@ -170,6 +170,8 @@ def _with_asks(calls: pl.DataFrame, events: Events) -> pl.DataFrame:
         "uri",
         "arguments",
         "request_state",
+        "input_responses",
+        "task_id",
         "meta_progress_token",
         "meta_protocol_version",
         "meta_client_info",

@@ -14,6 +14,8 @@ from typing import Final
 import polars as pl
 
 from mcptally import oddities
+from mcptally.chains import chain
+from mcptally.damage import mend
 from mcptally.decode import Events, decode
 from mcptally.definitions import in_force, listings, versions
 from mcptally.pair import pair
@@ -53,7 +55,7 @@ class Knowledge:
 
 def gather(files: Sequence[Path], names: Sequence[str]) -> Gathered:
     """Decode and pair the events of `files`, which `names` call in tables and findings."""
-    events = decode(files, names)
+    events = mend(decode(files, names), list(names))
     talk = converse(events)
     paired = pair(events, talk)
     file_names = pl.DataFrame(
@@ -74,7 +76,7 @@ def finish(
     """The tables of one partition, judged; `Tools` belongs to the archive: see `tools`."""
     calls = in_force(part.calls, part.listed, archive.listed)
     calls = validate(calls, archive.definitions)
-    calls = score_calls(calls)
+    calls = chain(score_calls(calls))
     findings = pl.concat([part.findings, oddities.find_judged(calls)])
     counts = findings.group_by("recording").agg(findings=pl.len())
     recordings = part.recordings.join(counts, on="recording", how="left").with_columns(

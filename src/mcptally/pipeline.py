@@ -5,15 +5,19 @@ discover → plan → gather each partition → what the archive knows → finis
 
 import dataclasses
 import gc
+import shutil
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+import msgspec
 import polars as pl
+import zstandard
 
 from mcptally import store
-from mcptally.archive import discover
-from mcptally.errors import UnreadableError
+from mcptally.archive import discover, open_stream
+from mcptally.errors import McptallyError, UnreadableError
 from mcptally.partition import Gathered, Knowledge, finish, gather, tools
 from mcptally.schema import TABLES, Calls, Findings, Recordings, Tools
 
@@ -62,15 +66,12 @@ def score(
     gc.disable()  # structs by the hundred thousand, none of them in cycles
     try:
         spool = _Spool(work / "spool")
-        known = []
         for part in plan(files, partition_bytes):
-            gathered = gather(part, [str(path) for path in part])
-            known.append((gathered.listed, gathered.definitions))
-            spool.put(gathered)
-        archive = Knowledge.of(known)
+            spool.put(part)
+        archive = Knowledge.of(spool.known())
+        broken = 0
         rows = dict.fromkeys((table.name for table in TABLES), 0)
         outcomes: dict[str, int] = {}
-        broken = 0
         for number, gathered in enumerate(spool):
             tables = finish(gathered, archive, payloads=payloads)
             for table, frame in tables.items():
@@ -93,49 +94,104 @@ def score(
 def plan(files: Sequence[Path], limit: int) -> Iterator[list[Path]]:
     """Files that belong together, about `limit` bytes of transcript at a time.
 
-    Segments of a recording share the part of their name before the segment's number.
+    Files whose first event is of the same recording are its segments and stay together.
     """
+    families: dict[str, list[Path]] = {}
+    for path in files:
+        families.setdefault(_first_recording(path) or str(path), []).append(path)
     group: list[Path] = []
     size = 0
-    for path in files:
-        weight = path.stat().st_size * (1 if path.suffix == ".jsonl" else EXPANSION)
+    for family in families.values():
+        weight = sum(
+            path.stat().st_size * (1 if path.suffix == ".jsonl" else EXPANSION) for path in family
+        )
         if group and size + weight > limit:
-            yield group
+            yield sorted(group)
             group, size = [], 0
-        group.append(path)
+        group += family
         size += weight
     if group:
-        yield group
+        yield sorted(group)
+
+
+class _Head(msgspec.Struct):
+    recording: str
+
+
+def _first_recording(path: Path) -> str | None:
+    """The recording of a file's first event, if its first line is one."""
+    try:
+        with open_stream(path) as stream:
+            return msgspec.json.decode(stream.readline(_HEAD_LIMIT), type=_Head).recording
+    except (McptallyError, OSError, EOFError, zlib.error, zstandard.ZstdError, ValueError):
+        return None  # said when the file is read
+
+
+_HEAD_LIMIT: Final = 1 << 20
 
 
 class _Spool:
-    """Gathered partitions that wait for what the archive knows: one in memory, more on disk."""
+    """Gathered partitions that wait for what the archive knows: the last in memory, more on disk.
+
+    A recording that turns up in two partitions (a file may hold several) makes one of them: their
+    files are gathered again, together.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.count = 0
-        self.held: Gathered | None = None
+        self.parts: dict[int, list[Path]] = {}
+        self.of: dict[str, int] = {}
+        """Recording → number of its partition."""
+        self.learned: dict[int, tuple[pl.DataFrame, pl.DataFrame]] = {}
+        self.held: tuple[int, Gathered] | None = None
 
-    def put(self, part: Gathered) -> None:
+    def put(self, files: list[Path]) -> None:
+        """Gather a partition and keep it."""
+        number = max(self.parts, default=-1) + 1
+        part = gather(files, [str(path) for path in files])
+        recordings = part.recordings.get_column("recording").to_list()
+        shared = {self.of[name] for name in recordings if name in self.of}
+        if shared:
+            together = sorted({*files, *(path for other in shared for path in self.parts[other])})
+            for other in shared:
+                self._drop(other)
+            self.put(together)
+            return
+        self.parts[number] = files
+        self.of.update(dict.fromkeys(recordings, number))
+        self.learned[number] = (part.listed, part.definitions)
         if self.held is not None:
-            self._write(self.held)
-        self.held = part
+            self._write(*self.held)
+        self.held = (number, part)
 
-    def _write(self, part: Gathered) -> None:
-        target = self.folder / f"{self.count:06d}"
+    def known(self) -> list[tuple[pl.DataFrame, pl.DataFrame]]:
+        """Listings and definitions of every partition."""
+        return [self.learned[number] for number in sorted(self.learned)]
+
+    def _drop(self, number: int) -> None:
+        del self.parts[number], self.learned[number]
+        self.of = {name: part for name, part in self.of.items() if part != number}
+        if self.held is not None and self.held[0] == number:
+            self.held = None
+        else:
+            shutil.rmtree(self.folder / f"{number:06d}")
+
+    def _write(self, number: int, part: Gathered) -> None:
+        target = self.folder / f"{number:06d}"
         target.mkdir(parents=True)
         for field in dataclasses.fields(part):
             frame: pl.DataFrame = getattr(part, field.name)
             frame.write_ipc(target / f"{field.name}.arrow", compression="uncompressed")
-        self.count += 1
 
     def __iter__(self) -> Iterator[Gathered]:
-        for number in range(self.count):
-            folder = self.folder / f"{number:06d}"
-            names = [field.name for field in dataclasses.fields(Gathered)]
-            yield Gathered(*(pl.read_ipc(folder / f"{name}.arrow") for name in names))
-        if self.held is not None:
-            yield self.held
+        names = [field.name for field in dataclasses.fields(Gathered)]
+        for number in sorted(self.parts):
+            if self.held is not None and self.held[0] == number:
+                yield self.held[1]
+            else:
+                folder = self.folder / f"{number:06d}"
+                yield Gathered(*(pl.read_ipc(folder / f"{name}.arrow") for name in names))
+                shutil.rmtree(folder)
 
 
 def _nothing(work: Path, files: Sequence[Path]) -> str:

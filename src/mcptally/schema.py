@@ -221,7 +221,11 @@ class Calls(Table):
     scenario_source = Column(_S, "How the scenario is known: `arguments` or `given`.")
     attempt_of = Column(_S, "First call of the chain this call belongs to (itself, if it began).")
     attempt = Column(_U, "Position in that chain, from 1.")
-    attempt_why = Column(_S, "What made it a chain: `retry`, `input_required`, `task`.")
+    attempt_why = Column(
+        _S,
+        "What links it to the call before: `retry`, `input_required`, `task`, "
+        "`negotiation`; null for a first call.",
+    )
 
 
 _FACTOR_MEANINGS: Final = {

@@ -98,13 +98,13 @@ def write_part(work: Path, table: type[Table], part: str, frame: pl.DataFrame) -
     target = work / table.name / f"{part}.parquet"
     target.parent.mkdir(parents=True, exist_ok=True)
     data = table.frame(frame).sort(table.key, nulls_last=True)
-    arrow = data.to_arrow(compat_level=pl.CompatLevel.oldest())
+    arrow = data.to_arrow(compat_level=pl.CompatLevel.newest())
     plain = [name for name in arrow.column_names if name not in PAYLOAD]
     pq.write_table(
         arrow,
         target,
         compression="zstd",
-        compression_level=1,
+        compression_level=3,
         use_dictionary=plain,
         write_statistics=plain,
         row_group_size=50_000,

@@ -1,0 +1,131 @@
+"""What is wrong with an archive as such: events twice, holes, gaps, segments that are missing.
+
+Events → Events without what is there twice, and with findings on the damage
+"""
+
+import dataclasses
+
+import polars as pl
+
+from mcptally.decode import Events
+from mcptally.schema import Findings, Severity
+
+_FRAMES = ("messages", "raws", "http", "opens", "closes", "gaps", "stderr")
+_ENVELOPE = ("file", "line", "recording", "seq", "ts_ns")
+
+
+def mend(events: Events, names: list[str]) -> Events:
+    """Drop events that a duplicate file brings again, and report all damage.
+
+    `names` are what findings call the files.
+    """
+    every = pl.concat(
+        [
+            getattr(events, name).select(*_ENVELOPE).with_columns(kind=pl.lit(name))
+            for name in _FRAMES
+        ]
+    ).unique(["file", "line"], maintain_order=True)
+    once = ["recording", "seq", "ts_ns", "kind"]
+    twice = every.filter(pl.len().over(once) > 1).sort("file", "line")
+    if twice.height:
+        twice = twice.filter(~pl.struct(once).is_first_distinct())
+        kept = {
+            name: getattr(events, name).join(twice, on=["file", "line"], how="anti")
+            for name in _FRAMES
+        }
+        events = dataclasses.replace(events, **kept)
+        every = every.join(twice, on=["file", "line"], how="anti")
+    ordered = every.sort("recording", "seq", "file", "line").with_columns(
+        step=pl.col("seq").diff().over("recording"),
+        back=pl.col("ts_ns").diff().over("recording") < 0,
+        first=pl.col("recording").is_first_distinct(),
+    )
+    hole = pl.col("step") - 1
+    again = twice.group_by("recording", "file", maintain_order=True).agg(
+        pl.col("line", "seq").first(), count=pl.len()
+    )
+    opens = events.opens.drop_nulls("segment").sort("recording", "segment")
+    missing = opens.unique(["recording", "segment"], maintain_order=True).with_columns(
+        step=pl.col("segment").diff().over("recording")
+    )
+    closed = events.closes.select("recording").unique()
+    ends = ordered.unique("recording", keep="last", maintain_order=True)
+    found = [
+        _rows(
+            again,
+            "archive.duplicate_events",
+            "warning",
+            pl.format("{} events of this recording are here a second time", "count"),
+        ),
+        _rows(
+            ordered.filter(pl.col("step") > 1),
+            "archive.sequence_hole",
+            "warning",
+            pl.format("{} events are missing before this one", hole),
+        ),
+        _rows(
+            ordered.filter(pl.col("step") == 0),
+            "archive.sequence_repeat",
+            "warning",
+            pl.lit("another event of this recording has the same seq"),
+        ),
+        _rows(
+            ordered.filter(pl.col("first") & (pl.col("seq") > 0)),
+            "archive.begins_late",
+            "warning",
+            pl.format("the recording's first {} events are missing", "seq"),
+        ),
+        _rows(
+            ordered.filter("back"),
+            "archive.time_goes_back",
+            "warning",
+            pl.lit("ts_ns is smaller than that of the event before"),
+        ),
+        _rows(
+            missing.filter(pl.col("step") > 1),
+            "archive.segment_missing",
+            "warning",
+            pl.format("{} segments are missing before this one", pl.col("step") - 1),
+        ),
+        _rows(
+            events.gaps,
+            "archive.gap",
+            "warning",
+            pl.format(
+                "the recorder lost {} events: {}",
+                pl.col("lost").fill_null(0),
+                pl.col("why").fill_null("no reason given"),
+            ),
+        ),
+        _rows(
+            ends.join(closed, on="recording", how="anti"),
+            "archive.no_close",
+            "info",
+            pl.lit("the recording has no close event: still running, or stopped hard"),
+        ),
+    ]
+    file_names = pl.DataFrame(
+        {"file": pl.Series(range(len(names)), dtype=pl.UInt32), "name": names}
+    )
+    damage = (
+        pl.concat(found)
+        .join(file_names, on="file", how="left", maintain_order="left")
+        .drop("file")
+        .rename({"name": "file"})
+    )
+    return dataclasses.replace(
+        events, findings=pl.concat([events.findings, Findings.frame(damage)])
+    )
+
+
+def _rows(frame: pl.DataFrame, rule: str, severity: Severity, message: pl.Expr) -> pl.DataFrame:
+    return frame.select(
+        "file",
+        "line",
+        "recording",
+        "seq",
+        rule=pl.lit(rule),
+        severity=pl.lit(severity),
+        about=pl.lit("recording"),
+        message=message,
+    )
