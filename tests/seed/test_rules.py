@@ -140,9 +140,8 @@ def test_every_list_entry_counts_for_its_factor_in_any_case_and_any_place(readin
         assert whole.structured_error
         parts = {"what": ("type", ":"), "kind": ("error", ":"), "mark": ("error", "code")}
         part = parts[row.part.removeprefix("structured_")]
-        assert decide(
-            reading, {"text": f"{member} {' '.join(part)}", "tool": tool}
-        ).structured_error
+        joined = " ".join(part)
+        assert decide(reading, {"text": f"{member} {joined}", "tool": tool}).structured_error
         assert not decide(reading, {"text": joined, "tool": tool}).structured_error
     elif row.part == "test_word":
         assert decide(reading, {"text": f"{text} invalid", "tool": tool}).validates_test_data

@@ -103,6 +103,40 @@ def compiled(schema: Any) -> Compiled | None:
         return None
 
 
+def standing(text: str) -> tuple[bool, bool]:
+    """Of a schema's JSON text: whether AJV refuses it; whether it says the same in any dialect.
+
+    In the second case whoever finds a value valid has found it valid for AJV too.
+    """
+    try:
+        schema = json.loads(text)
+    except (ValueError, RecursionError):
+        return True, False
+    if not javascript.truthy(schema) or compiled(schema) is None:
+        return True, True
+    plain = all(
+        {name for name in part if not name.startswith("x-")}
+        <= (_EVERYWHERE if part is not schema else _EVERYWHERE | {"$schema"})
+        and not isinstance(part.get("items"), list)
+        and ("$ref" not in part or part.keys() <= _BESIDE_REF)
+        for part in _reachable(schema)
+    )
+    return False, plain
+
+
+_SILENT: Final = frozenset(
+    ("title", "description", "default", "examples", "$comment", "deprecated", "readOnly")
+)
+_BESIDE_REF: Final = _SILENT | {"$ref"}
+_EVERYWHERE: Final = _SILENT | {
+    *("type", "enum", "const", "properties", "required", "additionalProperties", "items"),
+    *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minLength", "maxLength"),
+    *("minItems", "maxItems", "uniqueItems", "minProperties", "maxProperties", "pattern"),
+    *("anyOf", "oneOf", "allOf", "not", "$ref", "$defs", "definitions", "propertyNames"),
+}
+"""Keywords that mean the same to every dialect and to AJV."""
+
+
 @functools.lru_cache(maxsize=1024)
 def _compiled(text: str) -> Compiled | None:
     try:

@@ -219,29 +219,10 @@ def validate(context: ValidationContext) -> ValidationResult:
         text = javascript.member(javascript.first(content), "text")
         return _error(business(context), text if isinstance(text, str) else "", found)
     if not javascript.truthy(content):
-        return _broken(wording.NO_CONTENT, found)
+        return inspector.broken(wording.NO_CONTENT, found)
     if not isinstance(content, list) or not content:
-        return _broken(wording.EMPTY_CONTENT, found)
-    schema = found.output_schema_validation
-    evidence = inspector.present(found)
-    if schema is not None and not schema.is_valid:
-        return ValidationResult(
-            is_valid=True,
-            is_error=False,
-            confidence=ROWS.confidence("partially_working"),
-            classification="partially_working",
-            issues=(schema.error or wording.SCHEMA_FAILED,),
-            evidence=(*evidence, wording.SCHEMA_BROKEN),
-            response_metadata=found,
-        )
-    return ValidationResult(
-        is_valid=True,
-        is_error=False,
-        confidence=ROWS.confidence("fully_working"),
-        classification="fully_working",
-        evidence=(*evidence, wording.SCHEMA_PASSED) if schema else evidence,
-        response_metadata=found,
-    )
+        return inspector.broken(wording.EMPTY_CONTENT, found)
+    return inspector.responded(found)
 
 
 def _error(
@@ -270,17 +251,6 @@ def _error(
     )
 
 
-def _broken(issue: str, found: ResponseMetadata | None, *, error: bool = False) -> ValidationResult:
-    return ValidationResult(
-        is_valid=False,
-        is_error=error,
-        confidence=ROWS.confidence("broken"),
-        classification="broken",
-        issues=(issue,),
-        response_metadata=found,
-    )
-
-
 def validate_rpc(tool: str, arguments: Any, code: int | None, message: str) -> ValidationResult:
     """What the document says of a call that is answered with a JSON-RPC error."""
     decision = business_rpc(tool, arguments, code, message)
@@ -302,7 +272,13 @@ def rpc_message(code: int | None, message: str) -> str:
 
 def unanswered() -> ValidationResult:
     """What the document says of a call that never got an answer: connection issues."""
-    return _broken(NO_RESPONSE, None, error=True)
+    return ValidationResult(
+        is_valid=False,
+        is_error=True,
+        confidence=ROWS.confidence("broken"),
+        classification="broken",
+        issues=(NO_RESPONSE,),
+    )
 
 
 # ------------------------------------------------ sections 6 and 7, confidence, status and health

@@ -207,29 +207,10 @@ def validate(context: ValidationContext) -> ValidationResult:
     except Throws as error:
         return ValidationResult(None, None, None, None, throws=str(error))
     if not javascript.truthy(content):
-        return _broken(wording.NO_CONTENT, found)
+        return broken(wording.NO_CONTENT, found)
     if not isinstance(content, list) or not content:
-        return _broken(wording.EMPTY_CONTENT, found)
-    schema = found.output_schema_validation
-    evidence = present(found)
-    if schema is not None and not schema.is_valid:
-        return ValidationResult(
-            is_valid=True,
-            is_error=False,
-            confidence=ROWS.confidence("partially_working"),
-            classification="partially_working",
-            issues=(schema.error or wording.SCHEMA_FAILED,),
-            evidence=(*evidence, wording.SCHEMA_BROKEN),
-            response_metadata=found,
-        )
-    return ValidationResult(
-        is_valid=True,
-        is_error=False,
-        confidence=ROWS.confidence("fully_working"),
-        classification="fully_working",
-        evidence=(*evidence, wording.SCHEMA_PASSED) if schema else evidence,
-        response_metadata=found,
-    )
+        return broken(wording.EMPTY_CONTENT, found)
+    return responded(found)
 
 
 def _error_text(content: Any) -> str:
@@ -241,13 +222,37 @@ def _error_text(content: Any) -> str:
     return javascript.cut(text, wording.ERROR_UNITS)
 
 
-def _broken(issue: str, found: ResponseMetadata) -> ValidationResult:
+def broken(issue: str, found: ResponseMetadata) -> ValidationResult:
+    """The result of a response that holds nothing."""
     return ValidationResult(
         is_valid=False,
         is_error=False,
         confidence=ROWS.confidence("broken"),
         classification="broken",
         issues=(issue,),
+        response_metadata=found,
+    )
+
+
+def responded(found: ResponseMetadata) -> ValidationResult:
+    """The result of a response that has content and reports no error."""
+    schema = found.output_schema_validation
+    if schema is not None and not schema.is_valid:
+        return ValidationResult(
+            is_valid=True,
+            is_error=False,
+            confidence=ROWS.confidence("partially_working"),
+            classification="partially_working",
+            issues=(schema.error or wording.SCHEMA_FAILED,),
+            evidence=(*present(found), wording.SCHEMA_BROKEN),
+            response_metadata=found,
+        )
+    return ValidationResult(
+        is_valid=True,
+        is_error=False,
+        confidence=ROWS.confidence("fully_working"),
+        classification="fully_working",
+        evidence=(*present(found), *([wording.SCHEMA_PASSED] if schema else [])),
         response_metadata=found,
     )
 
