@@ -33,5 +33,5 @@ def _shrunk(hits: float, right: float, prior: float) -> float:
 
 
 def percent(rules: Sequence[TextRule], kind: Callable[[TextRule], str]) -> list[float]:
-    """`precision` as the 0–100 of the tables, with one decimal."""
+    """`precision` as the 0 to 100 of the tables, with one decimal."""
     return [round(100 * each, 1) for each in precision(rules, kind)]

@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -73,7 +73,7 @@ def judge(calls: pl.DataFrame, ruleset: Sequence[VerdictRule] | None = None) -> 
     chosen = tuple(rules() if ruleset is None else ruleset)
     failed = _failed(calls)
     first = np.full(calls.height, len(chosen), dtype=np.int64)
-    evidence = _evidence(failed, chosen)
+    evidence = _evidence(failed, chosen, decides=_unconditional)
     best = np.full(evidence.kinds.height, len(chosen), dtype=np.int64)
     for number, mask in _holding(evidence, chosen):
         best[mask & (best == len(chosen))] = number
@@ -89,7 +89,7 @@ def firing(calls: pl.DataFrame, ruleset: Sequence[VerdictRule] | None = None) ->
     """
     chosen = tuple(rules() if ruleset is None else ruleset)
     failed = _failed(calls)
-    evidence = _evidence(failed, chosen)
+    evidence = _evidence(failed, chosen, decides=lambda _: False)
     rows = failed["row"].to_numpy()
     parts = [
         pl.DataFrame({"row": rows[mask[evidence.kind_of_row]]}).with_columns(
@@ -137,7 +137,20 @@ class _Evidence:
     texts: int
 
 
-def _evidence(failed: pl.DataFrame, chosen: tuple[VerdictRule, ...]) -> _Evidence:
+def _unconditional(rule: TextRule) -> bool:
+    """Whether nothing but the text decides if `rule` holds."""
+    return isinstance(rule, VerdictRule) and not any(
+        (rule.tool, rule.arguments, rule.outcomes, rule.codes, rule.statuses)
+        + (rule.schema, rule.end, rule.outage)
+    )
+
+
+def _evidence(
+    failed: pl.DataFrame,
+    chosen: tuple[VerdictRule, ...],
+    *,
+    decides: Callable[[TextRule], bool],
+) -> _Evidence:
     distinct = failed.select("error_text").unique(maintain_order=True)
     bare = words.bare(pl.col("error_text").fill_null(""))
     texts = distinct.with_columns(bare=bare).with_row_index("text")
@@ -145,7 +158,9 @@ def _evidence(failed: pl.DataFrame, chosen: tuple[VerdictRule, ...]) -> _Evidenc
         line=words.first_line(pl.col("bare")),
         text_status=words.http_status(pl.col("error_text").fill_null("")),
     )
-    matched = match.matching(chosen, texts["bare"], texts["line"])
+    matched = match.matching(
+        chosen, texts["bare"], texts["bare"], texts["line"], decides=decides
+    )
     frame = failed.join(
         texts.select("error_text", "text", "text_status"),
         on="error_text",

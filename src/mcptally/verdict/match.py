@@ -1,8 +1,8 @@
-"""Which rules match which texts: one keyword pass over all, then each rule on its candidates."""
+"""Which rules match which texts: one keyword pass over all, then each pattern on its candidates."""
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -14,79 +14,109 @@ from mcptally.verdict.rows import TextRule
 
 Rows: TypeAlias = npt.NDArray[np.int64]
 """Row numbers, ascending."""
+Mask: TypeAlias = npt.NDArray[np.bool_]
 
 _START: Final = "start"
 
 
-def matching(rules: Sequence[TextRule], texts: pl.Series, lines: pl.Series) -> list[Rows | None]:
+def matching(
+    rules: Sequence[TextRule],
+    texts: pl.Series,
+    starts: pl.Series,
+    lines: pl.Series | None = None,
+    *,
+    decides: Callable[[TextRule], bool] = lambda _: False,
+) -> list[Rows | None]:
     """For every rule the rows of `texts` its patterns match; None where a rule has no patterns.
 
-    `lines` holds the first lines of `texts`, for rules that look only there.
+    Args:
+        rules: in the order in which they decide.
+        texts: distinct texts, no nulls.
+        starts: `texts` as rules for their start see them.
+        lines: the first lines of `texts`, for rules that look only there.
+        decides: says of a rule that later ones need not be tried where it matches.
     """
-    plan = _plan(tuple((rule.matches, rule.where) for rule in rules))
-    candidates = _candidates(plan, texts)
+    candidates = _candidates(_plan(tuple(rule.matches for rule in rules)), texts)
+    undecided = np.ones(len(texts), dtype=np.bool_)
     found: list[Rows | None] = []
     for rule, near in zip(rules, candidates, strict=True):
         if not rule.matches:
             found.append(None)
             continue
-        rows = np.arange(len(texts)) if near is None else near
-        where = lines if rule.where == "first_line" else texts
-        anchor = "^" if rule.where == _START else ""
-        rows = _keep(rows, where, rule.matches, anchor=anchor, wanted=True)
-        rows = _keep(rows, texts, rule.also, anchor="", wanted=True)
-        rows = _keep(rows, texts, rule.unless, anchor="", wanted=False)
+        where = {_START: starts, "first_line": lines}.get(rule.where)
+        where = texts if where is None else where
+        rows = _any(rule.matches, near, where, undecided, start=rule.where == _START)
+        if rule.also:
+            rows = rows[_contains(texts, rows, pattern(rule.also))]
+        if rule.unless:
+            rows = rows[~_contains(texts, rows, pattern(rule.unless))]
+        if decides(rule):
+            undecided[rows] = False
         found.append(rows)
     return found
 
 
-def pattern(patterns: Sequence[str], *, anchor: str = "") -> str:
+def pattern(patterns: Sequence[str], *, start: bool = False) -> str:
     """One regular expression for "one of these", letter case ignored."""
-    return f"(?i){anchor}(?:{'|'.join(patterns)})"
+    return f"(?i){'^' if start else ''}(?:{'|'.join(patterns)})"
 
 
-def _keep(
-    rows: Rows, texts: pl.Series, patterns: Sequence[str], *, anchor: str, wanted: bool
+def _any(
+    patterns: Sequence[str],
+    candidates: Sequence[Rows | None],
+    texts: pl.Series,
+    undecided: Mask,
+    *,
+    start: bool,
 ) -> Rows:
-    if not patterns or not len(rows):
-        return rows
-    matched = texts.gather(pl.Series(rows)).str.contains(pattern(patterns, anchor=anchor))
-    return rows[matched.to_numpy() == wanted]
+    """Rows that one of `patterns` matches, each pattern tried only where it can match."""
+    matched = np.zeros(len(texts), dtype=np.bool_)
+    for each, near in zip(patterns, candidates, strict=True):
+        open_ = undecided & ~matched
+        rows = np.flatnonzero(open_) if near is None else near[open_[near]]
+        matched[rows] = _contains(texts, rows, pattern([each], start=start))
+    return np.flatnonzero(matched)
+
+
+def _contains(texts: pl.Series, rows: Rows, regex: str) -> Mask:
+    if not len(rows):
+        return np.zeros(0, dtype=np.bool_)
+    found: Mask = texts.gather(pl.Series(rows)).str.contains(regex).to_numpy()
+    return found
 
 
 @dataclasses.dataclass(frozen=True)
 class _Plan:
-    """The words to look for, and which rules want each."""
+    """The words to look for, which patterns want each, and how many patterns a rule has."""
 
     words: tuple[str, ...]
     wanted_by: Mapping[str, tuple[int, ...]]
     tried_everywhere: frozenset[int]
-    rules: int
+    sizes: tuple[int, ...]
 
 
 @functools.lru_cache(maxsize=8)
-def _plan(conditions: tuple[tuple[tuple[str, ...], str], ...]) -> _Plan:
+def _plan(conditions: tuple[tuple[str, ...], ...]) -> _Plan:
     wanted_by: dict[str, list[int]] = {}
     everywhere: set[int] = set()
-    for number, (patterns, _) in enumerate(conditions):
-        words = [literals.required(each) for each in patterns]
-        if any(each is None for each in words):
+    for number, each in enumerate(each for patterns in conditions for each in patterns):
+        words = literals.required(each)
+        if words is None:
             everywhere.add(number)
-            continue
-        for word in frozenset().union(*(each for each in words if each is not None)):
+        for word in words or ():
             wanted_by.setdefault(word, []).append(number)
     return _Plan(
         words=tuple(wanted_by),
         wanted_by={word: tuple(numbers) for word, numbers in wanted_by.items()},
         tried_everywhere=frozenset(everywhere),
-        rules=len(conditions),
+        sizes=tuple(len(patterns) for patterns in conditions),
     )
 
 
-def _candidates(plan: _Plan, texts: pl.Series) -> list[Rows | None]:
-    """For every rule the rows that contain one of its words; None for all rows."""
-    if not plan.words or texts.is_empty():
-        return [None] * plan.rules
+def _candidates(plan: _Plan, texts: pl.Series) -> list[list[Rows | None]]:
+    """For every pattern of every rule the rows that contain one of its words; None for all."""
+    if texts.is_empty():
+        return [[None] * size for size in plan.sizes]
     seen = (
         texts.to_frame("text")
         .select(
@@ -100,14 +130,16 @@ def _candidates(plan: _Plan, texts: pl.Series) -> list[Rows | None]:
         .unique()
     )
     wanted = pl.DataFrame(
-        [(word, rule) for word, numbers in plan.wanted_by.items() for rule in numbers],
-        schema={"word": pl.String, "rule": pl.Int64},
+        [(word, each) for word, numbers in plan.wanted_by.items() for each in numbers],
+        schema={"word": pl.String, "pattern": pl.Int64},
         orient="row",
     )
-    pairs = seen.join(wanted, on="word").select("rule", "row").unique().sort("rule", "row")
-    rules, rows = pairs["rule"].to_numpy(), pairs["row"].to_numpy()
-    edges = np.searchsorted(rules, np.arange(plan.rules + 1))
-    return [
+    pairs = seen.join(wanted, on="word").select("pattern", "row").unique().sort("pattern", "row")
+    patterns, rows = pairs["pattern"].to_numpy(), pairs["row"].to_numpy()
+    edges = np.searchsorted(patterns, np.arange(sum(plan.sizes) + 1))
+    flat = [
         None if number in plan.tried_everywhere else rows[edges[number] : edges[number + 1]]
-        for number in range(plan.rules)
+        for number in range(sum(plan.sizes))
     ]
+    starts = np.concatenate([[0], np.cumsum(plan.sizes)])
+    return [flat[start:end] for start, end in zip(starts[:-1], starts[1:], strict=True)]

@@ -99,6 +99,14 @@ class HiddenRule(TextRule):
     """False: what looks like a failure is none (a file that was read, a validator's answer)."""
     view: str = "text"
     """`text`, or `json`: the lines `path = value` of a JSON text or of structuredContent."""
+    lines: int = 0
+    """If given, the text has at most so many lines."""
+    chars: int = 0
+    """If given, the text has at most so many characters."""
+    unusual: bool = False
+    """Only where the text is prose and nearly all results of this tool are JSON."""
+    echo: bool = False
+    """Only where the text is among the arguments."""
 
     def __post_init__(self) -> None:
         """Refuse values that no view knows."""

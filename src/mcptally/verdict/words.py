@@ -30,6 +30,7 @@ _WRAPPERS: Final = (
     r"""\{\s*"(?:success|ok|status|iserror|is_error)"\s*:\s*(?:false|true|"[a-z_]+")\s*,\s*""",
     r"""\{?\s*"(?:error|message|msg|detail|details|reason|error_message|errormessage)"\s*:\s*\{?"?""",
 )
+_ORNAMENTS: Final = "^(?:" + _WRAPPERS[0] + r"|['`\"])+"
 _STRIP: Final = "(?i)^(?:" + "|".join(_WRAPPERS) + ")+"
 _URL_REST: Final = r"""(https?://[^/\s"'<>)]+)/[^\s"'<>)\]]*"""
 
@@ -64,6 +65,11 @@ def bare(text: pl.Expr) -> pl.Expr:
     Paths and queries of URLs are dropped: they hold the caller's words.
     """
     return _cut(text).str.replace(_STRIP, "").str.replace_all(_URL_REST, "$1")
+
+
+def undecorated(text: pl.Expr) -> pl.Expr:
+    """`text` without headings, bullets, quotes and signs at its start."""
+    return text.str.replace(_ORNAMENTS, "")
 
 
 def first_line(text: pl.Expr) -> pl.Expr:

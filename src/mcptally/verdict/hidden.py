@@ -1,0 +1,207 @@
+"""Results that are not marked as errors and report a failure all the same."""
+
+import functools
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from mcptally import rules as rule_files
+from mcptally.verdict import confidence, envelope, match, words
+from mcptally.verdict.rows import HiddenRule, TextRule, in_order
+
+FILES: Final = ("hidden.toml",)
+
+HEAD: Final = 1200
+"""Characters of the text that rules read: a failure is reported first."""
+REPORT: Final = 2000
+"""Characters kept of the text that reports the failure."""
+THRESHOLD: Final = 50.0
+"""Confidence from which a result counts as a failure."""
+ECHO: Final = 60
+"""Characters of the text that must be among the arguments for it to be their echo."""
+
+COLUMNS: Final[dict[str, pl.DataType]] = {
+    "hidden_error": pl.Boolean(),
+    "hidden_confidence": pl.Float64(),
+    "hidden_rule": pl.String(),
+    "hidden_text": pl.String(),
+}
+"""What `hidden` adds. `hidden_rule` may also name what kept a suspicious text silent; then
+`hidden_confidence` and `hidden_text` are null."""
+
+USUAL: Final = 0.8
+"""Share of a tool's results in one form (JSON, or prose) from which another form is unusual."""
+ENOUGH: Final = 5
+"""Results of a tool from which its usual form is known."""
+SHORTEST_ECHO: Final = 6
+"""Characters below which a text is among the arguments by chance."""
+
+_JSON: Final = r"""^\s*(?:\{\s*["}]|\[\s*[\[{"\]\d-])"""
+_MESSAGES: Final = (
+    r"(?mi)^(?:\S*[.\]])?(?:error\w*|errors|err\w*msg|message|msg|reason|details?|description|exception"
+    r"|failure\w*|title|summary|result|text)(?:\[\])?(?:\.\w+)? = \"[^\n]+"
+)
+
+INPUTS: Final[dict[str, pl.DataType]] = {
+    "server": pl.String(),
+    "text": pl.String(),
+    "structured": pl.String(),
+    "tool": pl.String(),
+    "arguments": pl.String(),
+}
+
+
+@functools.cache
+def rules() -> tuple[HiddenRule, ...]:
+    """The rules that come with mcptally, in the order in which they decide."""
+    return in_order(rule_files.load(HiddenRule, *FILES))
+
+
+def hidden(calls: pl.DataFrame, ruleset: Sequence[HiddenRule] | None = None) -> pl.DataFrame:
+    """For every result of `calls` whether it reports a failure, row by row in the same order.
+
+    Args:
+        calls: results not marked as errors; the columns of `INPUTS`, those it has.
+        ruleset: other rules than the ones that come with mcptally.
+
+    Returns:
+        the columns of `COLUMNS`.
+    """
+    chosen = tuple(rules() if ruleset is None else ruleset)
+    frame = _frame(calls)
+    best = np.full(frame.height, len(chosen), dtype=np.int64)
+    for number, mask in _holding(frame, chosen):
+        best[mask & (best == len(chosen))] = number
+    _silence_echoes(frame, chosen, best)
+    said = _table(chosen).select(pl.all().gather(pl.Series(best, dtype=pl.UInt32)))
+    return said.with_columns(
+        hidden_error=pl.col("hidden_confidence").fill_null(0.0) >= THRESHOLD,
+        hidden_text=pl.when(pl.col("hidden_confidence") >= THRESHOLD).then(_report(frame)),
+    ).select(*COLUMNS)
+
+
+def _table(chosen: tuple[HiddenRule, ...]) -> pl.DataFrame:
+    """How probable a failure is where each rule decides, and a last row for none."""
+    sure = confidence.percent(chosen, _kind)
+    rows = [
+        (each if rule.failure else round(100 - each, 1), rule.id)
+        for rule, each in zip(chosen, sure, strict=True)
+    ]
+    schema = {"hidden_confidence": pl.Float64(), "hidden_rule": pl.String()}
+    return pl.DataFrame([*rows, (None, None)], schema=schema, orient="row")
+
+
+def _kind(rule: TextRule) -> str:
+    """Which rules lend each other precision: `hidden.<section>.<name>`."""
+    return rule.id.split(".")[1]
+
+
+def _frame(calls: pl.DataFrame) -> pl.DataFrame:
+    """The inputs, the two views of each result, and whether its form is unusual for its tool."""
+    have = set(calls.columns)
+    frame = calls.select(
+        (pl.col(name) if name in have else pl.lit(None)).cast(dtype).alias(name)
+        for name, dtype in INPUTS.items()
+    )
+    is_json = pl.col("text").str.contains(_JSON).fill_null(value=False)
+    parsed = pl.when(is_json).then("text").otherwise("structured").alias("parsed")
+    usual = is_json.mean().over("server", "tool")
+    return frame.with_columns(
+        prose=pl.when(~is_json).then("text"),
+        json=envelope.lines(frame.select(parsed)["parsed"]),
+        unusual=~is_json & (usual >= USUAL) & (pl.len().over("server", "tool") >= ENOUGH),
+    )
+
+
+def _holding(
+    frame: pl.DataFrame, chosen: tuple[HiddenRule, ...]
+) -> Iterator[tuple[int, match.Mask]]:
+    """The rules that hold for some result, in order, and for which."""
+    found: dict[str, Iterator[match.Rows | None]] = {}
+    numbers = {}
+    sizes = {}
+    for view, column in (("text", "prose"), ("json", "json")):
+        distinct = frame.select(column).unique(maintain_order=True).with_row_index("number")
+        joined = frame.select(column).join(
+            distinct, on=column, how="left", nulls_equal=True, maintain_order="left"
+        )
+        numbers[view] = joined["number"].cast(pl.Int64).to_numpy()
+        whole = pl.col(column).fill_null("")
+        texts = distinct.select(text=whole.str.head(HEAD) if view == "text" else whole, whole=whole)
+        starts = texts.select(words.undecorated(pl.col("text")))["text"]
+        found[view] = iter(
+            match.matching([rule for rule in chosen if rule.view == view], texts["text"], starts)
+        )
+        sizes[view] = texts.select(
+            chars=pl.col("whole").str.len_chars(),
+            lines=pl.col("whole").str.strip_chars().str.count_matches("\n", literal=True) + 1,
+        )
+    for number, rule in enumerate(chosen):
+        rows = next(found[rule.view])
+        if rule.echo or (rows is not None and not len(rows)):
+            continue
+        size = sizes[rule.view]
+        of_text = np.zeros(size.height, dtype=np.bool_)
+        of_text[slice(None) if rows is None else rows] = True
+        if rule.lines:
+            of_text &= (size["lines"] <= rule.lines).to_numpy()
+        if rule.chars:
+            of_text &= (size["chars"] <= rule.chars).to_numpy()
+        mask = of_text[numbers[rule.view]]
+        for column, pattern in (("tool", rule.tool), ("arguments", rule.arguments)):
+            if pattern:
+                mask[mask] = _contains(frame[column], mask, pattern)
+        if rule.unusual:
+            mask &= frame["unusual"].to_numpy()
+        yield number, mask
+
+
+def _contains(values: pl.Series, mask: match.Mask, pattern: str) -> match.Mask:
+    found: match.Mask = (
+        values.filter(pl.Series(mask))
+        .str.contains(match.pattern([pattern]))
+        .fill_null(value=False)
+        .to_numpy()
+    )
+    return found
+
+
+def _silence_echoes(
+    frame: pl.DataFrame, chosen: tuple[HiddenRule, ...], best: npt.NDArray[np.int64]
+) -> None:
+    """Where the caller's own words come back, the rule for echoes decides; looked at last only
+    because it compares row by row."""
+    echoes = [number for number, rule in enumerate(chosen) if rule.echo]
+    suspects = np.flatnonzero(best < len(chosen))
+    if not echoes or not len(suspects):
+        return
+    line = words.first_line(pl.col("text").str.strip_chars()).str.head(ECHO)
+    echoed = (
+        frame.select("text", "arguments")[suspects]
+        .select(
+            pl.col("arguments")
+            .str.replace_all('\\"', '"', literal=True)
+            .str.contains(line, literal=True)
+            & (line.str.len_chars() >= SHORTEST_ECHO)
+        )
+        .to_series()
+        .fill_null(value=False)
+        .to_numpy()
+    )
+    best[suspects[echoed]] = echoes[0]
+
+
+def _report(frame: pl.DataFrame) -> pl.Series:
+    """The words that report the failure: those of a JSON envelope, or the text itself."""
+    said = (
+        pl.col("json")
+        .str.extract_all(_MESSAGES)
+        .list.join("\n")
+        .str.replace_all(r"(?m)^\S+ = \"?(.*?)\"?$", "$1")
+    )
+    return frame.select(
+        pl.when(said != "").then(said).otherwise(pl.coalesce("text", "structured")).str.head(REPORT)
+    ).to_series()
