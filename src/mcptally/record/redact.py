@@ -18,7 +18,6 @@ from typing import Final
 from mcptally.errors import UsageError, near
 from mcptally.record.redaction_names import NAME_HINTS, named_spans, secret_name, session_spans
 from mcptally.record.redaction_rules import (
-    ANCHORS,
     PLACES,
     PREFIXES,
     SHAPES,
@@ -27,6 +26,7 @@ from mcptally.record.redaction_rules import (
     Shape,
     words,
 )
+from mcptally.record.redaction_scan import anchor, found_as, scanner
 from mcptally.record.redaction_shapes import CHECKS
 from mcptally.record.redaction_spans import URL_PASSWORD, Span, done, hashed, replace, unescape
 
@@ -77,8 +77,9 @@ class Policy:
         self.name: Final = name
         """The text for `open.redaction`."""
         self.rules: Final = rules
-        self._prefixes = [row for row in PREFIXES if row.name in rules]
+        self._by_prefix = {p: row for row in PREFIXES if row.name in rules for p in row.prefixes}
         self._shapes = [row for row in SHAPES if row.name in rules]
+        self._always = any("" in row.needles for row in self._shapes)
         self._places = frozenset(row.name for row in PLACES if row.name in rules)
 
     def __repr__(self) -> str:
@@ -142,16 +143,28 @@ class Policy:
         return kept, total
 
     @functools.cached_property
-    def _hint(self) -> re.Pattern[bytes]:
-        """Cheap first look, in lower case: without a hit no shape and no name can be there."""
-        hints = {re.escape(needle) for row in self._shapes for needle in row.needles}
+    def _hints(self) -> frozenset[str]:
+        """Lower-case texts: without one of them no shape matches and no name is telling."""
+        hints = {needle for row in self._shapes for needle in row.needles} - {""}
         if self._places:
             hints |= NAME_HINTS
-        return re.compile("|".join(sorted(hints)).encode())
+        return frozenset(h for h in hints if not any(o in h for o in hints - {h}))
 
     @functools.cached_property
-    def _scan(self) -> re.Pattern[bytes] | None:
-        return _anchor_pattern(self._prefixes)
+    def _hint(self) -> re.Pattern[bytes]:
+        return scanner(self._hints)
+
+    @functools.cached_property
+    def _shape_hints(self) -> list[tuple[Shape, frozenset[bytes]]]:
+        return [
+            (row, frozenset(found_as(h) for h in self._hints for n in row.needles if h in n))
+            for row in self._shapes
+        ]
+
+    @functools.cached_property
+    def _tokens(self) -> re.Pattern[bytes]:
+        """First look at known token prefixes; the shortest of their tails has 14 characters."""
+        return scanner(self._by_prefix, ahead=r"(?=[A-Za-z0-9_.=+/%-]{14})")
 
     def _apply(self, data: bytes) -> tuple[bytes, int]:
         if not self.rules:
@@ -160,34 +173,43 @@ class Policy:
         if b"\\u00" in data or b"\\/" in data:
             view, back = unescape(data)
         low = view.lower()
-        if self._hint.search(low) is None and not (self._scan and self._scan.search(view)):
-            return data, 0
-        spans = self._spans(view, low)
+        hits = list(self._hint.finditer(low))
+        spans = self._token_spans(view, self._tokens.finditer(view))
+        if hits or self._always:
+            spans += self._spans(view, low, hits)
         if not spans:
             return data, 0
         if back is not None:
             spans = [Span(*back(span.start, span.end), span.instead) for span in spans]
         return replace(data, spans)
 
-    def _spans(self, view: bytes, low: bytes) -> list[Span]:
+    def _spans(self, view: bytes, low: bytes, hits: list[re.Match[bytes]]) -> list[Span]:
         spans: list[Span] = []
         if "session-ids" in self._places:
             spans += session_spans(view, low)
-        if self._places & {"keys", "assignments", "request-state", "session-ids"}:
-            spans += named_spans(view, low, self._places)
-        for row in self._shapes:
-            if any(needle.encode() in low for needle in row.needles):
+        if self._places:
+            spans += named_spans(view, low, self._places, hits)
+        found = {hit[0] for hit in hits}
+        for row, hints in self._shape_hints:
+            if not hints or not found.isdisjoint(hints):
                 check = CHECKS.get(row.check)
                 for match in _compiled(row.pattern).finditer(view):
                     value = match["secret"]
                     if value and not done(value) and (check is None or check(value)):
                         spans.append(Span(*match.span("secret"), _instead(row)))
-        if self._scan is not None:
-            for match in self._scan.finditer(view):
-                prefix, width, exact = _candidate(self._prefixes, match.lastindex or 0)
-                start = match.start() + 1 - width
-                if (found := exact.match(view, start)) and may_begin(view, start):
-                    spans.append(Span(start, found.end(), _instead(prefix)))
+        return spans
+
+    def _token_spans(self, view: bytes, hits: Iterable[re.Match[bytes]]) -> list[Span]:
+        spans: list[Span] = []
+        for hit in hits:
+            for prefix, row in self._by_prefix.items():
+                start = hit.start() - anchor(prefix)
+                if (
+                    view.startswith(prefix.encode(), start)
+                    and (found := _compiled(re.escape(prefix) + row.tail).match(view, start))
+                    and _may_begin(view, start)
+                ):
+                    spans.append(Span(start, found.end(), _instead(row)))
         return spans
 
 
@@ -211,29 +233,7 @@ def _compiled(pattern: str) -> re.Pattern[bytes]:
     return re.compile(pattern.encode())
 
 
-def _heads(rows: Sequence[Prefix]) -> list[tuple[Prefix, str]]:
-    return [(row, prefix) for row in rows for prefix in row.prefixes]
-
-
-def _anchor_pattern(rows: Sequence[Prefix]) -> re.Pattern[bytes] | None:
-    """One scan for the last characters of all prefixes; the prefix is looked up backwards.
-
-    Anchors are rare characters, so the scan runs at the speed of a character class, and a long
-    enough tail is asked for before any prefix is compared.
-    """
-    heads = _heads(rows)
-    if not heads:
-        return None
-    behind = "|".join(f"((?<={re.escape(prefix)}))" for _, prefix in heads)
-    return re.compile(f"[{re.escape(ANCHORS)}](?=[A-Za-z0-9_.=+/%-]{{14}})(?:{behind})".encode())
-
-
-def _candidate(rows: Sequence[Prefix], number: int) -> tuple[Prefix, int, re.Pattern[bytes]]:
-    row, prefix = _heads(rows)[number - 1]
-    return row, len(prefix), _compiled(re.escape(prefix) + row.tail)
-
-
-def may_begin(view: bytes, start: int) -> bool:
+def _may_begin(view: bytes, start: int) -> bool:
     r"""No letter or digit stands before, unless it belongs to an escape like `\n` or `%3D`."""
     if not start or not view[start - 1 : start].isalnum():
         return True

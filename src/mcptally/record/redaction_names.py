@@ -6,26 +6,24 @@ alone says whether the value is secret.
 
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from mcptally.record.redaction_rules import KEY_OWNERS, NEVER_FIRST, SQUASHED, words
 from mcptally.record.redaction_shapes import token_like
 from mcptally.record.redaction_spans import Span, decoded, done, hashed
 
-NAME_HINTS: Final = words(
-    """pass pwd secret token key auth cookie credential jwt contrasena motdepasse mnemonic seed
-    requeststate sess sid= sig code="""
+_QUERY_NAMES: Final = words("key sig signature x-amz-signature x-goog-signature code auth")
+"""Names that say nothing in text and everything in a query: a signed URL, an OAuth code."""
+
+NAME_HINTS: Final = (
+    words("pass pwd secret token key auth cookie credential jwt contrasena mnemonic seed")
+    | {"requeststate", "mcp-session-id", "/session", "?sid", "&sid", "?session", "&session"}
+    | {mark + name for mark in "?&" for name in _QUERY_NAMES}
 )
-"""In every name that `secret_name` or `session_spans` knows, in lower case."""
+"""One of these is in every name that `secret_name` or `session_spans` knows, in lower case."""
 
-_STEMS: Final = (
-    "pass", "pwd", "secret", "token", "key", "authorization", "cookie", "credential", "jwt",
-    "contrasena", "motdepasse", "mnemonic", "seed", "requeststate", "mcp-session-id",
-    "signature", "sig", "auth", "code",
-)  # fmt: skip
-
-_SEPARATOR: Final = (
+_SEPARATOR: Final = re.compile(
     rb"[a-z0-9_\-]{0,40}(?:"
     rb"(?P<quoted>\\*[\"'])(?:\]?\s{0,8}(?:=>|:=|[:=])"
     rb"|\s{0,8},\s{0,8}\\*[\"']val(?:ue)?\\*[\"']\s{0,8}:)\s{0,64}"
@@ -34,11 +32,10 @@ _SEPARATOR: Final = (
     rb"|(?P<xml>(?: [^<>\"]{0,80})?>)"
     rb")"
 )
+"""What may stand between a part of a name and its value, in lower case."""
+
 _QUOTE: Final = re.compile(rb"(\\*)([\"'])")
 _PLAIN_VALUE: Final = re.compile(rb"[^\s\"'\\,;&<>(){}\[\]|`]{1,4096}")
-_QUERY_NAMES: Final = frozenset(
-    {b"key", b"sig", b"signature", b"x-amz-signature", b"x-goog-signature", b"code", b"auth"}
-)
 _NAME_BYTES: Final = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-."
 _CAMEL: Final = re.compile(rb"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _EMPTY: Final = frozenset(
@@ -77,31 +74,33 @@ def secret_name(name: bytes) -> str | None:
     return SQUASHED.get(last) or SQUASHED.get(before + last) or SQUASHED.get(squashed)
 
 
-def named_spans(view: bytes, low: bytes, places: frozenset[str]) -> Iterator[Span]:
-    """Values whose name says what they are."""
+def named_spans(
+    view: bytes, low: bytes, places: frozenset[str], hits: Iterable[re.Match[bytes]]
+) -> Iterator[Span]:
+    """Values whose name says what they are; `hits` are places where a part of a name stands."""
     seen: set[int] = set()
-    for stem in _STEMS:
-        if stem.encode() not in low:
+    for hit in hits:
+        match = _SEPARATOR.match(low, hit.end())
+        if match is None or match.end() in seen:
             continue
-        for match in _stem(stem).finditer(low):
-            after = match.end()
-            if after in seen:
-                continue
-            start = _name_start(view, match.start())
-            name = view[start : match.start(match.lastgroup or 0)]
-            kind = secret_name(name)
-            if match["quoted"] is not None:
-                wanted = {"request-state": "request-state", "session-id": "session-ids"}
-                if kind and wanted.get(kind, "keys") in places:
-                    seen.add(after)
-                    yield from _values(view, after, kind)
-            elif "assignments" in places:
-                seen.add(after)
-                yield from _assigned(view, match, start, name, kind)
+        seen.add(match.end())
+        start = _name_start(view, hit.start())
+        name = view[start : match.start(match.lastgroup or 0)]
+        kind = secret_name(name)
+        if match["quoted"] is not None:
+            if kind and _PLACE_OF.get(kind, "keys") in places:
+                yield from _values(view, match.end(), kind)
+        elif "assignments" in places:
+            yield from _assigned(view, match, start, name, kind)
+
+
+_PLACE_OF: Final = {"request-state": "request-state", "session-id": "session-ids"}
 
 
 def _name_start(view: bytes, at: int) -> int:
     """Where the name begins that has a stem at `at`; the `n` of an escaped line break is not it."""
+    if view[at : at + 1] in {b"?", b"&", b"/"}:
+        return at + 1
     chunk = view[max(0, at - 48) : at]
     start = at - (len(chunk) - len(chunk.rstrip(_NAME_BYTES)))
     if start and view[start - 1 : start] == b"\\" and view[start : start + 1] in b"nrtbf":
@@ -183,8 +182,8 @@ def _assigned(
     """`name=value`, `name: value`, `--name value`, `<name>value<` in plain text."""
     after = match.end()
     before = view[start - 1 : start]
-    query = before in (b"?", b"&") and match["plain"] == b"="
-    if kind is None and not (query and name.lower() in _QUERY_NAMES):
+    query = before in {b"?", b"&"} and match["plain"] == b"="
+    if kind is None and not (query and name.lower().decode() in _QUERY_NAMES):
         return
     flag = name.startswith(b"--") or before == b"-"
     if match["flag"] is not None and not flag:
@@ -193,7 +192,8 @@ def _assigned(
     if quote and not query and match["xml"] is None:
         # A quote may also close the string that the text stands in: `"msg":"password: "`.
         first, last = _quoted(view, quote)
-        if last > first and _closes(view, last, quote) and _worth(view[first:last], name, b"="):
+        text = view[first:last]
+        if _closes(view, last, quote) and not _SPACE.search(text) and _worth(text, name, b"="):
             yield from _hide(view, first, last, kind or "token")
         return
     if (found := _PLAIN_VALUE.match(view, after)) is None:
@@ -208,7 +208,8 @@ def _assigned(
         if scheme and (more := _PLAIN_VALUE.match(view, scheme.end())):
             found, value = more, more[0]
         separator = b"=" if flag else (match["plain"] or b"")
-        wanted = _worth(value, name, separator)
+        calls = view[found.end() : found.end() + 1] in {b"(", b"["}
+        wanted = not calls and _worth(value, name, separator)
         if kind in {"authorization", "cookie"} and match["plain"] == b": ":
             # A header line: its value has spaces and ends with the line or the quotation.
             line = _LINE.match(view, found.start())
@@ -219,6 +220,7 @@ def _assigned(
         yield from _hide(view, found.start(), found.end(), kind or "query-key")
 
 
+_SPACE: Final = re.compile(rb"\s")
 _LINE: Final = re.compile(rb"[^\r\n\"'\\]{1,8192}")
 
 
@@ -241,16 +243,11 @@ def session_spans(view: bytes, low: bytes) -> Iterator[Span]:
     """Session ids in paths and queries."""
     if b"sess" in low or b"sid=" in low:
         for match in _SESSION.finditer(view):
-            value = match["value"]
-            yield Span(*match.span("value"), hashed("session-id", value.decode()).encode())
+            group = match.lastgroup or ""
+            yield Span(*match.span(group), hashed("session-id", match[group].decode()).encode())
 
 
 _SESSION: Final = re.compile(
-    rb"(?:[?&](?i:(?:mcp[_-]?)?session[_-]?id|sid|x-session-id)=|/(?i:sessions?)/)"
-    rb"(?P<value>[A-Za-z0-9_\-.~%]{8,512})"
+    rb"(?:[?&](?i:(?:mcp[_-]?)?session[_-]?id|sid|x-session-id)=(?P<value>[A-Za-z0-9_\-.~%]{8,512})"
+    rb"|/(?i:sessions?)/(?P<segment>[0-9A-Fa-f-]{16,128})(?![A-Za-z0-9_.-]))"
 )
-
-
-@functools.cache
-def _stem(stem: str) -> re.Pattern[bytes]:
-    return re.compile(re.escape(stem.encode()) + _SEPARATOR)

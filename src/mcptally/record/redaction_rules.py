@@ -7,21 +7,18 @@ In examples `<20>` stands for twenty characters of made-up token text, so that n
 file looks like a real credential to a scanner.
 """
 
-import dataclasses
-from typing import Final
+from typing import Final, NamedTuple
 
 DEFAULT: Final = frozenset({"default", "strict"})
 STRICT: Final = frozenset({"strict"})
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Prefix:
+class Prefix(NamedTuple):
     """A token that begins with text nothing else begins with."""
 
     name: str
     title: str
     prefixes: tuple[str, ...]
-    """The last character of each is one of `ANCHORS`, which the engine scans for."""
     tail: str
     """Regular expression of what follows the prefix; linear, no nested repetition."""
     source: str = "mcptally"
@@ -29,8 +26,7 @@ class Prefix:
     silent: tuple[str, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class Shape(NamedTuple):
     """A secret that is known by the text around it; group `secret` is what goes."""
 
     name: str
@@ -46,8 +42,7 @@ class Shape:
     silent: tuple[str, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Place(NamedTuple):
     """A place where the *name* beside a value says that the value is secret."""
 
     name: str
@@ -62,8 +57,6 @@ def words(text: str) -> frozenset[str]:
     """The words of a text, as a set."""
     return frozenset(text.split())
 
-
-ANCHORS: Final = "_-.JKSz3"
 
 _W: Final = r"[A-Za-z0-9_\-]"
 _A: Final = r"[A-Za-z0-9]"
@@ -163,7 +156,7 @@ PREFIXES: Final[tuple[Prefix, ...]] = (
         name="hex-token",
         title="Token of a service whose prefix is followed by hexadecimal digits only",
         prefixes=("key-", "fc-", "dop_v1_", "doo_v1_", "dor_v1_", "shpat_", "shpca_", "shppa_",
-                  "shpss_", "sntryu_", "rubygems_", "SK"),
+                  "shpss_", "sntryu_", "pul-", "rubygems_", "SK"),
         tail=r"[0-9a-f]{32,64}(?![A-Za-z0-9])",
         silent=("fc-button-primary-active-disabled", "key-value-store"),
     ),
@@ -189,7 +182,6 @@ PREFIXES: Final[tuple[Prefix, ...]] = (
             "hvs.", "hvb.", "hvr.",  # HashiCorp Vault
             "PMAK-",  # Postman
             "pscale_tkn_", "pscale_pw_", "pscale_oauth_",  # PlanetScale
-            "pul-",  # Pulumi
             "dp.pt.", "dp.st.", "dp.ct.", "dp.sa.",  # Doppler
             "phx_",  # PostHog
             "sq0csp-", "sq0atp-",  # Square
@@ -200,8 +192,8 @@ PREFIXES: Final[tuple[Prefix, ...]] = (
             "fo1_", "fm2_",  # Fly.io
             "apify_api_",
         ),
-        tail=r"(?=[A-Za-z_\-]{0,60}[0-9])" + _W + r"{18,}",
-        silent=("pul-request-template-v2", "glc_short1"),
+        tail=r"(?=(?:[A-Za-z_\-]{0,30}[0-9]){2})" + _W + r"{18,}",
+        silent=("xai-grok-large-preview-2", "glc_short1"),
     ),
 )  # fmt: skip
 
@@ -248,7 +240,7 @@ SHAPES: Final[tuple[Shape, ...]] = (
         needles=("://",),
         pattern=(
             r"://[^\s/?#@:\"'\\<>]{0,100}"
-            r":(?P<secret>[^\s/?#\"'\\<>\[\]{}]{1,200})@(?=[A-Za-z0-9\[_.\-])"
+            r":(?P<secret>[^\s/?#\"'\\<>\[\]{}]{1,200})@(?=[A-Za-z\[_]|[0-9]{1,3}\.)"
         ),
         fires=("postgres://app:<12>@db.local:5432/app", "https://x:<20>@git.local/r.git"),
         silent=(
@@ -280,15 +272,7 @@ SHAPES: Final[tuple[Shape, ...]] = (
     Shape(
         name="account-key",
         title="Key or password inside a key=value connection string (Azure, ADO, ODBC)",
-        needles=(
-            ";password",
-            ";pwd",
-            "; password",
-            "; pwd",
-            "accountkey",
-            "sharedaccesskey",
-            "server=",
-        ),
+        needles=("password", "pwd", "accountkey", "sharedaccesskey"),
         pattern=(
             r"(?i:(?:;|\bserver=[^\"\\]{0,200})\s?(?:accountkey|sharedaccesskey|password|pwd))\s?="
             r"\s?(?P<secret>[^;\s\"'\\]{3,})"

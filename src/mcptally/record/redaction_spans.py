@@ -3,8 +3,6 @@
 Whatever is asked for, a JSON document stays one: an edit never cuts an escape in half.
 """
 
-import hashlib
-import json
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
@@ -30,6 +28,8 @@ def hashed(kind: str, value: str) -> str:
     """
     if done(value.encode(errors="surrogateescape")):
         return value
+    import hashlib  # noqa: PLC0415 - OpenSSL costs every start, and few recordings need it
+
     digest = hashlib.sha256(f"mcptally\0{value}".encode(errors="surrogateescape")).hexdigest()
     return f"[hashed:{kind}:{digest[: 2 * _HASH_BYTES]}]"
 
@@ -49,6 +49,8 @@ URL_PASSWORD: Final = b"redacted-url-password"
 
 def decoded(value: bytes) -> str:
     """The value with its escapes undone, as often as it was escaped."""
+    import json  # noqa: PLC0415 - as above
+
     text = value.decode(errors="surrogateescape")
     for _ in range(8):
         if "\\" not in text:
