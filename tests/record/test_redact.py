@@ -193,11 +193,11 @@ def test_any_bytes_at_all_can_be_redacted(data):
     assert (count == 0) == (clean == data)
 
 
-def test_a_megabyte_of_near_misses_takes_no_quadratic_time():
-    for unit in (b'\\"password', b"[[[\"token\":[", b"://a:b", b"-----BEGIN PRIVATE KEY-----",
+def test_near_misses_in_great_number_take_no_quadratic_time():
+    for unit in (b'\\"password', b'[[["token":[', b"://a:b", b"-----BEGIN PRIVATE KEY-----",
                  b"token=", b"\\\\\\\\", b"a@a.", b"4111 ", b'"', b"Bearer ", b"server=",
                  b'"password":"\\\\\\', b"sk-" + b"a" * 40, b"eyJ" + b"a" * 12 + b"."):  # fmt: skip
-        policy("strict").text(unit * (1_000_000 // len(unit)))
+        policy("strict").text(unit * (200_000 // len(unit)))
 
 
 def test_session_ids_and_request_state_pair_with_themselves_and_with_nothing_else():
@@ -257,5 +257,5 @@ def test_rules_are_switched_by_name():
 
 @pytest.mark.parametrize("text", ["defualt", "default,+nothing", "default,emails"])
 def test_a_misspelt_policy_is_refused_with_what_there_is(text):
-    with pytest.raises(UsageError, match="there are default|one of"):
+    with pytest.raises(UsageError, match=r"there are default|one of"):
         policy(text)

@@ -79,7 +79,10 @@ def named_spans(
 ) -> Iterator[Span]:
     """Values whose name says what they are; `hits` are places where a part of a name stands."""
     seen: set[int] = set()
+    hidden = 0
     for hit in hits:
+        if hit.start() < hidden:
+            continue
         match = _SEPARATOR.match(low, hit.end())
         if match is None or match.end() in seen:
             continue
@@ -87,11 +90,15 @@ def named_spans(
         start = _name_start(view, hit.start())
         name = view[start : match.start(match.lastgroup or 0)]
         kind = secret_name(name)
+        found: Iterable[Span] = ()
         if match["quoted"] is not None:
             if kind and _PLACE_OF.get(kind, "keys") in places:
-                yield from _values(view, match.end(), kind)
+                found = _values(view, match.end(), kind)
         elif "assignments" in places:
-            yield from _assigned(view, match, start, name, kind)
+            found = _assigned(view, match, start, name, kind)
+        for span in found:
+            hidden = span.end
+            yield span
 
 
 _PLACE_OF: Final = {"request-state": "request-state", "session-id": "session-ids"}
@@ -236,7 +243,9 @@ def _worth(value: bytes, name: bytes, separator: bytes) -> bool:
         return True
     if b"://" in value[:12]:
         return False
-    return token_like(value) or (separator == b"=" and len(value) >= 6 and not value.isalpha())
+    return token_like(value[:200]) or (
+        separator == b"=" and len(value) >= 6 and not value.isalpha()
+    )
 
 
 def session_spans(view: bytes, low: bytes) -> Iterator[Span]:
