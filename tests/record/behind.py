@@ -134,14 +134,3 @@ def alive(pid):
     except OSError:
         return False
     return state != b"Z"
-
-
-def marked(mark):
-    """Processes whose command line holds `mark`."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and int(entry.name) != os.getpid():
-            with contextlib.suppress(OSError):
-                if mark.encode() in (entry / "cmdline").read_bytes() and alive(entry.name):
-                    found.append(int(entry.name))
-    return found

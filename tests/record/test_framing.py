@@ -1,4 +1,5 @@
 import hashlib
+import itertools
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,7 +18,7 @@ _BYTES = st.lists(
 def cut(data, places):
     places = sorted({min(p, len(data)) for p in places})
     edges = [0, *places, len(data)]
-    return [data[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    return [data[a:b] for a, b in itertools.pairwise(edges)]
 
 
 def split(chunks, cap):

@@ -44,7 +44,7 @@ _SPAN = _Quantity("time", _SPANS)
 @click.command(context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False})
 @click.option(
     "--out",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=click.Path(path_type=Path),
     default=Path("traces"),
     show_default=True,
     help="Folder for the recordings.",

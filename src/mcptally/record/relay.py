@@ -306,6 +306,7 @@ class Relay:
             self._forget(fd)
             self._by_fd.pop(fd, None)
         close_fd(lane.source)
-        if lane.sink is not None:
+        # stderr stays open: what the recorder itself has to say comes last.
+        if lane.sink is not None and lane.must_deliver:
             lane.sink.close()
         self.on_change()

@@ -22,6 +22,7 @@ ones and applies retention, in a background thread.
 
 import contextlib
 import os
+import select
 import threading
 import time
 from base64 import b64encode
@@ -90,8 +91,13 @@ def new_id() -> str:
 
 
 def say_on_stderr(message: str) -> None:
-    """One line of the recorder's own on stderr, whatever state stderr is in."""
+    """One line of the recorder's own on stderr, unless nobody reads it."""
     with contextlib.suppress(OSError):
+        if hasattr(select, "poll"):
+            poll = select.poll()
+            poll.register(2, select.POLLOUT)
+            if not any(event & select.POLLOUT for _, event in poll.poll(0)):
+                return
         os.write(2, f"mcptally: {message}\n".encode(errors="replace"))
 
 

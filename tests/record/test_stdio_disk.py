@@ -1,0 +1,137 @@
+"""When the disk does not take the recording, traffic goes on and the recording says so later."""
+
+import os
+import sys
+
+import pytest
+from behind import Behind, events, eventually, of, script
+
+if sys.platform != "linux":
+    pytest.skip("changes the limits of a running process", allow_module_level=True)
+
+import resource
+
+ECHO = script("import os\nwhile data := os.read(0, 65536): os.write(1, data)")
+
+
+def call(behind, number):
+    behind.send(b'{"id":%d}\n' % number)
+    assert behind.line() == b'{"id":%d}' % number
+
+
+def test_a_folder_that_cannot_be_written_costs_only_the_recording(tmp_path):
+    (tmp_path / "t").write_text("in the way")
+    with Behind(tmp_path / "t", ECHO) as behind:
+        for number in range(20):
+            call(behind, number)
+        _, err, code = behind.end()
+    assert code == 0
+    cannot, could_not = err.splitlines()
+    assert b"cannot record to" in cannot
+    assert b"events could not be recorded" in could_not
+
+
+def test_a_disk_that_fills_up_and_empties_again_leaves_a_gap(tmp_path):
+    with Behind(tmp_path, ECHO) as behind:
+        call(behind, 0)
+        pid = behind.process.pid
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (2000, resource.RLIM_INFINITY))
+        for number in range(1, 50):
+            call(behind, number)
+        assert b"traffic goes on" in behind.line(stream="stderr")
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+        number = 50
+
+        def told():
+            nonlocal number
+            call(behind, number)
+            number += 1
+            return of(events(tmp_path), "gap")
+
+        assert eventually(told)
+        assert behind.end() == (b"", b"", 0)
+    found = events(tmp_path)
+    (gap,) = of(found, "gap")
+    ids = [(e["dir"], e["msg"]["id"]) for e in of(found, "message")]
+    sent = [(way, n) for n in range(number) for way in ("c2s", "s2c")]
+    lost = [pair for pair in sent if pair not in ids]
+    assert gap["lost"] == len(lost) == found[-1]["counts"]["lost"]
+    assert lost == sent[sent.index(lost[0]) : sent.index(lost[-1]) + 1]
+    seqs = {event["seq"] for event in found}
+    assert len(set(range(found[-1]["seq"])) - seqs) == len(lost)
+
+
+def test_a_disk_that_hangs_holds_traffic_up_for_a_second_and_no_longer(tmp_path):
+    # A pipe in the place of the segment: full, its write blocks as that of a dead disk does.
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    command = script(
+        "import os, sys\n"
+        "from mcptally.record import segment, stdio\n"
+        "from mcptally.record.writer import Archive\n"
+        "class OnPipe(segment.Segment):\n"
+        "    def __init__(self, folder, name):\n"
+        "        super().__init__(folder, name)\n"
+        f"        os.dup2(os.open({str(pipe)!r}, os.O_WRONLY), self._fd)\n"
+        "from mcptally.record import writer\n"
+        "writer.Segment = OnPipe\n"
+        f"sys.exit(stdio.run({ECHO!r}, archive=lambda: Archive({str(tmp_path / 't')!r})))"
+    )
+
+    with _Plain(command) as behind:
+        number = 0
+        said = b""
+
+        def stalled():
+            nonlocal number, said
+            call(behind, number)
+            number += 1
+            if number % 100 == 0 and behind.ready("stderr"):
+                said += behind.line(stream="stderr")
+            return said
+
+        assert eventually(stalled)
+        assert b"does not take events in time" in said
+        for _ in range(100):
+            call(behind, number)
+            number += 1
+        data = bytearray()
+
+        def gap_told():
+            nonlocal number
+            while True:
+                try:
+                    chunk = os.read(reader, 1 << 20)
+                except BlockingIOError:
+                    break
+                data.extend(chunk)
+            call(behind, number)
+            number += 1
+            return b'"event":"gap"' in data
+
+        assert eventually(gap_told)
+        assert behind.end()[2] == 0
+    os.close(reader)
+    assert b"did not take an event in time" in data
+
+
+class _Plain(Behind):
+    """A command as it is, spoken to like one behind the recorder."""
+
+    def __init__(self, command):
+        import subprocess
+
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+        )
+        self._kept = {}
+
+    def ready(self, stream):
+        import select
+
+        return bool(select.select([getattr(self.process, stream)], [], [], 0)[0])

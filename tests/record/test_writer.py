@@ -1,0 +1,268 @@
+"""Recordings on disk: events, gaps, segments, redaction of the copy."""
+
+import json
+import os
+import re
+import sys
+import threading
+
+import pytest
+from behind import events, of
+
+from mcptally.record import redact, writer
+from mcptally.record.framing import Splitter
+from mcptally.record.segment import OURS
+from mcptally.record.writer import Archive, Limits, new_id
+
+if sys.platform != "win32":
+    import resource
+
+COUNTED = ("open", "message", "raw", "stderr", "http", "gap")
+
+
+def archive(folder, *, policy="none", **limits):
+    said = []
+    made = Archive(folder, policy=redact.policy(policy), limits=Limits(**limits), say=said.append)
+    return made, said
+
+
+def is_whole(found):
+    """Numbered without holes but those that gaps tell, in order of time, counted in close."""
+    seqs = [event["seq"] for event in found]
+    missing = set(range(max(seqs) + 1)) - set(seqs)
+    assert seqs == sorted(set(seqs))
+    assert len(missing) == sum(event["lost"] for event in of(found, "gap"))
+    stamps = [event["ts_ns"] for event in found]
+    assert stamps == sorted(stamps)
+    assert len({event["recording"] for event in found}) == 1
+    written = {kind: len(of(found, kind)) for kind in COUNTED if of(found, kind)}
+    assert found[-1]["counts"] == {**written, "lost": len(missing)}
+    return True
+
+
+def test_every_kind_of_event_has_its_fields(tmp_path):
+    made, said = archive(tmp_path, frame_bytes=100)
+    recording = made.open(transport="streamable_http", server="s", url="http://h:1/mcp")
+    recording.http(dir="c2s", scope="x", phase="request", method="POST", path="/mcp", headers={})
+    recording.frame(b'{"id":1}', dir="c2s", scope="x")
+    recording.frame(b"{\n}", dir="s2c", scope='"', sse_id="7", sse_event="message", wire_bytes=9)
+    recording.frame(b"Accepted", dir="s2c", scope="x")
+    recording.stderr([b"one", b"\xff"])
+    recording.gap(lost=0, why="only to see it")
+    recording.close(reason="ended")
+    recording.close(reason="again")
+    found = events(tmp_path)
+    assert is_whole(found)
+    assert not said
+    common = {"v", "event", "recording", "seq", "ts_ns"}
+    fields = [{k: v for k, v in event.items() if k not in common} for event in found]
+    assert fields == [
+        {
+            "transport": "streamable_http",
+            "server": "s",
+            "url": "http://h:1/mcp",
+            "recorder": writer.RECORDER,
+            "redaction": "none",
+            "segment": 0,
+        },
+        {
+            "dir": "c2s", "scope": "x", "phase": "request", "method": "POST", "path": "/mcp",
+            "headers": {},
+        },
+        {"dir": "c2s", "scope": "x", "bytes": 8, "msg": {"id": 1}},
+        {
+            "dir": "s2c", "scope": '"', "bytes": 9, "sse_id": "7", "sse_event": "message",
+            "reflowed": True, "msg": {},
+        },
+        {"dir": "s2c", "scope": "x", "bytes": 8, "why": "not_json", "text": "Accepted"},
+        {"text": "one"},
+        {"b64": "/w=="},
+        {"lost": 0, "why": "only to see it"},
+        {
+            "reason": "ended", "exit_code": None, "signal": None,
+            "counts": {
+                "open": 1, "http": 1, "message": 2, "raw": 1, "stderr": 2, "gap": 1, "lost": 0,
+            },
+        },
+    ]  # fmt: skip
+
+
+def test_the_recorders_version_is_the_packages():
+    from importlib.metadata import version
+
+    assert f"mcptally {version('mcptally')}" == writer.RECORDER
+
+
+def test_an_id_is_a_uuid_of_version_7_and_sorts_by_time():
+    ids = [new_id() for _ in range(50)]
+    pattern = r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
+    assert all(re.fullmatch(pattern, one) for one in ids)
+    assert len(set(ids)) == 50
+    assert [one[:13] for one in ids] == sorted(one[:13] for one in ids)
+
+
+@pytest.mark.parametrize("label", ["a/b\\..", "..", "", "ü" * 99, "x" * 300, None, "@scope/pkg"])
+def test_no_label_escapes_the_folder(label, tmp_path):
+    made, _ = archive(tmp_path / "t")
+    made.open(transport="stdio", server=label).close(reason="x")
+    (file,) = (tmp_path / "t").iterdir()
+    assert OURS.fullmatch(file.name)
+    assert events(tmp_path / "t")[0]["server"] == label
+
+
+def test_the_copy_is_redacted_by_the_policy_and_says_so(tmp_path):
+    made, _ = archive(tmp_path, policy="default", frame_bytes=300)
+    token = "ghp_" + "a1B2" * 9
+    recording = made.open(transport="stdio", server="s", command=["x", "--token", "hunter2hunter2"])
+    recording.frame(b'{"t":"%b"}' % token.encode(), dir="c2s")
+    recording.frame(b"banner %b" % token.encode(), dir="s2c")
+    recording.frame(*Splitter(cap=300).feed(b"%b %b\n" % (token.encode(), b"x" * 400)), dir="s2c")
+    recording.stderr([b"Authorization: Bearer %b" % token.encode()])
+    recording.http(dir="c2s", scope="x", phase="request", path=f"/mcp?token={token}")
+    recording.close(reason="x")
+    text = "".join(path.read_text() for path in tmp_path.iterdir())
+    assert token not in text
+    assert "hunter2" not in text
+    found = events(tmp_path)
+    assert found[0]["redaction"] == "default"
+    assert of(found, "message")[0]["redacted"] == 1
+    large = of(found, "raw", why="too_large")[0]
+    assert "sha256" not in large  # a hash would let a short secret be guessed
+
+
+def test_a_policy_that_fails_costs_the_copy_and_leaks_nothing(tmp_path):
+    class Broken(redact.Policy):
+        def json(self, frame):
+            raise RuntimeError(frame)
+
+        text = argv = url = json
+
+    made = Archive(tmp_path, policy=Broken("broken", frozenset()))
+    recording = made.open(transport="stdio", server="s", command=["secret"])
+    recording.frame(b'{"a":"secret"}', dir="c2s")
+    recording.frame(b"secret", dir="c2s")
+    recording.stderr([b"secret"])
+    recording.close(reason="x")
+    assert "secret" not in "".join(path.read_text() for path in tmp_path.iterdir())
+    found = events(tmp_path)
+    assert [e["why"] for e in of(found, "raw")] == ["redaction_failed", "not_json"]
+    assert of(found, "stderr")[0]["withheld"] == "redaction_failed"
+
+
+def test_segments_rotate_by_size_each_with_its_open_and_stay_one_recording(tmp_path):
+    made, _ = archive(tmp_path, segment_bytes=2000, compress=False)
+    recording = made.open(transport="stdio", server="s")
+    for number in range(100):
+        recording.frame(b'{"id":%d}' % number, dir="c2s")
+    recording.close(reason="x")
+    found = events(tmp_path)
+    assert is_whole(found)
+    assert [e["segment"] for e in of(found, "open")] == list(range(len(list(tmp_path.iterdir()))))
+    assert len(of(found, "open")) > 5
+    assert [e["msg"]["id"] for e in of(found, "message")] == list(range(100))
+    for path in sorted(tmp_path.iterdir()):
+        assert json.loads(path.read_bytes().partition(b"\n")[0])["event"] == "open"
+        assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_segments_rotate_by_age(tmp_path):
+    made, _ = archive(tmp_path, segment_seconds=1e-6, compress=False)
+    recording = made.open(transport="stdio", server="s")
+    for _ in range(3):
+        recording.frame(b"{}", dir="c2s")
+    recording.close(reason="x")
+    found = events(tmp_path)
+    assert is_whole(found)
+    assert len(of(found, "open")) == 5
+
+
+def test_a_segment_that_somebody_removed_is_followed_by_another(tmp_path, monkeypatch):
+    monkeypatch.setattr(writer, "_LOOK_SECONDS", 0)
+    made, _ = archive(tmp_path, compress=False)
+    recording = made.open(transport="stdio", server="s")
+    next(tmp_path.iterdir()).unlink()
+    recording.frame(b"{}", dir="c2s")
+    recording.close(reason="x")
+    assert [e["event"] for e in events(tmp_path)] == ["open", "message", "close"]
+    assert events(tmp_path)[0]["segment"] == 1
+
+
+def test_many_threads_and_recordings_share_an_archive(tmp_path):
+    made, _ = archive(tmp_path, segment_bytes=5000, compress=False)
+    recordings = [made.open(transport="stdio", server=f"s{n}") for n in range(4)]
+
+    def work():
+        for number in range(200):
+            recordings[number % 4].frame(b'{"id":%d}' % number, dir="c2s")
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for recording in recordings:
+        recording.close(reason="x")
+    found = events(tmp_path)
+    for recording in recordings:
+        mine = [e for e in found if e["recording"] == recording.id]
+        assert is_whole(mine)
+        assert len(of(mine, "message")) == 200
+
+
+def test_a_folder_that_cannot_be_made_costs_the_recording_only_and_a_gap_tells(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(writer, "RETRY_SECONDS", 0)
+    blocker = tmp_path / "t"
+    blocker.write_text("in the way")
+    made, said = archive(blocker)
+    recording = made.open(transport="stdio", server="s")
+    for _ in range(3):
+        recording.frame(b"{}", dir="c2s")
+    recording.stderr([b"a", b"b"])
+    assert len(said) == 1
+    blocker.unlink()
+    recording.frame(b"{}", dir="c2s")
+    recording.close(reason="x")
+    found = events(blocker)
+    assert [e["event"] for e in found] == ["open", "gap", "message", "close"]
+    assert found[1]["lost"] == found[-1]["counts"]["lost"] == 5
+    # The lost came before the file could be opened: their numbers are the hole.
+    assert [e["seq"] for e in found] == [5, 6, 7, 8]
+
+
+def test_what_could_not_be_told_in_the_file_is_told_at_the_end(tmp_path):
+    blocker = tmp_path / "t"
+    blocker.write_text("in the way")
+    made, said = archive(blocker)
+    recording = made.open(transport="stdio", server="s")
+    recording.frame(b"{}", dir="c2s")
+    recording.close(reason="x")
+    assert len(said) == 2
+    assert "2 events could not be recorded" in said[1]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a limit on file size")
+def test_a_full_disk_tears_no_line_and_a_gap_tells_what_was_lost(tmp_path, monkeypatch):
+    monkeypatch.setattr(writer, "RETRY_SECONDS", 0)
+    made, said = archive(tmp_path)
+    recording = made.open(transport="stdio", server="s")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (3000, limits[1]))
+    try:
+        for number in range(50):
+            recording.frame(b'{"id":%d}' % number, dir="c2s")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert len(said) == 1
+    (file,) = tmp_path.iterdir()
+    assert file.read_bytes().endswith(b"}\n")
+    recording.frame(b'{"id":50}', dir="c2s")
+    recording.close(reason="x")
+    found = events(tmp_path)
+    assert is_whole(found)
+    (gap,) = of(found, "gap")
+    assert gap["why"] == os.strerror(27)
+    ids = [e["msg"]["id"] for e in of(found, "message")]
+    assert ids == [*range(len(ids) - 1), 50]
+    assert gap["lost"] == 50 - (len(ids) - 1)
