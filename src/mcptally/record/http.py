@@ -1,28 +1,22 @@
-"""An HTTP server behind the recorder: listening, connecting, and the end of a run."""
+"""An HTTP server behind the recorder: listening, and the beginning and end of a run."""
 
-import asyncio
-import contextlib
 import functools
-import ipaddress
 import os
 import signal
 import socket
-import ssl
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Final
-from urllib.parse import urlsplit
+from typing import Final
 
 from mcptally.errors import UsageError
-from mcptally.record import http_endpoint, redact
+from mcptally.record import redact
+from mcptally.record.http_connect import Server, is_loopback
+from mcptally.record.http_loop import Loop, Timer
 from mcptally.record.http_relay import Relay
 from mcptally.record.http_scribe import Scribe
 from mcptally.record.http_sessions import Sessions
-from mcptally.record.http_wire import Tls, Wire
-from mcptally.record.writer import Archive, Limits, Policy, say_on_stderr
-
-CONNECT_SECONDS: Final = 30.0
-"""How long the server may take to accept a connection."""
+from mcptally.record.http_wire import Wire
+from mcptally.record.writer import Archive, Limits, say_on_stderr
 
 IDLE_SECONDS: Final = 3600.0
 """A session's recording is closed when nothing was said for so long."""
@@ -40,7 +34,7 @@ def run(
     listen: str,
     out: Path,
     name: str | None = None,
-    policy: Policy | None = None,
+    policy: redact.Policy | None = None,
     limits: Limits | None = None,
     ca_file: Path | None = None,
 ) -> int:
@@ -49,195 +43,124 @@ def run(
     SIGTERM and SIGINT end it in good order; a second one at once. Returns the exit code, 0.
 
     Raises:
-        UsageError: `url` or `listen` cannot be used.
+        UsageError: `url`, `listen` or `ca_file` cannot be used.
     """
-    upstream = Server(url, ca_file=ca_file)
-    archive = Archive(out, policy=policy, limits=limits)
-    run_once = _Run(upstream, archive=archive, name=name)
+    server = Server(url, ca_file=ca_file)
     sockets = _bind(*_address(listen))
-    loop_factory = asyncio.SelectorEventLoop
-    with asyncio.Runner(loop_factory=loop_factory) as runner:
-        return runner.run(run_once.serve(sockets))
+    service = _Service(
+        server, sockets, archive=Archive(out, policy=policy, limits=limits), name=name
+    )
+    service.run()
+    if service.loop.held:
+        # A thread that the disk never let go of must not keep the process.
+        os._exit(0)
+    return 0
 
 
-class Server:
-    """The server behind the recorder: where it is and how to reach it."""
+class _Service:
+    """One run: the sockets it listens on and the connections it has accepted."""
 
-    def __init__(self, url: str, *, ca_file: Path | None = None) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise UsageError(f"--url {url!r}: give http://HOST[:PORT]/PATH or https://…")
-        try:
-            port = parts.port
-        except ValueError as error:
-            raise UsageError(f"--url {url!r}: {error}") from error
-        self.url = url
-        self._name = parts.hostname
-        self._port = port or (443 if parts.scheme == "https" else 80)
-        self.path = parts.path or "/"
-        self.loopback = _is_loopback(self._name)
-        netloc = parts.netloc.rpartition("@")[2]
-        self.label = netloc
-        # A loopback server checks Host and Origin against what its clients really send, so these
-        # reach it unchanged; any other server is chosen by Host, so it must be its own.
-        self.host = None if self.loopback else netloc.encode()
-        self.origins = http_endpoint.origins(
-            parts.scheme, self._name, self._port, loopback=self.loopback
-        )
-        self._context = _tls(ca_file) if parts.scheme == "https" else None
-
-    async def connect(self, end: Relay) -> Wire:
-        """A new connection; addresses are tried in turn.
-
-        Raises:
-            OSError: none of them could be reached, or TLS failed.
-        """
-        loop = asyncio.get_running_loop()
-        async with asyncio.timeout(CONNECT_SECONDS):
-            sock = await self._socket(loop)
-            try:
-                tls = None
-                if self._context is not None:
-                    tls = Tls(self._context, self._name)
-                    await tls.handshake(loop, sock)
-            except BaseException:
-                sock.close()
-                raise
-        return Wire(sock, end, loop=loop, tls=tls)
-
-    async def _socket(self, loop: asyncio.AbstractEventLoop) -> socket.socket:
-        found = await loop.getaddrinfo(self._name, self._port, type=socket.SOCK_STREAM)
-        last: OSError = OSError(f"no address for {self._name}")
-        for family, kind, proto, _, address in found:
-            sock = socket.socket(family, kind, proto)
-            try:
-                sock.settimeout(0)
-                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                await loop.sock_connect(sock, address)
-            except OSError as error:
-                sock.close()
-                last = error
-            except BaseException:
-                sock.close()
-                raise
-            else:
-                return sock
-        raise last
-
-
-class _Run:
-    """One run of the recorder."""
-
-    def __init__(self, upstream: Server, *, archive: Archive, name: str | None) -> None:
-        self._upstream = upstream
-        self._archive = archive
-        self._name = name or upstream.label
-        self._relays: set[Relay] = set()
-        self._signals = 0
-
-    async def serve(self, sockets: list[socket.socket]) -> int:
-        loop = asyncio.get_running_loop()
-        stop = asyncio.Event()
-        hurry = asyncio.Event()
-        scribe = Scribe(say=self._archive.say)
-        sessions = Sessions(
-            self._archive,
-            server=self._name,
-            url=self._upstream.url,
-            hide=_Hidden(self._archive.policy),
-            write_later=scribe.later,
-            clock=loop.time,
-        )
-
-        def signalled() -> None:
-            (hurry if stop.is_set() else stop).set()
-
-        for number in (signal.SIGTERM, signal.SIGINT):
-            with contextlib.suppress(NotImplementedError):
-                loop.add_signal_handler(number, signalled)
-        for sock in sockets:
-            loop.add_reader(sock.fileno(), self._accept, sock, loop, sessions, scribe)
-        self._say(sockets)
-        sweep = loop.create_task(_sweep(sessions))
-        await stop.wait()
-        for sock in sockets:
-            loop.remove_reader(sock.fileno())
-            sock.close()
-        await self._end_relays(hurry)
-        sweep.cancel()
-        sessions.close_all("stopped")
-        scribe.stop()
-        return 0
-
-    def _accept(
-        self,
-        listening: socket.socket,
-        loop: asyncio.AbstractEventLoop,
-        sessions: Sessions,
-        scribe: Scribe,
+    def __init__(
+        self, server: Server, sockets: list[socket.socket], *, archive: Archive, name: str | None
     ) -> None:
-        while True:
-            try:
-                sock, _ = listening.accept()
-            except (BlockingIOError, InterruptedError):
-                return
-            except OSError as error:
-                # Out of descriptors, mostly: those who wait get their turn when one is free.
-                self._archive.say(f"cannot accept a connection: {error.strerror}")
-                loop.remove_reader(listening.fileno())
-                loop.call_later(1.0, self._listen_again, listening, loop, sessions, scribe)
-                return
-            sock.settimeout(0)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            relay = Relay(
-                upstream=self._upstream,
-                sessions=sessions,
-                scribe=scribe,
-                loop=loop,
-                cap=self._archive.limits.frame_bytes,
-                gone=self._relays.discard,
-            )
-            self._relays.add(relay)
-            relay.start(Wire(sock, relay, loop=loop))
+        self.loop = Loop()
+        self._server = server
+        self._sockets = sockets
+        self._archive = archive
+        self._relays: set[Relay] = set()
+        self._stopping: Timer | None = None
+        self._scribe = Scribe(self.loop, say=archive.say)
+        self._sessions = Sessions(
+            archive,
+            server=name or server.label,
+            url=server.url,
+            hide=_Hidden(archive.policy),
+            write_later=self._scribe.later,
+            clock=self.loop.time,
+        )
 
-    def _listen_again(self, listening: socket.socket, *then: Any) -> None:
-        if listening.fileno() >= 0:
-            loop = asyncio.get_running_loop()
-            loop.add_reader(listening.fileno(), self._accept, listening, *then)
+    def run(self) -> None:
+        """Serve until SIGTERM or SIGINT."""
+        self._listen()
+        self._sweep()
+        with self.loop.signals((signal.SIGTERM, signal.SIGINT), self._signalled):
+            self._say()
+            self.loop.run()
 
-    async def _end_relays(self, hurry: asyncio.Event) -> None:
-        for relay in [relay for relay in self._relays if relay.idle]:
-            relay.stop("stopped")
-        loop = asyncio.get_running_loop()
-        until = loop.time() + GRACE_SECONDS
-        while self._relays and not hurry.is_set() and loop.time() < until:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(hurry.wait(), 0.02)
-            for relay in [relay for relay in self._relays if relay.idle]:
-                relay.stop("stopped")
+    def _listen(self) -> None:
+        for sock in self._sockets:
+            self.loop.reader(sock.fileno(), functools.partial(self._accept, sock))
+
+    def _accept(self, listening: socket.socket) -> None:
+        try:
+            sock, _ = listening.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            return
+        except OSError as error:
+            # Out of descriptors, mostly: those who wait get their turn when one is free.
+            self._archive.say(f"cannot accept connections: {error.strerror}")
+            for one in self._sockets:
+                self.loop.reader(one.fileno(), None)
+            self.loop.call_later(1.0, lambda: None if self._stopping else self._listen())
+            return
+        sock.settimeout(0)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        relay = Relay(
+            upstream=self._server,
+            sessions=self._sessions,
+            scribe=self._scribe,
+            loop=self.loop,
+            cap=self._archive.limits.frame_bytes,
+            gone=self._gone,
+        )
+        self._relays.add(relay)
+        relay.start(Wire(sock, relay, loop=self.loop))
+
+    def _gone(self, relay: Relay) -> None:
+        self._relays.discard(relay)
+        if self._stopping and not self._relays:
+            self.loop.call_soon(self._end)
+
+    def _sweep(self) -> None:
+        self._sessions.close_idle(IDLE_SECONDS)
+        self.loop.call_later(_LOOK_SECONDS, self._sweep)
+
+    def _signalled(self, _number: int) -> None:
+        if self._stopping:
+            self._end()
+            return
+        self._stopping = self.loop.call_later(GRACE_SECONDS, self._end)
+        for sock in self._sockets:
+            self.loop.reader(sock.fileno(), None)
+            sock.close()
+        for relay in list(self._relays):
+            relay.finish("stopped")
+        if not self._relays:
+            self._end()
+
+    def _end(self) -> None:
+        if self._stopping:
+            self._stopping.cancel()
         for relay in list(self._relays):
             relay.stop("stopped")
+        self._sessions.close_all("stopped")
+        self._scribe.flush()
+        self.loop.stop()
 
-    def _say(self, sockets: list[socket.socket]) -> None:
-        for sock in sockets:
+    def _say(self) -> None:
+        for sock in self._sockets:
             host, port = sock.getsockname()[:2]
             shown = f"[{host}]" if ":" in host else host
             say_on_stderr(
-                f"recording {self._upstream.url} to {self._archive.folder}; "
-                f"clients connect to http://{shown}:{port}{self._upstream.path}"
+                f"recording {self._server.shown} to {self._archive.folder}; "
+                f"clients connect to http://{shown}:{port}{self._server.path}"
             )
-            if not _is_loopback(host):
+            if not is_loopback(host):
                 say_on_stderr(
                     f"warning: {shown} can be reached from other machines. Whoever reaches port "
-                    f"{port} can use the server behind it without encryption, and what they send "
-                    "is recorded. Listen on 127.0.0.1 unless that is what you want."
+                    f"{port} can use the server behind it, unencrypted, and what they send is "
+                    "recorded. Listen on 127.0.0.1 unless that is what you want."
                 )
-
-
-async def _sweep(sessions: Sessions) -> None:
-    while True:
-        await asyncio.sleep(_LOOK_SECONDS)
-        sessions.close_idle(IDLE_SECONDS)
 
 
 def _address(listen: str) -> tuple[str, int]:
@@ -251,9 +174,8 @@ def _address(listen: str) -> tuple[str, int]:
 def _bind(host: str, port: int) -> list[socket.socket]:
     sockets: list[socket.socket] = []
     try:
-        for family, kind, proto, _, address in socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        ):
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, kind, proto, _, address in found:
             sock = socket.socket(family, kind, proto)
             sockets.append(sock)
             if os.name == "posix":
@@ -270,31 +192,15 @@ def _bind(host: str, port: int) -> list[socket.socket]:
     return sockets
 
 
-def _is_loopback(host: str) -> bool:
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
-    except ValueError:
-        return False
-
-
-def _tls(ca_file: Path | None) -> ssl.SSLContext:
-    try:
-        return ssl.create_default_context(cafile=None if ca_file is None else str(ca_file))
-    except OSError as error:
-        raise UsageError(f"{ca_file}: no certificates there: {error.strerror or error}") from error
-
-
 class _Hidden:
     """What is recorded of heads: by the policy's allowlist, with its answers kept."""
 
-    def __init__(self, policy: Policy) -> None:
-        # Session ids are hashed and headers picked whatever the policy, `none` included.
-        by = policy if isinstance(policy, redact.Policy) else redact.policy("none")
+    def __init__(self, policy: redact.Policy) -> None:
         # Clients repeat themselves: nearly every header and path has been seen before.
-        self._header = functools.lru_cache(1024)(lambda name, text: by.headers([(name, text)])[0])
-        self._path = functools.lru_cache(1024)(lambda path: by.url(path)[0])
+        self._header = functools.lru_cache(1024)(
+            lambda name, text: policy.headers([(name, text)])[0]
+        )
+        self._path = functools.lru_cache(1024)(lambda path: policy.url(path)[0])
 
     def headers(self, headers: Iterable[tuple[str, str]]) -> dict[str, str]:
         """The allowed headers, session ids hashed."""

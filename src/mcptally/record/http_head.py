@@ -12,13 +12,17 @@ import h11
 _OF_THE_CONNECTION: Final = frozenset(
     {b"connection", b"proxy-connection", b"te", b"transfer-encoding", b"upgrade"}
 )
-_MESSAGE_FRAMING: Final = frozenset({b"content-length", b"transfer-encoding", b"host"})
-"""Never taken away because `Connection` names them: that would let a client unframe a message."""
+_NEVER_NAMED_AWAY: Final = frozenset({b"content-length", b"host", b"close", b"keep-alive", b""})
+"""Stay although `Connection` names them: it must not take a message its framing."""
+
+_HARMLESS: Final = frozenset({b"keep-alive"})
+_ELSE_OF_THE_CONNECTION: Final = _OF_THE_CONNECTION - {b"connection"}
 
 _CHUNKED: Final = (b"Transfer-Encoding", b"chunked")
+_CLOSE: Final = (b"Connection", b"close")
+_KEEP_ALIVE: Final = (b"Connection", b"keep-alive")
 
 Header = tuple[bytes, bytes]
-Head = h11.Request | h11.Response | h11.InformationalResponse
 
 
 class RefusedError(Exception):
@@ -30,37 +34,55 @@ class RefusedError(Exception):
         self.why = why
 
 
-def value(head: Head, name: bytes) -> str | None:
-    """The first header of this (lower-case) name, as text."""
-    for found, text in head.headers:
-        if found == name:
-            return text.decode("latin-1")
-    return None
+class Head:
+    """The headers of one message, looked at once."""
+
+    def __init__(self, message: h11.Request | h11.Response | h11.InformationalResponse) -> None:
+        self._raw: list[Header] = message.headers.raw_items()
+        self._names = [name.lower() for name, _ in self._raw]
+        self.options: set[bytes] = set()
+        """What `Connection` says, in lower case."""
+        if b"connection" in self._names:
+            for name, (_, value) in zip(self._names, self._raw, strict=True):
+                if name == b"connection":
+                    self.options.update(option.strip() for option in value.lower().split(b","))
+
+    def __contains__(self, name: bytes) -> bool:
+        return name in self._names
+
+    def get(self, name: bytes) -> str | None:
+        """The first header of this (lower-case) name."""
+        if name in self._names:
+            return self._raw[self._names.index(name)][1].decode("latin-1")
+        return None
+
+    def text(self) -> list[tuple[str, str]]:
+        """All headers as text, names in lower case."""
+        return [
+            (name.decode("latin-1"), value.decode("latin-1"))
+            for name, (_, value) in zip(self._names, self._raw, strict=True)
+        ]
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether every header is one of the message itself, and may be sent as it came."""
+        return (
+            self.options <= _HARMLESS
+            and b"transfer-encoding" not in self._names
+            and _ELSE_OF_THE_CONNECTION.isdisjoint(self._names)
+        )
+
+    def passed_on(self, *, but: frozenset[bytes] = frozenset()) -> list[Header]:
+        """The headers of the message itself, as written."""
+        dropped = _OF_THE_CONNECTION | (self.options - _NEVER_NAMED_AWAY) | but
+        return [
+            header
+            for name, header in zip(self._names, self._raw, strict=True)
+            if name not in dropped
+        ]
 
 
-def _connection_options(head: Head) -> set[bytes]:
-    options: set[bytes] = set()
-    for name, text in head.headers:
-        if name == b"connection":
-            options.update(option.strip().lower() for option in text.split(b","))
-    return options
-
-
-def _passed_on(head: Head) -> tuple[list[Header], set[bytes]]:
-    """The headers of the message itself, as written; and the connection's options."""
-    options = _connection_options(head)
-    dropped = _OF_THE_CONNECTION
-    if options - {b"", b"close", b"keep-alive"}:
-        dropped = dropped | (options - _MESSAGE_FRAMING - {b"close", b"keep-alive"})
-    kept = [
-        raw
-        for raw, (name, _) in zip(head.headers.raw_items(), head.headers, strict=True)
-        if name not in dropped
-    ]
-    return kept, options
-
-
-def to_server(request: h11.Request, *, host: bytes | None) -> h11.Request:
+def to_server(request: h11.Request, head: Head, *, host: bytes | None) -> h11.Request:
     """The request as the server gets it; `host` replaces `Host` where it is given.
 
     Raises:
@@ -68,28 +90,34 @@ def to_server(request: h11.Request, *, host: bytes | None) -> h11.Request:
     """
     if request.method == b"CONNECT":
         raise RefusedError(405, "CONNECT asks for a tunnel")
-    names = [name for name, _ in request.headers]
-    chunked = b"transfer-encoding" in names
-    if chunked and b"content-length" in names:
+    chunked = b"transfer-encoding" in head
+    if chunked and b"content-length" in head:
         # RFC 9112 section 6.1: the mark of request smuggling.
         raise RefusedError(400, "both Content-Length and Transfer-Encoding")
     if chunked and request.http_version < b"1.1":
         raise RefusedError(400, "Transfer-Encoding in an HTTP/1.0 request")
-    headers, options = _passed_on(request)
+    plain = head.is_plain and request.target.startswith(b"/") and b"host" in head
+    if plain and host is None and request.http_version == b"1.1":
+        return request
+    headers = head.passed_on()
     if host is not None:
         headers = [(n, host if n.lower() == b"host" else v) for n, v in headers]
-    if b"host" not in names:
+    if b"host" not in head:
         # Only HTTP/1.0 may leave it out; what we send is HTTP/1.1.
         headers.insert(0, (b"Host", host or b""))
     if chunked:
         headers.append(_CHUNKED)
-    if b"close" in options or request.http_version < b"1.1":
-        headers.append((b"Connection", b"close"))
+    if b"close" in head.options or request.http_version < b"1.1":
+        headers.append(_CLOSE)
+    elif b"keep-alive" in head.options:
+        headers.append(_KEEP_ALIVE)
     return h11.Request(method=request.method, target=_origin_form(request.target), headers=headers)
 
 
 def _origin_form(target: bytes) -> bytes:
     """The target without scheme and authority: all that we pass on goes to one server."""
+    if target.startswith(b"/"):
+        return target
     scheme, mark, rest = target.partition(b"://")
     if not mark or not scheme.isalpha():
         return target
@@ -97,34 +125,34 @@ def _origin_form(target: bytes) -> bytes:
     return rest[slash:] if slash >= 0 else b"/"
 
 
-def to_client(response: h11.Response) -> h11.Response:
+def to_client(response: h11.Response, head: Head) -> h11.Response:
     """The response as the client gets it; h11 frames the body as its HTTP version allows."""
-    headers, options = _passed_on(response)
-    names = [name for name, _ in response.headers]
-    if b"transfer-encoding" in names:
-        headers = [(n, v) for n, v in headers if n.lower() != b"content-length"]
-    if ends_connection(response, options):
-        headers.append((b"Connection", b"close"))
-    elif b"keep-alive" in options:
-        headers.append((b"Connection", b"keep-alive"))
+    ends = ends_connection(response, head)
+    if head.is_plain and not ends:
+        return response
+    # With both, Transfer-Encoding holds and Content-Length must go (RFC 9112 section 6.3).
+    both = b"transfer-encoding" in head and b"content-length" in head
+    headers = head.passed_on(but=frozenset({b"content-length"}) if both else frozenset())
+    if ends:
+        headers.append(_CLOSE)
+    elif b"keep-alive" in head.options:
+        headers.append(_KEEP_ALIVE)
     return h11.Response(status_code=response.status_code, headers=headers, reason=response.reason)
 
 
-def ends_connection(response: h11.Response, options: set[bytes] | None = None) -> bool:
+def ends_connection(response: h11.Response, head: Head) -> bool:
     """Whether the server closes the connection after this response."""
-    if options is None:
-        options = _connection_options(response)
-    if b"close" in options or response.http_version < b"1.1":
+    if b"close" in head.options or response.http_version < b"1.1":
         return True
     if response.status_code in (204, 304):
         return False
-    names = [name for name, _ in response.headers]
-    return b"content-length" not in names and b"transfer-encoding" not in names
+    return b"content-length" not in head and b"transfer-encoding" not in head
 
 
 def informational(response: h11.InformationalResponse) -> h11.InformationalResponse:
     """A 1xx response as the client gets it."""
-    headers, _ = _passed_on(response)
     return h11.InformationalResponse(
-        status_code=response.status_code, headers=headers, reason=response.reason
+        status_code=response.status_code,
+        headers=Head(response).passed_on(),
+        reason=response.reason,
     )

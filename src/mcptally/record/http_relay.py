@@ -5,17 +5,18 @@ two can never disagree where a request ends. Each read is worked off in three st
 record what became complete, pass on.
 """
 
-import asyncio
 import errno
 import ssl
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import h11
 
 from mcptally.record import http_head
 from mcptally.record.http_body import Body, Seen
+from mcptally.record.http_connect import Connecting, Server
 from mcptally.record.http_endpoint import EndpointFilter, rewritten
+from mcptally.record.http_loop import Loop, Timer
 from mcptally.record.http_scribe import Scribe
 from mcptally.record.http_sessions import Exchange, Sessions
 from mcptally.record.http_wire import Wire
@@ -35,30 +36,16 @@ HALF_OPEN_SECONDS: Final = 300.0
 """How long a response may still come for a client that has closed its sending side."""
 
 
-class Upstream(Protocol):
-    """The way to the server."""
-
-    host: bytes | None
-    origins: frozenset[bytes]
-
-    async def connect(self, end: "Relay") -> Wire:
-        """A new connection to the server.
-
-        Raises:
-            OSError: there is none to be had.
-        """
-
-
 class Relay:
     """A client connection, from its first byte to its last."""
 
     def __init__(
         self,
         *,
-        upstream: Upstream,
+        upstream: Server,
         sessions: Sessions,
         scribe: Scribe,
-        loop: asyncio.AbstractEventLoop,
+        loop: Loop,
         cap: int,
         gone: "Callable[[Relay], None]",
     ) -> None:
@@ -72,11 +59,12 @@ class Relay:
         self._server: Wire | None = None
         self._down = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD)
         self._up = h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_HEAD)
-        self._connecting: asyncio.Task[None] | None = None
+        self._connecting: Connecting | None = None
         self._waiting: list[bytes] = []
         self._waiting_size = 0
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: Timer | None = None
         self._over = False
+        self._last = False
         self._lingering = -1
         self._client_eof = False
         self._server_eof = False
@@ -93,8 +81,14 @@ class Relay:
         """Whether no exchange is under way."""
         return self._exchange is None and self._lingering < 0
 
+    def finish(self, why: str) -> None:
+        """End the connection from our side as soon as no exchange is under way."""
+        self._last = True
+        if self.idle:
+            self.stop(why)
+
     def stop(self, why: str) -> None:
-        """End the connection from our side."""
+        """End the connection from our side, now."""
         if self._exchange is not None:
             self._torn("proxy", why=why)
         self._drop()
@@ -106,6 +100,7 @@ class Relay:
         self._filter: EndpointFilter | None = None
         self._ours = b""
         self._head_seen = False
+        self._answered = False
         # The server's bytes as long as they may turn out to be no HTTP at all.
         self._unframed = b""
         self._blind: Body | None = None
@@ -152,45 +147,48 @@ class Relay:
                 out.append(self._request_data(event))
             elif isinstance(event, h11.EndOfMessage):
                 out.append(self._request_end(event))
+                self._ahead = len(self._down.trailing_data[0])
+                break
             else:
                 break
-        self._write_server(b"".join(out))
+        data = b"".join(out)
+        self._commit(lambda: self._write_server(data))
 
     def _begin(self, request: h11.Request) -> bytes:
-        headers = [(n.decode("latin-1"), v.decode("latin-1")) for n, v in request.headers]
+        head = http_head.Head(request)
         extra: dict[str, Any] = {}
         if request.http_version != b"1.1":
             extra["http_version"] = request.http_version.decode()
         self._exchange = self._sessions.begin(
             method=request.method.decode("latin-1"),
             path=request.target.decode("latin-1"),
-            headers=headers,
+            headers=head.text(),
             **extra,
         )
-        passed = http_head.to_server(request, host=self._upstream.host)
-        self._request = self._observe(request)
-        self._ours = b"http://" + (http_head.value(request, b"host") or "").encode("latin-1")
+        passed = http_head.to_server(request, head, host=self._upstream.host)
+        self._request = self._observe(head)
+        self._ours = b"http://" + (head.get(b"host") or "").encode("latin-1")
         return self._up.send(passed) or b""
 
     def _observe(self, head: http_head.Head) -> Body:
         return Body(
-            content_type=http_head.value(head, b"content-type"),
-            content_encoding=http_head.value(head, b"content-encoding"),
+            content_type=head.get(b"content-type"),
+            content_encoding=head.get(b"content-encoding"),
             cap=self._cap,
         )
 
     def _request_data(self, event: h11.Data) -> bytes:
-        data = bytes(event.data)
         if self._exchange is not None and self._request is not None:
+            data = bytes(event.data)
             self._exchange.request_bytes(len(data), self._request.feed(data))
-        return self._to_server(h11.Data(data=data))
+        return self._to_server(event)
 
     def _request_end(self, event: h11.EndOfMessage) -> bytes:
         if self._exchange is not None and self._request is not None:
             self._exchange.request_bytes(0, self._request.end())
             self._exchange.request_over()
             self._request = None
-        return self._to_server(h11.EndOfMessage(headers=event.headers.raw_items()))
+        return self._to_server(event)
 
     def _to_server(self, event: h11.Data | h11.EndOfMessage) -> bytes:
         if self._up.our_state is not h11.SEND_BODY:
@@ -198,8 +196,7 @@ class Relay:
         return self._up.send(event) or b""
 
     def _write_server(self, data: bytes) -> None:
-        self._record()
-        if data:
+        if data and not self._over:
             if self._server is not None:
                 self._server.write(data)
                 if self._server.full and self._client is not None:
@@ -214,25 +211,19 @@ class Relay:
         if self._waiting_size > _PIPELINED and self._client is not None:
             self._client.pause()
         if self._connecting is None:
-            self._connecting = self._loop.create_task(self._connect())
+            self._connecting = self._upstream.connect(self._loop, self, self._connected)
 
-    async def _connect(self) -> None:
-        try:
-            wire = await self._upstream.connect(self)
-        except OSError as error:
-            self._connecting = None
-            self._unreachable(error)
-            return
+    def _connected(self, wire: Wire | OSError) -> None:
         self._connecting = None
-        if self._over:
-            wire.abort()
+        if isinstance(wire, OSError):
+            self._unreachable(wire)
             return
         self._server = wire
         wire.start()
         data, self._waiting, self._waiting_size = b"".join(self._waiting), [], 0
         wire.write(data)
         if self._client_eof:
-            self._tell_server_of_end()
+            wire.finish()
         elif self._client is not None and not wire.full:
             self._client.resume()
 
@@ -267,7 +258,7 @@ class Relay:
                 self._not_http(error, out)
                 return
             if isinstance(event, h11.Data):
-                out.append(self._response_data(exchange, bytes(event.data)))
+                out.append(self._response_data(exchange, event))
             elif isinstance(event, h11.Response):
                 out.append(self._response_head(exchange, event))
             elif isinstance(event, h11.InformationalResponse):
@@ -276,11 +267,16 @@ class Relay:
             elif isinstance(event, h11.EndOfMessage):
                 out.append(self._response_end(exchange, event))
                 finished = True
+                break
             else:
                 break
-        self._record()
-        self._write_client(b"".join(out))
+        data = b"".join(out)
+        self._commit(lambda: self._pass_response(exchange, data, finished=finished))
+
+    def _pass_response(self, exchange: Exchange, data: bytes, *, finished: bool) -> None:
+        self._write_client(data)
         if finished:
+            self._answered = True
             exchange.end("server")
             self._scribe.later(exchange.take())
             self._maybe_cycle()
@@ -288,21 +284,23 @@ class Relay:
     def _response_head(self, exchange: Exchange, response: h11.Response) -> bytes:
         self._head_seen = True
         self._unframed = b""
-        headers = [(n.decode("latin-1"), v.decode("latin-1")) for n, v in response.headers]
-        exchange.response_head(response.status_code, headers)
-        self._response = self._observe(response)
-        self._ends_after = http_head.ends_connection(response)
-        if exchange.legacy and not http_head.value(response, b"content-encoding"):
+        head = http_head.Head(response)
+        exchange.response_head(response.status_code, head.text())
+        self._response = self._observe(head)
+        self._ends_after = http_head.ends_connection(response, head)
+        if exchange.legacy and b"content-encoding" not in head:
             self._filter = EndpointFilter(server=self._upstream.origins, ours=self._ours)
-        return self._down.send(http_head.to_client(response)) or b""
+        return self._down.send(http_head.to_client(response, head)) or b""
 
-    def _response_data(self, exchange: Exchange, data: bytes) -> bytes:
+    def _response_data(self, exchange: Exchange, event: h11.Data) -> bytes:
+        data = bytes(event.data)
         if self._response is not None:
             self._seen(exchange, self._response.feed(data))
-        if self._filter is not None:
-            data = self._filter.feed(data)
-            if self._filter.done:
-                self._filter = None
+        if self._filter is None:
+            return self._down.send(event) or b""
+        data = self._filter.feed(data)
+        if self._filter.done:
+            self._filter = None
         return (self._down.send(h11.Data(data=data)) or b"") if data else b""
 
     def _response_end(self, exchange: Exchange, event: h11.EndOfMessage) -> bytes:
@@ -312,8 +310,9 @@ class Relay:
         if self._response is not None:
             self._seen(exchange, self._response.end())
             self._response = None
-        trailers = event.headers.raw_items() if self._down.their_http_version == b"1.1" else []
-        return out + (self._down.send(h11.EndOfMessage(headers=trailers)) or b"")
+        if event.headers and self._down.their_http_version != b"1.1":
+            event = h11.EndOfMessage()  # trailers need chunks, and those need HTTP/1.1
+        return out + (self._down.send(event) or b"")
 
     def _seen(self, exchange: Exchange, seen: Sequence[Seen]) -> None:
         if seen:
@@ -329,16 +328,16 @@ class Relay:
         if self._client.full and self._server is not None:
             self._server.pause()
 
-    def _record(self) -> None:
-        if self._exchange is not None and (calls := self._exchange.take()):
-            self._scribe.write(calls)
+    def _commit(self, then: Callable[[], None]) -> None:
+        """Record what became complete, then go on: the last thing a callback does."""
+        self._scribe.write([] if self._exchange is None else self._exchange.take(), then)
 
     # --- from one exchange to the next ----------------------------------------------------------
 
     def _maybe_cycle(self) -> None:
         """Go on to the next request once this one and its response are through."""
         exchange = self._exchange
-        if exchange is None or not exchange.ended or self._over:
+        if exchange is None or not self._answered or self._over:
             return
         if self._down.their_state is h11.SEND_BODY:
             # Answered before the request was complete: go on sending it, if the server still reads.
@@ -346,13 +345,20 @@ class Relay:
                 self._linger()
             return
         exchange.done()
+        if self._up.trailing_data[0]:
+            self._last = True  # more than was asked for: nothing on this connection is certain
         states = (
             self._down.our_state,
             self._down.their_state,
             self._up.our_state,
             self._up.their_state,
         )
-        if self._ends_after or self._client_eof or any(state is not h11.DONE for state in states):
+        if (
+            self._ends_after
+            or self._last
+            or self._client_eof
+            or any(state is not h11.DONE for state in states)
+        ):
             self._begin_cycle()
             self._drop()
             return
@@ -401,21 +407,17 @@ class Relay:
         if exchange is None:
             self._drop()
             return
-        if self._down.their_state is h11.SEND_BODY or not exchange.ended:
+        if not self._answered:
             self._request_torn(exchange)
             exchange.end("client")
-            self._scribe.write(exchange.take())
-        if self._server is None or self._server.is_tls:
-            exchange.done()
-            self._begin_cycle()
-            self._drop()
+        if self._server is not None and self._server.is_tls:
+            self._finish(exchange)
             return
-        self._tell_server_of_end()
-        self._timer = self._loop.call_later(HALF_OPEN_SECONDS, self._drop)
-
-    def _tell_server_of_end(self) -> None:
+        # What the server does now is up to it: without us, too, it would see one side closed.
         if self._server is not None:
             self._server.finish()
+        self._timer = self._loop.call_later(HALF_OPEN_SECONDS, lambda: self.stop("half open"))
+        self._scribe.later(exchange.take())
 
     def _request_torn(self, exchange: Exchange) -> None:
         if self._request is not None:
@@ -434,25 +436,20 @@ class Relay:
             self._seen(exchange, self._blind.end())
             exchange.end("server", why="not HTTP")
             self._finish(exchange)
-            return
-        if error is None and not exchange.ended:
+        elif self._answered and self._down.their_state is h11.SEND_BODY and not self._client_eof:
+            self._linger()
+        elif self._answered:
+            self._finish(exchange)
+        elif error is None and self._head_seen:
+            # It may have been a body that ends with the connection.
             self._up.receive_data(b"")
-            if self._head_seen:
-                # It may have been a body that ends with the connection.
-                self._read_server()
-                if self._over or exchange.ended:
-                    return
-        if exchange.ended:
-            if self._down.their_state is h11.SEND_BODY and not self._client_eof:
-                self._linger()
-            else:
-                self._finish(exchange)
-            return
-        self._torn("server", why=_why(error))
-        self._drop(reset=error is not None)
+            self._read_server()
+        else:
+            self._torn("server", why=_why(error))
+            self._drop(reset=error is not None)
 
     def _finish(self, exchange: Exchange) -> None:
-        self._scribe.write(exchange.take())
+        self._scribe.later(exchange.take())
         exchange.done()
         self._begin_cycle()
         self._drop()
@@ -466,7 +463,7 @@ class Relay:
         if self._response is not None:
             self._seen(exchange, self._response.end(torn=True))
         exchange.end(closed_by, why=why)
-        self._scribe.write(exchange.take())
+        self._scribe.later(exchange.take())
         exchange.done()
         self._begin_cycle()
 
@@ -475,7 +472,7 @@ class Relay:
         exchange = self._exchange
         if exchange is not None:
             self._request_torn(exchange)
-            self._scribe.write(exchange.take())
+            self._scribe.later(exchange.take())
             exchange.done()
             self._begin_cycle()
         self._lingering = 0
@@ -490,6 +487,8 @@ class Relay:
         if self._over:
             return
         self._over = True
+        if self._exchange is not None:
+            self._torn("proxy", why="closed")
         if self._timer is not None:
             self._timer.cancel()
         if self._connecting is not None:
@@ -535,11 +534,13 @@ class Relay:
         lower = [(name.lower(), text) for name, text in headers]
         exchange.response_head(status, lower, why=why)
         exchange.end("proxy", why=why)
-        self._record()
         out = self._down.send(h11.Response(status_code=status, headers=headers)) or b""
         out += self._down.send(h11.Data(data=body)) or b""
         out += self._down.send(h11.EndOfMessage()) or b""
-        self._write_client(out)
+        self._commit(lambda: self._last_words(out))
+
+    def _last_words(self, data: bytes) -> None:
+        self._write_client(data)
         self._linger()
 
     def _not_http(self, error: h11.RemoteProtocolError, out: list[bytes]) -> None:
@@ -555,17 +556,15 @@ class Relay:
             exchange.response_head(0, [], why=f"not HTTP: {error}")
             self._pass_blindly(data)
             return
-        self._record()
         self._write_client(b"".join(out))
-        if not exchange.ended:
+        if not self._answered:
             self._torn("server", why="closed" if self._server_eof else f"not HTTP: {error}")
         self._drop()
 
     def _pass_blindly(self, data: bytes) -> None:
         if self._blind is not None and self._exchange is not None:
             self._blind.feed(data)
-            self._record()
-            self._write_client(data)
+            self._commit(lambda: self._write_client(data))
 
 
 def _why(error: OSError | None) -> str:

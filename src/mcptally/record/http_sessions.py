@@ -55,15 +55,15 @@ class Log:
         """Why it is to be closed as soon as no exchange needs it."""
 
     def call(self, name: str, arguments: dict[str, Any]) -> None:
-        """Run one method of the recording (in the scribe's thread)."""
+        """Run one method of the recording; may wait for the disk."""
         if self._missed:
             missed, self._missed = self._missed, 0
             self._recording.gap(lost=missed, why="stalled")
         getattr(self._recording, name)(**arguments)
 
-    def miss(self) -> None:
-        """Count an event that the disk did not let through (in the loop's thread)."""
-        self._missed += 1
+    def miss(self, name: str) -> None:
+        """Count an event that is given up because the disk does not take it."""
+        self._missed += name != "close"
 
 
 Call = tuple[Log, str, dict[str, Any]]

@@ -1,16 +1,16 @@
 """A connected socket on the event loop: bytes both ways, TLS where wanted, nothing of HTTP.
 
-asyncio's own transports drop what was received when a write fails; a server that answers 413 and
-closes while the body is still being sent would then not be heard. Here the two directions of a
-socket fail apart from each other: after a failed write, reading goes on to the end.
+The two directions of a socket fail apart from each other: after a failed write, reading goes on
+to the end. A server that answers 413 and closes while the body is still being sent is heard.
 """
 
-import asyncio
 import contextlib
 import socket
 import ssl
 import struct
 from typing import Final, Protocol
+
+from mcptally.record.http_loop import Loop
 
 READ: Final = 256 * 1024
 """Most bytes taken from a socket at a time."""
@@ -45,7 +45,7 @@ class Wire:
         sock: socket.socket,
         end: End,
         *,
-        loop: asyncio.AbstractEventLoop,
+        loop: Loop,
         tls: "Tls | None" = None,
     ) -> None:
         self._sock = sock
@@ -67,7 +67,7 @@ class Wire:
         """Begin to read."""
         self.resume()
         if self._tls is not None and (early := self._tls.received(b"")):
-            self._loop.call_soon(self._end.received, self, early)
+            self._loop.call_soon(lambda: self._end.received(self, early))
 
     @property
     def is_tls(self) -> bool:
@@ -85,13 +85,13 @@ class Wire:
         """Stop reading."""
         if self._reading:
             self._reading = False
-            self._loop.remove_reader(self._fd)
+            self._loop.reader(self._fd, None)
 
     def resume(self) -> None:
         """Read again."""
         if not (self._reading or self._eof or self.closed):
             self._reading = True
-            self._loop.add_reader(self._fd, self._readable)
+            self._loop.reader(self._fd, self._readable)
 
     def write(self, data: bytes) -> None:
         """Send `data`, now as far as possible."""
@@ -113,7 +113,7 @@ class Wire:
         self._out += data
         if not self._writing:
             self._writing = True
-            self._loop.add_writer(self._fd, self._writable)
+            self._loop.writer(self._fd, self._writable)
 
     def finish(self) -> None:
         """Say that nothing more will be sent, once everything is; reading goes on."""
@@ -131,7 +131,7 @@ class Wire:
         self.pause()
         if self._writing:
             self._writing = False
-            self._loop.remove_writer(self._fd)
+            self._loop.writer(self._fd, None)
         self.closed = True
         if reset:
             with contextlib.suppress(OSError):
@@ -196,7 +196,7 @@ class Wire:
             self._end.drained(self)
         if not self._out and self._writing:
             self._writing = False
-            self._loop.remove_writer(self._fd)
+            self._loop.writer(self._fd, None)
             if self._then:
                 self._after_sending(self._then)
 
@@ -205,15 +205,15 @@ class Wire:
         self._out.clear()
         if self._writing:
             self._writing = False
-            self._loop.remove_writer(self._fd)
+            self._loop.writer(self._fd, None)
         if self._was_high:
             self._was_high = False
-            self._loop.call_soon(self._end.drained, self)
+            self._loop.call_soon(lambda: self._end.drained(self))
         if self._then == "close":
             self.abort()
         else:
             # Not at once: the caller is in the middle of something.
-            self._loop.call_soon(self._end.unwritable, self, error)
+            self._loop.call_soon(lambda: self._end.unwritable(self, error))
 
 
 class Tls:
@@ -225,24 +225,18 @@ class Tls:
         self._object = context.wrap_bio(self._incoming, self._outgoing, server_hostname=host)
         self.ended = False
 
-    async def handshake(self, loop: asyncio.AbstractEventLoop, sock: socket.socket) -> None:
-        """Agree with the server on keys, over a socket that nobody else reads.
+    def handshake(self, data: bytes) -> tuple[bool, bytes]:
+        """Whether both sides have agreed on keys, and what to send; `data` is what came.
 
         Raises:
-            OSError: the connection ended, or the certificate is not to be trusted.
+            ssl.SSLError: the certificate is not to be trusted, or the peer speaks no TLS.
         """
-        while True:
-            try:
-                self._object.do_handshake()
-            except ssl.SSLWantReadError:
-                await loop.sock_sendall(sock, self._outgoing.read())
-                data = await loop.sock_recv(sock, READ)
-                if not data:
-                    raise ConnectionResetError("closed during the TLS handshake") from None
-                self._incoming.write(data)
-            else:
-                await loop.sock_sendall(sock, self._outgoing.read())
-                return
+        self._incoming.write(data)
+        try:
+            self._object.do_handshake()
+        except ssl.SSLWantReadError:
+            return False, self._outgoing.read()
+        return True, self._outgoing.read()
 
     def received(self, data: bytes) -> bytes:
         """What encrypted bytes say."""
