@@ -108,6 +108,8 @@ def _is_odd(business: Business) -> pl.Expr:
         | ~plain_error
         | (pl.col("content_kind") == "other")
         | (array & ~pl.col("blocks_plain"))
+        # The decoder takes a `_meta` that is neither an object nor null for none.
+        | (~pl.col("has_meta") & pl.col("response").str.contains('"_meta"', literal=True))
     )
     # Without a first text the content's JSON is what is examined.
     no_text = pl.col("first_text").is_null() | (pl.col("first_text") == "")
@@ -241,9 +243,8 @@ def _successes(rows: pl.DataFrame) -> pl.DataFrame:
     flags = ["has_structured_content", "has_meta", "empty", "array", "validated", "refused"]
     keyed = rows.select(
         _ROW,
-        *counts,
-        "has_structured_content",
-        "has_meta",
+        pl.col(counts).fill_null(0),
+        pl.col("has_structured_content", "has_meta").fill_null(value=False),
         "refused",
         array=pl.col("content_kind") == "array",
         empty=(pl.col("content_types").list.len() == 0).fill_null(value=True),
@@ -260,7 +261,7 @@ def _successes(rows: pl.DataFrame) -> pl.DataFrame:
         }
     )
     table = pl.concat([distinct, found], how="horizontal")
-    return keyed.join(table, on=keys, how="left").drop(keys)
+    return keyed.join(table, on=keys, how="left", nulls_equal=True).drop(keys)
 
 
 def _made_up(

@@ -38,9 +38,20 @@ def decisions(asked: pl.DataFrame) -> pl.DataFrame:
               maintain_order="left")
         .with_columns(pl.col("s_tested").fill_null(value=False))
     )  # fmt: skip
-    return rows.with_columns(*_program_points(), *_document_points()).select(
-        *_program_columns(), *_document_columns()
-    )
+    rows = rows.with_columns(*_program_points(), *_document_points())
+    return rows.with_columns(
+        i_share=_share(rows.get_column("i_points"), inspector.ROWS.value("total")),
+        s_share=_share(rows.get_column("s_points"), document.ROWS.value("total")),
+    ).select(*_program_columns(), *_document_columns())
+
+
+def _share(points: pl.Series, total: float) -> pl.Series:
+    """Points of the total, 1 at most, to the last digit."""
+    # polars divides by a constant by multiplying with its inverse: 5/9 and 5/6 come out one
+    # digit off. There are ten different numbers of points at most, so Python divides.
+    distinct = points.unique()
+    shares = [min(1.0, each / total) for each in distinct]
+    return points.replace_strict(distinct, pl.Series(shares, dtype=pl.Float64))
 
 
 def _holds(rows: Rows, *parts: str) -> pl.Expr:
@@ -163,7 +174,7 @@ def _program_points() -> list[pl.Expr]:
         .then(rows.threshold("tool_keyword"))
         .otherwise(rows.threshold("threshold"))
     )
-    return [(points / rows.value("total")).alias("i_share"), threshold.alias("i_threshold")]
+    return [points.alias("i_points"), threshold.alias("i_threshold")]
 
 
 def _program_columns() -> list[pl.Expr]:
@@ -221,7 +232,7 @@ def _document_points() -> list[pl.Expr]:
     return [
         code.alias("s_any_code"),
         structured.alias("s_any_structure"),
-        (with_tool / rows.value("total")).clip(upper_bound=1.0).alias("s_share"),
+        with_tool.alias("s_points"),
         threshold.alias("s_threshold"),
     ]
 
