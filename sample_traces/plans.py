@@ -4,6 +4,7 @@ The work is ordinary, and so are its mistakes: a file that is not there, a branc
 already, a missing argument, a query with a typo. Sessions of one server differ in what they do
 (seeded by their number) as one user's days differ.
 """
+# ruff: noqa: INP001 - beside a script, no package
 
 import random
 import sqlite3
@@ -378,7 +379,58 @@ def memory(session: Session) -> list[Step]:
     return [asked[(session.number - 1) % len(asked)]]
 
 
+def excel_http(session: Session) -> list[Step]:
+    """Another server for workbooks; twice, a write that is too long for the user's patience."""
+    book = f"{session.folder}/sales.xlsx"
+    sales = {"path": book, "sheet": "Sales"}
+    rows = [["item", "price"], *[[f"item {n}", n * 1.5] for n in range(1, 5)]]
+    right = [
+        call("read_range", **sales),
+        call("read_range", **sales, range="A1:B2"),
+        call("describe_workbook", path=book),
+        call("describe_sheet", **sales),
+        call("write_range", **sales, at="C1", rows=[["sum"], ["=SUM(B2:B5)"]]),
+        call("find_cells", path=book, query="item 3"),
+        call("find_cells", path=book, query="no such thing"),
+        call("sort_range", **sales, range="A1:B5", sort_by=[{"column": "price"}], has_header=True),
+        call("list_workbooks", directory=str(session.folder)),
+        call("create_sheet", path=book, new_name="Notes"),
+    ]
+    wrong = [
+        call("read_range", path=book, sheet="Costs"),
+        call("read_range", path=f"{session.folder}/none.xlsx", sheet="Sales"),
+        call("read_range", path="/etc/passwd", sheet="Sales"),
+        call("read_range", **sales, range="everything"),
+        call("read_range", **sales, lines=3),
+        call("write_range", **sales, at="A1", rows="rows"),
+        call("write_range", **sales, at="C9", rows=[["=NOSUCH(1)"]]),
+        call("write_range", **sales),
+        call("create_sheet", path=book, new_name="Sales"),
+        call("create_workbook", path=book, sheets=["Sales"]),
+        call("delete_workbook", path=book),
+    ]
+    many = [[f"item {number}", number] for number in range(15_000)]
+    slow = Step("write_range", {**sales, "at": "E1", "rows": many}, cancel_after=0.4)
+    return [
+        Step("", method="tools/list"),
+        call("create_workbook", path=book, sheets=["Sales"]),
+        call("write_range", **sales, at="A1", rows=rows),
+        *session.some(right, 5, 9),
+        *session.some(wrong, 2, 5),
+        *([slow] if session.number in {3, 5} else []),
+        *session.some(right, 1, 3),
+    ]
+
+
 PLANS: dict[str, Callable[[Session], list[Step]]] = {
-    plan.__name__: plan
-    for plan in (git, time, sqlite, everything, filesystem, commands, excel, memory)
+    "git": git,
+    "time": time,
+    "sqlite": sqlite,
+    "everything": everything,
+    "filesystem": filesystem,
+    "commands": commands,
+    "excel": excel,
+    "memory": memory,
+    "everything-http": everything,
+    "excel-http": excel_http,
 }

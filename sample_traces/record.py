@@ -8,26 +8,32 @@ npm. Servers are installed at the versions below into FOLDER/servers (`--folder`
 told: what is recorded shows this folder and nothing else of the machine). What the clients ask is
 in plans.py. The traces differ from those here in times, ids and the order of concurrent answers.
 """
+# ruff: noqa: INP001, T201 - a script: it belongs to no package, and tells how far it is
 
 import argparse
 import asyncio
+import contextlib
 import dataclasses
 import json
 import os
 import random
 import shutil
+import socket
 import subprocess
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 import anyio
 import plans
 import zstandard
 from mcp import Client, MCPError, StdioServerParameters, stdio_client
+from mcp.client import Transport
+from mcp.client.streamable_http import streamable_http_client
 from mcp_types import (
     CreateMessageResult,
     ElicitResult,
@@ -43,6 +49,13 @@ NPM_CLIENTS: Final = (
     "@modelcontextprotocol/inspector@2.12.0",
 )
 SESSION_SECONDS: Final = 60
+START_SECONDS: Final = 30
+SERVER_PORT: Final = 8931
+RECORDER_PORT: Final = 8932
+
+
+Behind = list[str] | str
+"""Where a client finds the server: the recorder's command line, or the recorder's URL."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +75,8 @@ class Trace:
     env: dict[str, str] = dataclasses.field(default_factory=dict)
     last_env: dict[str, str] = dataclasses.field(default_factory=dict)
     """Environment of the last session only."""
+    http: bool = False
+    """The server listens at SERVER_PORT, path /mcp; all sessions go to one process."""
     plain: bool = False
     """Leave the file uncompressed, for people to look at."""
 
@@ -104,6 +119,22 @@ TRACES: Final = {
         8,
         client="inspector",
         env={"MEMORY_FILE_PATH": "{work}/memory.jsonl"},
+    ),
+    "everything-http": Trace(
+        ("@modelcontextprotocol/server-everything@2026.8.31",),
+        "npm",
+        ("mcp-server-everything", "streamableHttp"),
+        3,
+        env={"PORT": str(SERVER_PORT)},
+        http=True,
+    ),
+    "excel-http": Trace(
+        ("excel-mcp-server==2.2.2",),
+        "pypi",
+        ("excel-mcp-server", "streamable-http", "--port", str(SERVER_PORT)),
+        6,
+        env={"EXCEL_FILES_PATH": "{work}"},
+        http=True,
     ),
 }
 
@@ -157,9 +188,8 @@ class Demo:
         if not manifest.exists():
             manifest.write_text('{"private": true}')
         have = json.loads(manifest.read_text()).get("dependencies", {})
-        if all(
-            have.get(p.rpartition("@")[0], "").lstrip("^") == p.split("@")[-1] for p in packages
-        ):
+        wanted = dict(package.rsplit("@", 1) for package in packages)
+        if wanted.items() <= have.items():
             return
         # Install scripts fetch browsers and binaries that nothing here needs.
         npm = ["npm", "install", "--ignore-scripts", "--no-audit", "--no-fund", "--save-exact"]
@@ -176,26 +206,58 @@ def record(demo: Demo, name: str, trace: Trace) -> None:
     for folder in (work, out):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-    for number in range(1, trace.sessions + 1):
-        cwd = work / f"{number:02}"
-        cwd.mkdir()
-        dice = random.Random(f"{name} {number}")  # noqa: S311 - to repeat, not to hide
-        steps = plans.PLANS[name](plans.Session(cwd, number, dice))
-        last = trace.last_env if number == trace.sessions else {}
-        env = {k: v.format(work=work) for k, v in {**trace.env, **last}.items()}
-        program, *arguments = trace.command
-        server = [str(programs / program), *[a.format(cwd=cwd) for a in arguments]]
-        recorder = [sys.executable, "-m", "mcptally", "record", "--no-compress", "--redact", "none"]
-        command = [*recorder, "--out", str(out), "--name", name, "--", *server]
-        client = "python" if number in trace.probes else trace.client
-        print(f"{name} {number}/{trace.sessions}: {len(steps)} steps, {client}", file=sys.stderr)
-        CLIENTS[client](demo, command, cwd, env, steps)
+    recorder = [sys.executable, "-m", "mcptally", "record", "--no-compress", "--redact", "none"]
+    recorder += ["--out", str(out), "--name", name]
+    program, *arguments = trace.command
+    command = [str(programs / program), *arguments]
+    env = {key: value.format(work=work) for key, value in trace.env.items()}
+    with contextlib.ExitStack() as running:
+        if trace.http:
+            at = f"http://127.0.0.1:{SERVER_PORT}/mcp"
+            listen = f"127.0.0.1:{RECORDER_PORT}"
+            running.enter_context(_server(command, {**demo.env, **env}, SERVER_PORT, work))
+            listening = [*recorder, "--url", at, "--listen", listen]
+            running.enter_context(_server(listening, demo.env, RECORDER_PORT, work))
+        for number in range(1, trace.sessions + 1):
+            cwd = work / f"{number:02}"
+            cwd.mkdir()
+            dice = random.Random(f"{name} {number}")  # noqa: S311 - to repeat, not to hide
+            steps = plans.PLANS[name](plans.Session(cwd, number, dice))
+            last = trace.last_env if number == trace.sessions else {}
+            client = "python" if number in trace.probes else trace.client
+            behind = [*recorder, "--", *[word.format(cwd=cwd) for word in command]]
+            to = f"http://127.0.0.1:{RECORDER_PORT}/mcp" if trace.http else behind
+            print(f"{name} {number}/{trace.sessions}: {len(steps)} steps", file=sys.stderr)
+            CLIENTS[client](demo, to, cwd, {**env, **last}, steps)
     join(out, HERE / f"{name}.jsonl", plain=trace.plain)
+
+
+@contextlib.contextmanager
+def _server(command: list[str], env: dict[str, str], port: int, cwd: Path) -> Iterator[None]:
+    """A process that listens at `port` of the loopback, until the block ends."""
+    process = subprocess.Popen(command, env=env, cwd=cwd, stdout=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+                break
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise SystemExit(f"record.py: {command[0]} does not listen at port {port}")
+            time.sleep(0.05)
+        yield
+    finally:
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
 
 
 def join(recordings: Path, to: Path, *, plain: bool) -> None:
     """Write all recordings, oldest first, to one file (with `.zst` unless plain)."""
     whole = b"".join(path.read_bytes() for path in sorted(recordings.glob("*.jsonl")))
+    if not whole:
+        raise SystemExit(f"record.py: the recorder wrote nothing into {recordings}")
     packed = to.with_name(to.name + ".zst")
     to.unlink(missing_ok=True)
     packed.unlink(missing_ok=True)
@@ -207,32 +269,36 @@ def join(recordings: Path, to: Path, *, plain: bool) -> None:
 
 def python(
     demo: Demo,
-    command: list[str],
+    to: Behind,
     cwd: Path,
     env: dict[str, str],
     steps: list[plans.Step],
+    *,
     mode: str,
 ) -> None:
     """Drive the server with the Python SDK's client."""
-    server = StdioServerParameters(
-        command=command[0], args=command[1:], env={**demo.env, **env}, cwd=cwd
-    )
 
-    async def run() -> None:
-        with Path(os.devnull).open("w") as nowhere:
-            client = Client(
-                stdio_client(server, errlog=nowhere),
-                mode=mode,
-                client_info=Implementation(name="demo-python", version="1.0.0"),
-                sampling_callback=_sample,
-                elicitation_callback=_elicit,
-                list_roots_callback=_roots,
-            )
-            async with client:
-                await _walk(client, steps)
+    def transport(nowhere: TextIO) -> Transport:
+        if isinstance(to, str):
+            return streamable_http_client(to)
+        server = StdioServerParameters(command=to[0], args=to[1:], env={**demo.env, **env}, cwd=cwd)
+        return stdio_client(server, errlog=nowhere)
+
+    async def run(nowhere: TextIO) -> None:
+        client = Client(
+            transport(nowhere),
+            mode=mode,
+            client_info=Implementation(name="demo-python", version="1.0.0"),
+            sampling_callback=_sample,
+            elicitation_callback=_elicit,
+            list_roots_callback=_roots,
+        )
+        async with client:
+            await _walk(client, steps)
 
     try:
-        asyncio.run(asyncio.wait_for(run(), SESSION_SECONDS))
+        with Path(os.devnull).open("w") as nowhere:
+            asyncio.run(asyncio.wait_for(run(nowhere), SESSION_SECONDS))
     except* (MCPError, TimeoutError, OSError, anyio.ClosedResourceError) as ended:
         print(f"  ended by {ended.exceptions[0]!r:.200}", file=sys.stderr)
 
@@ -289,12 +355,12 @@ async def _roots(_context: Any) -> ListRootsResult:
 
 
 def typescript(
-    demo: Demo, command: list[str], cwd: Path, env: dict[str, str], steps: list[plans.Step]
+    demo: Demo, to: Behind, cwd: Path, env: dict[str, str], steps: list[plans.Step]
 ) -> None:
     """Drive the server with the TypeScript SDK's client."""
     told = {
-        "command": command[0],
-        "args": command[1:],
+        "command": to[0],
+        "args": to[1:],
         "cwd": str(cwd),
         "env": {**demo.env, **env},
         "steps": [dataclasses.asdict(step) for step in steps],
@@ -303,7 +369,7 @@ def typescript(
 
 
 def inspector(
-    demo: Demo, command: list[str], cwd: Path, env: dict[str, str], steps: list[plans.Step]
+    demo: Demo, to: Behind, cwd: Path, env: dict[str, str], steps: list[plans.Step]
 ) -> None:
     """Ask the server with the Inspector's command line: a session for every question."""
     for step in steps:
@@ -311,7 +377,7 @@ def inspector(
         if step.method == "tools/call":
             pairs = [f"{key}={json.dumps(value)}" for key, value in step.arguments.items()]
             asked += ["--tool-name", step.name, *(["--tool-arg", *pairs] if pairs else [])]
-        config = {"command": command[0], "args": command[1:], "env": {**demo.env, **env}}
+        config = {"command": to[0], "args": to[1:], "env": {**demo.env, **env}}
         file = cwd / "inspector.json"
         file.write_text(json.dumps({"mcpServers": {"demo": config}}))
         program = str(demo.node / "node_modules" / ".bin" / "inspector")
@@ -330,7 +396,7 @@ def _run(command: list[str], env: dict[str, str], cwd: Path) -> None:
         print(f"  {line:.120}", file=sys.stderr)
 
 
-CLIENTS: Final[dict[str, Callable[[Demo, list[str], Path, dict[str, str], list[plans.Step]], None]]]
+CLIENTS: Final[dict[str, Callable[[Demo, Behind, Path, dict[str, str], list[plans.Step]], None]]]
 CLIENTS = {
     "python": partial(python, mode="auto"),
     "python-legacy": partial(python, mode="legacy"),
