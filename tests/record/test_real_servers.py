@@ -1,0 +1,264 @@
+"""Real clients doing the same work with real servers, with and without the recorder between."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from behind import events, of, recorder
+
+pytestmark = pytest.mark.server
+
+SERVERS = Path(os.environ.get("MCPTALLY_SERVERS", "/nowhere"))
+NPM = SERVERS / "node_modules" / ".bin"
+
+WORK = {
+    "time": (
+        [SERVERS / "bin" / "mcp-server-time", "--local-timezone", "UTC"],
+        [
+            (
+                "convert_time",
+                {"source_timezone": "UTC", "time": "12:30", "target_timezone": "Asia/Tokyo"},
+            ),
+            ("get_current_time", {"timezone": "Nowhere/Else"}),
+            ("no_such_tool", {}),
+        ],
+    ),
+    "git": (
+        [SERVERS / "bin" / "mcp-server-git"],
+        [
+            ("git_status", {"repo_path": "{folder}/repo"}),
+            ("git_log", {"repo_path": "{folder}/repo", "max_count": 3}),
+            ("git_status", {"repo_path": "{folder}/nothing"}),
+            ("git_show", {"repo_path": "{folder}/repo"}),
+        ],
+    ),
+    "everything": (
+        [NPM / "mcp-server-everything"],
+        [
+            ("echo", {"message": "ünï\u2028code \ud83d\ude00"}),
+            ("echo", {}),
+            ("get-sum", {"a": 1.50, "b": 2e2}),
+            ("get-tiny-image", {}),
+            ("get-structured-content", {"location": "Chicago"}),
+        ],
+    ),
+    "filesystem": (
+        [NPM / "mcp-server-filesystem", "{folder}"],
+        [
+            ("list_directory", {"path": "{folder}"}),
+            ("read_text_file", {"path": "{folder}/large.txt"}),
+            ("read_text_file", {"path": "{folder}/missing.txt"}),
+            ("read_text_file", {"path": "/etc/passwd"}),
+            ("write_file", {"path": "{folder}/out.txt", "content": "x\r\ny"}),
+        ],
+    ),
+    "memory": (
+        [NPM / "mcp-server-memory"],
+        [
+            (
+                "create_entities",
+                {"entities": [{"name": "a", "entityType": "t", "observations": ["o"]}]},
+            ),
+            ("read_graph", {}),
+            ("open_nodes", {"names": ["a", "b"]}),
+            ("add_observations", {"observations": [{"entityName": "nobody", "contents": ["x"]}]}),
+            ("create_entities", {"entities": "wrong"}),
+        ],
+    ),
+    "sequential-thinking": (
+        [NPM / "mcp-server-sequential-thinking"],
+        [
+            (
+                "sequentialthinking",
+                {"thought": "a", "nextThoughtNeeded": True, "thoughtNumber": 1, "totalThoughts": 2},
+            ),
+            ("sequentialthinking", {"thought": 1}),
+        ],
+    ),
+}  # fmt: skip
+
+PYTHON_CLIENT = """
+import anyio, json, sys
+from mcp import Client, StdioServerParameters
+work = json.load(open(sys.argv[1]))
+async def main():
+    server = StdioServerParameters(
+        command=work["command"][0], args=work["command"][1:], env=work["env"])
+    out = []
+    async with Client(server, mode=sys.argv[2]) as client:
+        out.append([client.protocol_version, str(client.server_info)])
+        out.append((await client.list_tools()).model_dump(mode="json"))
+        for tool, arguments in work["calls"]:
+            try:
+                out.append((await client.call_tool(tool, arguments)).model_dump(mode="json"))
+            except Exception as error:
+                out.append([type(error).__name__, str(error)])
+    print(json.dumps(out))
+anyio.run(main)
+"""
+
+TYPESCRIPT_CLIENT = """
+import { readFileSync } from "node:fs";
+import { Client } from "@modelcontextprotocol/sdk/client/index.js";
+import { StdioClientTransport } from "@modelcontextprotocol/sdk/client/stdio.js";
+const work = JSON.parse(readFileSync(process.argv[2]));
+const transport = new StdioClientTransport(
+  { command: work.command[0], args: work.command.slice(1), env: work.env, stderr: "ignore" });
+const client = new Client({ name: "test", version: "1" }, { capabilities: {} });
+await client.connect(transport);
+const out = [client.getServerVersion(), client.getServerCapabilities(), await client.listTools()];
+for (const [name, args] of work.calls) {
+  try { out.push(await client.callTool({ name, arguments: args })); }
+  catch (error) { out.push(String(error)); }
+}
+await client.close();
+console.log(JSON.stringify(out));
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """What the servers work on; made anew for every run so that both find the same."""
+
+    def fresh():
+        work = tmp_path / "work"
+        shutil.rmtree(work, ignore_errors=True)
+        (work / "repo").mkdir(parents=True)
+        (work / "large.txt").write_text("line of text é\n" * 100_000)
+        git = ["git", "-C", str(work / "repo"), "-c", "user.name=t", "-c", "user.email=t@t"]
+        stamp = {"GIT_AUTHOR_DATE": "1700000000 +0000", "GIT_COMMITTER_DATE": "1700000000 +0000"}
+        for arguments in (
+            ["init", "-q", "-b", "main"],
+            ["commit", "-q", "--allow-empty", "-m", "x"],
+        ):
+            subprocess.run([*git, *arguments], check=True, env={**os.environ, **stamp})
+        return work
+
+    return fresh
+
+
+def needs(*paths):
+    for path in paths:
+        if not Path(path).exists():
+            pytest.skip(f"{Path(path).name} is not in MCPTALLY_SERVERS ({SERVERS})")
+
+
+def job(tmp_path, folder, server, *, behind):
+    """The file that tells a client what to do: command, environment, calls."""
+    command, calls = WORK[server]
+    needs(command[0])
+    work = folder()
+    filled = json.loads(json.dumps([list(map(str, command)), calls]).replace("{folder}", str(work)))
+    if behind:
+        filled[0] = [*recorder(tmp_path / "traces", "--redact", "none"), *filled[0]]
+    env = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(work),
+        "MEMORY_FILE_PATH": str(work / "memory.jsonl"),
+    }
+    path = tmp_path / "job.json"
+    path.write_text(json.dumps({"command": filled[0], "calls": filled[1], "env": env}))
+    return path
+
+
+def answer(command, **kwargs):
+    done = subprocess.run(
+        list(map(str, command)), capture_output=True, timeout=90, check=False, **kwargs
+    )
+    assert done.returncode == 0, done.stderr.decode()[-2000:]
+    return json.loads(done.stdout)
+
+
+def python_sdk(tmp_path, path, mode):
+    script = tmp_path / "client.py"
+    script.write_text(PYTHON_CLIENT)
+    return answer([sys.executable, script, path, mode])
+
+
+def typescript_sdk(tmp_path, path):
+    needs(SERVERS / "node_modules" / "@modelcontextprotocol" / "sdk")
+    if not (tmp_path / "node_modules").exists():
+        (tmp_path / "node_modules").symlink_to(SERVERS.resolve() / "node_modules")
+    script = tmp_path / "client.mjs"
+    script.write_text(TYPESCRIPT_CLIENT)
+    return answer(["node", script, path])
+
+
+def inspector(tmp_path, path, *, calls):
+    """The Inspector makes one request a process."""
+    needs(NPM / "mcp-inspector")
+    work = json.loads(path.read_text())
+    command, *args = work["command"]
+    config = tmp_path / "mcp.json"
+    entry = {"command": command, "args": args, "env": work["env"]}
+    config.write_text(json.dumps({"mcpServers": {"it": entry}}))
+    base = [NPM / "mcp-inspector", "--cli", "--config", config, "--server", "it", "--method"]
+    out = [answer([*base, "tools/list"])]
+    for tool, arguments in work["calls"][:calls]:
+        pairs = [f"{k}={v if isinstance(v, str) else json.dumps(v)}" for k, v in arguments.items()]
+        call = [
+            *base,
+            "tools/call",
+            "--tool-name",
+            tool,
+            *(["--tool-arg", *pairs] if pairs else []),
+        ]
+        done = subprocess.run(list(map(str, call)), capture_output=True, timeout=90, check=False)
+        out.append([done.returncode, done.stdout.decode()])
+    return out
+
+
+CLIENTS = {
+    "python": lambda tmp, path: python_sdk(tmp, path, "auto"),
+    "python, by handshake": lambda tmp, path: python_sdk(tmp, path, "legacy"),
+    "typescript": typescript_sdk,
+}
+
+
+def same(one, other):
+    """Results that agree but for what differs from run to run anyway."""
+    return steady(one) == steady(other)
+
+
+def steady(value):
+    text = json.dumps(value)
+    return re.sub(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?", "TIME", text)
+
+
+def check_recording(traces, calls):
+    found = events(traces)
+    for recording in {event["recording"] for event in found}:
+        mine = [event for event in found if event["recording"] == recording]
+        assert mine[-1]["event"] == "close"
+        assert [event["seq"] for event in mine] == list(range(len(mine)))
+    asked = [e["msg"] for e in of(found, "message", dir="c2s") if "id" in e["msg"]]
+    tools = [m for m in asked if m.get("method") == "tools/call"]
+    assert len(tools) == calls
+    replies = {
+        json.dumps(e["msg"]["id"]) for e in of(found, "message", dir="s2c") if "id" in e["msg"]
+    }
+    assert {json.dumps(m["id"]) for m in asked} <= replies
+    return found
+
+
+@pytest.mark.parametrize("server", WORK)
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_client_gets_the_same_results_through_the_recorder(client, server, tmp_path, folder):
+    run = CLIENTS[client]
+    direct = run(tmp_path, job(tmp_path, folder, server, behind=False))
+    through = run(tmp_path, job(tmp_path, folder, server, behind=True))
+    assert same(direct, through)
+    check_recording(tmp_path / "traces", len(WORK[server][1]))
+
+
+@pytest.mark.parametrize(("server", "calls"), [("everything", 1), ("time", 2)])
+def test_the_inspector_gets_the_same_results_through_the_recorder(server, calls, tmp_path, folder):
+    direct = inspector(tmp_path, job(tmp_path, folder, server, behind=False), calls=calls)
+    through = inspector(tmp_path, job(tmp_path, folder, server, behind=True), calls=calls)
+    assert same(direct, through)
+    check_recording(tmp_path / "traces", calls)
