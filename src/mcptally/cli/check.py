@@ -1,0 +1,77 @@
+"""`mcptally check`: is this archive whole?"""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from mcptally.errors import Exit
+
+if TYPE_CHECKING:
+    from mcptally.check import ArchiveCheck
+
+
+@click.command()
+@click.argument("archive", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True
+)
+@click.pass_context
+def command(ctx: click.Context, archive: tuple[Path, ...], form: str) -> None:
+    """Say whether an archive is whole: one line a recording, and what is wrong with it.
+
+    Looked at are torn tails, lines that are no events, lost events and holes in their numbers,
+    repeats, missing segments, times that go back, the counts in `close`, and recordings without
+    one (still being written, or killed). Exit code 0: whole; 1: not; 3: nothing readable.
+
+    \b
+    mcptally check traces
+    mcptally check traces --format json | jq '.recordings[] | select(.verdict != "whole")'
+    """
+    import dataclasses
+
+    from mcptally.check import check
+
+    answer = check(archive)
+    if form == "json":
+        click.echo(json.dumps(dataclasses.asdict(answer), indent=1, ensure_ascii=False))
+    else:
+        _table(answer)
+    ctx.exit(Exit.DONE if answer.whole else Exit.FAILED)
+
+
+def _table(answer: "ArchiveCheck") -> None:
+    rows = [("verdict", "events", "segments", "server", "recording")]
+    rows += [
+        (r.verdict, str(r.events), str(r.segments), _plain(r.server or "-"), _plain(r.recording))
+        for r in answer.recordings
+    ]
+    widths = [max(len(row[i]) for row in rows) for i in range(4)]
+    problems: list[list[str]] = [[], *(r.problems for r in answer.recordings)]
+    for row, found in zip(rows, problems, strict=True):
+        cells = [
+            cell.rjust(width) if i in {1, 2} else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=False))
+        ]
+        click.echo("  ".join([*cells, row[4]]))
+        for problem in found:
+            click.echo(f"    {_plain(problem)}")
+    for file in answer.damaged_files:
+        click.echo(f"{_plain(file.file)}: {file.bytes_not_read} bytes not read")
+        for problem in file.problems:
+            click.echo(f"    {_plain(problem)}")
+    bad = sum(r.verdict != "whole" for r in answer.recordings)
+    verdict = "whole" if answer.whole else f"not whole: {bad} recordings"
+    verdict += "" if answer.whole else f", {len(answer.damaged_files)} damaged files"
+    click.echo(
+        f"{len(answer.recordings)} recordings, {answer.events} events, {answer.files} files: "
+        f"{verdict}",
+        err=True,
+    )
+
+
+def _plain(text: str) -> str:
+    """Text of strangers without anything a terminal would act on, and not too long."""
+    shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+    return shown if len(shown) <= 200 else shown[:199] + "…"
