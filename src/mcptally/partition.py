@@ -76,7 +76,7 @@ def finish(
     """The tables of one partition, judged; `Tools` belongs to the archive: see `tools`."""
     calls = in_force(part.calls, part.listed, archive.listed)
     calls = validate(calls, archive.definitions)
-    calls = chain(score_calls(calls))
+    calls = chain(score_calls(calls, archive.definitions))
     findings = pl.concat([part.findings, oddities.find_judged(calls)])
     counts = findings.group_by("recording").agg(findings=pl.len())
     recordings = part.recordings.join(counts, on="recording", how="left").with_columns(

@@ -4,6 +4,7 @@ A question is a SQL file whose first line, a comment, is its title in plain word
 `-- Shows: a, b`, names the columns that a terminal table shows first.
 """
 
+import contextlib
 import functools
 from collections.abc import Mapping
 from importlib import resources
@@ -51,8 +52,10 @@ class Store:
         self.path: Final = path
         self.manifest: Final = store_files.read_manifest(path)
         self._duckdb = duckdb.connect()
-        # The progress bar would go to stdout, among the results, terminal or not.
-        self._duckdb.execute("SET enable_progress_bar = false")
+        # A progress bar would go to stdout, among the results, terminal or not. In a notebook
+        # without ipywidgets there is none to switch off, and DuckDB raises.
+        with contextlib.suppress(duckdb.InvalidInputException):
+            self._duckdb.execute("SET enable_progress_bar = false")
         for table in TABLES:
             pattern = str(path.resolve() / table.name / "**" / "*.parquet").replace("'", "''")
             self._duckdb.execute(

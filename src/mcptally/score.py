@@ -2,12 +2,15 @@
 
 import polars as pl
 
-from mcptally import seed
+from mcptally.seed import columns as seed
 from mcptally.verdict import hidden, judge
 
 
-def score_calls(calls: pl.DataFrame) -> pl.DataFrame:
-    """`calls` (paired and validated) with `outcome` final and every score beside it."""
+def score_calls(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFrame:
+    """`calls` (paired and validated) with `outcome` final and every score beside it.
+
+    `definitions` has `definition` and `output_schema` of the tools.
+    """
     calls = _with_hidden(calls)
     calls = pl.concat([calls, judge(calls)], how="horizontal")
     calls = calls.with_columns(
@@ -17,7 +20,7 @@ def score_calls(calls: pl.DataFrame) -> pl.DataFrame:
         .alias("confidence"),
         response_tokens=pl.col("response").str.len_bytes().cast(pl.Int64) // 4,
     )
-    return seed.score(calls)
+    return seed.score(calls, definitions)
 
 
 def _with_hidden(calls: pl.DataFrame) -> pl.DataFrame:

@@ -18,7 +18,7 @@ sessions AS (
     GROUP BY GROUPING SETS ((server, tool, session), (server, session))
 ),
 totals AS (
-    SELECT level, server, tool, sum(n) AS n, sum(k) AS k, count(*) FILTER (n > 0) AS g
+    SELECT level, server, tool, sum(n)::BIGINT AS n, sum(k)::BIGINT AS k, count(*) FILTER (n > 0) AS g
     FROM sessions
     GROUP BY ALL
 ),
