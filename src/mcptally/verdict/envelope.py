@@ -21,7 +21,9 @@ MAX_TEXT: Final = 200_000
 """Characters beyond which a text is not parsed: it carries data, not an error."""
 
 _WORD: Final = re.compile(r"[A-Za-z_$][\w$-]{0,40}\Z")
-_PAIR: Final = re.compile(r'"([A-Za-z_]\w{0,40})"\s*:\s*("(?:[^"\\]|\\.){0,400}"?|true|false|null|-?\d+)')
+_PAIR: Final = re.compile(
+    r'"([A-Za-z_]\w{0,40})"\s*:\s*("(?:[^"\\]|\\.){0,400}"?|true|false|null|-?\d+)'
+)
 _DECODER: Final = msgspec.json.Decoder()
 _OPENS: Final = ("{", "[")
 

@@ -158,9 +158,7 @@ def _evidence(
         line=words.first_line(pl.col("bare")),
         text_status=words.http_status(pl.col("error_text").fill_null("")),
     )
-    matched = match.matching(
-        chosen, texts["bare"], texts["bare"], texts["line"], decides=decides
-    )
+    matched = match.matching(chosen, texts["bare"], texts["bare"], texts["line"], decides=decides)
     frame = failed.join(
         texts.select("error_text", "text", "text_status"),
         on="error_text",

@@ -85,7 +85,7 @@ def hidden(calls: pl.DataFrame, ruleset: Sequence[HiddenRule] | None = None) -> 
 
 def _table(chosen: tuple[HiddenRule, ...]) -> pl.DataFrame:
     """How probable a failure is where each rule decides, and a last row for none."""
-    sure = confidence.percent(chosen, _kind)
+    sure = confidence.percent(chosen, kind)
     rows = [
         (each if rule.failure else round(100 - each, 1), rule.id)
         for rule, each in zip(chosen, sure, strict=True)
@@ -94,7 +94,7 @@ def _table(chosen: tuple[HiddenRule, ...]) -> pl.DataFrame:
     return pl.DataFrame([*rows, (None, None)], schema=schema, orient="row")
 
 
-def _kind(rule: TextRule) -> str:
+def kind(rule: TextRule) -> str:
     """Which rules lend each other precision: `hidden.<section>.<name>`."""
     return rule.id.split(".")[1]
 
@@ -108,11 +108,12 @@ def _frame(calls: pl.DataFrame) -> pl.DataFrame:
     )
     is_json = pl.col("text").str.contains(_JSON).fill_null(value=False)
     parsed = pl.when(is_json).then("text").otherwise("structured").alias("parsed")
-    usual = is_json.mean().over("server", "tool")
+    seen = pl.col("text").is_not_null()
+    usual = is_json.filter(seen).mean().over("server", "tool")
     return frame.with_columns(
         prose=pl.when(~is_json).then("text"),
         json=envelope.lines(frame.select(parsed)["parsed"]),
-        unusual=~is_json & (usual >= USUAL) & (pl.len().over("server", "tool") >= ENOUGH),
+        unusual=~is_json & (usual >= USUAL) & (seen.sum().over("server", "tool") >= ENOUGH),
     )
 
 

@@ -1,0 +1,224 @@
+"""How right the verdict is on a labelled file, beside the seed heuristic and "always business"."""
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from mcptally.archive import discover
+from mcptally.evaluate import calibration, labels, measures
+from mcptally.evaluate.measures import Estimate, Rate
+from mcptally.partition import Knowledge, finish, gather
+from mcptally.schema import Calls
+from mcptally.seed import single
+from mcptally.verdict import failures, hidden_errors
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Scorer:
+    """One way to tell business errors from the rest, measured."""
+
+    name: str
+    balanced_accuracy: Estimate
+    matthews: Estimate
+    precision: Rate
+    recall: Rate
+    specificity: Rate
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Calibration:
+    """Whether nine in ten are right where we say 90."""
+
+    brier: float
+    calibration_error: float
+    table: list[dict[str, Any]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class VerdictQuality:
+    """The verdict against labels."""
+
+    n: int
+    families: int
+    accuracy: Rate
+    confusion: dict[str, dict[str, int]]
+    classes: dict[str, dict[str, Rate]]
+    scorers: list[Scorer]
+    calibration: Calibration
+    rules: list[dict[str, Any]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class HiddenQuality:
+    """Hidden errors against labels."""
+
+    n: int
+    families: int
+    precision: Rate
+    recall: Rate
+    calibration: Calibration
+    rules: list[dict[str, Any]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Evaluation:
+    """What one labelled file says; a part is None where the file has no labels for it."""
+
+    verdict: VerdictQuality | None
+    hidden: HiddenQuality | None
+
+
+def evaluate(
+    path: str | Path, *, traffic: str | Path | None = None, cross_validate: bool = False
+) -> Evaluation:
+    """Measure the verdict and the hidden errors on the labelled calls of `path`.
+
+    Args:
+        path: a labelled file of either vocabulary.
+        traffic: recordings that the labels name, for whole texts, schemas and context.
+        cross_validate: confidence from the labels of other servers in this file, instead of the
+            counts that the rules come with (which these labels may have been part of).
+
+    Raises:
+        UnreadableError: the file or the recordings cannot be read.
+    """
+    labelled = labels.read(Path(path))
+    if traffic is not None:
+        labelled = labels.with_traffic(labelled, _calls(Path(traffic)))
+    return Evaluation(
+        verdict=_verdict(verdict_rows(labelled), cross_validate=cross_validate),
+        hidden=_hidden(hidden_rows(labelled), cross_validate=cross_validate),
+    )
+
+
+def verdict_rows(labelled: pl.DataFrame) -> pl.DataFrame:
+    """The calls with a verdict's label, judged: `correct`, and what `judge` says."""
+    rows = labelled.filter(pl.col("label").is_not_null())
+    judged = failures.judge(rows.rename({"text": "error_text"}))
+    return pl.concat([rows, judged], how="horizontal").with_columns(
+        correct=(pl.col("label") == pl.col("verdict")).fill_null(value=False)
+    )
+
+
+def hidden_rows(labelled: pl.DataFrame) -> pl.DataFrame:
+    """The results labelled for hidden errors, with what `hidden` says and whether it is right."""
+    rows = labelled.filter(pl.col("is_hidden").is_not_null())
+    found = hidden_errors.hidden(rows).rename({"hidden_rule": "rule"})
+    return pl.concat([rows, found], how="horizontal").with_columns(
+        correct=pl.col("is_hidden") == pl.col("hidden_error")
+    )
+
+
+def _verdict(rows: pl.DataFrame, *, cross_validate: bool) -> VerdictQuality | None:
+    if rows.is_empty():
+        return None
+    sure = rows["confidence"]
+    if cross_validate:
+        sure = calibration.held_out(failures.rules(), rows, failures.kind)
+    is_business = rows["label"] == "business"
+    said = {
+        "mcptally": (rows["verdict"] == "business").fill_null(value=False),
+        "seed heuristic": _seed(rows),
+        "always business": pl.Series([True] * rows.height),
+    }
+    return VerdictQuality(
+        n=rows.height,
+        families=rows["family"].n_unique(),
+        accuracy=Rate.of(int(rows["correct"].sum()), rows.height),
+        confusion=measures.confusion(rows["label"], rows["verdict"]),
+        classes={name: _class(rows, name) for name in labels.VERDICTS},
+        scorers=[_scorer(name, is_business, each, rows["family"]) for name, each in said.items()],
+        calibration=_calibration(sure.fill_null(0.0), rows["correct"]),
+        rules=_by_rule(rows),
+    )
+
+
+def _hidden(rows: pl.DataFrame, *, cross_validate: bool) -> HiddenQuality | None:
+    if rows.is_empty():
+        return None
+    sure = rows["hidden_confidence"]
+    if cross_validate:
+        silent = [rule.id for rule in hidden_errors.rules() if not rule.failure]
+        as_rule = rows.with_columns(
+            correct=pl.col("is_hidden") == ~pl.col("rule").is_in(silent).fill_null(value=False)
+        )
+        right = calibration.held_out(hidden_errors.rules(), as_rule, hidden_errors.kind)
+        sure = rows.select(
+            pl.when(pl.col("rule").is_in(silent)).then(100 - right).otherwise(right)
+        ).to_series()
+    tp, fn, fp, _ = measures.two_by_two(rows["is_hidden"], rows["hidden_error"])
+    decided = sure.is_not_null()
+    return HiddenQuality(
+        n=rows.height,
+        families=rows["family"].n_unique(),
+        precision=Rate.of(tp, tp + fp),
+        recall=Rate.of(tp, tp + fn),
+        calibration=_calibration(sure.filter(decided), rows["is_hidden"].filter(decided)),
+        rules=_by_rule(rows),
+    )
+
+
+def _class(rows: pl.DataFrame, name: str) -> dict[str, Rate]:
+    label, said = rows["label"] == name, (rows["verdict"] == name).fill_null(value=False)
+    tp, fn, fp, _ = measures.two_by_two(label, said)
+    return {"precision": Rate.of(tp, tp + fp), "recall": Rate.of(tp, tp + fn)}
+
+
+def _scorer(name: str, label: pl.Series, said: pl.Series, families: pl.Series) -> Scorer:
+    tp, fn, fp, tn = measures.two_by_two(label, said)
+    spread = measures.clustered(label, said, families)
+    return Scorer(
+        name,
+        spread["balanced_accuracy"],
+        spread["matthews"],
+        precision=Rate.of(tp, tp + fp),
+        recall=Rate.of(tp, tp + fn),
+        specificity=Rate.of(tn, fp + tn),
+    )
+
+
+def _calibration(sure: pl.Series, right: pl.Series) -> Calibration:
+    table = measures.reliability(sure, right)
+    return Calibration(measures.brier(sure, right), measures.calibration_error(table), table)
+
+
+def _by_rule(rows: pl.DataFrame) -> list[dict[str, Any]]:
+    grouped = (
+        rows.with_columns(pl.col("rule").fill_null("(none)"))
+        .group_by("rule")
+        .agg(pl.len(), pl.col("correct").sum(), pl.col("family").n_unique().alias("families"))
+        .sort("len", "rule", descending=[True, False])
+    )
+    return [
+        {"rule": rule, "hits": n, "families": families, "right": Rate.of(right, n)}
+        for rule, n, right, families in grouped.iter_rows()
+    ]
+
+
+def _seed(rows: pl.DataFrame) -> pl.Series:
+    """The seed heuristic (its document's reading), one call at a time as the original did."""
+    said = []
+    for tool, text in rows.select("tool", "text").iter_rows():
+        response = {"isError": True, "content": [{"type": "text", "text": text or ""}]}
+        said.append(
+            bool(
+                single.is_business_error(
+                    {"tool": {"name": tool or ""}, "input": {}, "response": response}
+                )
+            )
+        )
+    return pl.Series(said, dtype=pl.Boolean)
+
+
+def _calls(folder: Path) -> Iterator[pl.DataFrame]:
+    """The judged calls of recordings, a file at a time."""
+    for file in discover([folder]):
+        part = gather([file], [file.name])
+        known = Knowledge.of([(part.listed, part.definitions)])
+        structured = part.calls.select("call_id", structured="structured_content")
+        yield finish(part, known)[Calls].join(
+            structured, on="call_id", how="left", maintain_order="left"
+        )

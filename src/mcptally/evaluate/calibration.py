@@ -1,0 +1,74 @@
+"""How often each rule was right, by server family: what the confidence of a rule is made of."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final, TypeVar
+
+import polars as pl
+
+from mcptally.verdict import confidence
+from mcptally.verdict.rows import TextRule
+
+PER_FAMILY: Final = 3.0
+"""Most observations that one server family adds to a rule: fifty times the same message of one
+server is not fifty times the evidence."""
+
+R = TypeVar("R", bound=TextRule)
+
+
+def counts(decided: pl.DataFrame) -> pl.DataFrame:
+    """For every rule and family `hits` and `right`, at most `PER_FAMILY` hits each.
+
+    Args:
+        decided: `rule`, `family`, and `correct` of each labelled call.
+    """
+    weight = pl.min_horizontal(pl.len().cast(pl.Float64), pl.lit(PER_FAMILY))
+    return (
+        decided.drop_nulls("rule")
+        .group_by("rule", "family")
+        .agg(hits=weight, right=weight * pl.col("correct").mean())
+        .sort("rule", "family")
+    )
+
+
+def measured(ruleset: Sequence[R], decided: pl.DataFrame) -> tuple[R, ...]:
+    """`ruleset` with the counts of all of `decided`."""
+    return _with(ruleset, counts(decided))
+
+
+def held_out(
+    ruleset: Sequence[R], decided: pl.DataFrame, kind: Callable[[TextRule], str]
+) -> pl.Series:
+    """For every row of `decided` the confidence its rule has from other families alone, 0 to 100.
+
+    Null where no rule decided.
+    """
+    every = counts(decided)
+    parts = []
+    for (family,) in decided.select("family").unique().iter_rows():
+        others = _with(ruleset, every.filter(pl.col("family") != family))
+        parts.append(
+            pl.DataFrame(
+                {
+                    "family": [family] * len(others),
+                    "rule": [rule.id for rule in others],
+                    "held_out": confidence.percent(others, kind),
+                }
+            )
+        )
+    return decided.join(pl.concat(parts), on=["family", "rule"], how="left", maintain_order="left")[
+        "held_out"
+    ]
+
+
+def _with(ruleset: Sequence[R], by_family: pl.DataFrame) -> tuple[R, ...]:
+    total: Mapping[str, tuple[float, float]] = {
+        rule: (hits, right)
+        for rule, hits, right in by_family.group_by("rule")
+        .agg(pl.col("hits").sum(), pl.col("right").sum())
+        .iter_rows()
+    }
+    return tuple(
+        replace(rule, hits=total.get(rule.id, (0, 0))[0], right=total.get(rule.id, (0, 0))[1])
+        for rule in ruleset
+    )
