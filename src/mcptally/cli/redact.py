@@ -1,0 +1,46 @@
+"""`mcptally redact`: apply a redaction policy to recordings that exist."""
+
+from pathlib import Path
+
+import click
+
+from mcptally.errors import Exit
+
+
+@click.command()
+@click.argument("archive", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "-o",
+    "--out",
+    required=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder for the redacted copies; outside of the archive.",
+)
+@click.option(
+    "--policy",
+    "rules",
+    default="default",
+    show_default=True,
+    metavar="POLICY",
+    help="default, strict or none, and rules switched on or off by name, as in default,+emails.",
+)
+@click.pass_context
+def command(ctx: click.Context, archive: tuple[Path, ...], out: Path, rules: str) -> None:
+    """Copy recordings with their secrets replaced; the source is only read.
+
+    Layout and compression stay, and so does everything that is no secret, to the byte. The policy
+    is noted in each recording. Exit code 1: some lines could not be read and are missing.
+
+    \b
+    mcptally redact traces -o shareable
+    mcptally redact traces -o shareable --policy strict,-home-folders
+    """
+    from mcptally.redact import redact
+
+    done = redact(archive, out, rules=rules)
+    for place in done.dropped:
+        click.echo(f"mcptally: not copied: {place}", err=True)
+    if done.carried:
+        click.echo(f"mcptally: {done.carried} lines are no events; copied as text", err=True)
+    click.echo(f"{done.files} files, {done.events} events, {done.redacted} strings replaced")
+    ctx.exit(Exit.FAILED if done.dropped else Exit.DONE)
