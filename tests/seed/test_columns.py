@@ -199,24 +199,15 @@ def test_evidence_is_cut_at_100_utf16_units_and_half_a_character_is_replaced(tmp
 
 def test_an_error_longer_than_the_decoder_keeps_is_examined_to_its_end(tmp_path):
     text = "x" * 70_000 + " file not found"
-    row = scored(
-        tmp_path,
-        {"a": (ERROR, {}, {"result": {"isError": True, "content": [{"type": "text", "text": text}]}})},
-    )["a"]  # fmt: skip
+    reply = {"result": {"isError": True, "content": [{"type": "text", "text": text}]}}
+    row = scored(tmp_path, {"a": (ERROR, {}, reply)})["a"]
     assert row["inspector_is_business_error"] is True
     assert row["seed_is_business_error"] is True
 
 
-UNANSWERED = {
-    "no_response": None,
-    "cancelled": None,
-    "timeout": None,
-}
-
-
 def calls_with(outcome, **values):
     row = dict.fromkeys(columns._USED) | {"outcome": outcome, "tool": "weather"} | values
-    schema = {name: pl.String for name in columns._USED} | {
+    schema = dict.fromkeys(columns._USED, pl.String) | {
         "error_code": pl.Int64,
         "content_types": pl.List(pl.String),
         "blocks_plain": pl.Boolean,
