@@ -45,19 +45,19 @@ def run(
     Raises:
         UsageError: `url`, `listen` or `ca_file` cannot be used.
     """
+    archive = Archive(out, policy=policy, limits=limits)
     server = Server(url, ca_file=ca_file)
-    sockets = _bind(*_address(listen))
-    service = _Service(
-        server, sockets, archive=Archive(out, policy=policy, limits=limits), name=name
-    )
-    service.run()
+    service = Service(server, bind(listen), archive=archive, name=name)
+    with service.loop.signals((signal.SIGTERM, signal.SIGINT), lambda _: service.stop()):
+        service.say_where()
+        service.serve()
     if service.loop.held:
         # A thread that the disk never let go of must not keep the process.
         os._exit(0)
     return 0
 
 
-class _Service:
+class Service:
     """One run: the sockets it listens on and the connections it has accepted."""
 
     def __init__(
@@ -79,13 +79,41 @@ class _Service:
             clock=self.loop.time,
         )
 
-    def run(self) -> None:
-        """Serve until SIGTERM or SIGINT."""
+    def serve(self) -> None:
+        """Serve until `stop`."""
         self._listen()
         self._sweep()
-        with self.loop.signals((signal.SIGTERM, signal.SIGINT), self._signalled):
-            self._say()
-            self.loop.run()
+        self.loop.run()
+
+    def stop(self) -> None:
+        """Let exchanges under way finish and end; the second call ends at once."""
+        if self._stopping:
+            self._end()
+            return
+        self._stopping = self.loop.call_later(GRACE_SECONDS, self._end)
+        for sock in self._sockets:
+            self.loop.reader(sock.fileno(), None)
+            sock.close()
+        for relay in list(self._relays):
+            relay.finish("stopped")
+        if not self._relays:
+            self._end()
+
+    def say_where(self) -> None:
+        """Tell where clients connect, and what it means when others can too."""
+        for sock in self._sockets:
+            host, port = sock.getsockname()[:2]
+            shown = f"[{host}]" if ":" in host else host
+            say_on_stderr(
+                f"recording {self._server.shown} to {self._archive.folder}; "
+                f"clients connect to http://{shown}:{port}{self._server.path}"
+            )
+            if not is_loopback(host):
+                say_on_stderr(
+                    f"warning: {shown} can be reached from other machines. Whoever reaches port "
+                    f"{port} can use the server behind it, unencrypted, and what they send is "
+                    "recorded. Listen on 127.0.0.1 unless that is what you want."
+                )
 
     def _listen(self) -> None:
         for sock in self._sockets:
@@ -125,19 +153,6 @@ class _Service:
         self._sessions.close_idle(IDLE_SECONDS)
         self.loop.call_later(_LOOK_SECONDS, self._sweep)
 
-    def _signalled(self, _number: int) -> None:
-        if self._stopping:
-            self._end()
-            return
-        self._stopping = self.loop.call_later(GRACE_SECONDS, self._end)
-        for sock in self._sockets:
-            self.loop.reader(sock.fileno(), None)
-            sock.close()
-        for relay in list(self._relays):
-            relay.finish("stopped")
-        if not self._relays:
-            self._end()
-
     def _end(self) -> None:
         if self._stopping:
             self._stopping.cancel()
@@ -146,21 +161,6 @@ class _Service:
         self._sessions.close_all("stopped")
         self._scribe.flush()
         self.loop.stop()
-
-    def _say(self) -> None:
-        for sock in self._sockets:
-            host, port = sock.getsockname()[:2]
-            shown = f"[{host}]" if ":" in host else host
-            say_on_stderr(
-                f"recording {self._server.shown} to {self._archive.folder}; "
-                f"clients connect to http://{shown}:{port}{self._server.path}"
-            )
-            if not is_loopback(host):
-                say_on_stderr(
-                    f"warning: {shown} can be reached from other machines. Whoever reaches port "
-                    f"{port} can use the server behind it, unencrypted, and what they send is "
-                    "recorded. Listen on 127.0.0.1 unless that is what you want."
-                )
 
 
 def _address(listen: str) -> tuple[str, int]:
@@ -171,7 +171,13 @@ def _address(listen: str) -> tuple[str, int]:
     return host or "127.0.0.1", int(port)
 
 
-def _bind(host: str, port: int) -> list[socket.socket]:
+def bind(listen: str) -> list[socket.socket]:
+    """Listening sockets for HOST:PORT; a name may mean several.
+
+    Raises:
+        UsageError: it cannot be listened on.
+    """
+    host, port = _address(listen)
     sockets: list[socket.socket] = []
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)

@@ -46,7 +46,7 @@ class Body:
         try:
             self._decoder = decoder(content_encoding) if content_encoding else None
         except CodingError as error:
-            self._undecodable = str(error)
+            self._fail(error)
         # Kept beside the decoded copy as long as decoding may still fail.
         plain = self._decoder is None and not self._undecodable
         self._encoded = None if plain else Kept(cap=cap)

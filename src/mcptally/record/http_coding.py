@@ -117,4 +117,4 @@ def decoder(content_encoding: str) -> Decoder | None:
                 return _Zlib(gzip=False)
             case "zstd":
                 return _Zstd()
-    raise CodingError(f"content coding {', '.join(applied)}")
+    raise CodingError(", ".join(applied))

@@ -197,6 +197,9 @@ class Loop:
         threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
         self._run_as(None, None)
         self._ended.wait()
+        self._selector.close()
+        self._wake.close()
+        self._waker.close()
 
     def stop(self) -> None:
         """End the loop after the present callback."""

@@ -1,0 +1,260 @@
+"""A recorder in this process, between raw sockets of a test and a server that the test scripts."""
+
+import contextlib
+import json
+import queue
+import socket
+import threading
+import time
+from pathlib import Path
+
+import h11
+
+from mcptally.record import redact
+from mcptally.record.http import Service, bind
+from mcptally.record.http_connect import Server
+from mcptally.record.writer import Archive, Limits
+
+PATIENCE = 10.0
+"""Seconds after which a test gives up; none waits that long when all is well."""
+
+LIMITS = Limits(compress=False, keep_bytes=None, keep_seconds=None)
+
+
+def listener():
+    sock = socket.create_server(("127.0.0.1", 0))
+    sock.settimeout(PATIENCE)
+    return sock
+
+
+class Upstream(contextlib.AbstractContextManager):
+    """A server whose every connection is handled by `script(connection)` in a thread."""
+
+    def __init__(self, script):
+        self._script = script
+        self._sock = listener()
+        self.port = self._sock.getsockname()[1]
+        self.errors = queue.SimpleQueue()
+        self.connections = 0
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self):
+        with contextlib.suppress(OSError):
+            while True:
+                sock, _ = self._sock.accept()
+                sock.settimeout(PATIENCE)
+                self.connections += 1
+                threading.Thread(target=self._handle, args=(sock,), daemon=True).start()
+
+    def _handle(self, sock):
+        try:
+            self._script(Connection(sock))
+        except Exception as error:  # noqa: BLE001 - told at the end of the test
+            self.errors.put(error)
+        finally:
+            sock.close()
+
+    def __exit__(self, *_):
+        self._sock.close()
+        if not self.errors.empty():
+            raise self.errors.get()
+
+
+class Connection:
+    """A socket, with just enough HTTP to script a peer."""
+
+    def __init__(self, sock):
+        self.sock = sock
+        self._buffer = b""
+
+    def more(self):
+        data = self.sock.recv(65536)
+        self._buffer += data
+        return data
+
+    def until(self, mark):
+        """All bytes up to and with `mark`."""
+        while mark not in self._buffer:
+            assert self.more(), f"ended before {mark!r}: {self._buffer!r}"
+        end = self._buffer.index(mark) + len(mark)
+        taken, self._buffer = self._buffer[:end], self._buffer[end:]
+        return taken
+
+    def exactly(self, size):
+        while len(self._buffer) < size:
+            assert self.more(), "ended too early"
+        taken, self._buffer = self._buffer[:size], self._buffer[size:]
+        return taken
+
+    def request(self):
+        """One request with its body: head and body as they came."""
+        head = self.until(b"\r\n\r\n")
+        lower = head.lower()
+        if b"transfer-encoding: chunked" in lower:
+            body = b""
+            while size := int(self.until(b"\r\n"), 16):
+                body += self.exactly(size)
+                self.until(b"\r\n")
+            self.until(b"\r\n")
+            return head, body
+        size = 0
+        if b"content-length:" in lower:
+            size = int(lower.split(b"content-length:")[1].split(b"\r\n")[0])
+        return head, self.exactly(size)
+
+    def send(self, data):
+        self.sock.sendall(data)
+
+    def rest(self):
+        """Everything until the peer ends."""
+        while self.more():
+            pass
+        taken, self._buffer = self._buffer, b""
+        return taken
+
+    def reset(self):
+        import struct
+
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.sock.close()
+
+    def close(self):
+        self.sock.close()
+
+
+class Client(Connection, contextlib.AbstractContextManager):
+    """A client's connection; responses are read by h11, not by the code under test."""
+
+    def __init__(self, port):
+        self.port = port
+        super().__init__(socket.create_connection(("127.0.0.1", port), PATIENCE))
+
+    def __exit__(self, *_):
+        self.sock.close()
+
+    def post(self, body, *headers, path="/mcp", method="POST"):
+        lines = [
+            f"{method} {path} HTTP/1.1",
+            f"Host: 127.0.0.1:{self.port}",
+            "Accept: application/json, text/event-stream",
+            *headers,
+        ]
+        if body is not None:
+            lines += ["Content-Type: application/json", f"Content-Length: {len(body)}"]
+        self.send("\r\n".join([*lines, "", ""]).encode() + (body or b""))
+
+    def get(self, *headers, path="/mcp"):
+        self.post(None, *headers, path=path, method="GET")
+
+    def response(self, method="POST"):
+        """Status, headers (lower case) and body of the next response."""
+        conn = h11.Connection(h11.CLIENT)
+        conn.send(h11.Request(method=method, target="/", headers=[("Host", "x")]))
+        conn.send(h11.EndOfMessage())
+        head, body = None, b""
+        while True:
+            event = conn.next_event()
+            if event is h11.NEED_DATA:
+                data, self._buffer = self._buffer, b""
+                conn.receive_data(data or self.sock.recv(65536))
+            elif isinstance(event, h11.Response):
+                head = event
+            elif isinstance(event, h11.Data):
+                body += bytes(event.data)
+            elif isinstance(event, h11.EndOfMessage):
+                self._buffer = conn.trailing_data[0]
+                return head.status_code, {n.decode(): v.decode() for n, v in head.headers}, body
+
+    def call(self, body, *headers, **options):
+        self.post(body, *headers, **options)
+        return self.response(options.get("method", "POST"))
+
+
+class Rig(contextlib.AbstractContextManager):
+    """The recorder, running in a thread."""
+
+    def __init__(self, out, upstream, *, host="127.0.0.1", policy="default", limits=LIMITS,
+                 scheme="http", ca_file=None):  # fmt: skip
+        self.out = Path(out)
+        port = upstream if isinstance(upstream, int) else upstream.port
+        sockets = bind("127.0.0.1:0")
+        self.port = sockets[0].getsockname()[1]
+        self.said = []
+        archive = Archive(out, policy=redact.policy(policy), limits=limits, say=self.said.append)
+        server = Server(f"{scheme}://{host}:{port}/mcp", ca_file=ca_file)
+        self.service = Service(server, sockets, archive=archive, name="rig")
+        self.thread = threading.Thread(target=self.service.serve, daemon=True)
+        self.thread.start()
+
+    def client(self):
+        return Client(self.port)
+
+    def stop(self):
+        self.service.loop.call_from_thread(self.service.stop)
+        self.thread.join(PATIENCE)
+        assert not self.thread.is_alive()
+
+    def __exit__(self, *_):
+        if self.thread.is_alive():
+            self.stop()
+
+    def events(self):
+        """All events so far, recording by recording."""
+        return events(self.out)
+
+    def eventually(self, look):
+        return eventually(lambda: look(self.events()))
+
+
+def eventually(look):
+    """What `look` gives, once it gives something."""
+    until = time.monotonic() + PATIENCE
+    while not (found := look()):
+        assert time.monotonic() < until, "never came"
+        threading.Event().wait(0.005)
+    return found
+
+
+def events(out):
+    found = []
+    for path in sorted(Path(out).glob("*.jsonl")):
+        lines = path.read_bytes().split(b"\n")
+        assert lines.pop() == b"", f"{path.name} has a torn tail"
+        found += map(json.loads, lines)
+    return found
+
+
+def of(found, *kinds, **fields):
+    """Those events of the given kinds whose fields are as given."""
+    return [
+        event
+        for event in found
+        if event["event"] in kinds and all(event.get(k) == v for k, v in fields.items())
+    ]
+
+
+def recordings(found):
+    """Events by recording, in the order of seq; every recording is whole."""
+    by = {}
+    for event in found:
+        by.setdefault(event["recording"], []).append(event)
+    for own in by.values():
+        own.sort(key=lambda event: event["seq"])
+        assert [event["seq"] for event in own] == list(range(len(own)))
+        times = [event["ts_ns"] for event in own]
+        assert times == sorted(times)
+    return list(by.values())
+
+
+def json_response(body, *headers, status="200 OK"):
+    lines = [f"HTTP/1.1 {status}", "Content-Type: application/json", *headers]
+    return "\r\n".join([*lines, f"Content-Length: {len(body)}", "", ""]).encode() + body
+
+
+def sse_head(*headers):
+    lines = ["HTTP/1.1 200 OK", "Content-Type: text/event-stream", *headers]
+    return "\r\n".join([*lines, "Transfer-Encoding: chunked", "", ""]).encode()
+
+
+def chunk(data):
+    return b"%x\r\n%b\r\n" % (len(data), data)

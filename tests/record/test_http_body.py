@@ -1,0 +1,159 @@
+"""A body observed: JSON or events, compressed or not, however its bytes are cut."""
+
+import gzip
+import itertools
+import tracemalloc
+import zlib
+
+import pytest
+import zstandard
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mcptally.record.framing import TooLarge
+from mcptally.record.http_body import Body, is_event_stream
+
+JSON = b'{"jsonrpc":"2.0","id":1,"result":{"text":"' + b"abc" * 200 + b'"}}'
+EVENTS = b"id: 1\ndata:\n\nevent: message\ndata: " + JSON + b"\n\n"
+
+
+def raw_deflate(data):
+    coder = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    return coder.compress(data) + coder.flush()
+
+
+CODINGS = {
+    "gzip": gzip.compress,
+    "x-gzip": lambda data: gzip.compress(data[:100]) + gzip.compress(data[100:]),
+    "deflate": zlib.compress,
+    "Deflate": raw_deflate,
+    "zstd": zstandard.ZstdCompressor().compress,
+    "identity": bytes,
+    "": bytes,
+}
+
+
+def observe(parts, **options):
+    torn = options.pop("torn", False)
+    body = Body(**options)
+    found = [seen for part in parts for seen in body.feed(part)]
+    return found + body.end(torn=torn)
+
+
+def cut(data, places):
+    marks = sorted({0, len(data), *(p % (len(data) + 1) for p in places)})
+    return [data[a:b] for a, b in itertools.pairwise(marks)]
+
+
+@pytest.mark.parametrize("coding", CODINGS)
+@settings(max_examples=40)
+@given(places=st.lists(st.integers(0, 2000), max_size=8))
+def test_a_compressed_document_is_seen_decoded_with_its_size_on_the_wire(coding, places):
+    wire = CODINGS[coding](JSON)
+    (seen,) = observe(cut(wire, places), content_encoding=coding)
+    assert seen.piece == JSON
+    assert seen.fields == {}
+    assert seen.wire_bytes in (len(wire), None)
+    assert (seen.wire_bytes is None) == (coding in ("", "identity"))
+
+
+@pytest.mark.parametrize("coding", CODINGS)
+@settings(max_examples=40)
+@given(places=st.lists(st.integers(0, 2000), max_size=8))
+def test_a_compressed_stream_gives_its_events(coding, places):
+    wire = CODINGS[coding](EVENTS)
+    options = {"content_type": "text/event-stream; charset=utf-8", "content_encoding": coding}
+    priming, message = observe(cut(wire, places), **options)
+    assert (priming.piece, priming.fields) == (b"", {"sse_id": "1", "why": "empty"})
+    assert (message.piece, message.fields) == (JSON, {"sse_event": "message"})
+
+
+def test_an_event_of_a_flushed_gzip_stream_is_seen_as_soon_as_it_has_come():
+    coder = zlib.compressobj(wbits=31)
+    body = Body(content_type="text/event-stream", content_encoding="gzip")
+    for _ in range(3):
+        wire = coder.compress(b"data: " + JSON + b"\n\n") + coder.flush(zlib.Z_SYNC_FLUSH)
+        assert [seen.piece for seen in body.feed(wire)] == [JSON]
+
+
+@pytest.mark.parametrize(
+    ("coding", "wire", "why"),
+    [
+        ("br", b"\x0b\x02\x80hi\x03", "content coding: br"),
+        ("gzip, br", b"anything", "content coding: gzip, br"),
+        ("gzip", b"no gzip at all", "content coding: "),
+        ("gzip", gzip.compress(JSON)[:-10], "content coding: ended too early"),
+        ("zstd", b"no zstd at all", "content coding: "),
+        ("zstd", zstandard.compress(JSON)[:-3], "content coding: ended too early"),
+        ("deflate", b"\xff\xff\xff", "content coding: "),
+    ],
+)
+def test_what_cannot_be_decoded_is_kept_as_it_came_with_the_reason(coding, wire, why):
+    for parts in ([wire], [wire[i : i + 1] for i in range(len(wire))]):
+        (seen,) = observe(parts, content_encoding=coding)
+        assert seen.piece == wire
+        assert seen.fields["why"].startswith(why)
+
+
+def test_a_stream_that_cannot_be_decoded_is_kept_too():
+    found = observe([b"\x0b\x02", b"\x80hi"], content_type="text/event-stream",
+                    content_encoding="br")  # fmt: skip
+    assert [seen.piece for seen in found] == [b"\x0b\x02\x80hi"]
+
+
+def test_a_torn_document_is_marked_so():
+    (seen,) = observe([JSON[:50]], torn=True)
+    assert (seen.piece, seen.fields) == (JSON[:50], {"unterminated": True})
+
+
+def test_an_event_without_its_blank_line_is_marked_so():
+    (seen,) = observe([b"data: {}\n"], content_type="text/event-stream")
+    assert (seen.piece, seen.fields) == (b"{}", {"unterminated": True})
+
+
+def test_no_body_is_nothing():
+    assert observe([]) == []
+    assert observe([], content_type="text/event-stream") == []
+
+
+def test_comments_and_blocks_without_data_say_what_they_are():
+    stream = b": ping\n\nid: 5\nretry: 10\n\n"
+    comment, block = observe([stream], content_type="text/event-stream")
+    assert (comment.piece, comment.fields) == (b": ping", {"why": "comment"})
+    assert (block.piece, block.fields["why"]) == (b"id: 5\nretry: 10", "no_data")
+    assert block.fields["sse_id"] == "5"
+    assert block.fields["sse_retry"] == "10"
+
+
+def test_a_document_over_the_cap_leaves_head_and_hash():
+    (seen,) = observe([JSON, JSON], cap=1000)
+    assert isinstance(seen.piece, TooLarge)
+    assert seen.piece.size == 2 * len(JSON)
+
+
+@pytest.mark.parametrize("coding", ["gzip", "deflate", "zstd"])
+def test_a_decompression_bomb_takes_no_memory(coding):
+    pack = {"gzip": gzip.compress, "deflate": zlib.compress, "zstd": zstandard.compress}[coding]
+    wire = pack(bytes(300 << 20))
+    tracemalloc.start()
+    (seen,) = observe([wire], content_encoding=coding, cap=1 << 20)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert isinstance(seen.piece, TooLarge)
+    assert seen.piece.size == 300 << 20
+    assert peak < 100 << 20
+
+
+@pytest.mark.parametrize(
+    ("content_type", "expected"),
+    [
+        ("text/event-stream", True),
+        ("Text/Event-Stream;charset=utf-8", True),
+        ("application/json", False),
+        ("text/event-stream-ish", False),
+        (None, False),
+        ("", False),
+    ],
+)
+def test_only_the_content_type_makes_an_event_stream(content_type, expected):
+    assert is_event_stream(content_type) is expected

@@ -1,0 +1,422 @@
+"""What passes through the HTTP recorder is what was sent, and the record is there before it."""
+
+import gzip
+import threading
+import zlib
+
+import pytest
+import zstandard
+from http_rig import (
+    Client,
+    Rig,
+    Upstream,
+    chunk,
+    eventually,
+    json_response,
+    of,
+    recordings,
+    sse_head,
+)
+
+CALL = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo"}}'
+RESULT = b'{"jsonrpc":"2.0","id":1,"result":{"content":[]}}'
+
+
+def answering(*responses):
+    """A server that reads a request and answers, once for every response, on every connection."""
+
+    def script(conn):
+        for response in responses:
+            conn.request()
+            conn.send(response)
+        conn.rest()
+
+    return script
+
+
+def test_a_call_and_its_answer_pass_and_are_recorded(tmp_path):
+    heads = []
+
+    def script(conn):
+        head, body = conn.request()
+        heads.append(head)
+        assert body == CALL
+        conn.send(json_response(RESULT, "X-Odd-Case: Yes"))
+        conn.rest()
+
+    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+        status, headers, body = client.call(CALL, "X-MiXeD: kept", "Origin: http://a.example")
+        assert (status, headers["x-odd-case"], body) == (200, "Yes", RESULT)
+        rig.stop()
+    assert b"\r\nX-MiXeD: kept\r\n" in heads[0]
+    assert b"\r\nOrigin: http://a.example\r\n" in heads[0]
+    assert b"\r\nHost: 127.0.0.1:%d\r\n" % rig.port in heads[0]
+    (recording,) = recordings(rig.events())
+    kinds = [(e["event"], e.get("dir"), e.get("phase")) for e in recording]
+    assert kinds == [
+        ("open", None, None),
+        ("http", "c2s", "request"),
+        ("message", "c2s", None),
+        ("http", "s2c", "response"),
+        ("message", "s2c", None),
+        ("http", "s2c", "end"),
+        ("close", None, None),
+    ]
+    assert recording[0]["transport"] == "streamable_http"
+    assert recording[1]["method"] == "POST"
+    assert recording[1]["path"] == "/mcp"
+    assert recording[2]["bytes"] == len(CALL)
+    assert recording[3]["status"] == 200
+    assert recording[5]["closed_by"] == "server"
+    assert recording[6]["reason"] == "stopped"
+    assert {e["scope"] for e in recording[1:6]} == {"x1"}
+
+
+def test_a_frame_is_in_the_file_before_its_last_byte_is_passed_on(tmp_path):
+    seen = {}
+
+    def script(conn):
+        conn.request()
+        seen["c2s"] = of(rig.events(), "message", dir="c2s")
+        conn.send(json_response(RESULT))
+        conn.rest()
+
+    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+        client.call(CALL)
+        assert len(of(rig.events(), "message", dir="s2c")) == 1
+    assert len(seen["c2s"]) == 1
+
+
+def test_events_pass_one_by_one_as_they_come_each_recorded_first(tmp_path):
+    go = threading.Semaphore(0)
+
+    def script(conn):
+        conn.request()
+        conn.send(sse_head())
+        for number in range(5):
+            conn.send(chunk(b"id: %d\ndata: {" % number))
+            assert go.acquire(timeout=10)
+            conn.send(chunk(b'"n":%d}\n\n' % number))
+            assert go.acquire(timeout=10)
+        conn.send(b"0\r\n\r\n")
+        conn.rest()
+
+    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+        client.post(CALL)
+        client.until(b"\r\n\r\n")
+        for number in range(5):
+            client.until(b"data: {")  # what is unfinished flows on
+            assert len(of(rig.events(), "message", dir="s2c")) == number
+            go.release()
+            client.until(b'"n":%d}\n\n' % number)
+            (event,) = of(rig.events(), "message", sse_id=str(number))
+            assert event["msg"] == {"n": number}
+            go.release()
+        assert client.until(b"0\r\n\r\n")
+
+
+@pytest.mark.parametrize(
+    ("coding", "pack", "recorded"),
+    [
+        ("gzip", gzip.compress, True),
+        ("deflate", zlib.compress, True),
+        ("zstd", zstandard.compress, True),
+        ("br", lambda data: b"\x8b" + data, False),
+    ],
+)
+def test_a_compressed_answer_passes_untouched(tmp_path, coding, pack, recorded):
+    wire = pack(RESULT)
+    response = json_response(wire, f"Content-Encoding: {coding}")
+    with (
+        Upstream(answering(response)) as server,
+        Rig(tmp_path, server) as rig,
+        rig.client() as client,
+    ):
+        _, headers, body = client.call(CALL)
+        assert (headers["content-encoding"], body) == (coding, wire)
+        found = rig.events()
+    if recorded:
+        (message,) = of(found, "message", dir="s2c")
+        assert (message["bytes"], message["msg"]["id"]) == (len(wire), 1)
+    else:
+        (raw,) = of(found, "raw", dir="s2c")
+        assert (raw["bytes"], raw["why"]) == (len(wire), "content coding: br")
+
+
+def test_a_chunked_request_arrives_whole_and_as_it_comes(tmp_path):
+    half = threading.Event()
+
+    def script(conn):
+        head = conn.until(b"\r\n\r\n")
+        assert b"transfer-encoding: chunked" in head.lower()
+        assert b"content-length" not in head.lower()
+        conn.until(CALL[:10])
+        half.set()
+        conn.until(b"0\r\n\r\n")
+        conn.send(json_response(RESULT))
+        conn.rest()
+
+    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+        client.send(b"POST /mcp HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+        client.send(chunk(CALL[:10]))
+        assert half.wait(10)
+        client.send(chunk(CALL[10:]) + b"0\r\n\r\n")
+        assert client.response()[2] == RESULT
+        assert of(rig.events(), "message", dir="c2s")[0]["bytes"] == len(CALL)
+
+
+def test_one_connection_carries_many_calls_over_one_server_connection(tmp_path):
+    with (
+        Upstream(answering(*[json_response(RESULT)] * 30)) as server,
+        Rig(tmp_path, server) as rig,
+        rig.client() as client,
+    ):
+        for _ in range(30):
+            assert client.call(CALL)[2] == RESULT
+        assert server.connections == 1
+        rig.stop()
+        (recording,) = recordings(rig.events())
+    scopes = [e["scope"] for e in of(recording, "http", phase="end")]
+    assert scopes == [f"x{n}" for n in range(1, 31)]
+
+
+def test_pipelined_requests_are_answered_in_order(tmp_path):
+    def script(conn):
+        for _ in range(20):
+            _, body = conn.request()
+            conn.send(json_response(body))
+        conn.rest()
+
+    bodies = [b'{"id":%d}' % n for n in range(20)]
+    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+        for body in bodies:
+            client.post(body)
+        assert [client.response()[2] for _ in bodies] == bodies
+        assert server.connections == 1
+
+
+@pytest.mark.parametrize("method", ["HEAD", "OPTIONS", "PUT", "DELETE", "GET"])
+def test_other_methods_pass(tmp_path, method):
+    def script(conn):
+        head, _ = conn.request()
+        assert head.startswith(method.encode() + b" /x?y=1 HTTP/1.1\r\n")
+        conn.send(b"HTTP/1.1 405 No Way\r\nAllow: POST\r\nContent-Length: 5\r\n\r\n")
+        if method != "HEAD":
+            conn.send(b"never")
+        conn.request()
+        conn.send(json_response(RESULT))
+        conn.rest()
+
+    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+        status, headers, body = client.call(None, method=method, path="/x?y=1")
+        assert (status, headers["allow"], headers["content-length"]) == (405, "POST", "5")
+        assert body == (b"" if method == "HEAD" else b"never")
+        assert client.call(CALL)[2] == RESULT
+        assert of(rig.events(), "http", phase="request")[0]["method"] == method
+
+
+def test_an_old_client_gets_an_old_answer(tmp_path):
+    head = []
+
+    def script(conn):
+        head.append(conn.request()[0])
+        conn.send(sse_head() + chunk(b"data: {}\n\n") + b"0\r\n\r\n")
+        conn.rest()
+
+    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+        client.send(b"GET / HTTP/1.0\r\n\r\n")
+        got = client.rest()
+    head_got, _, body = got.partition(b"\r\n\r\n")
+    assert body == b"data: {}\n\n"
+    assert b"chunked" not in head_got.lower()
+    assert b"\r\nConnection: close\r\n" in head[0]
+
+
+@pytest.mark.parametrize("framing", [b"", b"Content-Length: 48\r\n"])
+def test_an_old_server_is_understood(tmp_path, framing):
+    assert len(RESULT) == 48
+
+    def script(conn):
+        conn.request()
+        conn.send(b"HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n" + framing + b"\r\n")
+        conn.send(RESULT[:9])
+        conn.send(RESULT[9:])
+
+    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+        status, headers, body = client.call(CALL)
+        assert (status, headers["connection"], body) == (200, "close", RESULT)
+        assert client.rest() == b""
+        rig.stop()
+    assert of(rig.events(), "message", dir="s2c")[0]["msg"]["id"] == 1
+    assert of(rig.events(), "http", phase="end")[0]["closed_by"] == "server"
+
+
+def test_100_continue_comes_from_the_server(tmp_path):
+    asked = threading.Event()
+
+    def script(conn):
+        head = conn.until(b"\r\n\r\n")
+        assert b"expect: 100-continue" in head.lower()
+        assert asked.wait(10)
+        conn.send(b"HTTP/1.1 100 Continue\r\n\r\n")
+        assert conn.exactly(len(CALL)) == CALL
+        conn.send(json_response(RESULT))
+        conn.rest()
+
+    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+        head = f"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {len(CALL)}\r\n"
+        client.send(head.encode() + b"Expect: 100-continue\r\n\r\n")
+        asked.set()
+        assert client.until(b"\r\n\r\n").startswith(b"HTTP/1.1 100")
+        client.send(CALL)
+        assert client.response()[2] == RESULT
+        assert len(of(rig.events(), "message")) == 2
+
+
+def test_a_refused_expectation_reaches_the_client_without_the_body(tmp_path):
+    def script(conn):
+        conn.until(b"\r\n\r\n")
+        conn.send(b"HTTP/1.1 417 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+
+    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+        client.send(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n")
+        client.send(b"Expect: 100-continue\r\n\r\n")
+        assert client.response()[0] == 417
+
+
+def test_redirects_and_unknown_statuses_are_passed_on(tmp_path):
+    redirect = b"HTTP/1.1 307 Go\r\nLocation: /elsewhere\r\nContent-Length: 0\r\n\r\n"
+    odd = b"HTTP/1.1 499\r\nContent-Length: 0\r\n\r\n"
+    with (
+        Upstream(answering(redirect, odd)) as server,
+        Rig(tmp_path, server) as rig,
+        rig.client() as client,
+    ):
+        status, headers, _ = client.call(CALL)
+        assert (status, headers["location"]) == (307, "/elsewhere")
+        assert client.call(CALL)[0] == 499
+
+
+def test_headers_of_the_connection_end_here_and_lifetimes_are_shared(tmp_path):
+    heads = []
+
+    def script(conn):
+        heads.append(conn.request()[0].lower())
+        conn.send(
+            json_response(
+                RESULT, "Connection: keep-alive, X-Hop", "Keep-Alive: timeout=5", "X-Hop: 1"
+            )
+        )
+        heads.append(conn.request()[0].lower())
+        conn.send(json_response(RESULT, "Connection: close"))
+
+    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+        _, headers, _ = client.call(
+            CALL, "Connection: keep-alive, X-Mine, Content-Length", "X-Mine: 1", "TE: trailers",
+            "Upgrade: websocket", "Proxy-Connection: keep-alive",
+        )  # fmt: skip
+        assert headers["connection"] == "keep-alive"
+        assert headers["keep-alive"] == "timeout=5"
+        assert "x-hop" not in headers
+        _, headers, body = client.call(CALL)
+        assert (headers["connection"], body) == ("close", RESULT)
+        assert client.rest() == b""
+    for name in (b"x-mine", b"te:", b"upgrade", b"proxy-connection"):
+        assert name not in heads[0]
+    assert b"content-length: %d" % len(CALL) in heads[0]
+
+
+def test_trailers_pass(tmp_path):
+    response = sse_head("Trailer: X-End") + chunk(b"data: {}\n\n") + b"0\r\nX-End: yes\r\n\r\n"
+    with (
+        Upstream(answering(response)) as server,
+        Rig(tmp_path, server) as rig,
+        rig.client() as client,
+    ):
+        client.post(CALL)
+        assert client.until(b"0\r\nX-End: yes\r\n\r\n")
+
+
+def test_many_clients_at_once_each_get_their_own_answer(tmp_path):
+    def script(conn):
+        for _ in range(3):
+            _, body = conn.request()
+            conn.send(json_response(body))
+        conn.rest()
+
+    with Upstream(script) as server, Rig(tmp_path, server) as rig:
+        clients = [rig.client() for _ in range(100)]
+        for turn in range(3):
+            for number, client in enumerate(clients):
+                client.post(b'{"id":%d,"turn":%d}' % (number, turn))
+            for number, client in enumerate(clients):
+                assert client.response()[2] == b'{"id":%d,"turn":%d}' % (number, turn)
+        for client in clients:
+            client.close()
+        rig.stop()
+        found = rig.events()
+    assert len(of(found, "message", dir="c2s")) == len(of(found, "message", dir="s2c")) == 300
+    by_scope = {e["scope"]: e["msg"] for e in of(found, "message", dir="c2s")}
+    assert all(by_scope[e["scope"]] == e["msg"] for e in of(found, "message", dir="s2c"))
+
+
+def test_a_slow_reader_slows_the_server_down_and_fills_no_memory(tmp_path):
+    sent, stuck = [], []
+
+    def script(conn):
+        conn.request()
+        conn.send(sse_head())
+        conn.sock.settimeout(0.5)
+        try:
+            for _ in range(1000):
+                conn.send(chunk(b": " + b"x" * 100_000 + b"\n\n"))
+                sent.append(100_000)
+        except TimeoutError:
+            stuck.append(True)
+
+    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+        client.post(CALL)
+        client.until(b"\r\n\r\n")
+        eventually(lambda: stuck)
+        client.close()
+        rig.eventually(lambda found: of(found, "http", phase="end"))
+    assert sum(sent) < 30_000_000
+
+
+def test_a_slow_server_slows_the_client_down(tmp_path):
+    go = threading.Event()
+
+    def script(conn):
+        conn.until(b"\r\n\r\n")
+        assert go.wait(10)
+        got = len(conn._buffer)
+        while got < 80_000_000:
+            got += len(conn.sock.recv(1_000_000))
+        conn.send(json_response(RESULT))
+        conn.rest()
+
+    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+        client.send(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 80000000\r\n\r\n")
+        client.sock.settimeout(0.5)
+        sent = 0
+        try:
+            while sent < 80_000_000:
+                sent += client.sock.send(bytes(min(1_000_000, 80_000_000 - sent)))
+        except TimeoutError:
+            pass
+        assert sent < 30_000_000
+        go.set()
+        client.sock.settimeout(10)
+        client.send(bytes(80_000_000 - sent))
+        assert client.response()[2] == RESULT
+        raw = rig.eventually(lambda found: of(found, "raw", dir="c2s"))[0]
+        assert (raw["why"], raw["bytes"], raw["truncated"]) == ("too_large", 80_000_000, True)
+
+
+def test_a_name_for_this_machine_is_tried_at_all_its_addresses(tmp_path):
+    with (
+        Upstream(answering(json_response(RESULT))) as server,
+        Rig(tmp_path, server, host="localhost") as rig,
+        Client(rig.port) as client,
+    ):
+        assert client.call(CALL)[2] == RESULT
