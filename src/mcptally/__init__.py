@@ -14,11 +14,12 @@ from typing import Any, Final
 
 _HOME: Final[dict[str, str]] = {
     "score": "mcptally.pipeline",
+    "Store": "mcptally.query",
     "open_store": "mcptally.query",
 }
 """Public name → the module where it lives."""
 
-__all__ = ["open_store", "score"]
+__all__ = ["Store", "open_store", "score"]
 
 __version__ = "0.1.0"
 

@@ -207,6 +207,7 @@ def _with_replies(calls: pl.DataFrame, events: Events) -> pl.DataFrame:
     return calls.with_columns(
         pl.when(~pl.col("reply_truncated").fill_null(value=False)).then(pl.col(unseen)),
         latency_ms=(pl.col("reply_ns") - pl.col("ts_ns")) / 1e6,
+        request_bytes=pl.col("bytes"),
     )
 
 
@@ -263,13 +264,6 @@ def _with_notifications(
         pl.col("method").is_in(["notifications/cancelled", "notifications/progress"])
         & ~pl.col("replay")
     )
-    if not said.height:
-        return calls.with_columns(
-            cancelled_ns=pl.lit(None, pl.Int64),
-            cancel_reason=pl.lit(None, pl.String),
-            progress_ns=pl.lit(None, pl.Int64),
-            progress_count=pl.lit(0, pl.UInt32),
-        )
     about = events.asks.select("row", "request_id", "progress_token", "reason")
     said = said.select("pos", "row", "session", "dir", "method", "ts_ns").join(
         about, on="row", how="left", maintain_order="left"
@@ -301,7 +295,10 @@ def _with_notifications(
     return (
         calls.join(cancelled, on="call_id", how="left", maintain_order="left")
         .join(progress, on="call_id", how="left", maintain_order="left")
-        .with_columns(pl.col("progress_count").fill_null(0))
+        .with_columns(
+            pl.col("progress_count").fill_null(0),
+            first_progress_ms=(pl.col("progress_ns") - pl.col("ts_ns")) / 1e6,
+        )
     )
 
 

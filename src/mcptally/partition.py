@@ -86,7 +86,7 @@ def finish(
         calls = calls.drop("arguments", "response", "text")
         findings = findings.with_columns(evidence=pl.lit(None, pl.String))
     return {
-        Calls: Calls.frame(calls.with_columns(_times(_CALL_TIMES))),
+        Calls: Calls.frame(calls.with_columns(_times(_CALL_TIMES)).rename({"id": "request_id"})),
         Messages: Messages.frame(
             part.messages.with_columns(_times({"at": "ts_ns"})).rename({"id": "request_id"})
         ),

@@ -176,7 +176,11 @@ class Calls(Table):
     retryable = Column(_S, "`yes`, `after_delay`, `after_change` or `no`.")
     confidence = Column(_F, "Calibrated probability that the verdict is right.", "percent")
     rule = Column(_S, "Id of the rule that decided the verdict.")
-    hidden_rule = Column(_S, "Id of the rule that found a hidden error.")
+    hidden_rule = Column(
+        _S,
+        "Id of the rule that decided whether a success hides an error, for or "
+        "against (`hidden.trap.*`).",
+    )
     hidden_confidence = Column(
         _F, "Calibrated probability that the hidden error is one.", "percent"
     )

@@ -1,0 +1,76 @@
+"""The tables depend on the archive alone: not on partitions, grouping or the order of files."""
+
+import json
+import random
+from pathlib import Path
+
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+import mcptally as mt
+from mcptally.archive import text_lines
+from mcptally.schema import TABLES
+from tests.golden import TRACES
+
+FILES = sorted(TRACES.rglob("*.jsonl*"))
+
+
+def tables(store: Path) -> dict[str, pl.DataFrame]:
+    """Every table of a store, sorted; where a file lies is not what is compared."""
+    found = {}
+    for table in TABLES:
+        frame = pl.read_parquet(store / table.name / "*.parquet", missing_columns="insert")
+        frame = frame.drop("file", "line", "files", strict=False)
+        keys = [key for key in table.key if key in frame.columns]
+        found[table.name] = frame.sort(keys, nulls_last=True)
+    return found
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> dict[str, pl.DataFrame]:
+    out = tmp_path_factory.mktemp("whole") / "store"
+    mt.score(FILES, out=out)
+    return tables(out)
+
+
+def scattered(folder: Path, *, parts: int) -> list[Path]:
+    """The sample traces cut anew: lines of all recordings dealt to files by chance, in order."""
+    chance = random.Random(7)
+    files = [(folder / f"{i}.jsonl").open("wb") for i in range(parts)]
+    home: dict[str, int] = {}
+    for path in FILES:
+        for _, line in text_lines(path):
+            recording = json.loads(line)["recording"]
+            if recording not in home or chance.random() < 0.05:
+                home[recording] = chance.randrange(parts)
+            files[home[recording]].write(line)
+    for file in files:
+        file.close()
+    return sorted(folder.glob("*.jsonl"))
+
+
+@pytest.mark.parametrize("size", [1, 200_000], ids=["a file each", "a few files each"])
+def test_partitions_make_no_difference(tmp_path: Path, whole, size: int):
+    mt.score(FILES, out=tmp_path / "store", partition_bytes=size)
+    for name, frame in tables(tmp_path / "store").items():
+        assert_frame_equal(frame, whole[name])
+
+
+def test_recordings_torn_over_files_are_put_together(tmp_path: Path, whole):
+    (tmp_path / "files").mkdir()
+    files = scattered(tmp_path / "files", parts=9)
+    mt.score(files, out=tmp_path / "store", partition_bytes=1)
+    for name, frame in tables(tmp_path / "store").items():
+        if name != "findings":  # whose place is a file and a line
+            assert_frame_equal(frame, whole[name])
+
+
+def test_a_file_that_is_there_twice_counts_once_and_is_a_finding(tmp_path: Path, whole):
+    copy = tmp_path / "copy.jsonl"
+    copy.write_bytes(b"".join(line for _, line in text_lines(FILES[0])))
+    mt.score([*FILES, copy], out=tmp_path / "store", partition_bytes=1)
+    again = tables(tmp_path / "store")
+    assert again["calls"].height == whole["calls"].height
+    assert again["messages"].height == whole["messages"].height
+    assert "archive.duplicate_events" in set(again["findings"]["rule"])

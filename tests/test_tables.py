@@ -1,0 +1,46 @@
+"""Every declared column is filled by something real."""
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import mcptally as mt
+from mcptally.schema import TABLES
+
+TRAFFIC = Path(__file__).resolve().parents[1] / ".." / "shared" / "traffic"
+
+EMPTY = {
+    "recordings": {
+        "source": "only imported recordings have one",
+        "url": "the traffic beside this project was recorded without it",
+    },
+    "calls": {
+        "seed_error": "only where the reading cannot judge",
+        "inspector_error": "only where the original throws",
+    },
+}
+"""Columns that recorded traffic need not fill, and why."""
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory) -> Path:
+    if not TRAFFIC.is_dir():
+        pytest.skip("needs the recorded traffic in ../shared/traffic")
+    out = tmp_path_factory.mktemp("tables") / "store"
+    mt.score([TRAFFIC], out=out)
+    return out
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+def test_every_column_has_a_value_somewhere_in_real_traffic(store: Path, table):
+    frame = pl.read_parquet(store / table.name / "*.parquet")
+    assert frame.schema == table.schema()
+    empty = {name for name in frame.columns if frame.get_column(name).null_count() == frame.height}
+    assert empty - EMPTY.get(table.name, {}).keys() == set()
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+def test_every_column_says_what_it_means(table):
+    for name, column in table.columns().items():
+        assert len(column.meaning) > 5, name
