@@ -1,0 +1,125 @@
+"""JSON with comments and trailing commas, read with the place of every value in the text.
+
+Client configurations are edited by people: an edit replaces a few characters and leaves comments,
+order and layout as they are, so what is needed is where things stand, not only what they are.
+"""
+
+import dataclasses
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+
+class JsoncError(ValueError):
+    """The text is not JSON, even with comments and trailing commas; says the line."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Node:
+    """A value and where it stands: `text[start:end]`."""
+
+    start: int
+    end: int
+    value: Any
+    """The plain value of a string, number, true, false or null; None for the others."""
+    members: tuple[tuple[str, "Node"], ...] | None = None
+    """An object's names and values, in order, duplicates included."""
+    items: tuple["Node", ...] | None = None
+    """An array's values."""
+
+    def get(self, name: str) -> "Node | None":
+        """An object's member (the last, if the name is there twice)."""
+        found = [node for key, node in self.members or () if key == name]
+        return found[-1] if found else None
+
+    def strings(self) -> list[str] | None:
+        """The values of an array that holds only strings."""
+        if self.items is None or not all(isinstance(item.value, str) for item in self.items):
+            return None
+        return [item.value for item in self.items]
+
+    def walk(self) -> Iterator["Node"]:
+        """This value and all in it."""
+        yield self
+        for _, node in self.members or ():
+            yield from node.walk()
+        for node in self.items or ():
+            yield from node.walk()
+
+
+_SPACE: Final = re.compile(r"(?:\s+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
+_STRING: Final = re.compile(r'"(?:[^"\\\n]|\\.)*"')
+_SCALAR: Final = re.compile(r"-?[0-9][0-9.eE+-]*|true|false|null")
+_MAX_DEPTH: Final = 200
+
+
+def parse(text: str) -> Node:
+    """The value that `text` holds.
+
+    Raises:
+        JsoncError: it holds none, or something stands after it.
+    """
+    node = _value(text, _skip(text, 1 if text.startswith("\ufeff") else 0), 0)
+    if (end := _skip(text, node.end)) != len(text):
+        raise _error(text, end, "something stands after the end")
+    return node
+
+
+def _skip(text: str, at: int) -> int:
+    match = _SPACE.match(text, at)
+    return match.end() if match else at
+
+
+def _error(text: str, at: int, why: str) -> JsoncError:
+    return JsoncError(f"line {text.count(chr(10), 0, at) + 1}: {why}")
+
+
+def _value(text: str, at: int, depth: int) -> Node:
+    char = text[at : at + 1]
+    if char in {"{", "["}:
+        if depth > _MAX_DEPTH:
+            raise _error(text, at, "nested too deep")
+        return _object(text, at, depth) if char == "{" else _array(text, at, depth)
+    match = (_STRING if char == '"' else _SCALAR).match(text, at)
+    try:
+        if match is not None:
+            return Node(at, match.end(), json.loads(match[0], strict=False))
+    except ValueError:
+        pass
+    raise _error(text, at, "expected a value")
+
+
+def _object(text: str, start: int, depth: int) -> Node:
+    members = []
+    at = _skip(text, start + 1)
+    while text[at : at + 1] != "}":
+        if text[at : at + 1] != '"':
+            raise _error(text, at, "expected a name in double quotes")
+        name = _value(text, at, depth)
+        at = _skip(text, name.end)
+        if text[at : at + 1] != ":":
+            raise _error(text, at, "expected ':'")
+        node = _value(text, _skip(text, at + 1), depth + 1)
+        members.append((name.value, node))
+        at = _next(text, node.end, "}")
+    return Node(start, at + 1, None, members=tuple(members))
+
+
+def _array(text: str, start: int, depth: int) -> Node:
+    items = []
+    at = _skip(text, start + 1)
+    while text[at : at + 1] != "]":
+        node = _value(text, at, depth + 1)
+        items.append(node)
+        at = _next(text, node.end, "]")
+    return Node(start, at + 1, None, items=tuple(items))
+
+
+def _next(text: str, at: int, closing: str) -> int:
+    at = _skip(text, at)
+    if text[at : at + 1] == ",":
+        return _skip(text, at + 1)
+    if text[at : at + 1] != closing:
+        raise _error(text, at, f"expected ',' or '{closing}'")
+    return at

@@ -1,0 +1,279 @@
+"""The recorder goes into a client's configuration and out again, and nothing else changes."""
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcptally.errors import UnreadableError, UsageError
+from mcptally.record.jsonc import JsoncError, parse
+from mcptally.record.wrap import apply, default_out, recorder, shown, unwrap, wrap
+
+CLAUDE = """{
+  "globalShortcut": "",
+  "mcpServers": {
+    "files": {
+      "command": "npx",
+      "args": [
+        "-y",
+        "@modelcontextprotocol/server-filesystem",
+        "/home/jo"
+      ],
+      "env": { "ANYTHING": "s3cr3t-one", "N": "1" }
+    },
+    "bare": {"command": "C:\\\\x\\\\server.exe"},
+    "none": { "command" : "uvx", "args" : [ ] },
+    "far": { "type": "http", "url": "https://far.example/mcp?api_key=s3cr3t-two" }
+  }
+}
+"""
+VSCODE = (
+    '\ufeff// my servers\r\n{\r\n\t"inputs": [],\r\n\t"servers": { /* two */\r\n'
+    '\t\t"a": { "type": "stdio", "command": "node", "args": '
+    '["s.js", "--token", "s3cr3t-three",], },\r\n'
+    '\t\t// "off": { "command": "x" },\r\n\t},\r\n}'
+)  # fmt: skip
+SETTINGS = '{"editor.x": 1, "mcp": {"servers": {"a": {"command": "node", "args": ["s.js"]}}}}'
+CODE = """{
+  "oauthAccount": {"accessToken": "s3cr3t-four"},
+  "projects": {"/a": {"mcpServers": {"x": {"command": "x", "args": []}}, "history": ["a"]},
+               "/b": {"mcpServers": {}}},
+  "mcpServers": {"x": {"type": "stdio", "command": "x", "args": ["1"], "env": {"K": "s3cr3t-five"}}}
+}"""
+CONFIGS = {"claude": CLAUDE, "vscode": VSCODE, "settings": SETTINGS, "claude code": CODE}
+
+every_config = pytest.mark.parametrize("text", CONFIGS.values(), ids=CONFIGS)
+
+
+@pytest.fixture
+def config(tmp_path):
+    def write(text):
+        path = tmp_path / "config.json"
+        path.write_bytes(text.encode())
+        return path
+
+    return write
+
+
+def servers(text):
+    """Every server entry, with command and arguments as the client would start them."""
+    found = {}
+    for node in parse(text).walk():
+        for name, member in node.members or ():
+            if member.members is not None and member.get("command"):
+                args = member.get("args")
+                command = [member.get("command").value, *(args.strings() if args else [])]
+                found.setdefault(name, []).append(command)
+    return found
+
+
+@every_config
+def test_every_stdio_server_runs_behind_the_recorder(config, text, tmp_path):
+    change = wrap(config(text), out=tmp_path / "t")
+    before, after = servers(text), servers(change.after)
+    assert before.keys() == after.keys()
+    for name, commands in before.items():
+        options = ["record", f"--out={tmp_path / 't'}", f"--name={name}", "--"]
+        assert after[name] == [[*recorder(), *options, *command] for command in commands]
+
+
+@every_config
+def test_nothing_but_the_command_changes(config, text):
+    def without_empty_arguments(text):
+        # Whether an empty list was there before is known to the backup only.
+        return text.replace("[ ]", "[]").replace(', "args": []', "").replace(', "args" : []', "")
+
+    again = unwrap(config(wrap(config(text)).after)).after
+    assert without_empty_arguments(again) == without_empty_arguments(text)
+
+
+@every_config
+def test_undo_restores_the_file_to_the_byte_and_leaves_no_backup(config, text, tmp_path):
+    path = config(text)
+    kept = apply(wrap(path))
+    assert kept is not None
+    assert kept.read_bytes() == text.encode()
+    assert path.read_bytes() != text.encode()
+    assert apply(unwrap(path)) is None
+    assert path.read_bytes() == text.encode()
+    assert [p.name for p in tmp_path.iterdir()] == ["config.json"]
+
+
+@every_config
+def test_wrapping_twice_changes_nothing_more(config, text):
+    path = config(text)
+    apply(wrap(path))
+    again = wrap(path)
+    assert again.after == again.before
+    assert any("already" in sentence for sentence in again.said)
+    assert apply(again) is None
+
+
+def test_one_server_after_the_other_still_undoes_to_the_byte(config, tmp_path):
+    path = config(CLAUDE)
+    apply(wrap(path, server="files"))
+    assert servers(path.read_text())["none"] == [["uvx"]]
+    apply(wrap(path, server="none"))
+    apply(unwrap(path, server="files"))
+    assert servers(path.read_text())["files"] == servers(CLAUDE)["files"]
+    apply(unwrap(path, server="none"))
+    assert path.read_bytes() == CLAUDE.encode()
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_undo_after_an_edit_takes_out_only_the_recorder_and_says_so(config):
+    path = config(CLAUDE)
+    kept = apply(wrap(path))
+    edited = path.read_text().replace('"globalShortcut": ""', '"globalShortcut": "F1"')
+    path.write_text(edited)
+    change = unwrap(path)
+    apply(change)
+    assert not change.restored
+    assert any("edited since" in sentence for sentence in change.said)
+    assert any(str(kept) in sentence for sentence in change.said)
+    assert '"F1"' in path.read_text()
+    assert servers(path.read_text()) == servers(CLAUDE)
+    assert kept.read_bytes() == CLAUDE.encode()
+
+
+def test_an_http_server_is_left_alone_with_a_sentence_that_says_what_to_do(config):
+    change = wrap(config(CLAUDE), server="far")
+    assert change.after == change.before
+    assert "mcptally record --url" in change.said[0]
+
+
+@every_config
+def test_the_diff_shows_the_change_and_no_secret(config, text):
+    change = wrap(config(text))
+    diff = shown(change)
+    assert any(line.startswith("+") and "record" in line for line in diff.splitlines())
+    assert "s3cr3t" not in diff
+    assert "s3cr3t" not in "".join(change.said)
+
+
+def test_permissions_stay_and_a_link_stays_a_link(config, tmp_path):
+    path = config(CLAUDE)
+    path.chmod(0o640)
+    link = tmp_path / "link.json"
+    link.symlink_to(path)
+    kept = apply(wrap(link))
+    assert link.is_symlink()
+    assert stat.S_IMODE(path.stat().st_mode) == stat.S_IMODE(kept.stat().st_mode) == 0o640
+
+
+def test_a_file_that_changed_in_the_meantime_is_not_overwritten(config):
+    path = config(CLAUDE)
+    change = wrap(path)
+    path.write_text(CLAUDE + "\n")
+    with pytest.raises(UsageError, match="another program"):
+        apply(change)
+    assert path.read_text() == CLAUDE + "\n"
+
+
+REFUSED = {
+    "no such file": (None, UnreadableError, "No such file"),
+    "not JSON": ("{a}", UsageError, "line 1: expected a name"),
+    "no servers": ('{"a": 1}', UsageError, "names no servers"),
+    "not text": ("\udcff", UsageError, "not UTF-8"),
+    "cut": (CLAUDE[:80], UsageError, "is not JSON"),
+    "nested without end": ("[" * 100_000, UsageError, "too deep"),
+}
+
+
+@pytest.mark.parametrize(("text", "error", "said"), REFUSED.values(), ids=REFUSED)
+def test_what_is_no_configuration_is_refused_with_a_reason(tmp_path, text, error, said):
+    path = tmp_path / "config.json"
+    if text is not None:
+        path.write_bytes(text.encode(errors="surrogateescape"))
+    for do in (wrap, unwrap):
+        with pytest.raises(error, match=said):
+            do(path)
+
+
+def test_a_misspelt_server_is_refused_with_the_names_there_are(config):
+    with pytest.raises(UsageError, match="did you mean files"):
+        wrap(config(CLAUDE), server="file")
+
+
+def test_an_entry_of_another_kind_is_left_alone(config):
+    change = wrap(
+        config('{"mcpServers": {"a": {"command": ["x"]}, "b": {"command": 1, "args": 2}}}')
+    )
+    assert change.after == change.before
+
+
+def test_recordings_go_where_the_platform_keeps_data(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.setattr(sys, "platform", "linux")
+    assert default_out() == tmp_path / "mcptally" / "traces"
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert "Application Support" in default_out().parts
+
+
+def test_the_command_wraps_dry_runs_and_undoes(config):
+    path = config(CLAUDE)
+
+    def run(*args):
+        command = [sys.executable, "-m", "mcptally", "wrap", str(path), *args]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    dry = run("--dry-run")
+    assert (dry.returncode, path.read_text()) == (0, CLAUDE)
+    done = run()
+    assert done.stdout == dry.stdout
+    assert "s3cr3t" not in done.stdout + done.stderr
+    assert path.read_text() != CLAUDE
+    assert run("--undo").returncode == 0
+    assert path.read_text() == CLAUDE
+    assert run("--server", "x").returncode == 2
+    assert run("--undo").stderr.endswith("nothing to change\n")
+
+
+def test_a_wrapped_server_answers_and_is_recorded(config, tmp_path):
+    server = "import sys\nfor line in sys.stdin: print(line, end='', flush=True)"
+    entry = {"command": sys.executable, "args": ["-c", server]}
+    path = config(json.dumps({"mcpServers": {"echo": entry}}, indent=2))
+    apply(wrap(path, out=tmp_path / "traces"))
+    wrapped = json.loads(path.read_text())["mcpServers"]["echo"]
+    ping = '{"jsonrpc":"2.0","id":1,"method":"ping"}\n'
+    done = subprocess.run([wrapped["command"], *wrapped["args"]], input=ping, text=True,
+                          capture_output=True, check=False, timeout=60)  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, ping)
+    (trace,) = (tmp_path / "traces").iterdir()
+    assert trace.name.startswith("echo-")
+
+
+@given(st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=10,
+), st.sampled_from([None, 2]))  # fmt: skip
+def test_every_json_text_is_read_with_its_values_where_they_stand(value, indent):
+    text = json.dumps(value, indent=indent, ensure_ascii=False)
+    for node in parse(text).walk():
+        if node.members is None and node.items is None:
+            assert json.loads(text[node.start : node.end]) == node.value
+    assert parse(f"/*a*/ {text} // b").end == len(text) + 6
+
+
+@given(st.text(st.sampled_from('{}[]",:/*\\ \n-1truefalsn'), max_size=40))
+def test_any_text_is_json_or_an_error_that_says_the_line(text):
+    try:
+        node = parse(text)
+    except JsoncError:
+        with pytest.raises(JsoncError, match=r"^line \d+: "):
+            parse(text)
+    else:
+        assert 0 <= node.start < node.end <= len(text)
+
+
+def test_the_recorder_is_named_by_an_absolute_path():
+    assert Path(recorder()[0]).is_absolute()
+    assert os.access(recorder()[0], os.X_OK)
