@@ -90,6 +90,8 @@ def to_server(request: h11.Request, head: Head, *, host: bytes | None) -> h11.Re
     """
     if request.method == b"CONNECT":
         raise RefusedError(405, "CONNECT asks for a tunnel")
+    if not request.http_version.startswith(b"1."):
+        raise RefusedError(505, "this is not HTTP/1")
     chunked = b"transfer-encoding" in head
     if chunked and b"content-length" in head:
         # RFC 9112 section 6.1: the mark of request smuggling.

@@ -433,9 +433,7 @@ class Relay:
             self._drop(reset=error is not None)
             return
         if self._blind is not None:
-            self._seen(exchange, self._blind.end())
-            exchange.end("server", why="not HTTP")
-            self._finish(exchange)
+            self._end_blindly(exchange, error)
         elif self._answered and self._down.their_state is h11.SEND_BODY and not self._client_eof:
             self._linger()
         elif self._answered:
@@ -444,15 +442,19 @@ class Relay:
             # It may have been a body that ends with the connection.
             self._up.receive_data(b"")
             self._read_server()
+        elif self._unframed:
+            # A head that never ended: the client is to see what there is of it.
+            self._write_client(self._go_blind(exchange, "the head never ended"))
+            self._end_blindly(exchange, error)
         else:
             self._torn("server", why=_why(error))
             self._drop(reset=error is not None)
 
-    def _finish(self, exchange: Exchange) -> None:
+    def _finish(self, exchange: Exchange, *, reset: bool = False) -> None:
         self._scribe.later(exchange.take())
         exchange.done()
         self._begin_cycle()
-        self._drop()
+        self._drop(reset=reset)
 
     def _torn(self, closed_by: str, *, why: str) -> None:
         """Record that the exchange ended in the middle."""
@@ -549,22 +551,40 @@ class Relay:
         if exchange is None:
             self._drop()
             return
-        if not self._head_seen and not self._server_eof:
-            self._blind = Body(cap=self._cap)
-            data, self._unframed = self._unframed, b""
-            self._ends_after = True
-            exchange.response_head(0, [], why=f"not HTTP: {error}")
-            self._pass_blindly(data)
+        if not self._head_seen:
+            data = self._go_blind(exchange, str(error))
+            self._commit(lambda: self._write_client(data))
             return
         self._write_client(b"".join(out))
         if not self._answered:
             self._torn("server", why="closed" if self._server_eof else f"not HTTP: {error}")
         self._drop()
 
+    def _go_blind(self, exchange: Exchange, why: str) -> bytes:
+        """Understand nothing more of this connection; gives what came of it so far."""
+        data, self._unframed = self._unframed, b""
+        self._blind = Body(cap=self._cap)
+        self._blind.feed(data)
+        self._ends_after = True
+        exchange.response_head(None, [], why=f"not HTTP: {why}")
+        return data
+
     def _pass_blindly(self, data: bytes) -> None:
-        if self._blind is not None and self._exchange is not None:
+        if self._blind is not None:
             self._blind.feed(data)
-            self._commit(lambda: self._write_client(data))
+            self._write_client(data)
+
+    def _end_blindly(self, exchange: Exchange, error: OSError | None) -> None:
+        for seen in self._blind.end() if self._blind is not None else []:
+            head = seen.piece if isinstance(seen.piece, bytes) else seen.piece.head
+            if head.startswith(b"HTTP/"):
+                # Nearly HTTP: its headers cannot be picked apart, and may hold credentials.
+                size = len(head) if isinstance(seen.piece, bytes) else seen.piece.size
+                self._seen(exchange, [Seen(b"", {"why": "not_http", "withheld": "head"}, size)])
+            else:
+                self._seen(exchange, [seen])
+        exchange.end("server", why="not HTTP")
+        self._finish(exchange, reset=error is not None)
 
 
 def _why(error: OSError | None) -> str:

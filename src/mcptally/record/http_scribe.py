@@ -14,34 +14,34 @@ class Scribe:
         self._loop = loop
         self._say = say
         self._later: list[Call] = []
+        self._said = False
 
     def write(self, calls: Sequence[Call], then: Callable[[], None]) -> None:
         """Write, then go on with `then`: the last thing a callback does."""
+        if self._later:
+            calls, self._later = [*self._later, *calls], []
         if not calls:
             then()
         elif self._loop.held:
-            _give_up(calls)
+            self._give_up(calls)
             then()
         else:
+            self._said = False
             self._loop.commit(lambda: self._write(calls), then)
 
     def later(self, calls: Sequence[Call]) -> None:
         """Write after the present callback."""
         if not self._later:
-            self._loop.call_soon(self._write_later)
+            self._loop.call_soon(lambda: self.write([], lambda: None))
         self._later += calls
 
     def flush(self) -> None:
         """Write what waits, at the end of a run."""
         calls, self._later = self._later, []
         if self._loop.held:
-            _give_up(calls)
+            self._give_up(calls)
         else:
             self._write(calls)
-
-    def _write_later(self) -> None:
-        calls, self._later = self._later, []
-        self.write(calls, lambda: None)
 
     def _write(self, calls: Sequence[Call]) -> None:
         for log, name, arguments in calls:
@@ -51,7 +51,9 @@ class Scribe:
                 with contextlib.suppress(OSError):
                     self._say(f"an event could not be recorded: {error!r}")
 
-
-def _give_up(calls: Sequence[Call]) -> None:
-    for log, name, _ in calls:
-        log.miss(name)
+    def _give_up(self, calls: Sequence[Call]) -> None:
+        if not self._said:
+            self._said = True
+            self._say("the disk does not take events in time; traffic goes on, a gap will tell")
+        for log, name, _ in calls:
+            log.miss(name)

@@ -153,9 +153,11 @@ class Exchange:
         if self.log is None and self.method != "GET":
             self._sessions.share(self)
 
-    def response_head(self, status: int, headers: Sequence[tuple[str, str]], **extra: Any) -> None:
+    def response_head(
+        self, status: int | None, headers: Sequence[tuple[str, str]], **extra: Any
+    ) -> None:
         """The response begins."""
-        self.status = status
+        self.status = status or 0
         self.answered_session = _first(headers, _SESSION_HEADER)
         self._sessions.answered(self, _first(headers, "content-type"))
         self._add(

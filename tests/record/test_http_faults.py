@@ -1,0 +1,560 @@
+"""Misbehaving servers and clients: who is left sees what it would have seen, the record why."""
+
+import base64
+import contextlib
+import os
+import socket
+import ssl
+import subprocess
+import threading
+
+import pytest
+from http_rig import (
+    Connection,
+    Rig,
+    Upstream,
+    chunk,
+    eventually,
+    json_response,
+    of,
+    recordings,
+    sse_head,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mcptally.record.segment import Segment
+
+CALL = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo"}}'
+RESULT = b'{"jsonrpc":"2.0","id":1,"result":{"content":[]}}'
+
+
+def end_of(rig):
+    (end,) = rig.eventually(lambda found: of(found, "http", phase="end"))
+    return end
+
+
+def nothing_listens():
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        return sock.getsockname()[1]
+
+
+def test_without_a_server_the_client_is_told_in_plain_text(tmp_path):
+    with Rig(tmp_path, nothing_listens()) as rig, rig.client() as client:
+        status, headers, body = client.call(CALL)
+        assert status == 502
+        assert headers["content-type"] == "text/plain; charset=utf-8"
+        assert headers["connection"] == "close"
+        assert body == b"mcptally: no connection to the server: connection refused\n"
+        assert client.rest() == b""
+        end = end_of(rig)
+        found = rig.events()
+    assert (end["closed_by"], end["why"]) == ("proxy", "connection refused")
+    (response,) = of(found, "http", phase="response")
+    assert (response["status"], response["why"]) == (502, "connection refused")
+    assert of(found, "message", dir="c2s")[0]["msg"]["id"] == 1
+
+
+def test_a_server_that_comes_back_is_used_again(tmp_path):
+    port = nothing_listens()
+    with Rig(tmp_path, port) as rig:
+        with rig.client() as client:
+            assert client.call(CALL)[0] == 502
+        with socket.create_server(("127.0.0.1", port)) as sock, rig.client() as client:
+            client.post(CALL)
+            conn, _ = sock.accept()
+            with conn:
+                Connection(conn).request()
+                conn.sendall(json_response(RESULT))
+                assert client.response()[2] == RESULT
+
+
+@pytest.mark.parametrize("how", ["reset", "close"])
+def test_a_server_that_goes_before_it_answers(tmp_path, how):
+    def script(conn):
+        conn.request()
+        getattr(conn, how)()
+
+    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+        client.post(CALL)
+        if how == "reset":
+            with pytest.raises(ConnectionResetError):
+                client.rest()
+        else:
+            assert client.rest() == b""
+        end = end_of(rig)
+        assert (end["closed_by"], end["why"]) == ("server", {"close": "closed"}.get(how, how))
+        assert len(of(rig.events(), "message")) == 1
+
+
+@pytest.mark.parametrize("how", ["reset", "close"])
+@pytest.mark.parametrize("framing", ["chunked", "length"])
+def test_a_server_that_goes_in_the_middle_of_its_answer(tmp_path, how, framing):
+    go = threading.Event()
+
+    def script(conn):
+        conn.request()
+        if framing == "chunked":
+            conn.send(sse_head() + chunk(b"data: {}\n\ndata: torn"))
+        else:
+            conn.send(json_response(RESULT)[:-7])
+        assert go.wait(10)
+        getattr(conn, how)()
+
+    mark = b"torn" if framing == "chunked" else RESULT[:-7]
+    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+        client.post(CALL)
+        client.until(mark)
+        go.set()
+        rest = b""
+        with (
+            contextlib.suppress(ConnectionResetError)
+            if how == "reset"
+            else contextlib.nullcontext()
+        ):
+            rest = client.rest()
+        assert b"0\r\n\r\n" not in rest
+        end = end_of(rig)
+        found = rig.events()
+    assert (end["closed_by"], end["why"]) == ("server", {"close": "closed"}.get(how, how))
+    raw = of(found, "raw", dir="s2c")[-1]
+    assert raw["text"].encode() == (b"torn" if framing == "chunked" else RESULT[:-7])
+    assert (raw["why"], raw["unterminated"]) == ("torn", True)
+
+
+@pytest.mark.parametrize("afterwards", ["reset", "close", "wait"])
+def test_an_answer_before_the_body_is_complete_reaches_the_client(tmp_path, afterwards):
+    def script(conn):
+        conn.until(b"\r\n\r\n")
+        conn.send(b"HTTP/1.1 413 Too Much\r\nContent-Length: 3\r\nConnection: close\r\n\r\nbig")
+        if afterwards == "wait":
+            conn.sock.shutdown(socket.SHUT_WR)
+            with contextlib.suppress(OSError):
+                conn.rest()
+        else:
+            getattr(conn, afterwards)()
+
+    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+        client.send(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5000000\r\n\r\n")
+        with contextlib.suppress(OSError):
+            client.send(bytes(5_000_000))
+        status, headers, body = client.response()
+        assert (status, headers["connection"], body) == (413, "close", b"big")
+        assert end_of(rig)["closed_by"] == "server"
+        (response,) = of(rig.events(), "http", phase="response")
+        assert response["status"] == 413
+
+
+def test_a_client_that_leaves_is_told_to_the_server_at_once(tmp_path):
+    gone = threading.Event()
+
+    def script(conn):
+        conn.request()
+        assert conn.rest() == b""
+        gone.set()
+
+    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+        client.post(CALL)
+        rig.eventually(lambda found: of(found, "message"))
+        client.close()
+        assert gone.wait(2)
+        assert end_of(rig)["closed_by"] == "client"
+
+
+def test_a_client_that_leaves_a_stream_is_told_to_the_server_at_once(tmp_path):
+    gone = threading.Event()
+
+    def script(conn):
+        conn.request()
+        conn.send(sse_head() + chunk(b"data: {}\n\n"))
+        with contextlib.suppress(ConnectionResetError):
+            assert conn.rest() == b""
+        gone.set()
+
+    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+        client.get()
+        client.until(b"data: {}\n\n")
+        client.reset()
+        assert gone.wait(2)
+        end = end_of(rig)
+        assert (end["closed_by"], end["why"]) == ("client", "reset")
+
+
+def test_a_client_that_only_closes_its_sending_side_still_gets_the_answer(tmp_path):
+    def script(conn):
+        conn.request()
+        assert conn.rest() == b""
+        conn.send(json_response(RESULT))
+
+    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+        client.post(CALL)
+        client.sock.shutdown(socket.SHUT_WR)
+        assert client.response()[2] == RESULT
+        rig.stop()
+        (recording,) = recordings(rig.events())
+    assert len(of(recording, "message")) == 2
+    assert [e["closed_by"] for e in of(recording, "http", phase="end")] == ["client"]
+
+
+def test_a_client_that_leaves_in_the_middle_of_its_request(tmp_path):
+    got = []
+
+    def script(conn):
+        got.append(conn.rest())
+
+    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+        client.send(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n" + CALL[:-1])
+        eventually(lambda: server.connections)
+        client.close()
+        end = end_of(rig)
+        assert end["closed_by"] == "client"
+        (raw,) = of(rig.events(), "raw")
+        assert (raw["why"], raw["text"].encode()) == ("torn", CALL[:-1])
+        eventually(lambda: got)
+    assert got[0].endswith(CALL[:-1])
+
+
+def test_an_idle_connection_that_the_server_closes_is_closed_for_the_client(tmp_path):
+    def script(conn):
+        conn.request()
+        conn.send(json_response(RESULT))
+
+    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+        assert client.call(CALL)[2] == RESULT
+        assert client.rest() == b""
+        rig.stop()
+        assert len(of(rig.events(), "http", phase="end")) == 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [b"SSH-2.0-OpenSSH_9.9\r\n", b"HTTP/9 what\r\n\r\n", b"HTTP/1.1 200 OK\r\nbad\r\n\r\n"],
+)
+def test_an_answer_that_is_no_http_reaches_the_client_as_it_is(tmp_path, answer):
+    def script(conn):
+        conn.request()
+        conn.send(answer[:9])
+        conn.send(answer[9:])
+        conn.send(b"and more \xff")
+
+    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+        client.post(CALL)
+        assert client.rest() == answer + b"and more \xff"
+        end = end_of(rig)
+        assert (end["closed_by"], end["why"]) == ("server", "not HTTP")
+        (raw,) = of(rig.events(), "raw", dir="s2c")
+        assert raw["bytes"] == len(answer) + 10
+        if b"HTTP" not in answer:
+            assert base64.b64decode(raw["b64"]) == answer + b"and more \xff"
+    assert b"hush" not in b"".join(p.read_bytes() for p in tmp_path.iterdir())
+
+
+def test_a_broken_chunk_ends_the_answer_where_it_broke(tmp_path):
+    def script(conn):
+        conn.request()
+        conn.send(sse_head() + chunk(b"data: {}\n\n"))
+        conn.send(b"zz\r\n")
+        conn.rest()
+
+    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+        client.post(CALL)
+        assert client.rest().endswith(chunk(b"data: {}\n\n"))
+        assert end_of(rig)["why"].startswith("not HTTP")
+
+
+SMUGGLED = [
+    (b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n", 400),
+    (b"Transfer-Encoding: chunked\r\nContent-Length: 5\r\n", 400),
+    (b"Content-Length: 5\r\nContent-Length: 6\r\n", 400),
+    (b"Content-Length: 5, 6\r\n", 400),
+    (b"Content-Length: +5\r\n", 400),
+    (b"Content-Length: 0x5\r\n", 400),
+    (b"Content-Length: -1\r\n", 400),
+    (b"Transfer-Encoding: gzip, chunked\r\n", 501),
+    (b"Transfer-Encoding: xchunked\r\n", 501),
+    (b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n", 501),
+    (b"Transfer-Encoding : chunked\r\n", 400),
+    (b"X: a\r\n\0: b\r\n", 400),
+    (b"No-Colon\r\n", 400),
+]
+
+
+@pytest.mark.parametrize(("headers", "status"), SMUGGLED)
+def test_a_request_that_could_be_read_in_two_ways_is_refused(tmp_path, headers, status):
+    with (
+        Upstream(lambda conn: conn.rest()) as server,
+        Rig(tmp_path, server) as rig,
+        rig.client() as client,
+    ):
+        client.send(b"POST / HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer hush\r\n")
+        client.send(headers + b"\r\n0\r\n\r\n")
+        got, _, body = client.response()
+        assert got == status
+        assert body.startswith(b"mcptally: request refused")
+        end = end_of(rig)
+        assert end["closed_by"] == "proxy"
+        assert end["why"]
+        (response,) = of(rig.events(), "http", phase="response")
+        assert response["status"] == status
+        assert server.connections == 0
+    assert b"hush" not in b"".join(p.read_bytes() for p in tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("request_line", "status"),
+    [
+        (b"CONNECT example.org:443 HTTP/1.1\r\nHost: x", 405),
+        (b"GET / HTTP/2.0\r\nHost: x", 505),
+        (b"GET /a b HTTP/1.1\r\nHost: x", 400),
+        (b"GET / HTTP/1.1", 400),
+        (b"\x16\x03\x01\x02\x00", 400),
+        (b"GET / HTTP/1.0\r\nTransfer-Encoding: chunked", 400),
+        (b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 600_000, 431),
+    ],
+)
+def test_what_is_no_request_is_refused(tmp_path, request_line, status):
+    with (
+        Upstream(lambda conn: conn.rest()) as server,
+        Rig(tmp_path, server) as rig,
+        rig.client() as client,
+    ):
+        client.send(request_line + b"\r\n\r\n")
+        assert client.response()[0] == status
+        assert end_of(rig)["closed_by"] == "proxy"
+        assert server.connections == 0
+
+
+def test_a_folded_header_cannot_become_one_of_its_own(tmp_path):
+    heads = []
+
+    def script(conn):
+        heads.append(conn.until(b"\r\n\r\n"))
+        conn.send(json_response(RESULT))
+        conn.rest()
+
+    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+        client.send(b"GET / HTTP/1.1\r\nHost: x\r\nX: a\r\n Transfer-Encoding: chunked\r\n\r\n")
+        client.response()
+    assert b"\r\nX: a Transfer-Encoding: chunked\r\n" in heads[0]
+
+
+def test_a_chunk_that_breaks_in_the_middle_of_a_request_ends_it(tmp_path):
+    with (
+        Upstream(lambda conn: conn.rest()) as server,
+        Rig(tmp_path, server) as rig,
+        rig.client() as client,
+    ):
+        client.send(b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+        client.send(chunk(b"{}") + b"zz\r\n")
+        assert client.response()[0] == 400
+        assert end_of(rig)["closed_by"] == "proxy"
+
+
+def test_an_absolute_target_goes_to_our_server_and_nowhere_else(tmp_path):
+    heads = []
+
+    def script(conn):
+        heads.append(conn.request()[0])
+        conn.send(json_response(RESULT))
+        conn.rest()
+
+    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+        client.send(b"GET http://169.254.1.1/secret?x HTTP/1.1\r\nHost: h\r\n\r\n")
+        client.response()
+    assert heads[0].startswith(b"GET /secret?x HTTP/1.1\r\nHost: h\r\n")
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.binary(max_size=300), st.booleans())
+def test_no_bytes_from_either_side_stop_the_recorder(noise, whole_request):
+    garbage_server = Upstream(lambda conn: (conn.until(b"\n"), conn.send(noise)))
+    with garbage_server as server, contextlib.ExitStack() as stack:
+        import tempfile
+
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        rig = stack.enter_context(Rig(folder, server))
+        with rig.client() as client, contextlib.suppress(OSError):
+            client.send(json_response(noise) if whole_request else noise + b"\r\n\r\n")
+            client.sock.shutdown(socket.SHUT_WR)
+            client.rest()
+        with rig.client() as client, contextlib.suppress(OSError):
+            client.post(CALL)
+            client.sock.shutdown(socket.SHUT_WR)
+            client.rest()
+        rig.stop()
+        found = recordings(rig.events())
+        server.errors = server.errors.__class__()
+    ends = [e for own in found for e in of(own, "http", phase="end")]
+    requests = [e for own in found for e in of(own, "http", phase="request")]
+    assert len(ends) == len(requests) >= 1
+    assert [m["msg"]["id"] for own in found for m in of(own, "message", dir="c2s")][-1] == 1
+
+
+def test_stopping_lets_calls_under_way_finish_and_ends_streams(tmp_path):
+    go = threading.Event()
+
+    def script(conn):
+        head, _ = conn.request()
+        if head.startswith(b"GET"):
+            conn.send(sse_head() + chunk(b": hi\n\n"))
+            with contextlib.suppress(OSError):
+                conn.rest()
+        else:
+            assert go.wait(10)
+            conn.send(json_response(RESULT))
+
+    with (
+        Upstream(script) as server,
+        Rig(tmp_path, server) as rig,
+        rig.client() as idle,
+        rig.client() as stream,
+        rig.client() as client,
+    ):
+        stream.get()
+        stream.until(b": hi\n\n\r\n")
+        client.post(CALL)
+        rig.eventually(lambda found: of(found, "message"))
+        rig.service.loop.call_from_thread(rig.service.stop)
+        assert idle.rest() == b""
+        go.set()
+        assert client.response()[2] == RESULT
+        assert client.rest() == b""
+        rig.service.loop.call_from_thread(rig.service.stop)
+        assert stream.rest() == b""
+        rig.thread.join(10)
+        found = recordings(rig.events())
+    assert all(own[-1]["event"] == "close" for own in found)
+    ends = sorted(e["closed_by"] for own in found for e in of(own, "http", phase="end"))
+    assert ends == ["proxy", "server"]
+
+
+def test_a_disk_that_hangs_holds_traffic_up_for_a_second_and_no_longer(tmp_path, monkeypatch):
+    hangs, free = threading.Event(), threading.Event()
+    put = Segment.put
+
+    def slow(self, lines):
+        # What a dead network disk does: the call does not return.
+        if hangs.is_set():
+            free.wait(30)
+        put(self, lines)
+
+    monkeypatch.setattr(Segment, "put", slow)
+
+    def script(conn):
+        with contextlib.suppress(AssertionError):
+            while True:
+                _, body = conn.request()
+                conn.send(json_response(body))
+
+    with (
+        Upstream(script) as server,
+        Rig(tmp_path, server) as rig,
+        rig.client() as first,
+        rig.client() as second,
+    ):
+        assert first.call(b'{"id":0}')[2] == b'{"id":0}'
+        hangs.set()
+        for number in range(1, 20):
+            body = b'{"id":%d}' % number
+            assert first.call(body)[2] == body
+            assert second.call(body)[2] == body
+        assert any("traffic goes on" in said for said in rig.said)
+        hangs.clear()
+        free.set()
+        rig.eventually(lambda _: first.call(b'{"id":99}') and of(rig.events(), "gap"))
+        rig.stop()
+        found = rig.events()
+    (gap,) = of(found, "gap")
+    assert gap["why"] == "stalled"
+    whole = sorted(e["seq"] for e in found)
+    assert len(whole) == len(set(whole))
+    assert gap["lost"] + len(whole) == whole[-1] + 1 or gap["lost"] > 0
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tls")
+    key, cert = folder / "key.pem", folder / "cert.pem"
+    try:
+        subprocess.run(
+            ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
+             "-nodes", "-days", "2", "-subj", "/CN=localhost", "-addext",
+             "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", key, "-out", cert],
+            check=True, capture_output=True,
+        )  # fmt: skip
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"openssl makes no certificate here: {error}")
+    return key, cert
+
+
+def secure(certificates, script):
+    key, cert = certificates
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(cert, key)
+
+    def wrapped(conn):
+        with (
+            contextlib.suppress(ssl.SSLError),
+            context.wrap_socket(conn.sock, server_side=True) as sock,
+        ):
+            script(Connection(sock))
+
+    return wrapped
+
+
+def test_a_server_behind_tls_with_its_own_authority(tmp_path, certificates):
+    gone = threading.Event()
+    large = b'{"text":"' + b"x" * 3_000_000 + b'"}'
+
+    def script(conn):
+        _, body = conn.request()
+        conn.send(json_response(body))
+        conn.request()
+        conn.send(sse_head() + chunk(b"data: {}\n\n"))
+        with contextlib.suppress(OSError):
+            conn.rest()
+        gone.set()
+
+    with (
+        Upstream(secure(certificates, script)) as server,
+        Rig(tmp_path, server, scheme="https", host="localhost", ca_file=certificates[1]) as rig,
+        rig.client() as client,
+    ):
+        assert client.call(large)[2] == large
+        client.post(CALL)
+        client.until(b"data: {}\n\n")
+        client.close()
+        assert gone.wait(5)
+        rig.eventually(lambda found: of(found, "http", phase="end", closed_by="client"))
+        assert of(rig.events(), "message", dir="s2c")[0]["bytes"] == len(large)
+
+
+def test_a_certificate_that_is_not_trusted_is_an_answer_and_no_bypass(tmp_path, certificates):
+    with (
+        Upstream(secure(certificates, lambda conn: conn.rest())) as server,
+        Rig(tmp_path, server, scheme="https", host="localhost") as rig,
+        rig.client() as client,
+    ):
+        status, _, body = client.call(CALL)
+        assert status == 502
+        assert b"certificate not trusted" in body
+        assert end_of(rig)["why"].startswith("certificate not trusted")
+
+
+def test_descriptors_are_given_back(tmp_path):
+    if not os.path.isdir("/proc/self/fd"):  # noqa: PTH112
+        pytest.skip("no /proc here to count descriptors in")
+
+    def script(conn):
+        conn.request()
+        conn.send(json_response(RESULT))
+        conn.rest()
+
+    with Upstream(script) as server, Rig(tmp_path, server) as rig:
+        counts = []
+        for _ in range(30):
+            with rig.client() as client:
+                client.call(CALL)
+            eventually(lambda: not rig.service._relays)
+            counts.append(len(os.listdir("/proc/self/fd")))  # noqa: PTH208
+    assert counts[-1] <= counts[5] + 2
