@@ -20,7 +20,8 @@ from mcptally.decode import Events, decode
 from mcptally.definitions import in_force, listings, versions
 from mcptally.pair import pair
 from mcptally.schema import TIME, Calls, Findings, Messages, Recordings, Table
-from mcptally.score import score_calls
+from mcptally.score import Judging, score_calls
+from mcptally.seed.scenario import combinations, with_combination
 from mcptally.sessions import Conversation, converse
 from mcptally.validate import validate
 
@@ -33,23 +34,30 @@ class Gathered:
     messages: pl.DataFrame
     findings: pl.DataFrame
     recordings: pl.DataFrame
-    listed: pl.DataFrame
-    definitions: pl.DataFrame
+    learned: "Knowledge"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Knowledge:
-    """What the whole archive knows: what a call is judged by beyond its own partition."""
+    """What a partition, and in the end the whole archive, knows about its servers and tools.
+
+    A call is judged by the knowledge of the archive: nothing depends on who is in its partition.
+    """
 
     listed: pl.DataFrame
+    """`definitions.LISTING` rows."""
     definitions: pl.DataFrame
+    """`definitions.DEFINITION` rows."""
+    combinations: pl.DataFrame
+    """Which arguments are given together how often: `seed.scenario.combinations`."""
 
     @classmethod
-    def of(cls, parts: Sequence[tuple[pl.DataFrame, pl.DataFrame]]) -> "Knowledge":
-        """The knowledge of all partitions' listings and definitions together."""
+    def of(cls, parts: Sequence["Knowledge"]) -> "Knowledge":
+        """The knowledge of all partitions together."""
         return cls(
-            pl.concat([listed for listed, _ in parts]).sort("listed_ns", "recording", "pos"),
-            pl.concat([known for _, known in parts]).unique("definition").sort("definition"),
+            pl.concat([part.listed for part in parts]).sort("listed_ns", "recording", "pos"),
+            pl.concat([part.definitions for part in parts]).unique("definition").sort("definition"),
+            pl.concat([part.combinations for part in parts]),
         )
 
 
@@ -63,20 +71,19 @@ def gather(files: Sequence[Path], names: Sequence[str]) -> Gathered:
     )
     calls = _named(paired.calls, file_names)
     messages = _named(paired.messages, file_names)
-    listed, definitions = listings(calls)
+    calls = with_combination(calls)
+    learned = Knowledge(*listings(calls), combinations(calls))
     found = pl.concat([events.findings, oddities.find(messages, calls)])
-    return Gathered(
-        calls, messages, found, _recordings(events, talk, calls, file_names), listed, definitions
-    )
+    return Gathered(calls, messages, found, _recordings(events, talk, calls, file_names), learned)
 
 
 def finish(
-    part: Gathered, archive: Knowledge, *, payloads: bool = True
+    part: Gathered, archive: Knowledge, judging: Judging, *, payloads: bool = True
 ) -> dict[type[Table], pl.DataFrame]:
     """The tables of one partition, judged; `Tools` belongs to the archive: see `tools`."""
-    calls = in_force(part.calls, part.listed, archive.listed)
+    calls = in_force(part.calls, part.learned.listed, archive.listed)
     calls = validate(calls, archive.definitions)
-    calls = chain(score_calls(calls, archive.definitions))
+    calls = chain(score_calls(calls, archive.definitions, archive.combinations, judging))
     findings = pl.concat([part.findings, oddities.find_judged(calls)])
     counts = findings.group_by("recording").agg(findings=pl.len())
     recordings = part.recordings.join(counts, on="recording", how="left").with_columns(

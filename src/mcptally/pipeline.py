@@ -20,6 +20,7 @@ from mcptally.archive import discover, open_stream
 from mcptally.errors import McptallyError, UnreadableError
 from mcptally.partition import Gathered, Knowledge, finish, gather, tools
 from mcptally.schema import TABLES, Calls, Findings, Recordings, Tools
+from mcptally.score import Judging
 
 PARTITION: Final = 96 << 20
 """Bytes of transcript that a partition holds at most, unless one group of files is larger."""
@@ -45,6 +46,8 @@ def score(
     paths: Iterable[str | Path],
     *,
     out: str | Path,
+    rules: str | Path | None = None,
+    scenarios: str | Path | None = None,
     payloads: bool = True,
     partition_bytes: int = PARTITION,
 ) -> Summary:
@@ -53,13 +56,20 @@ def score(
     Args:
         paths: transcript files, folders or patterns.
         out: the store; made anew if it is there.
+        rules: a TOML file that adds, replaces or disables rules.
+        scenarios: a TOML or JSON file that says which calls were tests of what.
         payloads: whether arguments, responses and their text are kept.
         partition_bytes: bytes of transcript that are worked on at a time.
 
     Raises:
         UnreadableError: nothing could be read.
         StoreError: `out` holds something else than a store.
+        RuleError: the rule file cannot be used.
+        UsageError: the scenarios file cannot be used.
     """
+    judging = Judging.of(
+        rules=Path(rules) if rules else None, scenarios=Path(scenarios) if scenarios else None
+    )
     files = discover([paths] if isinstance(paths, (str, Path)) else paths)
     folder = Path(out)
     work = store.prepare(folder)
@@ -73,7 +83,7 @@ def score(
         rows = dict.fromkeys((table.name for table in TABLES), 0)
         outcomes: dict[str, int] = {}
         for number, gathered in enumerate(spool):
-            tables = finish(gathered, archive, payloads=payloads)
+            tables = finish(gathered, archive, judging, payloads=payloads)
             for table, frame in tables.items():
                 rows[table.name] += store.write_part(work, table, f"{number:06d}", frame)
             for outcome, count in tables[Calls].group_by("outcome").len().iter_rows():
@@ -85,7 +95,7 @@ def score(
     if not rows[Recordings.name]:
         raise UnreadableError(_nothing(work, files))
     sources = [store.source_of(path) for path in files]
-    store.publish(folder, work, sources=sources, rows=rows, rules="default")
+    store.publish(folder, work, sources=sources, rows=rows, rules=judging.digest)
     return Summary(
         folder, len(files), sum(source.size for source in sources), rows, broken, outcomes
     )
@@ -130,6 +140,9 @@ def _first_recording(path: Path) -> str | None:
 _HEAD_LIMIT: Final = 1 << 20
 
 
+_SPOOLED: Final = ("calls", "messages", "findings", "recordings")
+
+
 class _Spool:
     """Gathered partitions that wait for what the archive knows: the last in memory, more on disk.
 
@@ -142,7 +155,7 @@ class _Spool:
         self.parts: dict[int, list[Path]] = {}
         self.of: dict[str, int] = {}
         """Recording → number of its partition."""
-        self.learned: dict[int, tuple[pl.DataFrame, pl.DataFrame]] = {}
+        self.learned: dict[int, Knowledge] = {}
         self.held: tuple[int, Gathered] | None = None
 
     def put(self, files: list[Path]) -> None:
@@ -159,13 +172,13 @@ class _Spool:
             return
         self.parts[number] = files
         self.of.update(dict.fromkeys(recordings, number))
-        self.learned[number] = (part.listed, part.definitions)
+        self.learned[number] = part.learned
         if self.held is not None:
             self._write(*self.held)
         self.held = (number, part)
 
-    def known(self) -> list[tuple[pl.DataFrame, pl.DataFrame]]:
-        """Listings and definitions of every partition."""
+    def known(self) -> list[Knowledge]:
+        """What every partition knows."""
         return [self.learned[number] for number in sorted(self.learned)]
 
     def _drop(self, number: int) -> None:
@@ -179,18 +192,18 @@ class _Spool:
     def _write(self, number: int, part: Gathered) -> None:
         target = self.folder / f"{number:06d}"
         target.mkdir(parents=True)
-        for field in dataclasses.fields(part):
-            frame: pl.DataFrame = getattr(part, field.name)
-            frame.write_ipc(target / f"{field.name}.arrow", compression="uncompressed")
+        for name in _SPOOLED:
+            frame: pl.DataFrame = getattr(part, name)
+            frame.write_ipc(target / f"{name}.arrow", compression="uncompressed")
 
     def __iter__(self) -> Iterator[Gathered]:
-        names = [field.name for field in dataclasses.fields(Gathered)]
         for number in sorted(self.parts):
             if self.held is not None and self.held[0] == number:
                 yield self.held[1]
             else:
                 folder = self.folder / f"{number:06d}"
-                yield Gathered(*(pl.read_ipc(folder / f"{name}.arrow") for name in names))
+                frames = {name: pl.read_ipc(folder / f"{name}.arrow") for name in _SPOOLED}
+                yield Gathered(**frames, learned=self.learned[number])
                 shutil.rmtree(folder)
 
 

@@ -1,18 +1,65 @@
-"""Calls to scored calls: hidden errors, the verdict, and the seed score in both readings."""
+"""Calls to scored calls: scenarios, hidden errors, the verdict, the seed score in both readings."""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
 
 import polars as pl
 
+from mcptally.ids import digest
 from mcptally.seed import columns as seed
-from mcptally.verdict import hidden, judge
+from mcptally.seed.given import Given
+from mcptally.seed.given import load as load_given
+from mcptally.seed.scenario import scenarios
+from mcptally.verdict import failures, hidden_errors, rows
 
 
-def score_calls(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFrame:
+@dataclasses.dataclass(frozen=True)
+class Judging:
+    """What calls are judged by: the rules in force, and scenarios that somebody gave."""
+
+    verdict_rules: Sequence[rows.VerdictRule] = dataclasses.field(default_factory=failures.rules)
+    hidden_rules: Sequence[rows.HiddenRule] = dataclasses.field(default_factory=hidden_errors.rules)
+    given: tuple[Given, ...] = ()
+
+    @classmethod
+    def of(cls, *, rules: Path | None = None, scenarios: Path | None = None) -> "Judging":
+        """The shipped rules with a user's changes (TOML), and a user's scenarios.
+
+        Raises:
+            RuleError: the rule file cannot be read, or a row is incomplete.
+            UsageError: the scenarios file cannot be read, or an entry is incomplete.
+        """
+        judging = cls(given=load_given(scenarios) if scenarios else ())
+        if rules is None:
+            return judging
+        about_failures, about_hidden = rows.read_changes(rules)
+        return dataclasses.replace(
+            judging,
+            verdict_rules=rows.apply(judging.verdict_rules, about_failures, where=str(rules)),
+            hidden_rules=rows.apply(judging.hidden_rules, about_hidden, where=str(rules)),
+        )
+
+    @property
+    def digest(self) -> str:
+        """16 hex digits that stand for these rules and scenarios."""
+        return digest(repr((self.verdict_rules, self.hidden_rules, self.given)))
+
+
+def score_calls(
+    calls: pl.DataFrame, definitions: pl.DataFrame, combinations: pl.DataFrame, judging: Judging
+) -> pl.DataFrame:
     """`calls` (paired and validated) with `outcome` final and every score beside it.
 
-    `definitions` has `definition` and `output_schema` of the tools.
+    Args:
+        calls: the columns that pairing and validation make.
+        definitions: `definition`, `input_schema` and `output_schema` of the tools.
+        combinations: which arguments are given together how often, in the whole archive.
+        judging: the rules in force.
     """
-    calls = _with_hidden(calls)
-    calls = pl.concat([calls, judge(calls)], how="horizontal")
+    calls = calls.hstack(scenarios(calls, definitions, combinations, judging.given))
+    calls = _with_hidden(calls, judging)
+    calls = calls.hstack(failures.judge(calls, judging.verdict_rules))
     calls = calls.with_columns(
         pl.when(pl.col("outcome") == "hidden_error")
         .then(pl.min_horizontal("confidence", "hidden_confidence"))
@@ -23,20 +70,16 @@ def score_calls(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFrame:
     return seed.score(calls, definitions)
 
 
-def _with_hidden(calls: pl.DataFrame) -> pl.DataFrame:
+def _with_hidden(calls: pl.DataFrame, judging: Judging) -> pl.DataFrame:
     """Results that report a failure without saying so become `hidden_error`."""
-    found = hidden(
-        calls.with_columns(
-            structured="structured_content", texts_count=pl.col("text_blocks")
-        ).with_columns(
-            # Only results of tools can hide an error.
-            text=pl.when((pl.col("outcome") == "ok") & pl.col("tool").is_not_null()).then("text"),
-            structured=pl.when((pl.col("outcome") == "ok") & pl.col("tool").is_not_null()).then(
-                "structured"
-            ),
-        )
+    # Only results of tools can hide an error.
+    may = (pl.col("outcome") == "ok") & pl.col("tool").is_not_null()
+    asked = calls.with_columns(
+        text=pl.when(may).then("text"),
+        structured=pl.when(may).then("structured_content"),
+        texts_count=pl.col("text_blocks"),
     )
-    calls = pl.concat([calls, found], how="horizontal")
+    calls = calls.hstack(hidden_errors.hidden(asked, judging.hidden_rules))
     is_hidden = (pl.col("outcome") == "ok") & pl.col("hidden_error").fill_null(value=False)
     return calls.with_columns(
         outcome=pl.when(is_hidden).then(pl.lit("hidden_error")).otherwise(pl.col("outcome")),

@@ -9,8 +9,25 @@ import click
 @click.command(name="score")
 @click.argument("archive", nargs=-1, required=True)
 @click.option("-o", "--out", type=click.Path(path_type=Path), required=True, help="The store.")
+@click.option(
+    "--rules",
+    type=click.Path(path_type=Path),
+    help="A TOML file that adds, replaces or disables rules.",
+)
+@click.option(
+    "--scenarios",
+    type=click.Path(path_type=Path),
+    help="A TOML or JSON file that says which calls were tests of what.",
+)
 @click.option("--no-payloads", is_flag=True, help="Leave arguments, responses and texts out.")
-def command(archive: tuple[str, ...], out: Path, *, no_payloads: bool) -> None:
+def command(
+    archive: tuple[str, ...],
+    out: Path,
+    *,
+    rules: Path | None,
+    scenarios: Path | None,
+    no_payloads: bool,
+) -> None:
     """Validate and score recorded traffic into a store.
 
     ARCHIVE is transcript files, folders (read recursively) or patterns; plain, gzip or zstd.
@@ -22,7 +39,7 @@ def command(archive: tuple[str, ...], out: Path, *, no_payloads: bool) -> None:
     """
     from mcptally.pipeline import score
 
-    summary = score(archive, out=out, payloads=not no_payloads)
+    summary = score(archive, out=out, rules=rules, scenarios=scenarios, payloads=not no_payloads)
     say = sys.stderr.write
     rows = summary.rows
     say(
