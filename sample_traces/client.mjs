@@ -9,8 +9,13 @@ const client = new Client({ name: 'demo-ts', version: '1.0.0' });
 async function take(step) {
   const options = step.timeout ? { timeout: step.timeout * 1000 } : undefined;
   try {
+    const asked = { name: step.name, arguments: step.arguments };
     if (step.method === 'tools/list') await client.listTools();
-    else await client.callTool({ name: step.name, arguments: step.arguments }, undefined, options);
+    else if (step.task) {
+      const told = client.experimental.tasks.callToolStream(asked, undefined, { task: { ttl: 60000 } });
+      for await (const message of told) if (message.type === 'error') throw message.error;
+    }
+    else await client.callTool(asked, undefined, options);
   } catch (error) {
     // The wire is what is recorded; here an error only means: go on with the next step.
     console.error(`${step.name}: ${error.message.slice(0, 200)}`);

@@ -6,6 +6,7 @@ already, a missing argument, a query with a typo. Sessions of one server differ 
 """
 # ruff: noqa: INP001 - beside a script, no package
 
+import dataclasses
 import random
 import sqlite3
 import subprocess
@@ -25,6 +26,8 @@ class Step:
     method: str = "tools/call"
     together: bool = False
     """Do not wait for the answer before the next step."""
+    task: bool = False
+    """Ask for a task (revision 2025-11-25) and follow it to its end."""
     timeout: float | None = None
     """Seconds after which the client gives up (its SDK then says `cancelled`, with a reason)."""
     cancel_after: float | None = None
@@ -217,6 +220,19 @@ def everything(session: Session) -> list[Step]:
         ]
         steps += [started("echo", message="first"), started("get-sum", a=1, b=1)]
     return steps
+
+
+def tasks(session: Session) -> list[Step]:
+    """Long work as tasks: call, poll, fetch; and a task whose arguments are missing."""
+    topic = ["tides", "bees", "glass"][session.number % 3]
+    research = Step("simulate-research-query", {"topic": topic}, task=True)
+    return [
+        Step("", method="tools/list"),
+        call("echo", message="before"),
+        research,
+        dataclasses.replace(research, arguments={}),
+        call("echo", message="after"),
+    ]
 
 
 def filesystem(session: Session) -> list[Step]:
@@ -427,6 +443,7 @@ PLANS: dict[str, Callable[[Session], list[Step]]] = {
     "time": time,
     "sqlite": sqlite,
     "everything": everything,
+    "everything-tasks": tasks,
     "filesystem": filesystem,
     "commands": commands,
     "excel": excel,

@@ -102,6 +102,13 @@ TRACES: Final = {
     "everything": Trace(
         ("@modelcontextprotocol/server-everything@2026.8.31",), "npm", ("mcp-server-everything",), 6
     ),
+    "everything-tasks": Trace(
+        ("@modelcontextprotocol/server-everything@2026.8.31",),
+        "npm",
+        ("mcp-server-everything",),
+        3,
+        client="typescript",
+    ),
     "filesystem": Trace(
         ("@modelcontextprotocol/server-filesystem@2026.8.31",),
         "npm",
