@@ -1,0 +1,34 @@
+"""`mcptally show`: one call explained."""
+
+import dataclasses
+import json
+import sys
+from pathlib import Path
+
+import click
+
+
+@click.command(name="show")
+@click.argument("store", type=click.Path(path_type=Path))
+@click.argument("call")
+@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table")
+@click.option("--full", is_flag=True, help="Show payloads whole, however long.")
+def command(store: Path, call: str, form: str, *, full: bool) -> None:
+    """Explain one call: request, reply, and every rule and factor that decided, in words.
+
+    CALL is a call_id, or the beginning of one.
+
+    \b
+    Example:
+      mcptally show store 33e9d0f0a269721a
+    """
+    from mcptally import render, show
+    from mcptally.query import open_store
+
+    found = show.explain(open_store(store), call)
+    if form == "json":
+        plain = json.dumps(dataclasses.asdict(found), default=str, indent=1, ensure_ascii=False)
+        sys.stdout.write(plain + "\n")
+        return
+    words = show.text(found, limit=sys.maxsize if full else 4000)
+    sys.stdout.write("\n".join(map(render.clean, words.splitlines())) + "\n")
