@@ -55,5 +55,5 @@ class Scribe:
         if not self._said:
             self._said = True
             self._say("the disk does not take events in time; traffic goes on, a gap will tell")
-        for log, name, _ in calls:
-            log.miss(name)
+        for log, name, arguments in calls:
+            log.give_up(name, arguments)

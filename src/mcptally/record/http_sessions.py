@@ -46,7 +46,7 @@ class Log:
 
     def __init__(self, recording: Recording, *, used: float) -> None:
         self._recording = recording
-        self._missed = 0
+        self._gave_up = False
         self.exchanges = 0
         """Exchanges that have not ended."""
         self.used = used
@@ -56,14 +56,15 @@ class Log:
 
     def call(self, name: str, arguments: dict[str, Any]) -> None:
         """Run one method of the recording; may wait for the disk."""
-        if self._missed:
-            missed, self._missed = self._missed, 0
-            self._recording.gap(lost=missed, why="stalled")
+        if self._gave_up:
+            self._gave_up = self._recording.stalled = False
         getattr(self._recording, name)(**arguments)
 
-    def miss(self, name: str) -> None:
-        """Count an event that is given up because the disk does not take it."""
-        self._missed += name != "close"
+    def give_up(self, name: str, arguments: dict[str, Any]) -> None:
+        """Have an event counted as lost, because the disk holds the thread that writes."""
+        # A recording that is marked so counts what it is told, and touches no file.
+        self._gave_up = self._recording.stalled = True
+        getattr(self._recording, name)(**arguments)
 
 
 Call = tuple[Log, str, dict[str, Any]]
