@@ -28,7 +28,15 @@ from mcptally.record.redaction_rules import (
 )
 from mcptally.record.redaction_scan import anchor, found_as, scanner
 from mcptally.record.redaction_shapes import CHECKS
-from mcptally.record.redaction_spans import URL_PASSWORD, Span, done, hashed, replace, unescape
+from mcptally.record.redaction_spans import (
+    URL_PASSWORD,
+    Span,
+    done,
+    hashed,
+    is_escaped,
+    replace,
+    unescape,
+)
 
 BASES: Final = ("default", "strict", "none")
 
@@ -170,7 +178,7 @@ class Policy:
         if not self.rules:
             return data, 0
         view, back = data, None
-        if b"\\u00" in data or b"\\/" in data:
+        if is_escaped(data):
             view, back = unescape(data)
         low = view.lower()
         hits = list(self._hint.finditer(low))

@@ -200,7 +200,8 @@ def _assigned(
         # A quote may also close the string that the text stands in: `"msg":"password: "`.
         first, last = _quoted(view, quote)
         text = view[first:last]
-        if _closes(view, last, quote) and not _SPACE.search(text) and _worth(text, name, b"="):
+        sure = kind in {"password", "secret", "api-key"} or _worth(text, name, b"=")
+        if _closes(view, last, quote) and sure and not _NO_TEXT.search(text):
             yield from _hide(view, first, last, kind or "token")
         return
     if (found := _PLAIN_VALUE.match(view, after)) is None:
@@ -227,7 +228,8 @@ def _assigned(
         yield from _hide(view, found.start(), found.end(), kind or "query-key")
 
 
-_SPACE: Final = re.compile(rb"\s")
+_NO_TEXT: Final = re.compile(rb"\s|\A(?:\$\{|\$\(|\{\{|<.*>\Z|.{0,2}\Z)")
+"""A sentence, a template, or next to nothing."""
 _LINE: Final = re.compile(rb"[^\r\n\"'\\]{1,8192}")
 
 
@@ -237,15 +239,23 @@ def _closes(view: bytes, end: int, quote: re.Match[bytes]) -> bool:
 
 def _worth(value: bytes, name: bytes, separator: bytes) -> bool:
     """Does the value of an assignment in running text look like one, rather than like a word?"""
-    if value[:1] in b"=$%<*/.-:" or value.lower() in _EMPTY or len(value) < 3:
+    if len(value) < 3 or value.lower() in _EMPTY or _NO_VALUE.match(value):
         return False
     if separator == b"=" and (name.isupper() or name.startswith(b"-")):
+        return True
+    if name[:2].lower() == b"x-":
         return True
     if b"://" in value[:12]:
         return False
     return token_like(value[:200]) or (
         separator == b"=" and len(value) >= 6 and not value.isalpha()
     )
+
+
+_NO_VALUE: Final = re.compile(
+    rb"[=<:]|\$[A-Za-z_{(]|%[A-Za-z]\b|%\(|\{\{|--|\*+\Z|\.\.?/|\.{3}|~?(?:/[A-Za-z0-9_.-]+){2}"
+)
+"""A comparison, a variable, a template, a flag, an ellipsis, a path."""
 
 
 def session_spans(view: bytes, low: bytes) -> Iterator[Span]:

@@ -63,6 +63,8 @@ _A: Final = r"[A-Za-z0-9]"
 _MIXED: Final = r"(?=[a-z_\-]{0,60}[A-Z0-9])"
 """Lower-case words joined by hyphens are prose or a CSS class, not a token."""
 
+_TWO_DIGITS_OR_CAPITAL: Final = r"(?=(?:[A-Za-z_\-]{0,30}[0-9]){2}|[a-z0-9_\-]{0,60}[A-Z])"
+
 PREFIXES: Final[tuple[Prefix, ...]] = (
     Prefix(
         name="anthropic-key",
@@ -192,12 +194,15 @@ PREFIXES: Final[tuple[Prefix, ...]] = (
             "fo1_", "fm2_",  # Fly.io
             "apify_api_",
         ),
-        tail=r"(?=(?:[A-Za-z_\-]{0,30}[0-9]){2})" + _W + r"{18,}",
+        tail=_TWO_DIGITS_OR_CAPITAL + _W + r"{18,}",
         silent=("xai-grok-large-preview-2", "glc_short1"),
     ),
 )  # fmt: skip
 
 _B64: Final = r"[A-Za-z0-9+/=_\-.~]"
+
+_BEGIN: Final = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrtbf]))"
+"""A token begins here: no letter or digit before it but the one of an escape."""
 
 SHAPES: Final[tuple[Shape, ...]] = (
     Shape(
@@ -265,7 +270,7 @@ SHAPES: Final[tuple[Shape, ...]] = (
         name="telegram-token",
         title="Telegram bot token",
         needles=(":aa",),
-        pattern=r"(?<![A-Za-z0-9])(?:bot)?(?P<secret>[0-9]{8,10}:AA[A-Za-z0-9_\-]{33})(?![A-Za-z0-9])",
+        pattern=_BEGIN + r"(?:bot)?(?P<secret>[0-9]{8,10}:AA[A-Za-z0-9_\-]{33})(?![A-Za-z0-9])",
         fires=("https://api.telegram.org/bot1234567890:AA<33>/getMe",),
         silent=("00:AA:11:22:33:44",),
     ),

@@ -62,7 +62,15 @@ def decoded(value: bytes) -> str:
     return text
 
 
-_ESCAPES: Final = re.compile(rb"(\\+)(?:u00([2-7][0-9A-Fa-f])|/)")
+_ESCAPES: Final = re.compile(
+    rb"(\\+)(?:u00([2-7][0-9A-Fa-f])|/)|%(0[AaDd]|2[0BbDdEeFf]|3[AaDd]|40|5[Ff])"
+)
+"""ASCII characters escaped in JSON, and in URLs those that secrets are known by."""
+
+
+def is_escaped(data: bytes) -> bool:
+    """May there be anything for `unescape` to do?"""
+    return b"\\u00" in data or b"\\/" in data or b"%2" in data or b"%3" in data
 
 
 def unescape(data: bytes) -> tuple[bytes, Callable[[int, int], tuple[int, int]]]:
@@ -74,12 +82,12 @@ def unescape(data: bytes) -> tuple[bytes, Callable[[int, int], tuple[int, int]]]
     begins, origins, ends = [0], [0], [0]
     size = last = 0
     for match in _ESCAPES.finditer(data):
-        run = len(match[1])
-        char = bytes.fromhex(match[2].decode()) if match[2] else b"/"
+        code = match[2] or match[3]
+        char = bytes.fromhex(code.decode()) if code else b"/"
         if char == b"\\" or not char.isascii():
             continue
         if char == b'"':
-            char = b"\\" * (2 * run - 1) + char
+            char = b"\\" * (2 * len(match[1]) - 1) + char
         plain = data[last : match.start()]
         out += (plain, char)
         size += len(plain)
