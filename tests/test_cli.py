@@ -150,10 +150,31 @@ def test_payloads_can_be_left_out(tmp_path: Path):
 
 
 def test_recording_imports_nothing_columnar():
-    heavy = ["polars", "pyarrow", "duckdb", "mcp", "jsonschema", "jsonschema_rs", "numpy", "scipy", "rich"]
+    heavy = [
+        "polars",
+        "pyarrow",
+        "duckdb",
+        "mcp",
+        "jsonschema",
+        "jsonschema_rs",
+        "numpy",
+        "scipy",
+        "rich",
+    ]
     code = (
         "import sys, mcptally, mcptally.cli, mcptally.cli.record, mcptally.record.stdio; "
         f"print([m for m in {heavy} if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_public_names_stay_what_they_are_once_everything_is_imported():
+    code = (
+        "import pkgutil, importlib, mcptally as mt\n"
+        "for m in pkgutil.walk_packages(mt.__path__, 'mcptally.'):\n"
+        "    if not m.name.endswith('__main__'): importlib.import_module(m.name)\n"
+        "print([n for n in mt.__all__ if not callable(getattr(mt, n))])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

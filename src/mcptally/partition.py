@@ -20,7 +20,7 @@ from mcptally.decode import Events, decode
 from mcptally.definitions import in_force, listings, versions
 from mcptally.pair import pair
 from mcptally.schema import TIME, Calls, Findings, Messages, Recordings, Table
-from mcptally.score import Judging, score_calls
+from mcptally.scoring import Judging, score_calls
 from mcptally.seed.scenario import combinations, with_combination
 from mcptally.sessions import Conversation, converse
 from mcptally.validate import validate

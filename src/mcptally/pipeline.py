@@ -20,7 +20,7 @@ from mcptally.archive import discover, open_stream
 from mcptally.errors import McptallyError, UnreadableError
 from mcptally.partition import Gathered, Knowledge, finish, gather, tools
 from mcptally.schema import TABLES, Calls, Findings, Recordings, Tools
-from mcptally.score import Judging
+from mcptally.scoring import Judging
 
 PARTITION: Final = 96 << 20
 """Bytes of transcript that a partition holds at most, unless one group of files is larger."""

@@ -9,7 +9,7 @@ import polars as pl
 
 from mcptally.errors import QueryError
 from mcptally.query import Store
-from mcptally.score import Judging
+from mcptally.scoring import Judging
 from mcptally.verdict import failures
 
 _OUTCOMES: Final = {
