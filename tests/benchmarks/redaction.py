@@ -32,7 +32,10 @@ _HEX = "0123456789abcdef"
 _URLSAFE = _ALNUM + "-_"
 _DIGITS = string.digits
 _BASE32 = string.ascii_uppercase + "234567"
-_WORDS = ["correct", "horse", "battery", "staple", "river", "moon", "Summer", "Winter", "Admin", "monkey", "dragon"]def chars(alphabet: str, n: int) -> str:
+_WORDS = ["correct", "horse", "battery", "staple", "river", "Summer", "Winter", "monkey"]
+
+
+def chars(alphabet: str, n: int) -> str:
     return "".join(_R.choices(alphabet, k=n))
 
 
@@ -82,8 +85,8 @@ TOKENS: dict[str, Callable[[], str]] = {
     "supabase": lambda: f"sbp_{chars(_HEX, 40)}",
     "telegram bot": lambda: f"{chars('123456789', 10)}:AA{chars(_URLSAFE, 33)}",
     "pem key": lambda: pem(_R.choice(["", "RSA ", "EC ", "OPENSSH "])),
-    "database url": lambda: f"postgresql://app:{chars(_ALNUM, 14)}@db{chars('123', 2)}.local:5432/app",
-    "slack webhook": lambda: f"{_HOOKS}/T{chars(_ALNUM, 10)}/B{chars(_ALNUM, 10)}/{chars(_ALNUM, 24)}",
+    "database url": lambda: f"postgresql://app:{chars(_ALNUM, 14)}@db.local:5432/app",
+    "slack webhook": lambda: f"{_HOOKS}/T{chars(_ALNUM, 9)}/B{chars(_ALNUM, 9)}/{chars(_ALNUM, 24)}",
 }  # fmt: skip
 
 VALUES: dict[str, Callable[[], str]] = {
