@@ -210,18 +210,31 @@ class _Collector:
                 }
             ),
         )
-        self._asks(rows, params)
+        self._asks(rows, methods, params)
         self._results(rows, results, has_result & ~has_error)
         self._errors(rows, errors, has_error)
 
-    def _asks(self, rows: npt.NDArray[np.uint32], params: Sequence[Raw]) -> None:
+    def _asks(
+        self,
+        rows: npt.NDArray[np.uint32],
+        methods: Sequence[str | None],
+        params: Sequence[Raw],
+    ) -> None:
         chosen = np.flatnonzero(_present(params))
         if not chosen.size:
             return
-        items = PARAMS.many([params[i] for i in chosen.tolist()])
+        texts = [params[i] for i in chosen.tolist()]
+        items, odd = PARAMS.many(texts)
         metas = [item.meta or _NO_REQUEST_META for item in items]
         meta = {f"meta_{name}": series for name, series in _plain(metas, RequestMeta).items()}
-        self._add("asks", pl.DataFrame({"row": rows[chosen]} | _plain(items, Params) | meta))
+        asks = pl.DataFrame({"row": rows[chosen]} | _plain(items, Params) | meta)
+        calls_tool = np.fromiter(
+            (methods[i] == "tools/call" for i in chosen.tolist()), np.bool_, chosen.size
+        )
+        settled = calls_tool & asks.select(_ORDINARY_CALL).to_series().to_numpy()
+        settled[odd] = False
+        rest = [ABSENT if done else text for done, text in zip(settled, texts, strict=True)]
+        self._add("asks", asks.with_columns(_texts(rest).alias("params")))
 
     def _results(
         self, rows: npt.NDArray[np.uint32], results: Sequence[Raw], has: npt.NDArray[np.bool_]
@@ -230,7 +243,7 @@ class _Collector:
         if not chosen.size:
             return
         texts = [results[i] for i in chosen.tolist()]
-        items = RESULT.many(texts)
+        items, odd = RESULT.many(texts)
         metas = [item.meta or _NO_RESULT_META for item in items]
         meta = {f"meta_{name}": series for name, series in _plain(metas, ResultMeta).items()}
         columns = _plain(items, Result)
@@ -245,6 +258,7 @@ class _Collector:
                 | {
                     "has_structured_content": structured.is_not_null(),
                     "has_meta": [item.meta is not UNSET for item in items],
+                    "odd": _marked(odd, len(items)),
                 }
             ),
         )
@@ -256,7 +270,7 @@ class _Collector:
         if not chosen.size:
             return
         texts = [errors[i] for i in chosen.tolist()]
-        items = ERROR.many(texts)
+        items, odd = ERROR.many(texts)
         for item, text in zip(items, texts, strict=True):
             if bytes(memoryview(text)[:1]) == b'"':  # an error that is a bare string
                 item.message = msgspec.json.decode(text)
@@ -270,6 +284,7 @@ class _Collector:
                     "error_code": columns["code"],
                     "error_message": columns["message"],
                     "error_data": columns["data"],
+                    "odd": _marked(odd, len(items)),
                 }
             ),
         )
@@ -313,6 +328,7 @@ def _schemas() -> dict[str, dict[str, pl.DataType]]:
     count = pl.UInt32()
     replies = {"row": count, "response": text, **of(Result), **meta(ResultMeta)}
     replies |= {"content_kind": text, "content_types": pl.List(pl.String), "blocks_plain": truth}
+    replies |= {"text_only": truth, "odd": truth}
     replies |= dict.fromkeys(
         ("text_blocks", "image_blocks", "audio_blocks", "resource_blocks"), count
     )
@@ -323,7 +339,7 @@ def _schemas() -> dict[str, dict[str, pl.DataType]]:
     messages |= {"has_result": truth, "has_error": truth, "truncated": truth}
     return {
         "messages": messages,
-        "asks": {"row": count, **of(Params), **meta(RequestMeta)},
+        "asks": {"row": count, **of(Params), **meta(RequestMeta), "params": text},
         "replies": replies,
         "raws": ENVELOPE | of(RawFrame),
         "http": ENVELOPE | of(HttpEvent, Headers),
@@ -336,6 +352,18 @@ def _schemas() -> dict[str, dict[str, pl.DataType]]:
 
 MAX_FAULTS: Final = 1000
 """Findings kept a file and fault; the rest is counted in one more."""
+
+_ORDINARY_CALL: Final = (
+    pl.col("name").is_not_null()
+    & (pl.col("arguments").is_null() | pl.col("arguments").str.starts_with("{"))
+    & pl.col("task").is_null()
+    & pl.col("input_responses").is_null()
+    & (
+        pl.col("meta_progress_token").is_null()
+        | pl.col("meta_progress_token").str.contains(r'^(?:"|-?\d+$)')
+    )
+)
+"""Parameters of tools/call whose shape these columns settle: the text itself is not kept."""
 
 _NO_HEADERS: Final = Headers()
 _NO_REQUEST_META: Final = RequestMeta()
@@ -507,6 +535,13 @@ def _plain(items: Sequence[Struct], shape: type[Struct]) -> dict[str, pl.Series]
     }
 
 
+def _marked(places: list[int], size: int) -> npt.NDArray[np.bool_]:
+    """True at these places of `size`."""
+    mask = np.zeros(size, np.bool_)
+    mask[places] = True
+    return mask
+
+
 def _present(raws: Sequence[Raw]) -> npt.NDArray[np.bool_]:
     return np.fromiter(map(len, raws), np.int64, len(raws)) > 0
 
@@ -536,9 +571,9 @@ def _contents(items: Sequence[Result], is_error: pl.Series) -> dict[str, Any]:
     blocks = list(itertools.chain.from_iterable(c for c in contents if c))
     kinds = ["absent" if c is UNSET else "null" if c is None else "array" for c in contents]
     if blocks:
-        types, texts, *others = _turn(blocks)
+        types, texts, *others, annotations, metas = _turn(blocks)
     else:
-        types, texts, others = (), (), []
+        types, texts, others, annotations, metas = (), (), [], (), ()
     type_column = pl.Series([t if t.__class__ is str else "" for t in types], dtype=pl.String)
     plain = np.fromiter((t.__class__ is str for t in types), np.bool_, len(types))
     plain &= np.fromiter((t is not None for t in texts), np.bool_, len(texts))
@@ -567,6 +602,8 @@ def _contents(items: Sequence[Result], is_error: pl.Series) -> dict[str, Any]:
         text if kind == "text" and text.__class__ is str else None
         for kind, text in zip(types, texts, strict=True)
     ]
+    bare = np.fromiter((text is not None for text in is_text), np.bool_, len(is_text))
+    bare &= ~_present(annotations) & ~_present(metas)
     limits = np.where((is_error == "true").fill_null(value=False), ERROR_TEXT_LIMIT, TEXT_LIMIT)
     first, joined = [], []
     for end, size, limit in zip(ends.tolist(), sizes.tolist(), limits.tolist(), strict=True):
@@ -589,6 +626,7 @@ def _contents(items: Sequence[Result], is_error: pl.Series) -> dict[str, Any]:
         "content_kind": pl.Series(kinds, dtype=pl.String),
         "content_types": pl.Series(lists),
         "blocks_plain": count(~plain) == 0,
+        "text_only": count(~bare) == 0,
         "text_blocks": of("text").astype(np.uint32),
         "image_blocks": of("image").astype(np.uint32),
         "audio_blocks": of("audio").astype(np.uint32),

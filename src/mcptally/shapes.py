@@ -174,6 +174,8 @@ class Block(Struct, gc=False, rename="camel"):
     data: Raw = ABSENT
     mime_type: Raw = ABSENT
     uri: Raw = ABSENT
+    annotations: Raw = ABSENT
+    meta: Raw = msgspec.field(default=ABSENT, name="_meta")
 
 
 class ResultMeta(Struct, gc=False):
@@ -239,24 +241,34 @@ class Shape(Generic[T]):
             for field in msgspec.structs.fields(cls)
         }
 
-    def many(self, texts: Sequence[Raw]) -> list[T]:
-        """One struct a text, in order."""
+    def many(self, texts: Sequence[Raw]) -> tuple[list[T], list[int]]:
+        """One struct a text, in order, and the places of those that are not of this shape."""
         out: list[T] = []
+        odd: list[int] = []
         for start in range(0, len(texts), 512):
             batch = texts[start : start + 512]
             try:
                 # One by one, natively: joining them into lines first costs a copy of them all.
                 out += list(map(self.decoder.decode, batch))
             except (msgspec.DecodeError, RecursionError):
-                out += map(self.one, batch)
-        return out
+                for place, text in enumerate(batch, start):
+                    try:
+                        out.append(self.decoder.decode(text))
+                    except (msgspec.DecodeError, RecursionError):
+                        out.append(self._mended(text))
+                        odd.append(place)
+        return out, odd
 
     def one(self, text: Raw) -> T:
         """The struct of one text; a member of another type than declared counts as absent."""
         try:
             return self.decoder.decode(text)
         except (msgspec.DecodeError, RecursionError):
-            value = self.cls()
+            return self._mended(text)
+
+    def _mended(self, text: Raw) -> T:
+        """The struct of a text that is not of this shape, as far as its members are."""
+        value = self.cls()
         try:
             members = MEMBERS.decode(text)
         except (msgspec.DecodeError, RecursionError):

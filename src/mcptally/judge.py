@@ -1,0 +1,124 @@
+"""Rules × rows → findings: a finding is made from a rule's row, and from nothing else.
+
+The rows are `rules/archive.toml`, `protocol.toml`, `schema.toml` and `definitions.toml`. A row says
+what a finding is about, how bad it is and for which revisions of the protocol it holds; the module
+that knows the columns says which rows of a frame break it. An id without a row is an error of ours.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+from typing import Final, get_args
+
+import polars as pl
+
+from mcptally import rules
+from mcptally.errors import RuleError, near
+from mcptally.schema import About, Findings, Severity
+
+FILES: Final = ("archive.toml", "protocol.toml", "schema.toml", "definitions.toml")
+"""The rule files whose rules make findings."""
+
+REVISIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
+"""Every released revision of MCP, oldest first."""
+
+EVIDENCE: Final = 500
+"""Characters kept of an offending value."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FindingRule(rules.Rule):
+    """A rule that makes findings. Its examples are conversations: docs/reference/rules.md."""
+
+    severity: Severity
+    """`error`: the source says must (not); `warning`: should (not); `info`: good to know."""
+    about: About
+    revisions: tuple[str, ...] = ()
+    """Revisions that the rule holds for; none given: every one, and unknown ones too."""
+
+    def __post_init__(self) -> None:
+        """Refuse values that no column knows."""
+        for name, value, allowed in (
+            ("severity", self.severity, get_args(Severity)),
+            ("about", self.about, get_args(About)),
+            *(("revisions", revision, REVISIONS) for revision in self.revisions),
+        ):
+            if value not in allowed:
+                raise RuleError(
+                    f"rule {self.id}: {name} {value!r} is not one of {', '.join(allowed)}"
+                    f"{near(value, allowed)}"
+                )
+
+
+@functools.cache
+def finding_rules() -> Mapping[str, FindingRule]:
+    """Every rule that makes findings, by id."""
+    return {rule.id: rule for rule in rules.load(FindingRule, *FILES)}
+
+
+def rule_of(name: str) -> FindingRule:
+    """The rule of an id.
+
+    Raises:
+        RuleError: no row has this id.
+    """
+    rule = finding_rules().get(name)
+    if rule is None:
+        raise RuleError(f"no rule has the id {name!r}{near(name, finding_rules())}")
+    return rule
+
+
+def found(
+    name: str,
+    rows: pl.DataFrame,
+    message: str | pl.Expr,
+    *,
+    evidence: str | pl.Expr | None = None,
+    path: str | pl.Expr | None = None,
+) -> pl.DataFrame:
+    """Findings of the rule `name`, one for each of `rows` that is of a revision it holds for.
+
+    `rows` gives the columns of `Findings` that it has, and `revision` where the rule asks for it.
+    """
+    rule = rule_of(name)
+    if rule.revisions:
+        rows = rows.filter(pl.col("revision").is_in(rule.revisions))
+    if not rows.height:
+        return pl.DataFrame(schema=Findings.schema())
+    return Findings.frame(
+        rows.with_columns(
+            rule=pl.lit(rule.id),
+            severity=pl.lit(rule.severity),
+            about=pl.lit(rule.about),
+            message=_text(message, literal=True).str.head(EVIDENCE),
+            path=_text(path, literal=True),
+            evidence=_text(evidence, literal=False).str.head(EVIDENCE),
+        )
+    )
+
+
+def together(parts: list[pl.DataFrame]) -> pl.DataFrame:
+    """Findings of many rules as one frame."""
+    rows = [part for part in parts if part.height]
+    findings: pl.DataFrame = pl.concat(rows) if rows else pl.DataFrame(schema=Findings.schema())
+    return findings
+
+
+def require_rules(findings: pl.DataFrame) -> pl.DataFrame:
+    """`findings`, once it is sure that each has a rule.
+
+    Raises:
+        RuleError: a finding names a rule that has no row.
+    """
+    for name in findings.get_column("rule").unique():
+        rule_of(name)
+    return findings
+
+
+def _text(value: str | pl.Expr | None, *, literal: bool) -> pl.Expr:
+    """A text, a column's name or an expression as an expression."""
+    if value is None:
+        return pl.lit(None, pl.String)
+    if isinstance(value, str):
+        return pl.lit(value) if literal else pl.col(value)
+    return value
