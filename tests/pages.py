@@ -21,9 +21,11 @@ NOTE = "<!-- generated: python -m tests.pages -->\n"
 def tables() -> str:
     """Every table and column of a store."""
     parts = [
-        f"{NOTE}# The tables of a store\n\n"
-        "One Parquet dataset a table. In SQL they are views of the same names. Declared in "
-        "`src/mcptally/schema.py`.\n"
+        (
+            f"{NOTE}# The tables of a store\n\n"
+            "One Parquet dataset a table. In SQL they are views of the same names. Declared in "
+            "`src/mcptally/schema.py`.\n"
+        )
     ]
     for table in TABLES:
         rows = [
