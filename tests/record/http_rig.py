@@ -234,7 +234,7 @@ def of(found, *kinds, **fields):
 
 
 def recordings(found):
-    """Events by recording, in the order of seq; every recording is whole."""
+    """Events by recording, in the order they began; every recording is whole."""
     by = {}
     for event in found:
         by.setdefault(event["recording"], []).append(event)
@@ -243,7 +243,7 @@ def recordings(found):
         assert [event["seq"] for event in own] == list(range(len(own)))
         times = [event["ts_ns"] for event in own]
         assert times == sorted(times)
-    return list(by.values())
+    return sorted(by.values(), key=lambda own: own[0]["ts_ns"])
 
 
 def json_response(body, *headers, status="200 OK"):

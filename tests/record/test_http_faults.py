@@ -416,11 +416,10 @@ def test_stopping_lets_calls_under_way_finish_and_ends_streams(tmp_path):
         rig.eventually(lambda found: of(found, "message"))
         rig.service.loop.call_from_thread(rig.service.stop)
         assert idle.rest() == b""
+        assert stream.rest() == b""
         go.set()
         assert client.response()[2] == RESULT
         assert client.rest() == b""
-        rig.service.loop.call_from_thread(rig.service.stop)
-        assert stream.rest() == b""
         rig.thread.join(10)
         found = recordings(rig.events())
     assert all(own[-1]["event"] == "close" for own in found)

@@ -82,9 +82,9 @@ class Relay:
         return self._exchange is None and self._lingering < 0
 
     def finish(self, why: str) -> None:
-        """End the connection from our side as soon as no exchange is under way."""
+        """End the connection from our side as soon as nobody waits for an answer on it."""
         self._last = True
-        if self.idle:
+        if self.idle or (self._exchange is not None and self._exchange.method == "GET"):
             self.stop(why)
 
     def stop(self, why: str) -> None:

@@ -1,0 +1,397 @@
+"""Which recording an exchange goes to, and what of a session is never written."""
+
+import threading
+
+import pytest
+from http_rig import Rig, Upstream, chunk, eventually, json_response, of, recordings, sse_head
+
+from mcptally.record.http_endpoint import EndpointFilter, origins, rewritten
+
+INITIALIZE = b'{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}'
+INITIALIZED = b'{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25"}}'
+REFUSED = b'{"jsonrpc":"2.0","id":0,"error":{"code":-32000,"message":"no"}}'
+CALL = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}'
+RESULT = b'{"jsonrpc":"2.0","id":1,"result":{}}'
+
+
+def stateful(conn):
+    """A server that gives every `initialize` a session of its own, over JSON or SSE."""
+    count = 0
+    while not conn.sock._closed:
+        try:
+            head, body = conn.request()
+        except AssertionError:
+            return
+        session = f"Mcp-Session-Id: sid-{conn.sock.getpeername()[1]}-{count}"
+        if b'"initialize"' in body and b"refuse" in head:
+            conn.send(json_response(REFUSED, session, status="400 Bad"))
+        elif b'"initialize"' in body and b"json" in head.split(b"\r\n")[0]:
+            conn.send(json_response(INITIALIZED, session))
+        elif b'"initialize"' in body:
+            conn.send(sse_head(session) + chunk(b"id: 1\ndata:\n\n"))
+            conn.send(chunk(b"data: " + INITIALIZED + b"\n\n") + b"0\r\n\r\n")
+            count += 1
+        elif head.startswith(b"DELETE"):
+            conn.send(b"HTTP/1.1 204 Gone\r\n\r\n")
+        else:
+            conn.send(json_response(RESULT))
+
+
+def stateless(conn):
+    while True:
+        try:
+            _, body = conn.request()
+        except AssertionError:
+            return
+        conn.send(json_response(INITIALIZED if b'"initialize"' in body else RESULT))
+
+
+def methods(recording):
+    return [
+        event["msg"].get("method", "reply" if "result" in event["msg"] else "error")
+        for event in of(recording, "message")
+    ]
+
+
+def opened(client, path="/mcp"):
+    _, headers, _ = client.call(INITIALIZE, path=path)
+    return f"Mcp-Session-Id: {headers['mcp-session-id']}"
+
+
+@pytest.mark.parametrize("path", ["/mcp", "/mcp?json"])
+def test_each_session_has_a_recording_that_begins_with_its_initialize(tmp_path, path):
+    with Upstream(stateful) as server, Rig(tmp_path, server) as rig:
+        clients = [rig.client() for _ in range(3)]
+        sessions = [opened(client, path) for client in clients]
+        for _ in range(2):
+            for client, session in zip(clients, sessions, strict=True):
+                client.call(CALL, session)
+        # A session is not bound to a connection.
+        clients[0].call(CALL, sessions[1])
+        for client in clients:
+            client.close()
+        rig.stop()
+        found = recordings(rig.events())
+    calls = ["initialize", "reply", "tools/call", "reply", "tools/call", "reply"]
+    assert sorted(map(methods, found), key=len) == [calls, calls, [*calls, "tools/call", "reply"]]
+    assert {own[0]["transport"] for own in found} == {"streamable_http"}
+
+
+def test_what_names_no_session_goes_to_the_shared_recording(tmp_path):
+    with Upstream(stateful) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+        client.call(CALL, "Mcp-Method: tools/call")
+        session = opened(client)
+        client.call(CALL, session)
+        client.call(CALL)
+        client.call(CALL, "Mcp-Session-Id: never-heard-of")
+        rig.stop()
+        shared, own = recordings(rig.events())
+    assert methods(shared) == ["tools/call", "reply"] * 3
+    assert methods(own) == ["initialize", "reply", "tools/call", "reply"]
+
+
+def test_a_failed_initialize_opens_nothing_whatever_id_it_is_answered_with(tmp_path):
+    with Upstream(stateful) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+        for _ in range(5):
+            status, headers, _ = client.call(INITIALIZE, "X: refuse")
+            assert status == 400
+        client.call(CALL, f"Mcp-Session-Id: {headers['mcp-session-id']}")
+        opened(client)
+        rig.stop()
+        found = recordings(rig.events())
+    # The attempts lie with the success they led to; the id of an error names no session.
+    assert sorted(map(methods, found), key=len) == [
+        ["tools/call", "reply"],
+        [*["initialize", "error"] * 5, "initialize", "reply"],
+    ]
+
+
+def test_a_server_without_sessions_has_one_recording_with_its_initialize(tmp_path):
+    with Upstream(stateless) as server, Rig(tmp_path, server) as rig:
+        for _ in range(3):
+            with rig.client() as client:
+                client.call(INITIALIZE)
+                client.call(CALL)
+        rig.stop()
+        (only,) = recordings(rig.events())
+    assert methods(only) == ["initialize", "reply", "tools/call", "reply"] * 3
+
+
+def test_a_probe_before_the_first_initialize_does_not_split_the_calls_from_it(tmp_path):
+    probe = b'{"jsonrpc":"2.0","id":0,"method":"server/discover"}'
+    with Upstream(stateless) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+        client.call(probe)
+        client.call(INITIALIZE)
+        client.call(CALL)
+        rig.stop()
+        first, rest = recordings(rig.events())
+    assert methods(first) == ["server/discover", "reply"]
+    assert first[-1]["reason"] == "continued"
+    assert methods(rest) == ["initialize", "reply", "tools/call", "reply"]
+
+
+def test_a_deleted_session_ends_with_its_last_exchange(tmp_path):
+    with Upstream(stateful) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+        session = opened(client)
+        assert client.call(None, session, method="DELETE")[0] == 204
+        (own,) = rig.eventually(lambda found: of(found, "close") and recordings(found))
+        assert own[-1]["reason"] == "session_deleted"
+        client.call(CALL, session)
+        rig.stop()
+        assert len(recordings(rig.events())) == 2
+
+
+def test_an_idle_session_is_closed_and_has_another_recording_when_it_comes_back(tmp_path):
+    with Upstream(stateful) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+        session = opened(client)
+        rig.service.loop.call_from_thread(lambda: rig.service._sessions.close_idle(-1))
+        (close,) = rig.eventually(lambda found: of(found, "close"))
+        assert close["reason"] == "idle"
+        client.call(CALL, session)
+        rig.stop()
+        first, second = recordings(rig.events())
+    assert methods(first) == ["initialize", "reply"]
+    assert methods(second) == ["tools/call", "reply"]
+    hashed = {e["headers"].get("mcp-session-id") for e in of(first, "http", phase="response")}
+    assert {of(second, "http", phase="request")[0]["headers"]["mcp-session-id"]} == hashed
+
+
+def test_with_too_many_sessions_the_longest_idle_one_is_closed(tmp_path):
+    with Upstream(stateful) as server, Rig(tmp_path, server) as rig:
+        rig.service._sessions._max_open = 3
+        with rig.client() as client:
+            sessions = [opened(client) for _ in range(5)]
+            rig.eventually(lambda found: len(of(found, "close")) == 2)
+            client.call(CALL, sessions[-1])
+        rig.stop()
+        found = recordings(rig.events())
+    reasons = sorted(own[-1]["reason"] for own in found)
+    assert reasons == ["idle", "idle", "stopped", "stopped", "stopped"]
+
+
+def test_session_ids_and_credentials_are_nowhere_in_the_files(tmp_path):
+    def script(conn):
+        conn.request()
+        conn.send(
+            json_response(
+                INITIALIZED,
+                "Mcp-Session-Id: sid-hush",
+                "Set-Cookie: c=hush",
+                "WWW-Authenticate: Basic realm=x",
+            )
+        )
+        conn.request()
+        conn.send(json_response(RESULT))
+        conn.rest()
+
+    secrets = ["Authorization: Bearer hush", "Cookie: a=hush", "X-Api-Key: hush",
+               "Proxy-Authorization: Basic hush"]  # fmt: skip
+    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+        client.call(INITIALIZE, *secrets)
+        client.call(CALL, "Mcp-Session-Id: sid-hush", *secrets,
+                    path="/mcp?sessionId=sid-hush-long-enough")  # fmt: skip
+        rig.stop()
+        (own,) = recordings(rig.events())
+    assert b"hush" not in b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    answered, asked = (
+        event["headers"]["mcp-session-id"]
+        for event in of(own, "http")
+        if "mcp-session-id" in event.get("headers", {})
+    )
+    assert answered == asked
+    assert answered.startswith("[hashed:session-id:")
+
+
+def legacy(endpoint, *, before=b""):
+    """A legacy server: one connection streams, others post."""
+    streams = []
+
+    def script(conn):
+        while True:
+            try:
+                head, _ = conn.request()
+            except AssertionError:
+                return
+            if head.startswith(b"GET"):
+                url = endpoint() if callable(endpoint) else endpoint
+                conn.send(sse_head() + before)
+                conn.send(chunk(b"event: endpoint\r\nda") + chunk(b"ta: " + url + b"\r\n\r\n"))
+                streams.append(conn)
+                conn.rest()
+                return
+            conn.send(b"HTTP/1.1 202 Accepted\r\nContent-Length: 8\r\n\r\nAccepted")
+            streams[-1].send(chunk(b"event: message\ndata: " + RESULT + b"\n\n"))
+
+    return script
+
+
+def test_each_legacy_stream_has_a_recording_with_what_is_posted_to_it(tmp_path):
+    numbers = iter(range(10))
+    script = legacy(lambda: b"/messages/?session_id=number-%d" % next(numbers))
+    with Upstream(script) as server, Rig(tmp_path, server) as rig:
+        for turn in range(2):
+            with rig.client() as stream, rig.client() as poster:
+                stream.get(path="/sse")
+                stream.until(b"session_id=number-%d\r\n\r\n" % turn)
+                path = f"/messages/?session_id=number-{turn}"
+                assert poster.call(INITIALIZE, path=path)[0] == 202
+                assert poster.call(CALL, path=path)[0] == 202
+                stream.until(RESULT)
+                stream.until(RESULT)
+            rig.eventually(lambda found, turn=turn: len(of(found, "close")) == turn + 1)
+        rig.stop()
+        found = recordings(rig.events())
+    assert len(found) == 2
+    for own in found:
+        assert own[0]["transport"] == "http_sse"
+        assert sorted(methods(own)) == ["initialize", "reply", "reply", "tools/call"]
+        assert own[-1]["reason"] == "stream_ended"
+        (endpoint,) = of(own, "raw", sse_event="endpoint")
+        assert endpoint["text"].startswith("/messages/?session_id=[hashed:session-id:")
+        posted = {e["path"] for e in of(own, "http", phase="request", method="POST")}
+        assert posted == {endpoint["text"]}
+        assert "rewritten" not in endpoint
+    assert b"number-" not in b"".join(path.read_bytes() for path in tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "0.0.0.0"])  # noqa: S104
+@pytest.mark.parametrize("before", [b"", chunk(b": hello\n\n"), chunk(b"retry: 3\n\n: x\n")])
+def test_an_absolute_endpoint_of_the_server_is_rewritten_and_both_are_recorded(
+    tmp_path, host, before
+):
+    ports = []
+
+    def endpoint():
+        return f"http://{host}:{ports[0]}/messages?sessionId=0123456789ab".encode()
+
+    script = legacy(endpoint, before=before)
+    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as stream:
+        ports.append(server.port)
+        stream.get(path="/sse")
+        url = f"http://127.0.0.1:{rig.port}/messages?sessionId=0123456789ab"
+        assert stream.until(b"\r\n\r\n")
+        stream.until(url.encode())
+        with rig.client() as poster:
+            assert poster.call(CALL, path="/messages?sessionId=0123456789ab")[0] == 202
+        stream.until(RESULT)
+        rig.stop()
+        (own,) = recordings(rig.events())
+    (endpoint,) = of(own, "raw", sse_event="endpoint")
+    assert endpoint["text"].startswith(f"http://{host}:{server.port}/messages?sessionId=[hashed:")
+    assert endpoint["rewritten"].startswith(f"http://127.0.0.1:{rig.port}/messages?sessionId=[h")
+    assert methods(own) == ["tools/call", "reply"]
+
+
+@pytest.mark.parametrize("url", [b"https://elsewhere.example/m?s=1", b"//127.0.0.1:1/m", b"m?s=1"])
+def test_any_other_endpoint_is_left_as_it_is(tmp_path, url):
+    with Upstream(legacy(url)) as server, Rig(tmp_path, server) as rig, rig.client() as stream:
+        stream.get(path="/sse")
+        got = stream.until(url) + stream.until(b"\r\n\r\n")
+        assert got.endswith(b"ta: " + url + b"\r\n\r\n")
+
+
+def test_a_stream_of_a_server_without_sessions_is_no_legacy_stream(tmp_path):
+    def script(conn):
+        head, _ = conn.request()
+        if head.startswith(b"GET"):
+            conn.send(sse_head() + chunk(b"data: {}\n\n") + b"0\r\n\r\n")
+        else:
+            conn.send(json_response(RESULT))
+        conn.rest()
+
+    with Upstream(script) as server, Rig(tmp_path, server) as rig:
+        with rig.client() as client:
+            client.call(CALL)
+        for headers in ([], ["Mcp-Protocol-Version: 2025-11-25"], ["Last-Event-ID: 7"]):
+            with rig.client() as client:
+                client.get(*headers)
+                client.response("GET")
+        rig.stop()
+        (own,) = recordings(rig.events())
+    assert len(of(own, "http", phase="request", method="GET")) == 3
+
+
+def test_a_resumed_stream_keeps_both_copies_of_a_message_in_its_session(tmp_path):
+    event = b"id: 5\ndata: " + RESULT + b"\n\n"
+
+    def script(conn):
+        head, _ = conn.request()
+        if head.startswith(b"POST"):
+            conn.send(json_response(INITIALIZED, "Mcp-Session-Id: sid"))
+            conn.request()
+        else:
+            assert (b"last-event-id" in head.lower()) == (server.connections == 3)
+        conn.send(sse_head() + chunk(event) + b"0\r\n\r\n")
+        conn.rest()
+
+    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+        session = opened(client)
+        client.get(session)
+        client.response("GET")
+        for headers in ([], ["Last-Event-ID: 4"]):
+            with rig.client() as other:
+                other.get(session, *headers)
+                other.response("GET")
+        rig.stop()
+        (own,) = recordings(rig.events())
+    assert [e["scope"] for e in of(own, "message", sse_id="5")] == ["x2", "x3", "x4"]
+    requests = of(own, "http", phase="request")
+    assert requests[-1]["headers"]["last-event-id"] == "4"
+
+
+def test_two_eras_share_an_endpoint(tmp_path):
+    go = threading.Barrier(2, timeout=10)
+
+    def legacy_client(rig):
+        with rig.client() as client:
+            session = opened(client)
+            go.wait()
+            for _ in range(20):
+                client.call(CALL, session)
+
+    with Upstream(stateful) as server, Rig(tmp_path, server) as rig:
+        thread = threading.Thread(target=legacy_client, args=(rig,))
+        thread.start()
+        with rig.client() as client:
+            go.wait()
+            for _ in range(20):
+                client.call(CALL, "Mcp-Method: tools/call", "Mcp-Name: t",
+                            "Mcp-Protocol-Version: 2026-07-28")  # fmt: skip
+        thread.join()
+        eventually(lambda: not rig.service._relays)
+        rig.stop()
+        found = recordings(rig.events())
+    assert sorted(map(len, map(methods, found))) == [40, 42]
+    modern = min(found, key=len)
+    headers = of(modern, "http", phase="request")[0]["headers"]
+    assert (headers["mcp-method"], headers["mcp-name"]) == ("tools/call", "t")
+
+
+def test_which_absolute_urls_are_the_servers_own():
+    local = origins("http", "127.0.0.1", 8000, loopback=True)
+    remote = origins("https", "mcp.example", 443, loopback=False)
+    ours = b"http://127.0.0.1:9000"
+    cases = [
+        (local, b"http://127.0.0.1:8000/m?x#y", ours + b"/m?x#y"),
+        (local, b"HTTP://LocalHost:8000", ours),
+        (local, b"http://[::1]:8000/m", ours + b"/m"),
+        (local, b"http://127.0.0.1:8001/m", None),
+        (local, b"http://127.0.0.1:8000.evil.example/m", None),
+        (local, b"http://127.0.0.1:8000@evil.example/m", None),
+        (local, ours + b"/m", None),
+        (local, b"/m", None),
+        (remote, b"https://mcp.example/m", ours + b"/m"),
+        (remote, b"https://mcp.example:443/m", ours + b"/m"),
+        (remote, b"http://mcp.example/m", None),
+        (remote, b"https://localhost/m", None),
+    ]
+    for server, url, expected in cases:
+        assert rewritten(url, server=server, ours=ours) == expected, url
+
+
+def test_a_stream_that_names_no_endpoint_is_held_back_only_to_the_end_of_a_block():
+    held = EndpointFilter(server=frozenset(), ours=b"")
+    assert held.feed(b"data: a\n") == b""
+    assert held.feed(b"\ndata") == b"data: a\n\n"
+    assert held.feed(b"x" * 70_000) == b"data" + b"x" * 70_000
+    assert held.feed(b"flows") == b"flows"
