@@ -1,23 +1,28 @@
 """The way to the server: its addresses, a connection to one of them, and TLS."""
 
 import errno
-import ipaddress
 import os
 import socket
-import ssl
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from mcptally.errors import UsageError
 from mcptally.record import http_endpoint
 from mcptally.record.http_loop import Loop
-from mcptally.record.http_wire import READ, End, Tls, Wire
+from mcptally.record.http_wire import READ, End, Wire
+
+if TYPE_CHECKING:
+    import ssl
+
+    from mcptally.record.http_tls import Tls
 
 CONNECT_SECONDS: Final = 30.0
 """How long it may take until a connection stands, TLS included."""
+
+_IPV6_LOOPBACK: Final = bytes(15) + b"\1"
 
 _Address = tuple[int, int, int, str, Any]
 
@@ -26,10 +31,13 @@ def is_loopback(host: str) -> bool:
     """Whether a host name or address is this machine's own."""
     if host == "localhost" or host.endswith(".localhost"):
         return True
-    try:
-        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
-    except ValueError:
-        return False
+    for family in (socket.AF_INET, socket.AF_INET6):
+        try:
+            packed = socket.inet_pton(family, host.partition("%")[0])
+        except OSError:
+            continue
+        return packed[0] == 127 if family == socket.AF_INET else packed == _IPV6_LOOPBACK
+    return False
 
 
 class Server:
@@ -57,7 +65,11 @@ class Server:
         self.origins = http_endpoint.origins(
             parts.scheme, self._name, self._port, loopback=loopback
         )
-        self._context = _context(ca_file) if parts.scheme == "https" else None
+        self._context: ssl.SSLContext | None = None
+        if parts.scheme == "https":
+            from mcptally.record import http_tls  # noqa: PLC0415 - start-up is felt in every client
+
+            self._context = http_tls.context(ca_file)
         # Names of this machine need no resolver that could keep us waiting.
         self._known = self._resolve() if loopback else None
 
@@ -85,7 +97,7 @@ class Connecting:
         end: End,
         done: Callable[[Wire | OSError], None],
         *,
-        context: ssl.SSLContext | None,
+        context: "ssl.SSLContext | None",
         name: str,
     ) -> None:
         self._loop = loop
@@ -165,6 +177,8 @@ class Connecting:
         if self._context is None:
             self._succeed()
             return
+        from mcptally.record.http_tls import Tls  # noqa: PLC0415
+
         self._tls = Tls(self._context, self._name)
         self._shake(b"")
 
@@ -218,10 +232,3 @@ class Connecting:
             self._loop.writer(self._sock.fileno(), None)
             self._sock.close()
             self._sock = None
-
-
-def _context(ca_file: Path | None) -> ssl.SSLContext:
-    try:
-        return ssl.create_default_context(cafile=None if ca_file is None else str(ca_file))
-    except OSError as error:
-        raise UsageError(f"{ca_file}: no certificates there: {error.strerror or error}") from error

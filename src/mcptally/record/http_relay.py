@@ -6,7 +6,6 @@ record what became complete, pass on.
 """
 
 import errno
-import ssl
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -590,8 +589,8 @@ class Relay:
 def _why(error: OSError | None) -> str:
     if error is None:
         return "closed"
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"certificate not trusted: {error.verify_message}"
+    if (untrusted := getattr(error, "verify_message", None)) is not None:
+        return f"certificate not trusted: {untrusted}"
     if isinstance(error, TimeoutError):
         return "timed out"
     if error.errno in (errno.ECONNRESET, errno.EPIPE):

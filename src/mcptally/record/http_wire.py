@@ -6,11 +6,13 @@ to the end. A server that answers 413 and closes while the body is still being s
 
 import contextlib
 import socket
-import ssl
 import struct
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from mcptally.record.http_loop import Loop
+
+if TYPE_CHECKING:
+    from mcptally.record.http_tls import Tls
 
 READ: Final = 256 * 1024
 """Most bytes taken from a socket at a time."""
@@ -166,7 +168,7 @@ class Wire:
         elif self._tls is not None:
             try:
                 data = self._tls.received(data)
-            except ssl.SSLError as error:
+            except OSError as error:
                 self._eof = True
                 self.pause()
                 self._end.lost(self, error)
@@ -214,47 +216,3 @@ class Wire:
         else:
             # Not at once: the caller is in the middle of something.
             self._loop.call_soon(lambda: self._end.unwritable(self, error))
-
-
-class Tls:
-    """The TLS side of a wire, without input or output of its own."""
-
-    def __init__(self, context: ssl.SSLContext, host: str) -> None:
-        self._incoming = ssl.MemoryBIO()
-        self._outgoing = ssl.MemoryBIO()
-        self._object = context.wrap_bio(self._incoming, self._outgoing, server_hostname=host)
-        self.ended = False
-
-    def handshake(self, data: bytes) -> tuple[bool, bytes]:
-        """Whether both sides have agreed on keys, and what to send; `data` is what came.
-
-        Raises:
-            ssl.SSLError: the certificate is not to be trusted, or the peer speaks no TLS.
-        """
-        self._incoming.write(data)
-        try:
-            self._object.do_handshake()
-        except ssl.SSLWantReadError:
-            return False, self._outgoing.read()
-        return True, self._outgoing.read()
-
-    def received(self, data: bytes) -> bytes:
-        """What encrypted bytes say."""
-        self._incoming.write(data)
-        parts: list[bytes] = []
-        while not self.ended:
-            try:
-                part = self._object.read(READ)
-            except ssl.SSLWantReadError:
-                break
-            except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
-                part = b""
-            if not part:
-                self.ended = True
-            parts.append(part)
-        return b"".join(parts)
-
-    def sent(self, data: bytes) -> bytes:
-        """The encrypted form of `data`."""
-        self._object.write(data)
-        return self._outgoing.read()
