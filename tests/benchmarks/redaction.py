@@ -86,7 +86,7 @@ TOKENS: dict[str, Callable[[], str]] = {
     "telegram bot": lambda: f"{chars('123456789', 10)}:AA{chars(_URLSAFE, 33)}",
     "pem key": lambda: pem(_R.choice(["", "RSA ", "EC ", "OPENSSH "])),
     "database url": lambda: f"postgresql://app:{chars(_ALNUM, 14)}@db.local:5432/app",
-    "slack webhook": lambda: f"{_HOOKS}/T{chars(_ALNUM, 9)}/B{chars(_ALNUM, 9)}/{chars(_ALNUM, 24)}",
+    "slack webhook": lambda: f"{_HOOKS}/T{chars(_ALNUM, 9)}/B{chars(_HEX, 9)}/{chars(_HEX, 24)}",
 }  # fmt: skip
 
 VALUES: dict[str, Callable[[], str]] = {

@@ -170,6 +170,11 @@ class Policy:
         ]
 
     @functools.cached_property
+    def _of_shapes(self) -> frozenset[bytes]:
+        """What hits say that are no part of any name."""
+        return frozenset(map(found_as, self._hints - NAME_HINTS))
+
+    @functools.cached_property
     def _tokens(self) -> re.Pattern[bytes]:
         """First look at known token prefixes; the shortest of their tails has 14 characters."""
         return scanner(self._by_prefix, ahead=r"(?=[A-Za-z0-9_.=+/%-]{14})")
@@ -195,9 +200,10 @@ class Policy:
         spans: list[Span] = []
         if "session-ids" in self._places:
             spans += session_spans(view, low)
-        if self._places:
-            spans += named_spans(view, low, self._places, hits)
         found = {hit[0] for hit in hits}
+        if self._places and not found <= self._of_shapes:
+            named = [hit for hit in hits if hit[0] not in self._of_shapes]
+            spans += named_spans(view, low, self._places, named)
         for row, hints in self._shape_hints:
             if not hints or not found.isdisjoint(hints):
                 check = CHECKS.get(row.check)

@@ -244,7 +244,7 @@ SHAPES: Final[tuple[Shape, ...]] = (
         source="RFC 3986 3.2.1",
         needles=("://",),
         pattern=(
-            r"://[^\s/?#@:\"'\\<>]{0,100}"
+            r"://[^\s/?#@:\"'\\<>]{0,100}+"
             r":(?P<secret>[^\s/?#\"'\\<>\[\]{}]{1,200})@(?=[A-Za-z\[_]|[0-9]{1,3}\.)"
         ),
         fires=("postgres://app:<12>@db.local:5432/app", "https://x:<20>@git.local/r.git"),

@@ -70,7 +70,9 @@ _ESCAPES: Final = re.compile(
 
 def is_escaped(data: bytes) -> bool:
     """May there be anything for `unescape` to do?"""
-    return b"\\u00" in data or b"\\/" in data or b"%2" in data or b"%3" in data
+    if b"\\" in data and (b"\\u00" in data or b"\\/" in data):
+        return True
+    return b"%" in data
 
 
 def unescape(data: bytes) -> tuple[bytes, Callable[[int, int], tuple[int, int]]]:
