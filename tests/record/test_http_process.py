@@ -1,0 +1,172 @@
+"""The HTTP recorder as a program: where it listens, how it ends, and what a kill leaves behind."""
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+from http_rig import Client, Upstream, json_response, of, recordings
+from http_rig import events as plain_events
+
+PATIENCE = 20.0
+HEAVY = ("polars", "pyarrow", "duckdb", "mcp", "jsonschema", "rich", "numpy", "scipy", "pydantic",
+         "httpx", "httpx2", "anyio", "uvicorn", "starlette", "asyncio", "ssl")  # fmt: skip
+
+
+class Program(contextlib.AbstractContextManager):
+    """`mcptally record --url … --listen …` and what it says."""
+
+    def __init__(self, out, port, *options, listen="127.0.0.1:0"):
+        self.process = subprocess.Popen(
+            [sys.executable, "-I", "-m", "mcptally", "record", "--out", str(out), "--no-compress",
+             "--url", f"http://127.0.0.1:{port}/mcp", "--listen", listen, *options],
+            stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        self.said = self.process.stderr.readline()
+        found = re.search(r"clients connect to http://(\S+):(\d+)/mcp", self.said)
+        assert found, self.said + self.process.stderr.read()
+        self.port = int(found[2])
+
+    def end(self, number=signal.SIGTERM):
+        self.process.send_signal(number)
+        _, err = self.process.communicate(timeout=PATIENCE)
+        return self.process.returncode, err
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait()
+        self.process.stderr.close()
+
+
+def echo(conn):
+    with contextlib.suppress(AssertionError, OSError):
+        while True:
+            _, body = conn.request()
+            conn.send(json_response(body))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_with_a_close_in_every_recording(tmp_path, number):
+    with (
+        Upstream(echo) as server,
+        Program(tmp_path, server.port) as program,
+        Client(program.port) as client,
+    ):
+        assert client.call(b'{"id":1}')[2] == b'{"id":1}'
+        assert program.end(number) == (0, "")
+        assert client.rest() == b""
+    (own,) = recordings(plain_events(tmp_path))
+    assert own[0]["server"] == f"127.0.0.1:{server.port}"
+    assert own[0]["url"] == f"http://127.0.0.1:{server.port}/mcp"
+    assert (own[-1]["event"], own[-1]["reason"]) == ("close", "stopped")
+
+
+def test_a_second_signal_does_not_wait_for_calls_under_way(tmp_path):
+    asked = threading.Event()
+
+    def script(conn):
+        conn.request()
+        asked.set()
+        with contextlib.suppress(OSError):
+            conn.rest()
+
+    with (
+        Upstream(script) as server,
+        Program(tmp_path, server.port) as program,
+        Client(program.port) as client,
+    ):
+        client.post(b'{"id":1}')
+        assert asked.wait(10)
+        program.process.send_signal(signal.SIGINT)
+        assert program.end(signal.SIGINT) == (0, "")
+    (own,) = recordings(plain_events(tmp_path))
+    (end,) = of(own, "http", phase="end")
+    assert (end["closed_by"], end["why"]) == ("proxy", "stopped")
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no SIGKILL here")
+@pytest.mark.parametrize("calls", [1, 40, 300])
+def test_what_was_acknowledged_before_a_kill_is_in_the_file(tmp_path, calls):
+    got = []
+    with Upstream(echo) as server, Program(tmp_path, server.port, "--redact", "none") as program:
+        clients = [Client(program.port) for _ in range(4)]
+        for number in range(calls):
+            client = clients[number % 4]
+            body = b'{"id":%d}' % number
+            assert client.call(body)[2] == body
+            got.append(number)
+        clients[0].post(b'{"id":"unanswered"}')
+        program.process.kill()
+        program.process.wait()
+        for client in clients:
+            client.close()
+    found = [e for e in plain_events(tmp_path) if e["event"] == "message"]
+    for way in ("c2s", "s2c"):
+        ids = [e["msg"]["id"] for e in found if e["dir"] == way]
+        assert [i for i in ids if i != "unanswered"] == got
+
+
+def test_it_says_aloud_what_listening_for_others_means(tmp_path):
+    with Program(tmp_path, 9, listen="0.0.0.0:0") as program:
+        code, err = program.end()
+    assert code == 0
+    assert err.startswith("mcptally: warning: 0.0.0.0 can be reached from other machines.")
+    assert "Listen on 127.0.0.1" in err
+
+
+@pytest.mark.parametrize(
+    ("url", "listen", "said"),
+    [
+        ("ftp://x/", "127.0.0.1:0", "give http://HOST[:PORT]/PATH"),
+        ("http://", "127.0.0.1:0", "give http://HOST[:PORT]/PATH"),
+        ("http://x:99999/", "127.0.0.1:0", "ort"),
+        ("http://127.0.0.1/", "9000", "give HOST:PORT"),
+        ("http://127.0.0.1/", "127.0.0.1:http", "give HOST:PORT"),
+        ("http://127.0.0.1/", "192.0.2.1:9000", "--listen"),
+    ],
+)
+def test_what_cannot_be_used_is_said_in_one_sentence(tmp_path, url, listen, said):
+    done = subprocess.run(
+        [sys.executable, "-I", "-m", "mcptally", "record", "--out", str(tmp_path), "--url", url,
+         "--listen", listen],
+        capture_output=True, text=True, timeout=PATIENCE, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr.startswith("mcptally: --")
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_it_imports_nothing_heavy_and_no_tls_for_plain_http():
+    code = (
+        "import sys\n"
+        "from mcptally.record import http, http_connect\n"
+        "http_connect.Server('http://127.0.0.1/')\n"
+        f"print([name for name in {HEAVY!r} if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_secret_in_the_url_is_neither_said_nor_recorded(tmp_path):
+    with Upstream(echo) as server:
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-m", "mcptally", "record", "--out", str(tmp_path),
+             "--no-compress", "--listen", "127.0.0.1:0",
+             "--url", f"http://user:hush@127.0.0.1:{server.port}/mcp?api_key=hushhushhush"],
+            stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        said = process.stderr.readline()
+        with Client(int(re.search(r":(\d+)/mcp$", said)[1])) as client:
+            client.call(b"{}")
+        process.terminate()
+        said += process.communicate(timeout=PATIENCE)[1]
+    assert "hush" not in said
+    assert b"hush" not in b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    assert os.listdir(tmp_path)[0].startswith("127.0.0.1_")  # noqa: PTH208
