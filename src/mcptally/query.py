@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import duckdb
 
+from mcptally import stats
 from mcptally import store as store_files
 from mcptally.errors import QueryError, near
 from mcptally.schema import TABLES
@@ -45,6 +46,23 @@ def _texts() -> Mapping[str, str]:
     return {f.name.removesuffix(".sql"): f.read_text(encoding="utf-8") for f in files}
 
 
+def _create_views(connection: duckdb.DuckDBPyConnection) -> None:
+    """Every question as a view; one that reads another comes after it, whatever their names."""
+    waiting = dict(_texts())
+    while waiting:
+        made = []
+        for name, text in waiting.items():
+            try:
+                connection.execute(f'CREATE VIEW "{name}" AS {text}')
+            except duckdb.CatalogException as error:
+                missing = error
+            else:
+                made.append(name)
+        if not made:
+            raise missing
+        waiting = {name: text for name, text in waiting.items() if name not in made}
+
+
 class Store:
     """An open store. Every answer is a DuckDB relation: `.pl()`, `.df()`, `.to_arrow_table()`."""
 
@@ -61,8 +79,8 @@ class Store:
             self._duckdb.execute(
                 f"CREATE VIEW \"{table.name}\" AS SELECT * FROM read_parquet('{pattern}')"
             )
-        for name, text in _texts().items():
-            self._duckdb.execute(f'CREATE VIEW "{name}" AS {text}')
+        stats.register(self._duckdb)
+        _create_views(self._duckdb)
 
     def ask(self, question: str) -> duckdb.DuckDBPyRelation:
         """The answer to a standing question.
@@ -84,7 +102,9 @@ class Store:
             QueryError: DuckDB refuses it.
         """
         try:
-            relation = self._duckdb.cursor().sql(query, params=params)
+            cursor = self._duckdb.cursor()
+            stats.close_at_exit(cursor)
+            relation = cursor.sql(query, params=params)
         except duckdb.Error as error:
             raise QueryError(f"{error}") from error
         if relation is None:

@@ -1,14 +1,57 @@
 -- Which servers can be trusted, by calls and by tools, and how sure is that?
--- Shows: server, tools, confidence, insufficient_data, calls, sessions, ok, hidden_errors, tool_failures, business, infrastructure, latency_p50_ms
+-- Shows: server, tools, confidence, confidence_tool_mean, insufficient_data, calls, sessions, ok, hidden_errors, tool_failures, business, infrastructure, latency_p50_ms
+WITH rated AS MATERIALIZED (
+    SELECT r.server, r.tool, n, mean
+    FROM _rates r
+    -- Names that the server does not list are the agent's, not tools whose mean counts.
+    ANTI JOIN _unlisted u ON u.server IS NOT DISTINCT FROM r.server AND u.tool = r.tool
+    WHERE level = 'tool' AND metric = 'failure_rate'
+),
+-- Every tool counts the same: the mean over tools, its variance from sessions as clusters.
+tool_means AS (
+    SELECT server, avg(mean) AS p, sum(n) AS n, count(*) AS tools
+    FROM rated
+    GROUP BY server
+),
+tool_spread AS (
+    SELECT server, count(*) AS g, sum(u ** 2) * count(*) / nullif(count(*) - 1, 0) AS variance
+    FROM (
+        SELECT t.server, s.session, sum((s.y - t.mean * s.n) / t.n / m.tools) AS u
+        FROM _sums s
+        JOIN rated t ON s.server IS NOT DISTINCT FROM t.server AND s.tool = t.tool
+        JOIN tool_means m ON m.server IS NOT DISTINCT FROM t.server
+        WHERE s.level = 'tool' AND s.metric = 'failure_rate'
+        GROUP BY ALL
+    )
+    GROUP BY server
+),
+tool_bounds AS (
+    SELECT
+        m.server, p,
+        CASE WHEN g = 1 THEN 1.0 WHEN p IN (0, 1) THEN g
+            ELSE p * (1 - p) / greatest(variance, p * (1 - p) / n) END AS n_eff,
+        t_quantile(0.975, if(g = 1 OR p IN (0, 1), 'infinity'::DOUBLE, g - 1)) AS t,
+        (p + t ** 2 / (2 * n_eff)) / (1 + t ** 2 / n_eff) AS centre,
+        t / (1 + t ** 2 / n_eff) * sqrt(p * (1 - p) / n_eff + t ** 2 / (4 * n_eff ** 2)) AS half
+    FROM tool_means m
+    JOIN tool_spread s ON m.server IS NOT DISTINCT FROM s.server
+)
 SELECT
-    s.server, s.tools, s.calls, s.sessions,
-    s.confidence, s.confidence_low, s.confidence_high, s.insufficient_data,
-    t.tool_mean AS confidence_tool_mean,
-    s.* EXCLUDE (level, server, tool, tools, calls, sessions, confidence, confidence_low,
-        confidence_high, insufficient_data)
-FROM _scores s
-LEFT JOIN (
-    SELECT server, avg(confidence) AS tool_mean FROM _scores WHERE level = 'tool' GROUP BY server
-) t ON s.server IS NOT DISTINCT FROM t.server
-WHERE s.level = 'server'
-ORDER BY s.confidence NULLS LAST, s.calls DESC, s.server
+    a.server, a.tools, a.tools_listed,
+    a.* EXCLUDE (level, server, tool, tools, tools_listed, seed_points_low, seed_points_high,
+        inspector_points_low, inspector_points_high),
+    100 * (1 - b.p) AS confidence_tool_mean,
+    100 * (1 - least(1, b.centre + b.half)) AS confidence_tool_mean_low,
+    100 * (1 - greatest(0, b.centre - b.half)) AS confidence_tool_mean_high,
+    rank() OVER (ORDER BY failure_rate_shrunk_low DESC NULLS LAST) AS rank_worst,
+    rank() OVER (ORDER BY failure_rate_shrunk_high NULLS LAST) AS rank_best,
+    seed_overall_confidence, seed_points_low AS seed_overall_confidence_low,
+    seed_points_high AS seed_overall_confidence_high, seed_scenario_status, health,
+    inspector_overall_confidence, inspector_points_low AS inspector_overall_confidence_low,
+    inspector_points_high AS inspector_overall_confidence_high, inspector_scenario_status,
+    inspector_scenario_confidence
+FROM _scores a
+LEFT JOIN _seed_scores r ON r.level = a.level AND r.server IS NOT DISTINCT FROM a.server
+LEFT JOIN tool_bounds b ON b.server IS NOT DISTINCT FROM a.server
+WHERE a.level = 'server'
+ORDER BY a.confidence NULLS LAST, a.calls DESC, a.server

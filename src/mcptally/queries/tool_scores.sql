@@ -1,6 +1,21 @@
 -- Which tools can be trusted, how sure is that, and on how much evidence?
 -- Shows: server, tool, confidence, insufficient_data, calls, sessions, ok, hidden_errors, tool_failures, business, infrastructure, latency_p50_ms
-SELECT * EXCLUDE (level, tools)
-FROM _scores
-WHERE level = 'tool'
-ORDER BY confidence NULLS LAST, calls DESC, server, tool
+SELECT
+    a.* EXCLUDE (level, tools, tools_listed, seed_points_low, seed_points_high,
+        inspector_points_low, inspector_points_high),
+    rank() OVER (ORDER BY failure_rate_shrunk_low DESC NULLS LAST) AS rank_worst,
+    rank() OVER (ORDER BY failure_rate_shrunk_high NULLS LAST) AS rank_best,
+    -- Whether the server ever listed a tool of this name; null where no listing was recorded.
+    if(s.lists, tools_listed > 0, NULL) AS listed,
+    seed_overall_confidence, seed_points_low AS seed_overall_confidence_low,
+    seed_points_high AS seed_overall_confidence_high, seed_scenario_status, health,
+    inspector_overall_confidence, inspector_points_low AS inspector_overall_confidence_low,
+    inspector_points_high AS inspector_overall_confidence_high, inspector_scenario_status,
+    inspector_scenario_confidence
+FROM _scores a
+LEFT JOIN _seed_scores r
+    ON r.level = a.level AND r.server IS NOT DISTINCT FROM a.server AND r.tool = a.tool
+LEFT JOIN (SELECT DISTINCT server, true AS lists FROM tools) s
+    ON s.server IS NOT DISTINCT FROM a.server
+WHERE a.level = 'tool'
+ORDER BY a.confidence NULLS LAST, a.calls DESC, a.server, a.tool
