@@ -2,6 +2,7 @@
 
 import os
 import time
+from pathlib import Path
 
 import zstandard
 
@@ -41,12 +42,13 @@ def test_a_finished_segment_becomes_zstd_with_the_same_bytes_time_and_mode(tmp_p
 
 
 def test_a_segment_being_written_is_neither_compressed_nor_removed(tmp_path):
-    live = Segment(tmp_path, f"{stem('s', '0' * 12, 0)}-0000.jsonl")
+    live = Segment(str(tmp_path), f"{stem('s', '0' * 12, 0)}-0000.jsonl")
     live.put(b"{}\n")
-    old(live.path, 1e6)
-    assert compress(live.path) is None
+    path = Path(live.path)
+    old(path, 1e6)
+    assert compress(path) is None
     keep(tmp_path, size=0, age=0, squeeze=True)
-    assert names(tmp_path) == [live.path.name]
+    assert names(tmp_path) == [path.name]
     live.close()
     keep(tmp_path, size=0)
     assert names(tmp_path) == []

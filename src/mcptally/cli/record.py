@@ -1,6 +1,6 @@
 """`mcptally record`: a server behind the recorder."""
 
-from pathlib import Path
+import os
 from typing import TYPE_CHECKING
 
 import click
@@ -44,8 +44,8 @@ _SPAN = _Quantity("time", _SPANS)
 @click.command(context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False})
 @click.option(
     "--out",
-    type=click.Path(path_type=Path),
-    default=Path("traces"),
+    type=click.Path(),
+    default="traces",
     show_default=True,
     help="Folder for the recordings.",
 )
@@ -92,7 +92,7 @@ _SPAN = _Quantity("time", _SPANS)
 def command(
     ctx: click.Context,
     *,
-    out: Path,
+    out: str,
     name: str | None,
     url: str | None,
     listen: str | None,
@@ -135,13 +135,15 @@ def command(
         )
 
     if url and listen:
+        from pathlib import Path
+
         from mcptally.record import http, redact
 
         ctx.exit(
             http.run(
                 url=url,
                 listen=listen,
-                out=out,
+                out=Path(out),
                 name=name,
                 policy=redact.policy(policy),
                 limits=limits(),
@@ -162,4 +164,5 @@ def command(
 
         return Archive(out, policy=redact.policy(policy), limits=limits())
 
-    ctx.exit(stdio.run(command, archive=archive, name=name))
+    # At once, as the server did: nothing of ours is buffered, and the client waits.
+    os._exit(stdio.run(command, archive=archive, name=name))

@@ -4,9 +4,10 @@ The head is read forwards and the tail backwards, each as far as nesting is cert
 found is left out. Nothing here needs the middle of the frame.
 """
 
-import json
 import re
 from typing import Any, Final
+
+import msgspec
 
 from mcptally.record.framing import TooLarge
 
@@ -38,7 +39,7 @@ def found_in(piece: TooLarge) -> dict[str, Any]:
 
 def _value(text: bytes) -> Any:
     try:
-        return json.loads(text)
+        return msgspec.json.decode(text)
     except ValueError:
         return None
 

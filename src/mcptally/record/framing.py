@@ -5,7 +5,6 @@ between its tokens); one trailing `\r` belongs to the line ending. A frame over 
 kept: its head, its tail, its size and its hash are.
 """
 
-import hashlib
 from typing import Final, NamedTuple
 
 HEAD: Final = 64 * 1024
@@ -108,6 +107,9 @@ class _Over:
     """A frame that outgrew the cap: hashed as it passes, with a head and a rolling tail."""
 
     def __init__(self, first: bytes, *, head: int) -> None:
+        # OpenSSL is dear to load and most recorders never need it: start-up is felt in a client.
+        import hashlib  # noqa: PLC0415
+
         self._sha = hashlib.sha256()
         self._head = first[:head]
         self._tail = b""

@@ -8,11 +8,13 @@ import contextlib
 import os
 import threading
 import time
-from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from mcptally.record.segment import OURS, lock
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 FIRST_SWEEP_SECONDS: Final = 10.0
 """A recorder that has just started has better things to do."""
@@ -30,7 +32,7 @@ _CHUNK: Final = 256 * 1024
 
 
 class _Held(NamedTuple):
-    path: Path
+    path: "Path"
     size: int
     modified: float
 
@@ -40,7 +42,7 @@ class Housekeeper:
 
     def __init__(
         self,
-        folder: Path,
+        folder: str,
         *,
         keep_bytes: int | None,
         keep_seconds: float | None,
@@ -50,7 +52,7 @@ class Housekeeper:
         self._keep_bytes = keep_bytes
         self._keep_seconds = keep_seconds
         self._compress = compress
-        self._finished: SimpleQueue[Path | None] = SimpleQueue()
+        self._finished: SimpleQueue[str | None] = SimpleQueue()
         self._leaving = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -60,7 +62,7 @@ class Housekeeper:
             self._thread = threading.Thread(target=self._work, name="mcptally-rest", daemon=True)
             self._thread.start()
 
-    def finished(self, path: Path) -> None:
+    def finished(self, path: str) -> None:
         """A segment is complete: compress it, then see to retention."""
         self._finished.put(path)
         self.start()
@@ -97,14 +99,18 @@ class Housekeeper:
                 )
 
 
-def compress(path: Path, *, leaving: threading.Event | None = None) -> Path | None:
+def compress(segment: "str | Path", *, leaving: threading.Event | None = None) -> "Path | None":
     """Turn a finished `.jsonl` into `.jsonl.zst`, atomically; None when a recorder holds it.
 
     Raises:
         OSError: the disk refuses, or `leaving` was set; the original is as it was.
     """
-    import zstandard  # noqa: PLC0415 - most recordings end before anything is compressed
+    # Most recordings end before anything is compressed: they need not load this.
+    from pathlib import Path  # noqa: PLC0415
 
+    import zstandard  # noqa: PLC0415
+
+    path = Path(segment)
     whole = path.with_name(path.name + ".zst")
     part = path.with_name(path.name + ".zst.part")
     with path.open("rb") as source:
@@ -136,7 +142,7 @@ def compress(path: Path, *, leaving: threading.Event | None = None) -> Path | No
 
 
 def sweep(
-    folder: Path,
+    folder: "str | Path",
     *,
     keep_bytes: int | None,
     keep_seconds: float | None,
@@ -162,7 +168,9 @@ def sweep(
             total -= held.size
 
 
-def _segments(folder: Path) -> list[_Held]:
+def _segments(folder: "str | Path") -> list[_Held]:
+    from pathlib import Path  # noqa: PLC0415 - as in compress
+
     found = []
     with os.scandir(folder) as entries:
         for entry in entries:
@@ -173,7 +181,7 @@ def _segments(folder: Path) -> list[_Held]:
     return found
 
 
-def _remove(path: Path) -> bool:
+def _remove(path: "Path") -> bool:
     """Remove a segment unless a recorder holds it."""
     try:
         with path.open("rb") as held:

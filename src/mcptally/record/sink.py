@@ -7,7 +7,6 @@ so it is set only on files of our own: a pipe of ours, or a second opening of th
 import contextlib
 import os
 import select
-import socket
 import stat
 from typing import Final
 
@@ -43,12 +42,15 @@ class _Socket(Sink):
     """A client's socket (node's pipes are sockets): non-blocking call by call."""
 
     def __init__(self, fd: int) -> None:
+        import socket  # noqa: PLC0415 - start-up is felt in a client; pipes need none of it
+
+        self._flags = socket.MSG_DONTWAIT
         self._socket = socket.socket(fileno=os.dup(fd))
         super().__init__(self._socket.fileno(), also_close=(fd,))
 
     def write(self, data: memoryview) -> int:
         try:
-            return self._socket.send(data, socket.MSG_DONTWAIT)
+            return self._socket.send(data, self._flags)
         except BlockingIOError:
             return 0
 

@@ -25,11 +25,10 @@ import os
 import select
 import threading
 import time
-from base64 import b64encode
+from binascii import b2a_base64
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -117,7 +116,7 @@ class Archive:
         limits: Limits | None = None,
         say: Callable[[str], None] = say_on_stderr,
     ) -> None:
-        self.folder = Path(out)
+        self.folder = os.fspath(out)
         self.policy = policy or policy_named()
         self.limits = limits or Limits()
         self.say = say
@@ -385,7 +384,7 @@ class Recording:
         try:
             return {**extra, "text": data.decode()}
         except UnicodeDecodeError:
-            return {**extra, "b64": b64encode(data).decode()}
+            return {**extra, "b64": b2a_base64(data, newline=False).decode()}
 
     def _redacted(self, text: str) -> str:
         return str(self._text_fields(text.encode(errors="replace")).get("text", ""))
@@ -470,7 +469,8 @@ class Recording:
         except OSError:
             self._file = before
             segment.close()
-            segment.path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                os.unlink(segment.path)  # noqa: PTH108
             raise
         self._segments += 1
 
