@@ -138,6 +138,13 @@ def test_what_only_resembles_a_secret_is_left_alone(frame):
     assert DEFAULT.json(frame)[0] is frame
 
 
+def test_an_escape_before_a_match_stays_whole():
+    # The line break's own `n` makes `ntn_`, which is how another service's tokens begin.
+    frame = b'{"t":"one\\ntn_%s"}' % (b"a1B2" * 12)
+    clean, _ = DEFAULT.json(frame)
+    assert msgspec.json.decode(clean) == {"t": "one\n[redacted:service-token]"}
+
+
 def test_numbers_order_duplicates_and_whitespace_stay_as_they_were():
     frame = b'{ "a":1.50,"a":1E+2 , "password" :  "x1",\t"n":12345678901234567890123 }'
     assert DEFAULT.json(frame)[0] == frame.replace(b'"x1"', b'"[redacted:password]"')

@@ -93,6 +93,14 @@ def test_nothing_but_the_command_changes(config, text):
     assert without_empty_arguments(again) == without_empty_arguments(text)
 
 
+def test_arguments_on_lines_of_their_own_keep_them(config):
+    after = wrap(config(CLAUDE), server="files").after
+    own = [
+        line.strip() for line in after.splitlines() if "server-filesystem" in line or '"-y"' in line
+    ]
+    assert own == ['"-y",', '"@modelcontextprotocol/server-filesystem",']
+
+
 @every_config
 def test_undo_restores_the_file_to_the_byte_and_leaves_no_backup(config, text, tmp_path):
     path = config(text)
