@@ -130,9 +130,12 @@ def lines(path: Path, *, chunk: int = CHUNK, max_line: int = MAX_LINE) -> Iterat
     held = 0
     skipping = False
     with open_stream(path) as stream:
+        # A cut gzip file raises at its end, and `read` would take what it had with it.
+        is_gzip = isinstance(cast("object", stream), gzip.GzipFile)
+        read = cast("gzip.GzipFile", stream).read1 if is_gzip else stream.read
         while True:
             try:
-                block = stream.read(chunk)
+                block = read(chunk)
             except (OSError, EOFError, zlib.error, zstandard.ZstdError) as error:
                 if rest:
                     yield Lines(b"".join(rest), number, 1)
