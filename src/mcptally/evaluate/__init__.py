@@ -12,6 +12,7 @@ from mcptally.evaluate import calibration, labels, measures
 from mcptally.evaluate.measures import Estimate, Rate
 from mcptally.partition import Knowledge, finish, gather
 from mcptally.schema import Calls
+from mcptally.scoring import Judging
 from mcptally.seed import single
 from mcptally.verdict import failures, hidden_errors
 
@@ -217,8 +218,8 @@ def _calls(folder: Path) -> Iterator[pl.DataFrame]:
     """The judged calls of recordings, a file at a time."""
     for file in discover([folder]):
         part = gather([file], [file.name])
-        known = Knowledge.of([(part.listed, part.definitions)])
+        known = Knowledge.of([part.learned])
         structured = part.calls.select("call_id", structured="structured_content")
-        yield finish(part, known)[Calls].join(
+        yield finish(part, known, Judging())[Calls].join(
             structured, on="call_id", how="left", maintain_order="left"
         )
