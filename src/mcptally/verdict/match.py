@@ -115,7 +115,7 @@ def _plan(conditions: tuple[tuple[str, ...], ...]) -> _Plan:
 
 def _candidates(plan: _Plan, texts: pl.Series) -> list[list[Rows | None]]:
     """For every pattern of every rule the rows that contain one of its words; None for all."""
-    if texts.is_empty():
+    if texts.is_empty() or not plan.words:
         return [[None] * size for size in plan.sizes]
     seen = (
         texts.to_frame("text")

@@ -1,0 +1,150 @@
+"""Hidden errors: their forms, and what only looks like one."""
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mcptally.verdict import envelope, hidden
+
+
+def found(text: str | None, **more: object) -> bool:
+    return bool(hidden(pl.DataFrame([{"text": text, **more}]))["hidden_error"][0])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Error: no such branch",
+        'Database error: near "x": syntax error',
+        "Failed to send message: channel is archived",
+        "❌ Build could not be started",
+        'Could not parse the date "x"',
+        "Session 'nope' not found.",
+        "[NOT_FOUND] a.txt",
+        '{"error": "Unauthorized"}',
+        '{"error": {"code": 403, "message": "Forbidden"}}',
+        '{"success": false, "message": "gone"}',
+        '{"status": "failed", "reason": "no disk"}',
+        '{"result": "{\\"success\\": false, \\"error\\": \\"no\\"}"}',
+        '{"content": [{"type": "text", "text": "bad"}], "isError": true}',
+        '{"errcode": 40001, "errmsg": "invalid credential"}',
+        '{"data": null, "errors": [{"message": "Cannot query field \\"x\\""}]}',
+        '{"message": "Uploaded 2 files", "uploaded": [], "failed": [{"name": "a", "error": "gone"}]}',
+        '{"title": "Error searching pages: [Errno -2] Name or service not known"}',
+        "Command exited with code 1\nnope",
+        "错误：文件不存在",
+        "## 系統錯誤\n\n讀取失敗",
+        "Fehler: keine Verbindung",
+        "The timestamp is NaN ms",
+        "<html><head><title>502 Bad Gateway</title></head></html>",
+        "Internal error has occurred.",
+        "a.md: Error - ENOENT: no such file",
+    ],
+)
+def test_a_result_that_reports_a_failure_is_found(text: str):
+    assert found(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        None,
+        "",
+        "All done",
+        '{"error": null, "items": []}',
+        '{"errors": [], "ok": true}',
+        "0 errors, 0 failures",
+        "No errors found",
+        '{"valid": false, "errors": ["line 3: expected }"]}',
+        '{"pass": false, "failures": ["#a is missing"]}',
+        "Key not found: k26",
+        "No results found for 'x'",
+        "2026-11-01 12:00:00 ERROR payment declined\n2026-11-01 12:00:01 INFO ok",
+        "diff --git a/x b/x\n+raise ValueError('Error: x')",
+        "# Handling errors\n\nErrors are values. Failed requests should be retried.",
+        "Errors in distributed systems",
+        "import os\nraise ValueError('failed')",
+        '[{"id": 4, "status": "failed"}, {"id": 5, "status": "paid"}]',
+        '[{"msg": "Error: not really"}]',
+        '{"status": "degraded", "checks": {"db": "ok", "ntp": "unavailable"}}',
+        '{"success": true, "stats": {"failed": 3, "errors": 12}}',
+        "The time is 10:00 (note: NTP unavailable, using local time)",
+        '[{"filePath": "/a.js", "messages": [{"ruleId": "no-undef", "severity": 2, "message": "x"}], "errorCount": 1}]',
+        "No active sessions.",
+    ],
+)
+def test_words_of_failure_that_are_data_stay_silent(text: str | None):
+    assert not found(text)
+
+
+def test_the_callers_own_words_are_no_failure():
+    assert found("Error: fake")
+    assert not found("Error: fake\n", arguments='{"command": "echo \\"Error: fake\\""}')
+
+
+def test_prose_from_a_tool_that_answers_in_json_is_evidence():
+    odd = "Page missing in this book"
+    assert not found(odd)
+    answers = [{"tool": "t", "text": '{"a": %d}' % n} for n in range(20)]
+    said = hidden(pl.DataFrame([{"tool": "t", "text": odd}, *answers]))
+    assert said["hidden_error"].to_list() == [True] + [False] * 20
+
+
+def test_structured_content_is_read_when_the_text_is_prose():
+    assert found("See the structured content.", structured='{"success": false, "error": "x"}')
+
+
+def test_the_words_that_report_the_failure_are_given():
+    said = hidden(pl.DataFrame([{"text": '{"success": false, "error": "disk full", "tip": "y"}'}]))
+    assert said["hidden_text"][0] == "disk full"
+
+
+def test_what_kept_a_result_silent_is_named():
+    said = hidden(pl.DataFrame([{"text": "Key not found: k26"}])).row(0, named=True)
+    assert said["hidden_rule"] == "hidden.trap.miss"
+    assert said["hidden_text"] is None
+    assert said["hidden_confidence"] < 50
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ('{"a": {"error": "x"}}', 'a.error = "x"'),
+        ('[{"error": null}]', "[].error = null"),
+        ('{"/tmp/a": {"error": "x"}}', '*.error = "x"'),
+        ('{"error": "x", "cut": "of', 'error = "x"\ncut = "of'),
+        ("no json, error", ""),
+        ('{"fine": 1}', ""),
+    ],
+)
+def test_json_is_written_out_as_lines(text: str, lines: str):
+    assert envelope.lines(pl.Series([text])).to_list() == [lines]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.one_of(st.none(), st.text(max_size=200)), min_size=1, max_size=6))
+def test_any_text_can_be_asked_about(texts: list[str | None]):
+    frame = pl.DataFrame(
+        {"text": texts, "structured": texts[::-1]}, schema_overrides={"text": pl.String}
+    )
+    said = hidden(frame)
+    assert said.height == len(texts)
+    assert said["hidden_error"].null_count() == 0
+
+
+NESTED = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=20)),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4), st.dictionaries(st.text(max_size=8), inner, max_size=4)
+    ),
+    max_leaves=30,
+)
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.dictionaries(st.sampled_from(["error", "status", "a", "message"]), NESTED, max_size=4))
+def test_any_json_can_be_asked_about(value: dict[str, object]):
+    import json
+
+    assert hidden(pl.DataFrame([{"text": json.dumps(value)}])).height == 1

@@ -1,0 +1,120 @@
+"""Every rule's own examples, through the engine that judges archives."""
+
+from typing import Any
+
+import polars as pl
+import pytest
+
+from mcptally.verdict import failures, hidden, hidden_errors, judge, literals
+from mcptally.verdict.rows import HiddenRule, VerdictRule
+
+FAILURES = [
+    (rule, kind, example)
+    for rule in failures.rules()
+    for kind in ("fires", "silent")
+    for example in getattr(rule, kind)
+]
+RESULTS = [
+    (rule, kind, example)
+    for rule in hidden_errors.rules()
+    for kind in ("fires", "silent")
+    for example in getattr(rule, kind)
+]
+
+
+def call(example: str | dict[str, Any]) -> dict[str, Any]:
+    return {"outcome": "tool_error"} | (
+        {"error_text": example} if isinstance(example, str) else example
+    )
+
+
+@pytest.fixture(scope="module")
+def holding() -> list[set[str]]:
+    frame = pl.DataFrame([call(example) for *_, example in FAILURES], infer_schema_length=None)
+    rules: list[set[str]] = [set() for _ in FAILURES]
+    for row, rule in failures.firing(frame).iter_rows():
+        rules[row].add(rule)
+    return rules
+
+
+def test_every_failure_rule_holds_for_its_examples_and_not_for_its_counterexamples(holding):
+    wrong = [
+        (rule.id, kind, example)
+        for (rule, kind, example), rules in zip(FAILURES, holding, strict=True)
+        if (rule.id in rules) != (kind == "fires")
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize(("rule", "kind", "example"), RESULTS)
+def test_a_hidden_error_rule_decides_its_examples_and_not_its_counterexamples(
+    rule: HiddenRule, kind: str, example: str | dict[str, Any]
+):
+    row = {"text": example} if isinstance(example, str) else dict(example)
+    usual = row.pop("usual", None)
+    others = [{"text": '{"a": 1}'}] * 19 if usual == "json" else []
+    frame = pl.DataFrame([row, *others], infer_schema_length=None)
+    alone = (rule,) if not rule.echo else (*hidden_errors.rules(),)
+    assert (hidden(frame, alone)["hidden_rule"][0] == rule.id) == (kind == "fires")
+
+
+@pytest.mark.parametrize("rule", [*failures.rules(), *hidden_errors.rules()], ids=lambda r: r.id)
+def test_a_rule_names_its_section(rule: VerdictRule | HiddenRule):
+    group, section, name = rule.id.split(".")
+    assert group == ("verdict" if isinstance(rule, VerdictRule) else "hidden")
+    assert section
+    assert name
+
+
+def test_orders_are_not_shared_so_that_which_rule_decides_is_plain():
+    orders = [rule.order for rule in failures.rules()]
+    assert len(set(orders)) == len(orders)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "words"),
+    [
+        ("connection refused", {"connection refused"}),
+        ("ECONNREFUSED", {"econnrefused"}),
+        ("abc|defg", {"abc", "defg"}),
+        (r"foo\d+barbaz", {"barbaz"}),
+        (r"(?:time|dead)line", {"time", "dead"}),
+        (r"colou?rful", {"colo"}),
+        (r"spawn \S+ enoent", {" enoent"}),
+        (r"x{3}yellow", {"yellow"}),
+        (r"[abc]def[^\]x]", {"def"}),
+        (r"错误|失败", {"错误", "失败"}),
+    ],
+)
+def test_the_words_a_pattern_needs_are_found(pattern: str, words: set[str]):
+    assert literals.required(pattern) == words
+
+
+@pytest.mark.parametrize("pattern", [r"\d+", "a|b", "(?:abc)?", "abc|.*", "(?:abcd)*x?"])
+def test_a_pattern_that_needs_no_word_is_tried_everywhere(pattern: str):
+    assert literals.required(pattern) is None
+
+
+def test_nothing_that_a_pattern_matches_lacks_its_words():
+    for rule in failures.rules():
+        texts = pl.Series([e for e in (*rule.fires,) if isinstance(e, str)], dtype=pl.String)
+        for pattern in rule.matches:
+            words = literals.required(pattern)
+            matched = texts.filter(texts.str.contains(f"(?i){pattern}"))
+            assert words is None or all(
+                any(word in text.lower() for word in words) for text in matched
+            )
+
+
+def test_a_verdict_has_all_its_columns_and_only_where_something_failed():
+    frame = pl.DataFrame(
+        {
+            "outcome": ["ok", "tool_error", "input_required"],
+            "error_text": [None, "x not found", None],
+        }
+    )
+    said = judge(frame)
+    assert said.columns == list(failures.COLUMNS)
+    assert said["verdict"].to_list() == [None, "business", None]
+    assert said["reason"][1] == "not_found"
+    assert 0 < said["confidence"][1] < 100

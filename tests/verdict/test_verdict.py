@@ -1,0 +1,203 @@
+"""The verdict on texts of many kinds, none of them from the labelled files."""
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mcptally.verdict import failures, judge
+
+FRAME = {"outcome": pl.String, "error_text": pl.String, "error_code": pl.Int64}
+
+
+def verdict_of(text: str | None, **more: object) -> tuple[str, str]:
+    row = judge(pl.DataFrame([{"outcome": "tool_error", "error_text": text, **more}])).row(
+        0, named=True
+    )
+    return row["verdict"], row["reason"]
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict"),
+    [
+        # Crashes, by language.
+        ("TypeError: 'NoneType' object is not subscriptable", "tool_failure"),
+        ("Cannot read properties of null (reading 'id')", "tool_failure"),
+        ("runtime error: index out of range [3] with length 3", "tool_failure"),
+        ("called `Option::unwrap()` on a `None` value", "tool_failure"),
+        (
+            'java.lang.NullPointerException: Cannot invoke "a.b()" because "x" is null',
+            "tool_failure",
+        ),
+        ("System.NullReferenceException: Object reference not set to an instance", "tool_failure"),
+        ("undefined method `each' for nil:NilClass", "tool_failure"),
+        (
+            "PHP Fatal error:  Uncaught Error: Call to a member function get() on null",
+            "tool_failure",
+        ),
+        # What a server lacks.
+        ("ACME_TOKEN environment variable is required", "tool_failure"),
+        ("spawn pdftotext ENOENT", "tool_failure"),
+        ("ModuleNotFoundError: No module named 'cv2'", "tool_failure"),
+        (
+            "Executable doesn't exist at /root/.cache/ms-playwright/chromium-1/chrome",
+            "tool_failure",
+        ),
+        # Networks and upstreams.
+        ("getaddrinfo ENOTFOUND api.example.com", "infrastructure"),
+        ("httpx.ConnectError: All connection attempts failed", "infrastructure"),
+        ('Post "https://x.test": dial tcp 10.0.0.1:443: i/o timeout', "infrastructure"),
+        ("upstream returned 503 Service Unavailable", "infrastructure"),
+        ("Unexpected token < in JSON at position 0", "infrastructure"),
+        ("rpc error: code = Unavailable desc = transport is closing", "infrastructure"),
+        ("ERROR 2006 (HY000): MySQL server has gone away", "infrastructure"),
+        ("Anthropic API: overloaded_error", "infrastructure"),
+        # Refusals.
+        ("1 validation error for searchArguments\nq\n  Field required [type=missing]", "business"),
+        ("json: cannot unmarshal number into Go struct field A.q of type string", "business"),
+        ("unknown variant `x`, expected one of `a`, `b`", "business"),
+        ("Repository octo/cat not found", "business"),
+        ("You exceeded your current quota", "business"),
+        ("rpc error: code = NotFound desc = no row", "business"),
+        ("EACCES: permission denied, open '/etc/shadow'", "business"),
+        ('duplicate key value violates unique constraint "u"', "business"),
+        ("locator.click: Timeout 5000ms exceeded.\n  - waiting for locator('#a')", "business"),
+        ("net::ERR_FILE_NOT_FOUND at file:///x", "business"),
+        ('password authentication failed for user "app"', "business"),
+        ("request to https://x.test/a failed with status 404", "business"),
+        # Nothing to go by.
+        ("Error executing tool frobnicate", "ambiguous"),
+        ("Something went wrong", "ambiguous"),
+        (None, "ambiguous"),
+        ("", "ambiguous"),
+    ],
+)
+def test_a_text_is_judged_by_what_it_means(text: str | None, verdict: str):
+    assert verdict_of(text)[0] == verdict
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict", "reason"),
+    [
+        ("参数错误：日期格式不正确", "business", "validation"),
+        ("文件不存在：/tmp/a", "business", "not_found"),
+        ("无法连接到服务器", "infrastructure", "network"),
+        ("请求超时", "infrastructure", "timeout_or_cancel"),
+        ("ファイルが見つかりません", "business", "not_found"),
+        ("サーバーに接続できません", "infrastructure", "network"),
+        ("Datei nicht gefunden", "business", "not_found"),
+        ("Verbindung zum Server fehlgeschlagen", "infrastructure", "network"),
+        ("Ungültiger Wert für Feld 'limit'", "business", "validation"),
+        ("Utilisateur introuvable", "business", "not_found"),
+        ("Erreur de connexion", "infrastructure", "network"),
+        ("El archivo no existe", "business", "not_found"),
+        ("Error interno", "tool_failure", "internal_error"),
+        ("Acesso negado", "business", "permission_policy"),
+        ("Não foi possível conectar ao servidor", "infrastructure", "network"),
+        ("Файл не найден", "business", "not_found"),
+        ("Ошибка сети", "infrastructure", "network"),
+        ("사용자를 찾을 수 없습니다", "business", "not_found"),
+        ("Errore di rete", "infrastructure", "network"),
+    ],
+)
+def test_other_languages_than_english_are_understood(text: str, verdict: str, reason: str):
+    assert verdict_of(text) == (verdict, reason)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("Element not found: No button with text 'Buy'", "element_not_found"),
+        ("Navigation timeout of 30000 ms exceeded", "navigation_timeout"),
+        (
+            "Failed to execute 'querySelector' on 'Document': '##' is not a valid selector",
+            "invalid_selector",
+        ),
+        ("Page not loaded", "page_not_loaded"),
+        ("net::ERR_CONNECTION_REFUSED at http://localhost:1", "network"),
+    ],
+)
+def test_the_scenarios_of_the_ui_seed_have_reasons_of_their_own(text: str, reason: str):
+    assert verdict_of(text)[1] == reason
+
+
+def test_the_callers_own_program_failing_is_not_the_tools_failure():
+    trace = (
+        'Traceback (most recent call last):\n  File "<string>", line 1, in <module>\nKeyError: 1'
+    )
+    assert verdict_of(trace, arguments='{"code": "d[1]"}')[0] == "business"
+    assert (
+        verdict_of(trace.replace("<string>", "/srv/a.py"), arguments='{"q": 1}')[0]
+        == "tool_failure"
+    )
+
+
+def test_arguments_that_break_the_schema_explain_a_masked_error():
+    assert verdict_of("Error executing tool add", input_schema_state="invalid")[0] == "business"
+    assert verdict_of("Error executing tool add", input_schema_state="valid")[0] == "ambiguous"
+
+
+def test_a_masked_error_while_everything_fails_is_an_outage():
+    assert verdict_of("Failed to load", concurrent_failure_share=1.0)[0] == "infrastructure"
+    assert verdict_of("Failed to load", concurrent_failure_share=0.1)[0] == "ambiguous"
+
+
+@pytest.mark.parametrize(
+    ("row", "verdict"),
+    [
+        ({"outcome": "timeout"}, "infrastructure"),
+        ({"outcome": "no_response", "exit_code": 1}, "tool_failure"),
+        ({"outcome": "no_response", "signal": 11}, "tool_failure"),
+        ({"outcome": "no_response", "signal": 9}, "infrastructure"),
+        ({"outcome": "no_response", "exit_code": -6}, "tool_failure"),
+        ({"outcome": "no_response", "closed": True}, "infrastructure"),
+        ({"outcome": "no_response"}, "ambiguous"),
+    ],
+)
+def test_silence_is_judged_by_how_the_recording_ended(row: dict[str, object], verdict: str):
+    assert judge(pl.DataFrame([row]))["verdict"][0] == verdict
+
+
+TEXTS = st.one_of(
+    st.none(),
+    st.text(max_size=400),
+    st.lists(
+        st.sampled_from([e for r in failures.rules() for e in r.fires if isinstance(e, str)]),
+        max_size=4,
+    ).map(" ".join),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(TEXTS, min_size=1, max_size=8))
+def test_any_text_gets_a_verdict(texts: list[str | None]):
+    frame = pl.DataFrame(
+        {"outcome": ["tool_error"] * len(texts), "error_text": texts}, schema_overrides=FRAME
+    )
+    said = judge(frame)
+    assert said.height == len(texts)
+    assert said["verdict"].null_count() == 0
+    assert said["confidence"].is_between(0, 100).all()
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(TEXTS, min_size=2, max_size=8))
+def test_a_verdict_does_not_depend_on_the_other_calls_of_the_batch(texts: list[str | None]):
+    def judged(some: list[str | None]) -> list[tuple[object, ...]]:
+        frame = pl.DataFrame(
+            {"outcome": ["tool_error"] * len(some), "error_text": some}, schema_overrides=FRAME
+        )
+        return judge(frame).rows()
+
+    assert judged(texts) == [row for text in texts for row in judged([text])]
+
+
+def test_the_rule_that_decides_is_the_first_that_holds():
+    frame = pl.DataFrame(
+        {"outcome": ["tool_error"], "error_text": ["Invalid API key: connect ECONNREFUSED"]}
+    )
+    assert failures.firing(frame)["rule"][0] == judge(frame)["rule"][0]
+
+
+def test_an_empty_table_is_judged_to_an_empty_table():
+    assert judge(pl.DataFrame(schema={"outcome": pl.String})).height == 0
