@@ -1,6 +1,7 @@
 """`mcptally record`: a server behind the recorder."""
 
 import os
+import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -150,8 +151,6 @@ def command(
             )
         )
 
-    from mcptally.record import stdio
-
     if policy not in ("default", "strict", "none"):
         # A word that may be misspelt is looked at before the server starts; the usual ones wait.
         from mcptally.record import redact
@@ -164,5 +163,10 @@ def command(
 
         return Archive(out, policy=redact.policy(policy), limits=limits())
 
+    if sys.platform == "win32":
+        from mcptally.record.windows import run
+    else:
+        from mcptally.record.stdio import run
+
     # At once, as the server did: nothing of ours is buffered, and the client waits.
-    os._exit(stdio.run(command, archive=archive, name=name))
+    os._exit(run(command, archive=archive, name=name))

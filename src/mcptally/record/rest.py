@@ -137,7 +137,8 @@ def compress(segment: "str | Path", *, leaving: threading.Event | None = None) -
         except OSError:
             part.unlink(missing_ok=True)
             raise
-        path.unlink()
+    # Outside, for Windows removes no open file; somebody else may have come first.
+    path.unlink(missing_ok=True)
     return whole
 
 
@@ -187,7 +188,7 @@ def _remove(path: "Path") -> bool:
         with path.open("rb") as held:
             if not lock(held.fileno()):
                 return False
-            path.unlink()
+        path.unlink()
     except OSError:
         return False
     return True

@@ -7,19 +7,22 @@ import contextlib
 import errno
 import os
 import re
+import sys
 import time
 from typing import Final
 
-try:
+if sys.platform == "win32":
+    import msvcrt
+else:
     import fcntl
-except ImportError:  # Windows: an open file cannot be removed there, which does for a lock
-    fcntl = None  # type: ignore[assignment]
 
 OURS: Final = re.compile(
     r"(?P<stem>[A-Za-z0-9._-]{1,60}-\d{8}T\d{6}Z-[0-9a-f]{12})-(?P<segment>\d{4,})"
     r"(?P<suffix>\.jsonl|\.jsonl\.zst|\.jsonl\.zst\.part)"
 )
 """Names that the recorder gives; nothing else in a folder is ever compressed or removed."""
+
+_LOCKED_BYTE: Final = 1 << 40
 
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
 
@@ -33,7 +36,15 @@ def stem(server: str | None, recording: str, wall_ns: int) -> str:
 
 def lock(fd: int) -> bool:
     """Mark an open segment as being written; False when another process holds it."""
-    if fcntl is None:
+    if sys.platform == "win32":
+        # Locks are of bytes there, and bind everybody: one that no segment will ever reach.
+        try:
+            os.lseek(fd, _LOCKED_BYTE, os.SEEK_SET)
+            msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        finally:
+            os.lseek(fd, 0, os.SEEK_SET)
         return True
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

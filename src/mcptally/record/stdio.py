@@ -1,4 +1,4 @@
-"""A stdio server behind the recorder, from its start to its exit code."""
+"""A stdio server behind the recorder, from its start to its exit code (POSIX; windows.py else)."""
 
 import contextlib
 import os
@@ -12,6 +12,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Final
 
 from mcptally.record import guardian
+from mcptally.record.labels import label
 
 if TYPE_CHECKING:
     from mcptally.record.relay import Relay
@@ -56,18 +57,6 @@ def run(
     code = _Session(command, server, recording, relay, signals).run()
     to.leave()
     return code
-
-
-def label(command: Sequence[str]) -> str:
-    """What to call a server nobody named: the program, or what a launcher was told to run."""
-    words = [os.path.basename(word) for word in command]  # noqa: PTH119 - no pathlib at start-up
-    launchers = {"npx", "uvx", "uv", "node", "python", "python3", "bunx", "bun", "deno", "docker"}
-    chosen = words[0] if words else "server"
-    if chosen.removesuffix(".exe").removesuffix(".cmd") in launchers:
-        skipped = {"run", "tool", "-m", "exec", "dlx", "x"}
-        rest = [w for w in words[1:] if w not in skipped and not w.startswith("-")]
-        chosen = rest[0] if rest else chosen
-    return chosen or "server"
 
 
 class _Signals:

@@ -1,0 +1,82 @@
+"""The relay for Windows, run here: all of it but what only Windows has."""
+
+import subprocess
+
+import pytest
+from behind import Behind, events, of, script
+
+ECHO = script(
+    "import os\nwhile data := os.read(0, 65536):\n    while data: data = data[os.write(1, data):]"
+)
+
+
+class OnThreads(Behind):
+    """A command behind windows.run."""
+
+    def __init__(self, out, command):
+        self.out = out
+        source = (
+            "import os\n"
+            "from mcptally.record import redact, windows\n"
+            "from mcptally.record.writer import Archive\n"
+            f"make = lambda: Archive({str(out)!r}, policy=redact.policy('none'))\n"
+            f"os._exit(windows.run({command!r}, archive=make))"
+        )
+        self.process = subprocess.Popen(
+            script(source),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+        )
+        self._kept = {}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b'{"a":1.50}\r\n\xff\n\n{"b":2}',
+        b'{"id":1}\n' * 50_000,
+        b'"' + b"x" * 3_000_000 + b'"\n',
+    ],
+    ids=["nothing", "oddities", "many", "large"],
+)
+def test_bytes_pass_and_are_recorded(data, tmp_path):
+    with OnThreads(tmp_path, ECHO) as behind:
+        if len(data) > 60_000:
+            import threading
+
+            sender = threading.Thread(target=behind.send, args=(data,))
+            sender.start()
+            assert behind.read(len(data)) == data
+            sender.join()
+            assert behind.end() == (b"", b"", 0)
+        else:
+            behind.send(data)
+            assert behind.end() == (data, b"", 0)
+    found = events(tmp_path)
+    frames = len(data.split(b"\n")) - (not data or data.endswith(b"\n"))
+    for way in ("c2s", "s2c"):
+        assert len(of(found, "message", "raw", dir=way)) == frames
+    assert found[-1]["event"] == "close"
+    assert [e["seq"] for e in found] == list(range(len(found)))
+
+
+def test_stderr_exit_code_and_last_words_arrive(tmp_path):
+    server = script(
+        "import os\nos.write(2, b'one\\r\\ntwo'); os.write(1, b'x' * 60000); os._exit(7)"
+    )
+    with OnThreads(tmp_path, server) as behind:
+        assert behind.end() == (b"x" * 60000, b"one\r\ntwo", 7)
+    found = events(tmp_path)
+    assert [e["text"] for e in of(found, "stderr")] == ["one", "two"]
+    assert (found[-1]["reason"], found[-1]["exit_code"]) == ("server_exited", 7)
+
+
+def test_a_server_that_cannot_start_is_recorded_as_that(tmp_path):
+    with OnThreads(tmp_path, ["no-such-server"]) as behind:
+        _, err, code = behind.end()
+    assert code == 127
+    assert b"PATH searched" in err
+    assert events(tmp_path)[-1]["reason"] == "not_started"
