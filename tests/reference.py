@@ -61,14 +61,14 @@ def bodies(event):
         head = {key: event[key] for key in ("id", "method") if event.get(key) is not None}
         if "method" not in head:
             head["result"] = {"isError": event.get("is_error")}
-        return [(0, head)]
+        return [(0, head)] if "id" in head or "method" in head else []
     return []
 
 
 def kind(body):
     if not isinstance(body, dict):
         return "invalid"
-    if isinstance(body.get("method"), str):
+    if type(body.get("method")) is str:  # not a number, which is a str of ours too
         return "request" if "id" in body else "notification"
     return next((word for word in ("error", "result") if word in body), "invalid")
 
@@ -95,6 +95,8 @@ def exchanges(all_events):
                 about.setdefault("closed_by", event["closed_by"])
             if "mcp-session-id" in headers and status < 400:
                 about.setdefault("session", headers["mcp-session-id"])
+            if event.get("phase") == "request":
+                about["resumes"] = "last-event-id" in headers
             if status:
                 about.setdefault("status", status)
             in_path = SESSION_IN_PATH.search(event.get("path") or "")
@@ -139,12 +141,12 @@ def read(paths):
         about = known[event["recording"], scope] if scope is not None else {}
         session = next((about[k] for k in ("session", "path", "client") if k in about), None)
         for index, body in bodies(event):
-            sent = session, event["recording"], event.get("sse_id"), event["dir"], repr(body)
+            sent = session, event["recording"], event.get("sse_id"), event["dir"], index, repr(body)
             message = {
                 "recording": event["recording"], "dir": event["dir"], "seq": int(event["seq"]),
                 "index": index, "place": (int(event["seq"]), index), "kind": kind(body),
                 "scope": scope, "session": session, "body": body, "about": about,
-                "replay": event.get("sse_id") is not None and sent in seen,
+                "replay": bool(event.get("sse_id")) and sent in seen and about.get("resumes", True),
             }  # fmt: skip
             messages.append(message)
             seen.add(sent)
@@ -186,7 +188,8 @@ def _cancel(messages):
             latest[where, exact(message["body"]["id"])] = message
         elif message["kind"] == "notification" and isinstance(message["body"].get("params"), dict):
             params = message["body"]["params"]
-            call = latest.get((where, exact(params.get("requestId"))))
+            id_ = exact(params.get("requestId"))
+            call = latest.get((where, id_)) if id_ else None
             if message["body"]["method"] == "notifications/cancelled" and call:
                 call.setdefault("reasons", []).append(str(params.get("reason")))
 

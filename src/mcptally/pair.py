@@ -24,6 +24,7 @@ ROUNDS: Final = (
     ("exact", ("recording", "scope")),
     ("exact", ("session",)),
     ("exact", ("recording",)),
+    ("loose", ("recording", "scope")),
     ("loose", ("session",)),
 )
 """Rounds of pairing: how the id must match, and within what."""
@@ -41,7 +42,8 @@ def pair(events: Events, talk: Conversation) -> Paired:
     """Every request as a call with what came of it, up to `outcome` `ok` (not yet judged)."""
     messages = _mark_replays(talk.messages)
     pairs = _pairs(messages)
-    asks = messages.filter(pl.col("kind") == "request").select("pos", "row")
+    asked = (pl.col("kind") == "request") & ~pl.col("replay")
+    asks = messages.filter(asked).select("pos", "row")
     calls = (
         asks.join(pairs, left_on="pos", right_on="ask", how="left", maintain_order="left")
         .join(
@@ -69,6 +71,7 @@ def pair(events: Events, talk: Conversation) -> Paired:
     )
     calls = _with_asks(calls, events)
     calls = _with_replies(calls, events)
+    calls = _with_refusals(calls, messages, events)
     calls = _with_identity(calls, talk)
     calls = _with_notifications(calls, messages, events)
     calls = _with_outcome(calls)
@@ -113,12 +116,18 @@ def match_ids(
 
 
 def _mark_replays(messages: pl.DataFrame) -> pl.DataFrame:
-    """A message that an SSE resumption sent again: same session, event id and content."""
+    """A message that an SSE resumption sent again: same session, event id and content.
+
+    Only an exchange with `Last-Event-ID` resumes one: elsewhere the same event id is the next
+    stream's, for servers that count the events of each stream from 0, and with the same id and
+    length it is the next reply of a client that says `id: 1` every time.
+    """
     if messages.get_column("sse_id").null_count() == messages.height:
         return messages.with_columns(replay=pl.lit(value=False))
-    again = ["session", "sse_id", "id", "method", "bytes", "dir"]
+    again = ["session", "sse_id", "id", "method", "bytes", "dir", "index"]
+    resumes = pl.col("resumes").fill_null(value=True)
     return messages.with_columns(
-        replay=pl.when(pl.col("sse_id").is_not_null() & (pl.col("sse_id") != ""))
+        replay=pl.when(resumes & pl.col("sse_id").is_not_null() & (pl.col("sse_id") != ""))
         .then(pl.int_range(pl.len()).over(again) > 0)
         .otherwise(statement=False)
     )
@@ -136,6 +145,7 @@ def _pairs(messages: pl.DataFrame) -> pl.DataFrame:
         rows = open_
         if match == "loose":
             value = pl.col("id_key").str.slice(1).cast(pl.Float64, strict=False)
+            value = pl.when(value == 0).then(0.0).otherwise(value)  # -0 is 0
             rows = rows.with_columns(id_key=value).drop_nulls("id_key")
             by_id = pl.concat_str(pl.lit("v"), pl.col("id_key").cast(pl.String))
         else:
@@ -209,6 +219,27 @@ def _with_replies(calls: pl.DataFrame, events: Events) -> pl.DataFrame:
         latency_ms=(pl.col("reply_ns") - pl.col("ts_ns")) / 1e6,
         request_bytes=pl.col("bytes"),
     )
+
+
+def _with_refusals(calls: pl.DataFrame, messages: pl.DataFrame, events: Events) -> pl.DataFrame:
+    """The error without an id that an HTTP exchange was refused with.
+
+    It answers no request by the rules of ids, and the call stays without a reply; but what it
+    says is what the client of that exchange was told.
+    """
+    refusals = (
+        messages.filter(
+            (pl.col("kind") == "error") & pl.col("scope").is_not_null() & pl.col("id_key").is_null()
+        )
+        .select("row", "recording", "scope")
+        .join(
+            events.replies.select("row", refused="error_message", refusal_code="error_code"),
+            on="row",
+        )
+        .unique(["recording", "scope"], keep="none")
+        .drop("row")
+    )
+    return calls.join(refusals, on=["recording", "scope"], how="left", maintain_order="left")
 
 
 def _with_identity(calls: pl.DataFrame, talk: Conversation) -> pl.DataFrame:
@@ -347,7 +378,10 @@ def _with_outcome(calls: pl.DataFrame) -> pl.DataFrame:
         error_text=pl.when(pl.col("error_reply"))
         .then(pl.col("error_message"))
         .when(pl.col("is_error") == "true")
-        .then(pl.coalesce("text", "structured_content")),
+        .then(pl.coalesce("text", "structured_content"))
+        .when(~answered)
+        .then(pl.col("refused")),
+        error_code=pl.when(answered).then("error_code").otherwise("refusal_code"),
     )
 
 

@@ -135,7 +135,8 @@ def _exchanges(events: Events) -> pl.DataFrame:
             first("status", answered).alias("http_status"),
             pl.col("closed_by").drop_nulls().first(),
             first("mcp_protocol_version", asked).alias("header_version"),
-            first("last_event_id", asked),
+            # Not known whether it asked for a resumption: it may have.
+            (first("last_event_id", asked).is_not_null() | ~asked.any()).alias("resumes"),
             pl.coalesce(
                 first("mcp_session_id", asked),
                 # An error reply may name a new session; it does not begin one.
@@ -161,7 +162,11 @@ def _with_sessions(
         messages.filter(pl.col("scope").is_not_null())
         .group_by("recording", "scope", maintain_order=True)
         .agg(
-            pl.col("meta_client_info").drop_nulls().first().alias("exchange_client"),
+            pl.col("meta_client_info")
+            .filter(pl.col("dir") == "c2s")
+            .drop_nulls()
+            .first()
+            .alias("exchange_client"),
             pl.col("ts_ns").first().alias("exchange_at"),
         )
         .sort("recording", "exchange_client", "exchange_at")
