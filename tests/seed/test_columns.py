@@ -19,8 +19,9 @@ MODULES = {"seed": document, "inspector": inspector}
 
 def judged(files):
     part = gather(files, [path.name for path in files])
-    archive = Knowledge.of([(part.listed, part.definitions)])
-    calls = validate(in_force(part.calls, part.listed, archive.listed), archive.definitions)
+    archive = Knowledge.of([part.learned])
+    calls = in_force(part.calls, part.learned.listed, archive.listed)
+    calls = validate(calls, archive.definitions)
     return calls, archive.definitions
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from mcptally.errors import UsageError
 from mcptally.seed import given, scenario
-from mcptally.validate import compile_schema, judge_value
+from mcptally.validate import judge_of, judge_value
 
 
 def frame(rows):
@@ -23,8 +23,7 @@ def definitions(schema):
 
 def derived(schema, arguments, beside=None):
     text = json.dumps(arguments)
-    validator = compile_schema(json.dumps(schema))
-    state = judge_value(validator, text)[0]
+    state = judge_value(judge_of(json.dumps(schema)), text)[0]
     row = {"server": "s", "tool": "t", "definition": "d", "arguments": text}
     rows = [row | {"input_schema_state": state}]
     if beside:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import jsonschema_rs
 
-from mcptally.seed import ajv_words, javascript
+from mcptally.seed import ajv_patterns, ajv_words, javascript
 
 _DIALECTS: Final = ("", "http://json-schema.org/draft-07/schema", "http://json-schema.org/schema")
 """`$schema` that AJV 6 knows of itself, less a trailing #."""
@@ -55,10 +55,18 @@ def _shape(pattern: str) -> Callable[[str], bool]:
     return lambda text: compiled.fullmatch(text) is not None
 
 
+def _is_regex(text: str) -> bool:
+    try:
+        jsonschema_rs.Draft7Validator({"pattern": ajv_patterns.respelt(text)}, offline=True)
+    except (jsonschema_rs.ValidationError, ValueError):
+        return False
+    return True
+
+
 _FORMATS: Final[dict[str, Callable[[str], bool]]] = {
     name: _shape(pattern) for name, pattern in _SHAPES.items()
-}
-_BUILT_IN: Final = ("ipv6", "regex", "uri-template")
+} | {"regex": _is_regex}
+_BUILT_IN: Final = ("ipv6", "uri-template")
 """Formats that AJV knows too and that jsonschema-rs judges the same on every value tried."""
 _KNOWN: Final = frozenset((*_FORMATS, *_BUILT_IN, "url"))
 
@@ -74,25 +82,39 @@ class Compiled:
         reason = _refusal(schema)
         if reason:
             raise Refused(reason)
-        self._schema = schema
-        try:
-            self._validator = jsonschema_rs.Draft7Validator(
-                schema,
-                formats=_FORMATS,
-                validate_formats=True,
-                keywords={"multipleOf": _MultipleOf},
-                pattern_options=jsonschema_rs.FancyRegexOptions(backtrack_limit=_BACKTRACKS),
-                offline=True,
-            )
-        except (jsonschema_rs.ValidationError, ValueError, UnicodeError) as error:
-            raise Refused(str(error).splitlines()[0]) from error
+        self._schema = _as_compiled(schema)
+        self._validator = _draft7(self._schema)
 
     def first_error(self, value: Any) -> str | None:
         """What is wrong with a value, in AJV's words; None if nothing is."""
-        value = javascript.judgeable(value)
+        value = _whole_numbers(javascript.judgeable(value))
         if self._validator.is_valid(value):
             return None
-        return ajv_words.first(self._validator.iter_errors(value), self._schema)
+        return ajv_words.first(self._validator.iter_errors(value), self._schema, value)
+
+
+def _draft7(schema: Any) -> jsonschema_rs.Draft7Validator:
+    try:
+        return jsonschema_rs.Draft7Validator(
+            schema,
+            formats=_FORMATS,
+            validate_formats=True,
+            keywords={"multipleOf": _MultipleOf},
+            pattern_options=jsonschema_rs.FancyRegexOptions(backtrack_limit=_BACKTRACKS),
+            offline=True,
+        )
+    except (jsonschema_rs.ValidationError, ValueError, UnicodeError) as error:
+        raise Refused(str(error).splitlines()[0]) from error
+
+
+@functools.cache
+def _meta_schema() -> jsonschema_rs.Draft7Validator:
+    """Draft 7's meta-schema as AJV ships it: it still wants the values of an enum to differ."""
+    from jsonschema import Draft7Validator  # noqa: PLC0415 - a tenth of a second, seldom needed
+
+    meta: dict[str, Any] = json.loads(json.dumps(Draft7Validator.META_SCHEMA))
+    meta["properties"]["enum"] |= {"minItems": 1, "uniqueItems": True}
+    return _draft7(meta)
 
 
 def compiled(schema: Any) -> Compiled | None:
@@ -140,9 +162,57 @@ _EVERYWHERE: Final = _SILENT | {
 @functools.lru_cache(maxsize=1024)
 def _compiled(text: str) -> Compiled | None:
     try:
-        return Compiled(json.loads(text))
+        return Compiled(_whole_numbers(json.loads(text)))
     except Refused:
         return None
+
+
+def _as_compiled(schema: Any) -> Any:
+    """The schema for a validator of draft 7, so that it says what AJV says.
+
+    AJV never looks up references that hang unused; and beside a $ref, where draft 7 has nothing
+    count, it heeds a `type` that is checked first.
+    """
+    used = {id(part) for part in _reachable(schema)}
+    stack = [schema]
+    while stack:
+        part = stack.pop()
+        if isinstance(part, list):
+            stack += part
+        if not isinstance(part, dict):
+            continue
+        stack += part.values()
+        _respell(part)
+        if not isinstance(part.get("$ref"), str):
+            continue
+        if id(part) not in used:
+            del part["$ref"]
+        elif "type" in part and ajv_words.type_first(part):
+            kept = {name: part[name] for name in ("type", "definitions", "$defs") if name in part}
+            ref = part["$ref"]
+            part.clear()
+            part.update(kept, allOf=[{"$ref": ref}])
+    return schema
+
+
+def _respell(part: dict[str, Any]) -> None:
+    if isinstance(part.get("pattern"), str):
+        part[ajv_words.ORIGINAL] = part["pattern"]
+        part["pattern"] = ajv_patterns.respelt(part["pattern"])
+    if isinstance(part.get("patternProperties"), dict):
+        known = part["patternProperties"]
+        part["patternProperties"] = {ajv_patterns.respelt(name): known[name] for name in known}
+
+
+def _whole_numbers(value: Any) -> Any:
+    """A copy in which 1.0 is 1, as it is to JavaScript."""
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        return int(value)
+    if isinstance(value, list):
+        return [_whole_numbers(item) for item in value]
+    if isinstance(value, dict):
+        return {name: _whole_numbers(item) for name, item in value.items()}
+    return value
 
 
 class _MultipleOf:
@@ -164,6 +234,9 @@ class _MultipleOf:
 def _refusal(schema: Any) -> str:
     if not isinstance(schema, dict | bool):
         return "schema should be object or boolean"
+    meta = _meta_schema()
+    if not meta.is_valid(schema):
+        return next(iter(meta.iter_errors(schema))).message
     for part in _reachable(schema):
         dialect = part.get("$schema", "") if part is schema else ""
         if isinstance(dialect, str) and dialect.rstrip("#") not in _DIALECTS:
@@ -194,15 +267,13 @@ def _reachable(schema: Any) -> Iterator[dict[str, Any]]:
             stack.append(ajv_words.pointed(schema, part["$ref"]))
             continue
         stack += [part[name] for name in _ONE if name in part]
-        stack += [
-            each for name in _LISTS if isinstance(part.get(name), list) for each in part[name]
-        ]
-        stack += [
-            each
-            for name in _MAPS
-            if isinstance(part.get(name), dict)
-            for each in part[name].values()
-        ]
+        for name in _LISTS:
+            listed = part[name] if isinstance(part.get(name), list) else []
+            # One branch that takes anything, and the whole anyOf is dropped.
+            if name != "anyOf" or all(map(ajv_words.has_rules, listed)):
+                stack += listed
+        for name in _MAPS:
+            stack += part[name].values() if isinstance(part.get(name), dict) else []
         if isinstance(part.get("items"), list):
             stack.append(part.get("additionalItems"))
         if "if" in part and ("then" in part or "else" in part):

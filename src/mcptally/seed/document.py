@@ -5,14 +5,11 @@ Which reading was chosen where the document leaves two open stands in the rows (
 and in docs/reference/seed-contradictions.md.
 """
 
-import functools
 import json
 import math
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
-
-import jsonschema_rs
 
 from mcptally.seed import inspector, javascript, wording
 from mcptally.seed.javascript import MISSING
@@ -27,6 +24,7 @@ from mcptally.seed.model import (
     ValidationResult,
 )
 from mcptally.seed.rows import rows
+from mcptally.validate import judge_of
 
 ROWS = rows("document")
 CODES: Final = frozenset(int(row.value or 0) for row in ROWS.part("mcp_code"))
@@ -183,29 +181,18 @@ def output_schema(
 def judged(schema: Any, value: Any) -> OutputSchemaValidation | None:
     """A value held to an output schema in the schema's own dialect; None if it is no schema."""
     try:
-        validator = _validator(json.dumps(schema))
+        judge = judge_of(json.dumps(schema))
     except (ValueError, RecursionError):
         return None
-    if validator is None:
+    if isinstance(judge, str):
         return None
-    value = javascript.judgeable(value)
-    if validator.is_valid(value):
+    state, words, path = judge(javascript.judgeable(value))
+    if state == "valid":
         return OutputSchemaValidation(has_output_schema=True, is_valid=True)
-    error = next(iter(validator.iter_errors(value)))
-    return OutputSchemaValidation(has_output_schema=True, is_valid=False, error=error.message)
-
-
-@functools.lru_cache(maxsize=1024)
-def _validator(text: str) -> jsonschema_rs.Validator | None:
-    try:
-        return jsonschema_rs.validator_for(
-            json.loads(text), validate_formats=False, offline=True, pattern_options=_PATTERNS
-        )
-    except (jsonschema_rs.ValidationError, ValueError, UnicodeError):
+    if state != "invalid":
         return None
-
-
-_PATTERNS: Final = jsonschema_rs.FancyRegexOptions(backtrack_limit=100_000)
+    error = f"{path}: {words}" if path else words
+    return OutputSchemaValidation(has_output_schema=True, is_valid=False, error=error)
 
 
 # ------------------------------------------------------------------ section 3, validateResponse
