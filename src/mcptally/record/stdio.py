@@ -145,6 +145,10 @@ class _Session:
             signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
             try:
                 work()
+            except BaseException:
+                # Nothing is relayed any more: a client must not wait for it.
+                self._send_end()
+                raise
             finally:
                 self._wake()
 
@@ -223,8 +227,11 @@ class _Session:
             self._client_gone_at = now
         elif now - self._client_gone_at >= guardian.TERM_SECONDS:
             self._ended = True
-            with contextlib.suppress(OSError):
-                os.write(self._server.control, bytes([guardian.END]))
+            self._send_end()
+
+    def _send_end(self) -> None:
+        with contextlib.suppress(OSError):
+            os.write(self._server.control, bytes([guardian.END]))
 
     def _close(self) -> int:
         if self._failed is not None:
