@@ -1,0 +1,321 @@
+"""Conversations nobody would dare to have, read by the pipeline and by the reference.
+
+Texts of messages are written by hand, so that ids keep the digits and escapes they were sent with.
+"""
+
+import itertools
+import json
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import polars as pl
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
+
+from mcptally import pipeline
+from tests.second_opinion import differences, of_pipeline
+
+IDS = st.sampled_from(
+    ["1"] * 16
+    + ["2"] * 9
+    + ["0"] * 5
+    + ['"1"', "1.0", "3"] * 2
+    + ['"0"', r'"\u0031"', "1e0", "-1", "100", "1e2", '""', '"a"', '"ü"', r'"\u00fc"', "-0", "0.0"]
+    + ["9007199254740993", "9007199254740992", "1.5", "null", "true", "[1]", '{"a": 1}']
+    + ['"server-error"', '"listen-1"']
+)
+SIDES = st.sampled_from(["c2s", "c2s", "c2s", "c2s", "s2c"])
+ASKS = st.sampled_from(
+    ["tools/call"] * 4 + ["tools/list", "initialize", "server/discover", "ping", "roots/list"]
+)
+REPLIES = st.sampled_from(
+    ['"result":{"content":[]}'] * 4
+    + ['"result":{"content":[],"isError":true}', '"result":{"content":[],"isError":false}']
+    + ['"result":{"content":[],"isError":"true"}', '"result":{"content":[],"isError":1}']
+    + ['"result":{}', '"result":null', '"result":[]', '"result":"fine"', '"result":5']
+    + ['"result":{"resultType":"complete","content":[]}']
+    + ['"result":{"resultType":"input_required","inputRequests":{},"requestState":"s"}']
+    + ['"result":{"resultType":"task","task":{"taskId":"t"}}', '"result":{"task":{"taskId":"t"}}']
+    + ['"result":{"task":{"taskId":"t"},"content":[]}']
+    + ['"error":{"code":-32601,"message":"no"}', '"error":"no"', '"error":null']
+    + ['"error":{"code":0,"message":"Request cancelled"},"result":{}']
+)
+REASONS = st.sampled_from(
+    [
+        None,
+        '"Request timed out"',
+        '"timed out after 0.5s"',
+        '"Deadline exceeded"',
+        '"timeout"',
+        '"user pressed stop"',
+        '"caller cancelled"',
+        "5",
+        '""',
+    ]
+)
+NOTES = st.sampled_from(
+    ["notifications/initialized", "notifications/message", "notifications/tools/list_changed"]
+)
+ODD_MESSAGES = st.sampled_from(
+    [
+        "5",
+        '"hello"',
+        "null",
+        "{}",
+        "[]",
+        '{"jsonrpc":"2.0"}',
+        '{"id":1}',
+        '{"method":5,"id":1}',
+        '{"jsonrpc":"2.0","id":1,"method":null,"result":{}}',
+        '{"method":"x","params":[1]}',
+        '{"jsonrpc":"1.0","id":1,"method":"tools/call"}',
+        '{"id":1,"id":2,"method":"tools/call"}',
+        '{"id":1,"method":"tools/call","params":"text"}',
+        '{"method":"m","id":3,"result":{}}',
+        '{"jsonrpc":"2.0","error":{"code":-32700,"message":"parse"}}',
+    ]
+)
+GARBAGE = st.sampled_from(
+    [
+        b"",
+        b"   ",
+        b"not json",
+        b'{"v":1,"event":"message","recording":"p0","seq":',
+        b"[1,2]",
+        b"7",
+        b'{"event":"message"}',
+        b"\xff\xfe\x00",
+        b'{"v":1,"seq":3}',
+        b"null",
+        b'"text"',
+    ]
+)
+CLIENTS = ["Ann", "Bob"]
+
+
+def request(id_, method, extra=""):
+    return f'{{"jsonrpc":"2.0","id":{id_},"method":"{method}"{extra}}}'
+
+
+def meta(client):
+    info = f'{{"name":"{client}","version":"1"}}'
+    return f',"params":{{"_meta":{{"io.modelcontextprotocol/clientInfo":{info}}}}}'
+
+
+def cancelled(id_, reason):
+    why = "" if reason is None else f',"reason":{reason}'
+    said = f'{{"requestId":{id_}{why}}}'
+    return f'{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{said}}}'
+
+
+def progress(token):
+    said = f'{{"progressToken":{token},"progress":1}}'
+    return f'{{"jsonrpc":"2.0","method":"notifications/progress","params":{said}}}'
+
+
+@st.composite
+def messages(draw):
+    """One message: (side, text)."""
+    side = draw(SIDES)
+    kind = draw(st.integers(0, 19))
+    if kind < 7:
+        extra = meta(draw(st.sampled_from(CLIENTS))) if draw(st.booleans()) else ""
+        return side, request(draw(IDS), draw(ASKS), extra)
+    if kind < 15:
+        other = "s2c" if side == "c2s" else "c2s"
+        return other, f'{{"jsonrpc":"2.0","id":{draw(IDS)},{draw(REPLIES)}}}'
+    if kind < 17:
+        return side, cancelled(draw(IDS), draw(REASONS))
+    if kind < 18:
+        return "s2c", progress(draw(IDS))
+    if kind < 19:
+        return side, f'{{"jsonrpc":"2.0","method":"{draw(NOTES)}"}}'
+    return side, draw(ODD_MESSAGES)
+
+
+@st.composite
+def frames(draw):
+    """A message, or a batch."""
+    side, text = draw(messages())
+    if draw(st.integers(0, 9)):
+        return side, text
+    more = draw(st.lists(messages(), max_size=3))
+    return side, f"[{','.join([text, *(m for _, m in more)])}]"
+
+
+@dataclass
+class Tape:
+    """The lines of an archive as they are written, recording by recording."""
+
+    lines: list[bytes] = field(default_factory=list)
+    seqs: dict[str, int] = field(default_factory=dict)
+
+    def put(self, recording, kind, told):
+        seq = self.seqs.get(recording, 0)
+        self.seqs[recording] = seq + 1
+        head = f'"v":1,"event":"{kind}","recording":"{recording}","seq":{seq}'
+        at = 1_795_000_000_000_000_000 + len(self.lines) * 1_000_000
+        self.lines.append(f'{{{head},"ts_ns":{at},{told}}}'.encode())
+
+    def say(self, recording, scope, side, text, more=""):
+        place = f'"dir":"{side}","scope":{json.dumps(scope)},"bytes":{len(text.encode())}'
+        self.put(recording, "message", f'{place}{more},"msg":{text}')
+
+    def http(self, recording, scope, phase, **told):
+        side = "c2s" if phase == "request" else "s2c"
+        about = json.dumps({"dir": side, "scope": scope, "phase": phase, **told})
+        self.put(recording, "http", about[1:-1])
+
+
+def opened(tape, recording, transport):
+    about = {"transport": transport, "server": "demo", "command": ["demo"], "segment": 0}
+    tape.put(recording, "open", json.dumps(about)[1:-1])
+
+
+def oddity(draw, tape, recording, scope):
+    """A line that is no message: raws, stderr, gaps, and what is no event at all."""
+    kind = draw(st.integers(0, 5))
+    place = f'"dir":"{draw(SIDES)}","scope":{json.dumps(scope)},"bytes":99'
+    if kind == 0:
+        tape.put(recording, "raw", f'{place},"why":"not_json","text":"added 41 packages"')
+    elif kind == 1:
+        known = {
+            "id": draw(IDS.filter(lambda id_: id_ != "null")),
+            "method": f'"{draw(ASKS)}"',
+            "is_error": "true",
+        }
+        some = draw(st.sets(st.sampled_from(sorted(known))))
+        found = "".join(f',"{key}":{known[key]}' for key in sorted(some))
+        tape.put(recording, "raw", f'{place},"why":"too_large","truncated":true,"text":"x"{found}')
+    elif kind == 2:
+        tape.put(recording, "stderr", '"text":"Error: something"')
+    elif kind == 3:
+        tape.put(recording, "gap", '"lost":1,"why":"disk"')
+    else:
+        tape.lines.append(draw(GARBAGE))
+
+
+def pipe(draw, tape, recording):
+    opened(tape, recording, "stdio")
+    for side, text in draw(st.lists(frames(), max_size=20)):
+        tape.say(recording, None, side, text)
+        if draw(st.integers(0, 5)) == 0:
+            oddity(draw, tape, recording, None)
+    if draw(st.booleans()):
+        tape.put(recording, "close", '"reason":"server_exited","exit_code":1,"signal":null')
+
+
+def exchange(draw, tape, recording, scope, sent):
+    """An HTTP exchange: its session named in a header, in the path, by an event, or nowhere."""
+    named = draw(st.sampled_from(["nowhere", "asked", "answered", "path", "event"]))
+    resumes = bool(sent) and draw(st.integers(0, 3)) == 0
+    session = draw(st.sampled_from(["s1", "s2"]))
+    headers = {"mcp-session-id": session} if named == "asked" else {}
+    if resumes:
+        headers["last-event-id"] = "e0"
+    path = f"/messages?sessionId={session}" if named == "path" else "/mcp"
+    status = draw(st.sampled_from([200, 200, 200, 202, 400, 404, 408, 504]))
+    if draw(st.integers(0, 9)):
+        method = "GET" if resumes else "POST"
+        tape.http(recording, scope, "request", method=method, path=path, headers=headers)
+    yield
+    if named == "event":
+        told = f'"dir":"s2c","scope":"{scope}","bytes":9,"why":"not_json","sse_event":"endpoint"'
+        tape.put(recording, "raw", f'{told},"text":"/messages?sessionId={session}"')
+    if resumes:
+        for side, text, event_id in draw(st.lists(st.sampled_from(sent), max_size=3)):
+            tape.say(recording, scope, side, text, f',"sse_id":"{event_id}"')
+            yield
+    for side, text in draw(st.lists(frames(), max_size=5)):
+        if draw(st.booleans()) and side == "s2c":
+            # The events of a stream are counted from 0 here: ids come again in every stream.
+            sent.append((side, text, f"{len(sent) % 2}"))
+            tape.say(recording, scope, side, text, f',"sse_id":"{sent[-1][2]}"')
+        else:
+            tape.say(recording, scope, side, text)
+        yield
+    headers = {"mcp-session-id": session} if named == "answered" else {}
+    tape.http(recording, scope, "response", status=status, headers=headers)
+    yield
+    for ender in draw(st.lists(st.sampled_from(["client", "server", "proxy"]), max_size=2)):
+        tape.http(recording, scope, "end", closed_by=ender)
+
+
+def endpoint(draw, tape, recording):
+    """Exchanges of one recording, woven into each other."""
+    opened(tape, recording, "streamable_http")
+    sent = []
+    scopes = [f"x{number}" for number in range(draw(st.integers(1, 4)))]
+    running = [exchange(draw, tape, recording, scope, sent) for scope in scopes]
+    while running:
+        chosen = draw(st.sampled_from(running))
+        if next(chosen, "over") == "over":
+            running.remove(chosen)
+
+
+@st.composite
+def archives(draw):
+    """The lines of some files."""
+    tape = Tape()
+    for number in range(draw(st.integers(1, 3))):
+        kind = draw(st.sampled_from([pipe, endpoint]))
+        kind(draw, tape, f"{kind.__name__[0]}{number}")
+    cuts = draw(st.lists(st.integers(0, len(tape.lines)), max_size=3))
+    edges = [0, *sorted(cuts), len(tape.lines)]
+    files = [tape.lines[a:b] for a, b in itertools.pairwise(edges)]
+    if draw(st.integers(0, 5)) == 0:
+        files.append(draw(st.sampled_from(files)))
+    return files
+
+
+def written(folder, files, order=None):
+    paths = []
+    for place, lines in enumerate(files):
+        number = order[place] if order else place
+        path = Path(folder) / f"{number}.jsonl"
+        path.write_bytes(b"".join(line + b"\n" for line in lines))
+        paths.append(path)
+    return paths
+
+
+# Without the phase that explains: it runs a found example some hundred times more.
+PHASES = (Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink)
+
+
+@settings(max_examples=200, deadline=None, phases=PHASES)
+@given(archives())
+def test_the_pipeline_and_the_reference_tell_the_same_of_any_conversation(files):
+    with tempfile.TemporaryDirectory() as folder:
+        assert differences(written(folder, files)) == []
+
+
+@settings(max_examples=60, deadline=None, phases=PHASES)
+@given(archives(), st.randoms(use_true_random=False))
+def test_the_order_of_files_changes_nothing(files, chance):
+    with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
+        there = written(one, files)
+        mixed = list(files)
+        chance.shuffle(mixed)
+        assert of_pipeline(written(other, mixed)) == of_pipeline(there)
+
+
+@settings(max_examples=12, deadline=None, phases=PHASES)
+@given(archives())
+def test_the_partitions_change_nothing(files):
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "traces").mkdir()
+        traces = written(Path(folder) / "traces", files)
+        stores = []
+        for size in (1, pipeline.PARTITION):
+            out = Path(folder) / f"store {size}"
+            pipeline.score(traces, out=out, partition_bytes=size)
+            stores.append(
+                {
+                    name: pl.read_parquet(out / name / "**" / "*.parquet").sort(pl.all())
+                    for name in ("calls", "messages", "findings", "recordings", "tools")
+                }
+            )
+        for name, table in stores[0].items():
+            assert_frame_equal(table, stores[1][name])
