@@ -33,8 +33,7 @@ class Program(contextlib.AbstractContextManager):
 
     def end(self, number=signal.SIGTERM):
         self.process.send_signal(number)
-        _, err = self.process.communicate(timeout=PATIENCE)
-        return self.process.returncode, err
+        return self.process.wait(PATIENCE), self.process.stderr.read()
 
     def __exit__(self, *_):
         self.process.kill()
@@ -166,7 +165,9 @@ def test_a_secret_in_the_url_is_neither_said_nor_recorded(tmp_path):
         with Client(int(re.search(r":(\d+)/mcp$", said)[1])) as client:
             client.call(b"{}")
         process.terminate()
-        said += process.communicate(timeout=PATIENCE)[1]
+        process.wait(PATIENCE)
+        said += process.stderr.read()
+        process.stderr.close()
     assert "hush" not in said
     assert b"hush" not in b"".join(path.read_bytes() for path in tmp_path.iterdir())
     assert os.listdir(tmp_path)[0].startswith("127.0.0.1_")  # noqa: PTH208

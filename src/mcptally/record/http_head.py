@@ -5,6 +5,7 @@ about (RFC 9110 section 7.6.1) ends here, except `close` and `Keep-Alive`: each 
 has a server connection of its own that lives and dies with it, so these stay true.
 """
 
+import functools
 from typing import Final
 
 import h11
@@ -22,6 +23,9 @@ _CHUNKED: Final = (b"Transfer-Encoding", b"chunked")
 _CLOSE: Final = (b"Connection", b"close")
 _KEEP_ALIVE: Final = (b"Connection", b"keep-alive")
 
+_REMEMBERED: Final = 4096
+"""Bytes of the longest head that is kept in memory for the next time."""
+
 Header = tuple[bytes, bytes]
 
 
@@ -34,18 +38,35 @@ class RefusedError(Exception):
         self.why = why
 
 
+def head_of(message: h11.Request | h11.Response | h11.InformationalResponse) -> "Head":
+    """The headers of a message; peers repeat theirs, so most have been looked at before."""
+    raw = tuple(message.headers.raw_items())
+    size = sum([len(value) for _, value in raw])
+    return _known(raw) if size < _REMEMBERED else Head(raw)
+
+
 class Head:
     """The headers of one message, looked at once."""
 
-    def __init__(self, message: h11.Request | h11.Response | h11.InformationalResponse) -> None:
-        self._raw: list[Header] = message.headers.raw_items()
-        self._names = [name.lower() for name, _ in self._raw]
+    def __init__(self, raw: tuple[Header, ...]) -> None:
+        self._raw = raw
+        self._names = [name.lower() for name, _ in raw]
+        self.text = tuple(
+            (name.decode("latin-1"), value.decode("latin-1"))
+            for name, (_, value) in zip(self._names, raw, strict=True)
+        )
+        """All headers as text, names in lower case."""
         self.options: set[bytes] = set()
         """What `Connection` says, in lower case."""
-        if b"connection" in self._names:
-            for name, (_, value) in zip(self._names, self._raw, strict=True):
-                if name == b"connection":
-                    self.options.update(option.strip() for option in value.lower().split(b","))
+        for name, (_, value) in zip(self._names, raw, strict=True):
+            if name == b"connection":
+                self.options.update(option.strip() for option in value.lower().split(b","))
+        self.is_plain = (
+            self.options <= _HARMLESS
+            and b"transfer-encoding" not in self._names
+            and _ELSE_OF_THE_CONNECTION.isdisjoint(self._names)
+        )
+        """Whether every header is one of the message itself, and may be sent as it came."""
 
     def __contains__(self, name: bytes) -> bool:
         return name in self._names
@@ -56,22 +77,6 @@ class Head:
             return self._raw[self._names.index(name)][1].decode("latin-1")
         return None
 
-    def text(self) -> list[tuple[str, str]]:
-        """All headers as text, names in lower case."""
-        return [
-            (name.decode("latin-1"), value.decode("latin-1"))
-            for name, (_, value) in zip(self._names, self._raw, strict=True)
-        ]
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether every header is one of the message itself, and may be sent as it came."""
-        return (
-            self.options <= _HARMLESS
-            and b"transfer-encoding" not in self._names
-            and _ELSE_OF_THE_CONNECTION.isdisjoint(self._names)
-        )
-
     def passed_on(self, *, but: frozenset[bytes] = frozenset()) -> list[Header]:
         """The headers of the message itself, as written."""
         dropped = _OF_THE_CONNECTION | (self.options - _NEVER_NAMED_AWAY) | but
@@ -80,6 +85,9 @@ class Head:
             for name, header in zip(self._names, self._raw, strict=True)
             if name not in dropped
         ]
+
+
+_known = functools.lru_cache(maxsize=512)(Head)
 
 
 def to_server(request: h11.Request, head: Head, *, host: bytes | None) -> h11.Request:
@@ -155,6 +163,6 @@ def informational(response: h11.InformationalResponse) -> h11.InformationalRespo
     """A 1xx response as the client gets it."""
     return h11.InformationalResponse(
         status_code=response.status_code,
-        headers=Head(response).passed_on(),
+        headers=head_of(response).passed_on(),
         reason=response.reason,
     )

@@ -154,14 +154,14 @@ class Relay:
         self._commit(lambda: self._write_server(data))
 
     def _begin(self, request: h11.Request) -> bytes:
-        head = http_head.Head(request)
+        head = http_head.head_of(request)
         extra: dict[str, Any] = {}
         if request.http_version != b"1.1":
             extra["http_version"] = request.http_version.decode()
         self._exchange = self._sessions.begin(
             method=request.method.decode("latin-1"),
             path=request.target.decode("latin-1"),
-            headers=head.text(),
+            headers=head.text,
             **extra,
         )
         passed = http_head.to_server(request, head, host=self._upstream.host)
@@ -283,8 +283,8 @@ class Relay:
     def _response_head(self, exchange: Exchange, response: h11.Response) -> bytes:
         self._head_seen = True
         self._unframed = b""
-        head = http_head.Head(response)
-        exchange.response_head(response.status_code, head.text())
+        head = http_head.head_of(response)
+        exchange.response_head(response.status_code, head.text)
         self._response = self._observe(head)
         self._ends_after = http_head.ends_connection(response, head)
         if exchange.legacy and b"content-encoding" not in head:
@@ -514,7 +514,7 @@ class Relay:
         """Answer a request that is not passed on."""
         if self._exchange is None:
             # Its head could not be read; the text is not kept, for it may hold credentials.
-            self._exchange = self._sessions.begin(method="", path="", headers=[], why=why)
+            self._exchange = self._sessions.begin(method="", path="", headers=(), why=why)
         self._answer(status, f"mcptally: request refused: {why}\n", why)
 
     def _answer(self, status: int, text: str, why: str) -> None:
@@ -532,7 +532,7 @@ class Relay:
             ("Content-Length", str(len(body))),
             ("Connection", "close"),
         ]
-        lower = [(name.lower(), text) for name, text in headers]
+        lower = tuple((name.lower(), text) for name, text in headers)
         exchange.response_head(status, lower, why=why)
         exchange.end("proxy", why=why)
         out = self._down.send(h11.Response(status_code=status, headers=headers)) or b""
@@ -565,7 +565,7 @@ class Relay:
         self._blind = Body(cap=self._cap)
         self._blind.feed(data)
         self._ends_after = True
-        exchange.response_head(None, [], why=f"not HTTP: {why}")
+        exchange.response_head(None, (), why=f"not HTTP: {why}")
         return data
 
     def _pass_blindly(self, data: bytes) -> None:

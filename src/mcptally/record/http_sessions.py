@@ -31,10 +31,14 @@ _UNDECIDED: Final = 64 * 1024
 _SESSION_HEADER: Final = "mcp-session-id"
 
 
+Headers = tuple[tuple[str, str], ...]
+"""Names in lower case, values as text."""
+
+
 class Hide(Protocol):
     """What of a head is recorded; mcptally.record.redact has the real one."""
 
-    def headers(self, headers: Iterable[tuple[str, str]]) -> dict[str, str]:
+    def headers(self, headers: Headers) -> dict[str, str]:
         """The allowed headers, session ids hashed."""
 
     def path(self, path: str) -> str:
@@ -102,7 +106,7 @@ class Exchange:
         scope: str,
         method: str,
         path: str,
-        headers: Sequence[tuple[str, str]],
+        headers: Headers,
         extra: dict[str, Any],
     ) -> None:
         self._sessions = sessions
@@ -154,9 +158,7 @@ class Exchange:
         if self.log is None and self.method != "GET":
             self._sessions.share(self)
 
-    def response_head(
-        self, status: int | None, headers: Sequence[tuple[str, str]], **extra: Any
-    ) -> None:
+    def response_head(self, status: int | None, headers: Headers, **extra: Any) -> None:
         """The response begins."""
         self.status = status or 0
         self.answered_session = _first(headers, _SESSION_HEADER)
@@ -224,8 +226,11 @@ class Exchange:
         self._calls.append((name, {"scope": self.scope, **arguments}))
 
 
-def _first(headers: Iterable[tuple[str, str]], name: str) -> str | None:
-    return next((text for found, text in headers if found == name), None)
+def _first(headers: Headers, name: str) -> str | None:
+    for found, text in headers:
+        if found == name:
+            return text
+    return None
 
 
 class Sessions:
@@ -264,7 +269,7 @@ class Sessions:
         *,
         method: str,
         path: str,
-        headers: Sequence[tuple[str, str]],
+        headers: Headers,
         **extra: Any,
     ) -> Exchange:
         """A request has come; `headers` have lower-case names."""
@@ -273,7 +278,7 @@ class Sessions:
 
     # --- where an exchange goes -----------------------------------------------------------------
 
-    def place(self, exchange: Exchange, headers: Sequence[tuple[str, str]]) -> None:
+    def place(self, exchange: Exchange, headers: Headers) -> None:
         """Find the recording by what the request's head says, if that is enough."""
         if exchange.session is not None and exchange.session in self._known:
             log = self._known[exchange.session]
