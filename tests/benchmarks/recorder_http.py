@@ -1,0 +1,370 @@
+"""What the HTTP recorder costs, beside no recorder, a byte relay and other people's recorders.
+
+    python tests/benchmarks/recorder_http.py [--calls 2000] [--mitmdump PATH] [--mcphawk PATH]
+
+All variants stand before one server and are measured in turns of 20 calls within one run, over
+keep-alive raw sockets: read ratios and differences, not absolute numbers. Peers that are not
+installed are left out and named. Loopback only; it ends by itself.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+TURN = 20
+CONNECTIONS = 100
+STREAM_EVENTS, STREAM_SECONDS = 5, 0.2
+TEXT = "x" * 216
+
+
+# --- the server ---------------------------------------------------------------------------------
+
+
+class Peer(asyncio.Protocol):
+    def connection_made(self, transport):
+        self.transport, self.buffer = transport, b""
+
+    def data_received(self, data):
+        self.buffer += data
+        while (end := self.buffer.find(b"\r\n\r\n")) >= 0:
+            head = self.buffer[:end].lower()
+            at = head.find(b"content-length:")
+            size = int(head[at + 15 :].split(b"\r\n")[0]) if at >= 0 else 0
+            if len(self.buffer) < end + 4 + size:
+                return
+            body = self.buffer[end + 4 : end + 4 + size]
+            self.buffer = self.buffer[end + 4 + size :]
+            self.answer(json.loads(body))
+
+    def answer(self, request):
+        arguments = request["params"]["arguments"]
+        if arguments.get("stream"):
+            asyncio.get_running_loop().create_task(self.stream())
+            return
+        text = TEXT if "size" not in arguments else "y" * arguments["size"]
+        self.transport.write(
+            json_response(
+                b'{"jsonrpc":"2.0","id":%d,"result":{"content":[{"type":"text","text":"%b"}]}}'
+                % (request["id"], text.encode())
+            )
+        )
+
+    async def stream(self):
+        self.transport.write(
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
+            b"Transfer-Encoding: chunked\r\n\r\n"
+        )
+        for number in range(STREAM_EVENTS):
+            data = b'data: {"jsonrpc":"2.0","method":"n","params":{"n":%d}}\n\n' % number
+            self.transport.write(b"%x\r\n%b\r\n" % (len(data), data))
+            await asyncio.sleep(STREAM_SECONDS)
+        self.transport.write(b"0\r\n\r\n")
+
+
+def json_response(body):
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+    return head % len(body) + body
+
+
+async def serve(port):
+    server = await asyncio.get_running_loop().create_server(Peer, "127.0.0.1", port, backlog=512)
+    await server.serve_forever()
+
+
+def relay(port, upstream):
+    """The floor: a Python relay of bytes that understands and records nothing."""
+    listening = socket.create_server(("127.0.0.1", port), backlog=512)
+
+    def pump(source, sink):
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                sink.sendall(data)
+        with contextlib.suppress(OSError):
+            sink.shutdown(socket.SHUT_WR)
+
+    while True:
+        client, _ = listening.accept()
+        server = socket.create_connection(("127.0.0.1", upstream))
+        for sock in (client, server):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        threading.Thread(target=pump, args=(client, server), daemon=True).start()
+        threading.Thread(target=pump, args=(server, client), daemon=True).start()
+
+
+# --- the client ---------------------------------------------------------------------------------
+
+
+class Client:
+    def __init__(self, port):
+        self.port = port
+        self.sock = socket.create_connection(("127.0.0.1", port), 30)
+        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.buffer = b""
+
+    def send(self, number, **arguments):
+        body = json.dumps(
+            {"jsonrpc": "2.0", "id": number, "method": "tools/call",
+             "params": {"name": "echo", "arguments": arguments}},
+        ).encode()  # fmt: skip
+        self.sock.sendall(
+            b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n"
+            b"Accept: application/json, text/event-stream\r\nAccept-Encoding: identity\r\n"
+            b"Connection: keep-alive\r\nUser-Agent: bench/1\r\n"
+            b"MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: echo\r\n"
+            b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
+            % (self.port, len(body), body)
+        )
+
+    def receive(self):
+        while (end := self.buffer.find(b"\r\n\r\n")) < 0:
+            self.more()
+        head = self.buffer[:end].lower()
+        if b"chunked" in head:
+            while not self.buffer.endswith(b"0\r\n\r\n"):
+                self.more()
+            self.buffer = b""
+            return
+        need = end + 4 + int(head.split(b"content-length:")[1].split(b"\r\n")[0])
+        if len(self.buffer) < need:
+            parts, have = [self.buffer], len(self.buffer)
+            while have < need:
+                parts.append(self.sock.recv(1 << 20))
+                have += len(parts[-1])
+                assert parts[-1], "closed"
+            self.buffer = b"".join(parts)
+        self.buffer = self.buffer[need:]
+
+    def more(self):
+        data = self.sock.recv(65536)
+        assert data, "closed"
+        self.buffer += data
+
+    def call(self, number, **arguments):
+        begin = time.perf_counter()
+        self.send(number, **arguments)
+        self.receive()
+        return time.perf_counter() - begin
+
+    def first_event(self):
+        begin = time.perf_counter()
+        self.send(1, stream=True)
+        try:
+            while b"data:" not in self.buffer:
+                self.more()
+            seen = time.perf_counter() - begin
+            self.receive()
+        except AssertionError:
+            return float("nan")
+        return seen
+
+    def close(self):
+        self.sock.close()
+
+
+# --- what stands between ------------------------------------------------------------------------
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        return sock.getsockname()[1]
+
+
+class Variant:
+    def __init__(self, name, command, port, **environment):
+        self.name, self.port = name, port
+        self.calls, self.cpu = [], 0.0
+        self.process = None
+        begin = time.perf_counter()
+        if command:
+            self.process = subprocess.Popen(
+                [str(word) for word in command], stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL, env={**os.environ, **environment},
+                start_new_session=True,
+            )  # fmt: skip
+        while True:
+            with contextlib.suppress(OSError):
+                socket.create_connection(("127.0.0.1", port), 1).close()
+                break
+            if (self.process and self.process.poll()) or time.perf_counter() > begin + 60:
+                raise RuntimeError(f"{name} did not start")
+            time.sleep(0.002)
+        self.started = time.perf_counter() - begin
+
+    def tree(self):
+        """The process and its children."""
+        if self.process is None:
+            return []
+        found, todo = [], [self.process.pid]
+        while todo:
+            pid = todo.pop()
+            found.append(pid)
+            with contextlib.suppress(OSError):
+                children = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+                todo += map(int, children.split())
+        return found
+
+    def cpu_seconds(self):
+        ticks = 0
+        for pid in self.tree():
+            with contextlib.suppress(OSError):
+                fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+                ticks += int(fields[11]) + int(fields[12])
+        return ticks / os.sysconf("SC_CLK_TCK")
+
+    def memory_mb(self):
+        pages = 0
+        for pid in self.tree():
+            with contextlib.suppress(OSError):
+                pages += int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+    def stop(self):
+        if self.process is not None:
+            with contextlib.suppress(OSError):
+                os.killpg(self.process.pid, signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(5)
+            if self.process.poll() is None:
+                os.killpg(self.process.pid, signal.SIGKILL)
+                self.process.wait()
+
+
+def variants(options, folder, upstream):
+    me = Path(__file__).resolve()
+    url = f"http://127.0.0.1:{upstream}"
+    yield "direct", None, upstream, {}
+    port = free_port()
+    yield "byte relay", [sys.executable, me, "--relay", port, upstream], port, {}
+    port = free_port()
+    yield "mcptally", [
+        *(sys.executable, "-m", "mcptally", "record", "--out", folder / "traces"),
+        *("--url", f"{url}/mcp", "--listen", f"127.0.0.1:{port}"),
+    ], port, {}  # fmt: skip
+    if options.mitmdump:
+        port = free_port()
+        yield "mitmdump -w", [options.mitmdump, "-q", "-m", f"reverse:{url}", "--listen-host",
+                              "127.0.0.1", "-p", port, "-w", folder / "flows", "--set",
+                              f"confdir={folder / 'mitm'}"], port, {}  # fmt: skip
+    if options.mcphawk:
+        port = free_port()
+        home = {"HOME": str(folder), "XDG_DATA_HOME": str(folder)}
+        command = [options.mcphawk, "proxy", "--target", f"{url}/mcp", "--port", port]
+        yield "mcphawk", command, port, home
+
+
+def many_at_once(port, calls):
+    """Microseconds a call, by median, with all connections busy at once."""
+    clients = [Client(port) for _ in range(CONNECTIONS)]
+    begin = time.perf_counter()
+    for turn in range(max(1, calls // CONNECTIONS)):
+        for client in clients:
+            client.send(turn)
+        for client in clients:
+            client.receive()
+    taken = time.perf_counter() - begin
+    for client in clients:
+        client.close()
+    return taken / (max(1, calls // CONNECTIONS) * CONNECTIONS) * 1e6
+
+
+def measure(options):
+    upstream = free_port()
+    me = Path(__file__).resolve()
+    rows = []
+    with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
+        server = Variant("server", [sys.executable, me, "--serve", upstream], upstream)
+        stack.callback(server.stop)
+        stands = []
+        for label, command, port, environment in variants(options, Path(name), upstream):
+            variant = Variant(label, command, port, **environment)
+            stack.callback(variant.stop)
+            stands.append(variant)
+        clients = {variant.name: Client(variant.port) for variant in stands}
+        for variant in stands:
+            for number in range(50):
+                clients[variant.name].call(number)
+        memory = {variant.name: variant.memory_mb() for variant in stands}
+        for turn in range(options.calls // TURN):
+            for variant in stands:
+                client, before = clients[variant.name], variant.cpu_seconds()
+                variant.calls += [client.call(turn * TURN + n) for n in range(TURN)]
+                variant.cpu += variant.cpu_seconds() - before
+        direct = statistics.median(stands[0].calls) * 1e6
+        for variant in stands:
+            client = clients[variant.name]
+            client.close()
+            client = Client(variant.port)
+            client.call(0)
+            ordered = sorted(variant.calls)
+            rows.append(
+                {
+                    "variant": variant.name,
+                    "p05 us": ordered[len(ordered) // 20] * 1e6,
+                    "p50 us": statistics.median(ordered) * 1e6,
+                    "added p50 us": statistics.median(ordered) * 1e6 - direct,
+                    "CPU us": variant.cpu / len(ordered) * 1e6,
+                    "1 MB ms": statistics.median(client.call(n, size=10**6) for n in range(9))
+                    * 1e3,
+                    "1st event ms": client.first_event() * 1e3,
+                    "100 conn us": many_at_once(variant.port, options.calls),
+                    "MB start": memory[variant.name],
+                    "MB end": variant.memory_mb(),
+                    "start ms": variant.started * 1e3,
+                }
+            )
+            client.close()
+    return rows
+
+
+def bare_start():
+    """Milliseconds of the yardstick for start-up."""
+    taken = []
+    for _ in range(5):
+        begin = time.perf_counter()
+        subprocess.run([sys.executable, "-c", "import asyncio"], check=True)
+        taken.append(time.perf_counter() - begin)
+    return min(taken) * 1e3
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--calls", type=int, default=2000)
+    parser.add_argument("--mitmdump", default=shutil.which("mitmdump"))
+    parser.add_argument("--mcphawk", default=shutil.which("mcphawk"))
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--serve", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--relay", type=int, nargs=2, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.serve:
+        asyncio.run(serve(options.serve))
+    elif options.relay:
+        relay(*options.relay)
+    else:
+        rows = measure(options)
+        if options.json:
+            print(json.dumps(rows))
+            return
+        print(" | ".join(f"{key:>12}" for key in rows[0]))
+        for row in rows:
+            cells = (v if isinstance(v, str) else f"{v:.1f}" for v in row.values())
+            print(" | ".join(f"{cell:>12}" for cell in cells))
+        print(f"python -c 'import asyncio' takes {bare_start():.0f} ms")
+        for name in ("mitmdump", "mcphawk"):
+            if not getattr(options, name):
+                print(f"{name} is not installed: left out (--{name} PATH)")
+
+
+if __name__ == "__main__":
+    main()
