@@ -1,4 +1,4 @@
-"""Rules × rows → findings: a finding is made from a rule's row, and from nothing else.
+"""Rules and rows to findings: a finding is made from a rule's row, and from nothing else.
 
 The rows are `rules/archive.toml`, `protocol.toml`, `schema.toml` and `definitions.toml`. A row says
 what a finding is about, how bad it is and for which revisions of the protocol it holds; the module
@@ -90,9 +90,9 @@ def found(
             rule=pl.lit(rule.id),
             severity=pl.lit(rule.severity),
             about=pl.lit(rule.about),
-            message=_text(message, literal=True).str.head(EVIDENCE),
-            path=_text(path, literal=True),
-            evidence=_text(evidence, literal=False).str.head(EVIDENCE),
+            message=(pl.lit(message) if isinstance(message, str) else message).str.head(EVIDENCE),
+            path=_place(path),
+            evidence=_column(evidence).str.head(EVIDENCE),
         )
     )
 
@@ -115,10 +115,14 @@ def require_rules(findings: pl.DataFrame) -> pl.DataFrame:
     return findings
 
 
-def _text(value: str | pl.Expr | None, *, literal: bool) -> pl.Expr:
-    """A text, a column's name or an expression as an expression."""
+def _place(path: str | pl.Expr | None) -> pl.Expr:
+    """A JSON Pointer, or the column that holds it."""
+    if path is None or (isinstance(path, str) and path.startswith("/")):
+        return pl.lit(path, pl.String)
+    return _column(path)
+
+
+def _column(value: str | pl.Expr | None) -> pl.Expr:
     if value is None:
         return pl.lit(None, pl.String)
-    if isinstance(value, str):
-        return pl.lit(value) if literal else pl.col(value)
-    return value
+    return pl.col(value) if isinstance(value, str) else value

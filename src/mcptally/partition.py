@@ -13,17 +13,18 @@ from typing import Final
 
 import polars as pl
 
-from mcptally import oddities
+from mcptally import validate
 from mcptally.chains import chain
 from mcptally.damage import mend
 from mcptally.decode import Events, decode
 from mcptally.definitions import in_force, listings, versions
+from mcptally.judge import require_rules, together
 from mcptally.pair import pair
+from mcptally.protocol import rulebook
 from mcptally.schema import TIME, Calls, Findings, Messages, Recordings, Table
 from mcptally.scoring import Judging, score_calls
 from mcptally.seed.scenario import combinations, with_combination
 from mcptally.sessions import Conversation, converse
-from mcptally.validate import validate
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ def gather(files: Sequence[Path], names: Sequence[str]) -> Gathered:
     messages = _named(paired.messages, file_names)
     calls = with_combination(calls)
     learned = Knowledge(*listings(calls), combinations(calls))
-    found = pl.concat([events.findings, oddities.find(messages, calls)])
+    found = together([events.findings, rulebook.find(events, messages, calls, names)])
     return Gathered(calls, messages, found, _recordings(events, talk, calls, file_names), learned)
 
 
@@ -82,9 +83,9 @@ def finish(
 ) -> dict[type[Table], pl.DataFrame]:
     """The tables of one partition, judged; `Tools` belongs to the archive: see `tools`."""
     calls = in_force(part.calls, part.learned.listed, archive.listed)
-    calls = validate(calls, archive.definitions)
+    calls = validate.validate(calls, archive.definitions)
     calls = chain(score_calls(calls, archive.definitions, archive.combinations, judging))
-    findings = pl.concat([part.findings, oddities.find_judged(calls)])
+    findings = require_rules(together([part.findings, validate.find(calls)]))
     counts = findings.group_by("recording").agg(findings=pl.len())
     recordings = part.recordings.join(counts, on="recording", how="left").with_columns(
         pl.col("findings").fill_null(0)

@@ -1,101 +1,382 @@
 """Calls against the schemas of their tools: arguments and output, each distinct value once.
 
-jsonschema-rs judges (offline: nothing is ever fetched; formats are annotations, as JSON Schema
-2020-12 has them by default). A schema it refuses is a finding about the tool, never about a call.
+jsonschema-rs judges, where it agrees with jsonschema; what it refuses to compile and jsonschema
+does not, jsonschema judges. Formats are annotations in both and never assertions (2020-12's
+default). A schema that neither takes is a finding about the tool, never about a call.
+Why so: docs/decisions/0702-schemas.md.
 """
 
-from collections.abc import Iterable
+import functools
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
+import jsonschema
 import jsonschema_rs
 import msgspec
 import polars as pl
+from referencing import Registry
+from referencing.exceptions import Unresolvable
+
+from mcptally.dialects import ENGINES, UnusableError, deepest_value, depth, dialect, pattern, read
+from mcptally.judge import found, together
 
 UNUSABLE: Final = "unusable_schema"
 
-Verdicts = tuple[str, str | None, str | None]
-"""State, first error's text, first error's path (JSON Pointer)."""
+Judgement = tuple[str, str | None, str | None]
+"""State, first error's words, first error's path (JSON Pointer)."""
+
+VALID: Final[Judgement] = ("valid", None, None)
+
+Judge = Callable[[Any], Judgement]
+"""Judges a JSON value."""
 
 
-def compile_schema(text: str) -> jsonschema_rs.Validator | str:
-    """A validator for a schema's JSON text, or why there can be none."""
+@functools.lru_cache(maxsize=8192)
+def judge_of(text: str) -> Judge | str:
+    """What judges values by a schema's JSON text, or why nothing can."""
     try:
-        schema: Any = msgspec.json.decode(text)
-        return jsonschema_rs.validator_for(schema, offline=True, validate_formats=False)
-    except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError) as error:
-        return f"{getattr(error, 'message', None) or error}"
-    except (msgspec.DecodeError, ValueError, RecursionError, UnicodeEncodeError) as error:
+        schema = read(text)
+        name = dialect(schema)
+        limit = deepest_value(schema) if "Ref" in text or "$ref" in text else None
+    except UnusableError as error:
         return f"{error}"
+    fast, reference = ENGINES[name]
+    if isinstance(schema, dict):
+        schema = {key: value for key, value in schema.items() if key != "$schema"}
+    try:
+        judge = judge_with(fast(schema, offline=True, validate_formats=False))
+    except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
+        refused = f"{getattr(error, 'message', None) or error}"
+        slow = _slow(reference, schema)
+        if slow is None:
+            return refused[:500]
+        judge = slow
+    return judge if limit is None else _bounded(judge, limit)
 
 
-def judge_value(validator: jsonschema_rs.Validator, text: str) -> Verdicts:
+def judge_value(judge: Judge, text: str) -> Judgement:
     """Whether one JSON text satisfies a schema."""
     try:
-        value: Any = msgspec.json.decode(text)
-        if validator.is_valid(value):
-            return "valid", None, None
-        broken = next(iter(validator.iter_errors(value)))
-    except (msgspec.DecodeError, ValueError, RecursionError, UnicodeEncodeError) as error:
-        return "invalid", f"{error}", None
-    parts = (str(part).replace("~", "~0").replace("/", "~1") for part in broken.instance_path)
-    return "invalid", broken.message[:500], "".join(f"/{part}" for part in parts)
+        return judge(msgspec.json.decode(text))
+    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError) as error:
+        return "invalid", f"cannot be read: {error}", ""
+
+
+def judge_with(validator: Any) -> Judge:
+    """What judges values by a validator of jsonschema-rs."""
+
+    def judge(value: Any) -> Judgement:
+        try:
+            if validator.is_valid(value):
+                return VALID
+            errors = [
+                (_place(e.instance_path), _words(e.kind.name, e.kind.as_dict(), e.instance))
+                for e in validator.iter_errors(value)
+            ]
+        except ValueError as error:  # nested deeper than the engine goes
+            return UNUSABLE, f"{error}"[:500], None
+        return _first(errors)
+
+    return judge
+
+
+def _slow(cls: Any, schema: Any) -> Judge | None:
+    """A judge by jsonschema, if the schema is one and has nothing that Python's `re` would run."""
+    try:
+        cls.check_schema(schema, format_checker=jsonschema.FormatChecker(formats=()))
+    except (jsonschema.SchemaError, RecursionError, Unresolvable):
+        return None
+    if "patternProperties" in str(schema):
+        return None
+    patient = jsonschema.validators.extend(cls, {"pattern": _pattern})
+    validator = patient(schema, registry=Registry())
+
+    def judge(value: Any) -> Judgement:
+        try:
+            errors = [
+                (_place(e.absolute_path), _words(*_like_fast(e), e.instance))
+                for e in validator.iter_errors(value)
+            ]
+        except (RecursionError, Unresolvable, jsonschema.exceptions.UnknownType) as error:
+            return UNUSABLE, f"{type(error).__name__}: {error}"[:500], None
+        return _first(errors) if errors else VALID
+
+    return judge
+
+
+def _pattern(_: Any, text: Any, value: Any, __: Any) -> Iterator[jsonschema.ValidationError]:
+    """`pattern` of jsonschema, judged by the fast engine: Python's `re` may never end."""
+    if isinstance(value, str) and isinstance(text, str):
+        matcher = pattern(text)
+        if matcher is not None and not matcher.is_valid(value):
+            yield jsonschema.ValidationError("does not match", validator="pattern")
+
+
+def _bounded(judge: Judge, limit: int) -> Judge:
+    def judge_shallow(value: Any) -> Judgement:
+        if depth(value) > limit:
+            return UNUSABLE, f"judging a value nested deeper than {limit} may never end", None
+        return judge(value)
+
+    return judge_shallow
+
+
+def _first(errors: Iterable[tuple[tuple[str, ...], str]]) -> Judgement:
+    """The error highest up, then first by path and words: the same whatever engine found them."""
+    place, words = min(errors, key=lambda error: (len(error[0]), error))
+    escaped = (part.replace("~", "~0").replace("/", "~1") for part in place)
+    return "invalid", words[:500], "".join(f"/{part}" for part in escaped)
+
+
+def _place(parts: Iterable[Any]) -> tuple[str, ...]:
+    return tuple(map(str, parts))
+
+
+def _like_fast(error: Any) -> tuple[str, dict[str, Any]]:
+    """A keyword of jsonschema and its value as the fast engine has them."""
+    name, value = error.validator, error.validator_value
+    if name is None or (value is False and name in {"items", "additionalProperties"}):
+        name = "falseSchema" if name != "additionalProperties" else name
+    detail = {
+        "type": {"types": [value] if isinstance(value, str) else value},
+        "required": {"property": str(error.message).split("'")[1:2] or [""]},
+    }.get(name, {"limit": value})
+    if name == "required":
+        detail = {"property": detail["property"][0]}
+    return name, detail
+
+
+def _words(name: str, detail: dict[str, Any], value: Any) -> str:
+    """What is wrong with a value, without the value: the same words for the same fault."""
+    known = _SAID.get(name)
+    if name == "type":
+        kinds = sorted(detail.get("types", ()))
+        return f"is {_kind(value)}, not {' or '.join(kinds)}"
+    if name == "required":
+        return f"lacks the member {detail.get('property')!r}"
+    if name in {"additionalProperties", "unevaluatedProperties"}:
+        extra = sorted(map(str, detail.get("unexpected", ())))
+        return "has members that the schema does not allow" + (
+            f": {', '.join(map(repr, extra[:5]))}" if extra else ""
+        )
+    if known is None:
+        return f"breaks {name}"
+    return known.format(_shown(detail))
+
+
+_SAID: Final = {
+    "enum": "is none of the allowed values",
+    "const": "is not the one allowed value",
+    "minimum": "is less than {}",
+    "maximum": "is greater than {}",
+    "exclusiveMinimum": "is not greater than {}",
+    "exclusiveMaximum": "is not less than {}",
+    "multipleOf": "is no multiple of {}",
+    "minLength": "is shorter than {} characters",
+    "maxLength": "is longer than {} characters",
+    "minItems": "has fewer than {} items",
+    "maxItems": "has more than {} items",
+    "minProperties": "has fewer than {} members",
+    "maxProperties": "has more than {} members",
+    "pattern": "does not match the pattern",
+    "uniqueItems": "has an item twice",
+    "contains": "has no item of the kind it has to contain",
+    "minContains": "has too few items of the kind it has to contain",
+    "maxContains": "has too many items of a kind",
+    "anyOf": "matches none of the allowed shapes",
+    "oneOf": "does not match exactly one of the allowed shapes",
+    "not": "matches what is not allowed",
+    "falseSchema": "is not allowed here",
+    "propertyNames": "has a member with a name that is not allowed",
+}
+"""Keyword → words; `{}` stands for the limit."""
+
+
+def _shown(detail: dict[str, Any]) -> str:
+    return str(detail.get("limit", detail.get("multiple_of", "")))[:40]
+
+
+def _kind(value: Any) -> str:
+    """The JSON type of a value, with its article."""
+    if value is None:
+        return "null"
+    kinds = ((bool, "a boolean"), (str, "a string"), (int, "an integer"), (float, "a number"))
+    for kind, words in (*kinds, (list, "an array"), (dict, "an object")):
+        if isinstance(value, kind):
+            return words
+    return "something else"
 
 
 def validate(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFrame:
     """The `input_schema_*` and `output_schema_*` columns of calls.
 
-    `calls` has `definition`, `arguments`, `outcome`, `structured_content`, `text`;
+    `calls` has `definition`, `arguments`, `outcome`, `structured_content`, `response`;
     `definitions` has `definition`, `input_schema`, `output_schema`.
     """
     schemas = definitions.select("definition", "input_schema", "output_schema").unique("definition")
+    texts = pl.concat([schemas.get_column(f"{side}_schema") for side in ("input", "output")])
+    numbered = (
+        pl.DataFrame({"schema": texts.drop_nulls().unique(maintain_order=True)})
+        .with_row_index("number")
+        .select("schema", "number")
+    )
+    numbers = schemas.select(
+        "definition",
+        *(
+            schemas.select(schema=f"{side}_schema")
+            .join(numbered, on="schema", how="left", maintain_order="left")
+            .get_column("number")
+            .alias(f"{side}_number")
+            for side in ("input", "output")
+        ),
+    )
+    tool = pl.col("tool").is_not_null()
     rows = calls.select(
         "call_id",
         "definition",
         "outcome",
+        "response",
+        whole=~pl.col("truncated") & ~pl.col("reply_truncated").fill_null(value=False),
         # A call without arguments is a call with none: servers see an empty object.
-        given=pl.when(pl.col("tool").is_not_null()).then(pl.coalesce("arguments", pl.lit("{}"))),
-        output=pl.coalesce(
-            "structured_content",
-            pl.when(pl.col("text").str.contains(r"^\s*[\[{]")).then(pl.col("text")),
-        ),
-    ).join(schemas, on="definition", how="left", maintain_order="left")
-    asked = rows.filter(pl.col("input_schema").is_not_null() & pl.col("given").is_not_null())
-    answered = rows.filter(
-        pl.col("output_schema").is_not_null() & pl.col("outcome").is_in(["ok", "hidden_error"])
+        given=pl.when(tool & ~pl.col("truncated")).then(pl.coalesce("arguments", pl.lit("{}"))),
+        output="structured_content",
+    ).join(numbers, on="definition", how="left", maintain_order="left")
+    asked = rows.filter(pl.col("input_number").is_not_null() & pl.col("given").is_not_null())
+    answered = _with_json_text(
+        rows.filter(
+            pl.col("output_number").is_not_null()
+            & pl.col("outcome").is_in(["ok", "hidden_error"])
+            & pl.col("whole")
+        )
     )
-    inputs = _judged(asked.select("call_id", schema="input_schema", value="given"), "input_schema")
+    schema_texts = numbered.get_column("schema").to_list()
+    inputs = _judged(
+        asked.select("call_id", number="input_number", value="given"), schema_texts, "input_schema"
+    )
     outputs = _judged(
-        answered.select("call_id", schema="output_schema", value="output"), "output_schema"
+        answered.select("call_id", number="output_number", value="output"),
+        schema_texts,
+        "output_schema",
     )
     return (
         calls.join(inputs, on="call_id", how="left", maintain_order="left")
         .join(outputs, on="call_id", how="left", maintain_order="left")
         .with_columns(
-            pl.when(pl.col("tool").is_not_null())
+            pl.when(tool)
             .then(pl.col("input_schema_state", "output_schema_state").fill_null("none"))
             .name.keep()
         )
     )
 
 
-def _judged(rows: pl.DataFrame, prefix: str) -> pl.DataFrame:
+def _with_json_text(rows: pl.DataFrame) -> pl.DataFrame:
+    """`output` of results without structuredContent: their first text that is JSON."""
+    bare = rows.filter(pl.col("output").is_null() & pl.col("response").is_not_null())
+    if not bare.height:
+        return rows
+    responses = bare.get_column("response").unique()
+    found = pl.DataFrame(
+        {
+            "response": responses,
+            "first_json": pl.Series([first_json_text(r) for r in responses], dtype=pl.String),
+        }
+    )
+    return rows.join(found, on="response", how="left", maintain_order="left").with_columns(
+        output=pl.coalesce("output", "first_json")
+    )
+
+
+class _Text(msgspec.Struct):
+    type: object = None
+    text: object = None
+
+
+class _Content(msgspec.Struct):
+    content: list[_Text] = []
+
+
+def first_json_text(response: str) -> str | None:
+    """The first text block of a tool's result that is a JSON object or array, if any is."""
+    try:
+        blocks = msgspec.json.decode(response, type=_Content).content
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    for block in blocks:
+        text = block.text
+        if block.type == "text" and isinstance(text, str) and text.lstrip()[:1] in {"{", "["}:
+            try:
+                msgspec.json.decode(text, type=msgspec.Raw)
+                msgspec.json.decode(text)
+            except (msgspec.DecodeError, RecursionError):
+                continue
+            return text
+    return None
+
+
+def _judged(rows: pl.DataFrame, schemas: list[str], prefix: str) -> pl.DataFrame:
     """Judgements of (schema, value) pairs, joined back to their calls."""
-    states: list[tuple[str, str | None, str, str | None, str | None]] = []
-    distinct = rows.select("schema", "value").unique(maintain_order=True)
-    for (schema,), group in distinct.group_by("schema", maintain_order=True):
-        validator = compile_schema(str(schema))
-        values: Iterable[Any] = group.get_column("value")
-        if isinstance(validator, str):
-            states += [(str(schema), v, UNUSABLE, validator[:500], None) for v in values]
-            continue
-        for value in values:
-            if value is None:
-                states.append((str(schema), None, "missing_output", None, None))
-            else:
-                states.append((str(schema), value, *judge_value(validator, value)))
-    names = ("state", "error", "path")
-    columns = ["schema", "value", *(f"{prefix}_{name}" for name in names)]
-    judged = pl.DataFrame(states, schema=dict.fromkeys(columns, pl.String), orient="row")
-    return rows.join(judged, on=["schema", "value"], how="left", nulls_equal=True).drop(
-        "schema", "value"
+    distinct = rows.select("number", "value").unique().sort("number")
+    states: list[Judgement] = []
+    for number, value in zip(
+        distinct.get_column("number").to_list(), distinct.get_column("value").to_list(), strict=True
+    ):
+        judge = judge_of(schemas[number])
+        if isinstance(judge, str):
+            states.append((UNUSABLE, judge, None))
+        elif value is None:
+            states.append(("missing_output", None, None))
+        else:
+            states.append(judge_value(judge, value))
+    names = [f"{prefix}_{name}" for name in ("state", "error", "path")]
+    judged = pl.DataFrame(states, schema=dict.fromkeys(names, pl.String), orient="row")
+    return rows.join(
+        pl.concat([distinct, judged], how="horizontal"),
+        on=["number", "value"],
+        how="left",
+        nulls_equal=True,
+    ).select("call_id", *names)
+
+
+def find(calls: pl.DataFrame) -> pl.DataFrame:
+    """Findings about calls that are validated."""
+    wrong = calls.filter(pl.col("input_schema_state") == "invalid")
+    output = pl.col("output_schema_state")
+    return together(
+        [
+            found(
+                "schema.arguments_invalid",
+                wrong,
+                _about("input_schema_path", "input_schema_error", "arguments"),
+                evidence="arguments",
+                path="input_schema_path",
+            ),
+            found(
+                "schema.invalid_arguments_accepted",
+                wrong.filter(pl.col("outcome") == "ok"),
+                "the server accepted arguments that break its schema",
+                path="input_schema_path",
+            ),
+            found(
+                "schema.output_invalid",
+                calls.filter(output == "invalid"),
+                _about("output_schema_path", "output_schema_error", "output"),
+                evidence=pl.coalesce("structured_content", "first_text"),
+                path="output_schema_path",
+            ),
+            found(
+                "schema.output_missing",
+                calls.filter(output == "missing_output"),
+                "the tool has an outputSchema, the result no structured output",
+            ),
+        ]
+    )
+
+
+def _about(path: str, words: str, whole: str) -> pl.Expr:
+    """What is wrong with which member."""
+    member = pl.col(path).str.extract(r"([^/]*)$")
+    return (
+        pl.when(pl.col(path).fill_null("") == "")
+        .then(pl.format("{} {}", pl.lit(whole), words))
+        .otherwise(pl.format("{} {}", member, words))
     )

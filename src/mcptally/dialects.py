@@ -1,0 +1,368 @@
+"""JSON Schemas of strangers: in which dialect one is written, whether it is one, and what it costs.
+
+Nothing is fetched, no pattern of a stranger is run by Python's `re`, and a schema whose evaluation
+may explode is refused before any engine sees it. The dialect is the one that `$schema` names, else
+2020-12 (MCP 2025-11-25, SEP-1613; older revisions leave it open).
+"""
+
+import functools
+import urllib.parse
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+import jsonschema
+import jsonschema_rs
+import msgspec
+from jsonschema.protocols import Validator
+from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]
+from referencing import Registry
+
+LATEST: Final = "2020-12"
+
+MAX_BYTES: Final = 1 << 20
+"""A schema's JSON text; the largest of recorded servers is 31 kB."""
+
+MAX_DEPTH: Final = 100
+"""Nesting of a schema; no recorded one has more than 20."""
+
+MAX_STEPS: Final = 1_000_000
+"""Subschemas that one value may be held against, along one path down into it."""
+
+VALUE_DEPTH: Final = 64
+"""The steps are counted for values as deep as this."""
+
+_NAMES: Final = {
+    "json-schema.org/draft/2020-12/schema": "2020-12",
+    "json-schema.org/schema": "2020-12",
+    "json-schema.org/draft/2019-09/schema": "2019-09",
+    "json-schema.org/draft-07/schema": "draft-07",
+    "json-schema.org/draft-06/schema": "draft-06",
+    "json-schema.org/draft-04/schema": "draft-04",
+}
+
+ENGINES: Final[Mapping[str, tuple[Any, Any]]] = {
+    "2020-12": (jsonschema_rs.Draft202012Validator, jsonschema.Draft202012Validator),
+    "2019-09": (jsonschema_rs.Draft201909Validator, jsonschema.Draft201909Validator),
+    "draft-07": (jsonschema_rs.Draft7Validator, jsonschema.Draft7Validator),
+    "draft-06": (jsonschema_rs.Draft6Validator, jsonschema.Draft6Validator),
+    "draft-04": (jsonschema_rs.Draft4Validator, jsonschema.Draft4Validator),
+}
+"""Dialect → the fast engine and the reference."""
+
+
+class UnusableError(ValueError):
+    """A schema that no value is judged by; the message says why."""
+
+
+def read(text: str) -> Any:
+    """The schema of a JSON text.
+
+    Raises:
+        UnusableError: too large, too deep, or neither an object nor a boolean.
+    """
+    if len(text) > MAX_BYTES:
+        raise UnusableError(f"the schema is longer than {MAX_BYTES} characters")
+    try:
+        schema = msgspec.json.decode(text)
+    except RecursionError:
+        raise UnusableError(f"the schema is nested deeper than {MAX_DEPTH}") from None
+    except msgspec.DecodeError as error:
+        raise UnusableError(f"the schema is not JSON: {error}") from error
+    if not isinstance(schema, dict | bool):
+        raise UnusableError("the schema is neither an object nor a boolean")
+    if text.count("{") + text.count("[") >= MAX_DEPTH and depth(schema) > MAX_DEPTH:
+        raise UnusableError(f"the schema is nested deeper than {MAX_DEPTH}")
+    return schema
+
+
+def depth(value: Any) -> int:
+    """How deep a JSON value is nested; a scalar is 0."""
+    level, deepest = [value], -1
+    while level:
+        deepest += 1
+        nested = (v for v in level if isinstance(v, dict | list))
+        level = [w for v in nested for w in (v.values() if isinstance(v, dict) else v)]
+    return deepest
+
+
+def dialect(schema: Any) -> str:
+    """The dialect that a schema is written in.
+
+    Raises:
+        UnusableError: `$schema` names one that is not known.
+    """
+    name = schema.get("$schema") if isinstance(schema, dict) else None
+    if name is None:
+        return LATEST
+    known = None
+    if isinstance(name, str):
+        known = _NAMES.get(name.removesuffix("#").removeprefix("https://").removeprefix("http://"))
+    if known is None:
+        raise UnusableError(f"the dialect is not known: $schema is {str(name)[:200]!r}")
+    return known
+
+
+def meta_errors(schema: Any) -> list[tuple[str, str]]:
+    """Where and how a schema breaks its dialect: (JSON Pointer, words), by jsonschema.
+
+    Raises:
+        UnusableError: the dialect is not known, or jsonschema gave up.
+    """
+    try:
+        errors = list(_meta_validator(dialect(schema)).iter_errors(schema))
+    except RecursionError:
+        raise UnusableError(f"the schema is nested deeper than {MAX_DEPTH}") from None
+    found = {(pointer(e.absolute_path), _meta_words(e)) for e in errors}
+    found |= {(at, f"the pattern {p[:100]!r} cannot be read") for at, p in _bad_patterns(schema)}
+    return sorted(found)
+
+
+def pointer(parts: Any) -> str:
+    """A JSON Pointer (RFC 6901)."""
+    escaped = (str(part).replace("~", "~0").replace("/", "~1") for part in parts)
+    return "".join(f"/{part}" for part in escaped)
+
+
+def _meta_words(error: Any) -> str:
+    if error.validator == "type":
+        kinds = error.validator_value
+        wanted = kinds if isinstance(kinds, str) else " or ".join(kinds)
+        return f"is no {wanted}"
+    if error.validator == "anyOf" and error.path and error.path[-1] == "type":
+        return "is no JSON type"
+    return str(error.message)[:200]
+
+
+def compact(metaschema: Any) -> dict[str, Any]:
+    """A metaschema as one document without dynamic references: jsonschema is 9 times faster so."""
+    vocabularies = [
+        REGISTRY.contents(metaschema["$id"].rsplit("/", 1)[0] + "/" + part["$ref"])
+        for part in metaschema.get("allOf", ())
+    ]
+    properties: dict[str, Any] = {}
+    definitions: dict[str, Any] = {}
+    for part in (metaschema, *vocabularies):
+        definitions |= part.get("$defs", {})
+        properties |= part.get("properties", {})
+    whole = {"type": ["object", "boolean"], "properties": properties, "$defs": definitions}
+    flat: dict[str, Any] = _without_dynamics(whole)
+    return flat
+
+
+def _without_dynamics(value: Any) -> Any:
+    if isinstance(value, dict):
+        if "$dynamicRef" in value or "$recursiveRef" in value:
+            return {"$ref": "#"}
+        return {
+            key: _without_dynamics(v) if key != "const" else v
+            for key, v in value.items()
+            if key not in _NOT_ASSERTED
+        }
+    return [_without_dynamics(v) for v in value] if isinstance(value, list) else value
+
+
+_NOT_ASSERTED: Final = frozenset(
+    {"$comment", "$dynamicAnchor", "$recursiveAnchor", "default", "deprecated"}
+)
+
+
+@functools.cache
+def _meta_validator(name: str) -> Validator:
+    cls = ENGINES[name][1]
+    metaschema = compact(cls.META_SCHEMA) if "allOf" in cls.META_SCHEMA else cls.META_SCHEMA
+    return cls(metaschema, registry=Registry())
+
+
+def _bad_patterns(schema: Any) -> Iterator[tuple[str, str]]:
+    """Places of patterns that are no regular expression (ECMA 262, as jsonschema-rs reads it)."""
+    for at, node in _nodes(schema):
+        texts = [node.get("pattern"), *_keys(node.get("patternProperties"))]
+        for text in texts:
+            if isinstance(text, str) and pattern(text) is None:
+                yield at, text
+
+
+def _keys(value: Any) -> list[str]:
+    return list(value) if isinstance(value, dict) else []
+
+
+@functools.lru_cache(maxsize=4096)
+def pattern(text: str) -> Any:
+    """A validator of strings that match, without backtracking for ever; None: no pattern."""
+    try:
+        return jsonschema_rs.Draft202012Validator({"pattern": text})
+    except (jsonschema_rs.ValidationError, ValueError):
+        return None
+
+
+_IN_PLACE: Final = ("allOf", "anyOf", "oneOf")
+_IN_PLACE_ONE: Final = ("not", "if", "then", "else")
+_IN_PLACE_MAP: Final = ("dependentSchemas", "dependencies")
+_BELOW_ONE: Final = (
+    *("additionalProperties", "unevaluatedProperties", "propertyNames"),
+    *("items", "additionalItems", "unevaluatedItems", "contains"),
+)
+_BELOW_MAP: Final = ("properties", "patternProperties")
+_REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
+
+
+def _nodes(schema: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every subschema that is an object, with its JSON Pointer."""
+    todo: list[tuple[str, Any]] = [("", schema)]
+    while todo:
+        at, node = todo.pop()
+        if not isinstance(node, dict):
+            continue
+        yield at, node
+        for key, value in node.items():
+            if key in _BELOW_MAP or key in _IN_PLACE_MAP or key in {"$defs", "definitions"}:
+                if isinstance(value, dict):
+                    todo += [(f"{at}{pointer((key, k))}", v) for k, v in value.items()]
+            elif key in _IN_PLACE or key in {"prefixItems", "items"}:
+                if isinstance(value, list):
+                    todo += [(f"{at}/{key}/{i}", v) for i, v in enumerate(value)]
+                else:
+                    todo.append((f"{at}/{key}", value))
+            elif key in _IN_PLACE_ONE or key in _BELOW_ONE:
+                todo.append((f"{at}/{key}", value))
+
+
+def _places(nodes: dict[str, dict[str, Any]]) -> tuple[dict[str, str], dict[str, str]]:
+    """Where names lead: `$id` or anchor → JSON Pointer; and the resource that each node is in."""
+    names: dict[str, str] = {}
+    resource: dict[str, str] = {}
+    for at in sorted(nodes, key=len):
+        node = nodes[at]
+        own = node.get("$id", node.get("id"))
+        is_resource = isinstance(own, str) and not own.startswith("#")
+        above = at.rsplit("/", 1)[0] if at else ""
+        while above and above not in resource:
+            above = above.rsplit("/", 1)[0]
+        resource[at] = at if is_resource else resource.get(above, "")
+        if isinstance(own, str):
+            names[own.removesuffix("#")] = at
+            names.setdefault(own.removesuffix("#").rsplit("/", 1)[-1], at)
+        for key in ("$anchor", "$dynamicAnchor"):
+            if isinstance(node.get(key), str):
+                names["#" + node[key]] = at
+    return names, resource
+
+
+def _target(at: str, reference: str, names: dict[str, str], resource: dict[str, str]) -> str | None:
+    """The JSON Pointer that a reference leads to; None: out of the document."""
+    base, _, fragment = reference.partition("#")
+    root = names.get(base) if base else resource.get(at, "")
+    if root is None:
+        return None
+    if fragment.startswith("/"):
+        return root + urllib.parse.unquote(fragment)
+    return names.get("#" + fragment) if fragment else root
+
+
+def outside_references(schema: Any) -> list[tuple[str, str]]:
+    """References out of the document: (JSON Pointer, target). None of them is followed."""
+    nodes = dict(_nodes(schema))
+    names, resource = _places(nodes)
+    return [
+        (f"{at}/{key}", reference)
+        for at, node in nodes.items()
+        for key in _REFERENCES
+        if isinstance(reference := node.get(key), str)
+        and not reference.startswith("#")
+        and reference.partition("#")[0].split("://")[-1] not in _NAMES
+        and _target(at, reference, names, resource) is None
+    ]
+
+
+def deepest_value(schema: Any) -> int | None:
+    """How deep a value may be before judging it may cost too much; None: it does not matter.
+
+    Without references a schema is a tree and costs at most its size a value. With them, the
+    subschemas that one value is held against are counted along one path down into it.
+
+    Raises:
+        UnusableError: a reference leads back to itself on the spot, or a flat value costs too much.
+    """
+    nodes = dict(_nodes(schema))
+    names, resource = _places(nodes)
+    edges = {at: _edges(at, node, names, resource) for at, node in nodes.items()}
+    below: dict[str, int] = dict.fromkeys(nodes, 0)
+    for deep in range(VALUE_DEPTH):
+        here: dict[str, int] = {}
+        for at in nodes:
+            _count(at, edges, below, here)
+        if here.get("", 0) > MAX_STEPS:
+            if not deep:
+                raise UnusableError(f"a value would be held against over {MAX_STEPS} subschemas")
+            return deep
+        if here == below:
+            return None
+        below = here
+    return None
+
+
+class _Edges(NamedTuple):
+    here: tuple[str, ...]
+    """Subschemas that hold for the same value."""
+    each: tuple[str, ...]
+    """Subschemas that may hold for any value below."""
+    one: tuple[str, ...]
+    """Subschemas of which one at most holds for a value below."""
+
+
+def _count(at: str, edges: dict[str, _Edges], below: dict[str, int], here: dict[str, int]) -> None:
+    """Steps at a node, from those of the level below; without recursion, for it is untrusted."""
+    todo: list[tuple[str, bool]] = [(at, False)]
+    open_: set[str] = set()
+    while todo:
+        node, done = todo.pop()
+        known = edges.get(node)
+        if known is None or node in here:
+            continue
+        if done:
+            total = 1 + sum(here.get(n, 1) for n in known.here)
+            total += sum(below.get(n, 1) for n in known.each)
+            total += max((below.get(n, 1) for n in known.one), default=0)
+            here[node] = min(total, MAX_STEPS + 1)
+            open_.discard(node)
+            continue
+        if node in open_:
+            raise UnusableError("a reference leads back to itself without going down into a value")
+        open_.add(node)
+        todo.append((node, True))
+        for target in known.here:
+            if target in open_:
+                raise UnusableError(
+                    "a reference leads back to itself without going down into a value"
+                )
+            todo.append((target, False))
+
+
+def _edges(
+    at: str, node: dict[str, Any], names: dict[str, str], resource: dict[str, str]
+) -> _Edges:
+    here = [
+        f"{at}/{key}/{i}"
+        for key in _IN_PLACE
+        if isinstance(node.get(key), list)
+        for i in range(len(node[key]))
+    ]
+    here += [f"{at}/{key}" for key in _IN_PLACE_ONE if key in node]
+    here += [
+        f"{at}{pointer((key, name))}" for key in _IN_PLACE_MAP for name in _keys(node.get(key))
+    ]
+    for key in _REFERENCES:
+        if isinstance(reference := node.get(key), str):
+            target = _target(at, reference, names, resource)
+            if target is not None:
+                here.append(target)
+    each = [f"{at}/{key}" for key in _BELOW_ONE if isinstance(node.get(key), dict)]
+    each += [
+        f"{at}{pointer(('patternProperties', name))}"
+        for name in _keys(node.get("patternProperties"))
+    ]
+    one = [f"{at}{pointer(('properties', name))}" for name in _keys(node.get("properties"))]
+    for key in ("prefixItems", "items"):
+        if isinstance(node.get(key), list):
+            one += [f"{at}/{key}/{i}" for i in range(len(node[key]))]
+    return _Edges(tuple(here), tuple(each), tuple(one))

@@ -1,0 +1,198 @@
+"""Writes `shapes.json`, the JSON Schemas of MCP's messages, from the installed `mcp` package.
+
+    python -m mcptally.protocol.generate
+
+Importing `mcp_types` costs half a second, which `score` does not pay: it reads the file. A test
+says when the file is no longer what the installed package gives. What is changed on the way:
+
+- a member that may be left out may not be null (pydantic's `| None`), as in the official schemas;
+- a union of objects that differ by `type` becomes a choice by `type`, so that an error names the
+  member that is wrong and not the union;
+- what has a rule of its own is not asked for here: `RULED_ELSEWHERE`.
+"""
+
+import json
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Final
+
+from mcptally.protocol.revisions import MODERN
+from mcptally.protocol.subschemas import each_subschema
+
+TARGET: Final = Path(__file__).parent / "shapes.json"
+
+ERAS: Final = ("2025-11-25", MODERN)
+
+MAPS: Final = {
+    "requests": ("CLIENT_REQUESTS", "SERVER_REQUESTS"),
+    "notifications": ("CLIENT_NOTIFICATIONS", "SERVER_NOTIFICATIONS"),
+    "results": ("CLIENT_RESULTS", "SERVER_RESULTS"),
+}
+
+TASKS: Final = {
+    "requests": {
+        "tasks/get": "GetTaskRequest",
+        "tasks/result": "GetTaskPayloadRequest",
+        "tasks/list": "ListTasksRequest",
+        "tasks/cancel": "CancelTaskRequest",
+    },
+    "notifications": {"notifications/tasks/status": "TaskStatusNotification"},
+    "results": {
+        "tasks/get": "GetTaskResult",
+        "tasks/list": "ListTasksResult",
+        "tasks/cancel": "CancelTaskResult",
+        "task": "CreateTaskResult",
+    },
+}
+"""Tasks of 2025-11-25, which `mcp_types.methods` leaves out: the wire types behind it have them."""
+
+RULED_ELSEWHERE: Final = {
+    "isError": "protocol.is_error_not_boolean",
+    "resultType": "protocol.result_type_missing, protocol.result_type_unknown",
+    "_meta": "protocol.meta_missing",
+    "io.modelcontextprotocol/protocolVersion": "protocol.meta_missing",
+    "io.modelcontextprotocol/clientCapabilities": "protocol.meta_missing",
+    "tools": "definition.shape, for each tool apart",
+    "jsonrpc": "protocol.jsonrpc_version",
+    "id": "protocol.null_id, protocol.id_type",
+}
+"""Members that no shape asks for → the rule that does."""
+
+
+def shapes() -> dict[str, Any]:
+    """Era → `$defs`, and method → name of its definition, for requests, notifications, results."""
+    import mcp_types  # noqa: PLC0415  (half a second; see above)
+    from mcp_types import methods  # noqa: PLC0415
+    from pydantic import TypeAdapter  # noqa: PLC0415
+
+    made: dict[str, Any] = {"mcp": metadata.version("mcp")}
+    for era in ERAS:
+        wire = getattr(mcp_types, "_v" + era.replace("-", "_"))
+        models = {
+            (kind, method): model
+            for kind, maps in MAPS.items()
+            for name in maps
+            for (method, revision), model in getattr(methods, name).items()
+            if revision == era
+        }
+        if era == MODERN:
+            # One shape an answer: which of the two it is, resultType says.
+            for method in ("tools/call", "prompts/get", "resources/read"):
+                models["results", method] = models["results", method].__args__[0]
+            models["results", "input_required"] = wire.InputRequiredResult
+        else:
+            for kind, names in TASKS.items():
+                models |= {(kind, method): getattr(wire, name) for method, name in names.items()}
+        models["definitions", "tool"] = wire.Tool
+        adapters: Any = [(key, "validation", TypeAdapter(model)) for key, model in models.items()]
+        found: Any
+        found, document = TypeAdapter.json_schemas(adapters, by_alias=True)
+        definitions = {name: plain(value) for name, value in document["$defs"].items()}
+        own = {key: found[key, "validation"]["$ref"].rsplit("/", 1)[-1] for key in models}
+        definitions = {name: chosen(v, definitions) for name, v in definitions.items()}
+        relaxed = {
+            own[key]: _relaxed(kind, definitions[own[key]])
+            for key in models
+            if (kind := key[0]) != "definitions"
+        }
+        made[era] = {"$defs": dict(sorted((definitions | relaxed).items()))}
+        for kind in (*MAPS, "definitions"):
+            made[era][kind] = {m: own[k, m] for k, m in sorted(models) if k == kind}
+    return made
+
+
+def plain(schema: Any) -> Any:
+    """A schema without words for people, and without null for members that may be left out."""
+
+    def one(node: dict[str, Any]) -> dict[str, Any]:
+        out = {key: v for key, v in node.items() if key not in {"title", "description", "default"}}
+        required = out.get("required", ())
+        members = out.get("properties", {})
+        for name, member in members.items():
+            options = member.get("anyOf") if isinstance(member, dict) else None
+            if options and name not in required and {"type": "null"} in options:
+                rest = [option for option in options if option != {"type": "null"}]
+                bare = {k: v for k, v in member.items() if k != "anyOf"}
+                members[name] = bare | (rest[0] if len(rest) == 1 else {"anyOf": rest})
+        return out
+
+    return each_subschema(schema, one)
+
+
+def chosen(schema: Any, definitions: dict[str, Any]) -> Any:
+    """Unions of objects with a constant `type` as a choice by `type`."""
+
+    def one(node: dict[str, Any]) -> dict[str, Any]:
+        for union in ("anyOf", "oneOf"):
+            kinds = {}
+            for option in node.get(union, ()):
+                name = option.get("$ref", "").rsplit("/", 1)[-1]
+                kind = definitions.get(name, {}).get("properties", {}).get("type", {}).get("const")
+                kinds[kind] = option
+            if kinds and None not in kinds and len(kinds) == len(node[union]):
+                rest = {key: v for key, v in node.items() if key not in {union, "discriminator"}}
+                return rest | {
+                    "type": "object",
+                    "required": ["type"],
+                    "properties": {"type": {"enum": sorted(kinds)}},
+                    "allOf": [
+                        {"if": {"properties": {"type": {"const": kind}}}, "then": option}
+                        for kind, option in kinds.items()
+                    ],
+                }
+        return node
+
+    return each_subschema(schema, one)
+
+
+def _relaxed(kind: str, schema: dict[str, Any]) -> dict[str, Any]:
+    """The definition of a message without what has a rule of its own."""
+    out = json.loads(json.dumps(schema))
+    properties = out.get("properties", {})
+    gone = {"isError", "resultType"} if kind == "results" else {"jsonrpc", "id"}
+    out["required"] = [name for name in out.get("required", ()) if name not in gone]
+    for name in gone & properties.keys():
+        properties[name] = {}
+    if kind == "results" and "tools" in out["required"]:
+        name = {"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}}}
+        properties["tools"] = {"type": "array", "items": name}
+    return out  # type: ignore[no-any-return]
+
+
+def _without_envelope(made: dict[str, Any]) -> dict[str, Any]:
+    """The same, with nothing of 2026-07-28's `_meta` required: `protocol.meta_missing` asks."""
+    for definition in made[MODERN]["$defs"].values():
+        keep = [name for name in definition.get("required", ()) if name not in RULED_ELSEWHERE]
+        if "required" in definition and _is_envelope(definition):
+            definition["required"] = keep
+    for kind in ("requests",):
+        for name in made[MODERN][kind].values():
+            request = made[MODERN]["$defs"][name]
+            request["required"] = [
+                n for n in request["required"] if n != "params" or _needs(made, request)
+            ]
+    return made
+
+
+def _is_envelope(definition: dict[str, Any]) -> bool:
+    names = definition.get("properties", {})
+    return "_meta" in names or "io.modelcontextprotocol/protocolVersion" in names
+
+
+def _needs(made: dict[str, Any], request: dict[str, Any]) -> bool:
+    """Whether a request's params have a required member besides `_meta`."""
+    name = request["properties"]["params"].get("$ref", "").rsplit("/", 1)[-1]
+    required = made[MODERN]["$defs"].get(name, {}).get("required", ())
+    return any(n != "_meta" for n in required)
+
+
+def text() -> str:
+    """What `shapes.json` holds."""
+    made = _without_envelope(shapes())
+    return json.dumps(made, indent=None, separators=(",", ":"), sort_keys=True) + "\n"
+
+
+if __name__ == "__main__":
+    TARGET.write_text(text(), encoding="utf-8")
+    sys.stderr.write(f"{TARGET}: {TARGET.stat().st_size} bytes\n")

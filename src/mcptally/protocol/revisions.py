@@ -1,0 +1,68 @@
+"""The revisions of MCP: which has what, and who may send it. The table is `revisions.toml`."""
+
+import functools
+import tomllib
+from collections.abc import Iterable
+from importlib import resources
+from typing import Final, NamedTuple
+
+import polars as pl
+
+from mcptally.judge import REVISIONS
+
+MODERN: Final = "2026-07-28"
+"""The first revision without a handshake."""
+
+ERA: Final = dict.fromkeys(REVISIONS, "2025-11-25") | {MODERN: MODERN}
+"""Revision → the one whose shapes mcp_types checks it by."""
+
+SENDERS: Final = {
+    ("request", "c2s"): "client_requests",
+    ("request", "s2c"): "server_requests",
+    ("notification", "c2s"): "client_notifications",
+    ("notification", "s2c"): "server_notifications",
+}
+"""Kind and direction of a message → its list in the table."""
+
+
+class Span(NamedTuple):
+    """Something that revisions from `since` to `until` have."""
+
+    name: str
+    since: str = REVISIONS[0]
+    until: str = REVISIONS[-1]
+
+    def holds(self, revision: str) -> bool:
+        """Whether a known revision has it."""
+        return (
+            REVISIONS.index(self.since) <= REVISIONS.index(revision) <= REVISIONS.index(self.until)
+        )
+
+
+@functools.cache
+def table() -> dict[str, tuple[Span, ...]]:
+    """`revisions.toml`."""
+    text = resources.files(__package__).joinpath("revisions.toml").read_text(encoding="utf-8")
+    return {name: tuple(Span(**row) for row in rows) for name, rows in tomllib.loads(text).items()}
+
+
+@functools.cache
+def methods() -> pl.DataFrame:
+    """One row a known (`kind`, `dir`, `method`, `revision`)."""
+    rows = [
+        (kind, side, span.name, revision)
+        for (kind, side), name in SENDERS.items()
+        for span in table()[name]
+        for revision in REVISIONS
+        if span.holds(revision)
+    ]
+    return pl.DataFrame(
+        rows,
+        schema=dict.fromkeys(("kind", "dir", "method", "revision"), pl.String),
+        orient="row",
+    )
+
+
+def names(lists: Iterable[str]) -> frozenset[str]:
+    """Every name in some lists of the table, of whatever revision."""
+    return frozenset(span.name for name in lists for span in table()[name])

@@ -1,0 +1,72 @@
+"""What the protocol's rules look at: messages and calls, narrow, with the revision in force."""
+
+import dataclasses
+from collections.abc import Sequence
+
+import polars as pl
+
+from mcptally.decode import Events
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Traffic:
+    """Messages and calls in order of arrival (`pos`), and what else a rule may need."""
+
+    events: Events
+    messages: pl.DataFrame
+    """`pos`, `row`, `dir`, `scope`, `kind`, `method`, `id`, …, `revision`."""
+    calls: pl.DataFrame
+    """Likewise, with what came of them; `revision` is that of the request."""
+    raws: pl.DataFrame
+    """`Events.raws` with `file` by name, `server` and `session`."""
+
+    @classmethod
+    def of(
+        cls, events: Events, messages: pl.DataFrame, calls: pl.DataFrame, names: Sequence[str]
+    ) -> "Traffic":
+        """The traffic of one partition."""
+        servers = events.opens.sort("seq").group_by("recording").agg(pl.col("server").first())
+        revisions = (
+            calls.select("pos", "session", revision="protocol_version").drop_nulls().sort("pos")
+        )
+        narrow = messages.select(
+            *("pos", "row", "recording", "session", "session_source", "seq", "index", "file"),
+            *("line", "dir", "scope", "kind", "method", "id", "jsonrpc", "batch", "has_result"),
+            *("has_error", "match", "call_id", "ts_ns", "http_status", "replay", "truncated"),
+            "header_version",
+        )
+        by_call = calls.select("call_id", asked_at="pos", asked="protocol_version")
+        narrow = (
+            narrow.join(servers, on="recording", how="left", maintain_order="left")
+            .join(by_call, on="call_id", how="left", maintain_order="left")
+            .sort("pos")
+            .join_asof(revisions, on="pos", by="session", check_sortedness=False)
+        )
+        first = revisions.unique("session", keep="first", maintain_order=True)
+        narrow = narrow.join(
+            first.select("session", begin="revision"),
+            on="session",
+            how="left",
+            maintain_order="left",
+        ).with_columns(
+            # A request and its reply belong to the request's revision, a notification to the
+            # session's last one.
+            revision=pl.coalesce("header_version", "asked", "revision", "begin")
+        )
+        own = narrow.filter(pl.col("kind") == "request").select("pos", "revision")
+        files = pl.DataFrame(
+            {"file": pl.Series(range(len(names)), dtype=pl.UInt32), "file_name": list(names)}
+        )
+        raws = (
+            events.raws.join(files, on="file", how="left", maintain_order="left")
+            .drop("file")
+            .rename({"file_name": "file"})
+            .join(servers, on="recording", how="left", maintain_order="left")
+            .with_columns(session=pl.when(pl.col("scope").is_null()).then(pl.col("recording")))
+        )
+        return cls(
+            events,
+            narrow.drop("asked", "begin"),
+            calls.join(own, on="pos", how="left", maintain_order="left"),
+            raws,
+        )

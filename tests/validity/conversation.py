@@ -1,0 +1,147 @@
+"""Turns the examples of finding rules into transcripts. The notation: docs/reference/rules.md."""
+
+import gzip
+import json
+import re
+from pathlib import Path
+from typing import Any, Final
+
+META: Final = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientInfo": {"name": "a", "version": "1"},
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+
+CLIENT: Final = {"roots": {}, "sampling": {}, "elicitation": {}}
+SERVER: Final = {
+    "tools": {"listChanged": True}, "prompts": {}, "resources": {"subscribe": True},
+    "logging": {}, "completions": {},
+}
+
+ARROW: Final = re.compile(r"^(?:(\w+) )?([<>])(raw)? ?(.*)$", re.DOTALL)
+REQUEST: Final = re.compile(r"^(\w+) (GET|POST|DELETE) (\{.*\})$")
+RESPONSE: Final = re.compile(r"^(\w+) (\d{3}) (\{.*\})$")
+
+
+class Conversation:
+    """One example, as the lines of one recording."""
+
+    def __init__(self, name: str, *, server: str = "") -> None:
+        self.name = name
+        self.server = server or name
+        self.seq = 0
+        self.now = 1_700_000_000_000_000_000
+        self.lines: list[bytes] = []
+        self.asked = 1000
+
+    def event(self, kind: str, **fields: Any) -> None:
+        about = {"v": 1, "event": kind, "recording": self.name, "seq": self.seq, "ts_ns": self.now}
+        merged = about | fields
+        if merged["seq"] == self.seq:
+            self.seq += 1
+        self.now += 1_000_000
+        self.lines.append(json.dumps(merged, ensure_ascii=False).encode() + b"\n")
+
+    def message(self, arrow: str, text: str, scope: str | None = None) -> None:
+        # The message's own bytes, as a recorder splices them in.
+        self.event("message", dir=_dir(arrow), scope=scope, bytes=len(text), msg="MSG")
+        self.lines[-1] = self.lines[-1].replace(b'"MSG"', text.encode())
+
+    def ask(self, method: str, params: Any, result: str) -> None:
+        self.asked += 1
+        request = {"jsonrpc": "2.0", "id": self.asked, "method": method, "params": params}
+        self.message(">", json.dumps(request))
+        if result:
+            self.message("<", f'{{"jsonrpc":"2.0","id":{self.asked},"result":{result}}}')
+
+    def line(self, text: str) -> None:
+        if text.startswith("@"):
+            self.handshake(text[1:])
+        elif text.startswith("= "):
+            fields = json.loads(text[2:])
+            self.event(fields.pop("event"), **fields)
+        elif text.startswith("| "):
+            self.lines.append(text[2:].encode() + b"\n")
+        elif text.startswith("seq "):
+            self.seq = int(text[4:])
+        elif text.startswith("+ "):
+            self.now += int(text[2:]) * 1_000_000
+        elif text.startswith("tools "):
+            self.ask("tools/list", {}, f'{{"tools":{text[6:]}}}')
+        elif text.startswith("call "):
+            _, tool, rest = text.split(" ", 2)
+            arguments, end = json.JSONDecoder().raw_decode(rest)
+            params = {"name": tool, "arguments": arguments}
+            self.ask("tools/call", params, rest[end:].strip())
+        elif match := REQUEST.match(text):
+            self.http(match[1], "request", method=match[2], headers=json.loads(match[3]))
+        elif match := RESPONSE.match(text):
+            self.http(match[1], "response", status=int(match[2]), headers=json.loads(match[3]))
+        elif match := ARROW.match(text):
+            scope, arrow, raw, body = match.groups()
+            if raw:
+                size = {"bytes": len(body), "why": "not_json"}
+                self.event("raw", dir=_dir(arrow), scope=scope, text=body, **size)
+            else:
+                self.message(arrow, body, scope)
+        else:
+            raise ValueError(f"no example line: {text!r}")
+
+    def http(self, scope: str, phase: str, **fields: Any) -> None:
+        side = "c2s" if phase == "request" else "s2c"
+        self.event("http", dir=side, scope=scope, phase=phase, path="/mcp", **fields)
+
+    def handshake(self, revision: str) -> None:
+        about = {"protocolVersion": revision, "capabilities": CLIENT}
+        said = {"protocolVersion": revision, "capabilities": SERVER}
+        who = {"name": "a", "version": "1"}
+        self.asked -= 1
+        self.ask("initialize", about | {"clientInfo": who}, json.dumps(said | {"serverInfo": who}))
+        self.message(">", '{"jsonrpc":"2.0","method":"notifications/initialized"}')
+
+
+def _dir(arrow: str) -> str:
+    return "c2s" if arrow == ">" else "s2c"
+
+
+def write(example: str, path: Path, name: str) -> Path:
+    """An example as a transcript file; gives its path."""
+    talk = Conversation(name)
+    text = example.strip("\n").replace("META", json.dumps(META))
+    if text.startswith("$"):
+        return _file(text, talk, path)
+    if not text.startswith('= {"event":"open"') and '"seq"' not in text:
+        http = re.match(r"\w+ (POST|GET|DELETE) ", text)
+        transport = "streamable_http" if http else "stdio"
+        talk.event("open", transport=transport, server=talk.server, command=["x"], segment=0)
+    for line in text.splitlines():
+        talk.line(line)
+    path = path.with_suffix(".jsonl")
+    path.write_bytes(b"".join(talk.lines))
+    return path
+
+
+def _file(which: str, talk: Conversation, path: Path) -> Path:
+    """Files that no lines can spell."""
+    talk.event("open", transport="stdio", server=talk.server, command=["x"], segment=0)
+    for number in range(50):
+        talk.line(f'> {{"jsonrpc":"2.0","id":{number},"method":"ping"}}')
+    whole = b"".join(talk.lines)
+    path = path.with_suffix(".jsonl")
+    if which == "$cut-gzip":
+        path = path.with_suffix(".jsonl.gz")
+        whole = gzip.compress(whole)[:-60]
+    elif which == "$empty":
+        whole = b""
+    elif which == "$twice":
+        path.with_suffix(".copy.jsonl").write_bytes(whole)
+    elif which == "$not-utf8":
+        whole += b'{"v":1,"event":"stderr","recording":"x","seq":99,"ts_ns":1,"text":"\xff"}\n'
+    elif which == "$deep":
+        whole += b'{"v":1,"event":"stderr","x":' + b"[" * 200_000 + b"]" * 200_000 + b"}\n"
+    elif which == "$torn":
+        whole = whole[:-20]
+    else:
+        raise ValueError(which)
+    path.write_bytes(whole)
+    return path
