@@ -1,5 +1,7 @@
 """Hidden errors: their forms, and what only looks like one."""
 
+# ruff: noqa: RUF001, E501 - texts as servers write them.
+
 import polars as pl
 import pytest
 from hypothesis import given, settings
@@ -86,7 +88,7 @@ def test_the_callers_own_words_are_no_failure():
 def test_prose_from_a_tool_that_answers_in_json_is_evidence():
     odd = "Page missing in this book"
     assert not found(odd)
-    answers = [{"tool": "t", "text": '{"a": %d}' % n} for n in range(20)]
+    answers = [{"tool": "t", "text": f'{{"a": {n}}}'} for n in range(20)]
     said = hidden(pl.DataFrame([{"tool": "t", "text": odd}, *answers]))
     assert said["hidden_error"].to_list() == [True] + [False] * 20
 

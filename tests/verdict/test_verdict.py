@@ -1,5 +1,7 @@
 """The verdict on texts of many kinds, none of them from the labelled files."""
 
+# ruff: noqa: RUF001 - texts as servers write them.
+
 import polars as pl
 import pytest
 from hypothesis import given, settings

@@ -1,6 +1,7 @@
 """How good a classification is: counts, rates and their intervals."""
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any, Final
@@ -115,13 +116,14 @@ def _estimate(value: float, samples: npt.NDArray[np.float64]) -> Estimate:
 
 def brier(confidence: pl.Series, right: pl.Series) -> float:
     """Mean squared distance of confidence (0 to 100) from what came true."""
-    return float(((confidence / 100 - right.cast(pl.Float64)) ** 2).mean() or 0.0)
+    distance = (confidence / 100).to_numpy() - right.to_numpy().astype(np.float64)
+    return float(np.mean(distance**2)) if len(distance) else math.nan
 
 
 def reliability(confidence: pl.Series, right: pl.Series) -> list[dict[str, Any]]:
     """By bin of confidence: how many, mean confidence, share right."""
     rows = []
-    for low, high in zip(EDGES[:-1], EDGES[1:], strict=True):
+    for low, high in itertools.pairwise(EDGES):
         inside = (confidence >= low) & (confidence < high)
         n = int(inside.sum())
         if n:
@@ -130,7 +132,7 @@ def reliability(confidence: pl.Series, right: pl.Series) -> list[dict[str, Any]]
                     "from": low,
                     "to": min(high, 100),
                     "n": n,
-                    "mean_confidence": float(confidence.filter(inside).mean() or 0) / 100,
+                    "mean_confidence": float(confidence.filter(inside).to_numpy().mean()) / 100,
                     "right": Rate.of(int(right.filter(inside).sum()), n),
                 }
             )

@@ -5,7 +5,7 @@ from typing import Final
 
 from mcptally.verdict.rows import TextRule
 
-PRIOR_WEIGHT: Final = 6.0
+PRIOR_WEIGHT: Final = 20.0
 """How many observations the precision of the kind counts for. Ours; the reliability table in
 docs/explanation/verdict.md is what it was chosen by."""
 PRIOR_PRECISION: Final = 0.8

@@ -140,8 +140,10 @@ class _Evidence:
 def _unconditional(rule: TextRule) -> bool:
     """Whether nothing but the text decides if `rule` holds."""
     return isinstance(rule, VerdictRule) and not any(
-        (rule.tool, rule.arguments, rule.outcomes, rule.codes, rule.statuses)
-        + (rule.schema, rule.end, rule.outage)
+        (
+            *(rule.tool, rule.arguments, rule.outcomes, rule.codes, rule.statuses),
+            *(rule.schema, rule.end, rule.outage),
+        )
     )
 
 

@@ -173,8 +173,10 @@ def _contains(values: pl.Series, mask: match.Mask, pattern: str) -> match.Mask:
 def _silence_echoes(
     frame: pl.DataFrame, chosen: tuple[HiddenRule, ...], best: npt.NDArray[np.int64]
 ) -> None:
-    """Where the caller's own words come back, the rule for echoes decides; looked at last only
-    because it compares row by row."""
+    """Where the caller's own words come back, the rule for echoes decides.
+
+    It is asked last, of suspects only, because it compares row by row.
+    """
     echoes = [number for number, rule in enumerate(chosen) if rule.echo]
     suspects = np.flatnonzero(best < len(chosen))
     if not echoes or not len(suspects):

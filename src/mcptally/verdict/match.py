@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
@@ -142,4 +143,4 @@ def _candidates(plan: _Plan, texts: pl.Series) -> list[list[Rows | None]]:
         for number in range(sum(plan.sizes))
     ]
     starts = np.concatenate([[0], np.cumsum(plan.sizes)])
-    return [flat[start:end] for start, end in zip(starts[:-1], starts[1:], strict=True)]
+    return [flat[start:end] for start, end in itertools.pairwise(starts)]

@@ -1,5 +1,7 @@
 """The text that rules read: without the wrappers around an error, of bounded length."""
 
+# ruff: noqa: RUF001 - dashes, crosses and full-width colons are what servers write.
+
 from typing import Final
 
 import polars as pl
@@ -10,27 +12,42 @@ TAIL: Final = 500
 """Characters from its end: the last line of a stack trace names the cause."""
 
 _QUOTED_NAME = r"""['"`“‘]?[\w.\-/:]+['"`”’]?"""
-_WRAPPERS: Final = (
-    # Ornaments.
-    r"[\s#*>=\-–—•·|\[\]❌⚠️🚫🔴✗✘×⛔❗🔒🔧🌐🔍💥🛑‼😞\u{fe0f}]+",
-    # What the SDKs put before the message of a tool.
-    r"MCP error\s*-?\d+\s*[:\-]\s*",
-    rf"(?:error|exception|failure)\s+(?:while\s+)?(?:executing|calling|running|invoking|processing|in"
-    rf"|during|handling)\s+(?:the\s+)?(?:tool|command|function|method|request|query|call|operation)"
-    rf"(?:\s+(?:call|execution|for))?(?:\s+{_QUOTED_NAME})?\s*[:：\-]\s+",
-    rf"(?:tool|function)\s+{_QUOTED_NAME}\s+(?:failed|error(?:ed)?|execution failed)"
-    rf"\s*[:：\-]\s+",
-    rf"(?:tool|function|mcp|operation|execution|runtime|system|server|unexpected|general|api)"
-    rf"[ _](?:execution |call |tool )?(?:error|exception|failed|failure)\s*[:：]\s*",
-    r"(?:an? )?(?:unexpected |unknown |internal )?(?:error|exception|problem) (?:has )?occur+ed"
-    r"(?: (?:while|during|in|when|executing|with)\b[^:：\n]{0,60})?\s*[:：]\s*",
-    r"(?:error|err|erro|errore|erreur|fehler|ошибка|错误|錯誤|エラー|오류|failed|failure|exception|"
-    r"fatal|errors|mcperror|toolerror|tool_error|failed to execute)\s*[:：]\s*",
-    # A JSON envelope: the message is the first string after its key.
-    r"""\{\s*"(?:success|ok|status|iserror|is_error)"\s*:\s*(?:false|true|"[a-z_]+")\s*,\s*""",
-    r"""\{?\s*"(?:error|message|msg|detail|details|reason|error_message|errormessage)"\s*:\s*\{?"?""",
+_ORNAMENT: Final = r"[\s#*>=\-–—•·|\[\]❌⚠️🚫🔴✗✘×⛔❗🔒🔧🌐🔍💥🛑‼😞\u{fe0f}]+"
+# What the SDKs put before the message of a tool.
+_CODED: Final = r"MCP error\s*-?\d+\s*[:\-]\s*"
+_WHILE: Final = (
+    r"(?:error|exception|failure)\s+(?:while\s+)?"
+    r"(?:executing|calling|running|invoking|processing|in|during|handling)\s+(?:the\s+)?"
+    r"(?:tool|command|function|method|request|query|call|operation)"
+    rf"(?:\s+(?:call|execution|for))?(?:\s+{_QUOTED_NAME})?\s*[:：\-]\s+"
 )
-_ORNAMENTS: Final = "^(?:" + _WRAPPERS[0] + r"|['`\"])+"
+_NAMED: Final = (
+    rf"(?:tool|function)\s+{_QUOTED_NAME}\s+(?:failed|error(?:ed)?|execution failed)\s*[:：\-]\s+"
+)
+_KIND_OF: Final = (
+    r"(?:tool|function|mcp|operation|execution|runtime|system|server|unexpected|general|api)"
+    r"[ _](?:execution |call |tool )?(?:error|exception|failed|failure)\s*[:：]\s*"
+)
+_OCCURRED: Final = (
+    r"(?:an? )?(?:unexpected |unknown |internal )?(?:error|exception|problem) (?:has )?occur+ed"
+    r"(?: (?:while|during|in|when|executing|with)\b[^:：\n]{0,60})?\s*[:：]\s*"
+)
+_PLAIN: Final = (
+    r"(?:error|err|erro|errore|erreur|fehler|ошибка|错误|錯誤|エラー|오류|failed|failure|exception|"
+    r"fatal|errors|mcperror|toolerror|tool_error|failed to execute)\s*[:：]\s*"
+)
+# A JSON envelope: the message is the first string after its key.
+_FLAG: Final = (
+    r"""\{\s*"(?:success|ok|status|iserror|is_error)"\s*:\s*(?:false|true|"[a-z_]+")\s*,\s*"""
+)
+_MESSAGE: Final = (
+    r"""\{?\s*"(?:error|message|msg|detail|details|reason|error_message|errormessage)"\s*:"""
+    r"""\s*\{?"?"""
+)
+_ORNAMENTS: Final = "^(?:" + _ORNAMENT + r"|['`\"])+"
+_WRAPPERS: Final = (
+    *(_ORNAMENT, _CODED, _WHILE, _NAMED, _KIND_OF, _OCCURRED, _PLAIN, _FLAG, _MESSAGE),
+)
 _STRIP: Final = "(?i)^(?:" + "|".join(_WRAPPERS) + ")+"
 _URL_REST: Final = r"""(https?://[^/\s"'<>)]+)/[^\s"'<>)\]]*"""
 

@@ -1,0 +1,107 @@
+"""Write the measured counts of every verdict rule into its row: `hits` and `right`.
+
+    python -m tests.benchmarks.calibrate [--check]
+
+Reads the labelled files beside the checkout. A server family adds at most one observation to a
+rule. Families whose texts were read while rules were written flatter these rules, so they count a
+tenth; which families those are is decided by a hash of the name, as it was then.
+"""
+
+import argparse
+import hashlib
+import re
+import sys
+from pathlib import Path
+
+import polars as pl
+
+from mcptally import rules as rule_files
+from mcptally.evaluate import calibration, hidden_rows, labels, measures, verdict_rows
+from mcptally.verdict import confidence, failures, hidden_errors
+from mcptally.verdict.rows import TextRule
+
+LABELS = Path(__file__).resolve().parents[2] / ".." / "shared" / "labels"
+ROWS = Path(rule_files.__file__).parent
+READ_WEIGHT = 0.1
+
+
+def was_read(family: str) -> bool:
+    """Whether this family's labelled texts were looked at while the rules were written."""
+    return any(
+        hashlib.md5((salt + family).encode(), usedforsecurity=False).digest()[0] % 2 == 0
+        for salt in ("a1", "q7")
+    )
+
+
+def labelled() -> pl.DataFrame:
+    return pl.concat([labels.read(LABELS / name) for name in ("errors.jsonl", "traffic.jsonl")])
+
+
+def weighted(decided: pl.DataFrame) -> pl.DataFrame:
+    weight = pl.when(pl.col("family").map_elements(was_read, return_dtype=pl.Boolean))
+    return calibration.counts(decided).with_columns(
+        pl.col("hits", "right") * weight.then(READ_WEIGHT).otherwise(1.0)
+    )
+
+
+def verdict_counts() -> tuple[TextRule, ...]:
+    return calibration.with_counts(failures.rules(), weighted(verdict_rows(labelled())))
+
+
+def hidden_counts() -> tuple[TextRule, ...]:
+    rows = hidden_rows(labelled())
+    silent = [rule.id for rule in hidden_errors.rules() if not rule.failure]
+    is_right = pl.col("is_hidden") != pl.col("rule").is_in(silent)
+    return calibration.with_counts(
+        hidden_errors.rules(), weighted(rows.with_columns(correct=is_right))
+    )
+
+
+def with_counts(text: str, counted: dict[str, tuple[float, float]]) -> str:
+    """A rule file's text with `hits` and `right` in every row, after its order."""
+    blocks = re.split(r"(?m)^(?=\[\[rule\]\]$)", text)
+    return "".join(_block(block, counted) for block in blocks)
+
+
+def _block(block: str, counted: dict[str, tuple[float, float]]) -> str:
+    name = re.search(r'(?m)^id = "([^"]+)"$', block)
+    if not name or name[1] not in counted:
+        return block
+    hits, right = counted[name[1]]
+    bare = re.sub(r"(?m)^(?:hits|right) = .*\n", "", block)
+    if not hits:
+        return bare
+    return re.sub(
+        r"(?m)^(order = \d+)$", rf"\1\nhits = {hits:.4g}\nright = {right:.4g}", bare, count=1
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="change nothing; fail if out of date")
+    check = parser.parse_args().check
+    stale = []
+    for counted, files, kind in (
+        (verdict_counts(), failures.FILES, failures.kind),
+        (hidden_counts(), hidden_errors.FILES, hidden_errors.kind),
+    ):
+        table = {rule.id: (rule.hits, rule.right) for rule in counted}
+        for name in files:
+            old = (ROWS / name).read_text(encoding="utf-8")
+            new = with_counts(old, table)
+            if new != old:
+                stale.append(name)
+                if not check:
+                    (ROWS / name).write_text(new, encoding="utf-8")
+        sure = confidence.percent(counted, kind)
+        print(f"{len(counted)} rules, confidence {min(sure)} to {max(sure)}")
+    rows = verdict_rows(labelled())
+    held_out = calibration.held_out(failures.rules(), rows, failures.kind)
+    table = measures.reliability(held_out, rows["correct"])
+    print(f"cross-validated calibration error {measures.calibration_error(table):.3f}")
+    print("changed:", ", ".join(stale) or "nothing")
+    sys.exit(1 if check and stale else 0)
+
+
+if __name__ == "__main__":
+    main()
