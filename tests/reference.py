@@ -4,7 +4,6 @@ Loops and dicts over the JSON lines, and nothing of the package: what both say w
 twice, from the design's sections on the transcript and the tables.
 """
 
-import gzip
 import json
 import re
 from collections import Counter, defaultdict
@@ -14,6 +13,9 @@ import zstandard
 
 CLIENT_INFO = "io.modelcontextprotocol/clientInfo"
 TIMED_OUT = re.compile(r"time[ds]?[ _-]?out|deadline", re.IGNORECASE)
+THERE = {"c2s": "c2s", "s2c": "s2c"}
+BACK = {"c2s": "s2c", "s2c": "c2s"}
+SIDES = {"request": THERE, "result": BACK, "error": BACK}
 NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][-+]?\d+)?")
 SESSION_IN_PATH = re.compile(r"[?&]session_?id=([^&#\s]+)", re.IGNORECASE)
 
@@ -27,8 +29,15 @@ class Number(str):
         return f"number {self}"
 
 
-def _refuse(word):
+def refuse(word):
     raise ValueError(word)
+
+
+def inside(value, *keys):
+    """What lies under `keys`, or None."""
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
 
 
 def events(paths):
@@ -38,12 +47,10 @@ def events(paths):
         data = Path(path).read_bytes()
         if path.suffix == ".zst":
             data = zstandard.ZstdDecompressor().decompressobj().decompress(data)
-        elif path.suffix == ".gz":
-            data = gzip.decompress(data)
         for line in data.split(b"\n"):
             try:
                 event = json.loads(
-                    line, parse_int=Number, parse_float=Number, parse_constant=_refuse
+                    line, parse_int=Number, parse_float=Number, parse_constant=refuse
                 )
                 place = event["recording"], int(event["seq"]), event["event"], event["ts_ns"]
             except (ValueError, TypeError, KeyError, RecursionError):
@@ -88,34 +95,24 @@ def exchanges(all_events):
     known = defaultdict(dict)
     for event in all_events:
         about = known[event["recording"], event.get("scope")]
-        if event["event"] == "http":
-            headers = event.get("headers") or {}
-            status = int(event.get("status") or 0)
-            if event.get("closed_by"):
-                about.setdefault("closed_by", event["closed_by"])
-            if "mcp-session-id" in headers and status < 400:
-                about.setdefault("session", headers["mcp-session-id"])
-            if event.get("phase") == "request":
-                about["resumes"] = "last-event-id" in headers
-            if status:
-                about.setdefault("status", status)
-            in_path = SESSION_IN_PATH.search(event.get("path") or "")
-        else:
-            in_path = SESSION_IN_PATH.search(str(event.get("text"))) if _endpoint(event) else None
-        if in_path:
-            about.setdefault("path", in_path[1])
-        for _, body in bodies(event):
-            params = body.get("params") if isinstance(body, dict) else None
-            meta = params.get("_meta") if isinstance(params, dict) else None
-            info = meta.get(CLIENT_INFO) if isinstance(meta, dict) else None
-            if info is not None and event.get("dir") == "c2s":
-                about.setdefault("client", json.dumps(info))
+        headers, status = event.get("headers") or {}, int(event.get("status") or 0)
+        learnt = {"closed_by": event.get("closed_by"), "status": status or None}
+        if status < 400:
+            learnt["session"] = headers.get("mcp-session-id")
+        if event.get("phase") == "request":
+            learnt["resumes"] = "last-event-id" in headers
+        address = event.get("path") or ""
+        if event["event"] == "raw" and event["dir"] == "s2c":  # the endpoint event of old SSE
+            address = event.get("text") or ""
+        if found := SESSION_IN_PATH.search(address):
+            learnt["path"] = found[1]
+        for _, body in bodies(event) if event.get("dir") == "c2s" else []:
+            info = inside(body, "params", "_meta", CLIENT_INFO)
+            learnt.setdefault("client", None if info is None else repr(info))
+        for key, value in learnt.items():
+            if value is not None:
+                about.setdefault(key, value)
     return known
-
-
-def _endpoint(event):
-    text = event.get("text") or ""
-    return event["event"] == "raw" and (event.get("sse_event") == "endpoint" or text[:1] == "/")
 
 
 def brackets(group):
@@ -150,15 +147,15 @@ def read(paths):
             }  # fmt: skip
             messages.append(message)
             seen.add(sent)
-    _answer([m for m in messages if not m["replay"]])
+    answer([m for m in messages if not m["replay"]])
+    cancel(messages)
     calls = [m for m in messages if m["kind"] == "request" and not m["replay"]]
-    _cancel(messages)
     for call in calls:
-        call["outcome"] = _outcome(call)
+        call["outcome"] = outcome(call)
     return calls, Counter((m["recording"], m["dir"], m["kind"]) for m in messages)
 
 
-def _answer(messages):
+def answer(messages):
     """Bring calls and replies together: in the exchange, the session, the recording; then those
     of one exchange or session whose ids are the same number."""
     rounds = {"exact": (exact, ("scope", "session", "recording"))}
@@ -167,46 +164,41 @@ def _answer(messages):
         for level in levels:
             groups = defaultdict(list)
             for message in messages:
-                ask = message["kind"] == "request"
-                if message["kind"] in ("request", "result", "error") and "with" not in message:
-                    key = same(message["body"].get("id"))
-                    side = message["dir"] if ask else {"c2s": "s2c"}.get(message["dir"], "c2s")
-                    where = message["recording"], message[level]
-                    if key is not None:
-                        groups[where, side, key].append(message)
+                id_ = same(inside(message["body"], "id"))
+                if id_ is not None and message["kind"] in SIDES and "with" not in message:
+                    asker = SIDES[message["kind"]][message["dir"]]
+                    groups[message["recording"], message[level], asker, id_].append(message)
             for group in groups.values():
                 for ask, reply in brackets(group):
                     ask["with"], reply["with"], ask["match"] = reply, ask, (match, level)
 
 
-def _cancel(messages):
+def cancel(messages):
     """Give calls the `reasons` they were cancelled for: the latest of that id before."""
     latest = {}
-    for message in sorted(messages, key=lambda m: (m["recording"], m["place"])):
+    for message in messages:
         where = message["recording"], message["session"], message["dir"]
+        body = message["body"]
         if message["kind"] == "request" and not message["replay"]:
-            latest[where, exact(message["body"]["id"])] = message
-        elif message["kind"] == "notification" and isinstance(message["body"].get("params"), dict):
-            params = message["body"]["params"]
-            id_ = exact(params.get("requestId"))
-            call = latest.get((where, id_)) if id_ else None
-            if message["body"]["method"] == "notifications/cancelled" and call:
-                call.setdefault("reasons", []).append(str(params.get("reason")))
+            latest[where, exact(body["id"])] = message
+        elif inside(body, "method") == "notifications/cancelled":
+            id_ = exact(inside(body, "params", "requestId"))
+            if id_ and (where, id_) in latest:
+                reason = str(inside(body, "params", "reason"))
+                latest[where, id_].setdefault("reasons", []).append(reason)
 
 
-def _outcome(call):
+def outcome(call):
     if "with" in call:
         body = call["with"]["body"]
-        result = body.get("result") if isinstance(body.get("result"), dict) else {}
+        said = inside(body, "result", "resultType")
+        # Revision 2025-11-25 has no resultType: there a task comes instead of content.
+        task = inside(body, "result", "task") and "content" not in body["result"]
         if "error" in body:
             return "protocol_error"
-        if result.get("isError") is True:
+        if inside(body, "result", "isError") is True:
             return "tool_error"
-        if result.get("resultType") == "input_required":
-            return "input_required"
-        # Revision 2025-11-25 has no resultType: there a task comes instead of content.
-        task = "task" in result and "content" not in result
-        return "task" if task or result.get("resultType") == "task" else "ok"
+        return said if said == "input_required" else "task" if task or said == "task" else "ok"
     reasons, about = call.get("reasons", []), call["about"]
     if any(TIMED_OUT.search(reason) for reason in reasons) or about.get("status") in (408, 504):
         return "timeout"

@@ -284,14 +284,14 @@ def written(folder, files, order=None):
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink)
 
 
-@settings(max_examples=200, deadline=None, phases=PHASES)
+@settings(max_examples=150, deadline=None, phases=PHASES)
 @given(archives())
 def test_the_pipeline_and_the_reference_tell_the_same_of_any_conversation(files):
     with tempfile.TemporaryDirectory() as folder:
         assert differences(written(folder, files)) == []
 
 
-@settings(max_examples=60, deadline=None, phases=PHASES)
+@settings(max_examples=40, deadline=None, phases=PHASES)
 @given(archives(), st.randoms(use_true_random=False))
 def test_the_order_of_files_changes_nothing(files, chance):
     with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
@@ -301,7 +301,7 @@ def test_the_order_of_files_changes_nothing(files, chance):
         assert of_pipeline(written(other, mixed)) == of_pipeline(there)
 
 
-@settings(max_examples=12, deadline=None, phases=PHASES)
+@settings(max_examples=8, deadline=None, phases=PHASES)
 @given(archives())
 def test_the_partitions_change_nothing(files):
     with tempfile.TemporaryDirectory() as folder:

@@ -1,11 +1,10 @@
 from collections import Counter
 from pathlib import Path
 
+import polars as pl
 import pytest
 
-from mcptally.decode import decode
-from mcptally.pair import pair
-from mcptally.sessions import converse
+from mcptally import pipeline
 from tests.second_opinion import differences, of_pipeline, of_reference
 from tests.transcripts import write
 
@@ -60,6 +59,7 @@ def test_a_line_that_is_lost_is_a_difference(tmp_path):
 
 
 REAL = {
+    "hidden_error": ("sample_traces/sqlite.jsonl.zst", "read_query"),
     "ok": ("sample_traces/git.jsonl.zst", "git_status"),
     "tool_error": ("sample_traces/git.jsonl.zst", "git_show"),
     "protocol_error": ("sample_traces/git.jsonl.zst", "git_push"),
@@ -72,10 +72,10 @@ REAL = {
 
 
 @pytest.mark.parametrize("outcome", REAL)
-def test_each_outcome_is_seen_in_a_real_call(outcome):
+def test_each_outcome_is_seen_in_a_real_call(tmp_path, outcome):
     file, tool = ROOT / REAL[outcome][0], REAL[outcome][1]
     if not file.exists():
         pytest.skip("../shared/traffic is not beside this checkout")
-    events = decode([file])
-    calls = pair(events, converse(events)).calls
+    pipeline.score([file], out=tmp_path / "store")
+    calls = pl.read_parquet(tmp_path / "store" / "calls" / "**" / "*.parquet")
     assert (tool, outcome) in calls.select("tool", "outcome").rows()
