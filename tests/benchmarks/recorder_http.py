@@ -107,8 +107,8 @@ def relay(port, upstream):
 
 
 class Client:
-    def __init__(self, port):
-        self.port = port
+    def __init__(self, port, path="/mcp"):
+        self.port, self.path = port, path.encode()
         self.sock = socket.create_connection(("127.0.0.1", port), 30)
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.buffer = b""
@@ -119,12 +119,12 @@ class Client:
              "params": {"name": "echo", "arguments": arguments}},
         ).encode()  # fmt: skip
         self.sock.sendall(
-            b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n"
+            b"POST %b HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n"
             b"Accept: application/json, text/event-stream\r\nAccept-Encoding: identity\r\n"
             b"Connection: keep-alive\r\nUser-Agent: bench/1\r\n"
             b"MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: echo\r\n"
             b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
-            % (self.port, len(body), body)
+            % (self.path, self.port, len(body), body)
         )
 
     def receive(self):
@@ -184,6 +184,7 @@ def free_port():
 class Variant:
     def __init__(self, name, command, port, **environment):
         self.name, self.port = name, port
+        self.path = "/p/server" if name == "mcphawk" else "/mcp"
         self.calls, self.cpu = [], 0.0
         self.process = None
         begin = time.perf_counter()
@@ -264,9 +265,9 @@ def variants(options, folder, upstream):
         yield "mcphawk", command, port, home
 
 
-def many_at_once(port, calls):
+def many_at_once(variant, calls):
     """Microseconds a call, by median, with all connections busy at once."""
-    clients = [Client(port) for _ in range(CONNECTIONS)]
+    clients = [Client(variant.port, variant.path) for _ in range(CONNECTIONS)]
     begin = time.perf_counter()
     for turn in range(max(1, calls // CONNECTIONS)):
         for client in clients:
@@ -291,7 +292,7 @@ def measure(options):
             variant = Variant(label, command, port, **environment)
             stack.callback(variant.stop)
             stands.append(variant)
-        clients = {variant.name: Client(variant.port) for variant in stands}
+        clients = {variant.name: Client(variant.port, variant.path) for variant in stands}
         for variant in stands:
             for number in range(50):
                 clients[variant.name].call(number)
@@ -305,7 +306,7 @@ def measure(options):
         for variant in stands:
             client = clients[variant.name]
             client.close()
-            client = Client(variant.port)
+            client = Client(variant.port, variant.path)
             client.call(0)
             ordered = sorted(variant.calls)
             rows.append(
@@ -318,7 +319,7 @@ def measure(options):
                     "1 MB ms": statistics.median(client.call(n, size=10**6) for n in range(9))
                     * 1e3,
                     "1st event ms": client.first_event() * 1e3,
-                    "100 conn us": many_at_once(variant.port, options.calls),
+                    "100 conn us": many_at_once(variant, options.calls),
                     "MB start": memory[variant.name],
                     "MB end": variant.memory_mb(),
                     "start ms": variant.started * 1e3,

@@ -1,0 +1,144 @@
+"""What of a head changes on its way through, and what never does."""
+
+import h11
+import pytest
+
+from mcptally.record.http_connect import Server, is_loopback
+from mcptally.record.http_head import RefusedError, ends_connection, head_of, to_client, to_server
+
+
+def request(*headers, version="1.1", target="/mcp", method="POST"):
+    pairs = [header.split(": ") for header in ("Host: client.example:9000", *headers)]
+    return h11.Request(method=method, target=target, headers=pairs, http_version=version)
+
+
+def response(*headers, version="1.1", status=200):
+    return h11.Response(
+        status_code=status,
+        headers=[header.split(": ") for header in headers],
+        http_version=version,
+    )
+
+
+def lines(message):
+    return [f"{name.decode()}: {value.decode()}" for name, value in message.headers.raw_items()]
+
+
+def sent(message, host=None):
+    return to_server(message, head_of(message), host=host)
+
+
+def passed(message):
+    return to_client(message, head_of(message))
+
+
+def test_a_plain_head_is_sent_as_it_came():
+    plain = request("X-B: 2", "x-a: 1", "Connection: keep-alive", "Content-Length: 5", "x-a: 3")
+    assert sent(plain) is plain
+    answer = response("ETag: x", "set-cookie: a", "Set-Cookie: b", "Content-Length: 0")
+    assert passed(answer) is answer
+
+
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        (["Connection: close"], ["Connection: close"]),
+        (["Connection: X-Mine", "X-Mine: 1", "X-Else: 2"], ["X-Else: 2"]),
+        (["Connection: Content-Length, Host", "Content-Length: 5"], ["Content-Length: 5"]),
+        (["TE: trailers", "Upgrade: h2c", "Proxy-Connection: x"], []),
+        (["Keep-Alive: timeout=5"], ["Keep-Alive: timeout=5"]),
+        (["transfer-encoding: chunked"], ["Transfer-Encoding: chunked"]),
+        (["Expect: 100-continue"], ["Expect: 100-continue"]),
+        (["X-Forwarded-For: 1.2.3.4"], ["X-Forwarded-For: 1.2.3.4"]),
+    ],
+)
+def test_headers_of_the_connection_end_here(headers, expected):
+    assert lines(sent(request(*headers))) == ["Host: client.example:9000", *expected]
+
+
+def test_another_servers_host_replaces_the_clients_and_origin_stays():
+    headers = lines(sent(request("Origin: http://client.example"), host=b"mcp.example"))
+    assert headers == ["Host: mcp.example", "Origin: http://client.example"]
+
+
+def test_host_is_the_clients_for_this_machine_and_the_servers_own_for_any_other():
+    for url in ("http://127.0.0.1:8000/mcp", "http://localhost/", "http://[::1]:80/x"):
+        assert Server(url).host is None
+    assert Server("http://mcp.example:8000/mcp").host == b"mcp.example:8000"
+    assert Server("https://user:pass@mcp.example/mcp").host == b"mcp.example"
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        ("127.0.0.1", True),
+        ("127.9.9.9", True),
+        ("::1", True),
+        ("localhost", True),
+        ("a.localhost", True),
+        ("0.0.0.0", False),  # noqa: S104 - a name to judge
+        ("::", False),
+        ("10.0.0.1", False),
+        ("127.0.0.1.example", False),
+        ("localhost.example", False),
+    ],
+)
+def test_which_hosts_are_this_machine(host, expected):
+    assert is_loopback(host) is expected
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        ("/mcp?x=http://y/", "/mcp?x=http://y/"),
+        ("*", "*"),
+        ("http://other.example/path?q", "/path?q"),
+        ("http://other.example", "/"),
+        ("http+odd://x/y", "http+odd://x/y"),
+    ],
+)
+def test_the_target_loses_its_authority(target, expected):
+    assert sent(request(target=target)).target == expected.encode()
+
+
+def test_a_request_without_host_gets_one():
+    old = h11.Request(method="GET", target="/", headers=[], http_version="1.0")
+    assert lines(sent(old)) == ["Host: ", "Connection: close"]
+    assert lines(sent(old, host=b"mcp.example"))[0] == "Host: mcp.example"
+
+
+@pytest.mark.parametrize(
+    ("bad", "status"),
+    [
+        (request("Content-Length: 5", "Transfer-Encoding: chunked"), 400),
+        (request("Transfer-Encoding: chunked", version="1.0"), 400),
+        (request(method="CONNECT", target="x:443"), 405),
+        (request(version="2.0"), 505),
+    ],
+)
+def test_what_could_be_read_in_two_ways_is_refused(bad, status):
+    with pytest.raises(RefusedError) as refused:
+        sent(bad)
+    assert refused.value.status == status
+
+
+def test_an_answer_with_both_framings_keeps_the_one_that_holds():
+    answer = response("Content-Length: 5", "Transfer-Encoding: chunked", "X: 1")
+    assert lines(passed(answer)) == ["X: 1"]  # h11 adds the framing for the client's version
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (response("Content-Length: 0"), False),
+        (response("Transfer-Encoding: chunked"), False),
+        (response("Content-Length: 0", "Connection: Close"), True),
+        (response("Content-Length: 0", version="1.0"), True),
+        (response(), True),
+        (response(status=204), False),
+        (response(status=304), False),
+    ],
+)
+def test_when_the_server_closes_is_known_from_the_head(answer, expected):
+    assert ends_connection(answer, head_of(answer)) is expected
+    assert ("Connection: close" in lines(passed(answer))) is expected
