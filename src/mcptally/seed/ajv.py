@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import jsonschema_rs
 
+from mcptally import dialects
 from mcptally.seed import ajv_patterns, ajv_words, javascript
 
 _DIALECTS: Final = ("", "http://json-schema.org/draft-07/schema", "http://json-schema.org/schema")
@@ -78,7 +79,9 @@ class Refused(Exception):  # noqa: N818 - an answer of the original, not an erro
 class Compiled:
     """A schema that AJV compiles."""
 
-    def __init__(self, schema: Any) -> None:
+    def __init__(self, schema: Any, limit: int | None = None) -> None:
+        self._limit = limit
+        schema = _whole_numbers(schema)  # a copy: it is respelt below
         reason = _refusal(schema)
         if reason:
             raise Refused(reason)
@@ -86,7 +89,13 @@ class Compiled:
         self._validator = _draft7(self._schema)
 
     def first_error(self, value: Any) -> str | None:
-        """What is wrong with a value, in AJV's words; None if nothing is."""
+        """What is wrong with a value, in AJV's words; None if nothing is.
+
+        Raises:
+            Throws: the value is nested so deep that AJV's own recursion has no end.
+        """
+        if self._limit is not None and dialects.depth(value) > self._limit:
+            raise javascript.Throws("RangeError: Maximum call stack size exceeded")
         value = _whole_numbers(javascript.judgeable(value))
         if self._validator.is_valid(value):
             return None
@@ -162,8 +171,11 @@ _EVERYWHERE: Final = _SILENT | {
 @functools.lru_cache(maxsize=1024)
 def _compiled(text: str) -> Compiled | None:
     try:
-        return Compiled(_whole_numbers(json.loads(text)))
-    except Refused:
+        schema = dialects.read(text)
+        # Schemas come from strangers: one whose evaluation may explode is never evaluated.
+        limit = dialects.deepest_value(schema) if "$ref" in text else None
+        return Compiled(schema, limit)
+    except (Refused, dialects.UnusableError):
         return None
 
 
