@@ -44,6 +44,7 @@ def test_a_finished_segment_becomes_zstd_with_the_same_bytes_time_and_mode(tmp_p
 def test_a_segment_being_written_is_neither_compressed_nor_removed(tmp_path):
     live = Segment(str(tmp_path), f"{stem('s', '0' * 12, 0)}-0000.jsonl")
     live.put(b"{}\n")
+    live.publish()
     path = Path(live.path)
     old(path, 1e6)
     assert compress(path) is None
@@ -96,3 +97,12 @@ def test_the_housekeeper_compresses_what_it_is_handed_and_leaves_when_told(tmp_p
         time.sleep(0.005)
     housekeeper.leave()
     assert names(tmp_path) == [path.name + ".zst"]
+
+
+def test_a_segment_has_its_name_only_once_it_has_a_line(tmp_path):
+    made = Segment(str(tmp_path), f"{stem('s', '0' * 12, 0)}-0000.jsonl")
+    assert [name.endswith(".jsonl") for name in names(tmp_path)] == [os.name == "nt"]
+    made.put(b"{}\n")
+    made.publish()
+    assert names(tmp_path) == [Path(made.path).name]
+    made.close()

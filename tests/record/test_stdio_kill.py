@@ -88,7 +88,7 @@ def test_what_a_peer_saw_whole_is_recorded(who, seed, tmp_path):
     assert gone
 
     recorded = {"c2s": [], "s2c": []}
-    for path in sorted(traces.iterdir()):
+    for path in sorted(traces.glob("*.jsonl")):
         data = path.read_bytes()
         assert data.endswith(b"\n")
         for line in data.split(b"\n")[:-1]:
@@ -120,4 +120,4 @@ def test_many_recorders_killed_at_once_leave_nobody(tmp_path):
             one.stdin.close()
         one.stdout.close()
     assert eventually(lambda: not any(alive(pid) for pid in servers))
-    assert len(list(Path(tmp_path).iterdir())) == 6
+    assert len(list(Path(tmp_path).glob("*.jsonl"))) == 6

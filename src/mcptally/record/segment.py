@@ -18,7 +18,7 @@ else:
 
 OURS: Final = re.compile(
     r"(?P<stem>[A-Za-z0-9._-]{1,60}-\d{8}T\d{6}Z-[0-9a-f]{12})-(?P<segment>\d{4,})"
-    r"(?P<suffix>\.jsonl|\.jsonl\.zst|\.jsonl\.zst\.part)"
+    r"(?P<suffix>\.jsonl|\.jsonl\.part|\.jsonl\.zst|\.jsonl\.zst\.part)"
 )
 """Names that the recorder gives; nothing else in a folder is ever compressed or removed."""
 
@@ -65,8 +65,10 @@ class Segment:
         if not os.path.isdir(folder):  # noqa: PTH112
             os.makedirs(folder, mode=0o700, exist_ok=True)  # noqa: PTH103
         self.path = os.path.join(folder, name)  # noqa: PTH118
+        # Windows renames no open file: there a segment has its name before its first line.
+        self._first_name = self.path if sys.platform == "win32" else f"{self.path}.part"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | getattr(os, "O_BINARY", 0)
-        self._fd = os.open(self.path, flags, 0o600)
+        self._fd = os.open(self._first_name, flags, 0o600)
         lock(self._fd)
         self.size = 0
         self.began = time.monotonic()
@@ -82,6 +84,18 @@ class Segment:
                 os.ftruncate(self._fd, self.size)
             raise
         self.size += len(lines)
+
+    def publish(self) -> None:
+        """Give the file its name, once it has its first line: a kill leaves no empty segment."""
+        if self._first_name != self.path:
+            os.rename(self._first_name, self.path)  # noqa: PTH104
+            self._first_name = self.path
+
+    def discard(self) -> None:
+        """Close and remove a segment that never got its first line."""
+        self.close()
+        with contextlib.suppress(OSError):
+            os.unlink(self._first_name)  # noqa: PTH108
 
     def has_name(self) -> bool:
         """False once somebody removed the file while it was being written."""

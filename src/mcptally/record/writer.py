@@ -468,10 +468,10 @@ class Recording:
             self._put_one("open", {**self._open, "segment": self._segments})
         except OSError:
             self._file = before
-            segment.close()
-            with contextlib.suppress(OSError):
-                os.unlink(segment.path)  # noqa: PTH108
+            segment.discard()
             raise
+        with contextlib.suppress(OSError):
+            segment.publish()
         self._segments += 1
 
     def _put_one(self, event: str, fields: Mapping[str, Any]) -> None:
