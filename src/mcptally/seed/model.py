@@ -56,25 +56,36 @@ def _plain(value: Any) -> Any:
 class ValidationContext:
     """Everything that is needed to judge one response."""
 
-    tool: Mapping[str, Any]
+    tool: Any
     """Tool definition: `name`, and `outputSchema` where it has one."""
     response: Any
-    """The reply's `result`, as parsed JSON."""
+    """The reply's `result`: parsed JSON, or a model of the MCP SDK."""
     input: Any = dataclasses.field(default_factory=dict)
     """Arguments that were sent."""
     scenario_category: Scenario | None = None
 
     @classmethod
     def of(cls, given: "ValidationContext | Mapping[str, Any]") -> "ValidationContext":
-        """The context itself, or the one in the seed document's own JSON spelling."""
-        if isinstance(given, ValidationContext):
-            return given
-        return cls(
-            tool=given["tool"],
-            response=given["response"],
-            input=given.get("input") or {},
-            scenario_category=given.get("scenarioCategory"),
+        """The context in plain JSON; a mapping is one in the seed document's own spelling.
+
+        Tool and response may be models of the MCP SDK: what they leave at None is not there.
+        """
+        if not isinstance(given, ValidationContext):
+            given = cls(
+                tool=given["tool"],
+                response=given.get("response"),
+                input=given.get("input") or {},
+                scenario_category=given.get("scenarioCategory"),
+            )
+        return dataclasses.replace(
+            given, tool=_as_json(given.tool), response=_as_json(given.response)
         )
+
+
+def _as_json(value: Any) -> Any:
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return value
 
 
 @dataclasses.dataclass(frozen=True)
