@@ -18,7 +18,6 @@ import polars as pl
 from mcptally import rules as rule_files
 from mcptally.evaluate import calibration, hidden_rows, labels, measures, verdict_rows
 from mcptally.verdict import confidence, failures, hidden_errors
-from mcptally.verdict.rows import TextRule
 
 LABELS = Path(__file__).resolve().parents[2] / ".." / "shared" / "labels"
 ROWS = Path(rule_files.__file__).parent
@@ -44,17 +43,15 @@ def weighted(decided: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def verdict_counts() -> tuple[TextRule, ...]:
-    return calibration.with_counts(failures.rules(), weighted(verdict_rows(labelled())))
+def verdict_counts() -> dict[str, tuple[float, float]]:
+    return calibration.total(weighted(verdict_rows(labelled())))
 
 
-def hidden_counts() -> tuple[TextRule, ...]:
+def hidden_counts() -> dict[str, tuple[float, float]]:
     rows = hidden_rows(labelled())
     silent = [rule.id for rule in hidden_errors.rules() if not rule.failure]
     is_right = pl.col("is_hidden") != pl.col("rule").is_in(silent)
-    return calibration.with_counts(
-        hidden_errors.rules(), weighted(rows.with_columns(correct=is_right))
-    )
+    return calibration.total(weighted(rows.with_columns(correct=is_right)))
 
 
 def with_counts(text: str, counted: dict[str, tuple[float, float]]) -> str:
@@ -65,9 +62,9 @@ def with_counts(text: str, counted: dict[str, tuple[float, float]]) -> str:
 
 def _block(block: str, counted: dict[str, tuple[float, float]]) -> str:
     name = re.search(r'(?m)^id = "([^"]+)"$', block)
-    if not name or name[1] not in counted:
+    if not name:
         return block
-    hits, right = counted[name[1]]
+    hits, right = counted.get(name[1], (0.0, 0.0))
     bare = re.sub(r"(?m)^(?:hits|right) = .*\n", "", block)
     if not hits:
         return bare
@@ -81,20 +78,19 @@ def main() -> None:
     parser.add_argument("--check", action="store_true", help="change nothing; fail if out of date")
     check = parser.parse_args().check
     stale = []
-    for counted, files, kind in (
-        (verdict_counts(), failures.FILES, failures.kind),
-        (hidden_counts(), hidden_errors.FILES, hidden_errors.kind),
+    for counted, rules, files, kind in (
+        (verdict_counts(), failures.rules(), failures.FILES, failures.kind),
+        (hidden_counts(), hidden_errors.rules(), hidden_errors.FILES, hidden_errors.kind),
     ):
-        table = {rule.id: (rule.hits, rule.right) for rule in counted}
         for name in files:
             old = (ROWS / name).read_text(encoding="utf-8")
-            new = with_counts(old, table)
+            new = with_counts(old, counted)
             if new != old:
                 stale.append(name)
                 if not check:
                     (ROWS / name).write_text(new, encoding="utf-8")
-        sure = confidence.percent(counted, kind)
-        print(f"{len(counted)} rules, confidence {min(sure)} to {max(sure)}")
+        sure = confidence.percent(rules, kind, counted)
+        print(f"{len(rules)} rules, confidence {min(sure)} to {max(sure)}")
     rows = verdict_rows(labelled())
     held_out = calibration.held_out(failures.rules(), rows, failures.kind)
     table = measures.reliability(held_out, rows["correct"])

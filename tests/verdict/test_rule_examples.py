@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from mcptally.verdict import failures, hidden, hidden_errors, judge, literals
-from mcptally.verdict.rows import HiddenRule, VerdictRule
+from mcptally.verdict.rows import HiddenRule, VerdictRule, check_patterns
 
 FAILURES = [
     (rule, kind, example)
@@ -64,6 +64,11 @@ def test_a_rule_names_its_section(rule: VerdictRule | HiddenRule):
     assert group == ("verdict" if isinstance(rule, VerdictRule) else "hidden")
     assert section
     assert name
+
+
+def test_every_pattern_is_a_regular_expression():
+    for rule in (*failures.rules(), *hidden_errors.rules()):
+        check_patterns(rule)
 
 
 def test_orders_are_not_shared_so_that_which_rule_decides_is_plain():

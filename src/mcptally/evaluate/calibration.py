@@ -1,8 +1,7 @@
 """How often each rule was right, by server family: what the confidence of a rule is made of."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import Final, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Final
 
 import polars as pl
 
@@ -13,8 +12,6 @@ PER_FAMILY: Final = 1.0
 """Most observations that one server family adds to a rule: fifty times the same message of one
 server is not fifty times the evidence. Tried with 1, 3 and no limit, and prior weights from 2 to
 25, on families whose texts nobody had read: 1 with a strong prior was calibrated best."""
-
-R = TypeVar("R", bound=TextRule)
 
 
 def counts(decided: pl.DataFrame) -> pl.DataFrame:
@@ -33,7 +30,7 @@ def counts(decided: pl.DataFrame) -> pl.DataFrame:
 
 
 def held_out(
-    ruleset: Sequence[R], decided: pl.DataFrame, kind: Callable[[TextRule], str]
+    ruleset: Sequence[TextRule], decided: pl.DataFrame, kind: Callable[[TextRule], str]
 ) -> pl.Series:
     """For every row of `decided` the confidence its rule has from other families alone, 0 to 100.
 
@@ -42,13 +39,13 @@ def held_out(
     every = counts(decided)
     parts = []
     for (family,) in decided.select("family").unique().iter_rows():
-        others = with_counts(ruleset, every.filter(pl.col("family") != family))
+        others = total(every.filter(pl.col("family") != family))
         parts.append(
             pl.DataFrame(
                 {
-                    "family": [family] * len(others),
-                    "rule": [rule.id for rule in others],
-                    "held_out": confidence.percent(others, kind),
+                    "family": [family] * len(ruleset),
+                    "rule": [rule.id for rule in ruleset],
+                    "held_out": confidence.percent(ruleset, kind, others),
                 }
             )
         )
@@ -57,15 +54,7 @@ def held_out(
     ]
 
 
-def with_counts(ruleset: Sequence[R], by_family: pl.DataFrame) -> tuple[R, ...]:
-    """`ruleset` with the sums of `by_family`, as `counts` gives them."""
-    total: Mapping[str, tuple[float, float]] = {
-        rule: (hits, right)
-        for rule, hits, right in by_family.group_by("rule")
-        .agg(pl.col("hits").sum(), pl.col("right").sum())
-        .iter_rows()
-    }
-    return tuple(
-        replace(rule, hits=total.get(rule.id, (0, 0))[0], right=total.get(rule.id, (0, 0))[1])
-        for rule in ruleset
-    )
+def total(by_family: pl.DataFrame) -> dict[str, tuple[float, float]]:
+    """Hits and right by rule id, of `counts` summed over families."""
+    summed = by_family.group_by("rule").agg(pl.col("hits").sum(), pl.col("right").sum())
+    return {rule: (hits, right) for rule, hits, right in summed.iter_rows()}

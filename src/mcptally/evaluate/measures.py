@@ -117,7 +117,8 @@ def _estimate(value: float, samples: npt.NDArray[np.float64]) -> Estimate:
 def brier(confidence: pl.Series, right: pl.Series) -> float:
     """Mean squared distance of confidence (0 to 100) from what came true."""
     distance = (confidence / 100).to_numpy() - right.to_numpy().astype(np.float64)
-    return float(np.mean(distance**2)) if len(distance) else math.nan
+    total: float = np.square(distance).sum()
+    return total / len(distance) if len(distance) else math.nan
 
 
 def reliability(confidence: pl.Series, right: pl.Series) -> list[dict[str, Any]]:
@@ -142,9 +143,6 @@ def reliability(confidence: pl.Series, right: pl.Series) -> list[dict[str, Any]]
 def calibration_error(table: Sequence[dict[str, Any]]) -> float:
     """Expected calibration error: mean distance of confidence and share right, by size of bin."""
     total = sum(row["n"] for row in table)
-    if not total:
-        return math.nan
-    return (
-        sum(float(row["n"]) * abs(row["mean_confidence"] - row["right"].value) for row in table)
-        / total
-    )
+    gaps = [float(row["n"] * abs(row["mean_confidence"] - row["right"].value)) for row in table]
+    error: float = sum(gaps) / total if total else math.nan
+    return error

@@ -33,6 +33,7 @@ class Verdict(enum.StrEnum):
 _HARMLESS: Final = frozenset({"id", "title", "source", "note", "order", "fires", "silent"})
 """What a row may say without becoming another rule."""
 
+PLACES: Final = ("anywhere", "start", "first_line")
 FAULTS: Final = ("agent", "user", "server", "upstream", "transport")
 RETRYABLE: Final = ("yes", "after_delay", "after_change", "no")
 
@@ -88,7 +89,7 @@ class VerdictRule(TextRule):
         _one_of(self, "verdict", self.verdict, tuple(Verdict))
         _one_of(self, "fault", self.fault, ("", *FAULTS))
         _one_of(self, "retryable", self.retryable, ("", *RETRYABLE))
-        _check_patterns(self)
+        _one_of(self, "where", self.where, PLACES)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -111,7 +112,7 @@ class HiddenRule(TextRule):
     def __post_init__(self) -> None:
         """Refuse values that no view knows."""
         _one_of(self, "view", self.view, ("text", "json"))
-        _check_patterns(self)
+        _one_of(self, "where", self.where, PLACES)
 
 
 R = TypeVar("R", bound=TextRule)
@@ -138,6 +139,7 @@ def apply(base: Sequence[R], rows: Iterable[Mapping[str, Any]], *, where: str) -
         if known is not None and row.keys() - _HARMLESS:
             old |= {"hits": 0, "right": 0}
         (rule,) = rules.parse(cls, {"rule": [{**old, **row}]}, where=where)
+        check_patterns(rule)
         merged[rule.id] = rule
     return in_order(merged.values())
 
@@ -174,8 +176,12 @@ def _one_of(rule: TextRule, field: str, value: str, allowed: Sequence[str]) -> N
         )
 
 
-def _check_patterns(rule: TextRule) -> None:
-    _one_of(rule, "where", rule.where, ("anywhere", "start", "first_line"))
+def check_patterns(rule: TextRule) -> None:
+    """Compile every pattern of `rule`; our own rules are checked by their tests instead.
+
+    Raises:
+        RuleError: a pattern is no regular expression.
+    """
     probe = pl.Series([""])
     for pattern in (*rule.matches, *rule.also, *rule.unless, rule.tool, rule.arguments):
         try:

@@ -1,0 +1,89 @@
+"""A user's own rule file: one row added, replaced or taken out."""
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from mcptally.errors import RuleError
+from mcptally.verdict import failures, hidden, hidden_errors, judge
+from mcptally.verdict.rows import apply, read_changes
+
+TEXT = "The moon is in the wrong house"
+
+ADDED = """
+[[rule]]
+id = "verdict.mine.moon"
+title = "Astrology"
+source = "me"
+order = 1
+verdict = "tool_failure"
+reason = "astrology"
+matches = ['moon is in']
+fires = ["the moon is in it"]
+silent = ["the sun"]
+"""
+
+
+def changed(folder: Path, toml: str) -> pl.DataFrame:
+    file = folder / "rules.toml"
+    file.write_text(toml, encoding="utf-8")
+    rows, _ = read_changes(file)
+    ruleset = apply(failures.rules(), rows, where=str(file))
+    frame = pl.DataFrame(
+        {"outcome": ["tool_error"] * 2, "error_text": [TEXT, "connect ECONNREFUSED 1.2.3.4:5"]}
+    )
+    return judge(frame, ruleset)
+
+
+def test_a_row_with_a_new_id_is_a_new_rule(tmp_path: Path):
+    said = changed(tmp_path, ADDED)
+    assert said["rule"].to_list()[0] == "verdict.mine.moon"
+    assert said["verdict"].to_list() == ["tool_failure", "infrastructure"]
+
+
+def test_a_row_with_a_known_id_changes_what_it_says_and_keeps_the_rest(tmp_path: Path):
+    said = changed(tmp_path, '[[rule]]\nid = "verdict.network.refused"\nverdict = "tool_failure"\n')
+    assert said["rule"][1] == "verdict.network.refused"
+    assert said["verdict"][1] == "tool_failure"
+
+
+def test_a_changed_rule_loses_the_precision_that_was_another_rules(tmp_path: Path):
+    before = changed(tmp_path, "")["confidence"][1]
+    after = changed(
+        tmp_path, '[[rule]]\nid = "verdict.network.refused"\nverdict = "tool_failure"\n'
+    )["confidence"][1]
+    assert after < before
+
+
+def test_a_disabled_rule_decides_nothing(tmp_path: Path):
+    said = changed(tmp_path, '[[rule]]\nid = "verdict.network.refused"\ndisabled = true\n')
+    assert said["rule"][1] != "verdict.network.refused"
+
+
+def test_rows_about_hidden_errors_are_told_apart_by_their_id(tmp_path: Path):
+    file = tmp_path / "rules.toml"
+    file.write_text(ADDED + '[[rule]]\nid = "hidden.text.marker"\ndisabled = true\n')
+    failed, unmarked = read_changes(file)
+    assert [row["id"] for row in failed] == ["verdict.mine.moon"]
+    ruleset = apply(hidden_errors.rules(), unmarked, where=str(file))
+    assert len(ruleset) == len(hidden_errors.rules()) - 1
+    assert hidden(pl.DataFrame({"text": ["❌ gone"]}), ruleset)["hidden_rule"][0] is None
+
+
+@pytest.mark.parametrize(
+    ("toml", "says"),
+    [
+        ("[[rule]\n", "cannot be read"),
+        ("[[regel]]\nid = 'a'\n", "unknown table"),
+        ("[[rule]]\ntitle = 'x'\n", "has no id"),
+        (ADDED.replace("tool_failure", "tool_failur"), "did you mean tool_failure"),
+        (ADDED.replace("moon is in", "moon ("), "pattern"),
+        (ADDED.replace("source", "sauce"), "unknown field"),
+        (ADDED.replace("fires", "note"), "example"),
+        (ADDED.replace("order = 1", ""), "order"),
+    ],
+)
+def test_a_file_that_makes_no_sense_says_where_and_why(tmp_path: Path, toml: str, says: str):
+    with pytest.raises(RuleError, match=says):
+        changed(tmp_path, toml)
