@@ -9,7 +9,7 @@ import functools
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import duckdb
 
@@ -17,6 +17,9 @@ from mcptally import stats
 from mcptally import store as store_files
 from mcptally.errors import QueryError, near
 from mcptally.schema import TABLES
+
+if TYPE_CHECKING:
+    from mcptally.compare import Comparison
 
 
 @functools.cache
@@ -46,8 +49,27 @@ def _texts() -> Mapping[str, str]:
     return {f.name.removesuffix(".sql"): f.read_text(encoding="utf-8") for f in files}
 
 
-def _create_views(connection: duckdb.DuckDBPyConnection) -> None:
-    """Every question as a view; one that reads another comes after it, whatever their names."""
+def connect() -> duckdb.DuckDBPyConnection:
+    """An empty database in memory that knows the functions that the questions use."""
+    connection = duckdb.connect()
+    # A progress bar would go to stdout, among the results, terminal or not. In a notebook
+    # without ipywidgets there is none to switch off, and DuckDB raises.
+    with contextlib.suppress(duckdb.InvalidInputException):
+        connection.execute("SET enable_progress_bar = false")
+    stats.register(connection)
+    return connection
+
+
+def create_views(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
+    """The tables of the store at `path` and every question, as views.
+
+    A question that reads another comes after it, whatever their names.
+    """
+    for table in TABLES:
+        pattern = str(path.resolve() / table.name / "**" / "*.parquet").replace("'", "''")
+        connection.execute(
+            f"CREATE VIEW \"{table.name}\" AS SELECT * FROM read_parquet('{pattern}')"
+        )
     waiting = dict(_texts())
     while waiting:
         made = []
@@ -69,18 +91,8 @@ class Store:
     def __init__(self, path: Path) -> None:
         self.path: Final = path
         self.manifest: Final = store_files.read_manifest(path)
-        self._duckdb = duckdb.connect()
-        # A progress bar would go to stdout, among the results, terminal or not. In a notebook
-        # without ipywidgets there is none to switch off, and DuckDB raises.
-        with contextlib.suppress(duckdb.InvalidInputException):
-            self._duckdb.execute("SET enable_progress_bar = false")
-        for table in TABLES:
-            pattern = str(path.resolve() / table.name / "**" / "*.parquet").replace("'", "''")
-            self._duckdb.execute(
-                f"CREATE VIEW \"{table.name}\" AS SELECT * FROM read_parquet('{pattern}')"
-            )
-        stats.register(self._duckdb)
-        _create_views(self._duckdb)
+        self._duckdb = connect()
+        create_views(self._duckdb, path)
 
     def ask(self, question: str) -> duckdb.DuckDBPyRelation:
         """The answer to a standing question.
@@ -110,6 +122,12 @@ class Store:
         if relation is None:
             raise QueryError("that statement gives no rows; a store answers SELECT only")
         return relation
+
+    def compare(self, other: "Store", **limits: float) -> "Comparison":
+        """What changed from this store to `other`; the limits are those of `compare.compare`."""
+        from mcptally import compare  # noqa: PLC0415  (it opens stores itself)
+
+        return compare.compare(self, other, **limits)
 
     def __repr__(self) -> str:
         return f"Store({str(self.path)!r})"

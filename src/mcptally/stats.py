@@ -14,7 +14,7 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from duckdb.func import ARROW
+from duckdb.func import ARROW, DEFAULT, SPECIAL
 
 RESAMPLES: Final = 400
 """Bootstrap samples; the 2.5 % on either side are ten of them."""
@@ -41,7 +41,11 @@ def register(connection: duckdb.DuckDBPyConnection) -> None:
         ("bootstrap_ratio", bootstrap_ratio, (*counts, *counts), numbers),
     )
     for name, function, takes, gives in functions:
-        connection.create_function(name, function, list(takes), gives, type=ARROW)
+        # Numbers see null as NaN and give null for NaN; lists are not asked about null.
+        nulls = SPECIAL if gives == number else DEFAULT
+        connection.create_function(
+            name, function, list(takes), gives, type=ARROW, null_handling=nulls
+        )
     close_at_exit(connection)
 
 

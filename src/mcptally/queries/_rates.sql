@@ -54,8 +54,8 @@ wilson AS (
     FROM critical
 )
 SELECT
-    level, server, tool, metric, share, n, y, sessions, hit,
-    mean, variance, n_eff, df, yy, yn, nn,
+    level, server, tool, metric, share, n, y, sessions, hit, missed,
+    mean, variance, n_eff, df, t, yy, yn, nn,
     if(share, greatest(0, centre - half), mean - t * sqrt(variance)) AS low,
     if(share, least(1, centre + half), mean + t * sqrt(variance)) AS high
 FROM wilson

@@ -1,0 +1,243 @@
+-- How far every metric of every tool and server moved, and whether that can be chance.
+WITH metrics AS (SELECT unnest($metrics, recursive := true)),
+sums AS MATERIALIZED (
+    SELECT 'base' AS side, s.* EXCLUDE (level, tool), p.new_tool AS tool
+    FROM base._sums s
+    JOIN pairs p ON p.server IS NOT DISTINCT FROM s.server AND p.base_tool = s.tool
+    WHERE level = 'tool' AND presence IN ('both', 'renamed')
+    UNION ALL
+    SELECT 'new', s.* EXCLUDE (level, tool), p.new_tool
+    FROM new._sums s
+    JOIN pairs p ON p.server IS NOT DISTINCT FROM s.server AND p.new_tool = s.tool
+    WHERE level = 'tool' AND presence IN ('both', 'renamed')
+),
+-- Latency beside that of the session's other calls: a slow session slows all of its tools.
+paces AS (
+    SELECT
+        side, server, tool, session, n, y - n * pace AS late,
+        sum(y - n * pace) OVER (PARTITION BY side, server, session) - late AS others_late,
+        sum(n) OVER (PARTITION BY side, server, session) - n AS others
+    FROM (
+        SELECT *, sum(y) OVER (PARTITION BY server, tool)
+            / sum(n) OVER (PARTITION BY server, tool) AS pace
+        FROM sums
+        WHERE metric = 'ln_latency_ms'
+    )
+),
+logs AS MATERIALIZED (
+    SELECT side, server, tool, metric, session, n, y FROM sums WHERE metric LIKE 'ln\_%' ESCAPE '\'
+    UNION ALL
+    SELECT side, server, tool, 'ln_latency_vs_session', session, n,
+        late - n * others_late / (others + 2)
+    FROM paces
+),
+-- The jackknife's variance (what leaving out one session changes) and as many degrees of freedom
+-- as sessions of equal size would make: sessions are of very different sizes.
+log_rates AS (
+    SELECT
+        t.side, t.server, t.tool, t.metric, false AS share, t.n, t.y, sessions, 0 AS hit, 0 AS missed,
+        t.mean,
+        sum(((l.y - t.mean * l.n) / t.n / nullif(1 - l.n / t.n, 0)) ** 2) AS variance,
+        greatest(1, 1 / sum((l.n / t.n) ** 2) - 1) AS df
+    FROM logs l
+    JOIN (
+        SELECT side, server, tool, metric, sum(n) AS n, sum(y) AS y, count(*) AS sessions,
+            sum(y) / sum(n) AS mean
+        FROM logs
+        GROUP BY ALL
+    ) t
+        ON t.side = l.side AND t.server IS NOT DISTINCT FROM l.server AND t.tool = l.tool
+        AND t.metric = l.metric
+    GROUP BY ALL
+),
+rates AS MATERIALIZED (
+    SELECT 'base' AS side, r.* EXCLUDE (level, tool), p.new_tool AS tool
+    FROM base._rates r
+    JOIN pairs p ON p.server IS NOT DISTINCT FROM r.server AND p.base_tool = r.tool
+    WHERE share AND level = 'tool' AND presence IN ('both', 'renamed')
+    UNION ALL BY NAME
+    SELECT 'new' AS side, r.* EXCLUDE (level, tool), p.new_tool AS tool
+    FROM new._rates r
+    JOIN pairs p ON p.server IS NOT DISTINCT FROM r.server AND p.new_tool = r.tool
+    WHERE share AND level = 'tool' AND presence IN ('both', 'renamed')
+    UNION ALL BY NAME
+    SELECT * FROM log_rates
+),
+-- Tools ---------------------------------------------------------------------------------------
+tools AS (
+    SELECT
+        'tool' AS level, p.server, p.base_tool, p.new_tool, b.metric, b.share, m.family, m.weight,
+        b.n AS base_n, n.n AS new_n, b.sessions AS base_sessions, n.sessions AS new_sessions,
+        b.mean AS base, b.variance AS base_variance, n.mean AS new, n.variance AS new_variance,
+        -- A side where it never happens has no spread of its own: it borrows the other's.
+        b.y IN (0, b.n) AS base_edge, n.y IN (0, n.n) AS new_edge,
+        if(base_edge AND NOT new_edge, greatest(b.n_eff, b.n * n.n_eff / n.n), b.n_eff) AS base_eff,
+        if(new_edge AND NOT base_edge, greatest(n.n_eff, n.n * b.n_eff / b.n), n.n_eff) AS new_eff,
+        if(base_edge, n.t, b.t) AS bt, if(new_edge, b.t, n.t) AS nt,
+        (b.y + n.y) / (b.n + n.n) AS pooled,
+        pooled * (1 - pooled) AS binomial,
+        -- As if nothing had changed: spread around the common mean, and no less than chance's.
+        if(b.share, greatest(binomial / b.n, b.sessions / (b.sessions - 1) / b.n ** 2
+            * (b.yy - 2 * pooled * b.yn + pooled ** 2 * b.nn
+                - (b.y - pooled * b.n) ** 2 / b.sessions)), b.variance) AS base_null,
+        if(b.share, greatest(binomial / n.n, n.sessions / (n.sessions - 1) / n.n ** 2
+            * (n.yy - 2 * pooled * n.yn + pooled ** 2 * n.nn
+                - (n.y - pooled * n.n) ** 2 / n.sessions)), n.variance) AS new_null,
+        if(b.share, b.sessions - 1, b.df) AS base_df, if(b.share, n.sessions - 1, n.df) AS new_df,
+        1.0 AS covered,
+        -- What never happens, or hardly, can show no change of the kind that a test finds.
+        NOT b.share OR (least(b.y + n.y, b.n + n.n - b.y - n.y) >= $min_events
+            AND least(b.hit + n.hit, b.missed + n.missed) >= $min_event_sessions) AS happens
+    FROM pairs p
+    JOIN rates b
+        ON b.side = 'base' AND b.server IS NOT DISTINCT FROM p.server AND b.tool = p.new_tool
+    JOIN rates n
+        ON n.side = 'new' AND n.server IS NOT DISTINCT FROM p.server AND n.tool = p.new_tool
+        AND n.metric = b.metric
+    JOIN metrics m ON m.metric = b.metric
+),
+-- Servers, standardised: each tool weighs what it weighs in both archives together, so that a
+-- change of what is called moves nothing.
+weighed AS MATERIALIZED (
+    SELECT
+        server, base_tool, new_tool, metric, share, base, new, pooled, base_n, new_n,
+        (base_n + new_n) / sum(base_n + new_n) OVER (PARTITION BY server, metric) AS w
+    FROM tools
+    WHERE metric <> 'ln_latency_vs_session'
+),
+session_residuals AS (
+    SELECT
+        s.side, s.server, s.metric, s.session,
+        sum(w * (s.y - if(side = 'base', base, new) * s.n)
+            / if(side = 'base', base_n, new_n)) AS u,
+        sum(w * (s.y - pooled * s.n) / if(side = 'base', base_n, new_n)) AS v
+    FROM sums s
+    JOIN weighed w
+        ON w.server IS NOT DISTINCT FROM s.server AND w.new_tool = s.tool AND w.metric = s.metric
+    GROUP BY ALL
+),
+session_spread AS (
+    SELECT
+        server, metric,
+        count(*) FILTER (side = 'base') AS bg, count(*) FILTER (side = 'new') AS ng,
+        sum(u ** 2) FILTER (side = 'base') * bg / nullif(bg - 1, 0) AS base_variance,
+        sum(u ** 2) FILTER (side = 'new') * ng / nullif(ng - 1, 0) AS new_variance,
+        var_samp(v) FILTER (side = 'base') * bg AS base_null,
+        var_samp(v) FILTER (side = 'new') * ng AS new_null
+    FROM session_residuals
+    GROUP BY ALL
+),
+totals AS (
+    SELECT server, metric, sum(n) FILTER (side = 'base') AS bn, sum(n) FILTER (side = 'new') AS nn
+    FROM (
+        SELECT 'base' AS side, * FROM base._rates UNION ALL SELECT 'new', * FROM new._rates
+    )
+    WHERE level = 'server'
+    GROUP BY ALL
+),
+standardised AS (
+    SELECT
+        server, metric, share, sum(base_n) AS base_n, sum(new_n) AS new_n,
+        sum(w * base) AS base, sum(w * new) AS new,
+        sum(if(share, w ** 2 * pooled * (1 - pooled) / base_n, 0)) AS base_floor,
+        sum(if(share, w ** 2 * pooled * (1 - pooled) / new_n, 0)) AS new_floor
+    FROM weighed
+    GROUP BY ALL
+),
+server_sides AS (
+    SELECT
+        s.*, bg, ng, base_variance, new_variance,
+        greatest(base_null, base_floor) AS base_null, greatest(new_null, new_floor) AS new_null,
+        (base_n + new_n) / (bn + nn) AS covered,
+        CASE WHEN base IN (0, 1) THEN bg
+            ELSE base * (1 - base) / greatest(base_variance, base_floor) END AS base_eff,
+        CASE WHEN new IN (0, 1) THEN ng
+            ELSE new * (1 - new) / greatest(new_variance, new_floor) END AS new_eff,
+        t_quantile(0.975, bg - 1) AS bt, t_quantile(0.975, ng - 1) AS nt
+    FROM standardised s
+    JOIN session_spread d ON d.server IS NOT DISTINCT FROM s.server AND d.metric = s.metric
+    JOIN totals t ON t.server IS NOT DISTINCT FROM s.server AND t.metric = s.metric
+),
+servers AS (
+    SELECT
+        'server' AS level, server, NULL::VARCHAR AS base_tool, NULL::VARCHAR AS new_tool,
+        metric, share, family, weight, base_n, new_n, bg AS base_sessions, ng AS new_sessions,
+        base, base_variance, new, new_variance, base_eff, new_eff, bt, nt, base_null, new_null,
+        bg - 1 AS base_df, ng - 1 AS new_df, covered, NOT share OR base + new NOT IN (0, 2) AS happens
+    FROM server_sides
+    JOIN metrics USING (metric)
+),
+sides AS (
+    SELECT
+        *,
+        sqrt(base * (1 - base) / base_eff + bt ** 2 / (4 * base_eff ** 2)) AS base_width,
+        sqrt(new * (1 - new) / new_eff + nt ** 2 / (4 * new_eff ** 2)) AS new_width,
+        (base + bt ** 2 / (2 * base_eff) - bt * base_width) / (1 + bt ** 2 / base_eff) AS base_low,
+        (base + bt ** 2 / (2 * base_eff) + bt * base_width) / (1 + bt ** 2 / base_eff) AS base_high,
+        (new + nt ** 2 / (2 * new_eff) - nt * new_width) / (1 + nt ** 2 / new_eff) AS new_low,
+        (new + nt ** 2 / (2 * new_eff) + nt * new_width) / (1 + nt ** 2 / new_eff) AS new_high
+    FROM (
+        SELECT * EXCLUDE (pooled, binomial, base_edge, new_edge) FROM tools
+        UNION ALL BY NAME
+        SELECT * FROM servers
+    )
+),
+tested AS (
+    SELECT
+        *,
+        least(base_sessions, new_sessions) >= $min_sessions
+            AND least(base_n, new_n) >= $min_calls AS testable,
+        new - base AS moved,
+        -- Welch and Satterthwaite.
+        (base_null + new_null) ** 2
+            / nullif(base_null ** 2 / base_df + new_null ** 2 / new_df, 0) AS df_null,
+        (base_variance + new_variance) ** 2
+            / nullif(base_variance ** 2 / base_df + new_variance ** 2 / new_df, 0) AS df,
+        t_quantile(0.975, df) * sqrt(base_variance + new_variance) AS half,
+        if(testable AND happens, if(new = base, 1, coalesce(
+            t_test((new - base) / nullif(sqrt(base_null + new_null), 0), df_null), 1)), NULL)
+            AS p_value
+    FROM sides
+),
+-- Benjamini and Hochberg: of all changes called one, at most this share is chance. Within a family
+-- each metric has its share of that (weights of Genovese, Roeder and Wasserman).
+weighted AS (
+    SELECT *, p_value * count(p_value) OVER (PARTITION BY level, metric) / weight AS heavy
+    FROM tested
+),
+ranked AS (
+    SELECT *, row_number() OVER (PARTITION BY level, family ORDER BY heavy NULLS LAST) AS place
+    FROM weighted
+),
+judged AS (
+    SELECT
+        * EXCLUDE (base, new),
+        CASE WHEN p_value IS NOT NULL THEN least(1, min(heavy / place) OVER (
+            PARTITION BY level, family ORDER BY place DESC ROWS UNBOUNDED PRECEDING)) END AS q_value,
+        if(share, base, exp(base)) AS base, if(share, new, exp(new)) AS new,
+        if(share, moved, exp(moved)) AS change,
+        -- Newcombe's difference of two Wilson intervals; for the others, of two logarithms.
+        if(share, moved - sqrt((new - new_low) ** 2 + (base_high - base) ** 2),
+            exp(moved - half)) AS change_low,
+        if(share, moved + sqrt((new_high - new) ** 2 + (base - base_low) ** 2),
+            exp(moved + half)) AS change_high,
+        if(share, $min_difference, ln($min_ratio)) AS enough,
+        if(share, 0, 1) AS none
+    FROM ranked
+)
+SELECT
+    level, server, coalesce(new_tool, base_tool) AS tool, base_tool,
+    replace(metric, 'ln_', '') AS metric,
+    if(share, 'difference', 'ratio') AS scale,
+    base, new, change, change_low, change_high, p_value, q_value,
+    CASE
+        WHEN NOT testable THEN 'too_little_data'
+        WHEN q_value <= $alpha AND moved >= enough AND change_low > none THEN 'worse'
+        WHEN q_value <= $alpha AND moved <= -enough AND change_high < none THEN 'better'
+        WHEN share AND greatest(change_high, -change_low) < enough THEN 'unchanged'
+        WHEN NOT share AND greatest(ln(change_high), -ln(change_low)) < enough THEN 'unchanged'
+        ELSE 'unclear'
+    END AS verdict,
+    base_n::BIGINT AS base_calls, new_n::BIGINT AS new_calls, base_sessions, new_sessions,
+    covered AS calls_of_common_tools
+FROM judged
