@@ -22,9 +22,19 @@ LISTING: Final = pl.Schema(
         "server_name": pl.String(),
         "tool": pl.String(),
         "definition": pl.String(),
+        "revision": pl.String(),
+        "file": pl.String(),
+        "line": pl.Int64(),
+        "seq": pl.Int64(),
+        "index": pl.UInt32(),
+        "announced": pl.Boolean(),
     }
 )
-"""One row a tool in a reply to tools/list; `pos` is the place of the reply in its partition."""
+"""One row a tool in a reply to tools/list.
+
+`pos` is the place of the reply in its partition; `file`, `line`, `seq` and `index` are those of the
+request; `announced`: the server had said notifications/tools/list_changed in the session before.
+"""
 
 DEFINITION: Final = pl.Schema(
     {
@@ -36,12 +46,13 @@ DEFINITION: Final = pl.Schema(
         "output_schema": pl.String(),
         "annotations": pl.String(),
         "bytes": pl.Int64(),
+        "text": pl.String(),
     }
 )
-"""One row a distinct definition."""
+"""One row a distinct definition; `text` is its canonical JSON."""
 
 
-def listings(calls: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+def listings(calls: pl.DataFrame, messages: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """What the calls of tools/list were answered: (`LISTING` rows, `DEFINITION` rows).
 
     Each distinct answer is parsed once.
@@ -51,8 +62,18 @@ def listings(calls: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
         & (pl.col("dir") == "c2s")
         & pl.col("tools").is_not_null()
     ).select(
-        "recording", "session", "server", "server_name", "tools", pos="reply", listed_ns="reply_ns"
+        *("recording", "session", "server", "server_name", "tools", "file", "line", "seq", "index"),
+        pos="reply",
+        listed_ns="reply_ns",
+        revision="protocol_version",
     )
+    changes = messages.filter(pl.col("method") == "notifications/tools/list_changed")
+    answers = answers.join(
+        changes.group_by("session").agg(announced_at=pl.col("pos").min()),
+        on="session",
+        how="left",
+        maintain_order="left",
+    ).with_columns(announced=(pl.col("announced_at") < pl.col("pos")).fill_null(value=False))
     texts = answers.get_column("tools").unique(maintain_order=True)
     rows: list[tuple[str, str, str]] = []
     definitions: dict[str, tuple[Any, ...]] = {}
@@ -73,6 +94,7 @@ def listings(calls: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
                 _json(tool, "outputSchema"),
                 _json(tool, "annotations"),
                 len(canonical.encode("utf-8", "surrogatepass")),
+                canonical,
             )
     listed = pl.DataFrame(
         rows, schema={"tools": pl.String, "tool": pl.String, "definition": pl.String}, orient="row"

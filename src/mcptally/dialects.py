@@ -17,6 +17,8 @@ from jsonschema.protocols import Validator
 from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]
 from referencing import Registry
 
+from mcptally.subschemas import each_subschema
+
 LATEST: Final = "2020-12"
 
 MAX_BYTES: Final = 1 << 20
@@ -145,25 +147,14 @@ def compact(metaschema: Any) -> dict[str, Any]:
         definitions |= part.get("$defs", {})
         properties |= part.get("properties", {})
     whole = {"type": ["object", "boolean"], "properties": properties, "$defs": definitions}
-    flat: dict[str, Any] = _without_dynamics(whole)
+    flat: dict[str, Any] = each_subschema(whole, _without_dynamics)
     return flat
 
 
-def _without_dynamics(value: Any) -> Any:
-    if isinstance(value, dict):
-        if "$dynamicRef" in value or "$recursiveRef" in value:
-            return {"$ref": "#"}
-        return {
-            key: _without_dynamics(v) if key != "const" else v
-            for key, v in value.items()
-            if key not in _NOT_ASSERTED
-        }
-    return [_without_dynamics(v) for v in value] if isinstance(value, list) else value
-
-
-_NOT_ASSERTED: Final = frozenset(
-    {"$comment", "$dynamicAnchor", "$recursiveAnchor", "default", "deprecated"}
-)
+def _without_dynamics(node: dict[str, Any]) -> dict[str, Any]:
+    if "$dynamicRef" in node or "$recursiveRef" in node:
+        return {"$ref": "#"}
+    return {k: v for k, v in node.items() if k not in {"$dynamicAnchor", "$recursiveAnchor"}}
 
 
 @functools.cache

@@ -35,6 +35,8 @@ class FindingRule(rules.Rule):
     about: About
     revisions: tuple[str, ...] = ()
     """Revisions that the rule holds for; none given: every one, and unknown ones too."""
+    matches: tuple[str, ...] = ()
+    """Patterns (Rust regex) of a rule about texts; what they are matched with, the module says."""
 
     def __post_init__(self) -> None:
         """Refuse values that no column knows."""

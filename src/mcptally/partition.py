@@ -13,15 +13,16 @@ from typing import Final
 
 import polars as pl
 
-from mcptally import validate
+from mcptally import defects, validate
 from mcptally.chains import chain
 from mcptally.damage import mend
 from mcptally.decode import Events, decode
 from mcptally.definitions import in_force, listings, versions
+from mcptally.drift import with_drift
 from mcptally.judge import require_rules, together
 from mcptally.pair import pair
 from mcptally.protocol import rulebook
-from mcptally.schema import TIME, Calls, Findings, Messages, Recordings, Table
+from mcptally.schema import TIME, Calls, Findings, Messages, Recordings, Table, Tools
 from mcptally.scoring import Judging, score_calls
 from mcptally.seed.scenario import combinations, with_combination
 from mcptally.sessions import Conversation, converse
@@ -73,7 +74,7 @@ def gather(files: Sequence[Path], names: Sequence[str]) -> Gathered:
     calls = _named(paired.calls, file_names)
     messages = _named(paired.messages, file_names)
     calls = with_combination(calls)
-    learned = Knowledge(*listings(calls), combinations(calls))
+    learned = Knowledge(*listings(calls, messages), combinations(calls))
     found = together([events.findings, rulebook.find(events, messages, calls, names)])
     return Gathered(calls, messages, found, _recordings(events, talk, calls, file_names), learned)
 
@@ -85,7 +86,15 @@ def finish(
     calls = in_force(part.calls, part.learned.listed, archive.listed)
     calls = validate.validate(calls, archive.definitions)
     calls = chain(score_calls(calls, archive.definitions, archive.combinations, judging))
-    findings = require_rules(together([part.findings, validate.find(calls)]))
+    findings = require_rules(
+        together(
+            [
+                part.findings,
+                validate.find(calls),
+                defects.find_behaviour(calls, archive.definitions),
+            ]
+        )
+    )
     counts = findings.group_by("recording").agg(findings=pl.len())
     recordings = part.recordings.join(counts, on="recording", how="left").with_columns(
         pl.col("findings").fill_null(0)
@@ -103,9 +112,14 @@ def finish(
     }
 
 
-def tools(archive: Knowledge) -> pl.DataFrame:
-    """The `tools` table of the whole archive."""
-    return versions(archive.listed, archive.definitions)
+def tools(archive: Knowledge) -> dict[type[Table], pl.DataFrame]:
+    """The `tools` table of the whole archive, and the findings about definitions."""
+    texts = dict(archive.definitions.select("definition", "text").iter_rows())
+    found = require_rules(defects.find(archive.listed, archive.definitions))
+    return {
+        Tools: with_drift(versions(archive.listed, archive.definitions), texts),
+        Findings: found,
+    }
 
 
 _CALL_TIMES: Final = {

@@ -19,7 +19,7 @@ from mcptally import store
 from mcptally.archive import discover, open_stream
 from mcptally.errors import McptallyError, UnreadableError
 from mcptally.partition import Gathered, Knowledge, finish, gather, tools
-from mcptally.schema import TABLES, Calls, Findings, Recordings, Tools
+from mcptally.schema import TABLES, Calls, Findings, Recordings
 from mcptally.scoring import Judging
 
 PARTITION: Final = 96 << 20
@@ -89,7 +89,8 @@ def score(
             for outcome, count in tables[Calls].group_by("outcome").len().iter_rows():
                 outcomes[outcome] = outcomes.get(outcome, 0) + count
             broken += tables[Findings].filter(about="file", severity="error").height
-        rows[Tools.name] = store.write_part(work, Tools, "tools", tools(archive))
+        for table, frame in tools(archive).items():
+            rows[table.name] += store.write_part(work, table, "tools", frame)
     finally:
         gc.enable()
     if not rows[Recordings.name]:

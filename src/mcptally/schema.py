@@ -319,6 +319,18 @@ class Tools(Table):
     annotations = Column(_S, "JSON text of annotations.")
     bytes = Column(_I, "The definition's canonical JSON.", "bytes")
     tokens = Column(_I, "Estimate: bytes over 4.", "tokens")
+    input_dialect = Column(
+        _S, "JSON Schema dialect of inputSchema: `2020-12` unless $schema says otherwise."
+    )
+    output_dialect = Column(_S, "JSON Schema dialect of outputSchema.")
+    previous = Column(_S, "The version before it, by `first_seen`; null for the first.")
+    drift = Column(
+        _S,
+        "What became of the version before: `breaking` (calls that were right are wrong, or "
+        "results are no longer what was promised), `compatible`, `unclear`, `wording` (texts "
+        "only), `hints` (annotations and the like only).",
+    )
+    changed = Column(pl.List(_S), "What changed since the version before, place by place.")
 
 
 class Recordings(Table):
@@ -356,7 +368,7 @@ class Recordings(Table):
     exchanges = Column(_U, "HTTP exchanges.")
     gaps = Column(_U, "Gap events.")
     lost = Column(_I, "Events that the recorder says were lost.")
-    findings = Column(_U, "Findings.")
+    findings = Column(_U, "Findings, those about tool definitions apart.")
     end = Column(_S, "`closed` (has a close event) or `open` (still running, or stopped hard).")
     close_reason = Column(_S, "Reason in the close event.")
     exit_code = Column(_I, "Exit code of the server.")

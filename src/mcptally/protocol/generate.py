@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mcptally.protocol.revisions import MODERN
-from mcptally.protocol.subschemas import each_subschema
+from mcptally.subschemas import each_subschema
 
 TARGET: Final = Path(__file__).parent / "shapes.json"
 

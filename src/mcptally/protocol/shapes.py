@@ -17,8 +17,8 @@ import polars as pl
 
 from mcptally.judge import REVISIONS, found
 from mcptally.protocol.revisions import ERA, MODERN, SENDERS, names, table
-from mcptally.protocol.subschemas import each_subschema
 from mcptally.protocol.traffic import Traffic
+from mcptally.subschemas import each_subschema
 from mcptally.validate import Judge, judge_value, judge_with
 
 ERROR_SCHEMA: Final = {
