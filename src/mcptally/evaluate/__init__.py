@@ -1,18 +1,15 @@
 """How right the verdict is on a labelled file, beside the seed heuristic and "always business"."""
 
 import dataclasses
-from collections.abc import Iterator
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from mcptally.archive import discover
+from mcptally import pipeline
 from mcptally.evaluate import calibration, labels, measures
 from mcptally.evaluate.measures import Estimate, Rate
-from mcptally.partition import Knowledge, finish, gather
-from mcptally.schema import Calls
-from mcptally.scoring import Judging
 from mcptally.seed import single
 from mcptally.verdict import failures, hidden_errors
 
@@ -88,7 +85,7 @@ def evaluate(
     """
     labelled = labels.read(Path(path))
     if traffic is not None:
-        labelled = labels.with_traffic(labelled, _calls(Path(traffic)))
+        labelled = labels.with_traffic(labelled, _calls(Path(traffic), labelled))
     return Evaluation(
         verdict=_verdict(verdict_rows(labelled), cross_validate=cross_validate),
         hidden=_hidden(hidden_rows(labelled), cross_validate=cross_validate),
@@ -214,12 +211,17 @@ def _seed(rows: pl.DataFrame) -> pl.Series:
     return pl.Series(said, dtype=pl.Boolean)
 
 
-def _calls(folder: Path) -> Iterator[pl.DataFrame]:
-    """The judged calls of recordings, a file at a time."""
-    for file in discover([folder]):
-        part = gather([file], [file.name])
-        known = Knowledge.of([part.learned])
-        structured = part.calls.select("call_id", structured="structured_content")
-        yield finish(part, known, Judging())[Calls].join(
-            structured, on="call_id", how="left", maintain_order="left"
+def _calls(archive: Path, labelled: pl.DataFrame) -> pl.DataFrame:
+    """The calls of an archive that labels name, as `score` judges them."""
+    with tempfile.TemporaryDirectory(prefix="mcptally-") as folder:
+        store = Path(folder) / "store"
+        pipeline.score([archive], out=store)
+        return (
+            pl.scan_parquet(store / "calls" / "**" / "*.parquet")
+            .filter(
+                pl.col("recording").is_in(labelled["recording"].drop_nulls().unique().to_list())
+            )
+            .with_columns(structured=pl.col("response").str.json_path_match("$.structuredContent"))
+            .select(*labels.CALL_COLUMNS)
+            .collect()
         )

@@ -7,7 +7,6 @@ ambiguous).
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,6 +36,14 @@ COLUMNS: Final[dict[str, pl.DataType]] = {
 }
 """`label` is null where a row says nothing about the verdict, `is_hidden` where it says nothing
 about hidden errors."""
+
+_KEY: Final = ["recording", "request_id", "method"]
+CALL_COLUMNS: Final = (
+    *_KEY,
+    *("outcome", "text", "error_text", "structured", "arguments", "error_code"),
+    "input_schema_state",
+)
+"""What `with_traffic` reads of recorded calls."""
 
 _CLASSES: Final = {
     "protocol_error": "business",
@@ -152,29 +159,25 @@ def _text(value: Any) -> Any:
     return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
 
 
-def with_traffic(labelled: pl.DataFrame, calls: Iterator[pl.DataFrame]) -> pl.DataFrame:
+def with_traffic(labelled: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     """`labelled` with whole texts and schema states of the recorded calls it names.
 
     A label that names no call, or more than one, keeps what the file says.
 
     Args:
         labelled: as `read` gives it.
-        calls: judged calls, a frame a file: the columns of the `calls` table, and `structured`.
+        calls: recorded calls, with the columns `CALL_COLUMNS`.
     """
-    key = ["recording", "request_id", "method"]
-    wanted = labelled.select(key).drop_nulls().unique()
-    found = [
-        frame.with_columns(
+    whole = (
+        calls.with_columns(
             text=pl.when(pl.col("outcome").is_in(["tool_error", "protocol_error"]))
             .then("error_text")
             .otherwise("text")
         )
-        .select(*key, "text", "structured", "arguments", "error_code", "input_schema_state")
-        .join(wanted, on=key, how="semi")
-        for frame in calls
-    ]
-    whole = pl.concat(found).unique(key, keep="none")
-    joined = labelled.join(whole, on=key, how="left", suffix="_whole", maintain_order="left")
+        .drop("outcome", "error_text")
+        .unique(_KEY, keep="none")
+    )
+    joined = labelled.join(whole, on=_KEY, how="left", suffix="_whole", maintain_order="left")
     return joined.with_columns(
         pl.coalesce(f"{name}_whole", name).alias(name)
         for name in ("text", "structured", "arguments", "error_code", "input_schema_state")

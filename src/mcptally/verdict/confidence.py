@@ -8,7 +8,7 @@ from mcptally.verdict.rows import TextRule
 PRIOR_WEIGHT: Final = 20.0
 """How many observations the precision of the kind counts for. Ours; the reliability table in
 docs/explanation/verdict.md is what it was chosen by."""
-PRIOR_PRECISION: Final = 0.8
+PRIOR_PRECISION: Final = 0.9
 """Precision of a kind about which nothing has been measured at all."""
 
 
