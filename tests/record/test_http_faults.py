@@ -556,3 +556,29 @@ def test_descriptors_are_given_back(tmp_path):
             eventually(lambda: not rig.service._relays)
             counts.append(len(os.listdir("/proc/self/fd")))  # noqa: PTH208
     assert counts[-1] <= counts[5] + 2
+
+
+def test_a_mistake_of_ours_costs_one_connection_and_is_said(tmp_path, monkeypatch):
+    from mcptally.record import http_relay
+
+    def echo(conn):
+        with contextlib.suppress(AssertionError):
+            while True:
+                conn.send(json_response(conn.request()[1]))
+
+    understood = http_relay.http_head.to_server
+
+    def mistaken(request, head, *, host):
+        assert request.target != b"/mistake", "what is never true"
+        return understood(request, head, host=host)
+
+    with Upstream(echo) as server, Rig(tmp_path, server) as rig, rig.client() as good:
+        monkeypatch.setattr(http_relay.http_head, "to_server", mistaken)
+        assert good.call(CALL)[2] == CALL
+        with rig.client() as bad:
+            bad.post(CALL, path="/mistake")
+            assert bad.rest() == b""
+        assert good.call(CALL)[2] == CALL
+        (end,) = of(rig.events(), "http", phase="end", closed_by="proxy")
+        assert end["why"] == "internal error"
+    assert any("what is never true" in said for said in rig.said)

@@ -1,6 +1,10 @@
 """What passes through the HTTP recorder is what was sent, and the record is there before it."""
 
 import gzip
+import itertools
+import json
+import socket
+import tempfile
 import threading
 import zlib
 
@@ -17,6 +21,8 @@ from http_rig import (
     recordings,
     sse_head,
 )
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 CALL = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo"}}'
 RESULT = b'{"jsonrpc":"2.0","id":1,"result":{"content":[]}}'
@@ -420,3 +426,58 @@ def test_a_name_for_this_machine_is_tried_at_all_its_addresses(tmp_path):
         Client(rig.port) as client,
     ):
         assert client.call(CALL)[2] == RESULT
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.integers(0, 2000), max_size=6), st.lists(st.integers(0, 2000), max_size=6))
+def test_however_the_bytes_of_both_sides_are_cut_the_same_events_are_recorded(ask, answer):
+    response = (
+        sse_head("Mcp-Session-Id: s")
+        + chunk(b"id: 1\ndata:\n\n: ping\n\nevent: message\r\nda")
+        + chunk(b"ta: " + RESULT + b"\r\n\r\ndata: {}\n")
+        + chunk(b"\n")
+        + b"0\r\n\r\n"
+    )
+
+    def pieces(data, places):
+        marks = sorted({0, len(data), *(place % (len(data) + 1) for place in places)})
+        return [data[a:b] for a, b in itertools.pairwise(marks)]
+
+    def script(conn):
+        conn.request()
+        for piece in pieces(response, answer):
+            conn.send(piece)
+        conn.rest()
+
+    request = (
+        b"POST /mcp HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+        + chunk(CALL[:20])
+        + chunk(CALL[20:])
+        + b"0\r\n\r\n"
+    )
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Upstream(script) as server,
+        Rig(folder, server) as rig,
+        rig.client() as client,
+    ):
+        client.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for piece in pieces(request, ask):
+            client.send(piece)
+        assert client.response()[2].endswith(RESULT + b"\r\n\r\ndata: {}\n\n")
+        rig.stop()
+        (own,) = recordings(rig.events())
+    told = [
+        (e["event"], e.get("phase") or e.get("why"), e.get("msg"), e.get("text"), e.get("sse_id"))
+        for e in own[1:-1]
+    ]
+    assert told == [
+        ("http", "request", None, None, None),
+        ("message", None, json.loads(CALL), None, None),
+        ("http", "response", None, None, None),
+        ("raw", "empty", None, "", "1"),
+        ("raw", "comment", None, ": ping", None),
+        ("message", None, json.loads(RESULT), None, None),
+        ("message", None, {}, None, None),
+        ("http", "end", None, None, None),
+    ]

@@ -143,6 +143,7 @@ class Service:
             loop=self.loop,
             cap=self._archive.limits.frame_bytes,
             gone=self._gone,
+            say=self._archive.say,
         )
         self._relays.add(relay)
         relay.start(Wire(sock, relay, loop=self.loop))

@@ -6,8 +6,9 @@ record what became complete, pass on.
 """
 
 import errno
+import functools
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Concatenate, Final, ParamSpec
 
 import h11
 
@@ -19,6 +20,8 @@ from mcptally.record.http_loop import Loop, Timer
 from mcptally.record.http_scribe import Scribe
 from mcptally.record.http_sessions import Exchange, Sessions
 from mcptally.record.http_wire import Wire
+
+P = ParamSpec("P")
 
 MAX_HEAD: Final = 256 * 1024
 """Bytes of the longest head understood; servers' own limits are at 16 to 64 KB."""
@@ -35,6 +38,32 @@ HALF_OPEN_SECONDS: Final = 300.0
 """How long a response may still come for a client that has closed its sending side."""
 
 
+_REASONS: Final = {
+    400: "Bad Request",
+    405: "Method Not Allowed",
+    431: "Request Header Fields Too Large",
+    501: "Not Implemented",
+    502: "Bad Gateway",
+    505: "HTTP Version Not Supported",
+}
+"""Of the answers that are ours."""
+
+
+def _contained(
+    entry: Callable[Concatenate["Relay", P], None],
+) -> Callable[Concatenate["Relay", P], None]:
+    """A mistake of ours costs one connection, and is said, but stops no other."""
+
+    @functools.wraps(entry)
+    def contained(relay: "Relay", /, *args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            entry(relay, *args, **kwargs)
+        except Exception as error:  # noqa: BLE001 - see above
+            relay.failed(error)
+
+    return contained
+
+
 class Relay:
     """A client connection, from its first byte to its last."""
 
@@ -47,7 +76,9 @@ class Relay:
         loop: Loop,
         cap: int,
         gone: "Callable[[Relay], None]",
+        say: Callable[[str], None],
     ) -> None:
+        self._say = say
         self._upstream = upstream
         self._sessions = sessions
         self._scribe = scribe
@@ -92,6 +123,11 @@ class Relay:
             self._torn("proxy", why=why)
         self._drop()
 
+    def failed(self, error: Exception) -> None:
+        """Give the connection up for a mistake of ours."""
+        self._say(f"a connection was given up: {error!r}; please report this")
+        self.stop("internal error")
+
     def _begin_cycle(self) -> None:
         self._exchange: Exchange | None = None
         self._request: Body | None = None
@@ -107,6 +143,7 @@ class Relay:
 
     # --- from the client ------------------------------------------------------------------------
 
+    @_contained
     def received(self, wire: Wire, data: bytes) -> None:
         """Bytes, or the end of them, from either side."""
         if self._over:
@@ -212,6 +249,7 @@ class Relay:
         if self._connecting is None:
             self._connecting = self._upstream.connect(self._loop, self, self._connected)
 
+    @_contained
     def _connected(self, wire: Wire | OSError) -> None:
         self._connecting = None
         if isinstance(wire, OSError):
@@ -378,6 +416,7 @@ class Relay:
 
     # --- ends -----------------------------------------------------------------------------------
 
+    @_contained
     def lost(self, wire: Wire, error: OSError) -> None:
         """A side cannot be read any more."""
         if self._over:
@@ -390,6 +429,7 @@ class Relay:
         else:
             self._drop()
 
+    @_contained
     def unwritable(self, wire: Wire, error: OSError) -> None:
         """A side cannot be written any more."""
         if self._over or wire is self._server:
@@ -535,7 +575,12 @@ class Relay:
         lower = tuple((name.lower(), text) for name, text in headers)
         exchange.response_head(status, lower, why=why)
         exchange.end("proxy", why=why)
-        out = self._down.send(h11.Response(status_code=status, headers=headers)) or b""
+        out = (
+            self._down.send(
+                h11.Response(status_code=status, headers=headers, reason=_REASONS.get(status, ""))
+            )
+            or b""
+        )
         out += self._down.send(h11.Data(data=body)) or b""
         out += self._down.send(h11.EndOfMessage()) or b""
         self._commit(lambda: self._last_words(out))
