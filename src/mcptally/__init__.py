@@ -10,16 +10,65 @@ Public names load on first use, so that the recorder imports nothing columnar.
 """
 
 import importlib
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from mcptally.pipeline import score
+    from mcptally.query import Store, open_store
+    from mcptally.seed.model import (
+        BusinessDecision,
+        ResponseMetadata,
+        ScenarioResult,
+        ScenarioStatus,
+        ValidationContext,
+        ValidationResult,
+    )
+    from mcptally.seed.single import (
+        business_decision,
+        is_business_error,
+        overall_confidence,
+        response_metadata,
+        scenario_status,
+        validate_response,
+    )
 
 _HOME: Final[dict[str, str]] = {
-    "score": "mcptally.pipeline",
+    "BusinessDecision": "mcptally.seed.model",
+    "ResponseMetadata": "mcptally.seed.model",
+    "ScenarioResult": "mcptally.seed.model",
+    "ScenarioStatus": "mcptally.seed.model",
     "Store": "mcptally.query",
+    "ValidationContext": "mcptally.seed.model",
+    "ValidationResult": "mcptally.seed.model",
+    "business_decision": "mcptally.seed.single",
+    "is_business_error": "mcptally.seed.single",
     "open_store": "mcptally.query",
+    "overall_confidence": "mcptally.seed.single",
+    "response_metadata": "mcptally.seed.single",
+    "scenario_status": "mcptally.seed.single",
+    "score": "mcptally.pipeline",
+    "validate_response": "mcptally.seed.single",
 }
-"""Public name → the module where it lives."""
+"""Public name → the module where it lives. No module of this package has a public name's name:
+importing it would put the module in the name's place."""
 
-__all__ = ["Store", "open_store", "score"]
+__all__ = [
+    "BusinessDecision",
+    "ResponseMetadata",
+    "ScenarioResult",
+    "ScenarioStatus",
+    "Store",
+    "ValidationContext",
+    "ValidationResult",
+    "business_decision",
+    "is_business_error",
+    "open_store",
+    "overall_confidence",
+    "response_metadata",
+    "scenario_status",
+    "score",
+    "validate_response",
+]
 
 __version__ = "0.1.0"
 

@@ -294,7 +294,7 @@ def _odd(name: str, raw: Raw, default: Any) -> Any:
             return [BLOCK.one(item) for item in ITEMS.decode(raw)]
         except (msgspec.DecodeError, RecursionError):
             return [OTHER_CONTENT]
-    return None if name in {"type", "text"} else default
+    return None if name in {"type", "text", "_meta"} else default
 
 
 MSG: Final = Shape(Msg)

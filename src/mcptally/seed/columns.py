@@ -108,8 +108,6 @@ def _is_odd(business: Business) -> pl.Expr:
         | ~plain_error
         | (pl.col("content_kind") == "other")
         | (array & ~pl.col("blocks_plain"))
-        # The decoder takes a `_meta` that is neither an object nor null for none.
-        | (~pl.col("has_meta") & pl.col("response").str.contains('"_meta"', literal=True))
     )
     # Without a first text the content's JSON is what is examined.
     no_text = pl.col("first_text").is_null() | (pl.col("first_text") == "")
