@@ -277,7 +277,10 @@ class Findings(Table):
 
     name = "findings"
     meaning = "One row a violation or oddity."
-    key = ("file", "recording", "seq", "index", "rule", "path", "message")
+    key = (
+        *("file", "recording", "seq", "index", "rule", "path", "message"),
+        *("call_id", "tool", "definition", "server", "session", "line", "evidence"),
+    )
 
     rule = Column(_S, "Id of the rule.")
     severity = Column(_S, "`info`, `warning` or `error`.")
