@@ -18,13 +18,13 @@ from mcptally.query import Store, connect, create_views, open_store
 
 METRICS: Final = (
     ("failure_rate", "failures", 1.0),
-    ("error_rate", "others", 0.1),
-    ("hidden_error_rate", "others", 0.2),
-    ("invalid_input_rate", "others", 0.05),
-    ("invalid_output_rate", "others", 0.1),
+    ("ln_latency_vs_session", "others", 0.5),
+    ("hidden_error_rate", "others", 0.15),
     ("ln_latency_ms", "others", 0.1),
-    ("ln_latency_vs_session", "others", 0.35),
     ("ln_response_bytes", "others", 0.1),
+    ("error_rate", "others", 0.05),
+    ("invalid_output_rate", "others", 0.05),
+    ("invalid_input_rate", "others", 0.05),
 )
 """What is compared (`ln_` metrics as ratios of geometric means), the family whose false
 discoveries are held down together, and the metric's share of them."""

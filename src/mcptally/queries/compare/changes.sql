@@ -85,9 +85,11 @@ tools AS (
                 - (n.y - pooled * n.n) ** 2 / n.sessions)), n.variance) AS new_null,
         if(b.share, b.sessions - 1, b.df) AS base_df, if(b.share, n.sessions - 1, n.df) AS new_df,
         1.0 AS covered,
-        -- What never happens, or hardly, can show no change of the kind that a test finds.
-        NOT b.share OR (least(b.y + n.y, b.n + n.n - b.y - n.y) >= $min_events
-            AND least(b.hit + n.hit, b.missed + n.missed) >= $min_event_sessions) AS happens
+        -- What never happens, or hardly, can show no change of the kind that a test finds; nor
+        -- can times of a few sessions, or of one large and many tiny ones.
+        if(b.share, least(b.y + n.y, b.n + n.n - b.y - n.y) >= $min_events
+            AND least(b.hit + n.hit, b.missed + n.missed) >= $min_event_sessions,
+            least(b.n, n.n) >= 2 * $min_calls AND least(b.df, n.df) >= $min_sessions - 1) AS happens
     FROM pairs p
     JOIN rates b
         ON b.side = 'base' AND b.server IS NOT DISTINCT FROM p.server AND b.tool = p.new_tool
@@ -211,6 +213,10 @@ ranked AS (
 ),
 judged AS (
     SELECT
+        -- Beside others that got faster everyone looks slow: the tool itself must have moved too.
+        metric <> 'ln_latency_vs_session' OR moved * coalesce(any_value(moved)
+            FILTER (metric = 'ln_latency_ms') OVER (PARTITION BY level, server, new_tool), 0)
+            >= ln($min_ratio) ** 2 AS seconded,
         * EXCLUDE (base, new),
         CASE WHEN p_value IS NOT NULL THEN least(1, min(heavy / place) OVER (
             PARTITION BY level, family ORDER BY place DESC ROWS UNBOUNDED PRECEDING)) END AS q_value,
@@ -232,8 +238,8 @@ SELECT
     base, new, change, change_low, change_high, p_value, q_value,
     CASE
         WHEN NOT testable THEN 'too_little_data'
-        WHEN q_value <= $alpha AND moved >= enough AND change_low > none THEN 'worse'
-        WHEN q_value <= $alpha AND moved <= -enough AND change_high < none THEN 'better'
+        WHEN q_value <= $alpha AND seconded AND moved >= enough AND change_low > none THEN 'worse'
+        WHEN q_value <= $alpha AND seconded AND moved <= -enough AND change_high < none THEN 'better'
         WHEN share AND greatest(change_high, -change_low) < enough THEN 'unchanged'
         WHEN NOT share AND greatest(ln(change_high), -ln(change_low)) < enough THEN 'unchanged'
         ELSE 'unclear'

@@ -5,7 +5,9 @@ WITH definitions AS (
             input_schema: input_schema, output_schema: output_schema, annotations: annotations,
             tokens: tokens}, (last_seen, definition)) AS d
     FROM (
-        SELECT 'base' AS side, * FROM base.tools UNION ALL SELECT 'new' AS side, * FROM new.tools
+        SELECT 'base' AS side, * FROM base.tools
+        UNION ALL BY NAME
+        SELECT 'new' AS side, * FROM new.tools
     )
     GROUP BY ALL
 ),
