@@ -15,6 +15,7 @@ import polars as pl
 
 from mcptally import defects, validate
 from mcptally.chains import chain
+from mcptally.contracts.regular import regular
 from mcptally.damage import mend
 from mcptally.decode import Events, decode
 from mcptally.definitions import in_force, listings, versions
@@ -86,6 +87,7 @@ def finish(
     calls = in_force(part.calls, part.learned.listed, archive.listed)
     calls = validate.validate(calls, archive.definitions)
     calls = chain(score_calls(calls, archive.definitions, archive.combinations, judging))
+    calls = calls.hstack(regular(calls))
     findings = require_rules(
         together(
             [

@@ -1,0 +1,48 @@
+"""A breach: one place in one value that breaks a contract; what every contract answers with."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from mcptally import judge
+
+
+class Breach(NamedTuple):
+    """What is wrong, and where in the value."""
+
+    path: str
+    """JSON Pointer into the value."""
+    message: str
+    code: str = ""
+    """The words of the original program, or the id of the rule that it breaks."""
+    evidence: str | None = None
+
+
+def pointer(*parts: str | int) -> str:
+    """A JSON Pointer (RFC 6901) of its parts."""
+    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts)
+
+
+def findings(calls: pl.DataFrame, breaches: Iterable[tuple[int, Breach]]) -> list[pl.DataFrame]:
+    """Findings of breaches, each with the row of `calls` that it is about; `code` is the rule."""
+    by_rule: dict[str, list[tuple[int, str, str, str | None]]] = {}
+    for row, breach in breaches:
+        told = (row, breach.path, breach.message, breach.evidence)
+        by_rule.setdefault(breach.code, []).append(told)
+    return [
+        judge.found(
+            rule,
+            _about(calls, told),
+            pl.col("said"),
+            path=pl.col("place"),
+            evidence="shown",
+        )
+        for rule, told in by_rule.items()
+    ]
+
+
+def _about(calls: pl.DataFrame, told: Sequence[tuple[Any, ...]]) -> pl.DataFrame:
+    schema = {"row": pl.UInt32, "place": pl.String, "said": pl.String, "shown": pl.String}
+    rows = pl.DataFrame(told, schema=schema, orient="row")
+    return calls[rows.get_column("row")].hstack(rows.drop("row"))

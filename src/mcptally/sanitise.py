@@ -1,0 +1,21 @@
+"""What we print or export of other people's arguments and errors: no tokens, and not endless.
+
+The shapes of secrets are the recorder's (`record.redact`), for one list of them is enough: this
+module is the one place where analysis reads it. Where something was hidden, the text says so.
+"""
+
+from typing import Final
+
+from mcptally.record.redact import policy
+
+LIMIT: Final = 2000
+"""Characters kept of a text."""
+
+
+def sanitised(text: str, limit: int = LIMIT) -> str:
+    """`text` with token-like values replaced by `[redacted:NAME]`, cut to `limit` characters."""
+    hidden, _ = policy("default").text(text.encode("utf-8", "replace"))
+    clean = hidden.decode("utf-8", "replace")
+    if len(clean) <= limit:
+        return clean
+    return f"{clean[:limit]}… ({len(clean) - limit} more characters)"
