@@ -12,6 +12,7 @@ import polars as pl
 
 from mcptally.cli import COMMANDS, cli
 from mcptally.query import questions, shown
+from mcptally.rules.page import reference
 from mcptally.schema import TABLES
 
 DOCS = Path(__file__).parents[1] / "docs" / "reference"
@@ -79,6 +80,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "tables.md": tables,
     "questions.md": standing_questions,
     "commands.md": commands,
+    "rules.md": reference,
 }
 
 

@@ -110,13 +110,49 @@ def meta_errors(schema: Any) -> list[tuple[str, str]]:
     Raises:
         UnusableError: the dialect is not known, or jsonschema gave up.
     """
+    name = dialect(schema)
+    members = schema.get("properties") if isinstance(schema, dict) else None
+    if not isinstance(members, dict):
+        return sorted(_meta_errors(name, schema))
+    # Arguments of many tools are alike: each distinct one is looked at once.
+    found = _meta_errors(name, schema | {"properties": {}})
+    for member, value in members.items():
+        at = pointer(("properties", member))
+        found |= {(at + inner, words) for inner, words in _meta_errors(name, value)}
+    return sorted(found)
+
+
+_META: Final[dict[tuple[str, bytes], frozenset[tuple[str, str]]]] = {}
+"""What is wrong with a schema, by dialect and text; bounded by `MAX_KNOWN`."""
+
+MAX_KNOWN: Final = 65536
+
+
+def _meta_errors(name: str, schema: Any) -> frozenset[tuple[str, str]]:
+    """Where and how a schema breaks a dialect."""
+    if isinstance(schema, dict):
+        schema = {
+            key: value
+            for key, value in schema.items()
+            if not (key in {"description", "title"} and isinstance(value, str))
+        }
+    key = (name, msgspec.json.encode(schema))
+    known = _META.get(key)
+    if known is not None:
+        return known
     try:
-        errors = list(_meta_validator(dialect(schema)).iter_errors(schema))
+        errors = list(_meta_validator(name).iter_errors(schema))
     except RecursionError:
         raise UnusableError(f"the schema is nested deeper than {MAX_DEPTH}") from None
     found = {(pointer(e.absolute_path), _meta_words(e)) for e in errors}
-    found |= {(at, f"the pattern {p[:100]!r} cannot be read") for at, p in _bad_patterns(schema)}
-    return sorted(found)
+    if b'"pattern' in key[1]:
+        found |= {
+            (at, f"the pattern {p[:100]!r} cannot be read") for at, p in _bad_patterns(schema)
+        }
+    if len(_META) >= MAX_KNOWN:
+        _META.clear()
+    _META[key] = frozenset(found)
+    return _META[key]
 
 
 def pointer(parts: Any) -> str:

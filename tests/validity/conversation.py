@@ -14,8 +14,11 @@ META: Final = {
 
 CLIENT: Final = {"roots": {}, "sampling": {}, "elicitation": {}}
 SERVER: Final = {
-    "tools": {"listChanged": True}, "prompts": {}, "resources": {"subscribe": True},
-    "logging": {}, "completions": {},
+    "tools": {"listChanged": True},
+    "prompts": {},
+    "resources": {"subscribe": True},
+    "logging": {},
+    "completions": {},
 }
 
 ARROW: Final = re.compile(r"^(?:(\w+) )?([<>])(raw)? ?(.*)$", re.DOTALL)

@@ -13,6 +13,11 @@ from mcptally.protocol.traffic import Traffic
 KNOWN_SESSION: Final = ("pipe", "http_session_id", "sse_endpoint")
 """Sessions that the protocol itself tells apart; the others are only derived."""
 
+_OF_SESSIONS: Final = [
+    *("call_id", "recording", "session", "server", "tool", "seq", "index", "file", "line"),
+    *("pos", "row", "reply", "reply_row", "dir", "method", "revision", "outcome"),
+]
+
 FREE: Final = ("ping", "server/discover", "initialize")
 """Requests that may come before the handshake."""
 
@@ -54,6 +59,7 @@ def _handshake(traffic: Traffic) -> Iterator[pl.DataFrame]:
     said = messages.filter(pl.col("method") == "notifications/initialized").group_by("session")
     rows = (
         calls.filter(pl.col("session_source").is_in(KNOWN_SESSION))
+        .select(_OF_SESSIONS)
         .join(opened, on="session", how="left", maintain_order="left")
         .join(
             said.agg(initialized=pl.col("pos").min()),

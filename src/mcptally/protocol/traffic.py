@@ -2,10 +2,27 @@
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Final
 
 import polars as pl
 
 from mcptally.decode import Events
+
+
+_PLACE: Final = [
+    *("call_id", "recording", "session", "session_source", "server", "tool", "seq", "index"),
+    *("file", "line", "pos", "row", "scope", "dir"),
+]
+_ASKED: Final = [
+    *("method", "id", "id_key", "ts_ns", "replay", "truncated", "prompt", "resource_uri"),
+    *("meta_progress_token", "meta_protocol_version", "meta_client_info", "protocol_version"),
+    *("handshake", "cancelled_ns", "closed_by"),
+]
+_ANSWERED: Final = [
+    *("reply", "reply_row", "reply_truncated", "reply_version", "outcome", "response"),
+    *("error_reply", "error_code", "error_message", "is_error", "result_type", "has_meta"),
+    *("content_kind", "structured_content", "has_structured_content"),
+]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -67,6 +84,8 @@ class Traffic:
         return cls(
             events,
             narrow.drop("asked", "begin"),
-            calls.join(own, on="pos", how="left", maintain_order="left"),
+            calls.select(_PLACE + _ASKED + _ANSWERED).join(
+                own, on="pos", how="left", maintain_order="left"
+            ),
             raws,
         )

@@ -1,0 +1,46 @@
+"""`mcptally rules`: the rules, from the rules themselves."""
+
+import json
+import sys
+
+import click
+
+FORMATS = ("table", "json", "markdown")
+
+
+@click.command(name="rules")
+@click.argument("rule", required=False, metavar="[ID]")
+@click.option(
+    "--format", "form", type=click.Choice(FORMATS), default="table", help="How to print rules."
+)
+def command(rule: str | None, form: str) -> None:
+    """Print the rules that findings, verdicts and scores come from.
+
+    With the id of a rule, everything that its row says, examples included. With the beginning of
+    ids, such as protocol or verdict.context, the rules of that group. Without either, all of them.
+
+    \b
+    Examples:
+      mcptally rules
+      mcptally rules protocol
+      mcptally rules definition.hidden_instruction
+      mcptally rules --format json | jq '.[] | select(.severity == "error") | .id'
+    """
+    from mcptally.rules.page import find_rules, reference, words
+
+    rows = find_rules(rule)
+    if form == "json":
+        sys.stdout.write(json.dumps(rows, indent=1, ensure_ascii=False, default=str) + "\n")
+    elif form == "markdown" and rule is None:
+        sys.stdout.write(reference())
+    elif form == "markdown":
+        for row in rows:
+            sys.stdout.write(f"## `{row['id']}`\n\n```text\n{words(row)}```\n\n")
+    elif len(rows) == 1:
+        sys.stdout.write(words(rows[0]))
+    else:
+        width = max(len(row["id"]) for row in rows)
+        for row in rows:
+            sys.stdout.write(
+                f"{row['id']:<{width}}  {row.get('severity', ''):<7}  {row['title']}\n"
+            )
