@@ -298,9 +298,6 @@ _NOUNS: Final = {
 }
 
 
-_UNITS: Final = {"latency_ms": " ms", "latency_vs_session": " times", "response_bytes": " bytes"}
-
-
 def _sentence(row: Mapping[str, Any]) -> str:
     more, less, _ = _NOUNS[row["metric"]]
     what = more if row["verdict"] == "worse" else less
@@ -309,7 +306,9 @@ def _sentence(row: Mapping[str, Any]) -> str:
         return (
             f"{what}: {row['base']:.1%} \N{RIGHTWARDS ARROW} {row['new']:.1%} ({_points(row)}, {q})"
         )
-    unit = _UNITS[row["metric"]]
+    if row["metric"] == "latency_vs_session":
+        return f"{what}: {row['change']:.2f} times ({_times(row)}, {q})"
+    unit = " ms" if row["metric"] == "latency_ms" else " bytes"
     return (
         f"{what}: {_short(row['base'])} \N{RIGHTWARDS ARROW} {_short(row['new'])}{unit} "
         f"({_times(row)}, {q})"

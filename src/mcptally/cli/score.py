@@ -20,13 +20,27 @@ import click
     help="A TOML or JSON file that says which calls were tests of what.",
 )
 @click.option("--no-payloads", is_flag=True, help="Leave arguments, responses and texts out.")
+@click.option(
+    "--fail-on",
+    multiple=True,
+    metavar="GATE",
+    help="Exit with 1 where this holds for a tool: 'failure_rate > 5%', 'findings.error > 0', or "
+    "a TOML file of gates. May be repeated.",
+)
+@click.option("--junit", type=click.Path(path_type=Path), help="Write the gates as JUnit XML.")
+@click.option("--sarif", type=click.Path(path_type=Path), help="Write the gates as SARIF.")
+@click.pass_context
 def command(
+    ctx: click.Context,
     archive: tuple[str, ...],
     out: Path,
     *,
     rules: Path | None,
     scenarios: Path | None,
     no_payloads: bool,
+    fail_on: tuple[str, ...],
+    junit: Path | None,
+    sarif: Path | None,
 ) -> None:
     """Validate and score recorded traffic into a store.
 
@@ -36,9 +50,17 @@ def command(
     Examples:
       mcptally score traces -o store
       mcptally score 'traces/2026-11-*.jsonl.zst' more/ -o store --no-payloads
+      mcptally score traces -o store --fail-on 'failure_rate > 5%' --junit report.xml
     """
+    from mcptally.errors import Exit, UsageError
     from mcptally.pipeline import score
 
+    if (junit or sarif) and not fail_on:
+        raise UsageError("--junit and --sarif write what --fail-on found; give --fail-on as well")
+    if fail_on:  # a text that is no gate is told before the work
+        from mcptally import gate_reports, gates
+
+        limits = gates.load(fail_on)
     summary = score(archive, out=out, rules=rules, scenarios=scenarios, payloads=not no_payloads)
     say = sys.stderr.write
     rows = summary.rows
@@ -56,3 +78,11 @@ def command(
             "WHERE about = 'file'\"\n"
         )
     say(f"store: {out}; next: mcptally query {out} tool_scores\n")
+    if fail_on:
+        from mcptally.query import open_store
+
+        results = gates.check(open_store(out), limits)
+        gate_reports.write(results, junit=junit, sarif=sarif)
+        say("".join(f"{line}\n" for line in gate_reports.lines(results)))
+        if any(result.state == "failed" for result in results):
+            ctx.exit(Exit.FAILED)
