@@ -1,8 +1,8 @@
 """Gates: limits that a store or a comparison may not go beyond, and what CI reads of them.
 
 A gate is a short text: a column, `>` or `<`, and a number (`failure_rate > 5%`); for a comparison
-also a kind of change (`worse`). A gate fails only where the whole interval is beyond the limit;
-where the interval holds the limit the data do not say, and the gate is undecided, as it is where a tool has too little data for any statement.
+also a kind of change (`worse`). A gate fails only where the whole interval is beyond the limit.
+Where the interval holds the limit, or a tool has too little data for any statement, it is undecided.
 """
 
 import dataclasses

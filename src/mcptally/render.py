@@ -22,7 +22,7 @@ Format = Literal["table", "json", "csv", "parquet", "markdown"]
 FORMATS: Final[tuple[str, ...]] = get_args(Format)
 
 _CONTROLS: Final = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
-_SHARES: Final = {"failure_rate"}
+_SHARE: Final = re.compile(r"_rate(_|$)")
 _PERCENT: Final = re.compile(r"confidence")
 
 
@@ -78,7 +78,7 @@ def cell(name: str, value: object) -> str:
     if isinstance(value, float):
         if math.isnan(value):
             return ""
-        if name in _SHARES:
+        if _SHARE.search(name):
             return f"{value:.1%}"
         if _PERCENT.search(name):
             return f"{value:.0f} %"
@@ -152,7 +152,8 @@ def _with_interval(name: str, row: dict[str, Any]) -> str:
     low, high = row.get(f"{name}_low"), row.get(f"{name}_high")
     if not text or low is None or high is None:
         return text
-    return f"{text} ({low:.0f}\N{EN DASH}{high:.0f})"
+    scale = 100 if _SHARE.search(name) else 1
+    return f"{text} ({scale * low:.0f}\N{EN DASH}{scale * high:.0f})"
 
 
 def _fitting(cells: dict[str, list[str]], width: int) -> list[str]:
