@@ -167,6 +167,9 @@ class _Collector:
     def _too_large(self, items: list[RawFrame], envelope: dict[str, Any]) -> None:
         """Frames over the recorder's cap whose head was understood count as messages."""
         chosen = [i for i, item in enumerate(items) if item.why == "too_large"]
+        # A null id is one that was not found in the head.
+        for i in chosen:
+            items[i].id = ABSENT if items[i].id == b"null" else items[i].id
         known = [i for i in chosen if items[i].method is not None or len(items[i].id)]
         if known:
             messages = [_from_head(items[i]) for i in known]

@@ -13,7 +13,7 @@ from typing import Final
 
 import polars as pl
 
-from mcptally import defects, validate
+from mcptally import context, defects, validate
 from mcptally.chains import chain
 from mcptally.contracts.regular import regular
 from mcptally.damage import mend
@@ -53,6 +53,10 @@ class Knowledge:
     """`definitions.DEFINITION` rows."""
     combinations: pl.DataFrame
     """Which arguments are given together how often: `seed.scenario.combinations`."""
+    minutes: pl.DataFrame
+    """How many calls failed when: `context.minutes`."""
+    forms: pl.DataFrame
+    """How many results of a tool are JSON: `context.forms`."""
 
     @classmethod
     def of(cls, parts: Sequence["Knowledge"]) -> "Knowledge":
@@ -60,7 +64,10 @@ class Knowledge:
         return cls(
             pl.concat([part.listed for part in parts]).sort("listed_ns", "recording", "pos"),
             pl.concat([part.definitions for part in parts]).unique("definition").sort("definition"),
-            pl.concat([part.combinations for part in parts]),
+            *(
+                pl.concat([getattr(part, name) for part in parts])
+                for name in ("combinations", "minutes", "forms")
+            ),
         )
 
 
@@ -75,7 +82,13 @@ def gather(files: Sequence[Path], names: Sequence[str]) -> Gathered:
     calls = _named(paired.calls, file_names)
     messages = _named(paired.messages, file_names)
     calls = with_combination(calls)
-    learned = Knowledge(*listings(calls, messages), combinations(calls))
+    calls = context.with_end(calls, events.closes)
+    learned = Knowledge(
+        *listings(calls, messages),
+        combinations(calls),
+        context.minutes(calls),
+        context.forms(calls),
+    )
     found = together([events.findings, rulebook.find(events, messages, calls, names)])
     return Gathered(calls, messages, found, _recordings(events, talk, calls, file_names), learned)
 
@@ -86,6 +99,7 @@ def finish(
     """The tables of one partition, judged; `Tools` belongs to the archive: see `tools`."""
     calls = in_force(part.calls, part.learned.listed, archive.listed)
     calls = validate.validate(calls, archive.definitions)
+    calls = context.surround(calls, archive.minutes, archive.forms)
     calls = chain(score_calls(calls, archive.definitions, archive.combinations, judging))
     calls = calls.hstack(regular(calls))
     findings = require_rules(

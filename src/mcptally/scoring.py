@@ -75,7 +75,7 @@ def _with_hidden(calls: pl.DataFrame, judging: Judging) -> pl.DataFrame:
     # Only results of tools can hide an error.
     may = (pl.col("outcome") == "ok") & pl.col("tool").is_not_null()
     asked = calls.with_columns(
-        text=pl.when(may).then("text"),
+        text=pl.when(may).then("first_text"),
         structured=pl.when(may).then("structured_content"),
         texts_count=pl.col("text_blocks"),
     )

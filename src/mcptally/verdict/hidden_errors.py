@@ -99,21 +99,43 @@ def kind(rule: TextRule) -> str:
     return rule.id.split(".")[1]
 
 
+def forms(calls: pl.DataFrame) -> pl.DataFrame:
+    """Results of each tool in `calls` (`server`, `tool`, `text`), and how many of them are JSON."""
+    is_json = pl.col("text").str.contains(_JSON)
+    return (
+        calls.filter(pl.col("text").is_not_null())
+        .group_by("server", "tool")
+        .agg(seen=pl.len().cast(pl.Int64), json=is_json.sum().cast(pl.Int64))
+    )
+
+
 def _frame(calls: pl.DataFrame) -> pl.DataFrame:
-    """The inputs, the two views of each result, and whether its form is unusual for its tool."""
-    have = set(calls.columns)
+    """The inputs, the two views of each result, and whether its form is unusual for its tool.
+
+    The usual form is that of the whole archive where `calls` brings `results_seen` and
+    `results_json`, else that of `calls` alone.
+    """
+    if "results_seen" not in calls.columns:
+        have = [name for name in ("server", "tool") if name in calls.columns]
+        calls = calls.with_columns(
+            pl.lit(None, pl.String).alias(name) for name in ("server", "tool") if name not in have
+        )
+        known = forms(calls).rename({"seen": "results_seen", "json": "results_json"})
+        calls = calls.join(
+            known, on=["server", "tool"], how="left", maintain_order="left", nulls_equal=True
+        )
+    columns = INPUTS | {"results_seen": pl.Int64(), "results_json": pl.Int64()}
     frame = calls.select(
-        (pl.col(name) if name in have else pl.lit(None)).cast(dtype).alias(name)
-        for name, dtype in INPUTS.items()
+        (pl.col(name) if name in calls.columns else pl.lit(None)).cast(dtype).alias(name)
+        for name, dtype in columns.items()
     )
     is_json = pl.col("text").str.contains(_JSON).fill_null(value=False)
     parsed = pl.when(is_json).then("text").otherwise("structured").alias("parsed")
-    seen = pl.col("text").is_not_null()
-    usual = is_json.filter(seen).mean().over("server", "tool")
+    seen = pl.col("results_seen").fill_null(0)
     return frame.with_columns(
         prose=pl.when(~is_json).then("text"),
         json=envelope.lines(frame.select(parsed)["parsed"]),
-        unusual=~is_json & (usual >= USUAL) & (seen.sum().over("server", "tool") >= ENOUGH),
+        unusual=~is_json & (seen >= ENOUGH) & (pl.col("results_json") >= USUAL * seen),
     )
 
 
