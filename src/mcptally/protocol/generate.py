@@ -126,13 +126,17 @@ def chosen(schema: Any, definitions: dict[str, Any]) -> Any:
     def one(node: dict[str, Any]) -> dict[str, Any]:
         for union in ("anyOf", "oneOf"):
             kinds = {}
+            others = []
             for option in node.get(union, ()):
                 name = option.get("$ref", "").rsplit("/", 1)[-1]
                 kind = definitions.get(name, {}).get("properties", {}).get("type", {}).get("const")
-                kinds[kind] = option
-            if kinds and None not in kinds and len(kinds) == len(node[union]):
+                if kind is None or kind in kinds:
+                    others.append(option)
+                else:
+                    kinds[kind] = option
+            if len(kinds) > 1:
                 rest = {key: v for key, v in node.items() if key not in {union, "discriminator"}}
-                return rest | {
+                choice = {
                     "type": "object",
                     "required": ["type"],
                     "properties": {"type": {"enum": sorted(kinds)}},
@@ -141,6 +145,7 @@ def chosen(schema: Any, definitions: dict[str, Any]) -> Any:
                         for kind, option in kinds.items()
                     ],
                 }
+                return rest | ({union: [choice, *others]} if others else choice)
         return node
 
     return each_subschema(schema, one)
@@ -160,36 +165,31 @@ def _relaxed(kind: str, schema: dict[str, Any]) -> dict[str, Any]:
     return out  # type: ignore[no-any-return]
 
 
-def _without_envelope(made: dict[str, Any]) -> dict[str, Any]:
+def _with_envelope(made: dict[str, Any]) -> dict[str, Any]:
     """The same, with nothing of 2026-07-28's `_meta` required: `protocol.meta_missing` asks."""
-    for definition in made[MODERN]["$defs"].values():
-        keep = [name for name in definition.get("required", ()) if name not in RULED_ELSEWHERE]
-        if "required" in definition and _is_envelope(definition):
-            definition["required"] = keep
-    for kind in ("requests",):
-        for name in made[MODERN][kind].values():
-            request = made[MODERN]["$defs"][name]
-            request["required"] = [
-                n for n in request["required"] if n != "params" or _needs(made, request)
-            ]
+    era = made[MODERN]
+    # The package leaves it open; the official schema says what it is.
+    for definition in era["$defs"].values():
+        members = definition.get("properties", {})
+        if members.get("io.modelcontextprotocol/serverInfo") == {}:
+            members["io.modelcontextprotocol/serverInfo"] = {"$ref": "#/$defs/Implementation"}
+    for name, definition in era["$defs"].items():
+        required = definition.get("required", ())
+        if name.endswith("Params"):
+            definition["required"] = [n for n in required if n != "_meta"]
+        elif name == "RequestMetaObject":
+            definition["required"] = [n for n in required if n not in RULED_ELSEWHERE]
+    for name in era["requests"].values():
+        request = era["$defs"][name]
+        params = request["properties"]["params"].get("$ref", "").rsplit("/", 1)[-1]
+        if not era["$defs"].get(params, {}).get("required"):
+            request["required"] = [n for n in request["required"] if n != "params"]
     return made
-
-
-def _is_envelope(definition: dict[str, Any]) -> bool:
-    names = definition.get("properties", {})
-    return "_meta" in names or "io.modelcontextprotocol/protocolVersion" in names
-
-
-def _needs(made: dict[str, Any], request: dict[str, Any]) -> bool:
-    """Whether a request's params have a required member besides `_meta`."""
-    name = request["properties"]["params"].get("$ref", "").rsplit("/", 1)[-1]
-    required = made[MODERN]["$defs"].get(name, {}).get("required", ())
-    return any(n != "_meta" for n in required)
 
 
 def text() -> str:
     """What `shapes.json` holds."""
-    made = _without_envelope(shapes())
+    made = _with_envelope(shapes())
     return json.dumps(made, indent=None, separators=(",", ":"), sort_keys=True) + "\n"
 
 

@@ -74,9 +74,12 @@ def judge(kind: str, method: str, revision: str, *, nulls: bool = False) -> Judg
     name = era[kind].get(method)
     if name is None:
         return None
-    later = {block.name for block in table()["blocks"] if not block.holds(revision)}
+    later, lists = (
+        {span.name for span in table()[what] if not span.holds(revision)}
+        for what in ("blocks", "lists")
+    )
     definitions = {
-        key: _without_later(value, later, nulls=nulls)
+        key: _without_later(value, later, lists, nulls=nulls)
         for key, value in _reachable(name, era["$defs"]).items()
     }
     schema = {"$ref": f"#/$defs/{name}", "$defs": definitions}
@@ -110,14 +113,21 @@ def _references(schema: Any) -> list[str]:
     return found_
 
 
-def _without_later(schema: Any, later: set[str], *, nulls: bool) -> Any:
-    """A schema without content blocks that came later; `nulls` where a member may be left out."""
+def _without_later(schema: Any, later: set[str], lists: set[str], *, nulls: bool) -> Any:
+    """A schema without the blocks and lists of blocks that came later.
+
+    With `nulls`, null stands for a member that may be left out.
+    """
 
     def one(node: dict[str, Any]) -> dict[str, Any]:
         members = node.get("properties", {})
         kinds = members.get("type", {})
         if "allOf" in node and "enum" in kinds:
             kinds["enum"] = [kind for kind in kinds["enum"] if kind not in later]
+        for name in lists & members.keys():
+            options = members[name].get("anyOf", ())
+            if len(options) > 1:
+                members[name]["anyOf"] = [o for o in options if o.get("type") != "array"]
         if nulls:
             for name, member in members.items():
                 if name not in node.get("required", ()):

@@ -1,0 +1,34 @@
+"""What validation is held against, as `.ci/servers-oracle.sh` fetches it."""
+
+import json
+import os
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+TRAFFIC = Path(__file__).resolve().parents[2] / ".." / "shared" / "traffic"
+
+
+def members(name: str, inside: str) -> dict[str, Any]:
+    """The JSON files of a source distribution whose path holds `inside`, by path."""
+    folder = os.environ.get("MCPTALLY_SERVERS")
+    path = Path(folder or ".") / "oracle" / f"{name}.tar.gz"
+    if folder is None or not path.is_file():
+        pytest.skip(f"no {path.name}: bash .ci/servers-oracle.sh FOLDER, MCPTALLY_SERVERS=FOLDER")
+    with tarfile.open(path) as archive:
+        return {
+            member.name: json.loads(file.read())
+            for member in archive
+            if inside in member.name and member.name.endswith(".json")
+            if (file := archive.extractfile(member)) is not None
+        }
+
+
+def traffic() -> list[Path]:
+    """The recorded traffic beside the checkout."""
+    files = sorted(TRAFFIC.glob("*.jsonl.zst"))
+    if not files:
+        pytest.skip("no ../shared/traffic beside the checkout")
+    return files
