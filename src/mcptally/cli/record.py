@@ -54,6 +54,11 @@ _SPAN = _Quantity("time", _SPANS)
 @click.option("--url", help="Record an HTTP server at this URL instead of a command.")
 @click.option("--listen", metavar="HOST:PORT", help="With --url: where clients connect.")
 @click.option(
+    "--ca-file",
+    type=click.Path(),
+    help="With an https --url: certificates to trust instead of the system's.",
+)
+@click.option(
     "--redact",
     "policy",
     default="default",
@@ -97,6 +102,7 @@ def command(
     name: str | None,
     url: str | None,
     listen: str | None,
+    ca_file: str | None,
     policy: str,
     max_frame: float | None,
     segment_size: float | None,
@@ -148,6 +154,7 @@ def command(
                 name=name,
                 policy=redact.policy(policy),
                 limits=limits(),
+                ca_file=Path(ca_file) if ca_file else None,
             )
         )
 
