@@ -78,13 +78,12 @@ def read(text: str) -> Any:
 
 
 def depth(value: Any) -> int:
-    """How deep a JSON value is nested; a scalar is 0."""
-    level, deepest = [value], -1
-    while level:
-        deepest += 1
-        nested = (v for v in level if isinstance(v, dict | list))
+    """How many arrays and objects of a JSON value stand within each other at most."""
+    level, deep = [value], 0
+    while nested := [v for v in level if isinstance(v, dict | list)]:
+        deep += 1
         level = [w for v in nested for w in (v.values() if isinstance(v, dict) else v)]
-    return deepest
+    return deep
 
 
 def dialect(schema: Any) -> str:
@@ -190,7 +189,10 @@ def compact(metaschema: Any) -> dict[str, Any]:
 def _without_dynamics(node: dict[str, Any]) -> dict[str, Any]:
     if "$dynamicRef" in node or "$recursiveRef" in node:
         return {"$ref": "#"}
-    return {k: v for k, v in node.items() if k not in {"$dynamicAnchor", "$recursiveAnchor"}}
+    plain = {k: v for k, v in node.items() if k not in {"$dynamicAnchor", "$recursiveAnchor"}}
+    if "#" in plain.get("$ref", ""):  # from one vocabulary into another: here they are one
+        plain["$ref"] = "#" + plain["$ref"].split("#")[1]
+    return plain
 
 
 @functools.cache

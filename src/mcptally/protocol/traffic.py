@@ -8,7 +8,6 @@ import polars as pl
 
 from mcptally.decode import Events
 
-
 _PLACE: Final = [
     *("call_id", "recording", "session", "session_source", "server", "tool", "seq", "index"),
     *("file", "line", "pos", "row", "scope", "dir"),
