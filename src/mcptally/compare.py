@@ -103,6 +103,7 @@ def compare(
     Raises:
         StoreError: one of the two is no store.
     """
+    bounds = limits(min_difference=min_difference, min_ratio=min_ratio, alpha=alpha)
     stores = [one if isinstance(one, Store) else open_store(one) for one in (base, new)]
     connection = connect()
     for name, opened in zip(("base", "new"), stores, strict=True):
@@ -110,7 +111,21 @@ def compare(
         connection.execute(f"USE {name}")
         create_views(connection, opened.path)
     connection.execute("USE memory")
-    limits = {
+    connection.execute(f"CREATE TABLE pairs AS {_sql('pairs')}")
+    connection.execute(f"CREATE TABLE changes AS {_sql('changes')}", bounds)
+    connection.execute(f"INSERT INTO changes BY NAME {_sql('p95')}")
+    summary = pa.Table.from_pylist(_summary(connection), schema=_SUMMARY)
+    connection.register("summarised", summary)
+    connection.execute("CREATE TABLE summary AS SELECT * FROM summarised")
+    connection.unregister("summarised")
+    return Comparison(stores[0].path, stores[1].path, connection)
+
+
+def limits(
+    *, min_difference: float = MIN_DIFFERENCE, min_ratio: float = MIN_RATIO, alpha: float = ALPHA
+) -> dict[str, Any]:
+    """The parameters of `queries/compare/changes.sql`."""
+    return {
         "metrics": [dict(zip(("metric", "family", "weight"), row, strict=True)) for row in METRICS],
         "min_sessions": MIN_SESSIONS,
         "min_calls": MIN_CALLS,
@@ -120,14 +135,6 @@ def compare(
         "min_ratio": min_ratio,
         "alpha": alpha,
     }
-    connection.execute(f"CREATE TABLE pairs AS {_sql('pairs')}")
-    connection.execute(f"CREATE TABLE changes AS {_sql('changes')}", limits)
-    connection.execute(f"INSERT INTO changes BY NAME {_sql('p95')}")
-    summary = pa.Table.from_pylist(_summary(connection), schema=_SUMMARY)
-    connection.register("summarised", summary)
-    connection.execute("CREATE TABLE summary AS SELECT * FROM summarised")
-    connection.unregister("summarised")
-    return Comparison(stores[0].path, stores[1].path, connection)
 
 
 def _sql(name: str) -> str:

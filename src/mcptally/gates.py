@@ -2,7 +2,7 @@
 
 A gate is a short text: a column, `>` or `<`, and a number (`failure_rate > 5%`); for a comparison
 also a kind of change (`worse`). A gate fails only where the whole interval is beyond the limit.
-Where the interval holds the limit, or a tool has too little data for any statement, it is undecided.
+Where the interval holds the limit, or a tool has too little data for a statement, it is undecided.
 """
 
 import dataclasses
