@@ -1,0 +1,315 @@
+"""What secret values look like, as rows: tokens known by their prefix, and by the text around them.
+
+The recorder's redaction reads these rows, and so does the analysis (`content.secret`). They are
+Python and not TOML because the recorder pays for them at every start: nothing is parsed, and a
+pattern is compiled when it is first needed.
+
+In examples `<20>` stands for twenty characters of made-up token text, so that no line of this
+file looks like a real credential to a scanner.
+"""
+
+from typing import Final, NamedTuple
+
+DEFAULT: Final = frozenset({"default", "strict"})
+STRICT: Final = frozenset({"strict"})
+
+
+class Prefix(NamedTuple):
+    """A token that begins with text nothing else begins with."""
+
+    name: str
+    title: str
+    prefixes: tuple[str, ...]
+    tail: str
+    """Regular expression of what follows the prefix; linear, no nested repetition."""
+    source: str = "mcptally"
+    on: frozenset[str] = DEFAULT
+    silent: tuple[str, ...] = ()
+
+
+class Shape(NamedTuple):
+    """A secret that is known by the text around it; group `secret` is what goes."""
+
+    name: str
+    title: str
+    needles: tuple[str, ...]
+    """Lower-case texts, one of which every match contains: no needle, no search."""
+    pattern: str
+    check: str = ""
+    """Name of a further check in `redact.py` that the match has to pass."""
+    source: str = "mcptally"
+    on: frozenset[str] = DEFAULT
+    fires: tuple[str, ...] = ()
+    silent: tuple[str, ...] = ()
+
+
+_W: Final = r"[A-Za-z0-9_\-]"
+_A: Final = r"[A-Za-z0-9]"
+_MIXED: Final = r"(?=[a-z_\-]{0,60}[A-Z0-9])"
+"""Lower-case words joined by hyphens are prose or a CSS class, not a token."""
+
+_TWO_DIGITS_OR_CAPITAL: Final = r"(?=(?:[A-Za-z_\-]{0,30}[0-9]){2}|[a-z0-9_\-]{0,60}[A-Z])"
+
+PREFIXES: Final[tuple[Prefix, ...]] = (
+    Prefix(
+        name="anthropic-key",
+        title="Anthropic API or OAuth key",
+        prefixes=("sk-ant-",),
+        tail=_W + r"{16,}",
+    ),
+    Prefix(
+        name="openai-key",
+        title="OpenAI key, and the many services that copied its shape",
+        prefixes=("sk-", "sess-"),
+        tail=_MIXED + _W + r"{20,}",
+        silent=("sk-loading-indicator-container", "risk-management-strategies-and-more"),
+    ),
+    Prefix(
+        name="github-token",
+        title="GitHub token: personal, OAuth, app, refresh, fine-grained",
+        prefixes=("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"),
+        tail=r"[A-Za-z0-9_]{20,}",
+        silent=("ghp_short",),
+    ),
+    Prefix(
+        name="gitlab-token",
+        title="GitLab token: personal, deploy, runner, trigger, feed, agent, CI",
+        prefixes=(
+            "glpat-", "gldt-", "glrt-", "glptt-", "glft-", "glagent-", "glcbt-", "glsoat-",
+            "glimt-", "gloas-", "GR1348941-",
+        ),
+        tail=r"[A-Za-z0-9_\-.]{16,}",
+    ),
+    Prefix(
+        name="slack-token",
+        title="Slack token: bot, user, app, refresh, configuration",
+        prefixes=("xoxb-", "xoxp-", "xoxa-", "xoxr-", "xoxs-", "xoxo-", "xoxe-", "xoxe.", "xoxc-",
+                  "xoxd-", "xapp-"),
+        tail=r"(?=[A-Za-z%\-]{0,30}[0-9])[A-Za-z0-9%\-.]{14,}",
+    ),
+    Prefix(
+        name="aws-access-key",
+        title="AWS access key id, long-lived or temporary",
+        prefixes=("AK", "AS"),
+        tail=r"IA[0-9A-Z]{16}(?![A-Za-z0-9])",
+        silent=("AKIA is a prefix", "ASIANLANGUAGESUPPORTS"),
+    ),
+    Prefix(
+        name="google-key",
+        title="Google API key, OAuth access token or client secret",
+        prefixes=("AIz", "ya29.", "GOCSPX-"),
+        tail=r"(?=[A-Za-z_\-]{0,80}[0-9_\-])[A-Za-z0-9_\-.]{20,}",
+    ),
+    Prefix(
+        name="npm-token",
+        title="npm access token",
+        prefixes=("npm_",),
+        tail=_A + r"{36}(?![A-Za-z0-9_])",
+        silent=("npm_package_devDependencies_typescript_eslint",),
+    ),
+    Prefix(
+        name="pypi-token",
+        title="PyPI or TestPyPI token",
+        prefixes=("pypi-",),
+        tail=r"Ag" + _W + r"{40,}",
+    ),
+    Prefix(
+        name="huggingface-token",
+        title="Hugging Face token: user or organisation",
+        prefixes=("hf_", "api_org_"),
+        tail=_MIXED + _A + r"{30,}",
+    ),
+    Prefix(
+        name="sendgrid-key",
+        title="SendGrid API key",
+        prefixes=("SG.",),
+        tail=_W + r"{16,}\." + _W + r"{16,}",
+    ),
+    Prefix(
+        name="stripe-key",
+        title="Stripe key or webhook secret",
+        prefixes=("sk_live_", "sk_test_", "rk_live_", "rk_test_", "whsec_"),
+        tail=r"[A-Za-z0-9+/=]{16,}",
+    ),
+    Prefix(
+        name="jwt",
+        title="JSON Web Token (RFC 7519) or its encrypted form",
+        source="RFC 7519",
+        prefixes=("eyJ",),
+        tail=r"[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]{4,}(?:\.[A-Za-z0-9_\-]*){1,3}",
+        silent=("eyJhbGciOiJIUzI1NiJ9 alone is a header without a token",),
+    ),
+    Prefix(
+        name="hex-token",
+        title="Token of a service whose prefix is followed by hexadecimal digits only",
+        prefixes=("key-", "fc-", "dop_v1_", "doo_v1_", "dor_v1_", "shpat_", "shpca_", "shppa_",
+                  "shpss_", "sntryu_", "pul-", "rubygems_", "SK"),
+        tail=r"[0-9a-f]{32,64}(?![A-Za-z0-9])",
+        silent=("fc-button-primary-active-disabled", "key-value-store"),
+    ),
+    Prefix(
+        name="service-token",
+        title="Token of another service with a prefix of its own",
+        prefixes=(
+            "gsk_",  # Groq
+            "pplx-",  # Perplexity
+            "r8_",  # Replicate
+            "xai-",  # xAI
+            "tvly-",  # Tavily
+            "nvapi-",  # NVIDIA
+            "ctx7sk-",  # Context7
+            "figd_",  # Figma
+            "ntn_",  # Notion
+            "lin_api_", "lin_oauth_",  # Linear
+            "dckr_pat_", "dckr_oat_",  # Docker Hub
+            "glsa_", "glc_",  # Grafana
+            "sntrys_",  # Sentry
+            "NRAK-",  # New Relic
+            "sbp_", "sb_secret_",  # Supabase
+            "hvs.", "hvb.", "hvr.",  # HashiCorp Vault
+            "PMAK-",  # Postman
+            "pscale_tkn_", "pscale_pw_", "pscale_oauth_",  # PlanetScale
+            "dp.pt.", "dp.st.", "dp.ct.", "dp.sa.",  # Doppler
+            "phx_",  # PostHog
+            "sq0csp-", "sq0atp-",  # Square
+            "AGE-SECRET-KEY-",
+            "ATATT3", "ATCTT3",  # Atlassian
+            "HRKU-",  # Heroku
+            "CFPAT-",  # Contentful
+            "fo1_", "fm2_",  # Fly.io
+            "apify_api_",
+        ),
+        tail=_TWO_DIGITS_OR_CAPITAL + _W + r"{18,}",
+        silent=("xai-grok-large-preview-2", "glc_short1"),
+    ),
+)  # fmt: skip
+
+_B64: Final = r"[A-Za-z0-9+/=_\-.~]"
+
+_BEGIN: Final = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrtbf]))"
+"""A token begins here: no letter or digit before it but the one of an escape."""
+
+SHAPES: Final[tuple[Shape, ...]] = (
+    Shape(
+        name="bearer",
+        title="Credentials after an HTTP authorization scheme (RFC 6750)",
+        source="RFC 6750",
+        needles=("bearer",),
+        pattern=r"[Bb](?i:earer)(?:\s|%20|\+){1,4}(?P<secret>" + _B64 + r"{6,})",
+        check="token_like",
+        fires=("Authorization: Bearer <24>", "curl -H 'authorization: bearer <8>'"),
+        silent=("a bearer token is required", "Bearer authentication"),
+    ),
+    Shape(
+        name="basic",
+        title="User name and password after the Basic scheme (RFC 7617)",
+        source="RFC 7617",
+        needles=("basic",),
+        pattern=r"[Bb](?i:asic)\s{1,4}(?P<secret>[A-Za-z0-9+/]{8,}={0,2})",
+        check="base64_like",
+        fires=("Proxy-Authorization: Basic dXNlcjpwYXNzd29yZDEyMw==",),
+        silent=("Basic authentication", "basic functionality"),
+    ),
+    Shape(
+        name="private-key",
+        title="PEM private key (RFC 7468), whole or cut",
+        source="RFC 7468",
+        needles=("private key",),
+        pattern=(
+            r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
+            r"(?P<secret>[A-Za-z0-9+/=\s\\:,.()\-]*?)"
+            r"(?:-----END |(?![A-Za-z0-9+/=\s\\:,.()\-]))"
+        ),
+        fires=("-----BEGIN RSA PRIVATE KEY-----\nMII<60>\n-----END RSA PRIVATE KEY-----",),
+        silent=("-----BEGIN PUBLIC KEY-----\nMII", "a private key is needed"),
+    ),
+    Shape(
+        name="url-password",
+        title="Password inside a URL or connection string (RFC 3986, userinfo)",
+        source="RFC 3986 3.2.1",
+        needles=("://",),
+        pattern=(
+            r"://[^\s/?#@:\"'\\<>]{0,100}+"
+            r":(?P<secret>[^\s/?#\"'\\<>\[\]{}]{1,200})@(?=[A-Za-z\[_]|[0-9]{1,3}\.)"
+        ),
+        fires=("postgres://app:<12>@db.local:5432/app", "https://x:<20>@git.local/r.git"),
+        silent=(
+            "http://localhost:8080/@scope/name",
+            "see http://a.example:80 and mail me@b.example",
+        ),
+    ),
+    Shape(
+        name="webhook-url",
+        title="Webhook address that is itself the credential",
+        needles=("hook",),
+        pattern=(
+            r"https?://(?:hooks\.slack\.com/(?:services|workflows|triggers)"
+            r"|(?:canary\.|ptb\.)?discord(?:app)?\.com/api(?:/v\d+)?/webhooks"
+            r"|[a-z0-9.\-]{1,80}\.webhook\.office\.com/webhookb2)"
+            r"/(?P<secret>[A-Za-z0-9/_\-@]{16,})"
+        ),
+        fires=("https://hooks.slack.com/services/T<8>/B<8>/<24>",),
+        silent=("https://hooks.example.com/services/list",),
+    ),
+    Shape(
+        name="telegram-token",
+        title="Telegram bot token",
+        needles=(":aa",),
+        pattern=_BEGIN + r"(?:bot)?(?P<secret>[0-9]{8,10}:AA[A-Za-z0-9_\-]{33})(?![A-Za-z0-9])",
+        fires=("https://api.telegram.org/bot1234567890:AA<33>/getMe",),
+        silent=("00:AA:11:22:33:44",),
+    ),
+    Shape(
+        name="account-key",
+        title="Key or password inside a key=value connection string (Azure, ADO, ODBC)",
+        needles=("password", "pwd", "accountkey", "sharedaccesskey"),
+        pattern=(
+            r"(?i:(?:;|\bserver=[^\"\\]{0,200})\s?(?:accountkey|sharedaccesskey|password|pwd))\s?="
+            r"\s?(?P<secret>[^;\s\"'\\]{3,})"
+        ),
+        fires=("Server=db;Database=x;User Id=sa;Password=<10>;Encrypt=true",),
+        silent=("Server=db;Password=;Encrypt=true",),
+    ),
+    Shape(
+        name="emails",
+        title="E-mail addresses",
+        needles=("@",),
+        pattern=r"(?<![A-Za-z0-9.+_\-])(?P<secret>[A-Za-z0-9.+_\-]{1,64}@(?:[A-Za-z0-9\-]{1,63}\.){1,8}[A-Za-z]{2,24})",
+        on=STRICT,
+        fires=("write to jo.doe+x@mail.example.org",),
+        silent=("npm i @scope/name@1.2.3",),
+    ),
+    Shape(
+        name="cards",
+        title="Payment card numbers that pass the Luhn check",
+        needles=("",),
+        pattern=(
+            r"(?<![0-9A-Za-z.])(?P<secret>[3-6][0-9]{3}[ \-]?[0-9]{4}[ \-]?[0-9]{4}"
+            r"[ \-]?[0-9]{1,7})(?![0-9A-Za-z.])"
+        ),
+        check="luhn",
+        source="ISO/IEC 7812-1",
+        on=STRICT,
+        fires=("paid with 4111 1111 1111 1111",),
+        silent=("4111 1111 1111 1112", "1795295508335435282"),
+    ),
+    Shape(
+        name="home-folders",
+        title="The user's name in a home folder's path",
+        needles=("",),
+        pattern=r"(?:/home/|/Users/|(?i:[A-Z]:(?:\\){1,8}Users(?:\\){1,8}))(?P<secret>[^/\\\s\"':<>|\[\]]{1,64})",
+        on=STRICT,
+        fires=("/home/jo/project", "/Users/jo/x.txt"),
+        silent=("/homes/list",),
+    ),
+    Shape(
+        name="long-tokens",
+        title="Any long run that looks random: 32 characters or more, letters and digits mixed",
+        needles=("",),
+        pattern=r"(?<![A-Za-z0-9+/_\-])(?P<secret>[A-Za-z0-9+/_\-]{32,}={0,2})(?![A-Za-z0-9])",
+        check="random_like",
+        on=STRICT,
+        fires=("state <48>",),
+        silent=("notifications/resources/list_changed", "getCurrentUserInformationFromTheDatabase"),
+    ),
+)
