@@ -1,8 +1,8 @@
 """Rules and rows to findings: a finding is made from a rule's row, and from nothing else.
 
-The rows are `rules/archive.toml`, `protocol.toml`, `schema.toml` and `definitions.toml`. A row says
-what a finding is about, how bad it is and for which revisions of the protocol it holds; the module
-that knows the columns says which rows of a frame break it. An id without a row is an error of ours.
+The rows are those of `FILES`. A row says what a finding is about, how bad it is and for which
+revisions of the protocol it holds; the module that knows the columns says which rows of a frame
+break it. An id without a row is an error of ours.
 """
 
 import dataclasses
@@ -16,7 +16,13 @@ from mcptally import rules
 from mcptally.errors import RuleError, near
 from mcptally.schema import About, Findings, Severity
 
-FILES: Final = ("archive.toml", "protocol.toml", "schema.toml", "definitions.toml")
+FILES: Final = (
+    "archive.toml",
+    "protocol.toml",
+    "schema.toml",
+    "definitions.toml",
+    "leaks.toml",
+)
 """The rule files whose rules make findings."""
 
 REVISIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
@@ -35,6 +41,10 @@ class FindingRule(rules.Rule):
     about: About
     revisions: tuple[str, ...] = ()
     """Revisions that the rule holds for; none given: every one, and unknown ones too."""
+    document: str = ""
+    """How the seed document reads, where its program does otherwise."""
+    program: str = ""
+    """What the program behind that document does."""
     matches: tuple[str, ...] = ()
     """Patterns (Rust regex) of a rule about texts; what they are matched with, the module says."""
 

@@ -13,7 +13,7 @@ from typing import Final
 
 import polars as pl
 
-from mcptally import context, defects, validate
+from mcptally import context, defects, leaks, validate
 from mcptally.chains import chain
 from mcptally.contracts.regular import regular
 from mcptally.damage import mend
@@ -108,6 +108,7 @@ def finish(
                 part.findings,
                 validate.find(calls),
                 defects.find_behaviour(calls, archive.definitions),
+                leaks.find(calls),
             ]
         )
     )

@@ -1,6 +1,6 @@
 """What secret values look like, as rows: tokens known by their prefix, and by the text around them.
 
-The recorder's redaction reads these rows, and so does the analysis (`content.secret`). They are
+The recorder's redaction reads these rows, and so does the analysis (`leak.secret`). They are
 Python and not TOML because the recorder pays for them at every start: nothing is parsed, and a
 pattern is compiled when it is first needed.
 

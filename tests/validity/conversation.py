@@ -21,6 +21,9 @@ SERVER: Final = {
     "completions": {},
 }
 
+TOKEN: Final = "aB3dE5gH7jK9mN1pQ2sT4vW6yZ8"  # noqa: S105
+"""Made-up token text: no line of a rule file looks like a real credential to a scanner."""
+
 ARROW: Final = re.compile(r"^(?:(\w+) )?([<>])(raw)? ?(.*)$", re.DOTALL)
 REQUEST: Final = re.compile(r"^(\w+) (GET|POST|DELETE) (\{.*\})$")
 RESPONSE: Final = re.compile(r"^(\w+) (\d{3}) (\{.*\})$")
@@ -111,6 +114,7 @@ def write(example: str, path: Path, name: str) -> Path:
     """An example as a transcript file; gives its path."""
     talk = Conversation(name)
     text = example.strip("\n").replace("META", json.dumps(META))
+    text = re.sub(r"TOKEN(\d+)", lambda m: (TOKEN * 9)[: int(m[1])], text)
     if text.startswith("$"):
         return _file(text, talk, path)
     if not text.startswith('= {"event":"open"') and '"seq"' not in text:

@@ -81,7 +81,7 @@ def test_a_finding_without_a_rule_is_impossible() -> None:
 def _ids_in_code() -> Iterator[str]:
     folder = Path(mcptally.__file__).parent
     pattern = re.compile(
-        r'"((?:archive|transcript|protocol|pairing|schema|definition)\.[a-z0-9_]+)"'
+        r'"((?:archive|transcript|protocol|pairing|schema|definition|leak)\.[a-z0-9_]+)"'
     )
     for path in folder.rglob("*.py"):
         found = pattern.findall(path.read_text(encoding="utf-8"))

@@ -13,9 +13,11 @@ FILES: Final = (
     "protocol.toml",
     "schema.toml",
     "definitions.toml",
-    "content.toml",
+    "leaks.toml",
     "verdict-*.toml",
     "hidden.toml",
+    "contracts-*.toml",
+    "phases.toml",
     "regular.toml",
     "seed.toml",
     "inspector.toml",
@@ -171,5 +173,6 @@ Their examples are conversations, one line a message:
 | <code>&#124; …</code> | a line of the file as it is |
 | `seq N`, `+ MS` | the next event's number; time passes |
 | `META` | the `_meta` of a request of 2026-07-28 |
+| `TOKEN36` | 36 characters of made-up token text |
 | `$…` | a file that no lines can spell |
 """
