@@ -1,0 +1,116 @@
+"""Times as other programs write them, as UTC nanoseconds.
+
+ISO 8601 with a zone says itself when it was. Without one the zone has to be told (`--timezone`);
+the default is this machine's, since logs without zones are mostly read where they were written.
+A time that a clock change made ambiguous is taken as the first of the two.
+"""
+
+import datetime
+import re
+import zoneinfo
+from typing import Any, Final
+
+from mcptally.errors import UsageError
+
+_ISO: Final = re.compile(
+    r"(?P<day>\d{4}-\d{2}-\d{2})[T ](?P<time>\d{2}:\d{2}:\d{2})(?:[.,](?P<part>\d{1,9})\d*)?"
+    r"\s?(?P<zone>Z|[+-]\d{2}:?\d{2})?\Z"
+)
+_OFFSET: Final = re.compile(r"(?P<sign>[+-])(?P<hours>\d{2}):?(?P<minutes>\d{2})\Z")
+_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_SECOND: Final = 10**9
+_LATEST: Final = 2**63 - 1
+
+# A number since 1970 tells its unit by its size: these are all of the years 1980 to 2200.
+_UNITS: Final = ((3.2e8, 7.3e9, 10**9), (3.2e11, 7.3e12, 10**6), (3.2e14, 7.3e15, 1000))
+
+_DURATION: Final = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s?(?P<unit>ms|us|µs|ns|s|m|h)")
+_UNIT_NS: Final = {"h": 3600 * _SECOND, "m": 60 * _SECOND, "s": _SECOND, "ms": 10**6}
+_SMALL_NS: Final = {"us": 1000, "µs": 1000, "ns": 1}
+
+
+def zone(name: str) -> datetime.tzinfo | None:
+    """The zone of a name like `Europe/Berlin`, `UTC`, `+02:00`; None for `local`.
+
+    Raises:
+        UsageError: no such zone.
+    """
+    if name == "local":
+        return None
+    if name.upper() in {"UTC", "Z"}:
+        return datetime.UTC
+    if match := _OFFSET.match(name):
+        minutes = int(match["hours"]) * 60 + int(match["minutes"])
+        if minutes < 24 * 60:
+            delta = datetime.timedelta(minutes=minutes if match["sign"] == "+" else -minutes)
+            return datetime.timezone(delta)
+    try:
+        return zoneinfo.ZoneInfo(name)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise UsageError(
+            f"no time zone is called {name!r}; say local, UTC, +02:00, or a name like Europe/Berlin"
+        ) from error
+
+
+def moment(value: Any, naive: datetime.tzinfo | None = None) -> int | None:
+    """UTC nanoseconds of an ISO 8601 text, or of a number since 1970; None if it is neither.
+
+    `naive` is the zone of texts that name none; None is this machine's.
+    """
+    if isinstance(value, bool) or value is None:
+        return None
+    if isinstance(value, (int, float)):
+        return _number(value)
+    if not isinstance(value, str):
+        return None
+    text = value.strip()
+    match = _ISO.match(text)
+    if match is None:
+        try:
+            return _number(int(text)) if text.isascii() and text.isdigit() else _number(float(text))
+        except ValueError:
+            return None
+    try:
+        when = datetime.datetime.fromisoformat(f"{match['day']}T{match['time']}")
+        if match["zone"]:
+            # A zone of 24 hours and more is none.
+            when = when.replace(tzinfo=_written(match["zone"]))
+        elif naive is None:
+            when = when.astimezone()
+        else:
+            when = when.replace(tzinfo=naive)
+        seconds = (when - _EPOCH) // datetime.timedelta(seconds=1)
+    except (ValueError, OverflowError, OSError):
+        return None
+    whole = seconds * _SECOND + int((match["part"] or "0").ljust(9, "0"))
+    return whole if 0 < whole <= _LATEST else None
+
+
+def _written(text: str) -> datetime.tzinfo:
+    if text == "Z":
+        return datetime.UTC
+    hours, minutes = int(text[1:3]), int(text[-2:])
+    delta = datetime.timedelta(hours=hours, minutes=minutes)
+    return datetime.timezone(-delta if text[0] == "-" else delta)
+
+
+def _number(value: float) -> int | None:
+    if not 0 < value <= _LATEST:  # NaN too
+        return None
+    for low, high, unit in _UNITS:
+        if low <= value < high:
+            if isinstance(value, int):
+                return value * unit
+            # Decimals of a float are exact to the microsecond; more digits would be noise.
+            return round(value * unit / 1000) * 1000
+    return int(value) if value >= 3.2e17 else None
+
+
+def duration(text: str) -> int | None:
+    """Nanoseconds of a text like `505ms`, `1m 5s`, `0.25s`; None if it is none."""
+    rest = _DURATION.sub("", text).strip()
+    found = list(_DURATION.finditer(text))
+    if rest or not found:
+        return None
+    units = _UNIT_NS | _SMALL_NS
+    return round(sum(float(match["number"]) * units[match["unit"]] for match in found))

@@ -1,0 +1,83 @@
+"""Which format a file is: by its first lines, and by its name where the lines could be several."""
+
+import re
+import zlib
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final
+
+import zstandard
+
+from mcptally.archive import open_stream
+from mcptally.errors import UnreadableError
+
+_HEAD: Final = 256 << 10
+_LINES: Final = 200
+
+_CLAUDE_DESKTOP: Final = re.compile(
+    rb"\d{4}-\d\d-\d\dT\S+Z? (?:\[[^\]\n]+\] \[(?:info|debug|warn|error)\]|"
+    rb"\[(?:info|debug|warn|error)\]) "
+)
+_VSCODE: Final = re.compile(
+    rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+ \[\w+\] (?:\[(?:editor -> server|server -> editor|"
+    rb"Client Says|Server Says|server stderr)\]|Starting server|Connection state|Discovered )"
+)
+
+
+def _any(pattern: re.Pattern[bytes]) -> Callable[[bytes], bool]:
+    return lambda line: pattern.match(line) is not None
+
+
+def _keys(*keys: str) -> Callable[[bytes], bool]:
+    """JSON objects that have all of these keys (as bytes: a cheap look, at any depth)."""
+    wanted = [f'"{key}"'.encode() for key in keys]
+    return lambda line: line.lstrip()[:1] == b"{" and all(key in line for key in wanted)
+
+
+TRANSCRIPT: Final = "transcript"
+
+_LOOKS: Final[tuple[tuple[str, Callable[[bytes], bool]], ...]] = (
+    (TRANSCRIPT, _keys("v", "event", "recording", "seq", "ts_ns")),
+    ("claude-desktop", _any(_CLAUDE_DESKTOP)),
+    ("vscode", _any(_VSCODE)),
+    ("mcpsnoop", _keys("session_id", "server_label", "direction", "transport")),
+    ("codex", lambda line: b'"type":"session_meta"' in line or b"mcp_tool_call" in line),
+    ("claude-code", _keys("sessionId", "cwd")),
+    ("otlp", lambda line: b'"resourceSpans"' in line or b'"resource_spans"' in line),
+    ("jsonrpc", lambda line: b"jsonrpc" in line),
+)
+
+
+def detect(path: Path) -> str | None:
+    """Name of the format of a file, `transcript` for one of our own, None if none is known.
+
+    Raises:
+        UnreadableError: the file cannot be opened.
+    """
+    with open_stream(path) as stream:
+        try:
+            head = stream.read(_HEAD)
+        except (OSError, EOFError, zlib.error, zstandard.ZstdError) as error:
+            raise UnreadableError(f"{path}: {error}") from error
+    if head.startswith(b"SQLite format 3\0"):
+        return "mcphawk" if _is_hawk(path) else None
+    if re.match(rb'\s*\{\s*"log"\s*:', head) or (b'"entries"' in head and b'"log"' in head):
+        return "har"
+    return _by_lines(head.split(b"\n")[:_LINES])
+
+
+def _by_lines(lines: Iterable[bytes]) -> str | None:
+    """The format that most of the lines speak for; the earlier of two that as many do."""
+    votes: dict[str, int] = {}
+    for line in lines:
+        for name, looks in _LOOKS:
+            if looks(line):
+                votes[name] = votes.get(name, 0) + 1
+                break
+    return max(votes, key=lambda name: votes[name]) if votes else None
+
+
+def _is_hawk(path: Path) -> bool:
+    from mcptally.imports.mcphawk import is_database  # noqa: PLC0415  (few files are one)
+
+    return is_database(path)

@@ -1,0 +1,102 @@
+"""mcphawk: the SQLite database of its captures (`mcphawk.db`, version 1.0).
+
+It keeps messages decoded and printed again, with its own redaction, and tells sessions apart
+itself. Statuses of HTTP are not in it.
+"""
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+from mcptally.frame import Dir
+from mcptally.imports.items import Item, Pipe
+from mcptally.imports.source import Source
+
+_TABLES: Final = {
+    "messages": {"id", "session_id", "ts", "direction", "size", "body"},
+    "sessions": {"id", "name", "transport", "target", "ended_at"},
+}
+_QUERY: Final = """
+    SELECT m.id, m.session_id, m.ts, m.direction, m.size, m.body, m.note,
+           s.name, s.transport, s.target, s.server_name
+    FROM messages m LEFT JOIN sessions s ON s.id = m.session_id
+    ORDER BY m.id
+"""
+_TRANSPORTS: Final = {"stdio": "stdio", "sse": "http_sse"}
+
+
+def is_database(path: Path) -> bool:
+    """Whether an SQLite file has mcphawk's tables."""
+    try:
+        with contextlib.closing(_open(path)) as connection:
+            return all(
+                columns <= {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
+                for table, columns in _TABLES.items()
+            )
+    except sqlite3.Error:
+        return False
+
+
+def read(source: Source) -> Iterator[Item]:
+    """The messages of one database, oldest first."""
+    tally = source.tally
+    last = 0
+    try:
+        with contextlib.closing(_open(source.path)) as connection:
+            connection.text_factory = bytes
+            for row in connection.execute(_QUERY):
+                last = int(row[0])
+                tally.seen += 1
+                try:
+                    item = _item(source, row)
+                except (ValueError, TypeError, AttributeError):
+                    tally.skip(last, "a row with values of other types")
+                    continue
+                tally.used += 1
+                yield item
+    except sqlite3.Error as error:
+        tally.seen += 1
+        tally.skip(last, f"reading stopped: {error}")
+
+
+def _item(source: Source, row: tuple[Any, ...]) -> Item:
+    number, session, time, direction, size, body, _note, name, transport, target, said = row
+    way: Dir = "s2c" if direction == b"s2c" else "c2s"
+    carried = _text(transport) or ""
+    label = _text(name) or _text(said) or _text(target)
+    pipe: Pipe = source.pipe(
+        _text(session) or "",
+        server=label,
+        transport=_TRANSPORTS.get(carried, "streamable_http" if "http" in carried else None),
+    )
+    return Item(
+        what="message",
+        line=int(number),
+        pipe=pipe,
+        at=round(float(time) * 1_000_000) * 1000,
+        dir=way,
+        data=body if isinstance(body, bytes) else str(body).encode(),
+        size=int(size) if isinstance(size, int) else None,
+    )
+
+
+def _text(value: object) -> str | None:
+    return value.decode(errors="replace") if isinstance(value, bytes) and value else None
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    """The database, which is only read.
+
+    One that is in use has a journal beside it, which SQLite must be able to look at; where the
+    folder does not allow that, the journal is left out.
+    """
+    place = quote(str(path.resolve()))
+    try:
+        connection = sqlite3.connect(f"file:{place}?mode=ro", uri=True)
+        connection.execute("SELECT 1 FROM sqlite_master").fetchone()
+    except sqlite3.Error:
+        connection = sqlite3.connect(f"file:{place}?mode=ro&immutable=1", uri=True)
+    return connection

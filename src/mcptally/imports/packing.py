@@ -1,0 +1,111 @@
+"""Finished lines to files: small recordings whole and together, each large one in its own file.
+
+A recording is never spread over files that hold others, so that a partition of the analysis is
+never forced to read more than one file at a time.
+"""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import zstandard
+
+PACK_BYTES: Final = 64 << 20
+"""Transcript bytes of a file of small recordings, before the next begins."""
+
+LARGE_BYTES: Final = 8 << 20
+"""A recording that has grown to this gets a file of its own."""
+
+HELD_BYTES: Final = 64 << 20
+"""Transcript bytes of unfinished recordings held in memory; then the largest go to files."""
+
+_PART: Final = ".part"
+
+
+class Packer:
+    """Writes `STEM-0000.jsonl.zst` … and `STEM-rRECORDING.jsonl.zst` into a folder."""
+
+    def __init__(self, folder: Path, stem: str) -> None:
+        self._folder = folder
+        self._stem = stem
+        self._open: dict[str, list[bytes]] = {}
+        self._sizes: dict[str, int] = {}
+        self._held = 0
+        self._own: dict[str, Path] = {}
+        self._pack: list[bytes] = []
+        self._pack_size = 0
+        self._packs = 0
+        self._parts: dict[Path, None] = {}
+
+    def put(self, recording: str, line: bytes) -> None:
+        """One more line of a recording, with its newline."""
+        self._open.setdefault(recording, []).append(line)
+        size = self._sizes[recording] = self._sizes.get(recording, 0) + len(line)
+        self._held += len(line)
+        if size >= LARGE_BYTES:
+            self._spill(recording)
+        elif self._held >= HELD_BYTES:
+            self._spill(max(self._sizes, key=self._sizes.__getitem__))
+
+    def end(self, recording: str) -> None:
+        """A recording is over."""
+        if recording in self._own:
+            self._spill(recording)
+            del self._own[recording]
+        lines = self._open.pop(recording, [])
+        size = self._sizes.pop(recording, 0)
+        self._held -= size
+        self._pack += lines
+        self._pack_size += size
+        if self._pack_size >= PACK_BYTES:
+            self._flush()
+
+    def publish(self) -> list[Path]:
+        """Give all files their names; what an earlier import of the same source left goes."""
+        for recording in list(self._open):
+            self.end(recording)
+        self._flush()
+        done = [part.with_name(part.name.removesuffix(_PART)) for part in self._parts]
+        ours = re.compile(re.escape(self._stem) + r"-(\d{4,}|r[0-9a-f]+)\.jsonl\.zst")
+        for path in self._folder.iterdir() if self._folder.is_dir() else ():
+            if ours.fullmatch(path.name) and path not in done:
+                path.unlink()
+        for part, path in zip(self._parts, done, strict=True):
+            part.replace(path)
+        return done
+
+    def discard(self) -> None:
+        """Remove what was written and not published."""
+        for part in self._parts:
+            part.unlink(missing_ok=True)
+
+    def _spill(self, recording: str) -> None:
+        lines = self._open.get(recording)
+        if lines:
+            digits = re.sub(r"[^0-9a-f]", "", recording)[-12:]
+            path = self._own.setdefault(recording, self._part(f"r{digits}"))
+            _append(path, lines)
+        self._held -= self._sizes.get(recording, 0)
+        self._open[recording], self._sizes[recording] = [], 0
+
+    def _flush(self) -> None:
+        if self._pack:
+            _append(self._part(f"{self._packs:04d}"), self._pack)
+            self._pack, self._pack_size = [], 0
+            self._packs += 1
+
+    def _part(self, name: str) -> Path:
+        path = self._folder / f"{self._stem}-{name}.jsonl.zst{_PART}"
+        if path not in self._parts:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path.unlink(missing_ok=True)
+            path.touch(mode=0o600)
+            self._parts[path] = None
+        return path
+
+
+def _append(path: Path, lines: list[bytes]) -> None:
+    pack: Callable[[bytes], bytes] = zstandard.ZstdCompressor(level=3).compress
+    with path.open("ab") as file:
+        file.write(pack(b"".join(lines)))

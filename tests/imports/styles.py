@@ -1,0 +1,164 @@
+"""Our own recordings told in the styles of programs that do not run here.
+
+Written after the shapes that real logs of these programs have (docs/reference/import-formats.md),
+not by the programs themselves.
+"""
+
+import datetime
+import json
+from collections.abc import Callable, Iterable
+from typing import Any
+
+Event = dict[str, Any]
+
+
+def plain(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def moment(ns: int, form: str, zone: datetime.tzinfo = datetime.UTC) -> str:
+    when = datetime.datetime.fromtimestamp(ns // 10**9, zone)
+    return when.strftime(form) + f".{ns // 10**6 % 1000:03d}"
+
+
+def claude_desktop(events: Iterable[Event]) -> str:
+    lines = []
+    for e in events:
+        head = f"{moment(e['ts_ns'], '%Y-%m-%dT%H:%M:%S')}Z [time] [info]"
+        if e["event"] == "open":
+            lines += [
+                f"{head} Initializing server... {{ metadata: undefined }}",
+                f"{head} Using MCP server command: {e['command'][0]} with args and path: {{",
+                "  metadata: {",
+                f"    args: [ {', '.join(map(repr, e['command'][1:]))}, [length]: 2 ],",
+                "    paths: [",
+                "      '/usr/bin',",
+                "      [length]: 1",
+                "    ]",
+                "  }",
+                "}",
+            ]
+        elif e["event"] == "message":
+            who = "client" if e["dir"] == "c2s" else "server"
+            lines.append(f"{head} Message from {who}: {plain(e['msg'])} {{ metadata: undefined }}")
+        elif e["event"] == "stderr":
+            lines.append(e["text"])
+        elif e["event"] == "close":
+            lines.append(f"{head} Server transport closed {{ metadata: undefined }}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def claude_desktop_all(events: Iterable[Event]) -> str:
+    """`mcp.log`: level before server."""
+    lines = []
+    for e in events:
+        if e["event"] == "message":
+            who = "client" if e["dir"] == "c2s" else "server"
+            when = moment(e["ts_ns"], "%Y-%m-%dT%H:%M:%S")
+            lines.append(f"{when}Z [info] [time] Message from {who}: {plain(e['msg'])}\n")
+    return "".join(lines)
+
+
+def vscode(events: Iterable[Event], zone: datetime.tzinfo = datetime.UTC) -> str:
+    lines = []
+    for e in events:
+        when = moment(e["ts_ns"], "%Y-%m-%d %H:%M:%S", zone)
+        if e["event"] == "open":
+            lines += [
+                f"{when} [info] Starting server time",
+                f"{when} [info] Connection state: Running",
+            ]
+        elif e["event"] == "message":
+            way = "editor -> server" if e["dir"] == "c2s" else "server -> editor"
+            lines.append(f"{when} [debug] [{way}] {plain(e['msg'])}")
+        elif e["event"] == "stderr":
+            lines.append(f"{when} [warning] [server stderr] {e['text']}")
+        elif e["event"] == "close":
+            lines.append(f"{when} [info] Connection state: Stopped")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def vscode_old(events: Iterable[Event]) -> str:
+    """As written in spring 2025."""
+    return (
+        vscode(events)
+        .replace("[editor -> server]", "[Client Says]")
+        .replace("[server -> editor]", "[Server Says]")
+    )
+
+
+def enveloped(events: Iterable[Event]) -> str:
+    """JSON lines with an envelope of somebody's own."""
+    return "".join(
+        plain(
+            {
+                "at": moment(e["ts_ns"], "%Y-%m-%dT%H:%M:%S") + "Z",
+                "way": "out" if e["dir"] == "c2s" else "in",
+                "conn": e["recording"],
+                "inner": {"frame": plain(e["msg"])},
+            }
+        )
+        + "\n"
+        for e in events
+        if e["event"] == "message"
+    )
+
+
+def bare(events: Iterable[Event]) -> str:
+    return "".join(plain(e["msg"]) + "\n" for e in events if e["event"] == "message")
+
+
+def har(events: Iterable[Event]) -> str:
+    """Recorded HTTP traffic as a HAR: the exchanges with their bodies, as a proxy saves them."""
+    exchanges: dict[str, Event] = {}
+    for e in events:
+        if e.get("scope") is None:
+            continue
+        x = exchanges.setdefault(
+            f"{e['recording']}/{e['scope']}",
+            {"start": e["ts_ns"], "end": e["ts_ns"], "asked": "", "said": [], "sse": False},
+        )
+        x["end"] = max(x["end"], e["ts_ns"])
+        if e["event"] == "http":
+            x[e["phase"]] = e
+        elif e["event"] == "message" and e["dir"] == "c2s":
+            x["asked"] = plain(e["msg"])
+        elif e["event"] == "message":
+            x["sse"] |= "sse_id" in e or "sse_event" in e
+            x["said"].append(e)
+    entries = [_entry(x) for x in exchanges.values() if "request" in x]
+    return json.dumps({"log": {"version": "1.2", "entries": entries}}, indent=1)
+
+
+def _entry(x: Event) -> Event:
+    headers: Callable[[Event], list[Event]] = lambda e: [  # noqa: E731
+        {"name": k, "value": v} for k, v in (e.get("headers") or {}).items()
+    ]
+    response = x.get("response", {})
+    streams = "event-stream" in (response.get("headers") or {}).get("content-type", "")
+    if streams:
+        said = "".join(
+            (f"id: {e['sse_id']}\n" if e.get("sse_id") else "")
+            + f"event: message\ndata: {plain(e['msg'])}\n\n"
+            for e in x["said"]
+        )
+    else:
+        said = "".join(plain(e["msg"]) for e in x["said"])
+    request = {
+        "method": x["request"]["method"],
+        "url": f"http://127.0.0.1:9000{x['request']['path']}",
+        "headers": headers(x["request"]),
+    }
+    if x["asked"]:
+        request["postData"] = {"mimeType": "application/json", "text": x["asked"]}
+    return {
+        "startedDateTime": moment(x["start"], "%Y-%m-%dT%H:%M:%S") + "+00:00",
+        "time": (x["end"] - x["start"]) / 1e6,
+        "request": request,
+        "response": {
+            "status": response.get("status", 0),
+            "headers": headers(response),
+            "content": {"size": len(said), "mimeType": "", "text": said},
+        },
+        "timings": {"send": 0, "wait": 1, "receive": 0},
+    }
