@@ -6,11 +6,11 @@ exact patterns of `secret_shapes.py`. The secret itself is never repeated in a f
 
 import functools
 import re
-from typing import Final
+from typing import Final, NamedTuple
 
 import polars as pl
 
-from mcptally.judge import found
+from mcptally.judge import found, together
 from mcptally.secret_shapes import PREFIXES, SHAPES
 
 ASKED: Final = ("tools/call", "resources/read", "prompts/get")
@@ -22,15 +22,18 @@ GROUP: Final = 32
 SHORTEST: Final = 4
 """A beginning shorter than this is no reason to look closer: every word would be one."""
 
-LONGER: Final = ("AKIA", "ASIA", "sk-proj-", "sk-svcacct-", "eyJhbGciOi")
+LONGER: Final = ("AKIA", "ASIA", "sk-proj-", "sk-svcacct-", "eyJhbGciOi", "AIzaSy")
 """Longer beginnings of tokens whose prefix is too short to search for."""
 
-TEXTUAL: Final = {
-    "private-key": "-----BEGIN ",
-    "webhook-url": "hook",
-    "url-password": r"://[^\s/?#@:\"'\\<>]{0,100}:[^\s/?#\"'\\<>\[\]{}]{1,200}@[A-Za-z\[_0-9]",
+TEXTUAL: Final[dict[str, tuple[str, ...]]] = {
+    "private-key": ("-----BEGIN ",),
+    "webhook-url": ("https://hooks.slack.com/", "https://discord.com/api/", "https://discordapp."),
+    "url-password": ("://",),
 }
-"""Shapes that are looked for, and a pattern (Rust regex) without which there is none."""
+"""Shapes that are looked for, and what each match begins with."""
+
+WITH_PASSWORD: Final = r"://[^\s/?#@:\"'\\<>]{0,100}:[^\s/?#\"'\\<>\[\]{}]{1,200}@[A-Za-z\[_0-9]"  # noqa: S105
+"""Texts without a match (Rust regex) have no password in a URL: `://` alone is in nearly all."""
 
 PLACEHOLDER: Final = re.compile(
     r"(?i)example|x{4}|\*{3}|\.{3}|your|placeholder|changeme|dummy|sample|redacted|<|\$\{|\{\{"
@@ -41,20 +44,20 @@ USUAL: Final = frozenset({"password", "pass", "passwd", "pwd", "secret", "token"
 
 def find(calls: pl.DataFrame) -> pl.DataFrame:
     """Findings about credentials in results."""
-    rows = calls.filter(
-        pl.col("dir") == "c2s", pl.col("method").is_in(ASKED), pl.col("response").is_not_null()
-    )
-    texts = rows.select("response").unique()
+    asked = (pl.col("dir") == "c2s") & pl.col("method").is_in(ASKED)
+    texts = calls.select(pl.col("response").filter(asked)).drop_nulls().unique()
     suspects = texts.filter(
         pl.any_horizontal(pl.col("response").str.contains(pattern) for pattern in _scans())
-    )
-    shown = [
-        (text, *secret) for text in suspects.get_column("response") for secret in secrets(text)
-    ]
+    ).get_column("response")
+    shown = [(text, *secret) for text in suspects for secret in secrets(text)]
+    if not shown:
+        return together([])
     names = ("response", "kind", "value")
-    secrets_ = pl.DataFrame(shown, schema=dict.fromkeys(names, pl.String), orient="row")
-    leaks = rows.join(secrets_, on="response", maintain_order="left").filter(
-        ~pl.col("arguments").fill_null("").str.contains(pl.col("value"), literal=True)
+    known = pl.DataFrame(shown, schema=dict.fromkeys(names, pl.String), orient="row")
+    leaks = (
+        calls.filter(asked, pl.col("response").is_in(suspects.implode()))
+        .join(known, on="response", maintain_order="left")
+        .filter(~pl.col("arguments").fill_null("").str.contains(pl.col("value"), literal=True))
     )
     return found(
         "leak.secret",
@@ -68,37 +71,54 @@ def find(calls: pl.DataFrame) -> pl.DataFrame:
 def _scans() -> tuple[str, ...]:
     """Patterns (Rust regex), one of which every suspect text matches."""
     literals = [p for row in PREFIXES for p in row.prefixes if len(p) >= SHORTEST]
-    literals = sorted({*literals, *LONGER, TEXTUAL["private-key"], "hooks.", "webhook"})
+    literals = sorted({*literals, *LONGER, *TEXTUAL["private-key"], *TEXTUAL["webhook-url"]})
     groups = [literals[start : start + GROUP] for start in range(0, len(literals), GROUP)]
     patterns = ["|".join(map(re.escape, group)) for group in groups]
-    return (*patterns, TEXTUAL["url-password"])
+    return (*patterns, WITH_PASSWORD)
+
+
+class _Look(NamedTuple):
+    title: str
+    begins: tuple[str, ...]
+    """Every match begins with one of these: found by a plain search, which `re` would not do."""
+    pattern: re.Pattern[str]
+    """What follows; the group `secret` is the credential."""
 
 
 @functools.cache
-def _shapes() -> tuple[tuple[str, re.Pattern[str]], ...]:
-    """Title and exact pattern of what counts; the group `secret` is the credential."""
+def _looks() -> tuple[_Look, ...]:
+    """What counts as a credential, exactly."""
     prefixed = [
-        (
+        _Look(
             row.title,
-            re.compile(
-                rf"(?<![A-Za-z0-9_\-])(?P<secret>(?:{'|'.join(map(re.escape, row.prefixes))})"
-                rf"{row.tail})"
-            ),
+            row.prefixes,
+            re.compile(rf"(?<![A-Za-z0-9_\-])(?P<secret>(?:{_any(row.prefixes)}){row.tail})"),
         )
         for row in PREFIXES
     ]
-    textual = [(row.title, re.compile(row.pattern)) for row in SHAPES if row.name in TEXTUAL]
+    textual = [
+        _Look(row.title, TEXTUAL[row.name], re.compile(row.pattern))
+        for row in SHAPES
+        if row.name in TEXTUAL
+    ]
     return (*prefixed, *textual)
+
+
+def _any(texts: tuple[str, ...]) -> str:
+    return "|".join(map(re.escape, texts))
 
 
 def secrets(text: str) -> list[tuple[str, str]]:
     """Kind and value of every credential in a reply's JSON text."""
     known: dict[str, str] = {}
-    for title, pattern in _shapes():
-        for match in pattern.finditer(text):
-            value = match["secret"]
-            if not _harmless(value):
-                known.setdefault(value, title)
+    for look in _looks():
+        for begin in look.begins:
+            at = text.find(begin)
+            while at >= 0:
+                match = look.pattern.match(text, at)
+                if match and not _harmless(match["secret"]):
+                    known.setdefault(match["secret"], look.title)
+                at = text.find(begin, at + 1)
     return [(title, value) for value, title in known.items()]
 
 

@@ -78,15 +78,18 @@ def test_a_finding_without_a_rule_is_impossible() -> None:
         rule_of("protocol.batsh")
 
 
+OURS = ("archive", "transcript", "protocol", "pairing", "schema", "definition", "leak")
+"""Groups of ids that are written out in code; others are made from their rows."""
+
+
 def _ids_in_code() -> Iterator[str]:
     folder = Path(mcptally.__file__).parent
-    pattern = re.compile(
-        r'"((?:archive|transcript|protocol|pairing|schema|definition|leak)\.[a-z0-9_]+)"'
-    )
+    pattern = re.compile(rf'"((?:{"|".join(OURS)})\.[a-z0-9_]+)"')
     for path in folder.rglob("*.py"):
         found = pattern.findall(path.read_text(encoding="utf-8"))
         yield from (name for name in found if not name.endswith(".toml"))
 
 
 def test_the_rules_are_those_that_code_finds() -> None:
-    assert set(_ids_in_code()) == set(finding_rules())
+    rows = {name for name in finding_rules() if name.split(".")[0] in OURS}
+    assert set(_ids_in_code()) == rows

@@ -41,7 +41,7 @@ def _stray(traffic: Traffic) -> Iterator[pl.DataFrame]:
     yield found(
         "protocol.stdin_not_json",
         raws.filter(~to_client),
-        "what the client sent is not JSON",
+        "what the client sent is not strict JSON",
         evidence="text",
     )
     http = traffic.events.http

@@ -187,9 +187,13 @@ def _cancellation(traffic: Traffic) -> Iterator[pl.DataFrame]:
         by=["session", "dir", "request_id"],
         check_sortedness=False,
     )
+    # Two HTTP requests may overtake each other: a call that comes after its cancellation counts.
+    never = met.filter(pl.col("known").is_null()).join(
+        asked, on=["session", "dir", "request_id"], how="anti", maintain_order="left"
+    )
     yield found(
         "protocol.cancel_unknown",
-        met.filter(pl.col("known").is_null()),
+        never,
         "nobody asked with this id",
         evidence="request_id",
         path="/params/requestId",

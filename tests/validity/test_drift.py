@@ -1,0 +1,200 @@
+"""What changed between two versions of a tool, and what it does to callers."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import mcptally
+from mcptally.drift import compare, drift_of
+from tests.validity.conversation import Conversation, write
+
+BASE: dict[str, Any] = {
+    "name": "add",
+    "description": "Adds.",
+    "inputSchema": {
+        "type": "object",
+        "properties": {"a": {"type": "number", "minimum": 0, "enum": [1, 2]}, "b": {}},
+        "required": ["a"],
+    },
+    "outputSchema": {
+        "type": "object",
+        "properties": {"sum": {"type": "number"}},
+        "required": ["sum"],
+    },
+}
+
+
+def changed(*path: str | int, to: Any) -> dict[str, Any]:
+    tool = json.loads(json.dumps(BASE))
+    place = tool
+    for part in path[:-1]:
+        place = place[part]
+    if to is ...:
+        del place[path[-1]]
+    else:
+        place[path[-1]] = to
+    return tool
+
+
+CASES = [
+    (changed("description", to="Adds two."), "wording", ["description: changed"]),
+    (changed("title", to="Add"), "wording", ["title: added"]),
+    (changed("annotations", to={"readOnlyHint": True}), "hints", ["annotations: added"]),
+    (
+        changed("inputSchema", "properties", "a", "description", to="A number"),
+        "wording",
+        ["inputSchema/properties/a/description: added"],
+    ),
+    (
+        changed("inputSchema", "properties", "c", to={}),
+        "compatible",
+        ["inputSchema/properties/c: added"],
+    ),
+    (
+        changed("inputSchema", "required", to=["a", "b"]),
+        "breaking",
+        ["inputSchema/required/b: added"],
+    ),
+    (changed("inputSchema", "required", to=[]), "compatible", ["inputSchema/required/a: removed"]),
+    (
+        changed("inputSchema", "properties", "b", to=...),
+        "breaking",
+        ["inputSchema/properties/b: removed"],
+    ),
+    (
+        changed("inputSchema", "properties", "a", "type", to="integer"),
+        "breaking",
+        ["inputSchema/properties/a/type: changed"],
+    ),
+    (
+        changed("inputSchema", "properties", "a", "type", to=["number", "string"]),
+        "compatible",
+        ["inputSchema/properties/a/type: changed"],
+    ),
+    (
+        changed("inputSchema", "properties", "a", "type", to="string"),
+        "unclear",
+        ["inputSchema/properties/a/type: changed"],
+    ),
+    (
+        changed("inputSchema", "properties", "a", "enum", to=[1]),
+        "breaking",
+        ["inputSchema/properties/a/enum: changed"],
+    ),
+    (
+        changed("inputSchema", "properties", "a", "enum", to=[1, 2, 3]),
+        "compatible",
+        ["inputSchema/properties/a/enum: changed"],
+    ),
+    (
+        changed("inputSchema", "properties", "a", "minimum", to=1),
+        "breaking",
+        ["inputSchema/properties/a/minimum: changed"],
+    ),
+    (
+        changed("inputSchema", "properties", "a", "minimum", to=-1),
+        "compatible",
+        ["inputSchema/properties/a/minimum: changed"],
+    ),
+    (
+        changed("inputSchema", "properties", "a", "minimum", to=...),
+        "compatible",
+        ["inputSchema/properties/a/minimum: removed"],
+    ),
+    (
+        changed("inputSchema", "properties", "b", "maxLength", to=3),
+        "breaking",
+        ["inputSchema/properties/b/maxLength: added"],
+    ),
+    (
+        changed("inputSchema", "additionalProperties", to=False),
+        "breaking",
+        ["inputSchema/additionalProperties: added"],
+    ),
+    (changed("outputSchema", to=...), "breaking", ["outputSchema: removed"]),
+    (
+        changed("outputSchema", "properties", "sum", to=...),
+        "breaking",
+        ["outputSchema/properties/sum: removed"],
+    ),
+    (
+        changed("outputSchema", "properties", "more", to={}),
+        "compatible",
+        ["outputSchema/properties/more: added"],
+    ),
+    (
+        changed("outputSchema", "required", to=[]),
+        "breaking",
+        ["outputSchema/required/sum: removed"],
+    ),
+    (
+        changed("outputSchema", "properties", "sum", "type", to="integer"),
+        "compatible",
+        ["outputSchema/properties/sum/type: changed"],
+    ),
+    (
+        changed("outputSchema", "properties", "sum", "type", to=["number", "null"]),
+        "breaking",
+        ["outputSchema/properties/sum/type: changed"],
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("new", "drift", "what"), CASES, ids=[" ".join(c[2]) + " " + c[1] for c in CASES]
+)
+def test_a_change_is_classified_by_what_it_does_to_callers(new: Any, drift: str, what: list[str]):
+    changes = compare(json.dumps(BASE), json.dumps(new))
+    assert [change for change, _ in changes] == what
+    assert drift_of(changes) == drift
+
+
+def test_the_worst_of_several_changes_counts():
+    new = changed("description", to="x")
+    new["inputSchema"]["required"] = ["a", "b"]
+    assert drift_of(compare(json.dumps(BASE), json.dumps(new))) == "breaking"
+
+
+def test_what_did_not_change_is_no_change():
+    assert compare(json.dumps(BASE), json.dumps(dict(reversed(BASE.items())))) == []
+
+
+def test_the_tools_table_says_what_became_of_the_version_before(tmp_path: Path):
+    talk = Conversation("r", server="s")
+    talk.event("open", transport="stdio", server="s", command=["x"], segment=0)
+    talk.handshake("2025-06-18")
+    for tool in (BASE, changed("inputSchema", "required", to=["a", "b"]), BASE):
+        talk.line(f"tools {json.dumps([tool])}")
+    (tmp_path / "a.jsonl").write_bytes(b"".join(talk.lines))
+    mcptally.score([tmp_path / "a.jsonl"], out=tmp_path / "store")
+    tools = pl.read_parquet(tmp_path / "store" / "tools" / "*.parquet").sort("first_seen")
+    old, new = tools.iter_rows(named=True)
+    assert (old["previous"], old["drift"], old["changed"]) == (None, None, None)
+    assert (new["previous"], new["drift"]) == (old["definition"], "breaking")
+    assert new["changed"] == ["inputSchema/required/b: added"]
+    assert (new["input_dialect"], new["output_dialect"]) == ("2020-12", "2020-12")
+    found = pl.read_parquet(tmp_path / "store" / "findings" / "*.parquet")
+    said = found.filter(rule="definition.changed_in_session").get_column("message").to_list()
+    assert said == [
+        "the tool changed within a session (not announced): inputSchema/required/b: added",
+        "the tool changed within a session (not announced): inputSchema/required/b: removed",
+    ]
+
+
+def test_a_change_that_was_announced_is_said_to_be(tmp_path: Path):
+    text = "\n".join(
+        [
+            "@2025-06-18",
+            f"tools {json.dumps([BASE])}",
+            '< {"jsonrpc":"2.0","method":"notifications/tools/list_changed"}',
+            f"tools {json.dumps([changed('description', to='x')])}",
+        ]
+    )
+    path = write(text, tmp_path / "a.x", "r")
+    mcptally.score([path], out=tmp_path / "store")
+    found = pl.read_parquet(tmp_path / "store" / "findings" / "*.parquet")
+    said = found.filter(rule="definition.changed_in_session").get_column("message").to_list()
+    assert said == ["the tool changed within a session (announced): description: changed"]
