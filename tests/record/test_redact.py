@@ -105,6 +105,7 @@ def test_every_known_prefix_is_found_wherever_a_token_may_stand(row, prefix, dat
          b'{"u":"https://x.example/?a=1\\u0026access_token=[redacted:token]\\u0026b=2"}'),
         (b'{"u":"postgres:\\/\\/app:s3cret@db\\/x"}',
          b'{"u":"postgres:\\/\\/app:redacted-url-password@db\\/x"}'),
+        (b'"password://u:p@h"', b'"password://u:redacted-url-password@h"'),
         (b"Cookie: a=b; c=d\r\nHost: x", b"Cookie: [redacted:cookie]\r\nHost: x"),
         (b"<password>hunter2</password>", b"<password>[redacted:password]</password>"),
         (b'{"password":"cut in the mi', b'{"password":"[redacted:password]'),

@@ -26,8 +26,8 @@ from mcptally.record.redaction_rules import (
     Shape,
     words,
 )
-from mcptally.record.redaction_scan import anchor, found_as, scanner
-from mcptally.record.redaction_shapes import CHECKS
+from mcptally.record.redaction_scan import Hit, Texts, matches_near
+from mcptally.record.redaction_shapes import CHECKS, REACH
 from mcptally.record.redaction_spans import (
     URL_PASSWORD,
     Span,
@@ -159,25 +159,29 @@ class Policy:
         return frozenset(h for h in hints if not any(o in h for o in hints - {h}))
 
     @functools.cached_property
-    def _hint(self) -> re.Pattern[bytes]:
-        return scanner(self._hints)
+    def _looked_for(self) -> Texts:
+        return Texts(sorted(self._hints))
 
     @functools.cached_property
-    def _shape_hints(self) -> list[tuple[Shape, frozenset[bytes]]]:
+    def _needles(self) -> list[tuple[Shape, list[tuple[bytes, int, bytes]]]]:
+        """For every shape: hint, where in which needle it stands; none: every frame is searched."""
         return [
-            (row, frozenset(found_as(h) for h in self._hints for n in row.needles if h in n))
+            (
+                row,
+                [
+                    (hint.encode(), at.start(), needle.encode())
+                    for needle in row.needles
+                    for hint in self._hints
+                    for at in re.finditer(re.escape(hint), needle)
+                ],
+            )
             for row in self._shapes
         ]
 
     @functools.cached_property
-    def _of_shapes(self) -> frozenset[bytes]:
-        """What hits say that are no part of any name."""
-        return frozenset(map(found_as, self._hints - NAME_HINTS))
-
-    @functools.cached_property
-    def _tokens(self) -> re.Pattern[bytes]:
+    def _tokens(self) -> Texts:
         """First look at known token prefixes; the shortest of their tails has 14 characters."""
-        return scanner(self._by_prefix, ahead=r"(?=[A-Za-z0-9_.=+/%-]{14})")
+        return Texts(self._by_prefix, ahead=r"[A-Za-z0-9_.=+/%-]{14}")
 
     def _apply(self, data: bytes) -> tuple[bytes, int]:
         if not self.rules:
@@ -186,8 +190,8 @@ class Policy:
         if is_escaped(data):
             view, back = unescape(data)
         low = view.lower()
-        hits = list(self._hint.finditer(low))
-        spans = self._token_spans(view, self._tokens.finditer(view))
+        hits = self._looked_for.find(low)
+        spans = self._token_spans(view)
         if hits or self._always:
             spans += self._spans(view, low, hits)
         if not spans:
@@ -196,36 +200,49 @@ class Policy:
             spans = [Span(*back(span.start, span.end), span.instead) for span in spans]
         return replace(data, spans)
 
-    def _spans(self, view: bytes, low: bytes, hits: list[re.Match[bytes]]) -> list[Span]:
+    def _spans(self, view: bytes, low: bytes, hits: list[Hit]) -> list[Span]:
         spans: list[Span] = []
         if "session-ids" in self._places:
             spans += session_spans(view, low)
-        found = {hit[0] for hit in hits}
-        if self._places and not found <= self._of_shapes:
-            named = [hit for hit in hits if hit[0] not in self._of_shapes]
-            spans += named_spans(view, low, self._places, named)
-        for row, hints in self._shape_hints:
-            if not hints or not found.isdisjoint(hints):
-                check = CHECKS.get(row.check)
-                for match in _compiled(row.pattern).finditer(view):
-                    value = match["secret"]
-                    if value and not done(value) and (check is None or check(value)):
-                        spans.append(Span(*match.span("secret"), _instead(row)))
-        return spans
-
-    def _token_spans(self, view: bytes, hits: Iterable[re.Match[bytes]]) -> list[Span]:
-        spans: list[Span] = []
+        places: dict[bytes, list[int]] = {}
         for hit in hits:
-            for prefix, row in self._by_prefix.items():
-                start = hit.start() - anchor(prefix)
-                if (
-                    view.startswith(prefix.encode(), start)
-                    and (found := _compiled(re.escape(prefix) + row.tail).match(view, start))
-                    and _may_begin(view, start)
-                ):
-                    spans.append(Span(start, found.end(), _instead(row)))
+            places.setdefault(hit.text, []).append(hit.start)
+        if self._places:
+            named = [hit for hit in hits if hit.text in _NAMES]
+            spans += named_spans(view, low, self._places, named)
+        for row, needles in self._needles:
+            starts = {
+                start - offset
+                for hint, offset, needle in needles
+                for start in places.get(hint, ())
+                if start >= offset and low.startswith(needle, start - offset)
+            }
+            if needles and not starts:
+                continue
+            pattern = _compiled(row.pattern)
+            if needles and (reach := REACH.get(row.name)):
+                matches = matches_near(pattern, view, sorted(starts), *reach)
+            else:
+                matches = pattern.finditer(view)
+            check = CHECKS.get(row.check)
+            for match in matches:
+                value = match["secret"]
+                if value and not done(value) and (check is None or check(value)):
+                    spans.append(Span(*match.span("secret"), _instead(row)))
         return spans
 
+    def _token_spans(self, view: bytes) -> list[Span]:
+        spans: list[Span] = []
+        for start, _, text in self._tokens.find(view):
+            row = self._by_prefix[text.decode()]
+            if _may_begin(view, start) and (
+                found := _compiled(re.escape(text.decode()) + row.tail).match(view, start)
+            ):
+                spans.append(Span(start, found.end(), _instead(row)))
+        return spans
+
+
+_NAMES: Final = frozenset(name.encode() for name in NAME_HINTS)
 
 SESSION_HEADERS: Final = frozenset({"mcp-session-id", "x-session-id"})
 

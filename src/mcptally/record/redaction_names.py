@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from mcptally.record.redaction_rules import KEY_OWNERS, NEVER_FIRST, SQUASHED, words
+from mcptally.record.redaction_scan import Hit
 from mcptally.record.redaction_shapes import token_like
 from mcptally.record.redaction_spans import Span, decoded, done, hashed
 
@@ -75,19 +76,19 @@ def secret_name(name: bytes) -> str | None:
 
 
 def named_spans(
-    view: bytes, low: bytes, places: frozenset[str], hits: Iterable[re.Match[bytes]]
+    view: bytes, low: bytes, places: frozenset[str], hits: Iterable[Hit]
 ) -> Iterator[Span]:
     """Values whose name says what they are; `hits` are places where a part of a name stands."""
     seen: set[int] = set()
     hidden = 0
     for hit in hits:
-        if hit.start() < hidden:
+        if hit.start < hidden:
             continue
-        match = _SEPARATOR.match(low, hit.end())
+        match = _SEPARATOR.match(low, hit.end)
         if match is None or match.end() in seen:
             continue
         seen.add(match.end())
-        start = _name_start(view, hit.start())
+        start = _name_start(view, hit.start)
         name = view[start : match.start(match.lastgroup or 0)]
         kind = secret_name(name)
         found: Iterable[Span] = ()
@@ -195,6 +196,8 @@ def _assigned(
     flag = name.startswith(b"--") or before == b"-"
     if match["flag"] is not None and not flag:
         return
+    if match["plain"] == b":" and view.startswith(b"//", after):
+        return  # `token://…` is a URL whose scheme only sounds like a name
     quote = _QUOTE.match(view, after)
     if quote and not query and match["xml"] is None:
         # A quote may also close the string that the text stands in: `"msg":"password: "`.
@@ -260,10 +263,21 @@ _NO_VALUE: Final = re.compile(
 
 def session_spans(view: bytes, low: bytes) -> Iterator[Span]:
     """Session ids in paths and queries."""
-    if b"sess" in low or b"sid=" in low:
-        for match in _SESSION.finditer(view):
+    starts = sorted({*_marked(low, b"sess", (1, 3, 4, 5)), *_marked(low, b"sid=", (1,))})
+    for start in starts:
+        if match := _SESSION.match(view, start):
             group = match.lastgroup or ""
             yield Span(*match.span(group), hashed("session-id", match[group].decode()).encode())
+
+
+def _marked(low: bytes, stem: bytes, before: tuple[int, ...]) -> Iterator[int]:
+    """Where `?`, `&` or `/` stands so many bytes before a stem."""
+    at = low.find(stem)
+    while at >= 0:
+        for size in before:
+            if at >= size and low[at - size] in b"?&/":
+                yield at - size
+        at = low.find(stem, at + 1)
 
 
 _SESSION: Final = re.compile(

@@ -50,3 +50,14 @@ CHECKS: Final = {
     "random_like": random_like,
     "luhn": luhn,
 }
+
+REACH: Final = {
+    "bearer": (0, 64),
+    "basic": (0, 64),
+    "url-password": (0, 512),
+    "telegram-token": (16, 64),
+    "account-key": (256, 64),
+}
+"""Where a match lies around its needle: it begins at most so many bytes before the needle, and so
+many from there on are more than the shortest match takes. Other shapes are looked for everywhere.
+"""

@@ -8,6 +8,8 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
+from mcptally.record.redaction_scan import Texts
+
 _HASH_BYTES: Final = 8
 
 
@@ -62,17 +64,23 @@ def decoded(value: bytes) -> str:
     return text
 
 
-_ESCAPES: Final = re.compile(
-    rb"(\\+)(?:u00([2-7][0-9A-Fa-f])|/)|%(0[AaDd]|2[0BbDdEeFf]|3[AaDd]|40|5[Ff])"
-)
+_IN_URL: Final = rb"%(?P<hex>0[AaDd]|2[0BbDdEeFf]|3[AaDd]|40|5[Ff])"
+# One character, or alternatives that begin with one: what Python's engine can look for fast.
+_IN_URLS: Final = re.compile(_IN_URL)
+_ESCAPES: Final = re.compile(rb"\\(?P<run>\\*)(?:u00(?P<u>[2-7][0-9A-Fa-f])|/)|" + _IN_URL)
 """ASCII characters escaped in JSON, and in URLs those that secrets are known by."""
+
+
+_JSON_ESCAPES: Final = Texts(["\\u00", "\\/"])
 
 
 def is_escaped(data: bytes) -> bool:
     """May there be anything for `unescape` to do?"""
-    if b"\\" in data and (b"\\u00" in data or b"\\/" in data):
-        return True
-    return b"%" in data
+    return b"%" in data or _is_escaped_json(data)
+
+
+def _is_escaped_json(data: bytes) -> bool:
+    return b"\\" in data and bool(_JSON_ESCAPES.find(data))
 
 
 def unescape(data: bytes) -> tuple[bytes, Callable[[int, int], tuple[int, int]]]:
@@ -83,13 +91,14 @@ def unescape(data: bytes) -> tuple[bytes, Callable[[int, int], tuple[int, int]]]
     out: list[bytes] = []
     begins, origins, ends = [0], [0], [0]
     size = last = 0
-    for match in _ESCAPES.finditer(data):
-        code = match[2] or match[3]
+    in_json = _is_escaped_json(data)
+    for match in (_ESCAPES if in_json else _IN_URLS).finditer(data):
+        code = match["hex"] or (match["u"] if in_json else b"")
         char = bytes.fromhex(code.decode()) if code else b"/"
         if char == b"\\" or not char.isascii():
             continue
         if char == b'"':
-            char = b"\\" * (2 * len(match[1]) - 1) + char
+            char = b"\\" * (2 * len(match["run"]) + 1) + char
         plain = data[last : match.start()]
         out += (plain, char)
         size += len(plain)
@@ -99,6 +108,7 @@ def unescape(data: bytes) -> tuple[bytes, Callable[[int, int], tuple[int, int]]]
         size += len(char)
         last = match.end()
     out.append(data[last:])
+    view = b"".join(out) if last else data
 
     def back(start: int, end: int) -> tuple[int, int]:
         return place(start, up=False), place(end, up=True)
@@ -111,7 +121,7 @@ def unescape(data: bytes) -> tuple[bytes, Callable[[int, int], tuple[int, int]]]
             return origins[index] + into
         return ends[index] if into and up else origins[index]
 
-    return b"".join(out), back
+    return view, back
 
 
 def replace(data: bytes, spans: Iterable[Span]) -> tuple[bytes, int]:
