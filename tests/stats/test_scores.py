@@ -1,6 +1,8 @@
 """Numbers of tools and servers against what is worked out by hand."""
 
 import math
+import re
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -37,15 +39,15 @@ def wilson(p, n, t):
 def test_independent_sessions_give_the_plain_wilson_interval(tmp_path):
     # 4 of 20 fail, one call a session: K/N = 0.2; u = 0.8 (4 times) and -0.2 (16 times), so
     # V = 20/19 * (4*0.64 + 16*0.04) / 400 = 0.008421; binomial 0.2*0.8/20 = 0.008;
-    # DEFF = 1.0526, n_eff = 19. That is no more spread than chance makes: the normal's 1.96.
-    # Centre (0.2 + 3.8415/38) / (1 + 3.8415/19) = 0.25045,
-    # half 1.96/1.20218 * sqrt(0.16/19 + 3.8415/1444) = 0.17162.
+    # DEFF = 1.0526, n_eff = 19; four sessions fail: t with min(19, 3*4) = 12 degrees, 2.178813.
+    # Centre (0.2 + 4.74722/38) / (1 + 4.74722/19) = 0.25997,
+    # half 2.178813/1.249854 * sqrt(0.16/19 + 4.74722/1444) = 0.18863.
     row = one(build(tmp_path / "s", sessions([(1, 1)] * 4 + [(0, 1)] * 16)))
     assert row["failure_rate"] == pytest.approx(0.2)
     assert row["n_eff"] == pytest.approx(19)
     low, high = row["failure_rate_low"], row["failure_rate_high"]
-    assert (low, high) == pytest.approx((0.0788, 0.4221), abs=1e-4)
-    assert (low, high) == pytest.approx(wilson(0.2, 19, 1.959964))
+    assert (low, high) == pytest.approx((0.0713, 0.4486), abs=1e-4)
+    assert (low, high) == pytest.approx(wilson(0.2, 19, 2.178813))
     assert row["confidence"] == pytest.approx(80)
     assert (row["confidence_low"], row["confidence_high"]) == pytest.approx(
         (100 - 100 * high, 100 - 100 * low)
@@ -237,3 +239,12 @@ def test_an_empty_store_has_scores_without_rows(tmp_path):
     store = build(tmp_path / "s", [])
     assert tools(store).height == store.ask("server_scores").pl().height == 0
     assert isinstance(store.ask("failure_trend").pl(), pl.DataFrame)
+
+
+def test_every_number_has_its_sentence(tmp_path):
+    page = Path(__file__).resolve().parents[2] / "docs" / "explanation" / "statistics.md"
+    words = set(re.findall(r"`(\w+)`", page.read_text(encoding="utf-8")))
+    store = build(tmp_path / "s", [])
+    for question in ("tool_scores", "server_scores"):
+        names = {re.sub(r"_(low|high)$", "", name) for name in store.ask(question).columns}
+        assert names - words - {"server", "tool"} == set()

@@ -39,9 +39,7 @@ critical AS (
         -- A variance estimated from few sessions, or few with both ends, earns Student's t:
         -- docs/explanation/statistics.md.
         CASE
-            WHEN share AND (sessions = 1 OR y = 0 OR y = n
-                -- No more spread than chance makes (but for the G/(G-1)): none was estimated.
-                OR n_eff > n * (sessions - 1) / sessions - 1e-9) THEN 'infinity'::DOUBLE
+            WHEN share AND (n_eff >= n OR sessions = 1 OR y = 0 OR y = n) THEN 'infinity'::DOUBLE
             WHEN share THEN greatest(1, least(n ** 2 / nn - 1, 3 * least(hit, missed)))
             WHEN sessions > 1 THEN sessions - 1
         END AS df,

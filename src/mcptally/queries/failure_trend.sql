@@ -40,7 +40,7 @@ spreads AS (
             THEN g / (g - 1) * greatest(0, yy - 2 * p * yn + p ** 2 * nn) / n ** 2 END AS variance,
         CASE WHEN g = 1 THEN 1.0 WHEN y = 0 OR y = n THEN g::DOUBLE
             ELSE n / greatest(1, variance / (p * (1 - p) / n)) END AS n_eff,
-        if(g = 1 OR y = 0 OR y = n OR n_eff > n * (g - 1) / g - 1e-9, 'infinity'::DOUBLE,
+        if(g = 1 OR y = 0 OR y = n OR n_eff >= n, 'infinity'::DOUBLE,
             greatest(1, least(n ** 2 / nn - 1, 3 * least(hit, missed)))) AS df,
         b_y / bn AS bp,
         -- Baseline and period as one population: what spread would chance alone make?

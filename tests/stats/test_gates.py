@@ -1,0 +1,176 @@
+"""Gates: what fails, what the data leave open, and what CI reads."""
+
+import json
+import subprocess
+import sys
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from mcptally import gate_reports, gates
+from mcptally.errors import UsageError
+from tests.stats.stores import build, call, sessions
+from tests.transcripts import c2s, opened, s2c, text, write
+from tests.transcripts import call as asked
+
+BAD = sessions([(1, 2)] * 40, "bad")
+GOOD = sessions([(0, 2)] * 80, "good")
+UNKNOWN = sessions([(3, 4)], "unknown")
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    return build(tmp_path_factory.mktemp("gates") / "s", BAD + GOOD + UNKNOWN)
+
+
+def states(store, *texts):
+    return {r.tool: r.state for r in gates.check(store, gates.load(texts))}
+
+
+def test_a_gate_fails_for_sure_passes_for_sure_or_stays_open(store):
+    assert states(store, "failure_rate > 10%") == {
+        "bad": "failed",
+        "good": "passed",
+        "unknown": "undecided",
+    }
+
+
+def test_a_gate_may_be_a_lower_limit(store):
+    assert states(store, "confidence < 80") == {
+        "bad": "failed",
+        "good": "passed",
+        "unknown": "undecided",
+    }
+
+
+def test_a_count_has_no_interval_and_is_never_open(store):
+    assert states(store, "tool_failures > 0") == {
+        "bad": "failed",
+        "good": "passed",
+        "unknown": "failed",
+    }
+
+
+def test_a_server_has_gates_of_its_own(store):
+    (result,) = gates.check(store, gates.load(["server.failure_rate > 10%"]))
+    assert (result.server, result.tool, result.state) == ("s", None, "failed")
+
+
+def test_of_gates_in_a_file_the_last_that_fits_counts(store, tmp_path):
+    path = tmp_path / "gates.toml"
+    path.write_text(
+        '[[gate]]\nfail-on = ["failure_rate > 10%", "calls > 1000"]\n'
+        '[[gate]]\nserver = "s"\ntool = "b*"\nfail-on = "failure_rate > 90%"\n'
+    )
+    found = {(r.tool, r.gate.text): r.state for r in gates.check(store, gates.load([str(path)]))}
+    assert found["bad", "failure_rate > 90%"] == "passed"
+    assert ("bad", "failure_rate > 10%") not in found
+    assert found["good", "failure_rate > 10%"] == "passed"
+    assert found["bad", "calls > 1000"] == "passed"
+
+
+WRONG = {
+    "no gate": ("nonsense", "is no gate"),
+    "a misspelt change": ("vanish", "did you mean vanished"),
+    "no number": ("failure_rate > much", "is no gate"),
+    "a column there is not": ("failure_rat > 1", "did you mean failure_rate"),
+    "a column that is no number": ("tool > 1", "is no number"),
+    "a change in one store": ("worse", "compare BASE NEW"),
+    "a file there is not": ("none.toml", "cannot be read"),
+}
+
+
+@pytest.mark.parametrize(("gate", "words"), WRONG.values(), ids=WRONG)
+def test_a_gate_that_makes_no_sense_is_refused_with_what_to_do(store, gate, words):
+    with pytest.raises(UsageError, match=words):
+        gates.check(store, gates.load([gate]))
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("", "holds no gate"),
+        ("[[gate]]\nfail-no = 'x'", "did you mean fail-on"),
+        ("[[gate]]\nserver = 's'", "needs a field fail-on"),
+        ("[[gate]]\nfail-on = 'calls > 1'\ntool = 3", "are texts"),
+        ("[[gate", "cannot be read"),
+    ],
+)
+def test_a_file_of_gates_that_makes_no_sense_says_where(tmp_path, content, words):
+    path = tmp_path / "g.toml"
+    path.write_text(content)
+    with pytest.raises(UsageError, match=words):
+        gates.load([str(path)])
+
+
+def test_changes_are_gated_by_kind_and_by_how_far(tmp_path):
+    base = build(tmp_path / "a", sessions([(0, 3)] * 40, "t"))
+    new = build(tmp_path / "b", sessions([(2, 3)] * 20 + [(1, 3)] * 20, "t"))
+    comparison = base.compare(new)
+
+    def failed(gate):
+        results = gates.check_changes(comparison, gates.load([gate]))
+        return {r.tool for r in results if r.state == "failed" and r.tool}
+
+    assert failed("worse") == failed("worse.failure_rate") == {"t"}
+    assert failed("failure_rate > 20%") == {"t"}
+    assert failed("failure_rate > 60%") == failed("vanished") == failed("better") == set()
+    with pytest.raises(UsageError, match="metrics compared"):
+        failed("retries > 1")
+
+
+def test_hostile_names_end_as_plain_text_in_the_reports(tmp_path):
+    rows = sessions([(1, 2)] * 40, "evil\x1b[31m\x00<&]]>")
+    results = gates.check(build(tmp_path / "s", rows), gates.load(["failure_rate > 10%"]))
+    root = ET.fromstring(gate_reports.as_junit(results))  # noqa: S314  (we wrote it)
+    assert root.find(".//failure") is not None
+    data = json.loads(gate_reports.as_sarif(results))
+    (found,) = data["runs"][0]["results"]
+    assert found["locations"][0]["physicalLocation"]["region"]["startLine"] == 1
+    assert "\x1b" not in json.dumps(data, ensure_ascii=False)
+    assert "\x1b" not in "".join(gate_reports.lines(results))
+
+
+def test_junit_counts_failures_and_skips(store):
+    results = gates.check(store, gates.load(["failure_rate > 10%"]))
+    suite = ET.fromstring(gate_reports.as_junit(results)).find("testsuite")  # noqa: S314
+    assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("3", "1", "1")
+
+
+def run(*arguments):
+    command = [sys.executable, "-m", "mcptally", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def transcript(path, failing):
+    events = []
+    for number in range(12):
+        name = f"r{number}"
+        events += [opened(name), c2s(1, asked(1, "t"), name)]
+        words = "TypeError: x is not a function" if number < failing else "fine"
+        events.append(s2c(2, text(1, words, isError=number < failing), name))
+    return write(path, events)
+
+
+def test_commands_exit_with_1_beyond_a_gate_and_with_0_without(tmp_path):
+    bad, good = transcript(tmp_path / "b.jsonl", 12), transcript(tmp_path / "g.jsonl", 0)
+    gate = ("--fail-on", "failure_rate > 10%", "--junit", tmp_path / "j.xml")
+    done = run("score", bad, "-o", tmp_path / "bad", *gate, "--sarif", tmp_path / "s.json")
+    assert (done.returncode, "FAILED demo/t" in done.stderr) == (1, True)
+    assert (tmp_path / "j.xml").exists()
+    assert json.loads((tmp_path / "s.json").read_text())["version"] == "2.1.0"
+    assert run("score", good, "-o", tmp_path / "good", *gate).returncode == 0
+    done = run("compare", tmp_path / "good", tmp_path / "bad", "--fail-on", "worse")
+    assert (done.returncode, "fails more: 0.0%" in done.stdout) == (1, True), done.stderr
+    done = run("compare", tmp_path / "good", tmp_path / "good", "--fail-on", "worse")
+    assert done.returncode == 0
+    assert done.stdout.count("\n") <= 1
+    done = run("compare", tmp_path / "good", tmp_path / "good", "--format", "json")
+    assert {row["change"] for row in json.loads(done.stdout)} <= {"unclear", "unchanged"}
+    done = run("compare", tmp_path / "good", tmp_path / "good", "--junit", "x.xml")
+    assert (done.returncode, "give --fail-on" in done.stderr) == (2, True)
+
+
+def test_a_gate_says_nothing_of_a_tool_without_a_value(tmp_path):
+    store = build(tmp_path / "s", [call(1)])
+    assert gates.check(store, gates.load(["invalid_output_rate > 0"])) == []
