@@ -19,8 +19,8 @@ import zstandard
 from mcptally.errors import UnreadableError
 from mcptally.frame import SUFFIXES
 
-CHUNK: Final = 4 << 20
-"""Bytes read at a time; measured: smaller costs calls, larger costs cache."""
+CHUNK: Final = 1 << 20
+"""Bytes read at a time; measured: smaller costs calls, larger costs cache and second looks."""
 
 MAX_LINE: Final = 512 << 20
 """Longest line that is read. The recorder's cap on a frame is far below."""

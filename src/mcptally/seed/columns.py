@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 
 import polars as pl
 
-from mcptally.decode import ERROR_TEXT_LIMIT, TEXT_LIMIT
+from mcptally.contents import ERROR_TEXT_LIMIT, TEXT_LIMIT
 from mcptally.seed import ajv, document, inspector, javascript, wording
 from mcptally.seed.factors import BUSINESS, decisions
 from mcptally.seed.model import (
