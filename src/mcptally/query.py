@@ -2,20 +2,25 @@
 
 A question is a SQL file whose first line, a comment, is its title in plain words; a second one,
 `-- Shows: a, b`, names the columns that a terminal table shows first.
+
+SQL may come from anybody, an agent too: it can read the store's tables and nothing else.
 """
 
 import contextlib
 import functools
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import duckdb
 
-from mcptally import stats
+from mcptally import merge, stats
 from mcptally import store as store_files
-from mcptally.errors import QueryError, near
+from mcptally.errors import QueryError, StoreError, UsageError, near
+from mcptally.filters import EVIDENCE, ORDER, Filters, Moment, predicates
 from mcptally.schema import TABLES
 
 if TYPE_CHECKING:
@@ -60,17 +65,43 @@ def connect() -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def create_views(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
-    """The tables of the store at `path` and every question, as views.
+def create_views(
+    connection: duckdb.DuckDBPyConnection,
+    paths: Path | Sequence[Path],
+    filters: Collection[str] = (),
+    question: str | None = None,
+) -> None:
+    """The tables of the stores at `paths`, as one, and every question, as views.
 
-    A question that reads another comes after it, whatever their names.
+    Args:
+        connection: where to make them.
+        paths: the stores.
+        filters: names of filters; their values are variables of whatever cursor asks.
+        question: the only question that is needed.
     """
-    for table in TABLES:
-        pattern = str(path.resolve() / table.name / "**" / "*.parquet").replace("'", "''")
-        connection.execute(
-            f"CREATE VIEW \"{table.name}\" AS SELECT * FROM read_parquet('{pattern}')"
-        )
-    waiting = dict(_texts())
+    stores = [paths] if isinstance(paths, Path) else list(paths)
+    tables = merge.tables(connection, stores)
+    for name in ORDER:
+        where = " AND ".join(predicates(name, filters)) or "true"
+        connection.execute(f'CREATE VIEW "{name}" AS SELECT * FROM {tables[name]} WHERE {where}')
+    _create_questions(connection, _texts() if question is None else _reads(question))
+
+
+def _reads(question: str) -> dict[str, str]:
+    """A question's text and those of the questions that it may read."""
+    found: dict[str, str] = {}
+    waiting = [question]
+    while waiting:
+        name = waiting.pop()
+        found[name] = _texts()[name]
+        named = set(re.findall(r"(?:\bFROM|\bJOIN|,)\s+(\w+)", found[name]))
+        waiting += named & _texts().keys() - found.keys()
+    return found
+
+
+def _create_questions(connection: duckdb.DuckDBPyConnection, texts: Mapping[str, str]) -> None:
+    """Questions as views; one that reads another comes after it, whatever their names."""
+    waiting = dict(texts)
     while waiting:
         made = []
         for name, text in waiting.items():
@@ -85,43 +116,181 @@ def create_views(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
         waiting = {name: text for name, text in waiting.items() if name not in made}
 
 
+def lock(connection: duckdb.DuckDBPyConnection, paths: Sequence[Path]) -> None:
+    """Let a connection read the stores' tables and nothing else, for good.
+
+    No other file, no network, no extension, no variable of the Python that runs it, no settings.
+    """
+    folders = [f"{path.resolve() / table.name}/" for path in paths for table in TABLES]
+    connection.execute("SET allowed_directories = ?", [folders])
+    for setting, value in (
+        ("enable_external_access", "false"),
+        ("python_enable_replacements", "false"),
+        ("autoload_known_extensions", "false"),
+        ("autoinstall_known_extensions", "false"),
+        ("lock_configuration", "true"),  # last
+    ):
+        connection.execute(f"SET {setting} = {value}")
+
+
+_Key: TypeAlias = tuple[frozenset[str], str | None]
+
+
 class Store:
-    """An open store. Every answer is a DuckDB relation: `.pl()`, `.df()`, `.to_arrow_table()`."""
+    """An open store, or several as one.
 
-    def __init__(self, path: Path) -> None:
+    Every answer is a DuckDB relation: `.pl()`, `.df()`, `.arrow()`, `.fetchall()`.
+    """
+
+    def __init__(self, path: Path, *more: Path) -> None:
         self.path: Final = path
+        self.paths: Final = (path, *more)
         self.manifest: Final = store_files.read_manifest(path)
-        self._duckdb = connect()
-        create_views(self._duckdb, path)
+        for other in more:
+            store_files.read_manifest(other)
+        self._over: Final[dict[_Key, duckdb.DuckDBPyConnection]] = {}
 
-    def ask(self, question: str) -> duckdb.DuckDBPyRelation:
+    def ask(
+        self,
+        question: str,
+        *,
+        server: str | None = None,
+        tool: str | None = None,
+        since: Moment | None = None,
+        until: Moment | None = None,
+        client: str | None = None,
+        min_calls: int | None = None,
+    ) -> duckdb.DuckDBPyRelation:
         """The answer to a standing question.
 
+        Args:
+            question: its name; `questions()` has them.
+            server: label of a server.
+            tool: name of a tool.
+            since: count calls made then or later; a date or time, its ISO text, or `7d`, `24h`.
+            until: count calls made before then.
+            client: count calls of a client of this name.
+            min_calls: only rows that rest on so many calls.
+
         Raises:
-            QueryError: there is no such question.
+            QueryError: there is no such question, server, tool or client.
+            UsageError: a filter that cannot be read, or that this question does not take.
         """
+        given = Filters(
+            server=server,
+            tool=tool,
+            since=since,
+            until=until,
+            client=client,
+            min_calls=min_calls,
+        ).given()
         if question not in questions():
             raise QueryError(
                 f"no question is called {question!r}{near(question, questions())} "
                 f"(there are: {', '.join(questions())})"
             )
-        return self.sql(f'SELECT * FROM "{question}"')
+        if not given:
+            return self._rows(self._connection(), f'SELECT * FROM "{question}"')
+        self._check_names(given)
+        columns = self._rows(self._connection(), f'SELECT * FROM "{question}"').columns
+        if min_calls is not None and "calls" not in columns:
+            raise UsageError(
+                f"{question} does not count calls, so min_calls (--min-calls) says nothing there"
+            )
+        conditions = {
+            name: condition
+            for name, column, condition in (
+                ("server", "server", "server = ?"),
+                ("tool", "tool", "tool = ?"),
+                ("min_calls", "calls", "calls >= ?"),
+            )
+            if name in given and column in columns
+        }
+        evidence = {name: given[name] for name in EVIDENCE & given.keys() - conditions.keys()}
+        where = " AND ".join(conditions.values()) or "true"
+        return self._rows(
+            self._connection(frozenset(evidence), question),
+            f'SELECT * FROM "{question}" WHERE {where}',
+            [given[name] for name in conditions],
+            evidence,
+        )
 
     def sql(self, query: str, params: Any = None) -> duckdb.DuckDBPyRelation:
-        """The answer to any SQL over the tables and questions, which are views.
+        """The answer to a SELECT over the tables and questions, which are views.
 
         Raises:
-            QueryError: DuckDB refuses it.
+            QueryError: it is no single SELECT, or DuckDB refuses it.
         """
+        _check_select(query)
+        return self._rows(self._connection(), query, params)
+
+    def _connection(
+        self, filters: frozenset[str] = frozenset(), question: str | None = None
+    ) -> duckdb.DuckDBPyConnection:
+        """The store's views, made when they are first asked for.
+
+        With filters of these names those of one question are enough.
+        """
+        key = (filters, question if filters else None)
+        if key not in self._over:
+            connection = connect()
+            try:
+                create_views(connection, self.paths, *key)
+            except (duckdb.BinderException, duckdb.CatalogException) as error:
+                made_by = self.manifest.get("mcptally")
+                raise StoreError(
+                    f"{self.path}: cannot be read as it was made by mcptally {made_by}; rebuild it "
+                    f"with: mcptally score ARCHIVE -o {self.path} ({_first_line(error)})"
+                ) from error
+            lock(connection, self.paths)
+            self._over[key] = connection
+        return self._over[key]
+
+    def _rows(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        query: str,
+        params: Any = None,
+        variables: Mapping[str, Any] = MappingProxyType({}),
+    ) -> duckdb.DuckDBPyRelation:
         try:
-            cursor = self._duckdb.cursor()
+            cursor = connection.cursor()
             stats.close_at_exit(cursor)
+            for name, value in variables.items():
+                cursor.execute(f"SET VARIABLE {name} = ?", [value])
             relation = cursor.sql(query, params=params)
         except duckdb.Error as error:
             raise QueryError(f"{error}") from error
-        if relation is None:
-            raise QueryError("that statement gives no rows; a store answers SELECT only")
         return relation
+
+    def _check_names(self, given: Mapping[str, Any]) -> None:
+        """See that there is a server, tool and client of the names given; offer near ones."""
+        for kind in ("server", "tool", "client"):
+            if kind not in given:
+                continue
+            source = "recordings" if kind != "tool" else "tools"
+            rows = self._rows(
+                self._connection(),
+                f"SELECT DISTINCT {kind} FROM (SELECT {kind} FROM calls UNION ALL "
+                f"SELECT {kind} FROM {source}) WHERE {kind} IS NOT NULL",
+            ).fetchall()
+            names = [name for (name,) in rows]
+            if given[kind] not in names:
+                hint = near(given[kind], names) or _some(kind, names)
+                raise QueryError(f"no {kind} is called {given[kind]!r}{hint}")
+        if "server" in given and "tool" in given:
+            rows = self._rows(
+                self._connection(),
+                "SELECT DISTINCT server FROM (SELECT server, tool FROM calls UNION ALL "
+                "SELECT server, tool FROM tools) WHERE tool = ?",
+                [given["tool"]],
+            ).fetchall()
+            servers = sorted(str(name) for (name,) in rows)
+            if given["server"] not in servers:
+                raise QueryError(
+                    f"server {given['server']!r} has no tool {given['tool']!r}; there is one at "
+                    f"{', '.join(servers[:5])}"
+                )
 
     def compare(self, other: "Store", **limits: float) -> "Comparison":
         """What changed from this store to `other`; the limits are those of `compare.compare`."""
@@ -130,13 +299,43 @@ class Store:
         return compare.compare(self, other, **limits)
 
     def __repr__(self) -> str:
-        return f"Store({str(self.path)!r})"
+        return f"Store({', '.join(repr(str(path)) for path in self.paths)})"
 
 
-def open_store(path: str | Path) -> Store:
-    """Open the store at `path`.
+_EXPLAIN: Final = re.compile(
+    r"\s*EXPLAIN\s+(?:ANALYZE\s+)?(?=SELECT\b|WITH\b|FROM\b)", re.IGNORECASE
+)
+
+
+def _check_select(query: str) -> None:
+    """See that a text is one SELECT (or EXPLAIN of one); views of a store are never changed."""
+    explained = _EXPLAIN.match(query)
+    try:
+        found = duckdb.extract_statements(query[explained.end() :] if explained else query)
+    except duckdb.Error as error:
+        raise QueryError(f"{error}") from error
+    if [statement.type for statement in found] != [duckdb.StatementType.SELECT]:
+        raise QueryError("a store answers one SELECT at a time, and nothing that changes anything")
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
+
+
+def _some(kind: str, names: list[str]) -> str:
+    """A half-sentence with the names there are, where they are few enough to read."""
+    if not names:
+        return f"; no {kind} is named in this store"
+    few = ", ".join(sorted(names)[:8])
+    return f"; there are: {few}{', …' if len(names) > 8 else ''}"
+
+
+def open_store(path: str | Path, *more: str | Path) -> Store:
+    """Open the store at `path`, or several stores as one.
+
+    A recording that several of them hold counts once, as the first of them has it.
 
     Raises:
         StoreError: there is no store, or none that this version reads.
     """
-    return Store(Path(path))
+    return Store(Path(path), *map(Path, more))

@@ -1,0 +1,43 @@
+-- What does each tool cost a model's context: its definition in every session, and its results?
+-- Shows: server, tool, total_tokens, total_rate, definition_tokens, sessions, listed_tokens, calls, result_tokens, result_tokens_p50, result_tokens_p95
+WITH listed AS (
+    SELECT
+        server, tool,
+        arg_max(tokens, (last_seen, definition)) AS definition_tokens,
+        count(*) AS versions,
+        sum(sessions)::BIGINT AS sessions,
+        -- A client reads a definition at least once in each session that lists it.
+        sum(tokens * sessions)::BIGINT AS listed_tokens
+    FROM tools
+    GROUP BY ALL
+),
+results AS (
+    SELECT
+        server, tool, count(*) AS calls,
+        sum(response_tokens)::BIGINT AS result_tokens,
+        quantile_cont(response_tokens, 0.50) AS result_tokens_p50,
+        quantile_cont(response_tokens, 0.95) AS result_tokens_p95,
+        max(response_tokens) AS result_tokens_max,
+        arg_max(call_id, (response_tokens, call_id)) AS largest_call
+    FROM calls
+    WHERE method = 'tools/call' AND dir = 'c2s' AND tool IS NOT NULL
+    GROUP BY ALL
+),
+costs AS (
+    SELECT
+        coalesce(l.server, r.server) AS server, coalesce(l.tool, r.tool) AS tool,
+        coalesce(listed_tokens, 0) + coalesce(result_tokens, 0) AS total_tokens,
+        definition_tokens, versions, coalesce(sessions, 0) AS sessions,
+        coalesce(listed_tokens, 0) AS listed_tokens,
+        coalesce(calls, 0) AS calls, coalesce(result_tokens, 0) AS result_tokens,
+        result_tokens_p50, result_tokens_p95, result_tokens_max, largest_call
+    FROM listed l
+    FULL JOIN results r ON r.server IS NOT DISTINCT FROM l.server AND r.tool = l.tool
+)
+SELECT
+    server, tool, total_tokens,
+    -- Of all that its server costs.
+    total_tokens / nullif(sum(total_tokens) OVER (PARTITION BY server), 0) AS total_rate,
+    * EXCLUDE (server, tool, total_tokens)
+FROM costs
+ORDER BY total_tokens DESC, server, tool

@@ -1,0 +1,27 @@
+-- Which tools changed their definition, what changed, and how did calls fare before and after?
+-- Shows: server, tool, drift, changed, first_seen, calls_before, failures_before, calls, failures
+WITH used AS (
+    SELECT
+        server, tool, definition, count(*) AS calls,
+        count(*) FILTER (outcome <> 'ok') AS errors,
+        count(*) FILTER (verdict = 'tool_failure') AS failures
+    FROM calls
+    WHERE method = 'tools/call' AND dir = 'c2s'
+    GROUP BY ALL
+)
+SELECT
+    t.server, t.tool, t.drift, t.changed, t.first_seen, t.last_seen, t.sessions,
+    coalesce(b.calls, 0) AS calls_before, coalesce(b.errors, 0) AS errors_before,
+    coalesce(b.failures, 0) AS failures_before,
+    coalesce(a.calls, 0) AS calls, coalesce(a.errors, 0) AS errors,
+    coalesce(a.failures, 0) AS failures,
+    t.previous, t.definition
+FROM tools t
+LEFT JOIN used b ON b.server IS NOT DISTINCT FROM t.server AND b.tool = t.tool
+    AND b.definition = t.previous
+LEFT JOIN used a ON a.server IS NOT DISTINCT FROM t.server AND a.tool = t.tool
+    AND a.definition = t.definition
+WHERE t.previous IS NOT NULL
+ORDER BY
+    list_position(['breaking', 'unclear', 'compatible', 'wording', 'hints'], t.drift),
+    calls DESC, t.server, t.tool, t.first_seen

@@ -1,0 +1,36 @@
+-- Where is a failing call made again unchanged, how often, and does it help?
+-- Shows: server, tool, retried, loops, retries, longest, recovered, recovered_rate, wasted_tokens, worst_call
+-- A retry is the same call (session, tool, arguments) within ten minutes of its failure; a loop is
+-- a call made three times or more.
+WITH chains AS (
+    SELECT
+        server, tool, attempt_of,
+        count(*) AS calls,
+        count(*) FILTER (attempt_why = 'retry') AS retries,
+        arg_max(outcome, (attempt, requested_at, call_id)) AS ended,
+        arg_max(verdict, (attempt, requested_at, call_id)) AS ended_verdict,
+        -- What a model wrote and read for attempts that failed: bytes over 4.
+        sum(request_bytes // 4 + coalesce(response_tokens, 0)) FILTER (outcome <> 'ok')
+            AS wasted_tokens,
+        epoch(max(coalesce(answered_at, requested_at)) - min(requested_at)) AS seconds
+    FROM calls
+    WHERE method = 'tools/call' AND dir = 'c2s' AND tool IS NOT NULL
+    GROUP BY server, tool, attempt_of
+    HAVING retries > 0
+)
+SELECT
+    server, tool,
+    sum(calls)::BIGINT AS calls,
+    count(*) AS retried,
+    count(*) FILTER (calls >= 3) AS loops,
+    sum(retries)::BIGINT AS retries,
+    max(calls) AS longest,
+    count(*) FILTER (ended = 'ok') AS recovered,
+    recovered / retried AS recovered_rate,
+    sum(wasted_tokens)::BIGINT AS wasted_tokens,
+    max(seconds) AS longest_seconds,
+    mode(ended_verdict ORDER BY ended_verdict) AS usual_verdict,
+    arg_max(attempt_of, (calls, attempt_of)) AS worst_call
+FROM chains
+GROUP BY ALL
+ORDER BY retries DESC, server, tool
