@@ -9,6 +9,9 @@ from mcptally.judge import found
 from mcptally.protocol.revisions import MODERN, SENDERS, methods, names
 from mcptally.protocol.traffic import Traffic
 
+_ID = r'"id"\s*:\s*("[^"\\]*"|-?\d+)'
+"""The id of what is not read as JSON."""
+
 _INTEGER_OR_STRING = r'^(?:-?\d+$|")'
 
 
@@ -76,7 +79,7 @@ def find(traffic: Traffic) -> Iterator[pl.DataFrame]:
         messages.filter(pl.col("batch"), pl.col("method") == "initialize"),
         "initialize in a batch",
     )
-    yield from _pairing(messages)
+    yield from _pairing(traffic)
     yield from _ids(traffic.calls)
     yield from _errors(traffic.calls)
     yield found(
@@ -160,8 +163,9 @@ def _methods(messages: pl.DataFrame) -> Iterator[pl.DataFrame]:
     )
 
 
-def _pairing(messages: pl.DataFrame) -> Iterator[pl.DataFrame]:
+def _pairing(traffic: Traffic) -> Iterator[pl.DataFrame]:
     """How replies found their requests."""
+    messages = traffic.messages
     rows = {
         "pairing.second_reply": ("second", "another reply to a request that was answered"),
         "pairing.id_changed": ("loose", "the reply's id equals the request's by value only"),
@@ -170,9 +174,12 @@ def _pairing(messages: pl.DataFrame) -> Iterator[pl.DataFrame]:
     }
     for rule, (match, words) in rows.items():
         yield found(rule, messages.filter(pl.col("match") == match), words, evidence="id")
+    # A server may read what is no strict JSON: then its reply has somebody who asked.
+    asked = traffic.raws.select("recording", id=pl.col("text").str.extract(_ID)).drop_nulls()
+    orphans = messages.filter(pl.col("match") == "orphan", pl.col("id") != "null")
     yield found(
         "pairing.orphan_reply",
-        messages.filter(pl.col("match") == "orphan", pl.col("id") != "null"),
+        orphans.join(asked, on=["recording", "id"], how="anti", maintain_order="left"),
         "a reply to an id that nobody asked with",
         evidence="id",
     )
