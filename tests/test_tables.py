@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 import mcptally as mt
-from mcptally.schema import TABLES
+from mcptally.schema import TABLES, UiErrors, UiRuns, UiSteps, Validations
 
 TRAFFIC = Path(__file__).resolve().parents[1] / ".." / "shared" / "traffic"
 
@@ -15,7 +15,16 @@ EMPTY = {
         "source": "only imported recordings have one",
         "url": "the traffic beside this project was recorded without it",
     },
+    "validations": dict.fromkeys(
+        Validations.columns(), "hardly any server has a validate tool: tests/contracts records one"
+    ),
+    **{
+        table.name: dict.fromkeys(table.columns(), "nobody recorded a UI probe: tests/contracts")
+        for table in (UiRuns, UiSteps, UiErrors)
+    },
     "calls": {
+        "validated_by": "needs a validate tool",
+        "validated_as": "needs a validate tool",
         "seed_error": "only where the reading cannot judge",
         "inspector_error": "only where the original throws",
     },

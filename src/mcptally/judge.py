@@ -22,6 +22,9 @@ FILES: Final = (
     "schema.toml",
     "definitions.toml",
     "leaks.toml",
+    "contracts-content.toml",
+    "contracts-ui.toml",
+    "contracts-validation.toml",
 )
 """The rule files whose rules make findings."""
 

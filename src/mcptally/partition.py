@@ -15,6 +15,7 @@ import polars as pl
 
 from mcptally import context, defects, leaks, validate
 from mcptally.chains import chain
+from mcptally.contracts import error_shapes, line, validation
 from mcptally.contracts.regular import regular
 from mcptally.damage import mend
 from mcptally.decode import Events, decode
@@ -53,6 +54,10 @@ class Knowledge:
     """`definitions.DEFINITION` rows."""
     combinations: pl.DataFrame
     """Which arguments are given together how often: `seed.scenario.combinations`."""
+    validations: pl.DataFrame
+    """What servers' own validations said: `contracts.validation.SCHEMA`."""
+    shapes: pl.DataFrame
+    """In what forms servers' errors come: `contracts.error_shapes.SCHEMA`."""
     minutes: pl.DataFrame
     """How many calls failed when: `context.minutes`."""
     forms: pl.DataFrame
@@ -66,7 +71,7 @@ class Knowledge:
             pl.concat([part.definitions for part in parts]).unique("definition").sort("definition"),
             *(
                 pl.concat([getattr(part, name) for part in parts])
-                for name in ("combinations", "minutes", "forms")
+                for name in ("combinations", "validations", "shapes", "minutes", "forms")
             ),
         )
 
@@ -81,11 +86,13 @@ def gather(files: Sequence[Path], names: Sequence[str]) -> Gathered:
     )
     calls = _named(paired.calls, file_names)
     messages = _named(paired.messages, file_names)
-    calls = with_combination(calls)
+    calls = with_combination(calls).with_columns(error_shapes.shape())
     calls = context.with_end(calls, events.closes)
     learned = Knowledge(
         *listings(calls, messages),
         combinations(calls),
+        validation.gather(calls, events.asks),
+        error_shapes.counted(calls),
         context.minutes(calls),
         context.forms(calls),
     )
@@ -101,7 +108,10 @@ def finish(
     calls = validate.validate(calls, archive.definitions)
     calls = context.surround(calls, archive.minutes, archive.forms)
     calls = chain(score_calls(calls, archive.definitions, archive.combinations, judging))
-    calls = calls.hstack(regular(calls))
+    calls = line.with_foresight(
+        calls.hstack(regular(calls)), archive.validations, archive.definitions
+    )
+    broken, tests = line.find(calls, part.messages, archive.definitions)
     findings = require_rules(
         together(
             [
@@ -109,6 +119,7 @@ def finish(
                 validate.find(calls),
                 defects.find_behaviour(calls, archive.definitions),
                 leaks.find(calls),
+                broken,
             ]
         )
     )
@@ -116,6 +127,7 @@ def finish(
     recordings = part.recordings.join(counts, on="recording", how="left").with_columns(
         pl.col("findings").fill_null(0)
     )
+    contracts = line.tables(tests, calls, archive.validations, payloads=payloads)
     if not payloads:
         calls = calls.drop("arguments", "response", "text")
         findings = findings.with_columns(evidence=pl.lit(None, pl.String))
@@ -126,16 +138,20 @@ def finish(
         ),
         Findings: Findings.frame(findings),
         Recordings: Recordings.frame(recordings),
+        **contracts,
     }
 
 
 def tools(archive: Knowledge) -> dict[type[Table], pl.DataFrame]:
     """The `tools` table of the whole archive, and the findings about definitions."""
     texts = dict(archive.definitions.select("definition", "text").iter_rows())
-    found = require_rules(defects.find(archive.listed, archive.definitions))
+    found = [
+        defects.find(archive.listed, archive.definitions),
+        line.find_in_archive(archive.listed, archive.definitions, archive.shapes),
+    ]
     return {
         Tools: with_drift(versions(archive.listed, archive.definitions), texts),
-        Findings: found,
+        Findings: require_rules(together(found)),
     }
 
 

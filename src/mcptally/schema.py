@@ -201,6 +201,12 @@ class Calls(Table):
     error_hint = Column(_S, "Normalised error: what to do.")
     error_details = Column(_S, "Normalised error: JSON text of its details.")
     error_source = Column(_S, "Normalised error: `structured`, `partial` or `inferred`.")
+    error_shape = Column(
+        _S,
+        "In what form a tool's error came: `JSON-RPC error`, `isError, text`, `isError, JSON`, "
+        "`isError, structuredContent`, `isError, nothing`, `text without isError`, "
+        "`JSON without isError`; null where no form tells an error.",
+    )
     definition = Column(_S, "Tool definition in force: hash, see `tools.definition`.")
     definition_source = Column(
         _S,
@@ -221,6 +227,18 @@ class Calls(Table):
     )
     output_schema_error = Column(_S, "First error's text.")
     output_schema_path = Column(_S, "First error's place in the output (JSON Pointer).")
+    dry_run_phase = Column(
+        _S,
+        "What a dry run by definition alone refuses the call for: `schema` or `semantic`; null "
+        "where it refuses nothing.",
+    )
+    dry_run_error = Column(_S, "What it says.")
+    validated_by = Column(
+        _S,
+        "Call of the server's own validation that judged the same tool and arguments last, in "
+        "this session or, on this server, within an hour before.",
+    )
+    validated_as = Column(_B, "What that validation said.")
     scenario = Column(_S, "`happy_path`, `edge_case`, `boundary` or `error_case`.")
     scenario_source = Column(_S, "How the scenario is known: `arguments` or `given`.")
     attempt_of = Column(_S, "First call of the chain this call belongs to (itself, if it began).")
@@ -284,7 +302,9 @@ class Findings(Table):
 
     rule = Column(_S, "Id of the rule.")
     severity = Column(_S, "`info`, `warning` or `error`.")
-    about = Column(_S, "What it is about: `file`, `recording`, `message`, `call`, `tool`.")
+    about = Column(
+        _S, "What it is about: `file`, `recording`, `message`, `call`, `tool`, `server`."
+    )
     recording = Column(_S, "Recording.")
     session = Column(_S, "Session.")
     server = Column(_S, "Label of the server.")
@@ -378,11 +398,124 @@ class Recordings(Table):
     signal = Column(_S, "Signal that ended the server.")
 
 
-TABLES: Final[tuple[type[Table], ...]] = (Calls, Messages, Findings, Tools, Recordings)
+class Validations(Table):
+    """One row a dry run that a server was asked for."""
+
+    name = "validations"
+    meaning = "One row a call of the validation protocol (a `validate` tool, or `tools/validate`)."
+    key = ("recording", "call_id")
+
+    call_id = Column(_S, "The call that asks for validation.")
+    recording = Column(_S, "Recording.")
+    session = Column(_S, "Session.")
+    server = Column(_S, "Label of the server.")
+    native = Column(_S, "How it was asked: `tool` or `method`.")
+    tool = Column(_S, "Tool that is to be validated.")
+    definition = Column(_S, "Definition of that tool then in force.")
+    arguments = Column(_S, "Its arguments, as canonical JSON. Left out with --no-payloads.")
+    answered_at = Column(TIME, "When the answer arrived.")
+    latency_ms = Column(_F, "How long it took.", "ms")
+    valid = Column(_B, "The answer; null if it is none.")
+    errors = Column(pl.List(_S), "Errors of the answer.")
+    warnings = Column(pl.List(_S), "Warnings of the answer.")
+    phase = Column(
+        _S,
+        "How deep the answer's words show the server to look: `schema`, `semantic` or `deep`; "
+        "null where they show nothing.",
+    )
+
+
+class UiRuns(Table):
+    """One row a test run of a UI probe."""
+
+    name = "ui_runs"
+    meaning = "One row a test run of a UI probe, found in a tool's result."
+    key = ("recording", "call_id", "run_id")
+
+    call_id = Column(_S, "The call whose result holds it.")
+    recording = Column(_S, "Recording.")
+    session = Column(_S, "Session.")
+    server = Column(_S, "Label of the server.")
+    tool = Column(_S, "Tool.")
+    run_id = Column(_S, "Its `runId`.")
+    url = Column(_S, "Page under test.")
+    viewport = Column(_S, "Viewport.")
+    user_agent = Column(_S, "User agent.")
+    result = Column(_S, "`passed`, `passed_with_warnings` or `failed`, as the run says.")
+    result_determined = Column(_S, "The same as the program determines it from the errors.")
+    steps = Column(_U, "Steps listed.")
+    errors = Column(_U, "Errors listed.")
+    forms = Column(_U, "Forms found.")
+    axe_violations = Column(_I, "Violations of accessibility.")
+    total_time_ms = Column(_F, "Duration that the run tells.", "ms")
+    steps_told = Column(_I, "`metrics.steps`.")
+    network_errors_told = Column(_I, "`metrics.networkErrors`.")
+    console_errors_told = Column(_I, "`metrics.consoleErrors`.")
+    shape_issues = Column(pl.List(_S), "What the program's schema finds wrong: `path: code`.")
+
+
+class UiSteps(Table):
+    """One row a step of a UI test run."""
+
+    name = "ui_steps"
+    meaning = "One row a step of a UI test run."
+    key = ("recording", "call_id", "run_id", "position")
+
+    call_id = Column(_S, "The call whose result holds it.")
+    recording = Column(_S, "Recording.")
+    session = Column(_S, "Session.")
+    server = Column(_S, "Label of the server.")
+    tool = Column(_S, "Tool.")
+    run_id = Column(_S, "Run it belongs to.")
+    position = Column(_U, "Place in `flow`, from 0.")
+    step_id = Column(_S, "Its `stepId`.")
+    action = Column(_S, "`fill`, `click`, `navigate`, `assert` or `wait`.")
+    selector = Column(_S, "CSS selector.")
+    intent = Column(_S, "What the step is meant to do.")
+    input = Column(_S, "JSON text of what was put in.")
+    outcome = Column(_S, "`success`, `fail` or `timeout`.")
+    latency_ms = Column(_F, "How long it took.", "ms")
+    timestamp = Column(_S, "When, as the run says it.")
+
+
+class UiErrors(Table):
+    """One row an error of a UI test run."""
+
+    name = "ui_errors"
+    meaning = "One row an error that a UI test run lists."
+    key = ("recording", "call_id", "run_id", "position")
+
+    call_id = Column(_S, "The call whose result holds it.")
+    recording = Column(_S, "Recording.")
+    session = Column(_S, "Session.")
+    server = Column(_S, "Label of the server.")
+    tool = Column(_S, "Tool.")
+    run_id = Column(_S, "Run it belongs to.")
+    position = Column(_U, "Place in `errors`, from 0.")
+    type = Column(_S, "`validation`, `console`, `network`, `timeout` or `accessibility`.")
+    code = Column(_S, "Code.")
+    code_known = Column(_B, "Whether the program or its documents know the code.")
+    selector = Column(_S, "CSS selector.")
+    message = Column(_S, "Message.")
+    evidence = Column(_S, "JSON text of the evidence.")
+    timestamp = Column(_S, "When, as the run says it.")
+
+
+TABLES: Final[tuple[type[Table], ...]] = (
+    Calls,
+    Messages,
+    Findings,
+    Tools,
+    Recordings,
+    Validations,
+    UiRuns,
+    UiSteps,
+    UiErrors,
+)
 """The tables of a store."""
 
 Severity = Literal["info", "warning", "error"]
-About = Literal["file", "recording", "message", "call", "tool"]
+About = Literal["file", "recording", "message", "call", "tool", "server"]
 
 
 class Finding(NamedTuple):

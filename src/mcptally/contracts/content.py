@@ -151,7 +151,7 @@ def _has(value: Any, name: str) -> bool:
     return isinstance(value, dict) and name in value
 
 
-# --- what MCP means a block to be: the rows of rules/contracts-content.toml -----------------------
+# --- what MCP means a block to be: the rows of rules/contracts-content.toml ---
 
 _MIME: Final = re.compile(
     r"[\w!#$&^.+-]+/[\w!#$&^.+*-]+(?:\s*;\s*[\w!#$&^.+-]+=(?:\"[^\"]*\"|[^;\"]*))*\Z"

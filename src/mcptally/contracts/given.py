@@ -9,6 +9,9 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final, NamedTuple
 
 import msgspec
+import polars as pl
+
+from mcptally import judge
 
 WRAPPERS: Final = ("params", "arguments", "args", "parameters", "input")
 """Members that hold the arguments, in the order in which they are looked for."""
@@ -76,3 +79,43 @@ def _object(text: Any) -> dict[str, Any] | None:
 def first_given(value: Mapping[str, Any], *names: str) -> Any:
     """The first member of these names that is there and not null."""
     return next((value[name] for name in names if value.get(name) is not None), None)
+
+
+_WRAPPED: Final = rf'^\s*"|"(?:{"|".join(WRAPPERS)})"\s*:\s*(?:\{{|"\s*\{{)'
+
+
+def find(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFrame:
+    """Calls of tools whose arguments came wrapped."""
+    rows = calls.filter(
+        pl.col("tool").is_not_null(), pl.col("arguments").str.contains(_WRAPPED)
+    ).join(
+        definitions.select("definition", "input_schema").unique("definition"),
+        on="definition",
+        how="left",
+        maintain_order="left",
+    )
+    layers = [
+        " in ".join(reversed(_layers(arguments, schema)))
+        for arguments, schema in rows.select("arguments", "input_schema").iter_rows()
+    ]
+    rows = rows.with_columns(layers=pl.Series(layers, dtype=pl.String)).filter(
+        pl.col("layers") != ""
+    )
+    words = pl.format("the arguments came wrapped: {}", "layers")
+    return judge.found("arguments.wrapped", rows, words, path="/arguments", evidence="arguments")
+
+
+def _layers(arguments: str, schema: str | None) -> tuple[str, ...]:
+    try:
+        payload = msgspec.json.decode(arguments)
+        declared = msgspec.json.decode(schema or "{}")
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return ()
+    properties = declared.get("properties") if isinstance(declared, dict) else None
+    names = properties if isinstance(properties, dict) else {}
+    if isinstance(payload, dict) and not names and len(payload.keys() - {*_ENVELOPE}) > 1:
+        return ()  # nothing says that a member among others is no argument
+    return unwrapped(payload, names).layers
+
+
+_ENVELOPE: Final = ("jsonrpc", "id", "method", "name", "tool", "_meta")

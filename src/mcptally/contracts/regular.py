@@ -100,8 +100,10 @@ _SYNONYMS: Final[tuple[tuple[str, str], ...]] = (
     ),
     (
         "auth",
-        (r"unauthori[sz]ed|unauthenticated|^auth|authentication"
-        r"|invalid_(?:token|api_key|credentials)"),
+        (
+            r"unauthori[sz]ed|unauthenticated|^auth|authentication"
+            r"|invalid_(?:token|api_key|credentials)"
+        ),
     ),
     ("permission", r"forbidden|permission|access_?denied|not_?allowed|^e(?:acces|perm)$"),
     ("conflict", r"conflict|already_?exists|precondition|^eexist$|stale"),
@@ -112,8 +114,10 @@ _SYNONYMS: Final[tuple[tuple[str, str], ...]] = (
     ),
     (
         "validation",
-        (r"valid|bad_?request|argument|param|schema|usage|parse|malformed|missing|required"
-        r"|value_?error|type_?error"),
+        (
+            r"valid|bad_?request|argument|param|schema|usage|parse|malformed|missing|required"
+            r"|value_?error|type_?error"
+        ),
     ),
     ("internal", r"internal|server_?error|exception|unknown_?error|unexpected"),
 )
@@ -261,7 +265,7 @@ def _patch(code: str) -> int:
     return {"PATCH_EMPTY": 400, "PATCH_MALFORMED": 400, "FILE_NOT_FOUND": 404}.get(code, 0)
 
 
-# --- errors that carry a structure ------------------------------------------------------------
+# --- errors that carry a structure ---
 
 _STRUCTURES: Final = ("structured_content", "text", "error_text", "error_data")
 
