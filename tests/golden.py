@@ -24,7 +24,8 @@ TABLES = {
         FROM calls WHERE parse_filename(file) = ? ORDER BY calls.recording, seq, index, dir
     """,
     "messages": """
-        SELECT m.server AS server, dir, kind, method, match, count(*) AS messages, sum(bytes) AS bytes
+        SELECT m.server AS server, dir, kind, method, match,
+            count(*) AS messages, sum(bytes) AS bytes
         FROM messages JOIN recordings m USING (recording) WHERE parse_filename(file) = ?
         GROUP BY ALL ORDER BY ALL
     """,

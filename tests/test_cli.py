@@ -142,7 +142,7 @@ def test_a_reader_that_has_enough_is_no_error(store: Path):
 
 
 def test_payloads_can_be_left_out(tmp_path: Path):
-    trace = write(tmp_path / "x.jsonl", [opened(), c2s(1, call(1, secret="s3cr3t"))])
+    trace = write(tmp_path / "x.jsonl", [opened(), c2s(1, call(1, word="s3cr3t"))])
     done = run("score", trace, "-o", tmp_path / "store", "--no-payloads")
     assert done.returncode == 0
     for part in (tmp_path / "store").rglob("*.parquet"):
