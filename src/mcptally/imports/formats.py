@@ -4,7 +4,17 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Literal
 
-from mcptally.imports import claude_desktop, har, jsonrpc_lines, mcphawk, vscode
+from mcptally.imports import (
+    claude_code,
+    claude_desktop,
+    codex,
+    har,
+    jsonrpc_lines,
+    mcphawk,
+    mcpsnoop,
+    otlp,
+    vscode,
+)
 from mcptally.imports.items import Item
 from mcptally.imports.source import Source
 
@@ -33,6 +43,8 @@ class Format:
     """Words that a file holds some of whose messages were cut: it is `truncated`."""
 
 
+_CALLS: Final = ("frames", "bytes", "all messages but calls", "request ids of the wire")
+
 FORMATS: Final[Mapping[str, Format]] = {
     form.name: form
     for form in (
@@ -44,6 +56,24 @@ FORMATS: Final[Mapping[str, Format]] = {
             ("bytes",),
             names=("mcp-server-*.log", "mcp.log", "mcp[0-9].log"),
             cut=claude_desktop.CUT,
+        ),
+        Format(
+            "claude-code",
+            "Claude Code: MCP logs and transcripts",
+            claude_code.read,
+            "calls",
+            (*_CALLS, "content of successes (MCP logs)", "arguments (MCP logs)"),
+            in_order=False,
+            names=("*.jsonl",),
+        ),
+        Format(
+            "codex",
+            "Codex: rollouts, and the output of codex exec --json",
+            codex.read,
+            "calls",
+            _CALLS,
+            in_order=False,
+            names=("*.jsonl",),
         ),
         Format(
             "vscode",
@@ -62,6 +92,23 @@ FORMATS: Final[Mapping[str, Format]] = {
             in_order=False,
             restarts=False,
             names=("*.har",),
+        ),
+        Format(
+            "otlp",
+            "OTLP JSON: spans with the MCP semantic conventions",
+            otlp.read,
+            "calls",
+            (*_CALLS, "arguments and content, unless recorded"),
+            in_order=False,
+            names=("*.json", "*.jsonl"),
+        ),
+        Format(
+            "mcpsnoop",
+            "mcpsnoop: session logs",
+            mcpsnoop.read,
+            "frames",
+            ("bytes",),
+            names=("*.jsonl",),
         ),
         Format(
             "mcphawk",

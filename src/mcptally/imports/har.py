@@ -1,8 +1,8 @@
 """HAR 1.2: HTTP as browsers and proxies save it, with JSON or event-stream bodies.
 
-An entry is one exchange. When an event of a stream arrived is not in a HAR: its events have the
-time at which the body was complete. A body that the program did not save (mitmproxy's streamed
-ones, a browser's event streams) is a `gap`, not a missing reply.
+An entry is one exchange. When an event of a stream arrived is not in a HAR: replies have the time
+at which the body was complete, all else that at which it began. A body that the program did not
+save (mitmproxy's streamed ones, a browser's event streams) is a `gap`, not a missing reply.
 """
 
 import base64
@@ -230,7 +230,10 @@ class _Exchange:
                 there = event.data.decode(errors="replace").strip()
                 target = urljoin(self.entry.request.url, there).split("?", 1)[0]
                 homes[target] = homes[self.url]
-            yield self.frame(pipe, "s2c", self.end, event.data, **more)
+            # The reply ends the stream. What came before it came between head and end: at the
+            # head it is in front of the answers that the client gave in other exchanges.
+            at = self.head if b'"method"' in event.data else self.end
+            yield self.frame(pipe, "s2c", at, event.data, **more)
 
     def frame(self, pipe: Pipe, way: Any, at: int | None, data: bytes, **more: Any) -> Item:
         return Item(

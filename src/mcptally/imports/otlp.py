@@ -1,0 +1,256 @@
+"""OTLP JSON: spans with the MCP semantic conventions, as exporters and collectors write them.
+
+One document, or one a line. A span with `mcp.method.name` is a call; arguments and result are in
+it only where its program was told to record them (`gen_ai.tool.call.arguments`, `…result`). Of a
+call that client and server both told of, the server's span is taken: clients know no tool name. `jsonrpc.request.id` is the
+id within one session: where the span names none, the span's own id stands in its place.
+"""
+
+import zlib
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+import zstandard
+
+from mcptally.archive import open_stream
+from mcptally.frame import Dir
+from mcptally.imports import calls
+from mcptally.imports.elements import elements
+from mcptally.imports.items import Item, Pipe
+from mcptally.imports.source import Source
+
+_MAX_SPANS: Final = 2_000_000
+"""Server spans whose parents are remembered, to know a client's span of the same call."""
+_ERRORS: Final = (2, "2", "STATUS_CODE_ERROR", "ERROR")
+_CLIENT: Final = (3, "3", "SPAN_KIND_CLIENT")
+_SERVER: Final = (2, "2", "SPAN_KIND_SERVER")
+_TIMEOUTS: Final = frozenset({"timeout", "-32001"})
+_BY_SERVERS: Final = ("sampling/", "roots/list", "elicitation/create")
+_TRANSPORTS: Final = {"pipe": "stdio", "tcp": "streamable_http", "quic": "streamable_http"}
+
+
+class _Attribute(msgspec.Struct):
+    key: str = ""
+    value: Any = None
+
+
+class _Status(msgspec.Struct):
+    code: int | str | None = None
+    message: str | None = None
+
+
+class _Span(msgspec.Struct):
+    id: str = msgspec.field(default="", name="spanId")
+    parent: str | None = msgspec.field(default=None, name="parentSpanId")
+    kind: int | str | None = None
+    start: int | str | None = msgspec.field(default=None, name="startTimeUnixNano")
+    end: int | str | None = msgspec.field(default=None, name="endTimeUnixNano")
+    attributes: list[_Attribute] = []
+    status: _Status | None = None
+
+
+class _Scope(msgspec.Struct):
+    spans: list[msgspec.Raw] = []
+
+
+class _Resource(msgspec.Struct):
+    attributes: list[_Attribute] = []
+
+
+class _ResourceSpans(msgspec.Struct):
+    resource: _Resource | None = None
+    scopes: list[_Scope] = msgspec.field(default=[], name="scopeSpans")
+
+
+_RESOURCE: Final = msgspec.json.Decoder(_ResourceSpans)
+_SPAN: Final = msgspec.json.Decoder(_Span)
+
+
+def read(source: Source) -> Iterator[Item]:
+    """The calls of one file; spans of other kinds are counted."""
+    tally = source.tally
+    served: set[str] = set()
+    for _, _, span in _spans(source, counted=False):
+        if span.kind in _SERVER and span.parent and len(served) < _MAX_SPANS:
+            served.add(span.parent)
+    for line, resource, span in _spans(source, counted=True):
+        attributes = _plain(span.attributes)
+        method = attributes.get("mcp.method.name")
+        if not isinstance(method, str):
+            tally.context["a span of something else than MCP"] += 1
+        elif span.kind in _CLIENT and span.id in served:
+            tally.context["told by the server's span too"] += 1
+        else:
+            tally.used += 1
+            yield from _call(source, span, attributes, resource, method, line)
+
+
+def _spans(source: Source, *, counted: bool) -> Iterator[tuple[int, dict[str, Any], _Span]]:
+    """Every span with the attributes of its resource."""
+    tally = source.tally
+    line = 1
+
+    def skip(why: str) -> None:
+        if counted:
+            tally.seen += 1
+            tally.skip(line, why)
+
+    try:
+        with open_stream(source.path) as stream:
+            for element in elements(stream, ("resourceSpans",)):
+                line = element.line
+                if element.data is None:
+                    skip("spans that are cut off, or too many in one piece")
+                    continue
+                try:
+                    group = _RESOURCE.decode(element.data)
+                except (msgspec.DecodeError, RecursionError, ValueError):
+                    skip("no resource spans of OTLP")
+                    continue
+                resource = _plain(group.resource.attributes if group.resource else [])
+                for raw in (raw for scope in group.scopes for raw in scope.spans):
+                    try:
+                        span = _SPAN.decode(raw)
+                    except (msgspec.DecodeError, RecursionError, ValueError):
+                        skip("no span of OTLP")
+                        continue
+                    if counted:
+                        tally.seen += 1
+                    yield line, resource, span
+    except (OSError, EOFError, zlib.error, zstandard.ZstdError) as error:
+        skip(f"reading stopped: {error}")
+
+
+def _call(
+    source: Source,
+    span: _Span,
+    attributes: dict[str, Any],
+    resource: dict[str, Any],
+    method: str,
+    line: int,
+) -> Iterator[Item]:
+    way: Dir = "s2c" if method.startswith(_BY_SERVERS) else "c2s"
+    back: Dir = "c2s" if way == "s2c" else "s2c"
+    session = attributes.get("mcp.session.id")
+    request = attributes.get("jsonrpc.request.id")
+    pipe = _pipe(source, attributes, resource, session)
+    start, end = source.at(_number(span.start)), source.at(_number(span.end))
+    name = attributes.get("gen_ai.tool.name") or attributes.get("gen_ai.prompt.name")
+    name = name or attributes.get("mcp.resource.uri")
+    name = name if isinstance(name, str) else None
+    if method.startswith("notifications/"):
+        more: dict[str, Any] = {"method": method}
+        yield Item(what="head", line=line, pipe=pipe, at=start, dir=way, derived=True, more=more)
+        return
+    call = str(request) if request is not None and session is not None else span.id
+    arguments = calls.UNKNOWN
+    if method == "tools/call" and (given := attributes.get("gen_ai.tool.call.arguments")):
+        arguments = _json(given)
+    yield calls.asked(
+        *(pipe, call), line=line, at=start, tool=name, method=method, arguments=arguments, way=way
+    )
+    yield _reply(pipe, call, span, attributes, line=line, at=end, way=back)
+
+
+def _reply(
+    pipe: Pipe,
+    call: str,
+    span: _Span,
+    attributes: dict[str, Any],
+    *,
+    line: int,
+    at: int | None,
+    way: Dir,
+) -> Item:
+    status = span.status or _Status()
+    error = attributes.get("error.type")
+    code = attributes.get("rpc.response.status_code", attributes.get("jsonrpc.error.code"))
+    failed = error is not None or status.code in _ERRORS
+    result = attributes.get("gen_ai.tool.call.result")
+    if error == "tool_error":
+        if result is None and status.message:
+            result = status.message
+        if result is None:
+            return calls.answered(pipe, call, line=line, at=at, is_error=True, way=way)
+        text = calls.result_of(result, is_error=True)
+        return calls.answered(pipe, call, line=line, at=at, result=text, way=way)
+    number = _code(code) if code is not None else _code(error)
+    if number is not None and number != 0:
+        said = status.message
+        return calls.refused(pipe, call, line=line, at=at, message=said, code=number, way=way)
+    if error in _TIMEOUTS:
+        return calls.gave_up(pipe, call, line=line, at=at, why="timeout")
+    if failed:
+        said = status.message or (str(error) if error is not None else None)
+        return calls.refused(pipe, call, line=line, at=at, message=said, way=way)
+    if result is not None:
+        text = calls.result_of(result)
+        return calls.answered(pipe, call, line=line, at=at, result=text, way=way)
+    return calls.answered(pipe, call, line=line, at=at, is_error=False, way=way)
+
+
+def _pipe(
+    source: Source, attributes: dict[str, Any], resource: dict[str, Any], session: Any
+) -> Pipe:
+    """The connection of a span: its session, or else the process and what it talks to."""
+    address = attributes.get("server.address")
+    port = attributes.get("server.port")
+    where = f"{address}:{port}" if address and port else address
+    service = resource.get("service.name")
+    label = where or (
+        service if service and not str(service).startswith("unknown_service") else None
+    )
+    process = resource.get("service.instance.id") or resource.get("process.pid") or ""
+    key = (
+        str(session) if session is not None else f"{service or ''} {process} {where or ''}".strip()
+    )
+    carried = attributes.get("network.transport")
+    transport = _TRANSPORTS.get(carried) if isinstance(carried, str) else None
+    return source.pipe(key, server=str(label) if label else None, transport=transport)
+
+
+def _plain(attributes: list[_Attribute]) -> dict[str, Any]:
+    return {attribute.key: _value(attribute.value) for attribute in attributes}
+
+
+def _value(value: Any) -> Any:
+    """An AnyValue of OTLP as a plain one."""
+    if not isinstance(value, dict) or len(value) != 1:
+        return None
+    ((kind, inner),) = value.items()
+    if kind == "intValue":
+        return _number(inner)
+    if kind == "arrayValue":
+        values = inner.get("values", []) if isinstance(inner, dict) else []
+        return [_value(v) for v in values] if isinstance(values, list) else None
+    if kind == "kvlistValue":
+        pairs = inner.get("values", []) if isinstance(inner, dict) else []
+        found = [p for p in pairs if isinstance(p, dict)] if isinstance(pairs, list) else []
+        return {str(p.get("key")): _value(p.get("value")) for p in found}
+    return inner
+
+
+def _number(value: Any) -> int | None:
+    if isinstance(value, bool) or value is None:
+        return None
+    try:
+        return int(value)
+    except (ValueError, TypeError, OverflowError):
+        return None
+
+
+def _code(value: Any) -> int | None:
+    """A JSON-RPC code, which the conventions write as text."""
+    return _number(value) if isinstance(value, (int, str)) else None
+
+
+def _json(value: Any) -> msgspec.Raw:
+    """Arguments as JSON text: a string is taken for the JSON that it should be."""
+    if isinstance(value, str):
+        try:
+            msgspec.json.decode(value)
+        except (msgspec.DecodeError, RecursionError, ValueError):
+            return msgspec.Raw(calls.json_bytes(value))
+        return msgspec.Raw(value.encode(errors="replace"))
+    return msgspec.Raw(calls.json_bytes(value))
