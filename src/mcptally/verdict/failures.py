@@ -17,6 +17,7 @@ FILES: Final = (
     "verdict-protocol.toml",
     "verdict-validation.toml",
     "verdict-infrastructure.toml",
+    "verdict-crash.toml",
     "verdict-failure.toml",
     "verdict-refusal.toml",
     "verdict-languages.toml",

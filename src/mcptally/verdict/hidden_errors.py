@@ -101,7 +101,7 @@ def kind(rule: TextRule) -> str:
 
 def forms(calls: pl.DataFrame) -> pl.DataFrame:
     """Results of each tool in `calls` (`server`, `tool`, `text`), and how many of them are JSON."""
-    is_json = pl.col("text").str.contains(_JSON)
+    is_json = pl.col("text").cast(pl.String).str.contains(_JSON)
     return (
         calls.filter(pl.col("text").is_not_null())
         .group_by("server", "tool")
