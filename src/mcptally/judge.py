@@ -7,8 +7,8 @@ break it. An id without a row is an error of ours.
 
 import dataclasses
 import functools
-from collections.abc import Mapping
-from typing import Final, get_args
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple, get_args
 
 import polars as pl
 
@@ -110,6 +110,32 @@ def found(
             evidence=_column(evidence).str.head(EVIDENCE),
         )
     )
+
+
+class Check(NamedTuple):
+    """A rule and the rows that break it."""
+
+    rule: str
+    when: pl.Expr
+    message: str | pl.Expr
+    evidence: str | pl.Expr | None = None
+    path: str | pl.Expr | None = None
+
+
+def found_where(rows: pl.DataFrame, *checks: Check) -> Iterator[pl.DataFrame]:
+    """Findings of many rules about the same rows: all conditions in one pass."""
+    masks = rows.select(
+        check.when.fill_null(value=False).alias(str(n)) for n, check in enumerate(checks)
+    )
+    for check, mask in zip(checks, masks.iter_columns(), strict=True):
+        if mask.any():
+            yield found(
+                check.rule,
+                rows.filter(mask),
+                check.message,
+                evidence=check.evidence,
+                path=check.path,
+            )
 
 
 def together(parts: list[pl.DataFrame]) -> pl.DataFrame:

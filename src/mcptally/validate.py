@@ -314,8 +314,8 @@ def first_json_text(response: str) -> str | None:
 
 
 def _judged(rows: pl.DataFrame, schemas: list[str], prefix: str) -> pl.DataFrame:
-    """Judgements of (schema, value) pairs, joined back to their calls."""
-    distinct = rows.select("number", "value").unique().sort("number")
+    """Judgements of (schema, value) pairs, by `call_id`."""
+    distinct = rows.group_by("number", "value").agg("call_id").sort("number")
     states: list[Judgement] = []
     for number, value in zip(
         distinct.get_column("number").to_list(), distinct.get_column("value").to_list(), strict=True
@@ -329,12 +329,7 @@ def _judged(rows: pl.DataFrame, schemas: list[str], prefix: str) -> pl.DataFrame
             states.append(judge_value(judge, value))
     names = [f"{prefix}_{name}" for name in ("state", "error", "path")]
     judged = pl.DataFrame(states, schema=dict.fromkeys(names, pl.String), orient="row")
-    return rows.join(
-        pl.concat([distinct, judged], how="horizontal"),
-        on=["number", "value"],
-        how="left",
-        nulls_equal=True,
-    ).select("call_id", *names)
+    return judged.with_columns(distinct.get_column("call_id")).explode("call_id")
 
 
 def find(calls: pl.DataFrame) -> pl.DataFrame:

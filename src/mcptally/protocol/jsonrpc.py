@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import msgspec
 import polars as pl
 
-from mcptally.judge import found
+from mcptally.judge import Check, found, found_where
 from mcptally.protocol.revisions import MODERN, SENDERS, methods, names
 from mcptally.protocol.traffic import Traffic
 
@@ -20,82 +20,78 @@ def find(traffic: Traffic) -> Iterator[pl.DataFrame]:
     messages = traffic.messages
     kind, id_ = pl.col("kind"), pl.col("id")
     null_id = id_ == "null"
-    yield found(
-        "protocol.not_a_message",
-        messages.filter(kind == "invalid"),
-        "neither a request, a notification nor a reply",
+    nameless = id_.is_null() | null_id
+    may_lack = pl.col("revision").is_in(["2025-11-25", MODERN]).fill_null(value=False)
+    yield from found_where(
+        messages,
+        Check(
+            "protocol.not_a_message",
+            kind == "invalid",
+            "neither a request, a notification nor a reply",
+        ),
+        Check(
+            "protocol.null_id",
+            (kind == "request") & null_id,
+            "the id is null: no reply can be told from another's",
+            path="/id",
+        ),
+        Check(
+            "protocol.id_type",
+            id_.is_not_null() & ~null_id & ~id_.str.contains(_INTEGER_OR_STRING),
+            "the id is neither a string nor an integer",
+            evidence="id",
+            path="/id",
+        ),
+        Check(
+            "protocol.result_and_error",
+            pl.col("has_result") & pl.col("has_error"),
+            "both a result and an error",
+        ),
+        Check(
+            "protocol.result_without_id",
+            (kind == "result") & nameless & ~pl.col("truncated"),
+            "a result without an id",
+            path="/id",
+        ),
+        Check(
+            "protocol.error_without_id",
+            (kind == "error") & (null_id | (id_.is_null() & ~may_lack)),
+            "an error without an id: which request failed is not said",
+            path="/id",
+        ),
+        Check(
+            "protocol.batch",
+            pl.col("batch") & (pl.col("index") == 0),
+            pl.format("a JSON-RPC batch, which {} does not have", "revision"),
+        ),
+        Check(
+            "protocol.batched_initialize",
+            pl.col("batch") & (pl.col("method") == "initialize"),
+            "initialize in a batch",
+        ),
     )
     yield found(
         "protocol.jsonrpc_version",
-        _wrong_version(messages.filter(kind != "invalid", ~pl.col("truncated"))),
+        _wrong_version(messages),
         pl.when(pl.col("jsonrpc").is_null())
         .then(pl.lit("the member jsonrpc is missing"))
         .otherwise(pl.lit('jsonrpc is not "2.0"')),
         evidence="jsonrpc",
         path="/jsonrpc",
     )
-    yield found(
-        "protocol.null_id",
-        messages.filter(kind == "request", null_id),
-        "the id is null: no reply can be told from another's",
-        path="/id",
-    )
-    yield found(
-        "protocol.id_type",
-        messages.filter(id_.is_not_null(), ~null_id, ~id_.str.contains(_INTEGER_OR_STRING)),
-        "the id is neither a string nor an integer",
-        evidence="id",
-        path="/id",
-    )
-    yield found(
-        "protocol.result_and_error",
-        messages.filter(pl.col("has_result"), pl.col("has_error")),
-        "both a result and an error",
-    )
-    nameless = id_.is_null() | null_id
-    yield found(
-        "protocol.result_without_id",
-        messages.filter(kind == "result", nameless, ~pl.col("truncated")),
-        "a result without an id",
-        path="/id",
-    )
-    may_lack = pl.col("revision").is_in(["2025-11-25", MODERN])
-    yield found(
-        "protocol.error_without_id",
-        messages.filter(
-            kind == "error", null_id | (id_.is_null() & ~may_lack.fill_null(value=False))
-        ),
-        "an error without an id: which request failed is not said",
-        path="/id",
-    )
     yield from _methods(messages)
-    yield found(
-        "protocol.batch",
-        messages.filter(pl.col("batch"), pl.col("index") == 0),
-        pl.format("a JSON-RPC batch, which {} does not have", "revision"),
-    )
-    yield found(
-        "protocol.batched_initialize",
-        messages.filter(pl.col("batch"), pl.col("method") == "initialize"),
-        "initialize in a batch",
-    )
     yield from _pairing(traffic)
     yield from _ids(traffic.calls)
     yield from _errors(traffic.calls)
-    yield found(
-        "protocol.is_error_not_boolean",
-        traffic.calls.filter(
-            pl.col("is_error").is_not_null(), ~pl.col("is_error").is_in(["true", "false"])
-        ),
-        "isError is not a boolean",
-        evidence="is_error",
-        path="/result/isError",
-    )
 
 
 def _wrong_version(messages: pl.DataFrame) -> pl.DataFrame:
     """Messages whose `jsonrpc` is not the string 2.0, however it is written."""
-    odd = messages.filter(~pl.col("jsonrpc").eq_missing(pl.lit('"2.0"')))
+    odd = messages.filter(
+        pl.col("jsonrpc").ne_missing(pl.lit('"2.0"')),
+        pl.col("kind") != "invalid",
+        ~pl.col("truncated"),
+    )
     right = [t for t in odd.get_column("jsonrpc").drop_nulls().unique() if _is_two(t)]
     return odd.filter(~pl.col("jsonrpc").is_in(right, nulls_equal=True))
 
@@ -172,11 +168,12 @@ def _pairing(traffic: Traffic) -> Iterator[pl.DataFrame]:
         "pairing.late_reply": ("late", "a reply to a call that had been cancelled"),
         "pairing.replay": ("replay", "a message that an SSE resumption sent again"),
     }
+    odd = messages.filter(pl.col("match") != "exact")
     for rule, (match, words) in rows.items():
-        yield found(rule, messages.filter(pl.col("match") == match), words, evidence="id")
+        yield found(rule, odd.filter(pl.col("match") == match), words, evidence="id")
     # A server may read what is no strict JSON: then its reply has somebody who asked.
     asked = traffic.raws.select("recording", id=pl.col("text").str.extract(_ID)).drop_nulls()
-    orphans = messages.filter(pl.col("match") == "orphan", pl.col("id") != "null")
+    orphans = odd.filter(pl.col("match") == "orphan", pl.col("id") != "null")
     yield found(
         "pairing.orphan_reply",
         orphans.join(asked, on=["recording", "id"], how="anti", maintain_order="left"),
@@ -227,21 +224,31 @@ def _ids(calls: pl.DataFrame) -> Iterator[pl.DataFrame]:
 
 
 def _errors(calls: pl.DataFrame) -> Iterator[pl.DataFrame]:
-    """Error codes out of ranges that are not for everybody."""
+    """Error codes out of ranges that are not for everybody, and what marks an error."""
     code, modern = pl.col("error_code"), pl.col("revision") == MODERN
     json_rpc = code.is_between(-32768, -32100) & ~code.is_in(
         [-32700, -32600, -32601, -32602, -32603]
     )
     mcp = modern & code.is_between(-32099, -32020) & ~code.is_in([-32020, -32021, -32022, -32042])
-    yield found(
-        "protocol.error_code_reserved",
-        calls.filter(json_rpc | mcp.fill_null(value=False)),
-        pl.format("the error code {} is reserved", "error_code"),
-        path="/error/code",
-    )
-    yield found(
-        "protocol.error_code_withdrawn",
-        calls.filter(code.is_in([-32002, -32042])),
-        pl.format("the error code {} must not be sent any more", "error_code"),
-        path="/error/code",
+    yield from found_where(
+        calls,
+        Check(
+            "protocol.error_code_reserved",
+            json_rpc | mcp,
+            pl.format("the error code {} is reserved", "error_code"),
+            path="/error/code",
+        ),
+        Check(
+            "protocol.error_code_withdrawn",
+            code.is_in([-32002, -32042]),
+            pl.format("the error code {} must not be sent any more", "error_code"),
+            path="/error/code",
+        ),
+        Check(
+            "protocol.is_error_not_boolean",
+            pl.col("is_error").is_not_null() & ~pl.col("is_error").is_in(["true", "false"]),
+            "isError is not a boolean",
+            evidence="is_error",
+            path="/result/isError",
+        ),
     )

@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 import polars as pl
 
-from mcptally.judge import REVISIONS, found
+from mcptally.judge import REVISIONS, Check, found, found_where
 from mcptally.protocol.revisions import MODERN
 from mcptally.protocol.traffic import Traffic
 
@@ -70,35 +70,37 @@ def _handshake(traffic: Traffic) -> Iterator[pl.DataFrame]:
     )
     pos, legacy = pl.col("pos"), pl.col("revision").ne_missing(MODERN)
     from_client = (pl.col("dir") == "c2s") & ~pl.col("method").is_in(FREE) & legacy
-    yield found(
-        "protocol.before_initialize",
-        rows.filter(from_client, pl.col("asked").is_null() | (pos < pl.col("asked"))),
-        pl.format("{} without a handshake before it", "method"),
-    )
-    yield found(
-        "protocol.before_initialize_result",
-        rows.filter(from_client, pos > pl.col("asked"), pos < pl.col("agreed")),
-        pl.format("{} before initialize was answered", "method"),
-    )
     later = pl.col("initialized").is_null() | (pl.col("initialized") > pos)
-    yield found(
-        "protocol.before_initialized",
-        rows.filter(
-            pl.col("dir") == "s2c", pl.col("method") != "ping", pl.col("asked") < pos, later
+    went_on = from_client & (pos > pl.col("agreed")) & later
+    again = (pl.col("method") == "initialize") & (pl.col("dir") == "c2s")
+    asks = (pl.col("dir") == "s2c") & (pl.col("method") != "ping")
+    yield from found_where(
+        rows,
+        Check(
+            "protocol.before_initialize",
+            from_client & (pl.col("asked").is_null() | (pos < pl.col("asked"))),
+            pl.format("{} without a handshake before it", "method"),
         ),
-        pl.format("{} before notifications/initialized", "method"),
+        Check(
+            "protocol.before_initialize_result",
+            from_client & (pos > pl.col("asked")) & (pos < pl.col("agreed")),
+            pl.format("{} before initialize was answered", "method"),
+        ),
+        Check(
+            "protocol.before_initialized",
+            asks & (pl.col("asked") < pos) & later,
+            pl.format("{} before notifications/initialized", "method"),
+        ),
+        Check(
+            "protocol.initialize_again",
+            again & (pos > pl.col("agreed")),
+            "the session is initialised already",
+        ),
     )
-    went_on = rows.filter(from_client, pos > pl.col("agreed"), later)
     yield found(
         "protocol.initialized_missing",
-        went_on.unique("session", keep="first", maintain_order=True),
+        rows.filter(went_on).unique("session", keep="first", maintain_order=True),
         pl.format("{} and no notifications/initialized before it", "method"),
-    )
-    again = (pl.col("method") == "initialize") & (pl.col("dir") == "c2s")
-    yield found(
-        "protocol.initialize_again",
-        rows.filter(again, pos > pl.col("agreed")),
-        "the session is initialised already",
     )
     version = pl.coalesce("reply_version", pl.lit(""))
     yield found(
@@ -137,7 +139,10 @@ def _capabilities(rows: pl.DataFrame, traffic: Traffic) -> Iterator[pl.DataFrame
             for side, other in (("c2s", "asked_s2c"), ("s2c", "asked_c2s"))
         ),
     )
-    later = rows.filter(pl.col("pos") > pl.col("agreed")).join(named, on="session", how="inner")
+    begins = "|".join(sorted({begin for _, begin in CAPABILITIES}))
+    later = rows.filter(
+        pl.col("pos") > pl.col("agreed"), pl.col("method").str.contains(f"^(?:{begins})")
+    ).join(named, on="session", how="inner")
     for (side, begin), capability in CAPABILITIES.items():
         lacks = later.filter(
             pl.col("dir") == side,

@@ -270,9 +270,10 @@ def _judged(rows: pl.DataFrame, rule: str, *, prefix: str = "") -> Iterator[pl.D
     """Findings of `rule` on rows with `kind`, `shape`, `revision` and `text`."""
     rows = rows.filter(pl.col("revision").is_in(REVISIONS), pl.col("text").is_not_null())
     keys = ["kind", "shape", "revision", "text"]
-    distinct = rows.select(keys).unique()
+    # Grouped with the places of their rows: long texts are hashed once and never joined.
+    distinct = rows.with_row_index("at").group_by(keys).agg("at")
     said = []
-    for kind, shape, revision, text in distinct.iter_rows():
+    for kind, shape, revision, text in distinct.select(keys).iter_rows():
         strict = judge(kind, shape, revision)
         state, words, place = ("valid", None, None) if strict is None else judge_value(strict, text)
         if state == "invalid":
@@ -280,8 +281,13 @@ def _judged(rows: pl.DataFrame, rule: str, *, prefix: str = "") -> Iterator[pl.D
             if lenient is not None and judge_value(lenient, text)[0] == "valid":
                 state = "null"
         said.append((state, words, place))
-    judged = _frame({key: distinct.get_column(key) for key in keys}, said)
-    wrong = rows.join(judged.filter(pl.col("state") != "valid"), on=keys, maintain_order="left")
+    judged = (
+        _frame({"at": distinct.get_column("at")}, said)
+        .filter(pl.col("state") != "valid")
+        .explode("at")
+        .sort("at")
+    )
+    wrong = pl.concat([rows[judged.get_column("at")], judged.drop("at")], how="horizontal")
     for state, name in (("invalid", rule), ("null", "protocol.null_member")):
         yield found(
             name,
