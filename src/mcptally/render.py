@@ -1,27 +1,40 @@
 """Answers as text: a table for people, and json, csv, parquet, markdown for machines.
 
-Everything from an archive is hostile: control characters, terminal escapes and bidirectional
-overrides never reach a terminal.
+Everything from an archive is hostile: control characters, terminal escapes, invisible characters
+and bidirectional overrides never reach a terminal, markup never a Markdown reader.
 """
 
 import datetime
+import decimal
 import io
 import json
 import math
 import re
 import sys
-from collections.abc import Sequence
-from typing import Any, Final, Literal, get_args
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 import duckdb
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
+from mcptally.errors import QueryError
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
 Format = Literal["table", "json", "csv", "parquet", "markdown"]
 FORMATS: Final[tuple[str, ...]] = get_args(Format)
 
-_CONTROLS: Final = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
+ROWS: Final = 50
+"""Rows of a table in a terminal, unless told otherwise."""
+
+_CONTROLS: Final = re.compile(
+    "[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\ud800-\udfff\U000e0000-\U000e0fff]"
+)
 _SHARE: Final = re.compile(r"_rate(_|$)")
 _PERCENT: Final = re.compile(r"confidence")
 
@@ -31,14 +44,36 @@ def clean(text: str) -> str:
     return _CONTROLS.sub(lambda m: " " if m[0] in "\n\r\t" else "\N{REPLACEMENT CHARACTER}", text)
 
 
-def write(answer: duckdb.DuckDBPyRelation, form: Format, *, shown: Sequence[str] = ()) -> None:
-    """Write an answer to stdout; a table has the columns `shown`, or all, as far as they fit."""
-    table = answer.to_arrow_table()
+def write(
+    answer: duckdb.DuckDBPyRelation,
+    form: Format,
+    *,
+    shown: Sequence[str] = (),
+    limit: int | None = None,
+) -> None:
+    """Write an answer to stdout.
+
+    Args:
+        answer: what to write.
+        form: how.
+        shown: columns of a table; all if empty. In a terminal, as far as they fit.
+        limit: rows at the most; 0: all; None: all, but `ROWS` of a table in a terminal.
+
+    Raises:
+        QueryError: DuckDB cannot give the rows.
+    """
+    if limit is None:
+        limit = ROWS if form == "table" and sys.stdout.isatty() else 0
+    try:
+        table = (answer.limit(limit + 1) if limit else answer).to_arrow_table()
+    except duckdb.Error as error:
+        raise QueryError(f"{error}") from error
+    more = bool(limit) and table.num_rows > limit
+    table = table.slice(0, limit) if limit else table
     if form == "table":
         _terminal(table, shown)
     elif form == "json":
-        rows = table.to_pylist()
-        sys.stdout.write(json.dumps(rows, default=_plain, indent=1, ensure_ascii=False) + "\n")
+        sys.stdout.write(json.dumps(plain_rows(table), indent=1, ensure_ascii=False) + "\n")
     elif form == "csv":
         buffer = io.BytesIO()
         pyarrow.csv.write_csv(_flat(table), buffer)
@@ -48,19 +83,44 @@ def write(answer: duckdb.DuckDBPyRelation, form: Format, *, shown: Sequence[str]
         pq.write_table(table, buffer)
         sys.stdout.buffer.write(buffer.getvalue())
     else:
-        _markdown(table)
+        sys.stdout.write(markdown(table))
+    if more:
+        sys.stdout.flush()
+        sys.stderr.write(f"the first {limit:,} rows; --limit 0 prints all\n")
 
 
 def _plain(value: object) -> Any:
-    return value.isoformat() if isinstance(value, datetime.datetime) else str(value)
+    """A value as JSON has it: no NaN, sums as numbers, times as ISO 8601."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, str | int):
+        return value
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, decimal.Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, datetime.datetime | datetime.date | datetime.time):
+        return value.isoformat()
+    return str(value)
+
+
+def plain_rows(table: pa.Table) -> list[dict[str, Any]]:
+    """The rows of an answer as JSON values."""
+    return [{name: _plain(value) for name, value in row.items()} for row in table.to_pylist()]
 
 
 def _flat(table: pa.Table) -> pa.Table:
-    """Lists as JSON text: CSV has no lists. Texts that a spreadsheet would run are quoted."""
+    """Nested values as JSON text: CSV has none. Texts that a spreadsheet would run are quoted."""
 
     def flat(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
-        if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
-            return pa.array([None if v is None else json.dumps(v) for v in column.to_pylist()])
+        if pa.types.is_nested(column.type):
+            texts = [
+                None if v is None else json.dumps(_plain(v), ensure_ascii=False)
+                for v in column.to_pylist()
+            ]
+            return pa.array(texts, pa.string())
         if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
             safe = [f"'{v}" if v and v[0] in "=+-@\t\r" else v for v in column.to_pylist()]
             return pa.array(safe, pa.string())
@@ -75,6 +135,8 @@ def cell(name: str, value: object) -> str:
         return ""
     if isinstance(value, bool):
         return "yes" if value else ""
+    if isinstance(value, decimal.Decimal):
+        value = _plain(value)
     if isinstance(value, float):
         if math.isnan(value):
             return ""
@@ -82,58 +144,122 @@ def cell(name: str, value: object) -> str:
             return f"{value:.1%}"
         if _PERCENT.search(name):
             return f"{value:.0f} %"
-        return f"{value:,.1f}"
+        return f"{value:,.1f}" if abs(value) < 1000 else f"{value:,.0f}"
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, datetime.datetime):
         return value.strftime("%Y-%m-%d %H:%M:%S")
     if isinstance(value, list):
-        return clean(", ".join(str(v) for v in value))
+        return clean(", ".join(cell("", v) for v in value))
     return clean(str(value))
 
 
-def _markdown(table: pa.Table) -> None:
+_MARKUP: Final = re.compile(r"[\\`*\[\]|~]")
+
+
+def markdown(table: pa.Table) -> str:
+    """A Markdown table; nothing in a cell is markup, a link or an image."""
     names = table.column_names
-    lines = ["| " + " | ".join(names) + " |", "|" + "---|" * len(names)]
-    for row in table.to_pylist():
-        cells = [cell(n, row[n]).replace("\\", "\\\\").replace("|", "\\|") for n in names]
-        cells = [c.replace("<", "&lt;").replace("`", "\\`") for c in cells]
-        lines.append("| " + " | ".join(cells) + " |")
-    sys.stdout.write("\n".join(lines) + "\n")
+    lines = [[_unmarked(name) for name in names], ["---"] * len(names)]
+    lines += [[_unmarked(cell(n, row[n])) for n in names] for row in table.to_pylist()]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _unmarked(text: str) -> str:
+    text = clean(text).replace("&", "&amp;").replace("<", "&lt;")
+    return _MARKUP.sub(lambda found: f"\\{found[0]}", text)
 
 
 def _terminal(table: pa.Table, shown: Sequence[str]) -> None:
     from rich.console import Console  # noqa: PLC0415  (the other formats do without)
+
+    console = Console(highlight=False)
+    sys.stdout.write(
+        text_table(
+            table,
+            shown,
+            # A file or a pipe has no width to fit into.
+            width=console.width if console.is_terminal else None,
+            colour=console.is_terminal and not console.no_color,
+        )
+    )
+    sys.stdout.flush()
+    names = [name for name in shown or table.column_names if name in table.column_names]
+    merged = {n for name in names for n in (f"{name}_low", f"{name}_high")}
+    if hidden := [n for n in table.column_names if n not in names and n not in merged]:
+        sys.stderr.write(f"{len(hidden)} more columns with --format json, csv or parquet\n")
+
+
+def text_table(
+    table: pa.Table, shown: Sequence[str] = (), *, width: int | None, colour: bool = False
+) -> str:
+    """Rows as aligned text.
+
+    Args:
+        table: the rows.
+        shown: columns, the most important first; all if empty.
+        width: characters of a line; long texts are cut, then columns left out from the right.
+            None: as wide as it takes.
+        colour: whether to say with colour what is good and bad.
+    """
+    from rich.console import Console  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
     names = [name for name in shown or table.column_names if name in table.column_names]
     rows = table.to_pylist()
     cells = {name: [_with_interval(name, row) for row in rows] for name in names}
-    console = Console(highlight=False)
-    if console.is_terminal:
-        fitting = _fitting(cells, console.width)
-    else:  # a file or a pipe has no width to fit into
-        fitting = names
-        console = Console(highlight=False, width=10_000)
+    numbers = {name for name in names if _is_number(table.schema.field(name).type)}
+    headings = {name: _over_two_lines(heading(name), _width(cells[name])) for name in names}
+    widths = fitting(
+        {name: _width([*headings[name].split("\n"), *cells[name]]) for name in names},
+        fixed={n for n in names if n in numbers or n in _WHOLE or n.endswith(("_at", "_seen"))},
+        width=width,
+    )
     view = Table(box=None, pad_edge=False, header_style="bold")
-    for name in fitting:
-        kind = table.schema.field(name).type
-        number = (
-            pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-        )
+    for name, size in widths.items():
         view.add_column(
-            Text(_HEADINGS.get(name, name)),
-            justify="right" if number else "left",
+            Text(headings[name]),
+            justify="right" if name in numbers else "left",
+            vertical="bottom",
             no_wrap=True,
             overflow="ellipsis",
+            width=size,
         )
-    for row in zip(*(cells[name] for name in fitting), strict=True):
-        view.add_row(*map(Text, row))
+    for number, row in enumerate(rows):
+        view.add_row(*(_coloured(name, cells[name][number], row) for name in widths))
+    file = io.StringIO()
+    console = Console(
+        file=file,
+        width=width or sum(widths.values()) + 2 * len(widths),
+        highlight=False,
+        force_terminal=colour,
+        color_system="standard" if colour else None,
+        legacy_windows=False,
+    )
     console.print(view)
-    merged = {n for name in fitting for n in (f"{name}_low", f"{name}_high")}
-    if hidden := [n for n in table.column_names if n not in fitting and n not in merged]:
-        sys.stderr.write(f"{len(hidden)} more columns with --format json, csv or parquet\n")
+    # rich fills a row up to the table's width: nothing to read, and ugly in a file.
+    text = "".join(line.rstrip(" ") + "\n" for line in file.getvalue().splitlines())
+    left_out = [heading(name) for name in names if name not in widths]
+    if left_out:
+        note = f"no room for: {', '.join(left_out)}"
+        text += f"{textwrap.shorten(note, width or len(note), placeholder=' …')}\n"
+    return text
+
+
+def _over_two_lines(text: str, enough: int) -> str:
+    """A heading broken at the space that makes it narrowest, if it is wider than its column."""
+    words = text.split(" ")
+    if len(text) <= enough or len(words) == 1:
+        return text
+    broken = [(" ".join(words[:n]), " ".join(words[n:])) for n in range(1, len(words))]
+    return "\n".join(min(broken, key=lambda lines: max(map(len, lines))))
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    )
 
 
 _HEADINGS: Final = {
@@ -144,26 +270,89 @@ _HEADINGS: Final = {
     "hidden_errors": "hidden",
     "tool_failures": "failures",
 }
+_WHOLE: Final = frozenset({"call_id", "example_call", "slowest_call", "worst_call", "largest_call"})
+"""Columns that are of no use when cut: `mcptally show` takes them."""
 
 
-def _with_interval(name: str, row: dict[str, Any]) -> str:
+def heading(name: str) -> str:
+    """A column's name for people."""
+    return _HEADINGS.get(name) or clean(name).replace("_", " ").strip() or clean(name)
+
+
+def _width(texts: Sequence[str]) -> int:
+    from rich.cells import cell_len  # noqa: PLC0415
+
+    return max(map(cell_len, texts), default=0)
+
+
+SHORTEST: Final = 10
+"""Characters to which a text may be cut before a column is left out for want of room."""
+
+
+def fitting(natural: Mapping[str, int], *, fixed: set[str], width: int | None) -> dict[str, int]:
+    """How wide each column becomes; one that is not there does not fit.
+
+    Texts share what the fixed columns leave: short ones stay whole, the longest are cut. Where
+    even that is too little, columns go from the right; two stay.
+    """
+    if width is None:
+        return dict(natural)
+    names = list(natural)
+    while True:
+        least = {n: natural[n] if n in fixed else min(natural[n], SHORTEST) for n in names}
+        room = width - 2 * (len(names) - 1)
+        if sum(least.values()) <= room or len(names) <= 2:
+            break
+        names.pop()
+    sizes = {n: natural[n] for n in names}
+    while sum(sizes.values()) > room:
+        texts = [n for n in names if n not in fixed and sizes[n] > least[n]]
+        if not texts:
+            break
+        longest = max(texts, key=lambda n: sizes[n])
+        sizes[longest] -= 1
+    return sizes
+
+
+_BAD: Final = frozenset(
+    {"tool_failure", "error", "breaking", "worse", "vanished", "hidden_error", "no_response"}
+)
+_DOUBTFUL: Final = frozenset(
+    {"infrastructure", "ambiguous", "warning", "unclear", "timeout", "tool_error", "protocol_error"}
+)
+
+
+def _coloured(name: str, text: str, row: Mapping[str, Any]) -> "Text":
+    """A cell, in the colour of what it says; where the data says too little, in none."""
+    from rich.text import Text  # noqa: PLC0415
+
+    style = ""
+    if row.get("insufficient_data") and _has_interval(name, row):
+        style = "dim"
+    elif text in _BAD or (name in {"alarm", "breach"} and text):
+        style = "red"
+    elif text in _DOUBTFUL:
+        style = "yellow"
+    elif name == "confidence" and _has_interval(name, row) and row[name] is not None:
+        # By what is sure: the interval's ends, not the estimate.
+        if row["confidence_low"] >= 90:
+            style = "green"
+        elif row["confidence_high"] < 90:
+            style = "red" if row["confidence_high"] < 70 else "yellow"
+    elif name in _WHOLE:
+        style = "dim"
+    return Text(text, style=style)
+
+
+def _has_interval(name: str, row: Mapping[str, Any]) -> bool:
+    return row.get(f"{name}_low") is not None and row.get(f"{name}_high") is not None
+
+
+def _with_interval(name: str, row: Mapping[str, Any]) -> str:
     """A cell, and beside an estimate its interval where the answer has one."""
     text = cell(name, row[name])
-    low, high = row.get(f"{name}_low"), row.get(f"{name}_high")
-    if not text or low is None or high is None:
+    if not text or not _has_interval(name, row):
         return text
+    low, high = row[f"{name}_low"], row[f"{name}_high"]
     scale = 100 if _SHARE.search(name) else 1
-    return f"{text} ({scale * low:.0f}\N{EN DASH}{scale * high:.0f})"
-
-
-def _fitting(cells: dict[str, list[str]], width: int) -> list[str]:
-    """The columns, from the left, that fit into a terminal's width; two at the least."""
-    names: list[str] = []
-    used = 0
-    for name, texts in cells.items():
-        heading = _HEADINGS.get(name, name)
-        used += min(40, max(map(len, [heading, *texts]))) + 2
-        if used - 2 > width and len(names) > 1:
-            break
-        names.append(name)
-    return names
+    return f"{text} ({scale * low:,.0f}\N{EN DASH}{scale * high:,.0f})"

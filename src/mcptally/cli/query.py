@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from mcptally.errors import near
+from mcptally.errors import UsageError, near
 
 FORMATS = ("table", "json", "csv", "parquet", "markdown")
 
@@ -13,38 +13,86 @@ FORMATS = ("table", "json", "csv", "parquet", "markdown")
 @click.command(name="query")
 @click.argument("store", type=click.Path(path_type=Path))
 @click.argument("question", required=False)
+@click.option("--server", metavar="NAME", help="Of this server.")
+@click.option("--tool", metavar="NAME", help="Of this tool.")
+@click.option("--since", metavar="WHEN", help="Calls made then or later: 2026-11-21, 7d, 24h.")
+@click.option("--until", metavar="WHEN", help="Calls made before then.")
+@click.option("--client", metavar="NAME", help="Calls of this client.")
+@click.option(
+    "--min-calls", type=click.IntRange(min=1), help="Only rows that rest on so many calls."
+)
+@click.option(
+    "--with",
+    "more",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    metavar="STORE",
+    help="Another store, read as if it were one with the first. May be repeated.",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    help="Print so many rows at the most; 0: all. A table in a terminal: 50.",
+)
 @click.option(
     "--format", "form", type=click.Choice(FORMATS), default="table", help="How to print rows."
 )
-def command(store: Path, question: str | None, form: str) -> None:
+def command(
+    store: Path,
+    question: str | None,
+    *,
+    server: str | None,
+    tool: str | None,
+    since: str | None,
+    until: str | None,
+    client: str | None,
+    min_calls: int | None,
+    more: tuple[Path, ...],
+    limit: int | None,
+    form: str,
+) -> None:
     """Ask a store a standing question by name, or any SQL.
 
     Without a question it lists the ones there are. The tables calls, messages, findings, tools
-    and recordings, and every question, are views in SQL.
+    and recordings, and every question, are views in SQL; SQL reads the store and nothing else.
 
     \b
     Examples:
       mcptally query store tool_scores
+      mcptally query store latency --server git --since 7d --min-calls 20
       mcptally query store "SELECT tool, error_text FROM calls WHERE verdict = 'tool_failure'"
       mcptally query store server_scores --format json
     """
     from mcptally import render
+    from mcptally.errors import QueryError
     from mcptally.query import open_store, questions, shown
 
-    opened = open_store(store)
+    opened = open_store(store, *more)
+    filters = {
+        "server": server,
+        "tool": tool,
+        "since": since,
+        "until": until,
+        "client": client,
+        "min_calls": min_calls,
+    }
     if question is None:
         width = max(map(len, questions()))
         for name, title in questions().items():
             sys.stdout.write(f"{name:<{width}}  {title}\n")
         return
-    if " " not in question.strip() and question not in questions():
-        from mcptally.errors import QueryError
-
+    columns: list[str] = []
+    if question in questions():
+        answer = opened.ask(question, **filters)  # type: ignore[arg-type]  # names of ours
+        columns = shown(question)
+    elif " " not in question.strip():
         hint = near(question, questions())
         raise QueryError(
             f"no question is called {question!r}{hint} (mcptally query {store} lists them)"
         )
-    known = question in questions()
-    answer = opened.ask(question) if known else opened.sql(question)
-    columns = shown(question) if known else ()
-    render.write(answer, form, shown=columns)  # type: ignore[arg-type]  # click checked it
+    elif given := [name for name, value in filters.items() if value is not None]:
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        raise UsageError(f"{flags} go with a standing question; SQL says it with WHERE")
+    else:
+        answer = opened.sql(question)
+    render.write(answer, form, shown=columns, limit=limit)  # type: ignore[arg-type]  # click checked it
