@@ -33,7 +33,6 @@ from mcptally.record.redaction_spans import (
     Span,
     done,
     hashed,
-    is_escaped,
     replace,
     unescape,
 )
@@ -87,7 +86,7 @@ class Policy:
         self.rules: Final = rules
         self._by_prefix = {p: row for row in PREFIXES if row.name in rules for p in row.prefixes}
         self._shapes = [row for row in SHAPES if row.name in rules]
-        self._always = any("" in row.needles for row in self._shapes)
+        self._always = [n for n, row in enumerate(self._shapes) if "" in row.needles]
         self._places = frozenset(row.name for row in PLACES if row.name in rules)
 
     def __repr__(self) -> str:
@@ -163,20 +162,16 @@ class Policy:
         return Texts(sorted(self._hints))
 
     @functools.cached_property
-    def _needles(self) -> list[tuple[Shape, list[tuple[bytes, int, bytes]]]]:
-        """For every shape: hint, where in which needle it stands; none: every frame is searched."""
-        return [
-            (
-                row,
-                [
-                    (hint.encode(), at.start(), needle.encode())
-                    for needle in row.needles
-                    for hint in self._hints
-                    for at in re.finditer(re.escape(hint), needle)
-                ],
-            )
-            for row in self._shapes
-        ]
+    def _needles(self) -> dict[bytes, list[tuple[int, int, bytes]]]:
+        """For a hint: the number of a shape, and where in which of its needles the hint stands."""
+        found: dict[bytes, list[tuple[int, int, bytes]]] = {}
+        for number, row in enumerate(self._shapes):
+            for needle in row.needles:
+                for hint in self._hints:
+                    for at in re.finditer(re.escape(hint), needle):
+                        entry = (number, at.start(), needle.encode())
+                        found.setdefault(hint.encode(), []).append(entry)
+        return found
 
     @functools.cached_property
     def _tokens(self) -> Texts:
@@ -186,17 +181,18 @@ class Policy:
     def _apply(self, data: bytes) -> tuple[bytes, int]:
         if not self.rules:
             return data, 0
-        view, back = data, None
-        if is_escaped(data):
-            view, back = unescape(data)
+        plain = unescape(data)
+        view = plain[0] if plain else data
         low = view.lower()
         hits = self._looked_for.find(low)
-        spans = self._token_spans(view)
+        tokens = self._tokens.find(view)
+        spans = self._token_spans(view, tokens) if tokens else []
         if hits or self._always:
             spans += self._spans(view, low, hits)
         if not spans:
             return data, 0
-        if back is not None:
+        if plain:
+            back = plain[1]
             spans = [Span(*back(span.start, span.end), span.instead) for span in spans]
         return replace(data, spans)
 
@@ -204,36 +200,32 @@ class Policy:
         spans: list[Span] = []
         if "session-ids" in self._places:
             spans += session_spans(view, low)
-        places: dict[bytes, list[int]] = {}
-        for hit in hits:
-            places.setdefault(hit.text, []).append(hit.start)
-        if self._places:
-            named = [hit for hit in hits if hit.text in _NAMES]
+        if self._places and (named := [hit for hit in hits if hit.text in _NAMES]):
             spans += named_spans(view, low, self._places, named)
-        for row, needles in self._needles:
-            starts = {
-                start - offset
-                for hint, offset, needle in needles
-                for start in places.get(hint, ())
-                if start >= offset and low.startswith(needle, start - offset)
-            }
-            if needles and not starts:
-                continue
-            pattern = _compiled(row.pattern)
-            if needles and (reach := REACH.get(row.name)):
-                matches = matches_near(pattern, view, sorted(starts), *reach)
-            else:
-                matches = pattern.finditer(view)
-            check = CHECKS.get(row.check)
-            for match in matches:
-                value = match["secret"]
-                if value and not done(value) and (check is None or check(value)):
-                    spans.append(Span(*match.span("secret"), _instead(row)))
+        starts: dict[int, set[int]] = {number: set() for number in self._always}
+        for hit in hits:
+            for number, offset, needle in self._needles.get(hit.text, ()):
+                if low.startswith(needle, at := hit.start - offset) and at >= 0:
+                    starts.setdefault(number, set()).add(at)
+        for number in sorted(starts):
+            spans += self._shape_spans(view, self._shapes[number], starts[number])
         return spans
 
-    def _token_spans(self, view: bytes) -> list[Span]:
+    def _shape_spans(self, view: bytes, row: Shape, starts: set[int]) -> list[Span]:
         spans: list[Span] = []
-        for start, _, text in self._tokens.find(view):
+        pattern, check = _compiled(row.pattern), CHECKS.get(row.check)
+        reach = REACH.get(row.name)
+        for match in (
+            matches_near(pattern, view, sorted(starts), *reach) if reach else pattern.finditer(view)
+        ):
+            value = match["secret"]
+            if value and not done(value) and (check is None or check(value)):
+                spans.append(Span(*match.span("secret"), _instead(row)))
+        return spans
+
+    def _token_spans(self, view: bytes, hits: list[Hit]) -> list[Span]:
+        spans: list[Span] = []
+        for start, _, text in hits:
             row = self._by_prefix[text.decode()]
             if _may_begin(view, start) and (
                 found := _compiled(re.escape(text.decode()) + row.tail).match(view, start)

@@ -63,6 +63,8 @@ class Texts:
                 for search, ranks in searches
                 for index, start, _ in search(data)
             ]
+        elif self._pattern.search(data) is None:
+            return []
         else:
             found = [
                 (at - offset, rank)

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from mcptally.record.redaction_scan import Texts
 
 _HASH_BYTES: Final = 8
+_BACKSLASH: Final = 0x5C
 
 
 class Span(NamedTuple):
@@ -64,36 +65,36 @@ def decoded(value: bytes) -> str:
     return text
 
 
-_IN_URL: Final = rb"%(?P<hex>0[AaDd]|2[0BbDdEeFf]|3[AaDd]|40|5[Ff])"
-# One character, or alternatives that begin with one: what Python's engine can look for fast.
-_IN_URLS: Final = re.compile(_IN_URL)
-_ESCAPES: Final = re.compile(rb"\\(?P<run>\\*)(?:u00(?P<u>[2-7][0-9A-Fa-f])|/)|" + _IN_URL)
+_ESCAPE: Final = re.compile(
+    rb"\\(?P<run>\\*)(?:u00(?P<u>[2-7][0-9A-Fa-f])|/)"
+    rb"|%(?P<url>0[AaDd]|2[0BbDdEeFf]|3[AaDd]|40|5[Ff])"
+)
 """ASCII characters escaped in JSON, and in URLs those that secrets are known by."""
 
+_ESCAPED: Final = Texts(["\\u00", "\\/", "%"])
 
-_JSON_ESCAPES: Final = Texts(["\\u00", "\\/"])
-
-
-def is_escaped(data: bytes) -> bool:
-    """May there be anything for `unescape` to do?"""
-    return b"%" in data or _is_escaped_json(data)
+Back = Callable[[int, int], tuple[int, int]]
+"""From a stretch of the plain view to the stretch of the frame that it stands for."""
 
 
-def _is_escaped_json(data: bytes) -> bool:
-    return b"\\" in data and bool(_JSON_ESCAPES.find(data))
-
-
-def unescape(data: bytes) -> tuple[bytes, Callable[[int, int], tuple[int, int]]]:
+def unescape(data: bytes) -> tuple[bytes, Back] | None:
     r"""The frame with escaped ASCII characters written plainly, and the way back to its offsets.
 
-    A quote that was `\u0022` gets the backslashes it would have had as `\"`.
+    A quote that was `\u0022` gets the backslashes it would have had as `\"`. None when nothing is
+    escaped.
     """
+    if b"\\" not in data and b"%" not in data:
+        return None
     out: list[bytes] = []
     begins, origins, ends = [0], [0], [0]
     size = last = 0
-    in_json = _is_escaped_json(data)
-    for match in (_ESCAPES if in_json else _IN_URLS).finditer(data):
-        code = match["hex"] or (match["u"] if in_json else b"")
+    for hit in _ESCAPED.find(data):
+        start = hit.start
+        while start > last and data[start - 1] == _BACKSLASH == data[start]:
+            start -= 1
+        if (match := _ESCAPE.match(data, start)) is None:
+            continue
+        code = match["u"] or match["url"]
         char = bytes.fromhex(code.decode()) if code else b"/"
         if char == b"\\" or not char.isascii():
             continue
@@ -107,8 +108,9 @@ def unescape(data: bytes) -> tuple[bytes, Callable[[int, int], tuple[int, int]]]
         ends += (match.end(), match.end())
         size += len(char)
         last = match.end()
+    if not out:
+        return None
     out.append(data[last:])
-    view = b"".join(out) if last else data
 
     def back(start: int, end: int) -> tuple[int, int]:
         return place(start, up=False), place(end, up=True)
@@ -121,7 +123,7 @@ def unescape(data: bytes) -> tuple[bytes, Callable[[int, int], tuple[int, int]]]
             return origins[index] + into
         return ends[index] if into and up else origins[index]
 
-    return view, back
+    return b"".join(out), back
 
 
 def replace(data: bytes, spans: Iterable[Span]) -> tuple[bytes, int]:
@@ -141,9 +143,6 @@ def replace(data: bytes, spans: Iterable[Span]) -> tuple[bytes, int]:
         return data, 0
     out.append(data[last:])
     return b"".join(out), count
-
-
-_BACKSLASH: Final = 0x5C
 
 
 def _whole_escapes(data: bytes, start: int, end: int) -> tuple[int, int]:
