@@ -69,6 +69,11 @@ def read_manifest(folder: Path) -> dict[str, Any]:
             f"{folder}: is a store of format {manifest.get('format')}, this mcptally reads format "
             f"{STORE_FORMAT}; rebuild it with: mcptally score ARCHIVE -o {folder}"
         )
+    if missing := [table.name for table in TABLES if not (folder / table.name).is_dir()]:
+        raise StoreError(
+            f"{folder}: has no table {', '.join(missing)}, as a store of another mcptally; rebuild "
+            f"it with: mcptally score ARCHIVE -o {folder}"
+        )
     return manifest
 
 
