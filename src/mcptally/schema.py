@@ -216,7 +216,9 @@ class Calls(Table):
     )
     input_schema_state = Column(
         _S,
-        "Arguments against inputSchema: `none` (no schema), `valid`, `invalid`, `unusable_schema`.",
+        "Arguments against inputSchema: `none` (no schema, or not judged: only a head was kept, "
+        "or what breaks it may be what redaction put there), `valid`, `invalid`, "
+        "`unusable_schema`.",
     )
     input_schema_error = Column(_S, "First error's text.")
     input_schema_path = Column(_S, "First error's place in the arguments (JSON Pointer).")

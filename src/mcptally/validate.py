@@ -262,11 +262,26 @@ def validate(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFrame:
         calls.join(inputs, on="call_id", how="left", maintain_order="left")
         .join(outputs, on="call_id", how="left", maintain_order="left")
         .with_columns(
+            _unless_redacted("input_schema_state", "arguments"),
+            _unless_redacted("output_schema_state", "response"),
+        )
+        .with_columns(
             pl.when(tool)
             .then(pl.col("input_schema_state", "output_schema_state").fill_null("none"))
             .name.keep()
         )
     )
+
+
+REDACTED: Final = r"\[(?:redacted|hashed):"
+"""What the recorder puts in the place of a secret; the value that was there may have been valid."""
+
+
+def _unless_redacted(state: str, value: str) -> pl.Expr:
+    """A state, or null where what breaks the schema may be what redaction put there."""
+    invalid = pl.col(state) == "invalid"
+    redacted = pl.when(invalid).then(pl.col(value)).str.contains(REDACTED)
+    return pl.when(~redacted.fill_null(value=False)).then(pl.col(state))
 
 
 def _with_json_text(rows: pl.DataFrame) -> pl.DataFrame:
