@@ -11,6 +11,6 @@ SELECT
     arg_max(call_id, latency_ms) AS slowest_call,
     quantile_cont(first_progress_ms, 0.50) AS first_progress_p50_ms
 FROM calls
-WHERE method = 'tools/call' AND dir = 'c2s' AND latency_ms IS NOT NULL
+WHERE method = 'tools/call' AND dir = 'c2s' AND tool IS NOT NULL AND latency_ms IS NOT NULL
 GROUP BY ALL
 ORDER BY p95_ms DESC, server, tool
