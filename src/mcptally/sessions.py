@@ -33,7 +33,8 @@ class Conversation:
     `asker` (who asked what it belongs to), `id_key`, `session`, `session_source`, and of its
     exchange `http_status`, `closed_by`, `header_version`."""
     sessions: pl.DataFrame
-    """`session`, `server_name`, `server_version`, `client`, `client_version`, `negotiated`."""
+    """`session`, `server_name`, `server_version`, `server_capabilities`, `client`,
+    `client_version`, `client_capabilities`, `negotiated`."""
     recordings: pl.DataFrame
     """First `open` of each recording: `recording`, `transport`, `server`, `command`, …"""
 
@@ -214,19 +215,22 @@ def _sessions(messages: pl.DataFrame, events: Events) -> pl.DataFrame:
     """What the two sides of each session say of themselves, first word first."""
     place = messages.select("row", "pos", "session")
     client = events.asks.select(
-        "row", client_info=pl.coalesce("client_info", "meta_client_info")
-    ).filter(pl.col("client_info").is_not_null())
+        "row",
+        client_info=pl.coalesce("client_info", "meta_client_info"),
+        client_capabilities=pl.coalesce("capabilities", "meta_capabilities"),
+    ).filter(pl.any_horizontal(pl.all().exclude("row").is_not_null()))
     server = events.replies.select(
         "row",
         server_info=pl.coalesce("server_info", "meta_server_info"),
+        server_capabilities="capabilities",
         negotiated="protocol_version",
-    ).filter(pl.any_horizontal(pl.col("server_info", "negotiated").is_not_null()))
+    ).filter(pl.any_horizontal(pl.all().exclude("row").is_not_null()))
     said = (
         pl.concat([client, server], how="diagonal")
         .join(place, on="row")
         .sort("pos")
         .group_by("session", maintain_order=True)
-        .agg(pl.col("client_info", "server_info", "negotiated").drop_nulls().first())
+        .agg(pl.all().exclude("row", "pos").drop_nulls().first())
     )
     return said.with_columns(
         *_identity(said.get_column("client_info"), "client", "client_version"),
