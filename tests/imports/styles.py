@@ -116,9 +116,9 @@ def har(events: Iterable[Event]) -> str:
             continue
         x = exchanges.setdefault(
             f"{e['recording']}/{e['scope']}",
-            {"start": e["ts_ns"], "end": e["ts_ns"], "asked": "", "said": [], "sse": False},
+            {"began": e["ts_ns"], "ended": e["ts_ns"], "asked": "", "said": [], "sse": False},
         )
-        x["end"] = max(x["end"], e["ts_ns"])
+        x["ended"] = max(x["ended"], e["ts_ns"])
         if e["event"] == "http":
             x[e["phase"]] = e
         elif e["event"] == "message" and e["dir"] == "c2s":
@@ -152,8 +152,8 @@ def _entry(x: Event) -> Event:
     if x["asked"]:
         request["postData"] = {"mimeType": "application/json", "text": x["asked"]}
     return {
-        "startedDateTime": moment(x["start"], "%Y-%m-%dT%H:%M:%S") + "+00:00",
-        "time": (x["end"] - x["start"]) / 1e6,
+        "startedDateTime": moment(x["began"], "%Y-%m-%dT%H:%M:%S") + "+00:00",
+        "time": (x["ended"] - x["began"]) / 1e6,
         "request": request,
         "response": {
             "status": response.get("status", 0),

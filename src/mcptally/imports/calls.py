@@ -26,13 +26,18 @@ def asked(
     at: int | None,
     tool: str | None = None,
     method: str = "tools/call",
+    uri: str | None = None,
     arguments: bytes = UNKNOWN,
     way: Any = "c2s",
 ) -> Item:
     """The request of the call `call`; a request without arguments is not known to have none."""
     item = Item(what="head", line=line, pipe=pipe, at=at, dir=way, derived=True)
-    if tool is not None and len(arguments):
+    params = b""
+    if uri is not None:
+        params = _encode({"uri": uri})
+    elif tool is not None and len(arguments):
         params = b'{"name":%b,"arguments":%b}' % (_encode(tool), arguments)
+    if params:
         item.what = "message"
         item.data = b'{"jsonrpc":"2.0","id":%b,"method":%b,"params":%b}' % (
             *(_encode(call), _encode(method)),

@@ -208,7 +208,9 @@ class _Exchange:
         size = self.entry.response.content.size
         if size is not None and size > 0:
             return True
-        return self.streams and self.entry.response.status == 200
+        # A stream that was only listened to may well have been empty.
+        asked = self.entry.request.method == "POST"
+        return asked and self.streams and self.entry.response.status == 200
 
     def stream(self, pipe: Pipe, homes: dict[str, str]) -> Iterator[Item]:
         parser = SseParser(cap=len(self.said) + 1)

@@ -1,7 +1,8 @@
 """mcphawk: the SQLite database of its captures (`mcphawk.db`, version 1.0).
 
 It keeps messages decoded and printed again, with its own redaction, and tells sessions apart
-itself. Statuses of HTTP are not in it.
+itself. Statuses of HTTP are not in it. Rows are in the order in which they were written, which is
+not quite that of their times; the times are what counts.
 """
 
 import contextlib
@@ -20,10 +21,10 @@ _TABLES: Final = {
     "sessions": {"id", "name", "transport", "target", "ended_at"},
 }
 _QUERY: Final = """
-    SELECT m.id, m.session_id, m.ts, m.direction, m.size, m.body, m.note,
+    SELECT m.id, m.session_id, m.ts, m.direction, m.size, m.body,
            s.name, s.transport, s.target, s.server_name
     FROM messages m LEFT JOIN sessions s ON s.id = m.session_id
-    ORDER BY m.id
+    ORDER BY m.ts, m.id
 """
 _TRANSPORTS: Final = {"stdio": "stdio", "sse": "http_sse"}
 
@@ -63,7 +64,7 @@ def read(source: Source) -> Iterator[Item]:
 
 
 def _item(source: Source, row: tuple[Any, ...]) -> Item:
-    number, session, time, direction, size, body, _note, name, transport, target, said = row
+    number, session, time, direction, size, body, name, transport, target, said = row
     way: Dir = "s2c" if direction == b"s2c" else "c2s"
     carried = _text(transport) or ""
     label = _text(name) or _text(said) or _text(target)

@@ -2,8 +2,9 @@
 
 One document, or one a line. A span with `mcp.method.name` is a call; arguments and result are in
 it only where its program was told to record them (`gen_ai.tool.call.arguments`, `…result`). Of a
-call that client and server both told of, the server's span is taken: clients know no tool name. `jsonrpc.request.id` is the
-id within one session: where the span names none, the span's own id stands in its place.
+call that client and server both told of, the server's span is taken: clients know no tool name.
+`jsonrpc.request.id` is the id within one session: where the span names none, the span's own id
+stands in its place.
 """
 
 import zlib
@@ -137,8 +138,9 @@ def _call(
     pipe = _pipe(source, attributes, resource, session)
     start, end = source.at(_number(span.start)), source.at(_number(span.end))
     name = attributes.get("gen_ai.tool.name") or attributes.get("gen_ai.prompt.name")
-    name = name or attributes.get("mcp.resource.uri")
     name = name if isinstance(name, str) else None
+    uri = attributes.get("mcp.resource.uri")
+    uri = uri if isinstance(uri, str) and method.startswith("resources/") else None
     if method.startswith("notifications/"):
         more: dict[str, Any] = {"method": method}
         yield Item(what="head", line=line, pipe=pipe, at=start, dir=way, derived=True, more=more)
@@ -148,7 +150,15 @@ def _call(
     if method == "tools/call" and (given := attributes.get("gen_ai.tool.call.arguments")):
         arguments = _json(given)
     yield calls.asked(
-        *(pipe, call), line=line, at=start, tool=name, method=method, arguments=arguments, way=way
+        pipe,
+        call,
+        line=line,
+        at=start,
+        tool=name,
+        method=method,
+        uri=uri,
+        arguments=arguments,
+        way=way,
     )
     yield _reply(pipe, call, span, attributes, line=line, at=end, way=back)
 
