@@ -51,6 +51,7 @@ INPUTS: Final[dict[str, pl.DataType]] = {
 }
 """What `judge` reads; a column that is missing counts as null."""
 
+_QUOTED: Final = r"""['"`‘“]([^'"`’”\n]{1,200})['"`’”]"""
 Mask: TypeAlias = npt.NDArray[np.bool_]
 Numbers: TypeAlias = npt.NDArray[np.int64]
 
@@ -143,7 +144,7 @@ def _unconditional(rule: TextRule) -> bool:
     return isinstance(rule, VerdictRule) and not any(
         (
             *(rule.tool, rule.arguments, rule.outcomes, rule.codes, rule.statuses),
-            *(rule.schema, rule.end, rule.outage),
+            *(rule.schema, rule.end, rule.outage, rule.quotes),
         )
     )
 
@@ -178,7 +179,9 @@ def _evidence(
         _answers(frame, column, pattern, chosen, matched).alias(name)
         for (column, pattern), name in asked.items()
     )
+    frame = frame.with_columns(quotes=_quotes(frame, chosen, matched))
     key = ["text", "outcome", "error_code", "status", "input_schema_state", "end", "outage"]
+    key.append("quotes")
     key += asked.values()
     kinds = frame.select(key).unique(maintain_order=True).with_row_index("kind")
     kind_of_row = frame.join(kinds, on=key, how="left", nulls_equal=True, maintain_order="left")
@@ -233,6 +236,27 @@ def _answers(
     return pl.Series(answers)
 
 
+def _quotes(
+    frame: pl.DataFrame, chosen: tuple[VerdictRule, ...], matched: list[match.Rows | None]
+) -> pl.Series:
+    """Whose word the first quoted word of each text is; only where a rule that asks has matched."""
+    interested = np.zeros(frame["text"].n_unique(), dtype=np.bool_)
+    for rule, texts in zip(chosen, matched, strict=True):
+        if rule.quotes:
+            interested[slice(None) if texts is None else texts] = True
+    rows = np.flatnonzero(interested[frame["text"].to_numpy()])
+    word = pl.col("error_text").str.extract(_QUOTED, 1)
+    said = frame.select("error_text", "arguments")[rows].select(
+        pl.when(pl.col("arguments").str.contains(word, literal=True))
+        .then(pl.lit("caller"))
+        .otherwise(pl.lit("server"))
+    )
+    asked = pl.DataFrame({"row": rows, "whose": said.to_series()})
+    return pl.DataFrame({"row": np.arange(frame.height)}).join(
+        asked, on="row", how="left", maintain_order="left"
+    )["whose"]
+
+
 def _holding(evidence: _Evidence, chosen: tuple[VerdictRule, ...]) -> Iterator[tuple[int, Mask]]:
     """The rules that hold for some kind of call, in order, and for which kinds."""
     asked = _asked(chosen)
@@ -262,6 +286,7 @@ def _context(rule: VerdictRule, asked: dict[tuple[str, str], str]) -> Iterator[p
         ("error_code", rule.codes),
         ("input_schema_state", rule.schema),
         ("end", rule.end),
+        ("quotes", [rule.quotes] if rule.quotes else []),
     ):
         if allowed:
             yield pl.col(column).is_in(list(allowed))

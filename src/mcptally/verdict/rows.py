@@ -35,6 +35,7 @@ _HARMLESS: Final = frozenset({"id", "title", "source", "note", "order", "fires",
 
 PLACES: Final = ("anywhere", "start", "first_line")
 FAULTS: Final = ("agent", "user", "server", "upstream", "transport")
+QUOTES: Final = ("caller", "server")
 RETRYABLE: Final = ("yes", "after_delay", "after_change", "no")
 
 
@@ -81,6 +82,9 @@ class VerdictRule(TextRule):
     """States of the arguments against the tool's input schema."""
     end: tuple[str, ...] = ()
     """How the recording ended: `crashed`, `killed`, `exited`, `closed`, `unknown`."""
+    quotes: str = ""
+    """Whether the first quoted word of the text is among the caller's arguments (`caller`), or is
+    not (`server`)."""
     outage: float = 0
     """At least this share of the server's other calls failed at that time."""
 
@@ -90,6 +94,7 @@ class VerdictRule(TextRule):
         _one_of(self, "fault", self.fault, ("", *FAULTS))
         _one_of(self, "retryable", self.retryable, ("", *RETRYABLE))
         _one_of(self, "where", self.where, PLACES)
+        _one_of(self, "quotes", self.quotes, ("", *QUOTES))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -44,9 +44,11 @@ _MESSAGE: Final = (
     r"""\{?\s*"(?:error|message|msg|detail|details|reason|error_message|errormessage)"\s*:"""
     r"""\s*\{?"?"""
 )
+# "[create-routine] Error: ...": the tool's or module's name in brackets.
+_TAG: Final = r"\[[A-Za-z][\w.\-/]{1,60}\]\s*[:：]?\s+"
 _ORNAMENTS: Final = "^(?:" + _ORNAMENT + r"|['`\"])+"
 _WRAPPERS: Final = (
-    *(_ORNAMENT, _CODED, _WHILE, _NAMED, _KIND_OF, _OCCURRED, _PLAIN, _FLAG, _MESSAGE),
+    *(_TAG, _ORNAMENT, _CODED, _WHILE, _NAMED, _KIND_OF, _OCCURRED, _PLAIN, _FLAG, _MESSAGE),
 )
 _STRIP: Final = "(?i)^(?:" + "|".join(_WRAPPERS) + ")+"
 _URL_REST: Final = r"""(https?://[^/\s"'<>)]+)/[^\s"'<>)\]]*"""
