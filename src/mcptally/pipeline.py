@@ -5,28 +5,24 @@ discover → plan → gather each partition → what the archive knows → finis
 
 import dataclasses
 import gc
-import shutil
-import zlib
-from collections.abc import Iterable, Iterator, Sequence
+import os
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Final
 
-import msgspec
 import polars as pl
-import zstandard
 
 from mcptally import store
-from mcptally.archive import discover, open_stream
-from mcptally.errors import McptallyError, UnreadableError
-from mcptally.partition import Gathered, Knowledge, finish, gather, tools
-from mcptally.schema import TABLES, Calls, Findings, Recordings
+from mcptally.archive import discover
+from mcptally.crew import Crew
+from mcptally.errors import UnreadableError, UsageError
+from mcptally.partition import Knowledge, tools
+from mcptally.plan import PARTITION, plan, weight
+from mcptally.schema import TABLES, Findings, Recordings
 from mcptally.scoring import Judging
+from mcptally.share import Learned, Written
 
-PARTITION: Final = 96 << 20
-"""Bytes of transcript that a partition holds at most, unless one group of files is larger."""
-
-EXPANSION: Final = 8
-"""How much a compressed transcript grows: real ones shrink by 5 to 10."""
+Progress = Callable[[int, int], None]
+"""Called with bytes of work done and bytes in all: every file is gathered, then finished."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -49,163 +45,150 @@ def score(
     rules: str | Path | None = None,
     scenarios: str | Path | None = None,
     payloads: bool = True,
+    jobs: int = 1,
     partition_bytes: int = PARTITION,
+    progress: Progress = lambda *_: None,
 ) -> Summary:
     """Score an archive into a store.
 
     Args:
         paths: transcript files, folders or patterns.
-        out: the store; made anew if it is there.
+        out: the store; made anew if it is there. Until all is done the old one stays.
         rules: a TOML file that adds, replaces or disables rules.
         scenarios: a TOML or JSON file that says which calls were tests of what.
         payloads: whether arguments, responses and their text are kept.
+        jobs: processes to use at most; 0 means one a core. With more than one, a script needs
+            `if __name__ == "__main__":` around what it does, as with every pool of processes.
         partition_bytes: bytes of transcript that are worked on at a time.
+        progress: is told how far the work is.
 
     Raises:
         UnreadableError: nothing could be read.
-        StoreError: `out` holds something else than a store.
+        StoreError: `out` holds something else than a store, or another run writes to it.
         RuleError: the rule file cannot be used.
-        UsageError: the scenarios file cannot be used.
+        UsageError: the scenarios file cannot be used, or `jobs` is negative.
     """
     judging = Judging.of(
         rules=Path(rules) if rules else None, scenarios=Path(scenarios) if scenarios else None
     )
     files = discover([paths] if isinstance(paths, (str, Path)) else paths)
     folder = Path(out)
-    work = store.prepare(folder)
-    gc.disable()  # structs by the hundred thousand, none of them in cycles
-    try:
-        spool = _Spool(work / "spool")
-        for part in plan(files, partition_bytes):
-            spool.put(part)
-        archive = Knowledge.of(spool.known())
-        broken = 0
-        rows = dict.fromkeys((table.name for table in TABLES), 0)
-        outcomes: dict[str, int] = {}
-        for number, gathered in enumerate(spool):
-            tables = finish(gathered, archive, judging, payloads=payloads)
-            for table, frame in tables.items():
-                rows[table.name] += store.write_part(work, table, f"{number:06d}", frame)
-            for outcome, count in tables[Calls].group_by("outcome").len().iter_rows():
-                outcomes[outcome] = outcomes.get(outcome, 0) + count
-            broken += tables[Findings].filter(about="file", severity="error").height
+    with store.working(folder) as work:
+        collecting = gc.isenabled()
+        gc.disable()  # structs by the hundred thousand, none of them in cycles
+        try:
+            run = _Run(work, judging, payloads=payloads, progress=progress)
+            run.through(plan(files, limit=partition_bytes, jobs=_cores(jobs)), _cores(jobs))
+        finally:
+            if collecting:
+                gc.enable()
+        if not run.rows[Recordings.name]:
+            raise UnreadableError(_nothing(work, files))
+        run.sources.sort(key=lambda source: source.file)
+        store.publish(folder, work, sources=run.sources, rows=run.rows, rules=judging.digest)
+    size = sum(source.size for source in run.sources)
+    return Summary(folder, len(files), size, run.rows, run.broken, run.outcomes)
+
+
+def _cores(jobs: int) -> int:
+    if jobs < 0:
+        raise UsageError(f"jobs is {jobs}: give 0 for one a core, or how many")
+    return jobs or len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ()) or 1
+
+
+class _Run:
+    """One archive on its way through."""
+
+    def __init__(self, work: Path, judging: Judging, *, payloads: bool, progress: Progress) -> None:
+        self.work = work
+        self.judging = judging
+        self.payloads = payloads
+        self.progress = progress
+        self.rows = dict.fromkeys((table.name for table in TABLES), 0)
+        self.outcomes: dict[str, int] = {}
+        self.broken = 0
+        self.sources: list[store.Source] = []
+
+    def through(self, parts: Sequence[list[Path]], jobs: int) -> None:
+        """Gather every partition, learn what they know together, finish every one."""
+        sizes = [sum(map(weight, part)) for part in parts]
+        total, done = 2 * sum(sizes), 0
+
+        def gathered(number: int) -> None:
+            nonlocal done
+            done += sizes[number]
+            self.progress(done, total)
+
+        with Crew(min(jobs, len(parts)), self.work) as crew:
+            answers = crew.any(
+                [("gather", (number, part)) for number, part in enumerate(parts)], gathered
+            )
+            learned = dict(enumerate(answers))
+            self._untear(crew, parts, learned)
+            archive = Knowledge.of([learned[number][1].knowledge for number in sorted(learned)])
+            tasks: dict[int, list[tuple[str, tuple[object, ...]]]] = {}
+            for number, (member, _) in learned.items():
+                settle = ("settle", (archive, self.judging, self.payloads))
+                tasks.setdefault(member, [settle]).append(("finish", (number,)))
+
+            def finished(_: int, place: int) -> None:
+                nonlocal done
+                if place:
+                    done += sum(sizes) // len(learned)
+                    self.progress(done, total)
+
+            for written in crew.each(tasks, finished):
+                if isinstance(written, Written):
+                    self._count(written)
         for table, frame in tools(archive).items():
-            rows[table.name] += store.write_part(work, table, "tools", frame)
-    finally:
-        gc.enable()
-    if not rows[Recordings.name]:
-        raise UnreadableError(_nothing(work, files))
-    sources = [store.source_of(path) for path in files]
-    store.publish(folder, work, sources=sources, rows=rows, rules=judging.digest)
-    return Summary(
-        folder, len(files), sum(source.size for source in sources), rows, broken, outcomes
-    )
+            self.rows[table.name] += store.write_part(self.work, table, "tools", frame)
+        self.sources += [source for _, one in learned.values() for source in one.sources]
+
+    def _count(self, written: Written) -> None:
+        for name, count in written.rows.items():
+            self.rows[name] += count
+        for outcome, count in written.outcomes.items():
+            self.outcomes[outcome] = self.outcomes.get(outcome, 0) + count
+        self.broken += written.broken
+
+    def _untear(
+        self,
+        crew: Crew,
+        parts: Sequence[list[Path]],
+        learned: dict[int, tuple[int, Learned]],
+    ) -> None:
+        """Gather again together what shares a recording: a file may hold several of them."""
+        files = dict(enumerate(parts))
+        while groups := _torn({number: one.recordings for number, (_, one) in learned.items()}):
+            for group in groups:
+                together = sorted({path for number in group for path in files.pop(number)})
+                drops: dict[int, list[tuple[str, tuple[object, ...]]]] = {}
+                for number in group:
+                    member, _ = learned.pop(number)
+                    drops.setdefault(member, []).append(("drop", (number,)))
+                crew.each(drops)
+                number = min(group)
+                files[number] = together
+                [learned[number]] = crew.any([("gather", (number, together))])
 
 
-def plan(files: Sequence[Path], limit: int) -> Iterator[list[Path]]:
-    """Files that belong together, about `limit` bytes of transcript at a time.
+def _torn(recordings: dict[int, list[str]]) -> list[list[int]]:
+    """Groups of partitions that have a recording in common, with what they share it with."""
+    leader = {number: number for number in recordings}
 
-    Files whose first event is of the same recording are its segments and stay together.
-    """
-    families: dict[str, list[Path]] = {}
-    for path in files:
-        families.setdefault(_first_recording(path) or str(path), []).append(path)
-    group: list[Path] = []
-    size = 0
-    for family in families.values():
-        weight = sum(
-            path.stat().st_size * (1 if path.suffix == ".jsonl" else EXPANSION) for path in family
-        )
-        if group and size + weight > limit:
-            yield sorted(group)
-            group, size = [], 0
-        group += family
-        size += weight
-    if group:
-        yield sorted(group)
+    def find(number: int) -> int:
+        while leader[number] != number:
+            number = leader[number]
+        return number
 
-
-class _Head(msgspec.Struct):
-    recording: str
-
-
-def _first_recording(path: Path) -> str | None:
-    """The recording of a file's first event, if its first line is one."""
-    try:
-        with open_stream(path) as stream:
-            return msgspec.json.decode(stream.readline(_HEAD_LIMIT), type=_Head).recording
-    except (McptallyError, OSError, EOFError, zlib.error, zstandard.ZstdError, ValueError):
-        return None  # said when the file is read
-
-
-_HEAD_LIMIT: Final = 1 << 20
-
-
-_SPOOLED: Final = ("calls", "messages", "findings", "recordings")
-
-
-class _Spool:
-    """Gathered partitions that wait for what the archive knows: the last in memory, more on disk.
-
-    A recording that turns up in two partitions (a file may hold several) makes one of them: their
-    files are gathered again, together.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.parts: dict[int, list[Path]] = {}
-        self.of: dict[str, int] = {}
-        """Recording → number of its partition."""
-        self.learned: dict[int, Knowledge] = {}
-        self.held: tuple[int, Gathered] | None = None
-
-    def put(self, files: list[Path]) -> None:
-        """Gather a partition and keep it."""
-        number = max(self.parts, default=-1) + 1
-        part = gather(files, [str(path) for path in files])
-        recordings = part.recordings.get_column("recording").to_list()
-        shared = {self.of[name] for name in recordings if name in self.of}
-        if shared:
-            together = sorted({*files, *(path for other in shared for path in self.parts[other])})
-            for other in shared:
-                self._drop(other)
-            self.put(together)
-            return
-        self.parts[number] = files
-        self.of.update(dict.fromkeys(recordings, number))
-        self.learned[number] = part.learned
-        if self.held is not None:
-            self._write(*self.held)
-        self.held = (number, part)
-
-    def known(self) -> list[Knowledge]:
-        """What every partition knows."""
-        return [self.learned[number] for number in sorted(self.learned)]
-
-    def _drop(self, number: int) -> None:
-        del self.parts[number], self.learned[number]
-        self.of = {name: part for name, part in self.of.items() if part != number}
-        if self.held is not None and self.held[0] == number:
-            self.held = None
-        else:
-            shutil.rmtree(self.folder / f"{number:06d}")
-
-    def _write(self, number: int, part: Gathered) -> None:
-        target = self.folder / f"{number:06d}"
-        target.mkdir(parents=True)
-        for name in _SPOOLED:
-            frame: pl.DataFrame = getattr(part, name)
-            frame.write_ipc(target / f"{name}.arrow", compression="uncompressed")
-
-    def __iter__(self) -> Iterator[Gathered]:
-        for number in sorted(self.parts):
-            if self.held is not None and self.held[0] == number:
-                yield self.held[1]
-            else:
-                folder = self.folder / f"{number:06d}"
-                frames = {name: pl.read_ipc(folder / f"{name}.arrow") for name in _SPOOLED}
-                yield Gathered(**frames, learned=self.learned[number])
-                shutil.rmtree(folder)
+    first: dict[str, int] = {}
+    for number, names in recordings.items():
+        for name in names:
+            leader[find(number)] = find(first.setdefault(name, number))
+    groups: dict[int, list[int]] = {}
+    for number in recordings:
+        groups.setdefault(find(number), []).append(number)
+    return [group for group in groups.values() if len(group) > 1]
 
 
 def _nothing(work: Path, files: Sequence[Path]) -> str:

@@ -6,13 +6,15 @@ STORE/store.json                 format, versions, the archive's files; absent w
                                  puts its parts in place, so a torn store is never opened
 """
 
+import contextlib
 import dataclasses
 import datetime
 import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterable, Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -77,8 +79,52 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     return manifest
 
 
-def prepare(folder: Path) -> Path:
-    """An empty work folder inside the store at `folder`, which may not exist yet.
+@contextlib.contextmanager
+def working(folder: Path) -> Iterator[Path]:
+    """An empty work folder inside the store at `folder`, for this run alone; gone afterwards.
+
+    Raises:
+        StoreError: the folder holds something else than a store, or another run works in it.
+    """
+    new = not folder.exists()
+    prepare(folder, alone=False)
+    with _alone_in(folder):
+        work = prepare(folder)
+        try:
+            yield work
+        finally:
+            # A store that was being replaced keeps the sign that it is one, unfinished.
+            if (folder / MANIFEST).exists() or not any(
+                (folder / table.name).exists() for table in TABLES
+            ):
+                shutil.rmtree(work, ignore_errors=True)
+            if new and not any(folder.iterdir()):
+                folder.rmdir()
+
+
+@contextlib.contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """The folder locked for this process; the system lets go when the process ends."""
+    if sys.platform == "win32":
+        yield
+        return
+    import fcntl  # noqa: PLC0415  (not on every system)
+
+    file = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise StoreError(
+            f"{folder}: another run is writing to this store; wait for its end"
+        ) from None
+    else:
+        yield
+    finally:
+        os.close(file)
+
+
+def prepare(folder: Path, *, alone: bool = True) -> Path:
+    """A work folder inside the store at `folder`, which may not exist yet; empty if `alone`.
 
     Raises:
         StoreError: the folder holds something else than a store.
@@ -87,14 +133,14 @@ def prepare(folder: Path) -> Path:
     if folder.exists():
         if not folder.is_dir():
             raise StoreError(f"{folder}: is a file; name a folder for the store")
-        known = (folder / MANIFEST).exists() or work.exists()
+        known = any((folder / name).exists() for name in (MANIFEST, WORK))
         if not known and any(folder.iterdir()):
             raise StoreError(
                 f"{folder}: is a folder with other things in it and no store; name a new folder"
             )
-    if work.exists():
+    if alone and work.exists():
         shutil.rmtree(work)
-    work.mkdir(parents=True)
+    work.mkdir(parents=True, exist_ok=not alone)
     return work
 
 

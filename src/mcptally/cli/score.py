@@ -1,9 +1,15 @@
 """`mcptally score`: an archive becomes a store."""
 
+import contextlib
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Final
 
 import click
+
+_INTERRUPTED: Final = 130
+"""Exit code after Ctrl-C: 128 + SIGINT, as shells have it."""
 
 
 @click.command(name="score")
@@ -18,6 +24,12 @@ import click
     "--scenarios",
     type=click.Path(path_type=Path),
     help="A TOML or JSON file that says which calls were tests of what.",
+)
+@click.option(
+    "--jobs",
+    type=click.IntRange(min=0),
+    default=0,
+    help="Processes at most; 0, the default: all cores.",
 )
 @click.option("--no-payloads", is_flag=True, help="Leave arguments, responses and texts out.")
 @click.option(
@@ -37,6 +49,7 @@ def command(
     *,
     rules: Path | None,
     scenarios: Path | None,
+    jobs: int,
     no_payloads: bool,
     fail_on: tuple[str, ...],
     junit: Path | None,
@@ -52,6 +65,9 @@ def command(
       mcptally score 'traces/2026-11-*.jsonl.zst' more/ -o store --no-payloads
       mcptally score traces -o store --fail-on 'failure_rate > 5%' --junit report.xml
     """
+    from mcptally import memory
+
+    memory.settle()
     from mcptally.errors import Exit, UsageError
     from mcptally.pipeline import score
 
@@ -61,7 +77,20 @@ def command(
         from mcptally import gate_reports, gates
 
         limits = gates.load(fail_on)
-    summary = score(archive, out=out, rules=rules, scenarios=scenarios, payloads=not no_payloads)
+    try:
+        with _shown() as progress:
+            summary = score(
+                archive,
+                out=out,
+                rules=rules,
+                scenarios=scenarios,
+                payloads=not no_payloads,
+                jobs=jobs,
+                progress=progress,
+            )
+    except KeyboardInterrupt:
+        sys.stderr.write(f"interrupted; {_left(out)}\n")
+        ctx.exit(_INTERRUPTED)
     say = sys.stderr.write
     rows = summary.rows
     say(
@@ -86,3 +115,48 @@ def command(
         say("".join(f"{line}\n" for line in gate_reports.lines(results)))
         if any(result.state == "failed" for result in results):
             ctx.exit(Exit.FAILED)
+
+
+@contextlib.contextmanager
+def _shown() -> Iterator[Callable[[int, int], None]]:
+    """Progress on stderr where somebody watches; silence elsewhere."""
+    if not sys.stderr.isatty():
+        yield lambda *_: None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[megabytes]}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("reading", total=None, megabytes="")
+
+        def tell(done: int, total: int) -> None:
+            # Every byte counts twice: once when it is read, once when it is judged.
+            bar.update(
+                task,
+                completed=done,
+                total=total,
+                description="reading" if 2 * done < total else "judging",
+                megabytes=f"{done / 2e6:,.0f} of {total / 2e6:,.0f} MB",
+            )
+
+        yield tell
+
+
+def _left(out: Path) -> str:
+    """What an interrupted run leaves behind."""
+    if (out / "store.json").exists():
+        return f"the store {out} is as it was before"
+    return f"there is no store in {out} yet"

@@ -1,0 +1,64 @@
+"""Which files are worked on together: partitions of about a size, no recording torn apart."""
+
+import heapq
+import math
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import zstandard
+
+from mcptally.archive import open_stream
+from mcptally.errors import McptallyError
+
+PARTITION: Final = 192 << 20
+"""Bytes of transcript that a partition holds at most, unless one group of files is larger."""
+
+WORTHWHILE: Final = 16 << 20
+"""Bytes of transcript below which another process costs more than it brings."""
+
+EXPANSION: Final = 8
+"""How much a compressed transcript grows: real ones shrink by 5 to 10."""
+
+_HEAD_LIMIT: Final = 1 << 20
+
+
+def plan(files: Sequence[Path], *, limit: int = PARTITION, jobs: int = 1) -> list[list[Path]]:
+    """Files that belong together, about `limit` bytes of transcript at a time, largest first.
+
+    Files whose first event is of the same recording are its segments and stay together. As many
+    partitions as `jobs`, or a multiple, are made where there is work for them.
+    """
+    families: dict[str, list[Path]] = {}
+    for path in files:
+        families.setdefault(_first_recording(path) or str(path), []).append(path)
+    weights = [sum(map(weight, family)) for family in families.values()]
+    total = sum(weights)
+    parts = max(1, math.ceil(total / limit), min(jobs, total // WORTHWHILE))
+    if parts > 1:
+        parts = math.ceil(parts / jobs) * jobs
+    bins: list[tuple[int, int, list[Path]]] = [(0, number, []) for number in range(parts)]
+    for size, family in sorted(zip(weights, families.values(), strict=True), reverse=True):
+        filled, number, paths = bins[0]
+        heapq.heapreplace(bins, (filled + size, number, paths + family))
+    return [sorted(paths) for _, _, paths in sorted(bins, reverse=True) if paths]
+
+
+def weight(path: Path) -> int:
+    """Bytes of transcript that a file holds, about."""
+    return path.stat().st_size * (1 if path.suffix == ".jsonl" else EXPANSION)
+
+
+class _Head(msgspec.Struct):
+    recording: str
+
+
+def _first_recording(path: Path) -> str | None:
+    """The recording of a file's first event, if its first line is one."""
+    try:
+        with open_stream(path) as stream:
+            return msgspec.json.decode(stream.readline(_HEAD_LIMIT), type=_Head).recording
+    except (McptallyError, OSError, EOFError, zlib.error, zstandard.ZstdError, ValueError):
+        return None  # said when the file is read
