@@ -26,7 +26,7 @@ _MAX_SPANS: Final = 2_000_000
 _ERRORS: Final = (2, "2", "STATUS_CODE_ERROR", "ERROR")
 _CLIENT: Final = (3, "3", "SPAN_KIND_CLIENT")
 _SERVER: Final = (2, "2", "SPAN_KIND_SERVER")
-_TIMEOUTS: Final = frozenset({"timeout", "-32001"})
+_GAVE_UP: Final = frozenset({"timeout", "cancelled"})
 _BY_SERVERS: Final = ("sampling/", "roots/list", "elicitation/create")
 _TRANSPORTS: Final = {"pipe": "stdio", "tcp": "streamable_http", "quic": "streamable_http"}
 
@@ -160,7 +160,8 @@ def _call(
         arguments=arguments,
         way=way,
     )
-    yield _reply(pipe, call, span, attributes, line=line, at=end, way=back)
+    if attributes.get("error.type") != "no_response":
+        yield _reply(pipe, call, span, attributes, line=line, at=end, way=back)
 
 
 def _reply(
@@ -186,12 +187,12 @@ def _reply(
         text = calls.result_of(result, is_error=True)
         return calls.answered(pipe, call, line=line, at=at, result=text, way=way)
     number = _code(code) if code is not None else _code(error)
-    if number is not None and number != 0:
+    if number is not None and (number or failed):
         said = status.message
         return calls.refused(pipe, call, line=line, at=at, message=said, code=number, way=way)
-    if error in _TIMEOUTS:
-        return calls.gave_up(pipe, call, line=line, at=at, why="timeout")
-    if failed:
+    if error in _GAVE_UP:
+        return calls.gave_up(pipe, call, line=line, at=at, why=str(error))
+    if failed and error != "hidden_error":
         said = status.message or (str(error) if error is not None else None)
         return calls.refused(pipe, call, line=line, at=at, message=said, way=way)
     if result is not None:

@@ -1,0 +1,134 @@
+"""A store in other people's formats: `export`.
+
+    store → SQL, batch by batch → one writer a format → a file
+
+Memory is that of a batch. What a format cannot hold is left out and counted.
+"""
+
+import dataclasses
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+import pyarrow as pa
+
+from mcptally.errors import UsageError, near
+from mcptally.export import csv, har, jsonl, otlp, parquet
+from mcptally.query import Store, open_store
+from mcptally.schema import TABLES
+
+__all__ = ["FORMATS", "Exported", "export"]
+
+_BATCH: Final = 20_000
+_ORDER: Final = {table.name: ", ".join(f'"{key}"' for key in table.key) for table in TABLES}
+
+Writer = Callable[[Iterator[pa.RecordBatch], pa.Schema, BinaryIO], Mapping[str, int]]
+"""Writes all batches of a table; says how many rows it left out, and why."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Format:
+    """A format that a store can be written in."""
+
+    name: str
+    title: str
+    write: Writer
+    calls_only: bool = False
+    """Whether it holds calls and nothing else."""
+
+
+FORMATS: Final[Mapping[str, Format]] = {
+    form.name: form
+    for form in (
+        Format("otlp", "OTLP JSON, one request a line, OpenTelemetry names", otlp.write, True),  # noqa: FBT003
+        Format("har", "HAR 1.2, one entry a call", har.write, True),  # noqa: FBT003
+        Format("csv", "CSV that is safe to open in a spreadsheet", csv.write),
+        Format("parquet", "Parquet, one file", parquet.write),
+        Format("jsonl", "JSON Lines, one row a line", jsonl.write),
+    )
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Exported:
+    """What was written."""
+
+    rows: int
+    left_out: Mapping[str, int]
+    """Rows that the format cannot hold, by why."""
+
+
+def export(
+    store: str | Path | Store,
+    *,
+    to: str,
+    out: str | Path | BinaryIO,
+    table: str = "calls",
+    where: str | None = None,
+) -> Exported:
+    """Write a table of a store in another format.
+
+    Args:
+        store: an open store, or where it is.
+        to: a name out of `FORMATS`.
+        out: a file, or a stream of bytes. A file is there whole or not at all.
+        table: a table or a standing question; `otlp` and `har` hold calls.
+        where: a condition in SQL on the rows.
+
+    Raises:
+        StoreError: there is no store.
+        QueryError: no such table or question, or DuckDB refuses the condition.
+        UsageError: no such format, or one that does not hold this table.
+    """
+    if to not in FORMATS:
+        raise UsageError(
+            f"no format is called {to!r}{near(to, FORMATS)} (there are: {', '.join(FORMATS)})"
+        )
+    form = FORMATS[to]
+    if form.calls_only and table != "calls":
+        raise UsageError(f"{to} holds calls; write {table} as csv, parquet or jsonl")
+    opened = store if isinstance(store, Store) else open_store(store)
+    name = '"' + table.replace('"', '""') + '"'
+    condition = f" WHERE ({where})" if where else ""
+    order = f" ORDER BY {_ORDER[table]}" if table in _ORDER else ""
+    reader = opened.sql(f"SELECT * FROM {name}{condition}{order}").to_arrow_reader(_BATCH)
+    schema = _in_utc(reader.schema)
+    rows = 0
+
+    def counted() -> Iterator[pa.RecordBatch]:
+        nonlocal rows
+        for batch in reader:
+            rows += batch.num_rows
+            yield batch.cast(schema)
+
+    if isinstance(out, (str, Path)):
+        left_out = _to_file(Path(out), lambda file: form.write(counted(), schema, file))
+    else:
+        left_out = form.write(counted(), schema, out)
+    return Exported(rows, {why: count for why, count in left_out.items() if count})
+
+
+def _in_utc(schema: pa.Schema) -> pa.Schema:
+    """The schema with times in UTC: DuckDB puts the machine's zone on them."""
+    utc = pa.timestamp("us", "UTC")
+    is_time = [pa.types.is_timestamp(field.type) and field.type.tz for field in schema]
+    fields = [f.with_type(utc) if t else f for f, t in zip(schema, is_time, strict=True)]
+    return pa.schema(fields)
+
+
+def _to_file(path: Path, write: Callable[[BinaryIO], Any]) -> Any:
+    """Write a file under another name first: what is there under its own is whole."""
+    part = path.with_name(f"{path.name}.part")
+    try:
+        part.touch(mode=0o600)
+        with part.open("wb") as file:
+            done = write(file)
+        os.replace(part, path)  # noqa: PTH105  (the atomic one, by its name)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise UsageError(f"{path}: cannot be written: {error.strerror}") from error
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    return done
