@@ -19,6 +19,7 @@ import duckdb
 
 from mcptally import merge, stats
 from mcptally import store as store_files
+from mcptally.contracts import foresight
 from mcptally.errors import QueryError, StoreError, UsageError, near
 from mcptally.filters import EVIDENCE, ORDER, Filters, Moment, predicates
 from mcptally.schema import TABLES
@@ -62,6 +63,7 @@ def connect() -> duckdb.DuckDBPyConnection:
     with contextlib.suppress(duckdb.InvalidInputException):
         connection.execute("SET enable_progress_bar = false")
     stats.register(connection)
+    foresight.register(connection)
     return connection
 
 
@@ -100,20 +102,34 @@ def _reads(question: str) -> dict[str, str]:
 
 
 def _create_questions(connection: duckdb.DuckDBPyConnection, texts: Mapping[str, str]) -> None:
-    """Questions as views; one that reads another comes after it, whatever their names."""
+    """Questions as views, all of them."""
+    if left := _create_those_possible(connection, texts):
+        name, error = next(iter(left.items()))
+        raise StoreError(f"the question {name} cannot be made: {error}") from error
+
+
+def create_plain_questions(connection: duckdb.DuckDBPyConnection) -> list[str]:
+    """Questions as views where DuckDB knows its own functions only; gives those that need more."""
+    return list(_create_those_possible(connection, _texts()))
+
+
+def _create_those_possible(
+    connection: duckdb.DuckDBPyConnection, texts: Mapping[str, str]
+) -> dict[str, duckdb.CatalogException]:
+    """Questions as views, one that reads another after it; gives those that lack something."""
     waiting = dict(texts)
+    missing: dict[str, duckdb.CatalogException] = {}
     while waiting:
-        made = []
+        missing = {}
         for name, text in waiting.items():
             try:
                 connection.execute(f'CREATE VIEW "{name}" AS {text}')
             except duckdb.CatalogException as error:
-                missing = error
-            else:
-                made.append(name)
-        if not made:
-            raise missing
-        waiting = {name: text for name, text in waiting.items() if name not in made}
+                missing[name] = error
+        if len(missing) == len(waiting):
+            break
+        waiting = {name: waiting[name] for name in missing}
+    return missing
 
 
 def lock(connection: duckdb.DuckDBPyConnection, paths: Sequence[Path]) -> None:

@@ -35,6 +35,11 @@ FORMATS = ("table", "json", "csv", "parquet", "markdown")
     help="Print so many rows at the most; 0: all. A table in a terminal: 50.",
 )
 @click.option(
+    "--keep",
+    is_flag=True,
+    help="Put the answers that need mcptally's statistics into STORE/mcptally.duckdb, as tables.",
+)
+@click.option(
     "--format", "form", type=click.Choice(FORMATS), default="table", help="How to print rows."
 )
 def command(
@@ -49,12 +54,15 @@ def command(
     min_calls: int | None,
     more: tuple[Path, ...],
     limit: int | None,
+    keep: bool,
     form: str,
 ) -> None:
     """Ask a store a standing question by name, or any SQL.
 
     Without a question it lists the ones there are. The tables calls, messages, findings, tools
     and recordings, and every question, are views in SQL; SQL reads the store and nothing else.
+    STORE/mcptally.duckdb, made by the first query, has the same views for any DuckDB client that is
+    started in STORE (or told: SET file_search_path = 'STORE').
 
     \b
     Examples:
@@ -63,7 +71,7 @@ def command(
       mcptally query store "SELECT tool, error_text FROM calls WHERE verdict = 'tool_failure'"
       mcptally query store server_scores --format json
     """
-    from mcptally import render
+    from mcptally import database, render
     from mcptally.errors import QueryError
     from mcptally.query import open_store, questions, shown
 
@@ -76,6 +84,11 @@ def command(
         "client": client,
         "min_calls": min_calls,
     }
+    if keep:
+        kept = ", ".join(database.keep(store))
+        sys.stderr.write(f"{store / database.FILE} has the tables {kept}\n")
+    else:
+        database.refresh(store)
     if question is None:
         width = max(map(len, questions()))
         for name, title in questions().items():

@@ -1,0 +1,94 @@
+"""`STORE/mcptally.duckdb` in a DuckDB that knows nothing of mcptally."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import pytest
+
+import mcptally as mt
+from mcptally import database
+from mcptally.query import questions
+from tests.transcripts import c2s, call, opened, s2c, text, write
+
+NEED_US = {"tool_scores", "server_scores", "failure_trend"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    events = [opened(), c2s(1, call(1, "read")), s2c(2, text(1, "fine"))]
+    write(tmp_path / "traces.jsonl", events)
+    mt.score([tmp_path / "traces.jsonl"], out=tmp_path / "store")
+    database.write(tmp_path / "store")
+    return tmp_path / "store"
+
+
+def plainly(folder: Path, query: str, *settings: str, file: Path | None = None) -> list:
+    """What a plain DuckDB says that was started in `folder`."""
+    code = (
+        "import duckdb, sys\n"
+        "connection = duckdb.connect(sys.argv[1], read_only=True)\n"
+        "for setting in sys.argv[3:]: connection.execute(setting)\n"
+        "print(repr(connection.sql(sys.argv[2]).fetchall()))"
+    )
+    command = [sys.executable, "-c", code, str(file or database.FILE), query, *settings]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    return eval(done.stdout)  # noqa: S307  (our own output)
+
+
+COUNT = "SELECT tool, count(*) FROM calls GROUP BY tool"
+
+
+def test_started_in_the_store_it_answers(folder: Path):
+    assert plainly(folder, COUNT) == [("read", 1)]
+    assert plainly(folder, "SELECT server, tool, calls FROM latency") == [("demo", "read", 1)]
+
+
+def test_moved_and_copied_it_answers(folder: Path, tmp_path: Path):
+    shutil.copytree(folder, tmp_path / "copy")
+    moved = folder.rename(tmp_path / "moved it's here")
+    for place in (tmp_path / "copy", moved):
+        assert plainly(place, COUNT) == [("read", 1)]
+
+
+def test_from_elsewhere_it_answers_once_told_where_to_look(folder: Path, tmp_path: Path):
+    look = f"SET file_search_path = '{folder}'"
+    assert plainly(tmp_path, COUNT, look, file=folder / database.FILE) == [("read", 1)]
+
+
+def test_it_holds_every_question_that_duckdb_can_answer_alone(folder: Path):
+    rows = plainly(folder, "SELECT view_name FROM duckdb_views() WHERE NOT internal")
+    assert questions().keys() - {name for (name,) in rows} == NEED_US
+
+
+def test_answers_that_need_mcptally_can_be_kept_as_tables(folder: Path):
+    assert set(database.keep(folder)) == NEED_US
+    assert plainly(folder, "SELECT tool, calls FROM tool_scores") == [("read", 1)]
+
+
+def test_a_reader_that_has_the_file_open_is_not_disturbed(folder: Path):
+    with duckdb.connect(str(folder / database.FILE), read_only=True) as reader:
+        database.write(folder)
+        assert reader.sql("SELECT count(*) FROM duckdb_views() WHERE NOT internal").fetchall()
+
+
+def test_it_is_made_anew_where_the_store_is_newer(folder: Path):
+    database.keep(folder)
+    database.refresh(folder)
+    assert plainly(folder, "SELECT tool FROM tool_scores") == [("read",)]
+    later = (folder / database.FILE).stat().st_mtime + 10
+    os.utime(folder / "store.json", (later, later))
+    database.refresh(folder)
+    assert plainly(folder, "SELECT count(*) FROM duckdb_tables()") == [(0,)]
+
+
+def test_who_may_only_read_goes_without(folder: Path):
+    (folder / database.FILE).unlink()
+    folder.chmod(0o555)
+    try:
+        database.refresh(folder)
+    finally:
+        folder.chmod(0o755)

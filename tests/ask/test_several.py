@@ -1,0 +1,65 @@
+"""Several stores answer as one."""
+
+from pathlib import Path
+
+import pytest
+
+import mcptally as mt
+from mcptally.errors import StoreError
+from tests.ask import plainly
+from tests.ask.conftest import SERVERS, TRAFFIC
+from tests.ask.test_questions import NAMES, agree
+from tests.transcripts import c2s, opened, s2c, write
+
+
+@pytest.fixture(scope="module")
+def parts(store, tmp_path_factory) -> mt.Store:
+    """The traffic of `store` in two stores that share a third of it."""
+    assert store  # or skipped
+    folder = tmp_path_factory.mktemp("parts")
+    for name, servers in (("first", SERVERS[:8]), ("second", SERVERS[4:])):
+        mt.score([TRAFFIC / f"{server}.jsonl.zst" for server in servers], out=folder / name)
+    return mt.open_store(folder / "first", folder / "second")
+
+
+# What a listing cost is summed over the stores, so sessions that both of them saw count twice.
+@pytest.mark.parametrize("name", sorted({*NAMES} - {"context_cost", "unused_tools", "drift"}))
+def test_stores_that_overlap_answer_as_one_store_of_everything(parts: mt.Store, rows, name):
+    agree(name, parts.ask(name).pl().to_dicts(), list(getattr(plainly, name)(rows)))
+
+
+def test_filters_go_through_all_of_them(parts: mt.Store, store: mt.Store):
+    for name in ("git", "duckdb-v1", "todo-v1"):
+        whole = store.ask("latency", server=name).fetchall()
+        assert parts.ask("latency", server=name).fetchall() == whole
+    whole = store.ask("clients", server="git").pl()
+    assert parts.ask("clients", server="git").pl().equals(whole)
+
+
+def listed(folder: Path, name: str, seq: int, **definition) -> Path:
+    tool = {"name": "read", "inputSchema": {"type": "object"}, **definition}
+    events = [
+        opened(name),
+        c2s(seq, {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}, name),
+        s2c(seq + 1, {"jsonrpc": "2.0", "id": 1, "result": {"tools": [tool]}}, name),
+    ]
+    trace = write(folder / f"{name}.jsonl", events)
+    mt.score([trace], out=folder / name)
+    return folder / name
+
+
+def test_a_definition_that_changed_between_two_stores_is_drift(tmp_path: Path):
+    strict = {"inputSchema": {"type": "object", "required": ["path"]}}
+    stores = [
+        listed(tmp_path, "monday", 1, icons=[]),
+        listed(tmp_path, "tuesday", 5),
+        listed(tmp_path, "wednesday", 9, **strict),
+    ]
+    found = mt.open_store(*stores).ask("drift").pl().select("drift", "changed").rows()
+    assert sorted(found) == [("breaking", ["inputSchema/required/path: added"]), ("hints", [])]
+
+
+def test_each_of_them_has_to_be_a_store(tmp_path: Path):
+    good = listed(tmp_path, "monday", 1)
+    with pytest.raises(StoreError, match="no such store"):
+        mt.open_store(good, tmp_path / "none")
