@@ -13,6 +13,7 @@ import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from mcptally.contracts.content import assert_tool_response
     from mcptally.pipeline import score
     from mcptally.query import Store, open_store
     from mcptally.seed.model import (
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     )
 
 _HOME: Final[dict[str, str]] = {
+    "assert_tool_response": "mcptally.contracts.content",
     "BusinessDecision": "mcptally.seed.model",
     "ResponseMetadata": "mcptally.seed.model",
     "ScenarioResult": "mcptally.seed.model",
@@ -60,6 +62,7 @@ __all__ = [
     "Store",
     "ValidationContext",
     "ValidationResult",
+    "assert_tool_response",
     "business_decision",
     "is_business_error",
     "open_store",

@@ -108,9 +108,7 @@ def finish(
     calls = validate.validate(calls, archive.definitions)
     calls = context.surround(calls, archive.minutes, archive.forms)
     calls = chain(score_calls(calls, archive.definitions, archive.combinations, judging))
-    calls = line.with_foresight(
-        calls.hstack(regular(calls)), archive.validations, archive.definitions
-    )
+    calls = validation.foretold(calls.hstack(regular(calls)), archive.validations)
     broken, tests = line.find(calls, part.messages, archive.definitions)
     findings = require_rules(
         together(
@@ -236,7 +234,10 @@ def _recordings(
             .drop_nulls()
             .unique(maintain_order=True)
             .alias("protocol_versions"),
-            pl.col("server_name", "server_version", "client", "client_version")
+            pl.col(
+                *("server_name", "server_version", "server_capabilities"),
+                *("client", "client_version", "client_capabilities"),
+            )
             .drop_nulls()
             .first(),
         ),

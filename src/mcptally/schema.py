@@ -229,12 +229,6 @@ class Calls(Table):
     )
     output_schema_error = Column(_S, "First error's text.")
     output_schema_path = Column(_S, "First error's place in the output (JSON Pointer).")
-    dry_run_phase = Column(
-        _S,
-        "What a dry run by definition alone refuses the call for: `schema` or `semantic`; null "
-        "where it refuses nothing.",
-    )
-    dry_run_error = Column(_S, "What it says.")
     validated_by = Column(
         _S,
         "Call of the server's own validation that judged the same tool and arguments last, in "
@@ -379,8 +373,10 @@ class Recordings(Table):
     ended_at = Column(TIME, "Last event.")
     server_name = Column(_S, "Name that the server gives itself.")
     server_version = Column(_S, "Version that the server gives itself.")
+    server_capabilities = Column(_S, "JSON text of the capabilities that the server announced.")
     client = Column(_S, "Name that the client gives itself.")
     client_version = Column(_S, "Version that the client gives itself.")
+    client_capabilities = Column(_S, "JSON text of the capabilities that the client announced.")
     protocol_versions = Column(pl.List(_S), "Protocol revisions in force, in order of appearance.")
     sessions = Column(_U, "Sessions.")
     events = Column(_U, "Events of every kind.")
@@ -438,7 +434,7 @@ class UiRuns(Table):
     recording = Column(_S, "Recording.")
     session = Column(_S, "Session.")
     server = Column(_S, "Label of the server.")
-    tool = Column(_S, "Tool.")
+    tool = Column(_S, "Tool that was called.")
     run_id = Column(_S, "Its `runId`.")
     url = Column(_S, "Page under test.")
     viewport = Column(_S, "Viewport.")
@@ -467,7 +463,7 @@ class UiSteps(Table):
     recording = Column(_S, "Recording.")
     session = Column(_S, "Session.")
     server = Column(_S, "Label of the server.")
-    tool = Column(_S, "Tool.")
+    tool = Column(_S, "Tool that was called.")
     run_id = Column(_S, "Run it belongs to.")
     position = Column(_U, "Place in `flow`, from 0.")
     step_id = Column(_S, "Its `stepId`.")
@@ -491,7 +487,7 @@ class UiErrors(Table):
     recording = Column(_S, "Recording.")
     session = Column(_S, "Session.")
     server = Column(_S, "Label of the server.")
-    tool = Column(_S, "Tool.")
+    tool = Column(_S, "Tool that was called.")
     run_id = Column(_S, "Run it belongs to.")
     position = Column(_U, "Place in `errors`, from 0.")
     type = Column(_S, "`validation`, `console`, `network`, `timeout` or `accessibility`.")

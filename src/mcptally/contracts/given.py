@@ -81,14 +81,17 @@ def first_given(value: Mapping[str, Any], *names: str) -> Any:
     return next((value[name] for name in names if value.get(name) is not None), None)
 
 
+HEAD: Final = 300
+"""Characters of the arguments in which a wrapper is looked for."""
+
 _WRAPPED: Final = rf'^\s*"|"(?:{"|".join(WRAPPERS)})"\s*:\s*(?:\{{|"\s*\{{)'
 
 
 def find(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFrame:
     """Calls of tools whose arguments came wrapped."""
-    rows = calls.filter(
-        pl.col("tool").is_not_null(), pl.col("arguments").str.contains(_WRAPPED)
-    ).join(
+    # A wrapper stands at the beginning; what comes after long values is an argument's.
+    wrapped = pl.col("arguments").str.head(HEAD).str.contains(_WRAPPED)
+    rows = calls.filter(pl.col("tool").is_not_null(), wrapped).join(
         definitions.select("definition", "input_schema").unique("definition"),
         on="definition",
         how="left",

@@ -3,7 +3,7 @@
 import polars as pl
 
 from mcptally import judge
-from mcptally.contracts import dry_runs, error_shapes, given, results, validation
+from mcptally.contracts import error_shapes, given, results, validation
 from mcptally.schema import Table, UiSteps, Validations
 
 
@@ -14,13 +14,6 @@ def find(
     found, tests = results.find(calls)
     asked = [given.find(calls, definitions), *validation.find(calls, messages, definitions)]
     return judge.together([*found, *asked]), tests
-
-
-def with_foresight(
-    calls: pl.DataFrame, validations: pl.DataFrame, definitions: pl.DataFrame
-) -> pl.DataFrame:
-    """`calls` with what could be known before each: `validated_*` and `dry_run_*`."""
-    return dry_runs.refused(validation.foretold(calls, validations), definitions)
 
 
 def tables(

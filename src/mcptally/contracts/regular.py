@@ -186,21 +186,33 @@ def regular(calls: pl.DataFrame) -> pl.DataFrame:
     rows = calls.select(
         (pl.col(name) if name in have else pl.lit(None)).cast(kind).alias(name)
         for name, kind in INPUTS.items()
-    ).with_columns(pl.when(pl.col("outcome").is_in(ERRORS)).then(pl.all()))
-    key = pl.struct(pl.all()).hash()
-    distinct = rows.with_columns(key=key).unique("key", maintain_order=True)
-    failed = distinct.filter(pl.col("outcome").is_not_null())
-    inferred = _inferred(failed)
-    said = [_said(*row) for row in failed.select(*_STRUCTURES).iter_rows()]
-    coded = failed.get_column("error_code").is_not_null().to_list()
-    made = [_made(*each) for each in zip(said, inferred, coded, strict=True)]
-    judged = pl.DataFrame(made, schema=dict(COLUMNS), orient="row")
-    known = failed.select("key").hstack(judged)
-    return (
-        rows.select(key=key)
-        .join(known, on="key", how="left", maintain_order="left")
-        .select(*COLUMNS)
     )
+    errors = rows.with_row_index("row").filter(pl.col("outcome").is_in(ERRORS))
+    errors = errors.with_columns(key=pl.struct(*INPUTS).hash())
+    failed = errors.unique("key", maintain_order=True)
+    inferred = _inferred(failed)
+    told = {
+        row: _said(*sources)
+        for row, *sources in failed.with_row_index("place")
+        .filter(
+            pl.any_horizontal(pl.col(*_STRUCTURES).str.contains(_MEMBERS.pattern))
+            | pl.col("error_data").str.contains(r"^[{\[]")
+        )
+        .select("place", *_STRUCTURES)
+        .iter_rows()
+    }
+    coded = failed.get_column("error_code").is_not_null().to_list()
+    nothing = Said()
+    made = [
+        _made(told.get(place, nothing), rule, code)
+        for place, (rule, code) in enumerate(zip(inferred, coded, strict=True))
+    ]
+    judged = pl.DataFrame(made, schema=dict(COLUMNS), orient="row")
+    known = errors.select("row", "key").join(
+        failed.select("key").hstack(judged), on="key", how="left", maintain_order="left"
+    )
+    every = pl.DataFrame({"row": pl.int_range(calls.height, dtype=pl.UInt32, eager=True)})
+    return every.join(known, on="row", how="left", maintain_order="left").select(*COLUMNS)
 
 
 def _inferred(failed: pl.DataFrame) -> list[RegularRule]:

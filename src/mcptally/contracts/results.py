@@ -131,6 +131,10 @@ _PLAIN: Final = pl.col("blocks_plain").fill_null(value=False) & (
 )
 _PHRASES: Final = "(?i)network error|internal server error|too many requests"
 
+SUSPECT: Final = r'"text": ?""|<\?xml|xml"|total_count|"success|runId'
+"""One of these is in the JSON text of every response that a check of the text wants: one look at
+all of it, so that the checks look at little."""
+
 CHECKS: Final[tuple[tuple[pl.Expr, Check], ...]] = (
     ((pl.col("content_kind") == "array") & ~_PLAIN, _blocks),
     (pl.col("response").str.contains(r'"text"\s*:\s*""'), _empty_texts),
@@ -143,26 +147,27 @@ CHECKS: Final[tuple[tuple[pl.Expr, Check], ...]] = (
 """When a result is worth reading, and what is then looked for."""
 
 
+_PLACE: Final = (
+    *("recording", "session", "server", "tool", "definition", "call_id", "seq", "index"),
+    *("file", "line", "pos"),
+)
+_LOOKED_AT: Final = (
+    *("response", "text", "is_error", "has_structured_content", "reply_truncated", "outcome"),
+    *("content_kind", "content_types", "blocks_plain", "text_blocks", "arguments"),
+)
+
+
 def find(calls: pl.DataFrame) -> tuple[list[pl.DataFrame], dict[type[Table], pl.DataFrame]]:
     """Findings about the results of `calls`, and the tables of the UI tests among them."""
-    results = calls.filter(
+    results = calls.select(*_PLACE, *_LOOKED_AT).filter(
         pl.col("tool").is_not_null(),
         pl.col("response").is_not_null(),
         pl.col("has_structured_content").is_not_null(),  # a result, no error
         ~pl.col("reply_truncated").fill_null(value=False),
     )
-    flags = [
-        when.fill_null(value=False).alias(f"check_{number}")
-        for number, (when, _) in enumerate(CHECKS)
-    ]
-    marked = results.select("tool", "response", *flags).with_row_index("row")
-    worth = marked.filter(pl.any_horizontal(pl.col("^check_.*$")))
-    distinct = worth.group_by("tool", "response", maintain_order=True).agg(
-        pl.col("row"), pl.col("^check_.*$").first()
-    )
     told: list[tuple[int, Breach]] = []
     tests: list[tuple[int, str, dict[str, Any]]] = []
-    for tool, response, rows, *checks in distinct.iter_rows():
+    for tool, response, rows, *checks in _worth_reading(results).iter_rows():
         result = _read(tool, response)
         if result is None:
             continue
@@ -177,6 +182,26 @@ def find(calls: pl.DataFrame) -> tuple[list[pl.DataFrame], dict[type[Table], pl.
             tests += [(row, place, run) for row in rows for place, run in runs(result)]
     found = [*findings(results, told), *_whole_columns(results), _unsure(results)]
     return found, ui_tables.of(results, tests)
+
+
+def _worth_reading(results: pl.DataFrame) -> pl.DataFrame:
+    """Each distinct tool and response with the rows it is in, and which checks want it."""
+    # Cheap looks at everything first, the checks' own at what is left.
+    suspects = results.with_row_index("row").filter(
+        pl.col("response").str.contains(SUSPECT)
+        | ((pl.col("content_kind") == "array") & ~_PLAIN)
+        | pl.col("text").str.head(envelopes.MESSAGE_CHARS).str.contains(_PHRASES)
+    )
+    flags = [
+        when.fill_null(value=False).alias(f"check_{number}")
+        for number, (when, _) in enumerate(CHECKS)
+    ]
+    worth = suspects.select("tool", "response", "row", *flags).filter(
+        pl.any_horizontal(pl.col("^check_.*$"))
+    )
+    return worth.group_by("tool", "response", maintain_order=True).agg(
+        pl.col("row"), pl.col("^check_.*$").first()
+    )
 
 
 def _read(tool: str, response: str) -> Result | None:

@@ -271,3 +271,11 @@ def _short(value: str) -> str:
 
 def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
+
+
+def tables(text: str) -> set[str]:
+    """The tables that SQL names, as far as the parser reads it."""
+    try:
+        return set(_parser().get_table_names(text))
+    except duckdb.Error:
+        return set()

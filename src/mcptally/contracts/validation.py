@@ -248,6 +248,8 @@ def _target(tool: str) -> str:
 
 def table(mine: pl.DataFrame, calls: pl.DataFrame, *, payloads: bool) -> pl.DataFrame:
     """The `validations` table of a partition; `calls` know which definitions were in force."""
+    if not mine.height:
+        return Validations.frame(mine)
     known = calls.filter(pl.col("definition").is_not_null(), pl.col("tool").is_not_null()).select(
         "session", "tool", "definition", asked_ns="ts_ns"
     )

@@ -1,0 +1,46 @@
+"""`mcptally validate`: the validation protocol offline, against a store."""
+
+import json
+import sys
+from pathlib import Path
+
+import click
+
+from mcptally.errors import Exit, UsageError
+
+
+@click.command(name="validate")
+@click.argument("store", type=click.Path(path_type=Path))
+@click.option("--server", required=True, help="Label of the server, or the name it gives itself.")
+@click.option("--tool", required=True, help="Name of the tool.")
+@click.option("--arguments", default="{}", help="JSON of the arguments, or @FILE, or - for stdin.")
+def command(store: Path, server: str, tool: str, arguments: str) -> None:
+    """Dry-run a call against what a store knows, without making it.
+
+    Prints {valid, errors, warnings} as JSON; where the answer comes from is said on stderr. The
+    exit code is 1 when the call is invalid.
+
+    \b
+    Example:
+      mcptally validate store --server files --tool read_file --arguments '{"path": "/data"}'
+    """
+    from mcptally import dry_run
+    from mcptally.query import open_store
+
+    text = arguments
+    if arguments == "-":
+        text = sys.stdin.read()
+    elif arguments.startswith("@"):
+        try:
+            text = Path(arguments[1:]).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"--arguments {arguments}: cannot be read: {error}") from error
+    try:
+        given = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"--arguments: is no JSON: {error}") from error
+    answer = dry_run.validate(open_store(store), server=server, tool=tool, arguments=given)
+    sys.stdout.write(answer.to_json() + "\n")
+    sys.stderr.write(f"source: {answer.source}\n")
+    if not answer.valid:
+        sys.exit(Exit.FAILED)

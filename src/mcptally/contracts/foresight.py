@@ -1,0 +1,40 @@
+"""What a dry run says of recorded calls by the meaning of their arguments, as a DuckDB function.
+
+`meaning_error(input_schema, arguments)` gives the first error of `semantic`, or null. It runs when
+somebody asks `preventable_failures`, not when an archive is scored: nobody else pays for it.
+"""
+
+import functools
+
+import duckdb
+import msgspec
+import pyarrow as pa
+from duckdb.func import ARROW, SPECIAL
+
+
+def register(connection: duckdb.DuckDBPyConnection) -> None:
+    """Give a connection the function `meaning_error`."""
+    text = "VARCHAR"
+    connection.create_function(
+        "meaning_error", _errors, [text, text], text, type=ARROW, null_handling=SPECIAL
+    )
+
+
+def _errors(schemas: pa.ChunkedArray, arguments: pa.ChunkedArray) -> pa.Array:
+    pairs = zip(schemas.to_pylist(), arguments.to_pylist(), strict=True)
+    return pa.array([meaning_error(schema, given) for schema, given in pairs], pa.string())
+
+
+@functools.lru_cache(maxsize=65_536)
+def meaning_error(schema: str | None, arguments: str | None) -> str | None:
+    """The first error that the meaning of arguments (JSON text) has, by their schema's plan."""
+    from mcptally.contracts import semantic  # noqa: PLC0415  (schema engines: few ask for them)
+
+    if schema is None or arguments is None or not semantic.plan(schema):
+        return None
+    try:
+        value = msgspec.json.decode(arguments)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
+    found = semantic.errors(schema, value)
+    return f"{found[0].name}: {found[0].words}" if found else None

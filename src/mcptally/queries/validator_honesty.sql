@@ -1,0 +1,59 @@
+-- When a server's own validation said yes, did the real call work; when it said no, would it have failed?
+-- Shows: server, phase, validations, validated_calls, valid_worked, valid_worked_low, valid_worked_high, invalid_precision, invalid_recall, insufficient_data
+WITH asked AS (
+    SELECT
+        server, count(*) AS validations,
+        count(*) FILTER (valid) AS said_valid,
+        count(*) FILTER (NOT valid) AS said_invalid,
+        count(*) FILTER (valid IS NULL) AS said_nothing,
+        quantile_cont(latency_ms, 0.5) AS latency_p50_ms,
+        max(latency_ms) AS latency_max_ms,
+        CASE max(CASE phase WHEN 'schema' THEN 1 WHEN 'semantic' THEN 2 WHEN 'deep' THEN 3 END)
+            WHEN 1 THEN 'schema' WHEN 2 THEN 'semantic' WHEN 3 THEN 'deep'
+        END AS phase
+    FROM validations GROUP BY server
+),
+real_calls AS (
+    SELECT
+        server,
+        count(*) AS validated_calls,
+        count(*) FILTER (validated_as AND worked) AS valid_and_worked,
+        count(*) FILTER (validated_as AND failed AND NOT unforeseeable) AS valid_and_failed,
+        count(*) FILTER (NOT validated_as AND failed AND NOT unforeseeable) AS invalid_and_failed,
+        count(*) FILTER (NOT validated_as AND worked) AS invalid_and_worked,
+        count(*) FILTER (failed AND unforeseeable) AS unforeseeable
+    FROM _foresight WHERE validated_by IS NOT NULL GROUP BY server
+),
+rates AS (
+    SELECT
+        server,
+        any_value(r) FILTER (metric = 'valid_worked') AS yes,
+        any_value(r) FILTER (metric = 'invalid_precision') AS no,
+        any_value(r) FILTER (metric = 'invalid_recall') AS found
+    FROM (
+        SELECT server, metric, {mean: mean, low: low, high: high, n_eff: n_eff} AS r
+        FROM _foresight_rates WHERE level = 'server'
+    )
+    GROUP BY server
+),
+servers AS (SELECT DISTINCT server FROM calls)
+SELECT
+    s.server, if(a.server IS NULL, 'none', a.phase) AS phase,
+    coalesce(validations, 0) AS validations,
+    coalesce(said_valid, 0) AS said_valid, coalesce(said_invalid, 0) AS said_invalid,
+    coalesce(said_nothing, 0) AS said_nothing, latency_p50_ms, latency_max_ms,
+    coalesce(validated_calls, 0) AS validated_calls, valid_and_worked, valid_and_failed,
+    invalid_and_failed, invalid_and_worked, unforeseeable,
+    yes.mean AS valid_worked, yes.low AS valid_worked_low, yes.high AS valid_worked_high,
+    no.mean AS invalid_precision, no.low AS invalid_precision_low,
+    no.high AS invalid_precision_high,
+    found.mean AS invalid_recall, found.low AS invalid_recall_low,
+    found.high AS invalid_recall_high,
+    if(a.server IS NULL, NULL, coalesce(
+        least(yes.n_eff, no.n_eff) < 10 OR yes.high - yes.low > 0.4 OR no.high - no.low > 0.4, true
+    )) AS insufficient_data
+FROM servers s
+LEFT JOIN asked a ON a.server IS NOT DISTINCT FROM s.server
+LEFT JOIN real_calls c ON c.server IS NOT DISTINCT FROM s.server
+LEFT JOIN rates r ON r.server IS NOT DISTINCT FROM s.server
+ORDER BY validations DESC, s.server
