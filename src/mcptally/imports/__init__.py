@@ -16,14 +16,14 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from mcptally.archive import open_stream
+from mcptally.archive import Lines, lines
 from mcptally.errors import UnreadableError, UsageError, near
 from mcptally.imports.clock import zone
 from mcptally.imports.detect import TRANSCRIPT, detect
 from mcptally.imports.formats import FORMATS, Format
 from mcptally.imports.items import Item, Places, Tally
 from mcptally.imports.packing import Packer
-from mcptally.imports.source import Envelope, Source
+from mcptally.imports.source import BROKEN, Envelope, Source, pieces
 from mcptally.imports.spool import in_order
 from mcptally.imports.transcript import Transcript
 from mcptally.record.redact import Policy, policy
@@ -232,20 +232,20 @@ def _file(
 def _has(path: Path, words: bytes) -> bool:
     """Whether the words stand anywhere in a file; read by the chunk."""
     tail = b""
-    with open_stream(path) as stream, contextlib.suppress(OSError, EOFError):
-        while chunk := stream.read(4 << 20):
-            if words in tail + chunk:
+    with contextlib.suppress(*BROKEN):
+        for piece in pieces(path):
+            if words in tail + piece:
                 return True
-            tail = chunk[-len(words) :]
+            tail = piece[-len(words) :]
     return False
 
 
 def _fingerprint(path: Path, hide: Policy) -> str:
     """What a file without times holds, as a digest: of the redacted copy, so that it tells none."""
     digest = hashlib.blake2b(digest_size=16)
-    with open_stream(path) as stream, contextlib.suppress(OSError, EOFError):
-        while lines := stream.readlines(4 << 20):
-            digest.update(hide.text(b"".join(lines))[0])
+    for run in lines(path):
+        if isinstance(run, Lines):
+            digest.update(hide.text(run.data)[0])
     return digest.hexdigest()
 
 

@@ -1,15 +1,12 @@
 """Which format a file is: by its first lines, and by its name where the lines could be several."""
 
+import contextlib
 import re
-import zlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
-import zstandard
-
-from mcptally.archive import open_stream
-from mcptally.errors import UnreadableError
+from mcptally.imports.source import BROKEN, pieces
 
 _HEAD: Final = 256 << 10
 _LINES: Final = 200
@@ -54,11 +51,12 @@ def detect(path: Path) -> str | None:
     Raises:
         UnreadableError: the file cannot be opened.
     """
-    with open_stream(path) as stream:
-        try:
-            head = stream.read(_HEAD)
-        except (OSError, EOFError, zlib.error, zstandard.ZstdError) as error:
-            raise UnreadableError(f"{path}: {error}") from error
+    head = b""
+    with contextlib.suppress(*BROKEN):  # what can be read is enough to tell
+        for piece in pieces(path, _HEAD):
+            head += piece
+            if len(head) >= _HEAD:
+                break
     if head.startswith(b"SQLite format 3\0"):
         return "mcphawk" if _is_hawk(path) else None
     if re.match(rb'\s*\{\s*"log"\s*:', head) or (b'"entries"' in head and b'"log"' in head):

@@ -5,12 +5,11 @@ Memory is that of the largest element.
 """
 
 import re
-from collections.abc import Iterator
-from typing import BinaryIO, Final, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
 
 _MARK: Final = re.compile(rb'["{}\[\],]')
 _IN_STRING: Final = re.compile(rb'[^"\\]*(?:\\.[^"\\]*)*', re.DOTALL)
-_CHUNK: Final = 1 << 20
 _MAX_ELEMENT: Final = 512 << 20
 _MAX_KEY: Final = 256
 
@@ -24,18 +23,15 @@ class Element(NamedTuple):
     """Its bytes; None where it was too large, or cut off by the end of the file."""
 
 
-def elements(stream: BinaryIO, path: tuple[str, ...]) -> Iterator[Element]:
+def elements(pieces: Iterable[bytes], path: tuple[str, ...]) -> Iterator[Element]:
     """The objects of the array at `path` (names of nested objects), in order.
 
     A document that ends early gives what there is, and last an element without data, if one had
     begun.
-
-    Raises:
-        OSError, EOFError, zlib.error, zstandard.ZstdError: as the stream's `read` does.
     """
     scan = _Scan(path)
-    while chunk := stream.read(_CHUNK):
-        yield from scan.feed(chunk)
+    for piece in pieces:
+        yield from scan.feed(piece)
     yield from scan.end()
 
 

@@ -7,18 +7,15 @@ save (mitmproxy's streamed ones, a browser's event streams) is a `gap`, not a mi
 
 import base64
 import binascii
-import zlib
 from collections.abc import Iterator
 from typing import Any, Final
 from urllib.parse import urljoin, urlsplit
 
 import msgspec
-import zstandard
 
-from mcptally.archive import open_stream
 from mcptally.imports.elements import elements
 from mcptally.imports.items import Item, Pipe
-from mcptally.imports.source import Source
+from mcptally.imports.source import BROKEN, Source, pieces
 from mcptally.record.sse import SseParser
 
 _MILLISECOND: Final = 10**6
@@ -83,25 +80,24 @@ def read(source: Source) -> Iterator[Item]:
     homes: dict[str, str] = {}
     line = 1
     try:
-        with open_stream(source.path) as stream:
-            for number, element in enumerate(elements(stream, ("log", "entries"))):
-                line = element.line
-                tally.seen += 1
-                if element.data is None:
-                    tally.skip(line, "an entry that is cut off, or too large")
-                    continue
-                try:
-                    entry = _ENTRY.decode(element.data)
-                except (msgspec.DecodeError, RecursionError, ValueError) as error:
-                    tally.skip(line, f"no entry of a HAR: {error}"[:120])
-                    continue
-                exchange = _Exchange(source, entry, line=line, scope=f"entry-{number}")
-                if not exchange.is_mcp(homes):
-                    tally.context["no MCP traffic"] += 1
-                    continue
-                tally.used += 1
-                yield from exchange.items(homes)
-    except (OSError, EOFError, zlib.error, zstandard.ZstdError) as error:
+        for number, element in enumerate(elements(pieces(source.path), ("log", "entries"))):
+            line = element.line
+            tally.seen += 1
+            if element.data is None:
+                tally.skip(line, "an entry that is cut off, or too large")
+                continue
+            try:
+                entry = _ENTRY.decode(element.data)
+            except (msgspec.DecodeError, RecursionError, ValueError) as error:
+                tally.skip(line, f"no entry of a HAR: {error}"[:120])
+                continue
+            exchange = _Exchange(source, entry, line=line, scope=f"entry-{number}")
+            if not exchange.is_mcp(homes):
+                tally.context["no MCP traffic"] += 1
+                continue
+            tally.used += 1
+            yield from exchange.items(homes)
+    except BROKEN as error:
         tally.seen += 1
         tally.skip(line, f"reading stopped: {error}")
 

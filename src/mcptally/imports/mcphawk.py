@@ -26,6 +26,8 @@ _QUERY: Final = """
     FROM messages m LEFT JOIN sessions s ON s.id = m.session_id
     ORDER BY m.ts, m.id
 """
+# What SQLite says of a damaged schema quotes it, and may be no UTF-8.
+_BROKEN: Final = (sqlite3.Error, UnicodeDecodeError)
 _TRANSPORTS: Final = {"stdio": "stdio", "sse": "http_sse"}
 
 
@@ -37,7 +39,7 @@ def is_database(path: Path) -> bool:
                 columns <= {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
                 for table, columns in _TABLES.items()
             )
-    except sqlite3.Error:
+    except _BROKEN:
         return False
 
 
@@ -58,7 +60,7 @@ def read(source: Source) -> Iterator[Item]:
                     continue
                 tally.used += 1
                 yield item
-    except sqlite3.Error as error:
+    except _BROKEN as error:
         tally.seen += 1
         tally.skip(last, f"reading stopped: {error}")
 
@@ -98,6 +100,6 @@ def _open(path: Path) -> sqlite3.Connection:
     try:
         connection = sqlite3.connect(f"file:{place}?mode=ro", uri=True)
         connection.execute("SELECT 1 FROM sqlite_master").fetchone()
-    except sqlite3.Error:
+    except _BROKEN:
         connection = sqlite3.connect(f"file:{place}?mode=ro&immutable=1", uri=True)
     return connection

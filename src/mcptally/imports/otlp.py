@@ -7,19 +7,16 @@ call that client and server both told of, the server's span is taken: clients kn
 stands in its place.
 """
 
-import zlib
 from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
-import zstandard
 
-from mcptally.archive import open_stream
 from mcptally.frame import Dir
 from mcptally.imports import calls
 from mcptally.imports.elements import elements
 from mcptally.imports.items import Item, Pipe
-from mcptally.imports.source import Source
+from mcptally.imports.source import BROKEN, Source, pieces
 
 _MAX_SPANS: Final = 2_000_000
 """Server spans whose parents are remembered, to know a client's span of the same call."""
@@ -98,28 +95,27 @@ def _spans(source: Source, *, counted: bool) -> Iterator[tuple[int, dict[str, An
             tally.skip(line, why)
 
     try:
-        with open_stream(source.path) as stream:
-            for element in elements(stream, ("resourceSpans",)):
-                line = element.line
-                if element.data is None:
-                    skip("spans that are cut off, or too many in one piece")
-                    continue
+        for element in elements(pieces(source.path), ("resourceSpans",)):
+            line = element.line
+            if element.data is None:
+                skip("spans that are cut off, or too many in one piece")
+                continue
+            try:
+                group = _RESOURCE.decode(element.data)
+            except (msgspec.DecodeError, RecursionError, ValueError):
+                skip("no resource spans of OTLP")
+                continue
+            resource = _plain(group.resource.attributes if group.resource else [])
+            for raw in (raw for scope in group.scopes for raw in scope.spans):
                 try:
-                    group = _RESOURCE.decode(element.data)
+                    span = _SPAN.decode(raw)
                 except (msgspec.DecodeError, RecursionError, ValueError):
-                    skip("no resource spans of OTLP")
+                    skip("no span of OTLP")
                     continue
-                resource = _plain(group.resource.attributes if group.resource else [])
-                for raw in (raw for scope in group.scopes for raw in scope.spans):
-                    try:
-                        span = _SPAN.decode(raw)
-                    except (msgspec.DecodeError, RecursionError, ValueError):
-                        skip("no span of OTLP")
-                        continue
-                    if counted:
-                        tally.seen += 1
-                    yield line, resource, span
-    except (OSError, EOFError, zlib.error, zstandard.ZstdError) as error:
+                if counted:
+                    tally.seen += 1
+                yield line, resource, span
+    except BROKEN as error:
         skip(f"reading stopped: {error}")
 
 

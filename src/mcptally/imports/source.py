@@ -2,18 +2,40 @@
 
 import dataclasses
 import datetime
+import gzip
 import re
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
-from mcptally.archive import Damage, lines
+import zstandard
+
+from mcptally.archive import Damage, lines, open_stream
 from mcptally.imports.clock import moment
 from mcptally.imports.items import Pipe, Tally
 
 _LOG_NAME: Final = re.compile(
     r"\.(?:jsonl?|log|txt|har|ndjson|gz|zst|db|sqlite3?)\Z", re.IGNORECASE
 )
+
+BROKEN: Final = (OSError, EOFError, zlib.error, zstandard.ZstdError)
+"""What reading a damaged or cut file raises."""
+
+
+def pieces(path: Path, size: int = 1 << 20) -> Iterator[bytes]:
+    """The decompressed bytes of a file, about `size` at a time.
+
+    Raises:
+        UnreadableError: the file cannot be opened.
+        OSError, EOFError, zlib.error, zstandard.ZstdError: it is damaged from here on; `BROKEN`.
+    """
+    with open_stream(path) as stream:
+        # A cut gzip file raises at its end, and `read` would take what it had with it.
+        is_gzip = isinstance(cast("object", stream), gzip.GzipFile)
+        read = cast("gzip.GzipFile", stream).read1 if is_gzip else stream.read
+        while piece := read(size):
+            yield piece
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
