@@ -9,6 +9,7 @@ SQL may come from anybody, an agent too: it can read the store's tables and noth
 import contextlib
 import functools
 import re
+import weakref
 from collections.abc import Collection, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
@@ -158,13 +159,15 @@ class Store:
     Every answer is a DuckDB relation: `.pl()`, `.df()`, `.arrow()`, `.fetchall()`.
     """
 
-    def __init__(self, path: Path, *more: Path) -> None:
+    def __init__(self, path: Path, *more: Path, memory: str | None = None) -> None:
         self.path: Final = path
         self.paths: Final = (path, *more)
         self.manifest: Final = store_files.read_manifest(path)
         for other in more:
             store_files.read_manifest(other)
+        self._memory: Final = memory
         self._over: Final[dict[_Key, duckdb.DuckDBPyConnection]] = {}
+        self._cursors: Final[weakref.WeakSet[duckdb.DuckDBPyConnection]] = weakref.WeakSet()
 
     def ask(
         self,
@@ -258,6 +261,8 @@ class Store:
                     f"{self.path}: cannot be read as it was made by mcptally {made_by}; rebuild it "
                     f"with: mcptally score ARCHIVE -o {self.path} ({_first_line(error)})"
                 ) from error
+            if self._memory is not None:
+                connection.execute("SET memory_limit = ?", [self._memory])
             lock(connection, self.paths)
             self._over[key] = connection
         return self._over[key]
@@ -272,6 +277,7 @@ class Store:
         try:
             cursor = connection.cursor()
             stats.close_at_exit(cursor)
+            self._cursors.add(cursor)
             for name, value in variables.items():
                 cursor.execute(f"SET VARIABLE {name} = ?", [value])
             relation = cursor.sql(query, params=params)
@@ -307,6 +313,11 @@ class Store:
                     f"server {given['server']!r} has no tool {given['tool']!r}; there is one at "
                     f"{', '.join(servers[:5])}"
                 )
+
+    def interrupt(self) -> None:
+        """Stop whatever this store is answering, from another thread; it raises there."""
+        for cursor in list(self._cursors):
+            cursor.interrupt()
 
     def compare(self, other: "Store", **limits: float) -> "Comparison":
         """What changed from this store to `other`; the limits are those of `compare.compare`."""
@@ -346,12 +357,17 @@ def _some(kind: str, names: list[str]) -> str:
     return f"; there are: {few}{', …' if len(names) > 8 else ''}"
 
 
-def open_store(path: str | Path, *more: str | Path) -> Store:
+def open_store(path: str | Path, *more: str | Path, memory: str | None = None) -> Store:
     """Open the store at `path`, or several stores as one.
 
     A recording that several of them hold counts once, as the first of them has it.
 
+    Args:
+        path: a store.
+        more: others.
+        memory: what DuckDB may take, such as `2GB`; by default four fifths of the machine's.
+
     Raises:
         StoreError: there is no store, or none that this version reads.
     """
-    return Store(Path(path), *map(Path, more))
+    return Store(Path(path), *map(Path, more), memory=memory)
