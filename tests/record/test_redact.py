@@ -105,7 +105,7 @@ def test_every_known_prefix_is_found_wherever_a_token_may_stand(row, prefix, dat
          b'{"u":"https://x.example/?a=1\\u0026access_token=[redacted:token]\\u0026b=2"}'),
         (b'{"u":"postgres:\\/\\/app:s3cret@db\\/x"}',
          b'{"u":"postgres:\\/\\/app:redacted-url-password@db\\/x"}'),
-        (b'"password://u:p@h"', b'"password://u:redacted-url-password@h"'),
+        (b'"password ://u:p@h"', b'"password ://u:redacted-url-password@h"'),
         (b"Cookie: a=b; c=d\r\nHost: x", b"Cookie: [redacted:cookie]\r\nHost: x"),
         (b"<password>hunter2</password>", b"<password>[redacted:password]</password>"),
         (b'{"password":"cut in the mi', b'{"password":"[redacted:password]'),
@@ -139,6 +139,27 @@ def test_what_only_resembles_a_secret_is_left_alone(frame):
     assert DEFAULT.json(frame)[0] is frame
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"a": 'Missing "password":', "session": "hunter2"},
+        {"a": "{'password':", "b": "c"},
+        {"a": '"password" = ', "b": 1},
+        {"a": '{"password": ', "b": ["c"]},
+        ["password=", 123456, "x"],
+        {"card": 4111111111111111},
+    ],
+)
+def test_what_ends_a_string_is_not_taken_for_the_beginning_of_a_value(value):
+    for frame in (json.dumps(value).encode(), msgspec.json.encode(value)):
+        assert policy("strict").json(frame) == (frame, 0)
+
+
+def test_a_secret_beside_such_an_end_is_hidden_all_the_same():
+    frame = b'{"a":"Missing \\"password\\":","b":{"password":"hunter2"}}'
+    assert DEFAULT.json(frame) == (frame.replace(b"hunter2", b"[redacted:password]"), 1)
+
+
 def test_an_escape_before_a_match_stays_whole():
     # The line break's own `n` makes `ntn_`, which is how another service's tokens begin.
     frame = b'{"t":"one\\ntn_%s"}' % (b"a1B2" * 12)
@@ -156,11 +177,12 @@ _PIECES = st.sampled_from(
     ["password", "token", "requestState", "ghp_" + "a1B2" * 9, "Bearer abc123def456", "\\", '"',
      "'", "=", ": ", "\n", "\\u00", "u0022", "é", "\x7f", "😀", " ", "/", "://u:p@h", "[", "]",
      "-----BEGIN PRIVATE KEY-----\nabc\\", "?session_id=abcdefgh", "AKIA" + "ABCD" * 4, "&", "<",
-     ">", "n", "api_key", "value", "name", "sk-" + "a1B2" * 9, "hunter2", ",", "-", "--"]
+     ">", "n", "api_key", "value", "name", "sk-" + "a1B2" * 9, "hunter2", ",", "-", "--",
+     '"password":', "'token': ", "secret="]
 )  # fmt: skip
 _TEXT = st.lists(_PIECES, max_size=12).map("".join)
 _JSON = st.recursive(
-    _TEXT | st.integers() | st.booleans() | st.none(),
+    _TEXT | st.integers() | st.booleans() | st.none() | st.just(4111111111111111),
     lambda inner: (
         st.lists(inner, max_size=4)
         | st.dictionaries(_TEXT, inner, max_size=4)

@@ -15,6 +15,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+import msgspec
+
 from mcptally.errors import UsageError, near
 from mcptally.record.redaction_names import NAME_HINTS, named_spans, secret_name, session_spans
 from mcptally.record.redaction_rules import (
@@ -35,6 +37,7 @@ from mcptally.record.redaction_spans import (
     hashed,
     replace,
     unescape,
+    within_strings,
 )
 
 BASES: Final = ("default", "strict", "none")
@@ -98,7 +101,13 @@ class Policy:
         Only strings change: number forms, key order, duplicate keys and whitespace stay. The same
         object comes back when there is nothing to hide.
         """
-        return self._apply(frame)
+        spans = self._found(frame)
+        clean, count = replace(frame, spans)
+        if count and not _is_json(clean) and _is_json(frame):
+            # A quote that ends a string was taken for one that begins a value, or a number is
+            # a card's.
+            clean, count = replace(frame, within_strings(frame, spans))
+        return clean, count
 
     def text(self, data: bytes) -> tuple[bytes, int]:
         """Any other bytes (a torn frame, stderr, a path, a URL), likewise."""
@@ -179,8 +188,11 @@ class Policy:
         return Texts(self._by_prefix, ahead=r"[A-Za-z0-9_.=+/%-]{14}")
 
     def _apply(self, data: bytes) -> tuple[bytes, int]:
+        return replace(data, self._found(data))
+
+    def _found(self, data: bytes) -> list[Span]:
         if not self.rules:
-            return data, 0
+            return []
         plain = unescape(data)
         view = plain[0] if plain else data
         low = view.lower()
@@ -189,12 +201,10 @@ class Policy:
         spans = self._token_spans(view, tokens) if tokens else []
         if hits or self._always:
             spans += self._spans(view, low, hits)
-        if not spans:
-            return data, 0
-        if plain:
+        if plain and spans:
             back = plain[1]
             spans = [Span(*back(span.start, span.end), span.instead) for span in spans]
-        return replace(data, spans)
+        return spans
 
     def _spans(self, view: bytes, low: bytes, hits: list[Hit]) -> list[Span]:
         spans: list[Span] = []
@@ -264,6 +274,14 @@ def _may_begin(view: bytes, start: int) -> bool:
 
 
 _ESCAPE_BEFORE: Final = re.compile(rb"(?:\\[nrtbf]|%[0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4})\Z")
+
+
+def _is_json(frame: bytes) -> bool:
+    try:
+        msgspec.json.decode(frame)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return False
+    return True
 
 
 def _instead(row: Prefix | Shape) -> bytes:

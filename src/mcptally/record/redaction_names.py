@@ -10,9 +10,16 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from mcptally.record.redaction_rules import KEY_OWNERS, NEVER_FIRST, SQUASHED, words
-from mcptally.record.redaction_scan import Hit
+from mcptally.record.redaction_scan import Hit, Texts
 from mcptally.record.redaction_shapes import token_like
-from mcptally.record.redaction_spans import Span, decoded, done, hashed
+from mcptally.record.redaction_spans import (
+    URL_PASSWORD,
+    Span,
+    begins_done,
+    decoded,
+    done,
+    hashed,
+)
 
 _QUERY_NAMES: Final = words("key sig signature x-amz-signature x-goog-signature code auth")
 """Names that say nothing in text and everything in a query: a signed URL, an OAuth code."""
@@ -159,7 +166,8 @@ _SINGLE_END: Final = re.compile(rb"\\*['\"]")
 
 def _hide(view: bytes, start: int, end: int, kind: str) -> Iterator[Span]:
     value = view[start:end]
-    if not value or done(value) or value.lower() in _EMPTY:
+    # The end of a value among many backslashes may be found elsewhere the second time.
+    if not value or begins_done(value) or value.lower() in _EMPTY:
         return
     if kind in {"request-state", "session-id"}:
         yield Span(start, end, hashed(kind, decoded(value)).encode())
@@ -196,8 +204,6 @@ def _assigned(
     flag = name.startswith(b"--") or before == b"-"
     if match["flag"] is not None and not flag:
         return
-    if match["plain"] == b":" and view.startswith(b"//", after):
-        return  # `token://…` is a URL whose scheme only sounds like a name
     quote = _QUOTE.match(view, after)
     if quote and not query and match["xml"] is None:
         # A quote may also close the string that the text stands in: `"msg":"password: "`.
@@ -244,6 +250,8 @@ def _worth(value: bytes, name: bytes, separator: bytes) -> bool:
     """Does the value of an assignment in running text look like one, rather than like a word?"""
     if len(value) < 3 or value.lower() in _EMPTY or _NO_VALUE.match(value):
         return False
+    if URL_PASSWORD in value:
+        return False  # it did not look like one before the password in it was replaced
     if separator == b"=" and (name.isupper() or name.startswith(b"-")):
         return True
     if name[:2].lower() == b"x-":
@@ -263,22 +271,20 @@ _NO_VALUE: Final = re.compile(
 
 def session_spans(view: bytes, low: bytes) -> Iterator[Span]:
     """Session ids in paths and queries."""
-    starts = sorted({*_marked(low, b"sess", (1, 3, 4, 5)), *_marked(low, b"sid=", (1,))})
-    for start in starts:
+    starts = {
+        hit.start - before
+        for hit in _STEMS.find(low)
+        for before in (1, 3, 4, 5)
+        if hit.start >= before and low[hit.start - before] in b"?&/"
+    }
+    for start in sorted(starts):
         if match := _SESSION.match(view, start):
             group = match.lastgroup or ""
             yield Span(*match.span(group), hashed("session-id", match[group].decode()).encode())
 
 
-def _marked(low: bytes, stem: bytes, before: tuple[int, ...]) -> Iterator[int]:
-    """Where `?`, `&` or `/` stands so many bytes before a stem."""
-    at = low.find(stem)
-    while at >= 0:
-        for size in before:
-            if at >= size and low[at - size] in b"?&/":
-                yield at - size
-        at = low.find(stem, at + 1)
-
+_STEMS: Final = Texts(["session", "sid="])
+"""One of them stands close behind the `?`, `&` or `/` where a match of `_SESSION` begins."""
 
 _SESSION: Final = re.compile(
     rb"(?:[?&](?i:(?:mcp[_-]?)?session[_-]?id|sid|x-session-id)=(?P<value>[A-Za-z0-9_\-.~%]{8,512})"

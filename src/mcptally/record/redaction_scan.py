@@ -50,8 +50,14 @@ class Texts:
         """`ahead` is a regular expression, not longer than what may follow a text's anchor.
 
         It is a condition that `find` may use to leave out hits, and need not.
+
+        Raises:
+            ValueError: a text can overlap itself, and a vectorised search would miss it.
         """
         self._texts = tuple(dict.fromkeys(text.encode() for text in texts))
+        for text in self._texts:
+            if any(text.endswith(text[:size]) for size in range(1, len(text))):
+                raise ValueError(f"{text!r} can overlap itself")
         self._ahead = f"(?={ahead})" if ahead else ""
         self._fast_from = LARGE
 
@@ -153,15 +159,9 @@ class _Group:
 
 
 def _apart(texts: Iterable[bytes]) -> list[list[bytes]]:
-    """The texts in groups, so that a search for a group that tells no overlaps misses nothing.
-
-    Raises:
-        ValueError: a text can overlap itself.
-    """
+    """The texts in groups, so that a search for a group that tells no overlaps misses nothing."""
     groups: list[_Group] = []
     for text in sorted(texts, key=lambda text: (min(len(text), _TELLING), text)):
-        if any(text.endswith(text[:size]) for size in range(1, len(text))):
-            raise ValueError(f"{text!r} can overlap itself, and hits would be missed")
         if not any(group.take(text) for group in groups):
             groups.append(_Group())
             groups[-1].take(text)

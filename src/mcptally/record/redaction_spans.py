@@ -42,6 +42,11 @@ def done(value: bytes) -> bool:
     return _DONE.fullmatch(value) is not None
 
 
+def begins_done(value: bytes) -> bool:
+    """Was the beginning of this put here by an earlier redaction?"""
+    return _DONE.match(value) is not None
+
+
 _DONE: Final = re.compile(
     rb"(?:\[redacted:[a-z-]+\]|\[hashed:[a-z-]+:[0-9a-f]{16}\]|redacted-url-password)"
 )
@@ -124,6 +129,23 @@ def unescape(data: bytes) -> tuple[bytes, Back] | None:
         return ends[index] if into and up else origins[index]
 
     return b"".join(out), back
+
+
+def within_strings(frame: bytes, spans: Iterable[Span]) -> list[Span]:
+    """Of strict JSON: the spans that lie inside one string each."""
+    ordered = sorted(spans, reverse=True)
+    inside: list[Span] = []
+    for string in _STRING.finditer(frame):
+        while ordered and ordered[-1].start <= string.start():
+            ordered.pop()
+        while ordered and ordered[-1].start < string.end():
+            span = ordered.pop()
+            if span.end < string.end():
+                inside.append(span)
+    return inside
+
+
+_STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"')
 
 
 def replace(data: bytes, spans: Iterable[Span]) -> tuple[bytes, int]:
