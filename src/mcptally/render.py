@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
 from mcptally.errors import QueryError
+from mcptally.sanitise import hidden
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -35,13 +37,30 @@ _CONTROLS: Final = re.compile(
     "[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\ud800-\udfff\U000e0000-\U000e0fff]"
 )
-_SHARE: Final = re.compile(r"_rate(_|$)")
+_SHARE: Final = re.compile(
+    r"_rate(_|$)|(?:^|_)share(_|$)|^(?:valid_worked|invalid_precision|invalid_recall|preventable"
+    r"|refusal_precision)(_|$)"
+)
 _PERCENT: Final = re.compile(r"confidence")
 
 
 def clean(text: str) -> str:
     """`text` on one line, with nothing in it that a terminal would act on."""
     return _CONTROLS.sub(lambda m: " " if m[0] in "\n\r\t" else "\N{REPLACEMENT CHARACTER}", text)
+
+
+def without_secrets(table: pa.Table) -> pa.Table:
+    """`table` with token-like values in its texts replaced by `[redacted:NAME]`."""
+    for place, name in enumerate(table.column_names):
+        column = table.column(place)
+        if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+            continue
+        known = pc.unique(column).to_pylist()
+        changed = {text: clean for text in known if text and (clean := hidden(text)) != text}
+        if changed:
+            texts = [changed.get(text, text) for text in column.to_pylist()]
+            table = table.set_column(place, name, pa.array(texts, column.type))
+    return table
 
 
 def write(
@@ -69,7 +88,7 @@ def write(
     except duckdb.Error as error:
         raise QueryError(f"{error}") from error
     more = bool(limit) and table.num_rows > limit
-    table = table.slice(0, limit) if limit else table
+    table = without_secrets(table.slice(0, limit) if limit else table)
     if form == "table":
         _terminal(table, shown)
     elif form == "json":

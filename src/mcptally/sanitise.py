@@ -12,10 +12,15 @@ LIMIT: Final = 2000
 """Characters kept of a text."""
 
 
+def hidden(text: str) -> str:
+    """`text` with token-like values replaced by `[redacted:NAME]`, however long it is."""
+    found, count = policy("default").text(text.encode("utf-8", "replace"))
+    return found.decode("utf-8", "replace") if count else text
+
+
 def sanitised(text: str, limit: int = LIMIT) -> str:
     """`text` with token-like values replaced by `[redacted:NAME]`, cut to `limit` characters."""
-    hidden, _ = policy("default").text(text.encode("utf-8", "replace"))
-    clean = hidden.decode("utf-8", "replace")
+    clean = hidden(text)
     if len(clean) <= limit:
         return clean
     return f"{clean[:limit]}… ({len(clean) - limit} more characters)"

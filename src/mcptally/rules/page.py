@@ -133,6 +133,9 @@ def _said(row: dict[str, Any]) -> str:
     said = f"{row['title']}."
     if row.get("note"):
         said += f" {row['note']}"
+    for reading in ("document", "program"):
+        if row.get(reading):
+            said += f" The {reading}: {row[reading]}."
     if row.get("revisions"):
         said += f" Holds for {', '.join(row['revisions'])}."
     return _escaped(said)

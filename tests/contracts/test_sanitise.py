@@ -1,0 +1,51 @@
+"""Nothing that is printed or exported carries what looks like a secret."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import mcptally as mt
+from tests import transcripts as t
+
+SECRET = "ghp_" + "a1B2" * 9
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("sanitise")
+    detail = {"error_detail": {"category": "auth", "code": "BAD", "details": {"token": SECRET}}}
+    lines = [
+        t.opened(),
+        t.c2s(1, t.call(1, "login", api_key=SECRET)),
+        t.s2c(2, t.text(1, json.dumps(detail), isError=True)),
+    ]
+    mt.score([t.write(folder / "a.jsonl", lines)], out=folder / "store")
+    return folder / "store"
+
+
+def printed(*arguments):
+    command = [sys.executable, "-m", "mcptally", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, check=True, timeout=60).stdout
+
+
+@pytest.mark.parametrize("form", ["table", "json", "csv", "markdown", "parquet"])
+def test_answers_carry_no_tokens_and_say_so(store, form):
+    sql = "SELECT arguments, response, error_text, error_details FROM calls"
+    out = printed("query", store, sql, "--format", form)
+    assert SECRET.encode() not in out
+    assert b"redacted:" in out
+
+
+@pytest.mark.parametrize("form", ["table", "json"])
+def test_a_call_is_shown_without_its_tokens(store, form):
+    ((call,),) = mt.open_store(store).sql("SELECT call_id FROM calls").fetchall()
+    out = printed("show", store, call, "--format", form)
+    assert SECRET.encode() not in out
+    assert b"redacted:" in out
+
+
+def test_the_store_itself_keeps_what_was_recorded(store):
+    ((arguments,),) = mt.open_store(store).sql("SELECT arguments FROM calls").fetchall()
+    assert SECRET in arguments
