@@ -119,6 +119,7 @@ def _error_row(row: dict[str, Any]) -> dict[str, Any]:
         else "tool_error",
         "error_code": row.get("code"),
         "text": row.get("text"),
+        "input_schema_state": row.get("input_schema_state"),
         "label": verdict if verdict in VERDICTS else None,
         "is_hidden": is_hidden,
     }

@@ -8,8 +8,12 @@ from mcptally.verdict.rows import TextRule
 PRIOR_WEIGHT: Final = 20.0
 """How many observations the precision of the kind counts for. Ours; the reliability table in
 docs/explanation/verdict.md is what it was chosen by."""
-PRIOR_PRECISION: Final = 0.9
-"""Precision of a kind about which nothing has been measured at all."""
+KIND_WEIGHT: Final = 60.0
+"""How many observations the precision of all rules counts for in that of one kind, and
+`PRIOR_PRECISION` in that of all. Strong, because rules err on servers nobody has met in ways that
+the labelled ones do not show."""
+PRIOR_PRECISION: Final = 0.85
+"""Precision where nothing has been measured at all."""
 
 
 def percent(
@@ -34,13 +38,15 @@ def percent(
         pool = pools.get(kind(rule), (0.0, 0.0))
         pools[kind(rule)] = (pool[0] + hits, pool[1] + right)
     every = (sum(pool[0] for pool in pools.values()), sum(pool[1] for pool in pools.values()))
-    overall = _shrunk(*every, PRIOR_PRECISION)
-    prior = {name: _shrunk(*pool, overall) for name, pool in pools.items()}
+    overall = _shrunk(*every, PRIOR_PRECISION, KIND_WEIGHT)
+    prior = {name: _shrunk(*pool, overall, KIND_WEIGHT) for name, pool in pools.items()}
     return [
-        round(100 * _shrunk(*measured.get(rule.id, (0.0, 0.0)), prior[kind(rule)]), 1)
+        round(
+            100 * _shrunk(*measured.get(rule.id, (0.0, 0.0)), prior[kind(rule)], PRIOR_WEIGHT), 1
+        )
         for rule in rules
     ]
 
 
-def _shrunk(hits: float, right: float, prior: float) -> float:
-    return (right + PRIOR_WEIGHT * prior) / (hits + PRIOR_WEIGHT)
+def _shrunk(hits: float, right: float, prior: float, weight: float) -> float:
+    return (right + weight * prior) / (hits + weight)

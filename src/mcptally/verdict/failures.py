@@ -51,7 +51,7 @@ INPUTS: Final[dict[str, pl.DataType]] = {
 }
 """What `judge` reads; a column that is missing counts as null."""
 
-_QUOTED: Final = r"""['"`‘“]([^'"`’”\n]{1,200})['"`’”]"""
+_QUOTED: Final = r"""['"`]([^'"`\n]{1,200})['"`]"""
 Mask: TypeAlias = npt.NDArray[np.bool_]
 Numbers: TypeAlias = npt.NDArray[np.int64]
 
@@ -249,7 +249,9 @@ def _quotes(
     said = frame.select("error_text", "arguments")[rows].select(
         pl.when(pl.col("arguments").str.contains(word, literal=True))
         .then(pl.lit("caller"))
-        .otherwise(pl.lit("server"))
+        # JSON may write other words in escapes, so that not finding them says nothing.
+        .when(pl.col("arguments").is_not_null() & word.str.contains(r"^[ -!#-\[\]-~]+$"))
+        .then(pl.lit("server"))
     )
     asked = pl.DataFrame({"row": rows, "whose": said.to_series()})
     return pl.DataFrame({"row": np.arange(frame.height)}).join(

@@ -83,8 +83,8 @@ class VerdictRule(TextRule):
     end: tuple[str, ...] = ()
     """How the recording ended: `crashed`, `killed`, `exited`, `closed`, `unknown`."""
     quotes: str = ""
-    """Whether the first quoted word of the text is among the caller's arguments (`caller`), or is
-    not (`server`)."""
+    """Whose the first quoted word of the text is: `caller` if it is among the arguments, else
+    `server`. Neither if there is no such word, or the arguments are not known."""
     outage: float = 0
     """At least this share of the server's other calls failed at that time."""
 
