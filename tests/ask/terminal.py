@@ -1,0 +1,57 @@
+"""What a terminal shows, at two widths, as golden files.
+
+python -m tests.ask.terminal      writes them anew
+"""
+
+import sys
+import tempfile
+from pathlib import Path
+
+import mcptally as mt
+from mcptally import render
+from mcptally.query import shown
+from tests.ask.conftest import SERVERS, TRAFFIC
+
+GOLDEN = Path(__file__).parent / "golden"
+WIDTHS = (80, 200)
+ROWS = 6
+ASKED = {
+    "clients": {},
+    "context_cost": {},
+    "drift": {},
+    "latency": {"min_calls": 20},
+    "protocol_versions": {},
+    "retry_loops": {"server": "filesystem"},
+    "sessions": {"server": "git"},
+    "slowest_calls": {"tool": "git_status"},
+    "tool_scores": {"server": "git"},
+    "unused_tools": {},
+}
+
+
+def session(store: mt.Store, width: int) -> str:
+    """The questions asked one after the other in a terminal of this width."""
+    parts = []
+    for question, filters in ASKED.items():
+        flags = "".join(f" --{k.replace('_', '-')} {v}" for k, v in filters.items())
+        table = store.ask(question, **filters).limit(ROWS).to_arrow_table()
+        text = render.text_table(table, shown(question), width=width)
+        parts.append(f"$ mcptally query store {question}{flags} --limit {ROWS}\n{text}")
+    return "\n".join(parts)
+
+
+def main() -> int:
+    GOLDEN.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "store"
+        mt.score([TRAFFIC / f"{name}.jsonl.zst" for name in SERVERS], out=out)
+        store = mt.open_store(out)
+        for width in WIDTHS:
+            path = GOLDEN / f"terminal-{width}.txt"
+            path.write_text(session(store, width), encoding="utf-8")
+            print(path)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
