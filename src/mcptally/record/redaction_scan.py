@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 LARGE: Final = 4096
 """Bytes of a frame that is worth loading the second engine (3 ms, once)."""
 
-LOADED: Final = 256
+LOADED: Final = 400
 """Bytes of a frame from which on it is the faster one, once it is there."""
 
 _COMMON: Final = 'etaoinsrhldcumf"gpyA:,wbv/k1023456789xj.q-_'
