@@ -220,26 +220,29 @@ def _inferred(failed: pl.DataFrame) -> list[RegularRule]:
     chosen = rules()
     text = pl.col("error_text").fill_null("")
     texts = failed.select(text=text).unique(maintain_order=True).with_row_index("number")
-    texts = texts.with_columns(
-        bare=words.bare(pl.col("text")), told=words.http_status(pl.col("text"))
-    )
-    matched = match.matching(chosen, texts["text"], texts["bare"])
+    texts = texts.with_columns(told=words.http_status(pl.col("text")))
+    matched = match.matching(chosen, texts["text"], texts["text"])
     frame = failed.with_columns(text=text).join(texts, on="text", how="left", maintain_order="left")
     # The exchange's own status is the transport's: a 200 carries every error of a tool.
     own = pl.when(pl.col("http_status") >= 400).then("http_status")
     frame = frame.with_columns(status=pl.coalesce(pl.col("told").cast(pl.Int64), own))
     number = frame["number"].to_numpy()
+    asked = {place: list(_conditions(rule)) for place, rule in enumerate(chosen)}
+    conditions = frame.select(
+        pl.all_horizontal(asks).fill_null(value=False).alias(f"{place}")
+        for place, asks in asked.items()
+        if asks
+    )
     first = np.full(frame.height, len(chosen) - 1)
     for place in range(len(chosen) - 2, -1, -1):
-        rule, rows = chosen[place], matched[place]
+        rows = matched[place]
         holds = np.ones(frame.height, dtype=np.bool_)
         if rows is not None:
             of_text = np.zeros(texts.height, dtype=np.bool_)
             of_text[rows] = True
             holds = of_text[number]
-        if conditions := list(_conditions(rule)):
-            asked = frame.select(pl.all_horizontal(conditions).fill_null(value=False))
-            holds = holds & asked.to_series().to_numpy()
+        if asked[place]:
+            holds = holds & conditions[f"{place}"].to_numpy()
         first[holds] = place
     return [chosen[place] for place in first.tolist()]
 

@@ -222,10 +222,9 @@ def _whole_columns(results: pl.DataFrame) -> list[pl.DataFrame]:
     structured = pl.col("has_structured_content")
     beside = pl.when(structured).then(pl.lit(", beside structuredContent")).otherwise(pl.lit(""))
     missing = results.filter(pl.col("is_error").is_null(), pl.col("outcome") != "task")
-    first = (
-        missing.sort("recording", "seq", "index")
-        .with_columns(times=pl.len().over("recording", "tool"))
-        .unique(["recording", "tool"], keep="first", maintain_order=True)
+    # Calls come in order of arrival.
+    first = missing.group_by("recording", "tool", maintain_order=True).agg(
+        pl.col(*set(_PLACE) - {"recording", "tool"}).first(), times=pl.len()
     )
     times = pl.format("isError is left out: results of this tool in this recording, {}", "times")
     return [
