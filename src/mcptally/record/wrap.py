@@ -123,6 +123,20 @@ def unwrap(config: Path, *, server: str | None = None) -> Change:
     return Change(path, text, after, tuple(said))
 
 
+def status(config: Path) -> dict[str, bool | None]:
+    """Each server of `config` and whether it runs behind the recorder; None: it is remote.
+
+    Raises:
+        UnreadableError: the file cannot be read.
+        UsageError: it is no configuration with servers.
+    """
+    _, _, servers = _load(config, None)
+    return {
+        entry.label: bool(_inside(entry.node)) if entry.node.get("command") else None
+        for entry in servers
+    }
+
+
 def apply(change: Change) -> Path | None:
     """Write the change, atomically and with the file's own permissions; the backup that is kept.
 

@@ -1,0 +1,68 @@
+"""`mcptally doctor`: can mcptally work here?"""
+
+import dataclasses
+import json
+import sys
+from pathlib import Path
+
+import click
+
+from mcptally.errors import Exit
+
+
+@click.command(name="doctor")
+@click.option(
+    "--archive",
+    "archives",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    help="Recordings to look through. May be repeated.",
+)
+@click.option(
+    "--store",
+    "stores",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    help="A store to look through. May be repeated.",
+)
+@click.option(
+    "--config",
+    "configs",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    help="A client's configuration, in place of those in the usual places. May be repeated.",
+)
+@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table")
+def command(
+    *,
+    archives: tuple[Path, ...],
+    stores: tuple[Path, ...],
+    configs: tuple[Path, ...],
+    form: str,
+) -> None:
+    """Check Python, packages, environment, disk, client configurations, archives and stores.
+
+    Each check is ok, a warning or an error, and says what to do. With an error the exit code is 1.
+    No value of an environment variable is ever shown.
+
+    \b
+    Examples:
+      mcptally doctor
+      mcptally doctor --archive traces --store store
+      mcptally doctor --format json | jq '.[] | select(.state != "ok")'
+    """
+    from mcptally import doctor, render
+
+    found = doctor.examine(archives=archives, stores=stores, configs=configs or None)
+    if form == "json":
+        rows = [dataclasses.asdict(each) for each in found]
+        sys.stdout.write(json.dumps(rows, indent=1, ensure_ascii=False) + "\n")
+    else:
+        colours = {"ok": "green", "warning": "yellow", "error": "red"}
+        for each in found:
+            state = click.style(f"{each.state:<8}", fg=colours[each.state])
+            click.echo(f"{state} {render.clean(each.name)}: {render.clean(each.says)}")
+            if each.do:
+                click.echo(f"         {render.clean(each.do)}")
+    if doctor.worst(found) == "error":
+        sys.exit(Exit.FAILED)

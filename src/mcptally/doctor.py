@@ -1,0 +1,269 @@
+"""Whether mcptally can work here: each check is ok, a warning or an error, with what to do.
+
+No value of an environment variable and no line of a configuration is ever shown.
+"""
+
+import dataclasses
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Final, Literal
+
+import pyarrow.parquet as pq
+
+from mcptally import check, store
+from mcptally.errors import McptallyError
+from mcptally.record import wrap
+from mcptally.schema import TABLES
+
+State = Literal["ok", "warning", "error"]
+
+TESTED: Final = ((3, 11), (3, 13))
+"""Versions of Python that the tests run with, the first and the last."""
+START_UP: Final = 2.5
+"""How many times a bare interpreter with asyncio the recorder's start may take."""
+ROOM: Final = (100 * 10**6, 10**9)
+"""Free bytes below which writing is an error and a warning."""
+
+VARIABLES: Final = {
+    "PATH": "where servers are found",
+    "HOME": "where recordings and client configurations are",
+    "XDG_DATA_HOME": "where recordings go",
+    "LOCALAPPDATA": "where recordings go (Windows)",
+    "TMPDIR": "where temporary files go",
+    "SSL_CERT_FILE": "which certificates a remote server is trusted by",
+    "HTTPS_PROXY": "the recorder goes to remote servers directly, past any proxy",
+    "NO_COLOR": "tables without colour",
+    "COLUMNS": "how wide tables are",
+    "POLARS_MAX_THREADS": "threads of polars",
+    "PYTHONPATH": "which mcptally runs",
+}
+"""Variables of the environment that change what mcptally does, and how."""
+NEEDED: Final = ("PATH",) if os.name == "nt" else ("PATH", "HOME")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at."""
+
+    name: str
+    state: State
+    says: str
+    do: str = ""
+    """What to do about it; empty where nothing is to be done."""
+
+
+def examine(
+    *,
+    archives: Sequence[Path] = (),
+    stores: Sequence[Path] = (),
+    configs: Sequence[Path] | None = None,
+) -> list[Check]:
+    """Every check, in the order in which they are read.
+
+    Args:
+        archives: recordings to look through.
+        stores: stores to look through.
+        configs: client configurations; by default those in the usual places.
+    """
+    return [
+        *_python(),
+        *_packages(),
+        *_variables(),
+        *_places([wrap.default_out(), Path(tempfile.gettempdir()), *stores]),
+        _start_up(),
+        *_configurations(usual_configurations() if configs is None else configs),
+        *(_archive(path) for path in archives),
+        *(found for path in stores for found in _store(path)),
+    ]
+
+
+def worst(checks: Iterable[Check]) -> State:
+    """The worst state of all."""
+    order: tuple[State, ...] = ("ok", "warning", "error")
+    return max((found.state for found in checks), key=order.index, default="ok")
+
+
+def _python() -> Iterator[Check]:
+    yield Check("platform", "ok", f"{platform.system()} {platform.release()} {platform.machine()}")
+    version = sys.version_info[:2]
+    first, last = (".".join(map(str, end)) for end in TESTED)
+    says = f"{platform.python_version()} ({platform.python_implementation()})"
+    if version < TESTED[0]:
+        yield Check("python", "error", says, f"mcptally needs Python {first} or later")
+    elif version > TESTED[1]:
+        yield Check("python", "warning", says, f"tested with Python {first} to {last}")
+    else:
+        yield Check("python", "ok", says)
+
+
+_REQUIREMENT: Final = re.compile(r"([A-Za-z0-9._-]+)(?:>=([0-9.]+))?")
+
+
+def _packages() -> Iterator[Check]:
+    try:
+        wanted = importlib.metadata.requires("mcptally") or []
+    except importlib.metadata.PackageNotFoundError:
+        yield Check("packages", "warning", "mcptally is not installed", "pip install mcptally")
+        return
+    for line in wanted:
+        requirement, _, marker = line.partition(";")
+        found = _REQUIREMENT.match(requirement.replace(" ", ""))
+        if "extra" in marker or found is None:
+            continue
+        name, least = found[1], found[2] or "0"
+        do = f"pip install '{name}>={least}'"
+        try:
+            version = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            yield Check(name, "error", "is not installed", do)
+            continue
+        old = _numbers(version) < _numbers(least)
+        yield Check(name, "error" if old else "ok", version, do if old else "")
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(part) for part in re.findall(r"\d+", version.partition("+")[0])[:4]]
+
+
+def _variables() -> Iterator[Check]:
+    for name, meaning in VARIABLES.items():
+        value = os.environ.get(name)
+        state = "missing" if value is None else "set" if value.strip() else "empty"
+        if name in NEEDED and state != "set":
+            yield Check(name, "error", f"{state}; {meaning}", f"set {name}")
+        elif state == "empty" and name != "NO_COLOR":
+            do = f"set {name} or unset it: empty, it may count as set"
+            yield Check(name, "warning", f"empty; {meaning}", do)
+        else:
+            yield Check(name, "ok", f"{state}; {meaning}")
+
+
+def _places(places: Iterable[Path]) -> Iterator[Check]:
+    for place in dict.fromkeys(places):
+        there = next(path for path in (place, *place.absolute().parents) if path.exists())
+        name = f"write to {place}"
+        if not os.access(there, os.W_OK | os.X_OK):
+            yield Check(name, "error", f"{there} is not ours to write in", "choose another folder")
+            continue
+        free = shutil.disk_usage(there).free
+        says = f"{free / 1e9:,.1f} GB free"
+        if free < ROOM[0]:
+            yield Check(name, "error", says, "make room: recordings get gaps when it is full")
+        elif free < ROOM[1]:
+            yield Check(name, "warning", says, "make room before recording for long")
+        else:
+            yield Check(name, "ok", says)
+
+
+def _start_up() -> Check:
+    def seconds(code: str) -> float:
+        began = time.perf_counter()
+        subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+        return time.perf_counter() - began
+
+    bare, recorder = [], []
+    for _ in range(3):  # in turn, so that a busy machine is as busy for both
+        bare.append(seconds("import asyncio"))
+        recorder.append(seconds("import mcptally.cli.record, mcptally.record.stdio"))
+    ratio = min(recorder) / min(bare)
+    says = f"{statistics.median(recorder) * 1000:.0f} ms, {ratio:.1f} times a bare interpreter"
+    if ratio > START_UP:
+        return Check("recorder start-up", "warning", says, "look for slow disks and .pth files")
+    return Check("recorder start-up", "ok", says)
+
+
+def usual_configurations() -> list[Path]:
+    """Configurations of clients in their usual places, those that there are."""
+    home, here = Path.home(), Path.cwd()
+    if sys.platform == "darwin":
+        base = home / "Library" / "Application Support"
+    elif os.name == "nt":
+        base = Path(os.environ.get("APPDATA") or home / "AppData" / "Roaming")
+    else:
+        base = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
+    places = (
+        base / "Claude" / "claude_desktop_config.json",
+        home / ".claude.json",
+        home / ".cursor" / "mcp.json",
+        base / "Code" / "User" / "mcp.json",
+        base / "Code" / "User" / "settings.json",
+        here / ".mcp.json",
+        here / ".cursor" / "mcp.json",
+        here / ".vscode" / "mcp.json",
+    )
+    return [path for path in places if path.is_file()]
+
+
+def _configurations(configs: Sequence[Path]) -> Iterator[Check]:
+    if not configs:
+        yield Check("client configurations", "ok", "none in the usual places")
+    for path in configs:
+        name = f"client {path}"
+        try:
+            servers = wrap.status(path)
+        except McptallyError as error:
+            yield Check(name, "warning", f"{error}", "mend it, or name the right file")
+            continue
+        wrapped = sum(state is True for state in servers.values())
+        remote = sum(state is None for state in servers.values())
+        plain = len(servers) - wrapped - remote
+        says = f"{wrapped} of {len(servers)} servers behind the recorder, {remote} remote"
+        yield Check(
+            name, "ok", says, f"to record the other {plain}: mcptally wrap {path}" if plain else ""
+        )
+
+
+def _archive(path: Path) -> Check:
+    name = f"archive {path}"
+    try:
+        found = check.check([path])
+    except McptallyError as error:
+        return Check(name, "error", f"{error}", "name a folder or file of recordings")
+    says = f"{found.files} files, {len(found.recordings)} recordings, {found.events:,} events"
+    if found.whole:
+        return Check(name, "ok", f"{says}, whole")
+    bad = sum(recording.verdict != "whole" for recording in found.recordings)
+    says = f"{says}; {bad} recordings not whole, {len(found.damaged_files)} files damaged"
+    return Check(name, "warning", says, f"mcptally check {path} says where")
+
+
+def _store(path: Path) -> Iterator[Check]:
+    name = f"store {path}"
+    again = f"mcptally score ARCHIVE -o {path}"
+    try:
+        manifest = store.read_manifest(path)
+        rows = {
+            table.name: sum(
+                pq.read_metadata(part).num_rows for part in (path / table.name).rglob("*.parquet")
+            )
+            for table in TABLES
+        }
+    except (McptallyError, OSError, ValueError) as error:
+        yield Check(name, "error", f"{error}", again)
+        return
+    wrong = [kind for kind, count in manifest["rows"].items() if rows.get(kind) != count]
+    if wrong:
+        says = f"{', '.join(wrong)}: not the rows that {store.MANIFEST} says"
+        yield Check(name, "error", says, again)
+    else:
+        yield Check(name, "ok", f"{rows['calls']:,} calls, scored {manifest['scored_at']}")
+    changed = [
+        source["file"]
+        for source in manifest["archive"]
+        if not Path(source["file"]).is_file()
+        or Path(source["file"]).stat().st_size != source["size"]
+    ]
+    if changed:
+        says = f"{len(changed)} of its {len(manifest['archive'])} files changed or are gone"
+        yield Check(f"{name}: archive", "warning", says, again)

@@ -1,0 +1,99 @@
+"""What `doctor` finds, and that it tells no secrets."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import mcptally as mt
+from mcptally import doctor
+from tests.transcripts import c2s, call, opened, s2c, text, write
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    events = [opened(), c2s(1, call(1, "read")), s2c(2, text(1, "fine"))]
+    return write(tmp_path / "traces.jsonl", events)
+
+
+@pytest.fixture
+def store(archive: Path, tmp_path: Path) -> Path:
+    mt.score([archive], out=tmp_path / "store")
+    return tmp_path / "store"
+
+
+def found(name: str, **options) -> doctor.Check:
+    [one] = [each for each in doctor.examine(configs=[], **options) if each.name == name]
+    return one
+
+
+def run(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "mcptally", "doctor", *map(str, arguments)]
+    env = {**os.environ, **environment}
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=env)
+
+
+def test_here_there_is_no_error(store: Path):
+    checks = doctor.examine(stores=[store], configs=[])
+    assert [each for each in checks if each.state == "error"] == []
+    names = {each.name for each in checks}
+    assert {"python", "duckdb", "PATH", "recorder start-up", f"store {store}"} <= names
+
+
+def test_variables_are_set_empty_or_missing_and_their_values_stay_secret(monkeypatch):
+    monkeypatch.setenv("SSL_CERT_FILE", "/s3cr3t/place")
+    monkeypatch.setenv("TMPDIR", "")
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    checks = {each.name: each for each in doctor.examine(configs=[])}
+    assert checks["SSL_CERT_FILE"].says.startswith("set; ")
+    assert (checks["TMPDIR"].state, checks["TMPDIR"].says[:5]) == ("warning", "empty")
+    assert checks["XDG_DATA_HOME"].says.startswith("missing; ")
+    assert "s3cr3t" not in str(checks)
+
+
+def test_client_configurations_are_found_out_without_their_secrets(tmp_path: Path):
+    config = tmp_path / "mcp.json"
+    behind = ["-m", "mcptally", "record", "--out=x", "--", "npx", "one"]
+    servers = {
+        "wrapped": {"command": "python", "args": behind},
+        "plain": {"command": "npx", "args": ["two"], "env": {"TOKEN": "s3cr3t"}},
+        "far": {"url": "https://example.org/mcp?key=s3cr3t"},
+    }
+    config.write_text(json.dumps({"mcpServers": servers}))
+    done = run("--config", config)
+    assert "1 of 3 servers behind the recorder, 1 remote" in done.stdout
+    assert f"mcptally wrap {config}" in done.stdout
+    assert "s3cr3t" not in done.stdout + done.stderr
+
+
+def test_a_damaged_archive_is_a_warning_that_says_where_to_look(archive: Path):
+    assert found(f"archive {archive}", archives=[archive]).state in {"ok", "warning"}
+    archive.write_bytes(archive.read_bytes() + b"torn {")
+    torn = found(f"archive {archive}", archives=[archive])
+    assert (torn.state, torn.do) == ("warning", f"mcptally check {archive} says where")
+
+
+def test_a_store_that_lost_rows_is_an_error(store: Path):
+    assert found(f"store {store}", stores=[store]).state == "ok"
+    for part in (store / "calls").rglob("*.parquet"):
+        part.unlink()
+    lost = found(f"store {store}", stores=[store])
+    assert (lost.state, "calls: not the rows" in lost.says) == ("error", True)
+
+
+def test_a_store_whose_archive_changed_is_a_warning(store: Path, archive: Path):
+    archive.write_bytes(archive.read_bytes() + b"\n")
+    assert found(f"store {store}: archive", stores=[store]).state == "warning"
+
+
+def test_an_error_is_the_exit_code_and_json_has_all(tmp_path: Path):
+    done = run("--store", tmp_path / "none", "--format", "json")
+    assert done.returncode == 1
+    checks = json.loads(done.stdout)
+    assert all(each.keys() == {"name", "state", "says", "do"} for each in checks)
+    assert [each["name"] for each in checks if each["state"] == "error"] == [
+        f"store {tmp_path / 'none'}"
+    ]
