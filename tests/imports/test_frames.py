@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from mcptally.errors import UnreadableError, UsageError
-from mcptally.imports import Envelope, import_logs
+from mcptally.imports import Envelope, clock, import_logs
 from tests.imports import styles
 from tests.imports.rig import TRACES, balanced, bring, calls_of, events, facts
 
@@ -188,6 +188,7 @@ def test_what_is_of_no_format_is_said(tmp_path):
 def test_without_a_zone_times_are_this_machine_s(tmp_path, monkeypatch):
     import time
 
+    clock._seconds.cache_clear()
     monkeypatch.setenv("TZ", "America/New_York")
     time.tzset()
     try:
@@ -197,5 +198,6 @@ def test_without_a_zone_times_are_this_machine_s(tmp_path, monkeypatch):
     finally:
         monkeypatch.undo()
         time.tzset()
+        clock._seconds.cache_clear()
     when = datetime.datetime.fromtimestamp(found[1]["ts_ns"] / 1e9, datetime.UTC)
     assert when.isoformat() == "2026-07-01T16:00:00.250000+00:00"

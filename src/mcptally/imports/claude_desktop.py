@@ -17,7 +17,6 @@ from mcptally.imports.items import Item, Pipe
 from mcptally.imports.source import Source
 from mcptally.record.found import found_in
 from mcptally.record.framing import HEAD, TAIL, TooLarge
-from mcptally.record.strict import why_not_strict
 
 _LEVELS: Final = rb"(?:debug|info|warn|warning|error|trace|verbose|silly)"
 _LINE: Final = re.compile(
@@ -31,7 +30,7 @@ _LINE: Final = re.compile(
     re.DOTALL,
 )
 _MESSAGE: Final = re.compile(rb"Message from (?P<who>client|server): (?P<frame>.*)\Z", re.DOTALL)
-_METADATA: Final = re.compile(rb" \{ metadata: .{0,200}\}\Z")
+_METADATA: Final = re.compile(rb" \{ metadata: (?:undefined|[^{}]{0,200}) \}\Z")
 _CUT: Final = re.compile(rb"\.\.\.\[\d+ chars? truncated\]\.\.\.")
 _COMMAND: Final = re.compile(rb"Using MCP server command: (?P<command>.+?) with (?:args|path)")
 _ARGUMENTS: Final = re.compile(r"args: \[(?P<words>.*?)(?:\[length\]|\]\s*,?\s*\n)", re.DOTALL)
@@ -97,13 +96,11 @@ def read(source: Source) -> Iterator[Item]:
 
 
 def _message(who: bytes, frame: bytes, *, line: int, pipe: Pipe, at: int | None) -> Item:
-    frame = frame.strip()
-    if why_not_strict(frame):
-        shorter = _METADATA.sub(b"", frame)
-        cut = _CUT.search(shorter)
-        if cut is not None:
-            return _head(who, shorter, cut, line=line, pipe=pipe, at=at)
-        frame = shorter
+    # No JSON ends so: its keys have quotes.
+    frame = _METADATA.sub(b"", frame.strip())
+    # Cut within a string it may still be JSON, with a content that nobody sent.
+    if cut := _CUT.search(frame):
+        return _head(who, frame, cut, line=line, pipe=pipe, at=at)
     direction = "c2s" if who == b"client" else "s2c"
     return Item(what="message", line=line, pipe=pipe, at=at, dir=direction, data=frame)  # type: ignore[arg-type]
 

@@ -6,6 +6,7 @@ A time that a clock change made ambiguous is taken as the first of the two.
 """
 
 import datetime
+import functools
 import re
 import zoneinfo
 from typing import Any, Final
@@ -70,20 +71,28 @@ def moment(value: Any, naive: datetime.tzinfo | None = None) -> int | None:
             return _number(int(text)) if text.isascii() and text.isdigit() else _number(float(text))
         except ValueError:
             return None
+    seconds = _seconds(match["day"], match["time"], match["zone"], naive)
+    if seconds is None:
+        return None
+    whole = seconds * _SECOND + int((match["part"] or "0").ljust(9, "0"))
+    return whole if 0 < whole <= _LATEST else None
+
+
+@functools.lru_cache(maxsize=1024)  # neighbouring lines are of one second
+def _seconds(day: str, time: str, written: str | None, naive: datetime.tzinfo | None) -> int | None:
+    """Seconds since 1970 of a day and time in a zone."""
     try:
-        when = datetime.datetime.fromisoformat(f"{match['day']}T{match['time']}")
-        if match["zone"]:
+        when = datetime.datetime.fromisoformat(f"{day}T{time}")
+        if written:
             # A zone of 24 hours and more is none.
-            when = when.replace(tzinfo=_written(match["zone"]))
+            when = when.replace(tzinfo=_written(written))
         elif naive is None:
             when = when.astimezone()
         else:
             when = when.replace(tzinfo=naive)
-        seconds = (when - _EPOCH) // datetime.timedelta(seconds=1)
+        return (when - _EPOCH) // datetime.timedelta(seconds=1)
     except (ValueError, OverflowError, OSError):
         return None
-    whole = seconds * _SECOND + int((match["part"] or "0").ljust(9, "0"))
-    return whole if 0 < whole <= _LATEST else None
 
 
 def _written(text: str) -> datetime.tzinfo:
