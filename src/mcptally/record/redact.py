@@ -101,7 +101,8 @@ class Policy:
         Only strings change: number forms, key order, duplicate keys and whitespace stay. The same
         object comes back when there is nothing to hide.
         """
-        spans = self._found(frame)
+        if not (spans := self._found(frame)):
+            return frame, 0
         clean, count = replace(frame, spans)
         if count and not _is_json(clean) and _is_json(frame):
             # A quote that ends a string was taken for one that begins a value, or a number is
