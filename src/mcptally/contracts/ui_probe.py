@@ -216,15 +216,15 @@ def known_code(code: str) -> bool:
     return code in CODES or _CODE.match(code) is not None
 
 
-def determined(run_or_errors: Any) -> str | None:
+def determined(run: Any) -> str | None:
     """The result that the program determines from a run's errors; None where it cannot."""
-    errors = run_or_errors.get("errors") if isinstance(run_or_errors, dict) else run_or_errors
-    if not isinstance(errors, list) or not isinstance(run_or_errors, dict):
+    errors = run.get("errors") if isinstance(run, dict) else None
+    if not isinstance(errors, list):
         return None
-    kinds = {error.get("type") for error in errors if isinstance(error, dict)}
-    if kinds & {"validation", "timeout"}:
+    kinds = [error.get("type") for error in errors if isinstance(error, dict)]
+    if "validation" in kinds or "timeout" in kinds:
         return "failed"
-    return "passed_with_warnings" if kinds & {"console", "network"} else "passed"
+    return "passed_with_warnings" if "console" in kinds or "network" in kinds else "passed"
 
 
 def allowed(run: Mapping[str, Any]) -> tuple[str, ...]:

@@ -1,0 +1,108 @@
+"""Whatever a stranger's server sends, contracts answer; they never raise."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mcptally.contracts import (
+    content,
+    cron,
+    envelopes,
+    lists,
+    regular,
+    schema_phase,
+    semantic,
+    ui_probe,
+    validation,
+    validators,
+    xml,
+)  # fmt: skip
+from mcptally.contracts import (
+    given as arguments,
+)
+
+NAMES = st.sampled_from(
+    """content isError type text data mimeType resource uri success error runId flow errors findings
+    metrics result target valid warnings category code status total_count limit offset params args
+    _meta properties required enum format url sql cron path summary total checks isValid pass
+    failures confidence error_detail tool toString a""".split()  # noqa: SIM905  (forty names)
+)
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=8)
+    | st.sampled_from(["text", "image", "audio", "resource", "object", "string", "fill", "passed"])
+    | st.sampled_from(["<?xml version='1.0'?><a>", "AAAA", "image/png", "SELECT * FROM t", "uri"])
+    | st.sampled_from(["https://", "* * * * *", '{"args":{}}', "E_NETWORK", "network", "\ud800"])
+)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(NAMES, inner, max_size=6),
+    max_leaves=25,
+)
+
+
+def _text(value):
+    return json.dumps(value)
+
+
+CHECKS = {
+    "document": content.document,
+    "program": content.program,
+    "blocks": lambda value: list(content.blocks(value)),
+    "envelope": lambda value: (envelopes.document(value), envelopes.program(value)),
+    "judged": lambda value: (
+        list(envelopes.judged(value, is_error=None)) if isinstance(value, dict) else None
+    ),
+    "run": lambda value: list(ui_probe.run(value, "")) if isinstance(value, dict) else None,
+    "shapes": lambda value: (ui_probe.program(value), ui_probe.document(value)),
+    "determined": ui_probe.determined,
+    "simple": lambda value: [list(ui_probe.simple(tool, value, "")) for tool in ui_probe.TOOLS],
+    "answered": lambda value: validation.answered(_text(value)),
+    "asked": lambda value: validation.asked(_text(value)),
+    "vague": lambda value: validation.vague("Invalid path", value),
+    "declared": lambda value: validation.declared(_text(value)),
+    "regular": regular.read,
+    "unwrapped": arguments.unwrapped,
+    "listed": lambda value: list(lists.listed(value)),
+    "xml": lambda value: list(xml.check(f"<?xml version='1.0'?>{value}")),
+    "cron": lambda value: (cron.looks_like(str(value)), cron.fault(str(value))),
+    "meaning": lambda value: list(semantic.remarks(_text(value), value)),
+}
+
+
+@pytest.mark.parametrize("name", CHECKS)
+@given(value=VALUES)
+@settings(max_examples=60, deadline=None)
+def test_no_value_makes_a_contract_raise(name, value):
+    CHECKS[name](value)
+
+
+@given(schema=VALUES, value=VALUES)
+@settings(max_examples=100, deadline=None)
+def test_no_schema_makes_a_dry_run_raise(schema, value):
+    list(schema_phase.remarks(_text(schema), value))
+    list(semantic.remarks(_text(schema), value))
+
+
+@given(schema=VALUES, value=VALUES)
+@settings(max_examples=100, deadline=None)
+def test_the_originals_throw_only_what_they_threw(schema, value):
+    for check in (
+        lambda: validators.doc_basic({"t": schema}, "t", value),
+        lambda: validators.ncp_schema_only(schema, value),
+    ):
+        try:
+            check()
+        except validators.ThrownError:
+            continue
+    answer = validators.handle_validate(
+        {"tool": "s:t", "parameters": value, "schedule": value},
+        {"s": {"t": schema}},
+        {"s": {"capability": True, "result": {"success": True, "content": value}}},
+    )
+    assert {"valid", "errors", "warnings"} <= answer.keys()
