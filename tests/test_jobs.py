@@ -103,7 +103,7 @@ def test_a_run_that_is_stopped_leaves_a_store_that_can_be_made_again(
         # Work has begun once its folder is there.
         while not (out / ".work").exists():
             assert run.poll() is None
-            run.send_signal(sent)
+        run.send_signal(sent)
         _, said = run.communicate(timeout=60)
     assert run.returncode == code
     if sent == signal.SIGINT:

@@ -27,6 +27,8 @@ EMPTY = {
         "validated_as": "needs a validate tool",
         "seed_error": "only where the reading cannot judge",
         "inspector_error": "only where the original throws",
+        "output_schema_error": "no server of the recorded traffic breaks its own output schema",
+        "output_schema_path": "likewise",
     },
 }
 """Columns that recorded traffic need not fill, and why."""

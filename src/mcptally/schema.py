@@ -491,7 +491,7 @@ class UiErrors(Table):
     run_id = Column(_S, "Run it belongs to.")
     position = Column(_U, "Place in `errors`, from 0.")
     type = Column(_S, "`validation`, `console`, `network`, `timeout` or `accessibility`.")
-    code = Column(_S, "Code.")
+    code = Column(_S, "Code of the error, as `E_NETWORK`.")
     code_known = Column(_B, "Whether the program or its documents know the code.")
     selector = Column(_S, "CSS selector.")
     message = Column(_S, "Message.")
