@@ -10,9 +10,10 @@ WITH known AS (
                 AND meaning_error(t.input_schema, c.arguments) IS NOT NULL THEN 'semantic'
         END AS dry_run_phase,
         t.input_schema,
-        lag(c.outcome) OVER (
+        -- Without payloads nobody knows which calls were the same.
+        if(c.arguments IS NULL, NULL, lag(c.outcome) OVER (
             PARTITION BY c.server, c.tool, c.arguments ORDER BY c.requested_at, c.call_id
-        ) AS before
+        )) AS before
     FROM calls c
     LEFT JOIN (
         SELECT server, tool, definition, min(first_seen) AS first_seen,
