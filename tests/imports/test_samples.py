@@ -27,8 +27,13 @@ def test_mitmproxy_s_har_holds_what_we_recorded(tmp_path):
     assert imported.get_column("session").n_unique() == recorded.get_column("session").n_unique()
 
 
-def test_mcphawk_s_database_holds_what_we_recorded_printed_again(tmp_path):
-    imported, recorded = both("mcphawk.db", "recorded-mcphawk.jsonl.gz", tmp_path)
+@pytest.mark.parametrize(
+    ("sample", "recorded_as"),
+    [("mcphawk.db", "recorded-mcphawk.jsonl.gz"), ("inspector.db", "recorded-inspector.jsonl.gz")],
+    ids=["a client of the Python SDK", "the Inspector"],
+)
+def test_mcphawk_s_database_holds_what_we_recorded_printed_again(tmp_path, sample, recorded_as):
+    imported, recorded = both(sample, recorded_as, tmp_path)
     names = [name for name in FACTS if name not in {"arguments", "response_tokens"}]
     assert facts(imported, *names) == facts(recorded, *names)
     spaced = [
