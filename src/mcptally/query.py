@@ -156,7 +156,7 @@ _Key: TypeAlias = tuple[frozenset[str], str | None]
 class Store:
     """An open store, or several as one.
 
-    Every answer is a DuckDB relation: `.pl()`, `.df()`, `.arrow()`, `.fetchall()`.
+    Every answer is a DuckDB relation: `.pl()`, `.df()`, `.to_arrow_table()`, `.fetchall()`.
     """
 
     def __init__(self, path: Path, *more: Path, memory: str | None = None) -> None:
