@@ -41,9 +41,7 @@ def percent(
     overall = _shrunk(*every, PRIOR_PRECISION, KIND_WEIGHT)
     prior = {name: _shrunk(*pool, overall, KIND_WEIGHT) for name, pool in pools.items()}
     return [
-        round(
-            100 * _shrunk(*measured.get(rule.id, (0.0, 0.0)), prior[kind(rule)], PRIOR_WEIGHT), 1
-        )
+        round(100 * _shrunk(*measured.get(rule.id, (0.0, 0.0)), prior[kind(rule)], PRIOR_WEIGHT), 1)
         for rule in rules
     ]
 

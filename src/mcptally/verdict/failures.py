@@ -246,8 +246,9 @@ def _quotes(
             interested[slice(None) if texts is None else texts] = True
     rows = np.flatnonzero(interested[frame["text"].to_numpy()])
     word = pl.col("error_text").str.extract(_QUOTED, 1)
+    lower = word.str.to_lowercase()
     said = frame.select("error_text", "arguments")[rows].select(
-        pl.when(pl.col("arguments").str.contains(word, literal=True))
+        pl.when(pl.col("arguments").str.to_lowercase().str.contains(lower, literal=True))
         .then(pl.lit("caller"))
         # JSON may write other words in escapes, so that not finding them says nothing.
         .when(pl.col("arguments").is_not_null() & word.str.contains(r"^[ -!#-\[\]-~]+$"))
