@@ -13,7 +13,7 @@ import zstandard
 from mcptally.archive import open_stream
 from mcptally.errors import McptallyError
 
-PARTITION: Final = 192 << 20
+PARTITION: Final = 128 << 20
 """Bytes of transcript that a partition holds at most, unless one group of files is larger."""
 
 WORTHWHILE: Final = 16 << 20

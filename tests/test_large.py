@@ -1,0 +1,41 @@
+"""Sizes that are out of the ordinary: a huge frame, a file of one line, very many small files."""
+
+import json
+from pathlib import Path
+
+import polars as pl
+
+import mcptally as mt
+
+
+def event(seq: int, direction: str, message: dict[str, object], recording: str = "r") -> bytes:
+    head = {"v": 1, "event": "message", "recording": recording, "seq": seq, "ts_ns": seq}
+    return json.dumps(head | {"dir": direction, "bytes": 1, "msg": message}).encode() + b"\n"
+
+
+def test_a_frame_of_200_mb_is_a_call_like_any_other(tmp_path: Path):
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "big"}}
+    block = {"type": "text", "text": "@"}
+    reply = event(1, "s2c", {"jsonrpc": "2.0", "id": 1, "result": {"content": [block]}})
+    before, after = reply.split(b"@")
+    with (tmp_path / "big.jsonl").open("wb") as file:
+        file.write(event(0, "c2s", call))
+        file.write(before)
+        for _ in range(200):
+            file.write(b"lorem ipsum dolor sit amet, cons" * (1 << 15))
+        file.write(after)
+        file.write(event(2, "c2s", call | {"id": 2}))
+    mt.score(tmp_path / "big.jsonl", out=tmp_path / "store", partition_bytes=1 << 20)
+    calls = pl.read_parquet(tmp_path / "store" / "calls" / "*.parquet")
+    kept = calls.select("outcome", pl.col("response").str.len_bytes() >= 200 << 20)
+    assert kept.rows() == [("ok", True), ("no_response", None)]
+
+
+def test_two_thousand_files_of_one_event_are_two_thousand_recordings(tmp_path: Path):
+    archive = tmp_path / "archive"
+    archive.mkdir()
+    for number in range(2000):
+        line = event(0, "c2s", {"jsonrpc": "2.0", "id": 1, "method": "ping"}, f"r{number}")
+        (archive / f"{number}.jsonl").write_bytes(line)
+    rows = mt.score(archive, out=tmp_path / "store").rows
+    assert (rows["recordings"], rows["calls"]) == (2000, 2000)
