@@ -15,6 +15,8 @@ WITH chains AS (
         epoch(max(coalesce(answered_at, requested_at)) - min(requested_at)) AS seconds
     FROM calls
     WHERE method = 'tools/call' AND dir = 'c2s' AND tool IS NOT NULL
+        -- Most calls are never retried: they need no chain.
+        AND attempt_of IN (SELECT attempt_of FROM calls WHERE attempt_why = 'retry')
     GROUP BY server, tool, attempt_of
     HAVING retries > 0
 )

@@ -1,16 +1,25 @@
 -- Which calls took longest: the ten slowest of each tool, and how many times its median is that?
 -- Shows: server, tool, latency_ms, times_median, outcome, response_bytes, requested_at, call_id
 WITH timed AS (
-    SELECT
-        server, tool, latency_ms,
-        -- A median of two calls is their middle; alone, a call is its own.
-        latency_ms / nullif(median(latency_ms) OVER of_tool, 0) AS times_median,
-        count(*) OVER of_tool AS calls,
-        row_number() OVER (PARTITION BY server, tool ORDER BY latency_ms DESC, call_id) AS rank,
-        outcome, verdict, request_bytes, response_bytes, first_progress_ms, progress_count,
-        requested_at, client, session, call_id
-    FROM calls
+    SELECT * FROM calls
     WHERE method = 'tools/call' AND dir = 'c2s' AND tool IS NOT NULL AND latency_ms IS NOT NULL
-    WINDOW of_tool AS (PARTITION BY server, tool)
+),
+usual AS (
+    SELECT
+        server, tool, count(*) AS calls, median(latency_ms) AS median_ms,
+        list_min(max(latency_ms, 10)) AS tenth_ms
+    FROM timed
+    GROUP BY ALL
 )
-SELECT * FROM timed WHERE rank <= 10 ORDER BY latency_ms DESC, call_id
+SELECT
+    t.server, t.tool, t.latency_ms,
+    t.latency_ms / nullif(median_ms, 0) AS times_median,
+    u.calls,
+    row_number() OVER (PARTITION BY t.server, t.tool ORDER BY t.latency_ms DESC, t.call_id) AS rank,
+    t.outcome, t.verdict, t.request_bytes, t.response_bytes, t.first_progress_ms, t.progress_count,
+    t.requested_at, t.client, t.session, t.call_id
+FROM timed t
+JOIN usual u ON u.server IS NOT DISTINCT FROM t.server AND u.tool = t.tool
+    AND t.latency_ms >= u.tenth_ms
+QUALIFY rank <= 10
+ORDER BY t.latency_ms DESC, t.call_id
