@@ -150,6 +150,32 @@ def test_a_reader_that_has_enough_is_no_error(store: Path):
     assert done.returncode == 0
 
 
+def test_a_closed_pipe_is_no_error_in_commands_that_print_line_by_line():
+    command = [sys.executable, "-m", "mcptally", "rules"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        running.stdout.close()
+        assert (running.wait(), running.stderr.read()) == (0, b"")
+
+
+def test_a_store_that_cannot_be_made_is_one_sentence_and_exit_3(tmp_path: Path):
+    write(tmp_path / "t.jsonl", [opened(server="demo")])
+    done = run("score", tmp_path / "t.jsonl", "-o", tmp_path / "t.jsonl" / "store")
+    assert done.returncode == 3
+    assert done.stderr.startswith("mcptally: ")
+    assert "Not a directory" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_name_of_a_file_never_becomes_a_terminal_escape(tmp_path: Path):
+    bad = tmp_path / "a\x1b[2J\u202e.jsonl"
+    bad.write_bytes(b"no event\n")
+    done = run("score", bad, "-o", tmp_path / "store")
+    assert done.returncode == 3
+    assert "\ufffd[2J\ufffd.jsonl" in done.stderr
+
+
 def test_payloads_can_be_left_out(tmp_path: Path):
     trace = write(tmp_path / "x.jsonl", [opened(), c2s(1, call(1, word="s3cr3t"))])
     done = run("score", trace, "-o", tmp_path / "store", "--no-payloads")

@@ -12,7 +12,7 @@ from typing import Final
 
 import click
 
-from mcptally.errors import Exit, McptallyError
+from mcptally.errors import Exit, McptallyError, UnreadableError
 
 COMMANDS: Final[dict[str, str]] = {
     "score": "Validate and score recorded traffic into a store.",
@@ -52,6 +52,19 @@ class _Lazy(click.Group):
         command: click.Command = importlib.import_module(_module(cmd_name)).command
         return command
 
+    def invoke(self, ctx: click.Context) -> object:
+        # click would turn a closed pipe into exit 1 by itself.
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            # The reader of our stdout has what it wanted (`| head`): that is no error.
+            _stdout_is_gone()
+            ctx.exit(Exit.DONE)
+        except OSError as error:
+            _stdout_is_gone()
+            where = f"{error.filename}: " if error.filename else ""
+            raise UnreadableError(f"{where}{error.strerror or error}") from error
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         if rows := [(name, COMMANDS[name]) for name in self.list_commands(ctx)]:
             with formatter.section("Commands"):
@@ -75,9 +88,20 @@ def main() -> None:
     try:
         cli(standalone_mode=True, prog_name="mcptally")
     except McptallyError as error:
-        sys.stderr.write(f"mcptally: {error}\n")
+        sys.stderr.write(f"mcptally: {_harmless(str(error))}\n")
         sys.exit(error.exit_code)
     except BrokenPipeError:
-        # The reader of our stdout has what it wanted (`| head`): that is no error.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _stdout_is_gone()
         sys.exit(Exit.DONE)
+
+
+def _stdout_is_gone() -> None:
+    """Let what is still buffered go nowhere, so that the interpreter does not fail at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _harmless(text: str) -> str:
+    """`text` with nothing in it that a terminal acts on: names of files come from strangers."""
+    return "".join(
+        c if c in "\n\t" or c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text
+    )
