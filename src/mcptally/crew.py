@@ -2,11 +2,13 @@
 
 import collections
 import contextlib
+import ctypes
 import gc
 import multiprocessing
 import multiprocessing.connection
 import os
 import signal
+import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,6 +21,8 @@ from mcptally.share import HELD, Share
 
 _AHEAD: Final = 2
 """Tasks given to a process at a time while there are plenty, so that it never waits."""
+
+_PDEATHSIG: Final = 1
 
 Task = tuple[str, tuple[Any, ...]]
 """A method of `Share` and its arguments."""
@@ -158,6 +162,8 @@ def _environment() -> Iterator[None]:
 def _serve(pipe: Any, work: Path, budget: int) -> None:
     """Do what is asked until the other end hangs up."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process decides, and ends this one
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGKILL)  # it may be killed, too
     gc.disable()
     share = Share(work, budget)
     while True:

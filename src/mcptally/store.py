@@ -12,6 +12,7 @@ import datetime
 import hashlib
 import json
 import os
+import secrets
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -63,12 +64,16 @@ def read_manifest(folder: Path) -> dict[str, Any]:
             )
         raise StoreError(f"{folder}: is not a store (it has no {MANIFEST})")
     try:
-        manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        manifest: Any = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise StoreError(f"{path}: cannot be read: {error}") from error
-    if manifest.get("format") != STORE_FORMAT:
+    if not isinstance(manifest, dict) or "format" not in manifest or "archive" not in manifest:
         raise StoreError(
-            f"{folder}: is a store of format {manifest.get('format')}, this mcptally reads format "
+            f"{path}: is no {MANIFEST} of ours; rebuild with: mcptally score ARCHIVE -o {folder}"
+        )
+    if manifest["format"] != STORE_FORMAT:
+        raise StoreError(
+            f"{folder}: is a store of format {manifest['format']}, this mcptally reads format "
             f"{STORE_FORMAT}; rebuild it with: mcptally score ARCHIVE -o {folder}"
         )
     if missing := [table.name for table in TABLES if not (folder / table.name).is_dir()]:
@@ -76,7 +81,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
             f"{folder}: has no table {', '.join(missing)}, as a store of another mcptally; rebuild "
             f"it with: mcptally score ARCHIVE -o {folder}"
         )
-    return manifest
+    known: dict[str, Any] = manifest
+    return known
 
 
 @contextlib.contextmanager
@@ -87,19 +93,21 @@ def working(folder: Path) -> Iterator[Path]:
         StoreError: the folder holds something else than a store, or another run works in it.
     """
     new = not folder.exists()
-    prepare(folder, alone=False)
-    with _alone_in(folder):
-        work = prepare(folder)
-        try:
-            yield work
-        finally:
-            # A store that was being replaced keeps the sign that it is one, unfinished.
-            if (folder / MANIFEST).exists() or not any(
-                (folder / table.name).exists() for table in TABLES
-            ):
-                shutil.rmtree(work, ignore_errors=True)
-            if new and not any(folder.iterdir()):
-                folder.rmdir()
+    try:
+        prepare(folder, alone=False)
+        with _alone_in(folder):
+            try:
+                yield prepare(folder)
+            finally:
+                # A store that was being replaced keeps the sign that it is one, unfinished.
+                if (folder / MANIFEST).exists() or not any(
+                    (folder / table.name).exists() for table in TABLES
+                ):
+                    shutil.rmtree(folder / WORK, ignore_errors=True)
+    except BaseException:
+        if new and not any(path for path in folder.glob("*") if path.name != WORK):
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 @contextlib.contextmanager
@@ -140,8 +148,10 @@ def prepare(folder: Path, *, alone: bool = True) -> Path:
             )
     if alone and work.exists():
         shutil.rmtree(work)
-    work.mkdir(parents=True, exist_ok=not alone)
-    return work
+    # Of its own: a process that outlived a killed run writes where nobody looks.
+    mine = work / secrets.token_hex(4)
+    mine.mkdir(parents=True)
+    return mine
 
 
 def write_part(work: Path, table: type[Table], part: str, frame: pl.DataFrame) -> int:
@@ -192,7 +202,7 @@ def publish(
     draft = work / MANIFEST
     draft.write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
     os.replace(draft, folder / MANIFEST)  # noqa: PTH105  (the atomic one, by its name)
-    shutil.rmtree(work)
+    shutil.rmtree(folder / WORK)
 
 
 def source_of(path: Path) -> Source:

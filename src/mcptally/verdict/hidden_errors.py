@@ -155,12 +155,18 @@ def _holding(
         whole = pl.col(column).fill_null("")
         texts = distinct.select(text=whole.str.head(HEAD) if view == "text" else whole, whole=whole)
         starts = texts.select(words.undecorated(pl.col("text")))["text"]
-        found[view] = iter(
-            match.matching([rule for rule in chosen if rule.view == view], texts["text"], starts)
-        )
-        sizes[view] = texts.select(
+        size = texts.select(
             chars=pl.col("whole").str.len_chars(),
             lines=pl.col("whole").str.strip_chars().str.count_matches("\n", literal=True) + 1,
+        )
+        sizes[view] = size
+        found[view] = iter(
+            match.matching(
+                [rule for rule in chosen if rule.view == view],
+                texts["text"],
+                starts,
+                within=functools.partial(_short_enough, size),
+            )
         )
     for number, rule in enumerate(chosen):
         rows = next(found[rule.view])
@@ -169,10 +175,8 @@ def _holding(
         size = sizes[rule.view]
         of_text = np.zeros(size.height, dtype=np.bool_)
         of_text[slice(None) if rows is None else rows] = True
-        if rule.lines:
-            of_text &= (size["lines"] <= rule.lines).to_numpy()
-        if rule.chars:
-            of_text &= (size["chars"] <= rule.chars).to_numpy()
+        if (short := _short_enough(size, rule)) is not None:
+            of_text &= short
         mask = of_text[numbers[rule.view]]
         for column, pattern in (("tool", rule.tool), ("arguments", rule.arguments)):
             if pattern:
@@ -180,6 +184,13 @@ def _holding(
         if rule.unusual:
             mask &= frame["unusual"].to_numpy()
         yield number, mask
+
+
+def _short_enough(size: pl.DataFrame, rule: TextRule) -> match.Mask | None:
+    """Which texts have at most the lines and characters that a rule is about; None for all."""
+    limits = {"lines": rule.lines, "chars": rule.chars} if isinstance(rule, HiddenRule) else {}
+    masks = [(size[name] <= limit).to_numpy() for name, limit in limits.items() if limit]
+    return np.logical_and.reduce(masks) if masks else None
 
 
 def _contains(values: pl.Series, mask: match.Mask, pattern: str) -> match.Mask:

@@ -27,6 +27,7 @@ def matching(
     lines: pl.Series | None = None,
     *,
     decides: Callable[[TextRule], bool] = lambda _: False,
+    within: Callable[[TextRule], Mask | None] = lambda _: None,
 ) -> list[Rows | None]:
     """For every rule the rows of `texts` its patterns match; None where a rule has no patterns.
 
@@ -36,6 +37,7 @@ def matching(
         starts: `texts` as rules for their start see them.
         lines: the first lines of `texts`, for rules that look only there.
         decides: says of a rule that later ones need not be tried where it matches.
+        within: says of a rule which rows it is about; None for all.
     """
     candidates = _candidates(_plan(tuple(rule.matches for rule in rules)), texts)
     undecided = np.ones(len(texts), dtype=np.bool_)
@@ -46,7 +48,9 @@ def matching(
             continue
         where = {_START: starts, "first_line": lines}.get(rule.where)
         where = texts if where is None else where
-        rows = _any(rule.matches, near, where, undecided, start=rule.where == _START)
+        about = within(rule)
+        open_ = undecided if about is None else undecided & about
+        rows = _any(rule.matches, near, where, open_, start=rule.where == _START)
         if rule.also:
             rows = rows[_contains(texts, rows, pattern(rule.also))]
         if rule.unless:
