@@ -164,7 +164,7 @@ def _evidence(
     )
     matched = match.matching(chosen, texts["bare"], texts["bare"], texts["line"], decides=decides)
     frame = failed.join(
-        texts.select("error_text", "text", "text_status"),
+        texts.select("error_text", "text", "text_status", "bare"),
         on="error_text",
         how="left",
         nulls_equal=True,
@@ -245,9 +245,9 @@ def _quotes(
         if rule.quotes:
             interested[slice(None) if texts is None else texts] = True
     rows = np.flatnonzero(interested[frame["text"].to_numpy()])
-    word = pl.col("error_text").str.extract(_QUOTED, 1)
+    word = pl.col("bare").str.extract(_QUOTED, 1)
     lower = word.str.to_lowercase()
-    said = frame.select("error_text", "arguments")[rows].select(
+    said = frame.select("bare", "arguments")[rows].select(
         pl.when(pl.col("arguments").str.to_lowercase().str.contains(lower, literal=True))
         .then(pl.lit("caller"))
         # JSON may write other words in escapes, so that not finding them says nothing.
