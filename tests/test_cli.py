@@ -97,6 +97,32 @@ def test_a_store_that_lacks_a_table_says_how_to_rebuild_it(tmp_path: Path):
     assert (done.returncode, "no table findings" in done.stderr) == (3, True)
 
 
+@pytest.mark.parametrize("damage", ["garbage", "[]"], ids=["a Parquet file", "store.json"])
+def test_a_damaged_store_says_so(tmp_path: Path, damage: str):
+    trace = write(tmp_path / "x.jsonl", [opened(), c2s(1, call(1))])
+    assert run("score", trace, "-o", tmp_path / "store").returncode == 0
+    store = tmp_path / "store"
+    parts = [store / "store.json"] if damage == "[]" else list((store / "calls").iterdir())
+    for part in parts:
+        part.write_text(damage)
+    done = run("query", store, "tool_scores")
+    assert (done.returncode, "mcptally score ARCHIVE" in done.stderr) == (3, True)
+    assert "Traceback" not in done.stderr
+
+
+def test_columns_of_one_name_are_told_apart(store: Path):
+    done = run("query", store, "SELECT 1 AS a, 2 AS a", "--format", "json")
+    assert json.loads(done.stdout) == [{"a": 1, "a_1": 2}]
+
+
+def test_a_huge_name_does_not_cost_minutes(tmp_path: Path):
+    trace = write(tmp_path / "x.jsonl", [opened(), c2s(1, call(1, "t" * 5_000_000))])
+    assert run("score", trace, "-o", tmp_path / "store").returncode == 0
+    done = run("query", tmp_path / "store", "SELECT tool FROM calls")
+    assert done.returncode == 0
+    assert len(done.stdout) < 5000
+
+
 def test_a_question_is_answered_in_every_format(store: Path):
     for form in ("table", "json", "csv", "markdown"):
         done = run("query", store, "tool_scores", "--format", form)

@@ -26,7 +26,8 @@ def refresh(folder: Path) -> None:
     Whoever may only read the store goes without.
     """
     file, manifest = folder / FILE, folder / store.MANIFEST
-    with contextlib.suppress(OSError, duckdb.IOException):
+    # What is wrong with a table is said when the store is opened.
+    with contextlib.suppress(OSError, duckdb.Error):
         if not file.exists() or file.stat().st_mtime < manifest.stat().st_mtime:
             write(folder)
 

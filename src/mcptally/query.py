@@ -86,7 +86,16 @@ def create_views(
     tables = merge.tables(connection, stores)
     for name in ORDER:
         where = " AND ".join(predicates(name, filters)) or "true"
-        connection.execute(f'CREATE VIEW "{name}" AS SELECT * FROM {tables[name]} WHERE {where}')
+        try:
+            connection.execute(
+                f'CREATE VIEW "{name}" AS SELECT * FROM {tables[name]} WHERE {where}'
+            )
+        except duckdb.Error as error:
+            place = stores[0] if len(stores) == 1 else "one of the stores"
+            raise StoreError(
+                f"{place}: its table {name} is damaged: {str(error).splitlines()[0]}; rebuild it "
+                "with: mcptally score ARCHIVE -o STORE"
+            ) from error
     _create_questions(connection, _texts() if question is None else _reads(question))
 
 

@@ -87,6 +87,7 @@ def write(
         table = (answer.limit(limit + 1) if limit else answer).to_arrow_table()
     except duckdb.Error as error:
         raise QueryError(f"{error}") from error
+    table = table.rename_columns(_told_apart(table.column_names))
     more = bool(limit) and table.num_rows > limit
     table = without_secrets(table.slice(0, limit) if limit else table)
     if form == "table":
@@ -169,8 +170,26 @@ def cell(name: str, value: object) -> str:
     if isinstance(value, datetime.datetime):
         return value.strftime("%Y-%m-%d %H:%M:%S")
     if isinstance(value, list):
-        return clean(", ".join(cell("", v) for v in value))
-    return clean(str(value))
+        return _cut(", ".join(cell("", v) for v in value[:CELL]))
+    return _cut(str(value))
+
+
+CELL: Final = 1000
+"""Characters of a value that a table shows: one hostile name must not cost minutes of layout."""
+
+
+def _cut(text: str) -> str:
+    return clean(text if len(text) <= CELL else f"{text[:CELL]}\N{HORIZONTAL ELLIPSIS}")
+
+
+def _told_apart(names: Sequence[str]) -> list[str]:
+    """Column names, each once: SQL may give several columns one name."""
+    seen: dict[str, int] = {}
+    told = []
+    for name in names:
+        seen[name] = seen.get(name, 0) + 1
+        told.append(name if seen[name] == 1 else f"{name}_{seen[name] - 1}")
+    return told
 
 
 _MARKUP: Final = re.compile(r"[\\`*\[\]|~]")
