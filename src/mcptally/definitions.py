@@ -187,10 +187,12 @@ def in_force(calls: pl.DataFrame, listed: pl.DataFrame, everywhere: pl.DataFrame
 
 def versions(everywhere: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFrame:
     """The `tools` table: one row a server and version of a definition."""
+    # 0 is the time of an imported event whose source has none.
+    known = pl.col("listed_ns").filter(pl.col("listed_ns") > 0)
     seen = everywhere.group_by("server", "tool", "definition").agg(
         pl.col("server_name").drop_nulls().sort().first(),
-        first_seen=pl.from_epoch(pl.col("listed_ns").min(), time_unit="ns").cast(TIME),
-        last_seen=pl.from_epoch(pl.col("listed_ns").max(), time_unit="ns").cast(TIME),
+        first_seen=pl.from_epoch(known.min(), time_unit="ns").cast(TIME),
+        last_seen=pl.from_epoch(known.max(), time_unit="ns").cast(TIME),
         sessions=pl.col("session").n_unique(),
         listings=pl.len(),
     )

@@ -216,7 +216,8 @@ def _with_replies(calls: pl.DataFrame, events: Events) -> pl.DataFrame:
     unseen = [name for name in _FROM_REPLY if name != "is_error"]
     return calls.with_columns(
         pl.when(~pl.col("reply_truncated").fill_null(value=False)).then(pl.col(unseen)),
-        latency_ms=(pl.col("reply_ns") - pl.col("ts_ns")) / 1e6,
+        # 0 is the time of an imported event whose source has none.
+        latency_ms=pl.when(pl.col("ts_ns") > 0).then((pl.col("reply_ns") - pl.col("ts_ns")) / 1e6),
         request_bytes=pl.col("bytes"),
     )
 

@@ -162,7 +162,10 @@ _CALL_TIMES: Final = {
 
 def _times(names: dict[str, str]) -> list[pl.Expr]:
     return [
-        pl.from_epoch(pl.col(source), time_unit="ns").cast(TIME).alias(name)
+        # 0 is the time of an imported event whose source has none.
+        pl.from_epoch(pl.when(pl.col(source) > 0).then(source), time_unit="ns")
+        .cast(TIME)
+        .alias(name)
         for name, source in names.items()
     ]
 
@@ -189,12 +192,13 @@ def _recordings(
         "http_events": events.http,
     }
     envelope = ["recording", "file", "seq", "ts_ns"]
+    known = pl.col("ts_ns").filter(pl.col("ts_ns") > 0)
     every = pl.concat([frame.select(envelope) for frame in frames.values()])
     rows = talk.recordings.join(
         every.group_by("recording").agg(
             events=pl.len(),
-            opened_at=pl.from_epoch(pl.col("ts_ns").min(), time_unit="ns").cast(TIME),
-            ended_at=pl.from_epoch(pl.col("ts_ns").max(), time_unit="ns").cast(TIME),
+            opened_at=pl.from_epoch(known.min(), time_unit="ns").cast(TIME),
+            ended_at=pl.from_epoch(known.max(), time_unit="ns").cast(TIME),
         ),
         on="recording",
         how="left",

@@ -56,7 +56,7 @@ def converse(events: Events) -> Conversation:
             id_key(events.messages, "id"),
         )
     )
-    messages = _with_sessions(messages, events, recordings)
+    messages = _of_records(_with_sessions(messages, events, recordings), recordings)
     return Conversation(messages, _sessions(messages, events), recordings)
 
 
@@ -208,6 +208,20 @@ def _with_sessions(
         )
         .drop("meta_client_info", "exchange_client", "pauses", "session_hash", "transport")
         .drop("http_session", "sse_session")
+    )
+
+
+def _of_records(messages: pl.DataFrame, recordings: pl.DataFrame) -> pl.DataFrame:
+    """Messages made from records of calls: of such a session no handshake is missing."""
+    made = recordings.filter(
+        pl.col("source").cast(pl.String).str.json_path_match("$.faithful") == "calls"
+    ).get_column("recording")
+    if made.is_empty():
+        return messages
+    return messages.with_columns(
+        session_source=pl.when(pl.col("recording").is_in(made.implode()))
+        .then(pl.lit("source"))
+        .otherwise("session_source")
     )
 
 

@@ -67,6 +67,10 @@ def test_bare_messages_have_no_times_and_directions_by_the_protocol(tmp_path, re
     assert all("time" in e["source"]["missing"] for e in opened)
     imported = calls_of(tmp_path / "transcripts", tmp_path / "store")
     assert facts(imported) == facts(recorded)
+    for name in ("requested_at", "answered_at", "latency_ms"):
+        assert imported.get_column(name).null_count() == imported.height
+    recordings = pl.read_parquet(tmp_path / "store" / "recordings" / "*.parquet")
+    assert recordings.select("opened_at", "ended_at").null_count().row(0) == (12, 12)
 
 
 @pytest.mark.parametrize("trace", ["everything-http", "excel-http"])
