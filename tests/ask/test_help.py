@@ -1,0 +1,48 @@
+"""Help and shell completion of every command."""
+
+import os
+import subprocess
+import sys
+
+import click
+import pytest
+
+from mcptally.cli import cli
+
+COMMANDS = cli.list_commands(click.Context(cli))
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_says_in_a_sentence_what_it_does_and_shows_an_example(name: str):
+    command = cli.get_command(click.Context(cli), name)
+    assert command is not None
+    text = command.get_help(click.Context(command, info_name=name))
+    first = (command.help or "").split("\n\n")[0]
+    assert first.endswith(".")
+    assert f"mcptally {name}" in text
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_comes_in_the_shells_own_language(shell: str):
+    env = {**os.environ, "_MCPTALLY_COMPLETE": f"{shell}_source"}
+    code = "from mcptally.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=env, check=False
+    )
+    if shell == "bash" and "bash" in done.stderr.lower():
+        pytest.skip("bash is too old to complete, or is not here")
+    assert "_MCPTALLY_COMPLETE" in done.stdout
+
+
+def test_completion_knows_the_commands():
+    env = {
+        **os.environ,
+        "_MCPTALLY_COMPLETE": "bash_complete",
+        "COMP_WORDS": "mcptally qu",
+        "COMP_CWORD": "1",
+    }
+    code = "from mcptally.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=env, check=False
+    )
+    assert done.stdout.split() == ["plain,query"]
