@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from mcptally.contracts.content import assert_tool_response
+    from mcptally.imports import import_logs
     from mcptally.pipeline import score
     from mcptally.query import Store, open_store
     from mcptally.seed.model import (
@@ -43,6 +44,7 @@ _HOME: Final[dict[str, str]] = {
     "ValidationContext": "mcptally.seed.model",
     "ValidationResult": "mcptally.seed.model",
     "business_decision": "mcptally.seed.single",
+    "import_logs": "mcptally.imports",
     "is_business_error": "mcptally.seed.single",
     "open_store": "mcptally.query",
     "overall_confidence": "mcptally.seed.single",
@@ -64,6 +66,7 @@ __all__ = [
     "ValidationResult",
     "assert_tool_response",
     "business_decision",
+    "import_logs",
     "is_business_error",
     "open_store",
     "overall_confidence",
