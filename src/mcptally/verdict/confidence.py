@@ -3,17 +3,17 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from mcptally.verdict.rows import TextRule
+from mcptally.verdict.rows import HiddenRule, TextRule
 
 PRIOR_WEIGHT: Final = 20.0
 """How many observations the precision of the kind counts for. Ours; the reliability table in
 docs/explanation/verdict.md is what it was chosen by."""
-KIND_WEIGHT: Final = 60.0
-"""How many observations the precision of all rules counts for in that of one kind, and
-`PRIOR_PRECISION` in that of all. Strong, because rules err on servers nobody has met in ways that
-the labelled ones do not show."""
-PRIOR_PRECISION: Final = 0.85
-"""Precision where nothing has been measured at all."""
+VERDICT_DOUBT: Final = (100.0, 0.8)
+HIDDEN_DOUBT: Final = (20.0, 0.9)
+"""How many observations the precision of all rules counts for in that of one kind, and how
+precise rules are before anything was measured, which counts as much in the precision of all.
+Verdicts err on servers nobody has met in ways that labelled ones do not show; findings of hidden
+errors hardly do."""
 
 
 def percent(
@@ -38,8 +38,11 @@ def percent(
         pool = pools.get(kind(rule), (0.0, 0.0))
         pools[kind(rule)] = (pool[0] + hits, pool[1] + right)
     every = (sum(pool[0] for pool in pools.values()), sum(pool[1] for pool in pools.values()))
-    overall = _shrunk(*every, PRIOR_PRECISION, KIND_WEIGHT)
-    prior = {name: _shrunk(*pool, overall, KIND_WEIGHT) for name, pool in pools.items()}
+    weight, unmeasured = (
+        HIDDEN_DOUBT if any(isinstance(rule, HiddenRule) for rule in rules) else VERDICT_DOUBT
+    )
+    overall = _shrunk(*every, unmeasured, weight)
+    prior = {name: _shrunk(*pool, overall, weight) for name, pool in pools.items()}
     return [
         round(100 * _shrunk(*measured.get(rule.id, (0.0, 0.0)), prior[kind(rule)], PRIOR_WEIGHT), 1)
         for rule in rules
