@@ -1,0 +1,17 @@
+"""How property tests run everywhere: the same examples each time, and never against a clock.
+
+A loaded machine is no reason to fail, and a change is judged by what it changed, not by luck.
+`HYPOTHESIS_PROFILE=explore` looks for new examples instead.
+"""
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "steady", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile(
+    "explore", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
