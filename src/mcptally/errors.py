@@ -22,10 +22,13 @@ class Exit(enum.IntEnum):
     """Exit codes of every command but `record`, which exits as its server did."""
 
     DONE = 0
+    """Done, and nothing that was asked about is wrong."""
     FAILED = 1
     """Beyond what `--fail-on` allows, invalid, or not healthy."""
     USAGE = 2
+    """The command, a file of rules or a query makes no sense as it stands; nothing was done."""
     UNREADABLE = 3
+    """Nothing of what was named could be read, or it is no store of this version."""
 
 
 class McptallyError(Exception):
