@@ -9,8 +9,10 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from mcptally.verdict import literals
+from mcptally.verdict import dialect, literals
 from mcptally.verdict.rows import TextRule
 
 Rows: TypeAlias = npt.NDArray[np.int64]
@@ -39,6 +41,12 @@ def matching(
         decides: says of a rule that later ones need not be tried where it matches.
         within: says of a rule which rows it is about; None for all.
     """
+    places = {
+        name: _Texts(each)
+        for name, each in ((_START, starts), ("first_line", lines))
+        if each is not None
+    }
+    anywhere = _Texts(texts)
     candidates = _candidates(_plan(tuple(rule.matches for rule in rules)), texts)
     undecided = np.ones(len(texts), dtype=np.bool_)
     found: list[Rows | None] = []
@@ -46,15 +54,14 @@ def matching(
         if not rule.matches:
             found.append(None)
             continue
-        where = {_START: starts, "first_line": lines}.get(rule.where)
-        where = texts if where is None else where
+        where = places.get(rule.where, anywhere)
         about = within(rule)
         open_ = undecided if about is None else undecided & about
         rows = _any(rule.matches, near, where, open_, start=rule.where == _START)
         if rule.also:
-            rows = rows[_contains(texts, rows, pattern(rule.also))]
+            rows = rows[anywhere.contain(rows, pattern(rule.also))]
         if rule.unless:
-            rows = rows[~_contains(texts, rows, pattern(rule.unless))]
+            rows = rows[~anywhere.contain(rows, pattern(rule.unless))]
         if decides(rule):
             undecided[rows] = False
         found.append(rows)
@@ -69,25 +76,40 @@ def pattern(patterns: Sequence[str], *, start: bool = False) -> str:
 def _any(
     patterns: Sequence[str],
     candidates: Sequence[Rows | None],
-    texts: pl.Series,
+    texts: "_Texts",
     undecided: Mask,
     *,
     start: bool,
 ) -> Rows:
     """Rows that one of `patterns` matches, each pattern tried only where it can match."""
-    matched = np.zeros(len(texts), dtype=np.bool_)
+    matched = np.zeros(len(undecided), dtype=np.bool_)
     for each, near in zip(patterns, candidates, strict=True):
         open_ = undecided & ~matched
         rows = np.flatnonzero(open_) if near is None else near[open_[near]]
-        matched[rows] = _contains(texts, rows, pattern([each], start=start))
+        matched[rows] = texts.contain(rows, pattern([each], start=start))
     return np.flatnonzero(matched)
 
 
-def _contains(texts: pl.Series, rows: Rows, regex: str) -> Mask:
-    if not len(rows):
-        return np.zeros(0, dtype=np.bool_)
-    found: Mask = texts.gather(pl.Series(rows)).str.contains(regex).to_numpy()
-    return found
+class _Texts:
+    """Texts to be asked, some rows at a time, whether a pattern matches."""
+
+    def __init__(self, texts: pl.Series) -> None:
+        self.texts = texts
+
+    @functools.cached_property
+    def folded(self) -> pa.Array:
+        return dialect.folded(self.texts)
+
+    def contain(self, rows: Rows, regex: str) -> Mask:
+        if not len(rows):
+            return np.zeros(0, dtype=np.bool_)
+        found: Mask
+        if dialect.read_alike(regex):
+            near = self.folded.take(pa.array(rows))
+            found = pc.match_substring_regex(near, regex).to_numpy(zero_copy_only=False)
+        else:
+            found = self.texts.gather(pl.Series(rows)).str.contains(regex).to_numpy()
+        return found
 
 
 @dataclasses.dataclass(frozen=True)
