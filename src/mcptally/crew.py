@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, NoReturn, Self
+from typing import Any, Final, NoReturn, Protocol, Self
 
 from mcptally import memory
 from mcptally.errors import McptallyError
@@ -26,6 +26,29 @@ _PDEATHSIG: Final = 1
 
 Task = tuple[str, tuple[Any, ...]]
 """A method of `Share` and its arguments."""
+
+
+class Team(Protocol):
+    """Whoever does the tasks of a run: processes here, or the workers of a cluster."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+    def any(
+        self, tasks: Sequence[Task], done: Callable[[int], None] = ...
+    ) -> list[tuple[int, Any]]:
+        """Each task done by whoever is free: the member who did it, and what came of it."""
+
+    def each(
+        self, tasks: Mapping[int, Sequence[Task]], done: Callable[[int, int], None] = ...
+    ) -> list[Any]:
+        """The tasks of each member done by that one; what came of them, in no order."""
 
 
 class Crew:

@@ -5,16 +5,17 @@ discover → plan → gather each partition → what the archive knows → finis
 
 import dataclasses
 import gc
-import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
 from mcptally import store
 from mcptally.archive import discover
-from mcptally.crew import Crew
-from mcptally.errors import UnreadableError, UsageError
+from mcptally.crew import Team
+from mcptally.engines import Engine, opened
+from mcptally.errors import UnreadableError
 from mcptally.partition import Knowledge, tools
 from mcptally.plan import PARTITION, plan, weight
 from mcptally.schema import TABLES, Findings, Recordings
@@ -46,6 +47,8 @@ def score(
     scenarios: str | Path | None = None,
     payloads: bool = True,
     jobs: int = 1,
+    engine: Any = "local",
+    scheduler: str | None = None,
     partition_bytes: int = PARTITION,
     progress: Progress = lambda *_: None,
 ) -> Summary:
@@ -59,6 +62,9 @@ def score(
         payloads: whether arguments, responses and their text are kept.
         jobs: processes to use at most; 0 means one a core. With more than one, a script needs
             `if __name__ == "__main__":` around what it does, as with every pool of processes.
+        engine: "local", "dask", or a `distributed.Client` of a Dask cluster.
+        scheduler: address or scheduler file of the Dask cluster; by default what Dask's
+            configuration says (`DASK_SCHEDULER_ADDRESS`), or else `jobs` workers on this machine.
         partition_bytes: bytes of transcript that are worked on at a time.
         progress: is told how far the work is.
 
@@ -66,19 +72,23 @@ def score(
         UnreadableError: nothing could be read.
         StoreError: `out` holds something else than a store, or another run writes to it.
         RuleError: the rule file cannot be used.
-        UsageError: the scenarios file cannot be used, or `jobs` is negative.
+        UsageError: the scenarios file cannot be used, `jobs` is negative, or the engine is none
+            or not installed.
     """
     judging = Judging.of(
         rules=Path(rules) if rules else None, scenarios=Path(scenarios) if scenarios else None
     )
     files = discover([paths] if isinstance(paths, (str, Path)) else paths)
     folder = Path(out)
-    with store.working(folder) as work:
+    with (
+        opened(engine, scheduler=scheduler, jobs=jobs) as workers,
+        store.working(folder) as work,
+    ):
         collecting = gc.isenabled()
         gc.disable()  # structs by the hundred thousand, none of them in cycles
         try:
             run = _Run(work, judging, payloads=payloads, progress=progress)
-            run.through(plan(files, limit=partition_bytes, jobs=_cores(jobs)), _cores(jobs))
+            run.through(plan(files, limit=partition_bytes, jobs=workers.jobs), workers)
         finally:
             if collecting:
                 gc.enable()
@@ -88,12 +98,6 @@ def score(
         store.publish(folder, work, sources=run.sources, rows=run.rows, rules=judging.digest)
     size = sum(source.size for source in run.sources)
     return Summary(folder, len(files), size, run.rows, run.broken, run.outcomes)
-
-
-def _cores(jobs: int) -> int:
-    if jobs < 0:
-        raise UsageError(f"jobs is {jobs}: give 0 for one a core, or how many")
-    return jobs or len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ()) or 1
 
 
 class _Run:
@@ -109,7 +113,7 @@ class _Run:
         self.broken = 0
         self.sources: list[store.Source] = []
 
-    def through(self, parts: Sequence[list[Path]], jobs: int) -> None:
+    def through(self, parts: Sequence[list[Path]], workers: Engine) -> None:
         """Gather every partition, learn what they know together, finish every one."""
         sizes = [sum(map(weight, part)) for part in parts]
         total, done = 2 * sum(sizes), 0
@@ -119,7 +123,7 @@ class _Run:
             done += sizes[number]
             self.progress(done, total)
 
-        with Crew(min(jobs, len(parts)), self.work) as crew:
+        with workers.crew(len(parts), self.work) as crew:
             answers = crew.any(
                 [("gather", (number, part)) for number, part in enumerate(parts)], gathered
             )
@@ -153,7 +157,7 @@ class _Run:
 
     def _untear(
         self,
-        crew: Crew,
+        crew: Team,
         parts: Sequence[list[Path]],
         learned: dict[int, tuple[int, Learned]],
     ) -> None:

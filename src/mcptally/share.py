@@ -1,8 +1,14 @@
-"""One process's share of an archive: partitions it has gathered and finishes once all is known."""
+"""One process's share of an archive: partitions it has gathered and finishes once all is known.
 
+The steps are functions of their arguments (`read`, `keep`, `kept`, `judge`); `Share` is a process
+that does them here, and holds what fits into memory in between.
+"""
+
+import contextlib
 import dataclasses
+import secrets
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +23,7 @@ from mcptally.scoring import Judging
 HELD: Final = 192 << 20
 """Bytes of transcript whose partitions wait in memory, in all processes together."""
 
-_SPOOLED: Final = ("calls", "messages", "findings", "recordings")
+_SPOOLED: Final = ("calls", "messages", "findings", "recordings", "needs")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -38,6 +44,74 @@ class Written:
     broken: int
 
 
+def read(files: Sequence[Path], names: Sequence[str]) -> tuple[Gathered, Learned]:
+    """Gather a partition: itself, and what it brought to light."""
+    part = gather(files, names)
+    sources = [
+        dataclasses.replace(store.source_of(path), file=name)
+        for path, name in zip(files, names, strict=True)
+    ]
+    recordings = part.recordings.get_column("recording").to_list()
+    return part, Learned(recordings, part.learned, sources)
+
+
+def keep(folder: Path, part: Gathered) -> None:
+    """Put a gathered partition into a folder, all but its knowledge."""
+    folder.mkdir(parents=True)
+    for name in _SPOOLED:
+        frame: pl.DataFrame = getattr(part, name)
+        frame.write_ipc(folder / f"{name}.arrow", compression="lz4")
+
+
+def kept(folder: Path, knowledge: Knowledge) -> Gathered:
+    """The partition that a folder holds.
+
+    Raises:
+        OSError: it is not there.
+    """
+    frames = {name: pl.read_ipc(folder / f"{name}.arrow") for name in _SPOOLED}
+    return Gathered(**frames, learned=knowledge)
+
+
+def judge(
+    work: Path,
+    number: int,
+    part: Gathered,
+    archive: Knowledge,
+    judging: Judging,
+    *,
+    payloads: bool,
+) -> Written:
+    """Finish a partition, and write its tables into the work folder, whole or not at all."""
+    tables = finish(part, archive, judging, payloads=payloads)
+    rows = dict.fromkeys((table.name for table in TABLES), 0)
+    with _draft(work) as draft:
+        for table, frame in tables.items():
+            rows[table.name] += store.write_part(draft, table, f"{number:06d}", frame)
+    outcomes = dict(tables[Calls].group_by("outcome").len().iter_rows())
+    broken = tables[Findings].filter(about="file", severity="error").height
+    return Written(rows, outcomes, broken)
+
+
+@contextlib.contextmanager
+def _draft(work: Path) -> Iterator[Path]:
+    """A folder whose parts are put into the work folder at the end, each in one step.
+
+    A worker of a cluster may be taken for dead and go on: then two write the same part, and neither
+    must ever be seen half written, nor make anew a work folder whose run is over.
+    """
+    draft = work / f"draft-{secrets.token_hex(4)}"
+    draft.mkdir()
+    try:
+        yield draft
+        for part in draft.glob("*/*"):
+            target = work / part.relative_to(draft)
+            target.parent.mkdir(exist_ok=True)
+            part.replace(target)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
 class Share:
     """Partitions on their way through one process: some in memory, more on disk."""
 
@@ -50,16 +124,14 @@ class Share:
 
     def gather(self, number: int, files: Sequence[Path]) -> Learned:
         """Gather a partition and keep it."""
-        part = gather(files, [str(path) for path in files])
-        sources = [store.source_of(path) for path in files]
+        part, learned = read(files, [str(path) for path in files])
         self.knowledge[number] = part.learned
         size = sum(map(weight, files))
         if sum(held for held, _ in self.held.values()) + size <= self.budget:
             self.held[number] = (size, part)
         else:
-            self._write(number, part)
-        recordings = part.recordings.get_column("recording").to_list()
-        return Learned(recordings, part.learned, sources)
+            keep(self._folder(number), part)
+        return learned
 
     def drop(self, number: int) -> None:
         """Forget a partition: its files are gathered again, with others."""
@@ -75,30 +147,16 @@ class Share:
         """Judge a partition and write its tables."""
         assert self.settled is not None  # noqa: S101  (settle comes first, always)
         archive, judging, payloads = self.settled
-        part = self._take(number)
-        tables = finish(part, archive, judging, payloads=payloads)
-        rows = dict.fromkeys((table.name for table in TABLES), 0)
-        for table, frame in tables.items():
-            rows[table.name] += store.write_part(self.work, table, f"{number:06d}", frame)
-        outcomes = dict(tables[Calls].group_by("outcome").len().iter_rows())
-        broken = tables[Findings].filter(about="file", severity="error").height
-        return Written(rows, outcomes, broken)
+        return judge(self.work, number, self._take(number), archive, judging, payloads=payloads)
 
     def _folder(self, number: int) -> Path:
         return self.work / "spool" / f"{number:06d}"
-
-    def _write(self, number: int, part: Gathered) -> None:
-        target = self._folder(number)
-        target.mkdir(parents=True)
-        for name in _SPOOLED:
-            frame: pl.DataFrame = getattr(part, name)
-            frame.write_ipc(target / f"{name}.arrow", compression="lz4")
 
     def _take(self, number: int) -> Gathered:
         held = self.held.pop(number, None)
         if held is not None:
             return held[1]
         folder = self._folder(number)
-        frames = {name: pl.read_ipc(folder / f"{name}.arrow") for name in _SPOOLED}
+        part = kept(folder, self.knowledge[number])
         shutil.rmtree(folder)
-        return Gathered(**frames, learned=self.knowledge[number])
+        return part

@@ -31,6 +31,19 @@ _INTERRUPTED: Final = 130
     default=0,
     help="Processes at most; 0, the default: all cores.",
 )
+@click.option(
+    "--engine",
+    type=click.Choice(["local", "dask"]),
+    default="local",
+    show_default=True,
+    help="Who does the work: processes of this machine, or a Dask cluster.",
+)
+@click.option(
+    "--scheduler",
+    metavar="ADDRESS",
+    help="Dask: tcp://host:8786 or a scheduler file; by default DASK_SCHEDULER_ADDRESS, or else "
+    "a cluster of --jobs workers on this machine.",
+)
 @click.option("--no-payloads", is_flag=True, help="Leave arguments, responses and texts out.")
 @click.option(
     "--fail-on",
@@ -50,6 +63,8 @@ def command(
     rules: Path | None,
     scenarios: Path | None,
     jobs: int,
+    engine: str,
+    scheduler: str | None,
     no_payloads: bool,
     fail_on: tuple[str, ...],
     junit: Path | None,
@@ -63,6 +78,7 @@ def command(
     Examples:
       mcptally score traces -o store
       mcptally score 'traces/2026-11-*.jsonl.zst' more/ -o store --no-payloads
+      mcptally score traces -o store --engine dask --scheduler tcp://head:8786
       mcptally score traces -o store --fail-on 'failure_rate > 5%' --junit report.xml
     """
     from mcptally import memory
@@ -86,6 +102,8 @@ def command(
                 scenarios=scenarios,
                 payloads=not no_payloads,
                 jobs=jobs,
+                engine=engine,
+                scheduler=scheduler,
                 progress=progress,
             )
     except KeyboardInterrupt:

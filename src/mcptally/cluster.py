@@ -1,0 +1,259 @@
+"""A run on Dask: partitions dealt to the workers of a cluster, whichever of them live.
+
+This process reads nothing: it deals, listens, and puts together what the workers learned. Dask
+keeps count of who holds what; what was on a worker that dies, another does again (see `errand`).
+"""
+
+import contextlib
+import queue
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import dask
+import distributed
+
+from mcptally import errand, memory
+from mcptally.crew import Task
+from mcptally.errors import McptallyError, UsageError
+from mcptally.share import Learned
+
+LOOK: Final = 30.0
+"""Seconds without news after which we look whether anybody is left to do the work."""
+
+PATIENCE: Final = 10
+"""How many looks in a row may find nobody: clusters that grow and shrink take their time."""
+
+
+@contextlib.contextmanager
+def connected(
+    scheduler: str | None, *, client: "distributed.Client | None" = None, jobs: int
+) -> Iterator["Dask"]:
+    """A cluster to work on.
+
+    Args:
+        scheduler: its address, or the path of a scheduler file (`*.json`); if None, what Dask's
+            configuration says (`DASK_SCHEDULER_ADDRESS`), or else a cluster on this machine.
+        client: a client of it that is there already.
+        jobs: workers of a cluster on this machine.
+
+    Raises:
+        McptallyError: it cannot be reached, or has no workers.
+        UsageError: a worker has another version of mcptally.
+    """
+    with contextlib.ExitStack() as closing:
+        if client is None:
+            address = scheduler or dask.config.get("scheduler-address", None)
+            client = closing.enter_context(_client(address) if address else _on_this_machine(jobs))
+        yield Dask(client)
+
+
+def _client(address: str) -> "distributed.Client":
+    where = {"scheduler_file": address} if address.endswith(".json") else {"address": address}
+    try:
+        return distributed.Client(**where, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise McptallyError(
+            f"no Dask scheduler answers at {address}: {error}; start one with: dask scheduler"
+        ) from error
+
+
+@contextlib.contextmanager
+def _on_this_machine(jobs: int) -> Iterator["distributed.Client"]:
+    environment = {
+        **dask.config.get("distributed.nanny.pre-spawn-environ"),
+        **memory.ENVIRONMENT,
+    }
+    with (
+        dask.config.set({"distributed.nanny.pre-spawn-environ": environment}),
+        distributed.LocalCluster(
+            n_workers=jobs,
+            threads_per_worker=1,
+            memory_limit=None,
+            dashboard_address=None,
+            silence_logs=_SILENT,
+        ) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        yield client
+
+
+_SILENT: Final = 50
+"""Log level of a cluster of our own: what matters, we say."""
+
+
+class Dask:
+    """The cluster that a client is connected to."""
+
+    def __init__(self, client: "distributed.Client") -> None:
+        self.client = client
+        try:
+            client.wait_for_workers(1, timeout=LOOK)
+        except TimeoutError as error:
+            raise McptallyError(
+                f"the Dask cluster at {_address(client)} has no workers; start some with: "
+                f"dask worker {_address(client)} --nthreads 1"
+            ) from error
+        self._check()
+        self.jobs = len(client.nthreads())
+
+    def crew(self, _parts: int, work: Path) -> "DaskCrew":
+        """The workers, ready for a run whose work folder this is."""
+        return DaskCrew(self.client, work)
+
+    def _check(self) -> None:
+        """See that workers have mcptally, and ours; one that comes later is asked again there."""
+        ours = errand.versions()
+        for worker, version in self._answers(metadata.version, "mcptally").items():
+            if isinstance(version, BaseException):
+                raise UsageError(
+                    f"worker {worker} has no mcptally; install it on every worker: "
+                    f"pip install 'mcptally[dask]=={ours['mcptally']}'"
+                )
+            errand.refuse(worker, {**ours, "mcptally": version}, ours)
+        for worker, theirs in self._answers(errand.versions).items():
+            if isinstance(theirs, BaseException):
+                raise UsageError(f"worker {worker} cannot load mcptally: {theirs}") from theirs
+            errand.refuse(worker, theirs, ours)
+
+    def _answers(self, function: Callable[..., Any], *arguments: object) -> dict[str, Any]:
+        found: dict[str, Any] = self.client.run(function, *arguments, on_error="return")
+        return found
+
+
+class DaskCrew:
+    """The workers of a cluster, as the one member of a crew."""
+
+    def __init__(
+        self,
+        client: "distributed.Client",
+        work: Path,
+        *,
+        look: float = LOOK,
+        patience: int = PATIENCE,
+    ) -> None:
+        self.client = client
+        self.run = errand.Run(secrets.token_hex(8), work.absolute(), errand.versions())
+        self.look = look
+        self.patience = patience
+        self.kept: dict[int, tuple[distributed.Future, Learned]] = {}
+        self.settled: distributed.Future | None = None
+
+    def __enter__(self) -> Self:
+        for worker, seen in self.client.run(errand.sees, self.run.work).items():
+            if not seen:
+                raise UsageError(errand.unseen(worker, self.run.work))
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.kept.clear()
+        # A worker that cannot be asked any more leaves nothing that outlives it.
+        with contextlib.suppress(OSError, RuntimeError):
+            self.client.run(errand.clear, self.run, on_error="ignore")
+
+    def any(
+        self, tasks: Sequence[Task], done: Callable[[int], None] = lambda _: None
+    ) -> list[tuple[int, Any]]:
+        """Each partition gathered by whoever is free, and what it brought to light."""
+        asked: dict[distributed.Future, int] = {}
+        numbers: list[int] = []
+        for place, (_, (number, files)) in enumerate(tasks):
+            batch = errand.Batch(
+                number, [path.absolute() for path in files], [str(path) for path in files]
+            )
+            numbers.append(number)
+            asked[self._submit(errand.gather, self.run, batch)] = place
+        learned: dict[int, Learned] = {}
+        for future, kept in self._answers(list(asked)):
+            place = asked[future]
+            learned[place] = kept.learned
+            self.kept[numbers[place]] = (future, kept.learned)
+            done(place)
+        return [(0, learned[place]) for place in range(len(tasks))]
+
+    def each(
+        self,
+        tasks: Mapping[int, Sequence[Task]],
+        done: Callable[[int, int], None] = lambda *_: None,
+    ) -> list[Any]:
+        """Partitions dropped or finished, as `Share` would."""
+        asked: dict[distributed.Future, int] = {}
+        for place, (name, arguments) in enumerate(tasks.get(0, ())):
+            if name == "drop":
+                del self.kept[arguments[0]]
+            elif name == "settle":
+                # As a task it is told to the scheduler once, and made again on whoever needs it.
+                self.settled = self._submit(errand.settle, errand.Settled(*arguments))
+            else:
+                future, learned = self.kept.pop(arguments[0])
+                asked[self._submit(errand.finish, self.run, future, learned, self.settled)] = place
+        results = []
+        for future, written in self._answers(list(asked)):
+            results.append(written)
+            done(0, asked.pop(future))
+        return results
+
+    def _submit(self, function: Callable[..., Any], *arguments: object) -> "distributed.Future":
+        key = f"mcptally-{function.__name__}-{secrets.token_hex(8)}"
+        with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GB"}):
+            return self.client.submit(function, *arguments, key=key, pure=False)
+
+    def _answers(
+        self, futures: Sequence["distributed.Future"]
+    ) -> Iterator[tuple["distributed.Future", Any]]:
+        """Futures as they are done, with their results.
+
+        Raises:
+            McptallyError: an error of ours on a worker, or nobody is left to do the work.
+        """
+        news: queue.SimpleQueue[distributed.Future] = queue.SimpleQueue()
+        for future in futures:
+            future.add_done_callback(news.put)
+        try:
+            for _ in futures:
+                future = self._next(news)
+                yield future, self._result(future)
+        finally:
+            self.client.cancel([future for future in futures if not future.done()])
+
+    def _next(self, news: "queue.SimpleQueue[distributed.Future]") -> "distributed.Future":
+        for _ in range(self.patience):
+            with contextlib.suppress(queue.Empty):
+                return news.get(timeout=self.look)
+            while self._anybody():
+                with contextlib.suppress(queue.Empty):
+                    return news.get(timeout=self.look)
+        raise McptallyError(
+            f"no worker is left at {_address(self.client)}; start some and score again"
+        )
+
+    def _anybody(self) -> bool:
+        """Whether the cluster has a worker."""
+        try:
+            return bool(self.client.nthreads())
+        except OSError:
+            return False
+
+    def _result(self, future: "distributed.Future") -> Any:
+        try:
+            return future.result()
+        except distributed.scheduler.KilledWorker as error:
+            raise McptallyError(
+                f"{error.allowed_failures + 1} workers died one after the other over the same "
+                f"partition, the last at {error.last_worker.address}; they may have been out of "
+                "memory: give each more, or one thread (--nthreads 1)"
+            ) from error
+        except distributed.CancelledError as error:
+            raise McptallyError(f"the Dask scheduler is gone: {error}") from error
+
+
+def _address(client: "distributed.Client") -> str:
+    return str(client.scheduler.address) if client.scheduler else "?"

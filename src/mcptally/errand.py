@@ -1,0 +1,207 @@
+"""What a worker of a cluster is asked to do: gather a partition, and finish it.
+
+Both may be asked again, by anybody, at any time: a worker that dies is forgotten, and another does
+what it did. So nothing here counts on what went before. A gathered partition waits in the scratch
+folder of the worker that gathered it; where that is gone, it is gathered again.
+"""
+
+import contextlib
+import dataclasses
+import gc
+import platform
+import secrets
+import shutil
+import socket
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+
+import mcptally
+from mcptally.errors import StoreError, UnreadableError, UsageError
+from mcptally.partition import Gathered, Knowledge
+from mcptally.scoring import Judging
+from mcptally.share import Learned, Written, judge, keep, kept, read
+
+_ONE_AT_A_TIME: Final = threading.Lock()
+"""A worker with many threads would hold as many partitions at once: memory goes by process."""
+
+
+def versions() -> dict[str, str]:
+    """What must be the same everywhere, for tables to be what one machine would write."""
+    python = ".".join(platform.python_version_tuple()[:2])
+    return {"mcptally": mcptally.__version__, "polars": pl.__version__, "python": python}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Run:
+    """What all errands of a run have in common."""
+
+    name: str
+    """Nobody else's."""
+    work: Path
+    """The store's work folder, which every worker sees under this path."""
+    versions: dict[str, str]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Batch:
+    """The files of a partition, and how its tables call them."""
+
+    number: int
+    files: list[Path]
+    names: list[str]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Settled:
+    """What every partition is finished by."""
+
+    archive: Knowledge
+    judging: Judging
+    payloads: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Kept:
+    """A gathered partition: what it brought to light, and where the rest of it waits."""
+
+    batch: Batch
+    learned: Learned
+    folder: Path
+
+
+def gather(run: Run, batch: Batch) -> Kept:
+    """Gather a partition and keep it in this worker's scratch folder.
+
+    Raises:
+        UnreadableError: a file cannot be opened on this machine.
+    """
+    with _working(run):
+        return _gather(run, batch)[1]
+
+
+def settle(settled: Settled) -> Settled:
+    """What it was given: as a task of its own it reaches a worker once, and outlives any."""
+    return settled
+
+
+def finish(run: Run, here: Kept, learned: Learned, settled: Settled) -> Written:
+    """Judge a partition and write its tables into the work folder.
+
+    Args:
+        run: the run.
+        here: the partition, as whoever gathered it last left it.
+        learned: what the archive's knowledge was made of.
+        settled: what to finish by.
+
+    Raises:
+        UnreadableError: a file of it changed since, so that it could not be gathered again.
+    """
+    with _working(run):
+        try:
+            part = kept(here.folder, here.learned.knowledge)
+        except OSError:
+            part, here = _gather(run, here.batch)
+        if changed := [
+            now.file
+            for now, before in zip(here.learned.sources, learned.sources, strict=True)
+            if now != before
+        ]:
+            raise UnreadableError(
+                f"{changed[0]}: changed while it was scored, and the worker that had read it is "
+                "gone; score again"
+            )
+        written = judge(
+            run.work,
+            here.batch.number,
+            part,
+            settled.archive,
+            settled.judging,
+            payloads=settled.payloads,
+        )
+        shutil.rmtree(here.folder, ignore_errors=True)
+        return written
+
+
+def clear(run: Run) -> None:
+    """Remove what the run left in this worker's scratch folder."""
+    shutil.rmtree(_scratch() / run.name, ignore_errors=True)
+
+
+def sees(folder: Path) -> bool:
+    """Whether the folder is there on this machine."""
+    return folder.is_dir()
+
+
+def _gather(run: Run, batch: Batch) -> tuple[Gathered, Kept]:
+    folder = _scratch() / run.name / f"{batch.number:06d}-{secrets.token_hex(4)}"
+    try:
+        part, learned = read(batch.files, batch.names)
+    except UnreadableError as error:
+        raise UnreadableError(
+            f"{error} (on worker {_me()}; every worker reads the archive itself: put it where all "
+            "of them find it under the same path, or name it by a URL such as s3://)"
+        ) from error
+    keep(folder, part)
+    return part, Kept(batch, learned, folder)
+
+
+@contextlib.contextmanager
+def _working(run: Run) -> Iterator[None]:
+    """This worker fit for the run, and busy with nothing else of ours."""
+    refuse(_me(), versions(), run.versions)
+    if not sees(run.work):
+        raise StoreError(unseen(_me(), run.work))
+    with _ONE_AT_A_TIME:
+        collecting = gc.isenabled()
+        gc.disable()  # structs by the hundred thousand, none of them in cycles
+        try:
+            yield
+        finally:
+            if collecting:
+                gc.enable()
+
+
+def refuse(worker: str, theirs: dict[str, str], ours: dict[str, str]) -> None:
+    """See that a worker has our versions.
+
+    Raises:
+        UsageError: it has not.
+    """
+    for name, version in ours.items():
+        if theirs.get(name) != version:
+            raise UsageError(
+                f"worker {worker} has {name} {theirs.get(name)}, the run was started with "
+                f"{version}: the tables would not be the same; install on every worker: "
+                f"python {ours['python']}, pip install 'mcptally[dask]=={ours['mcptally']}' "
+                f"polars=={ours['polars']}"
+            )
+
+
+def unseen(worker: str, work: Path) -> str:
+    """What to say of a worker that does not see the store's folder."""
+    return (
+        f"worker {worker} does not see {work.parent.parent}: workers write the store themselves; "
+        "put it where all of them find it under the same path"
+    )
+
+
+def _me() -> str:
+    address = getattr(_worker(), "address", "?")
+    return f"{address} ({socket.gethostname()})"
+
+
+def _scratch() -> Path:
+    """Where this worker may leave things; gone when it ends."""
+    folder = getattr(_worker(), "local_directory", None)
+    return Path(folder or tempfile.gettempdir()) / "mcptally"
+
+
+def _worker() -> Any:
+    from distributed import get_worker  # noqa: PLC0415  (an extra; here it runs already)
+
+    return get_worker()
