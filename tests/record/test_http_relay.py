@@ -11,6 +11,7 @@ import zlib
 import pytest
 import zstandard
 from http_rig import (
+    PATIENCE,
     Client,
     Rig,
     Upstream,
@@ -101,9 +102,9 @@ def test_events_pass_one_by_one_as_they_come_each_recorded_first(tmp_path):
         conn.send(sse_head())
         for number in range(5):
             conn.send(chunk(b"id: %d\ndata: {" % number))
-            assert go.acquire(timeout=10)
+            assert go.acquire(timeout=PATIENCE)
             conn.send(chunk(b'"n":%d}\n\n' % number))
-            assert go.acquire(timeout=10)
+            assert go.acquire(timeout=PATIENCE)
         conn.send(b"0\r\n\r\n")
         conn.rest()
 
@@ -165,7 +166,7 @@ def test_a_chunked_request_arrives_whole_and_as_it_comes(tmp_path):
     with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
         client.send(b"POST /mcp HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
         client.send(chunk(CALL[:10]))
-        assert half.wait(10)
+        assert half.wait(PATIENCE)
         client.send(chunk(CALL[10:]) + b"0\r\n\r\n")
         assert client.response()[2] == RESULT
         assert of(rig.events(), "message", dir="c2s")[0]["bytes"] == len(CALL)
@@ -263,7 +264,7 @@ def test_100_continue_comes_from_the_server(tmp_path):
     def script(conn):
         head = conn.until(b"\r\n\r\n")
         assert b"expect: 100-continue" in head.lower()
-        assert asked.wait(10)
+        assert asked.wait(PATIENCE)
         conn.send(b"HTTP/1.1 100 Continue\r\n\r\n")
         assert conn.exactly(len(CALL)) == CALL
         conn.send(json_response(RESULT))
@@ -394,7 +395,7 @@ def test_a_slow_server_slows_the_client_down(tmp_path):
 
     def script(conn):
         conn.until(b"\r\n\r\n")
-        assert go.wait(10)
+        assert go.wait(PATIENCE)
         got = len(conn._buffer)
         while got < 80_000_000:
             got += len(conn.sock.recv(1_000_000))
@@ -412,7 +413,7 @@ def test_a_slow_server_slows_the_client_down(tmp_path):
             pass
         assert sent < 30_000_000
         go.set()
-        client.sock.settimeout(10)
+        client.sock.settimeout(PATIENCE)
         client.send(bytes(80_000_000 - sent))
         assert client.response()[2] == RESULT
         raw = rig.eventually(lambda found: of(found, "raw", dir="c2s"))[0]

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import random
 import re
 import shutil
 import socket
@@ -15,7 +16,7 @@ import pytest
 from http_rig import events, of, recordings
 from test_http_process import Program
 
-PATIENCE = 60.0
+PATIENCE = 120.0
 
 SDK_SERVER = """
 import sys
@@ -118,8 +119,11 @@ def node(servers):
 
 
 def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as sock:
-        return sock.getsockname()[1]
+    """One that nobody listens on, and none of those that connections get for themselves."""
+    for port in random.SystemRandom().sample(range(20_000, 30_000), 100):
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    raise AssertionError("no port is free")
 
 
 @contextlib.contextmanager
@@ -133,6 +137,7 @@ def running(command, port, **popen):
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
                 break
             assert process.poll() is None, "the server did not start"
+            time.sleep(0.05)
             assert time.monotonic() < until, "the server does not listen"
         yield
     finally:

@@ -3,7 +3,17 @@
 import threading
 
 import pytest
-from http_rig import Rig, Upstream, chunk, eventually, json_response, of, recordings, sse_head
+from http_rig import (
+    PATIENCE,
+    Rig,
+    Upstream,
+    chunk,
+    eventually,
+    json_response,
+    of,
+    recordings,
+    sse_head,
+)
 
 from mcptally.record.http_endpoint import EndpointFilter, origins, rewritten
 
@@ -340,7 +350,7 @@ def test_a_resumed_stream_keeps_both_copies_of_a_message_in_its_session(tmp_path
 
 
 def test_two_eras_share_an_endpoint(tmp_path):
-    go = threading.Barrier(2, timeout=10)
+    go = threading.Barrier(2, timeout=PATIENCE)
 
     def legacy_client(rig):
         with rig.client() as client:

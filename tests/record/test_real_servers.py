@@ -168,7 +168,7 @@ def job(tmp_path, folder, server, *, behind):
 
 def answer(command, **kwargs):
     done = subprocess.run(
-        list(map(str, command)), capture_output=True, timeout=90, check=False, **kwargs
+        list(map(str, command)), capture_output=True, timeout=240, check=False, **kwargs
     )
     assert done.returncode == 0, done.stderr.decode()[-2000:]
     return json.loads(done.stdout)
@@ -208,7 +208,7 @@ def inspector(tmp_path, path, *, calls):
             tool,
             *(["--tool-arg", *pairs] if pairs else []),
         ]
-        done = subprocess.run(list(map(str, call)), capture_output=True, timeout=90, check=False)
+        done = subprocess.run(list(map(str, call)), capture_output=True, timeout=240, check=False)
         out.append([done.returncode, done.stdout.decode()])
     return out
 

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -44,12 +43,12 @@ def test_a_server_killed_by_a_signal_gives_128_and_the_signal(name, tmp_path):
     assert of(found, "message")[0]["unterminated"] is True
 
 
-@pytest.mark.parametrize("command", [["no-such-server", "x"], ["/no/such/server"], ["/"]])
+@pytest.mark.parametrize("command", [["no-such-server", "x"], ["/no/such/server"], ["/"], [""]])
 def test_a_server_that_cannot_start_is_recorded_as_that(command, tmp_path):
     with Behind(tmp_path, command, env={"PATH": "/searched:/here"}) as behind:
         out, err, code = behind.end()
     assert (out, code) == (b"", 127)
-    assert command[0].encode() in err
+    assert b"cannot start %b" % repr(command[0]).encode() in err
     found = events(tmp_path)
     assert [event["event"] for event in found] == ["open", "close"]
     assert (found[1]["reason"], found[1]["exit_code"]) == ("not_started", 127)
@@ -71,9 +70,11 @@ def test_a_script_without_a_shebang_starts_as_it_does_from_node(tmp_path):
 def test_signals_are_passed_on_to_the_server_at_once(name, tmp_path):
     server = script(
         "import os, signal\n"
-        f"signal.signal(signal.{name}, lambda *_: (print('got', flush=True), os._exit(9)))\n"
+        f"awaited = [signal.{name}]\n"
+        "signal.pthread_sigmask(signal.SIG_BLOCK, awaited)\n"
         "print('ready', flush=True)\n"
-        "while True: signal.pause()"
+        "signal.sigwait(awaited)\n"
+        "print('got', flush=True); os._exit(9)"
     )
     with Behind(tmp_path, server) as behind:
         assert behind.line() == b"ready"
@@ -100,9 +101,7 @@ def test_the_end_of_the_clients_input_reaches_the_server_at_once(tmp_path):
     )
     with Behind(tmp_path, server) as behind:
         behind.send(b"abc")
-        began = time.monotonic()
         assert behind.end() == (b"3\n", b"", 0)
-        assert time.monotonic() - began < PATIENCE / 2
 
 
 def test_the_end_of_the_servers_output_reaches_the_client_while_the_server_lives(tmp_path):

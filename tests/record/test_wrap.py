@@ -251,7 +251,7 @@ def test_a_wrapped_server_answers_and_is_recorded(config, tmp_path):
     wrapped = json.loads(path.read_text())["mcpServers"]["echo"]
     ping = '{"jsonrpc":"2.0","id":1,"method":"ping"}\n'
     done = subprocess.run([wrapped["command"], *wrapped["args"]], input=ping, text=True,
-                          capture_output=True, check=False, timeout=60)  # fmt: skip
+                          capture_output=True, check=False, timeout=120)  # fmt: skip
     assert (done.returncode, done.stdout) == (0, ping)
     (trace,) = (tmp_path / "traces").iterdir()
     assert trace.name.startswith("echo-")

@@ -10,9 +10,11 @@ import pytest
 from behind import events, of
 
 from mcptally.record import redact, writer
+from mcptally.record.clock import new_id
 from mcptally.record.framing import Splitter
+from mcptally.record.limits import Limits
 from mcptally.record.segment import OURS
-from mcptally.record.writer import Archive, Limits, new_id
+from mcptally.record.writer import Archive
 
 if sys.platform != "win32":
     import resource

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from mcptally.record.writer import Archive, Limits
+    from mcptally.record.limits import Limits
+    from mcptally.record.writer import Archive
 
 _UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
 _SPANS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
@@ -93,6 +94,14 @@ _SPAN = _Quantity("time", _SPANS)
 @click.option(
     "--compress/--no-compress", default=True, show_default=True, help="Finished files to zstd."
 )
+@click.option(
+    "--disk-wait",
+    type=_SPAN,
+    default="1s",
+    show_default=True,
+    help="How long traffic waits for a disk that does not answer; then events are lost, and "
+    "counted.",
+)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def command(
@@ -110,6 +119,7 @@ def command(
     keep_size: float | None,
     keep_age: float | None,
     compress: bool,
+    disk_wait: float | None,
     command: tuple[str, ...],
 ) -> None:
     """Run an MCP server behind the recorder.
@@ -130,7 +140,7 @@ def command(
         raise click.UsageError("--url and --listen go together")
 
     def limits() -> "Limits":
-        from mcptally.record.writer import Limits
+        from mcptally.record.limits import Limits
 
         return Limits(
             frame_bytes=2**62 if max_frame is None else int(max_frame),
@@ -139,6 +149,7 @@ def command(
             keep_bytes=None if keep_size is None else int(keep_size),
             keep_seconds=keep_age,
             compress=compress,
+            stall_seconds=disk_wait,
         )
 
     if url and listen:

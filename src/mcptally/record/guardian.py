@@ -137,6 +137,9 @@ def _become(
         os.execvp(command[0], list(command))  # noqa: S606 - no shell is wanted
     except OSError as error:
         failure = error
+    except ValueError:
+        # An empty name, or one with a NUL in it: the C library would say the same.
+        failure = OSError(errno.ENOENT, "")
     if failure.errno == errno.ENOEXEC:
         # A script without `#!`: what execvp of the C library, and so node, does with it.
         with contextlib.suppress(OSError):

@@ -16,7 +16,9 @@ from mcptally.record.http_relay import Relay
 from mcptally.record.http_scribe import Scribe
 from mcptally.record.http_sessions import Sessions
 from mcptally.record.http_wire import Wire
-from mcptally.record.writer import Archive, Limits, say_on_stderr
+from mcptally.record.limits import Limits
+from mcptally.record.say import say_on_stderr
+from mcptally.record.writer import Archive
 
 IDLE_SECONDS: Final = 3600.0
 """A session's recording is closed when nothing was said for so long."""
@@ -66,7 +68,7 @@ class Service:
     def __init__(
         self, server: Server, sockets: list[socket.socket], *, archive: Archive, name: str | None
     ) -> None:
-        self.loop = Loop()
+        self.loop = Loop(stall_seconds=archive.limits.stall_seconds)
         self._server = server
         self._sockets = sockets
         self._archive = archive

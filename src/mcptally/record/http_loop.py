@@ -3,7 +3,7 @@
 Not asyncio's, for one reason: what must be in the file before bytes are passed on is written in
 this thread (handing it to another costs 100 µs a call, docs/decisions/0150), and a write that
 never returns would stop all traffic. So every write goes through `commit`, which says what comes
-after it; when it takes longer than `STALL_SECONDS` another thread goes on from there, and the
+after it; when it takes longer than `stall_seconds` another thread goes on from there, and the
 one that was held ends when the disk lets go of it.
 """
 
@@ -19,11 +19,10 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from mcptally.record.writer import STALL_SECONDS
-
 Callback = Callable[[], None]
 
-_LOOK_SECONDS: Final = STALL_SECONDS / 4
+_LOOK_SECONDS: Final = 0.25
+"""How often it is looked whether a write still goes on."""
 
 
 class _TakenOver(BaseException):
@@ -63,7 +62,7 @@ class _Watched:
 class Loop:
     """Runs callbacks, one at a time, until `stop`."""
 
-    def __init__(self, *, stall_seconds: float = STALL_SECONDS) -> None:
+    def __init__(self, *, stall_seconds: float | None = None) -> None:
         self._stall_seconds = stall_seconds
         self._selector = selectors.DefaultSelector()
         self._watched: dict[int, _Watched] = {}
@@ -177,11 +176,14 @@ class Loop:
                     raise _TakenOver
         then()
 
-    def _watch(self) -> None:
+    def _watch(self, stall_seconds: float) -> None:
+        seen = 0.0
         while not self._ended.wait(_LOOK_SECONDS):
             with self._turn:
                 since, then = self._busy_since, self._then
-                if not since or time.monotonic() - since < self._stall_seconds:
+                # Twice the same: a process that was held as a whole has had no turn to write.
+                before, seen = seen, since
+                if not since or since != before or time.monotonic() - since < stall_seconds:
                     continue
                 self._busy_since = 0.0
                 self._held += 1
@@ -194,7 +196,10 @@ class Loop:
 
     def run(self) -> None:
         """Run until `stop`; back when the loop has ended, whichever thread ends it."""
-        threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
+        if self._stall_seconds is not None:
+            threading.Thread(
+                target=self._watch, args=(self._stall_seconds,), name="watchdog", daemon=True
+            ).start()
         self._run_as(None, None)
         self._ended.wait()
         self._selector.close()

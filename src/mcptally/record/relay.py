@@ -2,7 +2,7 @@
 
 Every chunk goes the same way: read, recorded as far as it completes frames, passed on. So the
 last byte of a frame waits for its record, and the bytes before it do not. One thread does all;
-when the disk holds it longer than writer.STALL_SECONDS, `take_over` goes on without recording.
+when the disk holds it longer than Limits.stall_seconds, `take_over` goes on without recording.
 """
 
 import contextlib
@@ -12,8 +12,9 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from mcptally.record.framing import Splitter
+from mcptally.record.say import say_on_stderr
 from mcptally.record.sink import Sink, close_fd
-from mcptally.record.writer import Recording, say_on_stderr
+from mcptally.record.writer import Recording
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -187,6 +188,14 @@ class Relay:
         poll = select.poll()
         poll.register(lane.sink.fd, 0)
         return any(event & _GONE for _, event in poll.poll(0))
+
+    def has_more(self) -> bool:
+        """Whether something of the server's, or the end of it, waits to be read."""
+        poll = select.poll()
+        for lane in (self.from_server, self.stderr):
+            if lane.open and not lane.source_ended:
+                poll.register(lane.source, select.POLLIN)
+        return bool(poll.poll(0))
 
     def _read(self, lane: Lane) -> None:
         turn = self._turn

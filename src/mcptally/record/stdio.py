@@ -54,7 +54,8 @@ def run(
         ),
         stderr=StderrLane(server.stderr, client_sink(2), recording),
     )
-    code = _Session(command, server, recording, relay, signals).run()
+    stall_seconds = to.limits.stall_seconds
+    code = _Session(command, server, recording, relay, signals, stall_seconds=stall_seconds).run()
     to.leave()
     return code
 
@@ -99,16 +100,21 @@ class _Session:
         recording: "Recording",
         relay: "Relay",
         signals: _Signals,
+        *,
+        stall_seconds: float | None,
     ) -> None:
         self._command = command
         self._server = server
         self._recording = recording
         self._relay = relay
         self._signals = signals
+        self._stall_seconds = stall_seconds
         self._status = b""
         self._failed: int | None = None
         self._exit: int | None = None
         self._clean = False
+        self._clean_at = 0.0
+        self._seen_busy = 0.0
         self._guardian_gone = False
         self._client_gone_at: float | None = None
         self._ended = False
@@ -162,6 +168,8 @@ class _Session:
             return int(_CLIENT_LOOK_SECONDS * 1000)
         if self._relay.from_client.source_ended:
             return int(_CLIENT_LOOK_SECONDS * 1000)
+        if self._seen_busy:
+            return int(_CLIENT_LOOK_SECONDS * 1000)
         return 1000 if self._relay.watched else None
 
     def _read_status(self) -> bool:
@@ -176,11 +184,17 @@ class _Session:
             elif word == b"exit":
                 self._exit = int(number)
             elif word == b"clean":
-                self._clean = True
+                self._is_clean()
         if not chunk:
             self._guardian_gone = not self._clean
-            self._clean = True
+            self._is_clean()
         return bool(chunk)
+
+    def _is_clean(self) -> None:
+        """Nothing of the server's runs any more."""
+        if not self._clean:
+            self._clean = True
+            self._clean_at = time.monotonic()
 
     def _over(self) -> bool:
         if not self._clean:
@@ -188,27 +202,39 @@ class _Session:
         if self._relay.done or self._failed is not None:
             return True
         # Something outside our reach holds the server's stdout open: end when it is silent, and
-        # the client has had all there was, or has asked us to end.
-        silent = time.monotonic() - self._relay.moved_at > _DRAIN_SECONDS
-        waits = bool(self._relay.from_server.pending)
-        return silent and (not waits or self._signals.came or self._relay.client_is_gone())
+        # the client has had all there was, or has asked us to end. Silence begins with the
+        # server's end at the earliest: its last words may still be in the pipe.
+        if time.monotonic() - max(self._relay.moved_at, self._clean_at) <= _DRAIN_SECONDS:
+            return False
+        if self._relay.from_server.pending:
+            return self._signals.came or self._relay.client_is_gone()
+        return not self._relay.has_more()
 
     def _look_after_disk(self) -> None:
         """Take traffic away from a thread that waits for a disk which does not answer."""
-        from mcptally.record.writer import STALL_SECONDS  # noqa: PLC0415 - loaded by now
-
         busy_since = self._recording.busy_since
+        seen, self._seen_busy = self._seen_busy, busy_since
         now = time.monotonic()
-        if busy_since and not self._recording.stalled and now - busy_since > STALL_SECONDS:
+        if not busy_since:
+            if now - self._relay.moved_at > 2:
+                self._relay.watched = False
+        elif (
+            # Twice the same: a process that was held as a whole has had no turn to write.
+            seen == busy_since
+            and not self._recording.stalled
+            and self._stall_seconds is not None
+            and now - busy_since > self._stall_seconds
+        ):
             self._recording.stall()
             self._in_thread(self._relay.take_over)
-        elif not busy_since and now - self._relay.moved_at > 2:
-            self._relay.watched = False
 
     def _wait_for_disk(self) -> None:
+        turns = 0
         while self._recording.busy_since and not self._recording.stalled:
             time.sleep(0.005)
-            self._look_after_disk()
+            turns += 1
+            if turns % 50 == 0:
+                self._look_after_disk()
 
     def _look_after_client(self) -> None:
         """A server whose client is gone and that does not end by itself is ended."""
@@ -253,11 +279,14 @@ class _Session:
         return code if code >= 0 else 128 - code
 
     def _not_started(self, number: int) -> int:
-        from mcptally.record.writer import say_on_stderr  # noqa: PLC0415 - loaded by now
+        from mcptally.record.say import say_on_stderr  # noqa: PLC0415 - loaded by now
 
-        why = f"cannot start {self._command[0]!r}: {os.strerror(number)}"
+        program = self._command[0]
+        why = f"cannot start {program!r}: {os.strerror(number)}"
         path = os.environ.get("PATH", os.defpath)
-        if os.sep not in self._command[0]:
+        if not program.strip():
+            why = f"cannot start {program!r}: give the server's command after `--`"
+        elif os.sep not in program:
             why += f"; PATH searched: {path}"
         say_on_stderr(why)
         self._wait_for_disk()

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mcptally.record.framing import Splitter
 from mcptally.record.labels import label
-from mcptally.record.writer import Archive, Recording, say_on_stderr
+from mcptally.record.say import say_on_stderr
+from mcptally.record.writer import Archive, Recording
 
 if TYPE_CHECKING:
     from mcptally.frame import Dir
@@ -123,6 +124,8 @@ class _Pumps:
                     self._server.kill()
                     ended = True
         code = self._server.wait()
+        # Silence begins with the end: its last words may still be in the pipes.
+        self._moved_at = time.monotonic()
         for thread in threads[1:]:
             while thread.is_alive() and time.monotonic() - self._moved_at < _DRAIN_SECONDS:
                 thread.join(_LOOK_SECONDS)

@@ -14,7 +14,7 @@ When a call returns, its events are in the file (`write` has returned, no fsync)
 because of the disk: what could not be written is counted, said once, and told by a `gap` as soon
 as the disk takes it again. Lost events keep their `seq`, so every hole in `seq` has its `gap`.
 A `Splitter` (framing.py) cuts a stream into the pieces that `frame` and `frames` take; of a whole
-body, `framing.capped` makes the piece.
+body, `framing.capped` makes the piece. What a line says is lines.py's, the file segment.py's.
 
 The policy redacts the copy only. Segments rotate by size and age; rest.py compresses finished
 ones and applies retention, in a background thread.
@@ -22,27 +22,23 @@ ones and applies retention, in a background thread.
 
 import contextlib
 import os
-import select
 import threading
 import time
-from binascii import b2a_base64
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-import msgspec
-
-from mcptally.frame import FORMAT_VERSION, Dir, Transport
-from mcptally.record.found import found_in
-from mcptally.record.framing import DEFAULT_CAP, Piece, TooLarge
+from mcptally.frame import Dir, Transport
+from mcptally.record.clock import Clock, new_id
+from mcptally.record.framing import Piece
+from mcptally.record.limits import Limits
+from mcptally.record.lines import Lines
 from mcptally.record.redact import Policy
 from mcptally.record.redact import policy as policy_named
 from mcptally.record.rest import Housekeeper
+from mcptally.record.say import say_on_stderr
 from mcptally.record.segment import Segment, stem
-from mcptally.record.strict import why_not_strict
-
-_encode: Final = msgspec.json.Encoder().encode
 
 RECORDER: Final = "mcptally 0.1.0"
 """Name and version for `open.recorder`; asking the package's metadata would cost start-up time."""
@@ -50,59 +46,10 @@ RECORDER: Final = "mcptally 0.1.0"
 RETRY_SECONDS: Final = 1.0
 """After the disk refused an event, it is asked again at most this often."""
 
-STALL_SECONDS: Final = 1.0
-"""A write that has not returned after this time no longer holds up stdio traffic."""
-
 _LOOK_SECONDS: Final = 5.0
 """How often, at most, a recording looks whether its segment still has a name."""
 
 _STALLED: Final = "the disk did not take an event in time"
-
-# CLOCK_BOOTTIME goes on while a laptop sleeps; elsewhere the monotonic clock has to do.
-_BOOTTIME: Final[int | None] = getattr(time, "CLOCK_BOOTTIME", None)
-
-
-def _steady_ns() -> int:
-    return time.monotonic_ns() if _BOOTTIME is None else time.clock_gettime_ns(_BOOTTIME)
-
-
-class Limits(NamedTuple):
-    """How much is kept, and how long; None switches a limit off."""
-
-    frame_bytes: int = DEFAULT_CAP
-    """A frame over this is recorded as its head with size and hash."""
-    segment_bytes: int | None = 64 * 1024 * 1024
-    segment_seconds: float | None = 24 * 3600.0
-    keep_bytes: int | None = 4 * 1024**3
-    """Total size of the folder's segments; the oldest finished ones go first."""
-    keep_seconds: float | None = 30 * 24 * 3600.0
-    compress: bool = True
-    """Finished segments become `.jsonl.zst`."""
-
-
-def new_id() -> str:
-    """A UUIDv7: sorts by the time it was made (RFC 9562, section 5.7)."""
-    value = (time.time_ns() // 1_000_000) << 80 | int.from_bytes(os.urandom(10), "big")
-    value = value & ~(0xF << 76) | 0x7 << 76
-    value = value & ~(0x3 << 62) | 0x2 << 62
-    text = f"{value:032x}"
-    return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
-
-
-def say_on_stderr(message: str) -> None:
-    """One line of the recorder's own on stderr, unless nobody reads it."""
-    with contextlib.suppress(OSError):
-        if hasattr(select, "poll"):
-            poll = select.poll()
-            poll.register(2, select.POLLOUT)
-            if not any(event & select.POLLOUT for _, event in poll.poll(0)):
-                return
-        os.write(2, f"mcptally: {message}\n".encode(errors="replace"))
-
-
-def _utf8(text: str) -> str:
-    """Words of a command line that are not UTF-8 come as surrogates, which no JSON can hold."""
-    return text.encode(errors="surrogateescape").decode(errors="replace")
 
 
 class Archive:
@@ -178,11 +125,10 @@ class Recording:
         self.stalled = False
         self.lost = 0
         self._archive = archive
-        self._policy = archive.policy
         self._limits = archive.limits
         self._lock = threading.Lock()
-        self._wall = time.time_ns()
-        self._steady = _steady_ns()
+        self._lines = Lines(self.id, archive.policy)
+        self._clock = Clock()
         self._seq = 0
         self._counts: dict[str, int] = {}
         self._gap = 0
@@ -190,7 +136,7 @@ class Recording:
         self._missed: deque[int] = deque()
         self._retry_at = 0.0
         self._said = False
-        self._stem = stem(server, self.id, self._wall)
+        self._stem = stem(server, self.id, self._clock.began_ns)
         self._file: Segment | None = None
         self._segments = 0
         self._look_at = 0.0
@@ -198,18 +144,10 @@ class Recording:
         self._open = {
             "transport": transport,
             "server": server,
-            **({} if command is None else {"command": self._redacted_command(command)}),
-            **({} if url is None else {"url": self._redacted_url(url)}),
+            **({} if command is None else {"command": self._lines.command(command)}),
+            **({} if url is None else {"url": self._lines.url(url)}),
             "recorder": RECORDER,
-            "redaction": self._policy.name,
-        }
-        self._message = {
-            way: (
-                b'{"v":%d,"event":"message","recording":"%b","seq":%%d,"ts_ns":%%d,"dir":"%b",'
-                b'"scope":%%b,"bytes":%%d,%%b"msg":%%b}\n'
-            )
-            % (FORMAT_VERSION, self.id.encode(), way.encode())
-            for way in ("c2s", "s2c")
+            "redaction": archive.policy.name,
         }
 
     def begin(self) -> None:
@@ -248,7 +186,7 @@ class Recording:
 
     def stderr(self, lines: Sequence[bytes]) -> None:
         """What the server wrote to stderr, an event a line."""
-        self._events("stderr", [partial(self._text_fields, line) for line in lines])
+        self._events("stderr", [partial(self._lines.text, line) for line in lines])
 
     def http(
         self,
@@ -263,7 +201,7 @@ class Recording:
         `path` is redacted here; the header allowlist and hashed session ids are the caller's.
         """
         if isinstance(path := fields.get("path"), str):
-            fields["path"] = self._redacted_url(path)
+            fields["path"] = self._lines.url(path)
         self._events("http", [lambda: {"dir": dir, "scope": scope, "phase": phase, **fields}])
 
     def gap(self, *, lost: int, why: str) -> None:
@@ -307,42 +245,15 @@ class Recording:
         with self._lock:
             if not self._ready(len(pieces)):
                 return
-            now = self._now()
-            template = self._message[way]
-            json_scope = b"null" if scope is None else _encode(scope)
-            json_fields = _encode(fields)[1:-1] + b"," if fields else b""
+            now = self._clock.now()
+            around = self._lines.around(way, scope=scope, wire_bytes=wire_bytes, fields=fields)
             lines = []
             messages = 0
             for piece in pieces:
-                own = piece.size if isinstance(piece, TooLarge) else len(piece)
-                size = own if wire_bytes is None else wire_bytes
-                event: dict[str, Any] = {"dir": way, "scope": scope, "bytes": size}
-                if isinstance(piece, TooLarge):
-                    event |= {"why": "too_large", **fields, **self._oversize(piece)}
-                    lines.append(self._line("raw", now, event))
-                    continue
-                if why := why_not_strict(piece):
-                    if why == "not_json" and "unterminated" in fields:
-                        why = "torn"
-                    event |= {"why": why, **fields, **self._text_fields(piece)}
-                    lines.append(self._line("raw", now, event))
-                    continue
-                try:
-                    copy, redacted = self._policy.json(piece)
-                except Exception:  # noqa: BLE001 - a policy may neither stop traffic nor leak it
-                    event |= {"why": "redaction_failed", **fields, "text": ""}
-                    lines.append(self._line("raw", now, event))
-                    continue
-                extra = json_fields
-                if redacted:
-                    extra += b'"redacted":%d,' % redacted
-                if b"\r" in copy or b"\n" in copy:
-                    # In strict JSON a line break can only stand between tokens.
-                    copy = copy.replace(b"\r", b" ").replace(b"\n", b" ")
-                    extra += b'"reflowed":true,'
-                lines.append(template % (self._seq, now, json_scope, size, extra, copy))
+                line, is_message = self._lines.frame(piece, around, seq=self._seq, ts_ns=now)
                 self._seq += 1
-                messages += 1
+                messages += is_message
+                lines.append(line)
             self._put(b"".join(lines), {"message": messages, "raw": len(lines) - messages})
 
     def _events(self, event: str, fields: Sequence[Callable[[], Mapping[str, Any]]]) -> None:
@@ -351,55 +262,14 @@ class Recording:
             return
         with self._lock:
             if self._ready(len(fields)):
-                now = self._now()
+                now = self._clock.now()
                 lines = [self._line(event, now, make()) for make in fields]
                 self._put(b"".join(lines), {event: len(lines)})
 
-    def _now(self) -> int:
-        return self._wall + _steady_ns() - self._steady
-
     def _line(self, event: str, ts_ns: int, fields: Mapping[str, Any]) -> bytes:
-        begin = {"v": FORMAT_VERSION, "event": event, "recording": self.id}
-        line = _encode({**begin, "seq": self._seq, "ts_ns": ts_ns, **fields})
+        line = self._lines.event(event, fields, seq=self._seq, ts_ns=ts_ns)
         self._seq += 1
-        return line + b"\n"
-
-    def _oversize(self, piece: TooLarge) -> dict[str, Any]:
-        found = {
-            key: self._redacted(value) if isinstance(value, str) else value
-            for key, value in found_in(piece).items()
-        }
-        # A hash of the whole would let a short secret be guessed.
-        whole = {"sha256": piece.sha256} if self._policy.name == "none" else {}
-        return {"truncated": True, **whole, **found, **self._text_fields(piece.head)}
-
-    # --- redaction ------------------------------------------------------------------------------
-
-    def _text_fields(self, data: bytes) -> dict[str, Any]:
-        try:
-            data, redacted = self._policy.text(data)
-        except Exception:  # noqa: BLE001 - a policy may neither stop traffic nor leak it
-            return {"text": "", "withheld": "redaction_failed"}
-        extra: dict[str, Any] = {"redacted": redacted} if redacted else {}
-        try:
-            return {**extra, "text": data.decode()}
-        except UnicodeDecodeError:
-            return {**extra, "b64": b2a_base64(data, newline=False).decode()}
-
-    def _redacted(self, text: str) -> str:
-        return str(self._text_fields(text.encode(errors="replace")).get("text", ""))
-
-    def _redacted_url(self, url: str) -> str:
-        try:
-            return _utf8(self._policy.url(url)[0])
-        except Exception:  # noqa: BLE001 - a policy may neither stop traffic nor leak it
-            return ""
-
-    def _redacted_command(self, command: Sequence[str]) -> list[str]:
-        try:
-            return [_utf8(word) for word in self._policy.argv(command)[0]]
-        except Exception:  # noqa: BLE001 - a policy may neither stop traffic nor leak it
-            return []
+        return line
 
     # --- the file (the lock is held) ------------------------------------------------------------
 
@@ -476,7 +346,7 @@ class Recording:
 
     def _put_one(self, event: str, fields: Mapping[str, Any]) -> None:
         """An event of the file's own (open, gap), which is no loss when it fails."""
-        line = self._line(event, self._now(), fields)
+        line = self._line(event, self._clock.now(), fields)
         try:
             self._put_or_raise(line, {event: 1})
         except OSError:
