@@ -1,0 +1,77 @@
+"""Command lines that lead from a figure to the calls behind it, safe to paste into a shell.
+
+A name that holds characters a terminal would act on never stands in a command: such a tool is
+named by one of its calls.
+"""
+
+import re
+import shlex
+from typing import Final
+
+from mcptally.page.words import plain
+
+_ID: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z._:-]{0,63}")
+_NAME_LIMIT: Final = 200
+
+
+class Commands:
+    """Commands about one store."""
+
+    def __init__(self, store: str) -> None:
+        self.store = _path(store)
+
+    def show(self, call: str | None) -> str | None:
+        """Explain this call; None where the id is none that mcptally makes."""
+        if call is None or not _ID.fullmatch(call):
+            return None
+        return f"mcptally show {self.store} {call}"
+
+    def calls(self, server: str | None, tool: str | None, where: str, example: str | None) -> str:
+        """List a tool's calls (or a server's) for which a condition holds, the latest first.
+
+        Args:
+            server: its label.
+            tool: its name; None: all of the server's.
+            where: the condition, SQL of ours.
+            example: one of the calls.
+        """
+        about = {"server": server} if tool is None else {"server": server, "tool": tool}
+        if all(value is None or _quotable(value) for value in about.values()):
+            conditions = [
+                f"{name} IS NULL" if value is None else f"{name} = {_literal(value)}"
+                for name, value in about.items()
+            ]
+        elif example is not None and _ID.fullmatch(example):
+            one = f"SELECT * FROM calls WHERE call_id = '{example}'"
+            conditions = [
+                f"{name} IS NOT DISTINCT FROM (SELECT {name} FROM ({one}))" for name in about
+            ]
+        else:
+            conditions = ["false"]
+        sql = (
+            "SELECT call_id, requested_at, outcome, verdict, error_text FROM calls WHERE "
+            f"{' AND '.join([*conditions, where])} ORDER BY requested_at DESC"
+        )
+        return f"mcptally query {self.store} {shlex.quote(sql)}"
+
+    def compare(self, base: str) -> str:
+        """Compare a base store with this one."""
+        return f"mcptally compare {_path(base)} {self.store} --all"
+
+    def ask(self, question: str) -> str:
+        """The whole answer to a standing question."""
+        return f"mcptally query {self.store} {question} --limit 0"
+
+
+def _path(store: str) -> str:
+    given = store if plain(store) else "STORE"
+    return shlex.quote(f"./{given}" if given.startswith("-") else given)
+
+
+def _quotable(value: str) -> bool:
+    return plain(value) and len(value) <= _NAME_LIMIT
+
+
+def _literal(value: str) -> str:
+    doubled = value.replace("'", "''")
+    return f"'{doubled}'"

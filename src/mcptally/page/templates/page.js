@@ -1,0 +1,141 @@
+"use strict";
+(() => {
+  const root = document.documentElement;
+  const make = (tag, text, className) => {
+    const made = document.createElement(tag);
+    if (text) made.textContent = text;
+    if (className) made.className = className;
+    return made;
+  };
+
+  // Theme: what the system says until the reader says otherwise.
+  const theme = document.getElementById("theme");
+  const system = window.matchMedia("(prefers-color-scheme: dark)");
+  const dark = () => root.dataset.theme ? root.dataset.theme === "dark" : system.matches;
+  const label = () => { theme.textContent = dark() ? "Light" : "Dark"; theme.setAttribute("aria-label", `Switch to the ${dark() ? "light" : "dark"} theme`); };
+  theme.addEventListener("click", () => { root.dataset.theme = dark() ? "light" : "dark"; label(); });
+  system.addEventListener("change", label);
+  theme.hidden = false;
+  label();
+
+  // A copy button beside each command, made when it can be seen.
+  const copy = async (code, button) => {
+    const text = code.textContent;
+    try {
+      await navigator.clipboard.writeText(text);
+    } catch {
+      const range = document.createRange();
+      range.selectNodeContents(code);
+      getSelection().removeAllRanges();
+      getSelection().addRange(range);
+      if (!document.execCommand("copy")) { button.textContent = "Selected"; return; }
+    }
+    button.textContent = "Copied";
+  };
+  const offer = (within) => {
+    for (const code of within.querySelectorAll("code.cmd")) {
+      if (code.parentNode.className === "line") continue;
+      const line = make("div", "", "line");
+      const button = make("button", "Copy", "copy");
+      button.type = "button";
+      button.setAttribute("aria-label", "Copy this command");
+      button.addEventListener("click", () => {
+        copy(code, button).then(() => setTimeout(() => { button.textContent = "Copy"; }, 2000));
+      });
+      code.replaceWith(line);
+      line.append(code, button);
+    }
+  };
+  for (const shown of document.querySelectorAll(".leads, .rest")) offer(shown);
+  document.addEventListener("toggle", (event) => {
+    if (event.target.open) offer(event.target);
+  }, true);
+
+  // Long tables show their first rows; sorting and filtering choose which those are.
+  const FIRST = 25;
+  const shorten = (table) => {
+    let place = 0;
+    for (const row of table.tBodies[0].rows) {
+      if (!row.hidden) place += 1;
+      row.classList.toggle("over", place > FIRST);
+    }
+    const button = table.allButton;
+    if (button) {
+      button.hidden = place <= FIRST;
+      button.textContent = table.classList.contains("short") ? `Show all ${place.toLocaleString("en")} rows` : `Show the first ${FIRST} rows`;
+    }
+    return place;
+  };
+
+  const value = (row, column) => {
+    const cell = row.cells[column];
+    return cell.dataset.v ?? cell.textContent.trim();
+  };
+  const compare = (a, b) => {
+    if (a === b) return 0;
+    const x = Number(a), y = Number(b);
+    return Number.isNaN(x) || Number.isNaN(y) ? a.localeCompare(b, "en") : x - y;
+  };
+  const sort = (table, head) => {
+    const column = head.cellIndex;
+    const body = table.tBodies[0];
+    const rows = [...body.rows];
+    const numeric = rows.some((row) => row.cells[column].classList.contains("n") || head.dataset.sort === "low");
+    const now = head.getAttribute("aria-sort");
+    const descending = now ? now === "ascending" : numeric;
+    for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
+    head.setAttribute("aria-sort", descending ? "descending" : "ascending");
+    const keyed = rows.map((row) => [value(row, column), row]);
+    // What has no value stays at the end, whichever way.
+    keyed.sort(([a], [b]) => (a === "") - (b === "") || (descending ? compare(b, a) : compare(a, b)));
+    body.append(...keyed.map(([, row]) => row));
+    shorten(table);
+  };
+  for (const table of document.querySelectorAll("table.sortable")) {
+    for (const head of table.tHead.rows[0].cells) {
+      if (head.dataset.sort === "none") continue;
+      const button = make("button", head.firstChild.textContent);
+      button.type = "button";
+      head.firstChild.replaceWith(button);
+      button.addEventListener("click", () => sort(table, head));
+    }
+    if (table.classList.contains("long") && table.tBodies[0].rows.length > FIRST) {
+      table.classList.add("short");
+      table.allButton = make("button", "", "all");
+      table.allButton.type = "button";
+      table.allButton.addEventListener("click", () => { table.classList.toggle("short"); shorten(table); });
+      table.parentNode.after(table.allButton);
+    }
+    shorten(table);
+  }
+
+  for (const form of document.querySelectorAll("form.filters")) {
+    const table = document.getElementById(form.dataset.for);
+    const search = form.querySelector("input[type=search]");
+    const filter = () => {
+      const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+      const flags = [...form.querySelectorAll("input[data-flag]:checked")].map((box) => box.dataset.flag);
+      const chosen = [...form.querySelectorAll("select")].filter((one) => one.value);
+      const total = table.tBodies[0].rows.length;
+      for (const row of table.tBodies[0].rows) {
+        const text = row.textContent.toLowerCase();
+        row.hidden = !(words.every((word) => text.includes(word))
+          && flags.every((flag) => (row.dataset.f ?? "").split(" ").includes(flag))
+          && chosen.every((one) => one.value === (one.dataset.column === "server" ? row.cells[0].dataset.server : row.dataset[one.dataset.column])));
+      }
+      const shown = shorten(table);
+      form.querySelector("output").textContent = shown === total ? "" : `${shown.toLocaleString("en")} of ${total.toLocaleString("en")}`;
+    };
+    form.addEventListener("input", filter);
+    form.addEventListener("submit", (event) => event.preventDefault());
+    form.hidden = false;
+  }
+
+  // On paper everything that can be opened is open.
+  let opened = [];
+  addEventListener("beforeprint", () => {
+    opened = [...document.querySelectorAll("main details:not([open])")];
+    for (const one of opened) one.open = true;
+  });
+  addEventListener("afterprint", () => { for (const one of opened) one.open = false; });
+})();
