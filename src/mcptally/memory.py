@@ -6,12 +6,14 @@ system time. These settings act where they are made before the columnar librarie
 """
 
 import ctypes
+import gc
 import os
 import sys
 from typing import Final
 
 ENVIRONMENT: Final = {
     "POLARS_MAX_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
     "_RJEM_MALLOC_CONF": "dirty_decay_ms:-1,muzzy_decay_ms:-1",
     "MALLOC_MMAP_THRESHOLD_": str(1 << 30),
     "MALLOC_TRIM_THRESHOLD_": str((1 << 31) - 1),
@@ -27,7 +29,8 @@ _TOP_PAD: Final = -2
 def settle() -> None:
     """The same for this process, as far as it is not too late: it may have loaded them already."""
     if "polars" not in sys.modules:
-        for name in ("POLARS_MAX_THREADS", "_RJEM_MALLOC_CONF"):
+        gc.disable()  # nothing that loading makes is garbage
+        for name in ("POLARS_MAX_THREADS", "OPENBLAS_NUM_THREADS", "_RJEM_MALLOC_CONF"):
             os.environ.setdefault(name, ENVIRONMENT[name])
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is not None:  # glibc's

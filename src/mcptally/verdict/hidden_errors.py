@@ -77,9 +77,11 @@ def hidden(calls: pl.DataFrame, ruleset: Sequence[HiddenRule] | None = None) -> 
         best[mask & (best == len(chosen))] = number
     _silence_echoes(frame, chosen, best)
     said = _table(chosen).select(pl.all().gather(pl.Series(best, dtype=pl.UInt32)))
+    failing = said.select(pl.col("hidden_confidence").fill_null(0.0) >= THRESHOLD).to_series()
+    rows = failing.arg_true()
+    texts = pl.Series([None], dtype=pl.String).new_from_index(0, frame.height)
     return said.with_columns(
-        hidden_error=pl.col("hidden_confidence").fill_null(0.0) >= THRESHOLD,
-        hidden_text=pl.when(pl.col("hidden_confidence") >= THRESHOLD).then(_report(frame)),
+        hidden_error=failing, hidden_text=texts.scatter(rows, _report(frame[rows]))
     ).select(*COLUMNS)
 
 
@@ -99,14 +101,22 @@ def kind(rule: TextRule) -> str:
     return rule.id.split(".")[1]
 
 
-def forms(calls: pl.DataFrame) -> pl.DataFrame:
-    """Results of each tool in `calls` (`server`, `tool`, `text`), and how many of them are JSON."""
-    is_json = pl.col("text").cast(pl.String).str.contains(_JSON)
-    return (
-        calls.filter(pl.col("text").is_not_null())
-        .group_by("server", "tool")
-        .agg(seen=pl.len().cast(pl.Int64), json=is_json.sum().cast(pl.Int64))
+def forms(calls: pl.DataFrame, *by: str) -> pl.DataFrame:
+    """Results of each tool in `calls` (`server`, `tool`, `text`), and how many of them are JSON.
+
+    `all` counts results without a text, too; `by` are further columns to count by.
+    """
+    text = pl.col("text").cast(pl.String)
+    return calls.group_by("server", "tool", *by).agg(
+        seen=text.is_not_null().sum().cast(pl.Int64),
+        json=text.str.contains(_JSON).sum().cast(pl.Int64),
+        all=pl.len().cast(pl.Int64),
     )
+
+
+def usually_json(seen: pl.Expr, json: pl.Expr) -> pl.Expr:
+    """Whether so many results of a tool are JSON that another form is unusual."""
+    return (seen.fill_null(0) >= ENOUGH) & (json >= USUAL * seen.fill_null(0))
 
 
 def _frame(calls: pl.DataFrame) -> pl.DataFrame:
@@ -120,7 +130,7 @@ def _frame(calls: pl.DataFrame) -> pl.DataFrame:
         calls = calls.with_columns(
             pl.lit(None, pl.String).alias(name) for name in ("server", "tool") if name not in have
         )
-        known = forms(calls).rename({"seen": "results_seen", "json": "results_json"})
+        known = forms(calls).drop("all").rename({"seen": "results_seen", "json": "results_json"})
         calls = calls.join(
             known, on=["server", "tool"], how="left", maintain_order="left", nulls_equal=True
         )
@@ -131,11 +141,11 @@ def _frame(calls: pl.DataFrame) -> pl.DataFrame:
     )
     is_json = pl.col("text").str.contains(_JSON).fill_null(value=False)
     parsed = pl.when(is_json).then("text").otherwise("structured").alias("parsed")
-    seen = pl.col("results_seen").fill_null(0)
+    usual = usually_json(pl.col("results_seen"), pl.col("results_json"))
     return frame.with_columns(
         prose=pl.when(~is_json).then("text"),
         json=envelope.lines(frame.select(parsed)["parsed"]),
-        unusual=~is_json & (seen >= ENOUGH) & (pl.col("results_json") >= USUAL * seen),
+        unusual=~is_json & usual,
     )
 
 
