@@ -21,7 +21,7 @@ ENOUGH: Final = 5
 FAILED: Final = ("tool_error", "protocol_error", "timeout", "no_response")
 """Outcomes that count as a failure here: what is known before anything is judged."""
 
-_MINUTES: Final = {"server": pl.String, "minute": pl.Int64, "tool": pl.String}
+_MINUTES: Final = ("recording", "server", "minute", "tool")
 
 
 def with_end(calls: pl.DataFrame, closes: pl.DataFrame) -> pl.DataFrame:
@@ -57,10 +57,10 @@ def _number(text: str) -> int | None:
 
 
 def minutes(calls: pl.DataFrame) -> pl.DataFrame:
-    """Calls of each tool and how many failed, by server and minute."""
+    """Calls of each tool and how many failed, by recording, server and minute."""
     return (
         calls.filter((pl.col("dir") == "c2s") & pl.col("tool").is_not_null())
-        .group_by("server", "tool", minute=pl.col("ts_ns") // MINUTE)
+        .group_by("recording", "server", "tool", minute=pl.col("ts_ns") // MINUTE)
         .agg(
             calls=pl.len().cast(pl.Int64),
             failed=pl.col("outcome").is_in(FAILED).sum().cast(pl.Int64),
@@ -70,11 +70,12 @@ def minutes(calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def forms(calls: pl.DataFrame) -> pl.DataFrame:
-    """Results of each tool, and how many of them are JSON."""
+    """Results of each tool in each recording, and how many of them are JSON."""
     return hidden_errors.forms(
         calls.filter((pl.col("outcome") == "ok") & pl.col("tool").is_not_null()).with_columns(
             text="first_text"
-        )
+        ),
+        "recording",
     )
 
 

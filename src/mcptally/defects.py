@@ -268,8 +268,8 @@ def find_behaviour(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFra
     first = (
         rows.filter(says)
         .sort("ts_ns")
-        .with_columns(times=pl.len().over("server", "definition"))
-        .unique(["server", "definition"], keep="first", maintain_order=True)
+        .with_columns(times=pl.len().over("recording", "definition"))
+        .unique(["recording", "definition"], keep="first", maintain_order=True)
     )
     return found(
         "definition.hint_against_behaviour",

@@ -39,6 +39,8 @@ class Gathered:
     findings: pl.DataFrame
     recordings: pl.DataFrame
     learned: "Knowledge"
+    needs: pl.DataFrame
+    """What its calls are judged by beyond their recordings: see `needs`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -47,6 +49,7 @@ class Knowledge:
 
     A call is judged by the knowledge of the archive: nothing depends on who is in its partition.
     """
+    That of a partition is by recording, so that a recording can be taken out again.
 
     listed: pl.DataFrame
     """`definitions.LISTING` rows."""
@@ -69,14 +72,30 @@ class Knowledge:
         return cls(
             pl.concat([part.listed for part in parts]).sort("listed_ns", "recording", "pos"),
             pl.concat([part.definitions for part in parts]).unique("definition").sort("definition"),
-            *(
-                pl.concat([getattr(part, name) for part in parts])
-                for name in ("combinations", "validations", "shapes", "minutes", "forms")
-            ),
+            validations=pl.concat([part.validations for part in parts]),
+            **{
+                name: _summed([getattr(part, name) for part in parts], counts)
+                for name, counts in _COUNTS.items()
+            },
         )
 
 
 def gather(files: Sequence[Path], names: Sequence[str]) -> Gathered:
+_COUNTS: Final = {
+    "combinations": ("calls",),
+    "shapes": ("calls",),
+    "minutes": ("calls", "failed"),
+    "forms": ("seen", "json", "all"),
+}
+"""What is known in numbers, which add up."""
+
+
+def _summed(frames: Sequence[pl.DataFrame], counts: Sequence[str]) -> pl.DataFrame:
+    keys = [name for name in frames[0].columns if name not in ("recording", *counts)]
+    every = pl.concat([frame.select(*keys, *counts) for frame in frames])
+    return every.group_by(keys).agg(pl.col(counts).sum())
+
+
     """Decode and pair the events of `files`, which `names` call in tables and findings."""
     events = mend(decode(files, names), list(names))
     talk = converse(events)
@@ -97,7 +116,41 @@ def gather(files: Sequence[Path], names: Sequence[str]) -> Gathered:
         context.forms(calls),
     )
     found = together([events.findings, rulebook.find(events, messages, calls, names)])
-    return Gathered(calls, messages, found, _recordings(events, talk, calls, file_names), learned)
+    recordings = _recordings(events, talk, calls, file_names)
+    asked = needs(calls, learned.listed)
+    return Gathered(calls, messages, found, recordings, asked, learned)
+
+
+def needs(calls: pl.DataFrame, listed: pl.DataFrame) -> pl.DataFrame:
+    """What of the archive's knowledge decides about calls, each thing once a recording.
+
+    Servers, tools (null of other calls) and minutes; `open_ns` is the time of a call of a tool that
+    its own session never lists: whose definition is that of another session.
+    """
+    is_tool = (pl.col("dir") == "c2s") & pl.col("tool").is_not_null()
+    own = listed.select("session", "tool", own=pl.lit(value=True)).unique()
+    return (
+        calls.select(
+            *("recording", "server", "session", "tool", "ts_ns"),
+            minute=pl.col("ts_ns") // context.MINUTE,
+            is_tool=is_tool,
+        )
+        .join(own, on=["session", "tool"], how="left")
+        .select(
+            *("recording", "server", "tool", "minute"),
+            open_ns=pl.when("is_tool", pl.col("own").is_null()).then("ts_ns"),
+        )
+        .unique()
+    )
+
+
+def known(part: Gathered) -> dict[str, pl.DataFrame]:
+    """What a store keeps of a partition for its next run: knowledge, and needs."""
+    names = [field.name for field in dataclasses.fields(Knowledge)]
+    frames = {name: getattr(part.learned, name) for name in names}
+    # Equal arguments are told by `same`: what was said is kept in the tables alone, or not at all.
+    hidden = part.learned.validations.with_columns(arguments=pl.lit(None, pl.String))
+    return frames | {"validations": hidden, "needs": part.needs}
 
 
 def finish(

@@ -1,24 +1,28 @@
 """The line from archive to store, in a dozen statements.
 
 discover → plan → gather each partition → what the archive knows → finish each → publish
+
+Where the store is there already, only files that changed are gathered, with those whose rows depend
+on what changed; the rest is carried over (`reuse`).
 """
 
+import contextlib
 import dataclasses
 import gc
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from mcptally import store
-from mcptally.archive import discover
+from mcptally import reuse, store
+from mcptally.archive import PassedOver, discover
 from mcptally.crew import Team
 from mcptally.engines import Engine, opened
 from mcptally.errors import UnreadableError
 from mcptally.partition import Knowledge, tools
-from mcptally.plan import PARTITION, plan, weight
-from mcptally.schema import TABLES, Findings, Recordings
+from mcptally.plan import PARTITION, first_recording, plan, weight
+from mcptally.schema import TABLES, Finding, Findings, Recordings, findings_frame
 from mcptally.scoring import Judging
 from mcptally.share import Learned, Written
 
@@ -37,6 +41,10 @@ class Summary:
     broken_lines: int
     """Findings of severity error about files: what could not be read."""
     outcomes: dict[str, int]
+    reused: int = 0
+    """Files whose rows are those of an earlier run."""
+    in_full: str | None = None
+    """Why nothing of the store that was there could be reused."""
 
 
 def score(
@@ -46,6 +54,7 @@ def score(
     rules: str | Path | None = None,
     scenarios: str | Path | None = None,
     payloads: bool = True,
+    full: bool = False,
     jobs: int = 1,
     engine: Any = "local",
     scheduler: str | None = None,
@@ -56,10 +65,12 @@ def score(
 
     Args:
         paths: transcript files, folders or patterns.
-        out: the store; made anew if it is there. Until all is done the old one stays.
+        out: the store. If it is there, what did not change in it is reused; until all is done
+            it stays as it was.
         rules: a TOML file that adds, replaces or disables rules.
         scenarios: a TOML or JSON file that says which calls were tests of what.
         payloads: whether arguments, responses and their text are kept.
+        full: whether every file is scored again, changed or not.
         jobs: processes to use at most; 0 means one a core. With more than one, a script needs
             `if __name__ == "__main__":` around what it does, as with every pool of processes.
         engine: "local", "dask", or a `distributed.Client` of a Dask cluster.
@@ -78,102 +89,212 @@ def score(
     judging = Judging.of(
         rules=Path(rules) if rules else None, scenarios=Path(scenarios) if scenarios else None
     )
-    files = discover([paths] if isinstance(paths, (str, Path)) else paths)
+    out_of_reach: list[PassedOver] = []
+    files = discover([paths] if isinstance(paths, (str, Path)) else paths, out_of_reach.append)
     folder = Path(out)
+    made = store.Made(judging.digest, payloads, reuse.code(), forgotten=store.forgotten(folder))
     with (
         opened(engine, scheduler=scheduler, jobs=jobs) as workers,
         store.working(folder) as work,
     ):
-        collecting = gc.isenabled()
-        gc.disable()  # structs by the hundred thousand, none of them in cycles
-        try:
-            run = _Run(work, judging, payloads=payloads, progress=progress)
-            run.through(plan(files, limit=partition_bytes, jobs=workers.jobs), workers)
-        finally:
-            if collecting:
-                gc.enable()
+        found = reuse.earlier(folder, made)
+        kept = None if full or isinstance(found, str) else found
+        with _patiently():
+            run = _Run(work, judging, kept, payloads=payloads, progress=progress)
+            run.through(files, workers, limit=partition_bytes)
+            run.tell(out_of_reach)
         if not run.rows[Recordings.name]:
             raise UnreadableError(_nothing(work, files))
-        run.sources.sort(key=lambda source: source.file)
-        store.publish(folder, work, sources=run.sources, rows=run.rows, rules=judging.digest)
-    size = sum(source.size for source in run.sources)
-    return Summary(folder, len(files), size, run.rows, run.broken, run.outcomes)
+        run.publish(folder, made)
+    return dataclasses.replace(
+        run.summary(folder), in_full=found if isinstance(found, str) and not full else None
+    )
+
+
+@contextlib.contextmanager
+def _patiently() -> Iterator[None]:
+    """Without the collector: structs by the hundred thousand, none of them in cycles."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
 
 
 class _Run:
     """One archive on its way through."""
 
-    def __init__(self, work: Path, judging: Judging, *, payloads: bool, progress: Progress) -> None:
+    def __init__(
+        self,
+        work: Path,
+        judging: Judging,
+        kept: reuse.Earlier | None,
+        *,
+        payloads: bool,
+        progress: Progress,
+    ) -> None:
         self.work = work
         self.judging = judging
+        self.kept = kept
         self.payloads = payloads
         self.progress = progress
         self.rows = dict.fromkeys((table.name for table in TABLES), 0)
         self.outcomes: dict[str, int] = {}
         self.broken = 0
         self.sources: list[store.Source] = []
+        self.reused: set[str] = set()
+        self.learned: dict[int, tuple[int, Learned]] = {}
+        self.members: dict[int, list[Path]] = {}
+        """The files of each partition."""
+        self.size = self.done = 0
+        """Bytes that are worked on, and how much of that is done; a file counts twice."""
 
-    def through(self, parts: Sequence[list[Path]], workers: Engine) -> None:
-        """Gather every partition, learn what they know together, finish every one."""
-        sizes = [sum(map(weight, part)) for part in parts]
-        total, done = 2 * sum(sizes), 0
-
-        def gathered(number: int) -> None:
-            nonlocal done
-            done += sizes[number]
-            self.progress(done, total)
-
-        with workers.crew(len(parts), self.work) as crew:
-            answers = crew.any(
-                [("gather", (number, part)) for number, part in enumerate(parts)], gathered
-            )
-            learned = dict(enumerate(answers))
-            self._untear(crew, parts, learned)
-            archive = Knowledge.of([learned[number][1].knowledge for number in sorted(learned)])
-            tasks: dict[int, list[tuple[str, tuple[object, ...]]]] = {}
-            for number, (member, _) in learned.items():
-                settle = ("settle", (archive, self.judging, self.payloads))
-                tasks.setdefault(member, [settle]).append(("finish", (number,)))
-
-            def finished(_: int, place: int) -> None:
-                nonlocal done
-                if place:
-                    done += sum(sizes) // len(learned)
-                    self.progress(done, total)
-
-            for written in crew.each(tasks, finished):
-                if isinstance(written, Written):
-                    self._count(written)
+    def through(self, files: Sequence[Path], workers: Engine, *, limit: int) -> None:
+        """Gather what changed, learn what all know together, finish what depends on it."""
+        todo = plan(self._changed(files), limit=limit, jobs=workers.jobs)
+        with workers.crew(max(1, len(todo)), self.work) as crew:
+            while todo:
+                self._gather(crew, todo)
+                self._untear(crew)
+                todo = plan(self._more(), limit=limit, jobs=workers.jobs)
+            archive = self._archive()
+            if self.kept:
+                self._count(self.kept.carry(self.work))
+            self._finish(crew, archive)
         for table, frame in tools(archive).items():
             self.rows[table.name] += store.write_part(self.work, table, "tools", frame)
-        self.sources += [source for _, one in learned.values() for source in one.sources]
+        self.sources += [source for _, one in self.learned.values() for source in one.sources]
+        self.sources.sort(key=lambda source: source.file)
 
-    def _count(self, written: Written) -> None:
+    def tell(self, found: Sequence[PassedOver]) -> None:
+        """Findings on what was not read: links out of a folder, and what is no file."""
+        rows = [
+            Finding("archive.not_followed", "warning", "file", each.why, file=each.name)
+            for each in found
+        ]
+        if rows:
+            frame = findings_frame(rows)
+            self.rows[Findings.name] += store.write_part(self.work, Findings, "passed-over", frame)
+
+    def publish(self, folder: Path, made: store.Made) -> None:
+        """What was made becomes the store."""
+        as_scored = sorted(self.kept.as_scored) if self.kept else ()
+        made = dataclasses.replace(made, as_scored=as_scored)
+        store.publish(folder, self.work, sources=self.sources, rows=self.rows, made=made)
+
+    def summary(self, folder: Path) -> Summary:
+        """What was done."""
+        size = sum(source.size for source in self.sources)
+        return Summary(
+            folder,
+            len(self.sources),
+            size,
+            self.rows,
+            self.broken,
+            self.outcomes,
+            len(self.reused),
+        )
+
+    def _changed(self, files: Sequence[Path]) -> list[Path]:
+        """The files that have to be gathered, as far as they can be told by looking at them."""
+        if self.kept is None:
+            return list(files)
+        given = {str(path): path for path in files}
+        changed = {
+            name
+            for name, source in self.kept.sources.items()
+            if name not in given or not reuse.is_same(given[name], source)
+        }
+        new = given.keys() - self.kept.sources.keys()
+        # A new segment of a recording brings back the others.
+        heads = {first_recording(given[name]) for name in new} - {None}
+        changed |= self.kept.files_of(name for name in heads if name) | self.kept.files_of(
+            self.kept.as_scored
+        )
+        self.kept.as_scored.clear()
+        again = self.kept.drop(changed)
+        self.reused = given.keys() - again - new
+        self.sources = [self.kept.sources[name] for name in sorted(self.reused)]
+        return [given[name] for name in sorted((again | new) & given.keys())]
+
+    def _more(self) -> list[Path]:
+        """Files that have to be gathered because of what was gathered so far."""
+        if self.kept is None:
+            return []
+        here = {name for _, one in self.learned.values() for name in one.recordings}
+        again = self.kept.drop(self.kept.files_of(here))
+        if not again:
+            touched = self.kept.touched(self._archive(), self._servers())
+            again = self.kept.drop(self.kept.files_of(touched))
+        self.reused -= again
+        self.sources = [source for source in self.sources if source.file not in again]
+        return sorted(map(Path, again))
+
+    def _servers(self) -> set[str | None]:
+        assert self.kept is not None  # noqa: S101  (asked only where something is kept)
+        here = {name for _, one in self.learned.values() for name in one.servers}
+        return here | self.kept.dropped_servers()
+
+    def _archive(self) -> Knowledge:
+        """What is known of the servers at hand, and of all tools."""
+        parts = [self.learned[number][1].knowledge for number in sorted(self.learned)]
+        if self.kept:
+            parts.append(self.kept.knowledge(self._servers()))
+        return Knowledge.of(parts)
+
+    def _gather(self, crew: Team, parts: Sequence[list[Path]]) -> None:
+        """Gather partitions."""
+        first = max(self.members, default=len(self.kept.parts) if self.kept else -1) + 1
+        sizes = [sum(map(weight, part)) for part in parts]
+        self.size += sum(sizes)
+
+        def gathered(place: int) -> None:
+            self.done += sizes[place]
+            self.progress(self.done, 2 * self.size)
+
+        tasks = [("gather", (first + place, part)) for place, part in enumerate(parts)]
+        for place, answer in enumerate(crew.any(tasks, gathered)):
+            self.learned[first + place] = answer
+            self.members[first + place] = parts[place]
+
+    def _finish(self, crew: Team, archive: Knowledge) -> None:
+        """Judge every partition that was gathered."""
+        tasks: dict[int, list[tuple[str, tuple[object, ...]]]] = {}
+        for number, (member, _) in self.learned.items():
+            settle = ("settle", (archive, self.judging, self.payloads))
+            tasks.setdefault(member, [settle]).append(("finish", (number,)))
+
+        def finished(_: int, place: int) -> None:
+            if place:
+                self.done += self.size // len(self.learned)
+                self.progress(self.done, 2 * self.size)
+
+        for written in crew.each(tasks, finished):
+            if isinstance(written, Written):
+                self._count(written)
+
+    def _count(self, written: Written | reuse.Carried) -> None:
         for name, count in written.rows.items():
             self.rows[name] += count
         for outcome, count in written.outcomes.items():
             self.outcomes[outcome] = self.outcomes.get(outcome, 0) + count
         self.broken += written.broken
 
-    def _untear(
-        self,
-        crew: Team,
-        parts: Sequence[list[Path]],
-        learned: dict[int, tuple[int, Learned]],
-    ) -> None:
+    def _untear(self, crew: Team) -> None:
         """Gather again together what shares a recording: a file may hold several of them."""
-        files = dict(enumerate(parts))
-        while groups := _torn({number: one.recordings for number, (_, one) in learned.items()}):
+        while groups := _torn({key: one.recordings for key, (_, one) in self.learned.items()}):
             for group in groups:
-                together = sorted({path for number in group for path in files.pop(number)})
+                together = sorted({path for number in group for path in self.members.pop(number)})
                 drops: dict[int, list[tuple[str, tuple[object, ...]]]] = {}
                 for number in group:
-                    member, _ = learned.pop(number)
+                    member, _ = self.learned.pop(number)
                     drops.setdefault(member, []).append(("drop", (number,)))
                 crew.each(drops)
                 number = min(group)
-                files[number] = together
-                [learned[number]] = crew.any([("gather", (number, together))])
+                self.members[number] = together
+                [self.learned[number]] = crew.any([("gather", (number, together))])
 
 
 def _torn(recordings: dict[int, list[str]]) -> list[list[int]]:

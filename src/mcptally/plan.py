@@ -33,7 +33,7 @@ def plan(files: Sequence[Path], *, limit: int = PARTITION, jobs: int = 1) -> lis
     """
     families: dict[str, list[Path]] = {}
     for path in files:
-        families.setdefault(_first_recording(path) or str(path), []).append(path)
+        families.setdefault(first_recording(path) or str(path), []).append(path)
     weights = [sum(map(weight, family)) for family in families.values()]
     total = sum(weights)
     parts = max(1, math.ceil(total / limit), min(jobs, total // WORTHWHILE))
@@ -55,7 +55,7 @@ class _Head(msgspec.Struct):
     recording: str
 
 
-def _first_recording(path: Path) -> str | None:
+def first_recording(path: Path) -> str | None:
     """The recording of a file's first event, if its first line is one."""
     try:
         with open_stream(path) as stream:

@@ -15,7 +15,7 @@ from typing import Final
 import polars as pl
 
 from mcptally import store
-from mcptally.partition import Gathered, Knowledge, finish, gather
+from mcptally.partition import Gathered, Knowledge, finish, gather, known
 from mcptally.plan import weight
 from mcptally.schema import TABLES, Calls, Findings
 from mcptally.scoring import Judging
@@ -33,6 +33,7 @@ class Learned:
     recordings: list[str]
     knowledge: Knowledge
     sources: list[store.Source]
+    servers: list[str | None]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -46,13 +47,15 @@ class Written:
 
 def read(files: Sequence[Path], names: Sequence[str]) -> tuple[Gathered, Learned]:
     """Gather a partition: itself, and what it brought to light."""
+    looks = [store.look(path) for path in files]
     part = gather(files, names)
     sources = [
-        dataclasses.replace(store.source_of(path), file=name)
-        for path, name in zip(files, names, strict=True)
+        dataclasses.replace(store.source_of(path, look), file=name)
+        for path, look, name in zip(files, looks, names, strict=True)
     ]
     recordings = part.recordings.get_column("recording").to_list()
-    return part, Learned(recordings, part.learned, sources)
+    servers = part.recordings.get_column("server").unique().to_list()
+    return part, Learned(recordings, part.learned, sources, servers)
 
 
 def keep(folder: Path, part: Gathered) -> None:
@@ -60,7 +63,7 @@ def keep(folder: Path, part: Gathered) -> None:
     folder.mkdir(parents=True)
     for name in _SPOOLED:
         frame: pl.DataFrame = getattr(part, name)
-        frame.write_ipc(folder / f"{name}.arrow", compression="lz4")
+        frame.write_ipc(folder / f"{name}.arrow", compression="zstd")
 
 
 def kept(folder: Path, knowledge: Knowledge) -> Gathered:
@@ -88,6 +91,7 @@ def judge(
     with _draft(work) as draft:
         for table, frame in tables.items():
             rows[table.name] += store.write_part(draft, table, f"{number:06d}", frame)
+        store.write_known(draft, f"{number:06d}", known(part))
     outcomes = dict(tables[Calls].group_by("outcome").len().iter_rows())
     broken = tables[Findings].filter(about="file", severity="error").height
     return Written(rows, outcomes, broken)
@@ -104,10 +108,10 @@ def _draft(work: Path) -> Iterator[Path]:
     draft.mkdir()
     try:
         yield draft
-        for part in draft.glob("*/*"):
-            target = work / part.relative_to(draft)
+        for written in draft.rglob("*.parquet"):
+            target = work / written.relative_to(draft)
             target.parent.mkdir(exist_ok=True)
-            part.replace(target)
+            written.replace(target)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 

@@ -1,6 +1,8 @@
 """A store on disk: one Parquet dataset a table, and `store.json`, which is written last.
 
 STORE/<table>/<part>.parquet     live data, zstd
+STORE/.known/<kind>/<part>…      what each recording says of its servers and tools, and what it is
+                                 judged by: for the next run, which reuses what did not change
 STORE/.work/                     work in progress of a run
 STORE/store.json                 format, versions, the archive's files; absent while a run
                                  puts its parts in place, so a torn store is never opened
@@ -15,16 +17,17 @@ import os
 import secrets
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, cast
 
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 import mcptally
-from mcptally.errors import StoreError
+from mcptally.errors import StoreError, UnreadableError
 from mcptally.schema import TABLES, Table
 
 STORE_FORMAT: Final = 1
@@ -32,6 +35,11 @@ STORE_FORMAT: Final = 1
 
 MANIFEST: Final = "store.json"
 WORK: Final = ".work"
+KNOWN: Final = ".known"
+
+RACY: Final = 2_000_000_000
+"""Nanoseconds after a change in which a file may change again and look the same: clocks of file
+systems are that coarse."""
 
 PAYLOAD: Final = frozenset({"arguments", "response", "text", "error_text"})
 """Columns that hold what was said; dictionaries and statistics do not pay for them."""
@@ -44,6 +52,26 @@ class Source:
     file: str
     size: int
     sha256: str
+    stat: tuple[int, ...] | None = dataclasses.field(default=None, compare=False)
+    """`mtime_ns`, `ctime_ns` and inode, by which an unchanged file is known without reading it;
+    None where they say nothing."""
+    whole: bool = dataclasses.field(default=True, compare=False)
+    """Whether nothing changed while it was read; if not, the next run reads it again."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Made:
+    """What the rows of a store were made by, and what it is to say of its past."""
+
+    rules: str = "default"
+    """Digest of the rules and scenarios in force."""
+    payloads: bool = True
+    code: str = ""
+    """Digest of the program: other programs may judge otherwise."""
+    as_scored: Sequence[str] = ()
+    """Recordings that are judged by what an earlier store knew: their files were not there."""
+    forgotten: Sequence[Mapping[str, Any]] = ()
+    """What was removed on request, and when: never what it said."""
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -83,6 +111,14 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         )
     known: dict[str, Any] = manifest
     return known
+
+
+def forgotten(folder: Path) -> list[dict[str, Any]]:
+    """What was removed from a store on request, also if a run was killed while it replaced it."""
+    for path in (folder / MANIFEST, *sorted((folder / WORK).glob(f"*/{MANIFEST}"))):
+        with contextlib.suppress(OSError, ValueError, AttributeError, TypeError):
+            return list(json.loads(path.read_text(encoding="utf-8")).get("forgotten", ()))
+    return []
 
 
 @contextlib.contextmanager
@@ -150,7 +186,7 @@ def prepare(folder: Path, *, alone: bool = True) -> Path:
         shutil.rmtree(work)
     # Of its own: a process that outlived a killed run writes where nobody looks.
     mine = work / secrets.token_hex(4)
-    mine.mkdir(parents=True)
+    (mine / KNOWN).mkdir(parents=True)
     return mine
 
 
@@ -160,53 +196,137 @@ def write_part(work: Path, table: type[Table], part: str, frame: pl.DataFrame) -
     target.parent.mkdir(parents=True, exist_ok=True)
     data = table.frame(frame).sort(table.key, nulls_last=True)
     arrow = data.to_arrow(compat_level=pl.CompatLevel.newest())
-    plain = [name for name in arrow.column_names if name not in PAYLOAD]
-    pq.write_table(
-        arrow,
-        target,
-        compression="zstd",
-        compression_level=3,
-        use_dictionary=plain,
-        write_statistics=plain,
-        row_group_size=50_000,
-    )
+    pq.write_table(arrow, target, row_group_size=ROW_GROUP, **_options(arrow.column_names))
     return data.height
 
 
+def copy_part(source: Path, target: Path, keep: Callable[[pl.DataFrame], pl.DataFrame]) -> int:
+    """Write the rows of a part that `keep` leaves, in their order; gives how many those are."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    rows = 0
+    with pq.ParquetFile(source) as file:
+        schema = file.schema_arrow
+        with pq.ParquetWriter(target, schema, **_options(schema.names)) as writer:
+            for batch in file.iter_batches(batch_size=ROW_GROUP):
+                kept = keep(cast("pl.DataFrame", pl.from_arrow(batch)))
+                if kept.height:
+                    arrow = kept.to_arrow(compat_level=pl.CompatLevel.newest()).cast(schema)
+                    writer.write_table(arrow)
+                    rows += kept.height
+    return rows
+
+
+SOUGHT: Final = frozenset(
+    {"server", "tool", "recording", "session", "seq", "requested_at", "at", "outcome", "rule", "id"}
+)
+"""Columns that questions filter by: only their statistics let a reader pass over row groups."""
+
+ROW_GROUP: Final = 50_000
+
+
+def _options(names: Sequence[str]) -> dict[str, Any]:
+    plain = [name for name in names if name not in PAYLOAD]
+    return {
+        "compression": "zstd",
+        "compression_level": 3,
+        "use_dictionary": plain,
+        "write_statistics": [name for name in names if name in SOUGHT],
+    }
+
+
+def write_known(work: Path, part: str, frames: Mapping[str, pl.DataFrame]) -> None:
+    """Write what the next run wants to know of a part into the work folder."""
+    for kind, frame in frames.items():
+        target = work / KNOWN / kind / f"{part}.parquet"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        frame.write_parquet(target, compression="zstd", compression_level=1)
+
+
 def publish(
-    folder: Path, work: Path, *, sources: Iterable[Source], rows: Mapping[str, int], rules: str
+    folder: Path,
+    work: Path,
+    *,
+    sources: Iterable[Source],
+    rows: Mapping[str, int],
+    rules: str = "default",
+    made: Made | None = None,
 ) -> None:
     """Put the work folder's parts in the place of the store's; `store.json` comes last."""
-    (folder / MANIFEST).unlink(missing_ok=True)
+    made = made or Made(rules=rules)
     for table in TABLES:
-        live = folder / table.name
-        if live.exists():
-            shutil.rmtree(live)
-        made = work / table.name
-        if made.exists():
-            made.rename(live)
-        else:
-            live.mkdir()
+        if not (work / table.name).exists():
+            (work / table.name).mkdir()
             pq.write_table(
                 pa.Table.from_batches([], table.frame(pl.DataFrame()).to_arrow().schema),
-                live / "empty.parquet",
+                work / table.name / "empty.parquet",
             )
     manifest = {
         "format": STORE_FORMAT,
         "mcptally": mcptally.__version__,
-        "rules": rules,
+        "code": made.code,
+        "rules": made.rules,
+        "payloads": made.payloads,
         "scored_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "rows": dict(rows),
         "archive": [dataclasses.asdict(source) for source in sources],
+        "as_scored": list(made.as_scored),
+        "forgotten": list(made.forgotten),
+        "parts": {name: digest_of(path) for name, path in parts(work)},
     }
+    # Before anything is taken away: what was forgotten stays known if this ends here.
     draft = work / MANIFEST
     draft.write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+    (folder / MANIFEST).unlink(missing_ok=True)
+    for name in (*(table.name for table in TABLES), KNOWN):
+        live = folder / name
+        if live.exists():
+            shutil.rmtree(live)
+        (work / name).rename(live)
     os.replace(draft, folder / MANIFEST)  # noqa: PTH105  (the atomic one, by its name)
     shutil.rmtree(folder / WORK)
 
 
-def source_of(path: Path) -> Source:
-    """Size and SHA-256 of a file of the archive."""
+def parts(folder: Path) -> Iterator[tuple[str, Path]]:
+    """Every Parquet file of a store, or of a work folder that is to become one, by its name."""
+    for name in (*(table.name for table in TABLES), KNOWN):
+        for path in sorted((folder / name).rglob("*.parquet")):
+            yield path.relative_to(folder).as_posix(), path
+
+
+def digest_of(path: Path) -> str:
+    """SHA-256 of a file."""
     with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return Source(str(path), path.stat().st_size, digest)
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+class Look(NamedTuple):
+    """A file as it was before it was read."""
+
+    identity: tuple[int, ...]
+    """Size, time of change, time of change of the file's own record, and inode."""
+    settled: bool
+    """Whether a later change is sure to show in them."""
+
+
+def look(path: Path) -> Look:
+    """The file as it is now, before it is read.
+
+    Raises:
+        UnreadableError: it is gone.
+    """
+    try:
+        stat = path.stat()
+    except OSError as error:
+        raise UnreadableError(f"{path}: {error.strerror}") from error
+    identity = (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
+    return Look(identity, max(identity[1:3]) < time.time_ns() - RACY)
+
+
+def source_of(path: Path, before: Look | None = None) -> Source:
+    """Size and SHA-256 of a file of the archive; `before` is how it was when it was read."""
+    sha256 = digest_of(path)
+    now = look(path)
+    whole = before is None or before.identity == now.identity
+    steady = before is not None and before.settled and whole
+    size, *stat = now.identity
+    return Source(str(path), size, sha256, tuple(stat) if steady else None, whole)

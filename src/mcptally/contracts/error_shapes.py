@@ -13,7 +13,12 @@ _FAILED: Final = r'^\s*\{[^{}\[\]]{0,300}"(?:success|ok)"\s*:\s*false'
 _ERROR_FIRST: Final = r'^\s*\{\s*"error"\s*:\s*(?:"[^"]|\{)'
 _SAYS_ERROR: Final = "(?i)^\\W{0,3}(?:error|failed|failure|exception)\\b[^\\n]{0,3}[:\uff1a]"
 
-SCHEMA: Final = {"server": pl.String(), "shape": pl.String(), "calls": pl.UInt32()}
+SCHEMA: Final = {
+    "recording": pl.String(),
+    "server": pl.String(),
+    "shape": pl.String(),
+    "calls": pl.UInt32(),
+}
 
 
 def shape() -> pl.Expr:
@@ -45,9 +50,10 @@ def shape() -> pl.Expr:
 
 
 def counted(calls: pl.DataFrame) -> pl.DataFrame:
-    """How many errors of each form each server gave: `SCHEMA`."""
+    """How many errors of each form each server gave, by recording: `SCHEMA`."""
     known = calls.filter(pl.col("error_shape").is_not_null())
-    return known.group_by("server", shape="error_shape").agg(calls=pl.len()).cast(SCHEMA)  # type: ignore[arg-type]
+    counts = known.group_by("recording", "server", shape="error_shape").agg(calls=pl.len())
+    return counts.cast(SCHEMA)  # type: ignore[arg-type]
 
 
 def find(counts: pl.DataFrame) -> pl.DataFrame:

@@ -18,6 +18,7 @@ from mcptally import judge
 from mcptally import rules as rule_files
 from mcptally.contracts.breach import Breach, findings
 from mcptally.contracts.given import first_given
+from mcptally.ids import digest
 from mcptally.schema import TIME, Validations
 from mcptally.verdict import match
 
@@ -42,6 +43,7 @@ SCHEMA: Final = {
     "native": pl.String(),
     "tool": pl.String(),
     "arguments": pl.String(),
+    "same": pl.String(),
     "answered_ns": pl.Int64(),
     "latency_ms": pl.Float64(),
     "valid": pl.Boolean(),
@@ -49,7 +51,7 @@ SCHEMA: Final = {
     "warnings": pl.List(pl.String),
     "phase": pl.String(),
 }
-"""What is gathered of each."""
+"""What is gathered of each; `same` is equal where `arguments` are, and says nothing else."""
 
 _STATES: Final = (
     "notifications/resources/updated",
@@ -211,12 +213,14 @@ def gather(calls: pl.DataFrame, asks: pl.DataFrame) -> pl.DataFrame:
         question, answer = asked(row["arguments"]), answered(row["response"])
         if question.tool is None or question.member is None:
             continue
+        arguments = canonical(question.arguments)
         made.append(
             {
                 **{name: row[name] for name in ("call_id", "recording", "session", "server")},
                 "native": "method" if row["method"] == METHOD else "tool",
                 "tool": _target(question.tool),
-                "arguments": canonical(question.arguments),
+                "arguments": arguments,
+                "same": digest(arguments),
                 "answered_ns": row["reply_ns"],
                 "latency_ms": row["latency_ms"],
                 "valid": answer.valid,
@@ -284,7 +288,7 @@ def foretold(calls: pl.DataFrame, validations: pl.DataFrame) -> pl.DataFrame:
     texts = real.get_column("arguments").fill_null("{}")
     distinct = texts.unique(maintain_order=True)
     same = pl.DataFrame(
-        {"text": distinct, "same": [_canonical_text(text) for text in distinct]},
+        {"text": distinct, "same": [_same(text) for text in distinct]},
         schema={"text": pl.String, "same": pl.String},
     )
     real = (
@@ -293,9 +297,9 @@ def foretold(calls: pl.DataFrame, validations: pl.DataFrame) -> pl.DataFrame:
         .sort("ts_ns")
     )
     said = said.select(
-        "session", "server", "tool", same="arguments", ts_ns="answered_ns",
+        "session", "server", "tool", "same", ts_ns="answered_ns",
         validated_by="call_id", validated_as="valid",
-    ).sort("ts_ns")  # fmt: skip
+    ).sort("ts_ns", "validated_by")  # fmt: skip
     mine = real.join_asof(
         said.drop("server"), on="ts_ns", by=["session", "tool", "same"], check_sortedness=False
     )
@@ -312,9 +316,9 @@ def foretold(calls: pl.DataFrame, validations: pl.DataFrame) -> pl.DataFrame:
     return calls.join(found, on="call_id", how="left", maintain_order="left")
 
 
-def _canonical_text(text: str) -> str | None:
+def _same(text: str) -> str | None:
     value = _parsed(text)
-    return None if value is None else canonical(value)
+    return None if value is None else digest(canonical(value))
 
 
 # --- findings ---

@@ -20,6 +20,7 @@ from mcptally.seed.given import Given
 
 COMBINATIONS: Final = pl.Schema(
     {
+        "recording": pl.String(),
         "server": pl.String(),
         "tool": pl.String(),
         "combination": pl.String(),
@@ -51,9 +52,9 @@ def with_combination(calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def combinations(calls: pl.DataFrame) -> pl.DataFrame:
-    """How many calls of each tool have which `combination`."""
+    """How many calls of each tool have which `combination`, by recording."""
     named = calls.filter(pl.col("tool").is_not_null())
-    return named.group_by("server", "tool", "combination").agg(calls=pl.len()).cast(COMBINATIONS)
+    return named.group_by(COMBINATIONS.names()[:-1]).agg(calls=pl.len()).cast(COMBINATIONS)
 
 
 def scenarios(
@@ -79,7 +80,7 @@ def scenarios(
     derived = (
         rows.join(_boundaries(rows, definitions), on=["definition", "arguments"], how="left",
                   nulls_equal=True, maintain_order="left")
-        .join(_rare(counted), on=keys, how="left", nulls_equal=True, maintain_order="left")
+        .join(rare(counted), on=keys, how="left", nulls_equal=True, maintain_order="left")
         .select(
             "row",
             derived=pl.when(pl.col("input_schema_state") == "invalid")
@@ -134,8 +135,8 @@ def _names_of(text: str) -> Iterable[str]:
         return ()  # arguments that are no object have no names
 
 
-def _rare(counted: pl.DataFrame) -> pl.DataFrame:
-    """The combinations that are rare among the calls of their tool."""
+def rare(counted: pl.DataFrame) -> pl.DataFrame:
+    """The combinations that are rare among the calls of their tool, and `rare`: true."""
     keys = ["server", "tool", "combination"]
     total = counted.group_by(keys).agg(pl.col("calls").sum())
     share = pl.col("calls") / pl.col("calls").sum().over("server", "tool")

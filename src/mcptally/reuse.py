@@ -1,0 +1,500 @@
+"""What earlier runs made that still holds: parts of stores, without what has to be made again.
+
+A recording is made again when one of its files changed, or when what the archive knows changed in
+a way that its rows depend on (`touched`). All other rows are carried over as they are.
+"""
+
+import dataclasses
+import functools
+import hashlib
+import importlib.metadata
+import os
+import platform
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple, cast
+
+import polars as pl
+import pyarrow.parquet as pq
+
+import mcptally
+from mcptally import context, store
+from mcptally.contracts import validation
+from mcptally.definitions import LISTING, in_force
+from mcptally.errors import StoreError, UnreadableError
+from mcptally.partition import Knowledge
+from mcptally.schema import TABLES, Calls, Findings, Recordings, Tools
+from mcptally.seed.scenario import rare
+from mcptally.store import Made, Source
+from mcptally.verdict.hidden_errors import usually_json
+
+SMALL: Final = 4 << 20
+"""Bytes in all tables below which a part is small."""
+
+MANY: Final = 16
+"""Small parts that stand side by side before they are put into one."""
+
+_KINDS: Final = (*(field.name for field in dataclasses.fields(Knowledge)), "needs")
+_BY_SERVER: Final = ("combinations", "validations", "minutes", "forms")
+"""Kinds of knowledge that only calls of the same server are judged by, row by row."""
+
+_JUDGES: Final = (
+    *("polars", "msgspec", "numpy", "jsonschema-rs", "jsonschema", "ahocorasick-rs"),
+    *("google-re2", "referencing"),
+)
+"""Packages whose version may change what a row says."""
+
+
+@functools.cache
+def code() -> str:
+    """Digest of this program and what it judges with: rows of another are made again."""
+    folder = Path(mcptally.__file__).parent
+    found = hashlib.sha256(f"{mcptally.__version__} {platform.python_version()}".encode())
+    for name in _JUDGES:
+        try:
+            found.update(f"{name} {importlib.metadata.version(name)}\n".encode())
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    for path in sorted(folder.rglob("*")):
+        if path.suffix in {".py", ".toml", ".json"}:
+            found.update(f"{path.relative_to(folder).as_posix()}\n".encode())
+            found.update(path.read_bytes())
+    return found.hexdigest()[:16]
+
+
+class Part(NamedTuple):
+    """A part of an earlier store: one file a table."""
+
+    store: int
+    name: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Carried:
+    """What was carried over into a store."""
+
+    rows: dict[str, int]
+    outcomes: dict[str, int]
+    broken: int
+
+
+class Earlier:
+    """Stores that earlier runs made, and what of them still holds."""
+
+    def __init__(self, folders: Sequence[Path], manifests: Sequence[Mapping[str, Any]]) -> None:
+        self.folders = folders
+        self.sources: dict[str, Source] = {}
+        for manifest in manifests:
+            for row in manifest["archive"]:
+                stat = row.get("stat")
+                known = Source(**{**row, "stat": tuple(stat) if stat else None})
+                self.sources.setdefault(known.file, known)
+        self.as_scored: set[str] = {
+            name for manifest in manifests for name in manifest.get("as_scored", ())
+        }
+        self.parts = [
+            Part(number, path.stem)
+            for number, folder in enumerate(folders)
+            for path in sorted((folder / Recordings.name).glob("*.parquet"))
+            if path.stem != "empty"
+        ]
+        self.homes, self.lone = self._places()
+        self.again: set[str] = set()
+        """Files whose rows are made again, or gone; with all files that share a recording."""
+        self.fixed: set[str] = set()
+        """Files that cannot be read any more, or not as they were: their rows stay."""
+        self.left_out = self.homes.clear().select("store", "recording")
+        """Recordings whose rows in a store are not taken: another store has them, or nobody is
+        to have them."""
+
+    def _places(self) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Which recording has rows in which part and events in which file; and files without."""
+        names = ("part", "recording", "server", "file")
+        homes = [pl.DataFrame(schema={"store": pl.Int64, **dict.fromkeys(names, pl.String)})]
+        lone = [homes[0].select("store", "part", "file")]
+        for part in self.parts:
+            place = [pl.lit(part.store, pl.Int64).alias("store"), pl.lit(part.name).alias("part")]
+            found = pl.read_parquet(
+                self._file(part, Recordings.name), columns=["recording", "server", "files"]
+            )
+            homes.append(found.explode("files").select(*place, "recording", "server", file="files"))
+            path = self._file(part, Findings.name)
+            if path.exists():
+                about = pl.read_parquet(path, columns=["recording", "file"])
+                lone.append(
+                    about.filter(pl.col("recording").is_null(), pl.col("file").is_not_null())
+                    .select(*place, "file")
+                    .unique()
+                )
+        return pl.concat(homes), pl.concat(lone)
+
+    def _file(self, part: Part, table: str) -> Path:
+        return self.folders[part.store] / table / f"{part.name}.parquet"
+
+    # --- what has to be made again ---
+
+    def drop(self, files: Iterable[str]) -> set[str]:
+        """Give up the rows of these files, and of all that share a recording with them.
+
+        Gives the files that were not given up before. Rows that come from a file that cannot be
+        read again stay, with all that hang together with them.
+        """
+        found = self._connected({*files} - self.again)
+        if found & self.fixed:
+            held = self._connected(found & self.fixed)
+            self.as_scored |= self.recordings_of(held)
+            found -= held
+        self.again |= found
+        return found
+
+    def leave_out(self, store: int, recordings: Iterable[str]) -> None:
+        """Take no rows of these recordings from a store."""
+        more = {"store": store, "recording": pl.Series(list(recordings), dtype=pl.String)}
+        schema = self.left_out.schema
+        self.left_out = pl.concat([self.left_out, pl.DataFrame(more).cast(schema)])
+
+    def _connected(self, files: set[str]) -> set[str]:
+        """These files and all that share a recording with them."""
+        found, new = set(files), set(files)
+        while new:
+            recordings = self.homes.filter(pl.col("file").is_in(list(new))).select("recording")
+            near = self.homes.join(recordings.unique(), on="recording", how="semi")
+            new = set(near.get_column("file").unique()) - found
+            found |= new
+        return found
+
+    def recordings_of(self, files: Iterable[str]) -> set[str]:
+        """The recordings that have events in these files."""
+        return set(self.homes.filter(pl.col("file").is_in(list(files))).get_column("recording"))
+
+    def files_of(self, recordings: Iterable[str]) -> set[str]:
+        """The files that hold events of these recordings, as far as their rows still hold."""
+        names = pl.DataFrame({"recording": list(recordings)}, schema={"recording": pl.String})
+        return set(self._live().join(names, on="recording", how="semi").get_column("file"))
+
+    def dropped_servers(self) -> set[str | None]:
+        """Servers of the recordings that were given up."""
+        live = self._live()
+        return set(self.homes.join(live, on=["store", "recording"], how="anti")["server"])
+
+    def _is_again(self) -> pl.Expr:
+        return pl.col("file").is_in(list(self.again))
+
+    def _live(self) -> pl.DataFrame:
+        return self.homes.filter(~self._is_again()).join(
+            self.left_out, on=["store", "recording"], how="anti"
+        )
+
+    # --- what is known ---
+
+    def knowledge(self, servers: Iterable[str | None]) -> Knowledge:
+        """What the rows that hold know, of these servers; of tools, of every one."""
+        found = []
+        for number in range(len(self.folders)):
+            live = self._live_in(number)
+            frames = {
+                kind: self._known(number, kind, servers if kind in _BY_SERVER else None, live)
+                for kind in _KINDS
+                if kind not in ("definitions", "needs")
+            }
+            defined = self._known(number, "definitions", None).join(
+                frames["listed"].select("definition").unique(), on="definition", how="semi"
+            )
+            found.append(Knowledge(definitions=defined, **frames))
+        return Knowledge.of(found)
+
+    def _live_in(self, store: int) -> pl.DataFrame:
+        return self._live().filter(store=store).select("recording").unique()
+
+    def _known(
+        self,
+        store: int,
+        kind: str,
+        servers: Iterable[str | None] | None,
+        live: pl.DataFrame | None = None,
+    ) -> pl.DataFrame:
+        files = [self._file(part, f"{KNOWN}/{kind}") for part in self.parts if part.store == store]
+        rows = pl.scan_parquet(files)
+        if servers is not None:
+            chosen = pl.LazyFrame({"server": list(servers)}, schema={"server": pl.String})
+            rows = rows.join(chosen, on="server", how="semi", nulls_equal=True)
+        if live is not None:
+            rows = rows.join(live.lazy(), on="recording", how="semi")
+        return rows.collect()
+
+    def touched(self, now: Knowledge, servers: Iterable[str | None]) -> set[str]:
+        """Recordings whose rows would be others by what is known now.
+
+        Args:
+            now: all that the archive knows of these servers.
+            servers: those of which anything is known that was not, or the other way round.
+        """
+        found: set[str] = set()
+        for number in range(len(self.folders)):
+            live = self._live_in(number)
+            asked = {
+                kind: self._known(number, kind, servers, live)
+                for kind in ("needs", "forms", "combinations")
+            }
+            frames = {
+                kind: self._known(number, kind, None if kind == "definitions" else servers)
+                for kind in _KINDS
+                if kind != "needs"
+            }
+            before = Knowledge.of([Knowledge(**frames)])
+            for rows in _touched(asked, before, now):
+                found |= set(rows.get_column("recording"))
+        return found - self.as_scored
+
+    # --- what is carried over ---
+
+    def carry(self, work: Path) -> Carried:
+        """Put what holds into a work folder: parts as they are, or what is left of them."""
+        number = 0
+        small: list[Part] = []
+        for part in self.parts:
+            if self._is_small(part):
+                small.append(part)
+            elif self._carry(work, f"{number:06d}", part):
+                number += 1
+        if len(small) >= MANY:
+            self._join(work, f"{number:06d}", small)
+        else:
+            for part in small:
+                number += self._carry(work, f"{number:06d}", part)
+        return _counted(work)
+
+    def _is_small(self, part: Part) -> bool:
+        files = (self._file(part, table.name) for table in TABLES)
+        return sum(path.stat().st_size for path in files if path.exists()) < SMALL
+
+    def _left(self, part: Part) -> tuple[list[str], list[str], bool]:
+        """Recordings and files without any of which rows are left in a part; whether all are."""
+        here = (pl.col("store") == part.store) & (pl.col("part") == part.name)
+        homes, lone = self.homes.filter(here), self.lone.filter(here)
+        live = self._live().filter(here).get_column("recording").unique().to_list()
+        files = lone.filter(~self._is_again()).get_column("file").to_list()
+        every = homes.get_column("recording").n_unique() + lone.height
+        return live, files, len(live) + len(files) == every
+
+    def _carry(self, work: Path, name: str, part: Part) -> bool:
+        """One part; whether anything of it is left."""
+        live, files, whole = self._left(part)
+        if not live and not files:
+            return False
+        for table, source in self._tables(part):
+            target = work / table / f"{name}.parquet"
+            if whole:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                _link(source, target)
+            else:
+                store.copy_part(source, target, _keeps(table, live, files))
+        if whole:
+            for kind in _KINDS:
+                target = work / KNOWN / kind / f"{name}.parquet"
+                target.parent.mkdir(parents=True, exist_ok=True)
+                _link(self._file(part, f"{KNOWN}/{kind}"), target)
+        else:
+            store.write_known(work, name, self._known_left([(part, live)]))
+        return True
+
+    def _join(self, work: Path, name: str, parts: Sequence[Part]) -> None:
+        """Many small parts as one."""
+        left = [(part, *self._left(part)) for part in parts]
+        for table in TABLES:
+            frames = [
+                _keeps(table.name, live, files)(pl.read_parquet(self._file(part, table.name)))
+                for part, live, files, _ in left
+                if self._file(part, table.name).exists()
+            ]
+            if frames:
+                store.write_part(work, table, name, pl.concat(frames))
+        store.write_known(work, name, self._known_left([(part, live) for part, live, *_ in left]))
+
+    def _known_left(self, left: Sequence[tuple[Part, list[str]]]) -> dict[str, pl.DataFrame]:
+        frames = {
+            kind: pl.concat(
+                [
+                    pl.read_parquet(self._file(part, f"{KNOWN}/{kind}")).filter(
+                        pl.col("recording").is_in(live)
+                        if kind != "definitions"
+                        else pl.lit(value=True)
+                    )
+                    for part, live in left
+                ]
+            )
+            for kind in _KINDS
+        }
+        frames["definitions"] = (
+            frames["definitions"]
+            .join(frames["listed"].select("definition").unique(), on="definition", how="semi")
+            .unique("definition")
+        )
+        return frames
+
+    def _tables(self, part: Part) -> Iterator[tuple[str, Path]]:
+        for table in TABLES:
+            path = self._file(part, table.name)
+            if table is not Tools and path.exists():
+                yield table.name, path
+
+
+KNOWN: Final = store.KNOWN
+
+
+def earlier(folder: Path, made: Made) -> Earlier | str | None:
+    """What a store has for a run that makes rows so; or why it has nothing; None: no store."""
+    if not (folder / store.MANIFEST).exists():
+        return None
+    try:
+        manifest = store.read_manifest(folder)
+    except StoreError:
+        return "it is of another format, or damaged"
+    if "parts" not in manifest:
+        return "it was made by a mcptally that kept nothing for a next run"
+    if manifest.get("code") != made.code:
+        return "another version of mcptally, or of what it judges with, made it"
+    if manifest.get("rules") != made.rules:
+        return "the rules or scenarios are others"
+    if manifest.get("payloads") != made.payloads:
+        return "it was made with" + ("out" if made.payloads else "") + " payloads"
+    if wrong := damaged(folder, manifest):
+        return f"{wrong[0]} is not as it was written"
+    return Earlier([folder], [manifest])
+
+
+def damaged(folder: Path, manifest: Mapping[str, Any]) -> list[str]:
+    """Names of a store's Parquet files that are not as they were written, or not there."""
+    there = dict(store.parts(folder))
+    known: Mapping[str, str] = manifest.get("parts", {})
+    return sorted(
+        {name for name in known if name not in there or not _is(there[name], known[name])}
+        | (there.keys() - known.keys())
+    )
+
+
+def _is(path: Path, sha256: str) -> bool:
+    try:
+        return store.digest_of(path) == sha256
+    except OSError:
+        return False
+
+
+def is_same(path: Path, source: Source) -> bool:
+    """Whether a file is as it was when it was scored: by what its folder says, or by its bytes."""
+    if not source.whole:
+        return False
+    try:
+        size, *stat = store.look(path).identity
+        if size != source.size:
+            return False
+        return tuple(stat) == source.stat or store.digest_of(path) == source.sha256
+    except (OSError, UnreadableError):
+        return False
+
+
+def _keeps(
+    table: str, recordings: Sequence[str], files: Sequence[str]
+) -> Callable[[pl.DataFrame], pl.DataFrame]:
+    """Leaves the rows of these recordings and, among findings, those about these files."""
+    chosen = pl.col("recording").is_in(list(recordings))
+    if table == Findings.name:
+        chosen |= pl.col("recording").is_null() & pl.col("file").is_in(list(files))
+    return lambda rows: rows.filter(chosen)
+
+
+def _link(source: Path, target: Path) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # not every file system has hard links
+        shutil.copyfile(source, target)
+
+
+def _counted(work: Path) -> Carried:
+    """What lies in a work folder so far."""
+    rows = {
+        table.name: sum(
+            cast("int", pq.read_metadata(path).num_rows)
+            for path in (work / table.name).glob("*.parquet")
+        )
+        for table in TABLES
+    }
+    outcomes: dict[str, int] = {}
+    broken = 0
+    if any((work / Calls.name).glob("*.parquet")):
+        every = pl.scan_parquet(work / Calls.name / "*.parquet")
+        outcomes = dict(every.group_by("outcome").len().collect().iter_rows())
+        found = pl.scan_parquet(work / Findings.name / "*.parquet")
+        wrong = found.filter(about="file", severity="error").select(pl.len())
+        broken = wrong.collect().item()
+    return Carried(rows, outcomes, broken)
+
+
+# --- what depends on what -----------------------------------------------------------------------
+
+
+def _touched(
+    asked: Mapping[str, pl.DataFrame], before: Knowledge, now: Knowledge
+) -> Iterator[pl.DataFrame]:
+    """Rows with the recordings whose own rows would be others: by each kind of knowledge.
+
+    `asked` are the needs of the recordings, and what they themselves know, by recording.
+    """
+    needs, forms, combinations = asked["needs"], asked["forms"], asked["combinations"]
+    old, new = (_surroundings(needs, known) for known in (before, now))
+    yield needs.filter(old.get_column("outage").ne_missing(new.get_column("outage")))
+    flipped = needs.filter(old.get_column("usual").ne_missing(new.get_column("usual")))
+    unlike = forms.filter(pl.col("all") > pl.col("json"))
+    keys = ["server", "tool"]
+    yield unlike.join(flipped.select(keys).unique(), on=keys, how="semi", nulls_equal=True)
+    keys = ["server", "tool", "combination"]
+    scarce = (rare(before.combinations), rare(now.combinations))
+    for mine, theirs in (scarce, scarce[::-1]):
+        only = mine.join(theirs, on=keys, how="anti", nulls_equal=True)
+        yield combinations.join(only, on=keys, how="semi", nulls_equal=True)
+    unlisted = needs.filter(pl.col("open_ns").is_not_null())
+    yield unlisted.filter(
+        _definitions(unlisted, before.listed).ne_missing(_definitions(unlisted, now.listed))
+    )
+    yield _foretold(needs, before.validations, now.validations)
+
+
+def _surroundings(needs: pl.DataFrame, known: Knowledge) -> pl.DataFrame:
+    """What the numbers of other calls say about each need, as coarsely as rules ask for it."""
+    calls = needs.select("server", "tool", ts_ns=pl.col("minute") * context.MINUTE)
+    return context.surround(calls, known.minutes, known.forms).select(
+        outage=pl.col("concurrent_failure_share").mul(10).floor(),
+        usual=usually_json(pl.col("results_seen"), pl.col("results_json")).fill_null(value=False),
+    )
+
+
+def _definitions(asked: pl.DataFrame, listed: pl.DataFrame) -> pl.Series:
+    """The definition in force for each call of a tool that its own session does not list."""
+    calls = asked.with_row_index("pos").select(
+        "pos",
+        *("server", "tool"),
+        call_id=pl.col("pos").cast(pl.String),
+        session=pl.lit(""),
+        ts_ns="open_ns",
+        dir=pl.lit("c2s"),
+    )
+    nothing = pl.DataFrame(schema=LISTING)
+    return in_force(calls, nothing, listed).get_column("definition")
+
+
+def _foretold(needs: pl.DataFrame, before: pl.DataFrame, now: pl.DataFrame) -> pl.DataFrame:
+    """Needs that a validation may speak of which was not known, or is known no longer."""
+    names = ["server", "tool", "call_id", "session", "same", "answered_ns", "valid"]
+    both = (before.select(names), now.select(names))
+    changed = pl.concat(
+        [
+            mine.join(theirs, on=names, how="anti", nulls_equal=True)
+            for mine, theirs in (both, both[::-1])
+        ]
+    ).drop_nulls("answered_ns")
+    said = changed.select("server", "tool", said=pl.col("answered_ns") // context.MINUTE).unique()
+    near = validation.NEAR_NS // context.MINUTE + 1
+    return needs.join(said, on=["server", "tool"], nulls_equal=True).filter(
+        (pl.col("minute") - pl.col("said")).is_between(0, near)
+    )
