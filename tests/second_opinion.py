@@ -27,7 +27,7 @@ def of_reference(files: Sequence[Path]):
 
 def of_pipeline(files: Sequence[Path]):
     """The same, as the pipeline says."""
-    events = mend(decode(files), [str(file) for file in files])
+    events = mend(decode(files), [str(file) for file in files], files)
     paired = pair(events, converse(events))
     places = {
         pos: (seq, index)

@@ -135,21 +135,21 @@ def test_a_gap_accounts_for_the_numbers_of_what_was_lost(tmp_path):
 
 LINES = {
     "a torn tail": (text(recording())[:-9], "torn tail: the last line has no end", 1),
-    "garbage": (b"hello\n" + text(recording()), "no JSON", 6),
-    "another program's line": (b'{"a":1}\n' + text(recording()), "no event: ", 8),
+    "garbage": (b"hello\n" + text(recording()), "not JSON", 6),
+    "another program's line": (b'{"a":1}\n' + text(recording()), "not an event", 8),
     "a newer format": (
         b'{"v":2,"event":"open","recording":"x","seq":0,"ts_ns":1}\n' + text(recording()),
         "format 2 is not known", 10,
     ),
     "an unknown event": (
         b'{"v":1,"event":"hm","recording":"x","seq":0,"ts_ns":1}\n' + text(recording()),
-        "its kind is unknown", 10,
+        "not an event of transcript format 1: Invalid value", 10,
     ),
     "seq that is text": (
         b'{"v":1,"event":"open","recording":"x","seq":"0","ts_ns":1}\n' + text(recording()),
-        "no event: ", 10,
+        "not an event", 10,
     ),
-    "nesting without end": (b"[" * 100_000 + b"\n" + text(recording()), "no ", 100_000),
+    "nesting without end": (b"[" * 100_000 + b"\n" + text(recording()), "not an event", 100_000),
 }  # fmt: skip
 
 

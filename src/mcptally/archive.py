@@ -1,18 +1,21 @@
 """Transcripts on disk: which files an archive is, and their bytes, decompressed and cut at lines.
 
 Nothing here knows what a line means. Reading is streaming and bounded: a file is never in memory
-whole, and a line longer than `MAX_LINE` is passed over and reported.
+whole, is read as long as it was when it was opened, and a line longer than `MAX_LINE`, or what
+unpacks to more than `Room` allows, is passed over and reported.
 """
 
 import dataclasses
 import glob
 import gzip
 import io
+import os
+import re
 import stat
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import BinaryIO, Final, cast
+from typing import Any, BinaryIO, Final, cast
 
 import zstandard
 
@@ -22,55 +25,214 @@ from mcptally.frame import SUFFIXES
 CHUNK: Final = 1 << 20
 """Bytes read at a time; measured: smaller costs calls, larger costs cache and second looks."""
 
-MAX_LINE: Final = 512 << 20
-"""Longest line that is read. The recorder's cap on a frame is far below."""
+MAX_LINE: Final = 256 << 20
+"""Longest line that is read: one costs about five times its length in memory. The recorder's cap
+on a frame is far below."""
+
+EXPANSION: Final = 64
+"""How many times its size a compressed file may always unpack to: recorded ones reach 5 to 20,
+those of a server asked the same a thousand times over 200."""
+
+ROOM: Final = 512 << 20
+"""Bytes that the compressed files of a partition may unpack to beyond that, all together."""
 
 _MAX_WINDOW: Final = 1 << 27
 """Largest zstd window accepted (zstd's own default limit): bounds memory on hostile input."""
 
 _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
+_FOREIGN: Final = {
+    b"PK\x03\x04": "a zip file",
+    b"PK\x05\x06": "an empty zip file",
+    b"7z\xbc\xaf\x27\x1c": "a 7z file",
+    b"\xfd7zXZ\x00": "an xz file",
+    b"BZh": "a bzip2 file",
+    b"\x04\x22\x4d\x18": "an lz4 file",
+    b"Rar!": "a rar file",
+    b"PAR1": "a Parquet file",
+    b"SQLite format 3\x00": "an SQLite database",
+    b"\xff\xfe": "UTF-16 text",
+    b"\xfe\xff": "UTF-16 text",
+}
+"""First bytes of what is taken for a transcript now and then, and is none."""
+
+_TEXT: Final = re.compile(rb"[\x20-\x7e\s]*\Z")
 
 
-def discover(paths: Iterable[str | Path]) -> list[Path]:
+@dataclasses.dataclass(frozen=True, slots=True)
+class PassedOver:
+    """Something in a folder that has a transcript's name and is not read."""
+
+    name: str
+    """Its path, as far as it is UTF-8."""
+    why: str
+
+
+@dataclasses.dataclass(slots=True)
+class Room:
+    """Bytes that compressed files may still unpack to beyond `EXPANSION` times their size."""
+
+    left: int = ROOM
+
+
+def discover(
+    paths: Iterable[str | Path], passed_over: Callable[[PassedOver], Any] = lambda _: None
+) -> list[Path]:
     """The transcript files that `paths` name, sorted, each once.
 
     A folder gives its `*.jsonl`, `*.jsonl.gz` and `*.jsonl.zst`, recursively, without following
     links out of it; a pattern gives what it matches; a file that is named is always taken.
 
+    Args:
+        paths: files, folders and patterns.
+        passed_over: is told what in a folder has such a name and is a link out of it, or no file.
+
     Raises:
-        UnreadableError: a path does not exist, is no regular file, or nothing was found.
+        UnreadableError: a path does not exist, is no regular file, cannot be listed, or nothing
+            was found.
     """
     named = [Path(path) for path in paths]
     found: dict[Path, None] = {}
+    out: list[PassedOver] = []
     for path in named:
-        if path.is_dir():
-            found.update(dict.fromkeys(_in_folder(path)))
-        elif path.exists():
+        if _is(path, Path.is_dir):
+            found.update(dict.fromkeys(_in_folder(path, out)))
+        elif _is(path, Path.exists):
             if not path.is_file():
                 raise UnreadableError(f"{path}: is no regular file; name a transcript or a folder")
+            if not _is_text(path):
+                raise UnreadableError(f"{_shown(path)}: {_NO_TEXT}")
             found[path] = None
         else:
-            matches = sorted(map(Path, glob.glob(str(path), recursive=True)))  # noqa: PTH207
+            matches = sorted(_matches(path))
             if not matches:
                 raise UnreadableError(f"{path}: no such file or folder")
             for match in matches:
-                found.update(dict.fromkeys(_in_folder(match) if match.is_dir() else [match]))
+                if match.is_dir():
+                    found.update(dict.fromkeys(_in_folder(match, out)))
+                elif _is_text(match):
+                    found[match] = None
+                else:
+                    out.append(PassedOver(_shown(match), _NO_TEXT))
+    for each in out:
+        passed_over(each)
     if not found:
         places = ", ".join(map(str, named)) or "nothing"
+        seen = f"; passed over: {out[0].name}: {out[0].why}" if out else ""
         raise UnreadableError(
-            f"{places}: no transcripts there (looked for {', '.join('*' + s for s in SUFFIXES)})"
+            f"{places}: no transcripts there "
+            f"(looked for {', '.join('*' + s for s in SUFFIXES)}){seen}"
         )
     return sorted(found)
 
 
-def _in_folder(folder: Path) -> Iterator[Path]:
+def _is(path: Path, what: Callable[[Path], bool]) -> bool:
+    """What a path is; one that no system takes (too long, a NUL in it) is nothing."""
+    try:
+        return what(path)
+    except (OSError, ValueError) as error:
+        raise UnreadableError(f"{path}: {_why(error)}") from error
+
+
+def _matches(pattern: Path) -> Iterator[Path]:
+    """What a pattern matches. `**` goes through no links to folders: they may lead in circles."""
+    parts = pattern.parts
+    fixed = next((i for i, part in enumerate(parts) if glob.has_magic(part)), len(parts))
+    if fixed < len(parts):
+        yield from Path(*parts[:fixed]).glob(str(Path(*parts[fixed:])))
+
+
+def _in_folder(folder: Path, out: list[PassedOver]) -> Iterator[Path]:
+    """The transcripts of a folder and those below, however deep; a loop, not a recursion."""
     root = folder.resolve()
-    for path in sorted(folder.rglob("*")):
-        if path.name.endswith(SUFFIXES) and path.is_file():
-            if path.is_symlink() and not path.resolve().is_relative_to(root):
-                continue
-            yield path
+    todo = [folder]
+    while todo:
+        here = todo.pop()
+        try:
+            entries = sorted(os.scandir(here), key=lambda entry: entry.name, reverse=True)
+        except OSError as error:
+            raise UnreadableError(f"{here}: cannot be listed: {error.strerror}") from error
+        for entry in entries:
+            path = here / entry.name
+            if entry.is_dir(follow_symlinks=False):
+                todo.append(path)
+            elif entry.is_symlink() and not _within(path, root):
+                if entry.name.endswith(SUFFIXES) or _leads_to_folder(entry):
+                    out.append(
+                        PassedOver(_shown(path), "a link out of the folder; name it as well")
+                    )
+            elif entry.name.endswith(SUFFIXES):
+                if not path.is_file():
+                    out.append(PassedOver(_shown(path), "no regular file"))
+                elif not _is_text(path):
+                    out.append(PassedOver(_shown(path), _NO_TEXT))
+                else:
+                    yield path
+
+
+_NO_TEXT: Final = "its name is not UTF-8, and no table can hold it; rename it"
+
+
+def _is_text(path: Path) -> bool:
+    return _shown(path) == str(path)
+
+
+def _shown(path: Path) -> str:
+    return os.fsencode(path).decode("utf-8", "replace")
+
+
+def _within(path: Path, root: Path) -> bool:
+    try:
+        return path.resolve().is_relative_to(root)
+    except (OSError, RuntimeError):  # a link that leads to itself
+        return True
+
+
+def _leads_to_folder(entry: "os.DirEntry[str]") -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
+
+
+class _AsItWas(io.FileIO):
+    """A regular file, read no further than it went when it was opened, even if it goes on growing.
+
+    Raises:
+        OSError: it cannot be opened.
+        UnreadableError: it is a pipe, a socket or a device.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, "rb", opener=_without_waiting)
+        about = os.fstat(self.fileno())
+        self.size = about.st_size
+        if not stat.S_ISREG(about.st_mode):
+            self.close()
+            raise UnreadableError(f"{path}: is no regular file")
+
+    def readinto(self, buffer: Any) -> int:
+        return super().readinto(memoryview(buffer)[: max(self.size - self.tell(), 0)]) or 0
+
+    def readall(self) -> bytes:
+        return io.RawIOBase.readall(self)
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Open a file; what was one when it was found, and is a pipe by now, keeps nobody waiting."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+class _Gzip(gzip.GzipFile):
+    """A gzip file that closes the file it reads."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        super().__init__(fileobj=file, mode="rb")
+        self._packed = file
+
+    def close(self) -> None:
+        super().close()
+        self._packed.close()
 
 
 def open_stream(path: Path) -> BinaryIO:
@@ -79,22 +241,44 @@ def open_stream(path: Path) -> BinaryIO:
     Raises:
         UnreadableError: the file cannot be opened, or is a pipe or a device.
     """
+    return _opened(path)[0]
+
+
+def _opened(path: Path) -> tuple[BinaryIO, int, bytes]:
+    """The decompressed bytes of a file; its size if it is compressed, else 0; its first bytes."""
     try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise UnreadableError(f"{path}: is no regular file")
-        file = path.open("rb")
+        raw = _AsItWas(path)
+    except (OSError, ValueError) as error:
+        raise UnreadableError(f"{path}: {_why(error)}") from error
+    file = cast("BinaryIO", io.BufferedReader(raw, CHUNK))
+    try:
+        head = file.read(16)
+        file.seek(0)
     except OSError as error:
-        raise UnreadableError(f"{path}: {error.strerror}") from error
-    head = file.read(4)
-    file.seek(0)
-    if head.startswith(_GZIP):
         file.close()
-        return cast("BinaryIO", gzip.open(path))
-    if head == _ZSTD:
+        raise UnreadableError(f"{path}: {_why(error)}") from error
+    if head.startswith(_GZIP):
+        return cast("BinaryIO", _Gzip(file)), raw.size, head
+    if head.startswith(_ZSTD):
         unpack = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW)
         reader = unpack.stream_reader(file, read_across_frames=True, closefd=True)
-        return cast("BinaryIO", reader)
-    return file
+        return cast("BinaryIO", reader), raw.size, head
+    return file, 0, head
+
+
+def _why(error: Exception) -> str:
+    """An error of the system in words, without the file's name."""
+    return (isinstance(error, OSError) and error.strerror) or str(error)
+
+
+def _foreign(path: Path, head: bytes) -> str | None:
+    """What a file is that is certainly no lines of JSON."""
+    for magic, words in _FOREIGN.items():
+        if head.startswith(magic):
+            return words
+    if head and path.name.endswith((".gz", ".zst")) and not _TEXT.match(head):
+        return "neither gzip nor zstd, whatever its name says"
+    return None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -113,37 +297,48 @@ class Lines:
 class Damage:
     """Something in a file that could not be read as lines."""
 
-    line: int
-    """Where it begins, counted from 1."""
+    line: int | None
+    """Where it begins, counted from 1; None: the file as a whole."""
     rule: str
     message: str
 
 
-def lines(path: Path, *, chunk: int = CHUNK, max_line: int = MAX_LINE) -> Iterator[Lines | Damage]:
+_READING: Final = (OSError, EOFError, zlib.error, zstandard.ZstdError)
+
+
+def lines(
+    path: Path, *, chunk: int = CHUNK, max_line: int = MAX_LINE, room: Room | None = None
+) -> Iterator[Lines | Damage]:
     """The file's lines in runs of about `chunk` bytes, and what was damaged between them.
 
-    Raises:
-        UnreadableError: the file cannot be opened.
+    Args:
+        path: the file. One that cannot be opened is damage, too.
+        chunk: bytes that are read at a time.
+        max_line: longest line in bytes.
+        room: what compressed files may unpack to, shared by those read with it.
     """
+    try:
+        stream, size, head = _opened(path)
+    except UnreadableError as error:
+        yield Damage(None, "archive.cannot_read", str(error).removeprefix(f"{path}: "))
+        return
+    if not size and (what := _foreign(path, head)):
+        stream.close()
+        yield Damage(None, "archive.foreign_file", f"is {what}; unpack or convert it first")
+        return
     number = 1
     rest: list[bytes] = []
     held = 0
     skipping = False
-    with open_stream(path) as stream:
-        # A cut gzip file raises at its end, and `read` would take what it had with it.
-        is_gzip = isinstance(cast("object", stream), gzip.GzipFile)
-        read = cast("gzip.GzipFile", stream).read1 if is_gzip else stream.read
-        while True:
-            try:
-                block = read(chunk)
-            except (OSError, EOFError, zlib.error, zstandard.ZstdError) as error:
+    with stream:
+        for piece in _blocks(stream, size, chunk, room or Room()):
+            if isinstance(piece, Damage):
                 if rest:
                     yield Lines(b"".join(rest), number, 1)
                     number += 1
-                yield Damage(number, "archive.cannot_decompress", f"reading stopped: {error}")
+                yield dataclasses.replace(piece, line=number)
                 return
-            if not block:
-                break
+            block = piece
             cut = block.rfind(b"\n") + 1
             if skipping and cut:
                 begin = block.find(b"\n") + 1
@@ -152,7 +347,8 @@ def lines(path: Path, *, chunk: int = CHUNK, max_line: int = MAX_LINE) -> Iterat
             elif skipping:
                 continue
             if not cut:
-                rest.append(block)
+                if block:
+                    rest.append(block)
                 held += len(block)
                 if held > max_line:
                     yield Damage(
@@ -171,6 +367,37 @@ def lines(path: Path, *, chunk: int = CHUNK, max_line: int = MAX_LINE) -> Iterat
             held = len(block) - cut
     if rest:
         yield Lines(b"".join(rest), number, 1)
+
+
+def _blocks(stream: BinaryIO, size: int, chunk: int, room: Room) -> Iterator[bytes | Damage]:
+    """The stream's bytes; where reading ends before they do, what is wrong."""
+    # `read` would take what was unpacked before a fault with it.
+    read = cast("Any", stream).read1 if size else stream.read
+    allowed = size * EXPANSION
+    while True:
+        try:
+            block = read(chunk)
+        except _READING as error:
+            rule = "archive.cannot_decompress" if size else "archive.cannot_read"
+            yield Damage(None, rule, f"reading stopped: {_why(error)}")
+            return
+        if not block:
+            return
+        yield block
+        if size:
+            allowed -= len(block)
+            if allowed < 0:
+                room.left += allowed
+                allowed = 0
+                if room.left < 0:
+                    yield Damage(
+                        None,
+                        "archive.unpacks_too_large",
+                        f"{size} bytes unpack to more than {EXPANSION} times their size and "
+                        f"{ROOM >> 20} MiB more for all files that belong together: the rest was "
+                        "not read; unpack the file yourself to have it read whole",
+                    )
+                    return
 
 
 def text_lines(path: Path) -> Iterator[tuple[int, bytes]]:

@@ -1,7 +1,7 @@
 """Is an archive whole? Everything the transcript promises, checked line by line.
 
-Only the frame of each event is read (recording, seq, time, segment, counts); payloads are passed
-over. Memory is that of one file's read buffer and a few numbers a recording.
+A line is an event here exactly if it is one to `score`; payloads are passed over. Memory is that of
+one file's read buffer and a few numbers a recording.
 """
 
 import dataclasses
@@ -10,13 +10,16 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
-from mcptally.archive import Damage, discover, lines
+from mcptally.archive import Damage, Lines, PassedOver, discover, lines
 from mcptally.errors import UnreadableError
-from mcptally.frame import EVENTS, FORMAT_VERSION
+from mcptally.frame import EVENTS
+from mcptally.reading import event_of, is_torn, is_utf8
+from mcptally.shapes import EVENT, AnyEvent, CloseEvent, GapEvent, OpenEvent
+from mcptally.shapes import EVENTS as SHAPES
 
 if sys.platform != "win32":
     import fcntl
@@ -29,26 +32,8 @@ _MAX_RUNS: Final = 4096
 """Runs of `seq` kept a recording before they are merged: bounds memory on shuffled files."""
 _MAX_LISTED: Final = 20
 
-_Int = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
-
-
-class _Event(msgspec.Struct, gc=False):
-    """The frame of one event."""
-
-    v: int
-    event: str
-    recording: str
-    seq: _Int
-    ts_ns: _Int
-    segment: _Int | None = None
-    server: str | None = None
-    transport: str | None = None
-    reason: str | None = None
-    lost: _Int | None = None
-    counts: dict[str, Any] | None = None
-
-
-_DECODE: Final = msgspec.json.Decoder(_Event)
+_NAMES: Final = {shape: str(shape.__struct_config__.tag) for shape in SHAPES}
+_COUNTS: Final = msgspec.json.Decoder(dict[str, Any])
 
 
 @dataclasses.dataclass(slots=True)
@@ -71,6 +56,8 @@ class _Seen:
     counts: Counter[str] = dataclasses.field(default_factory=Counter)
     runs: list[_Run] = dataclasses.field(default_factory=list)
     segments: list[int] = dataclasses.field(default_factory=list)
+    latest: int = 0
+    """The highest of them; `file` is where it is."""
     lost: int = 0
     backwards: int = 0
     repeats: int = 0
@@ -125,11 +112,13 @@ def check(paths: Iterable[str | Path]) -> ArchiveCheck:
     """
     seen: dict[str, _Seen] = {}
     damaged = []
-    files = discover(paths)
+    out: list[PassedOver] = []
+    files = discover(paths, out.append)
     for path in files:
         report = _file(path, seen)
         if report.problems:
             damaged.append(report)
+    damaged += [FileCheck(each.name, 0, 0, [f"passed over: {each.why}"]) for each in out]
     if not seen:
         first = damaged[0] if damaged else None
         why = f"; {first.file}: {first.problems[0]}" if first else ""
@@ -148,74 +137,83 @@ def _file(path: Path, seen: dict[str, _Seen]) -> FileCheck:
     problems: list[str] = []
     unread = total = 0
     bad: Counter[str] = Counter()
-    first_bad: dict[str, int] = {}
-    try:
-        for number, line in _each(path):
-            if isinstance(line, Damage):
-                problems.append(f"line {line.line}: {line.message}")
-                continue
-            total = number
-            torn = not line.endswith(b"\n")
-            why = _event(line, path, seen) if line.strip() else None
-            if why:
-                why = "torn tail: the last line has no end" if torn else why
-                bad[why] += 1
-                first_bad.setdefault(why, number)
+    first_bad: dict[str, tuple[int, str]] = {}
+    for run in lines(path):
+        if isinstance(run, Damage):
+            where = "" if run.line is None else f"line {run.line}: "
+            problems.append(f"{where}{run.message}")
+            continue
+        total = run.first + run.count - 1
+        known = _at_once(run)
+        for event in known or ():
+            _take(event, path, seen)
+        for number, line in _each(run) if known is None else ():
+            event_or_why = event_of(line.removesuffix(b"\n"))
+            if isinstance(event_or_why, tuple):
+                rule, words = event_or_why
+                if not line.endswith(b"\n") and is_torn(line):
+                    rule = words = "torn tail: the last line has no end"
+                bad[rule] += 1
+                first_bad.setdefault(rule, (number, words))
                 unread += len(line)
-    except UnreadableError as error:
-        problems.append(str(error).removeprefix(f"{path}: "))
-    for why, count in bad.items():
-        where = f"line {first_bad[why]}" + (f" and {count - 1} more" if count > 1 else "")
-        problems.append(f"{where}: {why}")
+            elif event_or_why is not None:
+                _take(event_or_why, path, seen)
+    for rule, count in bad.items():
+        number, words = first_bad[rule]
+        problems.append(f"line {number}{f' and {count - 1} more' if count > 1 else ''}: {words}")
     if not total and not problems:
-        problems.append("not a single line in it" if path.stat().st_size else "empty")
+        problems.append("empty")
     return FileCheck(str(path), total, unread, problems)
 
 
-def _each(path: Path) -> Iterator[tuple[int, bytes | Damage]]:
-    for run in lines(path):
-        if isinstance(run, Damage):
-            yield run.line, run
-        else:
-            data, number, begin = run.data, run.first, 0
-            while begin < len(data):
-                end = data.find(b"\n", begin) + 1 or len(data)
-                yield number, data[begin:end]
-                number, begin = number + 1, end
-
-
-def _event(line: bytes, path: Path, seen: dict[str, _Seen]) -> str | None:
-    """Take one line into account; the reason when it is no event."""
+def _at_once(run: Lines) -> list[AnyEvent] | None:
+    """The events of a run in which every line is one."""
+    if not is_utf8(run.data):
+        return None
     try:
-        event = _DECODE.decode(line)
-    except (msgspec.ValidationError, RecursionError) as error:
-        return f"no event: {error}" if len(str(error)) < 120 else "no event"
-    except (msgspec.DecodeError, ValueError):
-        return "no JSON"
-    if event.v != FORMAT_VERSION:
-        return f"format {event.v} is not known to this version, which reads {FORMAT_VERSION}"
-    if event.event not in EVENTS:
-        return "no event: its kind is unknown"
+        events: list[AnyEvent] = EVENT.decode_lines(run.data)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    return events if len(events) == run.count else None
+
+
+def _each(run: Lines) -> Iterator[tuple[int, bytes]]:
+    """Each line of a run, its newline included, with its number."""
+    number, begin = run.first, 0
+    while begin < len(run.data):
+        end = run.data.find(b"\n", begin) + 1 or len(run.data)
+        yield number, run.data[begin:end]
+        number, begin = number + 1, end
+
+
+def _take(event: AnyEvent, path: Path, seen: dict[str, _Seen]) -> None:
+    """Take one event into account."""
     state = seen.get(event.recording)
     if state is None:
         state = seen[event.recording] = _Seen(path)
     _in_order(state, event)
-    if event.event == "open":
+    if isinstance(event, OpenEvent):
         state.server = state.server or event.server
         state.transport = state.transport or event.transport
         if event.segment is not None:
             state.segments.append(event.segment)
-        if len(state.segments) <= 1 or event.segment == max(state.segments):
-            state.file = path
-    elif event.event == "gap":
+        if event.segment is None or event.segment >= state.latest:
+            state.file, state.latest = path, event.segment or 0
+    elif isinstance(event, GapEvent):
         state.lost += event.lost or 0
-    elif event.event == "close":
-        state.closed, state.promised = event.seq, event.counts
-    state.counts[event.event] += 1
-    return None
+    elif isinstance(event, CloseEvent):
+        state.closed, state.promised = event.seq, _counts(event)
+    state.counts[_NAMES[type(event)]] += 1
 
 
-def _in_order(state: _Seen, event: _Event) -> None:
+def _counts(event: CloseEvent) -> dict[str, Any] | None:
+    try:
+        return _COUNTS.decode(event.counts)
+    except msgspec.DecodeError:
+        return None
+
+
+def _in_order(state: _Seen, event: AnyEvent) -> None:
     runs = state.runs
     last = runs[-1] if runs else None
     if last is not None and event.seq == last.last + 1:

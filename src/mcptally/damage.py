@@ -4,9 +4,13 @@ Events → Events without what is there twice, and with findings on the damage
 """
 
 import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
 
+import msgspec
 import polars as pl
 
+from mcptally.archive import Lines, lines
 from mcptally.decode import Events
 from mcptally.schema import Findings, Severity
 
@@ -14,10 +18,10 @@ _FRAMES = ("messages", "raws", "http", "opens", "closes", "gaps", "stderr")
 _ENVELOPE = ("file", "line", "recording", "seq", "ts_ns")
 
 
-def mend(events: Events, names: list[str]) -> Events:
+def mend(events: Events, names: list[str], files: Sequence[Path]) -> Events:
     """Drop events that a duplicate file brings again, and report all damage.
 
-    `names` are what findings call the files.
+    An event is a copy if all of it is the same. `names` are what findings call the files.
     """
     every = pl.concat(
         [
@@ -27,8 +31,12 @@ def mend(events: Events, names: list[str]) -> Events:
     ).unique(["file", "line"], maintain_order=True)
     once = ["recording", "seq", "ts_ns", "kind"]
     twice = every.filter(pl.len().over(once) > 1).sort("file", "line")
+    conflicts = twice
     if twice.height:
-        twice = twice.filter(~pl.struct(once).is_first_distinct())
+        said = twice.with_columns(content=_contents(twice, files))
+        same = pl.struct(*once, "content").is_first_distinct()
+        conflicts = said.filter(same & ~pl.struct(once).is_first_distinct())
+        twice = said.filter(~same)
         kept = {
             name: getattr(events, name).join(twice, on=["file", "line"], how="anti")
             for name in _FRAMES
@@ -64,7 +72,13 @@ def mend(events: Events, names: list[str]) -> Events:
             pl.format("{} events are missing before this one", hole),
         ),
         _rows(
-            ordered.filter(pl.col("step") == 0),
+            conflicts,
+            "archive.conflicting_events",
+            "error",
+            pl.lit("another event has the same recording, seq and time, and says something else"),
+        ),
+        _rows(
+            ordered.filter(pl.col("step") == 0).join(conflicts, on=["file", "line"], how="anti"),
             "archive.sequence_repeat",
             "warning",
             pl.lit("another event of this recording has the same seq"),
@@ -116,6 +130,32 @@ def mend(events: Events, names: list[str]) -> Events:
     return dataclasses.replace(
         events, findings=pl.concat([events.findings, Findings.frame(damage)])
     )
+
+
+def _contents(events: pl.DataFrame, files: Sequence[Path]) -> pl.Series:
+    """A hash of what each of a few events says, however it is spelt: their lines are read again."""
+    found: dict[tuple[int, int], int] = {}
+    wanted = events.group_by("file", maintain_order=True).agg(pl.col("line"))
+    for number, places in wanted.iter_rows():
+        left = set(places)
+        for run in lines(files[number]):
+            if isinstance(run, Lines):
+                here = left.intersection(range(run.first, run.first + run.count))
+                texts = run.data.split(b"\n") if here else []
+                found |= {(number, line): hash(_plainly(texts[line - run.first])) for line in here}
+                left -= here
+            if not left:
+                break
+    hashes = [found.get(place) for place in events.select("file", "line").iter_rows()]
+    return pl.Series(hashes, dtype=pl.Int64)
+
+
+def _plainly(line: bytes) -> bytes:
+    """A line as it is, whatever its spaces and the order of its members."""
+    try:
+        return msgspec.json.encode(msgspec.json.decode(line), order="sorted")
+    except (msgspec.DecodeError, RecursionError, ValueError):
+        return line
 
 
 def _rows(frame: pl.DataFrame, rule: str, severity: Severity, message: pl.Expr) -> pl.DataFrame:

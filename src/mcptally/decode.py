@@ -20,7 +20,7 @@ import numpy.typing as npt
 import polars as pl
 from msgspec import UNSET, Raw, Struct
 
-from mcptally.archive import Damage, lines
+from mcptally.archive import Damage, Room, lines
 from mcptally.columns import json_texts, marked, plain, plain_types, present, turn
 from mcptally.contents import contents_of
 from mcptally.events import Numbers, events_of
@@ -83,8 +83,7 @@ class Events:
 def decode(files: Sequence[Path], names: Sequence[str] | None = None) -> Events:
     """Every event of `files`, in order; `names` are how findings call the files.
 
-    Raises:
-        UnreadableError: a file cannot be opened.
+    A file that cannot be read is a finding.
     """
     collect = _Collector(names or [str(path) for path in files])
     for number, path in enumerate(files):
@@ -104,12 +103,14 @@ class _Collector:
         self.places: list[tuple[npt.NDArray[np.uint32], Numbers]] = []
         """File and line of those that wait."""
         self.bytes = 0
+        self.room = Room()
 
     def file(self, number: int, path: Path) -> None:
         good = 0
         bad: Counter[str] = Counter()
-        for run in lines(path):
+        for run in lines(path, room=self.room):
             if isinstance(run, Damage):
+                bad[run.rule] += 1
                 self._find(number, run.line, run.rule, "error", run.message)
                 continue
             events, line_numbers, faults = events_of(run)
@@ -392,6 +393,7 @@ def _from_head(frame: RawFrame) -> MessageEvent:
         recording=frame.recording,
         seq=frame.seq,
         ts_ns=frame.ts_ns,
+        v=frame.v,
         dir=frame.dir,
         msg=message,
         scope=frame.scope,

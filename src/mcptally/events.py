@@ -10,10 +10,10 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from msgspec import Raw
 
 from mcptally.archive import Lines
-from mcptally.shapes import EVENT, MEMBERS, MSG, AnyEvent, MessageEvent
+from mcptally.reading import TORN, event_of, is_torn
+from mcptally.shapes import EVENT, AnyEvent
 
 Numbers = npt.NDArray[np.int64]
 Fault = tuple[int, str, str]
@@ -70,48 +70,21 @@ def _one_by_one(run: Lines) -> tuple[list[AnyEvent], Numbers, list[Fault]]:
     faults: list[Fault] = []
     torn = None if run.data.endswith(b"\n") else run.first + run.count - 1
     for number, line in enumerate(run.data.split(b"\n"), start=run.first):
-        if not line.strip():
+        event = event_of(line)
+        if event is None:
             continue
-        event = _event(line)
         if not isinstance(event, tuple):
             events.append(event)
             numbers.append(number)
-        elif number == torn:
-            message = "the last line is torn: the recorder was stopped, or is still writing"
-            faults.append((number, "transcript.torn_tail", message))
+        elif number == torn and is_torn(line):
+            faults.append((number, "transcript.torn_tail", TORN))
         else:
             faults.append((number, *event))
     return events, np.array(numbers, np.int64), faults
 
 
-def _event(line: bytes) -> AnyEvent | tuple[str, str]:
-    """The event of one line, or the rule it breaks and a message."""
-    if not _is_utf8(line):
-        return "transcript.not_utf8", "the line is not UTF-8"
-    try:
-        return EVENT.decode(line)
-    except RecursionError:
-        return "transcript.too_deep", "JSON nested too deep"
-    except msgspec.ValidationError as error:
-        fault = str(error)
-    except msgspec.DecodeError as error:
-        return "transcript.not_json", f"not JSON: {error}"
-    try:
-        members = MEMBERS.decode(line)
-        if bytes(members.get("event", b"")) == b'"message"' and "msg" in members:
-            raw = members.pop("msg")
-            members["msg"] = Raw(b"{}")
-            event = EVENT.decode(msgspec.json.encode(members))
-            if isinstance(event, MessageEvent):
-                event.msg = MSG.one(raw)
-                return event
-    except (msgspec.DecodeError, RecursionError):
-        pass
-    return "transcript.not_an_event", f"not an event of transcript format 1: {fault}"
-
-
 def _is_utf8(data: bytes) -> bool:
-    """Whether the bytes are UTF-8; msgspec does not look inside the values it skips."""
+    """`reading.is_utf8` of many lines, without a copy of them."""
     if data.isascii():
         return True
     buffers = [None, pa.py_buffer(np.array([0, len(data)], np.int64)), pa.py_buffer(data)]

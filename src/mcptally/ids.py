@@ -36,7 +36,8 @@ def call_ids(
     """Ids of calls: 16 hex digits from recording, direction, seq and index.
 
     The recording's BLAKE2b digest is mixed with the numbers by SplitMix64 (Steele et al., 2014),
-    one native pass over whole columns.
+    one native pass over whole columns. Where damaged archives number two calls alike, the second
+    gets an id of its own.
     """
     distinct = recording.unique()
     seeds = pl.Series([int(digest(name), 16) for name in distinct], dtype=pl.UInt64)
@@ -44,6 +45,10 @@ def call_ids(
     direction = is_s2c.to_numpy().astype(np.uint64)
     for part in (direction, seq.to_numpy().astype(np.uint64), index.to_numpy().astype(np.uint64)):
         state = _splitmix(state ^ _splitmix(part + _GOLDEN))
+    if not pl.Series(state).is_unique().all():
+        nth = pl.int_range(pl.len()).over("state")
+        again = pl.DataFrame({"state": state}).select(nth.cast(pl.UInt64)).to_series().to_numpy()
+        state = np.where(again > 0, _splitmix(state ^ _splitmix(again + _GOLDEN)), state)
     return _hex(state)
 
 

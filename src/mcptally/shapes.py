@@ -13,6 +13,7 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 ABSENT: Final = Raw()
 _Int = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+_Version = Literal[1]
 
 
 class MessageEvent(Struct, tag_field="event", tag="message", gc=False):
@@ -21,6 +22,7 @@ class MessageEvent(Struct, tag_field="event", tag="message", gc=False):
     recording: str
     seq: _Int
     ts_ns: _Int
+    v: _Version
     dir: Literal["c2s", "s2c"]
     msg: "Msg | list[Raw]"
     scope: str | None = None
@@ -35,6 +37,7 @@ class RawFrame(Struct, tag_field="event", tag="raw", gc=False):
     recording: str
     seq: _Int
     ts_ns: _Int
+    v: _Version
     dir: Literal["c2s", "s2c"]
     why: str | None = None
     scope: str | None = None
@@ -54,6 +57,7 @@ class StderrEvent(Struct, tag_field="event", tag="stderr", gc=False):
     recording: str
     seq: _Int
     ts_ns: _Int
+    v: _Version
 
 
 class Headers(Struct, gc=False, rename="kebab"):
@@ -72,6 +76,7 @@ class HttpEvent(Struct, tag_field="event", tag="http", gc=False):
     recording: str
     seq: _Int
     ts_ns: _Int
+    v: _Version
     dir: Literal["c2s", "s2c"]
     phase: str
     scope: str | None = None
@@ -88,6 +93,7 @@ class OpenEvent(Struct, tag_field="event", tag="open", gc=False):
     recording: str
     seq: _Int
     ts_ns: _Int
+    v: _Version
     transport: str | None = None
     server: str | None = None
     command: Raw = ABSENT
@@ -104,6 +110,7 @@ class CloseEvent(Struct, tag_field="event", tag="close", gc=False):
     recording: str
     seq: _Int
     ts_ns: _Int
+    v: _Version
     reason: str | None = None
     exit_code: int | None = None
     signal: Raw = ABSENT
@@ -116,6 +123,7 @@ class GapEvent(Struct, tag_field="event", tag="gap", gc=False):
     recording: str
     seq: _Int
     ts_ns: _Int
+    v: _Version
     lost: _Int | None = None
     why: str | None = None
 

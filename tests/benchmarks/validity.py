@@ -70,7 +70,7 @@ def main() -> None:
     rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 3
     size, base = _base(files, rounds)
     names = [str(path) for path in files]
-    events = mend(decode(files, names), names)
+    events = mend(decode(files, names), names, files)
     paired = pair(events, converse(events))
     files_named = pl.DataFrame(
         {"file": pl.Series(range(len(names)), dtype=pl.UInt32), "name": names}

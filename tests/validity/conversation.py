@@ -142,6 +142,12 @@ def _file(which: str, talk: Conversation, path: Path) -> Path:
         whole = b""
     elif which == "$twice":
         path.with_suffix(".copy.jsonl").write_bytes(whole)
+    elif which == "$conflict":
+        path.with_suffix(".copy.jsonl").write_bytes(whole.replace(b'"ping"', b'"pong"'))
+    elif which == "$zip":
+        whole = b"PK\x03\x04" + whole
+    elif which == "$link":
+        path.with_suffix(".copy.jsonl").symlink_to(path.parent.parent)
     elif which == "$not-utf8":
         whole += b'{"v":1,"event":"stderr","recording":"x","seq":99,"ts_ns":1,"text":"\xff"}\n'
     elif which == "$deep":

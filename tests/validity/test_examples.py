@@ -14,8 +14,8 @@ from mcptally.judge import finding_rules, require_rules, rule_of
 from mcptally.schema import Finding, findings_frame
 from tests.validity.conversation import write
 
-ALONE = {"$long-line"}
-"""Files too large to make: tested by themselves."""
+ALONE = {"$long-line", "$gone", "$bomb"}
+"""Files too large to make, or that are not there: tested in tests/hostile, and below."""
 
 CASES = [
     (rule.id, kind, number, example)

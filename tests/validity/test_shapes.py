@@ -219,7 +219,7 @@ def test_what_columns_settle_the_schema_would_have_accepted(
 def test_on_recorded_traffic_columns_settle_nothing_that_the_schema_refuses():
     files = traffic()[:12]
     names = [file.name for file in files]
-    events = mend(decode(files, names), names)
+    events = mend(decode(files, names), names, files)
     paired = pair(events, converse(events))
     calls = paired.calls.with_columns(file=pl.lit("a"))
     both = Traffic.of(events, paired.messages.with_columns(file=pl.lit("a")), calls, names)

@@ -1,0 +1,70 @@
+"""One line of a transcript: the event that it is, or the rule it breaks and why.
+
+`score` and `check` both ask here, so they never disagree about a line.
+"""
+
+from typing import Final
+
+import msgspec
+from msgspec import Raw
+
+from mcptally.frame import FORMAT_VERSION
+from mcptally.shapes import EVENT, MEMBERS, MSG, AnyEvent, MessageEvent
+
+Refusal = tuple[str, str]
+"""The rule that a line breaks, and what is wrong, in words."""
+
+TORN: Final = "the last line is torn: the recorder was stopped, or is still writing"
+
+_SHOWN: Final = 200
+"""Characters of a parser's words: they may quote the line."""
+
+
+def event_of(line: bytes) -> AnyEvent | Refusal | None:
+    """The event of one line without its newline, or why it is none; None for a blank line."""
+    if not line.strip():
+        return None
+    if not is_utf8(line):
+        return "transcript.not_utf8", "the line is not UTF-8"
+    try:
+        return EVENT.decode(line)
+    except RecursionError:
+        return "transcript.too_deep", "JSON nested too deep"
+    except msgspec.ValidationError as error:
+        fault = str(error)[:_SHOWN]
+    except msgspec.DecodeError as error:
+        return "transcript.not_json", f"not JSON: {error}"[:_SHOWN]
+    try:
+        members = MEMBERS.decode(line)
+        version = bytes(members.get("v", b""))
+        if version.isdigit() and version != b"%d" % FORMAT_VERSION:
+            return "transcript.unknown_format", (
+                f"format {version[:20].decode()} is not known to this version, which reads "
+                f"{FORMAT_VERSION}"
+            )
+        if bytes(members.get("event", b"")) == b'"message"' and "msg" in members:
+            raw = members.pop("msg")
+            members["msg"] = Raw(b"{}")
+            event = EVENT.decode(msgspec.json.encode(members))
+            if isinstance(event, MessageEvent):
+                event.msg = MSG.one(raw)
+                return event
+    except (msgspec.DecodeError, RecursionError):
+        pass
+    return "transcript.not_an_event", f"not an event of transcript format 1: {fault}"
+
+
+def is_torn(line: bytes) -> bool:
+    """Whether a last line without a newline that is no event may be the beginning of one."""
+    return line.lstrip(b" \t\r").startswith(b"{")
+
+
+def is_utf8(data: bytes) -> bool:
+    """Whether the bytes are UTF-8; msgspec does not look inside the values it skips."""
+    if data.isascii():
+        return True
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
