@@ -38,9 +38,9 @@ class Gathered:
     messages: pl.DataFrame
     findings: pl.DataFrame
     recordings: pl.DataFrame
-    learned: "Knowledge"
     needs: pl.DataFrame
     """What its calls are judged by beyond their recordings: see `needs`."""
+    learned: "Knowledge"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -48,8 +48,8 @@ class Knowledge:
     """What a partition, and in the end the whole archive, knows about its servers and tools.
 
     A call is judged by the knowledge of the archive: nothing depends on who is in its partition.
-    """
     That of a partition is by recording, so that a recording can be taken out again.
+    """
 
     listed: pl.DataFrame
     """`definitions.LISTING` rows."""
@@ -80,7 +80,6 @@ class Knowledge:
         )
 
 
-def gather(files: Sequence[Path], names: Sequence[str]) -> Gathered:
 _COUNTS: Final = {
     "combinations": ("calls",),
     "shapes": ("calls",),
@@ -96,8 +95,9 @@ def _summed(frames: Sequence[pl.DataFrame], counts: Sequence[str]) -> pl.DataFra
     return every.group_by(keys).agg(pl.col(counts).sum())
 
 
+def gather(files: Sequence[Path], names: Sequence[str]) -> Gathered:
     """Decode and pair the events of `files`, which `names` call in tables and findings."""
-    events = mend(decode(files, names), list(names), files)
+    events = mend(decode(files, names), list(names))
     talk = converse(events)
     paired = pair(events, talk)
     file_names = pl.DataFrame(
