@@ -97,7 +97,7 @@ def _summed(frames: Sequence[pl.DataFrame], counts: Sequence[str]) -> pl.DataFra
 
 def gather(files: Sequence[Path], names: Sequence[str]) -> Gathered:
     """Decode and pair the events of `files`, which `names` call in tables and findings."""
-    events = mend(decode(files, names), list(names))
+    events = mend(decode(files, names), list(names), files)
     talk = converse(events)
     paired = pair(events, talk)
     file_names = pl.DataFrame(
