@@ -2,6 +2,8 @@
 
 import gzip
 import itertools
+import json
+import random
 import tracemalloc
 import zlib
 
@@ -10,8 +12,9 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcptally.record.framing import TooLarge
+from mcptally.record.framing import HEAD, TooLarge
 from mcptally.record.http_body import Body, is_event_stream
+from mcptally.record.kept import Pool
 
 JSON = b'{"jsonrpc":"2.0","id":1,"result":{"text":"' + b"abc" * 200 + b'"}}'
 EVENTS = b"id: 1\ndata:\n\nevent: message\ndata: " + JSON + b"\n\n"
@@ -133,15 +136,44 @@ def test_a_document_over_the_cap_leaves_head_and_hash():
 
 @pytest.mark.parametrize("coding", ["gzip", "deflate", "zstd"])
 def test_a_decompression_bomb_takes_no_memory(coding):
-    pack = {"gzip": gzip.compress, "deflate": zlib.compress, "zstd": zstandard.compress}[coding]
-    wire = pack(bytes(300 << 20))
+    wire = CODINGS[coding](bytes(300 << 20))
     tracemalloc.start()
     (seen,) = observe([wire], content_encoding=coding, cap=1 << 20)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert isinstance(seen.piece, TooLarge)
-    assert seen.piece.size == 300 << 20
+    assert seen.piece == wire
+    assert seen.fields["why"] == "content coding: expands more than 100 times"
     assert peak < 100 << 20
+
+
+@pytest.mark.parametrize("coding", ["gzip", "deflate", "zstd"])
+def test_what_expands_as_text_does_is_decoded_however_large(coding):
+    line = json.dumps({"id": 1, "text": "row after row of a table"}).encode() + b"\n"
+    noise = random.Random(1).randbytes(1 << 20).hex().encode()
+    whole = line * (4 << 20 >> 5) + noise
+    (seen,) = observe([CODINGS[coding](whole)], content_encoding=coding, cap=1 << 20)
+    assert isinstance(seen.piece, TooLarge)
+    assert seen.piece.size == len(whole)
+
+
+def test_what_all_keep_together_is_bounded_and_what_is_small_never_asks():
+    large = JSON * (HEAD // len(JSON) + 1)
+    pool = Pool(3 * len(large))
+    bodies = [Body(pool=pool) for _ in range(5)]
+    for body in bodies:
+        body.feed(large)
+    small = Body(pool=pool)
+    small.feed(b"{}")
+    sizes = [isinstance(body.end()[0].piece, TooLarge) for body in [*bodies, small]]
+    assert sizes == [False, False, False, True, True, False]
+    del bodies, small, body
+    again = Body(pool=pool)
+    again.feed(large)
+    assert again.end()[0].piece == large
+    torn = Body(pool=pool)
+    torn.feed(large)
+    del torn
+    assert pool.take(3 * len(large))
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,14 @@ import h11
 import pytest
 
 from mcptally.record.http_connect import Server, is_loopback
-from mcptally.record.http_head import RefusedError, ends_connection, head_of, to_client, to_server
+from mcptally.record.http_head import (
+    RefusedError,
+    check,
+    ends_connection,
+    head_of,
+    to_client,
+    to_server,
+)
 
 
 def request(*headers, version="1.1", target="/mcp", method="POST"):
@@ -25,6 +32,7 @@ def lines(message):
 
 
 def sent(message, host=None):
+    check(message, head_of(message))
     return to_server(message, head_of(message), host=host)
 
 

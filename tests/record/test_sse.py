@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcptally.record.framing import TooLarge
-from mcptally.record.sse import MAX_FIELD, Kept, SseEvent, SseParser
+from mcptally.record.kept import Kept
+from mcptally.record.sse import MAX_FIELD, SseEvent, SseParser
 
 MESSAGE = b'{"jsonrpc":"2.0","id":1,"result":{}}'
 

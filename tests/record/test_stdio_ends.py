@@ -76,9 +76,12 @@ def test_signals_are_passed_on_to_the_server_at_once(name, tmp_path):
         "signal.sigwait(awaited)\n"
         "print('got', flush=True); os._exit(9)"
     )
-    with Behind(tmp_path, server) as behind:
+    number = getattr(signal, name)
+    # A test run in the background may have been started with some of them ignored.
+    usual = lambda: signal.signal(number, signal.SIG_DFL)  # noqa: E731
+    with Behind(tmp_path, server, preexec_fn=usual) as behind:
         assert behind.line() == b"ready"
-        behind.process.send_signal(getattr(signal, name))
+        behind.process.send_signal(number)
         assert behind.line() == b"got"
         assert behind.process.wait(PATIENCE) == 9
     last = events(tmp_path)[-1]
@@ -90,7 +93,12 @@ def test_what_the_client_had_ignored_stays_ignored(tmp_path):
         "import signal\n"
         "print([signal.getsignal(s) == signal.SIG_IGN for s in (1, 2, 15)], flush=True)"
     )
-    ignore = lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)  # noqa: E731
+
+    def ignore():
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
     with Behind(tmp_path, server, preexec_fn=ignore) as behind:
         assert behind.end()[0] == b"[True, False, False]\n"
 

@@ -13,9 +13,11 @@ from mcptally.record import redact
 from mcptally.record.http_connect import Server, is_loopback
 from mcptally.record.http_loop import Loop, Timer
 from mcptally.record.http_relay import Relay
+from mcptally.record.http_room import Room, notice_silent_end, raise_descriptor_limit
 from mcptally.record.http_scribe import Scribe
-from mcptally.record.http_sessions import Sessions
+from mcptally.record.http_sessions import MAX_OPEN, Headers, Sessions
 from mcptally.record.http_wire import Wire
+from mcptally.record.kept import Pool
 from mcptally.record.limits import Limits
 from mcptally.record.say import say_on_stderr
 from mcptally.record.writer import Archive
@@ -28,6 +30,9 @@ GRACE_SECONDS: Final = 2.0
 
 _LOOK_SECONDS: Final = 60.0
 _BACKLOG: Final = 1024
+
+_REMEMBERED: Final = 4096
+"""Characters of the longest head or path that is kept in memory for the next time."""
 
 
 def run(
@@ -47,6 +52,7 @@ def run(
     Raises:
         UsageError: `url`, `listen` or `ca_file` cannot be used.
     """
+    raise_descriptor_limit()
     archive = Archive(out, policy=policy, limits=limits)
     server = Server(url, ca_file=ca_file)
     service = Service(server, bind(listen), archive=archive, name=name)
@@ -72,7 +78,15 @@ class Service:
         self._server = server
         self._sockets = sockets
         self._archive = archive
+        self._room = Room.of_this_process()
         self._relays: set[Relay] = set()
+        self._pool = Pool()
+        # Where only this machine can connect, and the server cannot check `Host` for itself.
+        self._own_names_only = server.host is not None and all(
+            is_loopback(sock.getsockname()[0]) for sock in sockets
+        )
+        self._listening = False
+        self._said_full = -_LOOK_SECONDS
         self._stopping: Timer | None = None
         self._scribe = Scribe(self.loop, say=archive.say)
         self._sessions = Sessions(
@@ -82,6 +96,7 @@ class Service:
             hide=_Hidden(archive.policy),
             write_later=self._scribe.later,
             clock=self.loop.time,
+            max_open=min(MAX_OPEN, self._room.recordings),
         )
 
     def serve(self) -> None:
@@ -120,7 +135,15 @@ class Service:
                     "recorded. Listen on 127.0.0.1 unless that is what you want."
                 )
 
+    def _pause_listening(self) -> None:
+        self._listening = False
+        for sock in self._sockets:
+            self.loop.reader(sock.fileno(), None)
+
     def _listen(self) -> None:
+        if self._stopping:
+            return
+        self._listening = True
         for sock in self._sockets:
             self.loop.reader(sock.fileno(), functools.partial(self._accept, sock))
 
@@ -131,27 +154,48 @@ class Service:
             return
         except OSError as error:
             # Out of descriptors, mostly: those who wait get their turn when one is free.
-            self._archive.say(f"cannot accept connections: {error.strerror}")
-            for one in self._sockets:
-                self.loop.reader(one.fileno(), None)
-            self.loop.call_later(1.0, lambda: None if self._stopping else self._listen())
+            self._say_full(f"cannot accept connections: {error.strerror}")
+            self._make_room()
+            self._pause_listening()
+            self.loop.call_later(1.0, self._listen)
             return
         sock.settimeout(0)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        notice_silent_end(sock)
         relay = Relay(
             upstream=self._server,
             sessions=self._sessions,
             scribe=self._scribe,
             loop=self.loop,
             cap=self._archive.limits.frame_bytes,
+            pool=self._pool,
+            own_names_only=self._own_names_only,
             gone=self._gone,
             say=self._archive.say,
         )
         self._relays.add(relay)
         relay.start(Wire(sock, relay, loop=self.loop))
+        if len(self._relays) >= self._room.clients and not self._make_room(but=relay):
+            self._say_full(f"{len(self._relays)} clients at once; others wait")
+            self._pause_listening()
+
+    def _make_room(self, *, but: Relay | None = None) -> bool:
+        """Close the connection that has asked for nothing for longest, if there is one."""
+        idle = [relay for relay in self._relays if relay.idle and relay is not but]
+        if idle:
+            min(idle, key=lambda relay: relay.waiting_since).stop("made room")
+        return bool(idle)
+
+    def _say_full(self, what: str) -> None:
+        now = self.loop.time()
+        if now - self._said_full > _LOOK_SECONDS:
+            self._said_full = now
+            self._archive.say(what)
 
     def _gone(self, relay: Relay) -> None:
         self._relays.discard(relay)
+        if not self._listening and len(self._relays) < self._room.clients:
+            self._listen()
         if self._stopping and not self._relays:
             self.loop.call_soon(self._end)
 
@@ -209,7 +253,16 @@ class _Hidden:
 
     def __init__(self, policy: redact.Policy) -> None:
         # Peers repeat themselves: nearly every head and path has been seen before.
-        self.headers = functools.lru_cache(512)(lambda headers: policy.headers(headers)[0])
+        self._policy = policy
+        self._headers = functools.lru_cache(512)(lambda headers: policy.headers(headers)[0])
+        self._path = functools.lru_cache(512)(lambda path: policy.url(path)[0])
+
+    def headers(self, headers: Headers) -> dict[str, str]:
         """The allowed headers, session ids hashed."""
-        self.path = functools.lru_cache(512)(lambda path: policy.url(path)[0])
+        if sum([len(name) + len(value) for name, value in headers]) > _REMEMBERED:
+            return self._policy.headers(headers)[0]
+        return self._headers(headers)
+
+    def path(self, path: str) -> str:
         """A path and query with session ids hashed."""
+        return self._path(path) if len(path) <= _REMEMBERED else self._policy.url(path)[0]

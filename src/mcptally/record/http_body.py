@@ -8,7 +8,14 @@ from typing import Any, Final, NamedTuple
 
 from mcptally.record.framing import DEFAULT_CAP, Piece
 from mcptally.record.http_coding import CodingError, Decoder, decoder
-from mcptally.record.sse import Kept, SseEvent, SseParser
+from mcptally.record.kept import Kept, Pool
+from mcptally.record.sse import SseEvent, SseParser
+
+FREE: Final = 64 * 1024 * 1024
+"""Bytes that a compressed body may expand to in any case."""
+
+RATIO: Final = 100
+"""Beyond that, decoded bytes for each one on the wire: a bomb must not hold up all others."""
 
 _EVENT_STREAM: Final = "text/event-stream"
 
@@ -37,10 +44,11 @@ class Body:
         content_type: str | None = None,
         content_encoding: str | None = None,
         cap: int = DEFAULT_CAP,
+        pool: Pool | None = None,
     ) -> None:
-        self._cap = cap
         self._wire = 0
-        self._events = SseParser(cap=cap) if is_event_stream(content_type) else None
+        self._decoded = 0
+        self._events = SseParser(cap=cap, pool=pool) if is_event_stream(content_type) else None
         self._undecodable = ""
         self._decoder: Decoder | None = None
         try:
@@ -49,8 +57,8 @@ class Body:
             self._fail(error)
         # Kept beside the decoded copy as long as decoding may still fail.
         plain = self._decoder is None and not self._undecodable
-        self._encoded = None if plain else Kept(cap=cap)
-        self._whole = Kept(cap=cap) if self._events is None else None
+        self._encoded = None if plain else Kept(cap=cap, pool=pool)
+        self._whole = Kept(cap=cap, pool=pool) if self._events is None else None
 
     def feed(self, data: bytes) -> list[Seen]:
         """What `data` completes: events of a stream; a document is complete only at its end."""
@@ -65,6 +73,7 @@ class Body:
         found: list[Seen] = []
         try:
             for part in self._decoder.feed(data):
+                self._count(len(part))
                 found += self._take(part)
         except CodingError as error:
             self._fail(error)
@@ -93,6 +102,11 @@ class Body:
 
     def _fail(self, error: CodingError) -> None:
         self._undecodable = f"content coding: {error}"
+
+    def _count(self, decoded: int) -> None:
+        self._decoded += decoded
+        if self._decoded > FREE + RATIO * self._wire:
+            raise CodingError(f"expands more than {RATIO} times")
 
     def _undecoded(self, piece: Piece) -> Seen:
         return Seen(piece, {"why": self._undecodable})

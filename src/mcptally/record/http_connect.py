@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from mcptally.errors import UsageError
 from mcptally.record import http_endpoint
 from mcptally.record.http_loop import Loop
+from mcptally.record.http_room import notice_silent_end
 from mcptally.record.http_wire import READ, End, Wire
 
 if TYPE_CHECKING:
@@ -143,6 +144,7 @@ class Connecting:
                 sock = self._sock = socket.socket(family, kind, proto)
                 sock.settimeout(0)
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                notice_silent_end(sock)
                 code = sock.connect_ex(address)
             except OSError as error:
                 self._failed(error)

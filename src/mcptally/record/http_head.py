@@ -6,9 +6,12 @@ has a server connection of its own that lives and dies with it, so these stay tr
 """
 
 import functools
+import re
 from typing import Final
 
 import h11
+
+from mcptally.record.http_connect import is_loopback
 
 _OF_THE_CONNECTION: Final = frozenset(
     {b"connection", b"proxy-connection", b"te", b"transfer-encoding", b"upgrade"}
@@ -26,6 +29,18 @@ _KEEP_ALIVE: Final = (b"Connection", b"keep-alive")
 _REMEMBERED: Final = 4096
 """Bytes of the longest head that is kept in memory for the next time."""
 
+MAX_FIELDS: Final = 1000
+"""Header fields of a request at most; ordinary ones have less than fifty."""
+
+_LARGEST_LENGTH: Final = 2**63 - 1
+_MISSPELT_FRAMING: Final = frozenset({b"content_length", b"transfer_encoding"})
+_NO_TRAILERS: Final = frozenset(
+    {b"authorization", b"connection", b"content-encoding", b"content-length", b"content-type"}
+    | {b"cookie", b"expect", b"host", b"proxy-authorization", b"te", b"trailer"}
+    | {b"transfer-encoding", b"upgrade"}
+)
+_PORT: Final = re.compile(r"^[^:]*:\d*$")
+
 Header = tuple[bytes, bytes]
 
 
@@ -41,7 +56,7 @@ class RefusedError(Exception):
 def head_of(message: h11.Request | h11.Response | h11.InformationalResponse) -> "Head":
     """The headers of a message; peers repeat theirs, so most have been looked at before."""
     raw = tuple(message.headers.raw_items())
-    size = sum([len(value) for _, value in raw])
+    size = sum([len(name) + len(value) for name, value in raw])
     return _known(raw) if size < _REMEMBERED else Head(raw)
 
 
@@ -51,6 +66,8 @@ class Head:
     def __init__(self, raw: tuple[Header, ...]) -> None:
         self._raw = raw
         self._names = [name.lower() for name, _ in raw]
+        self.names: Final = frozenset(self._names)
+        """In lower case."""
         self.text = tuple(
             (name.decode("latin-1"), value.decode("latin-1"))
             for name, (_, value) in zip(self._names, raw, strict=True)
@@ -90,8 +107,8 @@ class Head:
 _known = functools.lru_cache(maxsize=512)(Head)
 
 
-def to_server(request: h11.Request, head: Head, *, host: bytes | None) -> h11.Request:
-    """The request as the server gets it; `host` replaces `Host` where it is given.
+def check(request: h11.Request, head: Head) -> None:
+    """Let through only what every parser reads in the same way; h11 has refused a lot by now.
 
     Raises:
         RefusedError: its framing could be read in two ways, or it asks for a tunnel.
@@ -101,11 +118,52 @@ def to_server(request: h11.Request, head: Head, *, host: bytes | None) -> h11.Re
     if not request.http_version.startswith(b"1."):
         raise RefusedError(505, "this is not HTTP/1")
     chunked = b"transfer-encoding" in head
-    if chunked and b"content-length" in head:
+    length = head.get(b"content-length")
+    if chunked and length is not None:
         # RFC 9112 section 6.1: the mark of request smuggling.
         raise RefusedError(400, "both Content-Length and Transfer-Encoding")
     if chunked and request.http_version < b"1.1":
         raise RefusedError(400, "Transfer-Encoding in an HTTP/1.0 request")
+    if length is not None and int(length) > _LARGEST_LENGTH:
+        # A parser that counts in 64 bits would begin again at 0.
+        raise RefusedError(400, "Content-Length is beyond 64 bits")
+    if not head.names.isdisjoint(_MISSPELT_FRAMING):
+        # Servers that hand headers on as variables make `-` of `_`.
+        raise RefusedError(400, "a framing header with an underscore in its name")
+
+
+def check_trailers(end: h11.EndOfMessage) -> None:
+    """Trailers may not be what a server reads from a head (RFC 9110 section 6.5.1).
+
+    Raises:
+        RefusedError: one is about framing, routing or authorization.
+    """
+    for name, _ in end.headers:
+        if name in _NO_TRAILERS or name.replace(b"_", b"-") in _NO_TRAILERS:
+            raise RefusedError(400, f"{name.decode('latin-1')} in a trailer")
+
+
+def check_host(head: Head) -> None:
+    """A browser that was led here by a name of somebody else's says that name (DNS rebinding).
+
+    Raises:
+        RefusedError: `Host` is none of this machine's own names.
+    """
+    host = head.get(b"host")
+    if host is None:
+        return
+    name = host.partition("]")[0].removeprefix("[") if host.startswith("[") else host
+    if not is_loopback(name.rpartition(":")[0] if _PORT.search(name) else name):
+        raise RefusedError(
+            403,
+            f"Host {host[:100]!r} is no name of this machine, where alone the recorder listens; "
+            "connect to 127.0.0.1 or localhost, or let it listen elsewhere",
+        )
+
+
+def to_server(request: h11.Request, head: Head, *, host: bytes | None) -> h11.Request:
+    """The request as the server gets it; `host` replaces `Host` where it is given."""
+    chunked = b"transfer-encoding" in head
     plain = head.is_plain and request.target.startswith(b"/") and b"host" in head
     if plain and host is None and request.http_version == b"1.1":
         return request

@@ -1,25 +1,26 @@
 """One client connection and the server connection that belongs to it, and what passes between.
 
-h11 frames both sides: what the server gets was written by us from what was understood, so the
-two can never disagree where a request ends. Each read is worked off in three steps: understand,
-record what became complete, pass on.
+Each read is worked off in three steps: understand (http_turn.py), record what became complete,
+pass on. What is left here is who reads and writes when, and what follows when a side ends.
 """
 
 import errno
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Concatenate, Final, ParamSpec
 
 import h11
 
 from mcptally.record import http_head
-from mcptally.record.http_body import Body, Seen
-from mcptally.record.http_connect import Connecting, Server
-from mcptally.record.http_endpoint import EndpointFilter, rewritten
+from mcptally.record.http_connect import Server
+from mcptally.record.http_guard import HEAD_SECONDS, HeadGuard
 from mcptally.record.http_loop import Loop, Timer
 from mcptally.record.http_scribe import Scribe
-from mcptally.record.http_sessions import Exchange, Sessions
+from mcptally.record.http_sessions import Headers, Sessions
+from mcptally.record.http_turn import Turn
+from mcptally.record.http_uplink import Uplink
 from mcptally.record.http_wire import Wire
+from mcptally.record.kept import Pool
 
 P = ParamSpec("P")
 
@@ -36,17 +37,6 @@ _LINGER_BYTES: Final = 64 << 20
 
 HALF_OPEN_SECONDS: Final = 300.0
 """How long a response may still come for a client that has closed its sending side."""
-
-
-_REASONS: Final = {
-    400: "Bad Request",
-    405: "Method Not Allowed",
-    431: "Request Header Fields Too Large",
-    501: "Not Implemented",
-    502: "Bad Gateway",
-    505: "HTTP Version Not Supported",
-}
-"""Of the answers that are ours."""
 
 
 def _contained(
@@ -75,6 +65,8 @@ class Relay:
         scribe: Scribe,
         loop: Loop,
         cap: int,
+        pool: Pool,
+        own_names_only: bool,
         gone: "Callable[[Relay], None]",
         say: Callable[[str], None],
     ) -> None:
@@ -84,14 +76,16 @@ class Relay:
         self._scribe = scribe
         self._loop = loop
         self._cap = cap
+        self._pool = pool
+        self._own_names_only = own_names_only
+        self._guard = HeadGuard(loop, self._late)
+        self.waiting_since = loop.time()
+        """When the last exchange ended, or the connection began, on the loop's clock."""
         self._gone = gone
         self._client: Wire | None = None
-        self._server: Wire | None = None
+        self._uplink = Uplink(upstream, loop=loop, end=self, made=self._connected)
         self._down = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD)
         self._up = h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_HEAD)
-        self._connecting: Connecting | None = None
-        self._waiting: list[bytes] = []
-        self._waiting_size = 0
         self._timer: Timer | None = None
         self._over = False
         self._last = False
@@ -99,7 +93,7 @@ class Relay:
         self._client_eof = False
         self._server_eof = False
         self._ahead = 0
-        self._begin_cycle()
+        self._turn: Turn | None = None
 
     def start(self, client: Wire) -> None:
         """Begin to serve the client."""
@@ -109,37 +103,23 @@ class Relay:
     @property
     def idle(self) -> bool:
         """Whether no exchange is under way."""
-        return self._exchange is None and self._lingering < 0
+        return self._turn is None and self._lingering < 0
 
     def finish(self, why: str) -> None:
         """End the connection from our side as soon as nobody waits for an answer on it."""
         self._last = True
-        if self.idle or (self._exchange is not None and self._exchange.method == "GET"):
+        if self.idle or (self._turn is not None and self._turn.exchange.method == "GET"):
             self.stop(why)
 
     def stop(self, why: str) -> None:
         """End the connection from our side, now."""
-        if self._exchange is not None:
-            self._torn("proxy", why=why)
+        self._torn("proxy", why=why)
         self._drop()
 
     def failed(self, error: Exception) -> None:
         """Give the connection up for a mistake of ours."""
         self._say(f"a connection was given up: {error!r}; please report this")
         self.stop("internal error")
-
-    def _begin_cycle(self) -> None:
-        self._exchange: Exchange | None = None
-        self._request: Body | None = None
-        self._response: Body | None = None
-        self._filter: EndpointFilter | None = None
-        self._ours = b""
-        self._head_seen = False
-        self._answered = False
-        # The server's bytes as long as they may turn out to be no HTTP at all.
-        self._unframed = b""
-        self._blind: Body | None = None
-        self._ends_after = False
 
     # --- from the client ------------------------------------------------------------------------
 
@@ -148,7 +128,7 @@ class Relay:
         """Bytes, or the end of them, from either side."""
         if self._over:
             return
-        if wire is self._server:
+        if wire is self._uplink.wire:
             self._from_server(data)
         elif self._lingering >= 0:
             self._lingering += len(data)
@@ -157,13 +137,33 @@ class Relay:
         elif not data:
             self._client_ended()
         else:
-            self._down.receive_data(data)
-            if self._down.their_state in (h11.DONE, h11.MUST_CLOSE):
-                self._ahead += len(data)
-                if self._ahead > _PIPELINED and self._client is not None:
-                    self._client.pause()
-            else:
-                self._read_client()
+            self._from_client(data)
+
+    def _from_client(self, data: bytes) -> None:
+        if self._down.their_state is h11.IDLE and not self._head_grows(data):
+            return
+        self._down.receive_data(data)
+        if self._down.their_state in (h11.DONE, h11.MUST_CLOSE):
+            self._ahead += len(data)
+            if self._ahead > _PIPELINED and self._client is not None:
+                self._client.pause()
+        else:
+            self._read_client()
+
+    def _head_grows(self, data: bytes) -> bool:
+        """Whether the head of the next request may still become one that is understood."""
+        try:
+            self._guard.look(data)
+        except http_head.RefusedError as refused:
+            self._refuse(refused.status, refused.why)
+            return False
+        return True
+
+    @_contained
+    def _late(self) -> None:
+        """A request's head did not come in time."""
+        if not self._over and self._turn is None and self._lingering < 0:
+            self._refuse(408, f"its head took longer than {HEAD_SECONDS:.0f} s")
 
     def _read_client(self) -> None:
         out: list[bytes] = []
@@ -173,95 +173,67 @@ class Relay:
             except h11.RemoteProtocolError as error:
                 self._refuse(error.error_status_hint or 400, str(error))
                 return
-            if isinstance(event, h11.Request):
-                try:
+            try:
+                if isinstance(event, h11.Request):
                     out.append(self._begin(event))
-                except http_head.RefusedError as refused:
-                    self._refuse(refused.status, refused.why)
-                    return
-            elif isinstance(event, h11.Data):
-                out.append(self._request_data(event))
-            elif isinstance(event, h11.EndOfMessage):
-                out.append(self._request_end(event))
-                self._ahead = len(self._down.trailing_data[0])
-                break
-            else:
-                break
+                elif isinstance(event, h11.Data) and self._turn is not None:
+                    out.append(self._turn.request_data(event))
+                elif isinstance(event, h11.EndOfMessage) and self._turn is not None:
+                    out.append(self._turn.request_end(event))
+                    self._ahead = len(self._down.trailing_data[0])
+                    break
+                else:
+                    break
+            except http_head.RefusedError as refused:
+                self._refuse(refused.status, refused.why)
+                return
+        if self._turn is None and not self._guard.running and self._down.trailing_data[0]:
+            self._guard.incomplete()
         data = b"".join(out)
         self._commit(lambda: self._write_server(data))
 
     def _begin(self, request: h11.Request) -> bytes:
+        self._guard.complete()
         head = http_head.head_of(request)
         extra: dict[str, Any] = {}
         if request.http_version != b"1.1":
             extra["http_version"] = request.http_version.decode()
-        self._exchange = self._sessions.begin(
+        turn = self._new_turn(
             method=request.method.decode("latin-1"),
             path=request.target.decode("latin-1"),
             headers=head.text,
             **extra,
         )
-        passed = http_head.to_server(request, head, host=self._upstream.host)
-        self._request = self._observe(head)
-        self._ours = b"http://" + (head.get(b"host") or "").encode("latin-1")
-        return self._up.send(passed) or b""
+        if self._own_names_only:
+            http_head.check_host(head)
+        return turn.begin(request, head)
 
-    def _observe(self, head: http_head.Head) -> Body:
-        return Body(
-            content_type=head.get(b"content-type"),
-            content_encoding=head.get(b"content-encoding"),
+    def _new_turn(self, *, method: str, path: str, headers: Headers, **extra: Any) -> Turn:
+        exchange = self._sessions.begin(method=method, path=path, headers=headers, **extra)
+        self._turn = Turn(
+            exchange,
+            client=self._down,
+            server=self._up,
+            upstream=self._upstream,
             cap=self._cap,
+            pool=self._pool,
         )
-
-    def _request_data(self, event: h11.Data) -> bytes:
-        if self._exchange is not None and self._request is not None:
-            data = bytes(event.data)
-            self._exchange.request_bytes(len(data), self._request.feed(data))
-        return self._to_server(event)
-
-    def _request_end(self, event: h11.EndOfMessage) -> bytes:
-        if self._exchange is not None and self._request is not None:
-            self._exchange.request_bytes(0, self._request.end())
-            self._exchange.request_over()
-            self._request = None
-        return self._to_server(event)
-
-    def _to_server(self, event: h11.Data | h11.EndOfMessage) -> bytes:
-        if self._up.our_state is not h11.SEND_BODY:
-            return b""  # the server has gone; what the client still sends is only read
-        return self._up.send(event) or b""
+        return self._turn
 
     def _write_server(self, data: bytes) -> None:
         if data and not self._over:
-            if self._server is not None:
-                self._server.write(data)
-                if self._server.full and self._client is not None:
-                    self._client.pause()
-            else:
-                self._wait_for_server(data)
+            self._uplink.write(data)
+            if self._uplink.full and self._client is not None:
+                self._client.pause()
         self._maybe_cycle()
 
-    def _wait_for_server(self, data: bytes) -> None:
-        self._waiting.append(data)
-        self._waiting_size += len(data)
-        if self._waiting_size > _PIPELINED and self._client is not None:
-            self._client.pause()
-        if self._connecting is None:
-            self._connecting = self._upstream.connect(self._loop, self, self._connected)
-
     @_contained
-    def _connected(self, wire: Wire | OSError) -> None:
-        self._connecting = None
-        if isinstance(wire, OSError):
-            self._unreachable(wire)
-            return
-        self._server = wire
-        wire.start()
-        data, self._waiting, self._waiting_size = b"".join(self._waiting), [], 0
-        wire.write(data)
-        if self._client_eof:
-            wire.finish()
-        elif self._client is not None and not wire.full:
+    def _connected(self, error: OSError | None) -> None:
+        if error is not None:
+            self._unreachable(error)
+        elif self._client_eof:
+            self._uplink.finish()
+        elif self._client is not None and not self._uplink.full:
             self._client.resume()
 
     # --- from the server ------------------------------------------------------------------------
@@ -270,118 +242,88 @@ class Relay:
         if not data:
             self._server_ended(None)
             return
-        if self._blind is not None:
-            self._pass_blindly(data)
-            return
-        if self._exchange is None:
+        turn = self._turn
+        if turn is None:
             # Nothing was asked: whatever this is, it ends the connection, as it would without us.
             self._drop()
-            return
-        if not self._head_seen:
-            self._unframed += data
-        self._up.receive_data(data)
-        self._read_server()
+        elif turn.blind is not None:
+            turn.blind.feed(data)
+            self._write_client(data)
+        else:
+            if not turn.head_seen:
+                turn.unframed += data
+            self._up.receive_data(data)
+            self._read_server(turn)
 
-    def _read_server(self) -> None:
+    def _read_server(self, turn: Turn) -> None:
         out: list[bytes] = []
         finished = False
-        exchange = self._exchange
-        if exchange is None:
-            return
-        while True:
+        while not finished:
             try:
                 event = self._up.next_event()
             except h11.RemoteProtocolError as error:
-                self._not_http(error, out)
+                self._not_http(turn, error, out)
                 return
             if isinstance(event, h11.Data):
-                out.append(self._response_data(exchange, event))
+                out.append(turn.response_data(event))
             elif isinstance(event, h11.Response):
-                out.append(self._response_head(exchange, event))
+                out.append(turn.response_head(event))
             elif isinstance(event, h11.InformationalResponse):
                 if self._down.our_state is h11.SEND_RESPONSE:
                     out.append(self._down.send(http_head.informational(event)) or b"")
             elif isinstance(event, h11.EndOfMessage):
-                out.append(self._response_end(exchange, event))
+                out.append(turn.response_end(event))
                 finished = True
-                break
             else:
                 break
         data = b"".join(out)
-        self._commit(lambda: self._pass_response(exchange, data, finished=finished))
+        self._commit(lambda: self._pass_response(turn, data, finished=finished))
 
-    def _pass_response(self, exchange: Exchange, data: bytes, *, finished: bool) -> None:
+    def _pass_response(self, turn: Turn, data: bytes, *, finished: bool) -> None:
         self._write_client(data)
         if finished:
-            self._answered = True
-            exchange.end("server")
-            self._scribe.later(exchange.take())
+            turn.answered = True
+            turn.exchange.end("server")
+            self._scribe.later(turn.exchange.take())
             self._maybe_cycle()
 
-    def _response_head(self, exchange: Exchange, response: h11.Response) -> bytes:
-        self._head_seen = True
-        self._unframed = b""
-        head = http_head.head_of(response)
-        exchange.response_head(response.status_code, head.text)
-        self._response = self._observe(head)
-        self._ends_after = http_head.ends_connection(response, head)
-        if exchange.legacy and b"content-encoding" not in head:
-            self._filter = EndpointFilter(server=self._upstream.origins, ours=self._ours)
-        return self._down.send(http_head.to_client(response, head)) or b""
-
-    def _response_data(self, exchange: Exchange, event: h11.Data) -> bytes:
-        data = bytes(event.data)
-        if self._response is not None:
-            self._seen(exchange, self._response.feed(data))
-        if self._filter is None:
-            return self._down.send(event) or b""
-        data = self._filter.feed(data)
-        if self._filter.done:
-            self._filter = None
-        return (self._down.send(h11.Data(data=data)) or b"") if data else b""
-
-    def _response_end(self, exchange: Exchange, event: h11.EndOfMessage) -> bytes:
-        out = b""
-        if self._filter is not None and (held := self._filter.end()):
-            out = self._down.send(h11.Data(data=held)) or b""
-        if self._response is not None:
-            self._seen(exchange, self._response.end())
-            self._response = None
-        if event.headers and self._down.their_http_version != b"1.1":
-            event = h11.EndOfMessage()  # trailers need chunks, and those need HTTP/1.1
-        return out + (self._down.send(event) or b"")
-
-    def _seen(self, exchange: Exchange, seen: Sequence[Seen]) -> None:
-        if seen:
-            exchange.response_seen(seen, rewrite=self._rewritten if self._filter else None)
-
-    def _rewritten(self, url: bytes) -> bytes | None:
-        return rewritten(url, server=self._upstream.origins, ours=self._ours)
+    def _not_http(self, turn: Turn, error: h11.RemoteProtocolError, out: list[bytes]) -> None:
+        """The server says something that is no HTTP: the client sees it as it is."""
+        if not turn.head_seen:
+            data = turn.go_blind(str(error))
+            self._commit(lambda: self._write_client(data))
+            return
+        self._write_client(b"".join(out))
+        if not turn.answered:
+            self._torn("server", why="closed" if self._server_eof else f"not HTTP: {error}")
+        self._drop()
 
     def _write_client(self, data: bytes) -> None:
         if self._client is None or not data:
             return
         self._client.write(data)
-        if self._client.full and self._server is not None:
-            self._server.pause()
+        if self._client.full and self._uplink.wire is not None:
+            self._uplink.wire.pause()
 
     def _commit(self, then: Callable[[], None]) -> None:
         """Record what became complete, then go on: the last thing a callback does."""
-        self._scribe.write([] if self._exchange is None else self._exchange.take(), then)
+        self._scribe.write([] if self._turn is None else self._turn.exchange.take(), then)
 
     # --- from one exchange to the next ----------------------------------------------------------
 
     def _maybe_cycle(self) -> None:
         """Go on to the next request once this one and its response are through."""
-        exchange = self._exchange
-        if exchange is None or not self._answered or self._over:
+        turn = self._turn
+        if turn is None or not turn.answered or self._over:
             return
         if self._down.their_state is h11.SEND_BODY:
             # Answered before the request was complete: go on sending it, if the server still reads.
-            if self._server_eof or (self._server is not None and self._server.broken):
+            if self._server_eof or self._uplink.broken:
                 self._linger()
             return
-        exchange.done()
+        turn.exchange.done()
+        self._turn = None
+        self.waiting_since = self._loop.time()
         if self._up.trailing_data[0]:
             self._last = True  # more than was asked for: nothing on this connection is certain
         states = (
@@ -391,26 +333,24 @@ class Relay:
             self._up.their_state,
         )
         if (
-            self._ends_after
+            turn.ends_after
             or self._last
             or self._client_eof
             or any(state is not h11.DONE for state in states)
         ):
-            self._begin_cycle()
             self._drop()
             return
-        self._begin_cycle()
         self._down.start_next_cycle()
         self._up.start_next_cycle()
         ahead, self._ahead = self._ahead, 0
         if self._client is not None:
             self._client.resume()
-        if ahead:
+        if ahead and self._head_grows(self._down.trailing_data[0]):
             self._read_client()
 
     def drained(self, wire: Wire) -> None:
         """One side has taken what waited for it: the other may be read again."""
-        other = self._server if wire is self._client else self._client
+        other = self._uplink.wire if wire is self._client else self._client
         if other is not None and not self._over and self._ahead <= _PIPELINED:
             other.resume()
 
@@ -421,9 +361,9 @@ class Relay:
         """A side cannot be read any more."""
         if self._over:
             return
-        if wire is self._server:
+        if wire is self._uplink.wire:
             self._server_ended(error)
-        elif self._exchange is not None and self._lingering < 0:
+        elif self._turn is not None and self._lingering < 0:
             self._torn("client", why=_why(error))
             self._drop(reset=True)
         else:
@@ -432,93 +372,82 @@ class Relay:
     @_contained
     def unwritable(self, wire: Wire, error: OSError) -> None:
         """A side cannot be written any more."""
-        if self._over or wire is self._server:
+        if self._over or wire is self._uplink.wire:
             # What the server still says is worth hearing: reading it will tell its end.
             return
-        if self._exchange is not None:
-            self._torn("client", why=_why(error))
+        self._torn("client", why=_why(error))
         self._drop(reset=True)
 
     def _client_ended(self) -> None:
         """The client will send nothing more; mostly that means that it has gone."""
         self._client_eof = True
-        exchange = self._exchange
-        if exchange is None:
+        turn = self._turn
+        if turn is None:
             self._drop()
             return
-        if not self._answered:
-            self._request_torn(exchange)
-            exchange.end("client")
-        if self._server is not None and self._server.is_tls:
-            self._finish(exchange)
+        if not turn.answered:
+            turn.request_torn()
+            turn.exchange.end("client")
+        if self._uplink.wire is not None and self._uplink.wire.is_tls:
+            self._finish(turn)
             return
         # What the server does now is up to it: without us, too, it would see one side closed.
-        if self._server is not None:
-            self._server.finish()
+        self._uplink.finish()
         self._timer = self._loop.call_later(HALF_OPEN_SECONDS, lambda: self.stop("half open"))
-        self._scribe.later(exchange.take())
-
-    def _request_torn(self, exchange: Exchange) -> None:
-        if self._request is not None:
-            exchange.request_bytes(0, self._request.end(torn=True))
-            self._request = None
+        self._scribe.later(turn.exchange.take())
 
     def _server_ended(self, error: OSError | None) -> None:
         """The server will send nothing more."""
         self._server_eof = True
-        exchange = self._exchange
-        if exchange is None:
+        turn = self._turn
+        if turn is None:
             # An idle connection ends for the client when it ends for us: as it would without us.
             self._drop(reset=error is not None)
             return
-        if self._blind is not None:
-            self._end_blindly(exchange, error)
-        elif self._answered and self._down.their_state is h11.SEND_BODY and not self._client_eof:
+        if turn.blind is not None:
+            self._end_blindly(turn, error)
+        elif turn.answered and self._down.their_state is h11.SEND_BODY and not self._client_eof:
             self._linger()
-        elif self._answered:
-            self._finish(exchange)
-        elif error is None and self._head_seen:
+        elif turn.answered:
+            self._finish(turn)
+        elif error is None and turn.head_seen:
             # It may have been a body that ends with the connection.
             self._up.receive_data(b"")
-            self._read_server()
-        elif self._unframed:
+            self._read_server(turn)
+        elif turn.unframed:
             # A head that never ended: the client is to see what there is of it.
-            self._write_client(self._go_blind(exchange, "the head never ended"))
-            self._end_blindly(exchange, error)
+            self._write_client(turn.go_blind("the head never ended"))
+            self._end_blindly(turn, error)
         else:
             self._torn("server", why=_why(error))
             self._drop(reset=error is not None)
 
-    def _finish(self, exchange: Exchange, *, reset: bool = False) -> None:
-        self._scribe.later(exchange.take())
-        exchange.done()
-        self._begin_cycle()
+    def _end_blindly(self, turn: Turn, error: OSError | None) -> None:
+        turn.end_blindly()
+        self._finish(turn, reset=error is not None)
+
+    def _finish(self, turn: Turn, *, reset: bool = False) -> None:
+        self._over_with(turn)
         self._drop(reset=reset)
 
+    def _over_with(self, turn: Turn) -> None:
+        self._scribe.later(turn.exchange.take())
+        turn.exchange.done()
+        self._turn = None
+
     def _torn(self, closed_by: str, *, why: str) -> None:
-        """Record that the exchange ended in the middle."""
-        exchange = self._exchange
-        if exchange is None:
-            return
-        self._request_torn(exchange)
-        if self._response is not None:
-            self._seen(exchange, self._response.end(torn=True))
-        exchange.end(closed_by, why=why)
-        self._scribe.later(exchange.take())
-        exchange.done()
-        self._begin_cycle()
+        """Record that the exchange ended in the middle, if one was under way."""
+        if self._turn is not None:
+            self._turn.torn(closed_by, why=why)
+            self._over_with(self._turn)
 
     def _linger(self) -> None:
         """Let a client that is still sending read its answer before the connection goes."""
-        exchange = self._exchange
-        if exchange is not None:
-            self._request_torn(exchange)
-            self._scribe.later(exchange.take())
-            exchange.done()
-            self._begin_cycle()
+        if self._turn is not None:
+            self._turn.request_torn()
+            self._over_with(self._turn)
         self._lingering = 0
-        if self._server is not None:
-            self._server.abort()
+        self._uplink.abort()
         if self._client is not None:
             self._client.finish()
             self._client.resume()
@@ -528,107 +457,46 @@ class Relay:
         if self._over:
             return
         self._over = True
-        if self._exchange is not None:
-            self._torn("proxy", why="closed")
+        self._guard.stop()
+        self._torn("proxy", why="closed")
         if self._timer is not None:
             self._timer.cancel()
-        if self._connecting is not None:
-            self._connecting.cancel()
         if self._client is not None:
             if reset:
                 self._client.abort(reset=True)
             else:
                 self._client.close()
-        if self._server is not None:
-            self._server.abort(reset=reset)
+        self._uplink.abort(reset=reset)
         self._gone(self)
 
     # --- answers of our own ---------------------------------------------------------------------
 
     def _unreachable(self, error: OSError) -> None:
-        if self._over or self._exchange is None:
+        if self._over or self._turn is None:
             return
         self._answer(502, f"mcptally: no connection to the server: {_why(error)}\n", _why(error))
 
     def _refuse(self, status: int, why: str) -> None:
         """Answer a request that is not passed on."""
-        if self._exchange is None:
+        if self._turn is None:
             # Its head could not be read; the text is not kept, for it may hold credentials.
-            self._exchange = self._sessions.begin(method="", path="", headers=(), why=why)
+            self._new_turn(method="", path="", headers=(), why=why)
         self._answer(status, f"mcptally: request refused: {why}\n", why)
 
     def _answer(self, status: int, text: str, why: str) -> None:
-        exchange = self._exchange
-        if exchange is None:
+        if self._turn is None:
             return
-        body = text.encode()
-        if self._down.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+        out = self._turn.answer(status, text, why)
+        if out is None:
             # The answer has begun, and now the request turns out to be broken.
             self._torn("proxy", why=why)
             self._drop(reset=True)
             return
-        headers = [
-            ("Content-Type", "text/plain; charset=utf-8"),
-            ("Content-Length", str(len(body))),
-            ("Connection", "close"),
-        ]
-        lower = tuple((name.lower(), text) for name, text in headers)
-        exchange.response_head(status, lower, why=why)
-        exchange.end("proxy", why=why)
-        out = (
-            self._down.send(
-                h11.Response(status_code=status, headers=headers, reason=_REASONS.get(status, ""))
-            )
-            or b""
-        )
-        out += self._down.send(h11.Data(data=body)) or b""
-        out += self._down.send(h11.EndOfMessage()) or b""
         self._commit(lambda: self._last_words(out))
 
     def _last_words(self, data: bytes) -> None:
         self._write_client(data)
         self._linger()
-
-    def _not_http(self, error: h11.RemoteProtocolError, out: list[bytes]) -> None:
-        """The server says something that is no HTTP: the client sees it as it is."""
-        exchange = self._exchange
-        if exchange is None:
-            self._drop()
-            return
-        if not self._head_seen:
-            data = self._go_blind(exchange, str(error))
-            self._commit(lambda: self._write_client(data))
-            return
-        self._write_client(b"".join(out))
-        if not self._answered:
-            self._torn("server", why="closed" if self._server_eof else f"not HTTP: {error}")
-        self._drop()
-
-    def _go_blind(self, exchange: Exchange, why: str) -> bytes:
-        """Understand nothing more of this connection; gives what came of it so far."""
-        data, self._unframed = self._unframed, b""
-        self._blind = Body(cap=self._cap)
-        self._blind.feed(data)
-        self._ends_after = True
-        exchange.response_head(None, (), why=f"not HTTP: {why}")
-        return data
-
-    def _pass_blindly(self, data: bytes) -> None:
-        if self._blind is not None:
-            self._blind.feed(data)
-            self._write_client(data)
-
-    def _end_blindly(self, exchange: Exchange, error: OSError | None) -> None:
-        for seen in self._blind.end() if self._blind is not None else []:
-            head = seen.piece if isinstance(seen.piece, bytes) else seen.piece.head
-            if head.startswith(b"HTTP/"):
-                # Nearly HTTP: its headers cannot be picked apart, and may hold credentials.
-                size = len(head) if isinstance(seen.piece, bytes) else seen.piece.size
-                self._seen(exchange, [Seen(b"", {"why": "not_http", "withheld": "head"}, size)])
-            else:
-                self._seen(exchange, [seen])
-        exchange.end("server", why="not HTTP")
-        self._finish(exchange, reset=error is not None)
 
 
 def _why(error: OSError | None) -> str:

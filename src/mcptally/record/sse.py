@@ -6,11 +6,11 @@ what a recording must not lose: comments, events without data, and what was torn
 Memory stays below the cap; data over it is hashed as it passes.
 """
 
-import hashlib
 import re
 from typing import Final, NamedTuple
 
-from mcptally.record.framing import DEFAULT_CAP, HEAD, TAIL, Piece, TooLarge
+from mcptally.record.framing import DEFAULT_CAP, Piece
+from mcptally.record.kept import Kept, Pool
 
 _LINE_END: Final = re.compile(rb"\r\n|\n|\r")
 _BOM: Final = b"\xef\xbb\xbf"
@@ -18,37 +18,6 @@ _DATA: Final = b"data:"
 
 MAX_FIELD: Final = 64 * 1024
 """Bytes kept of a line that is not data (a comment, an id): the rest of it is passed over."""
-
-
-class Kept:
-    """Bytes kept whole up to a cap; beyond it only head, tail, size and hash."""
-
-    def __init__(self, *, cap: int = DEFAULT_CAP) -> None:
-        self._cap = cap
-        self._parts: list[bytes] = []
-        self._head = self._tail = b""
-        self._sha: hashlib._Hash | None = None
-        self.size = 0
-
-    def feed(self, data: bytes) -> None:
-        """Add bytes that arrived."""
-        self.size += len(data)
-        if self._sha is not None:
-            self._sha.update(data)
-            self._tail = (self._tail + data[-TAIL:])[-TAIL:]
-            return
-        self._parts.append(data)
-        if self.size > self._cap:
-            whole = b"".join(self._parts)
-            self._parts.clear()
-            self._sha = hashlib.sha256(whole)
-            self._head, self._tail = whole[:HEAD], whole[-TAIL:]
-
-    def take(self) -> Piece:
-        """What was kept: the bytes, or what is left of them when they were over the cap."""
-        if self._sha is not None:
-            return TooLarge(self._head, self._tail, self.size, self._sha.hexdigest())
-        return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
 
 
 class SseEvent(NamedTuple):
@@ -71,8 +40,9 @@ class SseEvent(NamedTuple):
 class SseParser:
     """Finds the events of one stream, however its bytes are cut."""
 
-    def __init__(self, *, cap: int = DEFAULT_CAP) -> None:
+    def __init__(self, *, cap: int = DEFAULT_CAP, pool: Pool | None = None) -> None:
         self._cap = cap
+        self._pool = pool
         self._after_cr = False
         self._first = True
         # The line that has begun: its parts, or, once `_streaming`, bytes already in `_data`.
@@ -185,7 +155,7 @@ class SseParser:
 
     def _open_data(self, value: bytes) -> None:
         if self._data is None:
-            self._data = Kept(cap=self._cap)
+            self._data = Kept(cap=self._cap, pool=self._pool)
         else:
             self._add_data(b"\n")
         self._add_data(value)
