@@ -22,7 +22,7 @@ WORTHWHILE: Final = 16 << 20
 EXPANSION: Final = 8
 """How much a compressed transcript grows: real ones shrink by 5 to 10."""
 
-_HEAD_LIMIT: Final = 1 << 20
+_HEAD_LIMIT: Final = 1 << 16
 
 
 def plan(files: Sequence[Path], *, limit: int = PARTITION, jobs: int = 1) -> list[list[Path]]:
@@ -48,17 +48,25 @@ def plan(files: Sequence[Path], *, limit: int = PARTITION, jobs: int = 1) -> lis
 
 def weight(path: Path) -> int:
     """Bytes of transcript that a file holds, about."""
-    return path.stat().st_size * (1 if path.suffix == ".jsonl" else EXPANSION)
+    try:
+        size = path.stat().st_size
+    except OSError:
+        return 0  # said when the file is read
+    return size * (1 if path.suffix == ".jsonl" else EXPANSION)
 
 
 class _Head(msgspec.Struct):
     recording: str
 
 
+_READING: Final = (OSError, EOFError, zlib.error, zstandard.ZstdError)
+
+
 def first_recording(path: Path) -> str | None:
     """The recording of a file's first event, if its first line is one."""
     try:
         with open_stream(path) as stream:
-            return msgspec.json.decode(stream.readline(_HEAD_LIMIT), type=_Head).recording
-    except (McptallyError, OSError, EOFError, zlib.error, zstandard.ZstdError, ValueError):
+            line, _, _ = stream.read(_HEAD_LIMIT).partition(b"\n")
+            return msgspec.json.decode(line, type=_Head).recording
+    except (McptallyError, ValueError, RecursionError, *_READING):
         return None  # said when the file is read

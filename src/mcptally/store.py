@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import mcptally
-from mcptally.errors import StoreError, UnreadableError
+from mcptally.errors import StoreError
 from mcptally.schema import TABLES, Table
 
 STORE_FORMAT: Final = 1
@@ -309,22 +309,21 @@ class Look(NamedTuple):
 
 
 def look(path: Path) -> Look:
-    """The file as it is now, before it is read.
-
-    Raises:
-        UnreadableError: it is gone.
-    """
+    """The file as it is now, before it is read; one that is gone is nothing, and never settled."""
     try:
         stat = path.stat()
-    except OSError as error:
-        raise UnreadableError(f"{path}: {error.strerror}") from error
+    except OSError:
+        return Look((0, 0, 0, 0), settled=False)
     identity = (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
     return Look(identity, max(identity[1:3]) < time.time_ns() - RACY)
 
 
 def source_of(path: Path, before: Look | None = None) -> Source:
     """Size and SHA-256 of a file of the archive; `before` is how it was when it was read."""
-    sha256 = digest_of(path)
+    try:
+        sha256 = digest_of(path)
+    except OSError:  # a finding says so
+        return Source(str(path), 0, "", whole=False)
     now = look(path)
     whole = before is None or before.identity == now.identity
     steady = before is not None and before.settled and whole
