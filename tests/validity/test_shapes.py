@@ -227,11 +227,13 @@ def test_on_recorded_traffic_columns_settle_nothing_that_the_schema_refuses():
     settled = both.calls.filter(
         ~pl.col("call_id").is_in(judged.implode()),
         ~pl.col("error_reply"),
-        pl.col("response").is_not_null(),
+        "has_response",
         pl.col("revision").is_in(REVISIONS),
         pl.col("method").is_in(_known("request")),
         pl.col("outcome") != "input_required",
-    ).unique(["revision", "method", "response"])
+    )
+    texts = events.replies.select("response", reply_row="row")
+    settled = settled.join(texts, on="reply_row", how="left").unique(["revision", "method", "response"])
     states = {
         judge_value(judge("results", method, revision), text)[0]
         for method, revision, text in settled.select("method", "revision", "response").iter_rows()

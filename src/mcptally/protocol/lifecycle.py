@@ -276,9 +276,7 @@ def _envelope(traffic: Traffic) -> Iterator[pl.DataFrame]:
         pl.format("_meta lacks {}", pl.col("lacks").list.join(" and ")),
         path="/params/_meta",
     )
-    answered = calls.filter(
-        pl.col("response").is_not_null(), ~pl.col("error_reply"), pl.col("dir") == "c2s"
-    )
+    answered = calls.filter("has_response", ~pl.col("error_reply"), pl.col("dir") == "c2s")
     yield found(
         "protocol.result_type_missing",
         answered.filter(pl.col("result_type").is_null()),

@@ -196,21 +196,21 @@ def _results(traffic: Traffic) -> pl.DataFrame:
     replies = traffic.events.replies.select(
         "odd", "text_only", "meta_server_info", "meta_subscription", reply_row="row"
     )
+    texts = traffic.events.replies.select("response", reply_row="row")
     rows = traffic.calls.filter(
         ~pl.col("error_reply"),
         ~pl.col("reply_truncated"),
-        pl.col("response").is_not_null(),
+        "has_response",
         pl.col("method").is_in(_known("request")),
     ).join(replies, on="reply_row", how="left", maintain_order="left")
     modern = pl.col("revision") == MODERN
-    structured = pl.col("structured_content")
     named = pl.col("meta_server_info").is_not_null() | pl.col("meta_subscription").is_not_null()
     settled = (
         (pl.col("method") == "tools/call")
         & (pl.col("content_kind") == "array")
         & pl.col("text_only")
         & ~pl.col("odd")
-        & (structured.is_null() | structured.str.starts_with("{") | modern)
+        & (pl.col("structured_object").fill_null(value=True) | modern)
         & (~pl.col("has_meta") | named)
         & (pl.col("result_type").is_null() | (pl.col("result_type") == "complete"))
     )
@@ -230,22 +230,21 @@ def _results(traffic: Traffic) -> pl.DataFrame:
     )
     return (
         rows.filter(~settled | (modern & pl.col("meta_server_info").is_not_null()))
+        .with_columns(settled=settled, shape=shape)
+        .drop_nulls("shape")
+        .join(texts, on="reply_row", how="left", maintain_order="left")
         .with_columns(
             kind=pl.lit("results"),
-            shape=shape,
-            text=pl.when(settled).then(about_server).otherwise("response"),
+            text=pl.when("settled").then(about_server).otherwise("response"),
         )
-        .drop_nulls("shape")
     )
 
 
 def _errors(traffic: Traffic) -> Iterator[pl.DataFrame]:
     """Errors that are no object with a code and a message."""
-    replies = traffic.events.replies.select("odd", reply_row="row")
+    replies = traffic.events.replies.select("odd", "response", reply_row="row")
     rows = (
-        traffic.calls.filter(
-            pl.col("error_reply"), ~pl.col("reply_truncated"), pl.col("response").is_not_null()
-        )
+        traffic.calls.filter("error_reply", ~pl.col("reply_truncated"), "has_response")
         .join(replies, on="reply_row", how="left", maintain_order="left")
         .filter(pl.col("odd") | pl.col("error_code").is_null() | pl.col("error_message").is_null())
     )

@@ -18,10 +18,16 @@ _ASKED: Final = [
     *("handshake", "cancelled_ns", "closed_by"),
 ]
 _ANSWERED: Final = [
-    *("reply", "reply_row", "reply_truncated", "reply_version", "outcome", "response"),
+    *("reply", "reply_row", "reply_truncated", "reply_version", "outcome"),
     *("error_reply", "error_code", "error_message", "is_error", "result_type", "has_meta"),
-    *("content_kind", "structured_content", "has_structured_content"),
+    *("content_kind", "has_structured_content"),
 ]
+_LONG: Final = {
+    "has_response": pl.col("response").is_not_null(),
+    "structured_object": pl.col("structured_content").str.starts_with("{"),
+}
+"""What rules ask of long texts; the texts themselves stay with `Events.replies`, so that no filter
+copies them."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -83,7 +89,7 @@ class Traffic:
         return cls(
             events,
             narrow.drop("asked", "begin"),
-            calls.select(_PLACE + _ASKED + _ANSWERED).join(
+            calls.select(*_PLACE, *_ASKED, *_ANSWERED, **_LONG).join(
                 own, on="pos", how="left", maintain_order="left"
             ),
             raws,
