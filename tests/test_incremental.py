@@ -1,11 +1,12 @@
 """A store that is scored again: only what changed is made anew, and the tables are those of a run
 that made everything."""
 
+import gzip
 import json
 import os
 import random
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from polars.testing import assert_frame_equal
 import mcptally as mt
 from mcptally import reuse
 from mcptally.archive import text_lines
+from mcptally.errors import StoreError
 from mcptally.schema import TABLES
 from tests.golden import TRACES
 from tests.transcripts import c2s, call, event, opened, s2c, text, write
@@ -54,13 +56,337 @@ def assert_as_made_anew(store: Path, files: Iterable[Path], folder: Path, **how:
     ]
 
 
+# --- archives whose recordings know things of each other ---------------------------------------
+
+MINUTE = 60 * 10**9
+
+
+def asked(id_: Any, tool: str, given: dict[str, Any]) -> dict[str, Any]:
+    """A call that asks the server whether another would be right."""
+    params = {"name": "validate", "arguments": {"tool": tool, "arguments": given}}
+    return {"jsonrpc": "2.0", "id": id_, "method": "tools/call", "params": params}
+
+
+def recording(name: str, seed: int) -> list[dict[str, Any]]:
+    """A recording of a server that others are of, too: by chance it lists tools, fails, validates.
+
+    What it says decides about calls of the others: which definition was in force, whether
+    everything failed at that time, what form results usually have, which arguments are rare.
+    """
+    chance = random.Random(seed)
+    server = chance.choice(["demo", "other"])
+    events = [opened(name, server=server)]
+    id_ = 0
+
+    def say(msg: Any, side: Callable[..., dict[str, Any]], at: int) -> None:
+        said = side(len(events), msg, name)
+        events.append(said | {"ts_ns": 1_700_000_000_000_000_000 + at * MINUTE + len(events)})
+
+    at = chance.randrange(4)
+    if chance.random() < 0.4:
+        schema = {"type": "object", "required": chance.sample(["x", "y"], 1)}
+        tools = [
+            {"name": tool, "description": f"version {chance.randrange(2)}", "inputSchema": schema}
+            for tool in ("a", "b")
+        ]
+        say({"jsonrpc": "2.0", "id": "l", "method": "tools/list"}, c2s, at)
+        say({"jsonrpc": "2.0", "id": "l", "result": {"tools": tools}}, s2c, at)
+    down = chance.random() < 0.4
+    for _ in range(chance.randrange(2, 12)):
+        id_ += 1
+        at += chance.random() < 0.2
+        tool = chance.choice(["a", "b", "c", "d"])
+        given = {key: chance.randrange(2) for key in chance.sample(["x", "y", "z"], 2)}
+        if chance.random() < 0.15:
+            say(asked(id_, tool, given), c2s, at)
+            verdict = {"valid": chance.random() < 0.5, "errors": [], "warnings": []}
+            say(text(id_, json.dumps(verdict)), s2c, at)
+            continue
+        say(call(id_, tool, **given), c2s, at)
+        if down or chance.random() < 0.2:
+            words = chance.choice(["Failed to load items", "Error executing tool", "x not found"])
+            say(text(id_, words, isError=True), s2c, at)
+        else:
+            words = chance.choice(['{"ok": 1}', '{"ok": 1}', '{"ok": 1}', "Could not load it", "x"])
+            say(text(id_, words), s2c, at)
+    if chance.random() < 0.7:
+        events.append(event("close", len(events), name, reason="eof", exit_code=0))
+    return events
+
+
+OPS = st.lists(
+    st.tuples(
+        st.sampled_from(["put", "put", "put", "grow", "remove", "segment"]),
+        st.integers(0, 5),
+        st.integers(0, 400),
+    ),
+    min_size=3,
+    max_size=9,
+)
+
+
+def arrive(folder: Path, ops: list[tuple[str, int, int]]) -> Iterator[list[Path]]:
+    """The files of the archive after each thing that happened to it."""
+    for what, place, seed in ops:
+        path = folder / f"{place}.jsonl"
+        if what == "put" or not path.exists():
+            write(path, recording(f"r{place}", seed))
+        elif what == "grow":
+            before = path.read_bytes()
+            count = before.count(b"\n")
+            more = recording(f"r{place}", seed)[1:4]
+            write(path, [before, *(each | {"seq": count + n} for n, each in enumerate(more))])
+        elif what == "segment":
+            count = path.read_bytes().count(b"\n")
+            more = recording(f"r{place}", seed)[1:6]
+            begin = opened(f"r{place}", segment=1) | {"seq": count}
+            rest = (each | {"seq": count + 1 + n} for n, each in enumerate(more))
+            write(folder / f"{place}.1.jsonl", [begin, *rest])
+        elif len(list(folder.glob("*.jsonl"))) > 1:
+            path.unlink()
+        yield sorted(folder.glob("*.jsonl"))
+
+
+@settings(max_examples=8)
+@given(OPS)
+def test_whatever_happens_to_an_archive_the_tables_are_those_of_one_run(tmp_path_factory, ops):
+    folder = tmp_path_factory.mktemp("archive")
+    store = tmp_path_factory.mktemp("store") / "store"
+    for files in arrive(folder, ops):
+        summary = mt.score(files, out=store)
+        assert summary.in_full is None
+    assert_as_made_anew(store, files, tmp_path_factory.mktemp("anew"))
+
+
 def test_files_that_arrive_one_after_the_other_make_the_tables_of_one_run(tmp_path: Path):
     chance = random.Random(12)
     files = FILES.copy()
     chance.shuffle(files)
-    for count in range(1, len(files) + 1):
-        summary = mt.score(files[:count], out=tmp_path / "store")
+    for count in (1, 2, 5, 8, len(files)):
+        summary = mt.score(files[:count], out=tmp_path / "store", jobs=1 + count % 2)
         assert summary.files == count
         assert summary.in_full is None
     assert summary.reused > 0
     assert_as_made_anew(tmp_path / "store", files, tmp_path)
+
+
+def test_lines_dealt_to_files_by_chance_come_together_again(tmp_path: Path):
+    """Recordings torn over files, and files with many recordings."""
+    files = [tmp_path / f"{number}.jsonl" for number in range(6)]
+    chance = random.Random(3)
+    lines: dict[Path, list[bytes]] = {path: [] for path in files}
+    for path in FILES[:4]:
+        home = chance.choice(files)
+        for _, line in text_lines(path):
+            home = chance.choice(files) if chance.random() < 0.02 else home
+            lines[home].append(line)
+    for path, held in lines.items():
+        path.write_bytes(b"".join(held))
+    for count in (2, 3, 5, 6):
+        mt.score(files[:count], out=tmp_path / "store")
+    assert_as_made_anew(tmp_path / "store", files, tmp_path)
+
+
+# --- what is reused, and what is not --------------------------------------------------------------
+
+
+@pytest.fixture
+def scored(tmp_path: Path) -> Path:
+    """An archive of three recordings of as many servers, and its store."""
+    for number in range(3):
+        calls = [
+            each
+            for n in range(4)
+            for each in (
+                c2s(1 + 2 * n, call(n, x=n), f"r{number}"),
+                s2c(2 + 2 * n, text(n), f"r{number}"),
+            )
+        ]
+        begin = opened(f"r{number}", server=f"s{number}")
+        write(tmp_path / f"{number}.jsonl", [begin, *calls])
+    mt.score(sorted(tmp_path.glob("*.jsonl")), out=tmp_path / "store")
+    return tmp_path
+
+
+def again(folder: Path, **how: Any) -> Any:
+    return mt.score(sorted(folder.glob("*.jsonl*")), out=folder / "store", **how)
+
+
+def inodes(store: Path) -> set[int]:
+    return {path.stat().st_ino for path in (store / "calls").glob("*.parquet")}
+
+
+def test_a_file_that_did_not_change_is_not_even_opened(scored: Path):
+    for path in scored.glob("*.jsonl"):
+        os.utime(path, ns=(0, 10**18))
+    again(scored)  # reads them, as their times are others, and knows them by these from now on
+    manifest = json.loads((scored / "store" / "store.json").read_text())
+    assert all(row["sha256"] for row in manifest["archive"])
+    assert again(scored).reused == 3
+
+
+def test_a_file_with_other_times_and_the_same_bytes_is_reused(scored: Path):
+    before = inodes(scored / "store")
+    for path in scored.glob("*.jsonl"):
+        path.write_bytes(path.read_bytes())
+    assert again(scored).reused == 3
+    assert inodes(scored / "store") == before
+
+
+def test_a_change_that_leaves_the_size_is_seen(scored: Path):
+    path = scored / "1.jsonl"
+    path.write_bytes(path.read_bytes().replace(b"fine", b"FINE"))
+    assert again(scored).reused == 2
+    assert_as_made_anew(scored / "store", sorted(scored.glob("*.jsonl")), scored)
+
+
+def test_a_file_that_is_named_otherwise_is_another(scored: Path):
+    (scored / "1.jsonl").rename(scored / "9.jsonl")
+    assert again(scored).reused == 2
+    assert_as_made_anew(scored / "store", sorted(scored.glob("*.jsonl")), scored)
+
+
+def test_a_file_that_is_packed_is_another(scored: Path):
+    path = scored / "2.jsonl"
+    (scored / "2.jsonl.gz").write_bytes(gzip.compress(path.read_bytes()))
+    path.unlink()
+    assert again(scored).reused == 2
+    assert_as_made_anew(scored / "store", sorted(scored.glob("*.jsonl*")), scored)
+
+
+def test_a_file_that_grew_while_it_was_read_is_read_again(scored: Path):
+    manifest = json.loads((scored / "store" / "store.json").read_text())
+    manifest["archive"][0]["whole"] = False
+    (scored / "store" / "store.json").write_text(json.dumps(manifest))
+    assert again(scored).reused == 2
+
+
+def test_files_without_a_recording_come_and_go(scored: Path):
+    (scored / "broken.jsonl").write_text("{\n")
+    (scored / "empty.jsonl").write_text("")
+    again(scored)
+    assert again(scored).reused == 5
+    assert_as_made_anew(scored / "store", sorted(scored.glob("*.jsonl")), scored)
+    (scored / "broken.jsonl").unlink()
+    assert again(scored).reused == 4
+    assert_as_made_anew(scored / "store", sorted(scored.glob("*.jsonl")), scored)
+
+
+def test_all_files_may_go_but_one(scored: Path):
+    (scored / "0.jsonl").unlink()
+    (scored / "1.jsonl").unlink()
+    assert again(scored).reused == 1
+    assert_as_made_anew(scored / "store", [scored / "2.jsonl"], scored)
+
+
+def test_many_small_runs_leave_few_parts(tmp_path: Path):
+    for number in range(reuse.MANY + 3):
+        write(tmp_path / f"{number}.jsonl", recording(f"r{number}", number))
+        again(tmp_path, payloads=False)
+    assert len(list((tmp_path / "store" / "calls").glob("*.parquet"))) < reuse.MANY
+    files = sorted(tmp_path.glob("*.jsonl"))
+    assert_as_made_anew(tmp_path / "store", files, tmp_path, payloads=False)
+
+
+def test_without_payloads_nothing_that_was_said_is_kept_for_the_next_run(tmp_path: Path):
+    said = {"secret": "the argument that nobody may keep"}
+    begin = opened()
+    write(
+        tmp_path / "0.jsonl",
+        [
+            begin,
+            c2s(1, asked(1, "a", said)),
+            s2c(2, text(1, '{"valid": true, "errors": [], "warnings": []}')),
+            c2s(3, call(2, "a", **said)),
+            s2c(4, text(2)),
+        ],
+    )
+    again(tmp_path, payloads=False)
+    for path in (tmp_path / "store").rglob("*.parquet"):
+        frame = pl.read_parquet(path)
+        assert b"nobody may keep" not in frame.write_json().encode(), path
+    write(tmp_path / "1.jsonl", [opened("r2"), c2s(1, call(2, "a", **said), "r2")])
+    again(tmp_path, payloads=False)
+    assert_as_made_anew(
+        tmp_path / "store", sorted(tmp_path.glob("*.jsonl")), tmp_path, payloads=False
+    )
+
+
+# --- when everything is made anew ------------------------------------------------------------------
+
+
+def _rules(folder: Path) -> dict[str, Any]:
+    """A rule file that switches a rule off."""
+    (folder / "rules.toml").write_text('[[rule]]\nid = "verdict.context.outage"\ndisabled = true\n')
+    return {"rules": folder / "rules.toml"}
+
+
+def _otherwise(**fields: Any) -> Callable[[Path], dict[str, Any]]:
+    def change(folder: Path) -> dict[str, Any]:
+        path = folder / "store" / "store.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | fields))
+        return {}
+
+    return change
+
+
+def _unknown_before(folder: Path) -> dict[str, Any]:
+    path = folder / "store" / "store.json"
+    manifest = json.loads(path.read_text())
+    del manifest["parts"], manifest["code"]
+    path.write_text(json.dumps(manifest))
+    return {}
+
+
+def _broken_part(folder: Path) -> dict[str, Any]:
+    path = folder / "store" / "calls" / "000000.parquet"
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.unlink()
+    path.write_bytes(data)
+    return {}
+
+
+def _missing_part(folder: Path) -> dict[str, Any]:
+    (folder / "store" / ".known" / "minutes" / "000000.parquet").unlink()
+    return {}
+
+
+def _strange_part(folder: Path) -> dict[str, Any]:
+    path = folder / "store" / "calls" / "000000.parquet"
+    shutil.copyfile(path, path.with_name("copy.parquet"))
+    return {}
+
+
+IN_FULL = {
+    "other rules": (_rules, "rules or scenarios"),
+    "without payloads": (lambda _: {"payloads": False}, "payloads"),
+    "another mcptally": (_otherwise(code="x"), "another version of mcptally"),
+    "another format": (_otherwise(format=99), "another format"),
+    "of a mcptally that kept nothing": (_unknown_before, "kept nothing"),
+    "a damaged part": (_broken_part, "calls/000000.parquet is not as it was written"),
+    "a missing part": (_missing_part, ".known/minutes/000000.parquet is not as"),
+    "a part too many": (_strange_part, "calls/copy.parquet is not as it was written"),
+}
+
+
+@pytest.mark.parametrize(("change", "why"), IN_FULL.values(), ids=IN_FULL)
+def test_what_rows_were_made_by_is_no_more_so_all_are_made_anew(scored: Path, change, why):
+    how = change(scored)
+    summary = again(scored, **how)
+    assert summary.in_full is not None
+    assert why in summary.in_full
+    assert summary.reused == 0
+    assert_as_made_anew(scored / "store", sorted(scored.glob("*.jsonl")), scored, **how)
+    assert again(scored, **how).reused == 3
+
+
+def test_a_full_run_can_be_asked_for(scored: Path):
+    summary = again(scored, full=True)
+    assert (summary.reused, summary.in_full) == (0, None)
+
+
+def test_a_store_of_another_format_says_how_to_rebuild_it(scored: Path):
+    _otherwise(format=99)(scored)
+    with pytest.raises(StoreError, match="mcptally score ARCHIVE -o"):
+        mt.open_store(scored / "store")

@@ -32,7 +32,7 @@ from mcptally.verdict.hidden_errors import usually_json
 SMALL: Final = 4 << 20
 """Bytes in all tables below which a part is small."""
 
-MANY: Final = 16
+MANY: Final = 8
 """Small parts that stand side by side before they are put into one."""
 
 _KINDS: Final = (*(field.name for field in dataclasses.fields(Knowledge)), "needs")
@@ -346,7 +346,8 @@ KNOWN: Final = store.KNOWN
 def earlier(folder: Path, made: Made) -> Earlier | str | None:
     """What a store has for a run that makes rows so; or why it has nothing; None: no store."""
     if not (folder / store.MANIFEST).exists():
-        return None
+        torn = any((folder / table.name).exists() for table in TABLES)
+        return "a run was interrupted while it replaced it" if torn else None
     try:
         manifest = store.read_manifest(folder)
     except StoreError:
@@ -422,9 +423,10 @@ def _counted(work: Path) -> Carried:
     }
     outcomes: dict[str, int] = {}
     broken = 0
-    if any((work / Calls.name).glob("*.parquet")):
+    if rows[Calls.name]:
         every = pl.scan_parquet(work / Calls.name / "*.parquet")
         outcomes = dict(every.group_by("outcome").len().collect().iter_rows())
+    if rows[Findings.name]:
         found = pl.scan_parquet(work / Findings.name / "*.parquet")
         wrong = found.filter(about="file", severity="error").select(pl.len())
         broken = wrong.collect().item()

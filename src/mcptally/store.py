@@ -141,7 +141,7 @@ def working(folder: Path) -> Iterator[Path]:
                 ):
                     shutil.rmtree(folder / WORK, ignore_errors=True)
     except BaseException:
-        if new and not any(path for path in folder.glob("*") if path.name != WORK):
+        if new and folder.is_dir() and not {path.name for path in folder.iterdir()} - {WORK}:
             shutil.rmtree(folder, ignore_errors=True)
         raise
 

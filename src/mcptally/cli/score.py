@@ -44,6 +44,7 @@ _INTERRUPTED: Final = 130
     help="Dask: tcp://host:8786 or a scheduler file; by default DASK_SCHEDULER_ADDRESS, or else "
     "a cluster of --jobs workers on this machine.",
 )
+@click.option("--full", is_flag=True, help="Score every file again, changed or not.")
 @click.option("--no-payloads", is_flag=True, help="Leave arguments, responses and texts out.")
 @click.option(
     "--fail-on",
@@ -65,6 +66,7 @@ def command(
     jobs: int,
     engine: str,
     scheduler: str | None,
+    full: bool,
     no_payloads: bool,
     fail_on: tuple[str, ...],
     junit: Path | None,
@@ -73,6 +75,8 @@ def command(
     """Validate and score recorded traffic into a store.
 
     ARCHIVE is transcript files, folders (read recursively) or patterns; plain, gzip or zstd.
+    Where the store is there already, only what changed since is scored again, and what is not named
+    any more leaves it.
 
     \b
     Examples:
@@ -101,6 +105,7 @@ def command(
                 rules=rules,
                 scenarios=scenarios,
                 payloads=not no_payloads,
+                full=full,
                 jobs=jobs,
                 engine=engine,
                 scheduler=scheduler,
@@ -110,6 +115,10 @@ def command(
         sys.stderr.write(f"interrupted; {_left(out)}\n")
         ctx.exit(_INTERRUPTED)
     say = sys.stderr.write
+    if summary.in_full:
+        say(f"{out} was made anew: {summary.in_full}\n")
+    elif summary.reused:
+        say(f"reused {summary.reused:,} of {summary.files:,} files\n")
     rows = summary.rows
     say(
         f"{summary.files} files, {summary.bytes / 1e6:,.1f} MB: {rows['recordings']:,} recordings, "
