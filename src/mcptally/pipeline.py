@@ -99,20 +99,18 @@ def score(
     ):
         found = reuse.earlier(folder, made)
         kept = None if full or isinstance(found, str) else found
-        with _patiently():
-            run = _Run(work, judging, kept, payloads=payloads, progress=progress)
+        run = Run(work, judging, kept, payloads=payloads, progress=progress)
+        with patiently():
             run.through(files, workers, limit=partition_bytes)
             run.tell(out_of_reach)
-        if not run.rows[Recordings.name]:
-            raise UnreadableError(_nothing(work, files))
-        run.publish(folder, made)
+        summary = run.publish(folder, made)
     return dataclasses.replace(
-        run.summary(folder), in_full=found if isinstance(found, str) and not full else None
+        summary, in_full=found if isinstance(found, str) and not full else None
     )
 
 
 @contextlib.contextmanager
-def _patiently() -> Iterator[None]:
+def patiently() -> Iterator[None]:
     """Without the collector: structs by the hundred thousand, none of them in cycles."""
     collecting = gc.isenabled()
     gc.disable()
@@ -123,7 +121,7 @@ def _patiently() -> Iterator[None]:
             gc.enable()
 
 
-class _Run:
+class Run:
     """One archive on its way through."""
 
     def __init__(
@@ -168,24 +166,17 @@ class _Run:
         self.sources += [source for _, one in self.learned.values() for source in one.sources]
         self.sources.sort(key=lambda source: source.file)
 
-    def tell(self, found: Sequence[PassedOver]) -> None:
-        """Findings on what was not read: links out of a folder, and what is no file."""
-        rows = [
-            Finding("archive.not_followed", "warning", "file", each.why, file=each.name)
-            for each in found
-        ]
-        if rows:
-            frame = findings_frame(rows)
-            self.rows[Findings.name] += store.write_part(self.work, Findings, "passed-over", frame)
+    def publish(self, folder: Path, made: store.Made) -> Summary:
+        """Put what was made in the place of the store.
 
-    def publish(self, folder: Path, made: store.Made) -> None:
-        """What was made becomes the store."""
+        Raises:
+            UnreadableError: nothing could be read.
+        """
+        if not self.rows[Recordings.name]:
+            raise UnreadableError(_nothing(self.work, [source.file for source in self.sources]))
         as_scored = sorted(self.kept.as_scored) if self.kept else ()
         made = dataclasses.replace(made, as_scored=as_scored)
         store.publish(folder, self.work, sources=self.sources, rows=self.rows, made=made)
-
-    def summary(self, folder: Path) -> Summary:
-        """What was done."""
         size = sum(source.size for source in self.sources)
         return Summary(
             folder,
@@ -197,6 +188,16 @@ class _Run:
             len(self.reused),
         )
 
+    def tell(self, found: Sequence[PassedOver]) -> None:
+        """Findings on what was not read: links out of a folder, and what is no file."""
+        rows = [
+            Finding("archive.not_followed", "warning", "file", each.why, file=each.name)
+            for each in found
+        ]
+        if rows:
+            frame = findings_frame(rows)
+            self.rows[Findings.name] += store.write_part(self.work, Findings, "passed-over", frame)
+
     def _changed(self, files: Sequence[Path]) -> list[Path]:
         """The files that have to be gathered, as far as they can be told by looking at them."""
         if self.kept is None:
@@ -205,17 +206,17 @@ class _Run:
         changed = {
             name
             for name, source in self.kept.sources.items()
-            if name not in given or not reuse.is_same(given[name], source)
+            if name not in self.kept.fixed
+            and (name not in given or not reuse.is_same(given[name], source))
         }
         new = given.keys() - self.kept.sources.keys()
         # A new segment of a recording brings back the others.
         heads = {first_recording(given[name]) for name in new} - {None}
-        changed |= self.kept.files_of(name for name in heads if name) | self.kept.files_of(
-            self.kept.as_scored
-        )
-        self.kept.as_scored.clear()
+        changed |= self.kept.files_of(name for name in heads if name)
+        waiting, self.kept.as_scored = self.kept.as_scored, set()
+        changed |= self.kept.files_of(waiting)
         again = self.kept.drop(changed)
-        self.reused = given.keys() - again - new
+        self.reused = (given.keys() | self.kept.fixed) - again - new
         self.sources = [self.kept.sources[name] for name in sorted(self.reused)]
         return [given[name] for name in sorted((again | new) & given.keys())]
 
@@ -316,7 +317,7 @@ def _torn(recordings: dict[int, list[str]]) -> list[list[int]]:
     return [group for group in groups.values() if len(group) > 1]
 
 
-def _nothing(work: Path, files: Sequence[Path]) -> str:
+def _nothing(work: Path, files: Sequence[str]) -> str:
     """What to say when no file held an event: the first fault of each, up to five."""
     findings = pl.read_parquet(work / Findings.name / "*.parquet")
     first = findings.unique("file", keep="first", maintain_order=True).head(5)

@@ -88,7 +88,7 @@ def _file(source: Path, target: Path, hide: Policy, done: Redacted) -> None:
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     part = target.with_name(f"{target.name}.part")
     try:
-        with _writer(source, part) as write:
+        with written_like(source, part) as write:
             for run in lines(source):
                 if isinstance(run, Damage):
                     done.dropped.append(f"{source}:{run.line}: {run.message}")
@@ -105,7 +105,7 @@ def _file(source: Path, target: Path, hide: Policy, done: Redacted) -> None:
 
 
 @contextlib.contextmanager
-def _writer(source: Path, part: Path) -> Iterator[Callable[[bytes], Any]]:
+def written_like(source: Path, part: Path) -> Iterator[Callable[[bytes], Any]]:
     """Writes to `part` with the compression that `source` has; the file is its owner's alone."""
     with source.open("rb") as file:
         magic = file.read(4)
