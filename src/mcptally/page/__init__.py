@@ -156,7 +156,7 @@ def _context(found: Answers, lines: commands.Commands) -> dict[str, Any]:
         "context": sections.context(found, lines),
         "violations": sections.violations(found, lines),
         "findings": sections.findings(found, lines),
-        "changes": sections.changes(found.compared, lines) if found.compared else None,
+        "changes": sections.changes(found, found.compared, lines) if found.compared else None,
     }
     many = found.servers.height > 1
     return {

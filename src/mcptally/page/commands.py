@@ -26,8 +26,12 @@ class Commands:
             return None
         return f"mcptally show {self.store} {call}"
 
-    def calls(self, server: str | None, tool: str | None, where: str, example: str | None) -> str:
+    def calls(
+        self, server: str | None, tool: str | None, where: str, example: str | None
+    ) -> str | None:
         """List a tool's calls (or a server's) for which a condition holds, the latest first.
+
+        None where only an example could say which tool is meant, and there is none.
 
         Args:
             server: its label.
@@ -47,12 +51,12 @@ class Commands:
                 f"{name} IS NOT DISTINCT FROM (SELECT {name} FROM ({one}))" for name in about
             ]
         else:
-            conditions = ["false"]
+            return None
         sql = (
-            "SELECT call_id, requested_at, outcome, verdict, error_text FROM calls WHERE "
+            "SELECT call_id, requested_at, outcome, error_text FROM calls WHERE "
             f"{' AND '.join([*conditions, where])} ORDER BY requested_at DESC"
         )
-        return f"mcptally query {self.store} {shlex.quote(sql)}"
+        return f"mcptally query {self.store} {_quoted(sql)}"
 
     def compare(self, base: str) -> str:
         """Compare a base store with this one."""
@@ -66,6 +70,15 @@ class Commands:
 def _path(store: str) -> str:
     given = store if plain(store) else "STORE"
     return shlex.quote(f"./{given}" if given.startswith("-") else given)
+
+
+_SPECIAL: Final = frozenset('"$`\\!')
+"""What a shell reads inside double quotes."""
+
+
+def _quoted(sql: str) -> str:
+    """SQL as one word of a shell; legibly, in double quotes, where nothing in it forbids that."""
+    return shlex.quote(sql) if _SPECIAL & set(sql) else f'"{sql}"'
 
 
 def _quotable(value: str) -> bool:

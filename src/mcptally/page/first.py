@@ -18,6 +18,7 @@ from mcptally.page.words import count, interval, moment, percent, shown
 
 MOST: Final = 10
 _MOST_OF_A_KIND: Final = 3
+_MOST_WORSE: Final = 6
 
 _WEIGHTS: Final[Mapping[str, float]] = {
     "worse": 1.0,
@@ -74,11 +75,10 @@ class Lead:
         """The kind in words."""
         return KINDS[self.kind]
 
-    def commands(self, commands: Commands) -> list[str]:
-        """What to paste to see an example, and all of the calls."""
-        one = commands.show(self.example)
+    def commands(self, commands: Commands) -> tuple[str | None, str | None]:
+        """What to paste to see an example, and what to see all of the calls."""
         every = commands.calls(self.server, self.tool, self.where, self.example)
-        return [one, every] if one else [every]
+        return commands.show(self.example), every
 
 
 def leads(answers: Answers) -> list[Lead]:
@@ -102,10 +102,14 @@ def leads(answers: Answers) -> list[Lead]:
             before = chosen[about]
             if lead.sure and lead.kind not in {before.kind, "worse"}:
                 chosen[about] = dataclasses.replace(before, also=(*before.also, lead.said))
-        elif len(chosen) < MOST and kinds.get(lead.kind, 0) < _MOST_OF_A_KIND:
+        elif len(chosen) < MOST and kinds.get(lead.kind, 0) < _most(lead.kind):
             chosen[about] = lead
             kinds[lead.kind] = kinds.get(lead.kind, 0) + 1
     return list(chosen.values())
+
+
+def _most(kind: str) -> int:
+    return _MOST_WORSE if kind == "worse" else _MOST_OF_A_KIND
 
 
 def _worst(frame: pl.DataFrame, low: str, calls: str) -> Iterable[dict[str, Any]]:
@@ -315,6 +319,20 @@ _CALLED_FOR: Final[Mapping[str, str]] = {
 }
 
 
+def _shows(answers: Answers, row: Mapping[str, Any], metric: str) -> tuple[str | None, str | None]:
+    """What a tool said when a metric got worse, and a call that shows it."""
+    if metric in {"failure_rate", "error_rate"}:
+        wanted = pl.col("verdict") == "tool_failure" if metric == "failure_rate" else pl.lit(True)  # noqa: FBT003
+        return _said_most(answers.errors, _of(row), wanted)
+    if metric == "hidden_error_rate":
+        return _said_most(answers.hidden, _of(row))
+    if metric.startswith("invalid_"):
+        side = metric.split("_")[1]
+        return _said_most(answers.violations, _of(row), pl.col("side") == side)
+    slowest = answers.latency.filter(_of(row)).get_column("slowest_call").to_list()
+    return None, slowest[0] if slowest else None
+
+
 def _worse(answers: Answers, compared: Compared) -> Iterator[Lead]:
     order: Callable[[str], int] = ["worse", "vanished"].index
     rows = compared.tools.filter(
@@ -323,10 +341,7 @@ def _worse(answers: Answers, compared: Compared) -> Iterator[Lead]:
     # They come most pressing first; the count keeps that order.
     for place, row in enumerate(sorted(rows, key=lambda r: order(r["change"]))):
         metric = next(iter(row["worse"] or ()), "")
-        quote, example = _said_most(answers.errors, _of(row), pl.col("verdict") == "tool_failure")
-        if "failure_rate" not in (row["worse"] or ()):
-            slowest = answers.latency.filter(_of(row)).get_column("slowest_call")
-            quote, example = None, slowest[0] if len(slowest) else None
+        quote, example = _shows(answers, row, metric)
         yield Lead(
             kind="worse",
             server=row["server"],

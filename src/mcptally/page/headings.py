@@ -8,7 +8,7 @@ import polars as pl
 from mcptally.page import sections
 from mcptally.page.answers import Answers
 from mcptally.page.commands import Commands
-from mcptally.page.words import count, interval, moment, percent, shown, tokens
+from mcptally.page.words import count, interval, percent, shown, span, tokens
 
 RANKING: Final = (
     "Ranked by the calls that each spoils at the very least: the lower bound of the 95% interval "
@@ -23,9 +23,9 @@ def outcomes(found: Answers) -> dict[str, int]:
     return {
         "ok": n["ok"],
         "business": n["business"],
-        "ambiguous": n["ambiguous"],
-        "infrastructure": n["infrastructure"],
         "tool_failure": n["tool_failures"],
+        "infrastructure": n["infrastructure"],
+        "ambiguous": n["ambiguous"],
         "open": n["cancelled"] + n["input_required"] + n["tasks"],
     }
 
@@ -57,7 +57,7 @@ def lede(found: Answers, lines: Commands) -> str:
     said.append(
         f"Recorded: {count(n['calls'], 'call')} of {count(tools, 'tool')} at "
         f"{count(servers, 'server')} in {count(found.sessions, 'session')}, "
-        f"{moment(found.first_call)} to {moment(found.last_call)} UTC."
+        f"{span(found.first_call, found.last_call)}."
     )
     return " ".join(said)
 
@@ -114,10 +114,11 @@ def titles(found: Answers, parts: Mapping[str, Any]) -> dict[str, str]:
             if changes and changes.total
             else "No change that these data can show"
         ),
-        "tools": f"{failing:,} of {count(found.tools.height, 'tool')} failed by their own "
-        f"fault at least once; for {enough:,} there is enough data",
-        "servers": f"{failing_servers:,} of {count(found.servers.height, 'server')} had a tool "
-        "that failed",
+        "tools": f"{_some(failing)} of {count(found.tools.height, 'tool')} failed by "
+        f"{'its' if failing <= 1 else 'their'} own fault; for {count(enough)} there is enough data "
+        "to say how often",
+        "servers": f"{_some(failing_servers)} of {count(found.servers.height, 'server')} had a "
+        "tool that failed",
         "errors": f"{count(_total(found.errors, 'calls'), 'failing call')} said "
         f"{count(found.errors.height, 'different thing')}",
         "hidden": f"{count(hidden, 'result')} claimed success and reported a failure",
@@ -169,6 +170,10 @@ def quiet(found: Answers) -> str:
         for row in sorted(quiet, key=lambda row: (-row["n"], row["change"]))
     )
     return f"Not shown: {said}." if said else ""
+
+
+def _some(n: int) -> str:
+    return count(n) if n else "None"
 
 
 def _total(frame: pl.DataFrame, column: str) -> int:

@@ -44,13 +44,11 @@ def _present(*commands: str | None) -> list[str]:
 
 def tools(answers: Answers, commands: Commands) -> Section:
     """Tools by failure rate, the surest failures first."""
-    failing = answers.errors.filter(pl.col("verdict") == "tool_failure")
-    examples = _first_of(failing, "example_call")
-    slowest = _first_of(answers.latency, "slowest_call")
+    examples = _examples(answers)
     rows = []
     for row in answers.tools.head(TOOLS).to_dicts():
         about = (row["server"], row["tool"])
-        example = examples.get(about) or slowest.get(about)
+        example = examples.get(about)
         where = "verdict = 'tool_failure'" if row["tool_failures"] else "true"
         rows.append(
             row
@@ -69,8 +67,8 @@ def tools(answers: Answers, commands: Commands) -> Section:
 def servers(answers: Answers, commands: Commands) -> Section:
     """Servers by failure rate."""
     examples: dict[str | None, str] = {}
-    for row in answers.errors.filter(pl.col("verdict") == "tool_failure").to_dicts():
-        examples.setdefault(row["server"], row["example_call"])
+    for (server, _), call in _examples(answers).items():
+        examples.setdefault(server, call)
     rows = []
     for row in answers.servers.head(ROWS * 3).to_dicts():
         example = examples.get(row["server"])
@@ -89,9 +87,18 @@ def servers(answers: Answers, commands: Commands) -> Section:
     return _section(answers.servers, ROWS * 3, commands.ask("server_scores"), rows)
 
 
-def _first_of(frame: pl.DataFrame, column: str) -> dict[tuple[str | None, str | None], str]:
-    found = frame.group_by("server", "tool", maintain_order=True).first()
-    return {(row["server"], row["tool"]): row[column] for row in found.to_dicts()}
+def _examples(answers: Answers) -> dict[tuple[str | None, str | None], str]:
+    """A call of each tool, the failures of their own first: its commonest failure, or its slowest."""
+    failing = answers.errors.filter(pl.col("verdict") == "tool_failure")
+    found: dict[tuple[str | None, str | None], str] = {}
+    for frame, column in (
+        (failing, "example_call"),
+        (answers.errors, "example_call"),
+        (answers.latency, "slowest_call"),
+    ):
+        for server, tool, call in frame.select("server", "tool", column).iter_rows():
+            found.setdefault((server, tool), call)
+    return found
 
 
 _URGENCY: Final = {"tool_failure": 0, "infrastructure": 1, "ambiguous": 2, "business": 3}
@@ -155,8 +162,10 @@ def latency(answers: Answers, commands: Commands) -> Section:
 def drift(answers: Answers, commands: Commands) -> Section:
     """Tools whose definition changed: when, what, and how calls fared before and after."""
     rows = []
+    examples = _examples(answers)
     for of_tool in answers.drift.partition_by("server", "tool", maintain_order=True)[:ROWS]:
         changes = of_tool.to_dicts()
+        about = (changes[0]["server"], changes[0]["tool"])
         latest = max(
             changes, key=lambda change: (change["first_seen"] is not None, change["first_seen"])
         )
@@ -171,11 +180,10 @@ def drift(answers: Answers, commands: Commands) -> Section:
                 "changed": sorted(
                     {shown(what, 80) for c in changes for what in c["changed"] or ()}
                 )[:6],
-                "commands": [
-                    commands.calls(
-                        changes[0]["server"], changes[0]["tool"], "outcome <> 'ok'", None
-                    )
-                ],
+                "commands": _present(
+                    commands.show(examples.get(about)),
+                    commands.calls(*about, "true", examples.get(about)),
+                ),
             }
         )
     frame = answers.drift.select("server", "tool").unique()
@@ -226,11 +234,13 @@ def findings(answers: Answers, commands: Commands) -> Section:
     return _section(answers.findings, ROWS, commands.ask("finding_counts"), rows)
 
 
-def changes(compared: Compared, commands: Commands) -> Section:
+def changes(answers: Answers, compared: Compared, commands: Commands) -> Section:
     """What changed since the base store; what did not is only counted."""
     loud = compared.tools.filter(~pl.col("change").is_in(QUIET))
     rows = []
+    examples = _examples(answers)
     for row in loud.head(ROWS * 2).to_dicts():
+        example = examples.get((row["server"], row["tool"]))
         rates: Mapping[str, Any] = compared.failure_rates.get((row["server"], row["tool"]), {})
         before, now = rates.get("base"), rates.get("new")
         drawn = None
@@ -242,7 +252,10 @@ def changes(compared: Compared, commands: Commands) -> Section:
                 "before": before,
                 "now": now,
                 "drawn": drawn,
-                "commands": [commands.calls(row["server"], row["tool"], "outcome <> 'ok'", None)],
+                "commands": _present(
+                    commands.show(example),
+                    commands.calls(row["server"], row["tool"], "true", example),
+                ),
             }
         )
     return _section(loud, ROWS * 2, commands.compare(compared.base), rows)

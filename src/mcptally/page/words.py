@@ -116,6 +116,16 @@ def moment(at: datetime.datetime | None) -> str:
     return at.astimezone(datetime.UTC).strftime("%Y-%m-%d %H:%M")
 
 
+def span(first: datetime.datetime | None, last: datetime.datetime | None) -> str:
+    """From when to when, in UTC; the day once where it is one day."""
+    start, end = moment(first), moment(last)
+    if start == end:
+        return f"{start} UTC"
+    if start[:10] == end[:10]:
+        end = end[11:]
+    return f"{start} to {end} UTC"
+
+
 def key(value: object) -> str:
     """What a column is sorted by: steady digits of a number, a time's ISO text."""
     if value is None:

@@ -62,6 +62,8 @@
     const button = table.allButton;
     if (button) {
       button.hidden = place <= FIRST;
+      const short = place > FIRST && table.classList.contains("short");
+      table.cutNote.textContent = short ? `The first ${FIRST} of ${place.toLocaleString("en")} rows.` : "";
       button.textContent = table.classList.contains("short") ? `Show all ${place.toLocaleString("en")} rows` : `Show the first ${FIRST} rows`;
     }
     return place;
@@ -104,7 +106,8 @@
       table.allButton = make("button", "", "all");
       table.allButton.type = "button";
       table.allButton.addEventListener("click", () => { table.classList.toggle("short"); shorten(table); });
-      table.parentNode.after(table.allButton);
+      table.cutNote = make("p", "", "small cut");
+      table.parentNode.after(table.allButton, table.cutNote);
     }
     shorten(table);
   }
