@@ -46,7 +46,7 @@ def opened(engine: Any, *, scheduler: str | None = None, jobs: int = 1) -> Itera
     """
     if jobs < 0:
         raise UsageError(f"jobs is {jobs}: give 0 for one a core, or how many")
-    jobs = jobs or _cores()
+    jobs = jobs or cores()
     if isinstance(engine, str) and engine not in ENGINES:
         hint = near(engine, ENGINES)
         raise UsageError(f"no engine is called {engine!r}{hint} (there are: {', '.join(ENGINES)})")
@@ -68,5 +68,6 @@ def opened(engine: Any, *, scheduler: str | None = None, jobs: int = 1) -> Itera
         yield found
 
 
-def _cores() -> int:
+def cores() -> int:
+    """How many cores this process may use."""
     return len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ()) or 1

@@ -11,10 +11,16 @@ import msgspec
 import zstandard
 
 from mcptally.archive import open_stream
-from mcptally.errors import McptallyError
+from mcptally.errors import McptallyError, UsageError
 
 PARTITION: Final = 128 << 20
 """Bytes of transcript that a partition holds at most, unless one group of files is larger."""
+
+BASE: Final = 180 << 20
+"""Bytes of memory that a process of the pipeline takes before it reads anything."""
+
+GROWTH: Final = 7
+"""How many times its bytes of transcript a partition takes in memory, at most, on real traffic."""
 
 WORTHWHILE: Final = 16 << 20
 """Bytes of transcript below which another process costs more than it brings."""
@@ -23,6 +29,27 @@ EXPANSION: Final = 8
 """How much a compressed transcript grows: real ones shrink by 5 to 10."""
 
 _HEAD_LIMIT: Final = 1 << 16
+
+
+def jobs_of(memory: int, cores: int) -> int:
+    """How many processes, one a core at most, can share `memory` bytes and work well."""
+    return max(1, min(cores, memory // (BASE + GROWTH * WORTHWHILE)))
+
+
+def partition_of(memory: int, jobs: int = 1) -> int:
+    """Bytes of transcript a partition may hold where `jobs` processes share `memory` bytes.
+
+    Raises:
+        UsageError: that is too little memory for so many processes.
+    """
+    each = memory // jobs - BASE
+    least = jobs * (BASE + (GROWTH << 20))
+    if each < GROWTH << 20:
+        raise UsageError(
+            f"--memory {memory >> 20}M is too little for {jobs} process(es): at least "
+            f"{math.ceil(least / (1 << 20))}M, or fewer --jobs"
+        )
+    return each // GROWTH
 
 
 def plan(files: Sequence[Path], *, limit: int = PARTITION, jobs: int = 1) -> list[list[Path]]:

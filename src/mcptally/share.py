@@ -20,7 +20,7 @@ from mcptally.plan import weight
 from mcptally.schema import TABLES, Calls, Findings
 from mcptally.scoring import Judging
 
-HELD: Final = 192 << 20
+HELD: Final = 64 << 20
 """Bytes of transcript whose partitions wait in memory, in all processes together."""
 
 _SPOOLED: Final = ("calls", "messages", "findings", "recordings", "needs")

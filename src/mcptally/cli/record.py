@@ -6,41 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mcptally.cli.quantity import SIZE, SPAN
+
 if TYPE_CHECKING:
     from mcptally.record.limits import Limits
     from mcptally.record.writer import Archive
-
-_UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
-_SPANS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
-
-
-class _Quantity(click.ParamType[float | None]):
-    """A number with a unit, or `off`."""
-
-    def __init__(self, name: str, units: dict[str, int]) -> None:
-        self.name = name
-        self._units = units
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float | None:
-        text = str(value).strip().lower()
-        if text == "off":
-            return None
-        number = text.rstrip("abcdefghijklmnopqrstuvwxyz")
-        unit = text[len(number) :].removesuffix("ib").removesuffix("b") or ""
-        try:
-            result = float(number) * self._units[unit]
-        except (ValueError, KeyError):
-            result = -1
-        if not 0 < result < 2**62:
-            known = ", ".join(u for u in self._units if u)
-            self.fail(f"{value!r} is no {self.name}: a number with {known}, or 'off'", param, ctx)
-        return result
-
-
-_SIZE = _Quantity("size", _UNITS)
-_SPAN = _Quantity("time", _SPANS)
 
 
 @click.command(context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False})
@@ -70,33 +40,31 @@ _SPAN = _Quantity("time", _SPANS)
 )
 @click.option(
     "--max-frame",
-    type=_SIZE,
+    type=SIZE,
     default="16M",
     show_default=True,
     help="A larger frame is recorded as its head, size and hash.",
 )
 @click.option(
-    "--segment-size", type=_SIZE, default="64M", show_default=True, help="Begin a new file at."
+    "--segment-size", type=SIZE, default="64M", show_default=True, help="Begin a new file at."
 )
 @click.option(
-    "--segment-age", type=_SPAN, default="1d", show_default=True, help="Begin a new file after."
+    "--segment-age", type=SPAN, default="1d", show_default=True, help="Begin a new file after."
 )
 @click.option(
     "--keep-size",
-    type=_SIZE,
+    type=SIZE,
     default="4G",
     show_default=True,
     help="Of the folder; the oldest finished files go first.",
 )
-@click.option(
-    "--keep-age", type=_SPAN, default="30d", show_default=True, help="Remove older files."
-)
+@click.option("--keep-age", type=SPAN, default="30d", show_default=True, help="Remove older files.")
 @click.option(
     "--compress/--no-compress", default=True, show_default=True, help="Finished files to zstd."
 )
 @click.option(
     "--disk-wait",
-    type=_SPAN,
+    type=SPAN,
     default="1s",
     show_default=True,
     help="How long traffic waits for a disk that does not answer; then events are lost, and "

@@ -8,6 +8,8 @@ from typing import Final
 
 import click
 
+from mcptally.cli.quantity import SIZE
+
 _INTERRUPTED: Final = 130
 """Exit code after Ctrl-C: 128 + SIGINT, as shells have it."""
 
@@ -30,6 +32,13 @@ _INTERRUPTED: Final = 130
     type=click.IntRange(min=0),
     default=0,
     help="Processes at most; 0, the default: all cores.",
+)
+@click.option(
+    "--memory",
+    type=SIZE,
+    metavar="SIZE",
+    help="Memory that all processes together should stay below, as in 600M: smaller portions, "
+    "more time. By default up to 1.5G a process.",
 )
 @click.option(
     "--engine",
@@ -64,6 +73,7 @@ def command(
     rules: Path | None,
     scenarios: Path | None,
     jobs: int,
+    memory: float | None,
     engine: str,
     scheduler: str | None,
     full: bool,
@@ -85,11 +95,12 @@ def command(
       mcptally score traces -o store --engine dask --scheduler tcp://head:8786
       mcptally score traces -o store --fail-on 'failure_rate > 5%' --junit report.xml
     """
-    from mcptally import memory
+    from mcptally.memory import settle
 
-    memory.settle()
+    settle()
     from mcptally.errors import Exit, UsageError
     from mcptally.pipeline import score
+    from mcptally.plan import PARTITION
 
     if (junit or sarif) and not fail_on:
         raise UsageError("--junit and --sarif write what --fail-on found; give --fail-on as well")
@@ -97,6 +108,9 @@ def command(
         from mcptally import gate_reports, gates
 
         limits = gates.load(fail_on)
+    limit = PARTITION
+    if memory is not None:
+        jobs, limit = _within(int(memory), jobs)
     try:
         with _shown() as progress:
             summary = score(
@@ -109,6 +123,7 @@ def command(
                 jobs=jobs,
                 engine=engine,
                 scheduler=scheduler,
+                partition_bytes=limit,
                 progress=progress,
             )
     except KeyboardInterrupt:
@@ -142,6 +157,15 @@ def command(
         say("".join(f"{line}\n" for line in gate_reports.lines(results)))
         if any(result.state == "failed" for result in results):
             ctx.exit(Exit.FAILED)
+
+
+def _within(memory: int, jobs: int) -> tuple[int, int]:
+    """How many processes, and bytes of transcript for each at a time, fit into `memory` bytes."""
+    from mcptally.engines import cores
+    from mcptally.plan import PARTITION, jobs_of, partition_of
+
+    jobs = jobs or jobs_of(memory, cores())
+    return jobs, min(PARTITION, partition_of(memory, jobs))
 
 
 @contextlib.contextmanager
