@@ -5,6 +5,7 @@ keeps count of who holds what; what was on a worker that dies, another does agai
 """
 
 import contextlib
+import json
 import queue
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -52,10 +53,12 @@ def connected(
 
 
 def _client(address: str) -> "distributed.Client":
-    where = {"scheduler_file": address} if address.endswith(".json") else {"address": address}
     try:
-        return distributed.Client(**where, set_as_default=False)
-    except (OSError, ValueError) as error:
+        if address.endswith(".json"):
+            known = json.loads(Path(address).read_bytes())  # Dask would wait for the file
+            return distributed.Client(known["address"], set_as_default=False)
+        return distributed.Client(address, set_as_default=False)
+    except (OSError, ValueError, LookupError) as error:
         raise McptallyError(
             f"no Dask scheduler answers at {address}: {error}; start one with: dask scheduler"
         ) from error
@@ -73,7 +76,7 @@ def _on_this_machine(jobs: int) -> Iterator["distributed.Client"]:
             n_workers=jobs,
             threads_per_worker=1,
             memory_limit=None,
-            dashboard_address=None,
+            dashboard_address="127.0.0.1:0",
             silence_logs=_SILENT,
         ) as cluster,
         distributed.Client(cluster, set_as_default=False) as client,
@@ -221,8 +224,10 @@ class DaskCrew:
             for _ in futures:
                 future = self._next(news)
                 yield future, self._result(future)
-        finally:
+        except BaseException:
+            # Not at a good end: what a dead worker held is on its way again by then, and wanted.
             self.client.cancel([future for future in futures if not future.done()])
+            raise
 
     def _next(self, news: "queue.SimpleQueue[distributed.Future]") -> "distributed.Future":
         for _ in range(self.patience):

@@ -12,7 +12,6 @@ import platform
 import secrets
 import shutil
 import socket
-import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -127,9 +126,9 @@ def finish(run: Run, here: Kept, learned: Learned, settled: Settled) -> Written:
         return written
 
 
-def clear(run: Run) -> None:
-    """Remove what the run left in this worker's scratch folder."""
-    shutil.rmtree(_scratch() / run.name, ignore_errors=True)
+def clear(run: Run, dask_worker: Any = None) -> None:
+    """Remove what the run left in this worker's scratch folder; not a task, so it is told whose."""
+    shutil.rmtree(_scratch(dask_worker) / run.name, ignore_errors=True)
 
 
 def sees(folder: Path) -> bool:
@@ -138,7 +137,7 @@ def sees(folder: Path) -> bool:
 
 
 def _gather(run: Run, batch: Batch) -> tuple[Gathered, Kept]:
-    folder = _scratch() / run.name / f"{batch.number:06d}-{secrets.token_hex(4)}"
+    folder = _scratch(_worker()) / run.name / f"{batch.number:06d}-{secrets.token_hex(4)}"
     try:
         part, learned = read(batch.files, batch.names)
     except UnreadableError as error:
@@ -191,17 +190,16 @@ def unseen(worker: str, work: Path) -> str:
 
 
 def _me() -> str:
-    address = getattr(_worker(), "address", "?")
-    return f"{address} ({socket.gethostname()})"
+    return f"{_worker().address} ({socket.gethostname()})"
 
 
-def _scratch() -> Path:
-    """Where this worker may leave things; gone when it ends."""
-    folder = getattr(_worker(), "local_directory", None)
-    return Path(folder or tempfile.gettempdir()) / "mcptally"
+def _scratch(worker: Any) -> Path:
+    """Where a worker may leave things; gone when it ends."""
+    return Path(worker.local_directory) / "mcptally"
 
 
 def _worker() -> Any:
+    """The worker whose task this is."""
     from distributed import get_worker  # noqa: PLC0415  (an extra; here it runs already)
 
     return get_worker()
