@@ -166,8 +166,8 @@ def _in_folder(folder: Path, out: list[PassedOver]) -> Iterator[Path]:
                     out.append(PassedOver(_shown(path), "no regular file"))
                 elif not _is_text(path):
                     out.append(PassedOver(_shown(path), _NO_TEXT))
-                else:
-                    yield path
+                elif not entry.is_symlink() or not path.resolve().name.endswith(SUFFIXES):
+                    yield path  # (what another link within leads to is found by its own name)
 
 
 _NO_TEXT: Final = "its name is not UTF-8, and no table can hold it; rename it"

@@ -17,7 +17,7 @@ import msgspec
 from mcptally.archive import Damage, Lines, PassedOver, discover, lines
 from mcptally.errors import UnreadableError
 from mcptally.frame import EVENTS
-from mcptally.reading import event_of, is_torn, is_utf8
+from mcptally.reading import MAX_NOISE, NOISE, event_of, is_torn, is_utf8
 from mcptally.shapes import EVENT, AnyEvent, CloseEvent, GapEvent, OpenEvent
 from mcptally.shapes import EVENTS as SHAPES
 
@@ -135,7 +135,7 @@ def check(paths: Iterable[str | Path]) -> ArchiveCheck:
 
 def _file(path: Path, seen: dict[str, _Seen]) -> FileCheck:
     problems: list[str] = []
-    unread = total = 0
+    unread = total = noise = 0
     bad: Counter[str] = Counter()
     first_bad: dict[str, tuple[int, str]] = {}
     for run in lines(path):
@@ -158,6 +158,11 @@ def _file(path: Path, seen: dict[str, _Seen]) -> FileCheck:
                 unread += len(line)
             elif event_or_why is not None:
                 _take(event_or_why, path, seen)
+                continue
+            noise += 1
+        if noise > MAX_NOISE:
+            problems.append(f"line {total + 1}: {NOISE}")
+            break
     for rule, count in bad.items():
         number, words = first_bad[rule]
         problems.append(f"line {number}{f' and {count - 1} more' if count > 1 else ''}: {words}")
@@ -273,7 +278,7 @@ def _judge(name: str, state: _Seen) -> RecordingCheck:
     broken = bool(problems)
     verdict: Verdict = "incomplete" if broken else "whole"
     if state.closed is None:
-        writing = _held(state.file)
+        writing = is_held(state.file)
         problems.append("it is being written" if writing else "no close: killed, or cut off")
         if not broken:
             verdict = "writing" if writing else "unclosed"
@@ -311,7 +316,7 @@ def _range(first: int, last: int) -> str:
     return str(first) if first == last else f"{first}-{last}"
 
 
-def _held(path: Path) -> bool:
+def is_held(path: Path) -> bool:
     """Does a recorder hold this file's lock?"""
     if sys.platform == "win32":  # no such locks there: it looks unclosed
         return False

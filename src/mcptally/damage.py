@@ -54,7 +54,7 @@ def mend(events: Events, names: list[str], files: Sequence[Path]) -> Events:
     )
     opens = events.opens.drop_nulls("segment").sort("recording", "segment")
     missing = opens.unique(["recording", "segment"], maintain_order=True).with_columns(
-        step=pl.col("segment").diff().over("recording")
+        before=(pl.col("segment").diff() - 1).over("recording").fill_null(pl.col("segment"))
     )
     closed = events.closes.select("recording").unique()
     ends = ordered.unique("recording", keep="last", maintain_order=True)
@@ -96,10 +96,10 @@ def mend(events: Events, names: list[str], files: Sequence[Path]) -> Events:
             pl.lit("ts_ns is smaller than that of the event before"),
         ),
         _rows(
-            missing.filter(pl.col("step") > 1),
+            missing.filter(pl.col("before") > 0),
             "archive.segment_missing",
             "warning",
-            pl.format("{} segments are missing before this one", pl.col("step") - 1),
+            pl.format("{} segments are missing before this one", "before"),
         ),
         _rows(
             events.gaps,

@@ -24,6 +24,7 @@ from mcptally.archive import Damage, Room, lines
 from mcptally.columns import json_texts, marked, plain, plain_types, present, turn
 from mcptally.contents import contents_of
 from mcptally.events import Numbers, events_of
+from mcptally.reading import MAX_NOISE, NOISE
 from mcptally.schema import Finding, Severity, findings_frame
 from mcptally.shapes import (
     ABSENT,
@@ -106,7 +107,7 @@ class _Collector:
         self.room = Room()
 
     def file(self, number: int, path: Path) -> None:
-        good = 0
+        good = noise = 0
         bad: Counter[str] = Counter()
         for run in lines(path, room=self.room):
             if isinstance(run, Damage):
@@ -115,6 +116,7 @@ class _Collector:
                 continue
             events, line_numbers, faults = events_of(run)
             good += len(events)
+            noise += run.count - len(events)
             for line, rule, message in faults:
                 bad[rule] += 1
                 if bad[rule] <= MAX_FAULTS:
@@ -125,6 +127,10 @@ class _Collector:
             self.bytes += len(run.data)
             if self.bytes >= BATCH:
                 self._batch()
+            if noise > MAX_NOISE:
+                bad["archive.noise"] += 1
+                self._find(number, run.first + run.count, "archive.noise", "error", NOISE)
+                break
         for rule, count in bad.items():
             if count > MAX_FAULTS:
                 message = f"{count - MAX_FAULTS} more lines of this file have the same fault"

@@ -16,6 +16,12 @@ Refusal = tuple[str, str]
 
 TORN: Final = "the last line is torn: the recorder was stopped, or is still writing"
 
+MAX_NOISE: Final = 1_000_000
+"""Lines of a file that may be no events before the rest of it is left alone: each costs
+microseconds, and a bomb of a few kB has hundreds of millions."""
+
+NOISE: Final = f"more than {MAX_NOISE:,} lines before this are no events: the rest was not read"
+
 _SHOWN: Final = 200
 """Characters of a parser's words: they may quote the line."""
 

@@ -119,8 +119,9 @@ def _lines(found: Explanation, limit: int) -> Iterator[str]:
     yield f"  client      {call['client'] or '?'} {call['client_version'] or ''}".rstrip()
     revision, source = call["protocol_version"], call["protocol_source"]
     yield f"  protocol    {revision or '?'} ({source or 'unknown'})"
-    at = call["requested_at"].strftime("%Y-%m-%d %H:%M:%S.%f")
-    yield f"  recorded    {at} UTC, {call['file']}:{call['line']}"
+    asked_at = call["requested_at"]
+    at = f"{asked_at:%Y-%m-%d %H:%M:%S.%f} UTC" if asked_at else "at an unknown time"
+    yield f"  recorded    {at}, {call['file']}:{call['line']}"
     yield ""
     yield f"Request ({call['request_bytes'] or 0:,} bytes, id {call['request_id']})"
     yield from _block(call["arguments"], limit)
@@ -128,7 +129,9 @@ def _lines(found: Explanation, limit: int) -> Iterator[str]:
     if call["answered_at"] is None:
         yield "No reply"
     else:
-        yield f"Reply after {call['latency_ms']:,.1f} ms ({call['response_bytes'] or 0:,} bytes)"
+        latency = call["latency_ms"]
+        after = "" if latency is None else f" after {latency:,.1f} ms"
+        yield f"Reply{after} ({call['response_bytes'] or 0:,} bytes)"
         yield from _block(call["response"], limit)
     yield ""
     yield f"Outcome: {call['outcome']}: {_OUTCOMES[call['outcome']]}"

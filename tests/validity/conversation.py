@@ -144,6 +144,8 @@ def _file(which: str, talk: Conversation, path: Path) -> Path:
         path.with_suffix(".copy.jsonl").write_bytes(whole)
     elif which == "$conflict":
         path.with_suffix(".copy.jsonl").write_bytes(whole.replace(b'"ping"', b'"pong"'))
+    elif which == "$noise":
+        whole += b"\n" * 1_000_001
     elif which == "$zip":
         whole = b"PK\x03\x04" + whole
     elif which == "$link":

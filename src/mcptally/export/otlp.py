@@ -102,7 +102,7 @@ def _known(row: dict[str, Any]) -> dict[str, Any]:
         ),
         "mcp.session.id": row["session"],
         "mcp.resource.uri": row["resource_uri"],
-        "jsonrpc.request.id": str(json.loads(request_id)) if request_id else None,
+        "jsonrpc.request.id": _id(request_id),
         "rpc.response.status_code": _text(row["error_code"]),
         "error.type": _error_type(row),
         "gen_ai.operation.name": "execute_tool" if of_tool else None,
@@ -116,6 +116,11 @@ def _known(row: dict[str, Any]) -> dict[str, Any]:
         "http.response.status_code": row["http_status"],
         **{f"mcptally.{name}": row[name] for name in _OURS},
     }
+
+
+def _id(text: str | None) -> str | None:
+    """An id of JSON-RPC as text; a number keeps its digits, however many."""
+    return str(json.loads(text, parse_int=str, parse_float=str)) if text else None
 
 
 def _error_type(row: dict[str, Any]) -> str | None:

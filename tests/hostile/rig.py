@@ -1,0 +1,71 @@
+"""An archive with one good recording in it, scored and checked beside whatever a stranger adds."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import polars as pl
+
+import mcptally as mt
+from mcptally.check import ArchiveCheck, check
+from tests.transcripts import c2s, call, event, opened, s2c, text, write
+
+GOOD = "innocent"
+
+
+def lines(*events: dict[str, object]) -> bytes:
+    return b"".join(json.dumps(one).encode() + b"\n" for one in events)
+
+
+def recording(name: str = "r1", *, words: str = "fine", **about: object) -> bytes:
+    """A recording of one call, as lines."""
+    return lines(
+        opened(name, **about),
+        c2s(1, call(1), name),
+        s2c(2, text(1, words), name),
+        event("close", 3, name, reason="eof"),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What came of an archive."""
+
+    store: Path
+    check: ArchiveCheck
+
+    def table(self, name: str) -> pl.DataFrame:
+        return pl.read_parquet(self.store / name / "*.parquet")
+
+    @property
+    def rules(self) -> set[str]:
+        return set(self.table("findings").get_column("rule"))
+
+    @property
+    def said(self) -> str:
+        """All that `check` says is wrong."""
+        problems = [p for file in self.check.damaged_files for p in file.problems]
+        return "\n".join([*problems, *(p for r in self.check.recordings for p in r.problems)])
+
+    def calls(self, recording: str) -> list[str]:
+        calls = self.table("calls")
+        return calls.filter(pl.col("recording") == recording).get_column("outcome").to_list()
+
+
+def judged(folder: Path, **options: object) -> Outcome:
+    """Score and check `folder/archive`, with a good recording added; nothing else changes."""
+    archive = folder / "archive"
+    archive.mkdir(exist_ok=True)
+    write(archive / "innocent.jsonl", [recording(GOOD)])
+    before = _everything(folder)
+    mt.score(archive, out=folder / "store", **options)  # type: ignore[arg-type]
+    outcome = Outcome(folder / "store", check([archive]))
+    after = _everything(folder)
+    assert {p for p in after - before if folder / "store" not in (p, *p.parents)} == set()
+    assert outcome.calls(GOOD) == ["ok"]
+    assert [r.verdict for r in outcome.check.recordings if r.recording == GOOD] == ["whole"]
+    return outcome
+
+
+def _everything(folder: Path) -> set[Path]:
+    return set(folder.rglob("*"))

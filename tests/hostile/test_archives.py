@@ -1,0 +1,505 @@
+"""Archives that were made to do harm: each is read, told of, and costs its neighbours nothing."""
+
+import gzip
+import os
+import socket
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable
+from io import BytesIO
+from pathlib import Path
+
+import polars as pl
+import pytest
+import zstandard
+
+import mcptally as mt
+from mcptally.archive import EXPANSION, Damage, Lines, Room, discover, lines, open_stream
+from mcptally.check import check
+from mcptally.errors import UnreadableError
+from mcptally.export import export
+from mcptally.show import explain, text
+from tests.hostile.rig import GOOD, Outcome, judged, recording
+
+posix = pytest.mark.skipif(sys.platform == "win32", reason="no such files there")
+
+
+def zipped() -> bytes:
+    buffer = BytesIO()
+    with zipfile.ZipFile(buffer, "w") as file:
+        file.writestr("a.jsonl", recording())
+    return buffer.getvalue()
+
+
+def message(msg: bytes, seq: int = 1, recording: bytes = b"r1") -> bytes:
+    head = b'{"v":1,"event":"message","recording":"%b","seq":%d,"ts_ns":1700000000000000000,'
+    return head % (recording, seq) + b'"dir":"c2s","msg":%b}\n' % msg
+
+
+def asks(arguments: bytes, id_: bytes = b"1") -> bytes:
+    return (
+        b'{"jsonrpc":"2.0","id":%b,"method":"tools/call","params":{"name":"t","arguments":%b}}'
+        % (
+            id_,
+            arguments,
+        )
+    )
+
+
+LINES: dict[str, tuple[bytes, str, str]] = {
+    "nesting 100,000 deep": (
+        message(asks(b"[" * 100_000 + b"]" * 100_000)), "transcript.too_deep", "nested too deep"),
+    "nesting that is never closed": (
+        b'{"v":1,"x":' + b"[" * 100_000 + b"\n", "transcript.too_deep", "nested too deep"),
+    "NUL bytes": (b"\0" * 5000 + b"\n", "transcript.not_json", "not JSON"),
+    "bytes that are no UTF-8": (
+        message(asks(b'"\xff\xfe"')), "transcript.not_utf8", "not UTF-8"),
+    "an overlong encoding": (message(asks(b'"\xc0\xaf"')), "transcript.not_utf8", "not UTF-8"),
+    "a surrogate in UTF-8": (message(asks(b'"\xed\xa0\x80"')), "transcript.not_utf8", "not UTF-8"),
+    "a lone surrogate in an envelope": (
+        message(asks(b"{}"), recording=rb"r\ud800"), "transcript.not_json", "not JSON"),
+    "a lone surrogate in a payload": (
+        message(asks(rb'{"a":"\udfff"}')), "transcript.not_json", "not JSON"),
+    "a number that JSON has not": (message(asks(b"NaN")), "transcript.not_json", "not JSON"),
+    "a byte order mark": (b"\xef\xbb\xbf" + recording(), "transcript.not_json", "not JSON"),
+    "a negative seq": (message(asks(b"{}"), -1), "transcript.not_an_event", "seq"),
+    "a seq beyond 64 bits": (message(asks(b"{}"), 2**63), "transcript.not_an_event", "seq"),
+    "a seq that is text": (
+        message(asks(b"{}")).replace(b'"seq":1', b'"seq":"1"'), "transcript.not_an_event", "seq"),
+    "a seq with a fraction": (
+        message(asks(b"{}")).replace(b'"seq":1', b'"seq":1.5'), "transcript.not_an_event", "seq"),
+    "a time of 1e400": (
+        message(asks(b"{}")).replace(b"1700000000000000000", b"1e400"),
+        "transcript.not_an_event", "ts_ns"),
+    "a time before 1970": (
+        message(asks(b"{}")).replace(b'"ts_ns":', b'"ts_ns":-'),
+        "transcript.not_an_event", "ts_ns"),
+    "a recording that is a number": (
+        message(asks(b"{}")).replace(b'"r1"', b"7"), "transcript.not_an_event", "recording"),
+    "a segment that is text": (
+        recording().replace(b'"segment": 0', b'"segment": "0"'),
+        "transcript.not_an_event", "segment"),
+    "a negative segment": (
+        recording().replace(b'"segment": 0', b'"segment": -1'),
+        "transcript.not_an_event", "segment"),
+    "a version of tomorrow": (
+        recording().replace(b'"v": 1', b'"v": 2'), "transcript.unknown_format", "format 2"),
+    "a version that is text": (
+        recording().replace(b'"v": 1', b'"v": "1"'), "transcript.not_an_event", "$.v"),
+    "no version": (recording().replace(b'"v": 1, ', b""), "transcript.not_an_event", "`v`"),
+    "a version of a thousand digits": (
+        recording().replace(b'"v": 1', b'"v": ' + b"9" * 1000),
+        "transcript.unknown_format", "format 99999999999999999999 "),
+    "a segment of the far end": (
+        recording().replace(b'"segment": 0', b'"segment": 9223372036854775807'),
+        "archive.segment_missing", "9223372036854775807 segments are missing"),
+    "a seq of the far end": (
+        recording().replace(b'"seq": 3', b'"seq": 9223372036854775807'),
+        "archive.sequence_hole", "9223372036854775804 events are missing"),
+    "a seq twice, of two times": (
+        recording() + message(asks(b"{}"), 1), "archive.sequence_repeat", "there already"),
+    "a place twice, of two contents": (
+        recording() + recording(words="evil"), "archive.conflicting_events", "there already"),
+    "two events of a place, of one time": (
+        message(asks(b"{}")) + message(asks(b'{"a":1}')),
+        "archive.conflicting_events", "there already"),
+}  # fmt: skip
+"""What: lines, a rule that finds it, what `check` says of it."""
+
+
+HARMLESS = {
+    "a number without end": message(asks(b"{}", b"1" * 100_000)),
+    "a number beyond a double": message(asks(b'{"a":1e400,"b":-' + b"9" * 5000 + b"}")),
+    "an escaped NUL": message(asks(rb'{"a\u0000":"\u0000"}')),
+    "nesting of 900": message(asks(b'{"a":' + b"[" * 900 + b"]" * 900 + b"}")),
+    "200,000 members": message(
+        asks(b"{" + b",".join(b'"k%d":1' % n for n in range(200_000)) + b"}")
+    ),
+    "a batch of 20,000": message(b"[" + b",".join([asks(b"{}")] * 20_000) + b"]"),
+    "a time at the end of 64 bits": message(asks(b"{}")).replace(
+        b"1700000000000000000", b"9223372036854775807"
+    ),
+    "no time at all": message(asks(b"{}")).replace(b"1700000000000000000", b"0"),
+    "the same member twice": message(asks(b"{}").replace(b'"id":1', b'"id":2,"id":1')),
+    "envelope members twice": message(asks(b"{}")).replace(b'"v":1', b'"v":2,"v":1'),
+    "a name that is a path": message(asks(b"{}").replace(b'"t"', b'"../../t"'), 1, b"../../../r"),
+    "an empty name": message(asks(b"{}").replace(b'"t"', b'""'), 1, b""),
+    "a name of 100,000 characters": message(
+        asks(b"{}").replace(b'"t"', b'"%b"' % (b"t" * 100_000))
+    ),
+}
+
+
+FILES: dict[str, tuple[str, bytes, str, str]] = {
+    "a zip file": ("a.jsonl", zipped(), "archive.foreign_file", "a zip file"),
+    "an xz file": ("a.jsonl", b"\xfd7zXZ\0\0", "archive.foreign_file", "an xz file"),
+    "UTF-16": ("a.jsonl", recording().decode().encode("utf-16"), "archive.foreign_file", "UTF-16"),
+    "noise that is called gzip": (
+        "a.jsonl.gz", b"\x00\x99noise\xff" * 50, "archive.foreign_file", "neither gzip nor zstd"),
+    "noise behind a gzip head": (
+        "a.jsonl.gz", b"\x1f\x8b" + b"\xaa" * 500, "archive.cannot_decompress", "reading stopped"),
+    "noise behind a zstd head": (
+        "a.jsonl.zst", b"\x28\xb5\x2f\xfd" + b"\xff" * 500,
+        "archive.cannot_decompress", "reading stopped"),
+    "a zstd frame that wants 4 GB of memory": (
+        "a.jsonl.zst", b"\x28\xb5\x2f\xfd\x00\xb0" + b"\x00" * 50,
+        "archive.cannot_decompress", "reading stopped"),
+    "an empty file": ("a.jsonl", b"", "archive.empty_file", "empty"),
+    "nothing but line ends": ("a.jsonl", b"\n" * 10_000, "archive.empty_file", ""),
+    "noise without a line end": ("a.jsonl", b"noise" * 100, "transcript.not_json", "not JSON"),
+    "a line that was cut": ("a.jsonl", recording()[:-9], "transcript.torn_tail", "torn tail"),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def all_at_once(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    """One archive of all of them, each in a file and a recording of its own."""
+    folder = tmp_path_factory.mktemp("hostile")
+    (folder / "archive").mkdir()
+    for number, name in enumerate([*LINES, *HARMLESS, *FILES]):
+        if name in FILES:
+            suffix, data = FILES[name][0].removeprefix("a"), FILES[name][1]
+        else:
+            suffix, data = ".jsonl", LINES[name][0] if name in LINES else HARMLESS[name]
+        mine = data.replace(b'"r1"', b'"own %d"' % number)
+        (folder / "archive" / f"{name}{suffix}").write_bytes(mine)
+    return judged(folder)
+
+
+def about(outcome: Outcome, table: str, name: str) -> pl.DataFrame:
+    """Rows about the file of one case."""
+    return outcome.table(table).filter(pl.col("file").str.contains(f"/{name}.jsonl", literal=True))
+
+
+@pytest.mark.parametrize("name", [*LINES, *FILES])
+def test_what_is_hostile_is_a_finding_with_its_place(all_at_once: Outcome, name: str) -> None:
+    rule, words = LINES[name][1:] if name in LINES else FILES[name][2:]
+    rules = set(about(all_at_once, "findings", name).get_column("rule"))
+    assert rule in rules
+    assert words in all_at_once.said
+
+
+@pytest.mark.parametrize("name", HARMLESS)
+def test_what_is_merely_odd_is_a_call(all_at_once: Outcome, name: str) -> None:
+    rules = set(about(all_at_once, "findings", name).get_column("rule"))
+    assert not {rule for rule in rules if rule.startswith("transcript.")}
+    assert about(all_at_once, "calls", name).height == HARMLESS[name].count(b'"method"')
+
+
+@pytest.mark.parametrize("name", HARMLESS)
+def test_what_is_merely_odd_is_shown_in_words(all_at_once: Outcome, name: str) -> None:
+    store = mt.open_store(all_at_once.store)
+    for call_id in about(all_at_once, "calls", name).get_column("call_id").head(2):
+        assert call_id in text(explain(store, call_id))
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl", "har", "otlp", "parquet"])
+def test_what_is_merely_odd_is_exported(all_at_once: Outcome, tmp_path: Path, form: str) -> None:
+    done = export(mt.open_store(all_at_once.store), to=form, out=tmp_path / "out")
+    untimed = 1 if form in {"har", "otlp"} else 0
+    assert sum(done.left_out.values()) == untimed
+    assert done.rows == all_at_once.table("calls").height
+
+
+@pytest.mark.parametrize(
+    "pack",
+    [lambda data: gzip.compress(data) + b"tail", lambda data: zstandard.compress(data) + b"tail"],
+    ids=["gzip", "zstd"],
+)
+def test_what_stands_before_damage_is_read(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
+    (tmp_path / "archive").mkdir()
+    name = "a.jsonl.gz" if pack(b"")[:2] == b"\x1f\x8b" else "a.jsonl.zst"
+    (tmp_path / "archive" / name).write_bytes(pack(recording()))
+    outcome = judged(tmp_path)
+    assert outcome.calls("r1") == ["ok"]
+    assert "archive.cannot_decompress" in outcome.rules
+
+
+# --- bombs ---
+
+
+def bomb(path: Path, block: bytes, mebibytes: int, *, head: bytes = b"") -> Path:
+    """A file of a few hundred kB that unpacks to a size of choice."""
+    with path.open("wb") as out, zstandard.ZstdCompressor().stream_writer(out) as packed:
+        packed.write(head)
+        for _ in range(mebibytes):
+            packed.write(block)
+    return path
+
+
+@pytest.mark.parametrize("block", [b" " * (1 << 20), b"\n" * (1 << 20), b"x" * 1023 + b"\n"])
+def test_a_bomb_is_read_as_far_as_there_is_room(tmp_path: Path, block: bytes) -> None:
+    path = bomb(tmp_path / "a.jsonl.zst", block, 32 if len(block) > 2000 else 32 << 10)
+    room = Room(1 << 20)
+    read = 0
+    rules = []
+    for run in lines(path, room=room, max_line=1 << 22):
+        if isinstance(run, Lines):
+            read += len(run.data)
+        else:
+            rules.append(run.rule)
+    assert rules[-1] == "archive.unpacks_too_large"
+    assert read <= path.stat().st_size * EXPANSION + (1 << 20) + (1 << 20)
+
+
+def test_bombs_share_one_room_and_leave_that_of_others_alone(tmp_path: Path) -> None:
+    room = Room(1 << 20)
+    first = bomb(tmp_path / "a.jsonl.zst", b"\n" * (1 << 20), 16)
+    second = bomb(tmp_path / "b.jsonl.zst", b"\n" * (1 << 20), 16)
+    good = tmp_path / "c.jsonl.zst"
+    good.write_bytes(zstandard.compress(recording()))
+    list(lines(first, room=room))
+    assert sum(len(run.data) for run in lines(second, room=room) if isinstance(run, Lines)) < (
+        second.stat().st_size * EXPANSION + (2 << 20)
+    )
+    assert [run.data for run in lines(good, room=room) if isinstance(run, Lines)] == [recording()]
+
+
+def test_a_line_of_half_a_gigabyte_is_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "sparse.jsonl"
+    with path.open("wb") as file:
+        file.write(recording())
+        file.seek(512 << 20)
+        file.write(b"\n" + recording("r2"))
+    runs = list(lines(path))
+    assert [run.rule for run in runs if isinstance(run, Damage)] == ["archive.line_too_long"]
+    kept = b"".join(run.data for run in runs if isinstance(run, Lines))
+    assert kept == recording() + recording("r2")
+
+
+# --- files that are none, that lead away, that change ---
+
+
+@posix
+def test_pipes_sockets_and_devices_keep_nobody_waiting(tmp_path: Path) -> None:
+    archive = tmp_path / "archive"
+    archive.mkdir()
+    os.mkfifo(archive / "pipe.jsonl")
+    (archive / "device.jsonl").symlink_to("/dev/zero")
+    with socket.socket(socket.AF_UNIX) as one:
+        here = Path.cwd()
+        os.chdir(archive)  # names of sockets are short
+        try:
+            one.bind("socket.jsonl")
+        finally:
+            os.chdir(here)
+        outcome = judged(tmp_path)
+    told = outcome.table("findings").filter(pl.col("rule") == "archive.not_followed")
+    names = {Path(name).name for name in told.get_column("file")}
+    assert names == {"pipe.jsonl", "device.jsonl", "socket.jsonl"}
+    assert outcome.said.count("passed over") == 3
+    for name in sorted(names):
+        with pytest.raises(UnreadableError, match="no regular file"):
+            discover([archive / name])
+        with pytest.raises(UnreadableError, match=r"no regular file|No such device"):
+            open_stream(archive / name)
+
+
+@posix
+def test_links_out_of_the_folder_are_told_and_not_followed(tmp_path: Path) -> None:
+    archive, secret = tmp_path / "archive", tmp_path / "secret"
+    (archive / "sub").mkdir(parents=True)
+    secret.mkdir()
+    (secret / "s.jsonl").write_bytes(recording("secret"))
+    (archive / "file.jsonl").symlink_to(secret / "s.jsonl")
+    (archive / "sub" / "folder").symlink_to(secret)
+    (archive / "up.jsonl").symlink_to("../secret/s.jsonl")
+    (archive / "inside.jsonl").symlink_to("innocent.jsonl")
+    (archive / "nowhere.jsonl").symlink_to("gone.jsonl")
+    outcome = judged(tmp_path)
+    assert set(outcome.table("recordings").get_column("recording")) == {GOOD}
+    told = outcome.table("findings").filter(pl.col("rule") == "archive.not_followed")
+    assert {Path(name).name for name in told.get_column("file")} == {
+        *("file.jsonl", "folder", "up.jsonl", "nowhere.jsonl"),
+    }
+    assert [path.name for path in discover([archive / "file.jsonl"])] == ["file.jsonl"]
+
+
+@posix
+def test_links_that_lead_in_circles_end(tmp_path: Path) -> None:
+    archive = tmp_path / "archive"
+    archive.mkdir()
+    for name in "abc":
+        (archive / name).symlink_to(archive)
+    (archive / "self.jsonl").symlink_to("self.jsonl")
+    outcome = judged(tmp_path)
+    assert outcome.table("recordings").height == 1
+    assert discover([str(archive / "**" / "*.jsonl")])
+
+
+@posix
+def test_a_folder_of_1200_levels_is_read_to_its_end(tmp_path: Path) -> None:
+    here = Path.cwd()
+    os.chdir(tmp_path)
+    try:
+        for _ in range(1200):
+            Path("d").mkdir()
+            os.chdir("d")
+        Path("a.jsonl").write_bytes(recording())
+        assert len(discover([tmp_path])) == 1
+    finally:  # what clears up after tests would not get to the bottom of it
+        Path("a.jsonl").unlink(missing_ok=True)
+        while not Path.cwd().samefile(tmp_path):
+            os.chdir("..")
+            Path("d").rmdir()
+        os.chdir(here)
+
+
+@posix
+def test_a_name_that_is_no_text_is_told_and_not_read(tmp_path: Path) -> None:
+    archive = tmp_path / "archive"
+    archive.mkdir()
+    name = os.fsdecode(b"\xff\x1b[2J.jsonl")
+    try:
+        (archive / name).write_bytes(recording())
+    except OSError:
+        pytest.skip("this file system takes UTF-8 only")
+    outcome = judged(tmp_path)
+    assert "archive.not_followed" in outcome.rules
+    assert "its name is not UTF-8" in outcome.said
+    with pytest.raises(UnreadableError, match="not UTF-8"):
+        discover([archive / name])
+
+
+def test_a_file_that_vanishes_while_others_are_read_is_a_finding(tmp_path: Path) -> None:
+    archive = tmp_path / "archive"
+    archive.mkdir()
+    for number in range(4):
+        (archive / f"{number}.jsonl").write_bytes(recording(f"r{number}") * (4 - number))
+
+    def vanish(_: int, __: int) -> None:
+        (archive / "3.jsonl").unlink(missing_ok=True)
+
+    mt.score(archive, out=tmp_path / "store", partition_bytes=1, progress=vanish)
+    found = pl.read_parquet(tmp_path / "store" / "findings" / "*.parquet")
+    gone = found.filter(pl.col("rule") == "archive.cannot_read")
+    assert [Path(name).name for name in gone.get_column("file")] == ["3.jsonl"]
+    calls = pl.read_parquet(tmp_path / "store" / "calls" / "*.parquet")
+    assert sorted(set(calls.get_column("recording"))) == ["r0", "r1", "r2"]
+
+
+def test_a_file_that_grows_while_it_is_read_is_read_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(recording())
+    read = b""
+    with path.open("ab") as writer:
+        for run in lines(path, chunk=64):
+            assert isinstance(run, Lines)
+            read += run.data
+            writer.write(recording("more"))
+            writer.flush()
+    assert read == recording()
+
+
+def test_a_file_that_shrinks_while_it_is_read_ends_early(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(recording() * 20_000)
+    reading = lines(path, chunk=1000)
+    next(reading)
+    with path.open("r+b") as file:
+        file.truncate(10)
+    assert all(isinstance(run, Lines) for run in reading)
+
+
+@posix
+def test_what_may_not_be_read_stops_nothing_else() -> None:
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        folder.chmod(0o755)
+        (folder / "archive").mkdir(mode=0o755)
+        secret = folder / "archive" / "secret.jsonl"
+        secret.write_bytes(recording())
+        secret.chmod(0)
+        with _nobody(folder):
+            if os.access(secret, os.R_OK, effective_ids=True):
+                pytest.skip("this user may read everything")
+            outcome = judged(folder)
+        assert "archive.cannot_read" in outcome.rules
+        assert "Permission denied" in outcome.said
+
+
+class _nobody:  # noqa: N801  (reads as a word of the sentence)
+    """Without the rights of root, if they are had."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root = os.geteuid() == 0
+        if self.root:
+            for path in (folder, folder / "archive"):
+                os.chown(path, 65534, 65534)
+
+    def __enter__(self) -> None:
+        if self.root:
+            os.seteuid(65534)
+
+    def __exit__(self, *_: object) -> None:
+        if self.root:
+            os.seteuid(0)
+
+
+@posix
+def test_a_folder_that_may_not_be_listed_is_said() -> None:
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        (folder / "archive").mkdir()
+        folder.chmod(0o755)
+        with _nobody(folder):
+            (folder / "archive").chmod(0)
+            if os.access(folder / "archive", os.R_OK, effective_ids=True):
+                pytest.skip("this user may read everything")
+            with pytest.raises(UnreadableError, match="cannot be listed: Permission denied"):
+                discover([folder / "archive"])
+
+
+# --- very many ---
+
+
+def test_ten_thousand_recordings_in_one_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(
+        b"".join(message(b'{"id":1,"method":"ping"}', 0, b"r%d" % n) for n in range(10_000))
+    )
+    rows = mt.score(path, out=tmp_path / "store").rows
+    assert rows["recordings"] == rows["calls"] == 10_000
+    assert len(check([path]).recordings) == 10_000
+
+
+def test_one_recording_in_two_thousand_files(tmp_path: Path) -> None:
+    archive = tmp_path / "archive"
+    archive.mkdir()
+    for number in range(2000):
+        line = message(b'{"id":%d,"method":"ping"}' % number, number)
+        (archive / f"{number}.jsonl").write_bytes(line)
+    rows = mt.score(archive, out=tmp_path / "store", partition_bytes=10_000).rows
+    assert (rows["recordings"], rows["calls"]) == (1, 2000)
+    assert [r.events for r in check([archive]).recordings] == [2000]
+
+
+def test_ids_of_calls_differ_even_where_a_place_is_claimed_twice(tmp_path: Path) -> None:
+    (tmp_path / "archive").mkdir()
+    data = b"".join(message(asks(b'{"a":%d}' % n), 1) for n in range(50))
+    (tmp_path / "archive" / "a.jsonl").write_bytes(data)
+    calls = judged(tmp_path).table("calls")
+    assert calls.get_column("call_id").n_unique() == calls.height == 51
+
+
+def test_a_copy_that_is_spelt_otherwise_is_a_copy(tmp_path: Path) -> None:
+    (tmp_path / "archive").mkdir()
+    (tmp_path / "archive" / "a.jsonl").write_bytes(recording())
+    spelt = recording().replace(b'": ', b'":').replace(b'"event":"open"', rb'"event":"\u006fpen"')
+    (tmp_path / "archive" / "b.jsonl").write_bytes(spelt)
+    outcome = judged(tmp_path)
+    assert "archive.duplicate_events" in outcome.rules
+    assert "archive.conflicting_events" not in outcome.rules
+    assert outcome.calls("r1") == ["ok"]
+
+
+def test_events_that_conflict_are_all_kept(tmp_path: Path) -> None:
+    (tmp_path / "archive").mkdir()
+    (tmp_path / "archive" / "a.jsonl").write_bytes(message(asks(b'{"to":"alice"}')))
+    (tmp_path / "archive" / "b.jsonl").write_bytes(message(asks(b'{"to":"mallory"}')))
+    outcome = judged(tmp_path)
+    mine = outcome.table("calls").filter(pl.col("recording") == "r1")
+    assert sorted(mine.get_column("arguments")) == ['{"to":"alice"}', '{"to":"mallory"}']
+    (told,) = outcome.table("findings").filter(rule="archive.conflicting_events").to_dicts()
+    assert (told["severity"], Path(told["file"]).name, told["line"]) == ("error", "b.jsonl", 1)
