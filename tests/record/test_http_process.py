@@ -19,17 +19,21 @@ HEAVY = ("polars", "pyarrow", "duckdb", "mcp", "jsonschema", "rich", "numpy", "s
 class Program(contextlib.AbstractContextManager):
     """`mcptally record --url … --listen …` and what it says."""
 
-    def __init__(self, out, port, *options, listen="127.0.0.1:0"):
+    def __init__(self, out, port, *options, listen="127.0.0.1:0", limits=None):
+        limited = ["sh", "-c", f'ulimit {limits} && exec "$@"', "sh"] if limits else []
         self.process = subprocess.Popen(
-            [sys.executable, "-I", "-m", "mcptally", "record", "--out", str(out), "--no-compress",
-             "--disk-wait", "off", "--url", f"http://127.0.0.1:{port}/mcp", "--listen", listen,
-             *options],
+            [*limited, sys.executable, "-I", "-m", "mcptally", "record", "--out", str(out),
+             "--no-compress", "--disk-wait", "off", "--url", f"http://127.0.0.1:{port}/mcp",
+             "--listen", listen, *options],
             stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         self.said = self.process.stderr.readline()
         found = re.search(r"clients connect to http://(\S+):(\d+)/mcp", self.said)
         assert found, self.said + self.process.stderr.read()
         self.port = int(found[2])
+
+    def client(self):
+        return Client(self.port)
 
     def end(self, number=signal.SIGTERM):
         self.process.send_signal(number)

@@ -29,6 +29,9 @@ GRACE_SECONDS: Final = 2.0
 """How long exchanges under way may take to finish after SIGTERM or SIGINT."""
 
 _LOOK_SECONDS: Final = 60.0
+_ROOM_SECONDS: Final = 0.25
+"""How long to wait before it is looked again whether there is room for who waits."""
+
 _BACKLOG: Final = 1024
 
 _REMEMBERED: Final = 4096
@@ -135,29 +138,25 @@ class Service:
                     "recorded. Listen on 127.0.0.1 unless that is what you want."
                 )
 
-    def _pause_listening(self) -> None:
-        self._listening = False
-        for sock in self._sockets:
-            self.loop.reader(sock.fileno(), None)
-
     def _listen(self) -> None:
-        if self._stopping:
+        if self._stopping or self._listening:
             return
         self._listening = True
         for sock in self._sockets:
             self.loop.reader(sock.fileno(), functools.partial(self._accept, sock))
 
     def _accept(self, listening: socket.socket) -> None:
+        if len(self._relays) >= self._room.clients and not self._make_room():
+            self._wait_for_room(f"{len(self._relays)} clients have asked at once; others wait")
+            return
         try:
             sock, _ = listening.accept()
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):
             return
         except OSError as error:
             # Out of descriptors, mostly: those who wait get their turn when one is free.
-            self._say_full(f"cannot accept connections: {error.strerror}")
             self._make_room()
-            self._pause_listening()
-            self.loop.call_later(1.0, self._listen)
+            self._wait_for_room(f"cannot accept connections: {error.strerror}")
             return
         sock.settimeout(0)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -175,26 +174,27 @@ class Service:
         )
         self._relays.add(relay)
         relay.start(Wire(sock, relay, loop=self.loop))
-        if len(self._relays) >= self._room.clients and not self._make_room(but=relay):
-            self._say_full(f"{len(self._relays)} clients at once; others wait")
-            self._pause_listening()
 
-    def _make_room(self, *, but: Relay | None = None) -> bool:
+    def _make_room(self) -> bool:
         """Close the connection that has asked for nothing for longest, if there is one."""
-        idle = [relay for relay in self._relays if relay.idle and relay is not but]
+        idle = [relay for relay in self._relays if relay.idle]
         if idle:
             min(idle, key=lambda relay: relay.waiting_since).stop("made room")
         return bool(idle)
 
-    def _say_full(self, what: str) -> None:
+    def _wait_for_room(self, why: str) -> None:
         now = self.loop.time()
         if now - self._said_full > _LOOK_SECONDS:
             self._said_full = now
-            self._archive.say(what)
+            self._archive.say(why)
+        self._listening = False
+        for sock in self._sockets:
+            self.loop.reader(sock.fileno(), None)
+        self.loop.call_later(_ROOM_SECONDS, self._listen)
 
     def _gone(self, relay: Relay) -> None:
         self._relays.discard(relay)
-        if not self._listening and len(self._relays) < self._room.clients:
+        if not self._listening:
             self._listen()
         if self._stopping and not self._relays:
             self.loop.call_soon(self._end)

@@ -39,6 +39,7 @@ _NO_TRAILERS: Final = frozenset(
     | {b"cookie", b"expect", b"host", b"proxy-authorization", b"te", b"trailer"}
     | {b"transfer-encoding", b"upgrade"}
 )
+_HOST: Final = re.compile(r"[^\s,/?#@\\<>\"]*")
 _PORT: Final = re.compile(r"^[^:]*:\d*$")
 
 Header = tuple[bytes, bytes]
@@ -124,6 +125,8 @@ def check(request: h11.Request, head: Head) -> None:
         raise RefusedError(400, "both Content-Length and Transfer-Encoding")
     if chunked and request.http_version < b"1.1":
         raise RefusedError(400, "Transfer-Encoding in an HTTP/1.0 request")
+    if not _HOST.fullmatch(head.get(b"host") or ""):
+        raise RefusedError(400, "Host is no host")
     if length is not None and int(length) > _LARGEST_LENGTH:
         # A parser that counts in 64 bits would begin again at 0.
         raise RefusedError(400, "Content-Length is beyond 64 bits")
@@ -152,6 +155,7 @@ def check_host(head: Head) -> None:
     host = head.get(b"host")
     if host is None:
         return
+    host = host.lower()
     name = host.partition("]")[0].removeprefix("[") if host.startswith("[") else host
     if not is_loopback(name.rpartition(":")[0] if _PORT.search(name) else name):
         raise RefusedError(

@@ -1,0 +1,638 @@
+"""The HTTP recorder under attack: whoever misbehaves is bounded, and the others go on."""
+
+import asyncio
+import contextlib
+import json
+import re
+import socket
+import sys
+import tempfile
+import threading
+
+import pytest
+from http_rig import (
+    PATIENCE,
+    Rig,
+    Upstream,
+    chunk,
+    eventually,
+    json_response,
+    of,
+    recordings,
+    sse_head,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+from test_http_process import Program
+from test_stdio_transparent import peak_kb
+
+from mcptally.record import http_guard, http_room
+from mcptally.record.http_room import Room
+from mcptally.record.segment import OURS
+
+if sys.platform != "win32":
+    import resource
+
+CALL = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo"}}'
+POST = b"POST /mcp HTTP/1.1\r\nHost: localhost\r\n"
+
+
+def echo(conn):
+    with contextlib.suppress(AssertionError, OSError):
+        while True:
+            conn.send(json_response(conn.request()[1]))
+
+
+def answers(client):
+    return client.call(CALL)[2] == CALL
+
+
+# --- one framing ----------------------------------------------------------------------------------
+
+AMBIGUOUS = {
+    "both": b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "two lengths": b"Content-Length: 3\r\nContent-Length: 4\r\n\r\nabcd",
+    "two lengths on a line": b"Content-Length: 3, 4\r\n\r\nabcd",
+    "length with a sign": b"Content-Length: +3\r\n\r\nabc",
+    "length in hexadecimal": b"Content-Length: 0x3\r\n\r\nabc",
+    "length with a blank inside": b"Content-Length: 1 0\r\n\r\nabc",
+    "length of 64 bits and more": b"Content-Length: 18446744073709551619\r\n\r\nabc",
+    "length of 5000 digits": b"Content-Length: " + b"9" * 5000 + b"\r\n\r\nabc",
+    "length that is empty": b"Content-Length:\r\n\r\n",
+    "length in other digits": "Content-Length: ٣\r\n\r\nabc".encode(),
+    "blank before the colon": b"Content-Length : 3\r\n\r\nabc",
+    "tab before the colon": b"Transfer-Encoding\t: chunked\r\n\r\n0\r\n\r\n",
+    "coding with a parameter": b"Transfer-Encoding: chunked;q=1\r\n\r\n0\r\n\r\n",
+    "coding in quotes": b'Transfer-Encoding: "chunked"\r\n\r\n0\r\n\r\n',
+    "coding after a vertical tab": b"Transfer-Encoding: \x0bchunked\r\n\r\n0\r\n\r\n",
+    "coding with a NUL": b"Transfer-Encoding: chunked\0\r\n\r\n0\r\n\r\n",
+    "coding that is not last": b"Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n",
+    "coding identity": b"Transfer-Encoding: identity\r\nContent-Length: 3\r\n\r\nabc",
+    "two codings": b"Transfer-Encoding: chunked\r\nTransfer-Encoding: x\r\n\r\n0\r\n\r\n",
+    "coding folded": b"Transfer-Encoding: x\r\n chunked\r\n\r\n0\r\n\r\n",
+    "coding with an underscore": b"Transfer_Encoding: chunked\r\nContent-Length: 3\r\n\r\nabc",
+    "length with an underscore": b"Content_Length: 3\r\n\r\nabc",
+    "a bare CR in a value": b"X: a\rContent-Length: 3\r\n\r\nabc",
+    "a header that begins the head": b" Content-Length: 3\r\n\r\nabc",
+    "a name that is no token": b"Content-Length\xa0: 3\r\n\r\nabc",
+    "two hosts": b"Host: other\r\nContent-Length: 3\r\n\r\nabc",
+}
+
+
+@pytest.mark.parametrize("rest", AMBIGUOUS.values(), ids=AMBIGUOUS)
+def test_what_two_parsers_may_read_differently_reaches_no_server(tmp_path, rest):
+    with (
+        Upstream(lambda conn: conn.rest()) as server,
+        Rig(tmp_path, server) as rig,
+        rig.client() as client,
+    ):
+        client.send(POST + rest)
+        assert client.response()[0] in (400, 501)
+        assert client.rest() == b""
+        assert server.connections == 0
+        (end,) = rig.eventually(lambda found: of(found, "http", phase="end"))
+        assert (end["closed_by"], bool(end["why"])) == ("proxy", True)
+
+
+BROKEN_BODIES = {
+    "size with a sign": b"+5\r\nhello\r\n0\r\n\r\n",
+    "size with a prefix": b"0x5\r\nhello\r\n0\r\n\r\n",
+    "size that is negative": b"-5\r\nhello\r\n0\r\n\r\n",
+    "size that is empty": b"\r\nhello\r\n0\r\n\r\n",
+    "size with an underscore": b"1_0\r\nhellohellohello!\r\n0\r\n\r\n",
+    "size of 100 digits": b"0" * 99 + b"5\r\nhello\r\n0\r\n\r\n",
+    "data longer than its size": b"4\r\nhello\r\n0\r\n\r\n",
+    "a length among the trailers": b"0\r\nContent-Length: 5\r\n\r\n",
+    "a coding among the trailers": b"0\r\nTransfer-Encoding: chunked\r\n\r\n",
+    "a host among the trailers": b"0\r\nHost: other\r\n\r\n",
+    "credentials among the trailers": b"0\r\nAuthorization: Bearer x\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("body", BROKEN_BODIES.values(), ids=BROKEN_BODIES)
+def test_a_chunked_body_that_may_be_read_differently_is_never_completed(tmp_path, body):
+    got = []
+    with (
+        Upstream(lambda conn: got.append(conn.rest())) as server,
+        Rig(tmp_path, server) as rig,
+        rig.client() as client,
+    ):
+        client.send(POST + b"Transfer-Encoding: chunked\r\n\r\n" + body)
+        assert client.response()[0] == 400
+        assert client.rest() == b""
+        client.close()
+        eventually(lambda: len(got) == server.connections)
+    for bytes_seen in got:
+        assert not bytes_seen.endswith(b"0\r\n\r\n")
+        assert b"other" not in bytes_seen
+
+
+ACCEPTED = {
+    "the same length twice": (b"Content-Length: 5\r\nContent-Length: 5\r\n\r\nhello", b"hello"),
+    "the same length in a list": (b"Content-Length: 5, 5\r\n\r\nhello", b"hello"),
+    "chunked in capitals": (
+        b"Transfer-Encoding:CHUNKED\r\n\r\n5\r\nhello\r\n0\r\n\r\n", b"hello"),
+    "chunk extensions": (
+        b'Transfer-Encoding: chunked\r\n\r\n5;a="b";c\r\nhello\r\n0;x\r\n\r\n', b"hello"),
+    "sizes with zeros before": (
+        b"Transfer-Encoding: chunked\r\n\r\n0005\r\nhello\r\n00\r\n\r\n", b"hello"),
+    "line feeds alone in the head": (
+        b"X: y\nContent-Length: 5\n\nhello", b"hello"),
+    "a folded header": (b"X: a\r\n\tb\r\nContent-Length: 5\r\n\r\nhello", b"hello"),
+    "a length that Connection names": (
+        b"Connection: content-length, host\r\nContent-Length: 5\r\n\r\nhello", b"hello"),
+    "an upgrade": (
+        b"Connection: Upgrade, X-U\r\nUpgrade: h2c\r\nX-U: A\r\nContent-Length: 5\r\n\r\nhello",
+        b"hello"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("rest", "body"), ACCEPTED.values(), ids=ACCEPTED)
+def test_what_is_passed_on_has_one_framing_however_it_came(tmp_path, rest, body):
+    got = []
+
+    def script(conn):
+        got.append(conn.request())
+        conn.send(json_response(b"{}"))
+        conn.rest()
+
+    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+        client.send(POST + rest)
+        assert client.response()[0] == 200
+    head, seen = got[0]
+    assert seen == body
+    names = [line.partition(b":")[0].lower() for line in head.split(b"\r\n")[1:] if line]
+    assert names.count(b"content-length") + names.count(b"transfer-encoding") == 1
+    assert names.count(b"host") == 1
+    assert not {b"upgrade", b"x-u"} & set(names)
+    assert b"\n" not in head.replace(b"\r\n", b"")
+    assert not re.search(rb"^[ \t]", head, re.MULTILINE)
+    assert b";" not in seen
+
+
+def test_a_request_hidden_in_the_body_of_another_stays_a_body(tmp_path):
+    hidden = b"GET /admin HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with Upstream(echo) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+        assert client.call(hidden)[2] == hidden
+        assert answers(client)
+        rig.stop()
+        (own,) = recordings(rig.events())
+    assert [e["path"] for e in of(own, "http", phase="request")] == ["/mcp", "/mcp"]
+
+
+@given(st.lists(st.sampled_from(
+    [b"Content-Length: 5", b"Content-Length:6", b"Transfer-Encoding: chunked", b"\r\n", b"\n",
+     b"\r", b" ", b"\t", b"5\r\nhello\r\n", b"0\r\n\r\n", b"hello", b"X: y", b"Connection: close",
+     b"GET /x HTTP/1.1\r\nHost: localhost\r\n\r\n", b"\x0b", b";a=b", b"_", b"\0"]
+), max_size=12))  # fmt: skip
+def test_whatever_is_sent_the_server_sees_only_what_was_recorded(pieces):
+    requests = []
+
+    def script(conn):
+        with contextlib.suppress(AssertionError, OSError):
+            while True:
+                requests.append(conn.request())
+                conn.send(json_response(b"{}"))
+
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Upstream(script) as server,
+        Rig(folder, server) as rig,
+        rig.client() as client,
+    ):
+        with contextlib.suppress(OSError):
+            client.send(POST + b"".join(pieces))
+            client.sock.shutdown(socket.SHUT_WR)
+            client.rest()
+        rig.stop()
+        found = rig.events()
+    recorded = of(found, "http", phase="request")
+    assert len(requests) <= len(recorded)
+    for (head, _), event in zip(requests, recorded, strict=False):
+        assert head.split(b" ")[:2] == [event["method"].encode(), event["path"].encode()]
+
+
+# --- heads that never end, and too many of everything ---------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("head", "said"),
+    [
+        (b"X: y\r\n" * 5_000, b"more than 1000 header fields"),
+        (b":\r\n" * 5_000, b"more than 1000 header fields"),
+        (b"".join(b"X-%d: \r\n" % n for n in range(1_200)), b"more than 1000 header fields"),
+        (b"X: " + b"y" * 600_000, b""),
+        (b"y" * 600_000, b""),
+    ],
+    ids=["many", "nameless", "each another", "one long value", "one long name"],
+)
+@pytest.mark.parametrize("cut", [False, True], ids=["at once", "in pieces"])
+def test_a_flood_of_headers_is_refused_and_not_kept(tmp_path, head, said, cut):
+    with (
+        Upstream(echo) as server,
+        Rig(tmp_path, server) as rig,
+        rig.client() as good,
+        rig.client() as bad,
+    ):
+        assert answers(good)
+        with contextlib.suppress(OSError):
+            data = b"GET / HTTP/1.1\r\nHost: localhost\r\n" + head + b"\r\n\r\n"
+            for at in range(0, len(data), 1000 if cut else len(data)):
+                bad.send(data[at : at + 1000] if cut else data)
+        status, _, body = bad.response()
+        assert status == 431
+        assert said in body
+        assert answers(good)
+        assert server.connections == 1
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 20_000
+
+
+def test_a_thousand_headers_are_still_a_request_in_whatever_pieces_they_come(tmp_path):
+    body = b"\n" * 5_000
+    with Upstream(echo) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+        for size in (100_000, 7, 1):
+            many = [f"X-{n}: {n}" for n in range(990)]
+            lines = ["POST / HTTP/1.1", "Host: x", *many, f"Content-Length: {len(body)}", "", ""]
+            data = "\r\n".join(lines).encode() + body
+            for at in range(0, len(data), size):
+                client.send(data[at : at + size])
+            assert client.response()[2] == body
+
+
+def test_a_head_that_comes_too_slowly_is_given_up_and_other_clients_never_notice(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(http_guard, "HEAD_SECONDS", 0.2)
+    with (
+        Upstream(echo) as server,
+        Rig(tmp_path, server) as rig,
+        rig.client() as good,
+        rig.client() as silent,
+        contextlib.ExitStack() as stack,
+    ):
+        slow = [stack.enter_context(rig.client()) for _ in range(20)]
+        for client in slow:
+            client.send(b"POST /mcp HTTP/1.1\r\nHost: loc")
+        for client in slow:
+            assert answers(good)
+            assert client.response()[0] == 408
+            assert client.rest() == b""
+        # Who has said nothing at all is no slow head: browsers and pools connect ahead.
+        assert answers(silent)
+        assert server.connections == 2
+        # Each request has the whole time for its head.
+        for _ in range(3):
+            assert answers(good)
+        rig.stop()
+        late = of(rig.events(), "http", phase="response", status=408)
+    assert len(late) == 20
+    assert "loc" not in json.dumps(late)
+
+
+def test_slow_bodies_hold_up_nobody_else(tmp_path):
+    with (
+        Upstream(echo) as server,
+        Rig(tmp_path, server) as rig,
+        contextlib.ExitStack() as stack,
+        rig.client() as good,
+    ):
+        slow = [stack.enter_context(rig.client()) for _ in range(20)]
+        for client in slow:
+            client.send(POST + b"Content-Length: 5\r\n\r\nhel")
+        for _ in range(20):
+            assert answers(good)
+        for client in slow:
+            client.send(b"lo")
+        assert [client.response()[2] for client in slow] == [b"hello"] * 20
+
+
+def test_a_client_that_never_reads_and_a_server_that_never_stops_hold_up_nobody_else(tmp_path):
+    endless = b": " + b"x" * 100_000 + b"\n\n"
+    stopped = []
+
+    def script(conn):
+        head, body = conn.request()
+        if b"/endless" in head:
+            with contextlib.suppress(OSError):
+                conn.send(sse_head())
+                while True:
+                    conn.send(chunk(endless))
+            stopped.append(True)
+        else:
+            conn.send(json_response(body))
+            echo(conn)
+
+    with (
+        Upstream(script) as server,
+        Rig(tmp_path, server) as rig,
+        rig.client() as good,
+        contextlib.ExitStack() as stack,
+    ):
+        for _ in range(4):
+            deaf = stack.enter_context(rig.client())
+            deaf.get(path="/endless")
+        for _ in range(50):
+            assert answers(good)
+        stack.close()
+        # Their servers are told at once that nobody listens.
+        eventually(lambda: len(stopped) == 4)
+
+
+def test_a_server_that_never_reads_holds_up_nobody_else(tmp_path):
+    deaf = threading.Event()
+
+    def script(conn):
+        if b"/deaf" in conn.until(b"\r\n\r\n"):
+            deaf.wait(PATIENCE)
+        else:
+            conn.send(json_response(conn.exactly(len(CALL))))
+            echo(conn)
+
+    with (
+        Upstream(script) as server,
+        Rig(tmp_path, server) as rig,
+        rig.client() as good,
+        contextlib.ExitStack() as stack,
+    ):
+        for _ in range(4):
+            client = stack.enter_context(rig.client())
+            client.sock.setblocking(False)
+            head = b"POST /deaf HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999\r\n\r\n"
+            client.send(head)
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    client.sock.send(bytes(100_000))
+        for _ in range(50):
+            assert answers(good)
+        deaf.set()
+
+
+def test_a_server_that_speaks_before_it_is_asked_cannot_answer_the_next_question(tmp_path):
+    planted = json_response(b'{"planted":true}')
+
+    def script(conn):
+        _, body = conn.request()
+        conn.send(json_response(body) + planted)
+        with contextlib.suppress(AssertionError, OSError):
+            conn.request()
+
+    with Upstream(script) as server, Rig(tmp_path, server) as rig:
+        with rig.client() as client:
+            assert answers(client)
+            assert client.rest() == b""
+        with rig.client() as client:
+            assert answers(client)
+
+
+# --- room -----------------------------------------------------------------------------------------
+
+
+def test_when_there_is_no_room_the_longest_idle_client_makes_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(Room, "of_this_process", classmethod(lambda _: Room(8, 8)))
+    asked = threading.Semaphore(0)
+    go = threading.Event()
+
+    def script(conn):
+        with contextlib.suppress(AssertionError, OSError):
+            while True:
+                head, body = conn.request()
+                if b"/wait" in head:
+                    asked.release()
+                    assert go.wait(PATIENCE)
+                conn.send(json_response(body))
+
+    with (
+        Upstream(script) as server,
+        Rig(tmp_path, server) as rig,
+        contextlib.ExitStack() as stack,
+    ):
+        busy = [stack.enter_context(rig.client()) for _ in range(3)]
+        for client in busy:
+            client.post(CALL, path="/wait")
+            assert asked.acquire(timeout=PATIENCE)
+        idle = [stack.enter_context(rig.client()) for _ in range(40)]
+        with rig.client() as late:
+            assert answers(late)
+        assert idle[0].rest() == b""
+        go.set()
+        assert [client.response()[2] for client in busy] == [CALL] * 3
+
+
+def test_when_all_are_busy_others_wait_their_turn(tmp_path, monkeypatch):
+    monkeypatch.setattr(Room, "of_this_process", classmethod(lambda _: Room(4, 8)))
+    asked = threading.Semaphore(0)
+    go = threading.Event()
+
+    def script(conn):
+        with contextlib.suppress(AssertionError, OSError):
+            while True:
+                _, body = conn.request()
+                asked.release()
+                assert go.wait(PATIENCE)
+                conn.send(json_response(body))
+
+    with (
+        Upstream(script) as server,
+        Rig(tmp_path, server) as rig,
+        contextlib.ExitStack() as stack,
+    ):
+        clients = []
+        for _ in range(4):
+            clients.append(stack.enter_context(rig.client()))
+            clients[-1].post(CALL)
+            assert asked.acquire(timeout=PATIENCE)
+        with rig.client() as other:
+            other.post(CALL)
+            eventually(lambda: any("asked at once" in said for said in rig.said))
+            go.set()
+            assert [client.response()[2] for client in clients] == [CALL] * 4
+            # The first that is idle makes room for who waited.
+            assert other.response()[2] == CALL
+
+
+def test_room_follows_the_limit_on_descriptors(monkeypatch):
+    found = []
+    for limit in (64, 256, 1024, 4096, 16_384, 1 << 20, resource.RLIM_INFINITY):
+        monkeypatch.setattr(resource, "getrlimit", lambda _, limit=limit: (limit, limit))
+        found.append(Room.of_this_process())
+    for limit, room in zip((64, 256, 1024, 4096), found, strict=False):
+        assert 2 * room.clients + room.recordings <= limit
+    assert [room.clients for room in found] == sorted(room.clients for room in found)
+    assert found[-1] == Room(http_room.MAX_CLIENTS, 512)
+    assert found[2].clients >= 200
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="sets the limits of another process")
+def test_with_hardly_any_descriptors_clients_that_ask_are_served(tmp_path):
+    with Upstream(echo) as server, contextlib.ExitStack() as stack:
+        program = stack.enter_context(Program(tmp_path, server.port, limits="-n 60"))
+        good = stack.enter_context(program.client())
+        assert answers(good)
+        crowd = [stack.enter_context(program.client()) for _ in range(200)]
+        with contextlib.suppress(OSError):
+            for client in crowd:
+                client.post(CALL)
+        with program.client() as late:
+            assert answers(late)
+        code, said = program.end()
+    assert code == 0
+    assert "Traceback" not in said
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="sets the limits of another process")
+def test_on_a_full_disk_traffic_goes_on_and_it_is_said_once(tmp_path):
+    with (
+        Upstream(echo) as server,
+        Program(tmp_path, server.port, limits="-f 4") as program,
+        program.client() as client,
+    ):
+        for _ in range(100):
+            assert answers(client)
+        code, said = program.end()
+    assert code == 0
+    assert said.count("cannot record to") == 1
+    assert "events could not be recorded" in said
+    for path in tmp_path.iterdir():
+        data = path.read_bytes()
+        assert data.endswith(b"\n")
+        assert all(map(json.loads, data.splitlines()))
+
+
+async def crowd(folder, size):
+    """So many clients that all have a call under way at once, twice; the recorder's peak in KB."""
+    everyone = asyncio.Event()
+    waiting = 0
+    serving = []
+
+    async def serve(reader, writer):
+        nonlocal waiting
+        serving.append(asyncio.current_task())
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                await reader.readuntil(b"\r\n\r\n")
+                body = await reader.readexactly(len(CALL))
+                waiting += 1
+                if waiting % size == 0:
+                    everyone.set()
+                await everyone.wait()
+                writer.write(json_response(body))
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+
+    async def ask(port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        answers = []
+        for _ in range(2):
+            writer.write(POST + b"Content-Length: %d\r\n\r\n" % len(CALL) + CALL)
+            await reader.readuntil(b"\r\n\r\n")
+            answers.append(await reader.readexactly(len(CALL)))
+        writer.close()
+        await writer.wait_closed()
+        return answers
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, backlog=1024)
+    port = server.sockets[0].getsockname()[1]
+    with Program(folder, port, "--redact", "none") as program:
+        asking = asyncio.gather(*(ask(program.port) for _ in range(size)))
+        found = await asyncio.wait_for(asking, 2 * PATIENCE)
+        peak = peak_kb(program.process.pid)
+        assert program.end() == (0, "")
+    server.close()
+    await asyncio.gather(*serving)
+    assert found == [[CALL] * 2] * size
+    return peak
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads memory from /proc")
+def test_a_thousand_connections_at_once_are_all_served_in_little_memory(tmp_path):
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 2_200  # the test's own ends of all connections, and a few
+    if before[1] != resource.RLIM_INFINITY and before[1] < wanted:
+        pytest.skip(f"no more than {before[1]} descriptors here")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(wanted, before[0]), before[1]))
+    try:
+        peak = asyncio.run(crowd(tmp_path, 1_000))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert peak < 200 * 1024
+    found = [json.loads(line) for path in tmp_path.iterdir()
+             for line in path.read_bytes().splitlines()]  # fmt: skip
+    assert len(of(found, "message", dir="s2c")) == 2_000
+
+
+# --- what peers say of themselves -----------------------------------------------------------------
+
+NAMES = ["../../evil", "/etc/passwd", "..", "a\\b", "nul\0byte", "x" * 300, "con", "-rf", "\u202e"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_name_that_a_peer_gives_itself_becomes_a_path(tmp_path, name):
+    folder = tmp_path / "traces"
+    info = {"name": name, "version": name, "title": name}
+    hello = json.dumps(
+        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"clientInfo": info}}
+    ).encode()
+    reply = json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"serverInfo": info}}).encode()
+    session = "".join(c for c in name if "!" <= c <= "~") or "x"
+
+    def script(conn):
+        conn.request()
+        conn.send(json_response(reply, f"Mcp-Session-Id: {session}"))
+        echo(conn)
+
+    with Upstream(script) as server, Rig(folder, server) as rig, rig.client() as client:
+        client.call(hello, path="/" + session.replace("\\", "/"))
+        client.call(CALL, f"Mcp-Session-Id: {session}")
+        rig.stop()
+        (own,) = recordings(rig.events())
+    assert len(of(own, "message")) == 4
+    assert [path.name for path in tmp_path.iterdir()] == ["traces"]
+    assert all(OURS.fullmatch(path.name) for path in folder.iterdir())
+
+
+HOSTS = {
+    "127.0.0.1:9000": True, "localhost": True, "LOCALHOST:1": True, "[::1]:9000": True,
+    "127.9.9.9": True, "mcp.localhost:80": True,
+    "evil.example:9000": False, "evil.example": False, "127.0.0.1.evil.example": False,
+    "localhost.evil.example:80": False, "[::2]:9000": False, "10.0.0.1": False,
+    "evil.example@localhost": False, "localhost@evil.example": False, "": False,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("host", "good"), HOSTS.items())
+def test_a_page_that_renamed_itself_to_us_cannot_use_a_distant_server(
+    tmp_path, monkeypatch, host, good
+):
+    # A server elsewhere gets its own Host, so it cannot see that the client's was another.
+    with Upstream(echo) as server:
+        distant = "server.example"
+        real = socket.getaddrinfo
+        monkeypatch.setattr(
+            socket, "getaddrinfo",
+            lambda name, *args, **kw: real("127.0.0.1" if name == distant else name, *args, **kw),
+        )  # fmt: skip
+        with Rig(tmp_path, server, host=distant) as rig, rig.client() as client:
+            client.send(b"POST / HTTP/1.1\r\nHost: %b\r\n" % host.encode())
+            client.send(b"Origin: http://evil.example\r\nContent-Length: 2\r\n\r\n{}")
+            status, _, body = client.response()
+            assert status == (200 if good else 403)
+            assert good or b"is no name of this machine" in body
+            assert server.connections == good
+
+
+@pytest.mark.parametrize("host", ["evil.example:9000", "localhost:9000"])
+def test_a_server_on_this_machine_sees_host_and_origin_as_they_came(tmp_path, host):
+    heads = []
+
+    def script(conn):
+        heads.append(conn.request()[0])
+        conn.send(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
+        conn.rest()
+
+    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+        client.send(b"POST / HTTP/1.1\r\nHost: %b\r\n" % host.encode())
+        client.send(b"Origin: http://evil.example\r\nContent-Length: 2\r\n\r\n{}")
+        assert client.response()[0] == 403
+    assert b"\r\nHost: %b\r\n" % host.encode() in heads[0]
+    assert b"\r\nOrigin: http://evil.example\r\n" in heads[0]
