@@ -88,7 +88,7 @@ def servers(answers: Answers, commands: Commands) -> Section:
 
 
 def _examples(answers: Answers) -> dict[tuple[str | None, str | None], str]:
-    """A call of each tool, the failures of their own first: its commonest failure, or its slowest."""
+    """A call of each tool: its commonest failure, its own fault first, or else its slowest."""
     failing = answers.errors.filter(pl.col("verdict") == "tool_failure")
     found: dict[tuple[str | None, str | None], str] = {}
     for frame, column in (

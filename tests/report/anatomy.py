@@ -1,0 +1,46 @@
+"""A page taken apart by the standard library's parser: elements, attributes, texts."""
+
+import html.parser
+from pathlib import Path
+
+
+class Anatomy(html.parser.HTMLParser):
+    """Every element of a page with its attributes, and the text of the commands."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.commands: list[str] = []
+        self.texts: list[str] = []
+        self._inside: list[str] = []
+        self._command = False
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        attributes = dict(attrs)
+        assert len(attributes) == len(attrs), f"an attribute twice: {tag} {attrs}"
+        self.elements.append((tag, attributes))
+        self._inside.append(tag)
+        if tag == "code" and attributes.get("class") == "cmd":
+            self._command = True
+            self.commands.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._command = False
+        while self._inside and self._inside.pop() != tag:
+            pass
+
+    def handle_data(self, data: str) -> None:
+        if self._inside and self._inside[-1] in {"script", "style"}:
+            return
+        self.texts.append(data)
+        if self._command:
+            self.commands[-1] += data
+
+    def named(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+def of(path: Path) -> Anatomy:
+    return Anatomy(path.read_text(encoding="utf-8"))

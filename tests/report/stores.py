@@ -1,0 +1,143 @@
+"""Stores that a report is tried on, made from transcripts that are written here."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import mcptally as mt
+from tests import transcripts as t
+
+MARKER = "pwned"
+"""What an attack sets, and what must never be set."""
+
+ATTACKS = (
+    f"<script>window.{MARKER}=1</script>",
+    f"</script><script>window.{MARKER}=1</script>",
+    f"</style><style>body{{display:none}}</style><img src=x onerror=window.{MARKER}=1>",
+    f'"><svg onload=window.{MARKER}=1>',
+    f"' onmouseover='window.{MARKER}=1' x='",
+    f"<iframe srcdoc='<script>parent.{MARKER}=1</script>'></iframe>",
+    f"javascript:window.{MARKER}=1",
+    f"--><!--<img src=x onerror=alert('{MARKER}')>",
+    "<link rel=stylesheet href=http://127.0.0.1:9/evil.css>",
+    "<base href=http://127.0.0.1:9/><meta http-equiv=refresh content='0;url=http://127.0.0.1:9/'>",
+    "{{7*7}}${7*7}<%=7*7%>#{7*7}{%raw%}{{ cycler.__init__ }}",
+    "\u202egnp.exe\u2066\u200b\u2028\ufeff\u061cname\U000e0041",
+    "\x1b[2J\x1b]0;title\x07\x00\x08\x7f\x9b31m",
+    "'; rm -rf ~; $(touch pwned) `touch pwned` !! \\ \"",
+    "a\nb\rc\td",
+    "-rf --help",
+    "&lt;script&gt;&amp;&#x3c;",
+    "]]><![CDATA[<script>",
+    "url(http://127.0.0.1:9/x.png);background:red}body{display:none",
+    "z̷̢̧͔̖̎͒̀" * 10,
+    "long" * 200,
+)
+"""Names and texts that strangers may send: markup, styles, templates, directions, shells."""
+
+
+def session(
+    recording: str,
+    server: str,
+    tools: Sequence[dict[str, Any]],
+    calls: Iterable[tuple[dict[str, Any], dict[str, Any] | None]],
+    *,
+    client: str = "tester",
+) -> Iterator[dict[str, Any]]:
+    """A session over a pipe: handshake, list of tools, calls with their replies (or none)."""
+    yield t.opened(recording, server=server)
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {}}
+    about = {"name": client, "version": "1"}
+    pairs = [
+        (
+            {"method": "initialize", "params": {**hello, "clientInfo": about}},
+            {"result": {**hello, "capabilities": {"tools": {}}, "serverInfo": about}},
+        ),
+        ({"method": "tools/list"}, {"result": {"tools": list(tools)}}),
+        *calls,
+    ]
+    seq = 1
+    for number, (request, reply) in enumerate(pairs):
+        head = {"jsonrpc": "2.0", "id": number}
+        yield t.c2s(seq, {**head, **request}, recording)
+        seq += 1
+        if reply is not None:
+            yield t.s2c(seq, {**head, **reply}, recording)
+            seq += 1
+        if number == 0:
+            initialized = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+            yield t.c2s(seq, initialized, recording)
+            seq += 1
+    yield t.event("close", seq, recording, reason="stdin-eof", exit_code=0, signal=None, counts={})
+
+
+def asked(tool: str, **arguments: Any) -> dict[str, Any]:
+    return {"method": "tools/call", "params": {"name": tool, "arguments": arguments}}
+
+
+def answered(text: str, **more: Any) -> dict[str, Any]:
+    return {"result": {"content": [{"type": "text", "text": text}], **more}}
+
+
+def failed(text: str) -> dict[str, Any]:
+    return answered(text, isError=True)
+
+
+CRASH = "Traceback (most recent call last):\nTypeError: 'NoneType' object is not subscriptable"
+
+
+def defined(tool: str, **properties: Any) -> dict[str, Any]:
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}, **properties}}
+    return {"name": tool, "description": f"does {tool}", "inputSchema": schema}
+
+
+def scored(folder: Path, events: Iterable[dict[str, Any]]) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    t.write(folder / "traffic.jsonl", events)
+    store = folder / "store"
+    mt.score([folder / "traffic.jsonl"], out=store, jobs=1)
+    return store
+
+
+def attacked(folder: Path) -> Path:
+    """Every attack as a server, a tool, a client, an error, a result, a property and its value."""
+    events: list[dict[str, Any]] = []
+    for number, attack in enumerate(ATTACKS):
+        for turn in range(2):
+            tool = defined(attack, **{f"{attack}{turn}": {"type": "string"}})
+            tool["outputSchema"] = {"type": "object", "required": [attack]}
+            calls = [
+                (asked(attack, n=attack), failed(f"{attack} {CRASH}")),
+                (asked(attack, n=1), failed(f"TypeError: cannot read {attack}")),
+                (asked(attack, n=1), failed(f"TypeError: cannot read {attack}")),
+                (asked(attack, n=2), answered(f"Error: could not read {attack}")),
+                (asked(attack, n=3), answered("fine", structuredContent={attack: attack})),
+                (asked(attack, n=4), {"error": {"code": -32603, "message": attack}}),
+                (asked(attack, n=5), answered(attack)),
+            ]
+            events += session(f"r{number}-{turn}", attack, [tool], calls, client=attack)
+    return scored(folder, events)
+
+
+def many(folder: Path, tools: int) -> Path:
+    """Many tools, each in two sessions; a third of them crash, and say so each in its own words."""
+    events: list[dict[str, Any]] = []
+    for turn in range(2):
+        names = [f"tool_number_{number:04}_of_many" for number in range(tools)]
+        calls = [
+            (asked(name, n=n), failed(f"{CRASH} in {name}") if place % 3 == n else answered("ok"))
+            for place, name in enumerate(names)
+            for n in range(2)
+        ]
+        events += session(f"many-{turn}", "gateway", [defined(name) for name in names], calls)
+    return scored(folder, events)
+
+
+def calm(folder: Path, *, crashes: int = 0) -> Path:
+    """Thirty sessions of one tool; so many of them end in a crash."""
+    events: list[dict[str, Any]] = []
+    for turn in range(30):
+        last = failed(CRASH) if turn < crashes else answered("fine")
+        calls = [(asked("echo", n=1), answered("fine")), (asked("echo", n=2), last)]
+        events += session(f"calm-{turn}", "calm", [defined("echo")], calls)
+    return scored(folder, events)
