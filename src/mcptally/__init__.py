@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from mcptally.contracts.content import assert_tool_response
     from mcptally.imports import import_logs
+    from mcptally.page import report
     from mcptally.pipeline import score
     from mcptally.query import Store, open_store
     from mcptally.seed.model import (
@@ -48,6 +49,7 @@ _HOME: Final[dict[str, str]] = {
     "is_business_error": "mcptally.seed.single",
     "open_store": "mcptally.query",
     "overall_confidence": "mcptally.seed.single",
+    "report": "mcptally.page",
     "response_metadata": "mcptally.seed.single",
     "scenario_status": "mcptally.seed.single",
     "score": "mcptally.pipeline",
@@ -70,6 +72,7 @@ __all__ = [
     "is_business_error",
     "open_store",
     "overall_confidence",
+    "report",
     "response_metadata",
     "scenario_status",
     "score",
