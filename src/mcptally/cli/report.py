@@ -45,7 +45,7 @@ def command(
     \b
     Examples:
       mcptally report store -o report.html
-      mcptally report last-week this-week -o report.html
+      mcptally report main branch -o report.html
       mcptally report store --server git --since 7d -o git.html
     """
     from mcptally.page import report
