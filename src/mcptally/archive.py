@@ -21,6 +21,7 @@ import zstandard
 
 from mcptally.errors import UnreadableError
 from mcptally.frame import SUFFIXES
+from mcptally.remote import is_remote
 
 CHUNK: Final = 1 << 20
 """Bytes read at a time; measured: smaller costs calls, larger costs cache and second looks."""
@@ -247,7 +248,7 @@ def open_stream(path: Path) -> BinaryIO:
 def _opened(path: Path) -> tuple[BinaryIO, int, bytes]:
     """The decompressed bytes of a file; its size if it is compressed, else 0; its first bytes."""
     try:
-        raw = _AsItWas(path)
+        raw = path.raw() if is_remote(path) else _AsItWas(path)
     except (OSError, ValueError) as error:
         raise UnreadableError(f"{path}: {_why(error)}") from error
     file = cast("BinaryIO", io.BufferedReader(raw, CHUNK))

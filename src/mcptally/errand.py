@@ -22,6 +22,7 @@ import polars as pl
 import mcptally
 from mcptally.errors import StoreError, UnreadableError, UsageError
 from mcptally.partition import Gathered, Knowledge
+from mcptally.remote import is_remote
 from mcptally.scoring import Judging
 from mcptally.share import Learned, Written, judge, keep, kept, read
 
@@ -138,13 +139,15 @@ def sees(folder: Path) -> bool:
 
 def _gather(run: Run, batch: Batch) -> tuple[Gathered, Kept]:
     folder = _scratch(_worker()) / run.name / f"{batch.number:06d}-{secrets.token_hex(4)}"
-    try:
-        part, learned = read(batch.files, batch.names)
-    except UnreadableError as error:
-        raise UnreadableError(
-            f"{error} (on worker {_me()}; every worker reads the archive itself: put it where all "
-            "of them find it under the same path, or name it by a URL such as s3://)"
-        ) from error
+    for path in batch.files:
+        # Elsewhere a file that is gone is a finding; here it is a mistake in how this was set up.
+        if not is_remote(path) and not path.exists():
+            raise UnreadableError(
+                f"{path}: worker {_me()} has no such file; every worker reads the archive itself: "
+                "put it where all of them find it under the same path, or name it by a URL such "
+                "as s3://bucket/traces"
+            )
+    part, learned = read(batch.files, batch.names)
     keep(folder, part)
     return part, Kept(batch, learned, folder)
 

@@ -16,12 +16,12 @@ from typing import Any
 import polars as pl
 
 from mcptally import reuse, store
-from mcptally.archive import PassedOver, discover
+from mcptally.archive import PassedOver
 from mcptally.crew import Team
 from mcptally.engines import Engine, opened
 from mcptally.errors import UnreadableError
 from mcptally.partition import Knowledge, tools
-from mcptally.plan import PARTITION, first_recording, plan, weight
+from mcptally.plan import PARTITION, first_recording, found, plan, weight
 from mcptally.schema import TABLES, Finding, Findings, Recordings, findings_frame
 from mcptally.scoring import Judging
 from mcptally.share import Learned, Written
@@ -64,9 +64,9 @@ def score(
     """Score an archive into a store.
 
     Args:
-        paths: transcript files, folders or patterns.
-        out: the store. If it is there, what did not change in it is reused; until all is done
-            it stays as it was.
+        paths: transcript files, folders or patterns; URLs such as s3://bucket/traces, too.
+        out: the store, a folder or a URL. If it is there, what did not change in it is reused;
+            until all is done it stays as it was.
         rules: a TOML file that adds, replaces or disables rules.
         scenarios: a TOML or JSON file that says which calls were tests of what.
         payloads: whether arguments, responses and their text are kept.
@@ -90,22 +90,22 @@ def score(
         rules=Path(rules) if rules else None, scenarios=Path(scenarios) if scenarios else None
     )
     out_of_reach: list[PassedOver] = []
-    files = discover([paths] if isinstance(paths, (str, Path)) else paths, out_of_reach.append)
+    files = found([paths] if isinstance(paths, (str, Path)) else paths, out_of_reach.append)
     folder = Path(out)
     made = store.Made(judging.digest, payloads, reuse.code(), forgotten=store.forgotten(folder))
     with (
         opened(engine, scheduler=scheduler, jobs=jobs) as workers,
         store.working(folder) as work,
     ):
-        found = reuse.earlier(folder, made)
-        kept = None if full or isinstance(found, str) else found
+        before = reuse.earlier(folder, made)
+        kept = None if full or isinstance(before, str) else before
         run = Run(work, judging, kept, payloads=payloads, progress=progress)
         with patiently():
             run.through(files, workers, limit=partition_bytes)
             run.tell(out_of_reach)
         summary = run.publish(folder, made)
     return dataclasses.replace(
-        summary, in_full=found if isinstance(found, str) and not full else None
+        summary, in_full=before if isinstance(before, str) and not full else None
     )
 
 
@@ -144,6 +144,8 @@ class Run:
         self.sources: list[store.Source] = []
         self.reused: set[str] = set()
         self.learned: dict[int, tuple[int, Learned]] = {}
+        self.given: dict[str, Path] = {}
+        """The files that were named, by name."""
         self.members: dict[int, list[Path]] = {}
         """The files of each partition."""
         self.size = self.done = 0
@@ -153,10 +155,12 @@ class Run:
         """Gather what changed, learn what all know together, finish what depends on it."""
         todo = plan(self._changed(files), limit=limit, jobs=workers.jobs)
         with workers.crew(max(1, len(todo)), self.work) as crew:
-            while todo:
+            while True:
                 self._gather(crew, todo)
                 self._untear(crew)
                 todo = plan(self._more(), limit=limit, jobs=workers.jobs)
+                if not todo:
+                    break
             archive = self._archive()
             if self.kept:
                 self._count(self.kept.carry(self.work))
@@ -202,7 +206,7 @@ class Run:
         """The files that have to be gathered, as far as they can be told by looking at them."""
         if self.kept is None:
             return list(files)
-        given = {str(path): path for path in files}
+        given = self.given = {str(path): path for path in files}
         changed = {
             name
             for name, source in self.kept.sources.items()
@@ -231,12 +235,12 @@ class Run:
             again = self.kept.drop(self.kept.files_of(touched))
         self.reused -= again
         self.sources = [source for source in self.sources if source.file not in again]
-        return sorted(map(Path, again))
+        return [self.given.get(name) or Path(name) for name in sorted(again)]
 
     def _servers(self) -> set[str | None]:
         assert self.kept is not None  # noqa: S101  (asked only where something is kept)
         here = {name for _, one in self.learned.values() for name in one.servers}
-        return here | self.kept.dropped_servers()
+        return here | self.kept.dropped_servers() | self.kept.shared_servers()
 
     def _archive(self) -> Knowledge:
         """What is known of the servers at hand, and of all tools."""

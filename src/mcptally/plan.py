@@ -1,16 +1,18 @@
 """Which files are worked on together: partitions of about a size, no recording torn apart."""
 
+import concurrent.futures
 import heapq
 import math
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import zstandard
 
-from mcptally.archive import open_stream
+from mcptally import remote
+from mcptally.archive import PassedOver, discover, open_stream
 from mcptally.errors import McptallyError, UsageError
 
 PARTITION: Final = 128 << 20
@@ -29,6 +31,8 @@ EXPANSION: Final = 8
 """How much a compressed transcript grows: real ones shrink by 5 to 10."""
 
 _HEAD_LIMIT: Final = 1 << 16
+
+_AT_A_TIME: Final = 16
 
 
 def jobs_of(memory: int, cores: int) -> int:
@@ -59,8 +63,8 @@ def plan(files: Sequence[Path], *, limit: int = PARTITION, jobs: int = 1) -> lis
     partitions as `jobs`, or a multiple, are made where there is work for them.
     """
     families: dict[str, list[Path]] = {}
-    for path in files:
-        families.setdefault(first_recording(path) or str(path), []).append(path)
+    for path, head in zip(files, _heads(files), strict=True):
+        families.setdefault(head or str(path), []).append(path)
     weights = [sum(map(weight, family)) for family in families.values()]
     total = sum(weights)
     parts = max(1, math.ceil(total / limit), min(jobs, total // WORTHWHILE))
@@ -73,6 +77,17 @@ def plan(files: Sequence[Path], *, limit: int = PARTITION, jobs: int = 1) -> lis
     return [sorted(paths) for _, _, paths in sorted(bins, reverse=True) if paths]
 
 
+def found(
+    paths: Iterable[str | Path], passed_over: Callable[[PassedOver], Any] = lambda _: None
+) -> list[Path]:
+    """The transcript files that `paths` name, here (`archive.discover`) or behind URLs."""
+    named = list(paths)
+    urls = [path for path in named if isinstance(path, str) and remote.is_url(path)]
+    here = [path for path in named if path not in urls]
+    files = discover(here, passed_over) if here or not urls else []
+    return sorted({*files, *(file for url in urls for file in remote.discover(url))}, key=str)
+
+
 def weight(path: Path) -> int:
     """Bytes of transcript that a file holds, about."""
     try:
@@ -80,6 +95,14 @@ def weight(path: Path) -> int:
     except OSError:
         return 0  # said when the file is read
     return size * (1 if path.suffix == ".jsonl" else EXPANSION)
+
+
+def _heads(files: Sequence[Path]) -> list[str | None]:
+    """The first recording of each file; those behind URLs are asked for many at a time."""
+    if not any(isinstance(path, remote.RemoteFile) for path in files):
+        return [first_recording(path) for path in files]
+    with concurrent.futures.ThreadPoolExecutor(_AT_A_TIME) as pool:
+        return list(pool.map(first_recording, files))
 
 
 class _Head(msgspec.Struct):

@@ -28,6 +28,7 @@ import pyarrow.parquet as pq
 
 import mcptally
 from mcptally.errors import StoreError
+from mcptally.remote import is_remote
 from mcptally.schema import TABLES, Table
 
 STORE_FORMAT: Final = 1
@@ -131,7 +132,7 @@ def working(folder: Path) -> Iterator[Path]:
     new = not folder.exists()
     try:
         prepare(folder, alone=False)
-        with _alone_in(folder):
+        with alone_in(folder):
             try:
                 yield prepare(folder)
             finally:
@@ -147,7 +148,7 @@ def working(folder: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def _alone_in(folder: Path) -> Iterator[None]:
+def alone_in(folder: Path) -> Iterator[None]:
     """The folder locked for this process; the system lets go when the process ends."""
     if sys.platform == "win32":
         yield
@@ -295,6 +296,8 @@ def parts(folder: Path) -> Iterator[tuple[str, Path]]:
 
 def digest_of(path: Path) -> str:
     """SHA-256 of a file."""
+    if is_remote(path):  # read once already, over the network
+        return path.sha256()
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
