@@ -24,10 +24,11 @@ from mcptally.drift import with_drift
 from mcptally.judge import require_rules, together
 from mcptally.pair import pair
 from mcptally.protocol import rulebook
-from mcptally.schema import TIME, Calls, Findings, Messages, Recordings, Table, Tools
+from mcptally.schema import TIME, Calls, Findings, Messages, Recordings, Table, Tools, Usage
 from mcptally.scoring import Judging, score_calls
 from mcptally.seed.scenario import combinations, with_combination
 from mcptally.sessions import Conversation, converse
+from mcptally.usage import usage
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -182,8 +183,10 @@ def finish(
     if not payloads:
         calls = calls.drop("arguments", "response", "text")
         findings = findings.with_columns(evidence=pl.lit(None, pl.String))
+    table = Calls.frame(calls.with_columns(_times(_CALL_TIMES)).rename({"id": "request_id"}))
     return {
-        Calls: Calls.frame(calls.with_columns(_times(_CALL_TIMES)).rename({"id": "request_id"})),
+        Calls: table,
+        Usage: usage(table),
         Messages: Messages.frame(
             part.messages.with_columns(_times({"at": "ts_ns"})).rename({"id": "request_id"})
         ),

@@ -23,7 +23,7 @@ from mcptally import store as store_files
 from mcptally.contracts import foresight
 from mcptally.errors import QueryError, StoreError, UsageError, near
 from mcptally.filters import EVIDENCE, ORDER, Filters, Moment, predicates
-from mcptally.schema import TABLES
+from mcptally.schema import TABLES, Usage
 
 if TYPE_CHECKING:
     from mcptally.compare import Comparison
@@ -85,6 +85,8 @@ def create_views(
     stores = [paths] if isinstance(paths, Path) else list(paths)
     tables = merge.tables(connection, stores)
     for name in ORDER:
+        if filters and name == Usage.name:
+            continue  # it sums up all calls: made anew of those that count
         where = " AND ".join(predicates(name, filters)) or "true"
         try:
             connection.execute(
@@ -96,7 +98,10 @@ def create_views(
                 f"{place}: its table {name} is damaged: {str(error).splitlines()[0]}; rebuild it "
                 "with: mcptally score ARCHIVE -o STORE"
             ) from error
-    _create_questions(connection, _texts() if question is None else _reads(question))
+    texts = dict(_texts() if question is None else _reads(question))
+    if filters:
+        texts |= _reads("_usage") | {Usage.name: "SELECT * FROM _usage"}
+    _create_questions(connection, texts)
 
 
 def _reads(question: str) -> dict[str, str]:
@@ -118,6 +123,15 @@ def _create_questions(connection: duckdb.DuckDBPyConnection, texts: Mapping[str,
         raise StoreError(f"the question {name} cannot be made: {error}") from error
 
 
+def _kind(name: str, text: str) -> str:
+    """What a file makes: a view, or a table that depends on what follows `-- Of: `."""
+    about = text.splitlines()[1] if "\n" in text else ""
+    if not about.startswith("-- Of: "):
+        return f'VIEW "{name}" AS'
+    # A level that is asked for by name is all that is worked out.
+    return f'MACRO "{name}"({about.removeprefix("-- Of: ")}) AS TABLE'
+
+
 def create_plain_questions(connection: duckdb.DuckDBPyConnection) -> list[str]:
     """Questions as views where DuckDB knows its own functions only; gives those that need more."""
     return list(_create_those_possible(connection, _texts()))
@@ -133,7 +147,7 @@ def _create_those_possible(
         missing = {}
         for name, text in waiting.items():
             try:
-                connection.execute(f'CREATE VIEW "{name}" AS {text}')
+                connection.execute(f"CREATE {_kind(name, text)} {text}")
             except duckdb.CatalogException as error:
                 missing[name] = error
         if len(missing) == len(waiting):

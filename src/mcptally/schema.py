@@ -4,6 +4,7 @@ Write `Calls.method.col` where an expression is wanted and `Calls.method.name` w
 The reference page of the tables is generated from these declarations.
 """
 
+import functools
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, Final, Literal, NamedTuple
 
@@ -45,6 +46,7 @@ class Table:
     """What the rows are sorted by, and what tells them apart."""
 
     @classmethod
+    @functools.cache
     def columns(cls) -> dict[str, Column]:
         """Name → column, in order."""
         return {
@@ -55,6 +57,7 @@ class Table:
         }
 
     @classmethod
+    @functools.cache
     def schema(cls) -> pl.Schema:
         """Name → type, in order."""
         return pl.Schema({name: column.dtype for name, column in cls.columns().items()})
@@ -62,6 +65,8 @@ class Table:
     @classmethod
     def frame(cls, data: pl.DataFrame) -> pl.DataFrame:
         """`data` with exactly this table's columns and types; what it lacks is null."""
+        if data.schema == cls.schema():
+            return data
         missing = [
             pl.lit(None, dtype=column.dtype).alias(name)
             for name, column in cls.columns().items()
@@ -500,6 +505,77 @@ class UiErrors(Table):
     timestamp = Column(_S, "When, as the run says it.")
 
 
+class Usage(Table):
+    """One row a session, tool and hour: what its calls add up to."""
+
+    name = "usage"
+    meaning = (
+        "One row a session, tool and hour: what its calls add up to. Questions about rates read it "
+        "in the place of the calls; every count adds up over rows."
+    )
+    key = ("recording", "session", "server", "tool", "hour")
+
+    recording = Column(_S, "Recording.")
+    session = Column(_S, "Session.")
+    server = Column(_S, "Label of the server.")
+    tool = Column(_S, "Tool that was called.")
+    hour = Column(TIME, "The hour in which the calls were made; null where no time is known.")
+    calls = Column(_U, "Calls.")
+    first_call = Column(TIME, "When the first was made.")
+    last_call = Column(TIME, "When the last was made.")
+    ok = Column(_U, "Calls with outcome `ok`.")
+    hidden_errors = Column(_U, "Calls with outcome `hidden_error`.")
+    tool_errors = Column(_U, "Calls with outcome `tool_error`.")
+    protocol_errors = Column(_U, "Calls with outcome `protocol_error`.")
+    timeouts = Column(_U, "Calls with outcome `timeout`.")
+    no_responses = Column(_U, "Calls with outcome `no_response`.")
+    cancelled = Column(_U, "Calls with outcome `cancelled`.")
+    input_required = Column(_U, "Calls with outcome `input_required`.")
+    tasks = Column(_U, "Calls with outcome `task`.")
+    business = Column(_U, "Calls with verdict `business`.")
+    tool_failures = Column(_U, "Calls with verdict `tool_failure`.")
+    infrastructure = Column(_U, "Calls with verdict `infrastructure`.")
+    ambiguous = Column(_U, "Calls with verdict `ambiguous`.")
+    judged = Column(_U, "Calls that the failure rate counts.")
+    judged_errors = Column(_U, "Of those, with verdict `tool_failure` or `business`.")
+    failed = Column(_U, "Of those, with verdict `tool_failure`.")
+    ended_infrastructure = Column(_U, "Calls that came to an end, with verdict `infrastructure`.")
+    inputs_checked = Column(_U, "Calls whose arguments a schema could judge.")
+    inputs_invalid = Column(_U, "Of those, with arguments that break it.")
+    outputs_checked = Column(_U, "Calls whose result a schema could judge.")
+    outputs_invalid = Column(_U, "Of those, with a result that breaks it, or without one.")
+    retries = Column(_U, "Calls that repeat a failed one.")
+    retried_calls = Column(_U, "Calls that were repeated, in the hour of the first repetition.")
+    recovered_calls = Column(_U, "Of those, that ended well, in the hour when they did.")
+    retry_ms = Column(_F, "Time that the repetitions took.", "ms")
+    retry_tokens = Column(_I, "What they cost a model: bytes over 4.", "tokens")
+    latencies_ms = Column(pl.List(_F), "Latency of each call that was answered, unordered.", "ms")
+    ln_latency_ms = Column(_F, "Sum of the natural logarithms of the latencies.")
+    response_tokens = Column(pl.List(_I), "Estimate of each response, unordered.", "tokens")
+    sized = Column(_U, "Calls with a response of more than nothing.")
+    ln_response_bytes = Column(_F, "Sum of the natural logarithms of their sizes in bytes.")
+    inspector_judged = Column(_U, "Calls that have an `inspector_confidence`.")
+    seed_judged = Column(_U, "Calls that have a `seed_confidence`.")
+    planned = Column(_U, "Scenario results: each call is one.")
+    seed_executed = Column(_U, "Results that the seed document's reading classifies.")
+    seed_passed = Column(_U, "Of those, that indicate a working tool.")
+    validation_errors = Column(_U, "Errors that it calls business logic.")
+    seed_weighed = Column(_F, "Sum of confidence times weight of the class.", "percent")
+    seed_results = Column(_U, "Results that have a class in the seed document's reading.")
+    inspector_executed = Column(_U, "Results that the original program classifies or throws on.")
+    inspector_passed = Column(_U, "Of those, that indicate a working tool.")
+    happy = Column(_U, "Of those, with scenario `happy_path`.")
+    handled = Column(_U, "Of the passed, with scenario `error_case`.")
+    business_logic = Column(_U, "Results `fully_working` whose evidence says business logic.")
+    inspector_results = Column(_U, "Results that have a class in the original program.")
+    inspector_weighed = Column(_F, "Sum of confidence times weight of that class.", "percent")
+    inspector_confidences = Column(_F, "Sum of their confidences.", "percent")
+    first_happy = Column(_S, "Class of the first of them with scenario `happy_path`.")
+    first_happy_at = Column(TIME, "When that was asked.")
+    first_happy_seq = Column(_I, "`seq` of that request.")
+    first_happy_index = Column(_U, "Its position in a JSON-RPC batch.")
+
+
 TABLES: Final[tuple[type[Table], ...]] = (
     Calls,
     Messages,
@@ -510,6 +586,7 @@ TABLES: Final[tuple[type[Table], ...]] = (
     UiRuns,
     UiSteps,
     UiErrors,
+    Usage,
 )
 """The tables of a store."""
 

@@ -1,11 +1,13 @@
 """What SQL has no function for: quantiles of distributions and the bootstrap, as DuckDB functions.
 
-`register` gives a connection `t_quantile`, `t_test`, `beta_quantile`, `bootstrap_quantiles` and
+`register` gives a connection `t_quantile`, `t_test`, `beta_quantile`, `latency_quantiles` and
 `bootstrap_ratio`. They see aggregated rows, one a tool. SciPy is imported when one is first used:
 most questions need none.
 """
 
 import atexit
+import itertools
+import math
 import weakref
 from collections.abc import Callable
 from typing import Any, Final
@@ -21,6 +23,8 @@ RESAMPLES: Final = 400
 SEED: Final = 20261121
 """The same store gives the same intervals."""
 QUANTILES: Final = (0.5, 0.95, 0.99)
+SESSIONS: Final = 30
+"""Sessions that an interval of a quantile needs."""
 BINS_PER_E: Final = 50
 """Bins of latency for a factor of e; the SQL that makes the bins says the same."""
 
@@ -37,7 +41,7 @@ def register(connection: duckdb.DuckDBPyConnection) -> None:
         ("t_quantile", t_quantile, (number, number), number),
         ("t_test", t_test, (number, number), number),
         ("beta_quantile", beta_quantile, (number, number, number), number),
-        ("bootstrap_quantiles", bootstrap_quantiles, counts, numbers),
+        ("latency_quantiles", latency_quantiles, ("DOUBLE[][]", "UBIGINT[]"), numbers),
         ("bootstrap_ratio", bootstrap_ratio, (*counts, *counts), numbers),
     )
     for name, function, takes, gives in functions:
@@ -86,23 +90,61 @@ def beta_quantile(p: pa.ChunkedArray, a: pa.ChunkedArray, b: pa.ChunkedArray) ->
     return _array(betaincinv(_floats(a), _floats(b), _floats(p)))
 
 
-def bootstrap_quantiles(
-    clusters: pa.ChunkedArray, bins: pa.ChunkedArray, counts: pa.ChunkedArray
-) -> pa.Array:
-    """Low and high 95 % bound of each of `QUANTILES`, from resampled sessions; a list a row.
+def latency_quantiles(times: pa.ChunkedArray, owners: pa.ChunkedArray) -> pa.Array:
+    """Each of `QUANTILES` with the bounds of its 95 % interval, from `SESSIONS` on; a list a row.
 
-    A row has three lists of one length: session, bin (`BINS_PER_E` a factor of e) and calls.
+    A row has lists of latencies, and for each list whose it is, the hash of a session. How many
+    calls are no slower than a quantile is a rate with sessions as clusters, and has the interval
+    of one (Woodruff 1952); the bounds are the quantiles at its ends.
     """
+    lists, whose = times.combine_chunks(), owners.combine_chunks()
+    rows, parts = lists.offsets.to_numpy(), lists.values.offsets.to_numpy()
+    values = lists.values.values.to_numpy(zero_copy_only=False)
+    names, places = whose.values.to_numpy(zero_copy_only=False), whose.offsets.to_numpy()
+    found = []
+    for row, (first, last) in enumerate(itertools.pairwise(rows)):
+        found.append(
+            _quantiles(
+                values[parts[first] : parts[last]],
+                np.repeat(names[places[row] : places[row + 1]], np.diff(parts[first : last + 1])),
+            )
+        )
+    return pa.array(found, pa.list_(pa.float64()))
 
-    def bounds(histogram: _Histogram) -> list[float]:
-        low, high = np.quantile(histogram.resampled(), (0.025, 0.975), axis=0)
-        # A bin is an interval: its lower end bounds from below, its upper end from above.
-        pairs = zip(_edge(low), _edge(high + 1), strict=True)
-        return [float(end) for pair in pairs for end in pair]
 
-    return pa.array(
-        [bounds(row) for row in _histograms(clusters, bins, counts)], pa.list_(pa.float64())
-    )
+def _quantiles(values: Floats, owners: npt.NDArray[np.uint64]) -> list[float | None]:
+    from scipy.special import ndtri, stdtrit  # noqa: PLC0415
+
+    ordered = np.sort(values)
+    sessions, session = np.unique(owners, return_inverse=True)
+    n, g = len(values), len(sessions)
+    found: list[float | None] = []
+    for q in QUANTILES:
+        value = float(_at(ordered, q))
+        found.append(value)
+        if g < SESSIONS:
+            found += [None, None]
+            continue
+        sizes = np.bincount(session)
+        below = np.bincount(session, weights=values <= value)
+        p = below.sum() / n
+        spread = ((below - p * sizes) ** 2).sum() * g / (g - 1) / n**2
+        n_eff = g if p == 1 else n / max(1.0, spread / (p * (1 - p) / n))
+        few = min((below > 0).sum(), (below < sizes).sum())
+        freedom = max(1.0, min(n**2 / (sizes**2).sum() - 1, 3 * few))
+        t = ndtri(0.975) if n_eff >= n or p == 1 else stdtrit(freedom, 0.975)
+        centre = (q + t**2 / (2 * n_eff)) / (1 + t**2 / n_eff)
+        half = t / (1 + t**2 / n_eff) * math.sqrt(q * (1 - q) / n_eff + t**2 / (4 * n_eff**2))
+        found += [float(_at(ordered, max(0.0, centre - half))), float(_at(ordered, centre + half))]
+    return found
+
+
+def _at(ordered: Floats, q: float) -> float:
+    """The quantile of sorted values, between two of them linearly, as `quantile_cont` has it."""
+    place = (len(ordered) - 1) * min(q, 1.0)
+    low = int(place)
+    high = min(low + 1, len(ordered) - 1)
+    return float(ordered[low] + (ordered[high] - ordered[low]) * (place - low))
 
 
 def bootstrap_ratio(
@@ -115,7 +157,7 @@ def bootstrap_ratio(
 ) -> pa.Array:
     """Low and high 95 % bound of new over base for each of `QUANTILES`; a list a row.
 
-    The lists are those of `bootstrap_quantiles`.
+    A side has three lists of one length: session, bin (`BINS_PER_E` a factor of e) and calls.
     """
 
     def bounds(base: _Histogram, new: _Histogram) -> list[float]:
@@ -153,11 +195,6 @@ class _Histogram:
 
 def _histograms(*lists: pa.ChunkedArray) -> list[_Histogram]:
     return [_Histogram(*row) for row in zip(*(part.to_pylist() for part in lists), strict=True)]
-
-
-def _edge(bins: Floats) -> Floats:
-    """Lower end of a bin in ms."""
-    return np.exp(bins / BINS_PER_E)
 
 
 def _floats(column: pa.ChunkedArray) -> Floats:

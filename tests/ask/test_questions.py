@@ -57,7 +57,7 @@ def test_a_question_says_what_plain_python_says(store: mt.Store, rows, name):
 
 
 def test_every_question_is_checked_here_or_with_the_statistics():
-    elsewhere = {"tool_scores", "server_scores", "failure_trend"}
+    elsewhere = {"tool_scores", "server_scores", "failure_trend", "latency_histogram"}
     contracts = {"validator_honesty", "preventable_failures", "error_shapes"}
     assert questions().keys() - elsewhere - contracts <= set(NAMES)
 

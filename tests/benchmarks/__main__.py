@@ -4,7 +4,7 @@ import runpy
 import sys
 from pathlib import Path
 
-from tests.benchmarks import score
+from tests.benchmarks import questions, score
 
 SCRIPTS = sorted(
     path.stem for path in Path(__file__).parent.glob("*.py") if path.stem != "__main__"
@@ -18,6 +18,8 @@ def main() -> None:
     name = sys.argv.pop(1)
     if name == "score":
         score.main(sys.argv[1:])
+    elif name == "questions":
+        questions.main(sys.argv[1:])
     else:
         runpy.run_module(f"tests.benchmarks.{name}", run_name="__main__", alter_sys=True)
 

@@ -17,8 +17,12 @@ CASES = Path(__file__).resolve().parents[2] / ".." / "shared" / "cases"
 RESULTS = {
     "server": pl.String,
     "tool": pl.String,
-    "result": pl.String,
-    "place": pl.Int64,
+    "recording": pl.String,
+    "session": pl.String,
+    "hour": pl.Datetime("us", "UTC"),
+    "requested_at": pl.Datetime("us", "UTC"),
+    "seq": pl.Int64,
+    "index": pl.UInt32,
     "scenario": pl.String,
     "inspector_executed": pl.Boolean,
     "inspector_is_valid": pl.Boolean,
@@ -38,7 +42,7 @@ def summed(tools):
     rows = []
     for tool, (results, planned) in tools.items():
         for place, result in enumerate(results):
-            row = {"server": tool, "tool": tool, "place": place, "scenario": result.category}
+            row = {"server": tool, "tool": tool, "seq": place, "scenario": result.category}
             row |= {"inspector_evidence": list(result.evidence), "seed_is_validation": False}
             for reading in ("seed", "inspector"):
                 row[f"{reading}_executed"] = result.executed
@@ -46,12 +50,13 @@ def summed(tools):
                 row[f"{reading}_classification"] = result.classification
                 row[f"{reading}_confidence"] = result.confidence
             rows.append(row)
-        missing = {"server": tool, "tool": tool, "place": 10**6, "scenario": "edge_case"}
+        missing = {"server": tool, "tool": tool, "seq": 10**6, "scenario": "edge_case"}
         missing |= {"seed_executed": False, "inspector_executed": False}
         rows += [missing] * (planned - len(results))
     frame = pl.DataFrame([{k: r.get(k) for k in RESULTS} for r in rows], schema=RESULTS)
     with duckdb.connect() as connection:
         connection.register("_seed_results", frame)
+        connection.execute(f"CREATE VIEW usage AS SELECT * FROM ({rollup.sql('_seed_sums')})")
         found = connection.sql(rollup.sql("_seed_scores")).pl()
     tools_only = found.filter(pl.col("level") == "tool")
     return {row["tool"]: row for row in tools_only.iter_rows(named=True)}
@@ -157,7 +162,8 @@ def test_the_sql_is_the_reference_in_both_readings(drawn):
 def calls(rows):
     names = {
         "call_id": pl.String, "server": pl.String, "tool": pl.String, "dir": pl.String,
-        "recording": pl.String, "seq": pl.Int64, "index": pl.UInt32, "scenario": pl.String,
+        "recording": pl.String, "session": pl.String, "seq": pl.Int64, "index": pl.UInt32,
+        "scenario": pl.String,
         "requested_at": pl.Datetime("us", "UTC"),
         "seed_classification": pl.String, "seed_confidence": pl.Float64,
         "seed_is_valid": pl.Boolean, "seed_is_error": pl.Boolean,

@@ -9,7 +9,8 @@ import polars as pl
 
 from mcptally import store
 from mcptally.query import Store, open_store
-from mcptally.schema import Calls, Tools
+from mcptally.schema import Calls, Tools, Usage
+from mcptally.usage import usage
 
 BEGAN = datetime(2026, 3, 2, tzinfo=UTC)
 
@@ -71,6 +72,8 @@ def build(
         }
         frame = pl.DataFrame(data, schema=schema) if data else pl.DataFrame()
         store.write_part(work, table, "000000", frame)
+        if table is Calls:
+            store.write_part(work, Usage, "000000", usage(Calls.frame(frame)))
     store.publish(folder, work, sources=[], rows={}, rules="default")
     return open_store(folder)
 

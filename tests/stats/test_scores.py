@@ -189,7 +189,7 @@ def test_latency_quantiles_have_intervals_from_thirty_sessions_on(tmp_path, sess
             assert value <= high * 1.02
 
 
-def test_the_bootstrap_gives_the_same_interval_every_time(tmp_path):
+def test_the_interval_of_a_quantile_is_the_same_every_time(tmp_path):
     rows = [
         call(s, latency_ms=float(1 + (s * 13 + i * i) % 97)) for s in range(40) for i in range(6)
     ]

@@ -1,6 +1,8 @@
 -- Calls of tools, and what each counts towards. Calls that name no tool are nobody's.
 SELECT
-    server, tool, session, call_id, attempt_of, attempt_why, requested_at, outcome, verdict,
+    recording, server, tool, session, call_id, attempt_of, attempt_why, requested_at,
+    date_trunc('hour', requested_at AT TIME ZONE 'UTC') AT TIME ZONE 'UTC' AS hour,
+    outcome, verdict,
     latency_ms, request_bytes, response_bytes, response_tokens,
     outcome IN ('ok', 'hidden_error', 'tool_error', 'protocol_error', 'timeout', 'no_response')
         AS ended,

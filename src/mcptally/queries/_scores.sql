@@ -1,5 +1,6 @@
--- What is known of every tool and every server (level): rates, intervals, costs.
-WITH rated AS MATERIALIZED (SELECT * FROM _rates),
+-- What is known of every tool or every server: rates, intervals, costs.
+-- Of: per
+WITH rated AS MATERIALIZED (SELECT * FROM _rates_of(per)),
 rates AS (
     SELECT
         level, server, tool,
@@ -15,7 +16,8 @@ rates AS (
         any_value(m) FILTER (metric = 'seed_overall_confidence') AS seed
     FROM (
         SELECT level, server, tool, metric,
-            {mean: mean, low: low, high: high, n: n, n_eff: n_eff, hit: hit} AS m
+            {mean: mean, low: low, high: high, n: n, n_eff: n_eff, hit: hit,
+                sessions: sessions} AS m
         FROM rated
     )
     GROUP BY ALL
@@ -51,9 +53,8 @@ shrunk AS (
         (1 - r.failure.mean) * r.failure.n_eff + (1 - typical) * m AS b
     FROM rates r
     LEFT JOIN priors own
-        ON own.level = r.level AND own.server IS NOT DISTINCT FROM r.server
-        AND NOT own.every AND r.level = 'tool'
-    LEFT JOIN priors every ON every.level = r.level AND every.every
+        ON own.server IS NOT DISTINCT FROM r.server AND NOT own.every AND per = 'tool'
+    LEFT JOIN priors every ON every.every
 ),
 -- Rogan-Gladen: the verdict misses some failures and finds some that are none.
 corrections AS (
@@ -69,90 +70,80 @@ corrections AS (
         sqrt(((r.failure.high - p) / j) ** 2 + doubt ** 2) AS up
     FROM rates r
     JOIN (
-        SELECT if(grouping(tool) = 0, 'tool', 'server') AS level, server, tool,
-            count(*) FILTER (judged_error) / nullif(count(*) FILTER (judged), 0) AS mean
-        FROM _judged
-        GROUP BY GROUPING SETS ((server, tool), (server))
+        SELECT server, if(per = 'tool', u.tool, NULL) AS tool,
+            sum(judged_errors) / nullif(sum(judged), 0) AS mean
+        FROM usage u
+        GROUP BY ALL
     ) errors
-        ON errors.level = r.level AND errors.server IS NOT DISTINCT FROM r.server
+        ON errors.server IS NOT DISTINCT FROM r.server
         AND errors.tool IS NOT DISTINCT FROM r.tool
     CROSS JOIN _measured
 ),
 tallies AS (
     SELECT
-        if(grouping(tool) = 0, 'tool', 'server') AS level, server, tool,
-        count(*) AS calls,
-        count(DISTINCT tool) AS tools,
-        count(DISTINCT session) AS sessions,
-        min(requested_at) AS first_call,
-        max(requested_at) AS last_call,
-        count(*) FILTER (outcome IN ('ok', 'hidden_error', 'tool_error', 'protocol_error',
-            'input_required', 'task')) AS answered,
-        count(*) FILTER (outcome = 'ok') AS ok,
-        count(*) FILTER (outcome = 'hidden_error') AS hidden_errors,
-        count(*) FILTER (outcome = 'tool_error') AS tool_errors,
-        count(*) FILTER (outcome = 'protocol_error') AS protocol_errors,
-        count(*) FILTER (outcome = 'timeout') AS timeouts,
-        count(*) FILTER (outcome = 'no_response') AS no_responses,
-        count(*) FILTER (outcome = 'cancelled') AS cancelled,
-        count(*) FILTER (outcome = 'input_required') AS input_required,
-        count(*) FILTER (outcome = 'task') AS tasks,
-        count(*) FILTER (verdict = 'business') AS business,
-        count(*) FILTER (verdict = 'tool_failure') AS tool_failures,
-        count(*) FILTER (verdict = 'infrastructure') AS infrastructure,
-        count(*) FILTER (verdict = 'ambiguous') AS ambiguous,
-        quantile_cont(latency_ms, [0.5, 0.95, 0.99]) AS latency,
-        count(*) FILTER (attempt_why = 'retry') AS retries,
-        coalesce(sum(latency_ms) FILTER (attempt_why = 'retry'), 0) / 1000 AS retry_seconds,
-        coalesce(sum(coalesce(request_bytes, 0) // 4 + coalesce(response_tokens, 0))
-            FILTER (attempt_why = 'retry'), 0)::BIGINT AS retry_tokens,
-        count(DISTINCT attempt_of) FILTER (attempt_why = 'retry') AS retried_calls,
-        count(DISTINCT attempt_of) FILTER (attempt_why = 'retry' AND outcome = 'ok')
-            AS recovered_calls,
-        avg(response_tokens) AS response_tokens_mean,
-        quantile_cont(response_tokens, 0.95) AS response_tokens_p95,
-        coalesce(sum(response_tokens), 0)::BIGINT AS response_tokens_total
-    FROM _judged
-    GROUP BY GROUPING SETS ((server, tool), (server))
+        server, if(per = 'tool', u.tool, NULL) AS tool,
+        sum(calls)::BIGINT AS calls,
+        count(DISTINCT u.tool) AS tools,
+        min(first_call) AS first_call,
+        max(last_call) AS last_call,
+        sum(ok + hidden_errors + tool_errors + protocol_errors + input_required + tasks)::BIGINT
+            AS answered,
+        sum(ok)::BIGINT AS ok,
+        sum(hidden_errors)::BIGINT AS hidden_errors,
+        sum(tool_errors)::BIGINT AS tool_errors,
+        sum(protocol_errors)::BIGINT AS protocol_errors,
+        sum(timeouts)::BIGINT AS timeouts,
+        sum(no_responses)::BIGINT AS no_responses,
+        sum(cancelled)::BIGINT AS cancelled,
+        sum(input_required)::BIGINT AS input_required,
+        sum(tasks)::BIGINT AS tasks,
+        sum(business)::BIGINT AS business,
+        sum(tool_failures)::BIGINT AS tool_failures,
+        sum(infrastructure)::BIGINT AS infrastructure,
+        sum(ambiguous)::BIGINT AS ambiguous,
+        sum(retries)::BIGINT AS retries,
+        sum(retry_ms) / 1000 AS retry_seconds,
+        sum(retry_tokens)::BIGINT AS retry_tokens,
+        sum(retried_calls)::BIGINT AS retried_calls,
+        sum(recovered_calls)::BIGINT AS recovered_calls
+    FROM usage u
+    GROUP BY ALL
 ),
--- Latencies in bins 2 % wide, sessions in at most 200 groups: what a bootstrap costs is bounded.
-bins AS (
+times AS (
     SELECT
-        if(grouping(tool) = 0, 'tool', 'server') AS level, server, tool,
-        hash(session) % 200 AS cluster,
-        floor(50 * ln(greatest(latency_ms, 0.001)))::INTEGER AS bin,
-        count(*) AS n
-    FROM _judged
-    WHERE latency_ms IS NOT NULL
-    GROUP BY GROUPING SETS ((server, tool, cluster, bin), (server, cluster, bin))
+        server, if(per = 'tool', u.tool, NULL) AS tool,
+        list(latencies_ms) AS lists, list(hash(session)) AS owners
+    FROM usage u
+    WHERE latencies_ms IS NOT NULL
+    GROUP BY ALL
 ),
-bootstrap AS (
+tokens AS (
     SELECT
-        b.level, b.server, b.tool,
-        bootstrap_quantiles(list(cluster::INTEGER ORDER BY cluster, bin),
-            list(bin ORDER BY cluster, bin), list(b.n ORDER BY cluster, bin)) AS q
-    FROM bins b
-    JOIN rated r
-        ON r.level = b.level AND r.server IS NOT DISTINCT FROM b.server
-        AND r.tool IS NOT DISTINCT FROM b.tool
-        AND r.metric = 'ln_latency_ms' AND r.sessions >= 30
+        server, tool,
+        avg(n) AS response_tokens_mean,
+        quantile_cont(n, 0.95) AS response_tokens_p95,
+        sum(n)::BIGINT AS response_tokens_total
+    FROM (
+        SELECT server, if(per = 'tool', u.tool, NULL) AS tool, unnest(response_tokens) AS n
+        FROM usage u
+    )
     GROUP BY ALL
 ),
 definitions AS (
     SELECT
-        if(grouping(tool) = 0, 'tool', 'server') AS level, server, tool,
+        server, if(per = 'tool', l.tool, NULL) AS tool,
         count(*) AS listed, sum(bytes)::BIGINT AS bytes, sum(tokens)::BIGINT AS tokens
     FROM (
         SELECT server, tool, arg_max(bytes, (last_seen, definition)) AS bytes,
             arg_max(tokens, (last_seen, definition)) AS tokens
         FROM tools
         GROUP BY ALL
-    )
-    GROUP BY GROUPING SETS ((server, tool), (server))
+    ) l
+    GROUP BY ALL
 )
 SELECT
-    a.level, a.server, a.tool, tools, coalesce(d.listed, 0) AS tools_listed,
-    calls, answered, sessions, first_call, last_call,
+    per AS level, a.server, a.tool, tools, coalesce(d.listed, 0) AS tools_listed,
+    calls, answered, retry.sessions AS sessions, first_call, last_call,
     100 * (1 - failure.mean) AS confidence,
     100 * (1 - failure.high) AS confidence_low,
     100 * (1 - failure.low) AS confidence_high,
@@ -182,9 +173,11 @@ SELECT
     ok, hidden_errors, tool_errors, protocol_errors, timeouts, no_responses,
     timeouts + no_responses AS unanswered, cancelled, input_required, tasks,
     business, tool_failures, a.infrastructure, ambiguous,
-    latency[1] AS latency_p50_ms, q[1] AS latency_p50_ms_low, q[2] AS latency_p50_ms_high,
-    latency[2] AS latency_p95_ms, q[3] AS latency_p95_ms_low, q[4] AS latency_p95_ms_high,
-    latency[3] AS latency_p99_ms, q[5] AS latency_p99_ms_low, q[6] AS latency_p99_ms_high,
+    -- Made of lists only for the rows that are asked for.
+    latency_quantiles(lists, owners) AS q,
+    q[1] AS latency_p50_ms, q[2] AS latency_p50_ms_low, q[3] AS latency_p50_ms_high,
+    q[4] AS latency_p95_ms, q[5] AS latency_p95_ms_low, q[6] AS latency_p95_ms_high,
+    q[7] AS latency_p99_ms, q[8] AS latency_p99_ms_low, q[9] AS latency_p99_ms_high,
     retries, retry.mean AS retry_rate, retry.low AS retry_rate_low, retry.high AS retry_rate_high,
     retried_calls, recovered_calls, retry_seconds, retry_tokens,
     d.bytes AS definition_bytes, d.tokens AS definition_tokens,
@@ -194,17 +187,20 @@ SELECT
     least(100, r.inspector.high) AS inspector_points_high
 FROM tallies a
 LEFT JOIN rates r
-    ON r.level = a.level AND r.server IS NOT DISTINCT FROM a.server
+    ON r.server IS NOT DISTINCT FROM a.server
     AND r.tool IS NOT DISTINCT FROM a.tool
 LEFT JOIN shrunk s
-    ON s.level = a.level AND s.server IS NOT DISTINCT FROM a.server
+    ON s.server IS NOT DISTINCT FROM a.server
     AND s.tool IS NOT DISTINCT FROM a.tool
 LEFT JOIN corrections c
-    ON c.level = a.level AND c.server IS NOT DISTINCT FROM a.server
+    ON c.server IS NOT DISTINCT FROM a.server
     AND c.tool IS NOT DISTINCT FROM a.tool
-LEFT JOIN bootstrap b
-    ON b.level = a.level AND b.server IS NOT DISTINCT FROM a.server
-    AND b.tool IS NOT DISTINCT FROM a.tool
+LEFT JOIN times t
+    ON t.server IS NOT DISTINCT FROM a.server
+    AND t.tool IS NOT DISTINCT FROM a.tool
+LEFT JOIN tokens k
+    ON k.server IS NOT DISTINCT FROM a.server
+    AND k.tool IS NOT DISTINCT FROM a.tool
 LEFT JOIN definitions d
-    ON d.level = a.level AND d.server IS NOT DISTINCT FROM a.server
+    ON d.server IS NOT DISTINCT FROM a.server
     AND d.tool IS NOT DISTINCT FROM a.tool

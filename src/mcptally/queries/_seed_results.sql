@@ -1,7 +1,8 @@
 -- Calls as scenario results: what the seed's two readings sum up, one row a planned scenario.
 SELECT
-    server, tool, call_id AS result,
-    (epoch_ns(requested_at), recording, seq, "index") AS place,
+    recording, session, server, tool, call_id AS result,
+    date_trunc('hour', requested_at AT TIME ZONE 'UTC') AT TIME ZONE 'UTC' AS hour,
+    requested_at, seq, "index",
     coalesce(scenario, 'happy_path') AS scenario,
     -- Where the program throws, its own engine calls the scenario executed and broken.
     inspector_classification IS NOT NULL OR inspector_error IS NOT NULL AS inspector_executed,

@@ -3,32 +3,23 @@
 WITH tallies AS (
     SELECT
         if(grouping(tool) = 0, 'tool', 'server') AS level, server, tool,
-        count(*) AS planned,
-        count(*) FILTER (seed_executed) AS seed_executed,
-        count(*) FILTER (seed_executed AND seed_is_valid) AS seed_passed,
-        count(*) FILTER (seed_is_validation) AS validation_errors,
-        fsum(seed_confidence * CASE seed_classification WHEN 'fully_working' THEN 1e0
-            WHEN 'partially_working' THEN 7e-1 WHEN 'connectivity_only' THEN 3e-1
-            WHEN 'error' THEN 2e-1 WHEN 'broken' THEN 0e0 END) AS seed_weighed,
-        count(seed_classification) AS seed_results,
-        count(*) FILTER (inspector_executed) AS inspector_executed,
-        count(*) FILTER (inspector_executed AND inspector_is_valid) AS inspector_passed,
-        coalesce(bool_or(inspector_executed AND inspector_is_valid AND scenario = 'happy_path'),
-            false) AS happy,
-        coalesce(bool_or(inspector_executed AND inspector_is_valid AND scenario = 'error_case'),
-            false) AS handled,
-        count(*) FILTER (
-            inspector_classification = 'fully_working'
-            AND contains(array_to_string(inspector_evidence, chr(10)), 'business logic')
-        ) AS business_logic,
-        first(inspector_classification ORDER BY place)
-            FILTER (scenario = 'happy_path' AND inspector_classification IS NOT NULL) AS first_happy,
-        fsum(inspector_confidence * CASE inspector_classification WHEN 'fully_working' THEN 1e0
-            WHEN 'partially_working' THEN 7e-1 WHEN 'connectivity_only' THEN 3e-1
-            WHEN 'error' THEN 2e-1 WHEN 'broken' THEN 0e0 END) AS inspector_weighed,
-        count(inspector_classification) AS inspector_results,
-        fsum(inspector_confidence) AS inspector_confidences
-    FROM _seed_results
+        sum(planned)::BIGINT AS planned,
+        sum(seed_executed)::BIGINT AS seed_executed,
+        sum(seed_passed)::BIGINT AS seed_passed,
+        sum(validation_errors)::BIGINT AS validation_errors,
+        fsum(seed_weighed) AS seed_weighed,
+        sum(seed_results)::BIGINT AS seed_results,
+        sum(inspector_executed)::BIGINT AS inspector_executed,
+        sum(inspector_passed)::BIGINT AS inspector_passed,
+        sum(happy) > 0 AS happy,
+        sum(handled) > 0 AS handled,
+        sum(business_logic)::BIGINT AS business_logic,
+        arg_min(first_happy, (first_happy_at, recording, first_happy_seq, first_happy_index))
+            AS first_happy,
+        fsum(inspector_weighed) AS inspector_weighed,
+        sum(inspector_results)::BIGINT AS inspector_results,
+        fsum(inspector_confidences) AS inspector_confidences
+    FROM usage
     GROUP BY GROUPING SETS ((server, tool), (server))
 ),
 rates AS (
@@ -76,6 +67,6 @@ SELECT
         WHEN rate >= 2e-1 OR happy_works OR business_logic > 0 THEN 'connectivity_only'
         ELSE 'broken'
     END AS inspector_scenario_status,
-    floor(base * 6e-1 + inspector_confidences / inspector_results * 4e-1 + 5e-1)
+    floor(base * 6e-1 + inspector_confidences / nullif(inspector_results, 0) * 4e-1 + 5e-1)
         AS inspector_scenario_confidence
 FROM confidences

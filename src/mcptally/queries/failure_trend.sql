@@ -6,10 +6,10 @@
 WITH sums AS (
     SELECT
         period, if(grouping(tool) = 0, 'tool', 'server') AS level, server, tool, session,
-        date_trunc(period, requested_at AT TIME ZONE 'UTC') AS start,
-        count(*) AS n, count(*) FILTER (failed)::DOUBLE AS y
-    FROM _judged, (SELECT unnest(['hour', 'day', 'week']) AS period)
-    WHERE judged AND requested_at IS NOT NULL
+        date_trunc(period, hour AT TIME ZONE 'UTC') AS start,
+        sum(judged)::DOUBLE AS n, sum(failed)::DOUBLE AS y
+    FROM usage, (SELECT unnest(['hour', 'day', 'week']) AS period)
+    WHERE judged > 0 AND hour IS NOT NULL
     GROUP BY GROUPING SETS ((period, server, tool, session, start), (period, server, session, start))
 ),
 periods AS (

@@ -1,11 +1,12 @@
 -- Which servers can be trusted, by calls and by tools, and how sure is that?
 -- Shows: server, tools, confidence, confidence_tool_mean, insufficient_data, calls, sessions, ok, hidden_errors, tool_failures, business, infrastructure, latency_p50_ms
 WITH rated AS MATERIALIZED (
-    SELECT r.server, r.tool, n, mean
-    FROM _rates r
+    SELECT v.server, v.tool, sum(failure_n) AS n, sum(failure_y) / sum(failure_n) AS mean
+    FROM _visits('tool') v
     -- Names that the server does not list are the agent's, not tools whose mean counts.
-    ANTI JOIN _unlisted u ON u.server IS NOT DISTINCT FROM r.server AND u.tool = r.tool
-    WHERE level = 'tool' AND metric = 'failure_rate'
+    ANTI JOIN _unlisted u ON u.server IS NOT DISTINCT FROM v.server AND u.tool = v.tool
+    WHERE failure_n > 0
+    GROUP BY v.server, v.tool
 ),
 -- Every tool counts the same: the mean over tools, its variance from sessions as clusters.
 tool_means AS (
@@ -16,11 +17,12 @@ tool_means AS (
 tool_spread AS (
     SELECT server, count(*) AS g, sum(u ** 2) * count(*) / nullif(count(*) - 1, 0) AS variance
     FROM (
-        SELECT t.server, s.session, sum((s.y - t.mean * s.n) / t.n / m.tools) AS u
-        FROM _sums s
+        SELECT t.server, s.session,
+            sum((failure_y - t.mean * failure_n) / t.n / m.tools) AS u
+        FROM _visits('tool') s
         JOIN rated t ON s.server IS NOT DISTINCT FROM t.server AND s.tool = t.tool
         JOIN tool_means m ON m.server IS NOT DISTINCT FROM t.server
-        WHERE s.level = 'tool' AND s.metric = 'failure_rate'
+        WHERE failure_n > 0
         GROUP BY ALL
     )
     GROUP BY server
@@ -38,7 +40,7 @@ tool_bounds AS (
 )
 SELECT
     a.server, a.tools, a.tools_listed,
-    a.* EXCLUDE (level, server, tool, tools, tools_listed, seed_points_low, seed_points_high,
+    a.* EXCLUDE (level, server, tool, tools, tools_listed, q, seed_points_low, seed_points_high,
         inspector_points_low, inspector_points_high),
     100 * (1 - b.p) AS confidence_tool_mean,
     100 * (1 - least(1, b.centre + b.half)) AS confidence_tool_mean_low,
@@ -50,8 +52,7 @@ SELECT
     inspector_overall_confidence, inspector_points_low AS inspector_overall_confidence_low,
     inspector_points_high AS inspector_overall_confidence_high, inspector_scenario_status,
     inspector_scenario_confidence
-FROM _scores a
+FROM _scores('server') a
 LEFT JOIN _seed_scores r ON r.level = a.level AND r.server IS NOT DISTINCT FROM a.server
 LEFT JOIN tool_bounds b ON b.server IS NOT DISTINCT FROM a.server
-WHERE a.level = 'server'
 ORDER BY a.confidence NULLS LAST, a.calls DESC, a.server

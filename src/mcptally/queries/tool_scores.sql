@@ -1,7 +1,7 @@
 -- Which tools can be trusted, how sure is that, and on how much evidence?
 -- Shows: server, tool, confidence, insufficient_data, calls, sessions, ok, hidden_errors, tool_failures, business, infrastructure, latency_p50_ms
 SELECT
-    a.* EXCLUDE (level, tools, tools_listed, seed_points_low, seed_points_high,
+    a.* EXCLUDE (level, tools, tools_listed, q, seed_points_low, seed_points_high,
         inspector_points_low, inspector_points_high),
     rank() OVER (ORDER BY failure_rate_shrunk_low DESC NULLS LAST) AS rank_worst,
     rank() OVER (ORDER BY failure_rate_shrunk_high NULLS LAST) AS rank_best,
@@ -12,10 +12,9 @@ SELECT
     inspector_overall_confidence, inspector_points_low AS inspector_overall_confidence_low,
     inspector_points_high AS inspector_overall_confidence_high, inspector_scenario_status,
     inspector_scenario_confidence
-FROM _scores a
+FROM _scores('tool') a
 LEFT JOIN _seed_scores r
     ON r.level = a.level AND r.server IS NOT DISTINCT FROM a.server AND r.tool = a.tool
 LEFT JOIN (SELECT DISTINCT server, true AS lists FROM tools) s
     ON s.server IS NOT DISTINCT FROM a.server
-WHERE a.level = 'tool'
 ORDER BY a.confidence NULLS LAST, a.calls DESC, a.server, a.tool
