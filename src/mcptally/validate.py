@@ -17,7 +17,16 @@ import polars as pl
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
-from mcptally.dialects import ENGINES, UnusableError, deepest_value, depth, dialect, pattern, read
+from mcptally.dialects import (
+    ENGINES,
+    UnusableError,
+    deepest_value,
+    depth,
+    dialect,
+    may_explode,
+    pattern,
+    read,
+)
 from mcptally.judge import found, together
 
 UNUSABLE: Final = "unusable_schema"
@@ -37,7 +46,7 @@ def judge_of(text: str) -> Judge | str:
     try:
         schema = read(text)
         name = dialect(schema)
-        limit = deepest_value(schema) if "Ref" in text or "$ref" in text else None
+        limit = deepest_value(schema) if may_explode(text) else None
     except UnusableError as error:
         return f"{error}"
     fast, reference = ENGINES[name]

@@ -173,7 +173,7 @@ def _compiled(text: str) -> Compiled | None:
     try:
         schema = dialects.read(text)
         # Schemas come from strangers: one whose evaluation may explode is never evaluated.
-        limit = dialects.deepest_value(schema) if "$ref" in text else None
+        limit = dialects.deepest_value(schema) if dialects.may_explode(text) else None
         return Compiled(schema, limit)
     except (Refused, dialects.UnusableError):
         return None

@@ -204,7 +204,9 @@ def _sentences(error: jsonschema_rs.ValidationError, schema: Any, value: Any) ->
         return [f'{where} should match format "{found["format"]}"']
     if kind == "pattern":
         part = _part(schema, list(error.evaluation_path)[:-1])
-        return [f'{where} should match pattern "{(part or found).get(ORIGINAL, found["pattern"])}"']
+        # A pattern that was given up for its cost is not in what was found.
+        text = (part or found).get(ORIGINAL, found.get("pattern", ""))
+        return [f'{where} should match pattern "{text}"']
     if kind == "falseSchema":
         return [f"{where} boolean schema is false"]
     if kind == "multipleOf" or keyword == "multipleOf":
