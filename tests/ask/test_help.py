@@ -1,6 +1,7 @@
 """Help and shell completion of every command."""
 
 import os
+import re
 import subprocess
 import sys
 
@@ -19,7 +20,8 @@ def test_every_command_says_in_a_sentence_what_it_does_and_shows_an_example(name
     text = command.get_help(click.Context(command, info_name=name))
     first = (command.help or "").split("\n\n")[0]
     assert first.endswith(".")
-    assert f"mcptally {name}" in text
+    examples = re.search(rf"^ *Examples?:\n +mcptally {name}\b", text, re.MULTILINE)
+    assert examples, f"no `Example:` with a line that begins `mcptally {name}`\n{text}"
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -26,8 +26,9 @@ def command(ctx: click.Context, archive: tuple[Path, ...], form: str) -> None:
     one (still being written, or killed). Exit code 0: whole; 1: not; 3: nothing readable.
 
     \b
-    mcptally check traces
-    mcptally check traces --format json | jq '.recordings[] | select(.verdict != "whole")'
+    Examples:
+      mcptally check traces
+      mcptally check traces --format json | jq '.recordings[] | select(.verdict != "whole")'
     """
     import dataclasses
 

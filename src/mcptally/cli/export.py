@@ -33,9 +33,10 @@ def command(store: Path, to: str, out: Path | None, table: str, where: str | Non
     """Write a store in other people's formats.
 
     \b
-    mcptally export store --to csv -o calls.csv
-    mcptally export store --to otlp -o spans.jsonl --where "outcome != 'ok'"
-    mcptally export store --to parquet --table tool_scores -o scores.parquet
+    Examples:
+      mcptally export store --to csv -o calls.csv
+      mcptally export store --to otlp -o spans.jsonl --where "outcome != 'ok'"
+      mcptally export store --to parquet --table tool_scores -o scores.parquet
     """
     from mcptally.export import export
 

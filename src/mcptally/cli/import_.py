@@ -64,9 +64,10 @@ def command(
     used; the report beside the transcript has their numbers.
 
     \b
-    mcptally import auto ~/Library/Logs/Claude -o traces
-    mcptally import vscode mcp.log -o traces --timezone Europe/Berlin
-    mcptally import jsonrpc wire.jsonl -o traces --time at --direction way --c2s out --s2c in
+    Examples:
+      mcptally import auto ~/Library/Logs/Claude -o traces
+      mcptally import vscode mcp.log -o traces --timezone Europe/Berlin
+      mcptally import jsonrpc wire.jsonl -o traces --time at --direction way --c2s out --s2c in
     """
     from mcptally.imports import Envelope, import_logs
 

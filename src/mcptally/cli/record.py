@@ -96,9 +96,10 @@ def command(
     (128 + signal; 127 when it cannot be started).
 
     \b
-    mcptally record -- npx -y @modelcontextprotocol/server-memory
-    mcptally record --out traces --name docs -- uvx some-mcp-server --flag
-    mcptally record --url http://localhost:8000/mcp --listen 127.0.0.1:9000
+    Examples:
+      mcptally record -- npx -y @modelcontextprotocol/server-memory
+      mcptally record --out traces --name docs -- uvx some-mcp-server --flag
+      mcptally record --url http://localhost:8000/mcp --listen 127.0.0.1:9000
 
     Sizes take K, M, G; times take s, m, h, d, w; 'off' switches a limit off.
     """

@@ -32,8 +32,9 @@ def command(ctx: click.Context, archive: tuple[Path, ...], out: Path, rules: str
     is noted in each recording. Exit code 1: some lines could not be read and are missing.
 
     \b
-    mcptally redact traces -o shareable
-    mcptally redact traces -o shareable --policy strict,-home-folders
+    Examples:
+      mcptally redact traces -o shareable
+      mcptally redact traces -o shareable --policy strict,-home-folders
     """
     from mcptally.redact import redact
 

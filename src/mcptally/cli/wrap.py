@@ -31,9 +31,10 @@ def command(
     Restart the client afterwards.
 
     \b
-    mcptally wrap .mcp.json --dry-run
-    mcptally wrap ~/.cursor/mcp.json --server github
-    mcptally wrap .mcp.json --undo
+    Examples:
+      mcptally wrap .mcp.json --dry-run
+      mcptally wrap ~/.cursor/mcp.json --server github
+      mcptally wrap .mcp.json --undo
     """
     from mcptally.record import wrap as wrapping
 
