@@ -3,6 +3,9 @@
 python -m tests.pages      writes them anew
 """
 
+import ast
+import inspect
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +13,8 @@ from pathlib import Path
 import click
 import polars as pl
 
+import mcptally as mt
+from mcptally import errors
 from mcptally.cli import COMMANDS, cli
 from mcptally.query import questions, shown
 from mcptally.rules.page import reference
@@ -65,7 +70,7 @@ def standing_questions() -> str:
 
 def commands() -> str:
     """Every command's help, as the command prints it."""
-    parts = [f"{NOTE}# The commands\n"]
+    parts = [f"{NOTE}# The commands\n\n{_exit_codes()}"]
     context = click.Context(cli, info_name="mcptally")
     for name in cli.list_commands(context):
         command = cli.get_command(context, name)
@@ -76,11 +81,78 @@ def commands() -> str:
     return "\n".join(parts)
 
 
+def _exit_codes() -> str:
+    """The exit codes, as `errors.Exit` declares them."""
+    said: dict[str, str] = {}
+    (declared,) = ast.parse(inspect.getsource(errors.Exit)).body
+    assert isinstance(declared, ast.ClassDef)
+    for node in declared.body:
+        match node:
+            case ast.Assign(targets=[ast.Name(id=last)]):
+                said[last] = ""
+            case ast.Expr(value=ast.Constant(value=str(words))) if said:
+                said[next(reversed(said))] = words
+    rows = [f"| {code.value} | {said[code.name]} |" for code in errors.Exit]
+    head = (
+        "Results go to stdout, talk to stderr. Exit codes of every command but `record`, which "
+        "exits as\nits server did (128 + signal; 127 where it cannot be started):\n\n"
+        "| exit code | means |\n|---|---|\n"
+    )
+    return head + "\n".join(rows) + "\n"
+
+
+def library() -> str:
+    """Every public name, with its signature and docstring."""
+    parts = [
+        (
+            f"{NOTE}# The library\n\n`import mcptally as mt`. Public names load when they are "
+            "first used. Commands and functions of the same\nname do the same.\n"
+        )
+    ]
+    for name in sorted(mt.__all__, key=lambda name: (name[0].isupper(), name)):
+        thing = getattr(mt, name)
+        parts.append(f"## `{name}`\n\n{_called(f'mt.{name}', thing)}")
+        if name == "Store":
+            methods = [n for n in vars(thing) if not n.startswith("_")]
+            parts += [
+                f"### `Store.{method}`\n\n{_called(f'store.{method}', getattr(thing, method))}"
+                for method in methods
+            ]
+    tree = inspect.cleandoc(errors.__doc__ or "")
+    parts.append(f"## Errors\n\nIn `mcptally.errors`.\n\n```text\n{tree}\n```\n")
+    return "\n".join(parts)
+
+
+def _called(name: str, thing: object) -> str:
+    said = inspect.getdoc(thing) or ""
+    head = name
+    if callable(thing):
+        signature = inspect.signature(thing)
+        head += str(signature)
+        if len(head) > WIDE and len(signature.parameters) > 1:
+            inner = [str(p) for p in signature.parameters.values() if p.name != "self"]
+            # A star that says "by name from here on" is no parameter of its own.
+            keyword = [p.kind is p.KEYWORD_ONLY for p in signature.parameters.values()]
+            if any(keyword) and "*" not in "".join(i[0] for i in inner):
+                inner.insert(len(inner) - sum(keyword), "*")
+            back = signature.return_annotation
+            end = "" if back is signature.empty else f" -> {inspect.formatannotation(back)}"
+            head = "\n    ".join([f"{name}(", *(f"{i}," for i in inner)]) + f"\n){end}"
+        # Where a type lives is noise here.
+        head = re.sub(r"\b(?:[a-z_]+\.)+(?=[A-Z])", "", head).replace("(self, ", "(")
+        head = head.replace("(self)", "()")
+        head = re.sub(r"<function .*? at 0x[0-9a-f]+>", "...", head)
+    return f"```text\n{head}\n\n{said}\n```\n"
+
+
+WIDE = 88
+
 PAGES: dict[str, Callable[[], str]] = {
     "tables.md": tables,
     "questions.md": standing_questions,
     "commands.md": commands,
     "rules.md": reference,
+    "library.md": library,
 }
 
 

@@ -1,26 +1,152 @@
-"""Links between documents lead somewhere, and every page can be found from the index."""
+"""Documentation: what it says to do works, what exists is described, and links lead somewhere."""
 
+import json
 import re
+import subprocess
+import sys
+import tomllib
 from pathlib import Path
 
+import click
 import pytest
 
-ROOT = Path(__file__).parents[1]
-DOCS = ROOT / "docs"
-PAGES = sorted([ROOT / "README.md", ROOT / "sample_traces" / "README.md", *DOCS.rglob("*.md")])
-LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)[^)]*\)")
+import mcptally as mt
+from mcptally.cli import cli
+from mcptally.errors import Exit
+from mcptally.imports import FORMATS
+from mcptally.query import questions
+from mcptally.rules.page import find_rules
+from mcptally.schema import TABLES
+from tests import docs
+from tests.docs import BARE, DATA, DOCS, PAGES, REASONS, ROOT, RUNNABLE, SHOWN
+
+LINKED = [*PAGES, ROOT / "sample_traces" / "README.md"]
+MARK = re.compile(r"output|first|tests|file: \S+|not run: .+|exits [123]|generated: .+")
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)(?: \"[^)]*)?\)")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_links_lead_somewhere(page: Path):
-    prose = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
-    for target in LINK.findall(prose):
-        if "://" not in target:
-            assert (page.parent / target).exists(), target
+def name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
 
 
-def test_every_page_is_in_the_index():
-    index = (DOCS / "index.md").read_text(encoding="utf-8")
-    listed = {(DOCS / target).resolve() for target in LINK.findall(index) if "://" not in target}
+@pytest.fixture(scope="module")
+def furniture(tmp_path_factory) -> Path:
+    return docs.archive_and_store(tmp_path_factory.mktemp("furniture"))
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if docs.runs(page)], ids=name)
+def test_what_a_page_says_to_do_works_and_prints_what_it_shows(page, furniture, tmp_path):
+    folder = docs.world(tmp_path, None if name(page) in BARE else furniture)
+    for block, said in docs.follow(page, folder):
+        assert block.code == said, f"{name(page)}:{block.line}: python -m tests.docs shows it anew"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_block_runs_or_says_in_known_words_why_not(page):
+    for block in docs.blocks(page):
+        where = f"{name(page)}:{block.line}"
+        assert block.kind in (*RUNNABLE, *DATA, *SHOWN), f"{where}: a block of {block.kind!r}"
+        if block.why_not is not None:
+            assert block.why_not in REASONS, f"{where}: {block.mark}"
+            assert block.kind in RUNNABLE, where
+        assert not block.mark or MARK.fullmatch(block.mark), f"{where}: {block.mark}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_data_that_a_page_shows_is_well_formed(page):
+    for block in docs.blocks(page):
+        if block.kind == "toml":
+            tomllib.loads(block.code)
+        elif block.kind == "json":
+            try:
+                json.loads(block.code)
+            except ValueError:
+                [json.loads(line) for line in block.code.splitlines()]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_command_that_a_page_shows_is_understood(page):
+    for block in docs.blocks(page):
+        for words in docs.invocations(block.code) if block.kind == "sh" else ():
+            verb, *arguments = words or ["--help"]
+            if verb.startswith("-"):
+                continue
+            command = cli.get_command(click.Context(cli), verb)
+            assert command is not None, f"{name(page)}:{block.line}: mcptally {verb}"
+            context = click.Context(command, info_name=verb)
+            if "--help" not in arguments:
+                command.parse_args(context, [word for word in arguments if word != "..."])
+
+
+DOCUMENTED = {
+    "reference/commands.md": [
+        *(f"## `mcptally {verb}`" for verb in cli.list_commands(click.Context(cli))),
+        *(f"| {code.value} |" for code in Exit),
+    ],
+    "reference/questions.md": [f"| `{question}` |" for question in questions()],
+    "reference/tables.md": [
+        *(f"## `{table.name}`" for table in TABLES),
+        *(f"| `{column}` |" for table in TABLES for column in table.columns()),
+    ],
+    "reference/rules.md": [f"| `{rule['id']}` |" for rule in find_rules()],
+    "reference/library.md": [f"`{public}" for public in mt.__all__],
+    "reference/import-formats.md": [f"| `{form}`" for form in FORMATS],
+}
+
+
+@pytest.mark.parametrize("page", DOCUMENTED)
+def test_everything_that_exists_is_in_the_reference(page):
+    text = (DOCS / page).read_text(encoding="utf-8")
+    assert [words for words in DOCUMENTED[page] if words not in text] == []
+
+
+def test_every_command_is_used_somewhere_outside_of_the_reference():
+    texts = [page.read_text(encoding="utf-8") for page in PAGES if "reference" not in page.parts]
+    said = "\n".join(texts)
+    unused = [v for v in cli.list_commands(click.Context(cli)) if f"mcptally {v}" not in said]
+    assert unused == []
+
+
+def slug(heading: str) -> str:
+    """A heading's anchor, as code hosts and the site make it."""
+    bare = re.sub(r"[^\w\- ]", "", re.sub(r"[`*]|\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower())
+    return bare.strip().replace(" ", "-")
+
+
+def prose(page: Path) -> str:
+    fenced = re.compile(r"^ *```.*?^ *```", flags=re.MULTILINE | re.DOTALL)
+    return fenced.sub("", page.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("page", LINKED, ids=name)
+def test_links_lead_somewhere(page):
+    for link in LINK.findall(prose(page)):
+        if "://" in link:
+            continue
+        path, _, anchor = link.partition("#")
+        target = page.parent / path if path else page
+        assert target.exists(), link
+        if anchor:
+            headings = re.findall(r"^#+ (.*)$", prose(target), flags=re.MULTILINE)
+            assert anchor in map(slug, headings), link
+
+
+def test_every_page_is_in_the_index_that_is_the_sites_navigation():
+    index = prose(DOCS / "index.md")
+    listed = {(DOCS / link.split("#")[0]).resolve() for link in LINK.findall(index)}
     pages = {page for page in DOCS.rglob("*.md") if page.parent.name != "decisions"}
-    assert {str(p.relative_to(DOCS)) for p in pages - listed} == {"index.md"}
+    notebooks = set((ROOT / "notebooks").glob("*.ipynb"))
+    assert {name(page) for page in (pages | notebooks) - listed} == {"docs/index.md"}
+
+
+def test_the_site_builds_without_a_warning(tmp_path):
+    pytest.importorskip("material", reason="mkdocs-material is not installed ('.[dev]' has it)")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet"]
+    done = subprocess.run(
+        [*command, "-f", ROOT / ".docs" / "mkdocs.yml", "-d", tmp_path / "site"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "site" / "notebooks" / "tour" / "index.html").exists()

@@ -1,0 +1,115 @@
+# ruff: noqa: INP001  (mkdocs loads this file by its path)
+"""What the documentation site shows beside docs/, and its navigation.
+
+docs/index.md is the one list of pages: its sections become the site's. Notebooks, the traces'
+README and a list of the decisions are made into pages when the site is built.
+"""
+
+import base64
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+LINK = re.compile(r"\[([^\]]*)\]\(([^)\s]+)\)")
+BESIDE = {
+    **{f"notebooks/{path.name}": f"notebooks/{path.stem}.md" for path in ROOT.glob("notebooks/*")},
+    "sample_traces/README.md": "sample_traces.md",
+    "docs/decisions": "decisions/index.md",
+    "README.md": "index.md",
+}
+"""A file or folder of the repository → the page of the site that stands for it."""
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Make the sections of docs/index.md the navigation."""
+    sections: list[dict[str, Any]] = [{"Home": "index.md"}]
+    text = (DOCS / "index.md").read_text(encoding="utf-8")
+    for part in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
+        title, body = part.split("\n", 1)
+        pages = [
+            {label[:1].upper() + label[1:]: target}
+            for label, link in LINK.findall(body)
+            if "://" not in link and (target := _on_site(DOCS, link))
+        ]
+        sections.append({title.strip(): pages})
+    config.nav = sections
+    return config
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages that stand for what lies beside docs/."""
+    for path in sorted(ROOT.glob("notebooks/*.ipynb")):
+        for name, content in _notebook(path).items():
+            files.append(File.generated(config, name, content=content))
+    traces = (ROOT / "sample_traces" / "README.md").read_text(encoding="utf-8")
+    # Links to programs beside the traces have no page here.
+    traces = re.sub(r"\[([^\]]*)\]\((?:plans|record)\.py\)", r"\1", traces)
+    files.append(File.generated(config, "sample_traces.md", content=traces))
+    files.append(File.generated(config, "decisions/index.md", content=_decisions()))
+    return files
+
+
+def on_page_markdown(markdown: str, *, page: Page, **_: object) -> str:
+    """Point links that leave docs/ at the pages that stand for their targets."""
+    here = DOCS / Path(page.file.src_uri).parent
+
+    def moved(match: re.Match[str]) -> str:
+        label, link = match.groups()
+        target = _on_site(here, link)
+        if "://" in link or link.startswith("#") or target is None:
+            return match[0]
+        steps = "../" * page.file.src_uri.count("/")
+        return f"[{label}]({steps}{target}{link[link.find('#') :] if '#' in link else ''})"
+
+    return LINK.sub(moved, markdown) if "](" in markdown else markdown
+
+
+def _on_site(here: Path, link: str) -> str | None:
+    """The page that `link`, as written in a file of `here`, leads to; None where it is no page."""
+    target = (here / link.split("#", maxsplit=1)[0]).resolve()
+    if not target.is_relative_to(ROOT):
+        return None
+    beside = BESIDE.get(target.relative_to(ROOT).as_posix())
+    if beside or not target.is_relative_to(DOCS):
+        return beside
+    return target.relative_to(DOCS).as_posix()
+
+
+def _decisions() -> str:
+    lines = ["# Decisions", "", "Each with its reasons and the roads not taken.", ""]
+    for path in sorted(DOCS.glob("decisions/*.md")):
+        title = path.read_text(encoding="utf-8").split("\n", 1)[0].lstrip("# ")
+        lines.append(f"- [{title}]({path.name})")
+    return "\n".join(lines) + "\n"
+
+
+def _notebook(path: Path) -> dict[str, str | bytes]:
+    """A page and its pictures, as the notebook was saved."""
+    parts: list[str] = []
+    made: dict[str, str | bytes] = {}
+    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+        source = "".join(cell["source"])
+        parts.append(source if cell["cell_type"] == "markdown" else f"```python\n{source}\n```")
+        for output in cell.get("outputs", ()):
+            data = output.get("data", {"text/plain": output.get("text", "")})
+            if "image/png" in data:
+                name = f"{path.stem}-{len(made)}.png"
+                made[f"notebooks/{name}"] = base64.b64decode("".join(data["image/png"]))
+                parts.append(f"![{_alt(source)}]({name})")
+            elif "text/html" in data:
+                parts.append("".join(data["text/html"]))
+            else:
+                parts.append(f"```text\n{''.join(data['text/plain'])}\n```")
+    return {f"notebooks/{path.stem}.md": "\n\n".join(parts) + "\n"} | made
+
+
+def _alt(source: str) -> str:
+    title = re.search(r'title="([^"]+)"\)\s*$', source)
+    return title[1] if title else "chart"
