@@ -181,25 +181,29 @@ def _oddities(rows: pl.DataFrame, business: Business) -> pl.DataFrame:
 def _reference(
     tool: str, schema: str | None, arguments: str | None, response: str, *, business: Business
 ) -> dict[str, Any]:
+    scored: dict[str, Any] = dict.fromkeys(COLUMNS)
     definition = {"name": tool}
-    if schema is not None:
-        definition["outputSchema"] = javascript.parse(schema)
     try:
+        if schema is not None:
+            definition["outputSchema"] = javascript.parse(schema)
         context = ValidationContext(
             tool=definition,
             input=_parsed(arguments),
             response=javascript.parse(response),
         )
     except (ValueError, RecursionError) as error:
-        return {f"{reading}_error": f"cannot be read: {error}" for reading in ("seed", "inspector")}
-    scored: dict[str, Any] = dict.fromkeys(COLUMNS)
+        why = f"cannot be read: {error}"
+        return scored | dict.fromkeys(("seed_error", "inspector_error"), why)
     for reading, module in (("seed", document), ("inspector", inspector)):
-        result: ValidationResult = module.validate(context)
-        scored |= _result(reading, result)
-        if business == "every" or result.is_error is not False:
-            decision: BusinessDecision = module.business(context)
-            scored |= _decision(reading, decision)
-            scored[f"{reading}_error"] = result.throws or decision.throws
+        try:
+            result: ValidationResult = module.validate(context)
+            scored |= _result(reading, result)
+            if business == "every" or result.is_error is not False:
+                decision: BusinessDecision = module.business(context)
+                scored |= _decision(reading, decision)
+                scored[f"{reading}_error"] = result.throws or decision.throws
+        except RecursionError as error:
+            scored[f"{reading}_error"] = f"cannot be read: {error}"
     return scored
 
 
