@@ -187,6 +187,91 @@ def test_lines_dealt_to_files_by_chance_come_together_again(tmp_path: Path):
     assert_as_made_anew(tmp_path / "store", files, tmp_path)
 
 
+def told(name: str, *said: tuple[int, Callable[..., dict[str, Any]], Any]) -> list[dict[str, Any]]:
+    """A recording of the server `demo`: minute, side and message of each event."""
+    begin = 1_700_000_000_000_000_000
+    events = [opened(name)]
+    for minute, side, msg in said:
+        seq = len(events)
+        events.append(side(seq, msg, name) | {"ts_ns": begin + minute * MINUTE + seq})
+    return events
+
+
+def calls_of(tool: str, minute: int, *answers: Any, **given: Any) -> list[Any]:
+    """Calls of a tool in a minute, each answered."""
+    return [
+        each
+        for answer in answers
+        for each in (
+            (minute, c2s, call(f"{tool}{minute}", tool, **given)),
+            (minute, s2c, answer | {"id": f"{tool}{minute}"}),
+        )
+    ]
+
+
+FAILS = text(0, "Failed to load items", isError=True)
+FINE = text(0)
+JSON = text(0, '{"items": []}')
+LISTS = {"tools": [{"name": "a", "inputSchema": {"type": "object", "required": ["x"]}}]}
+
+DEPENDS = {
+    "everything failed at that time": (
+        calls_of("a", 5, FAILS),
+        [each for tool in "bcdefg" for each in calls_of(tool, 5, FAILS) + calls_of(tool, 90, FINE)],
+        "rule",
+    ),
+    "what form results usually have": (
+        calls_of("a", 5, JSON, JSON, text(0, "The given page is invalid in this context")),
+        calls_of("a", 90, *[JSON] * 20),
+        "hidden_rule",
+    ),
+    "which arguments are rare": (
+        calls_of("a", 5, FINE, x=1),
+        calls_of("a", 90, *[FINE] * 50, y=1),
+        "scenario",
+    ),
+    "which definition was in force": (
+        calls_of("a", 5, FINE),
+        [
+            (90, c2s, {"jsonrpc": "2.0", "id": "l", "method": "tools/list"}),
+            (90, s2c, {"jsonrpc": "2.0", "id": "l", "result": LISTS}),
+        ],
+        "definition",
+    ),
+    "whether it was said to be valid": (
+        calls_of("a", 5, FINE, x=1),
+        [
+            (4, c2s, asked(1, "a", {"x": 1})),
+            (4, s2c, text(1, '{"valid": false, "errors": ["no"], "warnings": []}')),
+        ],
+        "validated_as",
+    ),
+}
+
+
+@pytest.mark.parametrize(("first", "later", "column"), DEPENDS.values(), ids=DEPENDS)
+def test_a_call_is_judged_again_when_others_tell(tmp_path: Path, first, later, column):
+    """And back again when they are gone."""
+    write(tmp_path / "bystander.jsonl", [opened("r0", server="another")])
+    write(tmp_path / "first.jsonl", told("r1", *first))
+    again(tmp_path)
+    before = values(tmp_path / "store", column)
+    write(tmp_path / "later.jsonl", told("r2", *later))
+    assert again(tmp_path).reused == 1
+    assert values(tmp_path / "store", column) != before
+    assert_as_made_anew(tmp_path / "store", sorted(tmp_path.glob("*.jsonl")), tmp_path)
+    (tmp_path / "later.jsonl").unlink()
+    assert again(tmp_path).reused == 1
+    assert values(tmp_path / "store", column) == before
+    assert_as_made_anew(tmp_path / "store", sorted(tmp_path.glob("*.jsonl")), tmp_path)
+
+
+def values(store: Path, column: str) -> list[Any]:
+    """A column of the calls of the recording that was there first."""
+    rows = tables(store)["calls"].filter(recording="r1").sort("seq")
+    return rows.get_column(column).to_list()
+
+
 # --- what is reused, and what is not --------------------------------------------------------------
 
 
@@ -312,7 +397,7 @@ def test_without_payloads_nothing_that_was_said_is_kept_for_the_next_run(tmp_pat
     )
 
 
-# --- when everything is made anew ------------------------------------------------------------------
+# --- when everything is made anew ---------------------------------------------------------------
 
 
 def _rules(folder: Path) -> dict[str, Any]:

@@ -13,7 +13,9 @@ import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from mcptally.combining import merge_stores
     from mcptally.contracts.content import assert_tool_response
+    from mcptally.forgetting import forget
     from mcptally.imports import import_logs
     from mcptally.page import report
     from mcptally.pipeline import score
@@ -45,8 +47,10 @@ _HOME: Final[dict[str, str]] = {
     "ValidationContext": "mcptally.seed.model",
     "ValidationResult": "mcptally.seed.model",
     "business_decision": "mcptally.seed.single",
+    "forget": "mcptally.forgetting",
     "import_logs": "mcptally.imports",
     "is_business_error": "mcptally.seed.single",
+    "merge_stores": "mcptally.combining",
     "open_store": "mcptally.query",
     "overall_confidence": "mcptally.seed.single",
     "report": "mcptally.page",
@@ -68,8 +72,10 @@ __all__ = [
     "ValidationResult",
     "assert_tool_response",
     "business_decision",
+    "forget",
     "import_logs",
     "is_business_error",
+    "merge_stores",
     "open_store",
     "overall_confidence",
     "report",

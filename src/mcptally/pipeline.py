@@ -18,10 +18,12 @@ import polars as pl
 from mcptally import reuse, store
 from mcptally.archive import PassedOver
 from mcptally.crew import Team
+from mcptally.distant import at_hand
 from mcptally.engines import Engine, opened
 from mcptally.errors import UnreadableError
 from mcptally.partition import Knowledge, tools
 from mcptally.plan import PARTITION, first_recording, found, plan, weight
+from mcptally.remote import is_url
 from mcptally.schema import TABLES, Finding, Findings, Recordings, findings_frame
 from mcptally.scoring import Judging
 from mcptally.share import Learned, Written
@@ -34,7 +36,7 @@ Progress = Callable[[int, int], None]
 class Summary:
     """What a run did, for the person who started it."""
 
-    out: Path
+    out: str | Path
     files: int
     bytes: int
     rows: dict[str, int]
@@ -91,12 +93,13 @@ def score(
     )
     out_of_reach: list[PassedOver] = []
     files = found([paths] if isinstance(paths, (str, Path)) else paths, out_of_reach.append)
-    folder = Path(out)
-    made = store.Made(judging.digest, payloads, reuse.code(), forgotten=store.forgotten(folder))
+    parcels = f"{out}/{store.WORK}" if isinstance(out, str) and is_url(out) else None
     with (
-        opened(engine, scheduler=scheduler, jobs=jobs) as workers,
+        at_hand(out, full=full) as folder,
+        opened(engine, scheduler=scheduler, jobs=jobs, parcels=parcels) as workers,
         store.working(folder) as work,
     ):
+        made = store.Made(judging.digest, payloads, reuse.code(), forgotten=store.forgotten(folder))
         before = reuse.earlier(folder, made)
         kept = None if full or isinstance(before, str) else before
         run = Run(work, judging, kept, payloads=payloads, progress=progress)
@@ -105,7 +108,7 @@ def score(
             run.tell(out_of_reach)
         summary = run.publish(folder, made)
     return dataclasses.replace(
-        summary, in_full=before if isinstance(before, str) and not full else None
+        summary, out=out, in_full=before if isinstance(before, str) and not full else None
     )
 
 
@@ -178,7 +181,7 @@ class Run:
         """
         if not self.rows[Recordings.name]:
             raise UnreadableError(_nothing(self.work, [source.file for source in self.sources]))
-        as_scored = sorted(self.kept.as_scored) if self.kept else ()
+        as_scored = sorted(self.kept.as_scored | self.kept.apart) if self.kept else ()
         made = dataclasses.replace(made, as_scored=as_scored)
         store.publish(folder, self.work, sources=self.sources, rows=self.rows, made=made)
         size = sum(source.size for source in self.sources)
@@ -219,7 +222,8 @@ class Run:
         changed |= self.kept.files_of(name for name in heads if name)
         waiting, self.kept.as_scored = self.kept.as_scored, set()
         changed |= self.kept.files_of(waiting)
-        again = self.kept.drop(changed)
+        self.kept.drop(changed)
+        again = self.kept.again
         self.reused = (given.keys() | self.kept.fixed) - again - new
         self.sources = [self.kept.sources[name] for name in sorted(self.reused)]
         return [given[name] for name in sorted((again | new) & given.keys())]

@@ -100,6 +100,8 @@ class Earlier:
             if path.stem != "empty"
         ]
         self.homes, self.lone = self._places()
+        self.apart: set[str] = set()
+        """Recordings of which other stores have pieces that cannot be put together."""
         self.again: set[str] = set()
         """Files whose rows are made again, or gone; with all files that share a recording."""
         self.fixed: set[str] = set()
@@ -107,6 +109,8 @@ class Earlier:
         self.left_out = self.homes.clear().select("store", "recording")
         """Recordings whose rows in a store are not taken: another store has them, or nobody is
         to have them."""
+        self.left_files = self.homes.clear().select("store", "file")
+        """The same of files without a recording."""
 
     def _places(self) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Which recording has rows in which part and events in which file; and files without."""
@@ -177,6 +181,11 @@ class Earlier:
         """Servers of the recordings that were given up."""
         live = self._live()
         return set(self.homes.join(live, on=["store", "recording"], how="anti")["server"])
+
+    def shared_servers(self) -> set[str | None]:
+        """Servers that several stores know: each knew less than all do."""
+        counts = self.homes.group_by("server").agg(pl.col("store").n_unique())
+        return set(counts.filter(pl.col("store") > 1).get_column("server"))
 
     def _is_again(self) -> pl.Expr:
         return pl.col("file").is_in(list(self.again))
@@ -274,7 +283,12 @@ class Earlier:
         here = (pl.col("store") == part.store) & (pl.col("part") == part.name)
         homes, lone = self.homes.filter(here), self.lone.filter(here)
         live = self._live().filter(here).get_column("recording").unique().to_list()
-        files = lone.filter(~self._is_again()).get_column("file").to_list()
+        files = (
+            lone.filter(~self._is_again())
+            .join(self.left_files, on=["store", "file"], how="anti")
+            .get_column("file")
+            .to_list()
+        )
         every = homes.get_column("recording").n_unique() + lone.height
         return live, files, len(live) + len(files) == every
 
@@ -352,6 +366,11 @@ def earlier(folder: Path, made: Made) -> Earlier | str | None:
         manifest = store.read_manifest(folder)
     except StoreError:
         return "it is of another format, or damaged"
+    return why_not(folder, manifest, made) or Earlier([folder], [manifest])
+
+
+def why_not(folder: Path, manifest: Mapping[str, Any], made: Made) -> str | None:
+    """Why rows of a store cannot stand beside rows that are made so; None: they can."""
     if "parts" not in manifest:
         return "it was made by a mcptally that kept nothing for a next run"
     if manifest.get("code") != made.code:
@@ -362,7 +381,7 @@ def earlier(folder: Path, made: Made) -> Earlier | str | None:
         return "it was made with" + ("out" if made.payloads else "") + " payloads"
     if wrong := damaged(folder, manifest):
         return f"{wrong[0]} is not as it was written"
-    return Earlier([folder], [manifest])
+    return None
 
 
 def damaged(folder: Path, manifest: Mapping[str, Any]) -> list[str]:

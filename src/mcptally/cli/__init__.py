@@ -22,6 +22,8 @@ COMMANDS: Final[dict[str, str]] = {
     "import": "Turn other people's logs into transcripts.",
     "check": "Say whether an archive is whole.",
     "redact": "Apply a redaction policy to recordings that exist.",
+    "merge": "Put several stores into one.",
+    "forget": "Remove data from a store and its transcripts.",
     "export": "Write a store in other people's formats.",
     "show": "Explain one call: request, reply, and every rule that decided.",
     "compare": "Say what got worse between two stores.",

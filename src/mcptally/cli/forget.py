@@ -1,0 +1,74 @@
+"""`mcptally forget`: data of a server, a tool or a recording, out of store and archive."""
+
+import sys
+from pathlib import Path
+
+import click
+
+
+@click.command(name="forget")
+@click.argument("store", type=click.Path(path_type=Path))
+@click.option("--server", help="Forget all recordings of this server.")
+@click.option("--tool", help="Forget this tool; with --server or --recording, only there.")
+@click.option("--recording", help="Forget this recording.")
+@click.option(
+    "--archive",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    help="Further transcripts or folders that hold copies. May be repeated.",
+)
+@click.option(
+    "--rules", type=click.Path(path_type=Path), help="The rule file the store was scored with."
+)
+@click.option(
+    "--scenarios",
+    type=click.Path(path_type=Path),
+    help="The scenarios file the store was scored with.",
+)
+@click.option("--yes", is_flag=True, help="Do it. Without it nothing is changed.")
+def command(
+    store: Path,
+    *,
+    server: str | None,
+    tool: str | None,
+    recording: str | None,
+    archive: tuple[Path, ...],
+    rules: Path | None,
+    scenarios: Path | None,
+    yes: bool,
+) -> None:
+    """Remove data from a store and from the transcripts it was made of.
+
+    Transcripts are written anew; a gap in them, and store.json, say that something was forgotten,
+    never what. The store is then as if it had been made of what is left.
+
+    \b
+    Examples:
+      mcptally forget store --recording 0199b2c4-7d1e-7a63-9b7e-2f0e3c1d4a55
+      mcptally forget store --server payments --yes
+      mcptally forget store --server payments --tool refund --archive backups/ --yes
+    """
+    from mcptally import memory
+
+    memory.settle()
+    from mcptally.forgetting import forget
+
+    told = forget(
+        store,
+        archive=archive,
+        server=server,
+        tool=tool,
+        recording=recording,
+        rules=rules,
+        scenarios=scenarios,
+        yes=yes,
+    )
+    say = sys.stderr.write
+    say(
+        f"{'forgot' if told.done else 'would forget'} {told.recordings:,} whole recordings, "
+        f"{told.calls:,} calls, {told.events:,} lines of {len(told.files):,} transcripts\n"
+    )
+    for name in told.missing:
+        say(f"{name}: is not here; what it says of this is not forgotten there\n")
+    if not told.done:
+        say("nothing was changed; to do it: the same command with --yes\n")
