@@ -1,11 +1,17 @@
 """Sizes that are out of the ordinary: a huge frame, a file of one line, very many small files."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import polars as pl
+import pytest
 
 import mcptally as mt
+from mcptally.errors import UsageError
+from mcptally.plan import PARTITION, jobs_of, partition_of
+from tests.benchmarks.archive import generate
 
 
 def event(seq: int, direction: str, message: dict[str, object], recording: str = "r") -> bytes:
@@ -39,3 +45,35 @@ def test_two_thousand_files_of_one_event_are_two_thousand_recordings(tmp_path: P
         (archive / f"{number}.jsonl").write_bytes(line)
     rows = mt.score(archive, out=tmp_path / "store").rows
     assert (rows["recordings"], rows["calls"]) == (2000, 2000)
+
+
+SCORE_AND_SAY_PEAK = """
+import sys
+from mcptally.cli.score import command
+command(sys.argv[1:], standalone_mode=False)
+print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the peak is read from /proc")
+def test_memory_stays_below_what_was_given(tmp_path: Path):
+    generate(tmp_path / "archive", size=80_000_000)
+    limit = 520 << 20
+    archive, store = str(tmp_path / "archive"), str(tmp_path / "store")
+    command = [archive, "-o", store, "--jobs", "1", "--memory", str(limit)]
+    said = subprocess.run(
+        [sys.executable, "-c", SCORE_AND_SAY_PEAK, *command],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    ).stdout
+    peak = int(said.split()[-1]) * 1024
+    assert peak < limit
+
+
+def test_too_little_memory_is_said_before_the_work():
+    with pytest.raises(UsageError, match="too little for 4 process"):
+        partition_of(1 << 30, jobs=4)
+    assert jobs_of(1 << 30, cores=4) == 1
+    assert jobs_of(8 << 30, cores=4) == 4
+    assert PARTITION < partition_of(8 << 30, jobs=4) < 8 << 28

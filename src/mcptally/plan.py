@@ -18,11 +18,11 @@ from mcptally.errors import McptallyError, UsageError
 PARTITION: Final = 128 << 20
 """Bytes of transcript that a partition holds at most, unless one group of files is larger."""
 
-BASE: Final = 180 << 20
-"""Bytes of memory that a process of the pipeline takes before it reads anything."""
+BASE: Final = 450 << 20
+"""Bytes of memory that a process of the pipeline takes however little it works on at a time."""
 
-GROWTH: Final = 7
-"""How many times its bytes of transcript a partition takes in memory, at most, on real traffic."""
+GROWTH: Final = 5
+"""How many times its bytes of transcript a partition takes besides, at most, on real traffic."""
 
 WORTHWHILE: Final = 16 << 20
 """Bytes of transcript below which another process costs more than it brings."""

@@ -204,7 +204,7 @@ def _measure(plain: Path, work: Path, rounds: int, *, loops: bool) -> None:
             zstandard.ZstdCompressor(level=3).copy_stream(source, out)
     python = sys.executable
     store = str(work / "store")
-    score = [python, "-m", "mcptally", "score"]
+    score = [python, "-m", "mcptally", "score", "--full"]
     cases: dict[str, tuple[list[str], float]] = {
         "read": ([python, "-c", READ, *files], 1),
         "unpack zstd": ([python, "-c", UNPACK, *map(str, sorted(packed.iterdir()))], 1),

@@ -1,0 +1,133 @@
+"""How CPU and memory of `mcptally score` grow, and the sizes that are out of the ordinary.
+
+    python -m tests.benchmarks growth [--sizes 10,100,1000] [--limit 400 --times 10] [--odd]
+
+Made archives of each size (MB) are scored on one core. With `--limit` an archive `--times` as
+large as that many MB is scored inside a memory cgroup of the limit, where the system lets us make
+one: beyond the limit the kernel kills. `--odd`: one frame of 200 MB, a session of a million calls,
+100,000 files of one call each.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from tests.benchmarks.archive import generate
+from tests.benchmarks.score import Cost, run
+
+MEGA: Final = 1_000_000
+CGROUPS: Final = Path("/sys/fs/cgroup")
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Measure and print one table (Markdown)."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks growth", description=__doc__)
+    parser.add_argument("--sizes", default="10,100,1000", help="MB, with commas")
+    parser.add_argument("--limit", type=int, help="MB of memory, enforced by the kernel")
+    parser.add_argument("--times", type=int, default=10, help="the archive is so often as large")
+    parser.add_argument("--odd", action="store_true", help="also sizes out of the ordinary")
+    parser.add_argument("--folder", type=Path, help="where archives are made, and left")
+    options = parser.parse_args(arguments)
+    print("| archive | MB | CPU s | ms a MB | wall s | peak MB |\n|---|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+        work = Path(folder)
+        for size in filter(None, options.sizes.split(",")):
+            archive = work / size
+            generate(archive, size=int(float(size) * MEGA))
+            report(f"{size} MB", archive, work)
+        if options.odd:
+            for name, make in (
+                ("one frame of 200 MB", frame),
+                ("a million calls in one session", session),
+                ("100,000 files", files),
+            ):
+                report(name, make(work / name.replace(" ", "-")), work)
+        if options.limit:
+            archive = work / "limited"
+            generate(archive, size=options.limit * options.times * MEGA)
+            with limited(options.limit * MEGA) as prefix:
+                name = f"{options.times} times the limit of {options.limit} MB"
+                report(name, archive, work, prefix, ["--memory", f"{options.limit * MEGA}"])
+
+
+def report(
+    name: str, archive: Path, work: Path, prefix: Sequence[str] = (), more: Sequence[str] = ()
+) -> None:
+    """Score and print a row."""
+    score = [sys.executable, "-m", "mcptally", "score", str(archive), "--full", "--jobs", "1"]
+    cost: Cost = run([*prefix, *score, "-o", str(work / "store"), *more])
+    size = sum(path.stat().st_size for path in archive.iterdir()) / MEGA
+    print(
+        f"| {name} | {size:,.0f} | {cost.cpu:.1f} | {1000 * cost.cpu / size:.1f} "
+        f"| {cost.wall:.1f} | {cost.megabytes:,.0f} |",
+        flush=True,
+    )
+
+
+def line(seq: int, direction: str, message: object, recording: str = "r") -> bytes:
+    """A line of a transcript."""
+    head = {"v": 1, "event": "message", "recording": recording, "seq": seq, "ts_ns": 10**18 + seq}
+    return json.dumps(head | {"dir": direction, "bytes": 1, "msg": message}).encode() + b"\n"
+
+
+def exchange(number: int, text: str, recording: str = "r") -> bytes:
+    """A call of a tool and its reply."""
+    call = {"name": "echo", "arguments": {"text": f"number {number}"}}
+    result = {"content": [{"type": "text", "text": text}]}
+    both = ("c2s", {"method": "tools/call", "params": call}), ("s2c", {"result": result})
+    return b"".join(
+        line(2 * number + i, way, {"jsonrpc": "2.0", "id": number, **rest}, recording)
+        for i, (way, rest) in enumerate(both)
+    )
+
+
+def frame(folder: Path) -> Path:
+    """One reply of 200 MB."""
+    folder.mkdir()
+    text = "lorem ipsum dolor sit amet, consectetur adipiscing elit " * (200 * MEGA // 56)
+    (folder / "frame.jsonl").write_bytes(exchange(1, text))
+    return folder
+
+
+def session(folder: Path) -> Path:
+    """A million calls, one after the other, in one recording."""
+    folder.mkdir()
+    with (folder / "session.jsonl").open("wb") as file:
+        file.writelines(exchange(number, f"answer {number}") for number in range(MEGA))
+    return folder
+
+
+def files(folder: Path) -> Path:
+    """A recording of one call in each of 100,000 files."""
+    folder.mkdir()
+    for number in range(100_000):
+        (folder / f"{number}.jsonl").write_bytes(exchange(1, "one answer", f"r{number}"))
+    return folder
+
+
+@contextlib.contextmanager
+def limited(size: int) -> Iterator[list[str]]:
+    """The beginning of a command line that runs the rest in at most `size` bytes of memory."""
+    lines = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
+    places = {kind: path.lstrip("/") for _, kind, path in (each.split(":", 2) for each in lines)}
+    old = "memory" in places
+    home = CGROUPS / "memory" / places["memory"] if old else CGROUPS / places[""]
+    group = home / f"mcptally-{os.getpid()}"
+    group.mkdir()
+    try:
+        name = "memory.limit_in_bytes" if old else "memory.max"
+        (group / name).write_text(str(size), encoding="ascii")
+        enter = f'echo $$ > "{group}/cgroup.procs"; exec "$@"'
+        yield ["/bin/sh", "-c", enter, "sh"]
+    finally:
+        group.rmdir()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
