@@ -221,7 +221,7 @@ DEPENDS = {
         "rule",
     ),
     "what form results usually have": (
-        calls_of("a", 5, JSON, JSON, text(0, "The given page is invalid in this context")),
+        calls_of("a", 5, JSON, JSON, text(0, "page 3: invalid")),
         calls_of("a", 90, *[JSON] * 20),
         "hidden_rule",
     ),
