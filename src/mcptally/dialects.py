@@ -340,7 +340,7 @@ class _Edges(NamedTuple):
     one: tuple[str, ...]
     """Subschemas of which one at most holds for a value below."""
     times: int
-    """How often all of that is gone through."""
+    """How often those that hold for the same value are gone through."""
 
 
 def _count(at: str, edges: dict[str, _Edges], below: dict[str, int], here: dict[str, int]) -> None:
@@ -353,10 +353,9 @@ def _count(at: str, edges: dict[str, _Edges], below: dict[str, int], here: dict[
         if known is None or node in here:
             continue
         if done:
-            total = 1 + sum(here.get(n, 1) for n in known.here)
+            total = 1 + known.times * sum(here.get(n, 1) for n in known.here)
             total += sum(below.get(n, 1) for n in known.each)
             total += max((below.get(n, 1) for n in known.one), default=0)
-            total *= known.times
             here[node] = min(total, MAX_STEPS + 1)
             open_.discard(node)
             continue

@@ -1,0 +1,234 @@
+"""JSON Schemas that were made to do harm: nothing is fetched, nothing explodes, all is said."""
+
+import contextlib
+import http.server
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import mcptally as mt
+from mcptally.dry_run import validate
+from mcptally.seed.ajv import compiled
+from mcptally.seed.javascript import Throws
+from mcptally.validate import judge_of, judge_value
+from tests.hostile.rig import Outcome, judged
+from tests.transcripts import c2s, call, opened, s2c, write
+
+
+def nested(times: int, inner: Any, wrap: Any) -> Any:
+    for _ in range(times):
+        inner = wrap(inner)
+    return inner
+
+
+def ladder(rungs: int, keyword: str, bottom: Any) -> dict[str, Any]:
+    """Each definition holds for the next one twice: 2**rungs in all."""
+    steps = {f"d{n}": {keyword: [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(rungs)}
+    return {"$defs": steps | {f"d{rungs}": bottom}, "$ref": "#/$defs/d0"}
+
+
+CHEST = {"properties": {"a": {}}, "unevaluatedProperties": False}
+TREE = {
+    "$defs": {
+        "n": {
+            "properties": {"l": {"$ref": "#/$defs/n"}, "r": {"$ref": "#/$defs/n"}},
+            "anyOf": [{"required": ["l"]}, {"required": ["r"]}],
+        }
+    },
+    "$ref": "#/$defs/n",
+}
+
+BOMBS: dict[str, tuple[Any, Any, str]] = {
+    "a pattern of nested stars": ({"pattern": "^(a+)+$"}, "a" * 50_000 + "!", "invalid"),
+    "a pattern that looks behind itself": (
+        {"pattern": r"^(a|a)*\1b$"}, "a" * 5000 + "!", "invalid"),
+    "a pattern that looks ahead": ({"pattern": "^(?=(a+)+$)b"}, "a" * 5000 + "!", "invalid"),
+    "a pattern of repeats of repeats": (
+        {"pattern": "((a{1,1000}){1,1000}){1,1000}"}, "a", "valid"),
+    "names that are patterns": (
+        {"patternProperties": {"^(?!x)(a|aa)+$": {}}}, {"a" * 5000 + "!": 1}, "valid"),
+    "a ladder of allOf": (ladder(60, "allOf", {}), 1, "unusable_schema"),
+    "a ladder of anyOf": (ladder(60, "anyOf", {"type": "null"}), 1, "unusable_schema"),
+    "a ladder of oneOf": (ladder(60, "oneOf", {}), 1, "unusable_schema"),
+    "a reference to itself": ({"$ref": "#"}, 1, "unusable_schema"),
+    "references in a circle": (
+        {"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"},
+        1, "unusable_schema"),
+    "a tree that never ends": (TREE, nested(300, {}, lambda v: {"l": v}), "invalid"),
+    "a dynamic tree": (
+        {
+            "$dynamicAnchor": "n",
+            "properties": {n: {"$dynamicRef": "#n"} for n in "abcdefgh"},
+            "unevaluatedProperties": False,
+        },
+        nested(40, {"x": 1}, lambda v: {"a": v}), "invalid"),
+    "chests in chests": (
+        nested(40, CHEST, lambda s: {"allOf": [s], "unevaluatedProperties": False}),
+        {"a": 1}, "unusable_schema"),
+    "chests side by side": (
+        nested(12, CHEST, lambda s: {"allOf": [s, s], "unevaluatedProperties": False}),
+        {"a": 1}, "unusable_schema"),
+    "chests of items": (
+        nested(40, {"prefixItems": [{}]}, lambda s: {"allOf": [s], "unevaluatedItems": False}),
+        [1], "unusable_schema"),
+    "a schema of 2 MB": ({"description": "x" * (2 << 20)}, 1, "unusable_schema"),
+    "a schema 200 deep": (nested(200, {}, lambda s: {"not": s}), 1, "unusable_schema"),
+    "an enum of 100,000": ({"enum": list(range(100_000))}, -1, "invalid"),
+    "items that all differ": ({"uniqueItems": True}, [{"a": n} for n in range(10_000)], "valid"),
+    "a length beyond all numbers": ({"minLength": 10**400}, "a", "invalid"),
+    "a pattern that is none": ({"pattern": "("}, "a", "valid"),
+    "a schema that is text": ("x", 1, "unusable_schema"),
+    "a schema of another world": ({"$schema": "http://127.0.0.1/x"}, 1, "unusable_schema"),
+}  # fmt: skip
+"""What: the schema, a value, and what has to come of them."""
+
+
+@pytest.mark.parametrize(("schema", "value", "state"), BOMBS.values(), ids=BOMBS)
+def test_a_schema_that_would_explode_is_judged_or_refused(
+    schema: Any, value: Any, state: str
+) -> None:
+    judge = judge_of(json.dumps(schema))
+    got = "unusable_schema" if isinstance(judge, str) else judge_value(judge, json.dumps(value))[0]
+    assert got == state
+    original = compiled(schema)
+    if original is not None:
+        with contextlib.suppress(Throws):  # as AJV would
+            assert isinstance(original.first_error(value), str | None)
+
+
+def test_a_guard_is_not_passed_by_spelling() -> None:
+    text = json.dumps(ladder(60, "allOf", {})).replace("$ref", r"\u0024r\u0065f")
+    assert "subschemas" in str(judge_of(text))
+
+
+class _Counting(http.server.BaseHTTPRequestHandler):
+    asked: list[str]
+
+    def do_GET(self) -> None:
+        self.asked.append(self.path)
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"{}")
+
+    do_HEAD = do_POST = do_GET  # noqa: N815  (the library's names)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def bait() -> Iterator[tuple[str, list[str]]]:
+    """A server on the loopback, and what it was asked for."""
+    asked: list[str] = []
+    handler = type("Counting", (_Counting,), {"asked": asked})
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}", asked
+        server.shutdown()
+        thread.join()
+
+
+def leading_out(url: str, file: str) -> list[dict[str, Any]]:
+    """Schemas that lead to the server, or to a file, by every way there is."""
+    outside = [url + "/s.json", url + "/s.json#/a", file, "//" + url.removeprefix("http://")]
+    schemas: list[dict[str, Any]] = [{"$schema": target} for target in outside]
+    for keyword in ("$ref", "$dynamicRef", "$recursiveRef"):
+        schemas += [{keyword: target} for target in outside]
+        schemas += [{"properties": {"a": {keyword: target}}} for target in outside]
+        schemas += [{"$id": url + "/base/", keyword: "other.json"}]
+    schemas += [
+        {"$schema": "http://json-schema.org/draft-07/schema#", "$ref": outside[0]},
+        {"$schema": "https://json-schema.org/draft/2019-09/schema", "$ref": outside[0]},
+        {"$schema": "http://json-schema.org/draft-04/schema#", "id": url, "$ref": "x"},
+        {"$vocabulary": {url: True}, "$id": url + "/meta"},
+        {"contentMediaType": "application/json", "contentSchema": {"$ref": outside[0]}},
+        {"format": url},
+    ]
+    return schemas
+
+
+def test_nothing_is_fetched_and_no_file_is_read(
+    tmp_path: Path, bait: tuple[str, list[str]]
+) -> None:
+    url, asked = bait
+    (tmp_path / "secret.json").write_text('{"const": "the secret"}')
+    schemas = leading_out(url, (tmp_path / "secret.json").as_uri())
+    tools = [
+        {"name": f"t{n}", "inputSchema": schema, "outputSchema": schema, "icons": [{"src": url}]}
+        for n, schema in enumerate(schemas)
+    ]
+    events = [
+        opened(),
+        c2s(1, {"jsonrpc": "2.0", "id": 0, "method": "tools/list"}),
+        s2c(2, {"jsonrpc": "2.0", "id": 0, "result": {"tools": tools}}),
+    ]
+    for n in range(len(schemas)):
+        link = {"type": "resource_link", "name": "x", "uri": url + "/resource"}
+        reply = {"content": [link], "structuredContent": {"a": "the guess"}}
+        events += [
+            c2s(3 + 2 * n, call(n + 1, f"t{n}", a="the guess")),
+            s2c(4 + 2 * n, {"jsonrpc": "2.0", "id": n + 1, "result": reply}),
+        ]
+    (tmp_path / "archive").mkdir()
+    write(tmp_path / "archive" / "a.jsonl", events)
+    outcome = judged(tmp_path)
+    assert asked == []
+    store = mt.open_store(outcome.store)
+    for n in range(len(schemas)):
+        validate(store, server="demo", tool=f"t{n}", arguments={"a": "the guess"})
+    assert asked == []
+    assert_said(outcome, len(schemas))
+    findings = outcome.table("findings")
+    texts = findings.select(pl.concat_str(pl.all().cast(pl.String), ignore_nulls=True))
+    assert not texts.to_series().str.contains("the secret").any()
+
+
+def assert_said(outcome: Outcome, schemas: int) -> None:
+    """All but those without an effect are told, and no call counts as wrong for them."""
+    rules = {"definition.schema_outside", "definition.dialect_unknown"}
+    told = outcome.table("findings").filter(pl.col("rule").is_in(list(rules)))
+    assert told.get_column("tool").n_unique() >= schemas - 6
+    states = outcome.table("calls").filter(pl.col("tool").str.starts_with("t"))
+    assert "invalid" not in set(states.get_column("input_schema_state"))
+
+
+def test_replies_and_definitions_of_any_depth_that_is_read_are_judged(tmp_path: Path) -> None:
+    (tmp_path / "archive").mkdir()
+    depths = (100, 500, 900, 940, 970, 985)
+    for depth in depths:
+        deep = "[" * depth + "]" * depth
+        name = f"r{depth}"
+        texts = {
+            "LISTED": '{"jsonrpc":"2.0","id":0,"result":{"tools":['
+            '{"name":"echo","inputSchema":{"default":@},"outputSchema":{"const":@}}]}}',
+            "ASKED": '{"jsonrpc":"2.0","id":1,"method":"tools/call",'
+            '"params":{"name":"echo","arguments":{"a":@}}}',
+            "REPLY": '{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"@"}],'
+            '"structuredContent":{"a":@},"_meta":{"a":@}}}',
+            "ERROR": '{"jsonrpc":"2.0","id":2,"error":{"code":1,"message":"@","data":@}}',
+        }
+        events = [
+            opened(name),
+            c2s(1, {"jsonrpc": "2.0", "id": 0, "method": "tools/list"}, name),
+            s2c(2, "LISTED", name),
+            c2s(3, "ASKED", name),
+            s2c(4, "REPLY", name),
+            c2s(5, call(2), name),
+            s2c(6, "ERROR", name),
+        ]
+        path = write(tmp_path / "archive" / f"{name}.jsonl", events)
+        data = path.read_text()
+        for mark, body in texts.items():
+            data = data.replace(f'"{mark}"', body.replace("@", deep))
+        path.write_text(data)
+    outcome = judged(tmp_path)
+    answered = outcome.table("calls").filter(pl.col("tool") == "echo")
+    broken = outcome.table("findings").filter(rule="transcript.too_deep").height
+    assert answered.filter(pl.col("recording") == "r500").height == 2
+    assert answered.height + broken >= 2 * len(depths)
