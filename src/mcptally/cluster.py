@@ -17,7 +17,7 @@ from typing import Any, Final, Self
 import dask
 import distributed
 
-from mcptally import errand, memory
+from mcptally import errand, memory, remote
 from mcptally.crew import Task
 from mcptally.errors import McptallyError, UsageError
 from mcptally.share import Learned
@@ -31,7 +31,11 @@ PATIENCE: Final = 10
 
 @contextlib.contextmanager
 def connected(
-    scheduler: str | None, *, client: "distributed.Client | None" = None, jobs: int
+    scheduler: str | None,
+    *,
+    client: "distributed.Client | None" = None,
+    jobs: int,
+    parcels: str | None = None,
 ) -> Iterator["Dask"]:
     """A cluster to work on.
 
@@ -40,6 +44,8 @@ def connected(
             configuration says (`DASK_SCHEDULER_ADDRESS`), or else a cluster on this machine.
         client: a client of it that is there already.
         jobs: workers of a cluster on this machine.
+        parcels: the URL below which workers put what they write, where they do not write into the
+            store's folder.
 
     Raises:
         McptallyError: it cannot be reached, or has no workers.
@@ -49,7 +55,7 @@ def connected(
         if client is None:
             address = scheduler or dask.config.get("scheduler-address", None)
             client = closing.enter_context(_client(address) if address else _on_this_machine(jobs))
-        yield Dask(client)
+        yield Dask(client, parcels)
 
 
 def _client(address: str) -> "distributed.Client":
@@ -91,8 +97,9 @@ _SILENT: Final = 50
 class Dask:
     """The cluster that a client is connected to."""
 
-    def __init__(self, client: "distributed.Client") -> None:
+    def __init__(self, client: "distributed.Client", parcels: str | None = None) -> None:
         self.client = client
+        self.parcels = parcels
         try:
             client.wait_for_workers(1, timeout=LOOK)
         except TimeoutError as error:
@@ -105,7 +112,7 @@ class Dask:
 
     def crew(self, _parts: int, work: Path) -> "DaskCrew":
         """The workers, ready for a run whose work folder this is."""
-        return DaskCrew(self.client, work)
+        return DaskCrew(self.client, work, parcels=self.parcels)
 
     def _check(self) -> None:
         """See that workers have mcptally, and ours; one that comes later is asked again there."""
@@ -135,20 +142,22 @@ class DaskCrew:
         client: "distributed.Client",
         work: Path,
         *,
+        parcels: str | None = None,
         look: float = LOOK,
         patience: int = PATIENCE,
     ) -> None:
         self.client = client
-        self.run = errand.Run(secrets.token_hex(8), work.absolute(), errand.versions())
+        self.run = errand.Run(secrets.token_hex(8), work.absolute(), parcels, errand.versions())
         self.look = look
         self.patience = patience
         self.kept: dict[int, tuple[distributed.Future, Learned]] = {}
         self.settled: distributed.Future | None = None
 
     def __enter__(self) -> Self:
-        for worker, seen in self.client.run(errand.sees, self.run.work).items():
-            if not seen:
-                raise UsageError(errand.unseen(worker, self.run.work))
+        if self.run.parcels is None:
+            for worker, seen in self.client.run(errand.sees, self.run.work).items():
+                if not seen:
+                    raise UsageError(errand.unseen(worker, self.run.work))
         return self
 
     def __exit__(
@@ -201,7 +210,12 @@ class DaskCrew:
         results = []
         for future, written in self._answers(list(asked)):
             results.append(written)
-            done(0, asked.pop(future))
+            done(0, asked[future])
+        if asked and self.run.parcels is not None:
+            sent = f"{self.run.parcels}/{self.run.name}"
+            parts = remote.names(sent)
+            remote.fetch(sent, self.run.work, parts)
+            remote.remove(sent, parts)
         return results
 
     def _submit(self, function: Callable[..., Any], *arguments: object) -> "distributed.Future":

@@ -31,13 +31,17 @@ class _Local:
 
 
 @contextlib.contextmanager
-def opened(engine: Any, *, scheduler: str | None = None, jobs: int = 1) -> Iterator[Engine]:
+def opened(
+    engine: Any, *, scheduler: str | None = None, jobs: int = 1, parcels: str | None = None
+) -> Iterator[Engine]:
     """An engine at work, closed afterwards if it was opened here.
 
     Args:
         engine: its name, one of `ENGINES`, or a `distributed.Client`.
         scheduler: address or scheduler file of the Dask cluster.
         jobs: processes on this machine; 0 means one a core.
+        parcels: the URL below which workers elsewhere put what they write, if the store is no
+            folder that they see.
 
     Raises:
         UsageError: there is no such engine, its package is not installed, `jobs` is negative, or a
@@ -64,7 +68,7 @@ def opened(engine: Any, *, scheduler: str | None = None, jobs: int = 1) -> Itera
             "the engine dask needs Dask, which is not installed: pip install 'mcptally[dask]'"
         ) from error
     client = None if isinstance(engine, str) else engine
-    with cluster.connected(scheduler, client=client, jobs=jobs) as found:
+    with cluster.connected(scheduler, client=client, jobs=jobs, parcels=parcels) as found:
         yield found
 
 

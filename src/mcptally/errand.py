@@ -20,9 +20,10 @@ from typing import Any, Final
 import polars as pl
 
 import mcptally
+from mcptally import store
 from mcptally.errors import StoreError, UnreadableError, UsageError
 from mcptally.partition import Gathered, Knowledge
-from mcptally.remote import is_remote
+from mcptally.remote import is_remote, put
 from mcptally.scoring import Judging
 from mcptally.share import Learned, Written, judge, keep, kept, read
 
@@ -43,7 +44,9 @@ class Run:
     name: str
     """Nobody else's."""
     work: Path
-    """The store's work folder, which every worker sees under this path."""
+    """The store's work folder; every worker sees it under this path, unless there are parcels."""
+    parcels: str | None
+    """The URL below which workers put what they write, for who started the run to fetch."""
     versions: dict[str, str]
 
 
@@ -115,16 +118,33 @@ def finish(run: Run, here: Kept, learned: Learned, settled: Settled) -> Written:
                 f"{changed[0]}: changed while it was scored, and the worker that had read it is "
                 "gone; score again"
             )
-        written = judge(
-            run.work,
-            here.batch.number,
-            part,
-            settled.archive,
-            settled.judging,
-            payloads=settled.payloads,
-        )
+        with _desk(run) as work:
+            written = judge(
+                work,
+                here.batch.number,
+                part,
+                settled.archive,
+                settled.judging,
+                payloads=settled.payloads,
+            )
         shutil.rmtree(here.folder, ignore_errors=True)
         return written
+
+
+@contextlib.contextmanager
+def _desk(run: Run) -> Iterator[Path]:
+    """Where to write: the work folder, or a folder here whose parts are sent off at the end."""
+    if run.parcels is None:
+        yield run.work
+        return
+    folder = _scratch(_worker()) / run.name / f"out-{secrets.token_hex(4)}"
+    (folder / store.KNOWN).mkdir(parents=True)
+    try:
+        yield folder
+        parts = [path.relative_to(folder).as_posix() for path in folder.rglob("*.parquet")]
+        put(folder, f"{run.parcels}/{run.name}", parts)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def clear(run: Run, dask_worker: Any = None) -> None:
@@ -156,7 +176,7 @@ def _gather(run: Run, batch: Batch) -> tuple[Gathered, Kept]:
 def _working(run: Run) -> Iterator[None]:
     """This worker fit for the run, and busy with nothing else of ours."""
     refuse(_me(), versions(), run.versions)
-    if not sees(run.work):
+    if run.parcels is None and not sees(run.work):
         raise StoreError(unseen(_me(), run.work))
     with _ONE_AT_A_TIME:
         collecting = gc.isenabled()

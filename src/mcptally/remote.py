@@ -12,7 +12,7 @@ import io
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, Final, TypeGuard, cast
 
@@ -30,6 +30,12 @@ _EXTRAS: Final = {"s3": "s3", "s3a": "s3"}
 def is_url(path: str | os.PathLike[str]) -> bool:
     """Whether a path is an address such as `s3://bucket/key`."""
     return isinstance(path, str) and _URL.match(path) is not None
+
+
+def was_url(path: Path) -> str | None:
+    """The URL that somebody made a path of: a path has no two slashes in a row."""
+    found = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):/(?!/)", path.as_posix())
+    return f"{found[1]}://{path.as_posix()[found.end() :]}" if found else None
 
 
 @functools.lru_cache(maxsize=8)
@@ -236,3 +242,39 @@ def _listed(url: str, about: dict[str, Any]) -> RemoteFile:
     version = str(about.get("ETag") or about.get("etag") or "")
     number = int.from_bytes(hashlib.sha256(version.encode()).digest()[:6]) if version else 0
     return RemoteFile(url, int(about["size"] or 0), (int(seconds * 1e9), number))
+
+
+def names(url: str) -> list[str]:
+    """What lies below a URL, each by its path from there."""
+    system, path = place(url)
+    with reaching(url):
+        system.invalidate_cache()
+        found = [str(name) for name in system.find(path)]
+    base = path.rstrip("/") + "/"
+    return sorted(name.removeprefix(base) for name in found if name.startswith(base))
+
+
+def put(folder: Path, url: str, parts: Sequence[str]) -> None:
+    """Copy files of a folder to below a URL, each by its path from there; each appears whole."""
+    system, path = place(url)
+    if parts:
+        with reaching(url):
+            system.put([str(folder / name) for name in parts], [f"{path}/{name}" for name in parts])
+
+
+def fetch(url: str, folder: Path, parts: Sequence[str]) -> None:
+    """Copy what lies below a URL into a folder."""
+    system, path = place(url)
+    for name in parts:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    if parts:
+        with reaching(url):
+            system.get([f"{path}/{name}" for name in parts], [str(folder / name) for name in parts])
+
+
+def remove(url: str, parts: Sequence[str]) -> None:
+    """Remove files below a URL."""
+    system, path = place(url)
+    if parts:
+        with reaching(url):
+            system.rm([f"{path}/{name}" for name in parts])

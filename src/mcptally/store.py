@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 
 import mcptally
 from mcptally.errors import StoreError
-from mcptally.remote import is_remote
+from mcptally.remote import is_remote, was_url
 from mcptally.schema import TABLES, Table
 
 STORE_FORMAT: Final = 1
@@ -83,6 +83,11 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """
     path = folder / MANIFEST
     if not folder.is_dir():
+        if url := was_url(folder):
+            raise StoreError(
+                f"{url}: a store is asked in a folder; copy it into one first, as with: "
+                f"aws s3 sync {url} {folder.name}"
+            )
         raise StoreError(
             f"{folder}: no such store; make one with: mcptally score ARCHIVE -o {folder}"
         )

@@ -4,19 +4,29 @@ import contextlib
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 
 from mcptally.cli.quantity import SIZE
+from mcptally.remote import is_url
 
 _INTERRUPTED: Final = 130
 """Exit code after Ctrl-C: 128 + SIGINT, as shells have it."""
 
 
+class _Place(click.Path):
+    """A path, or a URL as it stands."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return value if is_url(value) else super().convert(value, param, ctx)
+
+
 @click.command(name="score")
 @click.argument("archive", nargs=-1, required=True)
-@click.option("-o", "--out", type=click.Path(path_type=Path), required=True, help="The store.")
+@click.option(
+    "-o", "--out", type=_Place(path_type=Path), required=True, help="The store: a folder or a URL."
+)
 @click.option(
     "--rules",
     type=click.Path(path_type=Path),
@@ -68,7 +78,7 @@ _INTERRUPTED: Final = 130
 def command(
     ctx: click.Context,
     archive: tuple[str, ...],
-    out: Path,
+    out: Path | str,
     *,
     rules: Path | None,
     scenarios: Path | None,
@@ -84,7 +94,8 @@ def command(
 ) -> None:
     """Validate and score recorded traffic into a store.
 
-    ARCHIVE is transcript files, folders (read recursively) or patterns; plain, gzip or zstd.
+    ARCHIVE is transcript files, folders (read recursively) or patterns; plain, gzip or zstd; here
+    or behind a URL (s3://bucket/traces).
     Where the store is there already, only what changed since is scored again, and what is not named
     any more leaves it.
 
@@ -104,6 +115,8 @@ def command(
 
     if (junit or sarif) and not fail_on:
         raise UsageError("--junit and --sarif write what --fail-on found; give --fail-on as well")
+    if fail_on and isinstance(out, str):
+        raise UsageError(f"--fail-on asks the store, which has to be in a folder; {out} is none")
     if fail_on:  # a text that is no gate is told before the work
         from mcptally import gate_reports, gates
 
@@ -206,8 +219,8 @@ def _shown() -> Iterator[Callable[[int, int], None]]:
         yield tell
 
 
-def _left(out: Path) -> str:
+def _left(out: Path | str) -> str:
     """What an interrupted run leaves behind."""
-    if (out / "store.json").exists():
+    if isinstance(out, str) or (out / "store.json").exists():
         return f"the store {out} is as it was before"
     return f"there is no store in {out} yet"

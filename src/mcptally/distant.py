@@ -1,0 +1,73 @@
+"""A store behind a URL: a copy of it is worked on here, and put in its place at the end.
+
+`store.json` is taken away first and written last, as in a folder; but nothing locks a bucket, so
+that two runs never write to one store at a time is for whoever starts them to see to.
+"""
+
+import contextlib
+import json
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from mcptally.errors import StoreError
+from mcptally.remote import fetch, is_url, names, place, put, remove
+from mcptally.schema import TABLES
+from mcptally.store import KNOWN, MANIFEST, WORK
+
+
+@contextlib.contextmanager
+def at_hand(out: str | Path, *, full: bool = False) -> Iterator[Path]:
+    """The folder to work on for the store at `out`: itself, or a copy that is put there at the end.
+
+    Args:
+        out: a folder or a URL.
+        full: whether nothing of the store that is there will be used.
+
+    Raises:
+        StoreError: something else than a store is there, or came there meanwhile.
+        UsageError: what the protocol takes is not installed.
+        McptallyError: it cannot be reached.
+    """
+    if not (isinstance(out, str) and is_url(out)):
+        yield Path(out)
+        return
+    url = out.rstrip("/")
+    place(url)
+    with tempfile.TemporaryDirectory(prefix="mcptally-") as parent:
+        folder = Path(parent) / "store"
+        before = _take(url, folder, full=full)
+        yield folder
+        _put_in_place(url, folder, before)
+
+
+def _take(url: str, folder: Path, *, full: bool) -> dict[str, str]:
+    """Copy the store that is there; gives its parts and their digests."""
+    there = names(url)
+    ours = {*(table.name for table in TABLES), KNOWN, WORK, MANIFEST}
+    if MANIFEST not in there:
+        if others := sorted(name for name in there if name.partition("/")[0] not in ours):
+            raise StoreError(
+                f"{url}: holds other things and no store ({others[0]}); name a new place"
+            )
+        return {}
+    wanted = [name for name in there if not name.startswith(f"{WORK}/")]
+    fetch(url, folder, [MANIFEST] if full else wanted)
+    with contextlib.suppress(ValueError, AttributeError, TypeError):
+        found: Any = json.loads((folder / MANIFEST).read_bytes()).get("parts", {})
+        return {name: digest for name, digest in found.items() if name in there}
+    return {}
+
+
+def _put_in_place(url: str, folder: Path, before: dict[str, str]) -> None:
+    manifest = json.loads((folder / MANIFEST).read_bytes())
+    new = [name for name, digest in manifest["parts"].items() if before.get(name) != digest]
+    remove(url, [MANIFEST] if MANIFEST in names(url) else [])
+    put(folder, url, new)
+    remove(url, [name for name in names(url) if name not in manifest["parts"]])
+    if missing := manifest["parts"].keys() - set(names(url)):
+        raise StoreError(
+            f"{url}: {min(missing)} is gone again; is another run writing there? score again"
+        )
+    put(folder, url, [MANIFEST])

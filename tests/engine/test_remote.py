@@ -1,0 +1,213 @@
+"""Archives and stores behind URLs, on an S3 server of this machine and in memory."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("fsspec", reason="needs mcptally[s3]")
+
+import fsspec
+
+import mcptally as mt
+from mcptally import remote
+from mcptally.decode import decode
+from mcptally.errors import McptallyError, StoreError, UnreadableError
+from mcptally.store import source_of
+from tests.engine.test_dask import FILES, assert_same, tables
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory) -> Path:
+    """A store of the files, made from this machine's disk, without places of files."""
+    out = tmp_path_factory.mktemp("here") / "store"
+    mt.score(FILES, out=out)
+    return out
+
+
+@pytest.fixture(scope="module")
+def bucket():
+    """An S3 server with the files in a bucket, and its address in the environment."""
+    pytest.importorskip("s3fs", reason="needs mcptally[s3]")
+    moto = pytest.importorskip("moto.server", reason="needs moto and flask, an S3 server")
+    server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_ENDPOINT_URL", "http://{}:{}".format(*server.get_host_and_port()))
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            patch.setenv(name, "test")
+        patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        remote._file_system.cache_clear()
+        system = fsspec.filesystem("s3", skip_instance_cache=True)
+        system.mkdir("bucket")
+        for path in FILES:
+            system.pipe_file(f"bucket/traces/{path.name}", path.read_bytes())
+        yield system
+    remote._file_system.cache_clear()
+    server.stop()
+
+
+@pytest.fixture
+def memory():
+    """The file system in memory, with the files in it."""
+    system = fsspec.filesystem("memory")
+    for path in FILES:
+        system.pipe_file(f"/archive/traces/{path.name}", path.read_bytes())
+    yield system
+    system.store.clear()
+    system.pseudo_dirs[:] = [""]
+
+
+def same_but_for_places(store: Path, other: Path) -> None:
+    places = ("file", "files")
+    these = tables(other)
+    for name, frame in tables(store).items():
+        ours, theirs = (f.drop(*places, strict=False) for f in (frame, these[name]))
+        assert ours.equals(theirs), name
+
+
+@pytest.mark.usefixtures("bucket")
+def test_an_archive_in_a_bucket_is_scored_as_on_disk(tmp_path: Path, here: Path):
+    mt.score("s3://bucket/traces", out=tmp_path / "store")
+    same_but_for_places(tmp_path / "store", here)
+    files = set(tables(tmp_path / "store")["calls"]["file"])
+    assert files == {f"s3://bucket/traces/{path.name}" for path in FILES}
+
+
+def test_a_second_run_reads_only_what_changed(tmp_path: Path, bucket):
+    out, here = tmp_path / "store", tmp_path / "here"
+    here.mkdir()
+
+    def bring(name: str, data: bytes) -> None:
+        bucket.pipe_file(f"bucket/growing/{name}", data)
+        (here / name).write_bytes(data)
+
+    for path in FILES[:2]:
+        bring(path.name, path.read_bytes())
+    mt.score("s3://bucket/growing", out=out)
+    assert mt.score("s3://bucket/growing", out=out).reused == 2
+    bring(FILES[0].name, FILES[2].read_bytes())
+    assert mt.score("s3://bucket/growing", out=out).reused < 2
+    mt.score(here, out=tmp_path / "fresh")
+    same_but_for_places(out, tmp_path / "fresh")
+
+
+def test_a_store_in_a_bucket_is_the_store_on_disk(tmp_path: Path, here: Path, bucket):
+    summary = mt.score(FILES, out="s3://bucket/stores/one")
+    assert summary.out == "s3://bucket/stores/one"
+    bucket.invalidate_cache()
+    bucket.get("bucket/stores/one", str(tmp_path / "store"), recursive=True)
+    assert_same(tmp_path / "store", here)
+    assert not bucket.exists("bucket/stores/one/.work")
+    again = mt.score(FILES[:3], out="s3://bucket/stores/one")
+    assert (again.files, again.reused > 0) == (3, True)
+    bucket.invalidate_cache()
+    bucket.get("bucket/stores/one", str(tmp_path / "less"), recursive=True)
+    mt.score(FILES[:3], out=tmp_path / "fresh")
+    assert_same(tmp_path / "less", tmp_path / "fresh")
+
+
+def test_workers_read_from_a_bucket_and_write_to_it(tmp_path: Path, here: Path, bucket):
+    pytest.importorskip("distributed", reason="needs mcptally[dask]")
+    from tests.engine.clusters import machines
+
+    with machines(tmp_path, workers=2) as found:  # whose environment names the bucket's server
+        mt.score(
+            "s3://bucket/traces",
+            out="s3://bucket/stores/two",
+            engine="dask",
+            scheduler=found.address,
+            partition_bytes=1,
+        )
+        assert not list(found.folder.rglob("*.arrow"))
+    bucket.invalidate_cache()
+    bucket.get("bucket/stores/two", str(tmp_path / "store"), recursive=True)
+    same_but_for_places(tmp_path / "store", here)
+    assert not bucket.exists("bucket/stores/two/.work")
+
+
+@pytest.mark.parametrize(
+    "named",
+    ["traces", "traces/", "traces/*.zst", "traces/git.jsonl.zst"],
+)
+@pytest.mark.usefixtures("memory")
+def test_a_folder_a_pattern_and_a_file_are_found_in_memory(named: str):
+    found = remote.discover(f"memory://archive/{named}")
+    assert {Path(str(path)).name for path in found} <= {path.name for path in FILES}
+    assert len(found) == (1 if "git" in named else len(FILES))
+
+
+def test_a_file_is_digested_while_it_is_read(memory):
+    [path] = remote.discover("memory://archive/traces/git.jsonl.zst")
+    assert remote.is_remote(path)
+    with path.open() as file:
+        head = file.read(4)
+        file.seek(0)
+        assert file.read().startswith(head)
+    memory.rm("/archive/traces/git.jsonl.zst")
+    assert source_of(FILES[1]).sha256 == path.sha256()
+
+
+def test_a_file_that_goes_away_ends_the_run(memory):
+    [path] = remote.discover("memory://archive/traces/git.jsonl.zst")
+    memory.rm("/archive/traces/git.jsonl.zst")
+    with pytest.raises(McptallyError, match=r"memory:.*git\.jsonl\.zst: cannot be reached"):
+        decode([path])
+
+
+def test_a_file_that_got_shorter_ends_the_run(memory):
+    [path] = remote.discover("memory://archive/traces/git.jsonl.zst")
+    memory.pipe_file("/archive/traces/git.jsonl.zst", b"short")
+    with pytest.raises(McptallyError, match="shorter than when it was listed"):
+        decode([path])
+
+
+def test_a_place_with_other_things_is_no_store(memory):
+    memory.pipe_file("/archive/photos/cat.jpg", b"cat")
+    with pytest.raises(StoreError, match=r"holds other things and no store \(cat\.jpg\)"):
+        mt.score(FILES, out="memory://archive/photos")
+    assert memory.find("/archive/photos") == ["/archive/photos/cat.jpg"]
+
+
+def test_a_run_that_fails_leaves_the_store_behind_a_url_as_it_was(memory):
+    mt.score(FILES[:1], out="memory://archive/store")
+    before = {name: memory.cat_file(name) for name in memory.find("/archive/store")}
+    memory.pipe_file("/archive/broken/noise.jsonl", b"{\n")
+    with pytest.raises(UnreadableError):
+        mt.score("memory://archive/broken", out="memory://archive/store")
+    assert {name: memory.cat_file(name) for name in memory.find("/archive/store")} == before
+
+
+@pytest.mark.usefixtures("memory")
+def test_an_empty_place_has_no_transcripts():
+    with pytest.raises(UnreadableError, match=r"memory://nowhere: no transcripts there"):
+        mt.score("memory://nowhere", out="memory://archive/store")
+
+
+@pytest.mark.parametrize(
+    ("missing", "url", "says"),
+    [
+        ("fsspec", "s3://bucket/traces", "pip install 'mcptally[s3]'"),
+        ("s3fs", "s3://bucket/traces", "pip install 'mcptally[s3]'"),
+        ("gcsfs", "gs://bucket/traces", "gs:// cannot be read"),
+        ("nothing", "nosuch://bucket", "nosuch:// cannot be read"),
+    ],
+)
+def test_what_a_url_needs_is_named(tmp_path: Path, missing: str, url: str, says: str):
+    code = (
+        f"import sys; sys.modules[{missing!r}] = None\n"
+        "from mcptally.cli import main\n"
+        f"sys.argv = ['mcptally', 'score', {url!r}, '-o', 'store']\n"
+        "sys.exit(main())"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert run.returncode == 2, run.stderr
+    assert says in run.stderr
+
+
+def test_a_store_behind_a_url_says_how_to_read_it():
+    with pytest.raises(StoreError, match="aws s3 sync s3://bucket/store store"):
+        mt.open_store("s3://bucket/store")
