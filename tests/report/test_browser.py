@@ -58,7 +58,7 @@ def first_cells(page: Any, table: str, column: int) -> list[str]:
 def test_a_page_loads_nothing_and_has_nothing_to_complain_of(look, pages, name):
     page, seen = look(name)
     page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true })")
-    page.wait_for_function("!document.querySelector('.calls[open] .cmd:only-child')")
+    page.wait_for_function("document.querySelectorAll('td > details[open] .cmd').length === 0")
     assert seen.requests == [pages[name].as_uri()]
     assert seen.said == []
 
@@ -155,6 +155,22 @@ def test_searching_and_filtering_leave_the_rows_that_fit(look):
         "#t-errors tbody tr:not([hidden])", "rows => rows.map(row => row.dataset.verdict)"
     )
     assert set(verdicts) == {"tool_failure"}
+
+
+def test_a_row_shows_its_calls_below_it_until_the_table_changes(look):
+    page, _ = look("large")
+    rows = page.locator("#t-tools tbody tr")
+    rows.nth(3).locator("summary").click()
+    below = page.locator("#t-tools tr.below")
+    below.locator(".copy").first.wait_for()
+    name = rows.nth(3).locator("th").get_attribute("data-v")
+    assert rows.nth(4).get_attribute("class") == "below"
+    assert f"tool = '{name}'" in below.inner_text()
+    page.locator("#t-tools thead button").first.click()
+    assert below.count() == 0
+    assert rows.count() == 500
+    folded = page.locator("#t-tools tbody tr", has_text=name).locator("details .cmd")
+    assert name in "".join(folded.all_text_contents())
 
 
 def test_the_theme_follows_the_system_until_it_is_switched(look):

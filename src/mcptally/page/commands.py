@@ -36,7 +36,7 @@ class Commands:
         Args:
             server: its label.
             tool: its name; None: all of the server's.
-            where: the condition, SQL of ours.
+            where: the condition, SQL of ours; empty: all of its calls.
             example: one of the calls.
         """
         about = {"server": server} if tool is None else {"server": server, "tool": tool}
@@ -52,9 +52,11 @@ class Commands:
             ]
         else:
             return None
+        if where:
+            conditions.append(where)
         sql = (
             "SELECT call_id, requested_at, outcome, error_text FROM calls WHERE "
-            f"{' AND '.join([*conditions, where])} ORDER BY requested_at DESC"
+            f"{' AND '.join(conditions)} ORDER BY requested_at DESC"
         )
         return f"mcptally query {self.store} {_quoted(sql)}"
 

@@ -122,7 +122,9 @@ def _evidence(row: Mapping[str, Any], rate: str, calls: int, *, worth: float | N
     low, high = row[f"{rate}_low"], row[f"{rate}_high"]
     known = f"{percent(row[rate])}, 95% interval {interval(low, high)}"
     sessions = count(row["sessions"], "session")
-    weighed = "" if worth is None else f", worth {count(max(1, worth))} independent"
+    # Where sessions tell nothing, the calls are worth what they are.
+    thin = worth is not None and worth < 0.9 * calls
+    weighed = f", worth {count(max(1, worth or 0))} independent" if thin else ""
     return f"{known}; {count(calls, 'call')} in {sessions}{weighed}"
 
 
@@ -282,7 +284,7 @@ def _drifts(answers: Answers) -> Iterator[Lead]:
             sure=True,
             example=None,
             section="drift",
-            where="true",
+            where="",
         )
 
 
@@ -354,6 +356,6 @@ def _worse(answers: Answers, compared: Compared) -> Iterator[Lead]:
             sure=True,
             example=example,
             section="compared",
-            where=_CALLED_FOR.get(metric, "true"),
+            where=_CALLED_FOR.get(metric, ""),
             quote=quote,
         )

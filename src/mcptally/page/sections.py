@@ -49,7 +49,7 @@ def tools(answers: Answers, commands: Commands) -> Section:
     for row in answers.tools.head(TOOLS).to_dicts():
         about = (row["server"], row["tool"])
         example = examples.get(about)
-        where = "verdict = 'tool_failure'" if row["tool_failures"] else "true"
+        where = "verdict = 'tool_failure'" if row["tool_failures"] else ""
         rows.append(
             row
             | {
@@ -72,7 +72,7 @@ def servers(answers: Answers, commands: Commands) -> Section:
     rows = []
     for row in answers.servers.head(ROWS * 3).to_dicts():
         example = examples.get(row["server"])
-        where = "verdict = 'tool_failure'" if row["tool_failures"] else "true"
+        where = "verdict = 'tool_failure'" if row["tool_failures"] else ""
         rows.append(
             row
             | {
@@ -182,7 +182,7 @@ def drift(answers: Answers, commands: Commands) -> Section:
                 )[:6],
                 "commands": _present(
                     commands.show(examples.get(about)),
-                    commands.calls(*about, "true", examples.get(about)),
+                    commands.calls(*about, "", examples.get(about)),
                 ),
             }
         )
@@ -254,7 +254,7 @@ def changes(answers: Answers, compared: Compared, commands: Commands) -> Section
                 "drawn": drawn,
                 "commands": _present(
                     commands.show(example),
-                    commands.calls(row["server"], row["tool"], "true", example),
+                    commands.calls(row["server"], row["tool"], "", example),
                 ),
             }
         )

@@ -47,8 +47,37 @@
     }
   };
   for (const shown of document.querySelectorAll(".leads, .rest")) offer(shown);
+  // What a row shows gets a row of its own below it; sorting and filtering fold it first.
+  const unfold = (details) => {
+    const content = details.querySelector(".commands");
+    const cell = details.parentNode;
+    if (cell.tagName !== "TD" || !content) return;
+    const below = make("tr", "", "below");
+    const wide = make("td");
+    wide.colSpan = cell.parentNode.cells.length;
+    wide.append(content);
+    below.append(wide);
+    details.below = below;
+    cell.parentNode.after(below);
+  };
+  const fold = (details) => {
+    if (!details.below) return;
+    details.append(details.below.firstChild.firstChild);
+    details.below.remove();
+    details.below = null;
+  };
+  const foldAll = (table) => {
+    for (const details of table.querySelectorAll("td > details[open]")) {
+      fold(details);
+      details.open = false;
+    }
+  };
+  let printing = false;
   document.addEventListener("toggle", (event) => {
-    if (event.target.open) offer(event.target);
+    const details = event.target;
+    if (!details.open) { fold(details); return; }
+    offer(details);
+    if (!printing) unfold(details);
   }, true);
 
   // Long tables show their first rows; sorting and filtering choose which those are.
@@ -79,6 +108,7 @@
     return Number.isNaN(x) || Number.isNaN(y) ? a.localeCompare(b, "en") : x - y;
   };
   const sort = (table, head) => {
+    foldAll(table);
     const column = head.cellIndex;
     const body = table.tBodies[0];
     const rows = [...body.rows];
@@ -105,7 +135,7 @@
       table.classList.add("short");
       table.allButton = make("button", "", "all");
       table.allButton.type = "button";
-      table.allButton.addEventListener("click", () => { table.classList.toggle("short"); shorten(table); });
+      table.allButton.addEventListener("click", () => { foldAll(table); table.classList.toggle("short"); shorten(table); });
       table.cutNote = make("p", "", "small cut");
       table.parentNode.after(table.allButton, table.cutNote);
     }
@@ -116,6 +146,7 @@
     const table = document.getElementById(form.dataset.for);
     const search = form.querySelector("input[type=search]");
     const filter = () => {
+      foldAll(table);
       const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
       const flags = [...form.querySelectorAll("input[data-flag]:checked")].map((box) => box.dataset.flag);
       const chosen = [...form.querySelectorAll("select")].filter((one) => one.value);
@@ -134,11 +165,16 @@
     form.hidden = false;
   }
 
-  // On paper everything that can be opened is open.
+  // On paper everything that can be opened is open, where it stands.
   let opened = [];
   addEventListener("beforeprint", () => {
+    printing = true;
+    for (const table of document.querySelectorAll("table")) foldAll(table);
     opened = [...document.querySelectorAll("main details:not([open])")];
     for (const one of opened) one.open = true;
   });
-  addEventListener("afterprint", () => { for (const one of opened) one.open = false; });
+  addEventListener("afterprint", () => {
+    for (const one of opened) one.open = false;
+    printing = false;
+  });
 })();
