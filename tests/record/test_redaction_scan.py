@@ -127,3 +127,39 @@ def test_a_policy_hides_the_same_with_either_engine(parts, name):
             texts.find(b" " * LARGE)
         assert slow.json(frame) == fast
     policy.cache_clear()
+
+
+@pytest.mark.parametrize("text", ["auth=", "?auth=", "r8_", "eyJ-", "sk-a-"])
+def test_what_a_peer_repeats_is_not_tried_each_time(text):
+    # Work is counted, not timed: each try is a call, and may read up to the end of the text.
+    hide = policy()
+    hide.text(text.encode())
+    data = text.encode() * (40_000 // len(text))
+    calls = 0
+
+    def count(_frame, event, _arg):
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        hide.text(data)
+    finally:
+        sys.setprofile(None)
+    assert calls < len(data) / 5
+
+
+@pytest.mark.parametrize("text", ["r8_", "sk-a-", "eyJ-"])
+def test_a_token_among_many_prefixes_of_tokens_is_found_all_the_same(text):
+    token = b"ghp_" + b"a1B2" * 9
+    for data in (token + b" " + text.encode() * 1_000, text.encode() * 8 + b" " + token):
+        clean, _ = policy().text(data)
+        assert token not in clean
+
+
+def test_what_cannot_be_searched_in_time_is_hidden_as_a_whole():
+    data = b'{"a":"' + b"key=a;" * 200_000 + b'"}'
+    assert policy().json(data) == (b'"[redacted:unsearchable]"', 1)
+    assert policy().text(data) == (b"[redacted:unsearchable]", 1)
+    usual = b'{"a":"' + b"the key of it all; " * 20_000 + b'"}'
+    assert policy().json(usual) == (usual, 0)

@@ -51,14 +51,23 @@ class Guarded(NamedTuple):
 
 
 def start(command: Sequence[str]) -> Guarded:
-    """Run `command` with our environment and working folder, its three streams on pipes."""
+    """Run `command` with our environment and working folder, its three streams on pipes.
+
+    Raises:
+        OSError: there are no descriptors or no processes left to do it with.
+    """
     _keep_standard_fds_taken()
-    in_r, in_w = os.pipe()
-    out_r, out_w = os.pipe()
-    err_r, err_w = os.pipe()
-    control_r, control_w = os.pipe()
-    status_r, status_w = os.pipe()
-    if os.fork() == 0:
+    fds: list[int] = []
+    try:
+        for _ in range(5):
+            fds += os.pipe()
+        child = os.fork()
+    except OSError:
+        for fd in fds:
+            os.close(fd)
+        raise
+    in_r, in_w, out_r, out_w, err_r, err_w, control_r, control_w, status_r, status_w = fds
+    if child == 0:
         try:
             os.setpgid(0, 0)
             for fd in (in_w, out_r, err_r, control_w, status_r):

@@ -28,7 +28,7 @@ from mcptally.record.redaction_rules import (
     Shape,
     words,
 )
-from mcptally.record.redaction_scan import Hit, Texts, matches_near
+from mcptally.record.redaction_scan import MOST_TRIES, Hit, Texts, matches_near
 from mcptally.record.redaction_shapes import CHECKS, REACH
 from mcptally.record.redaction_spans import (
     URL_PASSWORD,
@@ -101,7 +101,9 @@ class Policy:
         Only strings change: number forms, key order, duplicate keys and whitespace stay. The same
         object comes back when there is nothing to hide.
         """
-        if not (spans := self._found(frame)):
+        if (spans := self._found(frame)) is None:
+            return b'"%b"' % UNSEARCHABLE, 1
+        if not spans:
             return frame, 0
         clean, count = replace(frame, spans)
         if count and not _is_json(clean) and _is_json(frame):
@@ -189,9 +191,11 @@ class Policy:
         return Texts(self._by_prefix, ahead=r"[A-Za-z0-9_.=+/%-]{14}")
 
     def _apply(self, data: bytes) -> tuple[bytes, int]:
-        return replace(data, self._found(data))
+        spans = self._found(data)
+        return (UNSEARCHABLE, 1) if spans is None else replace(data, spans)
 
-    def _found(self, data: bytes) -> list[Span]:
+    def _found(self, data: bytes) -> list[Span] | None:
+        """What is to go; None where so much looks like secrets that it cannot all be looked at."""
         if not self.rules:
             return []
         plain = unescape(data)
@@ -199,6 +203,8 @@ class Policy:
         low = view.lower()
         hits = self._looked_for.find(low)
         tokens = self._tokens.find(view)
+        if len(hits) + len(tokens) > _HITS + len(data) // _BYTES_PER_HIT:
+            return None
         spans = self._token_spans(view, tokens) if tokens else []
         if hits or self._always:
             spans += self._spans(view, low, hits)
@@ -236,12 +242,20 @@ class Policy:
 
     def _token_spans(self, view: bytes, hits: list[Hit]) -> list[Span]:
         spans: list[Span] = []
+        first = last = run = tries = 0
         for start, _, text in hits:
+            if first < start < last or (start < run and tries > MOST_TRIES):
+                continue
             row = self._by_prefix[text.decode()]
-            if _may_begin(view, start) and (
-                found := _compiled(re.escape(text.decode()) + row.tail).match(view, start)
-            ):
-                spans.append(Span(start, found.end(), _instead(row)))
+            if not _may_begin(view, start):
+                continue
+            if found := _compiled(re.escape(text.decode()) + row.tail).match(view, start):
+                first, last = start, found.end()
+                spans.append(Span(start, last, _instead(row)))
+                continue
+            tries = tries + 1 if start < run else 1
+            if start >= run and (long := _RUN.match(view, start)):
+                run = long.end()
         return spans
 
 
@@ -265,6 +279,19 @@ HEADERS: Final = SESSION_HEADERS | words(
 @functools.cache
 def _compiled(pattern: str) -> re.Pattern[bytes]:
     return re.compile(pattern.encode())
+
+
+UNSEARCHABLE: Final = b"[redacted:unsearchable]"
+"""Stands for a whole frame in which the search would take seconds: it holds up all traffic."""
+
+_HITS: Final = 20_000
+_BYTES_PER_HIT: Final = 50
+"""So many places to look at, and one more for so many bytes: of 99,307 recorded messages none
+had more than 500."""
+
+_RUN: Final = re.compile(rb"[A-Za-z0-9_.=+/%-]+")
+"""What the tail of a token may consist of: a token found nowhere in it is not looked for in vain
+as often as its prefix stands there."""
 
 
 def _may_begin(view: bytes, start: int) -> bool:

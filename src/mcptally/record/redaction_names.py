@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from mcptally.record.redaction_rules import KEY_OWNERS, NEVER_FIRST, SQUASHED, words
-from mcptally.record.redaction_scan import Hit, Texts
+from mcptally.record.redaction_scan import MOST_TRIES, Hit, Texts
 from mcptally.record.redaction_shapes import token_like
 from mcptally.record.redaction_spans import (
     URL_PASSWORD,
@@ -44,6 +44,7 @@ _SEPARATOR: Final = re.compile(
 
 _QUOTE: Final = re.compile(rb"(\\*)([\"'])")
 _PLAIN_VALUE: Final = re.compile(rb"[^\s\"'\\,;&<>(){}\[\]|`]{1,4096}")
+_LONG_VALUE: Final = re.compile(rb"[^\s\"'\\,;&<>(){}\[\]|`]{128,4096}")
 _NAME_BYTES: Final = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-."
 _CAMEL: Final = re.compile(rb"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _EMPTY: Final = frozenset(
@@ -87,9 +88,9 @@ def named_spans(
 ) -> Iterator[Span]:
     """Values whose name says what they are; `hits` are places where a part of a name stands."""
     seen: set[int] = set()
-    hidden = 0
+    hidden = stretch = tries = 0
     for hit in hits:
-        if hit.start < hidden:
+        if hit.start < hidden or (hit.start < stretch and tries > MOST_TRIES):
             continue
         match = _SEPARATOR.match(low, hit.end)
         if match is None or match.end() in seen:
@@ -104,9 +105,13 @@ def named_spans(
                 found = _values(view, match.end(), kind)
         elif "assignments" in places:
             found = _assigned(view, match, start, name, kind)
+        before = hidden
         for span in found:
             hidden = span.end
             yield span
+        if hidden == before and (long := _LONG_VALUE.match(view, match.end())):
+            tries = tries + 1 if hit.start < stretch else 1
+            stretch = max(stretch, long.end())
 
 
 _PLACE_OF: Final = {"request-state": "request-state", "session-id": "session-ids"}

@@ -13,6 +13,10 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+MOST_TRIES: Final = 16
+"""Failures in one long stretch of text after which it is passed over: a peer may have written it
+to make the search slow, which would hold up everybody's traffic."""
+
 LARGE: Final = 4096
 """Bytes of a frame that is worth loading the second engine (3 ms, once)."""
 

@@ -36,7 +36,13 @@ def run(
     The server is started before the archive is made, so that its start and ours overlap.
     """
     signals = _Signals()
-    server = guardian.start(command)
+    try:
+        server = guardian.start(command)
+    except OSError as error:
+        from mcptally.record.say import say_on_stderr  # noqa: PLC0415 - start-up
+
+        say_on_stderr(f"cannot start {command[0]!r}: {error.strerror}")
+        return NOT_STARTED
     signals.send_to(server.control)
 
     from mcptally.record.relay import FrameLane, Relay, StderrLane  # noqa: PLC0415
