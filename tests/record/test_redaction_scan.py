@@ -131,22 +131,22 @@ def test_a_policy_hides_the_same_with_either_engine(parts, name):
 
 @pytest.mark.parametrize("text", ["auth=", "?auth=", "r8_", "eyJ-", "sk-a-"])
 def test_what_a_peer_repeats_is_not_tried_each_time(text):
-    # Work is counted, not timed: each try is a call, and may read up to the end of the text.
+    # Work is counted, not timed: each match that is tried may read up to the end of the text.
     hide = policy()
     hide.text(text.encode())
     data = text.encode() * (40_000 // len(text))
     calls = 0
 
-    def count(_frame, event, _arg):
+    def count(_frame, event, arg):
         nonlocal calls
-        calls += event in ("call", "c_call")
+        calls += event == "c_call" and arg.__name__ == "match"
 
     sys.setprofile(count)
     try:
         hide.text(data)
     finally:
         sys.setprofile(None)
-    assert calls < len(data) / 5
+    assert calls < len(data) / 20
 
 
 @pytest.mark.parametrize("text", ["r8_", "sk-a-", "eyJ-"])
