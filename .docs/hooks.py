@@ -104,7 +104,9 @@ def _notebook(path: Path) -> dict[str, str | bytes]:
                 made[f"notebooks/{name}"] = base64.b64decode("".join(data["image/png"]))
                 parts.append(f"![{_alt(source)}]({name})")
             elif "text/html" in data:
-                parts.append("".join(data["text/html"]))
+                # The site's own style is for tables without a class.
+                table = re.sub(r"<table[^>]*>", "<table>", "".join(data["text/html"]))
+                parts.append(table)
             else:
                 parts.append(f"```text\n{''.join(data['text/plain'])}\n```")
     return {f"notebooks/{path.stem}.md": "\n\n".join(parts) + "\n"} | made
