@@ -14,13 +14,18 @@ from typing import Final
 ENVIRONMENT: Final = {
     "POLARS_MAX_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
-    "_RJEM_MALLOC_CONF": "dirty_decay_ms:-1,muzzy_decay_ms:-1",
+    "_RJEM_MALLOC_CONF": "dirty_decay_ms:-1,muzzy_decay_ms:-1,narenas:1",
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
     "MALLOC_MMAP_THRESHOLD_": str(1 << 30),
     "MALLOC_TRIM_THRESHOLD_": str((1 << 31) - 1),
     "MALLOC_TOP_PAD_": str(64 << 20),
 }
 """For a process of its own: one thread (cores are used by processes), and nothing given back."""
 
+_LIBRARIES: Final = (
+    *("POLARS_MAX_THREADS", "OPENBLAS_NUM_THREADS"),
+    *("_RJEM_MALLOC_CONF", "ARROW_DEFAULT_MEMORY_POOL"),
+)
 _MMAP_THRESHOLD: Final = -3
 _TRIM_THRESHOLD: Final = -1
 _TOP_PAD: Final = -2
@@ -30,10 +35,18 @@ def settle() -> None:
     """The same for this process, as far as it is not too late: it may have loaded them already."""
     if "polars" not in sys.modules:
         gc.disable()  # nothing that loading makes is garbage
-        for name in ("POLARS_MAX_THREADS", "OPENBLAS_NUM_THREADS", "_RJEM_MALLOC_CONF"):
+        for name in _LIBRARIES:
             os.environ.setdefault(name, ENVIRONMENT[name])
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is not None:  # glibc's
         mallopt(_MMAP_THRESHOLD, 1 << 30)
         mallopt(_TRIM_THRESHOLD, (1 << 31) - 1)
         mallopt(_TOP_PAD, 64 << 20)
+
+
+def dask_setup(_worker: object) -> None:
+    """Run by Dask in a worker that was started with `--preload mcptally.memory`.
+
+    Dask's own settings give memory back at once, which is the opposite.
+    """
+    settle()

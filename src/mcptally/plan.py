@@ -15,10 +15,10 @@ from mcptally import remote
 from mcptally.archive import PassedOver, discover, open_stream
 from mcptally.errors import McptallyError, UsageError
 
-PARTITION: Final = 128 << 20
+PARTITION: Final = 120 << 20
 """Bytes of transcript that a partition holds at most, unless one group of files is larger."""
 
-BASE: Final = 450 << 20
+BASE: Final = 420 << 20
 """Bytes of memory that a process of the pipeline takes however little it works on at a time."""
 
 GROWTH: Final = 5
