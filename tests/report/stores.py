@@ -24,7 +24,7 @@ ATTACKS = (
     "{{7*7}}${7*7}<%=7*7%>#{7*7}{%raw%}{{ cycler.__init__ }}",
     "\u202egnp.exe\u2066\u200b\u2028\ufeff\u061cname\U000e0041",
     "\x1b[2J\x1b]0;title\x07\x00\x08\x7f\x9b31m",
-    "'; rm -rf ~; $(touch pwned) `touch pwned` !! \\ \"",
+    "'; touch pwned; $(touch pwned) `touch pwned` !! \\ \"",
     "a\nb\rc\td",
     "-rf --help",
     "&lt;script&gt;&amp;&#x3c;",

@@ -106,8 +106,8 @@ def ask(store: Store, base: Store | None = None, **filters: Any) -> Answers:
         sessions=int(servers.get_column("sessions").sum()),
         archive=_row(store, _ARCHIVE) | _row(store, _PAYLOADS),
         measured=_row(store, "SELECT * FROM _measured"),
-        tools=tools.sort("rank_worst", "server", "tool", nulls_last=True),
-        servers=servers.sort("rank_worst", "server", nulls_last=True),
+        tools=_worst_first(tools),
+        servers=_worst_first(servers.with_columns(tool=pl.lit(""))).drop("tool"),
         errors=answer("error_groups"),
         hidden=answer("hidden_errors"),
         latency=answer("latency"),
@@ -120,6 +120,20 @@ def ask(store: Store, base: Store | None = None, **filters: Any) -> Answers:
         findings=answer("finding_counts"),
         alarms=trend.pl(),
         compared=_compared(compare(base, store), given) if base is not None else None,
+    )
+
+
+def _worst_first(scores: pl.DataFrame) -> pl.DataFrame:
+    """What failed, the surest first; then what never did on enough data; then the rest."""
+    failed = pl.col("tool_failures") > 0
+    return scores.sort(
+        ~failed,
+        pl.when(failed).then("rank_worst"),
+        "insufficient_data",
+        -pl.col("judged_calls"),
+        "server",
+        "tool",
+        nulls_last=True,
     )
 
 
