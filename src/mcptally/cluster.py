@@ -84,6 +84,7 @@ def _on_this_machine(jobs: int) -> Iterator["distributed.Client"]:
             memory_limit=None,
             dashboard_address="127.0.0.1:0",
             silence_logs=_SILENT,
+            preload=[errand.__name__],
         ) as cluster,
         distributed.Client(cluster, set_as_default=False) as client,
     ):

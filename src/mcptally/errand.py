@@ -11,6 +11,7 @@ import gc
 import platform
 import secrets
 import shutil
+import signal
 import socket
 import threading
 from collections.abc import Iterator
@@ -150,6 +151,11 @@ def _desk(run: Run) -> Iterator[Path]:
 def clear(run: Run, dask_worker: Any = None) -> None:
     """Remove what the run left in this worker's scratch folder; not a task, so it is told whose."""
     shutil.rmtree(_scratch(dask_worker) / run.name, ignore_errors=True)
+
+
+def dask_setup(_worker: object) -> None:
+    """Run by Dask in each worker of a cluster of our own, as it starts."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who started the run, who ends it
 
 
 def sees(folder: Path) -> bool:

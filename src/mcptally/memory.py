@@ -50,3 +50,4 @@ def dask_setup(_worker: object) -> None:
     Dask's own settings give memory back at once, which is the opposite.
     """
     settle()
+    gc.enable()  # a worker lives on, and its cycles with it
