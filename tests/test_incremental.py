@@ -447,7 +447,7 @@ IN_FULL = {
     "other rules": (_rules, "rules or scenarios"),
     "without payloads": (lambda _: {"payloads": False}, "payloads"),
     "another mcptally": (_otherwise(code="x"), "another version of mcptally"),
-    "another format": (_otherwise(format=99), "another format"),
+    "another format": (_otherwise(format=99), "is a store of format 99"),
     "of a mcptally that kept nothing": (_unknown_before, "kept nothing"),
     "a damaged part": (_broken_part, "calls/000000.parquet is not as it was written"),
     "a missing part": (_missing_part, ".known/minutes/000000.parquet is not as"),

@@ -21,7 +21,7 @@ from typing import Final, Literal
 
 import pyarrow.parquet as pq
 
-from mcptally import check, store
+from mcptally import check, reuse, store
 from mcptally.errors import McptallyError
 from mcptally.record import wrap
 from mcptally.schema import TABLES
@@ -243,6 +243,9 @@ def _store(path: Path) -> Iterator[Check]:
     again = f"mcptally score ARCHIVE -o {path}"
     try:
         manifest = store.read_manifest(path)
+        if broken := reuse.damaged(path, manifest) if "parts" in manifest else []:
+            yield Check(name, "error", f"{', '.join(broken)}: not as written", again)
+            return
         rows = {
             table.name: sum(
                 pq.read_metadata(part).num_rows for part in (path / table.name).rglob("*.parquet")

@@ -364,8 +364,8 @@ def earlier(folder: Path, made: Made) -> Earlier | str | None:
         return "a run was interrupted while it replaced it" if torn else None
     try:
         manifest = store.read_manifest(folder)
-    except StoreError:
-        return "it is of another format, or damaged"
+    except StoreError as error:
+        return str(error).partition("; ")[0]
     return why_not(folder, manifest, made) or Earlier([folder], [manifest])
 
 
@@ -387,11 +387,28 @@ def why_not(folder: Path, manifest: Mapping[str, Any], made: Made) -> str | None
 def damaged(folder: Path, manifest: Mapping[str, Any]) -> list[str]:
     """Names of a store's Parquet files that are not as they were written, or not there."""
     there = dict(store.parts(folder))
-    known: Mapping[str, str] = manifest.get("parts", {})
+    known: Mapping[str, Any] = manifest.get("parts", {})
     return sorted(
-        {name for name in known if name not in there or not _is(there[name], known[name])}
+        {name for name in known if name not in there or not _is(there[name], known[name]["sha256"])}
         | (there.keys() - known.keys())
     )
+
+
+def refuse_damaged(names: Iterable[str]) -> None:
+    """See that those of these names that are stores are as they were written.
+
+    Raises:
+        StoreError: one is not; it says which file, and what to do.
+    """
+    for folder in map(Path, names):
+        if not (folder / store.MANIFEST).is_file():
+            continue
+        manifest = store.read_manifest(folder)
+        if wrong := damaged(folder, manifest) if "parts" in manifest else []:
+            raise StoreError(
+                f"{folder / wrong[0]}: is damaged: not as it was written; rebuild the store with: "
+                f"mcptally score ARCHIVE -o {folder}"
+            )
 
 
 def _is(path: Path, sha256: str) -> bool:

@@ -115,8 +115,25 @@ def read_manifest(folder: Path) -> dict[str, Any]:
             f"{folder}: has no table {', '.join(missing)}, as a store of another mcptally; rebuild "
             f"it with: mcptally score ARCHIVE -o {folder}"
         )
+    for name, part in manifest.get("parts", {}).items():
+        if not name.startswith(KNOWN):
+            _require(folder, name, part["bytes"])
     known: dict[str, Any] = manifest
     return known
+
+
+def _require(folder: Path, name: str, size: int) -> None:
+    """See that a Parquet file is there, and as long as it was written."""
+    try:
+        now = (folder / name).stat().st_size
+    except OSError as error:
+        now, what = -1, f"cannot be read: {error.strerror}"
+    else:
+        what = f"is damaged: {now} bytes long, and was written with {size}"
+    if now != size:
+        raise StoreError(
+            f"{folder / name}: {what}; rebuild the store with: mcptally score ARCHIVE -o {folder}"
+        )
 
 
 def forgotten(folder: Path) -> list[dict[str, Any]]:
@@ -277,7 +294,10 @@ def publish(
         "archive": [dataclasses.asdict(source) for source in sources],
         "as_scored": list(made.as_scored),
         "forgotten": list(made.forgotten),
-        "parts": {name: digest_of(path) for name, path in parts(work)},
+        "parts": {
+            name: {"bytes": path.stat().st_size, "sha256": digest_of(path)}
+            for name, path in parts(work)
+        },
     }
     # Before anything is taken away: what was forgotten stays known if this ends here.
     draft = work / MANIFEST

@@ -12,7 +12,7 @@ from typing import Final
 
 import click
 
-from mcptally.errors import Exit, McptallyError, UnreadableError
+from mcptally.errors import Exit, McptallyError, QueryError, UnreadableError
 
 COMMANDS: Final[dict[str, str]] = {
     "score": "Validate and score recorded traffic into a store.",
@@ -55,6 +55,7 @@ class _Lazy(click.Group):
         return command
 
     def invoke(self, ctx: click.Context) -> object:
+        words = [*getattr(ctx, "_protected_args", ()), *ctx.args]  # click forgets them
         # click would turn a closed pipe into exit 1 by itself.
         try:
             return super().invoke(ctx)
@@ -62,15 +63,45 @@ class _Lazy(click.Group):
             # The reader of our stdout has what it wanted (`| head`): that is no error.
             _stdout_is_gone()
             ctx.exit(Exit.DONE)
+        except (KeyboardInterrupt, RuntimeError) as error:
+            # DuckDB says in its own way that Ctrl-C stopped a query.
+            if isinstance(error, RuntimeError) and str(error) != "Query interrupted":
+                raise
+            sys.stderr.write("mcptally: interrupted\n")
+            ctx.exit(Exit.INTERRUPTED)
         except OSError as error:
             _stdout_is_gone()
             where = f"{error.filename}: " if error.filename else ""
             raise UnreadableError(f"{where}{error.strerror or error}") from error
+        except Exception as error:
+            cause = error.__cause__ if isinstance(error, QueryError) else error
+            if cause is None or not _is_of_a_reader(cause):
+                raise
+            from mcptally.reuse import refuse_damaged
+
+            refuse_damaged(words)
+            raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         if rows := [(name, COMMANDS[name]) for name in self.list_commands(ctx)]:
             with formatter.section("Commands"):
                 formatter.write_dl(rows)
+
+
+_READERS: Final = frozenset({"duckdb", "_duckdb", "polars", "pyarrow"})
+"""Packages that read the files of a store; not imported for this: `record` must not pay for it."""
+
+_OWN_WORDS: Final = frozenset({"Parser", "Syntax", "Binder", "Catalog", "Conversion", "OutOfRange"})
+"""Errors of DuckDB that a query has by itself, whatever it reads."""
+
+
+def _is_of_a_reader(error: BaseException) -> bool:
+    """Whether a file that cannot be read may be why."""
+    kind = type(error)
+    return (
+        kind.__module__.partition(".")[0] in _READERS
+        and kind.__name__.removesuffix("Exception") not in _OWN_WORDS
+    )
 
 
 @click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
