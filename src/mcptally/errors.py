@@ -29,6 +29,8 @@ class Exit(enum.IntEnum):
     """The command, a file of rules or a query makes no sense as it stands; nothing was done."""
     UNREADABLE = 3
     """Nothing of what was named could be read, or it is no store of this version."""
+    INTERRUPTED = 130
+    """Ctrl-C: what was asked was given up at once, as shells count it (128 + SIGINT)."""
 
 
 class McptallyError(Exception):

@@ -8,9 +8,13 @@ SQL may come from anybody, an agent too: it can read the store's tables and noth
 
 import contextlib
 import functools
+import itertools
 import re
+import shutil
+import tempfile
+import threading
 import weakref
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from types import MappingProxyType
@@ -160,7 +164,12 @@ def lock(connection: duckdb.DuckDBPyConnection, paths: Sequence[Path]) -> None:
     """Let a connection read the stores' tables and nothing else, for good.
 
     No other file, no network, no extension, no variable of the Python that runs it, no settings.
+    What does not fit into memory goes to a folder of our own, up to `SPILL`, and is gone with us.
     """
+    aside = tempfile.mkdtemp(prefix="mcptally-")
+    weakref.finalize(connection, shutil.rmtree, aside, ignore_errors=True)
+    connection.execute("SET temp_directory = ?", [aside])
+    connection.execute("SET max_temp_directory_size = ?", [SPILL])
     folders = [f"{path.resolve() / table.name}/" for path in paths for table in TABLES]
     connection.execute("SET allowed_directories = ?", [folders])
     for setting, value in (
@@ -172,6 +181,9 @@ def lock(connection: duckdb.DuckDBPyConnection, paths: Sequence[Path]) -> None:
     ):
         connection.execute(f"SET {setting} = {value}")
 
+
+SPILL: Final = "20GB"
+"""What queries of a store may put on the disk while they run."""
 
 _Key: TypeAlias = tuple[frozenset[str], str | None]
 
@@ -263,6 +275,8 @@ class Store:
         Raises:
             QueryError: it is no single SELECT, or DuckDB refuses it.
         """
+        if _SHOW_TABLES.fullmatch(query):
+            query = _TABLES_THERE
         _check_select(query)
         return self._rows(self._connection(), query, params)
 
@@ -342,6 +356,44 @@ class Store:
         for cursor in list(self._cursors):
             cursor.interrupt()
 
+    @contextlib.contextmanager
+    def within(self, seconds: float | None) -> Iterator[None]:
+        """Stop what is asked inside when it takes longer; None: let it take its time.
+
+        Raises:
+            QueryError: it took too long, or more memory than there may be.
+        """
+        done = threading.Event()
+
+        def watch(wait: float) -> None:
+            # Again and again: an interrupt between two statements stops nothing.
+            while not done.wait(wait):
+                self.interrupt()
+                wait = 0.2
+
+        watcher = threading.Thread(target=watch, args=(seconds,), daemon=True)
+        if seconds is not None:
+            watcher.start()
+        try:
+            yield
+        except (duckdb.Error, QueryError) as error:
+            cause = error.__cause__ if isinstance(error, QueryError) else error
+            less = "ask for less: one server, a shorter time, fewer columns"
+            if isinstance(cause, duckdb.InterruptException):
+                raise QueryError(
+                    f"it took more than {seconds:g} s and was stopped; {less}"
+                ) from error
+            if isinstance(cause, duckdb.OutOfMemoryException):
+                most = self._memory or "four fifths of this machine's memory"
+                raise QueryError(
+                    f"it took more than {most} (and {SPILL} of disk) and was stopped; {less}"
+                ) from error
+            raise
+        finally:
+            done.set()
+            if seconds is not None:
+                watcher.join()
+
     def compare(self, other: "Store", **limits: float) -> "Comparison":
         """What changed from this store to `other`; the limits are those of `compare.compare`."""
         from mcptally import compare  # noqa: PLC0415  (it opens stores itself)
@@ -351,6 +403,13 @@ class Store:
     def __repr__(self) -> str:
         return f"Store({', '.join(repr(str(path)) for path in self.paths)})"
 
+
+_SHOW_TABLES: Final = re.compile(r"\s*SHOW\s+(?:ALL\s+)?TABLES\s*;?\s*", re.IGNORECASE)
+_TABLES_THERE: Final = (
+    "SELECT view_name AS name FROM duckdb_views() "
+    "WHERE NOT internal AND view_name NOT LIKE '\\_%' ESCAPE '\\' ORDER BY name"
+)
+"""Without the views that only questions read."""
 
 _EXPLAIN: Final = re.compile(
     r"\s*EXPLAIN\s+(?:ANALYZE\s+)?(?=SELECT\b|WITH\b|FROM\b)", re.IGNORECASE
@@ -366,6 +425,45 @@ def _check_select(query: str) -> None:
         raise QueryError(f"{error}") from error
     if [statement.type for statement in found] != [duckdb.StatementType.SELECT]:
         raise QueryError("a store answers one SELECT at a time, and nothing that changes anything")
+    for name in _called(query) & _ACTING:
+        raise QueryError(
+            f"{name}() does something else than read the store's tables, or hides what it does"
+        )
+
+
+_ACTING: Final = frozenset(
+    {
+        "checkpoint",
+        "create_external_resource",
+        "deregister_external_resource",
+        "destroy_external_resource",
+        "duckdb_external_resources",
+        "force_checkpoint",
+        "json_execute_serialized_sql",
+        "query",
+        "register_external_resource",
+        "register_external_resource_type",
+        "truncate_duckdb_logs",
+        "write_log",
+    }
+)
+"""Functions that a SELECT can call and that act, or run SQL that stands in a text."""
+
+
+def _called(query: str) -> set[str]:
+    """Names that stand before a parenthesis, without quotes: those of every function called."""
+    tokens = [
+        (at, kind)
+        for at, kind in duckdb.tokenize(query)
+        if kind != duckdb.token_type.comment
+    ]
+    ends = [at for at, _ in tokens[1:]] + [len(query)]
+    texts = [query[at:end] for (at, _), end in zip(tokens, ends, strict=True)]
+    return {
+        re.split(r"\s|/\*|--", name.strip(), maxsplit=1)[0].strip('"').lower()
+        for name, after in itertools.pairwise(texts)
+        if after.startswith("(")
+    }
 
 
 def _first_line(error: Exception) -> str:

@@ -22,7 +22,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from mcptally.errors import QueryError
-from mcptally.sanitise import hidden
+from mcptally.sanitise import CONTROLS, escaped, hidden
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -33,10 +33,6 @@ FORMATS: Final[tuple[str, ...]] = get_args(Format)
 ROWS: Final = 50
 """Rows of a table in a terminal, unless told otherwise."""
 
-_CONTROLS: Final = re.compile(
-    "[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
-    "\ud800-\udfff\U000e0000-\U000e0fff]"
-)
 _SHARE: Final = re.compile(
     r"_rate(_|$)|(?:^|_)share(_|$)|^(?:valid_worked|invalid_precision|invalid_recall|preventable"
     r"|refusal_precision)(_|$)"
@@ -46,7 +42,7 @@ _PERCENT: Final = re.compile(r"confidence")
 
 def clean(text: str) -> str:
     """`text` on one line, with nothing in it that a terminal would act on."""
-    return _CONTROLS.sub(lambda m: " " if m[0] in "\n\r\t" else "\N{REPLACEMENT CHARACTER}", text)
+    return CONTROLS.sub(lambda m: " " if m[0] in "\n\r\t" else "\N{REPLACEMENT CHARACTER}", text)
 
 
 def without_secrets(table: pa.Table) -> pa.Table:
@@ -93,10 +89,13 @@ def write(
     if form == "table":
         _terminal(table, shown)
     elif form == "json":
-        sys.stdout.write(json.dumps(plain_rows(table), indent=1, ensure_ascii=False) + "\n")
+        sys.stdout.write(
+            escaped(json.dumps(plain_rows(table), indent=1, ensure_ascii=False)) + "\n"
+        )
     elif form == "csv":
         buffer = io.BytesIO()
-        pyarrow.csv.write_csv(_flat(table), buffer)
+        acted_on = CONTROLS if sys.stdout.isatty() else _LOST
+        pyarrow.csv.write_csv(_flat(table, acted_on), buffer)
         sys.stdout.buffer.write(buffer.getvalue())
     elif form == "parquet":
         buffer = io.BytesIO()
@@ -104,6 +103,9 @@ def write(
         sys.stdout.buffer.write(buffer.getvalue())
     else:
         sys.stdout.write(markdown(table))
+    if not table.num_rows and form == "table":
+        sys.stdout.flush()
+        sys.stderr.write("no rows\n")
     if more:
         sys.stdout.flush()
         sys.stderr.write(f"the first {limit:,} rows; --limit 0 prints all\n")
@@ -131,8 +133,22 @@ def plain_rows(table: pa.Table) -> list[dict[str, Any]]:
     return [{name: _plain(value) for name, value in row.items()} for row in table.to_pylist()]
 
 
-def _flat(table: pa.Table) -> pa.Table:
+_FORMULA: Final = re.compile("[\\s\x00-\x1f]*[=+\\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n]")
+"""How a text begins that a spreadsheet may take for a formula; `export --to csv` says the same."""
+_LOST: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""What CSV has no way to show."""
+
+
+def _flat(table: pa.Table, acted_on: re.Pattern[str]) -> pa.Table:
     """Nested values as JSON text: CSV has none. Texts that a spreadsheet would run are quoted."""
+
+    def safe(text: str | None) -> str | None:
+        if text is None:
+            return None
+        text = acted_on.sub(
+            lambda found: found[0] if found[0] in "\n\t" else "\N{REPLACEMENT CHARACTER}", text
+        )
+        return f"'{text}" if _FORMULA.match(text) else text
 
     def flat(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
         if pa.types.is_nested(column.type):
@@ -140,13 +156,13 @@ def _flat(table: pa.Table) -> pa.Table:
                 None if v is None else json.dumps(_plain(v), ensure_ascii=False)
                 for v in column.to_pylist()
             ]
-            return pa.array(texts, pa.string())
+            return pa.array([safe(text) for text in texts], pa.string())
         if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-            safe = [f"'{v}" if v and v[0] in "=+-@\t\r" else v for v in column.to_pylist()]
-            return pa.array(safe, pa.string())
+            return pa.array([safe(text) for text in column.to_pylist()], pa.string())
         return column
 
-    return pa.table([flat(column) for column in table.columns], names=table.column_names)
+    names = [str(safe(name)) for name in table.column_names]
+    return pa.table([flat(column) for column in table.columns], names=names)
 
 
 def cell(name: str, value: object) -> str:
@@ -195,6 +211,10 @@ def _told_apart(names: Sequence[str]) -> list[str]:
 _MARKUP: Final = re.compile(r"[\\`*\[\]|~]")
 
 
+_LINK: Final = re.compile(r":(?=//)|(?<=www)\.|@", re.IGNORECASE)
+"""What makes readers of Markdown see an address and link to it."""
+
+
 def markdown(table: pa.Table) -> str:
     """A Markdown table; nothing in a cell is markup, a link or an image."""
     names = table.column_names
@@ -205,6 +225,7 @@ def markdown(table: pa.Table) -> str:
 
 def _unmarked(text: str) -> str:
     text = clean(text).replace("&", "&amp;").replace("<", "&lt;")
+    text = _LINK.sub(lambda found: f"&#{ord(found[0])};", text)
     return _MARKUP.sub(lambda found: f"\\{found[0]}", text)
 
 
@@ -254,6 +275,8 @@ def text_table(
         fixed={n for n in names if n in numbers or n in _WHOLE or n.endswith(("_at", "_seen"))},
         width=width,
     )
+    for name in _NAMES & widths.keys():
+        cells[name] = [_middle(text, widths[name]) for text in cells[name]]
     view = Table(box=None, pad_edge=False, header_style="bold")
     for name, size in widths.items():
         view.add_column(
@@ -283,6 +306,17 @@ def text_table(
         note = f"no room for: {', '.join(left_out)}"
         text += f"{textwrap.shorten(note, width or len(note), placeholder=' …')}\n"
     return text
+
+
+def _middle(text: str, width: int) -> str:
+    """A name that does not fit, with both of its ends."""
+    from rich.cells import cell_len, set_cell_size  # noqa: PLC0415
+
+    if cell_len(text) <= width or width < 5:
+        return text
+    head = set_cell_size(text, width // 2).rstrip()
+    tail = set_cell_size(text[::-1], width - 1 - cell_len(head))[::-1].lstrip()
+    return f"{head}\N{HORIZONTAL ELLIPSIS}{tail}"
 
 
 def _over_two_lines(text: str, enough: int) -> str:
@@ -325,6 +359,9 @@ def _width(texts: Sequence[str]) -> int:
 
 SHORTEST: Final = 10
 """Characters to which a text may be cut before a column is left out for want of room."""
+NAME: Final = 16
+"""The same of a name, which is cut in the middle: names of one family differ at either end."""
+_NAMES: Final = frozenset({"server", "tool", "client", "path", "file", "session", "recording"})
 
 
 def fitting(natural: Mapping[str, int], *, fixed: set[str], width: int | None) -> dict[str, int]:
@@ -337,7 +374,10 @@ def fitting(natural: Mapping[str, int], *, fixed: set[str], width: int | None) -
         return dict(natural)
     names = list(natural)
     while True:
-        least = {n: natural[n] if n in fixed else min(natural[n], SHORTEST) for n in names}
+        least = {
+            n: natural[n] if n in fixed else min(natural[n], NAME if n in _NAMES else SHORTEST)
+            for n in names
+        }
         room = width - 2 * (len(names) - 1)
         if sum(least.values()) <= room or len(names) <= 2:
             break

@@ -1,15 +1,34 @@
-"""What we print or export of other people's arguments and errors: no tokens, and not endless.
+"""What we print or export of other people's texts: no tokens, no controls, and not endless.
 
 The shapes of secrets are the recorder's (`record.redact`), for one list of them is enough: this
 module is the one place where analysis reads it. Where something was hidden, the text says so.
 """
 
+import json
+import re
 from typing import Final
 
 from mcptally.record.redact import policy
 
 LIMIT: Final = 2000
 """Characters kept of a text."""
+
+CONTROLS: Final = re.compile(
+    "[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\ud800-\udfff\U000e0000-\U000e0fff]"
+)
+"""Characters that a terminal acts on, that nobody sees, or that change the order of others."""
+
+
+def escaped(text: str) -> str:
+    """JSON text with every character of `CONTROLS` as an escape: the same values, and harmless."""
+    return CONTROLS.sub(_escape, text)
+
+
+def _escape(found: re.Match[str]) -> str:
+    """A character as JSON escapes it; line breaks between values stay."""
+    char = found[0]
+    return char if char in "\n\r\t" else json.dumps(char)[1:-1]
 
 
 def hidden(text: str) -> str:

@@ -5,8 +5,7 @@ a note that it is data, without control characters, secrets or length.
 """
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar
 
@@ -249,41 +248,10 @@ class _Desk:
         """An answer, or what went wrong in words that say what to do."""
         with self.turn:
             try:
-                with self._time_limit():
+                with self.store.within(self.seconds):
                     return answer()
-            except McptallyError as error:
+            except (McptallyError, duckdb.Error) as error:
                 raise ToolError(_advised(str(error))) from error
-            except duckdb.InterruptException as error:
-                raise ToolError(
-                    f"it took more than {self.seconds:g} s and was stopped; ask for less: one "
-                    "server, a shorter time, fewer columns"
-                ) from error
-            except duckdb.OutOfMemoryException as error:
-                raise ToolError(
-                    f"it took more than {MEMORY} of memory and was stopped; ask for less: one "
-                    "server, a shorter time, fewer columns"
-                ) from error
-            except duckdb.Error as error:
-                raise ToolError(_advised(str(error))) from error
-
-    @contextmanager
-    def _time_limit(self) -> Iterator[None]:
-        done = threading.Event()
-
-        def watch() -> None:
-            wait = self.seconds
-            # Again and again: an interrupt between two statements stops nothing.
-            while not done.wait(wait):
-                self.store.interrupt()
-                wait = 0.2
-
-        watcher = threading.Thread(target=watch, daemon=True)
-        watcher.start()
-        try:
-            yield
-        finally:
-            done.set()
-            watcher.join()
 
 
 def _advised(message: str) -> str:

@@ -1,5 +1,6 @@
 """SQL reads a store and nothing else, whoever wrote it."""
 
+import gc
 from pathlib import Path
 
 import duckdb
@@ -38,6 +39,14 @@ READS = {
         "SELECT * FROM json_execute_serialized_sql(json_serialize_sql("
         "'SELECT * FROM read_text(''{folder}/secret.csv'')'))"
     ),
+    "an environment variable": "SELECT getenv('HOME')",
+    "a file that JSON is read from": "SELECT * FROM read_json('{folder}/secret.csv')",
+    "objects of a file": "SELECT * FROM read_ndjson_objects('{folder}/secret.csv')",
+    "a Parquet file elsewhere": "SELECT * FROM parquet_metadata('{folder}/x.parquet')",
+    "a table of an extension": "SELECT * FROM sqlite_scan('{folder}/x.db', 't')",
+    "memory of the process": "SELECT * FROM pandas_scan(140000)",
+    "memory of the process, by pointer": "SELECT * FROM arrow_scan(1::POINTER, 1, 1)",
+    "an object store": "SELECT * FROM read_parquet('s3://bucket/x.parquet')",
     "kept secrets": "SELECT * FROM which_secret('s3://x', 's3')",
 }
 WRITES = {
@@ -60,11 +69,82 @@ WRITES = {
     "an extension at once": "LOAD httpfs",
     "a log": "CALL enable_logging(storage = 'file', storage_path = '{folder}/log')",
     "a log by SELECT": "SELECT * FROM enable_logging(storage_path = '{folder}/log')",
+    "an extension from elsewhere": "INSTALL httpfs FROM 'http://127.0.0.1:9'",
+    "a resource": "SELECT * FROM create_external_resource('x')",
+    "a secret": "CREATE SECRET s (TYPE s3, KEY_ID 'x', SECRET 'y')",
+    "a folder": "COPY calls TO '{folder}/store/calls' (FORMAT parquet, PARTITION_BY (tool))",
+    "a database, read only": "ATTACH '{folder}/other.duckdb' (READ_ONLY)",
+    "a checkpoint": "CHECKPOINT",
+    "a checkpoint by SELECT": "SELECT * FROM checkpoint()",
+    "SQL in a text": "SELECT * FROM \"Query\" /* ( */ ('SELECT 1')",
+    "a resource's kind": "SELECT * FROM register_external_resource_type ('x', kind := 'y')",
+    "the memory limit": "SET memory_limit = '1TB'",
+    "a function in Python": "CREATE FUNCTION f(x) AS x",
     "a prepared statement": "PREPARE p AS SELECT 1",
     "a variable": "SET VARIABLE server = 'x'",
     "nothing": "",
     "a comment": "-- SELECT 1",
 }
+
+
+MORE = {
+    "rows without end": (
+        "SELECT count(*) FROM range(1000000000) a, range(1000000) b "
+        "WHERE (a.range * b.range) % 7 = 3"
+    ),
+    "rows without end, explained": (
+        "EXPLAIN ANALYZE SELECT count(*) FROM range(1000000000) a, range(1000000) b "
+        "WHERE (a.range * b.range) % 7 = 3"
+    ),
+    "calls times calls": (
+        "SELECT count(*) FROM calls, range(99999) a, range(99999) b, range(99999) c "
+        "WHERE hash(tool, a.range, b.range, c.range) % 7 = 3"
+    ),
+    "a recursion without end": (
+        "WITH RECURSIVE t AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM t) SELECT count(*) FROM t"
+    ),
+    "a series": "SELECT sum(x) FROM generate_series(1, 1000000000000) s(x) WHERE x % 3 = 1",
+    "a function of ours": "SELECT sum(t_quantile(0.975, range + 1)) FROM range(100000000000)",
+    "sorting": "SELECT * FROM range(10000000000) ORDER BY md5(range::VARCHAR) OFFSET 500",
+    "groups": "SELECT count(*) FROM (SELECT md5(range::TEXT) FROM range(10000000000) GROUP BY 1)",
+    "a list": "SELECT len(list(range)) FROM range(100000000000)",
+    "a text": "SELECT length(string_agg(repeat('x', 1000), '')) FROM range(100000000)",
+    "a list at once": "SELECT len(range(1000000000000))",
+    "a text at once": "SELECT length(repeat('x', 10000000000))",
+    "parentheses": f"SELECT {'(' * 5000}1{')' * 5000}",
+    "a long sum": f"SELECT {'+'.join(['1'] * 20000)}",
+}
+"""What takes more time or memory than there is."""
+
+
+@pytest.mark.parametrize("query", MORE.values(), ids=MORE)
+def test_sql_takes_no_more_than_it_may(small: mt.Store, query: str):
+    store = mt.open_store(small.path, memory="200MB")
+    said = "was stopped; ask for less|not supported|maximum supported|depth limit"
+    with pytest.raises((QueryError, duckdb.Error), match=said), store.within(1):
+        store.sql(query).fetchall()
+    assert store.sql("SELECT tool FROM calls").fetchall() == [("read",)]
+
+
+def test_what_does_not_fit_into_memory_is_put_aside_where_only_we_look(small: mt.Store):
+    store = mt.open_store(small.path)
+    [(aside,)] = store.sql("SELECT current_setting('temp_directory')").fetchall()
+    assert Path(aside).stat().st_mode & 0o777 == 0o700
+    assert not Path(aside).is_relative_to(Path.cwd())
+    del store
+    gc.collect()
+    assert not Path(aside).exists()
+
+
+def test_the_views_that_only_questions_read_are_not_listed(small: mt.Store):
+    names = [name for (name,) in small.sql("show tables;").fetchall()]
+    assert {"calls", "usage", "tool_scores"} <= set(names)
+    assert not [name for name in names if name.startswith("_")]
+
+
+def test_times_can_be_fetched_as_they_are(small: mt.Store):
+    [(at,)] = small.sql("SELECT requested_at FROM calls").fetchall()
+    assert at.utcoffset() is not None
 
 
 @pytest.mark.parametrize("attack", READS.values(), ids=READS)
@@ -96,6 +176,7 @@ def files(folder: Path) -> dict[Path, bytes]:
         "WITH x AS (SELECT tool FROM calls) SELECT * FROM x",
         "-- which?\nSELECT tool FROM calls -- this",
         "SELECT tool FROM tool_scores",
+        "SELECT tool FROM calls WHERE tool <> 'query (' AND tool NOT IN ('checkpoint')",
     ],
 )
 def test_a_select_in_any_form_is_answered(small: mt.Store, query: str):

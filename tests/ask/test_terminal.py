@@ -1,10 +1,14 @@
 """Tables as a person sees them."""
 
+import csv
+import json
 import os
 import pty
 import re
+import signal
 import subprocess
 import sys
+import time
 
 import pyarrow as pa
 import pyarrow.parquet
@@ -12,7 +16,8 @@ import pytest
 from rich.cells import cell_len
 
 import mcptally as mt
-from mcptally import render
+from mcptally import database, render
+from mcptally.query import shown
 from tests.ask import terminal
 
 STYLE = re.compile(r"\x1b\[[0-9;]*m")
@@ -124,6 +129,96 @@ def test_a_terminal_gets_colour_a_width_and_fifty_rows_and_a_pipe_gets_everythin
     piped = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert "\x1b" not in piped
     assert len(piped.splitlines()) > 60
+
+
+def test_a_name_without_room_keeps_both_of_its_ends():
+    table = pa.table(
+        {"tool": ["list_directory_with_sizes"], "error": ["something went wrong here"]}
+    )
+    text = render.text_table(table, width=40).splitlines()[-1]
+    assert re.match(r"list_dir\w*…\w*h_sizes ", text)
+    assert text.endswith("…")
+
+
+def test_what_a_person_looks_for_first_goes_last():
+    columns = shown("tool_scores")
+    assert columns.index("tool_failures") < columns.index("hidden_errors") < columns.index("ok")
+
+
+ACTS = "\x1b[2J\x9b31m\x07\u202eevil\u2066\u200b\U000e0041"
+
+
+@pytest.mark.parametrize("form", ["json", "csv", "markdown", "table"])
+def test_nothing_from_an_archive_acts_on_a_terminal_in_any_format(store: mt.Store, form: str):
+    query = f"SELECT '{ACTS}' AS text, ['{ACTS}'] AS list, 1 AS \"{ACTS}\""
+    command = [sys.executable, "-m", "mcptally", "query", str(store.path), query]
+    said = STYLE.sub("", in_a_terminal([*command, "--format", form]))
+    assert "evil" in said
+    assert not set(said) & set(ACTS.replace("evil", "").replace("[2J", "").replace("31m", ""))
+
+
+def test_json_says_the_same_whatever_it_escapes(store: mt.Store):
+    command = [sys.executable, "-m", "mcptally", "query", str(store.path), f"SELECT '{ACTS}' AS x"]
+    done = subprocess.run([*command, "--format", "json"], capture_output=True, check=True)
+    assert done.stdout.isascii()
+    assert json.loads(done.stdout) == [{"x": ACTS}]
+
+
+FORMULAS = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", " =1", "\uff1d1", "\n=1"]
+
+
+@pytest.mark.parametrize("text", FORMULAS, ids=ascii)
+def test_no_cell_of_csv_is_a_formula(store: mt.Store, text: str, capsysbinary):
+    columns = f"SELECT '{text}' AS x, ['{text}'] AS l, -1 AS n, 'a=b' AS plain, 1 AS \"{text}\""
+    render.write(store.sql(columns), "csv")
+    [names, row] = csv.reader(capsysbinary.readouterr().out.decode().splitlines(keepends=True))
+    shown = text.replace("\r", "\N{REPLACEMENT CHARACTER}")
+    assert row[0] in {f"'{text}", shown}
+    assert row[0][0] not in "=+-@\t\r\n "
+    assert row[2:4] == ["-1", "a=b"]
+    assert names[4][0] not in "=+-@\t\r\n "
+
+
+def test_an_answer_without_rows_says_so(store: mt.Store):
+    command = [sys.executable, "-m", "mcptally", "query", str(store.path)]
+    for question in (["SELECT tool FROM calls WHERE false"], ["latency", "--min-calls", "9999999"]):
+        done = subprocess.run([*command, *question], capture_output=True, text=True, check=True)
+        assert done.stderr.splitlines()[-1] == "no rows"
+    many = ["SELECT tool FROM calls WHERE false", "--format", "json"]
+    done = subprocess.run([*command, *many], capture_output=True, text=True, check=True)
+    assert (json.loads(done.stdout), done.stderr) == ([], "")
+
+
+ENDLESS = (
+    "SELECT count(*) FROM range(1000000000) a, range(1000000) b WHERE (a.range * b.range) % 7 = 3"
+)
+
+
+def test_ctrl_c_stops_a_query_at_once_and_says_so_with_its_code(store: mt.Store):
+    file = store.path / database.FILE
+    file.unlink(missing_ok=True)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "mcptally", "query", str(store.path), ENDLESS],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    # The command makes this file before it asks; from then on it is at work.
+    while not file.exists():
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    out, said = process.communicate(timeout=60)
+    assert (process.returncode, out, said) == (130, "", "mcptally: interrupted\n")
+
+
+def test_an_answer_that_takes_too_long_is_stopped(store: mt.Store):
+    command = [sys.executable, "-m", "mcptally", "query", str(store.path), ENDLESS]
+    done = subprocess.run(
+        [*command, "--seconds", "0.5"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "more than 0.5 s and was stopped" in done.stderr
 
 
 @pytest.mark.parametrize("form", ["json", "csv", "parquet", "markdown"])

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from mcptally.cli.quantity import SIZE
 from mcptally.errors import UsageError, near
 
 FORMATS = ("table", "json", "csv", "parquet", "markdown")
@@ -35,6 +36,10 @@ FORMATS = ("table", "json", "csv", "parquet", "markdown")
     help="Print so many rows at the most; 0: all. A table in a terminal: 50.",
 )
 @click.option(
+    "--seconds", type=click.FloatRange(0, min_open=True), help="Stop an answer that takes longer."
+)
+@click.option("--memory", type=SIZE, help="What DuckDB may take, as in 4G.")
+@click.option(
     "--keep",
     is_flag=True,
     help="Put the answers that need mcptally's statistics into STORE/mcptally.duckdb, as tables.",
@@ -54,6 +59,8 @@ def command(
     min_calls: int | None,
     more: tuple[Path, ...],
     limit: int | None,
+    seconds: float | None,
+    memory: float | None,
     keep: bool,
     form: str,
 ) -> None:
@@ -75,7 +82,8 @@ def command(
     from mcptally.errors import QueryError
     from mcptally.query import open_store, questions, shown
 
-    opened = open_store(store, *more)
+    limit_of_memory = None if memory is None else f"{memory / 1e6:.0f}MB"
+    opened = open_store(store, *more, memory=limit_of_memory)
     filters = {
         "server": server,
         "tool": tool,
@@ -94,18 +102,17 @@ def command(
         for name, title in questions().items():
             sys.stdout.write(f"{name:<{width}}  {title}\n")
         return
-    columns: list[str] = []
-    if question in questions():
-        answer = opened.ask(question, **filters)  # type: ignore[arg-type]  # names of ours
-        columns = shown(question)
-    elif " " not in question.strip():
+    standing = question in questions()
+    if not standing and " " not in question.strip():
         hint = near(question, questions())
         raise QueryError(
             f"no question is called {question!r}{hint} (mcptally query {store} lists them)"
         )
-    elif given := [name for name, value in filters.items() if value is not None]:
+    given = [name for name, value in filters.items() if value is not None]
+    if not standing and given:
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
         raise UsageError(f"{flags} go with a standing question; SQL says it with WHERE")
-    else:
-        answer = opened.sql(question)
-    render.write(answer, form, shown=columns, limit=limit)  # type: ignore[arg-type]  # click checked it
+    with opened.within(seconds):
+        answer = opened.ask(question, **filters) if standing else opened.sql(question)  # type: ignore[arg-type]
+        columns = shown(question) if standing else []
+        render.write(answer, form, shown=columns, limit=limit)  # type: ignore[arg-type]

@@ -1,5 +1,5 @@
 -- Which servers can be trusted, by calls and by tools, and how sure is that?
--- Shows: server, tools, confidence, confidence_tool_mean, insufficient_data, calls, sessions, ok, hidden_errors, tool_failures, business, infrastructure, latency_p50_ms
+-- Shows: server, confidence, calls, tool_failures, hidden_errors, tools, confidence_tool_mean, sessions, insufficient_data, business, infrastructure, ok, latency_p50_ms
 WITH rated AS MATERIALIZED (
     SELECT v.server, v.tool, sum(failure_n) AS n, sum(failure_y) / sum(failure_n) AS mean
     FROM _visits('tool') v

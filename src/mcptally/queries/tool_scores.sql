@@ -1,5 +1,5 @@
 -- Which tools can be trusted, how sure is that, and on how much evidence?
--- Shows: server, tool, confidence, insufficient_data, calls, sessions, ok, hidden_errors, tool_failures, business, infrastructure, latency_p50_ms
+-- Shows: server, tool, confidence, calls, tool_failures, hidden_errors, sessions, insufficient_data, business, infrastructure, ok, latency_p50_ms
 SELECT
     a.* EXCLUDE (level, tools, tools_listed, q, seed_points_low, seed_points_high,
         inspector_points_low, inspector_points_high),
