@@ -28,6 +28,7 @@ from tests.imports.rig import events
 LINKED = [*PAGES, ROOT / "sample_traces" / "README.md"]
 MARK = re.compile(r"output|first|tests|file: \S+|not run: .+|exits [123]|generated: .+")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)(?: \"[^)]*)?\)")
+IMAGE = re.compile(r"<img src=\"([^\"]+)\"")
 
 
 def name(path: Path) -> str:
@@ -140,7 +141,7 @@ def prose(page: Path) -> str:
 
 @pytest.mark.parametrize("page", LINKED, ids=name)
 def test_links_lead_somewhere(page):
-    for link in LINK.findall(prose(page)):
+    for link in (*LINK.findall(prose(page)), *IMAGE.findall(prose(page))):
         if "://" in link:
             continue
         path, _, anchor = link.partition("#")
