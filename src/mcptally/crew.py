@@ -197,7 +197,7 @@ def _serve(pipe: Any, work: Path, budget: int) -> None:
         answer: tuple[Any, BaseException | None]
         try:
             answer = getattr(share, name)(*arguments), None
-        except McptallyError as error:
+        except (McptallyError, OSError) as error:  # a full disk, say
             answer = None, error
         except Exception:  # noqa: BLE001  (whatever it is, the first process says it)
             answer = None, RuntimeError(f"in another process:\n{traceback.format_exc()}")

@@ -11,6 +11,7 @@ STORE/store.json                 format, versions, the archive's files; absent w
 import contextlib
 import dataclasses
 import datetime
+import errno
 import hashlib
 import json
 import os
@@ -163,10 +164,21 @@ def working(folder: Path) -> Iterator[Path]:
                     (folder / table.name).exists() for table in TABLES
                 ):
                     shutil.rmtree(folder / WORK, ignore_errors=True)
-    except BaseException:
+    except BaseException as error:
         if new and folder.is_dir() and not {path.name for path in folder.iterdir()} - {WORK}:
             shutil.rmtree(folder, ignore_errors=True)
+        if isinstance(error, OSError) and _is_full(error):
+            left = "it is as it was before" if (folder / MANIFEST).exists() else "it is not there"
+            raise StoreError(
+                f"{folder}: cannot be written, {error}; {left}; make room and score again"
+            ) from error
         raise
+
+
+def _is_full(error: OSError) -> bool:
+    """Whether there is no room: the writers say so in a number, or in words alone."""
+    numbers = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
+    return error.errno in numbers or any(os.strerror(number) in str(error) for number in numbers)
 
 
 @contextlib.contextmanager
