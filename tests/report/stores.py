@@ -119,11 +119,11 @@ def attacked(folder: Path) -> Path:
     return scored(folder, events)
 
 
-def many(folder: Path, tools: int) -> Path:
+def many(folder: Path, tools: int, *, filled: str = "_of_many") -> Path:
     """Many tools, each in two sessions; a third of them crash, and say so each in its own words."""
     events: list[dict[str, Any]] = []
     for turn in range(2):
-        names = [f"tool_number_{number:04}_of_many" for number in range(tools)]
+        names = [f"tool_number_{number:04}{filled}" for number in range(tools)]
         calls = [
             (asked(name, n=n), failed(f"{CRASH} in {name}") if place % 3 == n else answered("ok"))
             for place, name in enumerate(names)

@@ -128,8 +128,11 @@ def test_a_page_of_500_tools_has_all_of_them_and_is_small(pages):
     assert table.count("<tr") == 1 + 500
 
 
-def test_a_page_stays_small_whatever_names_and_texts_a_store_holds(pages):
-    assert len(pages["hostile"].read_bytes()) < 1_000_000
+@pytest.mark.parametrize("filled", ["'" * 110, "\u202e" * 110, "&" * 800])
+def test_a_page_stays_small_whatever_names_a_store_holds(filled, tmp_path):
+    page = report(stores.many(tmp_path, 900, filled=filled))
+    assert len(page.encode()) < 5_000_000
+    assert page.count("<wbr>") > 500
 
 
 @pytest.mark.parametrize("name", ["sample", "hostile"])

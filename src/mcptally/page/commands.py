@@ -8,10 +8,13 @@ import re
 import shlex
 from typing import Final
 
+from markupsafe import escape
+
 from mcptally.page.words import plain
 
 _ID: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z._:-]{0,63}")
-_NAME_LIMIT: Final = 200
+_NAMES_LIMIT: Final = 300
+"""Characters that the names in a command may take, quoted: names of quotes grow twentyfold."""
 
 
 class Commands:
@@ -40,7 +43,8 @@ class Commands:
             example: one of the calls.
         """
         about = {"server": server} if tool is None else {"server": server, "tool": tool}
-        if all(value is None or _quotable(value) for value in about.values()):
+        names = [value for value in about.values() if value is not None]
+        if all(map(plain, names)) and len(escape(_quoted("".join(names)))) <= _NAMES_LIMIT:
             conditions = [
                 f"{name} IS NULL" if value is None else f"{name} = {_literal(value)}"
                 for name, value in about.items()
@@ -81,10 +85,6 @@ _SPECIAL: Final = frozenset('"$`\\!')
 def _quoted(sql: str) -> str:
     """SQL as one word of a shell; legibly, in double quotes, where nothing in it forbids that."""
     return shlex.quote(sql) if _SPECIAL & set(sql) else f'"{sql}"'
-
-
-def _quotable(value: str) -> bool:
-    return plain(value) and len(value) <= _NAME_LIMIT
 
 
 def _literal(value: str) -> str:

@@ -9,13 +9,16 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import polars as pl
+from markupsafe import escape
 
 from mcptally.page import marks
 from mcptally.page.answers import Answers, Compared
 from mcptally.page.commands import Commands
-from mcptally.page.words import shown
+from mcptally.page.words import name, shown
 
 TOOLS: Final = 1000
+WEIGHT: Final = 1_800_000
+"""Characters that strangers' names may take in the table of tools, escaped; it ends before."""
 ROWS: Final = 60
 MULTIPLES: Final = 24
 QUIET: Final = ("unclear", "unchanged", "too_little_data", "only_in_base", "only_in_new")
@@ -45,20 +48,25 @@ def _present(*commands: str | None) -> list[str]:
 def tools(answers: Answers, commands: Commands) -> Section:
     """Tools by failure rate, the surest failures first."""
     examples = _examples(answers)
-    rows = []
+    rows: list[dict[str, Any]] = []
+    weight = 0
     for row in answers.tools.head(TOOLS).to_dicts():
         about = (row["server"], row["tool"])
         example = examples.get(about)
         where = "verdict = 'tool_failure'" if row["tool_failures"] else ""
+        lines = _present(commands.show(example), commands.calls(*about, where, example))
+        names = "".join(map(name, about))
+        # A name stands in its cell, in what the column is sorted by, and in the commands.
+        weight += 2 * len(escape(names)) + sum(len(escape(line)) for line in lines)
+        if weight > WEIGHT:
+            break
         rows.append(
             row
             | {
                 "range": marks.rate(
                     row["failure_rate_low"], row["failure_rate"], row["failure_rate_high"]
                 ),
-                "commands": _present(
-                    commands.show(example), commands.calls(*about, where, example)
-                ),
+                "commands": lines,
             }
         )
     return _section(answers.tools, TOOLS, commands.ask("tool_scores"), rows)
