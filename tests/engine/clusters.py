@@ -1,16 +1,26 @@
 """A Dask cluster of real processes on this machine, whose workers can be killed."""
 
 import contextlib
+import gc
 import os
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
 import distributed
+import pytest
 
 PATIENCE = 60.0
 """Seconds that a process may take to start, on a machine as loaded as can be."""
+
+
+QUIET = [
+    pytest.mark.filterwarnings(f"ignore::{kind}")
+    for kind in ("ResourceWarning", "DeprecationWarning", "pytest.PytestUnraisableExceptionWarning")
+]
+"""For tests in which others' servers and event loops run: what those warn of is not ours."""
 
 
 class Machines:
@@ -73,3 +83,6 @@ def machines(folder: Path, workers: int = 0) -> Iterator[Machines]:
         if workers:
             found.add(workers)
         yield found
+    with warnings.catch_warnings():  # sockets of a killed worker, told of when they are collected
+        warnings.simplefilter("ignore")
+        gc.collect()

@@ -19,12 +19,13 @@ from mcptally.cli import cli
 from mcptally.cluster import DaskCrew
 from mcptally.errors import McptallyError, UnreadableError, UsageError
 from mcptally.schema import TABLES
-from tests.engine.clusters import Machines, machines
+from tests.engine.clusters import QUIET, Machines, machines
 from tests.golden import TRACES
 from tests.test_partitioning import scattered
 
 TRAFFIC = Path(__file__).resolve().parents[2] / ".." / "shared" / "traffic"
 FILES = [TRACES / f"{name}.jsonl.zst" for name in ("excel-http", "git", "memory", "sqlite")]
+pytestmark = QUIET
 EACH = 1
 """A limit that makes every file a partition of its own."""
 
@@ -214,7 +215,7 @@ def test_a_worker_with_another_version_is_refused(tmp_path: Path):
 
 @pytest.mark.parametrize("name", ["mcptally", "polars", "python"])
 def test_a_worker_that_came_later_is_asked_again(tmp_path: Path, pair: Machines, name: str):
-    run = errand.Run("x", tmp_path, {**errand.versions(), name: "0.0"})
+    run = errand.Run("x", tmp_path, None, {**errand.versions(), name: "0.0"})
     asked = pair.client.submit(errand.gather, run, errand.Batch(0, [], []), pure=False)
     with pytest.raises(UsageError, match=f"has {name} .* was started with 0.0"):
         asked.result()

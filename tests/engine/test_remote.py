@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("fsspec", reason="needs mcptally[s3]")
+pytest.importorskip("distributed", reason="needs mcptally[dask]")
 
 import fsspec
 
@@ -15,7 +16,10 @@ from mcptally import remote
 from mcptally.decode import decode
 from mcptally.errors import McptallyError, StoreError, UnreadableError
 from mcptally.store import source_of
+from tests.engine.clusters import QUIET, machines
 from tests.engine.test_dask import FILES, assert_same, tables
+
+pytestmark = QUIET
 
 
 @pytest.fixture(scope="module")
@@ -109,9 +113,6 @@ def test_a_store_in_a_bucket_is_the_store_on_disk(tmp_path: Path, here: Path, bu
 
 
 def test_workers_read_from_a_bucket_and_write_to_it(tmp_path: Path, here: Path, bucket):
-    pytest.importorskip("distributed", reason="needs mcptally[dask]")
-    from tests.engine.clusters import machines
-
     with machines(tmp_path, workers=2) as found:  # whose environment names the bucket's server
         mt.score(
             "s3://bucket/traces",
