@@ -143,7 +143,8 @@ PREFIXES: Final[tuple[Prefix, ...]] = (
         name="hex-token",
         title="Token of a service whose prefix is followed by hexadecimal digits only",
         prefixes=("key-", "fc-", "dop_v1_", "doo_v1_", "dor_v1_", "shpat_", "shpca_", "shppa_",
-                  "shpss_", "sntryu_", "pul-", "rubygems_", "SK"),
+                  "shpss_", "sntryu_", "pul-", "rubygems_", "SK", "sk_", "dapi", "sqp_", "squ_",
+                  "sqa_", "bkua_", "e2b_", "CLOJARS_"),
         tail=r"[0-9a-f]{32,64}(?![A-Za-z0-9])",
         silent=("fc-button-primary-active-disabled", "key-value-store"),
     ),
@@ -176,18 +177,145 @@ PREFIXES: Final[tuple[Prefix, ...]] = (
             "ATATT3", "ATCTT3",  # Atlassian
             "HRKU-",  # Heroku
             "CFPAT-",  # Contentful
-            "fo1_", "fm2_",  # Fly.io
+            "fo1_",  # Fly.io
             "apify_api_",
+            "ops_eyJ",  # 1Password
+            "bb_live_",  # Browserbase
+            "csk-",  # Cerebras
+            "CCIPAT_",  # CircleCI
+            "EZAK", "EZTK",  # EasyPost
+            "FLWSECK-", "FLWSECK_TEST-",  # Flutterwave
+            "hcaik_",  # Honeycomb
+            "jina_",
+            "lsv2_pt_", "lsv2_sk_",  # LangSmith
+            "nfp_",  # Netlify
+            "pcsk_",  # Pinecone
+            "pnu_",  # Prefect
+            "sgp_",  # Sourcegraph
+            "tskey-",  # Tailscale
+            "vercel_blob_rw_",
         ),
         tail=_TWO_DIGITS_OR_CAPITAL + _W + r"{18,}",
         silent=("xai-grok-large-preview-2", "glc_short1"),
+    ),
+    Prefix(
+        name="base64-token",
+        title="Token of a service whose prefix is followed by base64",
+        prefixes=("BBDC-", "fm2_"),
+        tail=_TWO_DIGITS_OR_CAPITAL + r"[A-Za-z0-9+/=_\-]{40,}",
+        silent=("BBDC-short", "fm2_station_frequency"),
+    ),
+    Prefix(
+        name="brave-key",
+        title="Brave Search API key",
+        prefixes=("BSA",),
+        tail=_W + r"{28}(?![A-Za-z0-9_\-])",
+        silent=("BSA rule 2",),
+    ),
+    Prefix(
+        name="crates-token",
+        title="crates.io API token",
+        prefixes=("cio",),
+        tail=_A + r"{32}(?![A-Za-z0-9_\-])",
+        silent=("cio-service-name",),
+    ),
+    Prefix(
+        name="fireworks-key",
+        title="Fireworks API key",
+        prefixes=("fw_",),
+        tail=_A + r"{24}(?![A-Za-z0-9_\-])",
+        silent=("fw_rule_2",),
+    ),
+    Prefix(
+        name="nuget-key",
+        title="NuGet API key",
+        prefixes=("oy2",),
+        tail=r"[a-z0-9]{43}(?![A-Za-z0-9_\-])",
+        silent=("oy2 is short",),
+    ),
+    Prefix(
+        name="notion-secret",
+        title="Notion integration secret of the older form",
+        prefixes=("secret_",),
+        tail=_A + r"{43}(?![A-Za-z0-9_\-])",
+        silent=("secret_manager_access_of_all_the_good_users_x1",),
+    ),
+    Prefix(
+        name="artifactory-key",
+        title="JFrog Artifactory API key",
+        prefixes=("AKCp",),
+        tail=_A + r"{69}(?![A-Za-z0-9_\-])",
+        silent=("AKCp5",),
+    ),
+    Prefix(
+        name="alibaba-key",
+        title="Alibaba Cloud access key id",
+        prefixes=("LTAI",),
+        tail=r"(?=[A-Za-z]{0,15}[0-9])" + _A + r"{16,24}(?![A-Za-z0-9_\-])",
+        silent=("LTAI5",),
+    ),
+    Prefix(
+        name="razorpay-key",
+        title="Razorpay key id",
+        prefixes=("rzp_live_", "rzp_test_"),
+        tail=_A + r"{14}(?![A-Za-z0-9_\-])",
+        silent=("rzp_live_key",),
+    ),
+    Prefix(
+        name="facebook-token",
+        title="Facebook or Instagram access token",
+        prefixes=("EAA",),
+        tail=_A + r"{100,}(?![A-Za-z0-9_\-+/=])",
+        silent=("EAAT is a medium",),
+    ),
+    Prefix(
+        name="yandex-key",
+        title="Yandex Cloud API key",
+        prefixes=("AQVN",),
+        tail=_W + r"{35,38}(?![A-Za-z0-9_\-])",
+        silent=("AQVN7",),
+    ),
+    Prefix(
+        name="google-refresh-token",
+        title="Google OAuth refresh token",
+        prefixes=("1//0",),
+        tail=_W + r"{60,}",
+        silent=("1//0 is no path",),
+    ),
+    Prefix(
+        name="discord-token",
+        title="Discord bot token: the bot's number in base64, a time, a signature",
+        prefixes=("MT", "Nz", "OD", "OT"),
+        tail=r"[A-Za-z0-9]{21,26}\." + _W + r"{6}\." + _W + r"{27,40}(?![A-Za-z0-9_\-])",
+        silent=("MTBF.report.of.the.last.month",),
+    ),
+    Prefix(
+        name="dynatrace-token",
+        title="Dynatrace API or platform token",
+        prefixes=("dt0c01.", "dt0s01.", "dt0s02.", "dt0s16."),
+        tail=r"[A-Z0-9]{8,24}\.[A-Z0-9]{64}",
+        silent=("dt0c01.SAMPLE",),
+    ),
+    Prefix(
+        name="cloudflare-origin-key",
+        title="Cloudflare origin CA key",
+        prefixes=("v1.0-",),
+        tail=r"[0-9a-f]{24}-[0-9a-f]{140,160}",
+        silent=("v1.0-beta",),
+    ),
+    Prefix(
+        name="launchdarkly-key",
+        title="LaunchDarkly SDK key",
+        prefixes=("sdk-", "mob-"),
+        tail=r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}(?![0-9a-f\-])",
+        silent=("sdk-typescript-client",),
     ),
 )  # fmt: skip
 
 _B64: Final = r"[A-Za-z0-9+/=_\-.~]"
 
-_BEGIN: Final = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrtbf]))"
-"""A token begins here: no letter or digit before it but the one of an escape."""
+_BEGIN: Final = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrtbf])|(?<=[0-9\[]m))"
+"""A token begins here: no letter or digit before it but the one of an escape (or of a colour)."""
 
 SHAPES: Final[tuple[Shape, ...]] = (
     Shape(
@@ -258,6 +386,33 @@ SHAPES: Final[tuple[Shape, ...]] = (
         pattern=_BEGIN + r"(?:bot)?(?P<secret>[0-9]{8,10}:AA[A-Za-z0-9_\-]{33})(?![A-Za-z0-9])",
         fires=("https://api.telegram.org/bot1234567890:AA<33>/getMe",),
         silent=("00:AA:11:22:33:44",),
+    ),
+    Shape(
+        name="azure-client-secret",
+        title="Client secret of an Azure application",
+        needles=("q~",),
+        pattern=(
+            r"(?<![A-Za-z0-9_.~\-])(?P<secret>[A-Za-z0-9_.~]{3}[0-9]Q~[A-Za-z0-9_.~\-]{31,34})"
+            r"(?![A-Za-z0-9_~\-])"
+        ),
+        fires=("abc8Q~<34>",),
+        silent=("seq~1", "abc8Q~short"),
+    ),
+    Shape(
+        name="terraform-token",
+        title="Terraform Cloud or Enterprise token",
+        needles=(".atlasv1",),
+        pattern=_BEGIN + r"(?P<secret>[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_\-=]{60,70})",
+        fires=("<14>.atlasv1.<67>",),
+        silent=("x.atlasv1.short",),
+    ),
+    Shape(
+        name="mailchimp-key",
+        title="Mailchimp API key, with its data centre",
+        needles=("-us",),
+        pattern=_BEGIN + r"(?P<secret>[0-9a-f]{32}-us[0-9]{1,2})(?![A-Za-z0-9])",
+        fires=("0123456789abcdef0123456789abcdef-us12",),
+        silent=("en-us1", "cafe-us2"),
     ),
     Shape(
         name="account-key",

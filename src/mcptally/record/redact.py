@@ -208,9 +208,13 @@ class Policy:
         spans = self._token_spans(view, tokens) if tokens else []
         if hits or self._always:
             spans += self._spans(view, low, hits)
-        if plain and spans:
+        if plain:
             back = plain[1]
             spans = [Span(*back(span.start, span.end), span.instead) for span in spans]
+            if b"%2" in data and b"://" in data and "url-password" in self.rules:
+                # In the plain view an escaped `/` ends the part of a URL that a password is in.
+                row = next(row for row in self._shapes if row.name == "url-password")
+                spans += self._shape_spans(data, row, set(_all(b"://", data)))
         return spans
 
     def _spans(self, view: bytes, low: bytes, hits: list[Hit]) -> list[Span]:
@@ -298,10 +302,17 @@ def _may_begin(view: bytes, start: int) -> bool:
     r"""No letter or digit stands before, unless it belongs to an escape like `\n` or `%3D`."""
     if not start or not view[start - 1 : start].isalnum():
         return True
-    return _ESCAPE_BEFORE.search(view, max(0, start - 6), start) is not None
+    return _ESCAPE_BEFORE.search(view, max(0, start - 24), start) is not None
 
 
-_ESCAPE_BEFORE: Final = re.compile(rb"(?:\\[nrtbf]|%[0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4})\Z")
+_ESCAPE_BEFORE: Final = re.compile(
+    rb"(?:\\[nrtbf]|%[0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4}|(?:\x1b|\\u001[Bb])\[[0-9;]{0,16}m)\Z"
+)
+"""Also what switches colours on a terminal: its last letter is no beginning of a word."""
+
+
+def _all(text: bytes, data: bytes) -> list[int]:
+    return [match.start() for match in re.finditer(re.escape(text), data)]
 
 
 def _is_json(frame: bytes) -> bool:

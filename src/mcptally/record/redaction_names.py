@@ -106,7 +106,10 @@ def named_spans(
         elif "assignments" in places:
             found = _assigned(view, match, start, name, kind)
         before = hidden
+        bare = name.lower() in _BARE
         for span in found:
+            if bare and _is_word(view[span.start : span.end]):
+                continue
             hidden = span.end
             yield span
         if hidden == before and (long := _LONG_VALUE.match(view, match.end())):
@@ -114,6 +117,12 @@ def named_spans(
             stretch = max(stretch, long.end())
 
 
+def _is_word(value: bytes) -> bool:
+    """Rather a token of a language model's than one that opens anything."""
+    return value[:1] in _OF_A_MODEL or (len(value) < 6 and value.isalpha())
+
+
+_BARE: Final = frozenset({b"token", b"tokens"})
 _PLACE_OF: Final = {"request-state": "request-state", "session-id": "session-ids"}
 
 
@@ -192,6 +201,9 @@ def _hide(view: bytes, start: int, end: int, kind: str) -> Iterator[Span]:
     yield Span(start, end, f"[redacted:{kind}]".encode())
 
 
+_OF_A_MODEL: Final = (b" ", b"\xc4", b"\xe2")
+"""With a blank, or what stands for one, begins a word as language models have it."""
+
 _SCHEME: Final = re.compile(
     rb"(?i:bearer|basic|digest|token|apikey|negotiate|dpop|aws4-hmac-sha256) +"
 )
@@ -263,11 +275,14 @@ def _worth(value: bytes, name: bytes, separator: bytes) -> bool:
         return True
     if b"://" in value[:12]:
         return False
+    if value.isdigit() and len(value) >= 5 and _PIN.search(name):
+        return True
     return token_like(value[:200]) or (
         separator == b"=" and len(value) >= 6 and not value.isalpha()
     )
 
 
+_PIN: Final = re.compile(rb"(?i)pass|pwd|secret|pin\Z")
 _NO_VALUE: Final = re.compile(
     rb"[=<:]|\$[A-Za-z_{(]|%[A-Za-z]\b|%\(|\{\{|--|\*+\Z|\.\.?/|\.{3}|~?(?:/[A-Za-z0-9_.-]+){2}"
 )

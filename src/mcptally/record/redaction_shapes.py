@@ -57,6 +57,9 @@ REACH: Final = {
     "url-password": (0, 512),
     "telegram-token": (16, 64),
     "account-key": (256, 64),
+    "azure-client-secret": (4, 48),
+    "terraform-token": (14, 96),
+    "mailchimp-key": (32, 8),
 }
 """Where a match lies around its needle: it begins at most so many bytes before the needle, and so
 many from there on are more than the shortest match takes. Other shapes are looked for everywhere.
