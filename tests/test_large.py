@@ -74,6 +74,6 @@ def test_memory_stays_below_what_was_given(tmp_path: Path):
 def test_too_little_memory_is_said_before_the_work():
     with pytest.raises(UsageError, match="too little for 4 process"):
         partition_of(1 << 30, jobs=4)
-    assert jobs_of(1 << 30, cores=4) == 1
+    assert jobs_of(1 << 30, cores=4) == 2
     assert jobs_of(8 << 30, cores=4) == 4
     assert PARTITION < partition_of(8 << 30, jobs=4) < 8 << 28

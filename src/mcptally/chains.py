@@ -25,10 +25,16 @@ FAILED: Final = (
 
 COLUMNS: Final = ("attempt_of", "attempt", "attempt_why")
 
+_NEEDED: Final = (
+    *("pos", "recording", "session", "client", "method", "tool", "arguments", "outcome"),
+    *("ts_ns", "reply_ns", "cancelled_ns", "task", "task_id"),
+    *("request_state", "reply_state", "input_responses"),
+)
+
 
 def chain(calls: pl.DataFrame) -> pl.DataFrame:
     """`attempt_of`, `attempt` and `attempt_why` of each call; alone, a call is its own first."""
-    rows = calls.with_row_index("i").sort("pos")
+    rows = calls.select(_NEEDED).with_row_index("i").sort("pos")
     links = pl.concat(
         [_continued(rows), _of_tasks(rows), _negotiated(rows), _retried(rows)]
     ).unique("i", keep="first", maintain_order=True)
