@@ -7,6 +7,7 @@ from importlib import resources
 from typing import Any, Final
 
 from mcptally.errors import UsageError, near
+from mcptally.record.redaction_rules import PLACES, PREFIXES, SHAPES, Place, Prefix, Shape
 
 FILES: Final = (
     "archive.toml",
@@ -22,6 +23,7 @@ FILES: Final = (
     "seed.toml",
     "inspector.toml",
     "scenario.toml",
+    "redaction",
 )
 """Rule files in the order of the page; files not named here come last, by name."""
 
@@ -48,10 +50,33 @@ def rule_files() -> tuple[RuleFile, ...]:
         for item in resources.files(__package__).iterdir()
         if item.name.endswith(".toml")
     }
-    return tuple(
+    files = (
         RuleFile(name, _heading(texts[name]), tuple(tomllib.loads(texts[name]).get("rule", ())))
         for name in sorted(texts, key=_place)
     )
+    return (*files, _redaction())
+
+
+def _redaction() -> RuleFile:
+    """What the recorder hides, from the rows that it reads."""
+    rows = []
+    every: tuple[Place | Shape | Prefix, ...] = (*PLACES, *SHAPES, *PREFIXES)
+    for row in every:
+        said = {key: value for key, value in row._asdict().items() if value}
+        said["id"] = f"redaction.{said.pop('name')}"
+        said["policies"] = sorted(said.pop("on"))
+        if "default" not in said["policies"]:
+            said["note"] = "Not by default."
+        for key in ("prefixes", "needles", "fires", "silent"):
+            if key in said:
+                said[key] = list(said[key])
+        rows.append(said)
+    about = (
+        "What the recorder replaces in its copy; `--redact default,+emails,-jwt` switches a rule "
+        "on or off by the last part of its id. Rows of `record/redaction_rules.py` and "
+        "`secret_shapes.py`, where the recorder pays nothing to read them."
+    )
+    return RuleFile("redaction", about, tuple(rows))
 
 
 def _place(name: str) -> tuple[int, str]:
@@ -153,8 +178,9 @@ _INTRODUCTION: Final = """\
 <!-- generated: python -m tests.pages -->
 # The rules
 
-Every rule is a row of a TOML file in `src/mcptally/rules/`, with examples on which it must fire and
-examples on which it must stay silent; `mcptally rules ID` shows a row in full, examples included.
+Every rule is a row of a TOML file in `src/mcptally/rules/` (of a Python module where the recorder
+reads it), with examples on which it must fire and examples on which it must stay silent;
+`mcptally rules ID` shows a row in full, examples included.
 
 Rules with a severity make the rows of the table `findings`. `error`: the source says must, or
 must not. `warning`: it says should, or what is found is likely to do harm. `info`: good to know,
