@@ -1,0 +1,118 @@
+"""Coverage-guided fuzzing of framing and decoding, by atheris (libFuzzer).
+
+    python -m tests.hostile.fuzz framing|decoding|redaction [-runs=N] [-seed=N] [CORPUS]
+
+The suite runs each for a fixed number of runs; longer runs are started by hand. What was found is
+in docs/explanation/threat-model.md.
+"""
+
+import json
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from mcptally.check import check
+from mcptally.decode import decode
+from mcptally.errors import UnreadableError
+from mcptally.record.framing import Splitter, TooLarge
+from mcptally.record.redact import policy
+from mcptally.record.strict import why_not_strict
+
+CAP = 64
+
+
+def framing(data: bytes) -> None:
+    """However bytes are cut, the frames are the same, and together they are the bytes."""
+    if not data:
+        return
+    cut, body = data[0] % 16 + 1, data[1:]
+    whole, parts = Splitter(cap=CAP), Splitter(cap=CAP)
+    expected = [*whole.feed(body), whole.end()]
+    pieces = [p for at in range(0, len(body), cut) for p in parts.feed(body[at : at + cut])]
+    assert [*pieces, parts.end()] == expected
+    frames = [line.removesuffix(b"\r") for line in body.split(b"\n")[:-1]]
+    frames += [last] if (last := body.rsplit(b"\n", 1)[-1]) else []
+    said = [piece for piece in expected if piece is not None]
+    assert [p.size if isinstance(p, TooLarge) else len(p) for p in said] == [*map(len, frames)]
+    assert all(p == f for p, f in zip(said, frames, strict=True) if isinstance(p, bytes))
+
+
+def decoding(data: bytes) -> None:
+    """Every line is an event, blank, or a finding at its line; and `check` says the same."""
+    with tempfile.TemporaryDirectory() as folder:
+        accounted(Path(folder), b'{"v":1,' + data)
+
+
+def accounted(folder: Path, data: bytes) -> int:
+    """Check that every line of a file is accounted for; how many are events."""
+    path = folder / "a.jsonl"
+    path.write_bytes(data)
+    events = decode([path], ["a.jsonl"])
+    frames = (events.messages, events.raws, events.http, events.opens)
+    frames += (events.closes, events.gaps, events.stderr)
+    known = {line for frame in frames for line in frame.get_column("line")}
+    found = events.findings.drop_nulls("line")
+    faulty = set(found.get_column("line"))
+    texts = data.split(b"\n")
+    filled = {n for n, line in enumerate(texts, start=1) if line.strip()}
+    assert known | faulty == filled
+    assert not known & faulty
+    try:
+        told = check([path])
+    except UnreadableError:
+        assert not known
+    else:
+        assert told.events == len(known)
+        unread = sum(len(texts[n - 1]) + (n < len(texts)) for n in faulty)
+        assert sum(file.bytes_not_read for file in told.damaged_files) == unread
+    return len(known)
+
+
+HIDE = policy("default")
+SECRET = "ghp_" + "aB3dE5gH7jK9mN1pQ2sT4vW6yZ8xC0uR5tY1"
+
+
+def redaction(data: bytes) -> None:
+    """Strict JSON stays strict JSON of the same shape, nothing comes back, and twice is once."""
+    if why_not_strict(data) is not None:
+        return
+    clean, count = HIDE.json(data)
+    again, more = HIDE.json(clean)
+    assert json.loads(again) == json.loads(clean) or more
+    assert _shape(json.loads(clean)) == _shape(json.loads(data)) or count
+    assert why_not_strict(clean) is None
+
+
+def _shape(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: _shape(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_shape(item) for item in value]
+    return type(value).__name__
+
+
+TARGETS: dict[str, Callable[[bytes], None]] = {
+    "framing": framing,
+    "decoding": decoding,
+    "redaction": redaction,
+}
+
+
+def main() -> None:
+    """Fuzz one target; libFuzzer takes the other arguments."""
+    import atheris
+
+    name = sys.argv.pop(1)
+    if name not in TARGETS:
+        sys.exit(f"no target is called {name!r}: {', '.join(TARGETS)}")
+    atheris.instrument_func(TARGETS[name])
+    for function in (Splitter.feed, Splitter.end, Splitter._keep, Splitter._take):
+        atheris.instrument_func(function)
+    atheris.instrument_func(accounted)
+    atheris.Setup(sys.argv, TARGETS[name])
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,226 @@
+"""Random input with fixed budgets; the first line of each docstring is what must always hold.
+
+Importers are fuzzed in tests/imports/test_damage.py, frames of HTTP in tests/record.
+"""
+
+import contextlib
+import importlib.util
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from hypothesis import HealthCheck, example, given, settings, target
+from hypothesis import strategies as st
+
+import mcptally as mt
+from mcptally.errors import McptallyError, RuleError, UnreadableError
+from mcptally.scoring import Judging
+from tests.hostile import fuzz
+from tests.hostile.rig import recording
+from tests.transcripts import c2s, call, event, opened, s2c, text
+
+
+def budget(examples: int) -> settings:
+    slow = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
+    return settings(max_examples=examples, deadline=None, suppress_health_check=slow)
+
+
+EVENTS = [
+    opened(),
+    c2s(1, call(1)),
+    s2c(2, text(1)),
+    c2s(3, [call(2), call("x")]),
+    event("raw", 4, dir="s2c", why="too_large", id=1, method="tools/call", bytes=9, text="{"),
+    event("stderr", 5, text="words"),
+    event("http", 6, dir="c2s", phase="request", scope="a", headers={"mcp-session-id": "s"}),
+    event("gap", 7, lost=1, why="full"),
+    event("close", 8, reason="eof", counts={"message": 3}),
+]
+
+NUMBERS = st.integers() | st.floats() | st.sampled_from([2**63, 2**64, -1, 10**400, 0.5, 1e308])
+WORDS = st.text(max_size=8) | st.sampled_from(
+    ["c2s", "tools/call", "\0", "\ud800", "\u202e", "x" * 300, "initialize", "tools/list"]
+)
+SCALARS = st.none() | st.booleans() | NUMBERS | WORDS
+VALUES = st.recursive(
+    SCALARS, lambda v: st.lists(v, max_size=3) | st.dictionaries(WORDS, v, max_size=3), max_leaves=6
+)
+
+
+@st.composite
+def bent(draw: st.DrawFn) -> bytes:
+    """An event in which something was replaced, left out, put in twice, cut or overwritten."""
+    line = json.loads(json.dumps(draw(st.sampled_from(EVENTS))))
+    for _ in range(draw(st.integers(0, 3))):
+        node: Any = line
+        while True:
+            places = list(node) if isinstance(node, dict) else list(range(len(node)))
+            if not places:
+                break
+            place = draw(st.sampled_from(places))
+            if isinstance(node[place], dict | list) and node[place] and draw(st.booleans()):
+                node = node[place]
+                continue
+            if draw(st.booleans()):
+                node[place] = draw(VALUES)
+            else:
+                del node[place]
+            break
+    data = json.dumps(line, ensure_ascii=draw(st.booleans())).encode("utf-8", "surrogatepass")
+    if draw(st.integers(0, 3)) == 0:
+        at = draw(st.integers(0, len(data)))
+        data = data[:at] + draw(st.binary(max_size=4)) + data[at + draw(st.integers(0, 4)) :]
+    if draw(st.integers(0, 9)) == 0:
+        data = data[: draw(st.integers(0, len(data)))]
+    return data
+
+
+FILES = st.tuples(st.lists(bent() | st.binary(max_size=30), max_size=8), st.booleans()).map(
+    lambda parts: b"\n".join(parts[0]) + b"\n" * parts[1]
+)
+
+
+@budget(150)
+@given(FILES)
+@example(b"\n\n\x0b\n")
+@example(b'{"v":1}\r\n{"v":1')
+@example(b'{"v":1,"event":"stderr","recording":"r","seq":1,"ts_ns":1}\xff')
+def test_no_line_is_lost(data: bytes) -> None:
+    """Every line is an event, blank, or a finding at its line; and `check` says the same."""
+    if data.startswith((b"\x1f\x8b", b"PK", b"\xff\xfe", b"\xfe\xff", b"BZh", b"\x28\xb5")):
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        target(float(fuzz.accounted(Path(folder), data)))
+
+
+@budget(10)
+@given(st.lists(FILES, min_size=1, max_size=3))
+def test_score_never_raises_what_is_not_ours(files: list[bytes]) -> None:
+    """A run ends with a store in which the innocent call is `ok`, whatever lies beside it."""
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        (folder / "archive").mkdir()
+        for number, data in enumerate(files):
+            (folder / "archive" / f"{number}.jsonl").write_bytes(data)
+        (folder / "archive" / "z.jsonl").write_bytes(recording("innocent"))
+        mt.score(folder / "archive", out=folder / "store")
+        store = mt.open_store(folder / "store")
+        rows = store.sql("SELECT outcome FROM calls WHERE recording = 'innocent'").fetchall()
+        assert rows == [("ok",)]
+        target(float(store.sql("SELECT count(*) FROM findings").fetchall()[0][0]))
+
+
+@budget(300)
+@given(st.binary(max_size=400), st.integers(0, 255))
+def test_frames_do_not_depend_on_how_bytes_are_cut(data: bytes, cut: int) -> None:
+    """However bytes are cut, the frames are the same, and together they are the bytes."""
+    fuzz.framing(bytes([cut]) + data.replace(b"\x00", b"\n"))
+
+
+@budget(300)
+@given(VALUES, st.booleans())
+def test_redaction_keeps_json_json(value: Any, plain: bool) -> None:
+    """Strict JSON stays strict JSON of the same shape, nothing comes back, and twice is once."""
+    fuzz.redaction(json.dumps(value, ensure_ascii=plain).encode("utf-8", "surrogatepass"))
+
+
+EDGES = ("", " ", ":", "=", "/", '"', "'", "{", "[", ",", "\\", "\n", '="', "Bearer ")
+
+
+@budget(200)
+@given(VALUES, st.sampled_from(EDGES), st.booleans())
+def test_a_secret_does_not_survive_wherever_it_stands(
+    value: Any,
+    edge: str,
+    nested: bool,
+) -> None:
+    """A token of a known shape is in no output, as a value, a name, in a text or nested JSON."""
+    words = f"{edge}{fuzz.SECRET}{edge}"
+    inner: Any = {"a": words, words: value, "list": [words, value]}
+    frame = json.dumps({"x": json.dumps(inner) if nested else inner}).encode()
+    clean, count = fuzz.HIDE.json(frame)
+    assert fuzz.SECRET.encode() not in clean
+    assert count
+    json.loads(clean)
+
+
+RULES = """
+[[rule]]
+id = "mine.one"
+title = "t"
+source = "s"
+verdict = "business"
+reason = "refused"
+any = ["no way"]
+fires = ["no way"]
+silent = ["fine"]
+"""
+
+
+@budget(150)
+@given(st.data())
+def test_a_rule_file_is_taken_or_refused_in_words(data: st.DataObject) -> None:
+    """Any TOML, and anything that is none, makes rules or a RuleError; nothing of it is run."""
+    lines = RULES.strip().split("\n")
+    for _ in range(data.draw(st.integers(0, 3))):
+        place = data.draw(st.integers(0, len(lines) - 1))
+        name = data.draw(
+            st.sampled_from(["id", "any", "all", "regex", "code", "fires", "x", "when"])
+        )
+        value = data.draw(VALUES)
+        lines[place] = data.draw(
+            st.sampled_from([f"{name} = {json.dumps(value)}", "", repr(value), "[[rule]]"])
+        )
+    with tempfile.TemporaryDirectory() as place_:
+        path = Path(place_) / "rules.toml"
+        path.write_bytes("\n".join(lines).encode("utf-8", "surrogatepass"))
+        with contextlib.suppress(RuleError):
+            Judging.of(rules=path)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> mt.Store:
+    folder = tmp_path_factory.mktemp("filters")
+    (folder / "a.jsonl").write_bytes(recording())
+    mt.score(folder / "a.jsonl", out=folder / "store")
+    return mt.open_store(folder / "store")
+
+
+@budget(100)
+@given(words=st.text(max_size=30), name=st.sampled_from(["server", "tool", "client", "since"]))
+def test_a_filter_is_a_value(store: mt.Store, words: str, name: str) -> None:
+    """A value of a filter chooses rows or is refused in words; it is never SQL."""
+    try:
+        rows = store.ask("tool_scores", **{name: words}).fetchall()
+    except McptallyError:
+        return
+    except duckdb.Error as error:  # pragma: no cover
+        pytest.fail(f"{words!r} reached DuckDB as SQL: {error}")
+    assert rows == [] or words in {"demo", "echo"} or name == "since"
+
+
+@pytest.mark.parametrize(("name", "runs"), [("framing", 5000), ("decoding", 300)])
+def test_coverage_guided_fuzzing_finds_nothing(tmp_path: Path, name: str, runs: int) -> None:
+    """What fuzz.py says of each target, for a fixed number of runs that coverage chooses."""
+    if importlib.util.find_spec("atheris") is None:
+        pytest.skip(
+            "atheris is not installed (there is none for every Python): pip install atheris"
+        )
+    (tmp_path / "seed").write_bytes(b"\x03" + recording())
+    words = [sys.executable, "-m", "tests.hostile.fuzz", name]
+    words += [f"-runs={runs}", "-seed=1", "-max_len=2000", str(tmp_path)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert f"Done {runs} runs" in done.stderr
+
+
+def test_files_that_are_nothing_are_refused_in_words(tmp_path: Path) -> None:
+    """What holds no event ends in UnreadableError, which names the file."""
+    (tmp_path / "a.jsonl").write_bytes(b"nothing\n")
+    with pytest.raises(UnreadableError, match=r"a\.jsonl"):
+        mt.score(tmp_path, out=tmp_path / "store")
