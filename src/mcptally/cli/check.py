@@ -33,10 +33,12 @@ def command(ctx: click.Context, archive: tuple[Path, ...], form: str) -> None:
     import dataclasses
 
     from mcptally.check import check
+    from mcptally.sanitise import escaped
 
     answer = check(archive)
     if form == "json":
-        click.echo(json.dumps(dataclasses.asdict(answer), indent=1, ensure_ascii=False))
+        plain = json.dumps(dataclasses.asdict(answer), indent=1, ensure_ascii=False)
+        click.echo(escaped(plain))
     else:
         _table(answer)
     ctx.exit(Exit.DONE if answer.whole else Exit.FAILED)

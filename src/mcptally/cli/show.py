@@ -24,12 +24,12 @@ def command(store: Path, call: str, form: str, *, full: bool) -> None:
     """
     from mcptally import render, show
     from mcptally.query import open_store
-    from mcptally.sanitise import hidden
+    from mcptally.sanitise import escaped, hidden
 
     found = show.explain(open_store(store), call)
     if form == "json":
         plain = json.dumps(dataclasses.asdict(found), default=str, indent=1, ensure_ascii=False)
-        sys.stdout.write(hidden(plain) + "\n")
+        sys.stdout.write(escaped(hidden(plain)) + "\n")
         return
     words = hidden(show.text(found, limit=sys.maxsize if full else 4000))
     sys.stdout.write("\n".join(map(render.clean, words.splitlines())) + "\n")

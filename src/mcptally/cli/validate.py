@@ -26,6 +26,7 @@ def command(store: Path, server: str, tool: str, arguments: str) -> None:
     """
     from mcptally import dry_run
     from mcptally.query import open_store
+    from mcptally.sanitise import escaped
 
     text = arguments
     if arguments == "-":
@@ -40,7 +41,7 @@ def command(store: Path, server: str, tool: str, arguments: str) -> None:
     except (ValueError, RecursionError) as error:
         raise UsageError(f"--arguments: is no JSON: {error}") from error
     answer = dry_run.validate(open_store(store), server=server, tool=tool, arguments=given)
-    sys.stdout.write(answer.to_json() + "\n")
+    sys.stdout.write(escaped(answer.to_json()) + "\n")
     sys.stderr.write(f"source: {answer.source}\n")
     if not answer.valid:
         sys.exit(Exit.FAILED)

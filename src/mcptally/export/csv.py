@@ -2,7 +2,8 @@
 
 A text that begins with `=`, `+`, `-`, `@`, their full-width forms, a tab or a line break gets an
 apostrophe before it (as OWASP's page on CSV injection has it). Numbers are numbers, and stay so.
-Control characters that CSV has no way to show become U+FFFD. UTF-8 without a byte order mark.
+Control characters and those that change the order of others become U+FFFD. UTF-8 without a byte
+order mark.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,7 +16,10 @@ import pyarrow.csv
 from mcptally.export.plain import json_of_lists
 
 _FORMULA: Final = "^[\\s\\x00-\\x1f]*[=+\\-@\uff1d\uff0b\uff0d\uff20]|^[\\t\\r\\n]"
-_CONTROL: Final = "[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\x7f]"
+_CONTROL: Final = (
+    "[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\x7f-\\x{9f}"
+    "\\x{2028}-\\x{202e}\\x{2066}-\\x{2069}\\x{e0000}-\\x{e007f}]"
+)
 
 
 def write(

@@ -7,6 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from mcptally.sanitise import escaped
+
 
 def plain(value: Any) -> Any:
     """A value as JSON can hold it."""
@@ -22,8 +24,8 @@ def plain(value: Any) -> Any:
 
 
 def dumps(value: Any) -> bytes:
-    """One line of JSON."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    """One line of JSON, with nothing in it that a terminal acts on."""
+    return escaped(json.dumps(value, ensure_ascii=False, separators=(",", ":"))).encode()
 
 
 def json_of_lists(column: pa.Array) -> pa.Array:
