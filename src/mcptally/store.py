@@ -217,11 +217,14 @@ def prepare(folder: Path, *, alone: bool = True) -> Path:
             raise StoreError(
                 f"{folder}: is a folder with other things in it and no store; name a new folder"
             )
+    past = forgotten(folder)
     if alone and work.exists():
         shutil.rmtree(work)
     # Of its own: a process that outlived a killed run writes where nobody looks.
     mine = work / secrets.token_hex(4)
     (mine / KNOWN).mkdir(parents=True)
+    if past and not (folder / MANIFEST).exists():  # of a run that was killed: not to be lost
+        (mine / MANIFEST).write_text(json.dumps({"forgotten": past}), encoding="utf-8")
     return mine
 
 

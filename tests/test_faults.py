@@ -1,0 +1,252 @@
+"""Runs that are killed, disks that are full, files that cannot be read, stores that are damaged."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+from click.testing import CliRunner
+
+import mcptally as mt
+from mcptally.cli import cli
+from mcptally.errors import McptallyError, StoreError
+from mcptally.serve import server
+from tests import faults
+from tests.ask.test_serve import talk
+from tests.test_incremental import assert_as_made_anew
+from tests.transcripts import c2s, call, opened, s2c, text, write
+
+ROOT = Path(__file__).parents[1]
+
+
+# --- killed ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def scored(tmp_path_factory) -> Path:
+    """The stores `before` and `after` files came, as undisturbed runs make them."""
+    folder = tmp_path_factory.mktemp("scored")
+    mt.score(faults.BEFORE, out=folder / "before")
+    mt.score(faults.AFTER, out=folder / "after")
+    return folder
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals as on POSIX")
+@pytest.mark.parametrize("step", [3, 60, 150, 163, 166, 175, 185, 196, 198])
+def test_killed_at_any_step_the_next_run_mends_it(tmp_path: Path, scored: Path, step: int):
+    """`python -m tests.faults --kills 300` does it at random, with processes and without."""
+    store = tmp_path / "store"
+    shutil.copytree(scored / "before", store)
+    before, after = faults.tables(scored / "before"), faults.tables(scored / "after")
+    faults.killed_at(step, store, faults.AFTER)
+    faults.found_after(store, before, after)
+    faults.mended(store, after)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals as on POSIX")
+def test_killed_in_the_middle_of_the_exchange_a_store_says_so(tmp_path: Path, scored: Path):
+    store = tmp_path / "store"
+    shutil.copytree(scored / "before", store)
+    step = 160
+    while faults.killed_at(step, store, faults.AFTER) and (store / "store.json").exists():
+        step += 1
+    with pytest.raises(StoreError, match="a run was interrupted here"):
+        mt.open_store(store)
+    summary = mt.score(faults.AFTER, out=store)
+    assert summary.in_full == "a run was interrupted while it replaced it"
+
+
+# --- no room -------------------------------------------------------------------------------------
+
+LIMITED = """
+import resource, signal, sys
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), int(sys.argv[1])))
+from mcptally.cli import main
+if __name__ == "__main__":
+    sys.argv = ["mcptally", *sys.argv[2:]]
+    main()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="limits as on POSIX")
+@pytest.mark.parametrize("size", [100, 3_000, 20_000])
+def test_no_room_is_said_and_the_store_stays_as_it_was(tmp_path: Path, scored: Path, size: int):
+    store = tmp_path / "store"
+    shutil.copytree(scored / "before", store)
+    before = {path: path.read_bytes() for path in store.rglob("*") if path.is_file()}
+    words = ["score", *map(str, faults.AFTER), "-o", str(store), "--jobs", "1"]
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, str(size), *words],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 3, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "cannot be written" in done.stderr
+    assert "it is as it was before" in done.stderr
+    assert {path: path.read_bytes() for path in store.rglob("*") if path.is_file()} == before
+
+
+# --- read errors --------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="a file whose reading fails")
+def test_a_file_that_cannot_be_read_is_a_finding_and_stops_nothing(tmp_path: Path):
+    """Reading /proc/self/mem from its beginning is an input/output error."""
+    bad = tmp_path / "bad.jsonl"
+    bad.symlink_to("/proc/self/mem")
+    good = write(tmp_path / "good.jsonl", [opened(), c2s(1, call(1)), s2c(2, text(1))])
+    summary = mt.score([bad, good], out=tmp_path / "store")
+    assert summary.rows["calls"] == 1
+    found = pl.read_parquet(tmp_path / "store" / "findings" / "*.parquet")
+    assert found.filter(file=str(bad), about="file").height > 0
+    again = mt.score([bad, good], out=tmp_path / "store")
+    assert again.reused == 1
+    bad.unlink()
+    shutil.copyfile(good, bad)
+    mt.score([bad, good], out=tmp_path / "store")
+    assert_as_made_anew(tmp_path / "store", [bad, good], tmp_path)
+
+
+def test_a_file_that_goes_away_between_runs_takes_its_rows_along(tmp_path: Path):
+    for name in "ab":
+        talk_ = [opened(name), c2s(1, call(1), name), s2c(2, text(1), name)]
+        write(tmp_path / f"{name}.jsonl", talk_)
+    mt.score(tmp_path, out=tmp_path / "store")
+    (tmp_path / "a.jsonl").unlink()
+    mt.score(tmp_path, out=tmp_path / "store")
+    assert_as_made_anew(tmp_path / "store", [tmp_path], tmp_path)
+
+
+# --- damaged stores -----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> Path:
+    """An archive, and its store in two parts."""
+    folder = tmp_path_factory.mktemp("whole")
+    for name in "ab":
+        said = [
+            each
+            for n in range(200)
+            for each in (
+                c2s(1 + 2 * n, call(n, x=os.urandom(8).hex()), name),
+                s2c(2 + 2 * n, text(n, os.urandom(40).hex()), name),
+            )
+        ]
+        write(folder / f"{name}.jsonl", [opened(name), *said])
+    mt.score(folder, out=folder / "store", partition_bytes=1)
+    assert len(list((folder / "store" / "calls").glob("*.parquet"))) == 2
+    return folder
+
+
+def _cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def _flip(path: Path) -> None:
+    """Bits of every page are others; its length and its end are as they were."""
+    data = bytearray(path.read_bytes())
+    for place in range(50, len(data) * 3 // 4, 37):
+        data[place] ^= 0xFF
+    path.write_bytes(data)
+
+
+DAMAGE = {
+    "cut short": (_cut, "is damaged"),
+    "empty": (lambda path: path.write_bytes(b""), "is damaged"),
+    "gone": (lambda path: path.unlink(), "cannot be read"),
+    "other bits": (_flip, "is damaged"),
+}
+COMMANDS = {
+    "query": ["query", "STORE", "SELECT sum(length(response)), max(session) FROM calls"],
+    "a question": ["query", "STORE", "slowest_calls"],
+    "show": ["show", "STORE", "CALL"],
+    "compare": ["compare", "WHOLE", "STORE"],
+    "report": ["report", "STORE", "-o", "OUT"],
+    "export": ["export", "STORE", "--to", "csv", "-o", "OUT"],
+}
+
+
+@pytest.fixture
+def store(tmp_path: Path, whole: Path) -> Path:
+    shutil.copytree(whole / "store", tmp_path / "store")
+    return tmp_path / "store"
+
+
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+@pytest.mark.parametrize(("damage", "words"), DAMAGE.values(), ids=DAMAGE)
+def test_a_damaged_file_is_named_with_what_to_do(whole, store: Path, damage, words, command):
+    rows = pl.read_parquet(store / "calls" / "000001.parquet")
+    damage(store / "calls" / "000001.parquet")
+    stand_for = {
+        "STORE": f"{store}",
+        "WHOLE": f"{whole / 'store'}",
+        "OUT": f"{store.parent / 'out'}",
+        "CALL": rows["call_id"][0],
+    }
+    done = CliRunner().invoke(cli, [stand_for.get(word, word) for word in command])
+    assert isinstance(done.exception, McptallyError), done.exception
+    assert f"{store / 'calls' / '000001.parquet'}: {words}" in str(done.exception)
+    assert f"mcptally score ARCHIVE -o {store}" in str(done.exception)
+
+
+@pytest.mark.parametrize("damage", [damage for damage, _ in DAMAGE.values()], ids=DAMAGE)
+def test_doctor_names_the_file_and_the_next_run_mends_it(whole, store: Path, damage):
+    damage(store / "findings" / "000001.parquet")
+    done = CliRunner().invoke(cli, ["doctor", "--store", f"{store}"])
+    assert done.exit_code == 1
+    assert "findings/000001.parquet" in done.output.replace("\n", "").replace(" ", "")
+    summary = mt.score(whole, out=store)
+    assert summary.in_full is not None
+    assert "findings/000001.parquet" in summary.in_full
+    assert_as_made_anew(store, [whole], store.parent)
+
+
+def test_what_only_the_next_run_reads_is_no_reason_not_to_answer(store: Path, whole: Path):
+    _cut(store / ".known" / "minutes" / "000000.parquet")
+    mt.open_store(store).sql("SELECT count(*) FROM calls").fetchall()
+    summary = mt.score(whole, out=store)
+    assert "minutes/000000.parquet" in str(summary.in_full)
+
+
+def test_served_a_damaged_store_answers_with_an_error(store: Path):
+    _flip(store / "calls" / "000000.parquet")
+    _flip(store / "calls" / "000001.parquet")
+    [answer] = talk(store.parent, ("sql", {"query": "SELECT sum(length(response)) FROM calls"}))
+    assert answer.is_error
+
+
+def test_a_store_that_is_cut_short_is_not_served(store: Path):
+    _cut(store / "calls" / "000000.parquet")
+    with pytest.raises(StoreError, match="is damaged"):
+        server(store)
+
+
+def test_a_mistake_in_a_query_is_not_taken_for_damage(store: Path):
+    done = CliRunner().invoke(cli, ["query", f"{store}", "SELECT nothing FROM calls"])
+    assert "damaged" not in str(done.exception)
+
+
+def test_a_manifest_that_is_cut_short_is_made_anew(store: Path, whole: Path):
+    _cut(store / "store.json")
+    with pytest.raises(StoreError, match="cannot be read"):
+        mt.open_store(store)
+    assert "cannot be read" in str(mt.score(whole, out=store).in_full)
+
+
+def test_what_was_forgotten_stays_known_when_a_run_is_killed(store: Path, whole: Path):
+    """The list lies in the work folder before the old one is taken away."""
+    path = store / "store.json"
+    manifest = json.loads(path.read_text()) | {"forgotten": [{"at": "then"}]}
+    (store / ".work" / "mine").mkdir(parents=True)
+    (store / ".work" / "mine" / "store.json").write_text(json.dumps(manifest))
+    path.unlink()
+    mt.score(whole, out=store)
+    assert json.loads(path.read_text())["forgotten"] == [{"at": "then"}]
