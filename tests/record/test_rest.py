@@ -28,7 +28,7 @@ def names(folder):
 
 
 def keep(folder, *, size=None, age=None, squeeze=False):
-    sweep(folder, keep_bytes=size, keep_seconds=age, compress_settled=squeeze)
+    sweep(folder, keep_bytes=size, keep_seconds=age, compress_settled=squeeze, now=time.time())
 
 
 def test_a_finished_segment_becomes_zstd_with_the_same_bytes_time_and_mode(tmp_path):

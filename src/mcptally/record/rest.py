@@ -7,10 +7,10 @@ like our segments are touched, and never one that a recorder still writes (it ho
 import contextlib
 import os
 import threading
-import time
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from mcptally.record.clock import Clock
 from mcptally.record.segment import OURS, lock
 
 if TYPE_CHECKING:
@@ -52,6 +52,8 @@ class Housekeeper:
         self._keep_bytes = keep_bytes
         self._keep_seconds = keep_seconds
         self._compress = compress
+        # By a clock that nobody sets while we run: one step forth of a year would look like age.
+        self._clock = Clock()
         self._finished: SimpleQueue[str | None] = SimpleQueue()
         self._leaving = threading.Event()
         self._thread: threading.Thread | None = None
@@ -96,6 +98,7 @@ class Housekeeper:
                     keep_bytes=self._keep_bytes,
                     keep_seconds=self._keep_seconds,
                     compress_settled=self._compress,
+                    now=self._clock.now() / 1e9,
                 )
 
 
@@ -148,9 +151,12 @@ def sweep(
     keep_bytes: int | None,
     keep_seconds: float | None,
     compress_settled: bool,
+    now: float,
 ) -> None:
-    """Compress what others left, remove what is too old, then the oldest beyond the total size."""
-    now = time.time()
+    """Compress what others left, remove what is too old, then the oldest beyond the total size.
+
+    `now` is in seconds since 1970.
+    """
     segments = sorted(_segments(folder), key=lambda held: held.modified)
     for held in segments:
         settled = now - held.modified > SETTLED_SECONDS

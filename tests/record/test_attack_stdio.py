@@ -1,0 +1,114 @@
+"""The recorder under attack, whatever the transport: clocks, names, descriptors, endless output."""
+
+import json
+import subprocess
+import sys
+import threading
+
+import pytest
+from behind import PATIENCE, Behind, events, eventually, of, recorder, script, segments
+from hypothesis import given
+from hypothesis import strategies as st
+from test_stdio_transparent import peak_kb
+
+from mcptally.record.clock import Clock
+from mcptally.record.segment import OURS, stem
+
+if sys.platform != "linux":
+    pytest.skip("sets limits by sh and reads memory from /proc", allow_module_level=True)
+
+ECHO = script("import os\nwhile data := os.read(0, 65536): os.write(1, data)")
+
+YEAR = 365 * 86_400 * 10**9
+
+
+@given(st.lists(st.tuples(st.integers(-2 * YEAR, 2 * YEAR), st.integers(0, 10**12)), max_size=20))
+def test_times_never_go_back_however_the_wall_clock_is_stepped(steps):
+    wall, steady = [50 * YEAR], [0]
+    clock = Clock(wall=lambda: wall[0], steady=lambda: steady[0])
+    before = clock.now()
+    assert before == clock.began_ns == 50 * YEAR
+    for step, passed in steps:
+        wall[0] += step + passed
+        steady[0] += passed
+        assert clock.now() == before + passed
+        before = clock.now()
+
+
+@pytest.mark.parametrize("wall", [0, 1, 50 * YEAR, 2**63 - 1])
+def test_a_wall_clock_that_is_wrong_altogether_still_names_a_file(wall):
+    name = stem("s", "0" * 12, wall)
+    assert "/" not in name
+    assert len(name) < 100
+    assert wall > 10**20 or wall > 200 * YEAR or OURS.fullmatch(f"{name}-0000.jsonl")
+
+
+NAMES = ["../../evil", "/etc/passwd", "..", "a\\b", "nul\0byte", "x" * 300, "\u202e", "-rf"]
+
+
+def test_nothing_that_a_server_calls_itself_becomes_a_path(tmp_path):
+    replies = [
+        json.dumps({"id": n, "result": {"serverInfo": {"name": name, "version": name}}})
+        for n, name in enumerate(NAMES)
+    ]
+    server = script(f"import sys\nprint({chr(10).join(replies)!r}); sys.stderr.write({NAMES[0]!r})")
+    with Behind(tmp_path / "traces", server) as behind:
+        assert behind.end()[2] == 0
+    assert len(of(events(tmp_path / "traces"), "message")) == len(NAMES)
+    assert [path.name for path in tmp_path.iterdir()] == ["traces"]
+    assert all(OURS.fullmatch(path.name) for path in (tmp_path / "traces").iterdir())
+
+
+@pytest.mark.parametrize("limit", [8, 10, 13, 16, 20])
+def test_without_descriptors_it_works_or_says_so_in_a_sentence(tmp_path, limit):
+    command = ["sh", "-c", f'ulimit -n {limit} && exec "$@"', "sh", *recorder(tmp_path), "cat"]
+    done = subprocess.run(
+        command, input=b'{"id":1}\n', capture_output=True, timeout=PATIENCE, check=False
+    )
+    said = done.stderr.decode()
+    assert "Traceback" not in said
+    if done.returncode:
+        assert "Too many open files" in said
+    else:
+        assert done.stdout == b'{"id":1}\n'
+
+
+def test_a_server_that_never_stops_talking_is_held_by_a_client_that_does_not_read(tmp_path):
+    line = '{"x":"' + "y" * 1_000 + '"}'
+    endless = script(f"import sys\nwhile True: sys.stdout.write({line!r} + chr(10))")
+    with Behind(tmp_path, endless, "--redact", "none") as behind:
+        assert behind.line() == line.encode()
+        size = sum(len(data) for _, data in segments(tmp_path))
+        # Pipes are full by now or will be soon; what is recorded stops growing with them.
+        sizes = [size]
+
+        def stopped():
+            sizes.append(sum(len(data) for _, data in segments(tmp_path)))
+            return len(sizes) > 20 and sizes[-1] == sizes[-20]
+
+        assert eventually(stopped)
+        assert sizes[-1] < 3_000_000
+        assert peak_kb(behind.process.pid) < 100 * 1024
+        behind.process.kill()
+
+
+def test_a_frame_that_never_ends_takes_no_memory_and_is_told_as_too_large(tmp_path):
+    # The frame ends with its sender: a hostile server would be ended by its client.
+    size = 80 << 20
+    server = script(
+        "import os\nblock = b'[' * (1 << 20)\n"
+        f"for _ in range({size >> 20}):\n    view = memoryview(block)\n"
+        "    while view: view = view[os.write(1, view):]\n"
+        "os.read(0, 1)"
+    )
+    with Behind(tmp_path, server, "--max-frame", "1M") as behind:
+        got = []
+        reader = threading.Thread(target=lambda: got.append(len(behind.read(size))))
+        reader.start()
+        reader.join()
+        peak = peak_kb(behind.process.pid)
+        behind.end()
+    assert got == [size]
+    assert peak < 80 * 1024
+    (raw,) = of(events(tmp_path), "raw")
+    assert (raw["why"], raw["bytes"]) == ("too_large", size)
