@@ -67,7 +67,7 @@ def browser() -> Iterator[object]:
     if found is None:
         pytest.skip("no Chromium on PATH: bash .ci/servers-browser.sh FOLDER")
     # Its sandbox wants a user that is not root.
-    arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+    arguments = ["--disable-dev-shm-usage", *(["--no-sandbox"] if os.geteuid() == 0 else [])]
     with playwright.sync_playwright() as driver:
         opened = driver.chromium.launch(executable_path=found, args=arguments, timeout=120_000)
         yield opened
