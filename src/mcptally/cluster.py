@@ -269,7 +269,7 @@ class DaskCrew:
             raise McptallyError(
                 f"{error.allowed_failures + 1} workers died one after the other over the same "
                 f"partition, the last at {error.last_worker.address}; they may have been out of "
-                "memory: give each more, or one thread (--nthreads 1)"
+                "memory: give each more, or make partitions smaller (--memory)"
             ) from error
         except distributed.CancelledError as error:
             raise McptallyError(f"the Dask scheduler is gone: {error}") from error

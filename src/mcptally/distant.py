@@ -9,12 +9,11 @@ import json
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from mcptally.errors import StoreError
 from mcptally.remote import fetch, is_url, names, place, put, remove
 from mcptally.schema import TABLES
-from mcptally.store import KNOWN, MANIFEST, WORK
+from mcptally.store import KNOWN, MANIFEST, WORK, digest_of
 
 
 @contextlib.contextmanager
@@ -43,7 +42,7 @@ def at_hand(out: str | Path, *, full: bool = False) -> Iterator[Path]:
 
 
 def _take(url: str, folder: Path, *, full: bool) -> dict[str, str]:
-    """Copy the store that is there; gives its parts and their digests."""
+    """Copy the store that is there; gives what was copied, with digests."""
     there = names(url)
     ours = {*(table.name for table in TABLES), KNOWN, WORK, MANIFEST}
     if MANIFEST not in there:
@@ -53,11 +52,10 @@ def _take(url: str, folder: Path, *, full: bool) -> dict[str, str]:
             )
         return {}
     wanted = [name for name in there if not name.startswith(f"{WORK}/")]
-    fetch(url, folder, [MANIFEST] if full else wanted)
-    with contextlib.suppress(ValueError, AttributeError, TypeError):
-        found: Any = json.loads((folder / MANIFEST).read_bytes()).get("parts", {})
-        return {name: digest for name, digest in found.items() if name in there}
-    return {}
+    wanted = [MANIFEST] if full else wanted
+    fetch(url, folder, wanted)
+    # Of what is there, not of what store.json says is there: what was damaged is put anew.
+    return {name: digest_of(folder / name) for name in wanted}
 
 
 def _put_in_place(url: str, folder: Path, before: dict[str, str]) -> None:

@@ -12,6 +12,8 @@ from pathlib import Path
 import distributed
 import pytest
 
+from mcptally import errand
+
 PATIENCE = 60.0
 """Seconds that a process may take to start, on a machine as loaded as can be."""
 
@@ -64,6 +66,11 @@ class Machines:
         for worker in self.workers:
             worker.kill()
             worker.wait()
+
+
+def hold() -> None:
+    """Run on a worker: it works on nothing any more, and finishes nothing."""
+    errand._ONE_AT_A_TIME.acquire()
 
 
 @contextlib.contextmanager

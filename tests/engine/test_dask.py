@@ -13,13 +13,15 @@ from polars.testing import assert_frame_equal
 
 pytest.importorskip("distributed", reason="needs mcptally[dask]")
 
+import dask
+
 import mcptally as mt
 from mcptally import cluster, errand
 from mcptally.cli import cli
 from mcptally.cluster import DaskCrew
 from mcptally.errors import McptallyError, UnreadableError, UsageError
 from mcptally.schema import TABLES
-from tests.engine.clusters import QUIET, Machines, machines
+from tests.engine.clusters import QUIET, Machines, hold, machines
 from tests.golden import TRACES
 from tests.test_partitioning import scattered
 
@@ -158,6 +160,31 @@ def once(when: Callable[[int, int], bool], act: Callable[[], None]) -> Callable[
             waiting.pop()()
 
     return tell
+
+
+def test_a_partition_that_workers_die_of_ends_the_run(tmp_path: Path):
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 0}),
+        machines(tmp_path, workers=1) as fragile,
+        DaskCrew(fragile.client, tmp_path) as crew,
+    ):
+        fragile.client.run(hold)
+        asked = crew._submit(errand.gather, crew.run, errand.Batch(0, FILES[:1], ["a"]))
+        while not any(fragile.client.processing().values()):
+            assert fragile.workers[0].poll() is None
+        fragile.kill(0)
+        with pytest.raises(McptallyError, match="1 workers died one after the other"):
+            list(crew._answers([asked]))
+
+
+def test_a_second_run_on_a_cluster_does_what_is_new(tmp_path: Path, here: Path, pair: Machines):
+    out = tmp_path / "store"
+    mt.score(FILES[:2], out=out, engine=pair.client, partition_bytes=EACH)
+    again = mt.score(FILES, out=out, engine=pair.client, partition_bytes=EACH)
+    assert again.reused > 0
+    theirs = tables(here)
+    for name, frame in tables(out).items():
+        assert_frame_equal(frame, theirs[name])
 
 
 def test_a_cluster_whose_last_worker_dies_ends_the_run(tmp_path: Path, alone: Machines):

@@ -180,6 +180,17 @@ def test_a_run_that_fails_leaves_the_store_behind_a_url_as_it_was(memory):
     assert {name: memory.cat_file(name) for name in memory.find("/archive/store")} == before
 
 
+def test_a_damaged_part_behind_a_url_is_made_and_put_anew(tmp_path: Path, memory):
+    mt.score(FILES[:1], out="memory://archive/store")
+    [part] = [name for name in memory.find("/archive/store/calls") if name.endswith(".parquet")]
+    whole = memory.cat_file(part)
+    memory.pipe_file(part, whole[:-9])
+    summary = mt.score(FILES[:1], out="memory://archive/store")
+    assert summary.reused == 0
+    memory.get("/archive/store", str(tmp_path / "store"), recursive=True)
+    assert mt.open_store(tmp_path / "store").sql("SELECT call_id FROM calls").fetchall()
+
+
 @pytest.mark.usefixtures("memory")
 def test_an_empty_place_has_no_transcripts():
     with pytest.raises(UnreadableError, match=r"memory://nowhere: no transcripts there"):
