@@ -1,6 +1,7 @@
 """What a dry run says of recorded calls by the meaning of their arguments, as a DuckDB function.
 
-`meaning_error(input_schema, arguments)` gives the first error of `semantic`, or null. It runs when
+`meaning_error(input_schema, arguments)` gives the first error of `semantic`, or null;
+`has_meaning(input_schema)` says whether there can be one. They run when
 somebody asks `preventable_failures`, not when an archive is scored: nobody else pays for it.
 """
 
@@ -13,10 +14,22 @@ from duckdb.func import ARROW, SPECIAL
 
 
 def register(connection: duckdb.DuckDBPyConnection) -> None:
-    """Give a connection the function `meaning_error`."""
+    """Give a connection the functions `meaning_error` and `has_meaning`."""
     text = "VARCHAR"
     connection.create_function(
+        "has_meaning", _have, [text], "BOOLEAN", type=ARROW, null_handling=SPECIAL
+    )
+    connection.create_function(
         "meaning_error", _errors, [text, text], text, type=ARROW, null_handling=SPECIAL
+    )
+
+
+def _have(schemas: pa.ChunkedArray) -> pa.Array:
+    from mcptally.contracts import semantic  # noqa: PLC0415  (as below)
+
+    return pa.array(
+        [schema is not None and bool(semantic.plan(schema)) for schema in schemas.to_pylist()],
+        pa.bool_(),
     )
 
 

@@ -6,19 +6,19 @@ WITH known AS (
         CASE
             WHEN t.first_seen > c.requested_at THEN NULL
             WHEN c.input_schema_state = 'invalid' THEN 'schema'
-            WHEN c.input_schema_state = 'valid'
+            WHEN c.input_schema_state = 'valid' AND t.means
                 AND meaning_error(t.input_schema, c.arguments) IS NOT NULL THEN 'semantic'
         END AS dry_run_phase,
-        t.input_schema,
-        -- Without payloads nobody knows which calls were the same.
-        if(c.arguments IS NULL, NULL, lag(c.outcome) OVER (
-            PARTITION BY c.server, c.tool, c.arguments ORDER BY c.requested_at, c.call_id
-        )) AS before
+        t.input_schema
     FROM calls c
     LEFT JOIN (
-        SELECT server, tool, definition, min(first_seen) AS first_seen,
-            any_value(input_schema) AS input_schema
-        FROM tools GROUP BY ALL
+        -- Most schemas say nothing about meaning: their calls need not be looked at one by one.
+        SELECT *, has_meaning(input_schema) AS means
+        FROM (
+            SELECT server, tool, definition, min(first_seen) AS first_seen,
+                any_value(input_schema) AS input_schema
+            FROM tools GROUP BY ALL
+        )
     ) t USING (server, tool, definition)
     WHERE c.dir = 'c2s' AND c.method = 'tools/call' AND c.tool IS NOT NULL
         AND c.call_id NOT IN (SELECT call_id FROM validations)
@@ -30,10 +30,12 @@ SELECT
         WHEN 'semantic' THEN meaning_error(input_schema, arguments)
     END AS dry_run_error,
     error_text, requested_at,
+    -- Which calls were the same; without payloads nobody knows.
+    if(arguments IS NULL, NULL, hash(server, tool, arguments)) AS same,
+    outcome IN ('tool_error', 'hidden_error', 'protocol_error') AS warns,
     outcome = 'ok' AS worked,
     outcome IN ('tool_error', 'hidden_error', 'protocol_error', 'timeout', 'no_response') AS failed,
     -- Nobody can foresee these; what they say of a validation is nothing.
     coalesce(verdict IN ('infrastructure', 'ambiguous'), false) AS unforeseeable,
-    dry_run_phase IS NOT NULL OR coalesce(NOT validated_as, false) AS refused,
-    coalesce(before IN ('tool_error', 'hidden_error', 'protocol_error'), false) AS warned
+    dry_run_phase IS NOT NULL OR coalesce(NOT validated_as, false) AS refused
 FROM known

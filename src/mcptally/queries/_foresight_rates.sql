@@ -1,28 +1,26 @@
--- Shares about foresight with sessions as clusters, per server or tool (level); as in _rates.sql.
+-- Shares about foresight with sessions as clusters, per tool or server; as in _rates_of.sql.
+-- Of: per, validated
 WITH sums AS (
     SELECT
-        if(grouping(tool) = 0, 'tool', 'server') AS level, server, tool, session,
+        server, if(per = 'tool', v.tool, NULL) AS tool, session,
         unnest([
-            {metric: 'valid_worked', n: count(*) FILTER (validated_as AND judged),
-                y: count(*) FILTER (validated_as AND judged AND worked)},
-            {metric: 'invalid_precision', n: count(*) FILTER (NOT validated_as AND judged),
-                y: count(*) FILTER (NOT validated_as AND judged AND failed)},
-            {metric: 'invalid_recall',
-                n: count(*) FILTER (validated_as IS NOT NULL AND judged AND failed),
-                y: count(*) FILTER (NOT validated_as AND judged AND failed)},
-            {metric: 'preventable', n: count(*) FILTER (failed),
-                y: count(*) FILTER (failed AND refused)},
-            {metric: 'blocked', n: count(*) FILTER (worked),
-                y: count(*) FILTER (worked AND refused)},
-            {metric: 'refusal_precision', n: count(*) FILTER (judged AND refused),
-                y: count(*) FILTER (judged AND refused AND failed)}
+            {metric: 'valid_worked', n: sum(valid_and_worked + valid_and_failed),
+                y: sum(valid_and_worked)},
+            {metric: 'invalid_precision', n: sum(invalid_and_worked + invalid_and_failed),
+                y: sum(invalid_and_failed)},
+            {metric: 'invalid_recall', n: sum(valid_and_failed + invalid_and_failed),
+                y: sum(invalid_and_failed)},
+            {metric: 'preventable', n: sum(failed), y: sum(prevented)},
+            {metric: 'blocked', n: sum(worked), y: sum(blocked)},
+            {metric: 'refusal_precision', n: sum(blocked + refused_and_failed),
+                y: sum(refused_and_failed)}
         ], recursive := true)
-    FROM (SELECT *, (worked OR failed) AND NOT unforeseeable AS judged FROM _foresight)
-    GROUP BY GROUPING SETS ((server, tool, session), (server, session))
+    FROM _foresight_sums(validated) v
+    GROUP BY server, if(per = 'tool', v.tool, NULL), session
 ),
 totals AS (
     SELECT
-        level, server, tool, metric, sum(n)::DOUBLE AS n, sum(y)::DOUBLE AS y,
+        server, tool, metric, sum(n)::DOUBLE AS n, sum(y)::DOUBLE AS y,
         count(*) AS sessions, count(*) FILTER (y > 0) AS hit, count(*) FILTER (y < n) AS missed,
         sum(y * y) AS yy, sum(y * n) AS yn, sum(n * n) AS nn
     FROM sums WHERE n > 0 GROUP BY ALL
@@ -49,7 +47,7 @@ critical AS (
     FROM effective
 )
 SELECT
-    level, server, tool, metric, n, y, sessions, n_eff, mean,
+    server, tool, metric, n, y, sessions, n_eff, mean,
     greatest(0, (mean + t ** 2 / (2 * n_eff)) / (1 + t ** 2 / n_eff)
         - t / (1 + t ** 2 / n_eff)
             * sqrt(mean * (1 - mean) / n_eff + t ** 2 / (4 * n_eff ** 2))) AS low,

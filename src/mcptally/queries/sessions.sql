@@ -3,12 +3,12 @@
 WITH talks AS (
     SELECT
         session, recording,
-        any_value(session_source ORDER BY seq) AS session_source,
-        any_value(server ORDER BY seq) AS server,
-        any_value(client ORDER BY seq) AS client,
-        any_value(client_version ORDER BY seq) AS client_version,
+        arg_min(session_source, seq) AS session_source,
+        arg_min(server, seq) AS server,
+        arg_min(client, seq) AS client,
+        arg_min(client_version, seq) AS client_version,
         arg_max(protocol_version, seq) AS protocol_version,
-        any_value(transport ORDER BY seq) AS transport,
+        arg_min(transport, seq) AS transport,
         min(requested_at) AS started_at,
         max(coalesce(answered_at, cancelled_at, requested_at)) AS ended_at,
         epoch(ended_at - started_at) AS seconds,

@@ -15,14 +15,13 @@ WITH asked AS (
 ),
 real_calls AS (
     SELECT
-        server,
-        count(*) AS validated_calls,
-        count(*) FILTER (validated_as AND worked) AS valid_and_worked,
-        count(*) FILTER (validated_as AND failed AND NOT unforeseeable) AS valid_and_failed,
-        count(*) FILTER (NOT validated_as AND failed AND NOT unforeseeable) AS invalid_and_failed,
-        count(*) FILTER (NOT validated_as AND worked) AS invalid_and_worked,
-        count(*) FILTER (failed AND unforeseeable) AS unforeseeable
-    FROM _foresight WHERE validated_by IS NOT NULL GROUP BY server
+        server, sum(calls)::BIGINT AS validated_calls,
+        sum(valid_and_worked)::BIGINT AS valid_and_worked,
+        sum(valid_and_failed)::BIGINT AS valid_and_failed,
+        sum(invalid_and_failed)::BIGINT AS invalid_and_failed,
+        sum(invalid_and_worked)::BIGINT AS invalid_and_worked,
+        sum(unforeseeable)::BIGINT AS unforeseeable
+    FROM _foresight_sums(true) GROUP BY server
 ),
 rates AS (
     SELECT
@@ -32,7 +31,7 @@ rates AS (
         any_value(r) FILTER (metric = 'invalid_recall') AS found
     FROM (
         SELECT server, metric, {mean: mean, low: low, high: high, n_eff: n_eff} AS r
-        FROM _foresight_rates WHERE level = 'server'
+        FROM _foresight_rates('server', true)
     )
     GROUP BY server
 ),

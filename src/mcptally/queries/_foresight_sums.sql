@@ -1,0 +1,20 @@
+-- What foresight adds up to per session and tool; of all calls, or of those that were validated.
+-- Of: validated
+SELECT
+    server, tool, session, count(*) AS calls,
+    count(*) FILTER (worked) AS worked,
+    count(*) FILTER (failed) AS failed,
+    count(*) FILTER (failed AND unforeseeable) AS unforeseeable,
+    count(*) FILTER (failed AND refused) AS prevented,
+    count(*) FILTER (failed AND refused AND dry_run_phase = 'schema') AS by_schema,
+    count(*) FILTER (failed AND refused AND dry_run_phase = 'semantic') AS by_meaning,
+    count(*) FILTER (failed AND NOT coalesce(validated_as, true)) AS by_native_answer,
+    count(*) FILTER (worked AND refused) AS blocked,
+    count(*) FILTER (validated_as AND worked) AS valid_and_worked,
+    count(*) FILTER (NOT validated_as AND worked) AS invalid_and_worked,
+    count(*) FILTER (validated_as AND failed AND NOT unforeseeable) AS valid_and_failed,
+    count(*) FILTER (NOT validated_as AND failed AND NOT unforeseeable) AS invalid_and_failed,
+    count(*) FILTER (refused AND failed AND NOT unforeseeable) AS refused_and_failed
+FROM _foresight
+WHERE NOT validated OR validated_by IS NOT NULL
+GROUP BY ALL
