@@ -287,6 +287,21 @@ VALUE_PLACES: dict[str, PutNamed] = {
 }  # fmt: skip
 
 
+HARD_PLACES: dict[str, Put] = {
+    "base64 of JSON": lambda s, h: base64.b64decode(
+        json.loads(h.json(result(base64.b64encode(json.dumps({"token": s}).encode()).decode()))[0])
+        ["result"]["content"][0]["text"]),
+    "percent-encoded twice": lambda s, h: h.json(
+        result("https://h.example/?u=" + quote(quote(f"token={s}", ""), "")))[0],
+    "cut over two messages": lambda s, h: b"".join(
+        json.loads(h.json(result(piece))[0])["result"]["content"][0]["text"].encode()
+        for piece in (f"token: {s[: len(s) // 4]}", s[len(s) // 4 :])),
+    "with a blank after each character": lambda s, h: h.json(
+        result(" ".join(s)))[0].replace(b" ", b""),
+}  # fmt: skip
+"""Where nothing is promised: measured all the same."""
+
+
 def env(name: str) -> str:
     return name.upper().replace("-", "_").replace(".", "_")
 
@@ -364,13 +379,15 @@ def left(clean: bytes, secret: str) -> bool:
 Counts = dict[str, Counter[str]]
 
 
-def tokens(hide: Policy, rounds: int) -> tuple[Counts, Counts]:
+def tokens(
+    hide: Policy, rounds: int, puts: dict[str, Put] = TOKEN_PLACES
+) -> tuple[Counts, Counts]:
     """Tokens found and missed, by kind and by place."""
     kinds: Counts = defaultdict(Counter)
     places: Counts = defaultdict(Counter)
     for _ in range(rounds):
         for kind, make in TOKENS.items():
-            for place, put in TOKEN_PLACES.items():
+            for place, put in puts.items():
                 secret = make()
                 found = "missed" if left(put(secret, hide), secret) else "found"
                 kinds[kind][found] += 1
@@ -447,6 +464,7 @@ def main() -> None:
     for title, rows, good in (
         ("tokens by kind", token_kinds, "found"),
         ("tokens by place", token_places, "found"),
+        ("where nothing is promised", tokens(hide, options.rounds, HARD_PLACES)[1], "found"),
         ("values by kind", value_kinds, "found"),
         ("values by place", value_places, "found"),
         ("values by name", value_names, "found"),
