@@ -24,6 +24,7 @@ import mcptally
 from mcptally import store
 from mcptally.errors import StoreError, UnreadableError, UsageError
 from mcptally.partition import Gathered, Knowledge
+from mcptally.plan import weight
 from mcptally.remote import is_remote, put
 from mcptally.scoring import Judging
 from mcptally.share import Learned, Written, judge, keep, kept, read
@@ -76,6 +77,16 @@ class Kept:
     batch: Batch
     learned: Learned
     folder: Path
+    transcript: int
+    """Bytes of its files, unpacked."""
+
+    def __sizeof__(self) -> int:
+        """What it costs to have it elsewhere, told in bytes, by which Dask chooses who goes on.
+
+        It is no data to be sent, but work to be done again: that takes about as long as sending
+        twice the transcript at the 100 MB/s that Dask reckons with.
+        """
+        return 2 * self.transcript
 
 
 def gather(run: Run, batch: Batch) -> Kept:
@@ -175,7 +186,7 @@ def _gather(run: Run, batch: Batch) -> tuple[Gathered, Kept]:
             )
     part, learned = read(batch.files, batch.names)
     keep(folder, part)
-    return part, Kept(batch, learned, folder)
+    return part, Kept(batch, learned, folder, sum(map(weight, batch.files)))
 
 
 @contextlib.contextmanager

@@ -217,6 +217,14 @@ def test_a_store_that_workers_do_not_see_is_refused(tmp_path: Path, pair: Machin
         DaskCrew(pair.client, work).__enter__()
 
 
+def test_what_was_gathered_weighs_what_gathering_it_again_costs(tmp_path: Path, pair: Machines):
+    path = TRACES / "time.jsonl"
+    with DaskCrew(pair.client, tmp_path) as crew:
+        crew.any([("gather", (0, [path]))])
+        [(asked, _)] = crew.kept.values()
+        assert pair.client.nbytes([asked.key], summary=False)[asked.key] > path.stat().st_size
+
+
 def test_a_file_that_changed_is_not_gathered_again_as_if_it_had_not(tmp_path: Path, pair: Machines):
     path = tmp_path / "growing.jsonl"
     path.write_bytes((TRACES / "time.jsonl").read_bytes())
