@@ -115,8 +115,8 @@ def titles(found: Answers, parts: Mapping[str, Any]) -> dict[str, str]:
             else "No change that these data can show"
         ),
         "tools": f"{_some(failing)} of {count(found.tools.height, 'tool')} failed by "
-        f"{'its' if failing <= 1 else 'their'} own fault; for {_some(enough).lower()} there is enough "
-        "data to say how often",
+        f"{'its' if failing <= 1 else 'their'} own fault; for {_some(enough).lower()} there is "
+        "enough data to say how often",
         "servers": f"{_some(failing_servers)} of {count(found.servers.height, 'server')} had a "
         "tool that failed",
         "errors": f"{count(_total(found.errors, 'calls'), 'failing call')} said "
