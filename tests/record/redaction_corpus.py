@@ -379,9 +379,7 @@ def left(clean: bytes, secret: str) -> bool:
 Counts = dict[str, Counter[str]]
 
 
-def tokens(
-    hide: Policy, rounds: int, puts: dict[str, Put] = TOKEN_PLACES
-) -> tuple[Counts, Counts]:
+def tokens(hide: Policy, rounds: int, puts: dict[str, Put] = TOKEN_PLACES) -> tuple[Counts, Counts]:
     """Tokens found and missed, by kind and by place."""
     kinds: Counts = defaultdict(Counter)
     places: Counts = defaultdict(Counter)

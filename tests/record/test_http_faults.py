@@ -581,21 +581,21 @@ def test_descriptors_are_given_back(tmp_path):
 
 
 def test_a_mistake_of_ours_costs_one_connection_and_is_said(tmp_path, monkeypatch):
-    from mcptally.record import http_relay
+    from mcptally.record import http_head
 
     def echo(conn):
         with contextlib.suppress(AssertionError):
             while True:
                 conn.send(json_response(conn.request()[1]))
 
-    understood = http_relay.http_head.to_server
+    understood = http_head.to_server
 
     def mistaken(request, head, *, host):
         assert request.target != b"/mistake", "what is never true"
         return understood(request, head, host=host)
 
     with Upstream(echo) as server, Rig(tmp_path, server) as rig, rig.client() as good:
-        monkeypatch.setattr(http_relay.http_head, "to_server", mistaken)
+        monkeypatch.setattr(http_head, "to_server", mistaken)
         assert good.call(CALL)[2] == CALL
         with rig.client() as bad:
             bad.post(CALL, path="/mistake")

@@ -1,31 +1,27 @@
 """One client connection and the server connection that belongs to it, and what passes between.
 
-Each read is worked off in three steps: understand (http_turn.py), record what became complete,
+Each read is worked off in three steps: understand (http_dialogue.py), record what became complete,
 pass on. What is left here is who reads and writes when, and what follows when a side ends.
 """
 
-import errno
 import functools
 from collections.abc import Callable
-from typing import Any, Concatenate, Final, ParamSpec
+from typing import Concatenate, Final, ParamSpec
 
-import h11
-
-from mcptally.record import http_head
 from mcptally.record.http_connect import Server
-from mcptally.record.http_guard import HEAD_SECONDS, HeadGuard
+from mcptally.record.http_dialogue import Dialogue, NotHttpError
+from mcptally.record.http_faults import in_words
+from mcptally.record.http_guard import HEAD_SECONDS
+from mcptally.record.http_head import RefusedError
 from mcptally.record.http_loop import Loop, Timer
 from mcptally.record.http_scribe import Scribe
-from mcptally.record.http_sessions import Headers, Sessions
+from mcptally.record.http_sessions import Sessions
 from mcptally.record.http_turn import Turn
 from mcptally.record.http_uplink import Uplink
 from mcptally.record.http_wire import Wire
 from mcptally.record.kept import Pool
 
 P = ParamSpec("P")
-
-MAX_HEAD: Final = 256 * 1024
-"""Bytes of the longest head understood; servers' own limits are at 16 to 64 KB."""
 
 _PIPELINED: Final = 256 * 1024
 """Bytes a client may send ahead of the response it waits for."""
@@ -71,34 +67,37 @@ class Relay:
         say: Callable[[str], None],
     ) -> None:
         self._say = say
-        self._upstream = upstream
-        self._sessions = sessions
         self._scribe = scribe
         self._loop = loop
-        self._cap = cap
-        self._pool = pool
-        self._own_names_only = own_names_only
-        self._guard = HeadGuard(loop, self._late)
+        self._dialogue = Dialogue(
+            upstream=upstream,
+            sessions=sessions,
+            loop=loop,
+            cap=cap,
+            pool=pool,
+            own_names_only=own_names_only,
+            late=self._late,
+        )
         self.waiting_since = loop.time()
         """When the last exchange ended, or the connection began, on the loop's clock."""
         self._gone = gone
         self._client: Wire | None = None
         self._uplink = Uplink(upstream, loop=loop, end=self, made=self._connected)
-        self._down = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD)
-        self._up = h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_HEAD)
         self._timer: Timer | None = None
         self._over = False
         self._last = False
         self._lingering = -1
         self._client_eof = False
         self._server_eof = False
-        self._ahead = 0
-        self._turn: Turn | None = None
 
     def start(self, client: Wire) -> None:
         """Begin to serve the client."""
         self._client = client
         client.start()
+
+    @property
+    def _turn(self) -> Turn | None:
+        return self._dialogue.turn
 
     @property
     def idle(self) -> bool:
@@ -140,85 +139,24 @@ class Relay:
             self._from_client(data)
 
     def _from_client(self, data: bytes) -> None:
-        if self._down.their_state is h11.IDLE and not self._head_grows(data):
-            return
-        self._down.receive_data(data)
-        if self._down.their_state in (h11.DONE, h11.MUST_CLOSE):
-            self._ahead += len(data)
-            if self._ahead > _PIPELINED and self._client is not None:
-                self._client.pause()
-        else:
-            self._read_client()
+        self._pass_request(lambda: self._dialogue.client_says(data))
 
-    def _head_grows(self, data: bytes) -> bool:
-        """Whether the head of the next request may still become one that is understood."""
+    def _pass_request(self, understood: Callable[[], bytes | None]) -> None:
         try:
-            self._guard.look(data)
-        except http_head.RefusedError as refused:
+            passed = understood()
+        except RefusedError as refused:
             self._refuse(refused.status, refused.why)
-            return False
-        return True
+            return
+        if passed is not None:
+            self._commit(lambda: self._write_server(passed))
+        elif self._dialogue.ahead > _PIPELINED and self._client is not None:
+            self._client.pause()
 
     @_contained
     def _late(self) -> None:
         """A request's head did not come in time."""
         if not self._over and self._turn is None and self._lingering < 0:
             self._refuse(408, f"its head took longer than {HEAD_SECONDS:.0f} s")
-
-    def _read_client(self) -> None:
-        out: list[bytes] = []
-        while True:
-            try:
-                event = self._down.next_event()
-            except h11.RemoteProtocolError as error:
-                self._refuse(error.error_status_hint or 400, str(error))
-                return
-            try:
-                if isinstance(event, h11.Request):
-                    out.append(self._begin(event))
-                elif isinstance(event, h11.Data) and self._turn is not None:
-                    out.append(self._turn.request_data(event))
-                elif isinstance(event, h11.EndOfMessage) and self._turn is not None:
-                    out.append(self._turn.request_end(event))
-                    self._ahead = len(self._down.trailing_data[0])
-                    break
-                else:
-                    break
-            except http_head.RefusedError as refused:
-                self._refuse(refused.status, refused.why)
-                return
-        if self._turn is None and not self._guard.running and self._down.trailing_data[0]:
-            self._guard.incomplete()
-        data = b"".join(out)
-        self._commit(lambda: self._write_server(data))
-
-    def _begin(self, request: h11.Request) -> bytes:
-        self._guard.complete()
-        head = http_head.head_of(request)
-        extra: dict[str, Any] = {}
-        if request.http_version != b"1.1":
-            extra["http_version"] = request.http_version.decode()
-        turn = self._new_turn(
-            method=request.method.decode("latin-1"),
-            path=request.target.decode("latin-1"),
-            headers=head.text,
-            **extra,
-        )
-        if self._own_names_only:
-            http_head.check_host(head)
-        return turn.begin(request, head)
-
-    def _new_turn(self, *, method: str, path: str, headers: Headers, **extra: Any) -> Turn:
-        exchange = self._sessions.begin(method=method, path=path, headers=headers, **extra)
-        self._turn = Turn(
-            exchange,
-            client=self._down,
-            server=self._up,
-            upstream=self._upstream,
-            cap=self._cap,
-            pool=self._pool,
-        )
-        return self._turn
 
     def _write_server(self, data: bytes) -> None:
         if data and not self._over:
@@ -250,34 +188,15 @@ class Relay:
             turn.blind.feed(data)
             self._write_client(data)
         else:
-            if not turn.head_seen:
-                turn.unframed += data
-            self._up.receive_data(data)
-            self._read_server(turn)
+            self._read_server(turn, data)
 
-    def _read_server(self, turn: Turn) -> None:
-        out: list[bytes] = []
-        finished = False
-        while not finished:
-            try:
-                event = self._up.next_event()
-            except h11.RemoteProtocolError as error:
-                self._not_http(turn, error, out)
-                return
-            if isinstance(event, h11.Data):
-                out.append(turn.response_data(event))
-            elif isinstance(event, h11.Response):
-                out.append(turn.response_head(event))
-            elif isinstance(event, h11.InformationalResponse):
-                if self._down.our_state is h11.SEND_RESPONSE:
-                    out.append(self._down.send(http_head.informational(event)) or b"")
-            elif isinstance(event, h11.EndOfMessage):
-                out.append(turn.response_end(event))
-                finished = True
-            else:
-                break
-        data = b"".join(out)
-        self._commit(lambda: self._pass_response(turn, data, finished=finished))
+    def _read_server(self, turn: Turn, data: bytes) -> None:
+        try:
+            passed, finished = self._dialogue.server_says(turn, data)
+        except NotHttpError as error:
+            self._not_http(turn, error)
+            return
+        self._commit(lambda: self._pass_response(turn, passed, finished=finished))
 
     def _pass_response(self, turn: Turn, data: bytes, *, finished: bool) -> None:
         self._write_client(data)
@@ -287,13 +206,13 @@ class Relay:
             self._scribe.later(turn.exchange.take())
             self._maybe_cycle()
 
-    def _not_http(self, turn: Turn, error: h11.RemoteProtocolError, out: list[bytes]) -> None:
+    def _not_http(self, turn: Turn, error: NotHttpError) -> None:
         """The server says something that is no HTTP: the client sees it as it is."""
         if not turn.head_seen:
             data = turn.go_blind(str(error))
             self._commit(lambda: self._write_client(data))
             return
-        self._write_client(b"".join(out))
+        self._write_client(error.passed)
         if not turn.answered:
             self._torn("server", why="closed" if self._server_eof else f"not HTTP: {error}")
         self._drop()
@@ -316,42 +235,25 @@ class Relay:
         turn = self._turn
         if turn is None or not turn.answered or self._over:
             return
-        if self._down.their_state is h11.SEND_BODY:
+        if self._dialogue.asking:
             # Answered before the request was complete: go on sending it, if the server still reads.
             if self._server_eof or self._uplink.broken:
                 self._linger()
             return
         turn.exchange.done()
-        self._turn = None
+        self._dialogue.turn = None
         self.waiting_since = self._loop.time()
-        if self._up.trailing_data[0]:
-            self._last = True  # more than was asked for: nothing on this connection is certain
-        states = (
-            self._down.our_state,
-            self._down.their_state,
-            self._up.our_state,
-            self._up.their_state,
-        )
-        if (
-            turn.ends_after
-            or self._last
-            or self._client_eof
-            or any(state is not h11.DONE for state in states)
-        ):
+        if self._last or self._client_eof or not self._dialogue.may_go_on(turn):
             self._drop()
             return
-        self._down.start_next_cycle()
-        self._up.start_next_cycle()
-        ahead, self._ahead = self._ahead, 0
         if self._client is not None:
             self._client.resume()
-        if ahead and self._head_grows(self._down.trailing_data[0]):
-            self._read_client()
+        self._pass_request(self._dialogue.said_ahead)
 
     def drained(self, wire: Wire) -> None:
         """One side has taken what waited for it: the other may be read again."""
         other = self._uplink.wire if wire is self._client else self._client
-        if other is not None and not self._over and self._ahead <= _PIPELINED:
+        if other is not None and not self._over and self._dialogue.ahead <= _PIPELINED:
             other.resume()
 
     # --- ends -----------------------------------------------------------------------------------
@@ -364,7 +266,7 @@ class Relay:
         if wire is self._uplink.wire:
             self._server_ended(error)
         elif self._turn is not None and self._lingering < 0:
-            self._torn("client", why=_why(error))
+            self._torn("client", why=in_words(error))
             self._drop(reset=True)
         else:
             self._drop()
@@ -375,7 +277,7 @@ class Relay:
         if self._over or wire is self._uplink.wire:
             # What the server still says is worth hearing: reading it will tell its end.
             return
-        self._torn("client", why=_why(error))
+        self._torn("client", why=in_words(error))
         self._drop(reset=True)
 
     def _client_ended(self) -> None:
@@ -406,20 +308,19 @@ class Relay:
             return
         if turn.blind is not None:
             self._end_blindly(turn, error)
-        elif turn.answered and self._down.their_state is h11.SEND_BODY and not self._client_eof:
+        elif turn.answered and self._dialogue.asking and not self._client_eof:
             self._linger()
         elif turn.answered:
             self._finish(turn)
         elif error is None and turn.head_seen:
             # It may have been a body that ends with the connection.
-            self._up.receive_data(b"")
-            self._read_server(turn)
+            self._read_server(turn, b"")
         elif turn.unframed:
             # A head that never ended: the client is to see what there is of it.
             self._write_client(turn.go_blind("the head never ended"))
             self._end_blindly(turn, error)
         else:
-            self._torn("server", why=_why(error))
+            self._torn("server", why=in_words(error))
             self._drop(reset=error is not None)
 
     def _end_blindly(self, turn: Turn, error: OSError | None) -> None:
@@ -433,7 +334,7 @@ class Relay:
     def _over_with(self, turn: Turn) -> None:
         self._scribe.later(turn.exchange.take())
         turn.exchange.done()
-        self._turn = None
+        self._dialogue.turn = None
 
     def _torn(self, closed_by: str, *, why: str) -> None:
         """Record that the exchange ended in the middle, if one was under way."""
@@ -457,7 +358,7 @@ class Relay:
         if self._over:
             return
         self._over = True
-        self._guard.stop()
+        self._dialogue.stop()
         self._torn("proxy", why="closed")
         if self._timer is not None:
             self._timer.cancel()
@@ -474,13 +375,13 @@ class Relay:
     def _unreachable(self, error: OSError) -> None:
         if self._over or self._turn is None:
             return
-        self._answer(502, f"mcptally: no connection to the server: {_why(error)}\n", _why(error))
+        self._answer(
+            502, f"mcptally: no connection to the server: {in_words(error)}\n", in_words(error)
+        )
 
     def _refuse(self, status: int, why: str) -> None:
         """Answer a request that is not passed on."""
-        if self._turn is None:
-            # Its head could not be read; the text is not kept, for it may hold credentials.
-            self._new_turn(method="", path="", headers=(), why=why)
+        self._dialogue.refused(why)
         self._answer(status, f"mcptally: request refused: {why}\n", why)
 
     def _answer(self, status: int, text: str, why: str) -> None:
@@ -497,15 +398,3 @@ class Relay:
     def _last_words(self, data: bytes) -> None:
         self._write_client(data)
         self._linger()
-
-
-def _why(error: OSError | None) -> str:
-    if error is None:
-        return "closed"
-    if (untrusted := getattr(error, "verify_message", None)) is not None:
-        return f"certificate not trusted: {untrusted}"
-    if isinstance(error, TimeoutError):
-        return "timed out"
-    if error.errno in (errno.ECONNRESET, errno.EPIPE):
-        return "reset"
-    return (error.strerror or str(error) or type(error).__name__).lower()
