@@ -188,7 +188,7 @@ def test_a_damaged_part_behind_a_url_is_made_and_put_anew(tmp_path: Path, memory
     summary = mt.score(FILES[:1], out="memory://archive/store")
     assert summary.reused == 0
     memory.get("/archive/store", str(tmp_path / "store"), recursive=True)
-    assert mt.open_store(tmp_path / "store").sql("SELECT call_id FROM calls").fetchall()
+    assert tables(tmp_path / "store")["calls"].height
 
 
 @pytest.mark.usefixtures("memory")
