@@ -4,17 +4,22 @@ Events → Events without what is there twice, and with findings on the damage
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Final
 
 import msgspec
 import polars as pl
 
 from mcptally.archive import Lines, lines
 from mcptally.decode import Events
+from mcptally.repeats import repeated
 from mcptally.schema import Findings, Severity
 
 _FRAMES = ("messages", "raws", "http", "opens", "closes", "gaps", "stderr")
+MAX_ODD: Final = 10_000
+"""Messages of a partition, longer than their members, that are looked at once more."""
+
 _ENVELOPE = ("file", "line", "recording", "seq", "ts_ns")
 
 
@@ -102,6 +107,12 @@ def mend(events: Events, names: list[str], files: Sequence[Path]) -> Events:
             pl.format("{} segments are missing before this one", "before"),
         ),
         _rows(
+            _members_twice(events, every, files),
+            "protocol.member_twice",
+            "warning",
+            pl.format("a member stands twice: {}; the last one counts here", "names"),
+        ).with_columns(about=pl.lit("message")),
+        _rows(
             events.gaps,
             "archive.gap",
             "warning",
@@ -134,7 +145,28 @@ def mend(events: Events, names: list[str], files: Sequence[Path]) -> Events:
 
 def _contents(events: pl.DataFrame, files: Sequence[Path]) -> pl.Series:
     """A hash of what each of a few events says, however it is spelt: their lines are read again."""
-    found: dict[tuple[int, int], int] = {}
+    found = {place: hash(_plainly(line)) for place, line in _lines_of(events, files)}
+    hashes = [found.get(place) for place in events.select("file", "line").iter_rows()]
+    return pl.Series(hashes, dtype=pl.Int64)
+
+
+def _members_twice(events: Events, every: pl.DataFrame, files: Sequence[Path]) -> pl.DataFrame:
+    """Events whose message has a member twice, and the `names` of such members."""
+    odd = events.unequal.head(MAX_ODD)
+    rows = [
+        (*place, ", ".join(map(repr, names))[:200])
+        for place, line in _lines_of(odd, files)
+        if (names := repeated(line))
+    ]
+    schema = odd.schema | {"names": pl.String()}
+    twice = pl.DataFrame(rows, schema=schema, orient="row").sort("file", "line")
+    return twice.join(every, on=["file", "line"], maintain_order="left")
+
+
+def _lines_of(
+    events: pl.DataFrame, files: Sequence[Path]
+) -> Iterator[tuple[tuple[int, int], bytes]]:
+    """The lines of a few events, read again, each with its file and number."""
     wanted = events.group_by("file", maintain_order=True).agg(pl.col("line"))
     for number, places in wanted.iter_rows():
         left = set(places)
@@ -142,12 +174,10 @@ def _contents(events: pl.DataFrame, files: Sequence[Path]) -> pl.Series:
             if isinstance(run, Lines):
                 here = left.intersection(range(run.first, run.first + run.count))
                 texts = run.data.split(b"\n") if here else []
-                found |= {(number, line): hash(_plainly(texts[line - run.first])) for line in here}
+                yield from (((number, line), texts[line - run.first]) for line in sorted(here))
                 left -= here
             if not left:
                 break
-    hashes = [found.get(place) for place in events.select("file", "line").iter_rows()]
-    return pl.Series(hashes, dtype=pl.Int64)
 
 
 def _plainly(line: bytes) -> bytes:

@@ -25,6 +25,7 @@ from mcptally.columns import json_texts, marked, plain, plain_types, present, tu
 from mcptally.contents import contents_of
 from mcptally.events import Numbers, events_of
 from mcptally.reading import MAX_NOISE, NOISE
+from mcptally.repeats import odd_sizes
 from mcptally.schema import Finding, Severity, findings_frame
 from mcptally.shapes import (
     ABSENT,
@@ -73,6 +74,8 @@ class Events:
     gaps: pl.DataFrame
     stderr: pl.DataFrame
     findings: pl.DataFrame
+    unequal: pl.DataFrame
+    """File and line of messages that are longer than their members: `repeats`."""
 
     @property
     def empty(self) -> bool:
@@ -105,6 +108,7 @@ class _Collector:
         """File and line of those that wait."""
         self.bytes = 0
         self.room = Room()
+        self.unequal = [pl.DataFrame(schema=_PLACE)]
 
     def file(self, number: int, path: Path) -> None:
         good = noise = 0
@@ -204,7 +208,13 @@ class _Collector:
         size = len(messages)
         rows = np.arange(self.rows, self.rows + size, dtype=np.uint32)
         self.rows += size
-        _, ids, methods, params, results, errors = turn(messages)
+        jsonrpc, ids, methods, params, results, errors = turn(messages)
+        members = {"jsonrpc": jsonrpc, "id": ids, "params": params}
+        members |= {"result": results, "error": errors}
+        unequal = odd_sizes(columns["bytes"], methods, members)
+        if unequal.any() and not truncated:
+            places = {name: envelope[name][unequal] for name in _PLACE}
+            self.unequal.append(pl.DataFrame(places, schema=_PLACE))
         has_result = present(results)
         has_error = present(errors)
         self._add(
@@ -216,7 +226,7 @@ class _Collector:
                 | {
                     "index": index,
                     "batch": batch,
-                    "jsonrpc": json_texts([m.jsonrpc for m in messages]),
+                    "jsonrpc": json_texts(jsonrpc),
                     "id": json_texts(ids),
                     "method": pl.Series(methods, dtype=pl.String),
                     "has_result": has_result,
@@ -313,6 +323,7 @@ class _Collector:
         return Events(
             **{name: self._frame(name) for name in _SCHEMAS},
             findings=findings_frame(self.findings),
+            unequal=pl.concat(self.unequal).unique(maintain_order=True),
         )
 
     def _frame(self, name: str) -> pl.DataFrame:
@@ -329,6 +340,9 @@ ENVELOPE: Final = {
     "ts_ns": pl.Int64(),
 }
 """Columns of every event: index of the file, number of its line from 1, and the event's own."""
+
+
+_PLACE: Final = {"file": pl.UInt32(), "line": pl.Int64()}
 
 
 def _schemas() -> dict[str, dict[str, pl.DataType]]:
