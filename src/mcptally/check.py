@@ -5,9 +5,10 @@ one file's read buffer and a few numbers a recording.
 """
 
 import dataclasses
+import functools
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -123,7 +124,8 @@ def check(paths: Iterable[str | Path]) -> ArchiveCheck:
         first = damaged[0] if damaged else None
         why = f"; {first.file}: {first.problems[0]}" if first else ""
         raise UnreadableError(f"no event of a transcript in {len(files)} files{why}")
-    recordings = [_judge(name, state) for name, state in seen.items()]
+    held = functools.cache(is_held)  # a file may hold a million recordings
+    recordings = [_judge(name, state, held) for name, state in seen.items()]
     return ArchiveCheck(
         whole=not damaged and all(r.verdict == "whole" for r in recordings),
         files=len(files),
@@ -248,7 +250,7 @@ def _merged(state: _Seen) -> list[_Run]:
     return merged
 
 
-def _judge(name: str, state: _Seen) -> RecordingCheck:
+def _judge(name: str, state: _Seen, held: Callable[[Path], bool]) -> RecordingCheck:
     runs = state.runs = _merged(state)
     problems = []
     holes = [(a.last + 1, b.first - 1) for a, b in pairwise(runs)]
@@ -278,7 +280,7 @@ def _judge(name: str, state: _Seen) -> RecordingCheck:
     broken = bool(problems)
     verdict: Verdict = "incomplete" if broken else "whole"
     if state.closed is None:
-        writing = is_held(state.file)
+        writing = held(state.file)
         problems.append("it is being written" if writing else "no close: killed, or cut off")
         if not broken:
             verdict = "writing" if writing else "unclosed"
