@@ -272,6 +272,23 @@ def values(store: Path, column: str) -> list[Any]:
     return rows.get_column(column).to_list()
 
 
+def test_recordings_that_are_being_written_are_scored_as_far_as_they_are(tmp_path: Path):
+    """A real transcript grows by bytes, to the middle of a line; then a second segment begins."""
+    (tmp_path / "still.jsonl").write_bytes((TRACES / "time.jsonl").read_bytes()[:20_000])
+    grows = tmp_path / "grows.jsonl"
+    lines = [line for _, line in text_lines(TRACES / "sqlite.jsonl.zst")]
+    written = b"".join(lines)
+    first = json.loads(lines[0])["recording"].encode()
+    last = max(number for number, line in enumerate(lines) if first in line[:200])
+    for size in (5_000, 40_001, len(b"".join(lines[: last // 2]))):
+        grows.write_bytes(written[:size])
+        again(tmp_path)
+    assert_as_made_anew(tmp_path / "store", sorted(tmp_path.glob("*.jsonl")), tmp_path)
+    (tmp_path / "later.jsonl").write_bytes(b"".join(lines[last // 2 :]))
+    assert again(tmp_path).reused == 1
+    assert_as_made_anew(tmp_path / "store", sorted(tmp_path.glob("*.jsonl")), tmp_path)
+
+
 # --- what is reused, and what is not --------------------------------------------------------------
 
 
