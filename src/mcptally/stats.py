@@ -1,7 +1,7 @@
 """What SQL has no function for: quantiles of distributions and the bootstrap, as DuckDB functions.
 
-`register` gives a connection `t_quantile`, `t_test`, `beta_quantile`, `latency_quantiles` and
-`bootstrap_ratio`. They see aggregated rows, one a tool. SciPy is imported when one is first used:
+`register` gives a connection `t_quantile`, `t_test`, `beta_quantile`, `latency_quantiles`,
+`rate_bounds` and `bootstrap_ratio`. They see aggregated rows, one a tool. SciPy is imported when one is first used:
 most questions need none.
 """
 
@@ -42,6 +42,7 @@ def register(connection: duckdb.DuckDBPyConnection) -> None:
         ("t_test", t_test, (number, number), number),
         ("beta_quantile", beta_quantile, (number, number, number), number),
         ("latency_quantiles", latency_quantiles, ("DOUBLE[][]", "UBIGINT[]"), numbers),
+        ("rate_bounds", rate_bounds, (numbers, numbers), numbers),
         ("bootstrap_ratio", bootstrap_ratio, (*counts, *counts), numbers),
     )
     for name, function, takes, gives in functions:
@@ -112,36 +113,72 @@ def latency_quantiles(times: pa.ChunkedArray, owners: pa.ChunkedArray) -> pa.Arr
     return pa.array(found, pa.list_(pa.float64()))
 
 
-def _quantiles(values: Floats, owners: npt.NDArray[np.uint64]) -> list[float | None]:
+def rate_bounds(hits: pa.ChunkedArray, sizes: pa.ChunkedArray) -> pa.Array:
+    """Low and high end of a rate's 95 % interval, a list a row; nulls where nothing was counted.
+
+    A row has two lists of one length: of each session, how many calls did what the rate is of, and
+    how many there were. The interval is that of `_rates_of.sql`.
+    """
+    rows = zip(hits.to_pylist(), sizes.to_pylist(), strict=True)
+    return pa.array(
+        [_rate_bounds(np.asarray(y, float), np.asarray(n, float)) for y, n in rows],
+        pa.list_(pa.float64()),
+    )
+
+
+def _rate_bounds(hits: Floats, sizes: Floats) -> list[float | None]:
+    hits, sizes = hits[sizes > 0], sizes[sizes > 0]
+    if not len(sizes):
+        return [None, None]
+    p = hits.sum() / sizes.sum()
+    centre, half = _wilson(p, *_effective(hits, sizes))
+    return [max(0.0, centre - half), min(1.0, centre + half)]
+
+
+def _effective(hits: Floats, sizes: Floats) -> tuple[float, float]:
+    """How many independent calls the sessions of a rate are worth, and the t of its interval."""
     from scipy.special import ndtri, stdtrit  # noqa: PLC0415
 
+    n, sessions = float(sizes.sum()), len(sizes)
+    p = float(hits.sum()) / n
+    if sessions == 1:
+        return 1.0, float(ndtri(0.975))
+    if p in {0.0, 1.0}:
+        return float(sessions), float(ndtri(0.975))
+    spread = ((hits - p * sizes) ** 2).sum() * sessions / (sessions - 1) / n**2
+    n_eff = n / max(1.0, spread / (p * (1 - p) / n))
+    few = min((hits > 0).sum(), (hits < sizes).sum())
+    freedom = max(1.0, min(n**2 / (sizes**2).sum() - 1, 3 * few))
+    return float(n_eff), float(ndtri(0.975) if n_eff >= n else stdtrit(freedom, 0.975))
+
+
+def _wilson(p: float, n_eff: float, t: float) -> tuple[float, float]:
+    """The middle of a Wilson interval and half its width."""
+    half = math.sqrt(p * (1 - p) / n_eff + t**2 / (4 * n_eff**2))
+    scale = 1 + t**2 / n_eff
+    return (p + t**2 / (2 * n_eff)) / scale, t / scale * half
+
+
+def _quantiles(values: Floats, owners: npt.NDArray[np.uint64]) -> list[float | None]:
     ordered = np.sort(values)
     sessions, session = np.unique(owners, return_inverse=True)
-    n, g = len(values), len(sessions)
+    sizes = np.bincount(session).astype(float)
     found: list[float | None] = []
     for q in QUANTILES:
-        value = float(_at(ordered, q))
+        value = _at(ordered, q)
         found.append(value)
-        if g < SESSIONS:
+        if len(sessions) < SESSIONS:
             found += [None, None]
             continue
-        sizes = np.bincount(session)
-        below = np.bincount(session, weights=values <= value)
-        p = below.sum() / n
-        spread = ((below - p * sizes) ** 2).sum() * g / (g - 1) / n**2
-        n_eff = g if p == 1 else n / max(1.0, spread / (p * (1 - p) / n))
-        few = min((below > 0).sum(), (below < sizes).sum())
-        freedom = max(1.0, min(n**2 / (sizes**2).sum() - 1, 3 * few))
-        t = ndtri(0.975) if n_eff >= n or p == 1 else stdtrit(freedom, 0.975)
-        centre = (q + t**2 / (2 * n_eff)) / (1 + t**2 / n_eff)
-        half = t / (1 + t**2 / n_eff) * math.sqrt(q * (1 - q) / n_eff + t**2 / (4 * n_eff**2))
-        found += [float(_at(ordered, max(0.0, centre - half))), float(_at(ordered, centre + half))]
+        no_slower = np.bincount(session, weights=values <= value).astype(np.float64)
+        centre, half = _wilson(q, *_effective(no_slower, sizes))
+        found += [_at(ordered, centre - half), _at(ordered, centre + half)]
     return found
 
 
 def _at(ordered: Floats, q: float) -> float:
     """The quantile of sorted values, between two of them linearly, as `quantile_cont` has it."""
-    place = (len(ordered) - 1) * min(q, 1.0)
+    place = (len(ordered) - 1) * min(max(q, 0.0), 1.0)
     low = int(place)
     high = min(low + 1, len(ordered) - 1)
     return float(ordered[low] + (ordered[high] - ordered[low]) * (place - low))

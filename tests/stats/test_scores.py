@@ -56,6 +56,25 @@ def test_independent_sessions_give_the_plain_wilson_interval(tmp_path):
     assert (row["judged_calls"], row["sessions_with_failure"]) == (20, 4)
 
 
+@pytest.mark.parametrize(
+    "counts",
+    [
+        [(1, 1)] * 4 + [(0, 1)] * 16,
+        [(10, 10)] * 2 + [(0, 10)] * 8,
+        [(0, 5)] * 12,
+        [(3, 10)],
+        [(1, 3), (2, 7), (0, 40)],
+    ],
+)
+def test_a_rate_of_any_other_question_has_the_same_interval(tmp_path, counts):
+    store = build(tmp_path / "s", [row | {"client": "c"} for row in sessions(counts)])
+    [client] = store.ask("clients").pl().to_dicts()
+    row = one(store)
+    for end in ("", "_low", "_high"):
+        assert client[f"error_rate{end}"] == pytest.approx(row[f"error_rate{end}"])
+    assert client["invalid_input_rate_low"] is None
+
+
 def test_failures_that_come_together_count_less(tmp_path):
     # Two sessions of ten fail wholly: p = 0.2; u = 8 (2 times), -2 (8 times);
     # V = 10/9 * (2*64 + 8*4) / 100^2 = 0.017778; binomial 0.0016; DEFF 11.11; n_eff 9;

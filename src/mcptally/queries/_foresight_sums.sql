@@ -15,6 +15,5 @@ SELECT
     count(*) FILTER (validated_as AND failed AND NOT unforeseeable) AS valid_and_failed,
     count(*) FILTER (NOT validated_as AND failed AND NOT unforeseeable) AS invalid_and_failed,
     count(*) FILTER (refused AND failed AND NOT unforeseeable) AS refused_and_failed
-FROM _foresight
-WHERE NOT validated OR validated_by IS NOT NULL
+FROM _foresight(validated)
 GROUP BY ALL

@@ -12,11 +12,11 @@ WITH counted AS (
 -- What a dry run says first; of calls that a dry run cannot refuse, nothing is read.
 words AS (
     SELECT server, tool, mode(dry_run_error ORDER BY dry_run_error) AS example
-    FROM _foresight WHERE failed AND dry_run_phase IS NOT NULL GROUP BY server, tool
+    FROM _foresight(false) WHERE failed AND dry_run_phase IS NOT NULL GROUP BY server, tool
 ),
 -- The same call as one that had failed before; calls that nobody repeats are left aside.
 repeated AS (
-    SELECT same FROM _foresight WHERE same IS NOT NULL
+    SELECT same FROM _foresight(false) WHERE same IS NOT NULL
     GROUP BY same HAVING count(*) > 1 AND bool_or(warns)
 ),
 warned AS (
@@ -27,7 +27,7 @@ warned AS (
     FROM (
         SELECT server, tool, failed, worked, refused,
             lag(warns) OVER (PARTITION BY same ORDER BY requested_at, call_id) AS before
-        FROM _foresight SEMI JOIN repeated USING (same)
+        FROM _foresight(false) SEMI JOIN repeated USING (same)
     )
     WHERE before
     GROUP BY server, tool

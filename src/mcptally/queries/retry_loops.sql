@@ -2,9 +2,9 @@
 -- Shows: server, tool, retried, loops, retries, longest, recovered, recovered_rate, wasted_tokens, worst_call
 -- A retry is the same call (session, tool, arguments) within ten minutes of its failure; a loop is
 -- a call made three times or more.
-WITH chains AS (
+WITH chains AS MATERIALIZED (
     SELECT
-        server, tool, attempt_of,
+        server, tool, attempt_of, any_value(session) AS session,
         count(*) AS calls,
         count(*) FILTER (attempt_why = 'retry') AS retries,
         arg_max(outcome, (attempt, requested_at, call_id)) AS ended,
@@ -19,20 +19,38 @@ WITH chains AS (
         AND attempt_of IN (SELECT attempt_of FROM calls WHERE attempt_why = 'retry')
     GROUP BY server, tool, attempt_of
     HAVING retries > 0
+),
+recoveries AS (
+    SELECT server, tool, rate_bounds(list(y), list(n)) AS bounds
+    FROM (
+        SELECT server, tool, session, count(*)::DOUBLE AS n,
+            count(*) FILTER (ended = 'ok')::DOUBLE AS y
+        FROM chains
+        GROUP BY server, tool, session
+    )
+    GROUP BY server, tool
+),
+loops AS (
+    SELECT
+        server, tool,
+        sum(calls)::BIGINT AS calls,
+        count(*) AS retried,
+        count(*) FILTER (calls >= 3) AS loops,
+        sum(retries)::BIGINT AS retries,
+        max(calls) AS longest,
+        count(*) FILTER (ended = 'ok') AS recovered,
+        recovered / retried AS recovered_rate,
+        sum(wasted_tokens)::BIGINT AS wasted_tokens,
+        max(seconds) AS longest_seconds,
+        mode(ended_verdict ORDER BY ended_verdict) AS usual_verdict,
+        arg_max(attempt_of, (calls, attempt_of)) AS worst_call
+    FROM chains
+    GROUP BY ALL
 )
 SELECT
-    server, tool,
-    sum(calls)::BIGINT AS calls,
-    count(*) AS retried,
-    count(*) FILTER (calls >= 3) AS loops,
-    sum(retries)::BIGINT AS retries,
-    max(calls) AS longest,
-    count(*) FILTER (ended = 'ok') AS recovered,
-    recovered / retried AS recovered_rate,
-    sum(wasted_tokens)::BIGINT AS wasted_tokens,
-    max(seconds) AS longest_seconds,
-    mode(ended_verdict ORDER BY ended_verdict) AS usual_verdict,
-    arg_max(attempt_of, (calls, attempt_of)) AS worst_call
-FROM chains
-GROUP BY ALL
-ORDER BY retries DESC, server, tool
+    l.server, l.tool, calls, retried, loops, retries, longest, recovered,
+    recovered_rate, bounds[1] AS recovered_rate_low, bounds[2] AS recovered_rate_high,
+    wasted_tokens, longest_seconds, usual_verdict, worst_call
+FROM loops l
+JOIN recoveries r ON r.server IS NOT DISTINCT FROM l.server AND r.tool = l.tool
+ORDER BY retries DESC, l.server, l.tool
