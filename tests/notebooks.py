@@ -20,7 +20,10 @@ def run(path: Path) -> nbformat.NotebookNode:
     """The notebook, run afresh."""
     notebook = nbformat.read(path, as_version=4)
     resources = {"metadata": {"path": str(path.parent)}}
-    NotebookClient(notebook, timeout=600, resources=resources).execute()
+    # The usual patience (60 seconds for a kernel, 4 for a cell's last words) is none on a loaded
+    # machine, and an output that comes late would be left out without a word.
+    patience = {"timeout": 600, "startup_timeout": 300, "iopub_timeout": 120}
+    NotebookClient(notebook, resources=resources, **patience).execute()
     for cell in notebook.cells:
         # When each cell ran would be a difference every time.
         cell.metadata.pop("execution", None)
@@ -28,22 +31,26 @@ def run(path: Path) -> nbformat.NotebookNode:
 
 
 def outputs(notebook: nbformat.NotebookNode) -> list[tuple[str, ...]]:
-    """What the cells say, a tuple an output: words and numbers, and the sizes of pictures.
+    """What the cells say, a tuple an output: its kinds, its words and its numbers.
 
     Left out is what may differ from one machine to another: how a version of polars draws the
     borders of a table, the paint of a picture, how long a cell took.
     """
-    said = []
-    for cell in notebook.cells:
-        for output in cell.get("outputs", ()):
-            data = output.get("data", {"text/plain": output.get("text", "")})
-            kinds = tuple(sorted(data))
-            if "image/png" in data:
-                said.append((*kinds, *map(str, size(data["image/png"]))))
-            else:
-                words = re.findall(r"[\w.%/:-]+", data["text/plain"])
-                said.append((*kinds, *map(steady, words)))
-    return said
+    return [
+        (*sorted(data), *map(steady, re.findall(r"[\w.%/:-]+", data["text/plain"])))
+        for data in _data(notebook)
+    ]
+
+
+def pictures(notebook: nbformat.NotebookNode) -> list[tuple[int, int]]:
+    """Width and height of every picture, in pixels. Fonts move them a little."""
+    pngs = [data["image/png"] for data in _data(notebook) if "image/png" in data]
+    return [struct.unpack(">II", base64.b64decode(png)[16:24]) for png in pngs]
+
+
+def _data(notebook: nbformat.NotebookNode) -> list[dict[str, str]]:
+    found = [output for cell in notebook.cells for output in cell.get("outputs", ())]
+    return [output.get("data", {"text/plain": output.get("text", "")}) for output in found]
 
 
 def steady(word: str) -> str:
@@ -53,12 +60,6 @@ def steady(word: str) -> str:
     except ValueError:
         return word
     return "0" if abs(number) < 1e-9 else f"{number:.4g}"
-
-
-def size(png: str) -> tuple[int, int]:
-    """Width and height of a picture in pixels, rounded to tens: fonts differ a little."""
-    width, height = struct.unpack(">II", base64.b64decode(png)[16:24])
-    return round(width, -1), round(height, -1)
 
 
 def main() -> int:

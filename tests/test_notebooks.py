@@ -5,7 +5,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from tests.notebooks import NOTEBOOKS, outputs, run
+from tests.notebooks import NOTEBOOKS, outputs, pictures, run
 
 READABLE = {"image/png", "text/html", "text/plain"}
 """What Jupyter and code hosts both show without running anything."""
@@ -14,8 +14,10 @@ READABLE = {"image/png", "text/html", "text/plain"}
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 @pytest.mark.filterwarnings("default")  # Jupyter's own
 def test_a_notebook_runs_and_its_kept_outputs_are_what_it_says(path: Path):
-    kept = outputs(nbformat.read(path, as_version=4))
-    assert outputs(run(path)) == kept, "python -m tests.notebooks keeps the outputs"
+    kept, fresh = nbformat.read(path, as_version=4), run(path)
+    assert outputs(fresh) == outputs(kept), "python -m tests.notebooks keeps the outputs"
+    for now, then in zip(pictures(fresh), pictures(kept), strict=True):
+        assert now == pytest.approx(then, rel=0.25)
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
