@@ -184,10 +184,10 @@ PREFIXES: Final[tuple[Prefix, ...]] = (
             "csk-",  # Cerebras
             "CCIPAT_",  # CircleCI
             "EZAK", "EZTK",  # EasyPost
-            "FLWSECK-", "FLWSECK_TEST-",  # Flutterwave
+            "FLWSECK",  # Flutterwave
             "hcaik_",  # Honeycomb
             "jina_",
-            "lsv2_pt_", "lsv2_sk_",  # LangSmith
+            "lsv2_",  # LangSmith
             "nfp_",  # Netlify
             "pcsk_",  # Pinecone
             "pnu_",  # Prefect
@@ -257,8 +257,8 @@ PREFIXES: Final[tuple[Prefix, ...]] = (
     Prefix(
         name="razorpay-key",
         title="Razorpay key id",
-        prefixes=("rzp_live_", "rzp_test_"),
-        tail=_A + r"{14}(?![A-Za-z0-9_\-])",
+        prefixes=("rzp_",),
+        tail=r"(?:live|test)_[A-Za-z0-9]{14}(?![A-Za-z0-9_\-])",
         silent=("rzp_live_key",),
     ),
     Prefix(
@@ -292,8 +292,8 @@ PREFIXES: Final[tuple[Prefix, ...]] = (
     Prefix(
         name="dynatrace-token",
         title="Dynatrace API or platform token",
-        prefixes=("dt0c01.", "dt0s01.", "dt0s02.", "dt0s16."),
-        tail=r"[A-Z0-9]{8,24}\.[A-Z0-9]{64}",
+        prefixes=("dt0c", "dt0s"),
+        tail=r"[0-9]{2}\.[A-Z0-9]{8,24}\.[A-Z0-9]{64}",
         silent=("dt0c01.SAMPLE",),
     ),
     Prefix(
@@ -390,7 +390,7 @@ SHAPES: Final[tuple[Shape, ...]] = (
     Shape(
         name="azure-client-secret",
         title="Client secret of an Azure application",
-        needles=("q~",),
+        needles=("0q~", "1q~", "2q~", "3q~", "4q~", "5q~", "6q~", "7q~", "8q~", "9q~"),
         pattern=(
             r"(?<![A-Za-z0-9_.~\-])(?P<secret>[A-Za-z0-9_.~]{3}[0-9]Q~[A-Za-z0-9_.~\-]{31,34})"
             r"(?![A-Za-z0-9_~\-])"

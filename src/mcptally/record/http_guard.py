@@ -22,6 +22,7 @@ class HeadGuard:
         self._timer: Timer | None = None
         self._until: float | None = None
         self._lines = 0
+        self._bytes = 0
         self._end = b""
 
     @property
@@ -35,6 +36,11 @@ class HeadGuard:
         Raises:
             RefusedError: these are too many lines; said before they are looked at one by one.
         """
+        self._bytes += len(data)
+        if self._bytes <= MAX_FIELDS:
+            # Nearly all heads: too short for so many lines.
+            self._end = data[-2:]
+            return
         seen = self._end + data
         ends = [at for at in (seen.find(b"\n\r\n"), seen.find(b"\n\n")) if at >= 0]
         stop = min(ends) + 1 if ends else len(seen)
@@ -53,6 +59,7 @@ class HeadGuard:
         """The head is over; the next one has all the time again."""
         self._until = None
         self._lines = 0
+        self._bytes = 0
         self._end = b""
 
     def stop(self) -> None:

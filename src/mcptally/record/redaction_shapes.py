@@ -57,7 +57,7 @@ REACH: Final = {
     "url-password": (0, 512),
     "telegram-token": (16, 64),
     "account-key": (256, 64),
-    "azure-client-secret": (4, 48),
+    "azure-client-secret": (3, 48),
     "terraform-token": (14, 96),
     "mailchimp-key": (32, 8),
 }
