@@ -75,7 +75,7 @@ class Source:
         for run in lines(self.path):
             if isinstance(run, Damage):
                 self.tally.seen += 1
-                self.tally.skip(run.line, run.message)
+                self.tally.skip(run.line or 1, run.message)
                 continue
             number = run.first
             for line in run.data.split(b"\n")[: run.count]:
