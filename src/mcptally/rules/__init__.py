@@ -43,21 +43,6 @@ def load(cls: type[R], *names: str) -> tuple[R, ...]:
     return tuple(rows)
 
 
-def load_file(cls: type[R], path: Path) -> tuple[R, ...]:
-    """The rules of a user's own TOML file.
-
-    Raises:
-        RuleError: not TOML, or a row that is incomplete or says something unknown.
-    """
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise RuleError(f"{path}: cannot be read as a rule file: {error}") from error
-    rows = parse(cls, table, where=str(path))
-    _check_unique(rows)
-    return tuple(rows)
-
-
 def parse(cls: type[R], table: Mapping[str, Any], *, where: str) -> list[R]:
     """Rule rows of one parsed TOML file; `where` names it in errors.
 
