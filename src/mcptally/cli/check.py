@@ -52,14 +52,15 @@ def _table(answer: "ArchiveCheck") -> None:
     ]
     widths = [max(len(row[i]) for row in rows) for i in range(4)]
     problems: list[list[str]] = [[], *(r.problems for r in answer.recordings)]
+    said: list[str] = []
     for row, found in zip(rows, problems, strict=True):
         cells = [
             cell.rjust(width) if i in {1, 2} else cell.ljust(width)
             for i, (cell, width) in enumerate(zip(row, widths, strict=False))
         ]
-        click.echo("  ".join([*cells, row[4]]))
-        for problem in found:
-            click.echo(f"    {_plain(problem)}")
+        said.append("  ".join([*cells, row[4]]))
+        said += [f"    {_plain(problem)}" for problem in found]
+    click.echo("\n".join(said))
     for file in answer.damaged_files:
         click.echo(f"{_plain(file.file)}: {file.bytes_not_read} bytes not read")
         for problem in file.problems:
