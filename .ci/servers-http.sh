@@ -25,18 +25,10 @@ fi
 mkdir -p "$1/http"
 folder=$(cd "$1" && pwd)
 home=$folder/http
-python=${PYTHON:-python3}
-
-# same <stamp> <wanted>...: true when the stamp file already says what is wanted.
-same() {
-  local stamp=$1
-  shift
-  [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$*" ]
-}
+. "$(dirname "$0")/pinned.sh"
 
 if ! same "$home/.pypi" "${PYPI[@]}"; then
-  [ -x "$home/bin/python" ] || "$python" -m venv "$home"
-  "$home/bin/python" -m pip install --quiet --disable-pip-version-check "${PYPI[@]}"
+  venv_with "$home" "${PYPI[@]}"
   # The everything-server is in no wheel, only among the examples of the source distribution.
   source=$(mktemp -d)
   "$home/bin/python" -m pip download --quiet --disable-pip-version-check --no-deps \
@@ -50,11 +42,4 @@ if ! same "$home/.pypi" "${PYPI[@]}"; then
   echo "${PYPI[*]}" >"$home/.pypi"
 fi
 
-if ! command -v npm >/dev/null; then
-  echo "servers-http.sh: no npm here: the npm servers and clients are left out" >&2
-elif ! same "$home/.npm" "${NPM[@]}"; then
-  [ -f "$home/package.json" ] || echo '{"private": true}' >"$home/package.json"
-  # Install scripts fetch browsers and binaries that nothing here needs.
-  npm install --prefix "$home" --ignore-scripts --no-audit --no-fund --loglevel=error "${NPM[@]}"
-  echo "${NPM[*]}" >"$home/.npm"
-fi
+npm_into "$home" "${NPM[@]}"

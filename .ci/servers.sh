@@ -28,26 +28,10 @@ if [ $# -ne 1 ]; then
 fi
 mkdir -p "$1"
 folder=$(cd "$1" && pwd)
-python=${PYTHON:-python3}
-
-# same <stamp> <wanted>...: true when the stamp file already says what is wanted.
-same() {
-  local stamp=$1
-  shift
-  [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$*" ]
-}
+. "$(dirname "$0")/pinned.sh"
 
 if ! same "$folder/.pypi" "${PYPI[@]}"; then
-  [ -x "$folder/bin/python" ] || "$python" -m venv "$folder"
-  "$folder/bin/python" -m pip install --quiet --disable-pip-version-check "${PYPI[@]}"
+  venv_with "$folder" "${PYPI[@]}"
   echo "${PYPI[*]}" >"$folder/.pypi"
 fi
-
-if ! command -v npm >/dev/null; then
-  echo "servers.sh: no npm here: the npm servers and clients are left out" >&2
-elif ! same "$folder/.npm" "${NPM[@]}"; then
-  [ -f "$folder/package.json" ] || echo '{"private": true}' >"$folder/package.json"
-  # Install scripts fetch browsers and binaries that nothing here needs.
-  npm install --prefix "$folder" --ignore-scripts --no-audit --no-fund --loglevel=error "${NPM[@]}"
-  echo "${NPM[*]}" >"$folder/.npm"
-fi
+npm_into "$folder" "${NPM[@]}"
