@@ -1,0 +1,175 @@
+"""The mutation check: the code is broken in places that matter, and a test must fail each time.
+
+python -m tests.mutations            breaks every place of mutations.toml, one after the other
+python -m tests.mutations NAME...    only those whose names begin so
+
+Each is broken in a copy of the checkout; the checkout itself is never touched. A mutation is caught
+when a test fails by an assertion: one that no longer imports, or takes forever, proves nothing.
+"""
+
+import dataclasses
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Final
+
+CHECKOUT: Final = Path(__file__).resolve().parents[1]
+PACKAGE: Final = Path("src", "mcptally")
+COPIED: Final = (
+    "src",
+    "tests",
+    "docs",
+    "sample_traces",
+    "notebooks",
+    "pyproject.toml",
+    "README.md",
+)
+PATIENCE: Final = 1200
+"""Seconds for the tests of one mutation."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Mutation:
+    """One way to break the code, and the tests that have to see it."""
+
+    name: str
+    file: str
+    """Below `src/mcptally`."""
+    old: str
+    """Occurs exactly once."""
+    new: str
+    tests: tuple[str, ...]
+    """pytest's names of files or tests, below `tests`."""
+
+    def broken(self, text: str) -> str:
+        """The text of the file with the mutation.
+
+        Raises:
+            ValueError: the old text is not there exactly once.
+        """
+        if (times := text.count(self.old)) != 1:
+            raise ValueError(f"{self.name}: the old text is in {self.file} {times} times, not once")
+        return text.replace(self.old, self.new)
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What the tests said of a mutation."""
+
+    mutation: str
+    caught_by: str | None
+    """The first test that failed by an assertion."""
+    seconds: float
+    words: str = ""
+    """Why it does not count, where something else than an assertion failed."""
+
+
+def mutations() -> tuple[Mutation, ...]:
+    """The rows of the table."""
+    rows = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+    return tuple(Mutation(**{**row, "tests": tuple(row["tests"])}) for row in rows["mutation"])
+
+
+class Copy:
+    """A copy of the checkout that may be broken."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root = folder / "checkout"
+        self.root.mkdir()
+        for name in COPIED:
+            source, target = CHECKOUT / name, self.root / name
+            if source.is_dir():
+                shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+            elif source.exists():
+                shutil.copyfile(source, target)
+        shared = CHECKOUT.parent / "shared"
+        if shared.is_dir():
+            (folder / "shared").symlink_to(shared, target_is_directory=True)
+        # Bytecode is known by the hash of its source: by time and size, a mutation of the same
+        # length in the same second would not be noticed.
+        mode = ("--invalidation-mode", "checked-hash")
+        self._python("-m", "compileall", "-q", *mode, str(self.root / "src"))
+        found = self._python("-c", "import mcptally; print(mcptally.__file__)")
+        if not Path(found.stdout.strip()).is_relative_to(self.root):
+            raise SystemExit(f"the tests would import {found.stdout.strip()}, not the copy")
+
+    def _python(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, *words],
+            cwd=self.root,
+            env={
+                **os.environ,
+                "PYTHONPATH": str(self.root / "src"),
+                "PYTHONDONTWRITEBYTECODE": "1",
+            },
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=PATIENCE,
+        )
+
+    def test(self, name: str, tests: tuple[str, ...]) -> Outcome:
+        """Run tests until one fails."""
+        report = self.root.parent / "report.xml"
+        report.unlink(missing_ok=True)
+        began = time.monotonic()
+        try:
+            done = self._python(
+                *("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", f"--junitxml={report}"),
+                *(f"tests/{test}" for test in tests),
+            )
+        except subprocess.TimeoutExpired:
+            return Outcome(name, None, time.monotonic() - began, "the tests did not end")
+        took = time.monotonic() - began
+        if done.returncode == 0:
+            return Outcome(name, None, took)
+        cases = ET.parse(report).iter("testcase") if report.exists() else ()  # noqa: S314 - ours
+        for case in cases:
+            for fault in case.findall("failure"):
+                words = fault.text or ""
+                if "AssertionError" in words or "DID NOT" in words:
+                    return Outcome(name, f"{case.get('name')}", took)
+        return Outcome(name, None, took, f"no assertion failed: {done.stdout[-1500:]}")
+
+    def mutated(self, mutation: Mutation) -> Outcome:
+        """What the tests say of a mutation; afterwards the copy is as it was."""
+        path = self.root / PACKAGE / mutation.file
+        text = path.read_text(encoding="utf-8")
+        path.write_text(mutation.broken(text), encoding="utf-8")
+        try:
+            return self.test(mutation.name, mutation.tests)
+        finally:
+            path.write_text(text, encoding="utf-8")
+
+
+def main(names: list[str]) -> int:
+    """Break the code and print who noticed; the exit code is 1 if a mutation was not caught."""
+    chosen = [row for row in mutations() if not names or row.name.startswith(tuple(names))]
+    survivors = []
+    with tempfile.TemporaryDirectory(prefix="mutations-") as folder:
+        copy = Copy(Path(folder))
+        every = tuple(dict.fromkeys(test for row in chosen for test in row.tests))
+        whole = copy.test("nothing", every)
+        if whole.caught_by or whole.words:
+            print(f"unbroken code fails its tests: {whole.caught_by or whole.words}")
+            return 1
+        print(f"{'mutation':<36} {'s':>4}  caught by", flush=True)
+        for row in chosen:
+            told = copy.mutated(row)
+            words = told.caught_by or f"NOT CAUGHT {told.words}"
+            print(f"{row.name:<36} {told.seconds:4.0f}  {words}", flush=True)
+            if told.caught_by is None:
+                survivors.append(row.name)
+    caught = len(chosen) - len(survivors)
+    print(f"{caught} of {len(chosen)} mutations caught", *survivors)
+    return 1 if survivors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

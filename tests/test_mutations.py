@@ -1,0 +1,33 @@
+"""The table of the mutation check fits the code: it cannot rot."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from tests import mutations
+
+TESTS = Path(__file__).parent
+
+
+def test_every_mutation_still_breaks_one_place_and_names_tests_that_there_are():
+    rows = mutations.mutations()
+    assert len(rows) >= 30
+    assert len({row.name for row in rows}) == len(rows)
+    for row in rows:
+        text = (mutations.CHECKOUT / mutations.PACKAGE / row.file).read_text(encoding="utf-8")
+        broken = row.broken(text)
+        assert broken != text, row.name
+        if row.file.endswith(".py"):
+            ast.parse(broken)
+        assert row.tests, row.name
+        for test in row.tests:
+            file, _, name = test.partition("::")
+            assert f"def {name or 'test_'}" in (TESTS / file).read_text(encoding="utf-8"), test
+
+
+def test_an_old_text_that_is_not_there_once_is_refused():
+    row = mutations.Mutation(name="n", file="f", old="a", new="b", tests=())
+    assert row.broken("xay") == "xby"
+    with pytest.raises(ValueError, match="2 times"):
+        row.broken("aa")
