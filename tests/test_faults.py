@@ -36,7 +36,7 @@ def scored(tmp_path_factory) -> Path:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals as on POSIX")
-@pytest.mark.parametrize("step", [3, 60, 150, 163, 166, 175, 185, 196, 198])
+@pytest.mark.parametrize("step", [60, 163, 175, 196])
 def test_killed_at_any_step_the_next_run_mends_it(tmp_path: Path, scored: Path, step: int):
     """`python -m tests.faults --kills 300` does it at random, with processes and without."""
     store = tmp_path / "store"
@@ -74,7 +74,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="limits as on POSIX")
-@pytest.mark.parametrize("size", [100, 3_000, 20_000])
+@pytest.mark.parametrize("size", [100, 20_000])
 def test_no_room_is_said_and_the_store_stays_as_it_was(tmp_path: Path, scored: Path, size: int):
     store = tmp_path / "store"
     shutil.copytree(scored / "before", store)
