@@ -1,8 +1,8 @@
 """What SQL has no function for: quantiles of distributions and the bootstrap, as DuckDB functions.
 
 `register` gives a connection `t_quantile`, `t_test`, `beta_quantile`, `latency_quantiles`,
-`rate_bounds` and `bootstrap_ratio`. They see aggregated rows, one a tool. SciPy is imported when one is first used:
-most questions need none.
+`rate_bounds` and `bootstrap_ratio`. They see aggregated rows, one a tool. SciPy is imported when
+one is first used: most questions need none.
 """
 
 import atexit
