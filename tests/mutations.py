@@ -162,8 +162,8 @@ def main(names: list[str]) -> int:
         print(f"{'mutation':<36} {'s':>4}  caught by", flush=True)
         for row in chosen:
             told = copy.mutated(row)
-            words = told.caught_by or f"NOT CAUGHT {told.words}"
-            print(f"{row.name:<36} {told.seconds:4.0f}  {words}", flush=True)
+            words = " ".join((told.caught_by or f"NOT CAUGHT {told.words}").split())
+            print(f"{row.name:<36} {told.seconds:4.0f}  {words[:120]}", flush=True)
             if told.caught_by is None:
                 survivors.append(row.name)
     caught = len(chosen) - len(survivors)

@@ -198,3 +198,26 @@ def test_a_change_that_was_announced_is_said_to_be(tmp_path: Path):
     found = pl.read_parquet(tmp_path / "store" / "findings" / "*.parquet")
     said = found.filter(rule="definition.changed_in_session").get_column("message").to_list()
     assert said == ["the tool changed within a session (announced): description: changed"]
+
+
+def test_a_call_is_held_to_the_version_listed_last_before_it(tmp_path: Path):
+    number, text = ([changed("inputSchema", to={"type": kind})] for kind in ("object", "string"))
+    call, reply = 'call add {"a": 1}', '{"content":[]}'
+    lines = ["@2025-06-18"]
+    for listing in ([], number, text):
+        lines += [f"tools {json.dumps(listing)}"] * bool(listing) + [f"{call} {reply}"] * 2
+    for name, said in (("a", lines), ("b", ["+ 60000", "@2025-06-18", f"{call} {reply}"])):
+        talk = Conversation(name, server="s")
+        talk.event("open", transport="stdio", server="s", command=["x"], segment=0)
+        for line in said:
+            talk.line(line)
+        (tmp_path / f"{name}.jsonl").write_bytes(b"".join(talk.lines))
+    mcptally.score(sorted(tmp_path.glob("*.jsonl")), out=tmp_path / "store")
+    calls = pl.read_parquet(tmp_path / "store" / "calls" / "*.parquet")
+    told = calls.filter(method="tools/call").sort("recording", "seq")
+    assert told.select("definition_source", "input_schema_state").rows() == [
+        *[("later", "valid")] * 2,
+        *[("session", "valid")] * 2,
+        *[("session", "invalid")] * 2,
+        ("server", "invalid"),
+    ]
