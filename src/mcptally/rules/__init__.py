@@ -10,7 +10,6 @@ import dataclasses
 import tomllib
 from collections.abc import Iterable, Mapping
 from importlib import resources
-from pathlib import Path
 from typing import Any, TypeVar
 
 from mcptally.errors import RuleError, near
