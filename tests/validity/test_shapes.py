@@ -233,7 +233,9 @@ def test_on_recorded_traffic_columns_settle_nothing_that_the_schema_refuses():
         pl.col("outcome") != "input_required",
     )
     texts = events.replies.select("response", reply_row="row")
-    settled = settled.join(texts, on="reply_row", how="left").unique(["revision", "method", "response"])
+    settled = settled.join(texts, on="reply_row", how="left").unique(
+        ["revision", "method", "response"]
+    )
     states = {
         judge_value(judge("results", method, revision), text)[0]
         for method, revision, text in settled.select("method", "revision", "response").iter_rows()
