@@ -152,6 +152,7 @@ def test_a_masked_error_while_everything_fails_is_an_outage():
         ({"outcome": "no_response", "signal": 11}, "tool_failure"),
         ({"outcome": "no_response", "signal": 9}, "infrastructure"),
         ({"outcome": "no_response", "exit_code": -6}, "tool_failure"),
+        ({"outcome": "no_response", "exit_code": -9}, "infrastructure"),
         ({"outcome": "no_response", "closed": True}, "infrastructure"),
         ({"outcome": "no_response"}, "ambiguous"),
     ],
