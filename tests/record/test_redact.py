@@ -164,7 +164,7 @@ def test_an_escape_before_a_match_stays_whole():
     # The line break's own `n` makes `ntn_`, which is how another service's tokens begin.
     frame = b'{"t":"one\\ntn_%s"}' % (b"a1B2" * 12)
     clean, _ = DEFAULT.json(frame)
-    assert msgspec.json.decode(clean) == {"t": "one\n[redacted:service-token]"}
+    assert clean == rb'{"t":"one\n[redacted:service-token]"}'
 
 
 def test_numbers_order_duplicates_and_whitespace_stay_as_they_were():

@@ -93,6 +93,21 @@ def test_prose_from_a_tool_that_answers_in_json_is_evidence():
     assert said["hidden_error"].to_list() == [True] + [False] * 20
 
 
+def test_prose_from_a_tool_that_often_answers_in_prose_is_no_evidence():
+    forms = [f'{{"a": {n}}}' if n % 2 else f"Page {n}" for n in range(20)]
+    odd = "Page missing in this book"
+    said = hidden(pl.DataFrame([{"tool": "t", "text": text} for text in (odd, *forms)]))
+    assert not any(said["hidden_error"])
+
+
+@pytest.mark.parametrize(
+    "rest", ["\nand so on" * 20, " and so on" * 60], ids=["lines", "characters"]
+)
+def test_words_that_tell_of_a_failure_in_a_short_answer_are_data_in_a_long_one(rest: str):
+    assert found("Connection refused by host")
+    assert not found("Connection refused by host" + rest)
+
+
 def test_structured_content_is_read_when_the_text_is_prose():
     assert found("See the structured content.", structured='{"success": false, "error": "x"}')
 
