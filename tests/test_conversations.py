@@ -285,8 +285,9 @@ ANSWER = '{"jsonrpc":"2.0","id":1,"result":{"content":[]}}'
 OTHER_ANSWER = '{"jsonrpc":"2.0","id":"1","result":{"content":[]}}'
 ASK_BACK = request("1", "sampling/createMessage")
 
-# Exchange, side, text and SSE id of each message (`resume`: the exchange has a Last-Event-ID);
-# then the calls by place, with the place of their reply.
+# Exchange (after its session, where there are two), side, text and SSE id of each message
+# (`resume`: the exchange has a Last-Event-ID); then the calls by place, with the place of their
+# reply.
 TOLD = {
     "a client that always says id 1, and streams that count their events from 0": (
         [
@@ -320,6 +321,15 @@ TOLD = {
         [("x0", "c2s", ASK, None), ("x1", "s2c", ANSWER, None)],
         {2: 4},
     ),
+    "two sessions with one id, each answered on another stream of its own": (
+        [
+            ("s1/x0", "c2s", ASK, None),
+            ("s2/x1", "c2s", ASK, None),
+            ("s2/x2", "s2c", ANSWER, None),
+            ("s1/x3", "s2c", ANSWER, None),
+        ],
+        {2: 8, 4: 6},
+    ),
 }
 
 
@@ -332,7 +342,7 @@ def test_an_exchange_and_its_event_ids_keep_replies_apart(tmp_path, case):
     for scope, side, text, event_id in sent:
         if scope not in begun:
             begun.add(scope)
-            headers = {"mcp-session-id": "s1"}
+            headers = {"mcp-session-id": scope.rpartition("/")[0] or "s1"}
             headers |= {"last-event-id": "0"} if scope == "resume" else {}
             tape.http("r", scope, "request", method="POST", path="/mcp", headers=headers)
         tape.say("r", scope, side, text, f',"sse_id":"{event_id}"' if event_id else "")

@@ -63,6 +63,14 @@ def test_a_definition_that_changed_between_two_stores_is_drift(tmp_path: Path):
     assert sorted(found) == [("breaking", ["inputSchema/required/path: added"]), ("hints", [])]
 
 
+def test_a_definition_that_several_stores_know_was_seen_from_the_first_to_the_last(tmp_path: Path):
+    stores = [listed(tmp_path, "monday", 1), listed(tmp_path, "tuesday", 5)]
+    about = "SELECT first_seen, last_seen, sessions, listings FROM tools"
+    [first], [second] = (mt.open_store(each).sql(about).fetchall() for each in stores)
+    for order in (stores, stores[::-1]):
+        assert mt.open_store(*order).sql(about).fetchall() == [(first[0], second[1], 2, 2)]
+
+
 def test_each_of_them_has_to_be_a_store(tmp_path: Path):
     good = listed(tmp_path, "monday", 1)
     with pytest.raises(StoreError, match="no such store"):
