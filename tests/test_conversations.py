@@ -17,6 +17,7 @@ from polars.testing import assert_frame_equal
 
 from mcptally import pipeline
 from tests.second_opinion import differences, of_pipeline
+from tests.validity.conversation import write
 
 IDS = st.sampled_from(
     ["1"] * 16
@@ -351,6 +352,20 @@ def test_an_exchange_and_its_event_ids_keep_replies_apart(tmp_path, case):
     calls, _ = of_pipeline(files)
     replies = {seq: reply and reply[0] for (_, _, seq, _), (*_, reply, _) in calls.items()}
     assert replies == expected
+
+
+def test_half_an_hour_of_silence_ends_the_session_of_a_client_without_an_id(tmp_path):
+    ask = '{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":META}}'
+    minutes = (0, 29, 31, 29)
+    said = [
+        f"+ {pause * 60_000}\nx{place} POST {{}}\nx{place} > {ask}"
+        for place, pause in enumerate(minutes)
+    ]
+    path = write("\n".join(said), tmp_path / "a.x", "r")
+    pipeline.score([path], out=tmp_path / "store")
+    calls = pl.read_parquet(tmp_path / "store" / "calls" / "*.parquet").sort("seq")
+    assert set(calls.get_column("session_source")) == {"client"}
+    assert calls.get_column("session").rle_id().to_list() == [0, 0, 1, 1]
 
 
 # Without the phase that explains: it runs a found example some hundred times more.

@@ -153,6 +153,7 @@ def test_sql_reads_the_store_and_nothing_else(small: mt.Store, attack: str):
     with pytest.raises((QueryError, duckdb.Error)) as refused:
         small.sql(attack.format(folder=small.path.parent)).fetchall()
     assert "xyzzy" not in str(refused.value)
+    assert small.sql("SELECT tool FROM calls").fetchall() == [("read",)]
 
 
 @pytest.mark.parametrize("attack", WRITES.values(), ids=WRITES)

@@ -8,7 +8,7 @@ import pytest
 
 from mcptally.definitions import in_force
 from mcptally.partition import Knowledge, gather
-from mcptally.seed import columns, document, inspector, javascript, single, wording
+from mcptally.seed import columns, document, factors, inspector, javascript, single, wording
 from mcptally.seed.model import ValidationContext
 from mcptally.validate import validate
 
@@ -329,3 +329,21 @@ def test_no_calls_no_rows():
     empty = columns.score(calls_with("ok").clear())
     assert empty.height == 0
     assert set(columns.COLUMNS) <= set(empty.columns)
+
+
+@pytest.mark.parametrize(
+    ("text", "threshold"),
+    [
+        ("invalid path", 0.5),
+        ("invalid path: no such file or directory", 0.2),
+        ("a free trial of the payment form", 0.5),
+        ("payment not found", 0.2),
+    ],
+)
+def test_words_of_high_confidence_count_for_the_program_only_beside_a_pattern(text, threshold):
+    assert inspector.decide(text, "t").threshold == threshold
+    asked = pl.DataFrame(
+        {"text": [text], "tool": ["t"], "arguments": [None], "error_code": [None], "rpc": [False]},
+        schema_overrides={"arguments": pl.String, "error_code": pl.Int64},
+    )
+    assert factors.decisions(asked)["inspector_threshold"].to_list() == [threshold]
