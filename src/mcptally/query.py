@@ -453,9 +453,7 @@ _ACTING: Final = frozenset(
 def _called(query: str) -> set[str]:
     """Names that stand before a parenthesis, without quotes: those of every function called."""
     tokens = [
-        (at, kind)
-        for at, kind in duckdb.tokenize(query)
-        if kind != duckdb.token_type.comment
+        (at, kind) for at, kind in duckdb.tokenize(query) if kind != duckdb.token_type.comment
     ]
     ends = [at for at, _ in tokens[1:]] + [len(query)]
     texts = [query[at:end] for (at, _), end in zip(tokens, ends, strict=True)]
