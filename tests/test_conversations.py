@@ -368,6 +368,18 @@ def test_half_an_hour_of_silence_ends_the_session_of_a_client_without_an_id(tmp_
     assert calls.get_column("session").rle_id().to_list() == [0, 0, 1, 1]
 
 
+def test_a_session_that_an_error_names_has_not_begun(tmp_path):
+    ask = '{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":META}}'
+    said = [
+        f'x{status} POST {{}}\nx{status} > {ask}\nx{status} {status} {{"mcp-session-id":"new"}}'
+        for status in (404, 200)
+    ]
+    path = write("\n".join(said), tmp_path / "a.x", "r")
+    pipeline.score([path], out=tmp_path / "store")
+    calls = pl.read_parquet(tmp_path / "store" / "calls" / "*.parquet").sort("seq")
+    assert calls.get_column("session_source").to_list() == ["client", "http_session_id"]
+
+
 # Without the phase that explains: it runs a found example some hundred times more.
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink)
 

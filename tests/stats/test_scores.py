@@ -4,6 +4,7 @@ import math
 import re
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 import scipy.stats
@@ -149,6 +150,23 @@ def test_shrinkage_draws_small_tools_to_what_tools_are_like(tmp_path):
     assert small["failure_rate_shrunk_low"] < 0.1 < small["failure_rate_shrunk_high"]
 
 
+def test_shrinkage_is_as_strong_as_tools_are_alike(tmp_path):
+    # Eight tools fail 1 to 8 times in 30 sessions, each worth 29 calls: Kleinman's moments.
+    rates = [number / 30 for number in range(1, 9)]
+    rows = [
+        row
+        for number in range(1, 9)
+        for row in sessions([(1, 1)] * number + [(0, 1)] * (30 - number), f"t{number}")
+    ]
+    p = sum(rates) / 8
+    spread = 29 * sum((rate - p) ** 2 for rate in rates)
+    rho = (spread / (p * (1 - p)) - 7) / (8 * 29 - 29 - 7)
+    typical, weight = (8 * 29 * p + 0.5) / (8 * 29 + 1), 1 / rho - 1
+    expected = [(29 * rate + weight * typical) / (29 + weight) for rate in rates]
+    found = tools(build(tmp_path / "s", rows)).sort("tool").get_column("failure_rate_shrunk")
+    assert found.to_list() == pytest.approx(expected)
+
+
 def test_ranks_are_by_the_bound_that_evidence_supports(tmp_path):
     rows = sessions([(1, 1)] * 20 + [(0, 1)] * 20, "bad")
     rows += sessions([(1, 1)], "unlucky")
@@ -206,6 +224,13 @@ def test_latency_quantiles_have_intervals_from_thirty_sessions_on(tmp_path, sess
         if known:
             assert low <= value * 1.02
             assert value <= high * 1.02
+
+
+def test_a_quantile_lies_between_two_latencies_as_numpy_has_it(tmp_path):
+    times = [float(n * n) for n in range(1, 12)]
+    row = one(build(tmp_path / "s", [call(n, latency_ms=time) for n, time in enumerate(times)]))
+    found = [row[f"latency_{name}_ms"] for name in ("p50", "p95", "p99")]
+    assert found == pytest.approx(np.quantile(times, (0.5, 0.95, 0.99)).tolist())
 
 
 def test_the_interval_of_a_quantile_is_the_same_every_time(tmp_path):
