@@ -1,29 +1,55 @@
 -- Shares about foresight with sessions as clusters, per tool or server; as in _rates_of.sql.
 -- Of: per, validated
+-- Moments of all shares are summed side by side: a row a session and share would be what costs.
 WITH sums AS (
     SELECT
-        server, if(per = 'tool', v.tool, NULL) AS tool, session,
+        server, tool,
+        valid_and_worked::DOUBLE AS valid_and_worked,
+        (valid_and_worked + valid_and_failed)::DOUBLE AS valid_n,
+        invalid_and_failed::DOUBLE AS invalid_and_failed,
+        (invalid_and_worked + invalid_and_failed)::DOUBLE AS invalid_n,
+        (valid_and_failed + invalid_and_failed)::DOUBLE AS broken_n,
+        failed::DOUBLE AS failed, prevented::DOUBLE AS prevented,
+        worked::DOUBLE AS worked, blocked::DOUBLE AS blocked,
+        refused_and_failed::DOUBLE AS refused_and_failed,
+        (blocked + refused_and_failed)::DOUBLE AS refused_n
+    FROM _foresight_sums(per, validated)
+),
+moments AS (
+    SELECT
+        server, tool,
         unnest([
-            {metric: 'valid_worked', n: sum(valid_and_worked + valid_and_failed),
-                y: sum(valid_and_worked)},
-            {metric: 'invalid_precision', n: sum(invalid_and_worked + invalid_and_failed),
-                y: sum(invalid_and_failed)},
-            {metric: 'invalid_recall', n: sum(valid_and_failed + invalid_and_failed),
-                y: sum(invalid_and_failed)},
-            {metric: 'preventable', n: sum(failed), y: sum(prevented)},
-            {metric: 'blocked', n: sum(worked), y: sum(blocked)},
-            {metric: 'refusal_precision', n: sum(blocked + refused_and_failed),
-                y: sum(refused_and_failed)}
+            {metric: 'valid_worked', n: sum(valid_n), y: sum(valid_and_worked),
+                yy: sum(valid_and_worked * valid_and_worked), yn: sum(valid_and_worked * valid_n), nn: sum(valid_n * valid_n),
+                sessions: sum(least(valid_n, 1)), hit: sum(least(valid_and_worked, 1)),
+                missed: sum(least(valid_n - valid_and_worked, 1))},
+            {metric: 'invalid_precision', n: sum(invalid_n), y: sum(invalid_and_failed),
+                yy: sum(invalid_and_failed * invalid_and_failed), yn: sum(invalid_and_failed * invalid_n), nn: sum(invalid_n * invalid_n),
+                sessions: sum(least(invalid_n, 1)), hit: sum(least(invalid_and_failed, 1)),
+                missed: sum(least(invalid_n - invalid_and_failed, 1))},
+            {metric: 'invalid_recall', n: sum(broken_n), y: sum(invalid_and_failed),
+                yy: sum(invalid_and_failed * invalid_and_failed), yn: sum(invalid_and_failed * broken_n), nn: sum(broken_n * broken_n),
+                sessions: sum(least(broken_n, 1)), hit: sum(least(invalid_and_failed, 1)),
+                missed: sum(least(broken_n - invalid_and_failed, 1))},
+            {metric: 'preventable', n: sum(failed), y: sum(prevented),
+                yy: sum(prevented * prevented), yn: sum(prevented * failed), nn: sum(failed * failed),
+                sessions: sum(least(failed, 1)), hit: sum(least(prevented, 1)),
+                missed: sum(least(failed - prevented, 1))},
+            {metric: 'blocked', n: sum(worked), y: sum(blocked),
+                yy: sum(blocked * blocked), yn: sum(blocked * worked), nn: sum(worked * worked),
+                sessions: sum(least(worked, 1)), hit: sum(least(blocked, 1)),
+                missed: sum(least(worked - blocked, 1))},
+            {metric: 'refusal_precision', n: sum(refused_n), y: sum(refused_and_failed),
+                yy: sum(refused_and_failed * refused_and_failed), yn: sum(refused_and_failed * refused_n), nn: sum(refused_n * refused_n),
+                sessions: sum(least(refused_n, 1)), hit: sum(least(refused_and_failed, 1)),
+                missed: sum(least(refused_n - refused_and_failed, 1))}
         ], recursive := true)
-    FROM _foresight_sums(validated) v
-    GROUP BY server, if(per = 'tool', v.tool, NULL), session
+    FROM sums GROUP BY server, tool
 ),
 totals AS (
     SELECT
-        server, tool, metric, sum(n)::DOUBLE AS n, sum(y)::DOUBLE AS y,
-        count(*) AS sessions, count(*) FILTER (y > 0) AS hit, count(*) FILTER (y < n) AS missed,
-        sum(y * y) AS yy, sum(y * n) AS yn, sum(n * n) AS nn
-    FROM sums WHERE n > 0 GROUP BY ALL
+        * REPLACE (sessions::BIGINT AS sessions, hit::BIGINT AS hit, missed::BIGINT AS missed)
+    FROM moments WHERE n > 0
 ),
 effective AS (
     SELECT

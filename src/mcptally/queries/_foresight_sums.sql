@@ -1,7 +1,7 @@
--- What foresight adds up to per session and tool; of all calls, or of those that were validated.
--- Of: validated
+-- What foresight adds up to per session, and tool or server; of all calls, or of those validated.
+-- Of: per, validated
 SELECT
-    server, tool, session, count(*) AS calls,
+    server, if(per = 'tool', f.tool, NULL) AS tool, session, count(*) AS calls,
     count(*) FILTER (worked) AS worked,
     count(*) FILTER (failed) AS failed,
     count(*) FILTER (failed AND unforeseeable) AS unforeseeable,
@@ -15,5 +15,5 @@ SELECT
     count(*) FILTER (validated_as AND failed AND NOT unforeseeable) AS valid_and_failed,
     count(*) FILTER (NOT validated_as AND failed AND NOT unforeseeable) AS invalid_and_failed,
     count(*) FILTER (refused AND failed AND NOT unforeseeable) AS refused_and_failed
-FROM _foresight(validated)
-GROUP BY ALL
+FROM _foresight(validated) f
+GROUP BY server, if(per = 'tool', f.tool, NULL), session

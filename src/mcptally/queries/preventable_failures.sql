@@ -7,7 +7,7 @@ WITH counted AS (
         sum(by_meaning)::BIGINT AS by_meaning, sum(by_native_answer)::BIGINT AS by_native_answer,
         sum(unforeseeable)::BIGINT AS unforeseeable, sum(worked)::BIGINT AS worked,
         sum(blocked)::BIGINT AS blocked
-    FROM _foresight_sums(false) GROUP BY server, tool
+    FROM _foresight_sums('tool', false) GROUP BY server, tool
 ),
 -- What a dry run says first; of calls that a dry run cannot refuse, nothing is read.
 words AS (

@@ -21,7 +21,7 @@ real_calls AS (
         sum(invalid_and_failed)::BIGINT AS invalid_and_failed,
         sum(invalid_and_worked)::BIGINT AS invalid_and_worked,
         sum(unforeseeable)::BIGINT AS unforeseeable
-    FROM _foresight_sums(true) GROUP BY server
+    FROM _foresight_sums('server', true) GROUP BY server
 ),
 rates AS (
     SELECT
