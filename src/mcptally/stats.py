@@ -130,6 +130,9 @@ def _rate_bounds(hits: Floats, sizes: Floats) -> list[float | None]:
     hits, sizes = hits[sizes > 0], sizes[sizes > 0]
     if not len(sizes):
         return [None, None]
+    # SQL gives sessions in any order, and a sum's last digit depends on it.
+    order = np.lexsort((hits, sizes))
+    hits, sizes = hits[order], sizes[order]
     p = hits.sum() / sizes.sum()
     centre, half = _wilson(p, *_effective(hits, sizes))
     return [max(0.0, centre - half), min(1.0, centre + half)]
