@@ -9,7 +9,7 @@ from mcptally.errors import StoreError
 from tests.ask import plainly
 from tests.ask.conftest import SERVERS, TRAFFIC
 from tests.ask.test_questions import NAMES, agree
-from tests.transcripts import c2s, opened, s2c, write
+from tests.transcripts import c2s, call, opened, s2c, text, write
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +69,16 @@ def test_a_definition_that_several_stores_know_was_seen_from_the_first_to_the_la
     [first], [second] = (mt.open_store(each).sql(about).fetchall() for each in stores)
     for order in (stores, stores[::-1]):
         assert mt.open_store(*order).sql(about).fetchall() == [(first[0], second[1], 2, 2)]
+
+
+def test_a_recording_that_two_stores_hold_is_as_the_first_has_it(tmp_path: Path):
+    said = [opened(), c2s(1, call(1, "read")), s2c(2, text(1)), c2s(3, call(2, "write"))]
+    for name, events in (("before", said[:3]), ("after", said)):
+        mt.score([write(tmp_path / f"{name}.jsonl", events)], out=tmp_path / name)
+    stores = [tmp_path / "before", tmp_path / "after"]
+    about = "SELECT tool FROM calls ORDER BY seq"
+    assert mt.open_store(*stores).sql(about).fetchall() == [("read",)]
+    assert mt.open_store(*stores[::-1]).sql(about).fetchall() == [("read",), ("write",)]
 
 
 def test_each_of_them_has_to_be_a_store(tmp_path: Path):
