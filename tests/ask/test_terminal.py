@@ -95,7 +95,7 @@ def test_nothing_from_an_archive_acts_on_a_terminal(text: str, where: str):
 def test_markdown_from_an_archive_is_text():
     hostile = "<script>|[x](javascript:1)![y](http://z)`c`*b*"
     text = render.markdown(pa.table({"tool": [hostile]})).splitlines()[-1]
-    assert text == (r"| &lt;script>\|\[x\](javascript:1)!\[y\](http://z)\`c\`\*b\* |")
+    assert text == (r"| &lt;script>\|\[x\](javascript:1)!\[y\](http&#58;//z)\`c\`\*b\* |")
 
 
 def in_a_terminal(command: list[str], **environment: str) -> str:
