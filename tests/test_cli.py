@@ -41,7 +41,8 @@ UNREADABLE = {
     "an empty file": (b"", "the file holds no event"),
     "not a transcript": (b"hello\nworld\n", ":1: not JSON"),
     "JSON but no transcript": (b'{"a": 1}\n', ":1: not an event"),
-    "not UTF-8": (b"\xff\xfe\n", ":1: the line is not UTF-8"),
+    "not UTF-8": (b"\xc3\x28\n", ":1: the line is not UTF-8"),
+    "UTF-16": (b"\xff\xfe{\x00\n\x00", "is UTF-16 text"),
 }
 
 
