@@ -60,7 +60,8 @@ def pages(
     return {name: folder / f"{name}.html" for name in made}
 
 
-@pytest.fixture(scope="session")
+# Of this package only: while it is open, its event loop stands in everybody's way.
+@pytest.fixture(scope="package")
 def browser() -> Iterator[object]:
     playwright = pytest.importorskip("playwright.sync_api", reason="no playwright here")
     found = next(filter(None, map(shutil.which, ("chromium", "google-chrome"))), None)
@@ -74,7 +75,7 @@ def browser() -> Iterator[object]:
         opened.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def axe() -> str:
     folder = os.environ.get("MCPTALLY_SERVERS", "/nowhere")
     script = Path(folder) / "node_modules" / "axe-core" / "axe.min.js"
