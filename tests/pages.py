@@ -75,6 +75,7 @@ def commands() -> str:
     for name in cli.list_commands(context):
         command = cli.get_command(context, name)
         assert command is not None
+        vars(command)["_help_option"] = None  # click keeps that of whoever asked first
         inner = click.Context(command, info_name=name, parent=context, terminal_width=88)
         help_text = command.get_help(inner)
         parts.append(f"## `mcptally {name}`\n\n{COMMANDS[name]}\n\n```text\n{help_text}\n```\n")
