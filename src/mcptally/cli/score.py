@@ -48,7 +48,7 @@ class _Place(click.Path):
     type=SIZE,
     metavar="SIZE",
     help="Memory that all processes together should stay below, as in 600M: smaller portions, "
-    "more time. By default up to 1.5G a process.",
+    "more time. By default about 1G a process.",
 )
 @click.option(
     "--engine",
