@@ -304,7 +304,8 @@ class Damage:
     message: str
 
 
-_READING: Final = (OSError, EOFError, zlib.error, zstandard.ZstdError)
+BROKEN: Final = (OSError, EOFError, zlib.error, zstandard.ZstdError)
+"""What reading a damaged or cut file raises."""
 
 
 def lines(
@@ -318,15 +319,11 @@ def lines(
         max_line: longest line in bytes.
         room: what compressed files may unpack to, shared by those read with it.
     """
-    try:
-        stream, size, head = _opened(path)
-    except UnreadableError as error:
-        yield Damage(None, "archive.cannot_read", str(error).removeprefix(f"{path}: "))
+    begun = _begun(path)
+    if isinstance(begun, Damage):
+        yield begun
         return
-    if not size and (what := _foreign(path, head)):
-        stream.close()
-        yield Damage(None, "archive.foreign_file", f"is {what}; unpack or convert it first")
-        return
+    stream, size = begun
     number = 1
     rest: list[bytes] = []
     held = 0
@@ -370,6 +367,33 @@ def lines(
         yield Lines(b"".join(rest), number, 1)
 
 
+def pieces(path: Path, *, chunk: int = CHUNK, room: Room | None = None) -> Iterator[bytes | Damage]:
+    """The file's bytes, about `chunk` at a time, for documents that are no lines.
+
+    Reads what `lines` would, within the same limits. A `Damage` is the last of them, without its
+    place.
+    """
+    begun = _begun(path)
+    if isinstance(begun, Damage):
+        yield begun
+        return
+    stream, size = begun
+    with stream:
+        yield from _blocks(stream, size, chunk, room or Room())
+
+
+def _begun(path: Path) -> tuple[BinaryIO, int] | Damage:
+    """The decompressed bytes of a file, and its size if it is compressed, else 0."""
+    try:
+        stream, size, head = _opened(path)
+    except UnreadableError as error:
+        return Damage(None, "archive.cannot_read", str(error).removeprefix(f"{path}: "))
+    if not size and (what := _foreign(path, head)):
+        stream.close()
+        return Damage(None, "archive.foreign_file", f"is {what}; unpack or convert it first")
+    return stream, size
+
+
 def _blocks(stream: BinaryIO, size: int, chunk: int, room: Room) -> Iterator[bytes | Damage]:
     """The stream's bytes; where reading ends before they do, what is wrong."""
     # `read` would take what was unpacked before a fault with it.
@@ -378,7 +402,7 @@ def _blocks(stream: BinaryIO, size: int, chunk: int, room: Room) -> Iterator[byt
     while True:
         try:
             block = read(chunk)
-        except _READING as error:
+        except BROKEN as error:
             rule = "archive.cannot_decompress" if size else "archive.cannot_read"
             yield Damage(None, rule, f"reading stopped: {_why(error)}")
             return

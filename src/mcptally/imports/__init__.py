@@ -2,13 +2,14 @@
 
     file → detect → a format's reader → Items → (sorted by time) → Transcript → files
 
-Reading is streaming; memory does not grow with the file. Every line, entry or row of a source is
-used or counted, and a report beside the transcript says where each of the others is.
+Reading is streaming; memory does not grow with the file, and compressed files unpack no further
+than those of an archive (`archive.Room`, one for all files of an import). Every line, entry or row
+of a source is used or counted, and a report beside the transcript says where each of the others is.
 """
 
-import contextlib
 import dataclasses
 import fnmatch
+import functools
 import hashlib
 import json
 import re
@@ -16,14 +17,14 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from mcptally.archive import Lines, lines
+from mcptally.archive import Lines, Room, lines
 from mcptally.errors import UnreadableError, UsageError, near
 from mcptally.imports.clock import zone
 from mcptally.imports.detect import TRANSCRIPT, detect
 from mcptally.imports.formats import FORMATS, Format
 from mcptally.imports.items import Item, Places, Tally
 from mcptally.imports.packing import Packer
-from mcptally.imports.source import BROKEN, Envelope, Source, pieces
+from mcptally.imports.source import Envelope, Source
 from mcptally.imports.spool import in_order
 from mcptally.imports.transcript import Transcript
 from mcptally.record.redact import Policy, policy
@@ -115,9 +116,10 @@ def import_logs(
         for path, _, form in plan
         if form.name == "claude-desktop" and path.name.startswith("mcp-server-")
     }
+    room = Room()
     for path, name, form in plan:
         beside = frozenset(server for folder, server in own if folder == path.parent)
-        source = Source(path, name, server, naive, envelope or Envelope(), beside)
+        source = Source(path, name, server, naive, envelope or Envelope(), beside, room=room)
         done.files.append(_file(source, form, Path(out), hide, timezone, progress))
     if not done.files:
         first = next(iter(done.passed_over.items()), None)
@@ -193,7 +195,9 @@ def _file(
     about = {
         "format": form.name,
         "file": hide.text(source.name.encode(errors="replace"))[0].decode(errors="replace"),
-        "faithful": "truncated" if form.cut and _has(source.path, form.cut) else form.faithful,
+        "faithful": "truncated"
+        if form.cut and _has(source.beforehand(), form.cut)
+        else form.faithful,
         "missing": list(form.missing),
     }
     transcript = Transcript(
@@ -201,7 +205,7 @@ def _file(
         hide,
         source=about,
         restarts=form.restarts,
-        fingerprint=lambda: _fingerprint(source.path, hide),
+        fingerprint=functools.partial(_fingerprint, source.beforehand(), hide),
         tally=source.tally,
     )
     try:
@@ -229,21 +233,20 @@ def _file(
     return outcome
 
 
-def _has(path: Path, words: bytes) -> bool:
+def _has(source: Source, words: bytes) -> bool:
     """Whether the words stand anywhere in a file; read by the chunk."""
     tail = b""
-    with contextlib.suppress(*BROKEN):
-        for piece in pieces(path):
-            if words in tail + piece:
-                return True
-            tail = piece[-len(words) :]
+    for piece in source.beforehand().pieces():
+        if words in tail + piece:
+            return True
+        tail = piece[-len(words) :]
     return False
 
 
-def _fingerprint(path: Path, hide: Policy) -> str:
+def _fingerprint(source: Source, hide: Policy) -> str:
     """What a file without times holds, as a digest: of the redacted copy, so that it tells none."""
     digest = hashlib.blake2b(digest_size=16)
-    for run in lines(path):
+    for run in lines(source.path, room=source.room):
         if isinstance(run, Lines):
             digest.update(hide.text(run.data)[0])
     return digest.hexdigest()

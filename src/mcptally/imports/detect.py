@@ -4,9 +4,9 @@ import contextlib
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, cast
 
-from mcptally.imports.source import BROKEN, pieces
+from mcptally.archive import BROKEN, open_stream
 
 _HEAD: Final = 256 << 10
 _LINES: Final = 200
@@ -51,17 +51,22 @@ def detect(path: Path) -> str | None:
     Raises:
         UnreadableError: the file cannot be opened.
     """
-    head = b""
-    with contextlib.suppress(*BROKEN):  # what can be read is enough to tell
-        for piece in pieces(path, _HEAD):
-            head += piece
-            if len(head) >= _HEAD:
-                break
+    head = _head(path)
     if head.startswith(b"SQLite format 3\0"):
         return "mcphawk" if _is_hawk(path) else None
     if re.match(rb'\s*\{\s*"log"\s*:', head) or (b'"entries"' in head and b'"log"' in head):
         return "har"
     return _by_lines(head.split(b"\n")[:_LINES])
+
+
+def _head(path: Path) -> bytes:
+    """The first decompressed bytes; of a damaged file those before the damage."""
+    head = b""
+    with open_stream(path) as stream, contextlib.suppress(*BROKEN):
+        # `read` would take what was unpacked before a fault with it.
+        while len(head) < _HEAD and (piece := cast("Any", stream).read1(_HEAD)):
+            head += piece
+    return head
 
 
 def _by_lines(lines: Iterable[bytes]) -> str | None:

@@ -1,16 +1,17 @@
 """The elements of one array of a JSON document of any size, without reading it whole.
 
 Only brackets and strings are looked at; an element is handed on as bytes, for a parser to judge.
-Memory is that of the largest element.
+Memory is that of the largest element, and time goes with the length, however it is nested.
 """
 
 import re
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
+from mcptally.archive import MAX_LINE
+
 _MARK: Final = re.compile(rb'["{}\[\],]')
 _IN_STRING: Final = re.compile(rb'[^"\\]*(?:\\.[^"\\]*)*', re.DOTALL)
-_MAX_ELEMENT: Final = 512 << 20
 _MAX_KEY: Final = 256
 
 
@@ -20,7 +21,7 @@ class Element(NamedTuple):
     line: int
     """Where it begins, from 1."""
     data: bytes | None
-    """Its bytes; None where it was too large, or cut off by the end of the file."""
+    """Its bytes; None where they are more than `MAX_LINE`, or cut off by the end of the file."""
 
 
 def elements(pieces: Iterable[bytes], path: tuple[str, ...]) -> Iterator[Element]:
@@ -40,12 +41,14 @@ class _Scan:
 
     def __init__(self, path: tuple[str, ...]) -> None:
         self._path = [name.encode() for name in path]
-        self._buffer = b""
+        self._buffer = bytearray()
         self._position = 0
         self._line = 1
         self._counted = 0
         self._depth = 0
         self._keys: list[bytes] = []
+        """Names of the levels we are in; no more of them than the array's can matter."""
+        self._deeper = 0
         self._last = b""
         self._string: int | None = None
         self._inside: int | None = None
@@ -66,7 +69,7 @@ class _Scan:
                 if end >= len(buffer) or buffer[end] != 0x22:
                     return
                 if self._inside is None and end - self._string <= _MAX_KEY:
-                    self._last = buffer[self._string : end]
+                    self._last = bytes(buffer[self._string : end])
                 self._string = None
                 self._position = end + 1
                 continue
@@ -83,9 +86,12 @@ class _Scan:
         elif mark in b"{[":
             if self._inside is None:
                 # The array itself: right name, and right names around it.
-                if mark == b"[" and self._path == [*self._keys, self._last][1:]:
+                if mark == b"[" and [*self._keys, self._last][1:] == self._path:
                     self._inside = self._depth + 1
-                self._keys.append(self._last if self._depth else b"")
+                if len(self._keys) > len(self._path):
+                    self._deeper += 1
+                else:
+                    self._keys.append(self._last if self._depth else b"")
                 self._last = b""
             elif self._depth == self._inside and mark == b"{":
                 self._start, self._start_line = place, self._at(place)
@@ -96,11 +102,13 @@ class _Scan:
                 self._inside = None
                 self._keys = self._keys[: max(self._depth, 0)]
             elif self._inside is None:
-                if self._keys:
+                if self._deeper:
+                    self._deeper -= 1
+                elif self._keys:
                     self._keys.pop()
             elif self._depth == self._inside and self._start is not None:
-                data = None if self._too_large else self._buffer[self._start : self._position]
-                yield Element(self._start_line, data)
+                whole = None if self._too_large else self._buffer[self._start : self._position]
+                yield Element(self._start_line, None if whole is None else bytes(whole))
                 self._start, self._too_large = None, False
 
     def end(self) -> Iterator[Element]:
@@ -116,14 +124,14 @@ class _Scan:
         """Let go of what is behind us, but for an element or a key that has begun."""
         keep = self._position
         if self._start is not None:
-            if self._position - self._start <= _MAX_ELEMENT:
+            if self._position - self._start <= MAX_LINE:
                 keep = self._start
             else:
                 self._too_large, self._start = True, self._position
         elif self._string is not None and keep - self._string <= _MAX_KEY:
             keep = self._string
         self._at(keep)
-        self._buffer = self._buffer[keep:]
+        del self._buffer[:keep]
         self._position -= keep
         self._counted = 0
         if self._start is not None:

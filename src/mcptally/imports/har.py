@@ -15,7 +15,7 @@ import msgspec
 
 from mcptally.imports.elements import elements
 from mcptally.imports.items import Item, Pipe
-from mcptally.imports.source import BROKEN, Source, pieces
+from mcptally.imports.source import Source
 from mcptally.record.sse import SseParser
 
 _MILLISECOND: Final = 10**6
@@ -78,28 +78,23 @@ def read(source: Source) -> Iterator[Item]:
     """The MCP exchanges of one HAR; all other traffic is counted and passed over."""
     tally = source.tally
     homes: dict[str, str] = {}
-    line = 1
-    try:
-        for number, element in enumerate(elements(pieces(source.path), ("log", "entries"))):
-            line = element.line
-            tally.seen += 1
-            if element.data is None:
-                tally.skip(line, "an entry that is cut off, or too large")
-                continue
-            try:
-                entry = _ENTRY.decode(element.data)
-            except (msgspec.DecodeError, RecursionError, ValueError) as error:
-                tally.skip(line, f"no entry of a HAR: {error}"[:120])
-                continue
-            exchange = _Exchange(source, entry, line=line, scope=f"entry-{number}")
-            if not exchange.is_mcp(homes):
-                tally.context["no MCP traffic"] += 1
-                continue
-            tally.used += 1
-            yield from exchange.items(homes)
-    except BROKEN as error:
+    for number, element in enumerate(elements(source.pieces(), ("log", "entries"))):
+        line = element.line
         tally.seen += 1
-        tally.skip(line, f"reading stopped: {error}")
+        if element.data is None:
+            tally.skip(line, "an entry that is cut off, or too large")
+            continue
+        try:
+            entry = _ENTRY.decode(element.data)
+        except (msgspec.DecodeError, RecursionError, ValueError) as error:
+            tally.skip(line, f"no entry of a HAR: {error}"[:120])
+            continue
+        exchange = _Exchange(source, entry, line=line, scope=f"entry-{number}")
+        if not exchange.is_mcp(homes):
+            tally.context["no MCP traffic"] += 1
+            continue
+        tally.used += 1
+        yield from exchange.items(homes)
 
 
 class _Exchange:

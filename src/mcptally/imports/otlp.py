@@ -16,7 +16,7 @@ from mcptally.frame import Dir
 from mcptally.imports import calls
 from mcptally.imports.elements import elements
 from mcptally.imports.items import Item, Pipe
-from mcptally.imports.source import BROKEN, Source, pieces
+from mcptally.imports.source import Source
 
 _MAX_SPANS: Final = 2_000_000
 """Server spans whose parents are remembered, to know a client's span of the same call."""
@@ -69,10 +69,10 @@ def read(source: Source) -> Iterator[Item]:
     """The calls of one file; spans of other kinds are counted."""
     tally = source.tally
     served: set[str] = set()
-    for _, _, span in _spans(source, counted=False):
+    for _, _, span in _spans(source.beforehand()):
         if span.kind in _SERVER and span.parent and len(served) < _MAX_SPANS:
             served.add(span.parent)
-    for line, resource, span in _spans(source, counted=True):
+    for line, resource, span in _spans(source):
         attributes = _plain(span.attributes)
         method = attributes.get("mcp.method.name")
         if not isinstance(method, str):
@@ -84,39 +84,30 @@ def read(source: Source) -> Iterator[Item]:
             yield from _call(source, span, attributes, resource, method, line)
 
 
-def _spans(source: Source, *, counted: bool) -> Iterator[tuple[int, dict[str, Any], _Span]]:
-    """Every span with the attributes of its resource."""
+def _spans(source: Source) -> Iterator[tuple[int, dict[str, Any], _Span]]:
+    """Every span with its line and the attributes of its resource."""
     tally = source.tally
-    line = 1
-
-    def skip(why: str) -> None:
-        if counted:
+    for element in elements(source.pieces(), ("resourceSpans",)):
+        line = element.line
+        if element.data is None:
             tally.seen += 1
-            tally.skip(line, why)
-
-    try:
-        for element in elements(pieces(source.path), ("resourceSpans",)):
-            line = element.line
-            if element.data is None:
-                skip("spans that are cut off, or too many in one piece")
-                continue
+            tally.skip(line, "spans that are cut off, or too many in one piece")
+            continue
+        try:
+            group = _RESOURCE.decode(element.data)
+        except (msgspec.DecodeError, RecursionError, ValueError):
+            tally.seen += 1
+            tally.skip(line, "no resource spans of OTLP")
+            continue
+        resource = _plain(group.resource.attributes if group.resource else [])
+        for raw in (raw for scope in group.scopes for raw in scope.spans):
+            tally.seen += 1
             try:
-                group = _RESOURCE.decode(element.data)
+                span = _SPAN.decode(raw)
             except (msgspec.DecodeError, RecursionError, ValueError):
-                skip("no resource spans of OTLP")
+                tally.skip(line, "no span of OTLP")
                 continue
-            resource = _plain(group.resource.attributes if group.resource else [])
-            for raw in (raw for scope in group.scopes for raw in scope.spans):
-                try:
-                    span = _SPAN.decode(raw)
-                except (msgspec.DecodeError, RecursionError, ValueError):
-                    skip("no span of OTLP")
-                    continue
-                if counted:
-                    tally.seen += 1
-                yield line, resource, span
-    except BROKEN as error:
-        skip(f"reading stopped: {error}")
+            yield line, resource, span
 
 
 def _call(

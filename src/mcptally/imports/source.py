@@ -2,16 +2,12 @@
 
 import dataclasses
 import datetime
-import gzip
 import re
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, cast
+from typing import Final
 
-import zstandard
-
-from mcptally.archive import Damage, lines, open_stream
+from mcptally.archive import Damage, Room, lines, pieces
 from mcptally.imports.clock import moment
 from mcptally.imports.items import Pipe, Tally
 
@@ -19,23 +15,9 @@ _LOG_NAME: Final = re.compile(
     r"\.(?:jsonl?|log|txt|har|ndjson|gz|zst|db|sqlite3?)\Z", re.IGNORECASE
 )
 
-BROKEN: Final = (OSError, EOFError, zlib.error, zstandard.ZstdError)
-"""What reading a damaged or cut file raises."""
-
-
-def pieces(path: Path, size: int = 1 << 20) -> Iterator[bytes]:
-    """The decompressed bytes of a file, about `size` at a time.
-
-    Raises:
-        UnreadableError: the file cannot be opened.
-        OSError, EOFError, zlib.error, zstandard.ZstdError: it is damaged from here on; `BROKEN`.
-    """
-    with open_stream(path) as stream:
-        # A cut gzip file raises at its end, and `read` would take what it had with it.
-        is_gzip = isinstance(cast("object", stream), gzip.GzipFile)
-        read = cast("gzip.GzipFile", stream).read1 if is_gzip else stream.read
-        while piece := read(size):
-            yield piece
+_RECORD: Final = 16
+"""Bytes that a line, or an object of a document, counts at least where room is short: millions of
+empty ones unpack from nothing, and cost time each."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -66,22 +48,48 @@ class Source:
     elsewhere: frozenset[str] = frozenset()
     """Servers that have a log of their own beside this one."""
     tally: Tally = dataclasses.field(default_factory=Tally)
+    room: Room = dataclasses.field(default_factory=Room)
+    """What compressed files may unpack to; one for all files of an import."""
 
     def lines(self) -> Iterator[tuple[int, bytes]]:
         """Number (from 1) and bytes of every line, without its ending.
 
         Counts them as seen, and what cannot be read as unused.
         """
-        for run in lines(self.path):
+        for run in lines(self.path, room=self.room):
             if isinstance(run, Damage):
                 self.tally.seen += 1
                 self.tally.skip(run.line or 1, run.message)
                 continue
+            self._charge(run.count, len(run.data))
             number = run.first
             for line in run.data.split(b"\n")[: run.count]:
                 self.tally.seen += 1
                 yield number, line[:-1] if line.endswith(b"\r") else line
                 number += 1
+
+    def pieces(self) -> Iterator[bytes]:
+        """The decompressed bytes, about a MiB at a time, for documents that are no lines.
+
+        What cannot be read is counted as one record, unused, at the line where reading stopped.
+        """
+        line = 1
+        for piece in pieces(self.path, room=self.room):
+            if isinstance(piece, Damage):
+                self.tally.seen += 1
+                self.tally.skip(line, piece.message)
+                continue
+            self._charge(piece.count(b"{") + piece.count(b"["), len(piece))
+            yield piece
+            line += piece.count(b"\n")
+
+    def _charge(self, records: int, size: int) -> None:
+        """Take from the room what short records cost beyond their bytes."""
+        self.room.left -= max(0, _RECORD * records - size)
+
+    def beforehand(self) -> "Source":
+        """The same file, to be looked through before it is read: what is found there counts not."""
+        return dataclasses.replace(self, tally=Tally(), room=dataclasses.replace(self.room))
 
     @property
     def stem(self) -> str:

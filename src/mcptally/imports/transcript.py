@@ -5,6 +5,7 @@ grown meanwhile: an id comes of the format, the connection and the time of its f
 where the source has no times, of the redacted lines of the whole file.
 """
 
+import functools
 import hashlib
 from binascii import b2a_base64
 from collections import Counter
@@ -71,7 +72,8 @@ class Transcript:
         self._policy = policy
         self._source = source
         self._restarts = restarts
-        self._fingerprint = fingerprint
+        # Of the whole file: read once, however many recordings without times there are.
+        self._fingerprint = functools.cache(fingerprint)
         self._tally = tally
         self._open: dict[Pipe, _Recording] = {}
         self._ids: Counter[str] = Counter()
