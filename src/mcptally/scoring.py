@@ -11,7 +11,7 @@ from mcptally.seed import columns as seed
 from mcptally.seed.given import Given
 from mcptally.seed.given import load as load_given
 from mcptally.seed.scenario import scenarios
-from mcptally.verdict import failures, hidden_errors, rows
+from mcptally.verdict import examples, failures, hidden_errors, rows
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,18 +27,18 @@ class Judging:
         """The shipped rules with a user's changes (TOML), and a user's scenarios.
 
         Raises:
-            RuleError: the rule file cannot be read, or a row is incomplete.
+            RuleError: the rule file cannot be read, or a row is incomplete, or a rule does not do
+                what its examples say.
             UsageError: the scenarios file cannot be read, or an entry is incomplete.
         """
         judging = cls(given=load_given(scenarios) if scenarios else ())
         if rules is None:
             return judging
         about_failures, about_hidden = rows.read_changes(rules)
-        return dataclasses.replace(
-            judging,
-            verdict_rules=rows.apply(judging.verdict_rules, about_failures, where=str(rules)),
-            hidden_rules=rows.apply(judging.hidden_rules, about_hidden, where=str(rules)),
-        )
+        verdicts = rows.apply(judging.verdict_rules, about_failures, where=str(rules))
+        hidden = rows.apply(judging.hidden_rules, about_hidden, where=str(rules))
+        examples.check((*verdicts, *hidden), (*about_failures, *about_hidden), where=str(rules))
+        return dataclasses.replace(judging, verdict_rules=verdicts, hidden_rules=hidden)
 
     @property
     def digest(self) -> str:

@@ -6,6 +6,7 @@ import polars as pl
 import pytest
 
 from mcptally.errors import RuleError
+from mcptally.scoring import Judging
 from mcptally.verdict import failures, hidden, hidden_errors, judge
 from mcptally.verdict.rows import apply, read_changes
 
@@ -80,10 +81,71 @@ def test_rows_about_hidden_errors_are_told_apart_by_their_id(tmp_path: Path):
         (ADDED.replace("tool_failure", "tool_failur"), "did you mean tool_failure"),
         (ADDED.replace("moon is in", "moon ("), "pattern"),
         (ADDED.replace("source", "sauce"), "unknown field"),
-        (ADDED.replace("fires", "note"), "example"),
+        (ADDED.replace('fires = ["the moon is in it"]', ""), "example"),
         (ADDED.replace("order = 1", ""), "order"),
+        (ADDED.replace("order = 1", "order = 'first'"), "moon: .*order"),
+        (ADDED.replace("['moon is in']", "'moon is in'"), "moon: .*matches"),
+        (ADDED + "codes = ['-32602']", "moon: .*codes"),
+        (ADDED + "statuses = ['5xx']", "moon: statuses '5xx'"),
     ],
 )
 def test_a_file_that_makes_no_sense_says_where_and_why(tmp_path: Path, toml: str, says: str):
     with pytest.raises(RuleError, match=says):
         changed(tmp_path, toml)
+
+
+HIDDEN = """
+[[rule]]
+id = "hidden.mine.moon"
+title = "Astrology"
+source = "me"
+order = 1
+matches = ['moon is in']
+fires = ["the moon is in it"]
+silent = ["the sun"]
+"""
+
+
+@pytest.mark.parametrize(
+    ("toml", "says"),
+    [
+        (ADDED.replace("the moon is in it", "the moon"), "moon: does not fire for its example"),
+        (ADDED.replace("the sun", "a moon is in"), "moon: fires for its example 'a moon is in'"),
+        (HIDDEN.replace("the moon is in it", "the moon"), "moon: does not fire for its example"),
+        (HIDDEN.replace("the sun", "a moon is in"), "moon: fires for its example 'a moon is in'"),
+        (
+            ADDED.replace('["the sun"]', '[{ error_text = "the moon is in", tool = "x" }]'),
+            "fires for",
+        ),
+        (
+            '[[rule]]\nid = "verdict.network.refused"\nmatches = ["moon"]\n',
+            "verdict.network.refused: does not fire for its example",
+        ),
+        (ADDED.replace('["the sun"]', "[7]"), "an example is a text or a table, not 7"),
+        (ADDED.replace('["the sun"]', '[{ eror_text = "x" }]'), "did you mean error_text"),
+        (ADDED.replace('["the sun"]', '[{ error_code = "x" }]'), "a value of an example cannot be"),
+    ],
+)
+def test_a_rule_that_does_not_do_what_its_examples_say_is_refused(
+    tmp_path: Path, toml: str, says: str
+):
+    file = tmp_path / "rules.toml"
+    file.write_text(toml, encoding="utf-8")
+    with pytest.raises(RuleError, match=says):
+        Judging.of(rules=file)
+
+
+@pytest.mark.parametrize(
+    "toml",
+    [
+        ADDED + HIDDEN,
+        '[[rule]]\nid = "verdict.network.refused"\ndisabled = true\n',
+        '[[rule]]\nid = "verdict.network.refused"\nverdict = "tool_failure"\n',
+        '[[rule]]\nid = "hidden.text.unusual"\nlines = 2\n',
+        ADDED.replace("verdict.mine.moon", "verdict.network.refused"),
+    ],
+)
+def test_a_rule_that_does_is_taken(tmp_path: Path, toml: str):
+    file = tmp_path / "rules.toml"
+    file.write_text(toml, encoding="utf-8")
+    assert Judging.of(rules=file).verdict_rules

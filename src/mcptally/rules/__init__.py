@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping
 from importlib import resources
 from typing import Any, TypeVar
 
+import msgspec
+
 from mcptally.errors import RuleError, near
 
 
@@ -46,7 +48,7 @@ def parse(cls: type[R], table: Mapping[str, Any], *, where: str) -> list[R]:
     """Rule rows of one parsed TOML file; `where` names it in errors.
 
     Raises:
-        RuleError: a row lacks a field, has an unknown one, or has no examples.
+        RuleError: a row lacks a field, has an unknown one, one of another type, or no examples.
     """
     fields = {field.name: field for field in dataclasses.fields(cls)}
     rows = []
@@ -55,10 +57,9 @@ def parse(cls: type[R], table: Mapping[str, Any], *, where: str) -> list[R]:
         for key in row.keys() - fields.keys():
             hint = near(key, fields)
             raise RuleError(f"{where}: rule {name}: unknown field {key!r}{hint}")
-        values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in row.items()}
         try:
-            rule = cls(**values)
-        except TypeError as error:
+            rule = msgspec.convert(row, cls)
+        except msgspec.ValidationError as error:
             raise RuleError(f"{where}: rule {name}: {error}") from error
         if not rule.fires or not rule.silent:
             raise RuleError(

@@ -6,6 +6,7 @@ ignored; they are data, so whoever disagrees with a verdict changes one row.
 
 import dataclasses
 import enum
+import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -37,6 +38,7 @@ PLACES: Final = ("anywhere", "start", "first_line")
 FAULTS: Final = ("agent", "user", "server", "upstream", "transport")
 QUOTES: Final = ("caller", "server")
 RETRYABLE: Final = ("yes", "after_delay", "after_change", "no")
+_STATUS: Final = re.compile(r"[0-9]{3}(?:-[0-9]{3})?")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -95,6 +97,9 @@ class VerdictRule(TextRule):
         _one_of(self, "retryable", self.retryable, ("", *RETRYABLE))
         _one_of(self, "where", self.where, PLACES)
         _one_of(self, "quotes", self.quotes, ("", *QUOTES))
+        for status in self.statuses:
+            if not _STATUS.fullmatch(status):
+                raise RuleError(f"rule {self.id}: statuses {status!r} is none, as 404 or 500-599")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
