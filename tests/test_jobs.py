@@ -65,8 +65,8 @@ def test_a_process_that_dies_ends_the_run_with_a_message(tmp_path: Path):
 
 
 def test_an_error_in_another_process_is_raised_here(tmp_path: Path):
-    with Crew(2, tmp_path) as crew, pytest.raises(RuntimeError, match="KeyError"):
-        crew.each({1: [("drop", (1,))]})
+    with Crew(2, tmp_path) as crew, pytest.raises(RuntimeError, match="AssertionError"):
+        crew.each({1: [("finish", (1, None))]})
 
 
 def test_a_second_run_on_a_store_is_refused(tmp_path: Path):

@@ -5,10 +5,12 @@ keeps count of who holds what; what was on a worker that dies, another does agai
 """
 
 import contextlib
+import itertools
 import json
 import queue
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from types import TracebackType
@@ -190,34 +192,46 @@ class DaskCrew:
             learned[place] = kept.learned
             self.kept[numbers[place]] = (future, kept.learned)
             done(place)
+        self._fetch()
         return [(0, learned[place]) for place in range(len(tasks))]
 
     def each(
         self,
-        tasks: Mapping[int, Sequence[Task]],
+        tasks: Mapping[int, Iterable[Task]],
         done: Callable[[int, int], None] = lambda *_: None,
     ) -> list[Any]:
         """Partitions dropped or finished, as `Share` would."""
         asked: dict[distributed.Future, int] = {}
-        for place, (name, arguments) in enumerate(tasks.get(0, ())):
-            if name == "drop":
-                del self.kept[arguments[0]]
-            elif name == "settle":
-                # As a task it is told to the scheduler once, and made again on whoever needs it.
-                self.settled = self._submit(errand.settle, errand.Settled(*arguments))
-            else:
-                future, learned = self.kept.pop(arguments[0])
-                asked[self._submit(errand.finish, self.run, future, learned, self.settled)] = place
+
+        def submitted() -> Iterator[distributed.Future]:
+            for place, (name, arguments) in enumerate(tasks.get(0, ())):
+                if name == "drop":
+                    del self.kept[arguments[0]]
+                elif name == "settle":
+                    # As a task it is told to the scheduler once, and made again on who needs it.
+                    self.settled = self._submit(errand.settle, errand.Settled(*arguments))
+                else:
+                    number, archive = arguments
+                    kept = self.kept.pop(number)
+                    future = self._submit(errand.finish, self.run, *kept, self.settled, archive)
+                    asked[future] = place
+                    yield future
+
         results = []
-        for future, written in self._answers(list(asked)):
+        ahead = 2 * len(self.client.nthreads()) + 8
+        for future, written in self._answers(submitted(), ahead):
             results.append(written)
-            done(0, asked[future])
-        if asked and self.run.parcels is not None:
+            done(0, asked.pop(future))
+        self._fetch()
+        return results
+
+    def _fetch(self) -> None:
+        """Bring what workers wrote to parcels, if they do not see the work folder."""
+        if self.run.parcels is not None:
             sent = f"{self.run.parcels}/{self.run.name}"
             parts = remote.names(sent)
             remote.fetch(sent, self.run.work, parts)
             remote.remove(sent, parts)
-        return results
 
     def _submit(self, function: Callable[..., Any], *arguments: object) -> "distributed.Future":
         key = f"mcptally-{function.__name__}-{secrets.token_hex(8)}"
@@ -225,23 +239,29 @@ class DaskCrew:
             return self.client.submit(function, *arguments, key=key, pure=False)
 
     def _answers(
-        self, futures: Sequence["distributed.Future"]
+        self, futures: Iterable["distributed.Future"], ahead: int = sys.maxsize
     ) -> Iterator[tuple["distributed.Future", Any]]:
-        """Futures as they are done, with their results.
+        """Futures as they are done, with their results; no more than `ahead` wait at a time.
 
         Raises:
             McptallyError: an error of ours on a worker, or nobody is left to do the work.
         """
         news: queue.SimpleQueue[distributed.Future] = queue.SimpleQueue()
-        for future in futures:
-            future.add_done_callback(news.put)
+        coming = iter(futures)
+        waiting: set[distributed.Future] = set()
         try:
-            for _ in futures:
+            while True:
+                for future in itertools.islice(coming, ahead - len(waiting)):
+                    waiting.add(future)
+                    future.add_done_callback(news.put)
+                if not waiting:
+                    return
                 future = self._next(news)
+                waiting.discard(future)
                 yield future, self._result(future)
         except BaseException:
             # Not at a good end: what a dead worker held is on its way again by then, and wanted.
-            self.client.cancel([future for future in futures if not future.done()])
+            self.client.cancel([future for future in waiting if not future.done()])
             raise
 
     def _next(self, news: "queue.SimpleQueue[distributed.Future]") -> "distributed.Future":

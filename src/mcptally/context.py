@@ -69,6 +69,17 @@ def minutes(calls: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+def working(at: pl.DataFrame, counted: pl.DataFrame | None = None) -> pl.DataFrame:
+    """`minutes` of tools that ever work, by `counted` (`calls` and `failed` of more than `at`).
+
+    One that never does (that does not exist, say) tells nothing about an outage.
+    """
+    every = at if counted is None else counted
+    works = every.group_by("server", "tool").agg(pl.col("calls", "failed").sum())
+    works = works.filter(pl.col("failed") < pl.col("calls"))
+    return at.join(works, on=["server", "tool"], how="semi", nulls_equal=True)
+
+
 def forms(calls: pl.DataFrame) -> pl.DataFrame:
     """Results of each tool in each recording, and how many of them are JSON."""
     return hidden_errors.forms(
@@ -84,14 +95,12 @@ def surround(calls: pl.DataFrame, at: pl.DataFrame, usual: pl.DataFrame) -> pl.D
 
     Args:
         calls: the calls of a partition.
-        at: `minutes` of the whole archive, summed or not.
+        at: `minutes` of the whole archive, as far as they are near a call: of tools that are
+            `working`, summed or not.
         usual: `forms` of the whole archive, summed or not.
     """
     keys = ["server", "minute"]
     counts = [pl.col("calls").sum(), pl.col("failed").sum()]
-    # A tool that never works (one that does not exist, say) tells nothing about an outage.
-    works = at.group_by("server", "tool").agg(counts).filter(pl.col("failed") < pl.col("calls"))
-    at = at.join(works, on=["server", "tool"], how="semi", nulls_equal=True)
     near = pl.concat([at.with_columns(pl.col("minute") + step) for step in (-1, 0, 1)])
     every = near.group_by(keys).agg(counts)
     own = near.group_by([*keys, "tool"]).agg(

@@ -4,13 +4,16 @@ import collections
 import contextlib
 import ctypes
 import gc
+import itertools
 import multiprocessing
 import multiprocessing.connection
 import os
+import queue
 import signal
 import sys
+import threading
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NoReturn, Protocol, Self
@@ -46,9 +49,12 @@ class Team(Protocol):
         """Each task done by whoever is free: the member who did it, and what came of it."""
 
     def each(
-        self, tasks: Mapping[int, Sequence[Task]], done: Callable[[int, int], None] = ...
+        self, tasks: Mapping[int, Iterable[Task]], done: Callable[[int, int], None] = ...
     ) -> list[Any]:
-        """The tasks of each member done by that one; what came of them, in no order."""
+        """The tasks of each member done by that one; what came of them, in no order.
+
+        Tasks are asked for as they are given to somebody, a few ahead.
+        """
 
 
 class Crew:
@@ -95,24 +101,34 @@ class Crew:
 
     def each(
         self,
-        tasks: Mapping[int, Sequence[Task]],
+        tasks: Mapping[int, Iterable[Task]],
         done: Callable[[int, int], None] = lambda *_: None,
     ) -> list[Any]:
         """The tasks of each member done by that one; what came of them, in no order."""
-        for member, other in enumerate(self.others, start=1):
-            for number, task in enumerate(tasks.get(member, ())):
-                other.ask(number, task)
+        coming = {member: enumerate(mine) for member, mine in tasks.items()}
         results = []
-        for number, (name, arguments) in enumerate(tasks.get(0, ())):
-            results.append(getattr(self.share, name)(*arguments))
-            done(0, number)
-            for member, place, result in self._answers(wait=False):
+
+        def hear(*, wait: bool) -> None:
+            self._feed(coming)
+            for member, place, result in self._answers(wait=wait):
                 results.append(result)
                 done(member, place)
-        for member, place, result in self._answers(wait=True):
-            results.append(result)
-            done(member, place)
+                self._feed(coming)
+
+        for number, (name, arguments) in coming.get(0, ()):
+            hear(wait=False)
+            results.append(getattr(self.share, name)(*arguments))
+            done(0, number)
+        hear(wait=True)
         return results
+
+    def _feed(self, coming: Mapping[int, Iterator[tuple[int, Task]]]) -> None:
+        """Give the others what they are to do next."""
+        for member, other in enumerate(self.others, start=1):
+            for number, task in itertools.islice(
+                coming.get(member, iter(())), _AHEAD - len(other.asked)
+            ):
+                other.ask(number, task)
 
     def _answers(self, *, wait: bool) -> Iterator[tuple[int, int, Any]]:
         """Answers that are there, or all that are outstanding: member, number, result."""
@@ -140,13 +156,19 @@ class _Other:
         with _environment():
             self.process.start()
         theirs.close()
+        self.tasks: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
+        self.sender = threading.Thread(target=self._send, daemon=True)
+        self.sender.start()
 
     def ask(self, number: int, task: Task) -> None:
         self.asked.append(number)
-        try:
-            self.pipe.send(task)
-        except OSError:
-            self._died()
+        self.tasks.put(task)
+
+    def _send(self) -> None:
+        """Send tasks on: the pipe takes no more than it holds while the process is at work."""
+        with contextlib.suppress(OSError):  # it died, which whoever waits for its answer is told
+            while (task := self.tasks.get()) is not None:
+                self.pipe.send(task)
 
     def answer(self) -> tuple[int, Any]:
         try:
@@ -165,9 +187,11 @@ class _Other:
         )
 
     def end(self) -> None:
-        self.pipe.close()
         self.process.terminate()
         self.process.join()
+        self.tasks.put(None)
+        self.sender.join()
+        self.pipe.close()
 
 
 @contextlib.contextmanager

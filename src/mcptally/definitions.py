@@ -4,6 +4,7 @@ listings (replies to tools/list) → versions of definitions → calls with thei
 """
 
 import json
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -50,6 +51,9 @@ DEFINITION: Final = pl.Schema(
     }
 )
 """One row a distinct definition; `text` is its canonical JSON."""
+
+TIMELINE: Final = ("server", "tool", "listed_ns", "definition")
+"""The columns of listings that `in_force` asks for."""
 
 
 def listings(calls: pl.DataFrame, messages: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -133,7 +137,7 @@ def in_force(calls: pl.DataFrame, listed: pl.DataFrame, everywhere: pl.DataFrame
     """`definition` and `definition_source` of each call of a tool.
 
     The version listed last before the call in its session; else the one listed first after it
-    there; else, of all sessions of the server (`everywhere`: `LISTING` rows of the whole
+    there; else, of all sessions of the server (`everywhere`: the `TIMELINE` of the whole
     archive), the one listed last before the call, or first after it.
     """
     mine = listed.select("session", "tool", "pos", "definition").sort("pos", "definition")
@@ -185,16 +189,78 @@ def in_force(calls: pl.DataFrame, listed: pl.DataFrame, everywhere: pl.DataFrame
     return calls.join(found, on="call_id", how="left", maintain_order="left")
 
 
-def versions(everywhere: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFrame:
-    """The `tools` table: one row a server and version of a definition."""
+_VERSION: Final = ("server", "tool", "definition")
+
+
+def timeline(listed: pl.DataFrame) -> pl.DataFrame:
+    """When each server began and ceased to list which definition of a tool: `TIMELINE` columns.
+
+    What lies between two listings of the same definition says nothing more to `in_force`.
+    """
+    rows = listed.select(TIMELINE).sort(TIMELINE)
+    beside = [
+        pl.col(name).ne_missing(pl.col(name).shift(by)) for name in _VERSION for by in (1, -1)
+    ]
+    return rows.filter(pl.any_horizontal(beside))
+
+
+def sightings(listed: pl.DataFrame) -> pl.DataFrame:
+    """By server and version of a definition: in how many sessions and when it was listed."""
     # 0 is the time of an imported event whose source has none.
     known = pl.col("listed_ns").filter(pl.col("listed_ns") > 0)
-    seen = everywhere.group_by("server", "tool", "definition").agg(
-        pl.col("server_name").drop_nulls().sort().first(),
-        first_seen=pl.from_epoch(known.min(), time_unit="ns").cast(TIME),
-        last_seen=pl.from_epoch(known.max(), time_unit="ns").cast(TIME),
+    return listed.group_by(_VERSION).agg(
+        pl.col("server_name").min(),
+        first_ns=known.min(),
+        last_ns=known.max(),
         sessions=pl.col("session").n_unique(),
         listings=pl.len(),
     )
+
+
+def added_up(seen: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """`sightings` of several partitions, which have no session in common, as one."""
+    return (
+        pl.concat(seen)
+        .group_by(_VERSION)
+        .agg(
+            pl.col("server_name", "first_ns").min(),
+            pl.col("last_ns").max(),
+            pl.col("sessions", "listings").sum(),
+        )
+    )
+
+
+def telling(listed: pl.DataFrame) -> pl.DataFrame:
+    """Those `LISTING` rows by which definitions are judged: as many, however often one is listed.
+
+    The first listing of each version at a server, the first in which a name stands twice, and all
+    of a session that changes a tool.
+    """
+    one = ["recording", "session", "pos", "tool"]
+    rows = listed.with_columns(
+        times=pl.len().over(one),
+        kinds=pl.col("definition").n_unique().over("recording", "session", "tool"),
+    )
+    first = rows.sort("listed_ns", "recording", "seq").unique(
+        ["server", "definition"], keep="first", maintain_order=True
+    )
+    twice = (
+        rows.filter(pl.col("times") > 1)
+        .sort("listed_ns", "recording", "pos")
+        .unique(["server", "tool"], keep="first", maintain_order=True)
+    )
+    changing = rows.filter(pl.col("kinds") > 1, pl.col("times") == 1)
+    chosen = pl.concat([frame.select(one) for frame in (first, twice, changing)]).unique()
+    return rows.join(chosen, on=one, how="semi", nulls_equal=True).select(listed.columns)
+
+
+def versions(seen: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFrame:
+    """The `tools` table: one row a server and version of a definition that was `seen`."""
     rows = seen.join(definitions.drop("tool").unique("definition"), on="definition", how="left")
-    return Tools.frame(rows.with_columns(tokens=pl.col("bytes") // 4)).sort(Tools.key)
+    return Tools.frame(
+        rows.with_columns(
+            first_seen=pl.from_epoch("first_ns", time_unit="ns").cast(TIME),
+            last_seen=pl.from_epoch("last_ns", time_unit="ns").cast(TIME),
+            tokens=pl.col("bytes") // 4,
+        )
+    ).sort(Tools.key)

@@ -23,11 +23,12 @@ import polars as pl
 import mcptally
 from mcptally import store
 from mcptally.errors import StoreError, UnreadableError, UsageError
-from mcptally.partition import Gathered, Knowledge
+from mcptally.knowledge import Knowledge
+from mcptally.partition import Gathered
 from mcptally.plan import weight
 from mcptally.remote import is_remote, put
 from mcptally.scoring import Judging
-from mcptally.share import Learned, Written, judge, keep, kept, read
+from mcptally.share import Learned, Written, judge, keep, kept, note, read
 
 _ONE_AT_A_TIME: Final = threading.Lock()
 """A worker with many threads would hold as many partitions at once: memory goes by process."""
@@ -65,7 +66,6 @@ class Batch:
 class Settled:
     """What every partition is finished by."""
 
-    archive: Knowledge
     judging: Judging
     payloads: bool
 
@@ -104,7 +104,7 @@ def settle(settled: Settled) -> Settled:
     return settled
 
 
-def finish(run: Run, here: Kept, learned: Learned, settled: Settled) -> Written:
+def finish(run: Run, here: Kept, learned: Learned, settled: Settled, archive: Knowledge) -> Written:
     """Judge a partition and write its tables into the work folder.
 
     Args:
@@ -112,13 +112,14 @@ def finish(run: Run, here: Kept, learned: Learned, settled: Settled) -> Written:
         here: the partition, as whoever gathered it last left it.
         learned: what the archive's knowledge was made of.
         settled: what to finish by.
+        archive: what all know of its tools.
 
     Raises:
         UnreadableError: a file of it changed since, so that it could not be gathered again.
     """
     with _working(run):
         try:
-            part = kept(here.folder, here.learned.knowledge)
+            part = kept(here.folder)
         except OSError:
             part, here = _gather(run, here.batch)
         if changed := [
@@ -135,7 +136,7 @@ def finish(run: Run, here: Kept, learned: Learned, settled: Settled) -> Written:
                 work,
                 here.batch.number,
                 part,
-                settled.archive,
+                archive,
                 settled.judging,
                 payloads=settled.payloads,
             )
@@ -186,6 +187,8 @@ def _gather(run: Run, batch: Batch) -> tuple[Gathered, Kept]:
             )
     part, learned = read(batch.files, batch.names)
     keep(folder, part)
+    with _desk(run) as work:
+        note(work, batch.number, part)
     return part, Kept(batch, learned, folder, sum(map(weight, batch.files)))
 
 

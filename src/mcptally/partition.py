@@ -19,9 +19,10 @@ from mcptally.contracts import error_shapes, line, validation
 from mcptally.contracts.regular import regular
 from mcptally.damage import mend
 from mcptally.decode import Events, decode
-from mcptally.definitions import in_force, listings, versions
+from mcptally.definitions import in_force, listings, sightings, versions
 from mcptally.drift import with_drift
 from mcptally.judge import require_rules, together
+from mcptally.knowledge import Knowledge
 from mcptally.pair import pair
 from mcptally.protocol import rulebook
 from mcptally.schema import TIME, Calls, Findings, Messages, Recordings, Table, Tools, Usage
@@ -39,61 +40,7 @@ class Gathered:
     messages: pl.DataFrame
     findings: pl.DataFrame
     recordings: pl.DataFrame
-    needs: pl.DataFrame
-    """What its calls are judged by beyond their recordings: see `needs`."""
-    learned: "Knowledge"
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Knowledge:
-    """What a partition, and in the end the whole archive, knows about its servers and tools.
-
-    A call is judged by the knowledge of the archive: nothing depends on who is in its partition.
-    That of a partition is by recording, so that a recording can be taken out again.
-    """
-
-    listed: pl.DataFrame
-    """`definitions.LISTING` rows."""
-    definitions: pl.DataFrame
-    """`definitions.DEFINITION` rows."""
-    combinations: pl.DataFrame
-    """Which arguments are given together how often: `seed.scenario.combinations`."""
-    validations: pl.DataFrame
-    """What servers' own validations said: `contracts.validation.SCHEMA`."""
-    shapes: pl.DataFrame
-    """In what forms servers' errors come: `contracts.error_shapes.SCHEMA`."""
-    minutes: pl.DataFrame
-    """How many calls failed when: `context.minutes`."""
-    forms: pl.DataFrame
-    """How many results of a tool are JSON: `context.forms`."""
-
-    @classmethod
-    def of(cls, parts: Sequence["Knowledge"]) -> "Knowledge":
-        """The knowledge of all partitions together."""
-        return cls(
-            pl.concat([part.listed for part in parts]).sort("listed_ns", "recording", "pos"),
-            pl.concat([part.definitions for part in parts]).unique("definition").sort("definition"),
-            validations=pl.concat([part.validations for part in parts]),
-            **{
-                name: _summed([getattr(part, name) for part in parts], counts)
-                for name, counts in _COUNTS.items()
-            },
-        )
-
-
-_COUNTS: Final = {
-    "combinations": ("calls",),
-    "shapes": ("calls",),
-    "minutes": ("calls", "failed"),
-    "forms": ("seen", "json", "all"),
-}
-"""What is known in numbers, which add up."""
-
-
-def _summed(frames: Sequence[pl.DataFrame], counts: Sequence[str]) -> pl.DataFrame:
-    keys = [name for name in frames[0].columns if name not in ("recording", *counts)]
-    every = pl.concat([frame.select(*keys, *counts) for frame in frames])
-    return every.group_by(keys).agg(pl.col(counts).sum())
+    learned: Knowledge
 
 
 def gather(files: Sequence[Path], names: Sequence[str]) -> Gathered:
@@ -118,40 +65,7 @@ def gather(files: Sequence[Path], names: Sequence[str]) -> Gathered:
     )
     found = together([events.findings, rulebook.find(events, messages, calls, names)])
     recordings = _recordings(events, talk, calls, file_names)
-    asked = needs(calls, learned.listed)
-    return Gathered(calls, messages, found, recordings, asked, learned)
-
-
-def needs(calls: pl.DataFrame, listed: pl.DataFrame) -> pl.DataFrame:
-    """What of the archive's knowledge decides about calls, each thing once a recording.
-
-    Servers, tools (null of other calls) and minutes; `open_ns` is the time of a call of a tool that
-    its own session never lists: whose definition is that of another session.
-    """
-    is_tool = (pl.col("dir") == "c2s") & pl.col("tool").is_not_null()
-    own = listed.select("session", "tool", own=pl.lit(value=True)).unique()
-    return (
-        calls.select(
-            *("recording", "server", "session", "tool", "ts_ns"),
-            minute=pl.col("ts_ns") // context.MINUTE,
-            is_tool=is_tool,
-        )
-        .join(own, on=["session", "tool"], how="left")
-        .select(
-            *("recording", "server", "tool", "minute"),
-            open_ns=pl.when("is_tool", pl.col("own").is_null()).then("ts_ns"),
-        )
-        .unique()
-    )
-
-
-def known(part: Gathered) -> dict[str, pl.DataFrame]:
-    """What a store keeps of a partition for its next run: knowledge, and needs."""
-    names = [field.name for field in dataclasses.fields(Knowledge)]
-    frames = {name: getattr(part.learned, name) for name in names}
-    # Equal arguments are told by `same`: what was said is kept in the tables alone, or not at all.
-    hidden = part.learned.validations.with_columns(arguments=pl.lit(None, pl.String))
-    return frames | {"validations": hidden, "needs": part.needs}
+    return Gathered(calls, messages, found, recordings, learned)
 
 
 def finish(
@@ -179,7 +93,7 @@ def finish(
     recordings = part.recordings.join(counts, on="recording", how="left").with_columns(
         pl.col("findings").fill_null(0)
     )
-    contracts = line.tables(tests, calls, archive.validations, payloads=payloads)
+    contracts = line.tables(tests, calls, part.learned.validations, payloads=payloads)
     if not payloads:
         calls = calls.drop("arguments", "response", "text")
         findings = findings.with_columns(evidence=pl.lit(None, pl.String))
@@ -196,15 +110,21 @@ def finish(
     }
 
 
-def tools(archive: Knowledge) -> dict[type[Table], pl.DataFrame]:
-    """The `tools` table of the whole archive, and the findings about definitions."""
+def tools(archive: Knowledge, seen: pl.DataFrame | None = None) -> dict[type[Table], pl.DataFrame]:
+    """The `tools` table of the whole archive, and the findings about definitions.
+
+    Args:
+        archive: what all partitions know; of listings, those that are `definitions.telling`.
+        seen: `definitions.sightings` of all of them, if those are not all.
+    """
+    seen = sightings(archive.listed) if seen is None else seen
     texts = dict(archive.definitions.select("definition", "text").iter_rows())
     found = [
         defects.find(archive.listed, archive.definitions),
         line.find_in_archive(archive.listed, archive.definitions, archive.shapes),
     ]
     return {
-        Tools: with_drift(versions(archive.listed, archive.definitions), texts),
+        Tools: with_drift(versions(seen, archive.definitions), texts),
         Findings: require_rules(together(found)),
     }
 

@@ -17,11 +17,13 @@ import polars as pl
 
 from mcptally import reuse, store
 from mcptally.archive import PassedOver
-from mcptally.crew import Team
+from mcptally.crew import Task, Team
 from mcptally.distant import at_hand
 from mcptally.engines import Engine, opened
 from mcptally.errors import UnreadableError
-from mcptally.partition import Knowledge, tools
+from mcptally.knowledge import NEEDS
+from mcptally.ledger import Ledger, Noted
+from mcptally.partition import tools
 from mcptally.plan import PARTITION, first_recording, found, plan, weight
 from mcptally.remote import is_url
 from mcptally.schema import TABLES, Finding, Findings, Recordings, findings_frame
@@ -151,27 +153,29 @@ class Run:
         """The files that were named, by name."""
         self.members: dict[int, list[Path]] = {}
         """The files of each partition."""
+        self.given_out = len(kept.parts) if kept else -1
+        """The last number of a partition; below are those of parts that are carried over."""
         self.size = self.done = 0
         """Bytes that are worked on, and how much of that is done; a file counts twice."""
 
     def through(self, files: Sequence[Path], workers: Engine, *, limit: int) -> None:
         """Gather what changed, learn what all know together, finish what depends on it."""
         todo = plan(self._changed(files), limit=limit, jobs=workers.jobs)
+        ledger = None
         with workers.crew(max(1, len(todo)), self.work) as crew:
-            while True:
+            while ledger is None:
                 self._gather(crew, todo)
                 self._untear(crew)
-                todo = plan(self._more(), limit=limit, jobs=workers.jobs)
-                if not todo:
-                    break
-            archive = self._archive()
+                again, ledger = self._more()
+                todo = plan(again, limit=limit, jobs=workers.jobs)
             if self.kept:
                 self._count(self.kept.carry(self.work))
-            self._finish(crew, archive)
-        for table, frame in tools(archive).items():
+            self._finish(crew, ledger)
+        for table, frame in tools(ledger.whole(), ledger.seen.rows).items():
             self.rows[table.name] += store.write_part(self.work, table, "tools", frame)
         self.sources += [source for _, one in self.learned.values() for source in one.sources]
         self.sources.sort(key=lambda source: source.file)
+        store.sweep_known(self.work)
 
     def publish(self, folder: Path, made: store.Made) -> Summary:
         """Put what was made in the place of the store.
@@ -228,34 +232,46 @@ class Run:
         self.sources = [self.kept.sources[name] for name in sorted(self.reused)]
         return [given[name] for name in sorted((again | new) & given.keys())]
 
-    def _more(self) -> list[Path]:
-        """Files that have to be gathered because of what was gathered so far."""
+    def _more(self) -> tuple[list[Path], Ledger | None]:
+        """Files that have to be gathered because of what was gathered so far.
+
+        If there are none, also what all know together.
+        """
         if self.kept is None:
-            return []
+            return [], self._ledger()
+        ledger = None
         here = {name for _, one in self.learned.values() for name in one.recordings}
         again = self.kept.drop(self.kept.files_of(here))
         if not again:
-            touched = self.kept.touched(self._archive(), self._servers())
+            ledger = self._ledger()
+            touched = self.kept.touched(ledger, self._servers(), self._spool)
             again = self.kept.drop(self.kept.files_of(touched))
         self.reused -= again
         self.sources = [source for source in self.sources if source.file not in again]
-        return [self.given.get(name) or Path(name) for name in sorted(again)]
+        files = [self.given.get(name) or Path(name) for name in sorted(again)]
+        return files, None if files else ledger
 
     def _servers(self) -> set[str | None]:
         assert self.kept is not None  # noqa: S101  (asked only where something is kept)
         here = {name for _, one in self.learned.values() for name in one.servers}
         return here | self.kept.dropped_servers() | self.kept.shared_servers()
 
-    def _archive(self) -> Knowledge:
+    @property
+    def _spool(self) -> Path:
+        return self.work / "spool"
+
+    def _noted(self, numbers: Iterable[int]) -> Noted:
+        return Noted(self.work / store.KNOWN, [f"{number:06d}" for number in numbers])
+
+    def _ledger(self) -> Ledger:
         """What is known of the servers at hand, and of all tools."""
-        parts = [self.learned[number][1].knowledge for number in sorted(self.learned)]
-        if self.kept:
-            parts.append(self.kept.knowledge(self._servers()))
-        return Knowledge.of(parts)
+        kept = self.kept.noted(self._servers()) if self.kept else []
+        return Ledger([self._noted(sorted(self.learned)), *kept], self._spool)
 
     def _gather(self, crew: Team, parts: Sequence[list[Path]]) -> None:
         """Gather partitions."""
-        first = max(self.members, default=len(self.kept.parts) if self.kept else -1) + 1
+        first = self.given_out + 1
+        self.given_out += len(parts)
         sizes = [sum(map(weight, part)) for part in parts]
         self.size += sum(sizes)
 
@@ -268,19 +284,26 @@ class Run:
             self.learned[first + place] = answer
             self.members[first + place] = parts[place]
 
-    def _finish(self, crew: Team, archive: Knowledge) -> None:
+    def _finish(self, crew: Team, ledger: Ledger) -> None:
         """Judge every partition that was gathered."""
-        tasks: dict[int, list[tuple[str, tuple[object, ...]]]] = {}
+        members: dict[int, list[int]] = {}
         for number, (member, _) in self.learned.items():
-            settle = ("settle", (archive, self.judging, self.payloads))
-            tasks.setdefault(member, [settle]).append(("finish", (number,)))
+            members.setdefault(member, []).append(number)
+
+        def tasks(numbers: Iterable[int]) -> Iterator[Task]:
+            yield "settle", (self.judging, self.payloads)
+            for number in numbers:
+                noted = self._noted([number])
+                own = noted.read("listed", ["definition"]).get_column("definition")
+                yield "finish", (number, ledger.excerpt(noted.read(NEEDS), own))
 
         def finished(_: int, place: int) -> None:
             if place:
                 self.done += self.size // len(self.learned)
                 self.progress(self.done, 2 * self.size)
 
-        for written in crew.each(tasks, finished):
+        each = {member: tasks(numbers) for member, numbers in members.items()}
+        for written in crew.each(each, finished):
             if isinstance(written, Written):
                 self._count(written)
 
@@ -301,13 +324,25 @@ class Run:
                     member, _ = self.learned.pop(number)
                     drops.setdefault(member, []).append(("drop", (number,)))
                 crew.each(drops)
-                number = min(group)
+                # Never one that was given: whoever is late with that must not be in the way.
+                self.given_out += 1
+                number = self.given_out
                 self.members[number] = together
                 [self.learned[number]] = crew.any([("gather", (number, together))])
 
 
-def _torn(recordings: dict[int, list[str]]) -> list[list[int]]:
+def _torn(recordings: dict[int, pl.Series]) -> list[list[int]]:
     """Groups of partitions that have a recording in common, with what they share it with."""
+    every = [
+        pl.DataFrame({"recording": names}).with_columns(number=pl.lit(number, pl.Int64))
+        for number, names in recordings.items()
+    ]
+    shared = (
+        pl.concat([pl.DataFrame(schema={"recording": pl.String, "number": pl.Int64}), *every])
+        .group_by("recording")
+        .agg("number")
+        .filter(pl.col("number").list.len() > 1)
+    )
     leader = {number: number for number in recordings}
 
     def find(number: int) -> int:
@@ -315,10 +350,9 @@ def _torn(recordings: dict[int, list[str]]) -> list[list[int]]:
             number = leader[number]
         return number
 
-    first: dict[str, int] = {}
-    for number, names in recordings.items():
-        for name in names:
-            leader[find(number)] = find(first.setdefault(name, number))
+    for first, *others in shared.get_column("number").to_list():
+        for other in others:
+            leader[find(other)] = find(first)
     groups: dict[int, list[int]] = {}
     for number in recordings:
         groups.setdefault(find(number), []).append(number)

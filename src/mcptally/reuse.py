@@ -19,25 +19,19 @@ import polars as pl
 import pyarrow.parquet as pq
 
 import mcptally
-from mcptally import context, store
-from mcptally.contracts import validation
-from mcptally.definitions import LISTING, in_force
+from mcptally import store
+from mcptally.dependence import touched
 from mcptally.errors import StoreError, UnreadableError
-from mcptally.partition import Knowledge
+from mcptally.knowledge import KINDS
+from mcptally.ledger import Ledger, Noted
 from mcptally.schema import TABLES, Calls, Findings, Recordings, Tools
-from mcptally.seed.scenario import rare
 from mcptally.store import Made, Source
-from mcptally.verdict.hidden_errors import usually_json
 
 SMALL: Final = 4 << 20
 """Bytes in all tables below which a part is small."""
 
 MANY: Final = 8
 """Small parts that stand side by side before they are put into one."""
-
-_KINDS: Final = (*(field.name for field in dataclasses.fields(Knowledge)), "needs")
-_BY_SERVER: Final = ("combinations", "validations", "minutes", "forms")
-"""Kinds of knowledge that only calls of the same server are judged by, row by row."""
 
 _JUDGES: Final = (
     *("polars", "msgspec", "numpy", "jsonschema-rs", "jsonschema", "ahocorasick-rs"),
@@ -213,63 +207,33 @@ class Earlier:
 
     # --- what is known ---
 
-    def knowledge(self, servers: Iterable[str | None]) -> Knowledge:
-        """What the rows that hold know, of these servers; of tools, of every one."""
-        found = []
-        for number in range(len(self.folders)):
-            live = self._live_in(number)
-            frames = {
-                kind: self._known(number, kind, servers if kind in _BY_SERVER else None, live)
-                for kind in _KINDS
-                if kind not in ("definitions", "needs")
-            }
-            defined = self._known(number, "definitions", None).join(
-                frames["listed"].select("definition").unique(), on="definition", how="semi"
+    def noted(self, servers: Iterable[str | None]) -> list[Noted]:
+        """The notes of the rows that hold: those about these servers; of tools, of every one."""
+        chosen = pl.DataFrame({"server": list(servers)}, schema={"server": pl.String})
+        return [
+            Noted(
+                folder / store.KNOWN,
+                [part.name for part in self.parts if part.store == number],
+                self._live().filter(store=number).select("recording").unique(),
+                chosen,
             )
-            found.append(Knowledge(definitions=defined, **frames))
-        return Knowledge.of(found)
+            for number, folder in enumerate(self.folders)
+        ]
 
-    def _live_in(self, store: int) -> pl.DataFrame:
-        return self._live().filter(store=store).select("recording").unique()
-
-    def _known(
-        self,
-        store: int,
-        kind: str,
-        servers: Iterable[str | None] | None,
-        live: pl.DataFrame | None = None,
-    ) -> pl.DataFrame:
-        files = [self._file(part, f"{KNOWN}/{kind}") for part in self.parts if part.store == store]
-        rows = pl.scan_parquet(files)
-        if servers is not None:
-            chosen = pl.LazyFrame({"server": list(servers)}, schema={"server": pl.String})
-            rows = rows.join(chosen, on="server", how="semi", nulls_equal=True)
-        if live is not None:
-            rows = rows.join(live.lazy(), on="recording", how="semi")
-        return rows.collect()
-
-    def touched(self, now: Knowledge, servers: Iterable[str | None]) -> set[str]:
+    def touched(self, now: Ledger, servers: Iterable[str | None], folder: Path) -> set[str]:
         """Recordings whose rows would be others by what is known now.
 
         Args:
             now: all that the archive knows of these servers.
             servers: those of which anything is known that was not, or the other way round.
+            folder: where files may be put for this.
         """
         found: set[str] = set()
-        for number in range(len(self.folders)):
-            live = self._live_in(number)
-            asked = {
-                kind: self._known(number, kind, servers, live)
-                for kind in ("needs", "forms", "combinations")
-            }
-            frames = {
-                kind: self._known(number, kind, None if kind == "definitions" else servers)
-                for kind in _KINDS
-                if kind != "needs"
-            }
-            before = Knowledge.of([Knowledge(**frames)])
-            for rows in _touched(asked, before, now):
-                found |= set(rows.get_column("recording"))
+        for noted in self.noted(servers):
+            before = Ledger([dataclasses.replace(noted, live=None)], folder)
+            for few in noted.by_few():
+                for rows in touched(few, before, now):
+                    found |= set(rows.get_column("recording"))
         return found - self.as_scored
 
     # --- what is carried over ---
@@ -321,10 +285,10 @@ class Earlier:
             else:
                 store.copy_part(source, target, _keeps(table, live, files))
         if whole:
-            for kind in _KINDS:
-                target = work / KNOWN / kind / f"{name}.parquet"
+            for kind in KINDS:
+                target = work / store.KNOWN / kind / f"{name}.parquet"
                 target.parent.mkdir(parents=True, exist_ok=True)
-                _link(self._file(part, f"{KNOWN}/{kind}"), target)
+                _link(self._file(part, f"{store.KNOWN}/{kind}"), target)
         else:
             store.write_known(work, name, self._known_left([(part, live)]))
         return True
@@ -346,7 +310,7 @@ class Earlier:
         frames = {
             kind: pl.concat(
                 [
-                    pl.read_parquet(self._file(part, f"{KNOWN}/{kind}")).filter(
+                    pl.read_parquet(self._file(part, f"{store.KNOWN}/{kind}")).filter(
                         pl.col("recording").is_in(live)
                         if kind != "definitions"
                         else pl.lit(value=True)
@@ -354,7 +318,7 @@ class Earlier:
                     for part, live in left
                 ]
             )
-            for kind in _KINDS
+            for kind in KINDS
         }
         frames["definitions"] = (
             frames["definitions"]
@@ -368,9 +332,6 @@ class Earlier:
             path = self._file(part, table.name)
             if table is not Tools and path.exists():
                 yield table.name, path
-
-
-KNOWN: Final = store.KNOWN
 
 
 def earlier(folder: Path, made: Made) -> Earlier | str | None:
@@ -483,72 +444,3 @@ def _counted(work: Path) -> Carried:
         wrong = found.filter(about="file", severity="error").select(pl.len())
         broken = wrong.collect().item()
     return Carried(rows, outcomes, broken)
-
-
-# --- what depends on what -----------------------------------------------------------------------
-
-
-def _touched(
-    asked: Mapping[str, pl.DataFrame], before: Knowledge, now: Knowledge
-) -> Iterator[pl.DataFrame]:
-    """Rows with the recordings whose own rows would be others: by each kind of knowledge.
-
-    `asked` are the needs of the recordings, and what they themselves know, by recording.
-    """
-    needs, forms, combinations = asked["needs"], asked["forms"], asked["combinations"]
-    old, new = (_surroundings(needs, known) for known in (before, now))
-    yield needs.filter(old.get_column("outage").ne_missing(new.get_column("outage")))
-    flipped = needs.filter(old.get_column("usual").ne_missing(new.get_column("usual")))
-    unlike = forms.filter(pl.col("all") > pl.col("json"))
-    keys = ["server", "tool"]
-    yield unlike.join(flipped.select(keys).unique(), on=keys, how="semi", nulls_equal=True)
-    keys = ["server", "tool", "combination"]
-    scarce = (rare(before.combinations), rare(now.combinations))
-    for mine, theirs in (scarce, scarce[::-1]):
-        only = mine.join(theirs, on=keys, how="anti", nulls_equal=True)
-        yield combinations.join(only, on=keys, how="semi", nulls_equal=True)
-    unlisted = needs.filter(pl.col("open_ns").is_not_null())
-    yield unlisted.filter(
-        _definitions(unlisted, before.listed).ne_missing(_definitions(unlisted, now.listed))
-    )
-    yield _foretold(needs, before.validations, now.validations)
-
-
-def _surroundings(needs: pl.DataFrame, known: Knowledge) -> pl.DataFrame:
-    """What the numbers of other calls say about each need, as coarsely as rules ask for it."""
-    calls = needs.select("server", "tool", ts_ns=pl.col("minute") * context.MINUTE)
-    return context.surround(calls, known.minutes, known.forms).select(
-        outage=pl.col("concurrent_failure_share").mul(10).floor(),
-        usual=usually_json(pl.col("results_seen"), pl.col("results_json")).fill_null(value=False),
-    )
-
-
-def _definitions(asked: pl.DataFrame, listed: pl.DataFrame) -> pl.Series:
-    """The definition in force for each call of a tool that its own session does not list."""
-    calls = asked.with_row_index("pos").select(
-        "pos",
-        *("server", "tool"),
-        call_id=pl.col("pos").cast(pl.String),
-        session=pl.lit(""),
-        ts_ns="open_ns",
-        dir=pl.lit("c2s"),
-    )
-    nothing = pl.DataFrame(schema=LISTING)
-    return in_force(calls, nothing, listed).get_column("definition")
-
-
-def _foretold(needs: pl.DataFrame, before: pl.DataFrame, now: pl.DataFrame) -> pl.DataFrame:
-    """Needs that a validation may speak of which was not known, or is known no longer."""
-    names = ["server", "tool", "call_id", "session", "same", "answered_ns", "valid"]
-    both = (before.select(names), now.select(names))
-    changed = pl.concat(
-        [
-            mine.join(theirs, on=names, how="anti", nulls_equal=True)
-            for mine, theirs in (both, both[::-1])
-        ]
-    ).drop_nulls("answered_ns")
-    said = changed.select("server", "tool", said=pl.col("answered_ns") // context.MINUTE).unique()
-    near = validation.NEAR_NS // context.MINUTE + 1
-    return needs.join(said, on=["server", "tool"], nulls_equal=True).filter(
-        (pl.col("minute") - pl.col("said")).is_between(0, near)
-    )

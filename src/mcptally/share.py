@@ -15,7 +15,8 @@ from typing import Final
 import polars as pl
 
 from mcptally import store
-from mcptally.partition import Gathered, Knowledge, finish, gather, known
+from mcptally.knowledge import Knowledge, notes
+from mcptally.partition import Gathered, finish, gather
 from mcptally.plan import weight
 from mcptally.schema import TABLES, Calls, Findings
 from mcptally.scoring import Judging
@@ -23,15 +24,15 @@ from mcptally.scoring import Judging
 HELD: Final = 64 << 20
 """Bytes of transcript whose partitions wait in memory, in all processes together."""
 
-_SPOOLED: Final = ("calls", "messages", "findings", "recordings", "needs")
+_SPOOLED: Final = ("calls", "messages", "findings", "recordings")
+_LEARNED: Final = tuple(field.name for field in dataclasses.fields(Knowledge))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Learned:
-    """What gathering a partition brought to light."""
+    """What gathering a partition brought to light, besides what it noted."""
 
-    recordings: list[str]
-    knowledge: Knowledge
+    recordings: pl.Series
     sources: list[store.Source]
     servers: list[str | None]
 
@@ -53,27 +54,35 @@ def read(files: Sequence[Path], names: Sequence[str]) -> tuple[Gathered, Learned
         dataclasses.replace(store.source_of(path, look), file=name)
         for path, look, name in zip(files, looks, names, strict=True)
     ]
-    recordings = part.recordings.get_column("recording").to_list()
+    recordings = part.recordings.get_column("recording")
     servers = part.recordings.get_column("server").unique().to_list()
-    return part, Learned(recordings, part.learned, sources, servers)
+    return part, Learned(recordings, sources, servers)
+
+
+def note(work: Path, number: int, part: Gathered) -> None:
+    """Write what a partition knows into the work folder, for all to be judged by."""
+    with _draft(work) as draft:
+        store.write_known(draft, f"{number:06d}", notes(part.learned, part.calls))
 
 
 def keep(folder: Path, part: Gathered) -> None:
-    """Put a gathered partition into a folder, all but its knowledge."""
+    """Put a gathered partition into a folder."""
     folder.mkdir(parents=True)
-    for name in _SPOOLED:
-        frame: pl.DataFrame = getattr(part, name)
+    frames = {name: getattr(part, name) for name in _SPOOLED}
+    frames |= {name: getattr(part.learned, name) for name in _LEARNED}
+    for name, frame in frames.items():
         frame.write_ipc(folder / f"{name}.arrow", compression="zstd")
 
 
-def kept(folder: Path, knowledge: Knowledge) -> Gathered:
+def kept(folder: Path) -> Gathered:
     """The partition that a folder holds.
 
     Raises:
         OSError: it is not there.
     """
-    frames = {name: pl.read_ipc(folder / f"{name}.arrow") for name in _SPOOLED}
-    return Gathered(**frames, learned=knowledge)
+    frames = {name: pl.read_ipc(folder / f"{name}.arrow") for name in (*_SPOOLED, *_LEARNED)}
+    learned = Knowledge(**{name: frames.pop(name) for name in _LEARNED})
+    return Gathered(**frames, learned=learned)
 
 
 def judge(
@@ -91,7 +100,6 @@ def judge(
     with _draft(work) as draft:
         for table, frame in tables.items():
             rows[table.name] += store.write_part(draft, table, f"{number:06d}", frame)
-        store.write_known(draft, f"{number:06d}", known(part))
     outcomes = dict(tables[Calls].group_by("outcome").len().iter_rows())
     broken = tables[Findings].filter(about="file", severity="error").height
     return Written(rows, outcomes, broken)
@@ -123,13 +131,12 @@ class Share:
         self.work = work
         self.budget = budget
         self.held: dict[int, tuple[int, Gathered]] = {}
-        self.knowledge: dict[int, Knowledge] = {}
-        self.settled: tuple[Knowledge, Judging, bool] | None = None
+        self.settled: tuple[Judging, bool] | None = None
 
     def gather(self, number: int, files: Sequence[Path]) -> Learned:
         """Gather a partition and keep it."""
         part, learned = read(files, [str(path) for path in files])
-        self.knowledge[number] = part.learned
+        note(self.work, number, part)
         size = sum(map(weight, files))
         if sum(held for held, _ in self.held.values()) + size <= self.budget:
             self.held[number] = (size, part)
@@ -139,18 +146,17 @@ class Share:
 
     def drop(self, number: int) -> None:
         """Forget a partition: its files are gathered again, with others."""
-        del self.knowledge[number]
         if self.held.pop(number, None) is None:
             shutil.rmtree(self._folder(number))
 
-    def settle(self, archive: Knowledge, judging: Judging, payloads: bool) -> None:  # noqa: FBT001
+    def settle(self, judging: Judging, payloads: bool) -> None:  # noqa: FBT001
         """What every partition is finished by."""
-        self.settled = (archive, judging, payloads)
+        self.settled = (judging, payloads)
 
-    def finish(self, number: int) -> Written:
-        """Judge a partition and write its tables."""
+    def finish(self, number: int, archive: Knowledge) -> Written:
+        """Judge a partition and write its tables; `archive` is what all know of its tools."""
         assert self.settled is not None  # noqa: S101  (settle comes first, always)
-        archive, judging, payloads = self.settled
+        judging, payloads = self.settled
         return judge(self.work, number, self._take(number), archive, judging, payloads=payloads)
 
     def _folder(self, number: int) -> Path:
@@ -161,6 +167,6 @@ class Share:
         if held is not None:
             return held[1]
         folder = self._folder(number)
-        part = kept(folder, self.knowledge[number])
+        part = kept(folder)
         shutil.rmtree(folder)
         return part

@@ -30,7 +30,7 @@ import pyarrow.parquet as pq
 import mcptally
 from mcptally.errors import StoreError
 from mcptally.remote import is_remote, was_url
-from mcptally.schema import TABLES, Table
+from mcptally.schema import TABLES, Recordings, Table
 
 STORE_FORMAT: Final = 1
 """Version of the store's layout; a store of another version is rebuilt, never migrated."""
@@ -278,6 +278,13 @@ def write_known(work: Path, part: str, frames: Mapping[str, pl.DataFrame]) -> No
         target = work / KNOWN / kind / f"{part}.parquet"
         target.parent.mkdir(parents=True, exist_ok=True)
         frame.write_parquet(target, compression="zstd", compression_level=1)
+
+
+def sweep_known(work: Path) -> None:
+    """Remove from a work folder what was noted of partitions that are no part of it."""
+    for path in (work / KNOWN).rglob("*.parquet"):
+        if not (work / Recordings.name / path.name).exists():
+            path.unlink()
 
 
 def publish(

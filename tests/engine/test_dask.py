@@ -21,6 +21,7 @@ from mcptally.cli import cli
 from mcptally.cluster import DaskCrew
 from mcptally.errors import McptallyError, UnreadableError, UsageError
 from mcptally.schema import TABLES
+from mcptally.store import prepare
 from tests.engine.clusters import QUIET, Machines, hold, machines
 from tests.golden import TRACES
 from tests.test_partitioning import scattered
@@ -166,7 +167,7 @@ def test_a_partition_that_workers_die_of_ends_the_run(tmp_path: Path):
     with (
         dask.config.set({"distributed.scheduler.allowed-failures": 0}),
         machines(tmp_path, workers=1) as fragile,
-        DaskCrew(fragile.client, tmp_path) as crew,
+        DaskCrew(fragile.client, prepare(tmp_path / "store")) as crew,
     ):
         fragile.client.run(hold)
         asked = crew._submit(errand.gather, crew.run, errand.Batch(0, FILES[:1], ["a"]))
@@ -188,7 +189,7 @@ def test_a_second_run_on_a_cluster_does_what_is_new(tmp_path: Path, here: Path, 
 
 
 def test_a_cluster_whose_last_worker_dies_ends_the_run(tmp_path: Path, alone: Machines):
-    crew = DaskCrew(alone.client, tmp_path, look=0.1, patience=3)
+    crew = DaskCrew(alone.client, prepare(tmp_path / "store"), look=0.1, patience=3)
     with crew:
         crew.any([("gather", (0, FILES[:1]))])
         alone.kill(0)
@@ -205,7 +206,7 @@ def test_a_cluster_without_workers_is_told_so(tmp_path: Path, monkeypatch):
 
 def test_a_file_that_a_worker_does_not_find_is_named(tmp_path: Path, pair: Machines):
     with (
-        DaskCrew(pair.client, tmp_path) as crew,
+        DaskCrew(pair.client, prepare(tmp_path / "store")) as crew,
         pytest.raises(UnreadableError, match=r"gone\.jsonl: worker tcp://.* has no such file"),
     ):
         crew.any([("gather", (0, [tmp_path / "gone.jsonl"]))])
@@ -219,7 +220,7 @@ def test_a_store_that_workers_do_not_see_is_refused(tmp_path: Path, pair: Machin
 
 def test_what_was_gathered_weighs_what_gathering_it_again_costs(tmp_path: Path, pair: Machines):
     path = TRACES / "time.jsonl"
-    with DaskCrew(pair.client, tmp_path) as crew:
+    with DaskCrew(pair.client, prepare(tmp_path / "store")) as crew:
         crew.any([("gather", (0, [path]))])
         [(asked, _)] = crew.kept.values()
         assert pair.client.nbytes([asked.key], summary=False)[asked.key] > path.stat().st_size
@@ -228,14 +229,14 @@ def test_what_was_gathered_weighs_what_gathering_it_again_costs(tmp_path: Path, 
 def test_a_file_that_changed_is_not_gathered_again_as_if_it_had_not(tmp_path: Path, pair: Machines):
     path = tmp_path / "growing.jsonl"
     path.write_bytes((TRACES / "time.jsonl").read_bytes())
-    with DaskCrew(pair.client, tmp_path) as crew:
-        [(_, learned)] = crew.any([("gather", (0, [path]))])
+    with DaskCrew(pair.client, prepare(tmp_path / "store")) as crew:
+        crew.any([("gather", (0, [path]))])
         pair.client.run(errand.clear, crew.run)
         with path.open("ab") as file:
             file.write(b"\n")
-        settle = ("settle", (learned.knowledge, None, True))
+        settle = ("settle", (None, True))
         with pytest.raises(UnreadableError, match=r"growing\.jsonl: changed while"):
-            crew.each({0: [settle, ("finish", (0,))]})
+            crew.each({0: [settle, ("finish", (0, None))]})
 
 
 def test_a_worker_with_another_version_is_refused(tmp_path: Path):

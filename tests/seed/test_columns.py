@@ -7,7 +7,8 @@ import polars as pl
 import pytest
 
 from mcptally.definitions import in_force
-from mcptally.partition import Knowledge, gather
+from mcptally.knowledge import Knowledge
+from mcptally.partition import gather
 from mcptally.seed import columns, document, factors, inspector, javascript, single, wording
 from mcptally.seed.model import ValidationContext
 from mcptally.validate import validate

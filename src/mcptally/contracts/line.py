@@ -23,12 +23,11 @@ def tables(
     *,
     payloads: bool,
 ) -> dict[type[Table], pl.DataFrame]:
-    """The tables of a partition that are about contracts."""
-    mine = validations.filter(pl.col("recording").is_in(calls.get_column("recording").implode()))
+    """The tables of a partition that are about contracts; `validations` are its own."""
     if not payloads:
         hidden = tests[UiSteps].with_columns(input=pl.lit(None, pl.String))
         tests = tests | {UiSteps: hidden}
-    return {Validations: validation.table(mine, calls, payloads=payloads), **tests}
+    return {Validations: validation.table(validations, calls, payloads=payloads), **tests}
 
 
 def find_in_archive(

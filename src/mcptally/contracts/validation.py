@@ -53,6 +53,9 @@ SCHEMA: Final = {
 }
 """What is gathered of each; `same` is equal where `arguments` are, and says nothing else."""
 
+FORETELLING: Final = ("session", "server", "tool", "same", "answered_ns", "call_id", "valid")
+"""The columns that `foretold` asks for."""
+
 _STATES: Final = (
     "notifications/resources/updated",
     "notifications/resources/list_changed",
