@@ -6,20 +6,15 @@ Events → Events without what is there twice, and with findings on the damage
 import dataclasses
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final
 
 import msgspec
 import polars as pl
 
 from mcptally.archive import Lines, lines
 from mcptally.decode import Events
-from mcptally.repeats import repeated
 from mcptally.schema import Findings, Severity
 
 _FRAMES = ("messages", "raws", "http", "opens", "closes", "gaps", "stderr")
-MAX_ODD: Final = 10_000
-"""Messages of a partition, longer than their members, that are looked at once more."""
-
 _ENVELOPE = ("file", "line", "recording", "seq", "ts_ns")
 
 
@@ -28,14 +23,11 @@ def mend(events: Events, names: list[str], files: Sequence[Path]) -> Events:
 
     An event is a copy if all of it is the same. `names` are what findings call the files.
     """
-    every = pl.concat(
-        [
-            getattr(events, name).select(*_ENVELOPE).with_columns(kind=pl.lit(name))
-            for name in _FRAMES
-        ]
-    ).unique(["file", "line"], maintain_order=True)
     once = ["recording", "seq", "ts_ns", "kind"]
-    twice = every.filter(pl.len().over(once) > 1).sort("file", "line")
+    ordered = _in_order(_each_once(events))
+    # What is there twice has one seq, and stands side by side.
+    near = (pl.col("step") == 0) | (pl.col("step").shift(-1) == 0)
+    twice = ordered.filter(near).filter(pl.len().over(once) > 1).sort("file", "line")
     conflicts = twice
     if twice.height:
         said = twice.with_columns(content=_contents(twice, files))
@@ -47,12 +39,7 @@ def mend(events: Events, names: list[str], files: Sequence[Path]) -> Events:
             for name in _FRAMES
         }
         events = dataclasses.replace(events, **kept)
-        every = every.join(twice, on=["file", "line"], how="anti")
-    ordered = every.sort("recording", "seq", "file", "line").with_columns(
-        step=pl.col("seq").diff().over("recording"),
-        back=pl.col("ts_ns").diff().over("recording") < 0,
-        first=pl.col("recording").is_first_distinct(),
-    )
+        ordered = _in_order(ordered.join(twice, on=["file", "line"], how="anti"))
     hole = pl.col("step") - 1
     again = twice.group_by("recording", "file", maintain_order=True).agg(
         pl.col("line", "seq").first(), count=pl.len()
@@ -62,7 +49,7 @@ def mend(events: Events, names: list[str], files: Sequence[Path]) -> Events:
         before=(pl.col("segment").diff() - 1).over("recording").fill_null(pl.col("segment"))
     )
     closed = events.closes.select("recording").unique()
-    ends = ordered.unique("recording", keep="last", maintain_order=True)
+    ends = ordered.filter(pl.col("first").shift(-1, fill_value=True))
     found = [
         _rows(
             again,
@@ -107,7 +94,7 @@ def mend(events: Events, names: list[str], files: Sequence[Path]) -> Events:
             pl.format("{} segments are missing before this one", "before"),
         ),
         _rows(
-            _members_twice(events, every, files),
+            events.twice.join(ordered, on=["file", "line"], maintain_order="left"),
             "protocol.member_twice",
             "warning",
             pl.format("a member stands twice: {}; the last one counts here", "names"),
@@ -143,24 +130,40 @@ def mend(events: Events, names: list[str], files: Sequence[Path]) -> Events:
     )
 
 
+def _each_once(events: Events) -> pl.DataFrame:
+    """A row an event: batches have many messages, and frames too large are raw and a message."""
+    first = events.messages.filter(pl.col("index") == 0)
+    heads = first.filter("truncated").select("file", "line")
+    raws = events.raws.join(heads, on=["file", "line"], how="anti")
+    frames = {name: getattr(events, name) for name in _FRAMES} | {"messages": first, "raws": raws}
+    every: pl.DataFrame = pl.concat(
+        frame.select(*_ENVELOPE, kind=pl.lit(name)) for name, frame in frames.items()
+    )
+    return every
+
+
+def _in_order(every: pl.DataFrame) -> pl.DataFrame:
+    """Events by recording and seq, each with the distance to the one before."""
+    # Texts are slow to sort; which recording comes first does not matter.
+    number = pl.col("recording").cast(pl.Categorical).to_physical()
+    first = pl.col("recording").ne_missing(pl.col("recording").shift())
+    ordered: pl.DataFrame = (
+        every.sort(number, "seq", "file", "line")
+        .with_columns(first=first)
+        .with_columns(
+            step=pl.when(~pl.col("first")).then(pl.col("seq").diff()),
+            back=pl.when(~pl.col("first")).then(pl.col("ts_ns").diff() < 0),
+        )
+        .rechunk()  # (`pl.format` panics where columns have chunks of their own)
+    )
+    return ordered
+
+
 def _contents(events: pl.DataFrame, files: Sequence[Path]) -> pl.Series:
     """A hash of what each of a few events says, however it is spelt: their lines are read again."""
     found = {place: hash(_plainly(line)) for place, line in _lines_of(events, files)}
     hashes = [found.get(place) for place in events.select("file", "line").iter_rows()]
     return pl.Series(hashes, dtype=pl.Int64)
-
-
-def _members_twice(events: Events, every: pl.DataFrame, files: Sequence[Path]) -> pl.DataFrame:
-    """Events whose message has a member twice, and the `names` of such members."""
-    odd = events.unequal.head(MAX_ODD)
-    rows = [
-        (*place, ", ".join(map(repr, names))[:200])
-        for place, line in _lines_of(odd, files)
-        if (names := repeated(line))
-    ]
-    schema = odd.schema | {"names": pl.String()}
-    twice = pl.DataFrame(rows, schema=schema, orient="row").sort("file", "line")
-    return twice.join(every, on=["file", "line"], maintain_order="left")
 
 
 def _lines_of(

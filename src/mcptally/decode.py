@@ -20,12 +20,12 @@ import numpy.typing as npt
 import polars as pl
 from msgspec import UNSET, Raw, Struct
 
-from mcptally.archive import Damage, Room, lines
+from mcptally.archive import Damage, Lines, Room, lines
 from mcptally.columns import json_texts, marked, plain, plain_types, present, turn
 from mcptally.contents import contents_of
 from mcptally.events import Numbers, events_of
 from mcptally.reading import MAX_NOISE, NOISE
-from mcptally.repeats import odd_sizes
+from mcptally.repeats import odd_sizes, repeated
 from mcptally.schema import Finding, Severity, findings_frame
 from mcptally.shapes import (
     ABSENT,
@@ -74,8 +74,8 @@ class Events:
     gaps: pl.DataFrame
     stderr: pl.DataFrame
     findings: pl.DataFrame
-    unequal: pl.DataFrame
-    """File and line of messages that are longer than their members: `repeats`."""
+    twice: pl.DataFrame
+    """File and line of messages that have a member twice, and its `names`."""
 
     @property
     def empty(self) -> bool:
@@ -106,9 +106,13 @@ class _Collector:
         self.waiting: list[AnyEvent] = []
         self.places: list[tuple[npt.NDArray[np.uint32], Numbers]] = []
         """File and line of those that wait."""
+        self.runs: list[tuple[int, Lines]] = []
+        """Their lines, which their payloads keep in memory anyway, and the file of each run."""
         self.bytes = 0
         self.room = Room()
-        self.unequal = [pl.DataFrame(schema=_PLACE)]
+        self.looks = MAX_ODD
+        """Messages that may still be looked at once more."""
+        self.twice: dict[tuple[int, int], str] = {}
 
     def file(self, number: int, path: Path) -> None:
         good = noise = 0
@@ -128,6 +132,7 @@ class _Collector:
                     self._find(number, line, rule, severity, message)
             self.waiting += events
             self.places.append((np.full(len(events), number, np.uint32), line_numbers))
+            self.runs.append((number, run))
             self.bytes += len(run.data)
             if self.bytes >= BATCH:
                 self._batch()
@@ -179,6 +184,7 @@ class _Collector:
                 self._add(EVENTS[event], pl.DataFrame(envelope | plain(items, event)))
             if event is RawFrame:
                 self._too_large(items, envelope)
+        self.runs = []
 
     def _too_large(self, items: list[RawFrame], envelope: dict[str, Any]) -> None:
         """Frames over the recorder's cap whose head was understood count as messages."""
@@ -213,8 +219,7 @@ class _Collector:
         members |= {"result": results, "error": errors}
         unequal = odd_sizes(columns["bytes"], methods, members)
         if unequal.any() and not truncated:
-            places = {name: envelope[name][unequal] for name in _PLACE}
-            self.unequal.append(pl.DataFrame(places, schema=_PLACE))
+            self._look_twice(envelope["file"][unequal], envelope["line"][unequal])
         has_result = present(results)
         has_error = present(errors)
         self._add(
@@ -238,6 +243,21 @@ class _Collector:
         self._asks(rows, methods, params)
         self._results(rows, results, has_result & ~has_error)
         self._errors(rows, errors, has_error)
+
+    def _look_twice(self, files: npt.NDArray[np.uint32], numbers: Numbers) -> None:
+        """Look whether these lines, which are longer than what they say, say something twice."""
+        places = sorted(set(zip(files.tolist(), numbers.tolist(), strict=True)))[: self.looks]
+        self.looks -= len(places)
+        runs = iter(self.runs)
+        owner, run = next(runs)
+        texts: list[bytes] = []
+        for file, line in places:
+            while owner != file or line >= run.first + run.count:
+                owner, run = next(runs)
+                texts = []
+            texts = texts or run.data.split(b"\n")
+            if names := repeated(texts[line - run.first]):
+                self.twice[file, line] = ", ".join(map(repr, names))[:200]
 
     def _asks(
         self,
@@ -323,7 +343,11 @@ class _Collector:
         return Events(
             **{name: self._frame(name) for name in _SCHEMAS},
             findings=findings_frame(self.findings),
-            unequal=pl.concat(self.unequal).unique(maintain_order=True),
+            twice=pl.DataFrame(
+                [(*place, names) for place, names in sorted(self.twice.items())],
+                schema=_TWICE,
+                orient="row",
+            ),
         )
 
     def _frame(self, name: str) -> pl.DataFrame:
@@ -342,7 +366,7 @@ ENVELOPE: Final = {
 """Columns of every event: index of the file, number of its line from 1, and the event's own."""
 
 
-_PLACE: Final = {"file": pl.UInt32(), "line": pl.Int64()}
+_TWICE: Final = {"file": pl.UInt32(), "line": pl.Int64(), "names": pl.String()}
 
 
 def _schemas() -> dict[str, dict[str, pl.DataType]]:
@@ -379,6 +403,9 @@ def _schemas() -> dict[str, dict[str, pl.DataType]]:
         "stderr": ENVELOPE | of(StderrEvent),
     }
 
+
+MAX_ODD: Final = 10_000
+"""Messages of a partition, longer than their members, that are looked at once more."""
 
 MAX_FAULTS: Final = 1000
 """Findings kept a file and fault; the rest is counted in one more."""
