@@ -5,19 +5,14 @@ may explode is refused before any engine sees it. The dialect is the one that `$
 2020-12 (MCP 2025-11-25, SEP-1613; older revisions leave it open).
 """
 
-import functools
 import urllib.parse
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-import jsonschema
 import jsonschema_rs
 import msgspec
-from jsonschema.protocols import Validator
-from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]
-from referencing import Registry
 
-from mcptally.subschemas import each_subschema
+from mcptally.patterns import pattern
 
 LATEST: Final = "2020-12"
 
@@ -43,14 +38,20 @@ _NAMES: Final = {
     "json-schema.org/draft-04/schema": "draft-04",
 }
 
-ENGINES: Final[Mapping[str, tuple[Any, Any]]] = {
-    "2020-12": (jsonschema_rs.Draft202012Validator, jsonschema.Draft202012Validator),
-    "2019-09": (jsonschema_rs.Draft201909Validator, jsonschema.Draft201909Validator),
-    "draft-07": (jsonschema_rs.Draft7Validator, jsonschema.Draft7Validator),
-    "draft-06": (jsonschema_rs.Draft6Validator, jsonschema.Draft6Validator),
-    "draft-04": (jsonschema_rs.Draft4Validator, jsonschema.Draft4Validator),
+_URIS: Final = {
+    name: ("https://" if name.startswith("20") else "http://") + uri
+    for uri, name in _NAMES.items()
+    if "/draft" in uri
 }
-"""Dialect → the fast engine and the reference."""
+
+ENGINES: Final[Mapping[str, Any]] = {
+    "2020-12": jsonschema_rs.Draft202012Validator,
+    "2019-09": jsonschema_rs.Draft201909Validator,
+    "draft-07": jsonschema_rs.Draft7Validator,
+    "draft-06": jsonschema_rs.Draft6Validator,
+    "draft-04": jsonschema_rs.Draft4Validator,
+}
+"""Dialect → the engine that judges by it."""
 
 
 class UnusableError(ValueError):
@@ -140,10 +141,7 @@ def _meta_errors(name: str, schema: Any) -> frozenset[tuple[str, str]]:
     known = _META.get(key)
     if known is not None:
         return known
-    try:
-        errors = list(_meta_validator(name).iter_errors(schema))
-    except RecursionError:
-        raise UnusableError(f"the schema is nested deeper than {MAX_DEPTH}") from None
+    errors = [] if _is_schema(name, schema) else _faults(name, schema)
     found = {(pointer(e.absolute_path), _meta_words(e)) for e in errors}
     if b'"pattern' in key[1]:
         found |= {
@@ -153,6 +151,25 @@ def _meta_errors(name: str, schema: Any) -> frozenset[tuple[str, str]]:
         _META.clear()
     _META[key] = frozenset(found)
     return _META[key]
+
+
+def _is_schema(name: str, schema: Any) -> bool:
+    """Whether the fast engine finds nothing wrong with a schema as such."""
+    if not isinstance(schema, dict):
+        return False
+    try:
+        return jsonschema_rs.meta.is_valid(schema | {"$schema": _URIS[name]})
+    except (ValueError, jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError):
+        return False
+
+
+def _faults(name: str, schema: Any) -> list[Any]:
+    from mcptally import reference  # noqa: PLC0415 - a tenth of a second, seldom needed
+
+    try:
+        return reference.faults(name, schema)
+    except RecursionError:
+        raise UnusableError(f"the schema is nested deeper than {MAX_DEPTH}") from None
 
 
 def pointer(parts: Any) -> str:
@@ -171,38 +188,6 @@ def _meta_words(error: Any) -> str:
     return str(error.message)[:200]
 
 
-def compact(metaschema: Any) -> dict[str, Any]:
-    """A metaschema as one document without dynamic references: jsonschema is 9 times faster so."""
-    vocabularies = [
-        REGISTRY.contents(metaschema["$id"].rsplit("/", 1)[0] + "/" + part["$ref"])
-        for part in metaschema.get("allOf", ())
-    ]
-    properties: dict[str, Any] = {}
-    definitions: dict[str, Any] = {}
-    for part in (metaschema, *vocabularies):
-        definitions |= part.get("$defs", {})
-        properties |= part.get("properties", {})
-    whole = {"type": ["object", "boolean"], "properties": properties, "$defs": definitions}
-    flat: dict[str, Any] = each_subschema(whole, _without_dynamics)
-    return flat
-
-
-def _without_dynamics(node: dict[str, Any]) -> dict[str, Any]:
-    if "$dynamicRef" in node or "$recursiveRef" in node:
-        return {"$ref": "#"}
-    plain = {k: v for k, v in node.items() if k not in {"$dynamicAnchor", "$recursiveAnchor"}}
-    if "#" in plain.get("$ref", ""):  # from one vocabulary into another: here they are one
-        plain["$ref"] = "#" + plain["$ref"].split("#")[1]
-    return plain
-
-
-@functools.cache
-def _meta_validator(name: str) -> Validator:
-    cls = ENGINES[name][1]
-    metaschema = compact(cls.META_SCHEMA) if "allOf" in cls.META_SCHEMA else cls.META_SCHEMA
-    return cls(metaschema, registry=Registry())
-
-
 def _bad_patterns(schema: Any) -> Iterator[tuple[str, str]]:
     """Places of patterns that are no regular expression (ECMA 262, as jsonschema-rs reads it)."""
     for at, node in _nodes(schema):
@@ -214,15 +199,6 @@ def _bad_patterns(schema: Any) -> Iterator[tuple[str, str]]:
 
 def _keys(value: Any) -> list[str]:
     return list(value) if isinstance(value, dict) else []
-
-
-@functools.lru_cache(maxsize=4096)
-def pattern(text: str) -> Any:
-    """A validator of strings that match, without backtracking for ever; None: no pattern."""
-    try:
-        return jsonschema_rs.Draft202012Validator({"pattern": text})
-    except (jsonschema_rs.ValidationError, ValueError):
-        return None
 
 
 _IN_PLACE: Final = ("allOf", "anyOf", "oneOf")

@@ -7,15 +7,12 @@ Why so: docs/decisions/0702-schemas.md.
 """
 
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-import jsonschema
 import jsonschema_rs
 import msgspec
 import polars as pl
-from referencing import Registry
-from referencing.exceptions import Unresolvable
 
 from mcptally.dialects import (
     ENGINES,
@@ -24,7 +21,6 @@ from mcptally.dialects import (
     depth,
     dialect,
     may_explode,
-    pattern,
     read,
 )
 from mcptally.judge import found, together
@@ -49,14 +45,13 @@ def judge_of(text: str) -> Judge | str:
         limit = deepest_value(schema) if may_explode(text) else None
     except UnusableError as error:
         return f"{error}"
-    fast, reference = ENGINES[name]
     if isinstance(schema, dict):
         schema = {key: value for key, value in schema.items() if key != "$schema"}
     try:
-        judge = judge_with(fast(schema, offline=True, validate_formats=False))
+        judge = judge_with(ENGINES[name](schema, offline=True, validate_formats=False))
     except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
         refused = f"{getattr(error, 'message', None) or error}"
-        slow = _slow(reference, schema)
+        slow = _slow(name, schema)
         if slow is None:
             return refused[:500]
         judge = slow
@@ -89,36 +84,25 @@ def judge_with(validator: Any) -> Judge:
     return judge
 
 
-def _slow(cls: Any, schema: Any) -> Judge | None:
+def _slow(name: str, schema: Any) -> Judge | None:
     """A judge by jsonschema, if the schema is one and has nothing that Python's `re` would run."""
-    try:
-        cls.check_schema(schema, format_checker=jsonschema.FormatChecker(formats=()))
-    except (jsonschema.SchemaError, RecursionError, Unresolvable):
+    from mcptally import reference  # noqa: PLC0415 - a tenth of a second, seldom needed
+
+    errors_of = reference.judge_by(name, schema)
+    if errors_of is None:
         return None
-    if "patternProperties" in str(schema):
-        return None
-    patient = jsonschema.validators.extend(cls, {"pattern": _pattern})
-    validator = patient(schema, registry=Registry())
 
     def judge(value: Any) -> Judgement:
         try:
             errors = [
                 (_place(e.absolute_path), _words(*_like_fast(e), e.instance))
-                for e in validator.iter_errors(value)
+                for e in errors_of(value)
             ]
-        except (RecursionError, Unresolvable, jsonschema.exceptions.UnknownType) as error:
+        except reference.UNDECIDED as error:
             return UNUSABLE, f"{type(error).__name__}: {error}"[:500], None
         return _first(errors) if errors else VALID
 
     return judge
-
-
-def _pattern(_: Any, text: Any, value: Any, __: Any) -> Iterator[jsonschema.ValidationError]:
-    """`pattern` of jsonschema, judged by the fast engine: Python's `re` may never end."""
-    if isinstance(value, str) and isinstance(text, str):
-        matcher = pattern(text)
-        if matcher is not None and not matcher.is_valid(value):
-            yield jsonschema.ValidationError("does not match", validator="pattern")
 
 
 def _bounded(judge: Judge, limit: int) -> Judge:

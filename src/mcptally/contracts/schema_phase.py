@@ -36,7 +36,7 @@ def _errors(schema: str, arguments: Any) -> Iterator[Remark]:
     """Every error of the fast engine; none where it does not take the schema."""
     try:
         value = read(schema)
-        fast, _ = ENGINES[dialect(value)]
+        fast = ENGINES[dialect(value)]
         if isinstance(value, dict):
             value = {key: item for key, item in value.items() if key != "$schema"}
         validator = fast(value, offline=True, validate_formats=False)
