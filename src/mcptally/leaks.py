@@ -9,6 +9,7 @@ import re
 from typing import Final, NamedTuple
 
 import polars as pl
+from ahocorasick_rs import AhoCorasick
 
 from mcptally.judge import found, together
 from mcptally.secret_shapes import PREFIXES, SHAPES
@@ -80,7 +81,7 @@ def _scans() -> tuple[str, ...]:
 class _Look(NamedTuple):
     title: str
     begins: tuple[str, ...]
-    """Every match begins with one of these: found by a plain search, which `re` would not do."""
+    """Every match begins with one of these: found by one automaton, which `re` has not."""
     pattern: re.Pattern[str]
     """What follows; the group `secret` is the credential."""
 
@@ -104,6 +105,13 @@ def _looks() -> tuple[_Look, ...]:
     return (*prefixed, *textual)
 
 
+@functools.cache
+def _beginnings() -> tuple[AhoCorasick, list[int]]:
+    """What finds all beginnings in one pass, and of which look each is."""
+    owned = [(begin, i) for i, look in enumerate(_looks()) for begin in look.begins]
+    return AhoCorasick([begin for begin, _ in owned]), [owner for _, owner in owned]
+
+
 def _any(texts: tuple[str, ...]) -> str:
     return "|".join(map(re.escape, texts))
 
@@ -111,14 +119,13 @@ def _any(texts: tuple[str, ...]) -> str:
 def secrets(text: str) -> list[tuple[str, str]]:
     """Kind and value of every credential in a reply's JSON text."""
     known: dict[str, str] = {}
-    for look in _looks():
-        for begin in look.begins:
-            at = text.find(begin)
-            while at >= 0:
-                match = look.pattern.match(text, at)
-                if match and not _harmless(match["secret"]):
-                    known.setdefault(match["secret"], look.title)
-                at = text.find(begin, at + 1)
+    automaton, owners = _beginnings()
+    places = automaton.find_matches_as_indexes(text, overlapping=True)
+    for owner, at in sorted((owners[number], at) for number, at, _ in places):
+        look = _looks()[owner]
+        match = look.pattern.match(text, at)
+        if match and not _harmless(match["secret"]):
+            known.setdefault(match["secret"], look.title)
     return [(title, value) for value, title in known.items()]
 
 

@@ -6,6 +6,7 @@ so being unsure here costs time, never a match.
 """
 
 import dataclasses
+import re
 from typing import Final
 
 MIN_BYTES: Final = 3
@@ -14,6 +15,8 @@ MIN_BYTES: Final = 3
 _CLASSES: Final = frozenset("dDwWsSbBAzpPx")
 _CONTROLS: Final = {"n": "\n", "t": "\t", "r": "\r"}
 _ZERO_WIDTH: Final = frozenset("^$")
+_LITERAL: Final = re.compile(r"[^\\(\[|)?*+{.^$]+(?![?*+{])")
+"""Characters that stand for themselves, once each."""
 
 
 def required(pattern: str) -> frozenset[str] | None:
@@ -46,6 +49,10 @@ class _Reader:
         best: frozenset[str] | None = None
         run = ""
         while (char := self._peek()) and char not in "|)":
+            if plain := _LITERAL.match(self.pattern, self.at):
+                run += plain[0]
+                self.at = plain.end()
+                continue
             piece = self._piece()
             least, most = self._quantifier()
             if isinstance(piece, str):
