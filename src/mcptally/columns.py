@@ -57,17 +57,23 @@ def marked(places: list[int], size: int) -> npt.NDArray[np.bool_]:
     return mask
 
 
+def lengths(raws: Sequence[Raw]) -> npt.NDArray[np.int64]:
+    """How many bytes each of the members has; 0 if it is not there."""
+    return np.fromiter(map(len, raws), np.int64, len(raws))
+
+
 def present(raws: Sequence[Raw]) -> npt.NDArray[np.bool_]:
     """Which of the members are there."""
-    return np.fromiter(map(len, raws), np.int64, len(raws)) > 0
+    return lengths(raws) > 0
 
 
-def json_texts(raws: Sequence[Raw]) -> pl.Series:
+def json_texts(raws: Sequence[Raw], sizes: npt.NDArray[np.int64] | None = None) -> pl.Series:
     """Raw JSON values as a String column; null where the member is absent.
 
-    The values are joined by one native call and become one Arrow buffer.
+    The values are joined by one native call and become one Arrow buffer. `sizes` are their
+    `lengths`, where these are known.
     """
-    sizes = np.fromiter(map(len, raws), np.int64, len(raws))
+    sizes = lengths(raws) if sizes is None else sizes
     offsets = np.zeros(len(raws) + 1, np.int64)
     np.cumsum(sizes, out=offsets[1:])
     if not offsets[-1]:

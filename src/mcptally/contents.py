@@ -26,7 +26,7 @@ def contents_of(items: Sequence[Result], is_error: pl.Series) -> dict[str, Any]:
     sizes = np.fromiter((len(c) if c else 0 for c in contents), np.int64, len(contents))
     ends = np.cumsum(sizes)
     blocks = list(itertools.chain.from_iterable(c for c in contents if c))
-    kinds = ["absent" if c is UNSET else "null" if c is None else "array" for c in contents]
+    kinds = ["array" if c else _kind(c) for c in contents]
     if blocks:
         types, texts, *others, annotations, metas = turn(blocks)
     else:
@@ -55,28 +55,19 @@ def contents_of(items: Sequence[Result], is_error: pl.Series) -> dict[str, Any]:
     wrong = [i for i, c in enumerate(contents) if c and c[0] is OTHER_CONTENT]
     for i in wrong:
         kinds[i] = "other"
-    is_text = [
-        text if kind == "text" and text.__class__ is str else None
-        for kind, text in zip(types, texts, strict=True)
-    ]
-    bare = np.fromiter((text is not None for text in is_text), np.bool_, len(is_text))
-    bare &= ~present(annotations) & ~present(metas)
     limits = np.where((is_error == "true").fill_null(value=False), ERROR_TEXT_LIMIT, TEXT_LIMIT)
-    first, joined = [], []
-    for end, size, limit in zip(ends.tolist(), sizes.tolist(), limits.tolist(), strict=True):
-        if size == 1:
-            text = is_text[end - 1]
-            text = text and text[:limit]
-            first.append(text)
-            joined.append(text)
-        elif size:
-            text = is_text[end - size]
-            first.append(text and text[:limit])
-            parts = [t[:limit] for t in is_text[end - size : end] if t is not None]
-            joined.append("\n".join(parts)[:limit] if parts else None)
-        else:
-            first.append(None)
-            joined.append(None)
+    said = [
+        text[:limit] if kind == "text" and text.__class__ is str else None
+        for kind, text, limit in zip(types, texts, np.repeat(limits, sizes).tolist(), strict=True)
+    ]
+    words = pl.Series(said, dtype=pl.String)
+    bare = words.is_not_null().to_numpy() & ~present(annotations) & ~present(metas)
+    # Most results have one block, whose text is all their text; null where there is none.
+    begins = np.where(sizes > 0, ends - sizes, len(said))
+    first = words.extend_constant(None, 1).gather(begins)
+    many = np.flatnonzero(sizes > 1).tolist()
+    several = [_joined(said[ends[i] - sizes[i] : ends[i]], limits[i]) for i in many]
+    joined = first.clone().scatter(many, pl.Series(several, dtype=pl.String))
     offsets = pa.array(np.concatenate(([0], ends)), pa.int64())
     lists = pa.LargeListArray.from_arrays(offsets, type_column.to_arrow())
     return {
@@ -88,6 +79,16 @@ def contents_of(items: Sequence[Result], is_error: pl.Series) -> dict[str, Any]:
         "image_blocks": of("image").astype(np.uint32),
         "audio_blocks": of("audio").astype(np.uint32),
         "resource_blocks": of("resource", "resource_link").astype(np.uint32),
-        "first_text": pl.Series(first, dtype=pl.String),
-        "text": pl.Series(joined, dtype=pl.String),
+        "first_text": first,
+        "text": joined,
     }
+
+
+def _kind(content: Any) -> str:
+    return "absent" if content is UNSET else "null" if content is None else "array"
+
+
+def _joined(texts: Sequence[str | None], limit: int) -> str | None:
+    """The texts of several blocks, a line break between them."""
+    there = [text for text in texts if text is not None]
+    return "\n".join(there)[:limit] if there else None

@@ -12,7 +12,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 import numpy as np
@@ -21,7 +21,7 @@ import polars as pl
 from msgspec import UNSET, Raw, Struct
 
 from mcptally.archive import Damage, Lines, Room, lines
-from mcptally.columns import json_texts, marked, plain, plain_types, present, turn
+from mcptally.columns import json_texts, lengths, marked, plain, plain_types, turn
 from mcptally.contents import contents_of
 from mcptally.events import Numbers, events_of
 from mcptally.reading import MAX_NOISE, NOISE
@@ -215,13 +215,15 @@ class _Collector:
         rows = np.arange(self.rows, self.rows + size, dtype=np.uint32)
         self.rows += size
         jsonrpc, ids, methods, params, results, errors = turn(messages)
+        method = pl.Series(methods, dtype=pl.String)
         members = {"jsonrpc": jsonrpc, "id": ids, "params": params}
         members |= {"result": results, "error": errors}
-        unequal = odd_sizes(columns["bytes"], methods, members)
+        sizes = {name: lengths(values) for name, values in members.items()}
+        unequal = odd_sizes(columns["bytes"], method, sizes)
         if unequal.any() and not truncated:
             self._look_twice(envelope["file"][unequal], envelope["line"][unequal])
-        has_result = present(results)
-        has_error = present(errors)
+        has_result = sizes["result"] > 0
+        has_error = sizes["error"] > 0
         self._add(
             "messages",
             pl.DataFrame(
@@ -231,16 +233,16 @@ class _Collector:
                 | {
                     "index": index,
                     "batch": batch,
-                    "jsonrpc": json_texts(jsonrpc),
-                    "id": json_texts(ids),
-                    "method": pl.Series(methods, dtype=pl.String),
+                    "jsonrpc": json_texts(jsonrpc, sizes["jsonrpc"]),
+                    "id": json_texts(ids, sizes["id"]),
+                    "method": method,
                     "has_result": has_result,
                     "has_error": has_error,
                     "truncated": np.full(size, truncated),
                 }
             ),
         )
-        self._asks(rows, methods, params)
+        self._asks(rows, method, params, np.flatnonzero(sizes["params"]))
         self._results(rows, results, has_result & ~has_error)
         self._errors(rows, errors, has_error)
 
@@ -262,10 +264,10 @@ class _Collector:
     def _asks(
         self,
         rows: npt.NDArray[np.uint32],
-        methods: Sequence[str | None],
+        methods: pl.Series,
         params: Sequence[Raw],
+        chosen: npt.NDArray[np.int64],
     ) -> None:
-        chosen = np.flatnonzero(present(params))
         if not chosen.size:
             return
         texts = [params[i] for i in chosen.tolist()]
@@ -273,9 +275,7 @@ class _Collector:
         metas = [item.meta or _NO_REQUEST_META for item in items]
         meta = {f"meta_{name}": series for name, series in plain(metas, RequestMeta).items()}
         asks = pl.DataFrame({"row": rows[chosen]} | plain(items, Params) | meta)
-        calls_tool = np.fromiter(
-            (methods[i] == "tools/call" for i in chosen.tolist()), np.bool_, chosen.size
-        )
+        calls_tool = (methods.gather(chosen) == "tools/call").fill_null(value=False).to_numpy()
         settled = calls_tool & asks.select(_ORDINARY_CALL).to_series().to_numpy()
         settled[odd] = False
         rest = [ABSENT if done else text for done, text in zip(settled, texts, strict=True)]
@@ -453,19 +453,21 @@ def _unbatched(
     items: Sequence[MessageEvent],
 ) -> tuple[list[Msg], npt.NDArray[np.int64] | None, npt.NDArray[np.uint32], npt.NDArray[np.bool_]]:
     """The messages of all events; of which event each is (None: one each), its index, batch."""
-    for item in items:
-        if item.msg == []:  # a batch of nothing is no message, and still a row
-            item.msg = Msg()
-    members = [item.msg if isinstance(item.msg, list) else None for item in items]
-    if not any(m is not None for m in members):
-        single = [item.msg for item in items if isinstance(item.msg, Msg)]
-        return single, None, np.zeros(len(items), np.uint32), np.zeros(len(items), np.bool_)
+    msgs = [item.msg for item in items]
+    if set(map(type, msgs)) == {Msg}:
+        alone = cast("list[Msg]", msgs)
+        return alone, None, np.zeros(len(msgs), np.uint32), np.zeros(len(msgs), np.bool_)
+    # A batch of nothing is no message, and still a row.
+    members = [(msg or None) if isinstance(msg, list) else None for msg in msgs]
     sizes = np.array([1 if m is None else len(m) for m in members])
     of = np.repeat(np.arange(len(items)), sizes)
     index = np.arange(of.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     messages: list[Msg] = []
-    for item in items:
-        messages += [item.msg] if isinstance(item.msg, Msg) else map(MSG.one, item.msg)
+    for msg, batched in zip(msgs, members, strict=True):
+        if batched is not None:
+            messages += map(MSG.one, batched)
+        else:
+            messages.append(msg if isinstance(msg, Msg) else Msg())
     batch = np.array([m is not None for m in members], np.bool_)[of]
     return messages, of, index.astype(np.uint32), batch
 

@@ -7,14 +7,13 @@ all have (17,574 of 17,575 recorded); the lines of the others are read again.
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-from msgspec import Raw
 
 from mcptally.shapes import MEMBERS
 
@@ -23,15 +22,15 @@ _PLACE: Final = len('"":,')
 
 
 def odd_sizes(
-    sizes: pl.Series, methods: Sequence[str | None], members: Mapping[str, Sequence[Raw]]
+    sizes: pl.Series, methods: pl.Series, members: Mapping[str, npt.NDArray[np.int64]]
 ) -> npt.NDArray[np.bool_]:
-    """Which messages are longer on the wire than their members, with no or with usual spaces."""
+    """Which messages are longer on the wire than their members, with no or with usual spaces.
+
+    `members` are how many bytes each member's value has.
+    """
     count = len(methods)
-    lengths = [
-        (name, np.fromiter(map(len, values), np.int64, count)) for name, values in members.items()
-    ]
-    quoted = (0 if method is None else len(method) + 2 for method in methods)
-    lengths.append(("method", np.fromiter(quoted, np.int64, count)))
+    quoted = (methods.str.len_bytes().cast(pl.Int64) + len('""')).fill_null(0)
+    lengths = [*members.items(), ("method", quoted.to_numpy())]
     total = np.ones(count, np.int64)
     there = np.zeros(count, np.int64)
     for name, length in lengths:
