@@ -293,11 +293,12 @@ def deepest_value(schema: Any) -> int | None:
     nodes = dict(_nodes(schema))
     names, resource = _places(nodes)
     edges = {at: _edges(at, node, names, resource) for at, node in nodes.items()}
+    order = _order(edges)
     below: dict[str, int] = dict.fromkeys(nodes, 0)
     for deep in range(VALUE_DEPTH):
         here: dict[str, int] = {}
-        for at in nodes:
-            _count(at, edges, below, here)
+        for at in order:
+            here[at] = _steps(edges[at], below, here)
         if here.get("", 0) > MAX_STEPS:
             if not deep:
                 raise UnusableError(f"a value would be held against over {MAX_STEPS} subschemas")
@@ -319,32 +320,37 @@ class _Edges(NamedTuple):
     """How often those that hold for the same value are gone through."""
 
 
-def _count(at: str, edges: dict[str, _Edges], below: dict[str, int], here: dict[str, int]) -> None:
-    """Steps at a node, from those of the level below; without recursion, for it is untrusted."""
-    todo: list[tuple[str, bool]] = [(at, False)]
+def _order(edges: dict[str, _Edges]) -> list[str]:
+    """The nodes, each after those that hold for the same value; without recursion: untrusted.
+
+    Raises:
+        UnusableError: a reference leads back to itself on the spot.
+    """
+    order: dict[str, None] = {}
     open_: set[str] = set()
+    todo = [(at, False) for at in reversed(edges)]
     while todo:
         node, done = todo.pop()
-        known = edges.get(node)
-        if known is None or node in here:
-            continue
         if done:
-            total = 1 + known.times * sum(here.get(n, 1) for n in known.here)
-            total += sum(below.get(n, 1) for n in known.each)
-            total += max((below.get(n, 1) for n in known.one), default=0)
-            here[node] = min(total, MAX_STEPS + 1)
+            order[node] = None
             open_.discard(node)
-            continue
-        if node in open_:
-            raise UnusableError("a reference leads back to itself without going down into a value")
-        open_.add(node)
-        todo.append((node, True))
-        for target in known.here:
-            if target in open_:
+        elif node in edges and node not in order:
+            if node in open_ or not open_.isdisjoint(edges[node].here):
                 raise UnusableError(
                     "a reference leads back to itself without going down into a value"
                 )
-            todo.append((target, False))
+            open_.add(node)
+            todo.append((node, True))
+            todo += [(target, False) for target in edges[node].here]
+    return list(order)
+
+
+def _steps(node: _Edges, below: dict[str, int], here: dict[str, int]) -> int:
+    """Subschemas that a value is held against at a node, from those of the level below."""
+    total = 1 + node.times * sum([here.get(n, 1) for n in node.here])
+    total += sum([below.get(n, 1) for n in node.each])
+    total += max([below.get(n, 1) for n in node.one], default=0)
+    return min(total, MAX_STEPS + 1)
 
 
 def _edges(
