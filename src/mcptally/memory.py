@@ -5,6 +5,7 @@ JSON does; given back and asked for again, partition after partition, that is mo
 system time. These settings act where they are made before the columnar libraries load.
 """
 
+import atexit
 import ctypes
 import gc
 import os
@@ -35,6 +36,7 @@ def settle() -> None:
     """The same for this process, as far as it is not too late: it may have loaded them already."""
     if "polars" not in sys.modules:
         gc.disable()  # nothing that loading makes is garbage
+        atexit.register(gc.freeze)  # and a process that ends need not look for any
         for name in _LIBRARIES:
             os.environ.setdefault(name, ENVIRONMENT[name])
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
