@@ -82,13 +82,14 @@ def _walk(path: str, value: Any, depth: int) -> Iterator[str]:
         return
     if depth >= MAX_DEPTH:
         return
-    children = list(_children(path, value))
-    for name, child in children:
-        if not isinstance(child, dict | list) and not _is_json(child):
-            yield _line(name, child)
-    for name, child in children:
+    deeper = []
+    for name, child in _children(path, value):
         if isinstance(child, dict | list) or _is_json(child):
-            yield from _walk(name, child, depth + 1)
+            deeper.append((name, child))
+        else:
+            yield _line(name, child)
+    for name, child in deeper:
+        yield from _walk(name, child, depth + 1)
 
 
 def _children(path: str, value: dict[str, Any] | list[Any]) -> Iterator[tuple[str, Any]]:
