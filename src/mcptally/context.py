@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 import polars as pl
 
+from mcptally.joining import beside
 from mcptally.verdict import hidden_errors
 
 MINUTE: Final = 60 * 10**9
@@ -43,9 +44,7 @@ def with_end(calls: pl.DataFrame, closes: pl.DataFrame) -> pl.DataFrame:
     answered = pl.col("pos").filter(pl.col("reply").is_not_null()).max().over("session", "dir")
     pending = pl.col("reply").is_null() & (pl.col("pos") > answered.fill_null(-1))
     told = ["exit_code", "signal", "closed"]
-    return calls.join(ends, on="recording", how="left", maintain_order="left").with_columns(
-        pl.when(pending).then(pl.col(told))
-    )
+    return beside(calls, ends, "recording").with_columns(pl.when(pending).then(pl.col(told)))
 
 
 def _number(text: str) -> int | None:
@@ -108,18 +107,13 @@ def surround(calls: pl.DataFrame, at: pl.DataFrame, usual: pl.DataFrame) -> pl.D
     )
     others = pl.col("calls") - pl.col("own_calls").fill_null(0)
     share = (pl.col("failed") - pl.col("own_failed").fill_null(0)) / others
-    return (
-        calls.with_columns(minute=pl.col("ts_ns") // MINUTE)
-        .join(every, on=keys, how="left", maintain_order="left", nulls_equal=True)
-        .join(own, on=[*keys, "tool"], how="left", maintain_order="left", nulls_equal=True)
-        .with_columns(concurrent_failure_share=pl.when(others >= ENOUGH).then(share))
-        .drop("minute", "calls", "failed", "own_calls", "own_failed")
-        .join(
-            usual.group_by("server", "tool").agg(pl.col("seen", "json").sum()),
-            on=["server", "tool"],
-            how="left",
-            maintain_order="left",
-            nulls_equal=True,
-        )
-        .rename({"seen": "results_seen", "json": "results_json"})
+    calls = calls.with_columns(minute=pl.col("ts_ns") // MINUTE)
+    calls = beside(calls, every, *keys, nulls=True)
+    calls = beside(calls, own, *keys, "tool", nulls=True)
+    calls = calls.with_columns(concurrent_failure_share=pl.when(others >= ENOUGH).then(share)).drop(
+        "minute", "calls", "failed", "own_calls", "own_failed"
     )
+    results = usual.group_by("server", "tool").agg(
+        results_seen=pl.col("seen").sum(), results_json=pl.col("json").sum()
+    )
+    return beside(calls, results, "server", "tool", nulls=True)

@@ -11,6 +11,7 @@ import msgspec
 import polars as pl
 
 from mcptally.ids import digest
+from mcptally.joining import beside
 from mcptally.schema import TIME, Tools
 
 LISTING: Final = pl.Schema(
@@ -186,7 +187,7 @@ def in_force(calls: pl.DataFrame, listed: pl.DataFrame, everywhere: pl.DataFrame
             pl.lit("none"),
         ),
     )
-    return calls.join(found, on="call_id", how="left", maintain_order="left")
+    return beside(calls, found, "call_id")
 
 
 _VERSION: Final = ("server", "tool", "definition")

@@ -15,6 +15,7 @@ import polars as pl
 
 from mcptally.decode import Events
 from mcptally.ids import call_ids
+from mcptally.joining import beside
 from mcptally.sessions import HTTP_FALLBACK, Conversation
 
 TIMEOUT_REASON: Final = r"(?i)time[sd]?[ _-]?out|deadline"
@@ -188,7 +189,7 @@ def _with_asks(calls: pl.DataFrame, events: Events) -> pl.DataFrame:
         asked_version="protocol_version",
     )
     method, name = pl.col("method"), pl.col("name")
-    return calls.join(asks, on="row", how="left", maintain_order="left").with_columns(
+    return beside(calls, asks, "row").with_columns(
         tool=pl.when(method == "tools/call").then(name),
         prompt=pl.when(method == "prompts/get").then(name),
         resource_uri=pl.when(method.str.starts_with("resources/")).then(pl.col("uri")),
@@ -211,7 +212,7 @@ def _with_replies(calls: pl.DataFrame, events: Events) -> pl.DataFrame:
         reply_state="request_state",
         reply_version="protocol_version",
     )
-    calls = calls.join(replies, on="reply_row", how="left", maintain_order="left")
+    calls = beside(calls, replies, "reply_row")
     # Of a frame over the recorder's cap only the head is known: null, not guessed.
     unseen = [name for name in _FROM_REPLY if name != "is_error"]
     return calls.with_columns(
@@ -240,7 +241,7 @@ def _with_refusals(calls: pl.DataFrame, messages: pl.DataFrame, events: Events) 
         .unique(["recording", "scope"], keep="none")
         .drop("row")
     )
-    return calls.join(refusals, on=["recording", "scope"], how="left", maintain_order="left")
+    return beside(calls, refusals, "recording", "scope")
 
 
 def _with_identity(calls: pl.DataFrame, talk: Conversation) -> pl.DataFrame:
@@ -250,22 +251,17 @@ def _with_identity(calls: pl.DataFrame, talk: Conversation) -> pl.DataFrame:
         .select("session", "reply", handshake="reply_version")
         .sort("reply")
     )
-    calls = (
-        calls.sort("pos")
-        .join_asof(
-            handshakes, left_on="pos", right_on="reply", by="session", check_sortedness=False
-        )
-        .drop("reply_right", strict=False)
-        .join(talk.sessions, on="session", how="left", maintain_order="left")
-        .join(
-            talk.recordings.select(
-                "recording", "transport", "server", command=pl.coalesce("command", "url")
-            ),
-            on="recording",
-            how="left",
-            maintain_order="left",
-        )
+    if not calls.get_column("pos").is_sorted():
+        calls = calls.sort("pos")
+    greeted = calls.select("pos", "session").join_asof(
+        handshakes, left_on="pos", right_on="reply", by="session", check_sortedness=False
     )
+    calls = calls.with_columns(greeted.get_column("handshake"))
+    calls = beside(calls, talk.sessions, "session")
+    recordings = talk.recordings.select(
+        "recording", "transport", "server", command=pl.coalesce("command", "url")
+    )
+    calls = beside(calls, recordings, "recording")
     handshake = pl.coalesce(
         pl.when(pl.col("method") == "initialize").then(
             pl.coalesce("reply_version", "asked_version")
@@ -324,13 +320,10 @@ def _with_notifications(
         .group_by("call_id")
         .agg(progress_ns=pl.col("ts_ns").min(), progress_count=pl.len())
     )
-    return (
-        calls.join(cancelled, on="call_id", how="left", maintain_order="left")
-        .join(progress, on="call_id", how="left", maintain_order="left")
-        .with_columns(
-            pl.col("progress_count").fill_null(0),
-            first_progress_ms=(pl.col("progress_ns") - pl.col("ts_ns")) / 1e6,
-        )
+    calls = beside(beside(calls, cancelled, "call_id"), progress, "call_id")
+    return calls.with_columns(
+        pl.col("progress_count").fill_null(0),
+        first_progress_ms=(pl.col("progress_ns") - pl.col("ts_ns")) / 1e6,
     )
 
 

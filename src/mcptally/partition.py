@@ -21,6 +21,7 @@ from mcptally.damage import mend
 from mcptally.decode import Events, decode
 from mcptally.definitions import in_force, listings, sightings, versions
 from mcptally.drift import with_drift
+from mcptally.joining import beside
 from mcptally.judge import require_rules, together
 from mcptally.knowledge import Knowledge
 from mcptally.pair import pair
@@ -147,11 +148,7 @@ def _times(names: dict[str, str]) -> list[pl.Expr]:
 
 
 def _named(frame: pl.DataFrame, file_names: pl.DataFrame) -> pl.DataFrame:
-    return (
-        frame.join(file_names, on="file", how="left", maintain_order="left")
-        .drop("file")
-        .rename({"file_name": "file"})
-    )
+    return beside(frame, file_names, "file").drop("file").rename({"file_name": "file"})
 
 
 def _recordings(

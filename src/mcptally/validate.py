@@ -23,6 +23,7 @@ from mcptally.dialects import (
     may_explode,
     read,
 )
+from mcptally.joining import beside
 from mcptally.judge import found, together
 
 UNUSABLE: Final = "unusable_schema"
@@ -224,11 +225,12 @@ def validate(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFrame:
         ),
     )
     tool = pl.col("tool").is_not_null()
+    # Without responses, which may be large: few are asked for.
     rows = calls.select(
         "call_id",
         "definition",
         "outcome",
-        "response",
+        row=pl.int_range(pl.len(), dtype=pl.UInt32),
         whole=~pl.col("truncated") & ~pl.col("reply_truncated").fill_null(value=False),
         # A call without arguments is a call with none: servers see an empty object.
         given=pl.when(tool & ~pl.col("truncated")).then(pl.coalesce("arguments", pl.lit("{}"))),
@@ -240,7 +242,8 @@ def validate(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFrame:
             pl.col("output_number").is_not_null()
             & pl.col("outcome").is_in(["ok", "hidden_error"])
             & pl.col("whole")
-        )
+        ),
+        calls.get_column("response"),
     )
     schema_texts = numbered.get_column("schema").to_list()
     inputs = _judged(
@@ -252,8 +255,7 @@ def validate(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFrame:
         "output_schema",
     )
     return (
-        calls.join(inputs, on="call_id", how="left", maintain_order="left")
-        .join(outputs, on="call_id", how="left", maintain_order="left")
+        beside(beside(calls, inputs, "call_id"), outputs, "call_id")
         .with_columns(
             _unless_redacted("input_schema_state", "arguments"),
             _unless_redacted("output_schema_state", "response"),
@@ -277,9 +279,14 @@ def _unless_redacted(state: str, value: str) -> pl.Expr:
     return pl.when(~redacted.fill_null(value=False)).then(pl.col(state))
 
 
-def _with_json_text(rows: pl.DataFrame) -> pl.DataFrame:
-    """`output` of results without structuredContent: their first text that is JSON."""
-    bare = rows.filter(pl.col("output").is_null() & pl.col("response").is_not_null())
+def _with_json_text(rows: pl.DataFrame, every: pl.Series) -> pl.DataFrame:
+    """`output` of results without structuredContent: their first text that is JSON.
+
+    `every` has the responses of all calls; `row` says which is whose.
+    """
+    bare = rows.filter(pl.col("output").is_null()).select("row")
+    bare = bare.with_columns(every.gather(bare.get_column("row")).alias("response"))
+    bare = bare.drop_nulls("response")
     if not bare.height:
         return rows
     responses = bare.get_column("response").unique()
@@ -289,9 +296,8 @@ def _with_json_text(rows: pl.DataFrame) -> pl.DataFrame:
             "first_json": pl.Series([first_json_text(r) for r in responses], dtype=pl.String),
         }
     )
-    return rows.join(found, on="response", how="left", maintain_order="left").with_columns(
-        output=pl.coalesce("output", "first_json")
-    )
+    known = bare.join(found, on="response", how="left").select("row", "first_json")
+    return beside(rows, known, "row").with_columns(output=pl.coalesce("output", "first_json"))
 
 
 class _Text(msgspec.Struct):

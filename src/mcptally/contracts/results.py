@@ -146,6 +146,13 @@ CHECKS: Final[tuple[tuple[pl.Expr, Check], ...]] = (
 )
 """When a result is worth reading, and what is then looked for."""
 
+_SUSPICIOUS: Final = pl.col("asked") & (
+    pl.when("asked").then("response").str.contains(SUSPECT)
+    | ((pl.col("content_kind") == "array") & ~_PLAIN)
+    | pl.col("text").str.head(envelopes.MESSAGE_CHARS).str.contains(_PHRASES)
+)
+"""Cheap looks at everything, before the checks' own at what is left."""
+
 
 _PLACE: Final = (
     *("recording", "session", "server", "tool", "definition", "call_id", "seq", "index"),
@@ -159,15 +166,22 @@ _LOOKED_AT: Final = (
 
 def find(calls: pl.DataFrame) -> tuple[list[pl.DataFrame], dict[type[Table], pl.DataFrame]]:
     """Findings about the results of `calls`, and the tables of the UI tests among them."""
-    results = calls.select(*_PLACE, *_LOOKED_AT).filter(
-        pl.col("tool").is_not_null(),
-        pl.col("response").is_not_null(),
-        pl.col("has_structured_content").is_not_null(),  # a result, no error
-        ~pl.col("reply_truncated").fill_null(value=False),
+    is_result = (
+        pl.col("tool").is_not_null()
+        & pl.col("response").is_not_null()
+        & pl.col("has_structured_content").is_not_null()  # an error has none
+        & ~pl.col("reply_truncated").fill_null(value=False)
     )
+    # Responses may be large: only what is worth reading is copied.
+    results = calls.select(*_PLACE, *_LOOKED_AT, asked=is_result).with_row_index("at")
+    responses = results.get_column("response")
+    suspect = results.select(_SUSPICIOUS).to_series().fill_null(value=False)
+    results = results.drop("response").filter("asked").with_row_index("row")
+    suspects = results.filter(suspect.gather(results.get_column("at")))
+    suspects = suspects.with_columns(responses.gather(suspects.get_column("at")).alias("response"))
     told: list[tuple[int, Breach]] = []
     tests: list[tuple[int, str, dict[str, Any]]] = []
-    for tool, response, rows, *checks in _worth_reading(results).iter_rows():
+    for tool, response, rows, *checks in _worth_reading(suspects).iter_rows():
         result = _read(tool, response)
         if result is None:
             continue
@@ -180,18 +194,14 @@ def find(calls: pl.DataFrame) -> tuple[list[pl.DataFrame], dict[type[Table], pl.
         told += [(row, breach) for row in rows for breach in breaches]
         if checks[-1]:
             tests += [(row, place, run) for row in rows for place, run in runs(result)]
-    found = [*findings(results, told), *_whole_columns(results), _unsure(results)]
+    forms = results.filter(pl.col("tool").is_in(["fill_and_submit", "infer_form"]))
+    forms = forms.with_columns(responses.gather(forms.get_column("at")).alias("response"))
+    found = [*findings(results, told), *_whole_columns(results), _unsure(forms)]
     return found, ui_tables.of(results, tests)
 
 
-def _worth_reading(results: pl.DataFrame) -> pl.DataFrame:
+def _worth_reading(suspects: pl.DataFrame) -> pl.DataFrame:
     """Each distinct tool and response with the rows it is in, and which checks want it."""
-    # Cheap looks at everything first, the checks' own at what is left.
-    suspects = results.with_row_index("row").filter(
-        pl.col("response").str.contains(SUSPECT)
-        | ((pl.col("content_kind") == "array") & ~_PLAIN)
-        | pl.col("text").str.head(envelopes.MESSAGE_CHARS).str.contains(_PHRASES)
-    )
     flags = [
         when.fill_null(value=False).alias(f"check_{number}")
         for number, (when, _) in enumerate(CHECKS)

@@ -19,6 +19,7 @@ from mcptally import rules as rule_files
 from mcptally.contracts.breach import Breach, findings
 from mcptally.contracts.given import first_given
 from mcptally.ids import digest
+from mcptally.joining import beside
 from mcptally.schema import TIME, Validations
 from mcptally.verdict import match
 
@@ -316,7 +317,7 @@ def foretold(calls: pl.DataFrame, validations: pl.DataFrame) -> pl.DataFrame:
     found = pl.concat(
         [part.drop_nulls("validated_by").select("call_id", *none) for part in (mine, theirs)]
     ).unique("call_id", keep="first", maintain_order=True)
-    return calls.join(found, on="call_id", how="left", maintain_order="left")
+    return beside(calls, found, "call_id")
 
 
 def _same(text: str) -> str | None:

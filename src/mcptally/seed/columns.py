@@ -73,15 +73,22 @@ def score(
     """
     if "scenario" not in calls.columns:
         calls = calls.with_columns(scenario=pl.lit(None, pl.String))
-    rows = calls.select(_USED).with_row_index(_ROW).filter(pl.col("tool").is_not_null())
+    # Without responses, which may be large: only what is odd is read in full.
+    responses = calls.get_column("response")
+    rows = calls.select(
+        *(name for name in _USED if name != "response"),
+        replied=pl.col("response").is_not_null(),
+        curly=pl.col("response").str.starts_with("{"),
+    )
+    rows = rows.with_row_index(_ROW).filter(pl.col("tool").is_not_null())
     rows = _with_schemas(rows, definitions)
     answered = _with_text(
-        rows.filter(pl.col("outcome").is_in(_ANSWERED) & pl.col("response").is_not_null()), business
+        rows.filter(pl.col("outcome").is_in(_ANSWERED) & pl.col("replied")), responses, business
     )
     odd = _is_odd(business)
     settled = answered.filter(~odd)
     parts = [
-        _oddities(answered.filter(odd), business),
+        _oddities(_with_responses(answered.filter(odd), responses), business),
         _successes(settled.filter(~pl.col("failed"))),
         _errors(settled.filter("failed")),
         _refusals(rows.filter(pl.col("outcome") == "protocol_error")),
@@ -104,7 +111,7 @@ def _is_odd(business: Business) -> pl.Expr:
     plain_error = pl.col("is_error").is_null() | pl.col("is_error").is_in(["true", "false", "null"])
     array = pl.col("content_kind") == "array"
     odd_shape = (
-        ~pl.col("response").str.starts_with("{")
+        ~pl.col("curly")
         | ~plain_error
         | (pl.col("content_kind") == "other")
         | (array & ~pl.col("blocks_plain"))
@@ -127,7 +134,11 @@ def _is_odd(business: Business) -> pl.Expr:
     return (odd_shape | (asked & no_text) | schema).fill_null(value=True)
 
 
-def _with_text(answered: pl.DataFrame, business: Business) -> pl.DataFrame:
+def _with_responses(rows: pl.DataFrame, responses: pl.Series) -> pl.DataFrame:
+    return rows.with_columns(responses.gather(rows.get_column(_ROW)).alias("response"))
+
+
+def _with_text(answered: pl.DataFrame, responses: pl.Series, business: Business) -> pl.DataFrame:
     """Adds `failed`; a first text that the decoder may have cut is read again in full."""
     answered = answered.with_columns(failed=pl.col("is_error").eq("true").fill_null(value=False))
     limit = pl.when("failed").then(ERROR_TEXT_LIMIT).otherwise(TEXT_LIMIT)
@@ -135,7 +146,9 @@ def _with_text(answered: pl.DataFrame, business: Business) -> pl.DataFrame:
     cut = answered.filter(asked & (pl.col("first_text").str.len_chars() >= limit))
     if not cut.height:
         return answered
-    whole = cut.select(_ROW, whole=pl.col("response").str.json_path_match("$.content[0].text"))
+    whole = _with_responses(cut.select(_ROW), responses).select(
+        _ROW, whole=pl.col("response").str.json_path_match("$.content[0].text")
+    )
     return answered.join(whole, on=_ROW, how="left", maintain_order="left").with_columns(
         first_text=pl.coalesce("whole", "first_text")
     )

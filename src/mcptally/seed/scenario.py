@@ -16,6 +16,7 @@ import msgspec
 import polars as pl
 
 from mcptally import rules
+from mcptally.joining import beside
 from mcptally.seed.given import Given
 
 COMBINATIONS: Final = pl.Schema(
@@ -46,7 +47,7 @@ def with_combination(calls: pl.DataFrame) -> pl.DataFrame:
     texts = calls.filter(pl.col("tool").is_not_null()).get_column("arguments").drop_nulls().unique()
     combos = [_combination(names) for names in _names(texts)]
     known = pl.DataFrame({"arguments": texts, "combination": pl.Series(combos, dtype=pl.String)})
-    return calls.join(known, on="arguments", how="left", maintain_order="left").with_columns(
+    return beside(calls, known, "arguments").with_columns(
         combination=pl.when(pl.col("tool").is_not_null()).then(pl.col("combination").fill_null(""))
     )
 
