@@ -1,15 +1,17 @@
 """Do the intervals cover, and are the discoveries real? Simulated archives, the real SQL.
 
-    python -m tests.benchmarks.coverage [--replicates 4000] [--runs 200]
+    python -m tests.benchmarks.coverage [--replicates 4000] [--runs 200] [--latencies 1000]
 
 Calls of a session share its luck: a session's failure rate is drawn from a Beta distribution whose
-mean is the tool's and whose intra-class correlation is rho (clustered Bernoulli). Prints the
-coverage of nominal 95 % intervals, the false-discovery rate of `compare` where nothing changed and
-where one tool in ten did, and the false alarms of `failure_trend` in a year of nightly looks.
+mean is the tool's and whose intra-class correlation is rho (clustered Bernoulli); its latencies
+share a pace (log-normal). Prints the coverage of nominal 95 % intervals, the false-discovery rate
+of `compare` where nothing changed and where one tool in ten did, and the false alarms of
+`failure_trend` in a year of nightly looks.
 """
 
 import argparse
 import datetime
+import re
 import sys
 import time
 from collections.abc import Iterator
@@ -17,8 +19,9 @@ from collections.abc import Iterator
 import duckdb
 import numpy as np
 import polars as pl
+import pyarrow as pa
 
-from mcptally import compare, query
+from mcptally import bootstrap, compare, query
 
 SESSIONS = (8, 20, 60)
 RATES = (0.02, 0.1, 0.3)
@@ -28,6 +31,22 @@ SIZES = {
     "1 + Poisson(5)": lambda random, shape: 1 + random.poisson(5, shape),
     "geometric, mean 6": lambda random, shape: random.geometric(1 / 6, shape),
 }
+
+LATENCY_SESSIONS = (30, 120, 600)
+LATENCY_SIZES = {
+    "10 calls a session": lambda _, shape: np.full(shape, 10),
+    "geometric, mean 10": lambda random, shape: random.geometric(1 / 10, shape),
+}
+PACES = (0.3, 1.0)
+"""Standard deviation of the logarithm of a session's pace."""
+TIMES = {
+    "log-normal": lambda random, n: random.normal(0, 1, n),
+    "Pareto, 1.5": lambda random, n: random.exponential(1 / 1.5, n),
+    "3 % time out": lambda random, n: (
+        random.normal(0, 0.5, n) + np.log(30) * (random.random(n) < 0.03)
+    ),
+}
+"""Logarithm of a call's latency at pace 1."""
 
 
 def failures(random, n, p, rho):
@@ -52,12 +71,38 @@ def sums(tool, n, y, metric="failure_rate") -> pl.DataFrame:
     )
 
 
+VISITS = {
+    "failure": "failure_rate",
+    "error": "error_rate",
+    "latency": "ln_latency_ms",
+    "bytes": "ln_response_bytes",
+}
+"""What `_visits` calls the metrics of `sums`; it counts nothing else here."""
+
+
 def rates_view(connection: duckdb.DuckDBPyConnection, data: pl.DataFrame) -> None:
-    """Makes `_sums` of rows, and `_rates` as in every store."""
+    """Makes `_sums` and `_visits` of rows, and `_rates` as in every store."""
+    texts = query._texts()
+    names = re.findall(r"AS (\w+)_n\b|AS (\w+)_y\b", texts["_visits"])
+    columns = [
+        f"coalesce(sum({end}) FILTER (metric = '{VISITS.get(name)}'), 0)::DOUBLE AS {name}_{end}"
+        for counted, summed in names
+        for name, end in [(counted, "n") if counted else (summed, "y")]
+        if (name, end) != ("ended", "n")
+    ]
     connection.register("rows", data)
     connection.execute("CREATE OR REPLACE TABLE _sums AS SELECT * FROM rows")
     connection.unregister("rows")
-    connection.execute(f"CREATE OR REPLACE VIEW _rates AS {query._texts()['_rates']}")
+    connection.execute(
+        f"CREATE OR REPLACE TABLE visited AS SELECT level, server, tool, session, "
+        f"{', '.join(columns)}, coalesce(sum(n) FILTER (metric = 'error_rate'), 0)::DOUBLE "
+        "AS ended_n FROM _sums GROUP BY ALL"
+    )
+    connection.execute(
+        "CREATE OR REPLACE MACRO _visits(per) AS TABLE SELECT * FROM visited WHERE level = per"
+    )
+    connection.execute(f"CREATE OR REPLACE MACRO _rates_of(per) AS TABLE {texts['_rates_of']}")
+    connection.execute(f"CREATE OR REPLACE VIEW _rates AS {texts['_rates']}")
 
 
 def coverage(random, replicates: int) -> Iterator[tuple[str, float, float, int, float, float]]:
@@ -70,9 +115,53 @@ def coverage(random, replicates: int) -> Iterator[tuple[str, float, float, int, 
                     n = draw(random, (replicates, g))
                     rates_view(connection, sums("t", n, failures(random, n, p, rho)))
                     covered, width = connection.sql(
-                        f"SELECT avg(({p} BETWEEN low AND high)::INT), avg(high - low) FROM _rates"
+                        f"SELECT avg(({p} BETWEEN low AND high)::INT), avg(high - low) "
+                        "FROM _rates WHERE metric = 'failure_rate'"
                     ).fetchall()[0]
                     yield size, p, rho, g, covered, width
+
+
+def slow(random, replicates: int) -> Iterator[tuple[str, str, float, int, list[str]]]:
+    """Coverage of the intervals of p50, p95 and p99, where most archives have one."""
+    connection = query.connect()
+    for kind, draw in TIMES.items():
+        for pace in PACES:
+            truth = np.exp(
+                np.quantile(
+                    draw(random, 4_000_000) + random.normal(0, pace, 4_000_000),
+                    bootstrap.QUANTILES,
+                )
+            )
+            for size, count in LATENCY_SIZES.items():
+                for g in LATENCY_SESSIONS:
+                    n = count(random, (replicates, g))
+                    own = np.repeat(random.normal(0, pace, n.size), n.ravel())
+                    bounds = intervals(connection, n, np.exp(own + draw(random, n.sum())))
+                    texts = []
+                    for value, (_, low, high) in zip(truth, bounds, strict=True):
+                        there = ~np.isnan(low)
+                        hit = (low <= value) & (value <= high)
+                        texts.append(f"{hit[there].mean():.3f}" if there.mean() > 0.5 else "none")
+                    yield kind, size, pace, g, texts
+    connection.close()
+
+
+def intervals(connection: duckdb.DuckDBPyConnection, n, values):
+    """Quantile, low and high end of rows of sessions of `n` calls; (quantiles, 3, rows)."""
+    inner = pa.ListArray.from_arrays(np.append(0, np.cumsum(n.ravel())), values)
+    rows = np.arange(len(n) + 1) * n.shape[1]
+    data = pa.table(
+        {
+            "lists": pa.ListArray.from_arrays(rows, inner),
+            "owners": pa.ListArray.from_arrays(
+                rows, pa.array(np.tile(np.arange(n.shape[1], dtype=np.uint64), len(n)))
+            ),
+        }
+    )
+    connection.register("sampled", data)
+    found = connection.sql("SELECT latency_quantiles(lists, owners) AS q FROM sampled").pl()
+    connection.unregister("sampled")
+    return found["q"].list.to_array(9).to_numpy().reshape(len(n), 3, 3).transpose(1, 2, 0)
 
 
 def archive(random, tools: int, *, changed=None) -> pl.DataFrame:
@@ -148,10 +237,9 @@ def alarms(random, tools: int, days: int, sessions: int) -> tuple[int, int, int]
     )
     connection.register("sessions", data)
     connection.execute(
-        "CREATE TABLE _judged AS "
-        "SELECT 's' AS server, tool, session, true AS judged, i < k AS failed, "
-        "TIMESTAMPTZ '2026-01-01 12:00:00+00' + to_days(day::INTEGER) AS requested_at "
-        "FROM (SELECT *, unnest(range(n)) AS i FROM sessions)"
+        "CREATE TABLE usage AS "
+        "SELECT 's' AS server, tool, session, n AS judged, k AS failed, "
+        "TIMESTAMPTZ '2026-01-01 12:00:00+00' + to_days(day::INTEGER) AS hour FROM sessions"
     )
     trend = query._texts()["failure_trend"]
     found, looks, breaches = connection.sql(
@@ -167,6 +255,7 @@ def main() -> None:
     parser.add_argument("--replicates", type=int, default=4000)
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--tools", type=int, default=60)
+    parser.add_argument("--latencies", type=int, default=1000)
     given = parser.parse_args()
     random = np.random.default_rng(20261121)
     began = time.perf_counter()
@@ -184,7 +273,17 @@ def main() -> None:
         print(f"| {size} | {p} | {rho} | " + " | ".join(texts) + " |")
     for size, shares in every.items():
         print(f"\n{size}: {min(shares):.3f} to {max(shares):.3f}", end="")
-    print("\n\nDiscoveries of compare (60 tools, 4 metrics, 8 to 60 sessions of geometric size)\n")
+    print("\n\nCoverage of nominal 95 % intervals of latency: p50, p95, p99 ", end="")
+    print(f"({given.latencies:,} replicates a cell)\n")
+    print("| latency | session size | pace | ", end="")
+    print(" | ".join(f"G = {g}" for g in LATENCY_SESSIONS) + " |")
+    print("|---|---|---|" + "---|" * len(LATENCY_SESSIONS))
+    times: dict[tuple[str, str, float], list[str]] = {}
+    for kind, size, pace, _, texts in slow(random, given.latencies):
+        times.setdefault((kind, size, pace), []).append(", ".join(texts))
+    for (kind, size, pace), texts in times.items():
+        print(f"| {kind} | {size} | {pace} | " + " | ".join(texts) + " |")
+    print("\nDiscoveries of compare (60 tools, 4 metrics, 8 to 60 sessions of geometric size)\n")
     for name, change in (("nothing changed", 0.0), ("one tool in ten changed", 0.1)):
         outcomes = np.array(
             [discoveries(random, given.tools, change=change) for _ in range(given.runs)]

@@ -40,15 +40,15 @@ def wilson(p, n, t):
 def test_independent_sessions_give_the_plain_wilson_interval(tmp_path):
     # 4 of 20 fail, one call a session: K/N = 0.2; u = 0.8 (4 times) and -0.2 (16 times), so
     # V = 20/19 * (4*0.64 + 16*0.04) / 400 = 0.008421; binomial 0.2*0.8/20 = 0.008;
-    # DEFF = 1.0526, n_eff = 19; four sessions fail: t with min(19, 3*4) = 12 degrees, 2.178813.
-    # Centre (0.2 + 4.74722/38) / (1 + 4.74722/19) = 0.25997,
-    # half 2.178813/1.249854 * sqrt(0.16/19 + 4.74722/1444) = 0.18863.
+    # DEFF = 1.0526, n_eff = 19. One call a session: nothing can come together, so 1.959964.
+    # Centre (0.2 + 3.841459/38) / (1 + 3.841459/19) = 0.25045,
+    # half 1.959964/1.202182 * sqrt(0.16/19 + 3.841459/1444) = 0.17162.
     row = one(build(tmp_path / "s", sessions([(1, 1)] * 4 + [(0, 1)] * 16)))
     assert row["failure_rate"] == pytest.approx(0.2)
     assert row["n_eff"] == pytest.approx(19)
     low, high = row["failure_rate_low"], row["failure_rate_high"]
-    assert (low, high) == pytest.approx((0.0713, 0.4486), abs=1e-4)
-    assert (low, high) == pytest.approx(wilson(0.2, 19, 2.178813))
+    assert (low, high) == pytest.approx((0.0788, 0.4221), abs=1e-4)
+    assert (low, high) == pytest.approx(wilson(0.2, 19, 1.959964))
     assert row["confidence"] == pytest.approx(80)
     assert (row["confidence_low"], row["confidence_high"]) == pytest.approx(
         (100 - 100 * high, 100 - 100 * low)
@@ -79,13 +79,32 @@ def test_a_rate_of_any_other_question_has_the_same_interval(tmp_path, counts):
 def test_failures_that_come_together_count_less(tmp_path):
     # Two sessions of ten fail wholly: p = 0.2; u = 8 (2 times), -2 (8 times);
     # V = 10/9 * (2*64 + 8*4) / 100^2 = 0.017778; binomial 0.0016; DEFF 11.11; n_eff 9;
-    # two sessions fail, so t has min(9, 3*2) = 6 degrees of freedom.
+    # two sessions fail, so t has min(9, 2*2) = 4 degrees of freedom: 2.776445. Sessions can make
+    # 1 - 100/1000 of V, so 1.959964 + 0.9*0.816481 = 2.694797 towards 1/2; away from it
+    # 1.959964 + 2*0.2*0.734833 = 2.253897.
     row = one(build(tmp_path / "s", sessions([(10, 10)] * 2 + [(0, 10)] * 8)))
     assert row["failure_rate"] == pytest.approx(0.2)
     assert row["n_eff"] == pytest.approx(9)
-    low, high = wilson(0.2, 9, scipy.stats.t.ppf(0.975, 6))
+    low, high = wilson(0.2, 9, 2.253897)[0], wilson(0.2, 9, 2.694797)[1]
     assert (row["failure_rate_low"], row["failure_rate_high"]) == pytest.approx((low, high))
     assert row["insufficient_data"] is True
+
+
+def test_failures_and_successes_have_mirrored_intervals(tmp_path):
+    counts = [(3, 4), (0, 9), (2, 5), (1, 8), (0, 3), (6, 6)]
+    fails = one(build(tmp_path / "f", sessions(counts)))
+    works = one(build(tmp_path / "w", sessions((n - k, n) for k, n in counts)))
+    assert fails["failure_rate_low"] == pytest.approx(1 - works["failure_rate_high"])
+    assert fails["failure_rate_high"] == pytest.approx(1 - works["failure_rate_low"])
+
+
+def test_sessions_of_unequal_size_leave_fewer_degrees_of_freedom(tmp_path):
+    # u = 0, 4, -4: V = 3/2 * 32/100^2 = 0.0048 is three times 0.0016, so n_eff = 33.3. Two sessions
+    # fail: 4 degrees; their sizes leave 100^2/4400 - 1 = 1.2727. 1 - 100/4400 of V is theirs.
+    row = one(build(tmp_path / "s", sessions([(12, 60), (8, 20), (0, 20)])))
+    assert row["n_eff"] == pytest.approx(100 / 3)
+    t = 1.959964 + (1 - 100 / 4400) * (scipy.stats.t.ppf(0.975, 100**2 / 4400 - 1) - 1.959964)
+    assert row["failure_rate_high"] == pytest.approx(wilson(0.2, 100 / 3, t)[1])
 
 
 def test_without_a_failure_every_session_counts_as_one_call(tmp_path):
@@ -210,20 +229,31 @@ def test_a_name_that_the_server_never_listed_does_not_weigh_as_a_tool(tmp_path):
     assert found == [("imagined", False, None), ("real", True, 100)]
 
 
-@pytest.mark.parametrize(("sessions_there", "known"), [(29, False), (30, True)])
-def test_latency_quantiles_have_intervals_from_thirty_sessions_on(tmp_path, sessions_there, known):
+@pytest.mark.parametrize(
+    ("there", "calls", "known"),
+    [
+        (29, 40, ""),
+        (30, 40, "p50"),
+        (60, 3, "p50"),
+        (60, 4, "p50 p95"),
+        (299, 4, "p50 p95"),
+        (300, 4, "p50 p95 p99"),
+    ],
+)
+def test_latency_quantiles_have_intervals_where_enough_calls_lie_beyond(
+    tmp_path, there, calls, known
+):
     rows = [
-        call(s, latency_ms=10.0 * (1 + (s * 7 + i) % 10))
-        for s in range(sessions_there)
-        for i in range(5)
+        call(s, latency_ms=10.0 + (s * 7919 + i * 104729) % 997)
+        for s in range(there)
+        for i in range(calls)
     ]
     row = one(build(tmp_path / "s", rows))
     for name in ("p50", "p95", "p99"):
         value, low, high = (row[f"latency_{name}_ms{end}"] for end in ("", "_low", "_high"))
-        assert (low is not None) == known
-        if known:
-            assert low <= value * 1.02
-            assert value <= high * 1.02
+        assert (low is not None) == (high is not None) == (name in known.split())
+        if low is not None:
+            assert low < value < high
 
 
 def test_a_quantile_lies_between_two_latencies_as_numpy_has_it(tmp_path):

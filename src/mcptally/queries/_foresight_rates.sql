@@ -66,18 +66,10 @@ effective AS (
 critical AS (
     SELECT
         *,
-        t_quantile(0.975, CASE
-            WHEN n_eff >= n OR sessions = 1 OR y = 0 OR y = n THEN 'infinity'::DOUBLE
-            ELSE least(sessions - 1, 3 * least(hit, missed))
-        END) AS t
+        cluster_t(n, nn, n_eff, sessions, least(hit, missed)) AS t
     FROM effective
 )
 SELECT
     server, tool, metric, n, y, sessions, n_eff, mean,
-    greatest(0, (mean + t ** 2 / (2 * n_eff)) / (1 + t ** 2 / n_eff)
-        - t / (1 + t ** 2 / n_eff)
-            * sqrt(mean * (1 - mean) / n_eff + t ** 2 / (4 * n_eff ** 2))) AS low,
-    least(1, (mean + t ** 2 / (2 * n_eff)) / (1 + t ** 2 / n_eff)
-        + t / (1 + t ** 2 / n_eff)
-            * sqrt(mean * (1 - mean) / n_eff + t ** 2 / (4 * n_eff ** 2))) AS high
+    wilson_low(mean, n_eff, t) AS low, wilson_high(mean, n_eff, t) AS high
 FROM critical

@@ -99,25 +99,14 @@ critical AS (
         *,
         -- A variance estimated from few sessions, or few with both ends, earns Student's t:
         -- docs/explanation/statistics.md.
-        CASE
-            WHEN share AND (n_eff >= n OR sessions = 1 OR y = 0 OR y = n) THEN 'infinity'::DOUBLE
-            WHEN share THEN greatest(1, least(n ** 2 / nn - 1, 3 * least(hit, missed)))
-            WHEN sessions > 1 THEN sessions - 1
-        END AS df,
-        t_quantile(0.975, df) AS t
+        CASE WHEN NOT share AND sessions > 1 THEN sessions - 1 END AS df,
+        if(share, cluster_t(n, nn, n_eff, sessions, least(hit, missed)), t_quantile(0.975, df))
+            AS t
     FROM effective
-),
-wilson AS (
-    SELECT
-        *,
-        (mean + t ** 2 / (2 * n_eff)) / (1 + t ** 2 / n_eff) AS centre,
-        t / (1 + t ** 2 / n_eff)
-            * sqrt(mean * (1 - mean) / n_eff + t ** 2 / (4 * n_eff ** 2)) AS half
-    FROM critical
 )
 SELECT
     level, server, tool, metric, share, n, y, sessions, hit, missed,
     mean, variance, n_eff, df, t, yy, yn, nn,
-    if(share, greatest(0, centre - half), mean - t * sqrt(variance)) AS low,
-    if(share, least(1, centre + half), mean + t * sqrt(variance)) AS high
-FROM wilson
+    if(share, wilson_low(mean, n_eff, t), mean - t * sqrt(variance)) AS low,
+    if(share, wilson_high(mean, n_eff, t), mean + t * sqrt(variance)) AS high
+FROM critical

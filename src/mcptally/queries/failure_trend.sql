@@ -40,8 +40,6 @@ spreads AS (
             THEN g / (g - 1) * greatest(0, yy - 2 * p * yn + p ** 2 * nn) / n ** 2 END AS variance,
         CASE WHEN g = 1 THEN 1.0 WHEN y = 0 OR y = n THEN g::DOUBLE
             ELSE n / greatest(1, variance / (p * (1 - p) / n)) END AS n_eff,
-        if(g = 1 OR y = 0 OR y = n OR n_eff >= n, 'infinity'::DOUBLE,
-            greatest(1, least(n ** 2 / nn - 1, 3 * least(hit, missed)))) AS df,
         b_y / bn AS bp,
         -- Baseline and period as one population: what spread would chance alone make?
         (y + b_y) / (n + bn) AS pooled,
@@ -56,7 +54,7 @@ spreads AS (
 judged AS (
     SELECT
         *,
-        t_quantile(0.975, df) AS t,
+        cluster_t(n, nn, n_eff, g, least(hit, missed)) AS t,
         -- Too little to judge by: fewer than 5 sessions now, or 20 before.
         g >= 5 AND bg >= 20 AND earlier >= 3 AS comparable,
         comparable AND p - bp >= 0.05
@@ -66,12 +64,7 @@ judged AS (
 )
 SELECT
     period, level, server, tool, start, p AS failure_rate,
-    greatest(0, (p + t ** 2 / (2 * n_eff)
-        - t * sqrt(p * (1 - p) / n_eff + t ** 2 / (4 * n_eff ** 2))) / (1 + t ** 2 / n_eff))
-        AS failure_rate_low,
-    least(1, (p + t ** 2 / (2 * n_eff)
-        + t * sqrt(p * (1 - p) / n_eff + t ** 2 / (4 * n_eff ** 2))) / (1 + t ** 2 / n_eff))
-        AS failure_rate_high,
+    wilson_low(p, n_eff, t) AS failure_rate_low, wilson_high(p, n_eff, t) AS failure_rate_high,
     n::BIGINT AS judged_calls, y::BIGINT AS tool_failures, g AS sessions, n_eff,
     bp AS baseline_rate, bn::BIGINT AS baseline_calls, comparable, coalesce(breach, false) AS breach,
     coalesce(breach, false) AND count(*) FILTER (breach) OVER recent >= 2 AS alarm

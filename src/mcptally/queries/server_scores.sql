@@ -33,8 +33,7 @@ tool_bounds AS (
         CASE WHEN g = 1 THEN 1.0 WHEN p IN (0, 1) THEN g
             ELSE p * (1 - p) / greatest(variance, p * (1 - p) / n) END AS n_eff,
         t_quantile(0.975, if(g = 1 OR p IN (0, 1), 'infinity'::DOUBLE, g - 1)) AS t,
-        (p + t ** 2 / (2 * n_eff)) / (1 + t ** 2 / n_eff) AS centre,
-        t / (1 + t ** 2 / n_eff) * sqrt(p * (1 - p) / n_eff + t ** 2 / (4 * n_eff ** 2)) AS half
+        wilson_low(p, n_eff, t) AS low, wilson_high(p, n_eff, t) AS high
     FROM tool_means m
     JOIN tool_spread s ON m.server IS NOT DISTINCT FROM s.server
 )
@@ -43,8 +42,8 @@ SELECT
     a.* EXCLUDE (level, server, tool, tools, tools_listed, q, seed_points_low, seed_points_high,
         inspector_points_low, inspector_points_high),
     100 * (1 - b.p) AS confidence_tool_mean,
-    100 * (1 - least(1, b.centre + b.half)) AS confidence_tool_mean_low,
-    100 * (1 - greatest(0, b.centre - b.half)) AS confidence_tool_mean_high,
+    100 * (1 - b.high) AS confidence_tool_mean_low,
+    100 * (1 - b.low) AS confidence_tool_mean_high,
     rank() OVER (ORDER BY failure_rate_shrunk_low DESC NULLS LAST) AS rank_worst,
     rank() OVER (ORDER BY failure_rate_shrunk_high NULLS LAST) AS rank_best,
     seed_overall_confidence, seed_points_low AS seed_overall_confidence_low,

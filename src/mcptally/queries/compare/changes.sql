@@ -172,12 +172,10 @@ servers AS (
 sides AS (
     SELECT
         *,
-        sqrt(base * (1 - base) / base_eff + bt ** 2 / (4 * base_eff ** 2)) AS base_width,
-        sqrt(new * (1 - new) / new_eff + nt ** 2 / (4 * new_eff ** 2)) AS new_width,
-        (base + bt ** 2 / (2 * base_eff) - bt * base_width) / (1 + bt ** 2 / base_eff) AS base_low,
-        (base + bt ** 2 / (2 * base_eff) + bt * base_width) / (1 + bt ** 2 / base_eff) AS base_high,
-        (new + nt ** 2 / (2 * new_eff) - nt * new_width) / (1 + nt ** 2 / new_eff) AS new_low,
-        (new + nt ** 2 / (2 * new_eff) + nt * new_width) / (1 + nt ** 2 / new_eff) AS new_high
+        if(share, wilson_low(base, base_eff, bt), NULL) AS base_low,
+        if(share, wilson_high(base, base_eff, bt), NULL) AS base_high,
+        if(share, wilson_low(new, new_eff, nt), NULL) AS new_low,
+        if(share, wilson_high(new, new_eff, nt), NULL) AS new_high
     FROM (
         SELECT * EXCLUDE (pooled, binomial, base_edge, new_edge) FROM tools
         UNION ALL BY NAME

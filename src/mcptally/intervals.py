@@ -1,0 +1,89 @@
+"""Intervals of rates with sessions as clusters: the one home of their formula, on NumPy arrays.
+
+What it is and why: docs/explanation/statistics.md and docs/decisions/1104.
+"""
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+LEVEL: Final = 0.975
+"""Where the upper end of a two-sided 95 % interval lies."""
+
+
+def critical(
+    calls: Floats, squares: Floats, n_eff: Floats, sessions: Floats, rarer: Floats
+) -> Floats:
+    """How many standard errors a rate's 95 % interval goes, where its spread was estimated.
+
+    Args:
+        calls: N, the calls of all sessions.
+        squares: the sum of the squares of each session's calls.
+        n_eff: how many independent calls they are worth.
+        sessions: how many there are.
+        rarer: sessions with a failure or with a success, whichever are fewer.
+    """
+    from scipy.special import ndtri, stdtrit  # noqa: PLC0415  (0.2 s, paid by who needs it)
+
+    normal = ndtri(LEVEL)
+    # A variance of m residuals of one size and many near zero is worth 2 m degrees of freedom
+    # (Satterthwaite); of sessions that differ in size, no more than those of equal size.
+    freedom = np.maximum(1, np.minimum(calls**2 / squares - 1, 2 * rarer))
+    # The spread of single calls is known; only what sessions add to it was estimated, and that
+    # is at most this share: all of a session's calls are alike, DEFF is sum(n^2)/N.
+    estimated = 1 - calls / squares
+    known = (n_eff >= calls) | (sessions == 1) | (rarer == 0)
+    t: Floats = normal + np.where(known, 0, (stdtrit(freedom, LEVEL) - normal) * estimated)
+    return t
+
+
+def wilson(rate: Floats, n_eff: Floats, t: Floats) -> tuple[Floats, Floats]:
+    """Low and high end of Wilson's interval; `t` is that of `critical` or a plain quantile.
+
+    A rate and its spread err together: who saw too few failures by chance saw too little spread.
+    So the end towards 1/2 takes `t` whole, and the end away from it the less the rarer the rarer
+    result is: at 1/2 both are alike, at 0 and 1 it is the normal's.
+    """
+    from scipy.special import ndtri  # noqa: PLC0415  (as above)
+
+    normal = ndtri(LEVEL)
+    outer = normal + (t - normal) * 2 * np.minimum(rate, 1 - rate)
+    low, _ = _ends(rate, n_eff, np.where(rate <= 0.5, outer, t))
+    _, high = _ends(rate, n_eff, np.where(rate <= 0.5, t, outer))
+    return np.maximum(0, low), np.minimum(1, high)
+
+
+def _ends(rate: Floats, n_eff: Floats, t: Floats) -> tuple[Floats, Floats]:
+    scale = 1 + t**2 / n_eff
+    centre = (rate + t**2 / (2 * n_eff)) / scale
+    half = t / scale * np.sqrt(rate * (1 - rate) / n_eff + t**2 / (4 * n_eff**2))
+    return centre - half, centre + half
+
+
+def rate_bounds(hits: Floats, sizes: Floats) -> tuple[float, float] | tuple[None, None]:
+    """The interval of one rate from each session's hits and calls; none without calls."""
+    hits, sizes = hits[sizes > 0], sizes[sizes > 0]
+    if not len(sizes):
+        return None, None
+    # SQL gives sessions in any order, and a sum's last digit depends on it.
+    order = np.lexsort((hits, sizes))
+    hits, sizes = hits[order], sizes[order]
+    n, n_eff = sizes.sum(), _effective(hits, sizes)
+    rarer = min((hits > 0).sum(), (hits < sizes).sum())
+    row = (n, (sizes**2).sum(), n_eff, len(sizes), rarer, hits.sum() / n)
+    *about, rate = (np.asarray([value], dtype=np.float64) for value in row)
+    low, high = wilson(rate, about[2], critical(*about))
+    return float(low[0]), float(high[0])
+
+
+def _effective(hits: Floats, sizes: Floats) -> float:
+    """How many independent calls the calls of these sessions are worth."""
+    n, sessions = float(sizes.sum()), len(sizes)
+    p = float(hits.sum()) / n
+    if sessions == 1 or p in {0.0, 1.0}:
+        return float(sessions)
+    spread = ((hits - p * sizes) ** 2).sum() * sessions / (sessions - 1) / n**2
+    return float(n / max(1.0, spread / (p * (1 - p) / n)))

@@ -1,0 +1,20 @@
+"""The simulation of docs/explanation/statistics.md runs on the SQL as it is, on a few draws."""
+
+import numpy as np
+
+from tests.benchmarks import coverage
+
+
+def test_every_part_of_the_simulation_finds_the_columns_that_it_reads():
+    random = np.random.default_rng(1)
+    *cell, covered, width = next(coverage.coverage(random, 50))
+    assert cell == ["6 calls a session", 0.02, 0.05, 8]
+    assert covered > 0.8
+    assert 0 < width < 1
+    _, _, _, sessions, texts = next(coverage.slow(random, 20))
+    assert sessions == 30
+    assert [text == "none" for text in texts] == [False, True, True]
+    _, true, there = coverage.discoveries(random, 8, change=1.0)
+    assert 0 < true <= there == 32
+    _, looks, _ = coverage.alarms(random, 2, 9, 8)
+    assert looks == 18
