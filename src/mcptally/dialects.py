@@ -26,6 +26,19 @@ MAX_STEPS: Final = 10_000
 """Subschemas that one value may be held against, along one path down into it; the most of the 696
 schemas that were recorded is 23. A step costs up to 20 µs."""
 
+STEPS_A_BYTE: Final = 32
+"""Subschemas that a part of a value may be held against, however large the value is, and all its
+errors are still gathered."""
+
+PATIENCE: Final = 4_000
+"""Subschemas times bytes of a value up to which all its errors are gathered: some 25 ms."""
+
+MAX_STEPS_OF_AN_ERROR: Final = 1_000
+"""Subschemas beyond which not even one error is asked for: it holds those of every branch."""
+
+_LISTED: Final = 256
+"""Bytes of an `enum` or of names of members that count as a subschema."""
+
 VALUE_DEPTH: Final = 64
 """The steps are counted for values as deep as this."""
 
@@ -290,23 +303,68 @@ def deepest_value(schema: Any) -> int | None:
     Raises:
         UnusableError: a reference leads back to itself on the spot, or a flat value costs too much.
     """
+    for deep, steps in enumerate(_steps_by_depth(schema)):
+        if steps > MAX_STEPS:
+            if not deep:
+                raise UnusableError(f"a value would be held against over {MAX_STEPS} subschemas")
+            return deep
+    return None
+
+
+def errors_of(validator: Any, schema: Any, value: Any) -> list[Any]:
+    """The errors of an invalid value, by a validator of jsonschema-rs made of a schema.
+
+    They are all there are; or the one that it comes to first, where to gather all would take too
+    long; or none, where that one would.
+    """
+    steps = _costly_steps(schema, value)
+    if steps is None:
+        return list(validator.iter_errors(value))
+    if steps <= MAX_STEPS_OF_AN_ERROR:
+        try:
+            validator.validate(value)
+        except jsonschema_rs.ValidationError as error:
+            return [error]
+    return []
+
+
+def is_costly(schema: Any, value: Any) -> bool:
+    """Whether to gather all errors of a value takes longer than a stranger's schema may."""
+    return _costly_steps(schema, value) is not None
+
+
+def _costly_steps(schema: Any, value: Any) -> int | None:
+    """Subschemas that a part of a value is held against, if that is too many for its size.
+
+    Each error takes up to 20 µs: a schema of 30 kB could keep us busy for a minute by a value of
+    8 kB.
+    """
+    size = len(msgspec.json.encode(value))
+    if len(msgspec.json.encode(schema)) * size <= PATIENCE:
+        return None
+    steps = max(_steps_by_depth(schema), default=0)
+    return steps if steps > STEPS_A_BYTE and steps * size > PATIENCE else None
+
+
+def _steps_by_depth(schema: Any) -> Iterator[int]:
+    """Subschemas that a value is held against, along one path down into it, level by level.
+
+    Raises:
+        UnusableError: a reference leads back to itself on the spot.
+    """
     nodes = dict(_nodes(schema))
     names, resource = _places(nodes)
     edges = {at: _edges(at, node, names, resource) for at, node in nodes.items()}
     order = _order(edges)
     below: dict[str, int] = dict.fromkeys(nodes, 0)
-    for deep in range(VALUE_DEPTH):
+    for _ in range(VALUE_DEPTH):
         here: dict[str, int] = {}
         for at in order:
             here[at] = _steps(edges[at], below, here)
-        if here.get("", 0) > MAX_STEPS:
-            if not deep:
-                raise UnusableError(f"a value would be held against over {MAX_STEPS} subschemas")
-            return deep
+        yield here.get("", 0)
         if here == below:
-            return None
+            return
         below = here
-    return None
 
 
 class _Edges(NamedTuple):
@@ -318,6 +376,8 @@ class _Edges(NamedTuple):
     """Subschemas of which one at most holds for a value below."""
     times: int
     """How often those that hold for the same value are gone through."""
+    own: int
+    """What the node's own keywords count: 1, and what long lists of them add."""
 
 
 def _order(edges: dict[str, _Edges]) -> list[str]:
@@ -347,7 +407,7 @@ def _order(edges: dict[str, _Edges]) -> list[str]:
 
 def _steps(node: _Edges, below: dict[str, int], here: dict[str, int]) -> int:
     """Subschemas that a value is held against at a node, from those of the level below."""
-    total = 1 + node.times * sum([here.get(n, 1) for n in node.here])
+    total = node.own + node.times * sum([here.get(n, 1) for n in node.here])
     total += sum([below.get(n, 1) for n in node.each])
     total += max([below.get(n, 1) for n in node.one], default=0)
     return min(total, MAX_STEPS + 1)
@@ -381,7 +441,10 @@ def _edges(
         if isinstance(node.get(key), list):
             one += [f"{at}/{key}/{i}" for i in range(len(node[key]))]
     again = "unevaluatedProperties" in node or "unevaluatedItems" in node
-    return _Edges(tuple(here), tuple(each), tuple(one), 2 if again else 1)
+    # Each error holds the options and the value, each missing member another error.
+    lists = [node[key] for key in ("enum", "required", "dependentRequired") if key in node]
+    own = 1 + sum(len(msgspec.json.encode(each)) for each in lists) // _LISTED
+    return _Edges(tuple(here), tuple(each), tuple(one), 2 if again else 1, own)
 
 
 def may_explode(text: str) -> bool:

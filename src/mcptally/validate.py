@@ -20,6 +20,8 @@ from mcptally.dialects import (
     deepest_value,
     depth,
     dialect,
+    errors_of,
+    is_costly,
     may_explode,
     read,
 )
@@ -49,7 +51,10 @@ def judge_of(text: str) -> Judge | str:
     if isinstance(schema, dict):
         schema = {key: value for key, value in schema.items() if key != "$schema"}
     try:
-        judge = judge_with(ENGINES[name](schema, offline=True, validate_formats=False))
+        judge = judge_with(
+            ENGINES[name](schema, offline=True, validate_formats=False),
+            schema,
+        )
     except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
         refused = f"{getattr(error, 'message', None) or error}"
         slow = _slow(name, schema)
@@ -67,20 +72,30 @@ def judge_value(judge: Judge, text: str) -> Judgement:
         return "invalid", f"cannot be read: {error}", ""
 
 
-def judge_with(validator: Any) -> Judge:
-    """What judges values by a validator of jsonschema-rs."""
+def judge_with(validator: Any, schema: Any = None) -> Judge:
+    """What judges values by a validator of jsonschema-rs.
+
+    Args:
+        validator: one of `ENGINES`, made of a schema.
+        schema: the schema, if it is a stranger's: then not all errors may be asked for.
+    """
 
     def judge(value: Any) -> Judgement:
         try:
             if validator.is_valid(value):
                 return VALID
-            errors = [
+            errors = (
+                validator.iter_errors(value)
+                if schema is None
+                else errors_of(validator, schema, value)
+            )
+            said = [
                 (_place(e.instance_path), _words(e.kind.name, e.kind.as_dict(), e.instance))
-                for e in validator.iter_errors(value)
+                for e in errors
             ]
         except ValueError as error:  # nested deeper than the engine goes
             return UNUSABLE, f"{error}"[:500], None
-        return _first(errors)
+        return _first(said) if said else ("invalid", "breaks the schema", "")
 
     return judge
 
@@ -94,6 +109,8 @@ def _slow(name: str, schema: Any) -> Judge | None:
         return None
 
     def judge(value: Any) -> Judgement:
+        if is_costly(schema, value):
+            return UNUSABLE, "to judge such a value by it would take too long", None
         try:
             errors = [
                 (_place(e.absolute_path), _words(*_like_fast(e), e.instance))

@@ -8,10 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jsonschema_rs
 import polars as pl
 import pytest
 
 import mcptally as mt
+from mcptally.dialects import errors_of
 from mcptally.dry_run import validate
 from mcptally.seed.ajv import compiled
 from mcptally.seed.javascript import Throws
@@ -232,3 +234,44 @@ def test_replies_and_definitions_of_any_depth_that_is_read_are_judged(tmp_path: 
     broken = outcome.table("findings").filter(rule="transcript.too_deep").height
     assert answered.filter(pl.col("recording") == "r500").height == 2
     assert answered.height + broken >= 2 * len(depths)
+
+
+def branches(count: int) -> dict[str, Any]:
+    return {"items": {"anyOf": [{"const": n} for n in range(count)]}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        (branches(2000), [-1] * 2000),
+        ({"items": {"enum": [{"a": n} for n in range(4000)]}}, [{"a": -1}] * 4000),
+        ({"required": [f"r{n}" for n in range(8000)]}, {f"k{n}": 1 for n in range(8000)}),
+        ({"allOf": [{"contains": {"const": n}} for n in range(4000)]}, [-1] * 4000),
+        (ladder(10, "anyOf", {"type": "null"}), [1] * 100),
+    ],
+    ids=["branches by items", "options by items", "members", "contains", "a ladder"],
+)
+def test_errors_without_end_are_not_gathered(schema: Any, value: Any) -> None:
+    """Each of these would take minutes by its number of errors, or by what they hold."""
+    errors = errors_of(jsonschema_rs.Draft202012Validator(schema), schema, value)
+    assert len(errors) <= 1
+    judge = judge_of(json.dumps(schema))
+    assert not isinstance(judge, str)
+    state, words, path = judge_value(judge, json.dumps(value))
+    assert (state, bool(words), path is None) == ("invalid", True, False)
+    original = compiled(schema)
+    assert original is not None
+    assert original.first_error(value)
+
+
+def test_errors_of_what_schemas_are_like_are_all_gathered() -> None:
+    """However large the value is, and however many a small one breaks."""
+    flat = {"type": "object", "properties": {f"p{n}": {"type": "string"} for n in range(300)}}
+    value = {f"p{n}": n for n in range(300)}
+    assert len(errors_of(jsonschema_rs.Draft202012Validator(flat), flat, value)) == 300
+    rows = {"items": {"type": "object", "properties": {"a": {"enum": ["x", "y"]}}}}
+    many = [{"a": n} for n in range(3000)]
+    assert len(errors_of(jsonschema_rs.Draft202012Validator(rows), rows, many)) == 3000
+    zones = {"properties": {"zone": branches(100)["items"]}, "required": ["zone", "when"]}
+    errors = errors_of(jsonschema_rs.Draft202012Validator(zones), zones, {"zone": "Mars"})
+    assert sorted(error.kind.name for error in errors) == ["anyOf", "required"]

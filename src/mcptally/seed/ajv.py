@@ -22,6 +22,9 @@ _DIALECTS: Final = ("", "http://json-schema.org/draft-07/schema", "http://json-s
 _BACKTRACKS: Final = 100_000
 """Steps after which a pattern counts as not matching: schemas come from strangers."""
 
+_MANY_WORDS: Final = 16_000
+"""Characters kept of what AJV says, which names each branch of an `anyOf`."""
+
 _ASCII: Final = re.ASCII | re.IGNORECASE
 _LABEL: Final = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 _DAY: Final = r"\d{4}-[01]\d-[0-3]\d"
@@ -99,7 +102,10 @@ class Compiled:
         value = _whole_numbers(javascript.judgeable(value))
         if self._validator.is_valid(value):
             return None
-        return ajv_words.first(self._validator.iter_errors(value), self._schema, value)
+        errors = dialects.errors_of(self._validator, self._schema, value)
+        if not errors:
+            return "data should match the schema"
+        return ajv_words.first(errors, self._schema, value)[:_MANY_WORDS]
 
 
 def _draft7(schema: Any) -> jsonschema_rs.Draft7Validator:
