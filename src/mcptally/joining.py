@@ -1,4 +1,4 @@
-"""Columns of one frame beside the rows of another, without a copy of those."""
+"""Frames put beside each other and in order, without a copy of what is there already."""
 
 import polars as pl
 
@@ -19,3 +19,10 @@ def beside(rows: pl.DataFrame, other: pl.DataFrame, *on: str, nulls: bool = Fals
     if found.height != rows.height:
         return rows.join(other, on=on, how="left", maintain_order="left", nulls_equal=nulls)
     return rows.hstack(found.drop(on))
+
+
+def in_order(rows: pl.DataFrame, *by: str) -> pl.DataFrame:
+    """`rows` sorted, nulls last; itself where it is in order, as transcripts mostly are."""
+    order = rows.select(pl.arg_sort_by(by, nulls_last=True).cast(pl.UInt32)).to_series()
+    here = pl.int_range(rows.height, dtype=pl.UInt32, eager=True)
+    return rows if order.equals(here) else rows[order]

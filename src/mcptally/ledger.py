@@ -29,7 +29,7 @@ ROWS: Final = 500_000
 _BY_SERVER: Final = ("combinations", "validations", "minutes", "forms")
 """Kinds of knowledge that only calls of the same server are judged by, row by row."""
 
-_OFTEN: Final = 10_000
+OFTEN: Final = 10_000
 """Rows below which it does not pay to make them fewer."""
 
 
@@ -173,8 +173,8 @@ class _Few:
         """Rows at the last time."""
 
     def add(self, rows: pl.DataFrame) -> None:
-        self.waiting.append(rows)
-        if sum(frame.height for frame in self.waiting) > 2 * max(self.size, _OFTEN):
+        self.waiting.append(self.fewer(rows))
+        if sum(frame.height for frame in self.waiting) > 2 * max(self.size, OFTEN):
             self.size = self.rows.height
 
     @property

@@ -386,9 +386,7 @@ def _linked(messages: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
         pl.col("reply").alias("pos"), pl.col("call_id").alias("answers"), "match", "cancelled_ns"
     ).drop_nulls("pos")
     is_reply = pl.col("kind").is_in(["result", "error"])
-    linked = messages.join(asks, on="pos", how="left", maintain_order="left").join(
-        replies, on="pos", how="left", maintain_order="left"
-    )
+    linked = beside(beside(messages, asks, "pos"), replies, "pos")
     # A reply nobody waits for: to an id that was answered before, or that nobody asked with.
     answered = (
         calls.select("pos", "session", "id_key", asker="dir", earlier="call_id")
@@ -403,7 +401,7 @@ def _linked(messages: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
         .select("pos", "earlier")
     )
     return (
-        linked.join(strays, on="pos", how="left", maintain_order="left")
+        beside(linked, strays, "pos")
         .with_columns(
             call_id=pl.coalesce("call_id", "answers", "earlier"),
             match=pl.when(is_reply).then(

@@ -66,7 +66,23 @@ def gather(files: Sequence[Path], names: Sequence[str]) -> Gathered:
     )
     found = together([events.findings, rulebook.find(events, messages, calls, names)])
     recordings = _recordings(events, talk, calls, file_names)
-    return Gathered(calls, messages, found, recordings, learned)
+    return Gathered(calls.drop(_OF_PAIRING), messages.drop(_OF_TALK), found, recordings, learned)
+
+
+_OF_PAIRING: Final = (
+    *("row", "reply_row", "error_reply", "scope", "bytes", "sse_id", "redacted", "batch"),
+    *("jsonrpc", "has_result", "has_error", "header_version", "resumes", "kind", "asker"),
+    *("id_key", "replay", "name", "uri", "meta_progress_token", "meta_protocol_version"),
+    *("meta_client_info", "asked_version", "tools", "reply_version", "refused", "refusal_code"),
+    *("handshake", "client_capabilities", "server_capabilities", "negotiated", "progress_ns"),
+    *("error_message", "result_type"),
+)
+_OF_TALK: Final = (
+    *("row", "sse_id", "redacted", "jsonrpc", "has_result", "has_error", "truncated"),
+    *("http_status", "closed_by", "header_version", "resumes", "asker", "id_key"),
+    *("session_source", "replay"),
+)
+"""Columns of calls and of messages that nothing asks for any more: each is 16 bytes a row."""
 
 
 def finish(

@@ -14,6 +14,7 @@ import polars as pl
 
 from mcptally.decode import Events
 from mcptally.ids import digests
+from mcptally.joining import beside, in_order
 
 PAUSE: Final = 30 * 60 * 10**9
 """Nanoseconds of silence after which a client without a session id begins a new session."""
@@ -43,10 +44,9 @@ def converse(events: Events) -> Conversation:
     """Give every message its place: exchange, session, kind, and the key of its id."""
     recordings = _recordings(events)
     exchanges = _exchanges(events)
+    ordered = in_order(events.messages, "recording", "seq", "index", "file", "line")
     messages = (
-        events.messages.sort("recording", "seq", "index", "file", "line")
-        .with_row_index("pos")
-        .join(exchanges, on=["recording", "scope"], how="left", maintain_order="left")
+        beside(ordered.with_row_index("pos"), exchanges, "recording", "scope")
         .with_columns(_kind().alias("kind"))
         .with_columns(
             pl.when(pl.col("kind").is_in(["result", "error"]))
@@ -158,7 +158,7 @@ def _with_sessions(
     if messages.get_column("scope").null_count() == messages.height:
         return messages.with_columns(session=pl.col("recording"), session_source=pl.lit("pipe"))
     clients = events.asks.select("row", "meta_client_info")
-    messages = messages.join(clients, on="row", how="left", maintain_order="left")
+    messages = beside(messages, clients, "row")
     per_exchange = (
         messages.filter(pl.col("scope").is_not_null())
         .group_by("recording", "scope", maintain_order=True)
@@ -179,14 +179,15 @@ def _with_sessions(
     )
     id_of = pl.coalesce("http_session", "sse_session", "exchange_client")
     hashed = digests(
-        messages.join(per_exchange, on=["recording", "scope"], how="left", maintain_order="left")
+        messages.select("recording", "scope", "http_session", "sse_session")
+        .join(per_exchange, on=["recording", "scope"], how="left", maintain_order="left")
         .select(id_of)
         .to_series()
     )
     transports = recordings.select("recording", "transport")
+    messages = beside(messages, per_exchange, "recording", "scope")
     return (
-        messages.join(per_exchange, on=["recording", "scope"], how="left", maintain_order="left")
-        .join(transports, on="recording", how="left", maintain_order="left")
+        beside(messages, transports, "recording")
         .with_columns(session_hash=hashed)
         .with_columns(
             session_source=pl.when(pl.col("scope").is_null())

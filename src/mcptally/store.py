@@ -232,9 +232,17 @@ def write_part(work: Path, table: type[Table], part: str, frame: pl.DataFrame) -
     """Write one part of a table into the work folder; gives the number of rows."""
     target = work / table.name / f"{part}.parquet"
     target.parent.mkdir(parents=True, exist_ok=True)
-    data = table.frame(frame).sort(table.key, nulls_last=True)
-    arrow = data.to_arrow(compat_level=pl.CompatLevel.newest())
-    pq.write_table(arrow, target, row_group_size=ROW_GROUP, **_options(arrow.column_names))
+    data = table.frame(frame)
+    order = data.select(pl.arg_sort_by(table.key, nulls_last=True).cast(pl.UInt32)).to_series()
+    in_order = order.equals(pl.int_range(data.height, dtype=pl.UInt32, eager=True))
+    schema = data.clear().to_arrow(compat_level=pl.CompatLevel.newest()).schema
+    # A row group at a time: the whole in order, and as Arrow has it, would be two copies more.
+    with pq.ParquetWriter(target, schema, **_options(schema.names)) as writer:
+        for start in range(0, max(1, data.height), ROW_GROUP):
+            rows = data.slice(start, ROW_GROUP)
+            if not in_order:
+                rows = data[order.slice(start, ROW_GROUP)]
+            writer.write_table(rows.to_arrow(compat_level=pl.CompatLevel.newest()))
     return data.height
 
 

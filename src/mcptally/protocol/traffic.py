@@ -7,6 +7,7 @@ from typing import Final
 import polars as pl
 
 from mcptally.decode import Events
+from mcptally.joining import beside, in_order
 
 _PLACE: Final = [
     *("call_id", "recording", "session", "session_source", "server", "tool", "seq", "index"),
@@ -58,19 +59,14 @@ class Traffic:
             "header_version",
         )
         by_call = calls.select("call_id", asked_at="pos", asked="protocol_version")
-        narrow = (
-            narrow.join(servers, on="recording", how="left", maintain_order="left")
-            .join(by_call, on="call_id", how="left", maintain_order="left")
-            .sort("pos")
-            .join_asof(revisions, on="pos", by="session", check_sortedness=False)
+        narrow = beside(beside(narrow, servers, "recording"), by_call, "call_id")
+        narrow = in_order(narrow, "pos")
+        known = narrow.select("pos", "session").join_asof(
+            revisions, on="pos", by="session", check_sortedness=False
         )
         first = revisions.unique("session", keep="first", maintain_order=True)
-        narrow = narrow.join(
-            first.select("session", begin="revision"),
-            on="session",
-            how="left",
-            maintain_order="left",
-        ).with_columns(
+        narrow = narrow.with_columns(known.get_column("revision"))
+        narrow = beside(narrow, first.select("session", begin="revision"), "session").with_columns(
             # A request and its reply belong to the request's revision, a notification to the
             # session's last one.
             revision=pl.coalesce("header_version", "asked", "revision", "begin")
@@ -89,8 +85,6 @@ class Traffic:
         return cls(
             events,
             narrow.drop("asked", "begin"),
-            calls.select(*_PLACE, *_ASKED, *_ANSWERED, **_LONG).join(
-                own, on="pos", how="left", maintain_order="left"
-            ),
+            beside(calls.select(*_PLACE, *_ASKED, *_ANSWERED, **_LONG), own, "pos"),
             raws,
         )
