@@ -12,7 +12,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -453,23 +453,26 @@ def _unbatched(
     items: Sequence[MessageEvent],
 ) -> tuple[list[Msg], npt.NDArray[np.int64] | None, npt.NDArray[np.uint32], npt.NDArray[np.bool_]]:
     """The messages of all events; of which event each is (None: one each), its index, batch."""
-    msgs = [item.msg for item in items]
-    if set(map(type, msgs)) == {Msg}:
-        alone = cast("list[Msg]", msgs)
-        return alone, None, np.zeros(len(msgs), np.uint32), np.zeros(len(msgs), np.bool_)
-    # A batch of nothing is no message, and still a row.
-    members = [(msg or None) if isinstance(msg, list) else None for msg in msgs]
-    sizes = np.array([1 if m is None else len(m) for m in members])
-    of = np.repeat(np.arange(len(items)), sizes)
-    index = np.arange(of.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    msgs: list[Any] = [item.msg for item in items]
+    batches = [place for place, msg in enumerate(msgs) if msg.__class__ is not Msg]
+    if not batches:
+        return msgs, None, np.zeros(len(msgs), np.uint32), np.zeros(len(msgs), np.bool_)
+    sizes = np.ones(len(msgs), np.int64)
     messages: list[Msg] = []
-    for msg, batched in zip(msgs, members, strict=True):
-        if batched is not None:
-            messages += map(MSG.one, batched)
-        else:
-            messages.append(msg if isinstance(msg, Msg) else Msg())
-    batch = np.array([m is not None for m in members], np.bool_)[of]
-    return messages, of, index.astype(np.uint32), batch
+    begin = 0
+    for place in batches:
+        # A batch of nothing is no message, and still a row.
+        members = [MSG.one(member) for member in msgs[place]] or [Msg()]
+        messages += msgs[begin:place]
+        messages += members
+        sizes[place] = len(members)
+        begin = place + 1
+    messages += msgs[begin:]
+    of = np.repeat(np.arange(len(msgs)), sizes)
+    index = np.arange(of.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    batch = np.zeros(len(msgs), np.bool_)
+    batch[[place for place in batches if msgs[place]]] = True
+    return messages, of, index.astype(np.uint32), batch[of]
 
 
 _SCHEMAS: Final = _schemas()
