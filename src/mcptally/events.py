@@ -19,7 +19,7 @@ Numbers = npt.NDArray[np.int64]
 Fault = tuple[int, str, str]
 """Line, rule, message."""
 
-_PIECE: Final = 1 << 16
+_PIECE: Final = 1 << 14
 """Bytes of an odd run that are tried together again."""
 
 

@@ -124,7 +124,7 @@ def _recording(chance: random.Random, shape: Shape, number: int) -> Iterator[byt
         return text.encode() + b"\n"
 
     def message(direction: str, **members: object) -> bytes:
-        size = len(json.dumps(members))
+        size = len(json.dumps(members, separators=(",", ":"), ensure_ascii=False).encode())
         return line("message", dir=direction, scope=None, bytes=size, msg=members)
 
     yield line(

@@ -217,22 +217,28 @@ class _Limits:
 
     def members(self, value: Any) -> bool:
         """Whether anything inside is at a boundary, or the number of it."""
-        if isinstance(value, dict):
+        kind = value.__class__
+        if kind is dict:
+            if len(value) in self.sizes:
+                return True
             inside = self.properties
-            return len(value) in self.sizes or any(
-                at_boundary(item, inside.get(name, _NOTHING)) for name, item in value.items()
-            )
-        if isinstance(value, list):
-            return len(value) in self.items or any(
-                at_boundary(item, self.elements) for item in value
-            )
+            for name, item in value.items():
+                if at_boundary(item, inside.get(name, _NOTHING)):
+                    return True
+        elif kind is list:
+            if len(value) in self.items:
+                return True
+            for item in value:
+                if at_boundary(item, self.elements):
+                    return True
         return False
 
     def at_limit(self, value: Any) -> bool:
         """Whether the value itself, or anything inside, is at a boundary."""
-        if isinstance(value, str):
+        kind = value.__class__
+        if kind is str:
             return len(value) in self.lengths
-        if isinstance(value, int | float) and not isinstance(value, bool):
+        if kind is int or kind is float:
             return value in self.numbers
         return self.members(value)
 
@@ -243,9 +249,20 @@ _NOTHING: Final = [_ANY]
 
 def at_boundary(value: Any, limits: list[_Limits]) -> bool:
     """Whether a value is empty, null, or at one of the limits, or holds something that is."""
-    if value is None or (isinstance(value, str | list | dict) and not value):
+    # Plain loops: this is asked of every argument, and a generator costs as much as the answer.
+    kind = value.__class__
+    if value is None or (not value and kind in _CAN_BE_EMPTY):
         return True
-    return any(each.at_limit(value) for each in limits or _NOTHING)
+    if limits is _NOTHING and kind not in _CONTAINERS:
+        return False
+    for each in limits or _NOTHING:  # noqa: SIM110
+        if each.at_limit(value):
+            return True
+    return False
+
+
+_CAN_BE_EMPTY: Final = frozenset((str, list, dict))
+_CONTAINERS: Final = frozenset((list, dict))
 
 
 @functools.lru_cache(maxsize=1024)

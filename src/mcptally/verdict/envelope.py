@@ -5,6 +5,8 @@ that is no plain word is written `*`. Strings that hold JSON themselves are open
 servers put envelopes into envelopes. Each distinct text is parsed once.
 """
 
+import functools
+import itertools
 import re
 from collections.abc import Iterator
 from typing import Any, Final
@@ -26,6 +28,8 @@ _PAIR: Final = re.compile(
 )
 _DECODER: Final = msgspec.json.Decoder()
 _OPENS: Final = ("{", "[")
+_CLOSES: Final = ("}", "]")
+_CONTAINERS: Final = frozenset((dict, list))
 
 LIKELY: Final = (
     r"(?i)err|fail|exception|fault|success|\bok\b|invalid|denied|reject|\bcode\b|status|message|"
@@ -59,57 +63,56 @@ def _written(text: str) -> str:
         pairs = _PAIR.findall(text[:4000])
         return "\n".join(f"{key} = {' '.join(value.split())}" for key, value in pairs[:MAX_LINES])
     found: list[str] = []
-    for line in _walk("", value, 0):
-        found.append(line)
-        if len(found) >= MAX_LINES:
-            break
-    return "\n".join(found)
+    _write("", value, 0, found)
+    return "\n".join(found[:MAX_LINES])
 
 
-def _walk(path: str, value: Any, depth: int) -> Iterator[str]:
+def _write(path: str, value: Any, depth: int, found: list[str]) -> None:
     """Scalars of one level before what lies deeper: a verdict is written beside the data."""
-    if isinstance(value, str) and value.lstrip()[:1] in _OPENS and len(value) <= MAX_TEXT:
+    if value.__class__ is str:
         try:
             value = _DECODER.decode(value.encode("utf-8", "surrogatepass"))
         except (msgspec.DecodeError, UnicodeError, RecursionError):
-            yield _line(path, value)
+            found.append(_line(path, value))
             return
-    if not isinstance(value, dict | list):
-        yield _line(path, value)
-        return
     if not value:
-        yield f"{path or '.'} = {'{}' if isinstance(value, dict) else '[]'}"
-        return
+        found.append(f"{path or '.'} = {'{}' if value.__class__ is dict else '[]'}")
     if depth >= MAX_DEPTH:
         return
     deeper = []
     for name, child in _children(path, value):
-        if isinstance(child, dict | list) or _is_json(child):
+        if child.__class__ in _CONTAINERS or (child.__class__ is str and _is_json(child)):
             deeper.append((name, child))
         else:
-            yield _line(name, child)
+            found.append(_line(name, child))
+            if len(found) >= MAX_LINES:
+                return
     for name, child in deeper:
-        yield from _walk(name, child, depth + 1)
+        _write(name, child, depth + 1, found)
+        if len(found) >= MAX_LINES:
+            return
 
 
 def _children(path: str, value: dict[str, Any] | list[Any]) -> Iterator[tuple[str, Any]]:
     if isinstance(value, list):
-        for item in value[:MAX_LINES]:
-            yield f"{path}[]", item
-        return
-    for key, item in value.items():
-        name = key if _WORD.match(key) else "*"
-        yield f"{path}.{name}" if path else name, item
+        return zip(itertools.repeat(f"{path}[]"), value[:MAX_LINES])
+    if path:
+        return zip([f"{path}.{_name(key)}" for key in value], value.values(), strict=True)
+    return zip(map(_name, value), value.values(), strict=True)
 
 
-def _is_json(value: Any) -> bool:
-    return isinstance(value, str) and value.lstrip()[:1] in _OPENS and value.rstrip()[-1:] in "}]"
+@functools.lru_cache(maxsize=4096)
+def _name(key: str) -> str:
+    return key if _WORD.match(key) else "*"
+
+
+def _is_json(value: str) -> bool:
+    return value.lstrip()[:1] in _OPENS and value.rstrip()[-1:] in _CLOSES
 
 
 def _line(path: str, value: Any) -> str:
-    if isinstance(value, str):
-        flat = " ".join(value[:MAX_STRING].split())
-        return f'{path or "."} = "{flat}"'
-    if value is None or isinstance(value, bool):
-        return f"{path or '.'} = {str(value).lower() if value is not None else 'null'}"
-    return f"{path or '.'} = {value}"
+    if value.__class__ is str:
+        return f'{path} = "{" ".join(value[:MAX_STRING].split())}"'
+    if value is None:
+        return f"{path} = null"
+    return f"{path} = {value}" if value.__class__ is not bool else f"{path} = {str(value).lower()}"
