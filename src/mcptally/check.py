@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from mcptally.archive import Damage, Lines, PassedOver, discover, lines
+from mcptally.archive import Damage, Lines, PassedOver, Room, discover, lines
 from mcptally.errors import UnreadableError
 from mcptally.frame import EVENTS
 from mcptally.reading import MAX_NOISE, NOISE, event_of, is_torn, is_utf8
@@ -32,6 +32,9 @@ killed, or copied too early. `incomplete` means that something is missing or con
 _MAX_RUNS: Final = 4096
 """Runs of `seq` kept a recording before they are merged: bounds memory on shuffled files."""
 _MAX_LISTED: Final = 20
+
+_TOGETHER: Final = 16 << 20
+"""Bytes of files that share the room to unpack in: what a partition of `score` has, about."""
 
 _NAMES: Final = {shape: str(shape.__struct_config__.tag) for shape in SHAPES}
 _COUNTS: Final = msgspec.json.Decoder(dict[str, Any])
@@ -115,8 +118,12 @@ def check(paths: Iterable[str | Path]) -> ArchiveCheck:
     damaged = []
     out: list[PassedOver] = []
     files = discover(paths, out.append)
+    room, together = Room(), 0
     for path in files:
-        report = _file(path, seen)
+        together += _size(path)
+        if together > _TOGETHER:
+            room, together = Room(), 0
+        report = _file(path, seen, room)
         if report.problems:
             damaged.append(report)
     damaged += [FileCheck(each.name, 0, 0, [f"passed over: {each.why}"]) for each in out]
@@ -135,12 +142,19 @@ def check(paths: Iterable[str | Path]) -> ArchiveCheck:
     )
 
 
-def _file(path: Path, seen: dict[str, _Seen]) -> FileCheck:
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0  # said when the file is read
+
+
+def _file(path: Path, seen: dict[str, _Seen], room: Room) -> FileCheck:
     problems: list[str] = []
     unread = total = noise = 0
     bad: Counter[str] = Counter()
     first_bad: dict[str, tuple[int, str]] = {}
-    for run in lines(path):
+    for run in lines(path, room=room):
         if isinstance(run, Damage):
             where = "" if run.line is None else f"line {run.line}: "
             problems.append(f"{where}{run.message}")

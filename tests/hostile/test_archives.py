@@ -256,6 +256,15 @@ def test_bombs_share_one_room_and_leave_that_of_others_alone(tmp_path: Path) -> 
     assert [run.data for run in lines(good, room=room) if isinstance(run, Lines)] == [recording()]
 
 
+def test_the_bombs_of_an_archive_share_one_room_in_a_check(tmp_path: Path) -> None:
+    for name in ("a.jsonl.zst", "b.jsonl.zst"):
+        bomb(tmp_path / name, b" " * (1 << 20), 400, head=recording())
+    told = {
+        Path(file.file).name: " ".join(file.problems) for file in check([tmp_path]).damaged_files
+    }
+    assert [name for name, words in told.items() if "unpack to more" in words] == ["b.jsonl.zst"]
+
+
 def test_a_line_of_half_a_gigabyte_is_passed_over(tmp_path: Path) -> None:
     path = tmp_path / "sparse.jsonl"
     with path.open("wb") as file:
