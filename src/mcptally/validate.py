@@ -27,6 +27,7 @@ from mcptally.dialects import (
 )
 from mcptally.joining import beside
 from mcptally.judge import found, together
+from mcptally.patterns import FEW, may_hold_patterns, options
 
 UNUSABLE: Final = "unusable_schema"
 
@@ -39,9 +40,12 @@ Judge = Callable[[Any], Judgement]
 """Judges a JSON value."""
 
 
-@functools.lru_cache(maxsize=8192)
 def judge_of(text: str) -> Judge | str:
     """What judges values by a schema's JSON text, or why nothing can."""
+    return _judge_with_patterns(text) if may_hold_patterns(text) else _judge_without(text)
+
+
+def _judge_of(text: str) -> Judge | str:
     try:
         schema = read(text)
         name = dialect(schema)
@@ -52,7 +56,9 @@ def judge_of(text: str) -> Judge | str:
         schema = {key: value for key, value in schema.items() if key != "$schema"}
     try:
         judge = judge_with(
-            ENGINES[name](schema, offline=True, validate_formats=False),
+            ENGINES[name](
+                schema, offline=True, validate_formats=False, pattern_options=options(schema)
+            ),
             schema,
         )
     except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
@@ -62,6 +68,11 @@ def judge_of(text: str) -> Judge | str:
             return refused[:500]
         judge = slow
     return judge if limit is None else _bounded(judge, limit)
+
+
+_judge_without: Final = functools.lru_cache(maxsize=8192)(_judge_of)
+# A compiled pattern may take a thousand times the memory of all else in a schema.
+_judge_with_patterns: Final = functools.lru_cache(maxsize=FEW)(_judge_of)
 
 
 def judge_value(judge: Judge, text: str) -> Judgement:

@@ -13,11 +13,12 @@ import polars as pl
 import pytest
 
 import mcptally as mt
+from mcptally import patterns
 from mcptally.dialects import errors_of
 from mcptally.dry_run import validate
 from mcptally.seed.ajv import compiled
 from mcptally.seed.javascript import Throws
-from mcptally.validate import judge_of, judge_value
+from mcptally.validate import _judge_with_patterns, judge_of, judge_value
 from tests.hostile.rig import Outcome, judged
 from tests.transcripts import c2s, call, opened, s2c, write
 
@@ -275,3 +276,38 @@ def test_errors_of_what_schemas_are_like_are_all_gathered() -> None:
     zones = {"properties": {"zone": branches(100)["items"]}, "required": ["zone", "when"]}
     errors = errors_of(jsonschema_rs.Draft202012Validator(zones), zones, {"zone": "Mars"})
     assert sorted(error.kind.name for error in errors) == ["anyOf", "required"]
+
+
+LARGE = "((a{1,50}){1,50}){1,20}"
+"""23 characters, and 19 MB of an engine's memory."""
+
+
+def test_patterns_get_no_memory_without_end() -> None:
+    assert patterns.pattern(LARGE) is None
+    schema = {
+        "properties": {f"p{n}": {"pattern": f"(a{{1,{n + 50}}}){{1,50}}"} for n in range(500)}
+    }
+    with pytest.raises((ValueError, jsonschema_rs.ValidationError)):
+        jsonschema_rs.Draft202012Validator(schema, pattern_options=patterns.options(schema))
+    judge = judge_of(json.dumps(schema))
+    assert isinstance(judge, str) or judge_value(judge, '{"p1":"aa"}')[0] == "valid"
+
+
+def test_patterns_as_they_are_written_are_read() -> None:
+    texts = [
+        r"^[\w.-]{1,64}$",
+        r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}",
+        r"^(?!\s)[^/\0]{1,255}$",
+        r"\p{L}+",
+    ]
+    schema = {"properties": {f"p{n}": {"pattern": text} for n, text in enumerate(texts * 20)}}
+    judge = judge_of(json.dumps(schema))
+    assert not isinstance(judge, str)
+    assert judge_value(judge, '{"p1":"2026-01-01"}')[0] == "invalid"
+    assert judge_value(judge, '{"p0":"a.b-c","p2":"a b"}')[0] == "valid"
+
+
+def test_few_schemas_with_patterns_are_kept() -> None:
+    for n in range(patterns.FEW * 2):
+        judge_of(json.dumps({"pattern": f"^a{{{n}}}$"}))
+    assert _judge_with_patterns.cache_info().currsize == patterns.FEW

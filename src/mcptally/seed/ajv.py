@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import jsonschema_rs
 
-from mcptally import dialects
+from mcptally import dialects, patterns
 from mcptally.seed import ajv_patterns, ajv_words, javascript
 
 _DIALECTS: Final = ("", "http://json-schema.org/draft-07/schema", "http://json-schema.org/schema")
@@ -60,11 +60,7 @@ def _shape(pattern: str) -> Callable[[str], bool]:
 
 
 def _is_regex(text: str) -> bool:
-    try:
-        jsonschema_rs.Draft7Validator({"pattern": ajv_patterns.respelt(text)}, offline=True)
-    except (jsonschema_rs.ValidationError, ValueError):
-        return False
-    return True
+    return patterns.pattern(ajv_patterns.respelt(text)) is not None
 
 
 _FORMATS: Final[dict[str, Callable[[str], bool]]] = {
@@ -115,7 +111,7 @@ def _draft7(schema: Any) -> jsonschema_rs.Draft7Validator:
             formats=_FORMATS,
             validate_formats=True,
             keywords={"multipleOf": _MultipleOf},
-            pattern_options=jsonschema_rs.FancyRegexOptions(backtrack_limit=_BACKTRACKS),
+            pattern_options=patterns.options(schema, backtrack_limit=_BACKTRACKS),
             offline=True,
         )
     except (jsonschema_rs.ValidationError, ValueError, UnicodeError) as error:
@@ -135,7 +131,8 @@ def _meta_schema() -> jsonschema_rs.Draft7Validator:
 def compiled(schema: Any) -> Compiled | None:
     """The schema as AJV has it, or None where it refuses."""
     try:
-        return _compiled(json.dumps(schema))
+        text = json.dumps(schema)
+        return _with_patterns(text) if patterns.may_hold_patterns(text) else _without(text)
     except (RecursionError, ValueError):
         return None
 
@@ -174,7 +171,6 @@ _EVERYWHERE: Final = _SILENT | {
 """Keywords that mean the same to every dialect and to AJV."""
 
 
-@functools.lru_cache(maxsize=1024)
 def _compiled(text: str) -> Compiled | None:
     try:
         schema = dialects.read(text)
@@ -183,6 +179,10 @@ def _compiled(text: str) -> Compiled | None:
         return Compiled(schema, limit)
     except (Refused, dialects.UnusableError):
         return None
+
+
+_without: Final = functools.lru_cache(maxsize=1024)(_compiled)
+_with_patterns: Final = functools.lru_cache(maxsize=patterns.FEW)(_compiled)
 
 
 def _as_compiled(schema: Any) -> Any:
