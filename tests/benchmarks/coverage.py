@@ -250,6 +250,11 @@ def alarms(random, tools: int, days: int, sessions: int) -> tuple[int, int, int]
     return found, looks, breaches
 
 
+def parts() -> np.random.Generator:
+    """The dice of one part: what one part throws changes no other."""
+    return np.random.default_rng(20261121)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--replicates", type=int, default=4000)
@@ -257,7 +262,6 @@ def main() -> None:
     parser.add_argument("--tools", type=int, default=60)
     parser.add_argument("--latencies", type=int, default=1000)
     given = parser.parse_args()
-    random = np.random.default_rng(20261121)
     began = time.perf_counter()
 
     print(f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}, {given.replicates:,} replicates a cell")
@@ -266,7 +270,7 @@ def main() -> None:
     print("|---|---|---|" + "---|" * len(SESSIONS))
     cells: dict[tuple[str, float, float], list[str]] = {}
     every: dict[str, list[float]] = {}
-    for size, p, rho, _, covered, width in coverage(random, given.replicates):
+    for size, p, rho, _, covered, width in coverage(parts(), given.replicates):
         cells.setdefault((size, p, rho), []).append(f"{covered:.3f} ({width:.2f})")
         every.setdefault(size, []).append(covered)
     for (size, p, rho), texts in cells.items():
@@ -279,11 +283,12 @@ def main() -> None:
     print(" | ".join(f"G = {g}" for g in LATENCY_SESSIONS) + " |")
     print("|---|---|---|" + "---|" * len(LATENCY_SESSIONS))
     times: dict[tuple[str, str, float], list[str]] = {}
-    for kind, size, pace, _, texts in slow(random, given.latencies):
+    for kind, size, pace, _, texts in slow(parts(), given.latencies):
         times.setdefault((kind, size, pace), []).append(", ".join(texts))
     for (kind, size, pace), texts in times.items():
         print(f"| {kind} | {size} | {pace} | " + " | ".join(texts) + " |")
     print("\nDiscoveries of compare (60 tools, 4 metrics, 8 to 60 sessions of geometric size)\n")
+    random = parts()
     for name, change in (("nothing changed", 0.0), ("one tool in ten changed", 0.1)):
         outcomes = np.array(
             [discoveries(random, given.tools, change=change) for _ in range(given.runs)]
@@ -295,7 +300,7 @@ def main() -> None:
             f"{name}: {given.runs} runs, {(false > 0).sum()} with a false discovery, "
             f"false-discovery rate {rate:.4f} (nominal {compare.ALPHA}){power}"
         )
-    found, looks, breaches = alarms(random, given.tools * 5, 365, 8)
+    found, looks, breaches = alarms(parts(), given.tools * 5, 365, 8)
     print(
         f"\nNightly looks for a year at {given.tools * 5} tools that never change "
         f"(8 sessions a night): {breaches / looks:.2%} of looks beyond their limit, "

@@ -44,7 +44,7 @@ def test_calls_that_are_slow_together_say_less():
         assert higher - lower > 1.5 * (high - low)
 
 
-@pytest.mark.parametrize("sessions", [bootstrap.CLUSTERS, bootstrap.CLUSTERS + 1, 5000])
+@pytest.mark.parametrize("sessions", [2 * bootstrap.CLUSTERS - 1, 5000])
 def test_very_many_sessions_are_resampled_in_groups(sessions):
     values = np.random.default_rng(4).permutation(sessions * 4) / (sessions * 4)
     names = np.random.default_rng(5).integers(0, 2**63, sessions, dtype=np.uint64)
@@ -77,3 +77,10 @@ def test_one_session_with_most_calls_leaves_no_interval():
     owners = np.concatenate([np.zeros(4000, int), np.repeat(np.arange(1, 60), 10)])
     values = np.random.default_rng(6).lognormal(size=len(owners))
     assert found(values, owners)[0.95][1:] == (None, None)
+
+
+def test_sessions_that_are_all_alike_have_bounds_all_the_same():
+    values = np.tile([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0], 400)
+    owners = np.repeat(np.arange(400), 8)
+    for value, low, high in found(values, owners).values():
+        assert low is None or low <= value <= high
