@@ -8,7 +8,6 @@ SQL may come from anybody, an agent too: it can read the store's tables and noth
 
 import contextlib
 import functools
-import itertools
 import re
 import shutil
 import tempfile
@@ -27,6 +26,7 @@ from mcptally import store as store_files
 from mcptally.contracts import foresight
 from mcptally.errors import QueryError, StoreError, UsageError, near
 from mcptally.filters import EVIDENCE, ORDER, Filters, Moment, predicates
+from mcptally.readonly import check_select
 from mcptally.schema import TABLES, Usage
 
 if TYPE_CHECKING:
@@ -86,7 +86,17 @@ def create_views(
         filters: names of filters; their values are variables of whatever cursor asks.
         question: the only question that is needed.
     """
-    stores = [paths] if isinstance(paths, Path) else list(paths)
+    create_tables(connection, [paths] if isinstance(paths, Path) else paths, filters)
+    texts = dict(_texts() if question is None else _reads(question))
+    if filters:
+        texts |= _reads("_usage") | {Usage.name: "SELECT * FROM _usage"}
+    _create_questions(connection, texts)
+
+
+def create_tables(
+    connection: duckdb.DuckDBPyConnection, stores: Sequence[Path], filters: Collection[str] = ()
+) -> None:
+    """The tables of stores as views, without what filters of these names leave out."""
     tables = merge.tables(connection, stores)
     for name in ORDER:
         if filters and name == Usage.name:
@@ -102,10 +112,6 @@ def create_views(
                 f"{place}: its table {name} is damaged: {str(error).splitlines()[0]}; rebuild it "
                 "with: mcptally score ARCHIVE -o STORE"
             ) from error
-    texts = dict(_texts() if question is None else _reads(question))
-    if filters:
-        texts |= _reads("_usage") | {Usage.name: "SELECT * FROM _usage"}
-    _create_questions(connection, texts)
 
 
 def _reads(question: str) -> dict[str, str]:
@@ -202,6 +208,8 @@ class Store:
             store_files.read_manifest(other)
         self._memory: Final = memory
         self._over: Final[dict[_Key, duckdb.DuckDBPyConnection]] = {}
+        self._added: Final[set[str]] = set()
+        self._adding: Final = threading.Lock()
         self._cursors: Final[weakref.WeakSet[duckdb.DuckDBPyConnection]] = weakref.WeakSet()
 
     def ask(
@@ -244,9 +252,10 @@ class Store:
                 f"(there are: {', '.join(questions())})"
             )
         if not given:
-            return self._rows(self._connection(), f'SELECT * FROM "{question}"')
+            return self._rows(self._connection(question=question), f'SELECT * FROM "{question}"')
         self._check_names(given)
-        columns = self._rows(self._connection(), f'SELECT * FROM "{question}"').columns
+        plain = self._connection(question=question)
+        columns = self._rows(plain, f'SELECT * FROM "{question}"').columns
         if min_calls is not None and "calls" not in columns:
             raise UsageError(
                 f"{question} does not count calls, so min_calls (--min-calls) says nothing there"
@@ -277,32 +286,52 @@ class Store:
         """
         if _SHOW_TABLES.fullmatch(query):
             query = _TABLES_THERE
-        _check_select(query)
-        return self._rows(self._connection(), query, params)
+        check_select(query)
+        connection = self._connection()
+        self._add(_texts())
+        return self._rows(connection, query, params)
 
     def _connection(
         self, filters: frozenset[str] = frozenset(), question: str | None = None
     ) -> duckdb.DuckDBPyConnection:
-        """The store's views, made when they are first asked for.
-
-        With filters of these names those of one question are enough.
-        """
+        """The store's tables as views, and this question as one; made when first asked for."""
         key = (filters, question if filters else None)
         if key not in self._over:
             connection = connect()
-            try:
-                create_views(connection, self.paths, *key)
-            except (duckdb.BinderException, duckdb.CatalogException) as error:
-                made_by = self.manifest.get("mcptally")
-                raise StoreError(
-                    f"{self.path}: cannot be read as it was made by mcptally {made_by}; rebuild it "
-                    f"with: mcptally score ARCHIVE -o {self.path} ({_first_line(error)})"
-                ) from error
+            with self._as_ours():
+                if filters:
+                    create_views(connection, self.paths, *key)
+                else:
+                    create_tables(connection, self.paths)
             if self._memory is not None:
                 connection.execute("SET memory_limit = ?", [self._memory])
             lock(connection, self.paths)
             self._over[key] = connection
+        if question is not None and not filters:
+            self._add(_reads(question))
         return self._over[key]
+
+    def _add(self, texts: Mapping[str, str]) -> None:
+        """Make views of those of these questions that are none yet: a hundredth of a second each.
+
+        With a lock, because a server answers in threads.
+        """
+        with self._adding, self._as_ours():
+            new = {name: text for name, text in texts.items() if name not in self._added}
+            _create_questions(self._over[frozenset(), None], new)
+            self._added.update(new)
+
+    @contextlib.contextmanager
+    def _as_ours(self) -> Iterator[None]:
+        """Say whose store it is when its tables are not what the views expect."""
+        try:
+            yield
+        except (duckdb.BinderException, duckdb.CatalogException) as error:
+            made_by = self.manifest.get("mcptally")
+            raise StoreError(
+                f"{self.path}: cannot be read as it was made by mcptally {made_by}; rebuild it "
+                f"with: mcptally score ARCHIVE -o {self.path} ({_first_line(error)})"
+            ) from error
 
     def _rows(
         self,
@@ -410,58 +439,6 @@ _TABLES_THERE: Final = (
     "WHERE NOT internal AND view_name NOT LIKE '\\_%' ESCAPE '\\' ORDER BY name"
 )
 """Without the views that only questions read."""
-
-_EXPLAIN: Final = re.compile(
-    r"\s*EXPLAIN\s+(?:ANALYZE\s+)?(?=SELECT\b|WITH\b|FROM\b)", re.IGNORECASE
-)
-
-
-def _check_select(query: str) -> None:
-    """See that a text is one SELECT (or EXPLAIN of one); views of a store are never changed."""
-    explained = _EXPLAIN.match(query)
-    try:
-        found = duckdb.extract_statements(query[explained.end() :] if explained else query)
-    except duckdb.Error as error:
-        raise QueryError(f"{error}") from error
-    if [statement.type for statement in found] != [duckdb.StatementType.SELECT]:
-        raise QueryError("a store answers one SELECT at a time, and nothing that changes anything")
-    for name in _called(query) & _ACTING:
-        raise QueryError(
-            f"{name}() does something else than read the store's tables, or hides what it does"
-        )
-
-
-_ACTING: Final = frozenset(
-    {
-        "checkpoint",
-        "create_external_resource",
-        "deregister_external_resource",
-        "destroy_external_resource",
-        "duckdb_external_resources",
-        "force_checkpoint",
-        "json_execute_serialized_sql",
-        "query",
-        "register_external_resource",
-        "register_external_resource_type",
-        "truncate_duckdb_logs",
-        "write_log",
-    }
-)
-"""Functions that a SELECT can call and that act, or run SQL that stands in a text."""
-
-
-def _called(query: str) -> set[str]:
-    """Names that stand before a parenthesis, without quotes: those of every function called."""
-    tokens = [
-        (at, kind) for at, kind in duckdb.tokenize(query) if kind != duckdb.token_type.comment
-    ]
-    ends = [at for at, _ in tokens[1:]] + [len(query)]
-    texts = [query[at:end] for (at, _), end in zip(tokens, ends, strict=True)]
-    return {
-        re.split(r"\s|/\*|--", name.strip(), maxsplit=1)[0].strip('"').lower()
-        for name, after in itertools.pairwise(texts)
-        if after.startswith("(")
-    }
 
 
 def _first_line(error: Exception) -> str:

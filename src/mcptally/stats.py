@@ -111,9 +111,8 @@ def rate_bounds(hits: pa.ChunkedArray, sizes: pa.ChunkedArray) -> pa.Array:
     A row has two lists of one length: of each session, how many calls did what the rate is of, and
     how many there were. The interval is that of `_rates_of.sql`.
     """
-    rows = zip(hits.to_pylist(), sizes.to_pylist(), strict=True)
-    found = [intervals.rate_bounds(np.asarray(y, float), np.asarray(n, float)) for y, n in rows]
-    return pa.array(found, pa.list_(pa.float64()))
+    rows = zip(_lists(hits), _lists(sizes), strict=True)
+    return pa.array([intervals.rate_bounds(y, n) for y, n in rows], pa.list_(pa.float64()))
 
 
 def latency_quantiles(times: pa.ChunkedArray, owners: pa.ChunkedArray) -> pa.Array:
@@ -133,6 +132,13 @@ def latency_quantiles(times: pa.ChunkedArray, owners: pa.ChunkedArray) -> pa.Arr
         for row, (first, last) in enumerate(itertools.pairwise(rows))
     ]
     return pa.array(found, pa.list_(pa.float64()))
+
+
+def _lists(column: pa.ChunkedArray) -> list[Floats]:
+    """The lists of a column, without a look at each number."""
+    lists = column.combine_chunks()
+    values = lists.values.to_numpy(zero_copy_only=False)
+    return [values[i:j] for i, j in itertools.pairwise(lists.offsets.to_numpy())]
 
 
 def _floats(column: pa.ChunkedArray) -> Floats:

@@ -43,8 +43,17 @@ RACY: Final = 2_000_000_000
 """Nanoseconds after a change in which a file may change again and look the same: clocks of file
 systems are that coarse."""
 
-PAYLOAD: Final = frozenset({"arguments", "response", "text", "error_text"})
+PAYLOAD: Final = frozenset({"response", "text"})
 """Columns that hold what was said; dictionaries and statistics do not pay for them."""
+
+DIFFERENT: Final = frozenset(
+    {"call_id", "attempt_of", "requested_at", "answered_at", "at", "latency_ms"}
+    | {"first_call", "last_call", "first_happy_at"}
+)
+"""Columns whose values hardly come twice: a dictionary of them is the column again."""
+
+DICTIONARY: Final = 4 << 20
+"""Bytes that a column's dictionary may have: the error texts of a row group."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -271,11 +280,12 @@ ROW_GROUP: Final = 50_000
 
 
 def _options(names: Sequence[str]) -> dict[str, Any]:
-    plain = [name for name in names if name not in PAYLOAD]
+    again = [name for name in names if name not in PAYLOAD | DIFFERENT]
     return {
         "compression": "zstd",
         "compression_level": 3,
-        "use_dictionary": plain,
+        "use_dictionary": again,
+        "dictionary_pagesize_limit": DICTIONARY,
         "write_statistics": [name for name in names if name in SOUGHT],
     }
 

@@ -1,23 +1,18 @@
--- Shares about foresight with sessions as clusters, per tool or server; as in _rates_of.sql.
--- Of: per, validated
+-- Shares about foresight with sessions as clusters, per server; as in _rates_of.sql.
 -- Moments of all shares are summed side by side: a row a session and share would be what costs.
 WITH sums AS (
     SELECT
-        server, tool,
+        server,
         valid_and_worked::DOUBLE AS valid_and_worked,
         (valid_and_worked + valid_and_failed)::DOUBLE AS valid_n,
         invalid_and_failed::DOUBLE AS invalid_and_failed,
         (invalid_and_worked + invalid_and_failed)::DOUBLE AS invalid_n,
-        (valid_and_failed + invalid_and_failed)::DOUBLE AS broken_n,
-        failed::DOUBLE AS failed, prevented::DOUBLE AS prevented,
-        worked::DOUBLE AS worked, blocked::DOUBLE AS blocked,
-        refused_and_failed::DOUBLE AS refused_and_failed,
-        (blocked + refused_and_failed)::DOUBLE AS refused_n
-    FROM _foresight_sums(per, validated)
+        (valid_and_failed + invalid_and_failed)::DOUBLE AS broken_n
+    FROM _foresight_sums
 ),
 moments AS (
     SELECT
-        server, tool,
+        server,
         unnest([
             {metric: 'valid_worked', n: sum(valid_n), y: sum(valid_and_worked),
                 yy: sum(valid_and_worked * valid_and_worked), yn: sum(valid_and_worked * valid_n), nn: sum(valid_n * valid_n),
@@ -30,21 +25,9 @@ moments AS (
             {metric: 'invalid_recall', n: sum(broken_n), y: sum(invalid_and_failed),
                 yy: sum(invalid_and_failed * invalid_and_failed), yn: sum(invalid_and_failed * broken_n), nn: sum(broken_n * broken_n),
                 sessions: sum(least(broken_n, 1)), hit: sum(least(invalid_and_failed, 1)),
-                missed: sum(least(broken_n - invalid_and_failed, 1))},
-            {metric: 'preventable', n: sum(failed), y: sum(prevented),
-                yy: sum(prevented * prevented), yn: sum(prevented * failed), nn: sum(failed * failed),
-                sessions: sum(least(failed, 1)), hit: sum(least(prevented, 1)),
-                missed: sum(least(failed - prevented, 1))},
-            {metric: 'blocked', n: sum(worked), y: sum(blocked),
-                yy: sum(blocked * blocked), yn: sum(blocked * worked), nn: sum(worked * worked),
-                sessions: sum(least(worked, 1)), hit: sum(least(blocked, 1)),
-                missed: sum(least(worked - blocked, 1))},
-            {metric: 'refusal_precision', n: sum(refused_n), y: sum(refused_and_failed),
-                yy: sum(refused_and_failed * refused_and_failed), yn: sum(refused_and_failed * refused_n), nn: sum(refused_n * refused_n),
-                sessions: sum(least(refused_n, 1)), hit: sum(least(refused_and_failed, 1)),
-                missed: sum(least(refused_n - refused_and_failed, 1))}
+                missed: sum(least(broken_n - invalid_and_failed, 1))}
         ], recursive := true)
-    FROM sums GROUP BY server, tool
+    FROM sums GROUP BY server
 ),
 totals AS (
     SELECT
@@ -70,6 +53,6 @@ critical AS (
     FROM effective
 )
 SELECT
-    server, tool, metric, n, y, sessions, n_eff, mean,
+    server, metric, n, y, sessions, n_eff, mean,
     wilson_low(mean, n_eff, t) AS low, wilson_high(mean, n_eff, t) AS high
 FROM critical

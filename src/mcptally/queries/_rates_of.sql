@@ -4,7 +4,7 @@
 -- Moments of all metrics are summed side by side: twelve rows a session would be what costs.
 WITH moments AS (
     SELECT
-        level, server, tool,
+        any_value(level) AS level, any_value(server) AS server, any_value(tool) AS tool,
         unnest([
             {metric: 'failure_rate', share: true, n: sum(failure_n), y: sum(failure_y),
                 yy: sum(failure_y * failure_y), yn: sum(failure_y * failure_n),
@@ -64,7 +64,7 @@ WITH moments AS (
                 sessions: sum(least(seed_n, 1)), hit: NULL, missed: NULL}
         ], recursive := true)
     FROM _visits(per)
-    GROUP BY level, server, tool
+    GROUP BY kind
 ),
 totals AS (
     SELECT

@@ -56,34 +56,10 @@ shrunk AS (
         ON own.server IS NOT DISTINCT FROM r.server AND NOT own.every AND per = 'tool'
     LEFT JOIN priors every ON every.every
 ),
--- Rogan-Gladen: the verdict misses some failures and finds some that are none.
-corrections AS (
+tallies AS MATERIALIZED (
     SELECT
-        r.level, r.server, r.tool, errors.mean AS errors, r.failure.mean AS p,
-        (called_failures + 1) / (labelled_failures + 2) AS sens,
-        (called_others + 1) / (labelled_others + 2) AS spec,
-        sens + spec - 1 AS j,
-        least(1, greatest(0, (p - (1 - spec) * errors.mean) / j)) AS rate,
-        sqrt(rate ** 2 * sens * (1 - sens) / (labelled_failures + 3)
-            + (errors.mean - rate) ** 2 * spec * (1 - spec) / (labelled_others + 3)) / j AS doubt,
-        sqrt(((p - r.failure.low) / j) ** 2 + doubt ** 2) AS down,
-        sqrt(((r.failure.high - p) / j) ** 2 + doubt ** 2) AS up
-    FROM rates r
-    JOIN (
-        SELECT server, if(per = 'tool', u.tool, NULL) AS tool,
-            sum(judged_errors) / nullif(sum(judged), 0) AS mean
-        FROM usage u
-        GROUP BY ALL
-    ) errors
-        ON errors.server IS NOT DISTINCT FROM r.server
-        AND errors.tool IS NOT DISTINCT FROM r.tool
-    CROSS JOIN _measured
-),
-tallies AS (
-    SELECT
-        server, if(per = 'tool', u.tool, NULL) AS tool,
+        any_value(server) AS server, any_value(if(per = 'tool', u.tool, NULL)) AS tool,
         sum(calls)::BIGINT AS calls,
-        count(DISTINCT u.tool) AS tools,
         min(first_call) AS first_call,
         max(last_call) AS last_call,
         sum(ok + hidden_errors + tool_errors + protocol_errors + input_required + tasks)::BIGINT
@@ -105,28 +81,60 @@ tallies AS (
         sum(retry_ms) / 1000 AS retry_seconds,
         sum(retry_tokens)::BIGINT AS retry_tokens,
         sum(retried_calls)::BIGINT AS retried_calls,
-        sum(recovered_calls)::BIGINT AS recovered_calls
+        sum(recovered_calls)::BIGINT AS recovered_calls,
+        sum(judged_errors) AS judged_errors, sum(judged) AS judged
     FROM usage u
-    GROUP BY ALL
+    GROUP BY hash(hash(server), if(per = 'tool', hash(u.tool), 0))
+),
+-- Rogan-Gladen: the verdict misses some failures and finds some that are none.
+corrections AS (
+    SELECT
+        r.level, r.server, r.tool, errors.mean AS errors, r.failure.mean AS p,
+        (called_failures + 1) / (labelled_failures + 2) AS sens,
+        (called_others + 1) / (labelled_others + 2) AS spec,
+        sens + spec - 1 AS j,
+        least(1, greatest(0, (p - (1 - spec) * errors.mean) / j)) AS rate,
+        sqrt(rate ** 2 * sens * (1 - sens) / (labelled_failures + 3)
+            + (errors.mean - rate) ** 2 * spec * (1 - spec) / (labelled_others + 3)) / j AS doubt,
+        sqrt(((p - r.failure.low) / j) ** 2 + doubt ** 2) AS down,
+        sqrt(((r.failure.high - p) / j) ** 2 + doubt ** 2) AS up
+    FROM rates r
+    JOIN (
+        SELECT server, tool, judged_errors / nullif(judged, 0) AS mean FROM tallies
+    ) errors
+        ON errors.server IS NOT DISTINCT FROM r.server
+        AND errors.tool IS NOT DISTINCT FROM r.tool
+    CROSS JOIN _measured
 ),
 times AS (
     SELECT
-        server, if(per = 'tool', u.tool, NULL) AS tool,
+        any_value(server) AS server, any_value(if(per = 'tool', u.tool, NULL)) AS tool,
         list(latencies_ms) AS lists, list(hash(session)) AS owners
     FROM usage u
     WHERE latencies_ms IS NOT NULL
-    GROUP BY ALL
+    GROUP BY hash(hash(server), if(per = 'tool', hash(u.tool), 0))
 ),
 tokens AS (
     SELECT
-        server, tool,
+        any_value(server) AS server, any_value(tool) AS tool,
         avg(n) AS response_tokens_mean,
         quantile_cont(n, 0.95) AS response_tokens_p95,
         sum(n)::BIGINT AS response_tokens_total
     FROM (
-        SELECT server, if(per = 'tool', u.tool, NULL) AS tool, unnest(response_tokens) AS n
+        SELECT server, if(per = 'tool', u.tool, NULL) AS tool,
+            hash(hash(server), if(per = 'tool', hash(u.tool), 0)) AS kind,
+            unnest(response_tokens) AS n
         FROM usage u
     )
+    GROUP BY kind
+),
+named AS (
+    SELECT server, if(per = 'tool', k.tool, NULL) AS tool, count(*) AS tools
+    FROM (
+        SELECT any_value(server) AS server, any_value(u.tool) AS tool
+        FROM usage u
+        GROUP BY hash(hash(server), hash(u.tool))
+    ) k
     GROUP BY ALL
 ),
 definitions AS (
@@ -195,6 +203,9 @@ LEFT JOIN shrunk s
 LEFT JOIN corrections c
     ON c.server IS NOT DISTINCT FROM a.server
     AND c.tool IS NOT DISTINCT FROM a.tool
+LEFT JOIN named n
+    ON n.server IS NOT DISTINCT FROM a.server
+    AND n.tool IS NOT DISTINCT FROM a.tool
 LEFT JOIN times t
     ON t.server IS NOT DISTINCT FROM a.server
     AND t.tool IS NOT DISTINCT FROM a.tool

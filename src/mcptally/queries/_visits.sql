@@ -1,20 +1,53 @@
 -- What the calls of a session add up to, per tool or server: of `…_n` calls, `…_y`.
 -- Of: per
+-- A row of `usage` is all that its session did with its tool, where that took place in one hour,
+-- and needs no sum. Hashes of names are cheaper to group by than names.
+WITH counts AS NOT MATERIALIZED (
+    SELECT
+        per AS level, server, if(per = 'tool', u.tool, NULL) AS tool, session,
+        hash(session) AS owner, hash(hash(server), if(per = 'tool', hash(u.tool), 0)) AS kind,
+        hash(hash(server), if(per = 'tool', hash(u.tool), 0), hash(session)) AS visit,
+        calls AS retry_n, retries AS retry_y,
+        judged AS failure_n, u.failed AS failure_y,
+        ok + hidden_errors + tool_errors + protocol_errors + timeouts + no_responses AS ended_n,
+        hidden_errors + tool_errors + protocol_errors + timeouts + no_responses AS error_y,
+        ended_infrastructure AS infrastructure_y,
+        timeouts + no_responses AS unanswered_y,
+        ok + hidden_errors AS hidden_n, hidden_errors AS hidden_y,
+        inputs_checked AS input_n, inputs_invalid AS input_y,
+        outputs_checked AS output_n, outputs_invalid AS output_y,
+        coalesce(len(latencies_ms), 0) AS latency_n, ln_latency_ms AS latency_y,
+        sized AS bytes_n, ln_response_bytes AS bytes_y,
+        inspector_judged AS inspector_n, inspector_weighed AS inspector_y,
+        seed_judged AS seed_n, seed_weighed AS seed_y
+    FROM usage u
+),
+-- Sessions of more than one hour: only they can have several rows a tool.
+several AS MATERIALIZED (
+    SELECT hash(session) AS owner
+    FROM usage
+    WHERE per = 'tool'
+    GROUP BY owner
+    HAVING min(hour) IS DISTINCT FROM max(hour) OR count(hour) NOT IN (0, count(*))
+        OR min(hash(recording)) <> max(hash(recording))
+)
 SELECT
-    per AS level, server, if(per = 'tool', u.tool, NULL) AS tool, session,
-    sum(calls)::DOUBLE AS retry_n, sum(retries)::DOUBLE AS retry_y,
-    sum(judged)::DOUBLE AS failure_n, sum(failed)::DOUBLE AS failure_y,
-    sum(ok + hidden_errors + tool_errors + protocol_errors + timeouts + no_responses)::DOUBLE
-        AS ended_n,
-    ended_n - sum(ok) AS error_y,
-    sum(ended_infrastructure)::DOUBLE AS infrastructure_y,
-    sum(timeouts + no_responses)::DOUBLE AS unanswered_y,
-    sum(ok + hidden_errors)::DOUBLE AS hidden_n, sum(hidden_errors)::DOUBLE AS hidden_y,
-    sum(inputs_checked)::DOUBLE AS input_n, sum(inputs_invalid)::DOUBLE AS input_y,
-    sum(outputs_checked)::DOUBLE AS output_n, sum(outputs_invalid)::DOUBLE AS output_y,
-    sum(coalesce(len(latencies_ms), 0))::DOUBLE AS latency_n, sum(ln_latency_ms) AS latency_y,
-    sum(sized)::DOUBLE AS bytes_n, sum(ln_response_bytes) AS bytes_y,
-    sum(inspector_judged)::DOUBLE AS inspector_n, sum(inspector_weighed) AS inspector_y,
-    sum(seed_judged)::DOUBLE AS seed_n, sum(seed_weighed) AS seed_y
-FROM usage u
-GROUP BY ALL
+    level, server, tool, session, kind, visit, COLUMNS('_[ny]$')::DOUBLE
+FROM counts
+ANTI JOIN several USING (owner)
+WHERE per = 'tool'
+UNION ALL
+SELECT
+    any_value(level), any_value(server), any_value(tool), any_value(session), any_value(kind),
+    visit, sum(COLUMNS('_[ny]$'))::DOUBLE
+FROM counts
+SEMI JOIN several USING (owner)
+WHERE per = 'tool'
+GROUP BY visit
+UNION ALL
+SELECT
+    any_value(level), any_value(server), NULL, any_value(session), any_value(kind),
+    visit, sum(COLUMNS('_[ny]$'))::DOUBLE
+FROM counts
+WHERE per = 'server'
+GROUP BY visit

@@ -1,8 +1,10 @@
 -- Which clients called, in which version, and how do calls fare with each?
 -- Shows: client, client_version, servers, sessions, calls, tool_calls, error_rate, tool_failures, invalid_input_rate, retry_rate, cancelled, protocol_versions
-WITH visits AS (
+-- A session mostly has one of each of these, so its calls are counted together; as a hash, its name
+-- is cheap to group by.
+WITH parts AS MATERIALIZED (
     SELECT
-        client, client_version, session,
+        client, client_version, hash(session) AS visit, server, protocol_version, transport,
         count(*) FILTER (tools) AS tool_calls,
         -- Of calls of tools that came to an end. What tells clients apart here is mostly what they
         -- were made to call: compare them on the same tools (`--tool`).
@@ -17,36 +19,57 @@ WITH visits AS (
         count(*) FILTER (tools AND attempt_why = 'retry') AS retries,
         count(*) AS calls,
         count(*) FILTER (outcome = 'cancelled') AS cancelled,
-        list(DISTINCT server) AS servers,
-        list(DISTINCT protocol_version) FILTER (protocol_version IS NOT NULL) AS protocol_versions,
-        list(DISTINCT transport) FILTER (transport IS NOT NULL) AS transports,
         min(requested_at) AS first_seen, max(requested_at) AS last_seen
     FROM (SELECT *, method = 'tools/call' AS tools FROM calls WHERE dir = 'c2s')
-    GROUP BY client, client_version, session
+    GROUP BY ALL
+),
+bounds AS (
+    SELECT
+        client, client_version,
+        rate_bounds(list(errors), list(ended)) AS errors,
+        rate_bounds(list(invalid), list(checked)) AS inputs,
+        rate_bounds(list(retries), list(tool_calls)) AS retries
+    FROM (
+        SELECT
+            client, client_version,
+            sum(errors)::DOUBLE AS errors, sum(ended)::DOUBLE AS ended,
+            sum(invalid)::DOUBLE AS invalid, sum(checked)::DOUBLE AS checked,
+            sum(retries)::DOUBLE AS retries, sum(tool_calls)::DOUBLE AS tool_calls
+        FROM parts
+        GROUP BY client, client_version, visit
+    )
+    GROUP BY client, client_version
+),
+sums AS (
+    SELECT
+        client, client_version,
+        count(DISTINCT server) AS servers,
+        count(DISTINCT visit) AS sessions,
+        sum(calls)::BIGINT AS calls,
+        sum(tool_calls)::BIGINT AS tool_calls,
+        sum(errors)::BIGINT AS errors,
+        sum(errors) / nullif(sum(ended), 0) AS error_rate,
+        sum(tool_failures)::BIGINT AS tool_failures,
+        sum(invalid) / nullif(sum(checked), 0) AS invalid_input_rate,
+        sum(retries) / nullif(sum(tool_calls), 0) AS retry_rate,
+        sum(cancelled)::BIGINT AS cancelled,
+        list(DISTINCT protocol_version) FILTER (protocol_version IS NOT NULL) AS protocol_versions,
+        list(DISTINCT transport) FILTER (transport IS NOT NULL) AS transports,
+        min(first_seen) AS first_seen, max(last_seen) AS last_seen
+    FROM parts
+    GROUP BY client, client_version
 )
-SELECT * EXCLUDE (error_bounds, input_bounds, retry_bounds) FROM (
 SELECT
-    client, client_version,
-    len(list_filter(list_distinct(flatten(list(servers))), lambda s: s IS NOT NULL)) AS servers,
-    count(DISTINCT session) AS sessions,
-    sum(calls)::BIGINT AS calls,
-    sum(tool_calls)::BIGINT AS tool_calls,
-    sum(errors)::BIGINT AS errors,
-    sum(errors) / nullif(sum(ended), 0) AS error_rate,
-    rate_bounds(list(errors::DOUBLE), list(ended::DOUBLE)) AS error_bounds,
-    error_bounds[1] AS error_rate_low, error_bounds[2] AS error_rate_high,
-    sum(tool_failures)::BIGINT AS tool_failures,
-    sum(invalid) / nullif(sum(checked), 0) AS invalid_input_rate,
-    rate_bounds(list(invalid::DOUBLE), list(checked::DOUBLE)) AS input_bounds,
-    input_bounds[1] AS invalid_input_rate_low, input_bounds[2] AS invalid_input_rate_high,
-    sum(retries) / nullif(sum(tool_calls), 0) AS retry_rate,
-    rate_bounds(list(retries::DOUBLE), list(tool_calls::DOUBLE)) AS retry_bounds,
-    retry_bounds[1] AS retry_rate_low, retry_bounds[2] AS retry_rate_high,
-    sum(cancelled)::BIGINT AS cancelled,
-    list_sort(list_distinct(flatten(list(protocol_versions)))) AS protocol_versions,
-    list_sort(list_distinct(flatten(list(transports)))) AS transports,
-    min(first_seen) AS first_seen, max(last_seen) AS last_seen
-FROM visits
-GROUP BY client, client_version
-)
-ORDER BY calls DESC, client, client_version
+    s.client, s.client_version, servers, sessions, calls, tool_calls, s.errors, error_rate,
+    b.errors[1] AS error_rate_low, b.errors[2] AS error_rate_high,
+    tool_failures, invalid_input_rate,
+    b.inputs[1] AS invalid_input_rate_low, b.inputs[2] AS invalid_input_rate_high,
+    retry_rate, b.retries[1] AS retry_rate_low, b.retries[2] AS retry_rate_high,
+    cancelled,
+    list_sort(coalesce(protocol_versions, [])) AS protocol_versions,
+    list_sort(coalesce(transports, [])) AS transports,
+    first_seen, last_seen
+FROM sums s
+JOIN bounds b ON b.client IS NOT DISTINCT FROM s.client
+    AND b.client_version IS NOT DISTINCT FROM s.client_version
+ORDER BY calls DESC, s.client, s.client_version

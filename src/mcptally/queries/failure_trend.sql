@@ -3,22 +3,58 @@
 -- An alarm needs two of the last three periods beyond their limit. The limit of a period is set so
 -- that, where nothing changes, one look a day raises a false alarm in a year once in twenty tools
 -- at most (a breach by chance: 0.6 %), and the baseline is what came before those three periods.
-WITH sums AS (
+WITH counts AS NOT MATERIALIZED (
     SELECT
-        period, if(grouping(tool) = 0, 'tool', 'server') AS level, server, tool, session,
-        date_trunc(period, hour AT TIME ZONE 'UTC') AS start,
-        sum(judged)::DOUBLE AS n, sum(failed)::DOUBLE AS y
-    FROM usage, (SELECT unnest(['hour', 'day', 'week']) AS period)
+        server, tool, recording, hash(session) AS visit,
+        hash(server) AS home, hash(hash(server), hash(tool)) AS kind,
+        hour AT TIME ZONE 'UTC' AS hour, judged::DOUBLE AS n, failed::DOUBLE AS y
+    FROM usage
     WHERE judged > 0 AND hour IS NOT NULL
-    GROUP BY GROUPING SETS ((period, server, tool, session, start), (period, server, session, start))
+),
+lengths AS (SELECT unnest(['hour', 'day', 'week']) AS period),
+-- Most sessions end within their hour: what they add to it they add to its day and its week.
+longer AS MATERIALIZED (
+    SELECT visit FROM counts GROUP BY visit
+    HAVING min(hour) <> max(hour) OR min(hash(recording)) <> max(hash(recording))
+),
+visits AS (
+    SELECT 'hour' AS period, 'tool' AS level, kind, server, tool, hour AS start, n, y
+    FROM counts
+    ANTI JOIN longer USING (visit)
+    UNION ALL
+    SELECT 'hour', 'server', home, any_value(server), NULL, hour, sum(n), sum(y)
+    FROM counts
+    ANTI JOIN longer USING (visit)
+    GROUP BY home, visit, hour
+    UNION ALL
+    SELECT period || 's', 'tool', kind, any_value(server), any_value(tool),
+        date_trunc(period, hour) AS start, sum(n), sum(y)
+    FROM counts SEMI JOIN longer USING (visit), lengths
+    GROUP BY period, kind, visit, start
+    UNION ALL
+    SELECT period || 's', 'server', home, any_value(server), NULL,
+        date_trunc(period, hour) AS start, sum(n), sum(y)
+    FROM counts SEMI JOIN longer USING (visit), lengths
+    GROUP BY period, home, visit, start
+),
+moments AS (
+    SELECT
+        period, level, kind, any_value(server) AS server, any_value(tool) AS tool, start,
+        sum(n) AS n, sum(y) AS y, count(*) AS g,
+        count(*) FILTER (y > 0) AS hit, count(*) FILTER (y < n) AS missed,
+        sum(y * y) AS yy, sum(y * n) AS yn, sum(n * n) AS nn
+    FROM visits
+    GROUP BY period, level, kind, start
 ),
 periods AS (
     SELECT
-        period, level, server, tool, start, sum(n) AS n, sum(y) AS y, count(*) AS g,
-        count(*) FILTER (y > 0) AS hit, count(*) FILTER (y < n) AS missed,
-        sum(y * y) AS yy, sum(y * n) AS yn, sum(n * n) AS nn
-    FROM sums
-    GROUP BY ALL
+        l.period, level, kind, any_value(server) AS server, any_value(tool) AS tool,
+        date_trunc(l.period, m.start) AS start, sum(n) AS n, sum(y) AS y,
+        sum(g)::BIGINT AS g, sum(hit)::BIGINT AS hit, sum(missed)::BIGINT AS missed,
+        sum(yy) AS yy, sum(yn) AS yn, sum(nn) AS nn
+    FROM moments m
+    JOIN lengths l ON m.period = 'hour' OR m.period = l.period || 's'
+    GROUP BY l.period, level, kind, date_trunc(l.period, m.start)
 ),
 baselines AS (
     SELECT
@@ -28,7 +64,7 @@ baselines AS (
         sum(yy) OVER before AS byy, sum(yn) OVER before AS byn, sum(nn) OVER before AS bnn
     FROM periods
     WINDOW before AS (
-        PARTITION BY period, level, server, tool ORDER BY start
+        PARTITION BY period, level, kind ORDER BY start
         ROWS BETWEEN UNBOUNDED PRECEDING AND 3 PRECEDING
     )
 ),
@@ -70,7 +106,7 @@ SELECT
     coalesce(breach, false) AND count(*) FILTER (breach) OVER recent >= 2 AS alarm
 FROM judged
 WINDOW recent AS (
-    PARTITION BY period, level, server, tool ORDER BY start
+    PARTITION BY period, level, kind ORDER BY start
     ROWS BETWEEN 2 PRECEDING AND CURRENT ROW
 )
 ORDER BY period, level, server, tool, start

@@ -1,60 +1,222 @@
 -- Which failed calls would a dry run have refused, knowing only what had been recorded before, and which successes would it have blocked?
 -- Shows: server, tool, calls, failed, prevented, preventable, preventable_low, preventable_high, worked, blocked, example
-WITH counted AS (
+-- What calls add up to is in `usage`; calls are looked at only where something could be foreseen.
+WITH looked AS MATERIALIZED (
     SELECT
-        server, tool, sum(calls)::BIGINT AS calls, sum(failed)::BIGINT AS failed,
+        kind, visit, same, hash(recording) AS place, seq, "index", requested_at,
+        worked, failed, refused, unforeseeable, validated_as, dry_run_phase,
+        if(failed AND dry_run_phase IS NOT NULL, input_schema_path, NULL) AS path,
+        if(failed AND dry_run_phase IS NOT NULL, input_schema_error, NULL) AS error,
+        if(failed AND dry_run_phase IS NOT NULL, meaning, NULL) AS meaning
+    FROM _foresight(false)
+),
+apart AS MATERIALIZED (
+    SELECT
+        kind, visit,
+        count(*) FILTER (failed AND refused) AS prevented,
+        count(*) FILTER (failed AND refused AND dry_run_phase = 'schema') AS by_schema,
+        count(*) FILTER (failed AND refused AND dry_run_phase = 'semantic') AS by_meaning,
+        count(*) FILTER (failed AND NOT coalesce(validated_as, true)) AS by_native_answer,
+        count(*) FILTER (worked AND refused) AS blocked,
+        count(*) FILTER (refused AND failed AND NOT unforeseeable) AS refused_and_failed
+    FROM looked
+    GROUP BY kind, visit
+),
+-- Calls that ask for a validation are no calls to foresee, and `usage` counts them.
+validating AS (
+    SELECT
+        hash(hash(c.server), hash(c.tool)) AS kind, hash(c.session) AS visit,
+        any_value(c.server) AS server, any_value(c.tool) AS tool,
+        -count(*) AS calls, -count(*) FILTER (outcome = 'ok') AS worked,
+        -count(*) FILTER (outcome IN
+            ('tool_error', 'hidden_error', 'protocol_error', 'timeout', 'no_response')) AS failed,
+        -count(*) FILTER (verdict IN ('infrastructure', 'ambiguous')) AS unforeseeable
+    FROM calls c
+    SEMI JOIN validations v USING (recording, call_id)
+    WHERE dir = 'c2s' AND method = 'tools/call' AND c.tool IS NOT NULL
+    GROUP BY kind, visit
+),
+-- Where a session did all with a tool within one hour, its row is all there is.
+several AS MATERIALIZED (
+    SELECT hash(session) AS owner
+    FROM usage
+    GROUP BY owner
+    HAVING min(hour) IS DISTINCT FROM max(hour) OR count(hour) NOT IN (0, count(*))
+        OR min(hash(recording)) <> max(hash(recording))
+    UNION
+    SELECT visit FROM validating
+),
+hours AS NOT MATERIALIZED (
+    SELECT
+        hash(hash(server), hash(tool)) AS kind, hash(session) AS visit, server, tool, calls,
+        ok AS worked,
+        tool_errors + hidden_errors + protocol_errors + timeouts + no_responses AS failed,
+        infrastructure + ambiguous AS unforeseeable
+    FROM usage
+    UNION ALL BY NAME
+    FROM validating
+),
+visits AS (
+    FROM hours ANTI JOIN several ON visit = owner
+    UNION ALL BY NAME
+    SELECT
+        kind, visit, any_value(server) AS server, any_value(tool) AS tool, sum(calls) AS calls,
+        sum(worked) AS worked, sum(failed) AS failed, sum(unforeseeable) AS unforeseeable
+    FROM hours SEMI JOIN several ON visit = owner
+    GROUP BY kind, visit
+),
+sums AS (
+    SELECT
+        kind, any_value(server) AS server, any_value(tool) AS tool,
+        sum(calls)::BIGINT AS calls, sum(unforeseeable)::BIGINT AS unforeseeable,
+        sum(failed)::BIGINT AS failed, sum(worked)::BIGINT AS worked,
         sum(prevented)::BIGINT AS prevented, sum(by_schema)::BIGINT AS by_schema,
         sum(by_meaning)::BIGINT AS by_meaning, sum(by_native_answer)::BIGINT AS by_native_answer,
-        sum(unforeseeable)::BIGINT AS unforeseeable, sum(worked)::BIGINT AS worked,
-        sum(blocked)::BIGINT AS blocked
-    FROM _foresight_sums('tool', false) GROUP BY server, tool
+        sum(blocked)::BIGINT AS blocked, sum(refused_and_failed)::BIGINT AS refused_and_failed,
+        sum(failed * failed) AS failed_squares, count(*) FILTER (failed > 0) AS failed_sessions,
+        sum(prevented * prevented) AS prevented_squares, sum(prevented * failed) AS preventing,
+        count(*) FILTER (prevented > 0) AS prevented_sessions,
+        count(*) FILTER (failed > coalesce(prevented, 0)) AS unprevented_sessions,
+        sum(worked * worked) AS worked_squares, count(*) FILTER (worked > 0) AS worked_sessions,
+        sum(blocked * blocked) AS blocked_squares, sum(blocked * worked) AS blocking,
+        count(*) FILTER (blocked > 0) AS blocked_sessions,
+        count(*) FILTER (worked > coalesce(blocked, 0)) AS unblocked_sessions,
+        sum((blocked + refused_and_failed) * (blocked + refused_and_failed)) AS refused_squares,
+        count(*) FILTER (blocked + refused_and_failed > 0) AS refused_sessions,
+        sum(refused_and_failed * refused_and_failed) AS rightly_squares,
+        sum(refused_and_failed * (blocked + refused_and_failed)) AS rightly,
+        count(*) FILTER (refused_and_failed > 0) AS rightly_sessions
+    FROM visits
+    LEFT JOIN apart USING (kind, visit)
+    GROUP BY kind
 ),
--- What a dry run says first; of calls that a dry run cannot refuse, nothing is read.
-words AS (
-    SELECT server, tool, mode(dry_run_error ORDER BY dry_run_error) AS example
-    FROM _foresight(false) WHERE failed AND dry_run_phase IS NOT NULL GROUP BY server, tool
+metrics AS (
+    SELECT kind, unnest([
+        {metric: 'preventable', n: failed, y: coalesce(prevented, 0), nn: failed_squares,
+            yy: prevented_squares, yn: preventing, sessions: failed_sessions,
+            hit: prevented_sessions, missed: unprevented_sessions},
+        {metric: 'blocked', n: worked, y: coalesce(blocked, 0), nn: worked_squares,
+            yy: blocked_squares, yn: blocking, sessions: worked_sessions,
+            hit: blocked_sessions, missed: unblocked_sessions},
+        {metric: 'refusal_precision', n: blocked + refused_and_failed, y: refused_and_failed,
+            nn: refused_squares, yy: rightly_squares, yn: rightly, sessions: refused_sessions,
+            hit: rightly_sessions, missed: blocked_sessions}
+    ], recursive := true)
+    FROM sums
 ),
--- The same call as one that had failed before; calls that nobody repeats are left aside.
-repeated AS (
-    SELECT same FROM _foresight(false) WHERE same IS NOT NULL
-    GROUP BY same HAVING count(*) > 1 AND bool_or(warns)
-),
-warned AS (
+effective AS (
     SELECT
-        server, tool,
-        count(*) FILTER (failed AND NOT refused) AS warned_of,
-        count(*) FILTER (worked AND NOT refused) AS warned_in_vain
-    FROM (
-        SELECT server, tool, failed, worked, refused,
-            lag(warns) OVER (PARTITION BY same ORDER BY requested_at, call_id) AS before
-        FROM _foresight(false) SEMI JOIN repeated USING (same)
-    )
-    WHERE before
-    GROUP BY server, tool
+        kind, metric, n::DOUBLE AS n, y / n AS mean, nn::DOUBLE AS nn, sessions,
+        least(hit, missed) AS rarer,
+        CASE
+            WHEN sessions = 1 THEN 1.0
+            WHEN y = 0 OR y = n THEN sessions::DOUBLE
+            ELSE n / greatest(1, sessions / (sessions - 1)
+                * greatest(0, yy - 2 * mean * yn + mean ** 2 * nn) / n ** 2
+                / (mean * (1 - mean) / n))
+        END AS n_eff
+    FROM metrics
+    WHERE n > 0
+),
+critical AS (
+    SELECT *, cluster_t(n, nn, n_eff, sessions, rarer) AS t FROM effective
 ),
 rates AS (
     SELECT
-        server, tool,
+        kind,
         any_value(r) FILTER (metric = 'preventable') AS p,
         any_value(r) FILTER (metric = 'blocked') AS b,
         any_value(r) FILTER (metric = 'refusal_precision') AS d
     FROM (
-        SELECT server, tool, metric, {mean: mean, low: low, high: high, n_eff: n_eff} AS r
-        FROM _foresight_rates('tool', false)
+        SELECT kind, metric, {mean: mean, n_eff: n_eff, low: wilson_low(mean, n_eff, t),
+            high: wilson_high(mean, n_eff, t)} AS r
+        FROM critical
     )
-    GROUP BY server, tool
+    GROUP BY kind
+),
+-- What a dry run says first; of calls that a dry run cannot refuse, nothing is read.
+words AS (
+    SELECT kind, first(said ORDER BY n DESC, said) AS example
+    FROM (
+        SELECT kind, said, sum(n) AS n
+        FROM (
+            SELECT kind, count(*) AS n, CASE dry_run_phase
+                WHEN 'schema' THEN concat_ws(': ', nullif(path, ''), error)
+                WHEN 'semantic' THEN meaning
+            END AS said
+            FROM looked
+            WHERE failed AND dry_run_phase IS NOT NULL
+            GROUP BY kind, dry_run_phase, path, error, meaning
+        )
+        GROUP BY kind, said
+    )
+    GROUP BY kind
+),
+-- The same call as one that had failed before; calls that nobody repeats are left aside.
+repeated AS MATERIALIZED (
+    SELECT same, any_value(kind) AS kind, count(*) AS calls, count(*) FILTER (warns) AS warning
+    FROM (
+        SELECT same, kind, outcome IN ('tool_error', 'hidden_error', 'protocol_error') AS warns
+        FROM _asked
+        WHERE arguments IS NOT NULL
+    )
+    GROUP BY same
+    HAVING calls > 1 AND warning > 0
+),
+refusals AS MATERIALIZED (
+    SELECT same, count(*) AS refused FROM looked WHERE refused GROUP BY same
+),
+-- Where all of them failed alike, nothing depends on their order.
+mixed AS MATERIALIZED (
+    SELECT same FROM repeated LEFT JOIN refusals USING (same)
+    WHERE warning < calls OR refused < calls
+),
+following AS (
+    SELECT
+        m.kind, outcome, l.place IS NOT NULL AS refused,
+        lag(outcome IN ('tool_error', 'hidden_error', 'protocol_error')) OVER (
+            PARTITION BY m.same ORDER BY m.requested_at, m.place, m.seq, m."index"
+        ) AS before
+    FROM (
+        SELECT kind, same, outcome, requested_at, hash(recording) AS place, seq, "index"
+        FROM _asked
+        SEMI JOIN mixed USING (same)
+    ) m
+    LEFT JOIN looked l
+        ON l.refused AND l.place = m.place AND l.seq = m.seq AND l."index" = m."index"
+),
+warned AS (
+    SELECT kind, sum(warned_of)::BIGINT AS warned_of, sum(warned_in_vain)::BIGINT AS warned_in_vain
+    FROM (
+        SELECT
+            kind, count(*) FILTER (outcome IN
+                ('tool_error', 'hidden_error', 'protocol_error', 'timeout', 'no_response'))
+                AS warned_of,
+            count(*) FILTER (outcome = 'ok') AS warned_in_vain
+        FROM following
+        WHERE before AND NOT refused
+        GROUP BY kind
+        UNION ALL
+        SELECT kind, sum(calls - 1), 0
+        FROM repeated
+        ANTI JOIN refusals USING (same)
+        ANTI JOIN mixed USING (same)
+        GROUP BY kind
+    )
+    GROUP BY kind
 )
 SELECT
-    c.server, c.tool, calls, failed, prevented, by_schema, by_meaning, by_native_answer,
-    coalesce(warned_of, 0) AS warned_of,
+    server, tool, calls, failed, coalesce(prevented, 0) AS prevented,
+    coalesce(by_schema, 0) AS by_schema, coalesce(by_meaning, 0) AS by_meaning,
+    coalesce(by_native_answer, 0) AS by_native_answer, coalesce(warned_of, 0) AS warned_of,
     unforeseeable, p.mean AS preventable, p.low AS preventable_low, p.high AS preventable_high,
-    worked, blocked, coalesce(warned_in_vain, 0) AS warned_in_vain, b.mean AS blocked_share, b.low AS blocked_share_low,
-    b.high AS blocked_share_high, d.mean AS refusal_precision, d.low AS refusal_precision_low,
-    d.high AS refusal_precision_high,
+    worked, coalesce(blocked, 0) AS blocked, coalesce(warned_in_vain, 0) AS warned_in_vain,
+    b.mean AS blocked_share, b.low AS blocked_share_low, b.high AS blocked_share_high,
+    d.mean AS refusal_precision, d.low AS refusal_precision_low, d.high AS refusal_precision_high,
     coalesce(p.n_eff < 10 OR p.high - p.low > 0.4, true) AS insufficient_data, example
-FROM counted c
-LEFT JOIN words w ON w.server IS NOT DISTINCT FROM c.server AND w.tool = c.tool
-LEFT JOIN warned a ON a.server IS NOT DISTINCT FROM c.server AND a.tool = c.tool
-LEFT JOIN rates r ON r.server IS NOT DISTINCT FROM c.server AND r.tool = c.tool
+FROM sums
+LEFT JOIN words USING (kind)
+LEFT JOIN warned USING (kind)
+LEFT JOIN rates USING (kind)
 WHERE failed > 0 OR blocked > 0
-ORDER BY prevented DESC, failed DESC, c.server, c.tool
+ORDER BY prevented DESC, failed DESC, server, tool

@@ -2,37 +2,57 @@
 -- Shows: server, tool, retried, loops, retries, longest, recovered, recovered_rate, wasted_tokens, worst_call
 -- A retry is the same call (session, tool, arguments) within ten minutes of its failure; a loop is
 -- a call made three times or more.
-WITH chains AS MATERIALIZED (
+-- Hashes of names and ids are cheaper to group by than those.
+WITH tried AS NOT MATERIALIZED (
+    SELECT *, hash(hash(server), hash(tool)) AS kind, hash(attempt_of) AS chain,
+        -- By attempt, time and place in the recording: one number is faster to compare than three.
+        (attempt::HUGEINT << 84) + (coalesce(epoch_us(requested_at), 0)::HUGEINT << 32)
+            + (seq & 4294967295) AS place
+    FROM calls
+    WHERE method = 'tools/call' AND dir = 'c2s' AND tool IS NOT NULL
+),
+-- Most calls are never retried: they need no chain.
+retried AS MATERIALIZED (
+    SELECT kind, chain FROM tried WHERE attempt_why = 'retry' GROUP BY kind, chain
+),
+chains AS MATERIALIZED (
     SELECT
-        server, tool, attempt_of, any_value(session) AS session,
+        kind, chain, any_value(server) AS server, any_value(tool) AS tool,
+        any_value(attempt_of) AS attempt_of, any_value(session) AS session,
         count(*) AS calls,
         count(*) FILTER (attempt_why = 'retry') AS retries,
-        arg_max(outcome, (attempt, requested_at, call_id)) AS ended,
-        arg_max(verdict, (attempt, requested_at, call_id)) AS ended_verdict,
+        arg_max(outcome, place) AS ended, arg_max(verdict, place) AS verdict,
         -- What a model wrote and read for attempts that failed: bytes over 4.
         sum(request_bytes // 4 + coalesce(response_tokens, 0)) FILTER (outcome <> 'ok')
             AS wasted_tokens,
         epoch(max(coalesce(answered_at, requested_at)) - min(requested_at)) AS seconds
-    FROM calls
-    WHERE method = 'tools/call' AND dir = 'c2s' AND tool IS NOT NULL
-        -- Most calls are never retried: they need no chain.
-        AND attempt_of IN (SELECT attempt_of FROM calls WHERE attempt_why = 'retry')
-    GROUP BY server, tool, attempt_of
-    HAVING retries > 0
+    FROM tried
+    SEMI JOIN retried USING (kind, chain)
+    GROUP BY kind, chain
 ),
 recoveries AS (
-    SELECT server, tool, rate_bounds(list(y), list(n)) AS bounds
+    SELECT kind, rate_bounds(list(y), list(n)) AS bounds
     FROM (
-        SELECT server, tool, session, count(*)::DOUBLE AS n,
+        SELECT kind, count(*)::DOUBLE AS n,
             count(*) FILTER (ended = 'ok')::DOUBLE AS y
         FROM chains
-        GROUP BY server, tool, session
+        GROUP BY kind, hash(session)
     )
-    GROUP BY server, tool
+    GROUP BY kind
+),
+usual AS (
+    SELECT kind, first(verdict ORDER BY chains DESC, verdict) AS verdict
+    FROM (
+        SELECT kind, verdict, count(*) AS chains
+        FROM chains
+        WHERE verdict IS NOT NULL
+        GROUP BY kind, verdict
+    )
+    GROUP BY kind
 ),
 loops AS (
     SELECT
-        server, tool,
+        kind, any_value(server) AS server, any_value(tool) AS tool,
         sum(calls)::BIGINT AS calls,
         count(*) AS retried,
         count(*) FILTER (calls >= 3) AS loops,
@@ -42,15 +62,15 @@ loops AS (
         recovered / retried AS recovered_rate,
         sum(wasted_tokens)::BIGINT AS wasted_tokens,
         max(seconds) AS longest_seconds,
-        mode(ended_verdict ORDER BY ended_verdict) AS usual_verdict,
         arg_max(attempt_of, (calls, attempt_of)) AS worst_call
     FROM chains
-    GROUP BY ALL
+    GROUP BY kind
 )
 SELECT
-    l.server, l.tool, calls, retried, loops, retries, longest, recovered,
+    server, tool, calls, retried, loops, retries, longest, recovered,
     recovered_rate, bounds[1] AS recovered_rate_low, bounds[2] AS recovered_rate_high,
-    wasted_tokens, longest_seconds, usual_verdict, worst_call
-FROM loops l
-JOIN recoveries r ON r.server IS NOT DISTINCT FROM l.server AND r.tool = l.tool
-ORDER BY retries DESC, l.server, l.tool
+    wasted_tokens, longest_seconds, u.verdict AS usual_verdict, worst_call
+FROM loops
+JOIN recoveries USING (kind)
+LEFT JOIN usual u USING (kind)
+ORDER BY retries DESC, server, tool

@@ -1,12 +1,15 @@
 -- Which servers can be trusted, by calls and by tools, and how sure is that?
 -- Shows: server, confidence, calls, tool_failures, hidden_errors, tools, confidence_tool_mean, sessions, insufficient_data, business, infrastructure, ok, latency_p50_ms
 WITH rated AS MATERIALIZED (
-    SELECT v.server, v.tool, sum(failure_n) AS n, sum(failure_y) / sum(failure_n) AS mean
-    FROM _visits('tool') v
+    SELECT v.* FROM (
+        SELECT kind, any_value(server) AS server, any_value(tool) AS tool,
+            sum(failure_n) AS n, sum(failure_y) / sum(failure_n) AS mean
+        FROM _visits('tool')
+        WHERE failure_n > 0
+        GROUP BY kind
+    ) v
     -- Names that the server does not list are the agent's, not tools whose mean counts.
     ANTI JOIN _unlisted u ON u.server IS NOT DISTINCT FROM v.server AND u.tool = v.tool
-    WHERE failure_n > 0
-    GROUP BY v.server, v.tool
 ),
 -- Every tool counts the same: the mean over tools, its variance from sessions as clusters.
 tool_means AS (
@@ -17,13 +20,16 @@ tool_means AS (
 tool_spread AS (
     SELECT server, count(*) AS g, sum(u ** 2) * count(*) / nullif(count(*) - 1, 0) AS variance
     FROM (
-        SELECT t.server, s.session,
-            sum((failure_y - t.mean * failure_n) / t.n / m.tools) AS u
+        SELECT any_value(t.server) AS server,
+            sum((failure_y - t.mean * failure_n) / t.weight) AS u
         FROM _visits('tool') s
-        JOIN rated t ON s.server IS NOT DISTINCT FROM t.server AND s.tool = t.tool
-        JOIN tool_means m ON m.server IS NOT DISTINCT FROM t.server
+        JOIN (
+            SELECT r.kind, r.server, r.mean, r.n * m.tools AS weight
+            FROM rated r
+            JOIN tool_means m ON m.server IS NOT DISTINCT FROM r.server
+        ) t USING (kind)
         WHERE failure_n > 0
-        GROUP BY ALL
+        GROUP BY hash(hash(t.server), hash(s.session))
     )
     GROUP BY server
 ),

@@ -1,34 +1,59 @@
 -- What happened in each session: who spoke with whom, how long, and what failed?
 -- Shows: server, client, protocol_version, started_at, seconds, calls, tool_calls, tools, errors, tool_failures, retries, result_tokens, session
-WITH talks AS (
+-- Hashes of names are cheaper to group by than names. A session mostly has one of each of the
+-- others, so that few rows are left to choose the first and the last from.
+WITH parts AS (
     SELECT
-        session, recording,
-        arg_min(session_source, seq) AS session_source,
-        arg_min(server, seq) AS server,
-        arg_min(client, seq) AS client,
-        arg_min(client_version, seq) AS client_version,
-        arg_max(protocol_version, seq) AS protocol_version,
-        arg_min(transport, seq) AS transport,
+        hash(session) AS s, hash(recording) AS r,
+        any_value(session) AS session, any_value(recording) AS recording,
+        session_source, server, client, client_version, protocol_version, transport,
+        min(seq) AS first_seq, max(seq) AS last_seq,
         min(requested_at) AS started_at,
         max(coalesce(answered_at, cancelled_at, requested_at)) AS ended_at,
-        epoch(ended_at - started_at) AS seconds,
         count(*) AS calls,
         count(*) FILTER (method = 'tools/call' AND dir = 'c2s') AS tool_calls,
-        count(DISTINCT tool) AS tools,
         count(*) FILTER (outcome IN
             ('hidden_error', 'tool_error', 'protocol_error', 'timeout', 'no_response')) AS errors,
         count(*) FILTER (verdict = 'tool_failure') AS tool_failures,
         count(*) FILTER (outcome IN ('timeout', 'no_response', 'cancelled')) AS unanswered,
         count(*) FILTER (attempt_why = 'retry') AS retries,
-        sum(response_tokens) FILTER (method = 'tools/call')::BIGINT AS result_tokens
+        sum(response_tokens) FILTER (method = 'tools/call') AS result_tokens
     FROM calls
-    GROUP BY session, recording
+    GROUP BY s, r, session_source, server, client, client_version, protocol_version, transport
+),
+talks AS (
+    SELECT
+        s, r, any_value(session) AS session, any_value(recording) AS recording,
+        arg_min(session_source, first_seq) AS session_source,
+        arg_min(server, first_seq) AS server,
+        arg_min(client, first_seq) AS client,
+        arg_min(client_version, first_seq) AS client_version,
+        arg_max(protocol_version, last_seq) AS protocol_version,
+        arg_min(transport, first_seq) AS transport,
+        min(started_at) AS started_at, max(ended_at) AS ended_at,
+        epoch(max(ended_at) - min(started_at)) AS seconds,
+        sum(calls)::BIGINT AS calls, sum(tool_calls)::BIGINT AS tool_calls,
+        sum(errors)::BIGINT AS errors, sum(tool_failures)::BIGINT AS tool_failures,
+        sum(unanswered)::BIGINT AS unanswered, sum(retries)::BIGINT AS retries,
+        sum(result_tokens)::BIGINT AS result_tokens
+    FROM parts
+    GROUP BY s, r
+),
+-- Apart from the rest: where anything is counted once, DuckDB keeps all rows that are counted.
+used AS (
+    SELECT s, r, count(*) AS tools
+    FROM (
+        SELECT DISTINCT hash(session) AS s, hash(recording) AS r, hash(tool) AS tool
+        FROM calls WHERE tool IS NOT NULL
+    )
+    GROUP BY s, r
 )
 SELECT
     t.server, t.client, t.client_version, t.protocol_version, t.transport, t.started_at,
-    t.ended_at, t.seconds, t.calls, t.tool_calls, t.tools, t.errors, t.tool_failures,
-    t.unanswered, t.retries, t.result_tokens, r."end" AS recording_end, r.exit_code, r.signal,
-    t.session_source, t.session, t.recording
+    t.ended_at, t.seconds, t.calls, t.tool_calls, coalesce(u.tools, 0) AS tools, t.errors,
+    t.tool_failures, t.unanswered, t.retries, t.result_tokens,
+    r."end" AS recording_end, r.exit_code, r.signal, t.session_source, t.session, t.recording
 FROM talks t
-LEFT JOIN recordings r USING (recording)
+LEFT JOIN used u USING (s, r)
+LEFT JOIN recordings r ON r.recording = t.recording
 ORDER BY t.started_at, t.session, t.recording

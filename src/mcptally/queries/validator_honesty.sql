@@ -21,7 +21,7 @@ real_calls AS (
         sum(invalid_and_failed)::BIGINT AS invalid_and_failed,
         sum(invalid_and_worked)::BIGINT AS invalid_and_worked,
         sum(unforeseeable)::BIGINT AS unforeseeable
-    FROM _foresight_sums('server', true) GROUP BY server
+    FROM _foresight_sums GROUP BY server
 ),
 rates AS (
     SELECT
@@ -31,7 +31,7 @@ rates AS (
         any_value(r) FILTER (metric = 'invalid_recall') AS found
     FROM (
         SELECT server, metric, {mean: mean, low: low, high: high, n_eff: n_eff} AS r
-        FROM _foresight_rates('server', true)
+        FROM _foresight_rates
     )
     GROUP BY server
 ),
