@@ -11,7 +11,6 @@ of `compare` where nothing changed and where one tool in ten did, and the false 
 
 import argparse
 import datetime
-import re
 import sys
 import time
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ import polars as pl
 import pyarrow as pa
 
 from mcptally import bootstrap, compare, query
+from mcptally.schema import Usage
 
 SESSIONS = (8, 20, 60)
 RATES = (0.02, 0.1, 0.3)
@@ -71,37 +71,43 @@ def sums(tool, n, y, metric="failure_rate") -> pl.DataFrame:
     )
 
 
-VISITS = {
-    "failure": "failure_rate",
-    "error": "error_rate",
-    "latency": "ln_latency_ms",
-    "bytes": "ln_response_bytes",
+USED = {
+    "judged": "sum(n) FILTER (metric = 'failure_rate')",
+    "failed": "sum(y) FILTER (metric = 'failure_rate')",
+    "ok": "sum(n - y) FILTER (metric = 'error_rate')",
+    "tool_errors": "sum(y) FILTER (metric = 'error_rate')",
+    "ln_latency_ms": "sum(y) FILTER (metric = 'ln_latency_ms')",
+    "sized": "sum(n) FILTER (metric = 'ln_response_bytes')",
+    "ln_response_bytes": "sum(y) FILTER (metric = 'ln_response_bytes')",
 }
-"""What `_visits` calls the metrics of `sums`; it counts nothing else here."""
+"""Columns of `usage` from the metrics of `sums`; the other numbers are 0."""
 
 
 def rates_view(connection: duckdb.DuckDBPyConnection, data: pl.DataFrame) -> None:
-    """Makes `_sums` and `_visits` of rows, and `_rates` as in every store."""
+    """Makes `usage` and `_sums` of rows, and `_rates` as in every store."""
+    columns = {
+        name: f"coalesce({USED.get(name, '0')}, 0)::{'DOUBLE' if 'ln_' in name else 'BIGINT'}"
+        for name, kind in Usage.schema().items()
+        if kind.is_numeric()
+    } | {
+        "recording": "session",
+        "session": "session",
+        "server": "server",
+        "tool": "tool",
+        "hour": "TIMESTAMPTZ '2026-01-01 12:00:00+00'",
+        "latencies_ms": "list_resize([]::DOUBLE[], "
+        "coalesce(sum(n) FILTER (metric = 'ln_latency_ms'), 0)::BIGINT, 1)",
+    }
+    made = ", ".join(f"{value} AS {name}" for name, value in columns.items())
     texts = query._texts()
-    names = re.findall(r"AS (\w+)_n\b|AS (\w+)_y\b", texts["_visits"])
-    columns = [
-        f"coalesce(sum({end}) FILTER (metric = '{VISITS.get(name)}'), 0)::DOUBLE AS {name}_{end}"
-        for counted, summed in names
-        for name, end in [(counted, "n") if counted else (summed, "y")]
-        if (name, end) != ("ended", "n")
-    ]
     connection.register("rows", data)
     connection.execute("CREATE OR REPLACE TABLE _sums AS SELECT * FROM rows")
     connection.unregister("rows")
     connection.execute(
-        f"CREATE OR REPLACE TABLE visited AS SELECT level, server, tool, session, "
-        f"{', '.join(columns)}, coalesce(sum(n) FILTER (metric = 'error_rate'), 0)::DOUBLE "
-        "AS ended_n FROM _sums GROUP BY ALL"
+        f"CREATE OR REPLACE TABLE usage AS SELECT {made} FROM _sums GROUP BY server, tool, session"
     )
-    connection.execute(
-        "CREATE OR REPLACE MACRO _visits(per) AS TABLE SELECT * FROM visited WHERE level = per"
-    )
-    connection.execute(f"CREATE OR REPLACE MACRO _rates_of(per) AS TABLE {texts['_rates_of']}")
+    for name in ("_visits", "_rates_of"):
+        connection.execute(f"CREATE OR REPLACE MACRO {name}(per) AS TABLE {texts[name]}")
     connection.execute(f"CREATE OR REPLACE VIEW _rates AS {texts['_rates']}")
 
 
@@ -116,7 +122,7 @@ def coverage(random, replicates: int) -> Iterator[tuple[str, float, float, int, 
                     rates_view(connection, sums("t", n, failures(random, n, p, rho)))
                     covered, width = connection.sql(
                         f"SELECT avg(({p} BETWEEN low AND high)::INT), avg(high - low) "
-                        "FROM _rates WHERE metric = 'failure_rate'"
+                        "FROM _rates_of('tool') WHERE metric = 'failure_rate'"
                     ).fetchall()[0]
                     yield size, p, rho, g, covered, width
 
@@ -238,7 +244,7 @@ def alarms(random, tools: int, days: int, sessions: int) -> tuple[int, int, int]
     connection.register("sessions", data)
     connection.execute(
         "CREATE TABLE usage AS "
-        "SELECT 's' AS server, tool, session, n AS judged, k AS failed, "
+        "SELECT 's' AS server, tool, session, session AS recording, n AS judged, k AS failed, "
         "TIMESTAMPTZ '2026-01-01 12:00:00+00' + to_days(day::INTEGER) AS hour FROM sessions"
     )
     trend = query._texts()["failure_trend"]
