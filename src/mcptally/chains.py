@@ -11,17 +11,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from mcptally.schema import FAILED
+
 RETRY_WITHIN: Final = 10 * 60 * 10**9
 """Nanoseconds after a failed call in which the same call in the same session is a retry of it."""
-
-FAILED: Final = (
-    "tool_error",
-    "protocol_error",
-    "hidden_error",
-    "timeout",
-    "no_response",
-    "cancelled",
-)
 
 COLUMNS: Final = ("attempt_of", "attempt", "attempt_why")
 

@@ -14,10 +14,8 @@ EVENTS: Final[tuple[str, ...]] = get_args(Event)
 
 Dir = Literal["c2s", "s2c"]
 """Which way bytes went: client to server, or server to client."""
-DIRS: Final[tuple[str, ...]] = get_args(Dir)
 
 Transport = Literal["stdio", "streamable_http", "http_sse", "import"]
-TRANSPORTS: Final[tuple[str, ...]] = get_args(Transport)
 
 SUFFIXES: Final = (".jsonl", ".jsonl.gz", ".jsonl.zst")
 """What is read of a folder, recursively; a file that is named is always read."""

@@ -591,6 +591,16 @@ TABLES: Final[tuple[type[Table], ...]] = (
 """The tables of a store."""
 
 Severity = Literal["info", "warning", "error"]
+FAILED: Final = (
+    "tool_error",
+    "protocol_error",
+    "hidden_error",
+    "timeout",
+    "no_response",
+    "cancelled",
+)
+"""Outcomes of calls that did not get what they asked for."""
+
 About = Literal["file", "recording", "message", "call", "tool", "server"]
 
 

@@ -10,6 +10,7 @@ import polars as pl
 from mcptally.errors import QueryError
 from mcptally.query import Store
 from mcptally.scoring import Judging
+from mcptally.seed.model import FACTORS
 from mcptally.verdict import failures
 
 _OUTCOMES: Final = {
@@ -29,14 +30,6 @@ _VERDICTS: Final = {
     "infrastructure": "the network, an upstream or a dependency failed",
     "ambiguous": "the text does not say whose failure it is",
 }
-_FACTORS: Final = (
-    "mcp_code",
-    "business_pattern",
-    "http_status",
-    "structured_error",
-    "validates_test_data",
-    "validation_expected",
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -216,7 +209,7 @@ def _seed(call: dict[str, Any]) -> Iterator[str]:
         confidence, threshold = call[f"{prefix}_business_confidence"], call[f"{prefix}_threshold"]
         points = "" if confidence is None else f" ({confidence:.0%}, needs {threshold or 0:.0%})"
         yield f"  business logic error: {_yes(decision)}{points}"
-        for factor in _FACTORS:
+        for factor in FACTORS:
             yield f"    {factor.replace('_', ' '):<22}{_yes(call[f'{prefix}_factor_{factor}'])}"
 
 

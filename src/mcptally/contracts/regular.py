@@ -18,20 +18,11 @@ import polars as pl
 from mcptally import rules as rule_files
 from mcptally.contracts.given import first_given
 from mcptally.sanitise import sanitised
+from mcptally.schema import FAILED
 from mcptally.verdict import match, words
-from mcptally.verdict.rows import TextRule
+from mcptally.verdict.rows import TextRule, status_in
 
 FILE: Final = "regular.toml"
-
-ERRORS: Final = (
-    "tool_error",
-    "protocol_error",
-    "hidden_error",
-    "timeout",
-    "no_response",
-    "cancelled",
-)
-"""Outcomes that are made regular."""
 
 
 class Category(NamedTuple):
@@ -132,7 +123,7 @@ COLUMNS: Final[Mapping[str, pl.DataType]] = {
     "error_details": pl.String(),
     "error_source": pl.String(),
 }
-"""What `regular` adds; null where the outcome is none of `ERRORS`."""
+"""What `regular` adds; null where the outcome is none of `FAILED`."""
 
 INPUTS: Final[Mapping[str, pl.DataType]] = {
     "outcome": pl.String(),
@@ -187,7 +178,7 @@ def regular(calls: pl.DataFrame) -> pl.DataFrame:
         (pl.col(name) if name in have else pl.lit(None)).cast(kind).alias(name)
         for name, kind in INPUTS.items()
     )
-    errors = rows.with_row_index("row").filter(pl.col("outcome").is_in(ERRORS))
+    errors = rows.with_row_index("row").filter(pl.col("outcome").is_in(FAILED))
     errors = errors.with_columns(key=pl.struct(*INPUTS).hash())
     failed = errors.unique("key", maintain_order=True)
     inferred = _inferred(failed)
@@ -256,10 +247,7 @@ def _conditions(rule: RegularRule) -> Iterator[pl.Expr]:
         if allowed:
             yield pl.col(column).is_in(list(allowed))
     if rule.statuses:
-        ranges = [each.partition("-") for each in rule.statuses]
-        yield pl.any_horizontal(
-            pl.col("status").is_between(int(low), int(high or low)) for low, _, high in ranges
-        )
+        yield status_in(rule.statuses)
 
 
 def _made(said: Said, rule: RegularRule, coded: bool) -> tuple[Any, ...]:  # noqa: FBT001

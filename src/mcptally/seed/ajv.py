@@ -32,8 +32,8 @@ _CLOCK: Final = r"(?:[0-2]\d:[0-5]\d:[0-5]\d|23:59:60)(?:\.\d+)?"
 _ZONE: Final = r"(?:z|[+-]\d\d(?::?\d\d)?)"
 _BYTE: Final = r"(?:25[0-5]|2[0-4]\d|[01]?\d\d?)"
 _POINTER: Final = "(?:/(?:[^~/]|~[01])*)*"
-_NO_SPACE: Final = "[^\t-\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
-_SPACE: Final = "[\t-\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
+_NO_SPACE: Final = f"[^{javascript.SPACE}"
+_SPACE: Final = f"[{javascript.SPACE}"
 
 # What AJV's default ("fast") formats accept; several are looser than their RFCs.
 _SHAPES: Final[dict[str, str]] = {

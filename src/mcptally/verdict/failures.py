@@ -11,7 +11,7 @@ import polars as pl
 
 from mcptally import rules as rule_files
 from mcptally.verdict import confidence, match, words
-from mcptally.verdict.rows import TextRule, VerdictRule, in_order
+from mcptally.verdict.rows import TextRule, VerdictRule, in_order, status_in
 
 FILES: Final = (
     "verdict-protocol.toml",
@@ -294,10 +294,7 @@ def _context(rule: VerdictRule, asked: dict[tuple[str, str], str]) -> Iterator[p
         if allowed:
             yield pl.col(column).is_in(list(allowed))
     if rule.statuses:
-        ranges = [each.partition("-") for each in rule.statuses]
-        yield pl.any_horizontal(
-            pl.col("status").is_between(int(low), int(high or low)) for low, _, high in ranges
-        )
+        yield status_in(rule.statuses)
     if rule.outage:
         yield pl.col("outage") >= rule.outage
     if rule.tool:

@@ -178,6 +178,14 @@ def read_changes(path: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]
     return [row for row in rows if row not in hidden], hidden
 
 
+def status_in(statuses: Sequence[str]) -> pl.Expr:
+    """Whether the column `status` is one of these: "404", "500-599"."""
+    ranges = [each.partition("-") for each in statuses]
+    return pl.any_horizontal(
+        pl.col("status").is_between(int(low), int(high or low)) for low, _, high in ranges
+    )
+
+
 def _one_of(rule: TextRule, field: str, value: str, allowed: Sequence[str]) -> None:
     if value not in allowed:
         raise RuleError(
