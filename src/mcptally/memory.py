@@ -10,18 +10,23 @@ import ctypes
 import gc
 import os
 import sys
+from pathlib import Path
 from typing import Final
 
 ENVIRONMENT: Final = {
     "POLARS_MAX_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
-    "_RJEM_MALLOC_CONF": "dirty_decay_ms:-1,muzzy_decay_ms:-1,narenas:1",
+    "_RJEM_MALLOC_CONF": "dirty_decay_ms:10000,muzzy_decay_ms:10000,narenas:1",
     "ARROW_DEFAULT_MEMORY_POOL": "system",
     "MALLOC_MMAP_THRESHOLD_": str(1 << 30),
     "MALLOC_TRIM_THRESHOLD_": str((1 << 31) - 1),
     "MALLOC_TOP_PAD_": str(64 << 20),
 }
-"""For a process of its own: one thread (cores are used by processes), and nothing given back."""
+"""For a process of its own: one thread (cores are used by processes), and what is freed is kept so
+long that a next partition asks for it again."""
+
+MUCH: Final = 1 << 30
+"""Bytes of memory above which a process gives back what it does not use: a large recording."""
 
 _LIBRARIES: Final = (
     *("POLARS_MAX_THREADS", "OPENBLAS_NUM_THREADS"),
@@ -44,6 +49,18 @@ def settle() -> None:
         mallopt(_MMAP_THRESHOLD, 1 << 30)
         mallopt(_TRIM_THRESHOLD, (1 << 31) - 1)
         mallopt(_TOP_PAD, 64 << 20)
+
+
+def give_back(above: int = MUCH) -> None:
+    """Between two steps: if this process has that much, the C allocator gives back what is free.
+
+    Where one step's garbage is another allocator's need, a large recording would take both.
+    """
+    if sys.platform == "linux":
+        pages = int(Path("/proc/self/statm").read_bytes().split()[1])
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's
+        if trim is not None and pages * os.sysconf("SC_PAGE_SIZE") > above:
+            trim(0)
 
 
 def dask_setup(_worker: object) -> None:

@@ -60,7 +60,7 @@ def pair(events: Events, talk: Conversation) -> Paired:
             how="left",
             maintain_order="left",
         )
-        .join(messages.drop("row"), on="pos", how="left", maintain_order="left")
+        .join(messages.drop(_OF_MESSAGES), on="pos", how="left", maintain_order="left")
     )
     calls = calls.with_columns(
         call_ids(
@@ -77,6 +77,13 @@ def pair(events: Events, talk: Conversation) -> Paired:
     calls = _with_notifications(calls, messages, events)
     calls = _with_outcome(calls)
     return Paired(calls, _linked(messages, calls))
+
+
+_OF_MESSAGES: Final = (
+    *("row", "sse_id", "redacted", "batch", "jsonrpc", "has_result", "has_error", "resumes"),
+    *("kind", "asker"),
+)
+"""Columns of messages that nothing asks of calls."""
 
 
 def match_ids(

@@ -24,6 +24,7 @@ from mcptally.drift import with_drift
 from mcptally.joining import beside
 from mcptally.judge import require_rules, together
 from mcptally.knowledge import Knowledge
+from mcptally.memory import give_back
 from mcptally.pair import pair
 from mcptally.protocol import rulebook
 from mcptally.schema import TIME, Calls, Findings, Messages, Recordings, Table, Tools, Usage
@@ -46,7 +47,9 @@ class Gathered:
 
 def gather(files: Sequence[Path], names: Sequence[str]) -> Gathered:
     """Decode and pair the events of `files`, which `names` call in tables and findings."""
-    events = mend(decode(files, names), list(names), files)
+    events = decode(files, names)
+    give_back()
+    events = mend(events, list(names), files)
     talk = converse(events)
     paired = pair(events, talk)
     file_names = pl.DataFrame(
@@ -54,6 +57,8 @@ def gather(files: Sequence[Path], names: Sequence[str]) -> Gathered:
     )
     calls = _named(paired.calls, file_names)
     messages = _named(paired.messages, file_names)
+    del paired
+    give_back()
     calls = with_combination(calls).with_columns(error_shapes.shape())
     calls = context.with_end(calls, events.closes)
     learned = Knowledge(
@@ -66,12 +71,13 @@ def gather(files: Sequence[Path], names: Sequence[str]) -> Gathered:
     )
     found = together([events.findings, rulebook.find(events, messages, calls, names)])
     recordings = _recordings(events, talk, calls, file_names)
+    del events, talk
+    give_back()
     return Gathered(calls.drop(_OF_PAIRING), messages.drop(_OF_TALK), found, recordings, learned)
 
 
 _OF_PAIRING: Final = (
-    *("row", "reply_row", "error_reply", "scope", "bytes", "sse_id", "redacted", "batch"),
-    *("jsonrpc", "has_result", "has_error", "header_version", "resumes", "kind", "asker"),
+    *("row", "reply_row", "error_reply", "scope", "bytes", "header_version"),
     *("id_key", "replay", "name", "uri", "meta_progress_token", "meta_protocol_version"),
     *("meta_client_info", "asked_version", "tools", "reply_version", "refused", "refusal_code"),
     *("handshake", "client_capabilities", "server_capabilities", "negotiated", "progress_ns"),
@@ -91,9 +97,11 @@ def finish(
     """The tables of one partition, judged; `Tools` belongs to the archive: see `tools`."""
     calls = in_force(part.calls, part.learned.listed, archive.listed)
     calls = validate.validate(calls, archive.definitions)
+    give_back()
     calls = context.surround(calls, archive.minutes, archive.forms)
     calls = chain(score_calls(calls, archive.definitions, archive.combinations, judging))
     calls = validation.foretold(calls.hstack(regular(calls)), archive.validations)
+    give_back()
     broken, tests = line.find(calls, part.messages, archive.definitions)
     findings = require_rules(
         together(

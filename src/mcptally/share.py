@@ -54,7 +54,8 @@ def read(files: Sequence[Path], names: Sequence[str]) -> tuple[Gathered, Learned
         dataclasses.replace(store.source_of(path, look), file=name)
         for path, look, name in zip(files, looks, names, strict=True)
     ]
-    recordings = part.recordings.get_column("recording")
+    # Of its own: a column may be a view of all the texts that it was taken from.
+    recordings = pl.Series("recording", part.recordings.get_column("recording").to_list())
     servers = part.recordings.get_column("server").unique().to_list()
     return part, Learned(recordings, sources, servers)
 
