@@ -294,8 +294,8 @@ def main() -> None:
     for (kind, size, pace), texts in times.items():
         print(f"| {kind} | {size} | {pace} | " + " | ".join(texts) + " |")
     print("\nDiscoveries of compare (60 tools, 4 metrics, 8 to 60 sessions of geometric size)\n")
-    random = parts()
     for name, change in (("nothing changed", 0.0), ("one tool in ten changed", 0.1)):
+        random = parts()
         outcomes = np.array(
             [discoveries(random, given.tools, change=change) for _ in range(given.runs)]
         )
