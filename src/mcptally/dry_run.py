@@ -16,7 +16,7 @@ import msgspec
 from mcptally.contracts import schema_phase, semantic
 from mcptally.contracts.given import unwrapped
 from mcptally.contracts.semantic import Remark
-from mcptally.contracts.validation import canonical
+from mcptally.contracts.validation_texts import canonical
 from mcptally.errors import near
 from mcptally.query import Store
 from mcptally.render import clean

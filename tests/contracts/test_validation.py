@@ -11,7 +11,7 @@ import pytest
 
 import mcptally as mt
 from mcptally import dry_run
-from mcptally.contracts import cron, semantic, validation
+from mcptally.contracts import cron, semantic, validation_texts
 from tests import transcripts as t
 
 SERVER = Path(__file__).parents[1] / "servers" / "validating_server.py"
@@ -259,12 +259,12 @@ def test_a_validation_in_another_recording_counts_for_an_hour(tmp_path):
     ],
 )
 def test_an_error_is_vague_when_it_names_nothing(text, given, vague):
-    assert validation.vague(text, given) == vague
+    assert validation_texts.vague(text, given) == vague
 
 
 PHASES = [
     (rule.phase, kind, text)
-    for rule in validation.phases()
+    for rule in validation_texts.phases()
     for kind in ("fires", "silent")
     for text in getattr(rule, kind)
 ]
@@ -272,7 +272,7 @@ PHASES = [
 
 @pytest.mark.parametrize(("phase", "kind", "text"), PHASES)
 def test_a_phase_is_told_by_words(phase, kind, text):
-    assert (validation.phase([text]) == phase) == (kind == "fires")
+    assert (validation_texts.phase([text]) == phase) == (kind == "fires")
 
 
 @pytest.mark.parametrize(
