@@ -270,11 +270,16 @@ def text_table(
     cells = {name: [_with_interval(name, row) for row in rows] for name in names}
     numbers = {name for name in names if _is_number(table.schema.field(name).type)}
     headings = {name: _over_two_lines(heading(name), _width(cells[name])) for name in names}
-    widths = fitting(
-        {name: _width([*headings[name].split("\n"), *cells[name]]) for name in names},
-        fixed={n for n in names if n in numbers or n in _WHOLE or n.endswith(("_at", "_seen"))},
-        width=width,
-    )
+    fixed = {n for n in names if n in numbers or n in _WHOLE or n.endswith(("_at", "_seen"))}
+
+    def fit() -> dict[str, int]:
+        natural = {name: _width([*headings[name].split("\n"), *cells[name]]) for name in names}
+        return fitting(natural, fixed=fixed, width=width)
+
+    widths = fit()
+    thin = "insufficient_data" in names and "insufficient_data" not in widths
+    if marked := thin and _mark(cells, widths, rows):
+        widths = fit()
     for name in _NAMES & widths.keys():
         cells[name] = [_middle(text, widths[name]) for text in cells[name]]
     view = Table(box=None, pad_edge=False, header_style="bold")
@@ -301,11 +306,33 @@ def text_table(
     console.print(view)
     # rich fills a row up to the table's width: nothing to read, and ugly in a file.
     text = "".join(line.rstrip(" ") + "\n" for line in file.getvalue().splitlines())
-    left_out = [heading(name) for name in names if name not in widths]
+    if marked:
+        text += f"{THIN} {heading('insufficient_data')}\n"
+    unsaid = {"insufficient_data"} if thin else set()  # a sign says it, or there is nothing to say
+    left_out = [heading(name) for name in names if name not in widths.keys() | unsaid]
     if left_out:
         note = f"no room for: {', '.join(left_out)}"
         text += f"{textwrap.shorten(note, width or len(note), placeholder=' …')}\n"
     return text
+
+
+THIN: Final = "?"
+"""Before an estimate that rests on too little data, where the column that says so has no room."""
+
+
+def _mark(
+    cells: dict[str, list[str]], widths: Mapping[str, int], rows: Sequence[Mapping[str, Any]]
+) -> bool:
+    """Put `THIN` before the first estimate of each row with too little data; whether any has."""
+    thin = [bool(row["insufficient_data"]) for row in rows]
+    place = next((n for n in widths if any(_has_interval(n, row) for row in rows)), None)
+    if place is None or not any(thin):
+        return False
+    cells[place] = [
+        f"{THIN} {text}".rstrip() if few else text
+        for text, few in zip(cells[place], thin, strict=True)
+    ]
+    return True
 
 
 def _middle(text: str, width: int) -> str:

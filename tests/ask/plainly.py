@@ -4,6 +4,7 @@ Each function takes the tables as lists of rows and gives the answer's rows, as 
 same: the columns that it has are compared, whatever their order.
 """
 
+import itertools
 import re
 import statistics
 from collections import defaultdict
@@ -70,6 +71,25 @@ def latency(tables):
             "p99_ms": quantile(times, 0.99),
             "slowest_ms": max(times),
         }
+
+
+def latency_histogram(tables):
+    """Bins by their ends: two to each doubling, counted from one millisecond."""
+    answered = [row for row in of_tools(tables) if row["latency_ms"] is not None]
+    ends = [2 ** (half / 2) for half in range(-20, 80)]
+    for (server, tool), rows in groups(answered, "server", "tool").items():
+        for number, (low, high) in enumerate(itertools.pairwise(ends), -20):
+            calls = sum(low <= max(row["latency_ms"], 0.001) < high for row in rows)
+            if calls:
+                yield {
+                    "server": server,
+                    "tool": tool,
+                    "bin": number,
+                    "from_ms": low,
+                    "to_ms": high,
+                    "calls": calls,
+                    "share": calls / len(rows),
+                }
 
 
 def drift(tables):
@@ -285,6 +305,7 @@ ANSWERS = (
     finding_counts,
     hidden_errors,
     latency,
+    latency_histogram,
     protocol_versions,
     retry_loops,
     schema_violations,

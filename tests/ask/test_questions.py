@@ -15,6 +15,7 @@ KEYS = {
     "error_groups": ("server", "tool", "verdict"),
     "finding_counts": ("rule", "severity", "about"),
     "hidden_errors": ("server", "tool", "hidden_rule"),
+    "latency_histogram": ("server", "tool", "bin"),
     "drift": ("server", "tool", "definition"),
     "protocol_versions": ("protocol_version", "protocol_source"),
     "schema_violations": ("server", "tool", "side", "state", "path"),
@@ -57,7 +58,7 @@ def test_a_question_says_what_plain_python_says(store: mt.Store, rows, name):
 
 
 def test_every_question_is_checked_here_or_with_the_statistics():
-    elsewhere = {"tool_scores", "server_scores", "failure_trend", "latency_histogram"}
+    elsewhere = {"tool_scores", "server_scores", "failure_trend"}
     contracts = {"validator_honesty", "preventable_failures", "error_shapes"}
     assert questions().keys() - elsewhere - contracts <= set(NAMES)
 

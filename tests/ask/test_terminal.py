@@ -66,6 +66,30 @@ def test_colour_says_what_the_interval_says(score, style):
     assert f"{score['confidence']:.0f} % ({score['low']:.0f}\N{EN DASH}" in plain
 
 
+def test_too_little_data_shows_by_a_sign_where_its_column_has_no_room():
+    rows = [
+        {
+            "tool": name,
+            "confidence": 50.0,
+            "confidence_low": 10.0,
+            "confidence_high": 90.0,
+            "insufficient_data": few,
+        }
+        for name, few in (("thin", True), ("thick", False))
+    ]
+    names = ["tool", "confidence", "insufficient_data"]
+    wide, narrow = (
+        render.text_table(pa.Table.from_pylist(rows), names, width=width).splitlines()
+        for width in (80, 28)
+    )
+    assert "too little" in wide[0]
+    assert not any("?" in line for line in wide)
+    assert ["? 50 % (10" in line for line in narrow[1:3]] == [True, False]
+    assert narrow[3] == "? too little data"
+    sure = pa.Table.from_pylist(rows[1:])
+    assert "little" not in render.text_table(sure, names, width=28)
+
+
 HOSTILE = {
     "a terminal escape": "\x1b[31mred\x1b]0;title\x07",
     "an 8-bit escape": "\x9b31m",
