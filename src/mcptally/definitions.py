@@ -79,17 +79,19 @@ def listings(calls: pl.DataFrame, messages: pl.DataFrame) -> tuple[pl.DataFrame,
         how="left",
         maintain_order="left",
     ).with_columns(announced=(pl.col("announced_at") < pl.col("pos")).fill_null(value=False))
-    texts = answers.get_column("tools").unique(maintain_order=True)
-    rows: list[tuple[str, str, str]] = []
+    # By number: a text is as long as all its tools together, and has a row for each of them.
+    texts = answers.select(pl.col("tools").unique(maintain_order=True)).with_row_index("answer")
+    answers = answers.join(texts, on="tools", how="left", maintain_order="left").drop("tools")
+    rows: list[tuple[int, str, str]] = []
     definitions: dict[str, tuple[Any, ...]] = {}
-    for text in texts:
+    for number, text in texts.iter_rows():
         for tool in _objects(text):
             name = tool.get("name")
             if not isinstance(name, str):
                 continue
             canonical = canonical_json(tool)
             key = digest(canonical)
-            rows.append((text, name, key))
+            rows.append((number, name, key))
             definitions[key] = (
                 key,
                 name,
@@ -102,10 +104,10 @@ def listings(calls: pl.DataFrame, messages: pl.DataFrame) -> tuple[pl.DataFrame,
                 canonical,
             )
     listed = pl.DataFrame(
-        rows, schema={"tools": pl.String, "tool": pl.String, "definition": pl.String}, orient="row"
+        rows, schema={"answer": pl.UInt32, "tool": pl.String, "definition": pl.String}, orient="row"
     )
     return (
-        answers.join(listed, on="tools", how="inner", maintain_order="left").select(
+        answers.join(listed, on="answer", how="inner", maintain_order="left").select(
             LISTING.names()
         ),
         pl.DataFrame(list(definitions.values()), schema=DEFINITION, orient="row"),

@@ -3,6 +3,7 @@
 import gzip
 import os
 import socket
+import subprocess
 import sys
 import tempfile
 import zipfile
@@ -21,6 +22,7 @@ from mcptally.errors import UnreadableError
 from mcptally.export import export
 from mcptally.show import explain, text
 from tests.hostile.rig import GOOD, Outcome, judged, recording
+from tests.transcripts import c2s, opened, s2c, write
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="no such files there")
 
@@ -512,3 +514,20 @@ def test_events_that_conflict_are_all_kept(tmp_path: Path) -> None:
     assert sorted(mine.get_column("arguments")) == ['{"to":"alice"}', '{"to":"mallory"}']
     (told,) = outcome.table("findings").filter(rule="archive.conflicting_events").to_dicts()
     assert (told["severity"], Path(told["file"]).name, told["line"]) == ("error", "b.jsonl", 1)
+
+
+@posix
+def test_one_listing_of_very_many_tools_takes_memory_by_its_length(tmp_path: Path) -> None:
+    """Ten thousand tools in one reply of a megabyte; by their product it would be ten gigabytes."""
+    tools = [{"name": f"t{n}", "inputSchema": {"properties": {f"a{n}": {}}}} for n in range(10_000)]
+    asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+    told = {"jsonrpc": "2.0", "id": 1, "result": {"tools": tools}}
+    write(tmp_path / "a.jsonl", [opened(), c2s(1, asked), s2c(2, told)])
+    code = (
+        "import resource, sys, mcptally as mt\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))\n"
+        "print(mt.score(sys.argv[1], out=sys.argv[2], jobs=1).rows['tools'])\n"
+    )
+    words = [sys.executable, "-c", code, tmp_path / "a.jsonl", tmp_path / "store"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.returncode) == ("10000\n", 0), done.stderr[-2000:]
