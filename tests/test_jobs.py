@@ -56,7 +56,7 @@ def test_a_plan_holds_every_file_once_and_segments_together(tmp_path: Path, jobs
 
 
 def test_a_process_that_dies_ends_the_run_with_a_message(tmp_path: Path):
-    with Crew(2, tmp_path) as crew:
+    with Crew(2, tmp_path, 0) as crew:
         pid = crew.others[0].process.pid
         assert pid is not None
         os.kill(pid, signal.SIGKILL)
@@ -65,7 +65,7 @@ def test_a_process_that_dies_ends_the_run_with_a_message(tmp_path: Path):
 
 
 def test_an_error_in_another_process_is_raised_here(tmp_path: Path):
-    with Crew(2, tmp_path) as crew, pytest.raises(RuntimeError, match="AssertionError"):
+    with Crew(2, tmp_path, 0) as crew, pytest.raises(RuntimeError, match="AssertionError"):
         crew.each({1: [("finish", (1, None))]})
 
 

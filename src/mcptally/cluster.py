@@ -113,7 +113,7 @@ class Dask:
         self._check()
         self.jobs = len(client.nthreads())
 
-    def crew(self, _parts: int, work: Path) -> "DaskCrew":
+    def crew(self, _parts: int, work: Path, _held: int) -> "DaskCrew":
         """The workers, ready for a run whose work folder this is."""
         return DaskCrew(self.client, work, parcels=self.parcels)
 

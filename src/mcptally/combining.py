@@ -18,7 +18,7 @@ from mcptally import reuse, store
 from mcptally.engines import opened
 from mcptally.errors import StoreError, UsageError
 from mcptally.pipeline import Run, patiently
-from mcptally.plan import PARTITION
+from mcptally.plan import limit_of
 from mcptally.scoring import Judging
 
 
@@ -93,7 +93,7 @@ def merge_stores(
         here = [Path(name) for name in kept.sources if name not in kept.fixed]
         run = Run(work, judging, kept, payloads=made.payloads, progress=lambda *_: None)
         with patiently():
-            run.through(here, workers, limit=PARTITION)
+            run.through(here, workers, limit=limit_of(workers.jobs))
         summary = run.publish(target, made)
     return Merged(
         target,

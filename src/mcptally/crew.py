@@ -20,7 +20,7 @@ from typing import Any, Final, NoReturn, Protocol, Self
 
 from mcptally import memory
 from mcptally.errors import McptallyError
-from mcptally.share import HELD, Share
+from mcptally.share import Share
 
 _AHEAD: Final = 2
 """Tasks given to a process at a time while there are plenty, so that it never waits."""
@@ -60,9 +60,9 @@ class Team(Protocol):
 class Crew:
     """`jobs` processes, of which this one is the first; each has a share of its own."""
 
-    def __init__(self, jobs: int, work: Path) -> None:
-        self.share = Share(work, HELD // jobs)
-        self.others = [_Other(work, HELD // jobs) for _ in range(jobs - 1)]
+    def __init__(self, jobs: int, work: Path, held: int) -> None:
+        self.share = Share(work, held // jobs)
+        self.others = [_Other(work, held // jobs) for _ in range(jobs - 1)]
 
     def __enter__(self) -> Self:
         return self

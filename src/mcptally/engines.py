@@ -18,16 +18,19 @@ class Engine(Protocol):
     jobs: int
     """How many partitions it works on at a time."""
 
-    def crew(self, parts: int, work: Path) -> Team:
-        """Who does the work of a run of so many partitions, in this work folder."""
+    def crew(self, parts: int, work: Path, held: int) -> Team:
+        """Who does the work of a run of so many partitions, in this work folder.
+
+        Of this machine's processes, partitions of `held` bytes wait in memory; more on disk.
+        """
 
 
 class _Local:
     def __init__(self, jobs: int) -> None:
         self.jobs = jobs
 
-    def crew(self, parts: int, work: Path) -> Team:
-        return Crew(min(self.jobs, parts), work)
+    def crew(self, parts: int, work: Path, held: int) -> Team:
+        return Crew(min(self.jobs, parts), work, held)
 
 
 @contextlib.contextmanager

@@ -23,7 +23,7 @@ from mcptally.erasing import Erased, Target
 from mcptally.errors import QueryError, StoreError, UnreadableError, UsageError, near
 from mcptally.ids import digest
 from mcptally.pipeline import Run, patiently
-from mcptally.plan import PARTITION
+from mcptally.plan import limit_of
 from mcptally.schema import Calls, Messages, Recordings, Validations
 from mcptally.scoring import Judging
 
@@ -115,7 +115,7 @@ def forget(
         here = [Path(name) for name in kept.sources if name not in kept.fixed]
         run = Run(work, judging, kept, payloads=made.payloads, progress=lambda *_: None)
         with patiently():
-            run.through(here, workers, limit=PARTITION)
+            run.through(here, workers, limit=limit_of(workers.jobs))
         run.publish(folder, made)
         # Views hold nothing, but answers that were kept there do.
         (folder / database.FILE).unlink(missing_ok=True)

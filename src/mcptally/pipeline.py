@@ -24,7 +24,7 @@ from mcptally.errors import UnreadableError
 from mcptally.knowledge import NEEDS
 from mcptally.ledger import Ledger, Noted
 from mcptally.partition import tools
-from mcptally.plan import PARTITION, first_recording, found, plan, weight
+from mcptally.plan import first_recording, found, held_of, limit_of, plan, weight
 from mcptally.remote import is_url
 from mcptally.schema import TABLES, Finding, Findings, Recordings, findings_frame
 from mcptally.scoring import Judging
@@ -62,7 +62,7 @@ def score(
     jobs: int = 1,
     engine: Any = "local",
     scheduler: str | None = None,
-    partition_bytes: int = PARTITION,
+    partition_bytes: int | None = None,
     progress: Progress = lambda *_: None,
 ) -> Summary:
     """Score an archive into a store.
@@ -80,7 +80,8 @@ def score(
         engine: "local", "dask", or a `distributed.Client` of a Dask cluster.
         scheduler: address or scheduler file of the Dask cluster; by default what Dask's
             configuration says (`DASK_SCHEDULER_ADDRESS`), or else `jobs` workers on this machine.
-        partition_bytes: bytes of transcript that are worked on at a time.
+        partition_bytes: bytes of transcript that a process works on at a time; by default 120 MiB,
+            and twice as many where one works alone.
         progress: is told how far the work is.
 
     Raises:
@@ -106,7 +107,7 @@ def score(
         kept = None if full or isinstance(before, str) else before
         run = Run(work, judging, kept, payloads=payloads, progress=progress)
         with patiently():
-            run.through(files, workers, limit=partition_bytes)
+            run.through(files, workers, limit=partition_bytes or limit_of(workers.jobs))
             run.tell(out_of_reach)
         summary = run.publish(folder, made)
     return dataclasses.replace(
@@ -162,7 +163,7 @@ class Run:
         """Gather what changed, learn what all know together, finish what depends on it."""
         todo = plan(self._changed(files), limit=limit, jobs=workers.jobs)
         ledger = None
-        with workers.crew(max(1, len(todo)), self.work) as crew:
+        with workers.crew(max(1, len(todo)), self.work, held_of(limit)) as crew:
             while ledger is None:
                 self._gather(crew, todo)
                 self._untear(crew)

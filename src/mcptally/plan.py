@@ -18,6 +18,10 @@ from mcptally.errors import McptallyError, UsageError
 PARTITION: Final = 120 << 20
 """Bytes of transcript that a partition holds at most, unless one group of files is larger."""
 
+ALONE: Final = 2 * PARTITION
+"""The same where one process works alone: it has the memory of two, and each partition costs a
+third of a second whatever it holds."""
+
 BASE: Final = 420 << 20
 """Bytes of memory that a process of the pipeline takes however little it works on at a time."""
 
@@ -33,6 +37,19 @@ EXPANSION: Final = 8
 _HEAD_LIMIT: Final = 1 << 16
 
 _AT_A_TIME: Final = 16
+
+
+def limit_of(jobs: int) -> int:
+    """Bytes of transcript a partition holds at most if nobody says, where `jobs` processes work."""
+    return ALONE if jobs == 1 else PARTITION
+
+
+def held_of(limit: int) -> int:
+    """Bytes of transcript whose partitions wait in memory, in all processes together.
+
+    More wait on disk. What waits takes twice its bytes, which `GROWTH` leaves room for.
+    """
+    return limit * 4 // 5
 
 
 def jobs_of(memory: int, cores: int) -> int:

@@ -21,9 +21,6 @@ from mcptally.plan import weight
 from mcptally.schema import TABLES, Calls, Findings
 from mcptally.scoring import Judging
 
-HELD: Final = 64 << 20
-"""Bytes of transcript whose partitions wait in memory, in all processes together."""
-
 _SPOOLED: Final = ("calls", "messages", "findings", "recordings")
 _LEARNED: Final = tuple(field.name for field in dataclasses.fields(Knowledge))
 
@@ -72,7 +69,7 @@ def keep(folder: Path, part: Gathered) -> None:
     frames = {name: getattr(part, name) for name in _SPOOLED}
     frames |= {name: getattr(part.learned, name) for name in _LEARNED}
     for name, frame in frames.items():
-        frame.write_ipc(folder / f"{name}.arrow", compression="zstd")
+        frame.write_ipc(folder / f"{name}.arrow", compression="lz4")
 
 
 def kept(folder: Path) -> Gathered:
@@ -128,7 +125,7 @@ def _draft(work: Path) -> Iterator[Path]:
 class Share:
     """Partitions on their way through one process: some in memory, more on disk."""
 
-    def __init__(self, work: Path, budget: int = HELD) -> None:
+    def __init__(self, work: Path, budget: int = 0) -> None:
         self.work = work
         self.budget = budget
         self.held: dict[int, tuple[int, Gathered]] = {}

@@ -111,7 +111,6 @@ def command(
     settle()
     from mcptally.errors import Exit, UsageError
     from mcptally.pipeline import score
-    from mcptally.plan import PARTITION
 
     if (junit or sarif) and not fail_on:
         raise UsageError("--junit and --sarif write what --fail-on found; give --fail-on as well")
@@ -121,7 +120,7 @@ def command(
         from mcptally import gate_reports, gates
 
         limits = gates.load(fail_on)
-    limit = PARTITION
+    limit = None
     if memory is not None:
         jobs, limit = _within(int(memory), jobs)
     try:
@@ -175,10 +174,10 @@ def command(
 def _within(memory: int, jobs: int) -> tuple[int, int]:
     """How many processes, and bytes of transcript for each at a time, fit into `memory` bytes."""
     from mcptally.engines import cores
-    from mcptally.plan import PARTITION, jobs_of, partition_of
+    from mcptally.plan import jobs_of, limit_of, partition_of
 
     jobs = jobs or jobs_of(memory, cores())
-    return jobs, min(PARTITION, partition_of(memory, jobs))
+    return jobs, min(limit_of(jobs), partition_of(memory, jobs))
 
 
 @contextlib.contextmanager
