@@ -33,15 +33,20 @@ _STEPS: Final = np.linspace(0, 3, 13)
 """Where a bound is looked for: so many times as far as the quantile's own error says."""
 
 
-def quantiles(values: Floats, owners: npt.NDArray[np.uint64]) -> list[float | None]:
+def quantiles(
+    values: Floats, owners: npt.NDArray[np.uint64], lengths: Whole | None = None
+) -> list[float | None]:
     """Each of `QUANTILES` with the bounds of its 95 % interval, or none where data are too few.
 
     Args:
         values: of each call.
         owners: the hash of its session; says who belongs together, and nothing else.
+        lengths: where they are given, an owner has so many calls, one after the other.
     """
     ordered = np.sort(values)
     sessions, session = np.unique(owners, return_inverse=True)
+    if lengths is not None:
+        session = np.repeat(session, lengths)
     sizes = np.bincount(session).astype(np.float64)
     wanted = [q for q in QUANTILES if bears(q, sizes)]
     if len(sessions) > CLUSTERS:

@@ -127,7 +127,8 @@ def latency_quantiles(times: pa.ChunkedArray, owners: pa.ChunkedArray) -> pa.Arr
     found = [
         bootstrap.quantiles(
             values[parts[first] : parts[last]],
-            np.repeat(names[places[row] : places[row + 1]], np.diff(parts[first : last + 1])),
+            names[places[row] : places[row + 1]],
+            np.diff(parts[first : last + 1]),
         )
         for row, (first, last) in enumerate(itertools.pairwise(rows))
     ]

@@ -26,6 +26,13 @@ def test_the_order_of_calls_changes_nothing():
     assert found(values, owners) == found(values[order], owners[order])
 
 
+def test_owners_may_be_said_once_for_calls_in_a_row():
+    values, owners = paced(80, 30, 0.5)
+    each = np.arange(80, dtype=np.uint64)
+    short = bootstrap.quantiles(values, each, np.full(80, 30))
+    assert short == bootstrap.quantiles(values, owners.astype(np.uint64))
+
+
 def test_independent_calls_have_the_interval_of_order_statistics():
     # 1,000 calls of 1,000 sessions: rank 500 +- 1.96 * sqrt(250), 950 +- 1.96 * sqrt(47.5).
     values = np.random.default_rng(8).permutation(1000) + 1.0
