@@ -11,6 +11,7 @@ import pytest
 import mcptally as mt
 from mcptally.errors import UsageError
 from mcptally.plan import PARTITION, jobs_of, partition_of
+from tests.benchmarks import growth
 from tests.benchmarks.archive import generate
 
 
@@ -54,21 +55,59 @@ command(sys.argv[1:], standalone_mode=False)
 print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
 """
 
+MB = 1_000_000
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the peak is read from /proc")
-def test_memory_stays_below_what_was_given(tmp_path: Path):
-    generate(tmp_path / "archive", size=80_000_000)
-    limit = 520 << 20
-    archive, store = str(tmp_path / "archive"), str(tmp_path / "store")
-    command = [archive, "-o", store, "--jobs", "1", "--memory", str(limit)]
+linux = pytest.mark.skipif(sys.platform != "linux", reason="the peak is read from /proc")
+
+
+def peak(archive: Path, *options: str) -> int:
+    """Bytes that a process of its own takes at most to score an archive."""
+    store = archive.with_name(f"{archive.name}-store")
+    command = [str(archive), "-o", str(store), "--jobs", "1", *options]
     said = subprocess.run(
         [sys.executable, "-c", SCORE_AND_SAY_PEAK, *command],
         check=True,
         stdout=subprocess.PIPE,
         text=True,
     ).stdout
-    peak = int(said.split()[-1]) * 1024
-    assert peak < limit
+    return int(said.split()[-1]) * 1024
+
+
+@linux
+def test_memory_stays_below_what_was_given(tmp_path: Path):
+    generate(tmp_path / "archive", size=80 * MB)
+    limit = 520 << 20
+    assert peak(tmp_path / "archive", "--memory", str(limit)) < limit
+
+
+@linux
+def test_memory_does_not_grow_with_the_archive(tmp_path: Path):
+    given = str(450 << 20)
+    needed = []
+    for size in (80, 160):  # more than what waits in memory
+        generate(tmp_path / f"{size}", size=size * MB, shape="small")
+        needed.append(peak(tmp_path / f"{size}", "--memory", given))
+    assert needed[1] - needed[0] < 30 * MB
+
+
+@linux
+def test_a_session_takes_three_kilobytes_a_call(tmp_path: Path):
+    calls = 60_000
+    growth.session(tmp_path / "archive", calls=calls)
+    assert peak(tmp_path / "archive") < 300 * MB + 4000 * calls
+
+
+@linux
+def test_a_large_frame_takes_so_many_times_its_bytes(tmp_path: Path):
+    size = 40 * MB
+    growth.frame(tmp_path / "archive", size=size)
+    assert peak(tmp_path / "archive") < 300 * MB + 14 * size
+
+
+@linux
+def test_each_of_many_files_takes_little(tmp_path: Path):
+    growth.files(tmp_path / "archive", count=4000)
+    assert peak(tmp_path / "archive") < 300 * MB + 10_000 * 4000
 
 
 def test_too_little_memory_is_said_before_the_work():

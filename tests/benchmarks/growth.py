@@ -5,7 +5,7 @@
 Made archives of each size (MB) are scored on one core. With `--limit` an archive `--times` as
 large as that many MB is scored inside a memory cgroup of the limit, where the system lets us make
 one: beyond the limit the kernel kills. `--odd`: one frame of 200 MB, a session of a million calls,
-100,000 files of one call each.
+a million recordings in one file, 100,000 files of one call each.
 """
 
 import argparse
@@ -45,6 +45,7 @@ def main(arguments: Sequence[str]) -> None:
             for name, make in (
                 ("one frame of 200 MB", frame),
                 ("a million calls in one session", session),
+                ("a million recordings in one file", recordings),
                 ("100,000 files", files),
             ):
                 report(name, make(work / name.replace(" ", "-")), work)
@@ -87,26 +88,34 @@ def exchange(number: int, text: str, recording: str = "r") -> bytes:
     )
 
 
-def frame(folder: Path) -> Path:
-    """One reply of 200 MB."""
+def frame(folder: Path, size: int = 200 * MEGA) -> Path:
+    """One reply of so many bytes."""
     folder.mkdir()
-    text = "lorem ipsum dolor sit amet, consectetur adipiscing elit " * (200 * MEGA // 56)
+    text = "lorem ipsum dolor sit amet, consectetur adipiscing elit " * (size // 56)
     (folder / "frame.jsonl").write_bytes(exchange(1, text))
     return folder
 
 
-def session(folder: Path) -> Path:
-    """A million calls, one after the other, in one recording."""
+def session(folder: Path, calls: int = MEGA) -> Path:
+    """Calls one after the other in one recording."""
     folder.mkdir()
     with (folder / "session.jsonl").open("wb") as file:
-        file.writelines(exchange(number, f"answer {number}") for number in range(MEGA))
+        file.writelines(exchange(number, f"answer {number}") for number in range(calls))
     return folder
 
 
-def files(folder: Path) -> Path:
-    """A recording of one call in each of 100,000 files."""
+def recordings(folder: Path, count: int = MEGA) -> Path:
+    """Recordings of one call each, all in one file."""
     folder.mkdir()
-    for number in range(100_000):
+    with (folder / "recordings.jsonl").open("wb") as file:
+        file.writelines(exchange(1, "one answer", f"r{number}") for number in range(count))
+    return folder
+
+
+def files(folder: Path, count: int = 100_000) -> Path:
+    """A recording of one call in each of many files."""
+    folder.mkdir()
+    for number in range(count):
         (folder / f"{number}.jsonl").write_bytes(exchange(1, "one answer", f"r{number}"))
     return folder
 
