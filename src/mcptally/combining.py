@@ -14,7 +14,7 @@ from typing import Any
 
 import polars as pl
 
-from mcptally import reuse, store
+from mcptally import reuse, sameness, store
 from mcptally.engines import opened
 from mcptally.errors import StoreError, UsageError
 from mcptally.pipeline import Run, patiently
@@ -68,7 +68,7 @@ def merge_stores(
     made = store.Made(
         judging.digest,
         bool(manifests[0].get("payloads")),
-        reuse.code(),
+        sameness.code(),
         forgotten=[row for manifest in manifests for row in manifest.get("forgotten", ())],
     )
     target = Path(out)
@@ -79,7 +79,7 @@ def merge_stores(
         workers = held.enter_context(opened("local"))
         work = held.enter_context(store.working(target))
         for folder, manifest in zip(folders, manifests, strict=True):
-            if why := reuse.why_not(folder, manifest, made):
+            if why := sameness.why_not(folder, manifest, made):
                 raise StoreError(
                     f"{folder}: cannot be merged: {why}; score its archive again, and give --rules "
                     "and --scenarios if the stores were scored with them"
@@ -87,7 +87,9 @@ def merge_stores(
         _refuse_others(manifests)
         kept = reuse.Earlier(folders, manifests)
         kept.fixed = {
-            name for name, source in kept.sources.items() if not reuse.is_same(Path(name), source)
+            name
+            for name, source in kept.sources.items()
+            if not sameness.is_same(Path(name), source)
         }
         twice = _once(kept)
         here = [Path(name) for name in kept.sources if name not in kept.fixed]

@@ -21,7 +21,7 @@ from typing import Final, Literal
 
 import pyarrow.parquet as pq
 
-from mcptally import check, reuse, store
+from mcptally import check, sameness, store
 from mcptally.errors import McptallyError
 from mcptally.record import wrap
 from mcptally.schema import TABLES
@@ -243,7 +243,7 @@ def _store(path: Path) -> Iterator[Check]:
     again = f"mcptally score ARCHIVE -o {path}"
     try:
         manifest = store.read_manifest(path)
-        if broken := reuse.damaged(path, manifest) if "parts" in manifest else []:
+        if broken := sameness.damaged(path, manifest) if "parts" in manifest else []:
             yield Check(name, "error", f"{', '.join(broken)}: not as written", again)
             return
         rows = {

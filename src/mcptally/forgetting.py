@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from mcptally import database, reuse, store
+from mcptally import database, reuse, sameness, store
 from mcptally.archive import discover
 from mcptally.engines import opened
 from mcptally.erasing import Erased, Target
@@ -92,7 +92,7 @@ def forget(
     made = store.Made(
         judging.digest,
         bool(manifest.get("payloads")),
-        reuse.code(),
+        sameness.code(),
         forgotten=store.forgotten(folder),
     )
     with opened("local") as workers, store.working(folder) as work:
@@ -158,7 +158,7 @@ def _find(kept: reuse.Earlier, target: Target, told: Forgotten) -> None:
         path = Path(name)
         if not path.is_file():
             told.missing.append(name)
-        elif not reuse.is_same(path, kept.sources[name]):
+        elif not sameness.is_same(path, kept.sources[name]):
             raise UnreadableError(f"{name}: changed since it was scored; score the archive first")
         else:
             told.files.append(name)

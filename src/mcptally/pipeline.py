@@ -15,7 +15,7 @@ from typing import Any
 
 import polars as pl
 
-from mcptally import reuse, store
+from mcptally import reuse, sameness, store
 from mcptally.archive import PassedOver
 from mcptally.crew import Task, Team
 from mcptally.distant import at_hand
@@ -102,7 +102,9 @@ def score(
         opened(engine, scheduler=scheduler, jobs=jobs, parcels=parcels) as workers,
         store.working(folder) as work,
     ):
-        made = store.Made(judging.digest, payloads, reuse.code(), forgotten=store.forgotten(folder))
+        made = store.Made(
+            judging.digest, payloads, sameness.code(), forgotten=store.forgotten(folder)
+        )
         before = reuse.earlier(folder, made)
         kept = None if full or isinstance(before, str) else before
         run = Run(work, judging, kept, payloads=payloads, progress=progress)
@@ -219,7 +221,7 @@ class Run:
             name
             for name, source in self.kept.sources.items()
             if name not in self.kept.fixed
-            and (name not in given or not reuse.is_same(given[name], source))
+            and (name not in given or not sameness.is_same(given[name], source))
         }
         new = given.keys() - self.kept.sources.keys()
         # A new segment of a recording brings back the others.

@@ -77,7 +77,7 @@ class _Lazy(click.Group):
             cause = error.__cause__ if isinstance(error, QueryError) else error
             if cause is None or not _is_of_a_reader(cause):
                 raise
-            from mcptally.reuse import refuse_damaged
+            from mcptally.sameness import refuse_damaged
 
             refuse_damaged(words)
             raise

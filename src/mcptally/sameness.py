@@ -1,0 +1,120 @@
+"""Whether rows that were made before can stand beside those that are made now.
+
+A file is the same by what its folder says of it, or by its bytes; a program by its own files and
+by the versions of what it judges with; a store by the digests in its `store.json`.
+"""
+
+import functools
+import hashlib
+import importlib.metadata
+import platform
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import mcptally
+from mcptally import store
+from mcptally.errors import StoreError, UnreadableError
+from mcptally.store import Made, Source
+
+_JUDGES: Final = (
+    *("polars", "msgspec", "numpy", "jsonschema-rs", "jsonschema", "ahocorasick-rs"),
+    *("google-re2", "referencing"),
+)
+"""Packages whose version may change what a row says."""
+
+
+@functools.cache
+def code() -> str:
+    """Digest of this program and what it judges with: rows of another are made again."""
+    folder = Path(mcptally.__file__).parent
+    found = hashlib.sha256(f"{mcptally.__version__} {platform.python_version()}".encode())
+    for name in _JUDGES:
+        try:
+            found.update(f"{name} {importlib.metadata.version(name)}\n".encode())
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    for path in sorted(folder.rglob("*")):
+        place = path.relative_to(folder)
+        if path.suffix in {".py", ".toml", ".json"} and not _never_judges(place):
+            found.update(f"{place.as_posix()}\n".encode())
+            found.update(path.read_bytes())
+    return found.hexdigest()[:16]
+
+
+_NEVER_JUDGE: Final = (
+    *("cli", "page", "export", "evaluate", "queries", "imports", "record"),
+    *("query.py", "serve.py", "render.py", "compare.py", "doctor.py", "show.py", "database.py"),
+    "readonly.py",
+    *("gates.py", "gate_reports.py", "forgetting.py", "combining.py", "merge.py", "check.py"),
+    *("engines.py", "cluster.py", "errand.py", "remote.py", "distant.py"),
+)
+"""Folders and modules that write transcripts, read stores, or say who works: rows are as they are
+whatever these say."""
+
+
+def _never_judges(place: Path) -> bool:
+    # One list of what secrets look like serves the recorder and the findings.
+    return place.parts[0] in _NEVER_JUDGE and not place.name.startswith("redact")
+
+
+def why_not(folder: Path, manifest: Mapping[str, Any], made: Made) -> str | None:
+    """Why rows of a store cannot stand beside rows that are made so; None: they can."""
+    if "parts" not in manifest:
+        return "it was made by a mcptally that kept nothing for a next run"
+    if manifest.get("code") != made.code:
+        return "another version of mcptally, or of what it judges with, made it"
+    if manifest.get("rules") != made.rules:
+        return "the rules or scenarios are others"
+    if manifest.get("payloads") != made.payloads:
+        return "it was made with" + ("out" if made.payloads else "") + " payloads"
+    if wrong := damaged(folder, manifest):
+        return f"{wrong[0]} is not as it was written"
+    return None
+
+
+def damaged(folder: Path, manifest: Mapping[str, Any]) -> list[str]:
+    """Names of a store's Parquet files that are not as they were written, or not there."""
+    there = dict(store.parts(folder))
+    known: Mapping[str, Any] = manifest.get("parts", {})
+    return sorted(
+        {name for name in known if name not in there or not _is(there[name], known[name]["sha256"])}
+        | (there.keys() - known.keys())
+    )
+
+
+def refuse_damaged(names: Iterable[str]) -> None:
+    """See that those of these names that are stores are as they were written.
+
+    Raises:
+        StoreError: one is not; it says which file, and what to do.
+    """
+    for folder in map(Path, names):
+        if not (folder / store.MANIFEST).is_file():
+            continue
+        manifest = store.read_manifest(folder)
+        if wrong := damaged(folder, manifest) if "parts" in manifest else []:
+            raise StoreError(
+                f"{folder / wrong[0]}: is damaged: not as it was written; rebuild the store with: "
+                f"mcptally score ARCHIVE -o {folder}"
+            )
+
+
+def _is(path: Path, sha256: str) -> bool:
+    try:
+        return store.digest_of(path) == sha256
+    except OSError:
+        return False
+
+
+def is_same(path: Path, source: Source) -> bool:
+    """Whether a file is as it was when it was scored: by what its folder says, or by its bytes."""
+    if not source.whole:
+        return False
+    try:
+        size, *stat = store.look(path).identity
+        if size != source.size:
+            return False
+        return tuple(stat) == source.stat or store.digest_of(path) == source.sha256
+    except (OSError, UnreadableError):
+        return False
