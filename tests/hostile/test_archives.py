@@ -22,7 +22,7 @@ from mcptally.errors import UnreadableError
 from mcptally.export import export
 from mcptally.show import explain, text
 from tests.hostile.rig import GOOD, Outcome, judged, recording
-from tests.transcripts import c2s, opened, s2c, write
+from tests.transcripts import c2s, call, opened, s2c, write
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="no such files there")
 
@@ -516,18 +516,34 @@ def test_events_that_conflict_are_all_kept(tmp_path: Path) -> None:
     assert (told["severity"], Path(told["file"]).name, told["line"]) == ("error", "b.jsonl", 1)
 
 
-@posix
-def test_one_listing_of_very_many_tools_takes_memory_by_its_length(tmp_path: Path) -> None:
-    """Ten thousand tools in one reply of a megabyte; by their product it would be ten gigabytes."""
+def _listing() -> list[dict[str, object]]:
     tools = [{"name": f"t{n}", "inputSchema": {"properties": {f"a{n}": {}}}} for n in range(10_000)]
     asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
-    told = {"jsonrpc": "2.0", "id": 1, "result": {"tools": tools}}
-    write(tmp_path / "a.jsonl", [opened(), c2s(1, asked), s2c(2, told)])
+    return [
+        opened(),
+        c2s(1, asked),
+        s2c(2, {"jsonrpc": "2.0", "id": 1, "result": {"tools": tools}}),
+    ]
+
+
+def _blocks() -> list[dict[str, object]]:
+    content = [{"type": "odd"}] * 50_000
+    told = {"jsonrpc": "2.0", "id": 1, "result": {"content": content}}
+    return [opened(), c2s(1, call(1)), s2c(2, told)]
+
+
+@posix
+@pytest.mark.parametrize("events", [_listing, _blocks])
+def test_one_reply_of_very_many_parts_takes_memory_by_its_length(
+    tmp_path: Path, events: Callable[[], list[dict[str, object]]]
+) -> None:
+    """A reply of a megabyte; by the product of its parts it would be over ten gigabytes."""
+    write(tmp_path / "a.jsonl", [*events(), *[{**e, "recording": "r2"} for e in events()]])
     code = (
         "import resource, sys, mcptally as mt\n"
         "resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))\n"
-        "print(mt.score(sys.argv[1], out=sys.argv[2], jobs=1).rows['tools'])\n"
+        "print(mt.score(sys.argv[1], out=sys.argv[2], jobs=1).rows['calls'])\n"
     )
     words = [sys.executable, "-c", code, tmp_path / "a.jsonl", tmp_path / "store"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert (done.stdout, done.returncode) == ("10000\n", 0), done.stderr[-2000:]
+    assert (done.stdout, done.returncode) == ("2\n", 0), done.stderr[-2000:]

@@ -1,11 +1,15 @@
 """A breach: one place in one value that breaks a contract; what every contract answers with."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import polars as pl
 
 from mcptally import judge
+from mcptally.schema import Findings
+
+_ABOUT: Final = frozenset({*Findings.schema().names(), "revision"})
+"""What a finding says of the call that it is about."""
 
 
 class Breach(NamedTuple):
@@ -45,4 +49,6 @@ def findings(calls: pl.DataFrame, breaches: Iterable[tuple[int, Breach]]) -> lis
 def _about(calls: pl.DataFrame, told: Sequence[tuple[Any, ...]]) -> pl.DataFrame:
     schema = {"row": pl.UInt32, "place": pl.String, "said": pl.String, "shown": pl.String}
     rows = pl.DataFrame(told, schema=schema, orient="row")
-    return calls[rows.get_column("row")].hstack(rows.drop("row"))
+    # No column more: lists of a call's content, taken once for each breach, grow by their product.
+    about = calls.select(pl.col(name) for name in calls.columns if name in _ABOUT)
+    return about[rows.get_column("row")].hstack(rows.drop("row"))
