@@ -17,11 +17,11 @@ meanings AS MATERIALIZED (
         SELECT said, any_value(m.input_schema) AS input_schema, any_value(arguments) AS arguments
         FROM _asked a
         JOIN (
-            SELECT hash(definition) AS definition, any_value(input_schema) AS input_schema
+            SELECT definition, any_value(input_schema) AS input_schema
             FROM definitions
-            GROUP BY hash(definition)
+            GROUP BY definition
             HAVING has_meaning(any_value(input_schema))
-        ) m ON m.definition = hash(a.definition)
+        ) m USING (definition)
         WHERE input_schema_state = 'valid' AND arguments IS NOT NULL
             AND (NOT validated OR validated_by IS NOT NULL)
         GROUP BY said
