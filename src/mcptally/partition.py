@@ -51,6 +51,7 @@ def gather(files: Sequence[Path], names: Sequence[str]) -> Gathered:
     give_back()
     events = mend(events, list(names), files)
     talk = converse(events)
+    give_back()
     paired = pair(events, talk)
     file_names = pl.DataFrame(
         {"file": pl.Series(range(len(names)), dtype=pl.UInt32), "file_name": list(names)}

@@ -99,8 +99,14 @@ def frame(folder: Path, size: int = 200 * MEGA) -> Path:
 def session(folder: Path, calls: int = MEGA) -> Path:
     """Calls one after the other in one recording."""
     folder.mkdir()
+    me = {"name": "c", "version": "1"}
+    asked = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": me}
+    answered = {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": me}
     with (folder / "session.jsonl").open("wb") as file:
-        file.writelines(exchange(number, f"answer {number}") for number in range(calls))
+        head = {"jsonrpc": "2.0", "id": "i"}
+        file.write(line(0, "c2s", head | {"method": "initialize", "params": asked}))
+        file.write(line(1, "s2c", head | {"result": answered}))
+        file.writelines(exchange(number, f"answer {number}") for number in range(1, calls))
     return folder
 
 
