@@ -1,7 +1,6 @@
 -- Calls of tools that could have been foreseen, and what came of them.
--- Of: validated
--- Those that a dry run refuses or a server's own validation judged; or the latter alone. Of all
--- other calls nothing was known before: who counts them needs no look at each.
+-- Those that a dry run refuses or a server's own validation judged. Of all other calls nothing was
+-- known before: who counts them needs no look at each.
 WITH definitions AS MATERIALIZED (
     SELECT
         hash(hash(server), hash(tool), hash(definition)) AS id,
@@ -23,7 +22,6 @@ meanings AS MATERIALIZED (
             HAVING has_meaning(any_value(input_schema))
         ) m USING (definition)
         WHERE input_schema_state = 'valid' AND arguments IS NOT NULL
-            AND (NOT validated OR validated_by IS NOT NULL)
         GROUP BY said
     )
     WHERE meaning IS NOT NULL
@@ -37,9 +35,8 @@ looked AS (
         hash(hash(server), hash(tool), hash(definition)) AS id, input_schema_state
     FROM _asked
     LEFT JOIN meanings USING (said)
-    WHERE validated_by IS NOT NULL
-        OR NOT validated AND (input_schema_state = 'invalid'
-            OR input_schema_state = 'valid' AND meaning IS NOT NULL)
+    WHERE validated_by IS NOT NULL OR input_schema_state = 'invalid'
+        OR input_schema_state = 'valid' AND meaning IS NOT NULL
 )
 SELECT
     c.* EXCLUDE (id, input_schema_state),

@@ -6,5 +6,13 @@ SELECT
     count(*) FILTER (NOT validated_as AND worked) AS invalid_and_worked,
     count(*) FILTER (validated_as AND failed AND NOT unforeseeable) AS valid_and_failed,
     count(*) FILTER (NOT validated_as AND failed AND NOT unforeseeable) AS invalid_and_failed
-FROM _foresight(true)
+FROM (
+    SELECT
+        server, session, validated_as, outcome = 'ok' AS worked,
+        outcome IN ('tool_error', 'hidden_error', 'protocol_error', 'timeout', 'no_response')
+            AS failed,
+        coalesce(verdict IN ('infrastructure', 'ambiguous'), false) AS unforeseeable
+    FROM _asked
+    WHERE validated_by IS NOT NULL
+)
 GROUP BY server, session

@@ -8,7 +8,7 @@ WITH looked AS MATERIALIZED (
         if(failed AND dry_run_phase IS NOT NULL, input_schema_path, NULL) AS path,
         if(failed AND dry_run_phase IS NOT NULL, input_schema_error, NULL) AS error,
         if(failed AND dry_run_phase IS NOT NULL, meaning, NULL) AS meaning
-    FROM _foresight(false)
+    FROM _foresight
 ),
 apart AS MATERIALIZED (
     SELECT
