@@ -33,6 +33,9 @@ errors are still gathered."""
 PATIENCE: Final = 4_000
 """Subschemas times bytes of a value up to which all its errors are gathered: some 25 ms."""
 
+LARGE: Final = 1 << 20
+"""Bytes of a value up to which all its errors are gathered: they take up to 600 times as many."""
+
 MAX_STEPS_OF_AN_ERROR: Final = 1_000
 """Subschemas beyond which not even one error is asked for: it holds those of every branch."""
 
@@ -315,12 +318,13 @@ def errors_of(validator: Any, schema: Any, value: Any) -> list[Any]:
     """The errors of an invalid value, by a validator of jsonschema-rs made of a schema.
 
     They are all there are; or the one that it comes to first, where to gather all would take too
-    long; or none, where that one would.
+    much; or none, where that one would. The schema is None where it is ours and holds no trap.
     """
-    steps = _costly_steps(schema, value)
-    if steps is None:
+    size = len(msgspec.json.encode(value))
+    steps = None if schema is None else _costly_steps(schema, size)
+    if steps is None and size <= LARGE:
         return list(validator.iter_errors(value))
-    if steps <= MAX_STEPS_OF_AN_ERROR:
+    if steps is None or steps <= MAX_STEPS_OF_AN_ERROR:
         try:
             validator.validate(value)
         except jsonschema_rs.ValidationError as error:
@@ -330,16 +334,15 @@ def errors_of(validator: Any, schema: Any, value: Any) -> list[Any]:
 
 def is_costly(schema: Any, value: Any) -> bool:
     """Whether to gather all errors of a value takes longer than a stranger's schema may."""
-    return _costly_steps(schema, value) is not None
+    return _costly_steps(schema, len(msgspec.json.encode(value))) is not None
 
 
-def _costly_steps(schema: Any, value: Any) -> int | None:
-    """Subschemas that a part of a value is held against, if that is too many for its size.
+def _costly_steps(schema: Any, size: int) -> int | None:
+    """Subschemas that a part of a value is held against, if that is too many for its bytes.
 
     Each error takes up to 20 µs: a schema of 30 kB could keep us busy for a minute by a value of
     8 kB.
     """
-    size = len(msgspec.json.encode(value))
     if len(msgspec.json.encode(schema)) * size <= PATIENCE:
         return None
     steps = max(_steps_by_depth(schema), default=0)

@@ -88,21 +88,16 @@ def judge_with(validator: Any, schema: Any = None) -> Judge:
 
     Args:
         validator: one of `ENGINES`, made of a schema.
-        schema: the schema, if it is a stranger's: then not all errors may be asked for.
+        schema: the schema, if it is a stranger's: then it may cost too much to have all errors.
     """
 
     def judge(value: Any) -> Judgement:
         try:
             if validator.is_valid(value):
                 return VALID
-            errors = (
-                validator.iter_errors(value)
-                if schema is None
-                else errors_of(validator, schema, value)
-            )
             said = [
                 (_place(e.instance_path), _words(e.kind.name, e.kind.as_dict(), e.instance))
-                for e in errors
+                for e in errors_of(validator, schema, value)
             ]
         except ValueError as error:  # nested deeper than the engine goes
             return UNUSABLE, f"{error}"[:500], None

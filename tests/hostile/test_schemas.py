@@ -265,6 +265,14 @@ def test_errors_without_end_are_not_gathered(schema: Any, value: Any) -> None:
     assert original.first_error(value)
 
 
+def test_of_a_value_of_megabytes_one_error_is_enough() -> None:
+    schema = {"items": {"type": "string"}}
+    validator = jsonschema_rs.Draft202012Validator(schema)
+    for ours_or_theirs in (None, schema):
+        assert len(errors_of(validator, ours_or_theirs, [1] * 400_000)) == 400_000
+        assert len(errors_of(validator, ours_or_theirs, [1] * 600_000)) == 1
+
+
 def test_errors_of_what_schemas_are_like_are_all_gathered() -> None:
     """However large the value is, and however many a small one breaks."""
     flat = {"type": "object", "properties": {f"p{n}": {"type": "string"} for n in range(300)}}
