@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -30,7 +31,8 @@ class _Local:
         self.jobs = jobs
 
     def crew(self, parts: int, work: Path, held: int) -> Team:
-        return Crew(min(self.jobs, parts), work, held)
+        # A partition that is alone makes room for nobody: to put it on disk would be two copies.
+        return Crew(min(self.jobs, parts), work, held if parts > 1 else sys.maxsize)
 
 
 @contextlib.contextmanager
