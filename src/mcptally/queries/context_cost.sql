@@ -13,15 +13,15 @@ WITH listed AS (
 ),
 results AS (
     SELECT
-        server, tool, count(*) AS calls,
+        any_value(server) AS server, any_value(tool) AS tool, count(*) AS calls,
         sum(response_tokens)::BIGINT AS result_tokens,
-        quantile_cont(response_tokens, 0.50) AS result_tokens_p50,
-        quantile_cont(response_tokens, 0.95) AS result_tokens_p95,
+        quantile_cont(response_tokens, [0.50, 0.95]) AS q,
+        q[1] AS result_tokens_p50, q[2] AS result_tokens_p95,
         max(response_tokens) AS result_tokens_max,
         arg_max(call_id, (response_tokens, call_id)) AS largest_call
     FROM calls
     WHERE method = 'tools/call' AND dir = 'c2s' AND tool IS NOT NULL
-    GROUP BY ALL
+    GROUP BY hash(hash(server), hash(tool))
 ),
 costs AS (
     SELECT
