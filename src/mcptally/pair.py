@@ -220,10 +220,12 @@ def _with_replies(calls: pl.DataFrame, events: Events) -> pl.DataFrame:
         reply_version="protocol_version",
     )
     calls = beside(calls, replies, "reply_row")
-    # Of a frame over the recorder's cap only the head is known: null, not guessed.
-    unseen = [name for name in _FROM_REPLY if name != "is_error"]
+    if calls.get_column("reply_truncated").any():
+        # Of a frame over the recorder's cap only the head is known: null, not guessed.
+        unseen = [name for name in _FROM_REPLY if name != "is_error"]
+        seen = ~pl.col("reply_truncated").fill_null(value=False)
+        calls = calls.with_columns(pl.when(seen).then(pl.col(unseen)))
     return calls.with_columns(
-        pl.when(~pl.col("reply_truncated").fill_null(value=False)).then(pl.col(unseen)),
         # 0 is the time of an imported event whose source has none.
         latency_ms=pl.when(pl.col("ts_ns") > 0).then((pl.col("reply_ns") - pl.col("ts_ns")) / 1e6),
         request_bytes=pl.col("bytes"),
