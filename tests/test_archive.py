@@ -3,10 +3,11 @@ import os
 from pathlib import Path
 
 import pytest
+import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcptally.archive import Damage, Lines, discover, lines, open_stream
+from mcptally.archive import ROOM, Damage, Lines, discover, lines, open_stream, text_lines
 from mcptally.errors import UnreadableError
 from tests.transcripts import opened, write
 
@@ -91,3 +92,15 @@ def test_a_compressed_file_that_is_cut_gives_what_is_there(tmp_path: Path, name:
     path.write_bytes(path.read_bytes()[:-100])
     runs = list(lines(path, chunk=1000))
     assert sum(run.count for run in runs if isinstance(run, Lines)) > 100
+
+
+def test_a_transcript_of_which_a_part_is_not_read_is_not_rewritten(tmp_path: Path):
+    path = tmp_path / "bomb.jsonl.zst"
+    line = b"x" * ((1 << 20) - 1) + b"\n"
+    pack = zstandard.ZstdCompressor()
+    with path.open("wb") as file, pack.stream_writer(file) as writer:
+        for _ in range((ROOM >> 20) + 8):
+            writer.write(line)
+    with pytest.raises(UnreadableError, match=r"bomb\.jsonl\.zst:\d+: .*unpack"):
+        for _ in text_lines(path):
+            pass

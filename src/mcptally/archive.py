@@ -426,7 +426,15 @@ def _blocks(stream: BinaryIO, size: int, chunk: int, room: Room) -> Iterator[byt
 
 
 def text_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Line number and line (with its newline) one by one, for tools that rewrite transcripts."""
+    """Line number and line (with its newline) one by one, for tools that rewrite transcripts.
+
+    What is damaged beyond reading is left out.
+
+    Raises:
+        UnreadableError: it unpacks to more than is read: the rest would be lost.
+    """
     for run in lines(path):
         if isinstance(run, Lines):
             yield from enumerate(io.BytesIO(run.data), start=run.first)
+        elif run.rule == "archive.unpacks_too_large":
+            raise UnreadableError(f"{path}:{run.line}: {run.message}")
