@@ -24,6 +24,7 @@ from mcptally.archive import Damage, Lines, Room, lines
 from mcptally.columns import json_texts, lengths, marked, plain, plain_types, turn
 from mcptally.contents import contents_of
 from mcptally.events import Numbers, events_of
+from mcptally.memory import free
 from mcptally.reading import MAX_NOISE, NOISE
 from mcptally.repeats import odd_sizes, repeated
 from mcptally.schema import Finding, Severity, findings_frame
@@ -56,6 +57,22 @@ BATCH: Final = 16 << 20
 its memory is used again by the next."""
 
 
+LARGE: Final = 256 << 20
+"""Bytes of transcript that several files only have together where one recording is in all."""
+
+STEADY: Final = 250 << 20
+AN_EVENT: Final = 2000
+A_BYTE: Final = 3
+OF_ONE: Final = 9
+"""Bytes of memory that a partition takes on its way to the tables: whatever it holds, for each
+line, for each byte of it, and besides for each byte of the longest."""
+
+TOO_MUCH: Final = (
+    "the rest was not read: what belongs together here needs more than the {} MB of memory that "
+    "are free; score it with --full where there is more, or split the file by recording"
+)
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Events:
     """What a set of transcript files holds, as frames. Times are UTC nanoseconds (`ts_ns`).
@@ -84,12 +101,16 @@ class Events:
         return not any(frame.height for frame in frames)
 
 
-def decode(files: Sequence[Path], names: Sequence[str] | None = None) -> Events:
+def decode(
+    files: Sequence[Path], names: Sequence[str] | None = None, *, memory: int | None = None
+) -> Events:
     """Every event of `files`, in order; `names` are how findings call the files.
 
-    A file that cannot be read is a finding.
+    A file that cannot be read is a finding. So is the rest of one where these files, which belong
+    together, come to need more than `memory` bytes; if nobody says how many, more than are free, of
+    a file that is alone or files that are `LARGE`.
     """
-    collect = _Collector(names or [str(path) for path in files])
+    collect = _Collector(names or [str(path) for path in files], memory, alone=len(files) == 1)
     for number, path in enumerate(files):
         collect.file(number, path)
     return collect.events()
@@ -98,8 +119,12 @@ def decode(files: Sequence[Path], names: Sequence[str] | None = None) -> Events:
 class _Collector:
     """Gathers frames, one batch of events after the other."""
 
-    def __init__(self, names: Sequence[str]) -> None:
+    def __init__(self, names: Sequence[str], memory: int | None, *, alone: bool) -> None:
         self.names = names
+        self.memory = free() if memory is None else memory
+        self.unasked = LARGE if memory is None and not alone else 0
+        """Bytes for which nobody asks whether there is memory."""
+        self.total = self.lines = self.longest = 0
         self.frames: dict[str, list[pl.DataFrame]] = {}
         self.rows = 0
         self.findings: list[Finding] = []
@@ -122,6 +147,11 @@ class _Collector:
                 bad[run.rule] += 1
                 self._find(number, run.line, run.rule, "error", run.message)
                 continue
+            if self._too_much(run):
+                bad["archive.more_than_memory"] += 1
+                message = TOO_MUCH.format((self.memory or 0) >> 20)
+                self._find(number, run.first, "archive.more_than_memory", "error", message)
+                break
             events, line_numbers, faults = events_of(run)
             good += len(events)
             noise += run.count - len(events)
@@ -146,6 +176,16 @@ class _Collector:
                 self._find(number, None, rule, "error", message)
         if not good and not bad:
             self._find(number, None, "archive.empty_file", "warning", "the file holds no event")
+
+    def _too_much(self, run: Lines) -> bool:
+        """Whether these lines and all before need more memory than there is."""
+        self.total += len(run.data)
+        self.lines += run.count
+        self.longest = max(self.longest, len(run.data) // run.count)
+        if self.memory is None or self.total <= self.unasked:
+            return False
+        need = STEADY + self.lines * AN_EVENT + self.total * A_BYTE + self.longest * OF_ONE
+        return need > self.memory
 
     def _find(
         self, number: int, line: int | None, rule: str, severity: Severity, message: str

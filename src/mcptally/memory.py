@@ -10,6 +10,7 @@ import ctypes
 import gc
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +28,12 @@ long that a next partition asks for it again."""
 
 MUCH: Final = 1 << 30
 """Bytes of memory above which a process gives back what it does not use: a large recording."""
+
+_LIMITS: Final = {
+    "": ("/sys/fs/cgroup", "memory.max", "memory.current"),
+    "memory": ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),
+}
+"""Where cgroups, of version 2 and 1, say how much there may be and how much is taken."""
 
 _LIBRARIES: Final = (
     *("POLARS_MAX_THREADS", "OPENBLAS_NUM_THREADS"),
@@ -49,6 +56,39 @@ def settle() -> None:
         mallopt(_MMAP_THRESHOLD, 1 << 30)
         mallopt(_TRIM_THRESHOLD, (1 << 31) - 1)
         mallopt(_TOP_PAD, 64 << 20)
+
+
+def free() -> int | None:
+    """Bytes that this process may still take, by the system and its cgroups; None: they don't say.
+
+    Sources: `MemAvailable` of /proc/meminfo; the limits and use of cgroups, version 2 and 1.
+    """
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        [available] = [line.split()[1] for line in lines if line.startswith("MemAvailable:")]
+    except (OSError, ValueError):
+        return None
+    return min([int(available) << 10, *_left_in_cgroups()])
+
+
+def _left_in_cgroups() -> Iterator[int]:
+    try:
+        lines = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return
+    for _, kind, own in (line.split(":", 2) for line in lines):
+        if kind not in _LIMITS:
+            continue
+        root, *names = _LIMITS[kind]
+        here = Path(root, own.lstrip("/"))
+        for group in (here, *here.parents):
+            if not group.is_relative_to(root):
+                break
+            try:
+                most, now = (int((group / name).read_text(encoding="ascii")) for name in names)
+            except (OSError, ValueError):  # no limit, or nobody says
+                continue
+            yield most - now
 
 
 def give_back(above: int = MUCH) -> None:

@@ -1,6 +1,7 @@
 """Archives that were made to do harm: each is read, told of, and costs its neighbours nothing."""
 
 import gzip
+import json
 import os
 import socket
 import subprocess
@@ -18,8 +19,10 @@ import zstandard
 import mcptally as mt
 from mcptally.archive import EXPANSION, Damage, Lines, Room, discover, lines, open_stream
 from mcptally.check import check
+from mcptally.decode import STEADY, decode
 from mcptally.errors import UnreadableError
 from mcptally.export import export
+from mcptally.memory import free
 from mcptally.show import explain, text
 from tests.hostile.rig import GOOD, Outcome, judged, recording
 from tests.transcripts import c2s, call, opened, s2c, write
@@ -216,6 +219,27 @@ def test_what_stands_before_damage_is_read(tmp_path: Path, pack: Callable[[bytes
     outcome = judged(tmp_path)
     assert outcome.calls("r1") == ["ok"]
     assert "archive.cannot_decompress" in outcome.rules
+
+
+# --- more than there is memory for ---
+
+
+def test_a_file_is_read_as_far_as_there_is_memory(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    line = json.dumps({"v": 1, "event": "stderr", "recording": "r", "ts_ns": 1, "text": "x" * 900})
+    path.write_text("".join(f'{line[:-1]},"seq":{n}}}\n' for n in range(4000)))
+    whole = decode([path], ["a"], memory=1 << 30)
+    assert (whole.stderr.height, whole.findings.height) == (4000, 0)
+    some = decode([path], ["a"], memory=STEADY + (6 << 20))
+    [found] = some.findings.to_dicts()
+    assert found["rule"] == "archive.more_than_memory"
+    assert "256 MB of memory" in found["message"]
+    assert 0 < some.stderr.height == found["line"] - 1 < 4000
+
+
+def test_how_much_memory_is_free_is_asked_of_the_system() -> None:
+    left = free()
+    assert left is None or 0 < left < 1 << 50
 
 
 # --- bombs ---

@@ -14,7 +14,7 @@ from mcptally.judge import finding_rules, require_rules, rule_of
 from mcptally.schema import Finding, findings_frame
 from tests.validity.conversation import write
 
-ALONE = {"$long-line", "$gone", "$bomb"}
+ALONE = {"$long-line", "$gone", "$bomb", "$more-than-memory"}
 """Files too large to make, or that are not there: tested in tests/hostile, and below."""
 
 CASES = [
