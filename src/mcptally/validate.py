@@ -14,20 +14,11 @@ import jsonschema_rs
 import msgspec
 import polars as pl
 
-from mcptally.dialects import (
-    ENGINES,
-    UnusableError,
-    deepest_value,
-    depth,
-    dialect,
-    errors_of,
-    is_costly,
-    may_explode,
-    read,
-)
+from mcptally.dialects import ENGINES, UnusableError, depth, dialect, read
 from mcptally.joining import beside
 from mcptally.judge import found, together
 from mcptally.patterns import FEW, may_hold_patterns, options
+from mcptally.schema_cost import deepest_value, errors_of, is_costly, may_explode
 
 UNUSABLE: Final = "unusable_schema"
 

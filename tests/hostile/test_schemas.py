@@ -14,8 +14,8 @@ import pytest
 
 import mcptally as mt
 from mcptally import patterns
-from mcptally.dialects import errors_of
 from mcptally.dry_run import validate
+from mcptally.schema_cost import errors_of
 from mcptally.seed.ajv import compiled
 from mcptally.seed.javascript import Throws
 from mcptally.validate import _judge_with_patterns, judge_of, judge_value

@@ -15,7 +15,6 @@ from referencing import Registry
 
 from mcptally.dialects import (
     UnusableError,
-    deepest_value,
     depth,
     dialect,
     meta_errors,
@@ -24,6 +23,7 @@ from mcptally.dialects import (
 )
 from mcptally.partition import gather
 from mcptally.reference import CLASSES
+from mcptally.schema_cost import deepest_value
 from mcptally.validate import _slow, first_json_text, judge_of, judge_value
 from tests.validity.oracle import members, traffic
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import jsonschema_rs
 
-from mcptally import dialects, patterns
+from mcptally import dialects, patterns, schema_cost
 from mcptally.seed import ajv_patterns, ajv_words, javascript
 
 _DIALECTS: Final = ("", "http://json-schema.org/draft-07/schema", "http://json-schema.org/schema")
@@ -98,7 +98,7 @@ class Compiled:
         value = _whole_numbers(javascript.judgeable(value))
         if self._validator.is_valid(value):
             return None
-        errors = dialects.errors_of(self._validator, self._schema, value)
+        errors = schema_cost.errors_of(self._validator, self._schema, value)
         if not errors:
             return "data should match the schema"
         return ajv_words.first(errors, self._schema, value)[:_MANY_WORDS]
@@ -175,7 +175,7 @@ def _compiled(text: str) -> Compiled | None:
     try:
         schema = dialects.read(text)
         # Schemas come from strangers: one whose evaluation may explode is never evaluated.
-        limit = dialects.deepest_value(schema) if dialects.may_explode(text) else None
+        limit = schema_cost.deepest_value(schema) if schema_cost.may_explode(text) else None
         return Compiled(schema, limit)
     except (Refused, dialects.UnusableError):
         return None
