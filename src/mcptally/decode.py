@@ -20,11 +20,12 @@ import numpy.typing as npt
 import polars as pl
 from msgspec import UNSET, Raw, Struct
 
+from mcptally.appetite import Appetite
 from mcptally.archive import Damage, Lines, Room, lines
 from mcptally.columns import json_texts, lengths, marked, plain, plain_types, turn
 from mcptally.contents import contents_of
 from mcptally.events import Numbers, events_of
-from mcptally.memory import free
+from mcptally.messages import from_head, unbatched
 from mcptally.reading import MAX_NOISE, NOISE
 from mcptally.repeats import odd_sizes, repeated
 from mcptally.schema import Finding, Severity, findings_frame
@@ -32,7 +33,6 @@ from mcptally.shapes import (
     ABSENT,
     ERROR,
     EVENTS,
-    MSG,
     PARAMS,
     RESULT,
     AnyEvent,
@@ -42,7 +42,6 @@ from mcptally.shapes import (
     Headers,
     HttpEvent,
     MessageEvent,
-    Msg,
     OpenEvent,
     Params,
     RawFrame,
@@ -55,22 +54,6 @@ from mcptally.shapes import (
 BATCH: Final = 16 << 20
 """Bytes of lines whose structs wait to become columns: what a batch costs is felt no more, and
 its memory is used again by the next."""
-
-
-LARGE: Final = 256 << 20
-"""Bytes of transcript that several files only have together where one recording is in all."""
-
-STEADY: Final = 250 << 20
-AN_EVENT: Final = 2000
-A_BYTE: Final = 3
-OF_ONE: Final = 9
-"""Bytes of memory that a partition takes on its way to the tables: whatever it holds, for each
-line, for each byte of it, and besides for each byte of the longest."""
-
-TOO_MUCH: Final = (
-    "the rest was not read: what belongs together here needs more than the {} MB of memory that "
-    "are free; score it with --full where there is more, or split the file by recording"
-)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -108,7 +91,7 @@ def decode(
 
     A file that cannot be read is a finding. So is the rest of one where these files, which belong
     together, come to need more than `memory` bytes; if nobody says how many, more than are free, of
-    a file that is alone or files that are `LARGE`.
+    a file that is alone or files that are `appetite.LARGE`.
     """
     collect = _Collector(names or [str(path) for path in files], memory, alone=len(files) == 1)
     for number, path in enumerate(files):
@@ -121,10 +104,7 @@ class _Collector:
 
     def __init__(self, names: Sequence[str], memory: int | None, *, alone: bool) -> None:
         self.names = names
-        self.memory = free() if memory is None else memory
-        self.unasked = LARGE if memory is None and not alone else 0
-        """Bytes for which nobody asks whether there is memory."""
-        self.total = self.lines = self.longest = 0
+        self.appetite = Appetite(memory, alone=alone)
         self.frames: dict[str, list[pl.DataFrame]] = {}
         self.rows = 0
         self.findings: list[Finding] = []
@@ -147,9 +127,8 @@ class _Collector:
                 bad[run.rule] += 1
                 self._find(number, run.line, run.rule, "error", run.message)
                 continue
-            if self._too_much(run):
+            if message := self.appetite.too_much(run):
                 bad["archive.more_than_memory"] += 1
-                message = TOO_MUCH.format((self.memory or 0) >> 20)
                 self._find(number, run.first, "archive.more_than_memory", "error", message)
                 break
             events, line_numbers, faults = events_of(run)
@@ -176,16 +155,6 @@ class _Collector:
                 self._find(number, None, rule, "error", message)
         if not good and not bad:
             self._find(number, None, "archive.empty_file", "warning", "the file holds no event")
-
-    def _too_much(self, run: Lines) -> bool:
-        """Whether these lines and all before need more memory than there is."""
-        self.total += len(run.data)
-        self.lines += run.count
-        self.longest = max(self.longest, len(run.data) // run.count)
-        if self.memory is None or self.total <= self.unasked:
-            return False
-        need = STEADY + self.lines * AN_EVENT + self.total * A_BYTE + self.longest * OF_ONE
-        return need > self.memory
 
     def _find(
         self, number: int, line: int | None, rule: str, severity: Severity, message: str
@@ -234,7 +203,7 @@ class _Collector:
             items[i].id = ABSENT if items[i].id == b"null" else items[i].id
         known = [i for i in chosen if items[i].method is not None or len(items[i].id)]
         if known:
-            messages = [_from_head(items[i]) for i in known]
+            messages = [from_head(items[i]) for i in known]
             where = {name: values[known] for name, values in envelope.items()}
             self._messages(messages, where, truncated=True)
 
@@ -247,7 +216,7 @@ class _Collector:
         self, items: list[MessageEvent], envelope: dict[str, Any], *, truncated: bool = False
     ) -> None:
         columns = plain(items, MessageEvent)
-        messages, of, index, batch = _unbatched(items)
+        messages, of, index, batch = unbatched(items)
         if of is not None:
             columns = {name: series.gather(of) for name, series in columns.items()}
             envelope = {name: values[of] for name, values in envelope.items()}
@@ -465,54 +434,6 @@ _ORDINARY_CALL: Final = (
 _NO_HEADERS: Final = Headers()
 _NO_REQUEST_META: Final = RequestMeta()
 _NO_RESULT_META: Final = ResultMeta()
-
-
-def _from_head(frame: RawFrame) -> MessageEvent:
-    """What the recorder found in the head of a frame that it did not keep whole."""
-    name = {} if frame.name is None else {"name": frame.name}
-    message = Msg(id=frame.id, method=frame.method)
-    if frame.method is not None:
-        message.params = Raw(msgspec.json.encode(name))
-    else:
-        result = {} if frame.is_error is None else {"isError": frame.is_error}
-        message.result = Raw(msgspec.json.encode(result))
-    return MessageEvent(
-        recording=frame.recording,
-        seq=frame.seq,
-        ts_ns=frame.ts_ns,
-        v=frame.v,
-        dir=frame.dir,
-        msg=message,
-        scope=frame.scope,
-        bytes=frame.bytes,
-        sse_id=frame.sse_id,
-    )
-
-
-def _unbatched(
-    items: Sequence[MessageEvent],
-) -> tuple[list[Msg], npt.NDArray[np.int64] | None, npt.NDArray[np.uint32], npt.NDArray[np.bool_]]:
-    """The messages of all events; of which event each is (None: one each), its index, batch."""
-    msgs: list[Any] = [item.msg for item in items]
-    batches = [place for place, msg in enumerate(msgs) if msg.__class__ is not Msg]
-    if not batches:
-        return msgs, None, np.zeros(len(msgs), np.uint32), np.zeros(len(msgs), np.bool_)
-    sizes = np.ones(len(msgs), np.int64)
-    messages: list[Msg] = []
-    begin = 0
-    for place in batches:
-        # A batch of nothing is no message, and still a row.
-        members = [MSG.one(member) for member in msgs[place]] or [Msg()]
-        messages += msgs[begin:place]
-        messages += members
-        sizes[place] = len(members)
-        begin = place + 1
-    messages += msgs[begin:]
-    of = np.repeat(np.arange(len(msgs)), sizes)
-    index = np.arange(of.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    batch = np.zeros(len(msgs), np.bool_)
-    batch[[place for place in batches if msgs[place]]] = True
-    return messages, of, index.astype(np.uint32), batch[of]
 
 
 _SCHEMAS: Final = _schemas()

@@ -16,8 +16,8 @@ BELOW_ONE: Final = (
 )
 BELOW_MAP: Final = ("properties", "patternProperties")
 REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
-"""Keywords by where the subschemas in them hold: for the same value (in a list, alone, by name), for
-values below it (alone, by name), or somewhere else."""
+"""Keywords by where the subschemas in them hold: for the same value (in a list, alone, by name),
+for values below it (alone, by name), or somewhere else."""
 
 
 def nodes_of(schema: Any) -> Iterator[tuple[str, dict[str, Any]]]:

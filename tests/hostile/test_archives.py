@@ -17,9 +17,10 @@ import pytest
 import zstandard
 
 import mcptally as mt
+from mcptally.appetite import STEADY
 from mcptally.archive import EXPANSION, Damage, Lines, Room, discover, lines, open_stream
 from mcptally.check import check
-from mcptally.decode import STEADY, decode
+from mcptally.decode import decode
 from mcptally.errors import UnreadableError
 from mcptally.export import export
 from mcptally.memory import free

@@ -1,0 +1,45 @@
+"""How much memory files that belong together come to need, and whether there is so much.
+
+A recording, and a file, is never torn apart, so one may be larger than what is free: then what fits
+is read, and a finding says so (docs/decisions/1516).
+"""
+
+from typing import Final
+
+from mcptally.archive import Lines
+from mcptally.memory import free
+
+LARGE: Final = 256 << 20
+"""Bytes of transcript that several files only have together where one recording is in all."""
+
+STEADY: Final = 250 << 20
+AN_EVENT: Final = 2000
+A_BYTE: Final = 3
+OF_ONE: Final = 9
+"""Bytes of memory that a partition takes on its way to the tables: whatever it holds, for each
+line, for each byte of it, and besides for each byte of the longest."""
+
+TOO_MUCH: Final = (
+    "the rest was not read: what belongs together here needs more than the {} MB of memory that "
+    "are free; score it with --full where there is more, or split the file by recording"
+)
+
+
+class Appetite:
+    """What the lines that were read so far need, against what there is."""
+
+    def __init__(self, memory: int | None, *, alone: bool) -> None:
+        self.memory = free() if memory is None else memory
+        self.unasked = LARGE if memory is None and not alone else 0
+        """Bytes for which nobody asks whether there is memory."""
+        self.total = self.lines = self.longest = 0
+
+    def too_much(self, run: Lines) -> str | None:
+        """Whether these lines and all before need more than there is: what to say of it."""
+        self.total += len(run.data)
+        self.lines += run.count
+        self.longest = max(self.longest, len(run.data) // run.count)
+        if self.memory is None or self.total <= self.unasked:
+            return None
+        need = STEADY + self.lines * AN_EVENT + self.total * A_BYTE + self.longest * OF_ONE
+        return TOO_MUCH.format(self.memory >> 20) if need > self.memory else None
