@@ -426,3 +426,12 @@ def test_the_partitions_change_nothing(files):
             )
         for name, table in stores[0].items():
             assert_frame_equal(table, stores[1][name])
+
+
+def test_a_cancellation_of_null_cancels_nothing(tmp_path):
+    ask = '{"jsonrpc":"2.0","id":null,"method":"tools/call"}'
+    cancel = '{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":null}}'
+    path = write(f"> {ask}\n> {cancel}", tmp_path / "a.x", "r")
+    pipeline.score([path], out=tmp_path / "store")
+    [call] = pl.read_parquet(tmp_path / "store" / "calls" / "*.parquet").to_dicts()
+    assert (call["outcome"], call["cancelled_at"]) == ("no_response", None)

@@ -340,7 +340,7 @@ def _about(said: pl.DataFrame, name: str, calls: pl.DataFrame, *, asker: pl.Expr
     """Notifications with the latest earlier call of the side and token that they name."""
     return (
         said.with_columns(asker=asker, named=pl.col(name))
-        .drop_nulls("named")
+        .filter(pl.col("named") != "null")  # which names nothing, in JSON as in a column
         .sort("pos")
         .join_asof(
             calls.drop_nulls("named").sort("pos"),

@@ -176,7 +176,7 @@ def working(folder: Path) -> Iterator[Path]:
     except BaseException as error:
         if new and folder.is_dir() and not {path.name for path in folder.iterdir()} - {WORK}:
             shutil.rmtree(folder, ignore_errors=True)
-        if isinstance(error, OSError) and _is_full(error):
+        if isinstance(error, OSError | pl.exceptions.ComputeError) and _is_full(error):
             left = "it is as it was before" if (folder / MANIFEST).exists() else "it is not there"
             raise StoreError(
                 f"{folder}: cannot be written, {error}; {left}; make room and score again"
@@ -184,10 +184,11 @@ def working(folder: Path) -> Iterator[Path]:
         raise
 
 
-def _is_full(error: OSError) -> bool:
-    """Whether there is no room: the writers say so in a number, or in words alone."""
+def _is_full(error: Exception) -> bool:
+    """Whether there is no room: the writers say so in a number, or (polars) in words alone."""
     numbers = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
-    return error.errno in numbers or any(os.strerror(number) in str(error) for number in numbers)
+    said = isinstance(error, OSError) and error.errno in numbers
+    return said or any(os.strerror(number) in str(error) for number in numbers)
 
 
 @contextlib.contextmanager
