@@ -16,9 +16,9 @@ import polars as pl
 import mcptally as mt
 from mcptally import errors
 from mcptally.cli import COMMANDS, cli
-from mcptally.query import questions, shown
 from mcptally.rules.page import reference
 from mcptally.schema import TABLES
+from mcptally.views import questions, shown
 
 DOCS = Path(__file__).parents[1] / "docs" / "reference"
 NOTE = "<!-- generated: python -m tests.pages -->\n"

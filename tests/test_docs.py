@@ -17,10 +17,10 @@ import mcptally as mt
 from mcptally.cli import cli
 from mcptally.errors import Exit
 from mcptally.imports import FORMATS
-from mcptally.query import questions
 from mcptally.rules.page import find_rules
 from mcptally.schema import TABLES
 from mcptally.shapes import AnyEvent
+from mcptally.views import questions
 from tests import docs
 from tests.docs import BARE, DATA, DOCS, PAGES, REASONS, ROOT, RUNNABLE, SHOWN
 from tests.imports.rig import events

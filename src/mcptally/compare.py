@@ -14,7 +14,8 @@ import duckdb
 import pyarrow as pa
 
 from mcptally import stats
-from mcptally.query import Store, connect, create_views, open_store
+from mcptally.query import Store, open_store
+from mcptally.views import connect, create_views
 
 METRICS: Final = (
     ("failure_rate", "failures", 1.0),

@@ -14,7 +14,7 @@ from typing import Final
 
 import duckdb
 
-from mcptally import query, store
+from mcptally import query, store, views
 from mcptally.schema import TABLES
 
 FILE: Final = "mcptally.duckdb"
@@ -44,8 +44,8 @@ def write(folder: Path) -> list[str]:
                 f"SELECT * FROM read_parquet('{table.name}/**/*.parquet')"
             )
             connection.execute(f'COMMENT ON VIEW "{table.name}" IS {_text(table.meaning)}')
-        left = query.create_plain_questions(connection)
-        for name, title in query.questions().items():
+        left = views.create_plain_questions(connection)
+        for name, title in views.questions().items():
             if name not in left:
                 connection.execute(f'COMMENT ON VIEW "{name}" IS {_text(title)}')
     os.replace(draft, folder / FILE)  # noqa: PTH105  (the atomic one, by its name)
@@ -65,7 +65,7 @@ def keep(folder: Path) -> list[str]:
             connection.register("_answer", opened.ask(name).to_arrow_table())
             connection.execute(f'CREATE TABLE "{name}" AS SELECT * FROM _answer')
             connection.unregister("_answer")
-            about = f"{query.questions()[name]} As it was answered when this file was made."
+            about = f"{views.questions()[name]} As it was answered when this file was made."
             connection.execute(f'COMMENT ON TABLE "{name}" IS {_text(about)}')
     return left
 

@@ -19,8 +19,7 @@ from mcptally.contracts.semantic import Remark
 from mcptally.contracts.validation_texts import canonical
 from mcptally.errors import near
 from mcptally.query import Store
-from mcptally.render import clean
-from mcptally.sanitise import sanitised
+from mcptally.sanitise import clean, sanitised
 
 FEW: Final = 5
 """Calls that worked from which the range of their values says something."""

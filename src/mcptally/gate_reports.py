@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 
 import mcptally
 from mcptally.gates import Gate, Result
-from mcptally.render import clean
+from mcptally.sanitise import clean
 
 _SHOWN: Final = 20
 

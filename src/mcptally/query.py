@@ -1,195 +1,29 @@
-"""DuckDB over a store: tables as views, standing questions from `queries/*.sql`, any SQL.
-
-A question is a SQL file whose first line, a comment, is its title in plain words; a second one,
-`-- Shows: a, b`, names the columns that a terminal table shows first.
+"""A store that is asked, or several as one: standing questions, and any SQL, within limits.
 
 SQL may come from anybody, an agent too: it can read the store's tables and nothing else.
 """
 
 import contextlib
-import functools
 import re
-import shutil
-import tempfile
 import threading
 import weakref
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from importlib import resources
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import duckdb
 
-from mcptally import merge, stats
+from mcptally import stats, views
 from mcptally import store as store_files
-from mcptally.contracts import foresight
 from mcptally.errors import QueryError, StoreError, UsageError, near
-from mcptally.filters import EVIDENCE, ORDER, Filters, Moment, predicates
-from mcptally.readonly import check_select
-from mcptally.schema import TABLES, Usage
+from mcptally.filters import EVIDENCE, Filters, Moment
+from mcptally.readonly import SPILL, check_select, lock
+from mcptally.views import questions
 
 if TYPE_CHECKING:
     from mcptally.compare import Comparison
 
-
-@functools.cache
-def questions() -> Mapping[str, str]:
-    """Name of every standing question → what it answers."""
-    return {
-        name: text.splitlines()[0].removeprefix("-- ")
-        for name, text in _texts().items()
-        if not name.startswith("_")  # a view that questions share
-    }
-
-
-def shown(question: str) -> list[str]:
-    """The columns that a table of this question's answer shows; empty: all."""
-    for line in _texts()[question].splitlines()[:2]:
-        if line.startswith("-- Shows: "):
-            return line.removeprefix("-- Shows: ").split(", ")
-    return []
-
-
-@functools.cache
-def _texts() -> Mapping[str, str]:
-    folder = resources.files("mcptally").joinpath("queries")
-    files = sorted(
-        (file for file in folder.iterdir() if file.name.endswith(".sql")), key=lambda f: f.name
-    )
-    return {f.name.removesuffix(".sql"): f.read_text(encoding="utf-8") for f in files}
-
-
-def connect() -> duckdb.DuckDBPyConnection:
-    """An empty database in memory that knows the functions that the questions use."""
-    connection = duckdb.connect()
-    # A progress bar would go to stdout, among the results, terminal or not. In a notebook
-    # without ipywidgets there is none to switch off, and DuckDB raises.
-    with contextlib.suppress(duckdb.InvalidInputException):
-        connection.execute("SET enable_progress_bar = false")
-    stats.register(connection)
-    foresight.register(connection)
-    return connection
-
-
-def create_views(
-    connection: duckdb.DuckDBPyConnection,
-    paths: Path | Sequence[Path],
-    filters: Collection[str] = (),
-    question: str | None = None,
-) -> None:
-    """The tables of the stores at `paths`, as one, and every question, as views.
-
-    Args:
-        connection: where to make them.
-        paths: the stores.
-        filters: names of filters; their values are variables of whatever cursor asks.
-        question: the only question that is needed.
-    """
-    create_tables(connection, [paths] if isinstance(paths, Path) else paths, filters)
-    texts = dict(_texts() if question is None else _reads(question))
-    if filters:
-        texts |= _reads("_usage") | {Usage.name: "SELECT * FROM _usage"}
-    _create_questions(connection, texts)
-
-
-def create_tables(
-    connection: duckdb.DuckDBPyConnection, stores: Sequence[Path], filters: Collection[str] = ()
-) -> None:
-    """The tables of stores as views, without what filters of these names leave out."""
-    tables = merge.tables(connection, stores)
-    for name in ORDER:
-        if filters and name == Usage.name:
-            continue  # it sums up all calls: made anew of those that count
-        where = " AND ".join(predicates(name, filters)) or "true"
-        try:
-            connection.execute(
-                f'CREATE VIEW "{name}" AS SELECT * FROM {tables[name]} WHERE {where}'
-            )
-        except duckdb.Error as error:
-            place = stores[0] if len(stores) == 1 else "one of the stores"
-            raise StoreError(
-                f"{place}: its table {name} is damaged: {str(error).splitlines()[0]}; rebuild it "
-                "with: mcptally score ARCHIVE -o STORE"
-            ) from error
-
-
-def _reads(question: str) -> dict[str, str]:
-    """A question's text and those of the questions that it may read."""
-    found: dict[str, str] = {}
-    waiting = [question]
-    while waiting:
-        name = waiting.pop()
-        found[name] = _texts()[name]
-        named = set(re.findall(r"(?:\bFROM|\bJOIN|,)\s+(\w+)", found[name]))
-        waiting += named & _texts().keys() - found.keys()
-    return found
-
-
-def _create_questions(connection: duckdb.DuckDBPyConnection, texts: Mapping[str, str]) -> None:
-    """Questions as views, all of them."""
-    if left := _create_those_possible(connection, texts):
-        name, error = next(iter(left.items()))
-        raise StoreError(f"the question {name} cannot be made: {error}") from error
-
-
-def _kind(name: str, text: str) -> str:
-    """What a file makes: a view, or a table that depends on what follows `-- Of: `."""
-    about = text.splitlines()[1] if "\n" in text else ""
-    if not about.startswith("-- Of: "):
-        return f'VIEW "{name}" AS'
-    # A level that is asked for by name is all that is worked out.
-    return f'MACRO "{name}"({about.removeprefix("-- Of: ")}) AS TABLE'
-
-
-def create_plain_questions(connection: duckdb.DuckDBPyConnection) -> list[str]:
-    """Questions as views where DuckDB knows its own functions only; gives those that need more."""
-    return list(_create_those_possible(connection, _texts()))
-
-
-def _create_those_possible(
-    connection: duckdb.DuckDBPyConnection, texts: Mapping[str, str]
-) -> dict[str, duckdb.CatalogException]:
-    """Questions as views, one that reads another after it; gives those that lack something."""
-    waiting = dict(texts)
-    missing: dict[str, duckdb.CatalogException] = {}
-    while waiting:
-        missing = {}
-        for name, text in waiting.items():
-            try:
-                connection.execute(f"CREATE {_kind(name, text)} {text}")
-            except duckdb.CatalogException as error:
-                missing[name] = error
-        if len(missing) == len(waiting):
-            break
-        waiting = {name: waiting[name] for name in missing}
-    return missing
-
-
-def lock(connection: duckdb.DuckDBPyConnection, paths: Sequence[Path]) -> None:
-    """Let a connection read the stores' tables and nothing else, for good.
-
-    No other file, no network, no extension, no variable of the Python that runs it, no settings.
-    What does not fit into memory goes to a folder of our own, up to `SPILL`, and is gone with us.
-    """
-    aside = tempfile.mkdtemp(prefix="mcptally-")
-    weakref.finalize(connection, shutil.rmtree, aside, ignore_errors=True)
-    connection.execute("SET temp_directory = ?", [aside])
-    connection.execute("SET max_temp_directory_size = ?", [SPILL])
-    folders = [f"{path.resolve() / table.name}/" for path in paths for table in TABLES]
-    connection.execute("SET allowed_directories = ?", [folders])
-    for setting, value in (
-        ("enable_external_access", "false"),
-        ("python_enable_replacements", "false"),
-        ("autoload_known_extensions", "false"),
-        ("autoinstall_known_extensions", "false"),
-        ("lock_configuration", "true"),  # last
-    ):
-        connection.execute(f"SET {setting} = {value}")
-
-
-SPILL: Final = "20GB"
-"""What queries of a store may put on the disk while they run."""
 
 _Key: TypeAlias = tuple[frozenset[str], str | None]
 
@@ -288,7 +122,7 @@ class Store:
             query = _TABLES_THERE
         check_select(query)
         connection = self._connection()
-        self._add(_texts())
+        self._add(views.all_texts())
         return self._rows(connection, query, params)
 
     def _connection(
@@ -297,18 +131,18 @@ class Store:
         """The store's tables as views, and this question as one; made when first asked for."""
         key = (filters, question if filters else None)
         if key not in self._over:
-            connection = connect()
+            connection = views.connect()
             with self._as_ours():
                 if filters:
-                    create_views(connection, self.paths, *key)
+                    views.create_views(connection, self.paths, *key)
                 else:
-                    create_tables(connection, self.paths)
+                    views.create_tables(connection, self.paths)
             if self._memory is not None:
                 connection.execute("SET memory_limit = ?", [self._memory])
             lock(connection, self.paths)
             self._over[key] = connection
         if question is not None and not filters:
-            self._add(_reads(question))
+            self._add(views.texts_of(question))
         return self._over[key]
 
     def _add(self, texts: Mapping[str, str]) -> None:
@@ -318,7 +152,7 @@ class Store:
         """
         with self._adding, self._as_ours():
             new = {name: text for name, text in texts.items() if name not in self._added}
-            _create_questions(self._over[frozenset(), None], new)
+            views.create_questions(self._over[frozenset(), None], new)
             self._added.update(new)
 
     @contextlib.contextmanager

@@ -1,15 +1,47 @@
-"""What SQL from others may be: one SELECT, which calls nothing that acts.
+"""What SQL from others may do: read a store's tables, by one SELECT, which calls nothing that acts.
 
-What it can reach is the connection's affair: see `query.lock`.
+`check_select` looks at the text; `lock` takes everything else out of the connection's reach.
 """
 
 import itertools
 import re
+import shutil
+import tempfile
+import weakref
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 import duckdb
 
 from mcptally.errors import QueryError
+from mcptally.schema import TABLES
+
+SPILL: Final = "20GB"
+"""What queries of a store may put on the disk while they run."""
+
+
+def lock(connection: duckdb.DuckDBPyConnection, paths: Sequence[Path]) -> None:
+    """Let a connection read the stores' tables and nothing else, for good.
+
+    No other file, no network, no extension, no variable of the Python that runs it, no settings.
+    What does not fit into memory goes to a folder of our own, up to `SPILL`, and is gone with us.
+    """
+    aside = tempfile.mkdtemp(prefix="mcptally-")
+    weakref.finalize(connection, shutil.rmtree, aside, ignore_errors=True)
+    connection.execute("SET temp_directory = ?", [aside])
+    connection.execute("SET max_temp_directory_size = ?", [SPILL])
+    folders = [f"{path.resolve() / table.name}/" for path in paths for table in TABLES]
+    connection.execute("SET allowed_directories = ?", [folders])
+    for setting, value in (
+        ("enable_external_access", "false"),
+        ("python_enable_replacements", "false"),
+        ("autoload_known_extensions", "false"),
+        ("autoinstall_known_extensions", "false"),
+        ("lock_configuration", "true"),  # last
+    ):
+        connection.execute(f"SET {setting} = {value}")
+
 
 _EXPLAIN: Final = re.compile(
     r"\s*EXPLAIN\s+(?:ANALYZE\s+)?(?=SELECT\b|WITH\b|FROM\b)", re.IGNORECASE

@@ -1,19 +1,15 @@
-"""Answers as text: a table for people, and json, csv, parquet, markdown for machines.
+"""Answers on stdout: a table for people, and json, csv, parquet, markdown for machines.
 
 Everything from an archive is hostile: control characters, terminal escapes, invisible characters
 and bidirectional overrides never reach a terminal, markup never a Markdown reader.
 """
 
-import datetime
-import decimal
 import io
 import json
-import math
 import re
 import sys
-import textwrap
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, get_args
+from collections.abc import Sequence
+from typing import Any, Final, Literal, get_args
 
 import duckdb
 import pyarrow as pa
@@ -21,28 +17,16 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
+from mcptally.cells import cell, plain
 from mcptally.errors import QueryError
-from mcptally.sanitise import CONTROLS, escaped, hidden
-
-if TYPE_CHECKING:
-    from rich.text import Text
+from mcptally.layout import text_table
+from mcptally.sanitise import CONTROLS, clean, escaped, hidden
 
 Format = Literal["table", "json", "csv", "parquet", "markdown"]
 FORMATS: Final[tuple[str, ...]] = get_args(Format)
 
 ROWS: Final = 50
 """Rows of a table in a terminal, unless told otherwise."""
-
-_SHARE: Final = re.compile(
-    r"_rate(_|$)|(?:^|_)share(_|$)|^(?:valid_worked|invalid_precision|invalid_recall|preventable"
-    r"|refusal_precision)(_|$)"
-)
-_PERCENT: Final = re.compile(r"confidence")
-
-
-def clean(text: str) -> str:
-    """`text` on one line, with nothing in it that a terminal would act on."""
-    return CONTROLS.sub(lambda m: " " if m[0] in "\n\r\t" else "\N{REPLACEMENT CHARACTER}", text)
 
 
 def without_secrets(table: pa.Table) -> pa.Table:
@@ -52,7 +36,7 @@ def without_secrets(table: pa.Table) -> pa.Table:
         if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
             continue
         known = pc.unique(column).to_pylist()
-        changed = {text: clean for text in known if text and (clean := hidden(text)) != text}
+        changed = {text: safe for text in known if text and (safe := hidden(text)) != text}
         if changed:
             texts = [changed.get(text, text) for text in column.to_pylist()]
             table = table.set_column(place, name, pa.array(texts, column.type))
@@ -111,26 +95,9 @@ def write(
         sys.stderr.write(f"the first {limit:,} rows; --limit 0 prints all\n")
 
 
-def _plain(value: object) -> Any:
-    """A value as JSON has it: no NaN, sums as numbers, times as ISO 8601."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if value is None or isinstance(value, str | int):
-        return value
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, decimal.Decimal):
-        return int(value) if value == value.to_integral_value() else float(value)
-    if isinstance(value, datetime.datetime | datetime.date | datetime.time):
-        return value.isoformat()
-    return str(value)
-
-
 def plain_rows(table: pa.Table) -> list[dict[str, Any]]:
     """The rows of an answer as JSON values."""
-    return [{name: _plain(value) for name, value in row.items()} for row in table.to_pylist()]
+    return [{name: plain(value) for name, value in row.items()} for row in table.to_pylist()]
 
 
 _FORMULA: Final = re.compile("[\\s\x00-\x1f]*[=+\\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n]")
@@ -153,7 +120,7 @@ def _flat(table: pa.Table, acted_on: re.Pattern[str]) -> pa.Table:
     def flat(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
         if pa.types.is_nested(column.type):
             texts = [
-                None if v is None else json.dumps(_plain(v), ensure_ascii=False)
+                None if v is None else json.dumps(plain(v), ensure_ascii=False)
                 for v in column.to_pylist()
             ]
             return pa.array([safe(text) for text in texts], pa.string())
@@ -163,39 +130,6 @@ def _flat(table: pa.Table, acted_on: re.Pattern[str]) -> pa.Table:
 
     names = [str(safe(name)) for name in table.column_names]
     return pa.table([flat(column) for column in table.columns], names=names)
-
-
-def cell(name: str, value: object) -> str:
-    """One value as a person reads it: shares and confidences in percent, times short."""
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "yes" if value else ""
-    if isinstance(value, decimal.Decimal):
-        value = _plain(value)
-    if isinstance(value, float):
-        if math.isnan(value):
-            return ""
-        if _SHARE.search(name):
-            return f"{value:.1%}"
-        if _PERCENT.search(name):
-            return f"{value:.0f} %"
-        return f"{value:,.1f}" if abs(value) < 1000 else f"{value:,.0f}"
-    if isinstance(value, int):
-        return f"{value:,}"
-    if isinstance(value, datetime.datetime):
-        return value.strftime("%Y-%m-%d %H:%M:%S")
-    if isinstance(value, list):
-        return _cut(", ".join(cell("", v) for v in value[:CELL]))
-    return _cut(str(value))
-
-
-CELL: Final = 1000
-"""Characters of a value that a table shows: one hostile name must not cost minutes of layout."""
-
-
-def _cut(text: str) -> str:
-    return clean(text if len(text) <= CELL else f"{text[:CELL]}\N{HORIZONTAL ELLIPSIS}")
 
 
 def _told_apart(names: Sequence[str]) -> list[str]:
@@ -247,217 +181,3 @@ def _terminal(table: pa.Table, shown: Sequence[str]) -> None:
     merged = {n for name in names for n in (f"{name}_low", f"{name}_high")}
     if hidden := [n for n in table.column_names if n not in names and n not in merged]:
         sys.stderr.write(f"{len(hidden)} more columns with --format json, csv or parquet\n")
-
-
-def text_table(
-    table: pa.Table, shown: Sequence[str] = (), *, width: int | None, colour: bool = False
-) -> str:
-    """Rows as aligned text.
-
-    Args:
-        table: the rows.
-        shown: columns, the most important first; all if empty.
-        width: characters of a line; long texts are cut, then columns left out from the right.
-            None: as wide as it takes.
-        colour: whether to say with colour what is good and bad.
-    """
-    from rich.console import Console  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
-
-    names = [name for name in shown or table.column_names if name in table.column_names]
-    rows = table.to_pylist()
-    cells = {name: [_with_interval(name, row) for row in rows] for name in names}
-    numbers = {name for name in names if _is_number(table.schema.field(name).type)}
-    headings = {name: _over_two_lines(heading(name), _width(cells[name])) for name in names}
-    fixed = {n for n in names if n in numbers or n in _WHOLE or n.endswith(("_at", "_seen"))}
-
-    def fit() -> dict[str, int]:
-        natural = {name: _width([*headings[name].split("\n"), *cells[name]]) for name in names}
-        return fitting(natural, fixed=fixed, width=width)
-
-    widths = fit()
-    thin = "insufficient_data" in names and "insufficient_data" not in widths
-    if marked := thin and _mark(cells, widths, rows):
-        widths = fit()
-    for name in _NAMES & widths.keys():
-        cells[name] = [_middle(text, widths[name]) for text in cells[name]]
-    view = Table(box=None, pad_edge=False, header_style="bold")
-    for name, size in widths.items():
-        view.add_column(
-            Text(headings[name]),
-            justify="right" if name in numbers else "left",
-            vertical="bottom",
-            no_wrap=True,
-            overflow="ellipsis",
-            width=size,
-        )
-    for number, row in enumerate(rows):
-        view.add_row(*(_coloured(name, cells[name][number], row) for name in widths))
-    file = io.StringIO()
-    console = Console(
-        file=file,
-        width=width or sum(widths.values()) + 2 * len(widths),
-        highlight=False,
-        force_terminal=colour,
-        color_system="standard" if colour else None,
-        legacy_windows=False,
-    )
-    console.print(view)
-    # rich fills a row up to the table's width: nothing to read, and ugly in a file.
-    text = "".join(line.rstrip(" ") + "\n" for line in file.getvalue().splitlines())
-    if marked:
-        text += f"{THIN} {heading('insufficient_data')}\n"
-    unsaid = {"insufficient_data"} if thin else set()  # a sign says it, or there is nothing to say
-    left_out = [heading(name) for name in names if name not in widths.keys() | unsaid]
-    if left_out:
-        note = f"no room for: {', '.join(left_out)}"
-        text += f"{textwrap.shorten(note, width or len(note), placeholder=' …')}\n"
-    return text
-
-
-THIN: Final = "?"
-"""Before an estimate that rests on too little data, where the column that says so has no room."""
-
-
-def _mark(
-    cells: dict[str, list[str]], widths: Mapping[str, int], rows: Sequence[Mapping[str, Any]]
-) -> bool:
-    """Put `THIN` before the first estimate of each row with too little data; whether any has."""
-    thin = [bool(row["insufficient_data"]) for row in rows]
-    place = next((n for n in widths if any(_has_interval(n, row) for row in rows)), None)
-    if place is None or not any(thin):
-        return False
-    cells[place] = [
-        f"{THIN} {text}".rstrip() if few else text
-        for text, few in zip(cells[place], thin, strict=True)
-    ]
-    return True
-
-
-def _middle(text: str, width: int) -> str:
-    """A name that does not fit, with both of its ends."""
-    from rich.cells import cell_len, set_cell_size  # noqa: PLC0415
-
-    if cell_len(text) <= width or width < 5:
-        return text
-    head = set_cell_size(text, width // 2).rstrip()
-    tail = set_cell_size(text[::-1], width - 1 - cell_len(head))[::-1].lstrip()
-    return f"{head}\N{HORIZONTAL ELLIPSIS}{tail}"
-
-
-def _over_two_lines(text: str, enough: int) -> str:
-    """A heading broken at the space that makes it narrowest, if it is wider than its column."""
-    words = text.split(" ")
-    if len(text) <= enough or len(words) == 1:
-        return text
-    broken = [(" ".join(words[:n]), " ".join(words[n:])) for n in range(1, len(words))]
-    return "\n".join(min(broken, key=lambda lines: max(map(len, lines))))
-
-
-def _is_number(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-    )
-
-
-_HEADINGS: Final = {
-    "insufficient_data": "too little data",
-    "latency_p50_ms": "p50 ms",
-    "latency_p95_ms": "p95 ms",
-    "infrastructure": "infra",
-    "hidden_errors": "hidden",
-    "tool_failures": "failures",
-}
-_WHOLE: Final = frozenset({"call_id", "example_call", "slowest_call", "worst_call", "largest_call"})
-"""Columns that are of no use when cut: `mcptally show` takes them."""
-
-
-def heading(name: str) -> str:
-    """A column's name for people."""
-    return _HEADINGS.get(name) or clean(name).replace("_", " ").strip() or clean(name)
-
-
-def _width(texts: Sequence[str]) -> int:
-    from rich.cells import cell_len  # noqa: PLC0415
-
-    return max(map(cell_len, texts), default=0)
-
-
-SHORTEST: Final = 10
-"""Characters to which a text may be cut before a column is left out for want of room."""
-NAME: Final = 16
-"""The same of a name, which is cut in the middle: names of one family differ at either end."""
-_NAMES: Final = frozenset({"server", "tool", "client", "path", "file", "session", "recording"})
-
-
-def fitting(natural: Mapping[str, int], *, fixed: set[str], width: int | None) -> dict[str, int]:
-    """How wide each column becomes; one that is not there does not fit.
-
-    Texts share what the fixed columns leave: short ones stay whole, the longest are cut. Where
-    even that is too little, columns go from the right; two stay.
-    """
-    if width is None:
-        return dict(natural)
-    names = list(natural)
-    while True:
-        least = {
-            n: natural[n] if n in fixed else min(natural[n], NAME if n in _NAMES else SHORTEST)
-            for n in names
-        }
-        room = width - 2 * (len(names) - 1)
-        if sum(least.values()) <= room or len(names) <= 2:
-            break
-        names.pop()
-    sizes = {n: natural[n] for n in names}
-    while sum(sizes.values()) > room:
-        texts = [n for n in names if n not in fixed and sizes[n] > least[n]]
-        if not texts:
-            break
-        longest = max(texts, key=lambda n: sizes[n])
-        sizes[longest] -= 1
-    return sizes
-
-
-_BAD: Final = frozenset(
-    {"tool_failure", "error", "breaking", "worse", "vanished", "hidden_error", "no_response"}
-)
-_DOUBTFUL: Final = frozenset(
-    {"infrastructure", "ambiguous", "warning", "unclear", "timeout", "tool_error", "protocol_error"}
-)
-
-
-def _coloured(name: str, text: str, row: Mapping[str, Any]) -> "Text":
-    """A cell, in the colour of what it says; where the data says too little, in none."""
-    from rich.text import Text  # noqa: PLC0415
-
-    style = ""
-    if row.get("insufficient_data") and _has_interval(name, row):
-        style = "dim"
-    elif text in _BAD or (name in {"alarm", "breach"} and text):
-        style = "red"
-    elif text in _DOUBTFUL:
-        style = "yellow"
-    elif name == "confidence" and _has_interval(name, row) and row[name] is not None:
-        # By what is sure: the interval's ends, not the estimate.
-        if row["confidence_low"] >= 90:
-            style = "green"
-        elif row["confidence_high"] < 90:
-            style = "red" if row["confidence_high"] < 70 else "yellow"
-    elif name in _WHOLE:
-        style = "dim"
-    return Text(text, style=style)
-
-
-def _has_interval(name: str, row: Mapping[str, Any]) -> bool:
-    return row.get(f"{name}_low") is not None and row.get(f"{name}_high") is not None
-
-
-def _with_interval(name: str, row: Mapping[str, Any]) -> str:
-    """A cell, and beside an estimate its interval where the answer has one."""
-    text = cell(name, row[name])
-    if not text or not _has_interval(name, row):
-        return text
-    low, high = row[f"{name}_low"], row[f"{name}_high"]
-    scale = 100 if _SHARE.search(name) else 1
-    return f"{text} ({scale * low:,.0f}\N{EN DASH}{scale * high:,.0f})"

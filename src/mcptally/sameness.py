@@ -45,7 +45,7 @@ def code() -> str:
 _NEVER_JUDGE: Final = (
     *("cli", "page", "export", "evaluate", "queries", "imports", "record"),
     *("query.py", "serve.py", "render.py", "compare.py", "doctor.py", "show.py", "database.py"),
-    "readonly.py",
+    *("readonly.py", "views.py", "cells.py", "layout.py"),
     *("gates.py", "gate_reports.py", "forgetting.py", "combining.py", "merge.py", "check.py"),
     *("engines.py", "cluster.py", "errand.py", "remote.py", "distant.py"),
 )

@@ -31,6 +31,11 @@ def _escape(found: re.Match[str]) -> str:
     return char if char in "\n\r\t" else json.dumps(char)[1:-1]
 
 
+def clean(text: str) -> str:
+    """`text` on one line, with nothing in it that a terminal would act on."""
+    return CONTROLS.sub(lambda m: " " if m[0] in "\n\r\t" else "\N{REPLACEMENT CHARACTER}", text)
+
+
 def hidden(text: str) -> str:
     """`text` with token-like values replaced by `[redacted:NAME]`, however long it is."""
     found, count = policy("default").text(text.encode("utf-8", "replace"))
@@ -39,7 +44,7 @@ def hidden(text: str) -> str:
 
 def sanitised(text: str, limit: int = LIMIT) -> str:
     """`text` with token-like values replaced by `[redacted:NAME]`, cut to `limit` characters."""
-    clean = hidden(text)
-    if len(clean) <= limit:
-        return clean
-    return f"{clean[:limit]}… ({len(clean) - limit} more characters)"
+    told = hidden(text)
+    if len(told) <= limit:
+        return told
+    return f"{told[:limit]}… ({len(told) - limit} more characters)"

@@ -20,11 +20,12 @@ import mcptally
 from mcptally import compare as comparison
 from mcptally import dry_run, show
 from mcptally.errors import McptallyError
-from mcptally.query import Store, open_store, questions, shown
-from mcptally.render import clean, plain_rows
+from mcptally.query import Store, open_store
+from mcptally.render import plain_rows
 from mcptally.rules.page import find_rules, words
-from mcptally.sanitise import sanitised
+from mcptally.sanitise import clean, sanitised
 from mcptally.schema import TABLES
+from mcptally.views import questions, shown
 
 SECONDS: Final = 20.0
 """How long one answer may take."""

@@ -8,8 +8,8 @@ import tempfile
 from pathlib import Path
 
 import mcptally as mt
-from mcptally import render
-from mcptally.query import shown
+from mcptally import layout
+from mcptally.views import shown
 from tests.ask.conftest import SERVERS, TRAFFIC
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -33,7 +33,7 @@ def session(store: mt.Store, width: int) -> str:
     for question, filters in ASKED.items():
         flags = "".join(f" --{k.replace('_', '-')} {v}" for k, v in filters.items())
         table = store.ask(question, **filters).limit(ROWS).to_arrow_table()
-        text = render.text_table(table, shown(question), width=width)
+        text = layout.text_table(table, shown(question), width=width)
         parts.append(f"$ mcptally query store {question}{flags} --limit {ROWS}\n{text}")
     return "\n".join(parts)
 

@@ -11,7 +11,7 @@ import pytest
 
 import mcptally as mt
 from mcptally import database
-from mcptally.query import questions
+from mcptally.views import questions
 from tests.transcripts import c2s, call, opened, s2c, text, write
 
 NEED_US = {"tool_scores", "server_scores", "failure_trend"}

@@ -7,7 +7,7 @@ import pytest
 
 import mcptally as mt
 from mcptally import errors
-from mcptally.query import questions, shown
+from mcptally.views import questions, shown
 from tests.ask import plainly
 
 KEYS = {

@@ -16,8 +16,8 @@ import pytest
 from rich.cells import cell_len
 
 import mcptally as mt
-from mcptally import database, render
-from mcptally.query import shown
+from mcptally import database, layout, render
+from mcptally.views import shown
 from tests.ask import terminal
 
 STYLE = re.compile(r"\x1b\[[0-9;]*m")
@@ -37,7 +37,7 @@ def test_no_line_is_wider_than_the_terminal(store: mt.Store, width: int):
 
 def test_a_table_without_a_width_is_whole():
     table = pa.table({"tool": ["x" * 300], "calls": [1]})
-    assert "x" * 300 in render.text_table(table, width=None)
+    assert "x" * 300 in layout.text_table(table, width=None)
 
 
 SCORES = {
@@ -58,10 +58,10 @@ def test_colour_says_what_the_interval_says(score, style):
         "insufficient_data": score["few"],
     }
     table = pa.Table.from_pylist([row])
-    text = render.text_table(table, ["tool", "confidence"], width=80, colour=True)
+    text = layout.text_table(table, ["tool", "confidence"], width=80, colour=True)
     styles = re.findall(r"\x1b\[([0-9;]*)m", text.splitlines()[-1])
     assert (style in styles) if style else not {"31", "32", "33"} & set(styles)
-    plain = render.text_table(table, ["tool", "confidence"], width=80)
+    plain = layout.text_table(table, ["tool", "confidence"], width=80)
     assert "\x1b" not in plain
     assert f"{score['confidence']:.0f} % ({score['low']:.0f}\N{EN DASH}" in plain
 
@@ -79,7 +79,7 @@ def test_too_little_data_shows_by_a_sign_where_its_column_has_no_room():
     ]
     names = ["tool", "confidence", "insufficient_data"]
     wide, narrow = (
-        render.text_table(pa.Table.from_pylist(rows), names, width=width).splitlines()
+        layout.text_table(pa.Table.from_pylist(rows), names, width=width).splitlines()
         for width in (80, 28)
     )
     assert "too little" in wide[0]
@@ -87,7 +87,7 @@ def test_too_little_data_shows_by_a_sign_where_its_column_has_no_room():
     assert ["? 50 % (10" in line for line in narrow[1:3]] == [True, False]
     assert narrow[3] == "? too little data"
     sure = pa.Table.from_pylist(rows[1:])
-    assert "little" not in render.text_table(sure, names, width=28)
+    assert "little" not in layout.text_table(sure, names, width=28)
 
 
 HOSTILE = {
@@ -109,7 +109,7 @@ def test_nothing_from_an_archive_acts_on_a_terminal(text: str, where: str):
         "list": pa.table({"tool": [[text, text]], "calls": [1]}),
     }
     for width in (60, None):
-        shown = render.text_table(tables[where], width=width, colour=True)
+        shown = layout.text_table(tables[where], width=width, colour=True)
         assert not set(STYLE.sub("", shown).replace("\n", "")) & set("\x1b\x9b\r\x07\u202e\u200b")
         assert len(shown.splitlines()) in {2, 3}  # a heading may take two
         if width:
@@ -159,7 +159,7 @@ def test_a_name_without_room_keeps_both_of_its_ends():
     table = pa.table(
         {"tool": ["list_directory_with_sizes"], "error": ["something went wrong here"]}
     )
-    text = render.text_table(table, width=40).splitlines()[-1]
+    text = layout.text_table(table, width=40).splitlines()[-1]
     assert re.match(r"list_dir\w*…\w*h_sizes ", text)
     assert text.endswith("…")
 

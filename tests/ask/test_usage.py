@@ -7,9 +7,9 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import mcptally as mt
-from mcptally.query import connect, create_views
 from mcptally.schema import Usage
 from mcptally.usage import KEYS
+from mcptally.views import connect, create_views
 
 ALL = {"since": datetime.date(2000, 1, 1)}
 """A filter that leaves every call that has a time, so that everything is summed up anew."""

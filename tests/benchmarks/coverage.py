@@ -20,7 +20,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from mcptally import bootstrap, compare, query
+from mcptally import bootstrap, compare, views
 from mcptally.schema import Usage
 
 SESSIONS = (8, 20, 60)
@@ -99,7 +99,7 @@ def rates_view(connection: duckdb.DuckDBPyConnection, data: pl.DataFrame) -> Non
         "coalesce(sum(n) FILTER (metric = 'ln_latency_ms'), 0)::BIGINT, 1)",
     }
     made = ", ".join(f"{value} AS {name}" for name, value in columns.items())
-    texts = query._texts()
+    texts = views.all_texts()
     connection.register("rows", data)
     connection.execute("CREATE OR REPLACE TABLE _sums AS SELECT * FROM rows")
     connection.unregister("rows")
@@ -113,7 +113,7 @@ def rates_view(connection: duckdb.DuckDBPyConnection, data: pl.DataFrame) -> Non
 
 def coverage(random, replicates: int) -> Iterator[tuple[str, float, float, int, float, float]]:
     """Share of intervals that hold the true rate, and their mean width, a cell of the design."""
-    connection = query.connect()
+    connection = views.connect()
     for size, draw in SIZES.items():
         for p in RATES:
             for rho in CORRELATIONS:
@@ -129,7 +129,7 @@ def coverage(random, replicates: int) -> Iterator[tuple[str, float, float, int, 
 
 def slow(random, replicates: int) -> Iterator[tuple[str, str, float, int, list[str]]]:
     """Coverage of the intervals of p50, p95 and p99, where most archives have one."""
-    connection = query.connect()
+    connection = views.connect()
     for kind, draw in TIMES.items():
         for pace in PACES:
             truth = np.exp(
@@ -198,7 +198,7 @@ def archive(random, tools: int, *, changed=None) -> pl.DataFrame:
 def discoveries(random, tools: int, *, change: float) -> tuple[int, int, int]:
     """False and true discoveries of one comparison, and how many there were to make."""
     changed = random.random(tools) < change
-    connection = query.connect()
+    connection = views.connect()
     for side, data in (
         ("base", archive(random, tools)),
         ("new", archive(random, tools, changed=changed)),
@@ -228,7 +228,7 @@ def discoveries(random, tools: int, *, change: float) -> tuple[int, int, int]:
 
 def alarms(random, tools: int, days: int, sessions: int) -> tuple[int, int, int]:
     """Tools with a false alarm in `days` nightly looks; days until a real change is told."""
-    connection = query.connect()
+    connection = views.connect()
     n = 1 + random.poisson(3, (tools, days, sessions))
     p = np.broadcast_to(random.choice([0.01, 0.1, 0.3], (tools, 1, 1)), n.shape)
     k = failures(random, n, p, 0.2)
@@ -247,7 +247,7 @@ def alarms(random, tools: int, days: int, sessions: int) -> tuple[int, int, int]
         "SELECT 's' AS server, tool, session, session AS recording, n AS judged, k AS failed, "
         "TIMESTAMPTZ '2026-01-01 12:00:00+00' + to_days(day::INTEGER) AS hour FROM sessions"
     )
-    trend = query._texts()["failure_trend"]
+    trend = views.all_texts()["failure_trend"]
     found, looks, breaches = connection.sql(
         "SELECT count(DISTINCT tool) FILTER (alarm), count(*), count(*) FILTER (breach) "
         f"FROM ({trend}) WHERE period = 'day' AND level = 'tool'"

@@ -27,8 +27,8 @@ import polars as pl
 
 import mcptally
 from mcptally import store
-from mcptally.query import questions
 from mcptally.schema import TABLES, Calls
+from mcptally.views import questions
 
 ARGUMENTS: Final = 200
 COPIES: Final = 4

@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 import mcptally as mt
 from mcptally.cli import cli
 from mcptally.export import FORMATS, export
-from mcptally.query import questions
+from mcptally.views import questions
 from tests.transcripts import c2s, event, opened, s2c, write
 
 PAYLOADS = {

@@ -51,7 +51,8 @@ def command(
       mcptally doctor --archive traces --store store
       mcptally doctor --format json | jq '.[] | select(.state != "ok")'
     """
-    from mcptally import doctor, render
+    from mcptally import doctor
+    from mcptally.sanitise import clean
 
     found = doctor.examine(archives=archives, stores=stores, configs=configs or None)
     if form == "json":
@@ -61,8 +62,8 @@ def command(
         colours = {"ok": "green", "warning": "yellow", "error": "red"}
         for each in found:
             state = click.style(f"{each.state:<8}", fg=colours[each.state])
-            click.echo(f"{state} {render.clean(each.name)}: {render.clean(each.says)}")
+            click.echo(f"{state} {clean(each.name)}: {clean(each.says)}")
             if each.do:
-                click.echo(f"         {render.clean(each.do)}")
+                click.echo(f"         {clean(each.do)}")
     if doctor.worst(found) == "error":
         sys.exit(Exit.FAILED)

@@ -80,7 +80,8 @@ def command(
     """
     from mcptally import database, render
     from mcptally.errors import QueryError
-    from mcptally.query import open_store, questions, shown
+    from mcptally.query import open_store
+    from mcptally.views import questions, shown
 
     limit_of_memory = None if memory is None else f"{memory / 1e6:.0f}MB"
     opened = open_store(store, *more, memory=limit_of_memory)

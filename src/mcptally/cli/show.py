@@ -22,9 +22,9 @@ def command(store: Path, call: str, form: str, *, full: bool) -> None:
     Example:
       mcptally show store 33e9d0f0a269721a
     """
-    from mcptally import render, show
+    from mcptally import show
     from mcptally.query import open_store
-    from mcptally.sanitise import escaped, hidden
+    from mcptally.sanitise import clean, escaped, hidden
 
     found = show.explain(open_store(store), call)
     if form == "json":
@@ -32,4 +32,4 @@ def command(store: Path, call: str, form: str, *, full: bool) -> None:
         sys.stdout.write(escaped(hidden(plain)) + "\n")
         return
     words = hidden(show.text(found, limit=sys.maxsize if full else 4000))
-    sys.stdout.write("\n".join(map(render.clean, words.splitlines())) + "\n")
+    sys.stdout.write("\n".join(map(clean, words.splitlines())) + "\n")

@@ -9,7 +9,7 @@ from typing import Any
 from mcptally.evaluate import Calibration, Evaluation, HiddenQuality, VerdictQuality
 from mcptally.evaluate.labels import VERDICTS
 from mcptally.evaluate.measures import Estimate, Rate
-from mcptally.render import clean
+from mcptally.sanitise import clean
 
 
 def as_json(evaluation: Evaluation) -> str:

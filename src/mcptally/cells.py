@@ -1,0 +1,81 @@
+"""One value in words: as JSON has it, or as a person reads it; and a column's name for people."""
+
+import datetime
+import decimal
+import math
+import re
+from typing import Any, Final
+
+from mcptally.sanitise import clean
+
+SHARE: Final = re.compile(
+    r"_rate(_|$)|(?:^|_)share(_|$)|^(?:valid_worked|invalid_precision|invalid_recall|preventable"
+    r"|refusal_precision)(_|$)"
+)
+"""Names of columns that hold shares from 0 to 1, which people read in percent."""
+_PERCENT: Final = re.compile(r"confidence")
+
+
+def plain(value: object) -> Any:
+    """A value as JSON has it: no NaN, sums as numbers, times as ISO 8601."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, str | int):
+        return value
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, decimal.Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, datetime.datetime | datetime.date | datetime.time):
+        return value.isoformat()
+    return str(value)
+
+
+def cell(name: str, value: object) -> str:
+    """One value as a person reads it: shares and confidences in percent, times short."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else ""
+    if isinstance(value, decimal.Decimal):
+        value = plain(value)
+    if isinstance(value, float):
+        if math.isnan(value):
+            return ""
+        if SHARE.search(name):
+            return f"{value:.1%}"
+        if _PERCENT.search(name):
+            return f"{value:.0f} %"
+        return f"{value:,.1f}" if abs(value) < 1000 else f"{value:,.0f}"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, datetime.datetime):
+        return value.strftime("%Y-%m-%d %H:%M:%S")
+    if isinstance(value, list):
+        return _cut(", ".join(cell("", v) for v in value[:CELL]))
+    return _cut(str(value))
+
+
+CELL: Final = 1000
+"""Characters of a value that a table shows: one hostile name must not cost minutes of layout."""
+
+
+def _cut(text: str) -> str:
+    return clean(text if len(text) <= CELL else f"{text[:CELL]}\N{HORIZONTAL ELLIPSIS}")
+
+
+_HEADINGS: Final = {
+    "insufficient_data": "too little data",
+    "latency_p50_ms": "p50 ms",
+    "latency_p95_ms": "p95 ms",
+    "infrastructure": "infra",
+    "hidden_errors": "hidden",
+    "tool_failures": "failures",
+}
+
+
+def heading(name: str) -> str:
+    """A column's name for people."""
+    return _HEADINGS.get(name) or clean(name).replace("_", " ").strip() or clean(name)
