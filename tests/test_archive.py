@@ -42,7 +42,11 @@ def test_a_pattern_gives_what_it_matches(tmp_path: Path):
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("missing.jsonl", "no such file or folder"), ("empty", "no transcripts there")],
+    [
+        ("missing.jsonl", "no such file or folder"),
+        ("empty", "no transcripts there"),
+        ("**a", r"\*\*a: "),
+    ],
 )
 def test_what_cannot_be_found_is_said(tmp_path: Path, name: str, words: str):
     (tmp_path / "empty").mkdir()

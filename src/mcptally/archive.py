@@ -27,8 +27,8 @@ CHUNK: Final = 1 << 20
 """Bytes read at a time; measured: smaller costs calls, larger costs cache and second looks."""
 
 MAX_LINE: Final = 256 << 20
-"""Longest line that is read: one costs about five times its length in memory. The recorder's cap
-on a frame is far below."""
+"""Longest line that is read: one costs about eleven times its length in memory (`appetite`). The
+recorder's cap on a frame is far below."""
 
 EXPANSION: Final = 64
 """How many times its size a compressed file may always unpack to: recorded ones reach 5 to 20,
@@ -62,11 +62,12 @@ _TEXT: Final = re.compile(rb"[\x20-\x7e\s]*\Z")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PassedOver:
-    """Something in a folder that has a transcript's name and is not read."""
+    """Something that a folder or a pattern leads to, and that is not read."""
 
     name: str
     """Its path, as far as it is UTF-8."""
     why: str
+    """Why it is not, in words."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -86,11 +87,11 @@ def discover(
 
     Args:
         paths: files, folders and patterns.
-        passed_over: is told what in a folder has such a name and is a link out of it, or no file.
+        passed_over: is told what has such a name, or is matched, and is not read, and why.
 
     Raises:
-        UnreadableError: a path does not exist, is no regular file, cannot be listed, or nothing
-            was found.
+        UnreadableError: a path does not exist, is no regular file or no pattern, cannot be listed,
+            has a name that is not UTF-8, or nothing was found.
     """
     named = [Path(path) for path in paths]
     found: dict[Path, None] = {}
@@ -140,7 +141,10 @@ def _matches(pattern: Path) -> Iterator[Path]:
     parts = pattern.parts
     fixed = next((i for i, part in enumerate(parts) if glob.has_magic(part)), len(parts))
     if fixed < len(parts):
-        yield from Path(*parts[:fixed]).glob(str(Path(*parts[fixed:])))
+        try:
+            yield from Path(*parts[:fixed]).glob(str(Path(*parts[fixed:])))
+        except ValueError as error:  # `**` beside other characters, for one
+            raise UnreadableError(f"{pattern}: {error}") from error
 
 
 def _in_folder(folder: Path, out: list[PassedOver]) -> Iterator[Path]:
@@ -301,7 +305,9 @@ class Damage:
     line: int | None
     """Where it begins, counted from 1; None: the file as a whole."""
     rule: str
+    """The id of the rule that it breaks, of rules/archive.toml."""
     message: str
+    """What is wrong, in words that do not name the file."""
 
 
 BROKEN: Final = (OSError, EOFError, zlib.error, zstandard.ZstdError)

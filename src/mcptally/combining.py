@@ -17,7 +17,8 @@ import polars as pl
 from mcptally import reuse, sameness, store
 from mcptally.engines import opened
 from mcptally.errors import StoreError, UsageError
-from mcptally.pipeline import Run, patiently
+from mcptally.memory import patiently
+from mcptally.pipeline import Run
 from mcptally.plan import limit_of
 from mcptally.scoring import Judging
 

@@ -32,7 +32,11 @@ Task = tuple[str, tuple[Any, ...]]
 
 
 class Team(Protocol):
-    """Whoever does the tasks of a run: processes here, or the workers of a cluster."""
+    """Whoever does the tasks of a run: processes here, or the workers of a cluster.
+
+    What a task raises, of ours or of the system, is raised here; McptallyError also says that
+    somebody died over it.
+    """
 
     def __enter__(self) -> Self: ...
 
@@ -58,7 +62,10 @@ class Team(Protocol):
 
 
 class Crew:
-    """`jobs` processes, of which this one is the first; each has a share of its own."""
+    """`jobs` processes, of which this one is the first; each has a share of its own.
+
+    Partitions of `held` bytes of transcript wait in memory, in all of them together.
+    """
 
     def __init__(self, jobs: int, work: Path, held: int) -> None:
         self.share = Share(work, held // jobs)

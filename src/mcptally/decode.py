@@ -62,6 +62,7 @@ class Events:
 
     `messages` has one row a message, batch members apart, in file order; its `row` is what
     `asks` (a request's or notification's parameters) and `replies` (a result or error) refer to.
+    The others have one row an event, and all but those two begin with `ENVELOPE`.
     """
 
     messages: pl.DataFrame
@@ -77,21 +78,18 @@ class Events:
     twice: pl.DataFrame
     """File and line of messages that have a member twice, and its `names`."""
 
-    @property
-    def empty(self) -> bool:
-        """Whether no event at all was read."""
-        frames = (self.messages, self.raws, self.http, self.opens, self.closes, self.stderr)
-        return not any(frame.height for frame in frames)
-
 
 def decode(
     files: Sequence[Path], names: Sequence[str] | None = None, *, memory: int | None = None
 ) -> Events:
     """Every event of `files`, in order; `names` are how findings call the files.
 
-    A file that cannot be read is a finding. So is the rest of one where these files, which belong
-    together, come to need more than `memory` bytes; if nobody says how many, more than are free, of
-    a file that is alone or files that are `appetite.LARGE`.
+    What cannot be read is a finding. So is the rest of these files, which belong together, where
+    they come to need more than `memory` bytes: if that is None, more than are free, which several
+    files are asked for only once they are `appetite.LARGE`.
+
+    Raises:
+        McptallyError: a file behind a URL cannot be reached.
     """
     collect = _Collector(names or [str(path) for path in files], memory, alone=len(files) == 1)
     for number, path in enumerate(files):
@@ -175,6 +173,7 @@ class _Collector:
         events, places = self.waiting, self.places
         self.waiting, self.places, self.bytes = [], [], 0
         if not events:
+            self.runs = []
             return
         files, numbers = (np.concatenate(parts) for parts in zip(*places, strict=True))
         codes: dict[type[Any], int] = {event: code for code, event in enumerate(EVENTS)}

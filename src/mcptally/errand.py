@@ -7,7 +7,6 @@ folder of the worker that gathered it; where that is gone, it is gathered again.
 
 import contextlib
 import dataclasses
-import gc
 import platform
 import secrets
 import shutil
@@ -24,6 +23,7 @@ import mcptally
 from mcptally import store
 from mcptally.errors import StoreError, UnreadableError, UsageError
 from mcptally.knowledge import Knowledge
+from mcptally.memory import patiently
 from mcptally.partition import Gathered
 from mcptally.plan import weight
 from mcptally.remote import is_remote, put
@@ -93,7 +93,9 @@ def gather(run: Run, batch: Batch) -> Kept:
     """Gather a partition and keep it in this worker's scratch folder.
 
     Raises:
-        UnreadableError: a file cannot be opened on this machine.
+        UnreadableError: a file is not there on this machine.
+        StoreError: this worker does not see the work folder.
+        UsageError: it has another version of mcptally.
     """
     with _working(run):
         return _gather(run, batch)[1]
@@ -115,7 +117,9 @@ def finish(run: Run, here: Kept, learned: Learned, settled: Settled, archive: Kn
         archive: what all know of its tools.
 
     Raises:
-        UnreadableError: a file of it changed since, so that it could not be gathered again.
+        UnreadableError: a file of it is gone or changed, so that it could not be gathered again.
+        StoreError: this worker does not see the work folder.
+        UsageError: it has another version of mcptally.
     """
     with _working(run):
         try:
@@ -198,14 +202,8 @@ def _working(run: Run) -> Iterator[None]:
     refuse(_me(), versions(), run.versions)
     if run.parcels is None and not sees(run.work):
         raise StoreError(unseen(_me(), run.work))
-    with _ONE_AT_A_TIME:
-        collecting = gc.isenabled()
-        gc.disable()  # structs by the hundred thousand, none of them in cycles
-        try:
-            yield
-        finally:
-            if collecting:
-                gc.enable()
+    with _ONE_AT_A_TIME, patiently():
+        yield
 
 
 def refuse(worker: str, theirs: dict[str, str], ours: dict[str, str]) -> None:

@@ -22,7 +22,8 @@ from mcptally.engines import opened
 from mcptally.erasing import Erased, Target
 from mcptally.errors import QueryError, StoreError, UnreadableError, UsageError, near
 from mcptally.ids import digest
-from mcptally.pipeline import Run, patiently
+from mcptally.memory import patiently
+from mcptally.pipeline import Run
 from mcptally.plan import limit_of
 from mcptally.schema import Calls, Messages, Recordings, Validations
 from mcptally.scoring import Judging

@@ -1,11 +1,13 @@
-"""How the allocators of a process that scores behave: memory it once had, it uses again.
+"""What a process that scores does with memory: how much is free, and how its allocators behave.
 
-The kernel zeroes every page that a process touches first, which costs as much a byte as parsing
-JSON does; given back and asked for again, partition after partition, that is most of a run's
-system time. These settings act where they are made before the columnar libraries load.
+Memory it once had, it uses again: the kernel zeroes every page that a process touches first, which
+costs as much a byte as parsing JSON does; given back and asked for again, partition after
+partition, that is most of a run's system time. The settings act where they are made before the
+columnar libraries load.
 """
 
 import atexit
+import contextlib
 import ctypes
 import gc
 import os
@@ -35,27 +37,37 @@ _LIMITS: Final = {
 }
 """Where cgroups, of version 2 and 1, say how much there may be and how much is taken."""
 
-_LIBRARIES: Final = (
-    *("POLARS_MAX_THREADS", "OPENBLAS_NUM_THREADS"),
-    *("_RJEM_MALLOC_CONF", "ARROW_DEFAULT_MEMORY_POOL"),
-)
-_MMAP_THRESHOLD: Final = -3
-_TRIM_THRESHOLD: Final = -1
-_TOP_PAD: Final = -2
+_MALLOPT: Final = {
+    "MALLOC_MMAP_THRESHOLD_": -3,
+    "MALLOC_TRIM_THRESHOLD_": -1,
+    "MALLOC_TOP_PAD_": -2,
+}
+"""Those that glibc reads as a process begins, and their numbers in malloc.h."""
 
 
 def settle() -> None:
-    """The same for this process, as far as it is not too late: it may have loaded them already."""
+    """`ENVIRONMENT` for this process, as far as it has not loaded the libraries already."""
     if "polars" not in sys.modules:
         gc.disable()  # nothing that loading makes is garbage
         atexit.register(gc.freeze)  # and a process that ends need not look for any
-        for name in _LIBRARIES:
+        for name in ENVIRONMENT.keys() - _MALLOPT.keys():
             os.environ.setdefault(name, ENVIRONMENT[name])
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is not None:  # glibc's
-        mallopt(_MMAP_THRESHOLD, 1 << 30)
-        mallopt(_TRIM_THRESHOLD, (1 << 31) - 1)
-        mallopt(_TOP_PAD, 64 << 20)
+        for name, number in _MALLOPT.items():
+            mallopt(number, int(ENVIRONMENT[name]))
+
+
+@contextlib.contextmanager
+def patiently() -> Iterator[None]:
+    """Without the collector: structs by the hundred thousand, none of them in cycles."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def free() -> int | None:

@@ -6,9 +6,7 @@ Where the store is there already, only files that changed are gathered, with tho
 on what changed; the rest is carried over (`reuse`).
 """
 
-import contextlib
 import dataclasses
-import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +21,7 @@ from mcptally.engines import Engine, opened
 from mcptally.errors import UnreadableError
 from mcptally.knowledge import NEEDS
 from mcptally.ledger import Ledger, Noted
+from mcptally.memory import patiently
 from mcptally.partition import tools
 from mcptally.plan import first_recording, found, held_of, limit_of, plan, weight
 from mcptally.remote import is_url
@@ -40,11 +39,15 @@ class Summary:
 
     out: str | Path
     files: int
+    """Files of the archive, read now or reused."""
     bytes: int
+    """Their size on disk."""
     rows: dict[str, int]
+    """Rows of each table that the store has now."""
     broken_lines: int
     """Findings of severity error about files: what could not be read."""
     outcomes: dict[str, int]
+    """Calls by their outcome."""
     reused: int = 0
     """Files whose rows are those of an earlier run."""
     in_full: str | None = None
@@ -88,8 +91,9 @@ def score(
         UnreadableError: nothing could be read.
         StoreError: `out` holds something else than a store, or another run writes to it.
         RuleError: the rule file cannot be used.
-        UsageError: the scenarios file cannot be used, `jobs` is negative, or the engine is none
-            or not installed.
+        UsageError: the scenarios file cannot be used, `jobs` is negative, or the engine, or what
+            a URL takes, is none or not installed.
+        McptallyError: a cluster or a URL cannot be reached, or a process of the run died.
     """
     judging = Judging.of(
         rules=Path(rules) if rules else None, scenarios=Path(scenarios) if scenarios else None
@@ -115,18 +119,6 @@ def score(
     return dataclasses.replace(
         summary, out=out, in_full=before if isinstance(before, str) and not full else None
     )
-
-
-@contextlib.contextmanager
-def patiently() -> Iterator[None]:
-    """Without the collector: structs by the hundred thousand, none of them in cycles."""
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collecting:
-            gc.enable()
 
 
 class Run:

@@ -3,16 +3,15 @@
 import concurrent.futures
 import heapq
 import math
-import zlib
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-import zstandard
 
 from mcptally import remote
-from mcptally.archive import PassedOver, discover, open_stream
+from mcptally.appetite import GROWTH, PROCESS
+from mcptally.archive import BROKEN, PassedOver, discover, open_stream
 from mcptally.errors import McptallyError, UsageError
 
 PARTITION: Final = 120 << 20
@@ -22,21 +21,17 @@ ALONE: Final = 2 * PARTITION
 """The same where one process works alone: it has the memory of two, and each partition costs a
 third of a second whatever it holds."""
 
-BASE: Final = 420 << 20
-"""Bytes of memory that a process of the pipeline takes however little it works on at a time."""
-
-GROWTH: Final = 5
-"""How many times its bytes of transcript a partition takes besides, at most, on real traffic."""
-
 WORTHWHILE: Final = 16 << 20
 """Bytes of transcript below which another process costs more than it brings."""
 
-EXPANSION: Final = 8
+_USUAL_EXPANSION: Final = 8
 """How much a compressed transcript grows: real ones shrink by 5 to 10."""
 
 _HEAD_LIMIT: Final = 1 << 16
+"""Bytes within which the first event of a file must end to be known: an `open` is far smaller."""
 
 _AT_A_TIME: Final = 16
+"""Files behind URLs whose first bytes are asked for together."""
 
 
 def limit_of(jobs: int) -> int:
@@ -54,7 +49,7 @@ def held_of(limit: int) -> int:
 
 def jobs_of(memory: int, cores: int) -> int:
     """How many processes, one a core at most, can share `memory` bytes and work well."""
-    return max(1, min(cores, memory // (BASE + GROWTH * WORTHWHILE)))
+    return max(1, min(cores, memory // (PROCESS + GROWTH * WORTHWHILE)))
 
 
 def partition_of(memory: int, jobs: int = 1) -> int:
@@ -63,8 +58,8 @@ def partition_of(memory: int, jobs: int = 1) -> int:
     Raises:
         UsageError: that is too little memory for so many processes.
     """
-    each = memory // jobs - BASE
-    least = jobs * (BASE + (GROWTH << 20))
+    each = memory // jobs - PROCESS
+    least = jobs * (PROCESS + (GROWTH << 20))
     if each < GROWTH << 20:
         raise UsageError(
             f"--memory {memory >> 20}M is too little for {jobs} process(es): at least "
@@ -97,7 +92,15 @@ def plan(files: Sequence[Path], *, limit: int = PARTITION, jobs: int = 1) -> lis
 def found(
     paths: Iterable[str | Path], passed_over: Callable[[PassedOver], Any] = lambda _: None
 ) -> list[Path]:
-    """The transcript files that `paths` name, here (`archive.discover`) or behind URLs."""
+    """The transcript files that `paths` name, here (`archive.discover`) or behind URLs.
+
+    `passed_over` is told what in a folder has a transcript's name and is not read.
+
+    Raises:
+        UnreadableError: a path or URL names nothing that can be read.
+        UsageError: what the protocol of a URL takes is not installed.
+        McptallyError: a URL cannot be reached.
+    """
     named = list(paths)
     urls = [path for path in named if isinstance(path, str) and remote.is_url(path)]
     here = [path for path in named if path not in urls]
@@ -106,12 +109,12 @@ def found(
 
 
 def weight(path: Path) -> int:
-    """Bytes of transcript that a file holds, about."""
+    """Bytes of transcript that a file holds, unpacked, about; 0 of one that is gone."""
     try:
         size = path.stat().st_size
     except OSError:
         return 0  # said when the file is read
-    return size * (1 if path.suffix == ".jsonl" else EXPANSION)
+    return size * (1 if path.suffix == ".jsonl" else _USUAL_EXPANSION)
 
 
 def _heads(files: Sequence[Path]) -> list[str | None]:
@@ -126,14 +129,11 @@ class _Head(msgspec.Struct):
     recording: str
 
 
-_READING: Final = (OSError, EOFError, zlib.error, zstandard.ZstdError)
-
-
 def first_recording(path: Path) -> str | None:
-    """The recording of a file's first event, if its first line is one."""
+    """The recording of a file's first event; None if its first line is none, or cannot be read."""
     try:
         with open_stream(path) as stream:
             line, _, _ = stream.read(_HEAD_LIMIT).partition(b"\n")
             return msgspec.json.decode(line, type=_Head).recording
-    except (McptallyError, ValueError, RecursionError, *_READING):
+    except (McptallyError, ValueError, RecursionError, *BROKEN):
         return None  # said when the file is read

@@ -30,8 +30,11 @@ class Learned:
     """What gathering a partition brought to light, besides what it noted."""
 
     recordings: pl.Series
+    """Their names, each once."""
     sources: list[store.Source]
+    """Its files as they were when they were read."""
     servers: list[str | None]
+    """The labels of its servers, each once."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -39,12 +42,15 @@ class Written:
     """What finishing a partition put into the store."""
 
     rows: dict[str, int]
+    """By table."""
     outcomes: dict[str, int]
+    """Calls by outcome."""
     broken: int
+    """Findings of severity error about files."""
 
 
 def read(files: Sequence[Path], names: Sequence[str]) -> tuple[Gathered, Learned]:
-    """Gather a partition: itself, and what it brought to light."""
+    """Gather a partition of `files`, which `names` call: itself, and what it brought to light."""
     looks = [store.look(path) for path in files]
     part = gather(files, names)
     sources = [
@@ -139,7 +145,10 @@ def _draft(work: Path) -> Iterator[Path]:
 
 
 class Share:
-    """Partitions on their way through one process: some in memory, more on disk."""
+    """Partitions on their way through one process: some in memory, more on disk.
+
+    Those in memory are of `budget` bytes of transcript together, those on disk in the work folder.
+    """
 
     def __init__(self, work: Path, budget: int = 0) -> None:
         self.work = work

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import tracemalloc
 import zipfile
 from collections.abc import Callable
 from io import BytesIO
@@ -236,6 +237,27 @@ def test_a_file_is_read_as_far_as_there_is_memory(tmp_path: Path) -> None:
     assert found["rule"] == "archive.more_than_memory"
     assert "256 MB of memory" in found["message"]
     assert 0 < some.stderr.height == found["line"] - 1 < 4000
+
+
+def test_a_long_line_takes_its_memory_whatever_stands_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    line = b'{"v":1,"event":"stderr","recording":"r","seq":%d,"ts_ns":1,"text":"%b"}\n'
+    size = 8 << 20
+    path.write_bytes(line % (0, b"x" * size) + b"".join(line % (n, b"y") for n in range(1, 2000)))
+    events = decode([path], ["a"], memory=STEADY + 6 * size)
+    assert events.findings.get_column("rule").to_list() == ["archive.more_than_memory"]
+
+
+def test_lines_that_are_no_events_are_not_kept(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    size = 48 << 20
+    path.write_bytes((b"x" * 1023 + b"\n") * (size >> 10))
+    tracemalloc.start()
+    try:
+        decode([path], ["a"], memory=1 << 40)
+        assert tracemalloc.get_traced_memory()[1] < size // 2
+    finally:
+        tracemalloc.stop()
 
 
 def test_how_much_memory_is_free_is_asked_of_the_system() -> None:
