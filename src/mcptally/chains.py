@@ -19,7 +19,8 @@ RETRY_WITHIN: Final = 10 * 60 * 10**9
 COLUMNS: Final = ("attempt_of", "attempt", "attempt_why")
 
 _NEEDED: Final = (
-    *("pos", "recording", "session", "client", "method", "tool", "arguments", "outcome"),
+    *("pos", "recording", "session", "client", "method", "arguments", "outcome"),
+    *("tool", "prompt", "resource_uri"),
     *("ts_ns", "reply_ns", "cancelled_ns", "task", "task_id"),
     *("request_state", "reply_state", "input_responses"),
 )
@@ -62,7 +63,7 @@ def _links(frame: pl.DataFrame, why: str) -> pl.DataFrame:
 
 
 def _continued(rows: pl.DataFrame) -> pl.DataFrame:
-    """Continuations of `input_required`: by the echoed state, else by answers for the same tool."""
+    """Continuations of `input_required`: by the echoed state, else by answers for the same name."""
     asked = rows.filter(pl.col("outcome") == "input_required").with_columns(previous="i")
     answers = rows.filter(
         pl.col("request_state").is_not_null() | pl.col("input_responses").is_not_null()
@@ -74,32 +75,37 @@ def _continued(rows: pl.DataFrame) -> pl.DataFrame:
         check_sortedness=False,
         allow_exact_matches=False,
     )
-    by_tool = answers.filter(pl.col("request_state").is_null()).join_asof(
+    about = pl.coalesce("tool", "prompt", "resource_uri", pl.lit("")).alias("about")
+    by_name = answers.filter(pl.col("request_state").is_null()).with_columns(about)
+    by_name = by_name.join_asof(
         asked.filter(pl.col("reply_state").is_null()).select(
-            "pos", "session", "method", "previous", tool=pl.col("tool").fill_null("")
+            "pos", "session", "method", about, "previous"
         ),
         on="pos",
-        by=["session", "method"],
+        by=["session", "method", "about"],
         check_sortedness=False,
         allow_exact_matches=False,
     )
-    found = [part.drop_nulls("previous") for part in (by_state, by_tool)]
+    found = [part.drop_nulls("previous") for part in (by_state, by_name)]
     return pl.concat([_links(part, "input_required") for part in found])
 
 
 def _of_tasks(rows: pl.DataFrame) -> pl.DataFrame:
-    """Requests about a task, linked to the call that began it."""
-    began = rows.filter(pl.col("outcome") == "task").select("i", "recording", "task")
+    """Requests about a task, linked to the call that began it, which came before them."""
+    began = rows.filter(pl.col("outcome") == "task").select("i", "pos", "recording", "task")
     about = rows.filter(pl.col("method").str.starts_with("tasks/")).drop_nulls("task_id")
     if not began.height or not about.height:
         return _links(rows.clear().with_columns(previous="i"), "task")
     ids = [_task_id(text) for text in began.get_column("task").to_list()]
     began = began.select(
-        "recording", previous="i", task_id=pl.Series(ids, dtype=pl.String)
+        "recording", previous="i", begun="pos", task_id=pl.Series(ids, dtype=pl.String)
     ).drop_nulls()
-    return _links(
-        about.join(began.unique(["recording", "task_id"]), on=["recording", "task_id"]), "task"
+    found = about.join(
+        began.unique(["recording", "task_id"], keep="first", maintain_order=True),
+        on=["recording", "task_id"],
     )
+    # Where requests about tasks are answered with tasks, the links could go round in a ring.
+    return _links(found.filter(pl.col("begun") < pl.col("pos")), "task")
 
 
 def _task_id(text: str | None) -> str | None:

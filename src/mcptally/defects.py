@@ -17,7 +17,7 @@ from mcptally.protocol.revisions import table
 from mcptally.protocol.shapes import judge
 from mcptally.validate import judge_of, judge_value
 
-NAME: Final = r"^[A-Za-z0-9_.-]{1,128}$"
+_NAME: Final = r"^[A-Za-z0-9_.-]{1,128}$"
 
 Defect = tuple[str, str, str, str | None, str | None]
 """Definition, rule, message, path, evidence."""
@@ -49,7 +49,7 @@ def _by_columns(described: pl.DataFrame) -> Iterator[pl.DataFrame]:
     )
     yield found(
         "definition.name_illegal",
-        described.filter(~pl.col("tool").str.contains(NAME)),
+        described.filter(~pl.col("tool").str.contains(_NAME)),
         "the name is not 1 to 128 of A-Z a-z 0-9 _ . -",
         evidence="tool",
         path="/name",
@@ -153,9 +153,10 @@ def _arguments(text: str) -> Iterator[tuple[str, str, str | None, str | None]]:
     if not isinstance(properties, dict):
         return
     required = schema.get("required")
-    lost = [n for n in required if n not in properties] if isinstance(required, list) else []
+    asked = [n for n in required if isinstance(n, str)] if isinstance(required, list) else []
+    lost = [n for n in asked if n not in properties]
     if lost and not any(key in schema for key in ("patternProperties", "allOf", "anyOf", "oneOf")):
-        names = ", ".join(map(str, lost[:10]))
+        names = ", ".join(lost[:10])
         path = "/inputSchema/required"
         yield "definition.required_undeclared", f"required and not described: {names}", path, None
     bare = [

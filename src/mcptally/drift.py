@@ -25,12 +25,34 @@ _HINTS: Final = frozenset({"annotations", "icons", "_meta", "execution"})
 _NO_CONDITION: Final = frozenset(
     {*_WORDING, "$comment", "default", "examples", "deprecated", "$schema", "readOnly", "writeOnly"}
 )
+_CONDITIONS: Final = frozenset(
+    {"type", "enum", "const", "multipleOf", "pattern", "format", "required", "properties"}
+    | {"items", "prefixItems", "additionalItems", "unevaluatedItems", "contains", "uniqueItems"}
+    | {"minContains", "maxContains", "additionalProperties", "unevaluatedProperties"}
+    | {"patternProperties", "propertyNames", "dependencies", "dependentRequired"}
+    | {"dependentSchemas", "allOf", "anyOf", "oneOf", "not", "if", "then", "else"}
+    | {"$ref", "$dynamicRef", "$recursiveRef"}
+)
+"""Keywords by which less is allowed than without them; so do the bounds below."""
+
+_SAYS_NOTHING: Final[dict[str, tuple[Any, ...]]] = {
+    **dict.fromkeys(("items", "additionalItems", "unevaluatedItems"), (True, {})),
+    **dict.fromkeys(("additionalProperties", "unevaluatedProperties", "propertyNames"), (True, {})),
+    **dict.fromkeys(("minLength", "minItems", "minProperties"), (0,)),
+    **dict.fromkeys(("properties", "patternProperties", "dependencies"), ({},)),
+    "uniqueItems": (False,),
+}
+"""Values of a keyword that allow what its absence allows."""
+
 _LOWER: Final = frozenset({"minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"})
 _UPPER: Final = frozenset({"maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"})
 
 
 def compare(old: str, new: str) -> list[Change]:
-    """What changed from one definition's JSON text to another's, in order of place."""
+    """What changed from one definition's JSON text to another's, in order of place.
+
+    Values that no schema may have are told as changed like others: servers list such schemas.
+    """
     before, after = msgspec.json.decode(old), msgspec.json.decode(new)
     return sorted(_tool(before, after))
 
@@ -70,7 +92,9 @@ def _schema(old: Any, new: Any, at: str, *, answers: bool) -> Iterator[Change]:
         if before == after and (key in old) == (key in new):
             continue
         place = f"{at}/{key}"
-        if key in _NO_CONDITION:
+        if key.startswith("x-"):
+            yield f"{place}: {_how(before, after)}", "hints"
+        elif key in _NO_CONDITION:
             yield f"{place}: {_how(before, after)}", "wording"
         elif key == "properties" and _are_objects(before, after):
             yield from _properties(before or {}, after or {}, new, place, answers=answers)
@@ -78,7 +102,7 @@ def _schema(old: Any, new: Any, at: str, *, answers: bool) -> Iterator[Change]:
             yield from _required(before or [], after or [], place, answers=answers)
         elif key in {"items", "additionalProperties"} and _both_objects(before, after):
             yield from _schema(before, after, place, answers=answers)
-        elif key == "$defs" and _are_objects(before, after):
+        elif key in {"$defs", "definitions"} and _are_objects(before, after):
             earlier, later = before or {}, after or {}
             for name in earlier.keys() & later.keys():
                 if earlier[name] != later[name]:
@@ -99,7 +123,9 @@ def _both_objects(before: Any, after: Any) -> bool:
 def _properties(
     old: dict[str, Any], new: dict[str, Any], schema: dict[str, Any], at: str, *, answers: bool
 ) -> Iterator[Change]:
-    required = schema.get("required", ())
+    required = schema.get("required")
+    if not isinstance(required, list):
+        required = ()  # `true` beside a property, as before draft 4
     for name in old.keys() | new.keys():
         place = f"{at}/{name}"
         if name not in new:
@@ -115,27 +141,34 @@ def _required(old: Any, new: Any, at: str, *, answers: bool) -> Iterator[Change]
     if not (isinstance(old, list) and isinstance(new, list)):
         yield f"{at}: changed", "unclear"
         return
-    for name in sorted({*map(str, old)} ^ {*map(str, new)}):
-        more = name in new
+    earlier, later = {*map(str, old)}, {*map(str, new)}
+    for name in sorted(earlier ^ later):
+        more = name in later
         yield (
             f"{at}/{name}: {'added' if more else 'removed'}",
-            ("breaking" if more is not answers else "compatible"),
+            "breaking" if more is not answers else "compatible",
         )
 
 
 def _condition(key: str, before: Any, after: Any, *, answers: bool) -> str:
     """Whether a condition on values became wider or narrower, as far as that is plain."""
+    before, after = (
+        None if value in _SAYS_NOTHING.get(key, ()) else value for value in (before, after)
+    )
+    if before is after is None:
+        return "compatible"
     wider: bool | None = None
-    if key == "type":
+    if key == "type" and all(v is None or isinstance(v, str | list) for v in (before, after)):
         wider = _wider(_types(before), _types(after))
     elif key == "enum" and all(v is None or isinstance(v, list) for v in (before, after)):
-        wider = _wider(None if before is None else {*map(repr, before)}, _reprs(after))
+        wider = _wider(_reprs(before), _reprs(after))
     elif before is None or after is None:
-        wider = after is None
+        # What no dialect knows is no condition, or one of the server's own.
+        wider = after is None if key in _CONDITIONS | _LOWER | _UPPER else None
     elif key in _LOWER | _UPPER and all(isinstance(v, int | float) for v in (before, after)):
         wider = (after < before) is (key in _LOWER)
-    elif key == "additionalProperties" and isinstance(after, bool):
-        wider = after
+    elif key == "additionalProperties" and False in (before, after):
+        wider = before is False
     if wider is None:
         return "unclear"
     return "compatible" if wider is not answers else "breaking"
@@ -145,7 +178,7 @@ def _reprs(values: Any) -> set[str] | None:
     return None if values is None else {*map(repr, values)}
 
 
-def _types(value: Any) -> set[str] | None:
+def _types(value: str | list[Any] | None) -> set[str] | None:
     if value is None:
         return None
     names = {value} if isinstance(value, str) else {*map(str, value)}

@@ -114,6 +114,41 @@ CASES = [
         "breaking",
         ["inputSchema/additionalProperties: added"],
     ),
+    (
+        changed("inputSchema", "additionalProperties", to=True),
+        "compatible",
+        ["inputSchema/additionalProperties: added"],
+    ),
+    (
+        changed("outputSchema", "properties", "sum", "minLength", to=0),
+        "compatible",
+        ["outputSchema/properties/sum/minLength: added"],
+    ),
+    (
+        changed("inputSchema", "properties", "b", "uniqueItems", to=False),
+        "compatible",
+        ["inputSchema/properties/b/uniqueItems: added"],
+    ),
+    (
+        changed("inputSchema", "properties", "b", "x-order", to=1),
+        "hints",
+        ["inputSchema/properties/b/x-order: added"],
+    ),
+    (
+        changed("inputSchema", "properties", "b", "nullable", to=True),
+        "unclear",
+        ["inputSchema/properties/b/nullable: added"],
+    ),
+    (
+        changed("inputSchema", "definitions", to={"unused": {"type": "string"}}),
+        "wording",
+        [],
+    ),
+    (
+        changed("inputSchema", "properties", "a", "type", to=5),
+        "unclear",
+        ["inputSchema/properties/a/type: changed"],
+    ),
     (changed("outputSchema", to=...), "breaking", ["outputSchema: removed"]),
     (
         changed("outputSchema", "properties", "sum", to=...),
@@ -150,6 +185,45 @@ def test_a_change_is_classified_by_what_it_does_to_callers(new: Any, drift: str,
     changes = compare(json.dumps(BASE), json.dumps(new))
     assert [change for change, _ in changes] == what
     assert drift_of(changes) == drift
+
+
+def test_required_as_before_draft_4_asks_for_nothing():
+    old, new = (
+        changed(
+            "inputSchema",
+            "properties",
+            "b",
+            to={"required": True, "properties": {key: {} for key in has}},
+        )
+        for has in ("x", "xy")
+    )
+    changes = compare(json.dumps(old), json.dumps(new))
+    assert changes == [("inputSchema/properties/b/properties/y: added", "compatible")]
+
+
+ODD = {
+    "required as before draft 4": {"properties": {"b": {"required": True, "properties": {}}}},
+    "required of no names": {"properties": {}, "required": [["a"], {}, 5]},
+    "required of nothing": {"properties": {}, "required": 5},
+    "a type that is none": {"type": 5},
+    "types that are none": {"type": [5, ["a"], None]},
+    "a schema that is none": 5,
+    "members that are none": {"properties": {"a": 5, "b": []}, "items": 5, "enum": 5, "$defs": 5},
+}
+
+
+@pytest.mark.parametrize("schema", ODD.values(), ids=ODD)
+def test_no_schema_that_a_server_may_list_stops_a_run(tmp_path: Path, schema: Any):
+    talk = Conversation("r", server="s")
+    talk.event("open", transport="stdio", server="s", command=["x"], segment=0)
+    talk.handshake("2025-06-18")
+    plain = {"type": "object", "properties": {"b": {"properties": {"y": {}}}}, "required": ["b"]}
+    for each in (schema, plain, schema):
+        talk.line(f"tools {json.dumps([{'name': 'x', 'inputSchema': each}])}")
+    (tmp_path / "a.jsonl").write_bytes(b"".join(talk.lines))
+    mcptally.score([tmp_path / "a.jsonl"], out=tmp_path / "store")
+    tools = pl.read_parquet(tmp_path / "store" / "tools" / "*.parquet")
+    assert tools.height == 2
 
 
 def test_the_worst_of_several_changes_counts():
