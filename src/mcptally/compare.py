@@ -30,6 +30,9 @@ METRICS: Final = (
 """What is compared (`ln_` metrics as ratios of geometric means), the family whose false
 discoveries are held down together, and the metric's share of them."""
 
+COMPARED: Final = (*(name.removeprefix("ln_") for name, _, _ in METRICS), "latency_p95_ms")
+"""The metrics as a comparison names them; the last is told beside the others, and never tested."""
+
 MIN_SESSIONS: Final = 5
 MIN_CALLS: Final = 10
 """Less on either side is too little data: no test is made, and none counts towards q."""

@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote
 from xml.etree import ElementTree as ET
 
 import mcptally
@@ -109,7 +110,7 @@ def _sarif_result(result: Result) -> dict[str, Any]:
     }
     if result.file:
         location["physicalLocation"] = {
-            "artifactLocation": {"uri": Path(result.file).as_posix()},
+            "artifactLocation": {"uri": _uri(result.file)},
             "region": {"startLine": result.line or 1},
         }
     return {
@@ -118,6 +119,11 @@ def _sarif_result(result: Result) -> dict[str, Any]:
         "message": {"text": clean(f"{result.subject}: {result.message}")},
         "locations": [location],
     }
+
+
+def _uri(file: str) -> str:
+    """A transcript's path or URL as a URI reference."""
+    return quote(file if "://" in file else Path(file).as_posix(), safe="/:@")
 
 
 def _title(gate: Gate) -> str:

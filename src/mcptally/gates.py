@@ -11,11 +11,13 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
-from mcptally.compare import RANK, Comparison
+from mcptally.compare import COMPARED, RANK, Comparison
 from mcptally.errors import UsageError, near
 from mcptally.query import Store
+from mcptally.rules.page import find_rules
+from mcptally.schema import Severity
 
 State = Literal["failed", "undecided", "passed"]
 
@@ -177,7 +179,7 @@ def check_changes(comparison: Comparison, gates: Sequence[Gate]) -> list[Result]
             state: State = "failed" if hit else "passed"
             results.append(Result(gate, state, row["server"], row["tool"], row["words"]))
     limits = [gate for gate in gates if gate.scope != "change"]
-    _known(limits, {row["metric"] for row in metrics}, "the metrics compared")
+    _known(limits, COMPARED, "the metrics compared")
     for scope in _SCOPES:
         mine = [gate for gate in limits if gate.scope == scope]
         for row in metrics:
@@ -254,16 +256,19 @@ def _of_change(gate: Gate, row: Mapping[str, Any]) -> Result:
 
 
 def _of_findings(store: Store, gate: Gate) -> Result:
-    """Findings of one severity, or of one rule."""
-    count: int = store.sql(
-        "SELECT count(*) FROM findings WHERE severity = $1 OR rule = $1", [gate.column]
-    ).fetchall()[0][0]
-    place = store.sql(
-        "SELECT file, line FROM findings WHERE severity = $1 OR rule = $1 "
-        "ORDER BY file, line LIMIT 1",
+    """Findings of one severity, or of one rule, at the servers and tools that match."""
+    rows = store.sql(
+        "SELECT server, tool, count(*), min((file, line)) FROM findings "
+        "WHERE severity = $1 OR rule = $1 GROUP BY server, tool",
         [gate.column],
     ).fetchall()
-    file, line = place[0] if place else (None, None)
+    if not rows:
+        names = [*get_args(Severity), *(row["id"] for row in find_rules())]
+        _known([gate], names, "the severities and rules")
+    fitting = [row for row in rows if gate.matches(row[0], row[1] or "")]
+    count = sum(n for _, _, n, _ in fitting)
+    places = [place for *_, place in fitting if None not in place]
+    file, line = min(places, default=(None, None))
     message = f"{count:,} findings of {gate.column}; limit: {gate.beyond} {gate.limit:g}"
     return Result(gate, gate.state(count, count), None, None, message, file, line)
 

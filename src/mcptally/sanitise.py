@@ -13,8 +13,11 @@ from mcptally.record.redact import policy
 LIMIT: Final = 2000
 """Characters kept of a text."""
 
+# C0, C1, soft hyphen; Arabic and Mongolian marks; fillers that look empty; zero-width and
+# bidirectional ones; line separators; selectors (not emoji's own); surrogates, tags; no characters.
 CONTROLS: Final = re.compile(
-    "[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "[\x00-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
+    "\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0d\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff"
     "\ud800-\udfff\U000e0000-\U000e0fff]"
 )
 """Characters that a terminal acts on, that nobody sees, or that change the order of others."""

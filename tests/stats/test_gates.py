@@ -3,10 +3,12 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
 
+import mcptally as mt
 from mcptally import gate_reports, gates
 from mcptally.errors import UsageError
 from tests.stats.stores import build, call, sessions
@@ -74,6 +76,7 @@ WRONG = {
     "a misspelt change": ("vanish", "did you mean vanished"),
     "no number": ("failure_rate > much", "is no gate"),
     "a column there is not": ("failure_rat > 1", "did you mean failure_rate"),
+    "findings that there are never": ("findings.eror > 0", "did you mean error"),
     "a column that is no number": ("tool > 1", "is no number"),
     "a change in one store": ("worse", "compare BASE NEW"),
     "a file there is not": ("none.toml", "cannot be read"),
@@ -103,6 +106,51 @@ def test_a_file_of_gates_that_makes_no_sense_says_where(tmp_path, content, words
         gates.load([str(path)])
 
 
+def test_findings_are_counted_where_the_gate_looks(tmp_path):
+    paths = []
+    for server in ("one", "two"):
+        events = [opened(server, server=server)]
+        for number in range(2):  # without a handshake
+            events.append(c2s(2 * number + 1, asked(number, f"{server}-{number}"), server))
+            events.append(s2c(2 * number + 2, text(number), server))
+        paths.append(write(tmp_path / f"{server}.jsonl", events))
+    mt.score(paths, out=tmp_path / "store")
+    opened_store = mt.open_store(tmp_path / "store")
+    for where, file, line in (
+        ("", "one.jsonl", 2),
+        ("server = 'two'", "two.jsonl", 2),
+        ("server = 'two'\ntool = '*-1'", "two.jsonl", 4),
+        ("server = 'three'", None, None),
+    ):
+        path = tmp_path / "gates.toml"
+        path.write_text(f"[[gate]]\nfail-on = 'findings.protocol.before_initialize > 0'\n{where}")
+        (result,) = gates.check(opened_store, gates.load([str(path)]))
+        assert result.state == ("failed" if file else "passed")
+        assert (result.file and Path(result.file).name, result.line) == (file, line)
+
+
+def test_a_gate_on_a_metric_holds_where_no_tool_is_in_both_stores(tmp_path):
+    stores = [build(tmp_path / name, [call(1, tool=name)]) for name in ("a", "b")]
+    comparison = stores[0].compare(stores[1])
+    assert gates.check_changes(comparison, gates.load(["failure_rate > 5%"])) == []
+
+
+PLACES = {
+    "/traces/a b%20#?.jsonl": "/traces/a%20b%2520%23%3F.jsonl",
+    "s3://bucket/a b.jsonl": "s3://bucket/a%20b.jsonl",
+    "traces/ü.jsonl.gz": "traces/%C3%BC.jsonl.gz",
+}
+
+
+@pytest.mark.parametrize(("file", "uri"), PLACES.items())
+def test_sarif_names_a_transcript_by_a_uri(file, uri):
+    gate = gates.parse("failure_rate > 10%")
+    data = gate_reports.as_sarif([gates.Result(gate, "failed", "s", "t", "so", file, 7)])
+    (found,) = json.loads(data)["runs"][0]["results"]
+    (location,) = found["locations"]
+    assert location["physicalLocation"]["artifactLocation"]["uri"] == uri
+
+
 def test_changes_are_gated_by_kind_and_by_how_far(tmp_path):
     base = build(tmp_path / "a", sessions([(0, 3)] * 40, "t"))
     new = build(tmp_path / "b", sessions([(2, 3)] * 20 + [(1, 3)] * 20, "t"))
@@ -120,7 +168,7 @@ def test_changes_are_gated_by_kind_and_by_how_far(tmp_path):
 
 
 def test_hostile_names_end_as_plain_text_in_the_reports(tmp_path):
-    rows = sessions([(1, 2)] * 40, "evil\x1b[31m\x00<&]]>")
+    rows = sessions([(1, 2)] * 40, "evil\x1b[31m\x00<&]]>\uffff")
     results = gates.check(build(tmp_path / "s", rows), gates.load(["failure_rate > 10%"]))
     root = ET.fromstring(gate_reports.as_junit(results))  # noqa: S314  (we wrote it)
     assert root.find(".//failure") is not None

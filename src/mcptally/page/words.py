@@ -9,26 +9,17 @@ import functools
 import re
 from typing import Final
 
-from mcptally.sanitise import hidden
+from mcptally.sanitise import CONTROLS, hidden
 
 NAME_LIMIT: Final = 90
 TEXT_LIMIT: Final = 300
-
-# C0, C1, soft hyphen; Arabic and Mongolian marks; fillers that look empty; zero-width and
-# bidirectional ones; line separators; selectors (not emoji's own); surrogates, tags; no characters.
-_UNSEEN: Final = re.compile(
-    "[\x00-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
-    "\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0d\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff"
-    "\ud800-\udfff\U000e0000-\U000e0fff]"
-)
-
 
 _BREAK: Final = re.compile(r"[ \t\r]*\n\s*")
 
 
 def plain(text: str) -> bool:
     """Whether nothing in `text` acts on a terminal or on the text around it."""
-    return not _UNSEEN.search(text)
+    return not CONTROLS.search(text)
 
 
 def _written_out(match: re.Match[str]) -> str:
@@ -45,7 +36,7 @@ def shown(text: str | None, limit: int = TEXT_LIMIT) -> str:
     if text is None:
         return "(none)"
     # What lies far behind the cut cannot be part of a secret that begins before it.
-    said = _UNSEEN.sub(_written_out, _BREAK.sub("\n", hidden(text[: limit + 4096])))
+    said = CONTROLS.sub(_written_out, _BREAK.sub("\n", hidden(text[: limit + 4096])))
     return said if len(said) <= limit else f"{said[: limit - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
