@@ -1,11 +1,14 @@
 """Whatever a stranger's server sends, contracts answer; they never raise."""
 
 import json
+from pathlib import Path
 
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import mcptally as mt
 from mcptally.contracts import (
     content,
     cron,
@@ -22,6 +25,7 @@ from mcptally.contracts import (
 from mcptally.contracts import (
     given as arguments,
 )
+from tests.transcripts import c2s, call, event, opened, s2c, text, write
 
 NAMES = st.sampled_from(
     """content isError type text data mimeType resource uri success error runId flow errors findings
@@ -106,3 +110,44 @@ def test_the_originals_throw_only_what_they_threw(schema, value):
         {"s": {"capability": True, "result": {"success": True, "content": value}}},
     )
     assert {"valid", "errors", "warnings"} <= answer.keys()
+
+
+TOO_LARGE = 10**309 - 1
+"""The largest integer that a transcript holds: JSON that no double holds."""
+
+
+def test_a_score_is_not_stopped_by_what_no_column_or_double_or_header_holds(tmp_path: Path):
+    run = {"runId": "a", "target": {}, "flow": [{"latencyMs": TOO_LARGE}], "result": "passed"}
+    run |= {"findings": {}, "errors": [], "metrics": {"totalTimeMs": TOO_LARGE}}
+    half = json.dumps({"error": {"code": "E_X", "hint": "\ud800", "details": "\ud800"}})
+    headers = {"mcp-name": "=?base64?é?=", "mcp-method": "tools/call"}
+    answers = [
+        ("probe", text(1, "ran", structuredContent=run)),
+        ("infer_form", text(2, "form", structuredContent={"confidence": TOO_LARGE})),
+        ("fill_and_submit", text(3, "sent")),
+        ("half", text(4, half, isError=True)),
+        ("header", text(5)),
+    ]
+    lines = [opened()]
+    for number, (tool, answer) in enumerate(answers, start=1):
+        more = {"scope": "x"} if tool == "header" else {}
+        if more:
+            told = {"phase": "request", "method": "POST", "path": "/", "headers": headers}
+            lines.append(event("http", len(lines), dir="c2s", **more, **told))
+        lines.append(c2s(len(lines), call(number, tool), **more))
+        lines.append(s2c(len(lines), answer, **more))
+    out = mt.score([write(tmp_path / "a.jsonl", lines)], out=tmp_path / "store").out
+    asked = "SELECT tool, error_details FROM calls ORDER BY tool"
+    rows = dict(mt.open_store(out).sql(asked).fetchall())
+    assert rows.keys() == {tool for tool, _ in answers}
+    assert rows["half"] == "\N{REPLACEMENT CHARACTER}"
+    steps = mt.open_store(out).sql("SELECT latency_ms FROM ui_steps").fetchall()
+    assert steps == [(None,)]
+
+
+@pytest.mark.parametrize("member", ["hint", "details"])
+def test_half_a_character_in_an_error_is_replaced(member: str):
+    told = json.dumps({"error": {"code": "E_X", member: "a\ud800"}})
+    errors = pl.DataFrame({"outcome": ["tool_error"], "error_text": [told], "text": [told]})
+    (row,) = regular.regular(errors).to_dicts()
+    assert row[f"error_{member}"] == "a\N{REPLACEMENT CHARACTER}"

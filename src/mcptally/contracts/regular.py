@@ -19,6 +19,7 @@ from mcptally import rules as rule_files
 from mcptally.contracts.given import first_given
 from mcptally.sanitise import sanitised
 from mcptally.schema import FAILED
+from mcptally.seed.javascript import printable
 from mcptally.verdict import match, words
 from mcptally.verdict.rows import TextRule, status_in
 
@@ -373,7 +374,7 @@ def _detail(detail: Mapping[str, Any], around: Mapping[str, Any]) -> Said:
         code=code,
         http=status,
         retryable=retryable if isinstance(retryable, bool) else None,
-        hint=sanitised(hint, 500) if isinstance(hint, str) and hint else None,
+        hint=sanitised(printable(hint), 500) if isinstance(hint, str) and hint else None,
         details=_text_of(details) if details not in (None, "", [], {}) else None,
         complete=complete,
     )
@@ -409,7 +410,9 @@ def _known(name: Any) -> str | None:
 
 
 def _text_of(value: Any) -> str:
-    return sanitised(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    # JSON within a text may spell half a character, which no column holds.
+    return sanitised(printable(text))
 
 
 def decides(examples: Sequence[str | Mapping[str, Any]]) -> list[str]:

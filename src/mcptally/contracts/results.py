@@ -287,9 +287,11 @@ def _form(tool: str, response: str) -> tuple[str | None, float | None]:
     result = _read(tool, response)
     for _, value in result.objects() if result else ():
         inside = value.get("data", value)
-        confidence = inside.get("confidence") if isinstance(inside, dict) else None
-        if isinstance(confidence, int | float) and not isinstance(confidence, bool):
-            return _name(inside.get("formSchema")), float(confidence)
+        confidence = (
+            ui_probe.as_double(inside.get("confidence")) if isinstance(inside, dict) else None
+        )
+        if confidence is not None:
+            return _name(inside.get("formSchema")), confidence
     return None, None
 
 

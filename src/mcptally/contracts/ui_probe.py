@@ -160,6 +160,16 @@ def _is(value: Any, kind: str) -> bool:
     return isinstance(value, {"string": str, "boolean": bool, "record": dict}[kind])
 
 
+def as_double(value: Any) -> float | None:
+    """A JSON number; None for any other value, and for an integer that no double holds."""
+    if not _is(value, "number"):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return None
+
+
 # --- runs ---
 
 CODES: Final = frozenset(

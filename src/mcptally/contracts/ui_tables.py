@@ -7,6 +7,7 @@ from typing import Any
 import polars as pl
 
 from mcptally.contracts import ui_probe
+from mcptally.contracts.ui_probe import as_double
 from mcptally.schema import Table, UiErrors, UiRuns, UiSteps
 
 Test = tuple[int, str, dict[str, Any]]
@@ -47,7 +48,7 @@ def _run(row: int, run: dict[str, Any]) -> dict[str, Any]:
         "errors": len(_list(run, "errors")),
         "forms": len(_list(findings, "forms")),
         "axe_violations": _whole(_object(findings, "accessibility").get("axeViolations")),
-        "total_time_ms": _number(metrics.get("totalTimeMs")),
+        "total_time_ms": as_double(metrics.get("totalTimeMs")),
         "steps_told": _whole(metrics.get("steps")),
         "network_errors_told": _whole(metrics.get("networkErrors")),
         "console_errors_told": _whole(metrics.get("consoleErrors")),
@@ -67,7 +68,7 @@ def _steps(row: int, run: dict[str, Any]) -> list[dict[str, Any]]:
             "intent": _text(step.get("inferredIntent")),
             "input": None if step.get("input") is None else json.dumps(step["input"]),
             "outcome": _text(step.get("outcome")),
-            "latency_ms": _number(step.get("latencyMs")),
+            "latency_ms": as_double(step.get("latencyMs")),
             "timestamp": _text(step.get("timestamp")),
         }
         for position, step in enumerate(_list(run, "flow"))
@@ -108,11 +109,6 @@ def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _number(value: Any) -> float | None:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if is_number else None
-
-
 def _whole(value: Any) -> int | None:
-    number = _number(value)
-    return int(number) if number is not None and abs(number) < 2**53 and number % 1 == 0 else None
+    told = as_double(value)
+    return int(told) if told is not None and abs(told) < 2**53 and told % 1 == 0 else None

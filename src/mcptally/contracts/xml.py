@@ -19,7 +19,10 @@ MAX_CHARS: Final = 2_000_000
 """Characters beyond which a text is data, not a report: it is not read."""
 
 MAX_DEPTH: Final = 500
-RAW: Final = re.compile(r"[>\"']")
+"""Elements within each other beyond which a text is not read."""
+
+_RAW: Final = re.compile(r"[>\"']")
+"""Characters that the seed wants escaped in text, though XML does not."""
 _INVALID: Final = expat.errors.codes[expat.errors.XML_ERROR_INVALID_TOKEN]
 _AT_AMPERSAND: Final = (_INVALID, expat.errors.codes[expat.errors.XML_ERROR_UNDEFINED_ENTITY])
 
@@ -32,7 +35,7 @@ class _Reader:
     """Follows one document: lists at the root, custom fields, raw characters in text."""
 
     def __init__(self, text: str) -> None:
-        self.text = text
+        self.source = text.encode("utf-8", "replace")
         self.stack: list[str] = []
         self.root: dict[str, str] = {}
         self.items = 0
@@ -51,7 +54,7 @@ class _Reader:
         self.parser.SetParamEntityParsing(expat.XML_PARAM_ENTITY_PARSING_NEVER)
 
     def read(self) -> None:
-        self.parser.Parse(self.text.encode("utf-8", "replace"), True)  # noqa: FBT003
+        self.parser.Parse(self.source, True)  # noqa: FBT003
 
     @property
     def place(self) -> str:
@@ -89,10 +92,10 @@ class _Reader:
         self.found.append(Breach("", f"{words} ({self.place})", "content.xml_custom_fields"))
 
     def _characters(self, data: str) -> None:
-        if self.raw is None and RAW.search(data):
+        if self.raw is None and _RAW.search(data):
             # Escaped characters come alone and stand as &…; at this place of the source.
             at = self.parser.CurrentByteIndex
-            if self.text.encode("utf-8", "replace")[at : at + 1] != b"&":
+            if self.source[at : at + 1] != b"&":
                 line, column = self.parser.CurrentLineNumber, self.parser.CurrentColumnNumber
                 self.raw = line, column + 1, data
 
@@ -112,7 +115,7 @@ def check(text: str) -> Iterator[Breach]:
     yield from reader.found[:20]
     if reader.raw:
         line, column, data = reader.raw
-        mark = RAW.search(data)
+        mark = _RAW.search(data)
         words = f"a raw {mark[0] if mark else ''} in text (line {line}, column {column})"
         yield Breach("", words, "content.xml_raw_character", data[:80])
     if not reader.stack and reader.root:

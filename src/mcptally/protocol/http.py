@@ -1,7 +1,6 @@
 """What travels around messages: stray bytes on a pipe, and the headers of HTTP exchanges."""
 
 import base64
-import binascii
 from collections.abc import Iterator
 
 import polars as pl
@@ -131,5 +130,5 @@ def _decoded(value: str) -> str:
         return base64.b64decode(
             value.removeprefix("=?base64?").removesuffix("?="), validate=True
         ).decode()
-    except (binascii.Error, UnicodeDecodeError):
+    except ValueError:  # not base64, not ASCII, or no UTF-8 in it
         return value
