@@ -95,9 +95,9 @@ def main() -> None:
     parser.add_argument("--check", action="store_true", help="change nothing; fail if out of date")
     check = parser.parse_args().check
     stale = []
-    for counted, rules, files, kind in (
-        (verdict_counts(), failures.rules(), failures.FILES, failures.kind),
-        (hidden_counts(), hidden_errors.rules(), hidden_errors.FILES, hidden_errors.kind),
+    for counted, rules, files in (
+        (verdict_counts(), failures.rules(), failures.FILES),
+        (hidden_counts(), hidden_errors.rules(), hidden_errors.FILES),
     ):
         for name in files:
             old = (ROWS / name).read_text(encoding="utf-8")
@@ -106,10 +106,10 @@ def main() -> None:
                 stale.append(name)
                 if not check:
                     (ROWS / name).write_text(new, encoding="utf-8")
-        sure = confidence.percent(rules, kind, counted)
+        sure = confidence.percent(rules, counted)
         print(f"{len(rules)} rules, confidence {min(sure)} to {max(sure)}")
     rows = verdict_rows(labelled())
-    held_out = calibration.held_out(failures.rules(), rows, failures.kind)
+    held_out = calibration.held_out(failures.rules(), rows)
     table = measures.reliability(held_out, rows["correct"])
     print(f"cross-validated calibration error {measures.calibration_error(table):.3f}")
     print("changed:", ", ".join(stale) or "nothing")

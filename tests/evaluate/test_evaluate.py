@@ -80,12 +80,47 @@ def test_releases_and_ways_of_running_one_server_are_a_family(one: str, other: s
     assert labels.family(one) == labels.family(other)
 
 
-@pytest.mark.parametrize("content", ["", "{}\n", "[1]\n", "{not json\n", '{"a": 1}\n'])
+@pytest.mark.parametrize(
+    "content", ["", "{}\n", "[1]\n", "{not json\n", '{"a": 1}\n', "[" * 100_000]
+)
 def test_what_is_no_labelled_file_is_refused_with_its_line(tmp_path: Path, content: str):
     file = tmp_path / "x.jsonl"
     file.write_text(content)
     with pytest.raises(UnreadableError, match=r"x\.jsonl"):
         labels.read(file)
+
+
+@pytest.mark.parametrize(
+    ("row", "says"),
+    [
+        (ERROR | {"verdict": "busines"}, "did you mean business"),
+        (ERROR | {"verdict": ["business"]}, "'verdict' is a string"),
+        (TRAFFIC | {"class": {"ok": 1}}, "'class' is a string"),
+        (TRAFFIC | {"class": "business"}, "did you mean business_error"),
+        (ERROR | {"server": 5}, "'server' is a string, and not 5"),
+        (ERROR | {"text": 5}, "'text' is a string"),
+        (ERROR | {"code": "E1"}, "'code' is a number"),
+        (ERROR | {"code": 10**30}, "'code' is a number"),
+    ],
+)
+def test_a_label_of_another_shape_is_refused_with_its_line(
+    tmp_path: Path, row: dict[str, Any], says: str
+):
+    with pytest.raises(UnreadableError, match=rf"labels\.jsonl:2: .*{says}"):
+        labels.read(write(tmp_path, ERROR, row))
+
+
+def test_only_a_newline_ends_a_label(tmp_path: Path):
+    file = tmp_path / "labels.jsonl"
+    text = "one\u2028two\x85three"
+    file.write_text(json.dumps(ERROR | {"text": text}, ensure_ascii=False), encoding="utf-8")
+    assert labels.read(file)["text"].to_list() == [text]
+
+
+def test_a_number_too_large_for_a_code_is_text(tmp_path: Path):
+    said = f"{10**30} fetch failed"
+    read = labels.read(write(tmp_path, TRAFFIC | {"wire": "jsonrpc_error", "text": said}))
+    assert (read["error_code"][0], read["text"][0]) == (None, said)
 
 
 def test_rates_come_with_wilson_intervals():
@@ -114,7 +149,7 @@ def test_a_server_does_not_vouch_for_its_own_messages():
             "correct": [False] * 30 + [True],
         }
     )
-    held_out = calibration.held_out(failures.rules(), decided, failures.kind)
+    held_out = calibration.held_out(failures.rules(), decided)
     assert held_out[0] > held_out[30]
 
 

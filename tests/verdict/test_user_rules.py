@@ -43,6 +43,12 @@ def test_a_row_with_a_new_id_is_a_new_rule(tmp_path: Path):
     assert said["verdict"].to_list() == ["tool_failure", "infrastructure"]
 
 
+@pytest.mark.parametrize("name", ["moon", "mine.moon", "mine.of.the.moon"])
+def test_any_id_will_do(tmp_path: Path, name: str):
+    said = changed(tmp_path, ADDED.replace("verdict.mine.moon", name))
+    assert said["rule"].to_list()[0] == name
+
+
 def test_a_row_with_a_known_id_changes_what_it_says_and_keeps_the_rest(tmp_path: Path):
     said = changed(tmp_path, '[[rule]]\nid = "verdict.network.refused"\nverdict = "tool_failure"\n')
     assert said["rule"][1] == "verdict.network.refused"
@@ -87,10 +93,15 @@ def test_rows_about_hidden_errors_are_told_apart_by_their_id(tmp_path: Path):
         (ADDED.replace("['moon is in']", "'moon is in'"), "moon: .*matches"),
         (ADDED + "codes = ['-32602']", "moon: .*codes"),
         (ADDED + "statuses = ['5xx']", "moon: statuses '5xx'"),
+        (ADDED + ADDED, "moon: is here twice"),
+        (
+            '[[rule]]\nid = "verdict.network.refusd"\ndisabled = true\n',
+            "refusd: there is none to disable; did you mean verdict.network.refused",
+        ),
     ],
 )
 def test_a_file_that_makes_no_sense_says_where_and_why(tmp_path: Path, toml: str, says: str):
-    with pytest.raises(RuleError, match=says):
+    with pytest.raises(RuleError, match=f"(?s)rules.toml: .*{says}"):
         changed(tmp_path, toml)
 
 
@@ -131,7 +142,7 @@ def test_a_rule_that_does_not_do_what_its_examples_say_is_refused(
 ):
     file = tmp_path / "rules.toml"
     file.write_text(toml, encoding="utf-8")
-    with pytest.raises(RuleError, match=says):
+    with pytest.raises(RuleError, match=f"rules.toml: .*{says}"):
         Judging.of(rules=file)
 
 

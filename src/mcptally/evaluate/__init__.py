@@ -19,6 +19,7 @@ class Scorer:
     """One way to tell business errors from the rest, measured."""
 
     name: str
+    """`mcptally`, `seed heuristic` or `always business`."""
     balanced_accuracy: Estimate
     matthews: Estimate
     precision: Rate
@@ -31,8 +32,11 @@ class Calibration:
     """Whether nine in ten are right where we say 90."""
 
     brier: float
+    """Mean squared distance of confidence from what came true, 0 to 1 (Brier, 1950)."""
     calibration_error: float
+    """Expected calibration error, 0 to 1."""
     table: list[dict[str, Any]]
+    """Rows of `measures.reliability`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -40,13 +44,19 @@ class VerdictQuality:
     """The verdict against labels."""
 
     n: int
+    """Labelled errors."""
     families: int
+    """Families of servers that they are of (`labels.family`)."""
     accuracy: Rate
+    """How many have the verdict that the label says."""
     confusion: dict[str, dict[str, int]]
+    """Label → verdict → errors; `none` is no verdict."""
     classes: dict[str, dict[str, Rate]]
+    """Class → `precision` and `recall`."""
     scorers: list[Scorer]
     calibration: Calibration
     rules: list[dict[str, Any]]
+    """By the rule that decided: `rule`, `hits`, `families`, and how many were `right`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -54,11 +64,15 @@ class HiddenQuality:
     """Hidden errors against labels."""
 
     n: int
+    """Labelled results that are not marked as errors."""
     families: int
+    """Families of servers that they are of."""
     precision: Rate
     recall: Rate
     calibration: Calibration
+    """Of those about which some rule said how sure it is that they are failures."""
     rules: list[dict[str, Any]]
+    """As of `VerdictQuality`; `(none)` where no rule decided."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -81,7 +95,7 @@ def evaluate(
             counts that the rules come with (which these labels may have been part of).
 
     Raises:
-        UnreadableError: the file or the recordings cannot be read.
+        UnreadableError: the file or the recordings cannot be read, or a label is none.
     """
     labelled = labels.read(Path(path))
     if traffic is not None:
@@ -115,7 +129,7 @@ def _verdict(rows: pl.DataFrame, *, cross_validate: bool) -> VerdictQuality | No
         return None
     sure = rows["confidence"]
     if cross_validate:
-        sure = calibration.held_out(failures.rules(), rows, failures.kind)
+        sure = calibration.held_out(failures.rules(), rows)
     is_business = rows["label"] == "business"
     said = {
         "mcptally": (rows["verdict"] == "business").fill_null(value=False),
@@ -143,7 +157,7 @@ def _hidden(rows: pl.DataFrame, *, cross_validate: bool) -> HiddenQuality | None
         as_rule = rows.with_columns(
             correct=pl.col("is_hidden") == ~pl.col("rule").is_in(silent).fill_null(value=False)
         )
-        right = calibration.held_out(hidden_errors.rules(), as_rule, hidden_errors.kind)
+        right = calibration.held_out(hidden_errors.rules(), as_rule)
         sure = rows.select(
             pl.when(pl.col("rule").is_in(silent)).then(100 - right).otherwise(right)
         ).to_series()

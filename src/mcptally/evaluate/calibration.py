@@ -1,6 +1,6 @@
 """How often each rule was right, by server family: what the confidence of a rule is made of."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import polars as pl
@@ -29,9 +29,7 @@ def counts(decided: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def held_out(
-    ruleset: Sequence[TextRule], decided: pl.DataFrame, kind: Callable[[TextRule], str]
-) -> pl.Series:
+def held_out(ruleset: Sequence[TextRule], decided: pl.DataFrame) -> pl.Series:
     """For every row of `decided` the confidence its rule has from other families alone, 0 to 100.
 
     Null where no rule decided.
@@ -45,7 +43,7 @@ def held_out(
                 {
                     "family": [family] * len(ruleset),
                     "rule": [rule.id for rule in ruleset],
-                    "held_out": confidence.percent(ruleset, kind, others),
+                    "held_out": confidence.percent(ruleset, others),
                 }
             )
         )

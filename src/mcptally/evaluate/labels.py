@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from mcptally.errors import UnreadableError
+from mcptally.errors import UnreadableError, near
 
 VERDICTS: Final = ("business", "tool_failure", "infrastructure")
 """What a verdict is measured against; what a label calls ambiguous is left out."""
@@ -51,35 +51,43 @@ _CLASSES: Final = {
     "tool_failure": "tool_failure",
     "infra_error": "infrastructure",
 }
+_TEXTS: Final = (
+    *("server", "tool", "text", "recording", "method", "input_schema_state"),
+    *("channel", "wire", "verdict", "class"),
+)
+"""Members of a label that are strings, or null."""
+_WORDS: Final = {
+    "verdict": (*VERDICTS, "ambiguous", "not_error"),
+    "class": (*_CLASSES, "hidden_error", "ok", "ambiguous"),
+}
+"""What a label may say, in either vocabulary."""
 _HOW_RUN: Final = re.compile(
     r"-(?:http|sse|stateless|v\d+|nobody|oom|outage|priv|noconfig|old|npx|py|go)(?=-|$)"
 )
 _NAMELESS: Final = re.compile(r"(?:^|[-_. ])(?:mcp|server|the|python|js|node)(?=[-_. ]|$)")
-_CODE: Final = re.compile(r"(-?\d+) (.*)", re.DOTALL)
+_CODE: Final = re.compile(r"(-?\d{1,18}) (.*)", re.DOTALL)
 
 
 def read(path: Path) -> pl.DataFrame:
     """The labelled calls of `path`, with the columns of `COLUMNS`.
 
     Raises:
-        UnreadableError: the file cannot be read, or a line is not a labelled call.
+        UnreadableError: the file cannot be read, or a line is not a labelled call; it says which.
     """
     rows = []
     try:
         content = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UnreadableError(f"{path}: cannot be read as a labelled file: {error}") from error
-    for number, line in enumerate(content.splitlines(), start=1):
+    for number, line in enumerate(content.split("\n"), start=1):
         if not line.strip():
             continue
         try:
             row = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise UnreadableError(f"{path}:{number}: not JSON: {error}") from error
-        if not isinstance(row, dict) or not row.keys() & {"verdict", "class"}:
-            raise UnreadableError(
-                f"{path}:{number}: a labelled call is an object with 'verdict' or 'class'"
-            )
+        if wrong := _wrong(row):
+            raise UnreadableError(f"{path}:{number}: {wrong}")
         read_row = _error_row if "verdict" in row else _traffic_row
         rows.append({"line": number, **{k: _text(v) for k, v in read_row(row).items()}})
     if not rows:
@@ -98,6 +106,22 @@ def family(server: str) -> str:
     name = _HOW_RUN.sub("", name)
     bare = _NAMELESS.sub("", name).strip("-_. ")
     return bare or scope.strip("@") or name
+
+
+def _wrong(row: Any) -> str | None:
+    """Why the JSON value of a line is no labelled call; None: it is one."""
+    if not isinstance(row, dict) or not row.keys() & _WORDS.keys():
+        return "a labelled call is an object with 'verdict' or 'class'"
+    for name in _TEXTS:
+        if not isinstance(row.get(name), str | None):
+            return f"{name!r} is a string, and not {row[name]!r}"
+    code = row.get("code")
+    if not (code is None or (isinstance(code, int) and abs(code) < 2**63)):
+        return f"'code' is a number of JSON-RPC, and not {code!r}"
+    for name, words in _WORDS.items():
+        if (said := row.get(name)) is not None and said not in words:
+            return f"{name} {said!r} is not one of {', '.join(words)}{near(said, words)}"
+    return None
 
 
 def _error_row(row: dict[str, Any]) -> dict[str, Any]:

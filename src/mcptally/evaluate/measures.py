@@ -21,11 +21,12 @@ EDGES: Final = (0, 50, 60, 70, 80, 90, 95, 100.01)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Rate:
-    """A share with its 95 % Wilson interval; NaN of nothing."""
+    """A share (0 to 1) with its 95 % Wilson interval; NaN of nothing."""
 
     k: int
     n: int
     value: float
+    """k / n."""
     low: float
     high: float
 
@@ -68,7 +69,7 @@ def two_by_two(label: pl.Series, said: pl.Series) -> tuple[int, int, int, int]:
 
 
 def balanced_accuracy(tp: int, fn: int, fp: int, tn: int) -> float:
-    """Mean of sensitivity and specificity."""
+    """Mean of sensitivity and specificity; NaN where one side is empty."""
     if not tp + fn or not fp + tn:
         return math.nan
     return (tp / (tp + fn) + tn / (fp + tn)) / 2
@@ -81,7 +82,10 @@ def matthews(tp: int, fn: int, fp: int, tn: int) -> float:
 
 
 def clustered(label: pl.Series, said: pl.Series, families: pl.Series) -> dict[str, Estimate]:
-    """Balanced accuracy and Matthews correlation of booleans, whole families resampled."""
+    """`balanced_accuracy` and `matthews` of booleans, whole families resampled.
+
+    Percentile intervals of `RESAMPLES` samples, drawn alike each time.
+    """
     counts = (
         pl.DataFrame({"family": families, "label": label, "said": said})
         .group_by("family")
@@ -115,14 +119,18 @@ def _estimate(value: float, samples: npt.NDArray[np.float64]) -> Estimate:
 
 
 def brier(confidence: pl.Series, right: pl.Series) -> float:
-    """Mean squared distance of confidence (0 to 100) from what came true."""
+    """Mean squared distance of confidence (0 to 100) from what came true; NaN of nothing."""
     distance = (confidence / 100).to_numpy() - right.to_numpy().astype(np.float64)
     total: float = np.square(distance).sum()
     return total / len(distance) if len(distance) else math.nan
 
 
 def reliability(confidence: pl.Series, right: pl.Series) -> list[dict[str, Any]]:
-    """By bin of confidence: how many, mean confidence, share right."""
+    """By bin of confidence (0 to 100) that holds anything, lowest first.
+
+    Each row has `from` and `to` (the last bin includes its end), `n`, `mean_confidence` (0 to 1)
+    and `right`, a `Rate`.
+    """
     rows = []
     for low, high in itertools.pairwise(EDGES):
         inside = (confidence >= low) & (confidence < high)
@@ -141,7 +149,10 @@ def reliability(confidence: pl.Series, right: pl.Series) -> list[dict[str, Any]]
 
 
 def calibration_error(table: Sequence[dict[str, Any]]) -> float:
-    """Expected calibration error: mean distance of confidence and share right, by size of bin."""
+    """Expected calibration error: mean distance of confidence and share right, by size of bin.
+
+    `table` is what `reliability` gave; NaN of nothing.
+    """
     total = sum(row["n"] for row in table)
     gaps = [float(row["n"] * abs(row["mean_confidence"] - row["right"].value)) for row in table]
     error: float = sum(gaps) / total if total else math.nan

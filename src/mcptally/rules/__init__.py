@@ -22,20 +22,28 @@ class Rule:
     """What every rule row says; subclasses add the condition."""
 
     id: str
+    """`group.name`, or `group.section.name`; never used again for another rule."""
     title: str
+    """What it says, in a few words, without a full stop."""
     source: str
+    """A section of a specification with its revision, a seed document, or "mcptally"."""
     fires: tuple[Any, ...] = ()
     """Examples that must fire. Text rules hold strings, others what their module says."""
     silent: tuple[Any, ...] = ()
     """Examples that must stay silent."""
     note: str = ""
+    """What else a reader should know, in sentences."""
 
 
 R = TypeVar("R", bound=Rule)
 
 
 def load(cls: type[R], *names: str) -> tuple[R, ...]:
-    """The rules of the TOML files `names` of this package, in order of files and rows."""
+    """The rules of the TOML files `names` of this package, in order of files and rows.
+
+    Raises:
+        RuleError: a row is not as `cls` says (`parse`), or an id is used twice.
+    """
     rows: list[R] = []
     for name in names:
         text = resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
@@ -48,7 +56,8 @@ def parse(cls: type[R], table: Mapping[str, Any], *, where: str) -> list[R]:
     """Rule rows of one parsed TOML file; `where` names it in errors.
 
     Raises:
-        RuleError: a row lacks a field, has an unknown one, one of another type, or no examples.
+        RuleError: a row lacks a field, has an unknown one, one of another type or with a value that
+            its class refuses, or no examples.
     """
     fields = {field.name: field for field in dataclasses.fields(cls)}
     rows = []
@@ -61,6 +70,8 @@ def parse(cls: type[R], table: Mapping[str, Any], *, where: str) -> list[R]:
             rule = msgspec.convert(row, cls)
         except msgspec.ValidationError as error:
             raise RuleError(f"{where}: rule {name}: {error}") from error
+        except RuleError as error:
+            raise RuleError(f"{where}: {error}") from error
         if not rule.fires or not rule.silent:
             raise RuleError(
                 f"{where}: rule {name}: needs an example that fires and one that stays silent "

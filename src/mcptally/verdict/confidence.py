@@ -1,6 +1,6 @@
 """How sure a rule may be: the precision it has shown, drawn towards that of its kind."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from mcptally.verdict.rows import HiddenRule, TextRule
@@ -16,10 +16,14 @@ Verdicts err on servers nobody has met in ways that labelled ones do not show; f
 errors hardly do."""
 
 
+def kind(rule: TextRule) -> str:
+    """Which rules lend each other precision: those of one section, `group.<section>.name`."""
+    _, _, rest = rule.id.partition(".")
+    return rest.partition(".")[0]
+
+
 def percent(
-    rules: Sequence[TextRule],
-    kind: Callable[[TextRule], str],
-    counts: Mapping[str, tuple[float, float]] | None = None,
+    rules: Sequence[TextRule], counts: Mapping[str, tuple[float, float]] | None = None
 ) -> list[float]:
     """For every rule the mean of its Beta posterior as the 0 to 100 of the tables.
 
@@ -27,8 +31,7 @@ def percent(
     `PRIOR_WEIGHT` observations; that pool in turn is drawn towards all rules together.
 
     Args:
-        rules: all rules that lend each other precision.
-        kind: which of them are of a kind.
+        rules: all rules about failures, or all about hidden errors.
         counts: hits and right by rule id, instead of what the rows say.
     """
     measured = {rule.id: (rule.hits, rule.right) for rule in rules} if counts is None else counts

@@ -69,7 +69,12 @@ def wrong_about_results(rule: HiddenRule, others: Sequence[HiddenRule] = ()) -> 
     return wrong
 
 
-def check(ruleset: Sequence[TextRule], changed: Iterable[Mapping[str, Any]], *, where: str) -> None:
+def check(
+    ruleset: Sequence[VerdictRule | HiddenRule],
+    changed: Iterable[Mapping[str, Any]],
+    *,
+    where: str,
+) -> None:
     """Hold the rules that a user's rows made or changed against their examples.
 
     Args:
@@ -78,21 +83,22 @@ def check(ruleset: Sequence[TextRule], changed: Iterable[Mapping[str, Any]], *, 
         where: names the file in errors.
 
     Raises:
-        RuleError: a rule does not fire for an example that says so, or fires for one that must
-            stay silent.
+        RuleError: a rule does not fire for an example that says so, fires for one that must stay
+            silent, or has an example that is neither text nor call.
     """
     ids = {row["id"] for row in changed}
     results = [rule for rule in ruleset if isinstance(rule, HiddenRule)]
     for rule in ruleset:
         if rule.id not in ids:
             continue
-        wrong = (
-            wrong_about_results(rule, results)
-            if isinstance(rule, HiddenRule)
-            else wrong_about_failures(rule)
-            if isinstance(rule, VerdictRule)
-            else []
-        )
+        try:
+            wrong = (
+                wrong_about_results(rule, results)
+                if isinstance(rule, HiddenRule)
+                else wrong_about_failures(rule)
+            )
+        except RuleError as error:
+            raise RuleError(f"{where}: {error}") from error
         for kind, example in wrong:
             does = "does not fire for" if kind == "fires" else "fires for"
             raise RuleError(

@@ -103,16 +103,11 @@ def firing(calls: pl.DataFrame, ruleset: Sequence[VerdictRule] | None = None) ->
     return pl.concat([empty, *parts]).sort("row", maintain_order=True)
 
 
-def kind(rule: TextRule) -> str:
-    """Which rules lend each other precision: those of one section, `verdict.<section>.<name>`."""
-    return rule.id.split(".")[1]
-
-
 def _table(chosen: tuple[VerdictRule, ...]) -> pl.DataFrame:
     """What each rule says, and a last row that says nothing."""
     rows = [
         (rule.verdict, rule.reason, rule.fault or None, rule.retryable or None, sure, rule.id)
-        for rule, sure in zip(chosen, confidence.percent(chosen, kind), strict=True)
+        for rule, sure in zip(chosen, confidence.percent(chosen), strict=True)
     ]
     return pl.DataFrame([*rows, (None,) * len(COLUMNS)], schema=COLUMNS, orient="row")
 

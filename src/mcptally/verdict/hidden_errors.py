@@ -87,18 +87,13 @@ def hidden(calls: pl.DataFrame, ruleset: Sequence[HiddenRule] | None = None) -> 
 
 def _table(chosen: tuple[HiddenRule, ...]) -> pl.DataFrame:
     """How probable a failure is where each rule decides, and a last row for none."""
-    sure = confidence.percent(chosen, kind)
+    sure = confidence.percent(chosen)
     rows = [
         (each if rule.failure else round(100 - each, 1), rule.id)
         for rule, each in zip(chosen, sure, strict=True)
     ]
     schema = {"hidden_confidence": pl.Float64(), "hidden_rule": pl.String()}
     return pl.DataFrame([*rows, (None, None)], schema=schema, orient="row")
-
-
-def kind(rule: TextRule) -> str:
-    """Which rules lend each other precision: `hidden.<section>.<name>`."""
-    return rule.id.split(".")[1]
 
 
 def forms(calls: pl.DataFrame, *by: str) -> pl.DataFrame:

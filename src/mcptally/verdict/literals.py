@@ -1,8 +1,8 @@
 """Which literal words a regular expression cannot match without: the keys of our prefilter.
 
 One Aho-Corasick pass over the texts finds these words, and only texts that contain one of a
-rule's words meet its regular expression. A pattern that has no such word is tried on every text,
-so being unsure here costs time, never a match.
+rule's words meet its regular expression. A pattern that has no such word, or is written in what is
+not read here, is tried on every text: being unsure costs time, never a match.
 """
 
 import dataclasses
@@ -12,23 +12,36 @@ from typing import Final
 MIN_BYTES: Final = 3
 """Shorter words are in nearly every text and filter nothing."""
 
-_CLASSES: Final = frozenset("dDwWsSbBAzpPx")
-_CONTROLS: Final = {"n": "\n", "t": "\t", "r": "\r"}
+_CLASSES: Final = frozenset("dDwWsSbBAz")
+_CODED: Final = frozenset("pPxuU")
+"""Escapes that take what follows them with them: in braces, or as far as is not read here."""
+_CONTROLS: Final = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "v": "\v", "a": "\a"}
 _ZERO_WIDTH: Final = frozenset("^$")
 _LITERAL: Final = re.compile(r"[^\\(\[|)?*+{.^$]+(?![?*+{])")
 """Characters that stand for themselves, once each."""
 
 
 def required(pattern: str) -> frozenset[str] | None:
-    """Words of which every match of `pattern` contains one, lower case; None if there are none."""
+    """Words of which every match of `pattern` contains one, lower case; None: none are known."""
     reader = _Reader(pattern)
-    words = reader.alternation()
+    try:
+        words = reader.alternation()
+    except _NotReadError:
+        return None
     return words if words and reader.at == len(pattern) else None
+
+
+class _NotReadError(Exception):
+    """The pattern says something that is not read here."""
 
 
 @dataclasses.dataclass
 class _Reader:
-    """A recursive descent over the regular expressions that rules are written in."""
+    """A recursive descent over regular expressions of the Rust `regex` crate.
+
+    Raises:
+        _NotReadError: the pattern is no such expression, or is written in what rules hardly are.
+    """
 
     pattern: str
     at: int = 0
@@ -78,48 +91,71 @@ class _Reader:
             self._skip_class()
             return None
         if char == "\\":
-            escaped = self.pattern[self.at : self.at + 1]
-            self.at += 1
-            if escaped in _CLASSES:
-                if self._peek() == "{":
-                    self.at = self.pattern.index("}", self.at) + 1
-                return None
-            return _CONTROLS.get(escaped, escaped)
+            return self._escaped()
         return None if char in _ZERO_WIDTH or char == "." else char
+
+    def _escaped(self) -> str | None:
+        char = self._peek()
+        self.at += 1
+        if char in _CLASSES or (char in _CODED and self._peek() == "{"):
+            if self._peek() == "{":
+                self._behind("}")
+            return None
+        if char in _CONTROLS:
+            return _CONTROLS[char]
+        if char.isalnum() or char in {"", "<", ">"}:
+            raise _NotReadError
+        return char
 
     def _group(self) -> frozenset[str] | None:
         if self._peek() == "?":
-            while self._peek() not in (":", ")", ">"):
-                self.at += 1
-            if self._peek() == ")":
-                self.at += 1
+            flags = self.pattern[self.at : self._behind(":", ")", ">")]
+            if "x" in flags and "<" not in flags:  # spaces and comments mean nothing
+                raise _NotReadError
+            if flags.endswith(")"):
                 return None
-            self.at += 1
         words = self.alternation()
-        self.at += 1
+        self._behind(")")
         return words
 
     def _skip_class(self) -> None:
-        start = self.at
-        while self._peek() != "]" or self.at in (start, start + (self.pattern[start] == "^")):
-            self.at += 2 if self._peek() == "\\" else 1
+        if self._peek() == "^":
+            self.at += 1
+        if self._peek() == "]":
+            self.at += 1
+        while (char := self._peek()) != "]":
+            if not char:
+                raise _NotReadError
+            self.at += 2 if char == "\\" else 1
+            if char == "[":
+                self._skip_class()
         self.at += 1
 
     def _quantifier(self) -> tuple[int, int]:
-        char = self._peek()
-        bounds = {"?": (0, 1), "*": (0, 2), "+": (1, 2)}.get(char)
-        if bounds:
-            self.at += 1
-        elif char == "{":
-            end = self.pattern.index("}", self.at)
-            least, _, most = self.pattern[self.at + 1 : end].partition(",")
-            bounds = (int(least or 0), int(most or 2) if "," in self.pattern[self.at : end] else 2)
-            self.at = end + 1
-        else:
-            return 1, 1
-        if self._peek() == "?":
-            self.at += 1
-        return bounds
+        """How often the piece before is there: at least; and at most, 2 for more than once."""
+        least = most = 1
+        while (char := self._peek()) and char in "?*+{":
+            begin = self.at + 1
+            if char == "{":
+                low, comma, high = self.pattern[begin : self._behind("}") - 1].partition(",")
+                if not (low + high).isdecimal():
+                    raise _NotReadError
+                bounds = int(low or 0), int(high or 2) if comma else 2
+            else:
+                self.at = begin
+                bounds = {"?": (0, 1), "*": (0, 2), "+": (1, 2)}[char]
+            if self._peek() == "?":  # as few as will do
+                self.at += 1
+            least, most = least * bounds[0], most * bounds[1]
+        return least, most
+
+    def _behind(self, *ends: str) -> int:
+        """Go on to behind the nearest of these characters."""
+        found = [at for end in ends if (at := self.pattern.find(end, self.at)) >= 0]
+        if not found:
+            raise _NotReadError
+        self.at = min(found) + 1
+        return self.at
 
     def _peek(self) -> str:
         return self.pattern[self.at : self.at + 1]

@@ -138,20 +138,35 @@ def apply(base: Sequence[R], rows: Iterable[Mapping[str, Any]], *, where: str) -
 
     A row whose condition or verdict changes loses the measured counts: they were another rule's.
 
+    Args:
+        base: the rules that come with mcptally.
+        rows: the rows, each with an id (`read_changes`).
+        where: names the file in errors.
+
     Raises:
-        RuleError: a row that is incomplete or says something unknown.
+        RuleError: a row is incomplete, says something unknown or what is no pattern, takes out a
+            rule that is none, or has the id of another row.
     """
     cls = type(base[0])
-    merged = {rule.id: rule for rule in base}
+    shipped = {rule.id: rule for rule in base}
+    changed: dict[str, R] = {}
     for row in rows:
-        known = merged.get(row.get("id", ""))
+        name = row["id"]
+        known = shipped.get(name)
+        if name in changed:
+            raise RuleError(f"{where}: rule {name}: is here twice; say it in one row")
+        if known is None and row.get("disabled"):
+            raise RuleError(f"{where}: rule {name}: there is none to disable{near(name, shipped)}")
         old = {} if known is None else dataclasses.asdict(known)
         if known is not None and row.keys() - _HARMLESS:
             old |= {"hits": 0, "right": 0}
         (rule,) = rules.parse(cls, {"rule": [{**old, **row}]}, where=where)
-        check_patterns(rule)
-        merged[rule.id] = rule
-    return in_order(merged.values())
+        try:
+            check_patterns(rule)
+        except RuleError as error:
+            raise RuleError(f"{where}: {error}") from error
+        changed[name] = rule
+    return in_order((shipped | changed).values())
 
 
 def read_changes(path: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -205,4 +220,5 @@ def check_patterns(rule: TextRule) -> None:
         try:
             probe.str.contains(pattern)
         except pl.exceptions.ComputeError as error:
-            raise RuleError(f"rule {rule.id}: pattern {pattern!r}: {error}") from error
+            words = str(error).partition("\n\n")[0]
+            raise RuleError(f"rule {rule.id}: pattern {pattern!r}: {words}") from error
