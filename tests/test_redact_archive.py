@@ -115,6 +115,13 @@ def test_a_line_that_is_no_event_is_carried_over_redacted(tmp_path):
     assert done.carried == 2
 
 
+def test_a_label_that_was_made_of_an_argument_loses_its_secret(tmp_path):
+    source = tmp_path / "a.jsonl"
+    source.write_bytes(text([{**EVENTS[0], "server": f"TOKEN={KEY}"}]))
+    redact([source], tmp_path / "out")
+    assert KEY not in (tmp_path / "out" / "a.jsonl").read_text()
+
+
 def test_a_second_run_changes_nothing_more(tmp_path):
     (tmp_path / "a.jsonl").write_bytes(text(EVENTS))
     redact([tmp_path / "a.jsonl"], tmp_path / "1")

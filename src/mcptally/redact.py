@@ -183,8 +183,8 @@ def _number(value: bytes | None) -> int:
 # --- how each field is redacted -----------------------------------------------------------------
 
 _ENVELOPE: Final = words(
-    """v event recording seq ts_ns dir scope bytes segment transport server recorder redaction
-    redacted phase status sse_id sse_event reflowed truncated sha256 lost exit_code signal counts
+    """v event recording seq ts_ns dir scope bytes segment transport recorder redaction redacted
+    phase status sse_id sse_event reflowed truncated sha256 lost exit_code signal counts
     closed_by"""
 )
 """Fields in which the recorder itself speaks; all others hold what passed, or are unknown."""
@@ -252,4 +252,6 @@ _HOW: Final[Mapping[str, Callable[[bytes, Policy], tuple[bytes, int]]]] = {
     "url": _url,
     "command": _command,
     "headers": _headers,
+    # What a recorder of old made a label of may have been an argument with a token in it.
+    "server": _text,
 }

@@ -58,6 +58,25 @@ def test_a_server_that_cannot_start_is_recorded_as_that(command, tmp_path):
         assert "/searched:/here" in found[1]["detail"]
 
 
+def test_a_relay_that_dies_ends_the_server_and_the_recorder(tmp_path):
+    recorder = script(
+        "import os\n"
+        "from mcptally.record import relay, stdio\n"
+        "from mcptally.record.writer import Archive\n"
+        "def broken(self, lane): raise MemoryError\n"
+        "relay.Relay._read = broken\n"
+        f"os._exit(stdio.run(['cat'], archive=lambda: Archive({str(tmp_path)!r})))"
+    )
+    with subprocess.Popen(recorder, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        try:
+            process.stdin.write(b"x\n")
+            process.stdin.flush()
+            # Its input stays open: nothing but the relay's end tells it to go.
+            assert process.wait(PATIENCE) > 128
+        finally:
+            process.kill()
+
+
 def test_a_script_without_a_shebang_starts_as_it_does_from_node(tmp_path):
     path = tmp_path / "server"
     path.write_text('echo "{}" $1\nexit 3\n')

@@ -1,21 +1,58 @@
 """What to call a server that nobody named."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 _LAUNCHERS: Final = frozenset(
-    ("bun", "bunx", "deno", "docker", "node", "npx", "pnpm", "python", "python3", "uv", "uvx")
+    ("bun", "bunx", "deno", "docker", "node", "npx", "pnpm", "podman", "python", "python3")
+    + ("uv", "uvx")
 )
 _LAUNCHER_WORDS: Final = frozenset(("dlx", "exec", "run", "tool", "x"))
+
+_VALUE_NEXT: Final = {
+    "docker": "-a -e -l -m -p -u -v -w -h --add-host --cap-add --cap-drop --cpus --device --dns"
+    " --entrypoint --env --env-file --gpus --group-add --hostname --ip --label --log-driver"
+    " --memory --mount --name --net --network --platform --publish --pull --restart --runtime"
+    " --security-opt --shm-size --tmpfs --ulimit --user --volume --volumes-from --workdir",
+    "node": "-C -p -r -w --call --conditions --cwd --env-file --experimental-loader --filter"
+    " --import --loader --package --prefix --registry --require --workspace",
+    "python": "-W -X",
+    "uv": "-i -p --cache-dir --config-file --directory --env-file --extra --extra-index-url"
+    " --from --group --index --index-url --project --python --with --with-editable"
+    " --with-requirements",
+}
+"""Options of a launcher whose value is the next word; the value may be a secret."""
+_CODE_NEXT: Final = {"node": ("-e", "--eval", "--print", "eval"), "python": ("-c",)}
+"""After these comes a program's text, which is no name."""
+_SORT: Final = {"podman": "docker", "python3": "python", "uvx": "uv"}
+"""Launchers whose options are those of another; of the others of JavaScript, those of `node`."""
 
 
 def label(command: Sequence[str]) -> str:
     """The program's name, or that of what a launcher was told to run."""
+    program = _name(command[0]) if command else ""
+    launcher = program.lower().removesuffix(".exe").removesuffix(".cmd")
+    if launcher in _LAUNCHERS:
+        program = next(_told_to_run(command[1:], launcher), program)
+    return program or "server"
+
+
+def _name(word: str) -> str:
     # os.path: pathlib would be a twentieth of the recorder's start-up.
-    words = [os.path.basename(word.rstrip("/\\")) or word for word in command]  # noqa: PTH119
-    chosen = words[0] if words else ""
-    if chosen.lower().removesuffix(".exe").removesuffix(".cmd") in _LAUNCHERS:
-        rest = [w for w in words[1:] if w not in _LAUNCHER_WORDS and not w.startswith("-")]
-        chosen = rest[0] if rest else chosen
-    return chosen or "server"
+    return os.path.basename(word.rstrip("/\\")) or word  # noqa: PTH119
+
+
+def _told_to_run(words: Sequence[str], launcher: str) -> Iterator[str]:
+    """The words that may name what runs; no value of an option, and no assignment."""
+    sort = _SORT.get(launcher, launcher)
+    sort = sort if sort in _VALUE_NEXT else "node"
+    value_next = _VALUE_NEXT[sort].split()
+    rest = iter(words)
+    for word in rest:
+        if word in _CODE_NEXT.get(sort, ()):
+            return
+        if word in value_next:
+            next(rest, None)
+        elif not word.startswith("-") and "=" not in word and word not in _LAUNCHER_WORDS:
+            yield _name(word)

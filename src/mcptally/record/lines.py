@@ -16,7 +16,7 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 class Around(NamedTuple):
-    """What the frames of one call have in common."""
+    """What the frames of one call of `Recording.frame` or `frames` have in common."""
 
     way: Dir
     scope: str | None
@@ -100,6 +100,10 @@ class Lines:
             return _utf8(self._policy.url(url)[0])
         except Exception:  # noqa: BLE001 - a policy may neither stop traffic nor leak it
             return ""
+
+    def label(self, server: str) -> str:
+        """What a server is called, redacted: the label may have been made of its command."""
+        return self._words(_utf8(server))
 
     def command(self, command: Sequence[str]) -> list[str]:
         """A command line, redacted."""

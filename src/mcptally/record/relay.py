@@ -140,7 +140,10 @@ class Relay:
     def run(self) -> None:
         """Begin the recording, then move bytes until the server's lanes are done."""
         turn = self._turn
-        self._recording.begin()
+        try:
+            self._recording.begin()
+        except Exception as error:  # noqa: BLE001 - whatever recording does, traffic goes on
+            _say_not_recorded(error)
         if self._turn == turn:
             self._move()
 
@@ -219,7 +222,7 @@ class Relay:
         try:
             lane.record(chunk)
         except Exception as error:  # noqa: BLE001 - whatever recording does, traffic goes on
-            say_on_stderr(f"an event could not be recorded: {error!r}")
+            _say_not_recorded(error)
         if self._turn == turn:
             self._flush(lane)
 
@@ -283,7 +286,7 @@ class Relay:
             try:
                 lane.record_rest()
             except Exception as error:  # noqa: BLE001 - whatever recording does, traffic goes on
-                say_on_stderr(f"an event could not be recorded: {error!r}")
+                _say_not_recorded(error)
             if self._turn != turn:
                 return
         if lane.pending:
@@ -319,3 +322,7 @@ class Relay:
         if lane.sink is not None and lane.must_deliver:
             lane.sink.close()
         self.on_change()
+
+
+def _say_not_recorded(error: Exception) -> None:
+    say_on_stderr(f"an event could not be recorded: {error!r}")

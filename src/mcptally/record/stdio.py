@@ -124,6 +124,7 @@ class _Session:
         self._guardian_gone = False
         self._client_gone_at: float | None = None
         self._ended = False
+        self._relay_died = False
         self._parent = os.getppid()
         self._answers_to_file = stat.S_ISREG(os.fstat(1).st_mode)
         self._wake_r, self._wake_w = os.pipe()
@@ -159,6 +160,7 @@ class _Session:
                 work()
             except BaseException:
                 # Nothing is relayed any more: a client must not wait for it.
+                self._relay_died = True
                 self._send_end()
                 raise
             finally:
@@ -205,7 +207,7 @@ class _Session:
     def _over(self) -> bool:
         if not self._clean:
             return False
-        if self._relay.done or self._failed is not None:
+        if self._relay.done or self._relay_died or self._failed is not None:
             return True
         # Something outside our reach holds the server's stdout open: end when it is silent, and
         # the client has had all there was, or has asked us to end. Silence begins with the

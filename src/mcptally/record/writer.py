@@ -136,6 +136,7 @@ class Recording:
         self._missed: deque[int] = deque()
         self._retry_at = 0.0
         self._said = False
+        server = None if server is None else self._lines.label(server)
         self._stem = stem(server, self.id, self._clock.began_ns)
         self._file: Segment | None = None
         self._segments = 0
@@ -203,10 +204,6 @@ class Recording:
         if isinstance(path := fields.get("path"), str):
             fields["path"] = self._lines.url(path)
         self._events("http", [lambda: {"dir": dir, "scope": scope, "phase": phase, **fields}])
-
-    def gap(self, *, lost: int, why: str) -> None:
-        """Say that `lost` events are missing; for losses that only the caller knows of."""
-        self._events("gap", [lambda: {"lost": lost, "why": why}])
 
     def close(
         self,
