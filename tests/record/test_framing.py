@@ -4,7 +4,15 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcptally.record.framing import HEAD, TAIL, Splitter, TooLarge, capped
+from mcptally.record.framing import (
+    HEAD,
+    STDERR_LINE,
+    TAIL,
+    Splitter,
+    StderrLines,
+    TooLarge,
+    capped,
+)
 
 _BYTES = st.lists(
     st.one_of(
@@ -79,3 +87,18 @@ def test_a_whole_body_is_capped_like_a_frame_and_may_hold_line_breaks():
     assert capped(b"{\n}", cap=3) == b"{\n}"
     piece = capped(b"{\n }\r", cap=3)
     assert (piece.size, piece.sha256) == (5, hashlib.sha256(b"{\n }\r").hexdigest())
+
+
+@given(_BYTES, st.lists(st.integers(0, 400), max_size=12))
+def test_stderr_gives_the_same_lines_however_it_is_cut(data, places):
+    lines = StderrLines()
+    found = [line for chunk in cut(data, places) for line in lines.feed(chunk)] + lines.end()
+    assert b"\n".join(found).replace(b"\r", b"") == data.removesuffix(b"\n").replace(b"\r", b"")
+    assert lines.end() == []
+
+
+def test_a_line_on_stderr_that_grows_too_long_comes_in_parts():
+    lines = StderrLines()
+    found = [part for _ in range(5) for part in lines.feed(b"x" * (STDERR_LINE // 2))]
+    assert found == [b"x" * STDERR_LINE] * 2
+    assert lines.feed(b"\r\n") == [b"x" * (STDERR_LINE // 2)]

@@ -131,6 +131,8 @@ def test_it_says_aloud_what_listening_for_others_means(tmp_path):
         ("http://127.0.0.1/", "9000", "give HOST:PORT"),
         ("http://127.0.0.1/", "127.0.0.1:http", "give HOST:PORT"),
         ("http://127.0.0.1/", "192.0.2.1:9000", "--listen"),
+        ("http://a..b/", "127.0.0.1:0", "label empty or too long"),
+        ("http://127.0.0.1/", "a..b:9000", "label empty or too long"),
     ],
 )
 def test_what_cannot_be_used_is_said_in_one_sentence(tmp_path, url, listen, said):

@@ -129,6 +129,7 @@ def test_events_pass_one_by_one_as_they_come_each_recorded_first(tmp_path):
         ("deflate", zlib.compress, True),
         ("zstd", zstandard.compress, True),
         ("br", lambda data: b"\x8b" + data, False),
+        ("br", bytes, False),  # a server that says what it does not: its client finds no message
     ],
 )
 def test_a_compressed_answer_passes_untouched(tmp_path, coding, pack, recorded):

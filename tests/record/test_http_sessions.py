@@ -35,6 +35,8 @@ def stateful(conn):
         session = f"Mcp-Session-Id: sid-{conn.sock.getpeername()[1]}-{count}"
         if b'"initialize"' in body and b"refuse" in head:
             conn.send(json_response(REFUSED, session, status="400 Bad"))
+        elif b'"initialize"' in body and b"falter" in head:
+            conn.send(json_response(INITIALIZED, session, status="500 Odd"))
         elif b'"initialize"' in body and b"json" in head.split(b"\r\n")[0]:
             conn.send(json_response(INITIALIZED, session))
         elif b'"initialize"' in body:
@@ -100,11 +102,16 @@ def test_what_names_no_session_goes_to_the_shared_recording(tmp_path):
     assert methods(own) == ["initialize", "reply", "tools/call", "reply"]
 
 
-def test_a_failed_initialize_opens_nothing_whatever_id_it_is_answered_with(tmp_path):
+@pytest.mark.parametrize(
+    ("way", "status", "answer"), [("refuse", 400, "error"), ("falter", 500, "reply")]
+)
+def test_a_failed_initialize_opens_nothing_whatever_id_it_is_answered_with(
+    way, status, answer, tmp_path
+):
     with Upstream(stateful) as server, Rig(tmp_path, server) as rig, rig.client() as client:
         for _ in range(5):
-            status, headers, _ = client.call(INITIALIZE, "X: refuse")
-            assert status == 400
+            found, headers, _ = client.call(INITIALIZE, f"X: {way}")
+            assert found == status
         client.call(CALL, f"Mcp-Session-Id: {headers['mcp-session-id']}")
         opened(client)
         rig.stop()
@@ -112,7 +119,7 @@ def test_a_failed_initialize_opens_nothing_whatever_id_it_is_answered_with(tmp_p
     # The attempts lie with the success they led to; the id of an error names no session.
     assert sorted(map(methods, found), key=len) == [
         ["tools/call", "reply"],
-        [*["initialize", "error"] * 5, "initialize", "reply"],
+        [*["initialize", answer] * 5, "initialize", "reply"],
     ]
 
 

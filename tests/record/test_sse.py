@@ -45,6 +45,9 @@ STREAMS = [
     pytest.param(b"data: x", [event(b"x", torn=True)], id="no line end at the end"),
     pytest.param(b"data: " + b"x" * (2 * MAX_FIELD) + b"\ndata: y\n\n",
                  [event(b"x" * (2 * MAX_FIELD) + b"\ny")], id="a long line"),
+    pytest.param(b": " + b"x" * (2 * MAX_FIELD) + b"\nid: 7\n\n",
+                 [event(text=b": " + b"x" * (MAX_FIELD - 2), id=b"7")],
+                 id="a long line that is no data"),
     pytest.param(b"event: endpoint\r\ndata: /messages?x=1\r\n\r\n",
                  [event(b"/messages?x=1", name=b"endpoint")], id="legacy endpoint"),
 ]  # fmt: skip
@@ -133,3 +136,4 @@ def test_kept_bytes_are_whole_up_to_the_cap_and_hashed_beyond(parts, cap):
     else:
         assert isinstance(piece, TooLarge)
         assert (piece.size, piece.sha256) == (len(whole), hashlib.sha256(whole).hexdigest())
+        assert (piece.head, piece.tail) == (whole[:cap], whole)

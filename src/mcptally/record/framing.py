@@ -17,6 +17,10 @@ DEFAULT_CAP: Final = 16 * 1024 * 1024
 """Bytes of the largest frame that is kept whole (the largest seen in the wild was 12.3 MB)."""
 
 
+STDERR_LINE: Final = 64 * 1024
+"""Bytes beyond which a line on stderr is recorded in parts."""
+
+
 class TooLarge(NamedTuple):
     """What is kept of a frame over the cap; `size` and `sha256` are those of the whole frame."""
 
@@ -31,8 +35,8 @@ Piece = bytes | TooLarge
 
 
 def capped(body: bytes, *, cap: int = DEFAULT_CAP) -> Piece:
-    """A whole body as one piece: itself, or its head, size and hash when it is over the cap."""
-    return body if len(body) <= cap else _Over(body, head=min(HEAD, cap)).finish(ended=False)
+    """A whole body as one piece: itself, or what is left of it when it is over the cap."""
+    return body if len(body) <= cap else Over(body, cap=cap).finish()
 
 
 class Splitter:
@@ -42,7 +46,7 @@ class Splitter:
         self._cap = cap
         self._kept = bytearray()
         self._size = 0
-        self._over: _Over | None = None
+        self._over: Over | None = None
 
     def feed(self, chunk: bytes) -> list[Piece]:
         """The frames that `chunk` completes, in order."""
@@ -86,7 +90,7 @@ class Splitter:
             # One byte more than the cap may still be the `\r` of the line ending.
             if self._size > self._cap + 1:
                 kept, self._kept = self._kept, bytearray()
-                self._over = _Over(bytes(kept), head=min(HEAD, self._cap))
+                self._over = Over(bytes(kept), cap=self._cap)
 
     def _take(self, *, ended: bool) -> Piece:
         over, self._over = self._over, None
@@ -100,18 +104,38 @@ class Splitter:
         frame = bytes(kept)
         if size <= self._cap:
             return frame
-        return _Over(frame, head=min(HEAD, self._cap)).finish(ended=False)
+        return Over(frame, cap=self._cap).finish()
 
 
-class _Over:
-    """A frame that outgrew the cap: hashed as it passes, with a head and a rolling tail."""
+class StderrLines:
+    """Cuts what a server writes to stderr into lines; one that grows too long comes in parts."""
 
-    def __init__(self, first: bytes, *, head: int) -> None:
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """The lines that `chunk` completes, without their endings."""
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        if len(self._rest) >= STDERR_LINE:
+            lines.append(self._rest)
+            self._rest = b""
+        return [line.removesuffix(b"\r") for line in lines]
+
+    def end(self) -> list[bytes]:
+        """The line that ended with the stream, if there is one."""
+        rest, self._rest = self._rest, b""
+        return [rest] if rest else []
+
+
+class Over:
+    """What outgrew the cap: hashed as it passes, with a head and a rolling tail."""
+
+    def __init__(self, first: bytes, *, cap: int) -> None:
         # OpenSSL is dear to load and most recorders never need it: start-up is felt in a client.
         import hashlib  # noqa: PLC0415
 
         self._sha = hashlib.sha256()
-        self._head = first[:head]
+        self._head = first[: min(HEAD, cap)]
         self._tail = b""
         self._size = 0
         # The last byte waits: it may be the `\r` of the line ending, which is not hashed.
@@ -119,6 +143,7 @@ class _Over:
         self.feed(first)
 
     def feed(self, data: bytes) -> None:
+        """More of it has come."""
         if not data:
             return
         self._sha.update(self._held)
@@ -127,7 +152,8 @@ class _Over:
         self._size += len(data)
         self._tail = (self._tail + data[-TAIL - 1 :])[-TAIL - 1 :]
 
-    def finish(self, *, ended: bool) -> TooLarge:
+    def finish(self, *, ended: bool = False) -> TooLarge:
+        r"""What is left of it; `ended`: by a line ending, whose `\r` is none of its own."""
         if ended and self._held == b"\r":
             self._size -= 1
             self._tail = self._tail[:-1]

@@ -241,10 +241,11 @@ def bind(listen: str) -> list[socket.socket]:
             sock.bind(address)
             sock.listen(_BACKLOG)
             sock.settimeout(0)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # a name like `a..b` is no name for any system
         for sock in sockets:
             sock.close()
-        raise UsageError(f"--listen {host}:{port}: {error.strerror or error}") from error
+        why = getattr(error, "strerror", None) or error
+        raise UsageError(f"--listen {host}:{port}: {why}") from error
     return sockets
 
 

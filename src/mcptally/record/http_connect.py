@@ -42,12 +42,17 @@ def is_loopback(host: str) -> bool:
 
 
 class Server:
-    """The server behind the recorder."""
+    """The server behind the recorder.
+
+    Raises:
+        UsageError: from the constructor, when `url` or `ca_file` cannot be used.
+    """
 
     def __init__(self, url: str, *, ca_file: Path | None = None) -> None:
         try:
             parts = urlsplit(url)
             port = parts.port
+            (parts.hostname or "").encode("idna")  # as whoever resolves it will
         except ValueError as error:
             raise UsageError(f"--url {url!r}: {error}") from error
         if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -72,7 +77,10 @@ class Server:
 
             self._context = http_tls.context(ca_file)
         # Names of this machine need no resolver that could keep us waiting.
-        self._known = self._resolve() if loopback else None
+        try:
+            self._known = self._resolve() if loopback else None
+        except OSError as error:
+            raise UsageError(f"--url {url!r}: {self._name}: {error.strerror}") from error
 
     def connect(self, loop: Loop, end: End, done: Callable[[Wire | OSError], None]) -> "Connecting":
         """Begin to connect; `done` gets the wire, or why there is none."""

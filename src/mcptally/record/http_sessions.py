@@ -317,10 +317,10 @@ class Sessions:
 
     def opened(self, exchange: Exchange) -> None:
         """The `initialize` has succeeded: its recording is the session's, or the shared one."""
-        exchange.opening = False
         log = exchange.log
         if log is None or not 200 <= exchange.status < 300:
             return
+        exchange.opening = False
         if (session := exchange.answered_session) is not None:
             before, self._known[session] = self._known.get(session), log
             self._known.move_to_end(session)

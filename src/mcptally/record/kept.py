@@ -1,9 +1,8 @@
 """Bytes kept until they are complete: each up to a cap, all together up to a pool."""
 
-import hashlib
 from typing import Final
 
-from mcptally.record.framing import DEFAULT_CAP, HEAD, TAIL, Piece, TooLarge
+from mcptally.record.framing import DEFAULT_CAP, HEAD, Over, Piece
 
 POOL_BYTES: Final = 256 * 1024 * 1024
 """What a run keeps at most of all bodies and events that have begun and not ended."""
@@ -38,9 +37,9 @@ class Kept:
         self._pool = pool
         self._taken = 0
         self._parts: list[bytes] = []
-        self._head = self._tail = b""
-        self._sha: hashlib._Hash | None = None
+        self._over: Over | None = None
         self.size = 0
+        """Bytes that were fed, kept or not."""
 
     def __del__(self) -> None:
         """Whatever became of it: the pool is for those who are left."""
@@ -49,23 +48,20 @@ class Kept:
     def feed(self, data: bytes) -> None:
         """Add bytes that arrived."""
         self.size += len(data)
-        if self._sha is not None:
-            self._sha.update(data)
-            self._tail = (self._tail + data[-TAIL:])[-TAIL:]
+        if self._over is not None:
+            self._over.feed(data)
             return
         self._parts.append(data)
         if self.size > self._cap or (self.size > HEAD and not self._may_grow()):
-            whole = b"".join(self._parts)
+            self._over = Over(b"".join(self._parts), cap=self._cap)
             self._parts.clear()
-            self._sha = hashlib.sha256(whole)
-            self._head, self._tail = whole[:HEAD], whole[-TAIL:]
             self._give_back()
 
     def take(self) -> Piece:
         """What was kept: the bytes, or what is left of them when they were over the cap."""
         self._give_back()
-        if self._sha is not None:
-            return TooLarge(self._head, self._tail, self.size, self._sha.hexdigest())
+        if self._over is not None:
+            return self._over.finish()
         return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
 
     def _may_grow(self) -> bool:

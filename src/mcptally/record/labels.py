@@ -5,8 +5,10 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 _LAUNCHERS: Final = frozenset(
-    ("bun", "bunx", "deno", "docker", "node", "npx", "pnpm", "podman", "python", "python3")
-    + ("uv", "uvx")
+    (
+        *("bun", "bunx", "deno", "node", "npx", "pnpm"),
+        *("docker", "podman", "python", "python3", "uv", "uvx"),
+    )
 )
 _LAUNCHER_WORDS: Final = frozenset(("dlx", "exec", "run", "tool", "x"))
 

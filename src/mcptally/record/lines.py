@@ -56,11 +56,17 @@ class Lines:
         return Around(way, scope, wire_bytes, fields, self._templates[way], json_scope, json_fields)
 
     def frame(self, piece: Piece, around: Around, *, seq: int, ts_ns: int) -> tuple[bytes, bool]:
-        """A `message`, or a `raw` when it is not strict JSON or over the cap; which of the two."""
+        """The line of one frame, and whether it is a `message`.
+
+        It is a `raw` when it is not strict JSON, is over the cap, or came with a `why`.
+        """
         own = piece.size if isinstance(piece, TooLarge) else len(piece)
         size = own if around.wire_bytes is None else around.wire_bytes
         if isinstance(piece, TooLarge):
             why, found = "too_large", self._oversize(piece)
+        elif "why" in around.fields:
+            # No client takes it for a message, even if it happens to be JSON.
+            why, found = around.fields["why"], self.text(piece)
         elif not_strict := why_not_strict(piece):
             torn = not_strict == "not_json" and "unterminated" in around.fields
             why, found = "torn" if torn else not_strict, self.text(piece)

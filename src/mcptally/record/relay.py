@@ -11,7 +11,7 @@ import select
 import time
 from typing import TYPE_CHECKING, Final
 
-from mcptally.record.framing import Splitter
+from mcptally.record.framing import Splitter, StderrLines
 from mcptally.record.say import say_on_stderr
 from mcptally.record.sink import Sink, close_fd
 from mcptally.record.writer import Recording
@@ -19,10 +19,9 @@ from mcptally.record.writer import Recording
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_CHUNK: Final = 65536
+    from mcptally.frame import Dir
 
-_STDERR_LINE: Final = 65536
-"""A line on stderr that grows beyond this is recorded in parts."""
+_CHUNK: Final = 65536
 
 _STDERR_UNREAD: Final = 1024 * 1024
 """Bytes of stderr kept for a client that does not read it; the server never waits for that."""
@@ -54,25 +53,24 @@ class FrameLane(Lane):
     """A direction that carries frames."""
 
     def __init__(
-        self, source: int, sink: Sink, recording: Recording, *, client_speaks: bool, cap: int
+        self, source: int, sink: Sink, recording: Recording, *, way: "Dir", cap: int
     ) -> None:
         super().__init__(source, sink)
         self._recording = recording
         self._splitter = Splitter(cap=cap)
-        self._client_speaks = client_speaks
+        self._way: Dir = way
 
     def record(self, chunk: bytes) -> None:
         """Record the frames that `chunk` completes."""
         pieces = self._splitter.feed(chunk)
         if pieces:
-            self._recording.frames(pieces, dir="c2s" if self._client_speaks else "s2c")
+            self._recording.frames(pieces, dir=self._way)
 
     def record_rest(self) -> None:
         """Record the frame that ended with the stream."""
         rest = self._splitter.end()
         if rest is not None:
-            way: Final = "c2s" if self._client_speaks else "s2c"
-            self._recording.frame(rest, dir=way, unterminated=True)
+            self._recording.frame(rest, dir=self._way, unterminated=True)
 
 
 class StderrLane(Lane):
@@ -81,23 +79,17 @@ class StderrLane(Lane):
     def __init__(self, source: int, sink: Sink | None, recording: Recording) -> None:
         super().__init__(source, sink, must_deliver=False)
         self._recording = recording
-        self._rest = b""
+        self._lines = StderrLines()
 
     def record(self, chunk: bytes) -> None:
         """Record the lines that `chunk` completes."""
-        lines = (self._rest + chunk).split(b"\n")
-        self._rest = lines.pop()
-        if len(self._rest) >= _STDERR_LINE:
-            lines.append(self._rest)
-            self._rest = b""
-        if lines:
-            self._recording.stderr([line.removesuffix(b"\r") for line in lines])
+        if lines := self._lines.feed(chunk):
+            self._recording.stderr(lines)
 
     def record_rest(self) -> None:
         """Record the line that ended with the stream."""
-        if self._rest:
-            self._recording.stderr([self._rest])
-            self._rest = b""
+        if lines := self._lines.end():
+            self._recording.stderr(lines)
 
 
 class Relay:

@@ -137,6 +137,7 @@ class SseParser:
         if line.startswith(_DATA):
             self._open_data(line[6:] if line[5:6] == b" " else line[5:])
             return
+        line = line[:MAX_FIELD]
         field, colon, value = line.partition(b":")
         if colon:
             value = value.removeprefix(b" ")

@@ -54,10 +54,8 @@ def run(
     stdout = client_sink(1)
     relay = Relay(
         recording=recording,
-        from_client=FrameLane(0, Sink(server.stdin), recording, client_speaks=True, cap=cap),
-        from_server=FrameLane(
-            server.stdout, stdout or Sink(1), recording, client_speaks=False, cap=cap
-        ),
+        from_client=FrameLane(0, Sink(server.stdin), recording, way="c2s", cap=cap),
+        from_server=FrameLane(server.stdout, stdout or Sink(1), recording, way="s2c", cap=cap),
         stderr=StderrLane(server.stderr, client_sink(2), recording),
     )
     stall_seconds = to.limits.stall_seconds

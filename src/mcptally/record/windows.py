@@ -13,10 +13,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from mcptally.record.framing import Splitter
+from mcptally.record.framing import Splitter, StderrLines
 from mcptally.record.labels import label
 from mcptally.record.say import say_on_stderr
 from mcptally.record.writer import Archive, Recording
@@ -29,9 +29,9 @@ _GRACE_SECONDS: Final = 2.0
 _LOOK_SECONDS: Final = 0.25
 _IDLE_SECONDS: Final = 1.0
 _DRAIN_SECONDS: Final = 1.0
-_STDERR_LINE: Final = 65536
 
 NOT_STARTED: Final = 127
+"""Exit code when the server cannot be started."""
 
 
 def run(
@@ -139,7 +139,7 @@ class _Pumps:
 
     def _frames(self, source: int, target: int, way: "Dir") -> None:
         splitter = Splitter(cap=self._cap)
-        for chunk in self._chunks(source):
+        for chunk in _chunks(source):
             if pieces := splitter.feed(chunk):
                 self._recording.frames(pieces, dir=way)
             if not _write_all(target, chunk):
@@ -156,40 +156,21 @@ class _Pumps:
                 os.close(source)
 
     def _stderr(self, source: int) -> None:
-        rest = b""
+        lines = StderrLines()
         relayed = True
-        for chunk in self._chunks(source):
-            *lines, rest = (rest + chunk).split(b"\n")
-            if len(rest) >= _STDERR_LINE:
-                lines, rest = [*lines, rest], b""
-            self._recording.stderr([line.removesuffix(b"\r") for line in lines])
+        for chunk in _chunks(source):
+            self._recording.stderr(lines.feed(chunk))
             # Without a reader it is drained all the same: the server must not wait for one.
             relayed = relayed and _write_all(2, chunk)
             self._moved_at = time.monotonic()
-        if rest:
-            self._recording.stderr([rest])
-
-    def _chunks(self, source: int) -> "_Chunks":
-        return _Chunks(source)
+        self._recording.stderr(lines.end())
 
 
-class _Chunks:
+def _chunks(source: int) -> Iterator[bytes]:
     """What a descriptor gives until its end; an error is an end."""
-
-    def __init__(self, source: int) -> None:
-        self._source = source
-
-    def __iter__(self) -> "_Chunks":
-        return self
-
-    def __next__(self) -> bytes:
-        try:
-            chunk = os.read(self._source, _CHUNK)
-        except OSError:
-            chunk = b""
-        if not chunk:
-            raise StopIteration
-        return chunk
+    with contextlib.suppress(OSError):
+        while chunk := os.read(source, _CHUNK):
+            yield chunk
 
 
 def _write_all(target: int, chunk: bytes) -> bool:
