@@ -31,11 +31,15 @@ long that a next partition asks for it again."""
 MUCH: Final = 1 << 30
 """Bytes of memory above which a process gives back what it does not use: a large recording."""
 
-_LIMITS: Final = {
-    "": ("/sys/fs/cgroup", "memory.max", "memory.current"),
-    "memory": ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),
+_CGROUPS: Final = {
+    "": ("/sys/fs/cgroup", "memory.max", "memory.current", ""),
+    "memory": (
+        *("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),
+        "total_",
+    ),
 }
-"""Where cgroups, of version 2 and 1, say how much there may be and how much is taken."""
+"""Where cgroups, of version 2 and 1, say how much there may be and how much is taken; and how the
+lines of their `memory.stat` about all below them begin."""
 
 _MALLOPT: Final = {
     "MALLOC_MMAP_THRESHOLD_": -3,
@@ -73,7 +77,8 @@ def patiently() -> Iterator[None]:
 def free() -> int | None:
     """Bytes that this process may still take, by the system and its cgroups; None: they don't say.
 
-    Sources: `MemAvailable` of /proc/meminfo; the limits and use of cgroups, version 2 and 1.
+    Sources: `MemAvailable` of /proc/meminfo; the limits and use of cgroups, version 2 and 1, less
+    what they only remember of files.
     """
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
@@ -89,18 +94,40 @@ def _left_in_cgroups() -> Iterator[int]:
     except OSError:
         return
     for _, kind, own in (line.split(":", 2) for line in lines):
-        if kind not in _LIMITS:
+        if kind not in _CGROUPS:
             continue
-        root, *names = _LIMITS[kind]
+        root, most, now, all_ = _CGROUPS[kind]
         here = Path(root, own.lstrip("/"))
         for group in (here, *here.parents):
             if not group.is_relative_to(root):
                 break
             try:
-                most, now = (int((group / name).read_text(encoding="ascii")) for name in names)
+                left = left_in(group, most, now, all_)
             except (OSError, ValueError):  # no limit, or nobody says
                 continue
-            yield most - now
+            yield left
+
+
+def left_in(group: Path, most: str, now: str, all_: str = "") -> int:
+    """Bytes that a cgroup may still take.
+
+    Pages of files that were read count as taken by who read them, until somebody needs the room.
+
+    Args:
+        group: its folder.
+        most: the file with its limit.
+        now: the file with what it has taken.
+        all_: how the lines of `memory.stat` begin that count what is below it, too.
+
+    Raises:
+        OSError: it does not say.
+        ValueError: it has no limit.
+    """
+    limit, taken = (int((group / name).read_text(encoding="ascii")) for name in (most, now))
+    lines = (group / "memory.stat").read_text(encoding="ascii").splitlines()
+    said = dict(line.split(" ", 1) for line in lines)
+    files = (f"{all_}active_file", f"{all_}inactive_file")
+    return limit - taken + sum(int(said.get(name, 0)) for name in files)
 
 
 def give_back(above: int = MUCH) -> None:

@@ -24,7 +24,7 @@ from mcptally.check import check
 from mcptally.decode import decode
 from mcptally.errors import UnreadableError
 from mcptally.export import export
-from mcptally.memory import free
+from mcptally.memory import free, left_in
 from mcptally.show import explain, text
 from tests.hostile.rig import GOOD, Outcome, judged, recording
 from tests.transcripts import c2s, call, opened, s2c, write
@@ -263,6 +263,19 @@ def test_lines_that_are_no_events_are_not_kept(tmp_path: Path) -> None:
 def test_how_much_memory_is_free_is_asked_of_the_system() -> None:
     left = free()
     assert left is None or 0 < left < 1 << 50
+
+
+def test_files_that_were_read_leave_their_memory_to_whoever_needs_it(tmp_path: Path) -> None:
+    stat = "anon 300\nactive_file 400\ninactive_file 150"
+    said = {"max": "1000", "now": "900", "memory.stat": stat}
+    for name, text_ in said.items():
+        (tmp_path / name).write_text(f"{text_}\n")
+    assert left_in(tmp_path, "max", "now") == 650
+    (tmp_path / "memory.stat").write_text("active_file 1\ntotal_active_file 20\n")
+    assert left_in(tmp_path, "max", "now", "total_") == 120
+    (tmp_path / "max").write_text("max\n")
+    with pytest.raises(ValueError, match="max"):
+        left_in(tmp_path, "max", "now")
 
 
 # --- bombs ---
