@@ -1,12 +1,15 @@
 """A store that is scored again: only what changed is made anew, and the tables are those of a run
 that made everything."""
 
+import ast
 import gzip
 import json
 import os
 import random
 import shutil
+import sys
 from collections.abc import Callable, Iterable, Iterator
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +20,7 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 import mcptally as mt
-from mcptally import reuse
+from mcptally import reuse, sameness
 from mcptally.archive import text_lines
 from mcptally.errors import StoreError
 from mcptally.schema import TABLES
@@ -54,6 +57,29 @@ def assert_as_made_anew(store: Path, files: Iterable[Path], folder: Path, **how:
     assert [[row[key] for key in same] for row in ours["archive"]] == [
         [row[key] for key in same] for row in theirs["archive"]
     ]
+
+
+# --- what a row may depend on beside the archive ------------------------------------------------
+
+DECIDE_NOTHING = {
+    "scipy": "intervals, which questions ask for",
+    "zstandard": "bytes are as they were packed, or damage",
+    "mcp-types": "the shapes of the protocol were made from it, and lie in a file",
+    "pydantic": "as mcp-types",
+}
+
+
+def test_every_package_that_judges_counts_as_part_of_the_program():
+    folder = Path(mt.__file__).parent
+    parsed = [ast.parse(path.read_bytes()) for path in sameness.judging(folder)
+              if path.suffix == ".py"]  # fmt: skip
+    nodes = [node for tree in parsed for node in ast.walk(tree)]
+    names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    names |= {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module}
+    packages = {name.partition(".")[0] for name in names} - sys.stdlib_module_names - {"mcptally"}
+    known = metadata.packages_distributions()
+    found = {known.get(name, [name])[0].replace("_", "-") for name in packages}
+    assert found - DECIDE_NOTHING.keys() == {*sameness.JUDGES}
 
 
 # --- archives whose recordings know things of each other ---------------------------------------

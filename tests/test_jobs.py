@@ -69,6 +69,11 @@ def test_an_error_in_another_process_is_raised_here(tmp_path: Path):
         crew.each({1: [("finish", (1, None))]})
 
 
+def test_a_task_that_cannot_be_sent_ends_the_run_with_a_message(tmp_path: Path):
+    with Crew(2, tmp_path, 0) as crew, pytest.raises(McptallyError, match="could not be sent"):
+        crew.each({1: [("settle", (lambda: None, True))]})
+
+
 def test_a_second_run_on_a_store_is_refused(tmp_path: Path):
     out = tmp_path / "store"
     with working(out), pytest.raises(StoreError, match="another run"):

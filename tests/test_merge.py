@@ -119,6 +119,13 @@ def test_one_name_for_two_files_is_refused(two: Path, monkeypatch: pytest.Monkey
         mt.merge_stores([two / "a", two / "b"], out=two / "all")
 
 
+def test_a_url_is_no_place_to_merge_into(two: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(two)
+    with pytest.raises(UsageError, match="s3://bucket/store: stores are merged into a folder"):
+        mt.merge_stores([two / "a"], out="s3://bucket/store")
+    assert not Path("s3:").exists()
+
+
 def test_the_command_says_what_it_took_from_where(two: Path):
     done = CliRunner().invoke(
         cli, ["merge", f"{two / 'a'}", f"{two / 'b'}", "-o", f"{two / 'all'}"]

@@ -20,6 +20,7 @@ from mcptally.errors import StoreError, UsageError
 from mcptally.memory import patiently
 from mcptally.pipeline import Run
 from mcptally.plan import limit_of
+from mcptally.remote import was_url
 from mcptally.scoring import Judging
 
 
@@ -29,8 +30,11 @@ class Merged:
 
     out: Path
     stores: int
+    """Stores that were merged."""
     files: int
+    """Files of the archive that the store has now."""
     rows: dict[str, int]
+    """Rows of each table."""
     reused: int
     """Files whose rows were carried over."""
     twice: int
@@ -51,17 +55,20 @@ def merge_stores(
     Args:
         paths: stores, all made by this mcptally with the same rules and options. What several of
             them hold is taken from the first.
-        out: the store that is made; one of `paths`, or another.
+        out: the store that is made, a folder; one of `paths`, or another.
         rules: the rule file they were scored with, if any.
         scenarios: the scenarios file they were scored with, if any.
 
     Raises:
-        UsageError: no store is given, or two stores know different files by one name.
+        UsageError: no store is given, `out` is a URL, or two stores know different files by one
+            name.
         StoreError: one is no store, or was made by another mcptally or otherwise than the first.
     """
     folders = list(dict.fromkeys(Path(path) for path in paths))
     if not folders:
         raise UsageError("nothing to merge: name stores")
+    if url := was_url(Path(out)):
+        raise UsageError(f"{url}: stores are merged into a folder; copy it to the URL afterwards")
     manifests = [store.read_manifest(folder) for folder in folders]
     judging = Judging.of(
         rules=Path(rules) if rules else None, scenarios=Path(scenarios) if scenarios else None

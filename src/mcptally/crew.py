@@ -159,6 +159,7 @@ class _Other:
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
         self.asked: collections.deque[int] = collections.deque()
+        self.unsent: Exception | None = None
         self.process = context.Process(target=_serve, args=(theirs, work, budget), daemon=True)
         with _environment():
             self.process.start()
@@ -173,9 +174,14 @@ class _Other:
 
     def _send(self) -> None:
         """Send tasks on: the pipe takes no more than it holds while the process is at work."""
-        with contextlib.suppress(OSError):  # it died, which whoever waits for its answer is told
+        try:
             while (task := self.tasks.get()) is not None:
                 self.pipe.send(task)
+        except OSError:  # it died, which whoever waits for its answer is told
+            pass
+        except Exception as error:  # noqa: BLE001  (no memory, say: an answer would never come)
+            self.unsent = error
+            self.process.terminate()
 
     def answer(self) -> tuple[int, Any]:
         try:
@@ -188,6 +194,11 @@ class _Other:
 
     def _died(self) -> NoReturn:
         self.process.join(10)
+        if self.unsent is not None:
+            raise McptallyError(
+                f"a task could not be sent to a process of this run: {self.unsent!r}; try a "
+                "smaller --jobs"
+            ) from self.unsent
         raise McptallyError(
             f"a process of this run ended by itself (exit code {self.process.exitcode}; the "
             "system may have been out of memory): try a smaller --jobs"

@@ -6,22 +6,24 @@ Events → Events without what is there twice, and with findings on the damage
 import dataclasses
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Final
 
 import msgspec
 import polars as pl
 
 from mcptally.archive import Lines, lines
-from mcptally.decode import Events
+from mcptally.decode import ENVELOPE, Events
 from mcptally.schema import Findings, Severity
+from mcptally.shapes import EVENTS
 
-_FRAMES = ("messages", "raws", "http", "opens", "closes", "gaps", "stderr")
-_ENVELOPE = ("file", "line", "recording", "seq", "ts_ns")
+_FRAMES: Final = tuple(EVENTS.values())
 
 
 def mend(events: Events, names: list[str], files: Sequence[Path]) -> Events:
     """Drop events that a duplicate file brings again, and report all damage.
 
-    An event is a copy if all of it is the same. `names` are what findings call the files.
+    An event is a copy if all of it is the same; for those that may be, `files` are read again.
+    `names` are what findings call the files.
     """
     once = ["recording", "seq", "ts_ns", "kind"]
     ordered = _in_order(_each_once(events))
@@ -137,7 +139,7 @@ def _each_once(events: Events) -> pl.DataFrame:
     raws = events.raws.join(heads, on=["file", "line"], how="anti")
     frames = {name: getattr(events, name) for name in _FRAMES} | {"messages": first, "raws": raws}
     every: pl.DataFrame = pl.concat(
-        frame.select(*_ENVELOPE, kind=pl.lit(name)) for name, frame in frames.items()
+        frame.select(*ENVELOPE, kind=pl.lit(name)) for name, frame in frames.items()
     )
     return every
 

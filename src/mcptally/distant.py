@@ -1,7 +1,8 @@
 """A store behind a URL: a copy of it is worked on here, and put in its place at the end.
 
-`store.json` is taken away first and written last, as in a folder; but nothing locks a bucket, so
-that two runs never write to one store at a time is for whoever starts them to see to.
+`store.json` is taken away first and written last, as in a folder, and what else lies there is left
+alone; but nothing locks a bucket, so that two runs never write to one store at a time is for
+whoever starts them to see to.
 """
 
 import contextlib
@@ -9,9 +10,10 @@ import json
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
-from mcptally.errors import StoreError
-from mcptally.remote import fetch, is_url, names, place, put, remove
+from mcptally.errors import StoreError, UsageError
+from mcptally.remote import fetch, is_url, names, place, put, remove, was_url
 from mcptally.schema import TABLES
 from mcptally.store import KNOWN, MANIFEST, WORK, digest_of
 
@@ -26,10 +28,14 @@ def at_hand(out: str | Path, *, full: bool = False) -> Iterator[Path]:
 
     Raises:
         StoreError: something else than a store is there, or came there meanwhile.
-        UsageError: what the protocol takes is not installed.
+        UsageError: what the protocol takes is not installed, or the URL was made a `Path`.
         McptallyError: it cannot be reached.
     """
     if not (isinstance(out, str) and is_url(out)):
+        if url := was_url(Path(out)):
+            raise UsageError(
+                f"{url}: a URL is given as text: as a Path it is a folder of this name"
+            )
         yield Path(out)
         return
     url = out.rstrip("/")
@@ -44,14 +50,13 @@ def at_hand(out: str | Path, *, full: bool = False) -> Iterator[Path]:
 def _take(url: str, folder: Path, *, full: bool) -> dict[str, str]:
     """Copy the store that is there; gives what was copied, with digests."""
     there = names(url)
-    ours = {*(table.name for table in TABLES), KNOWN, WORK, MANIFEST}
     if MANIFEST not in there:
-        if others := sorted(name for name in there if name.partition("/")[0] not in ours):
+        if others := [name for name in there if not _is_ours(name)]:
             raise StoreError(
                 f"{url}: holds other things and no store ({others[0]}); name a new place"
             )
         return {}
-    wanted = [name for name in there if not name.startswith(f"{WORK}/")]
+    wanted = [name for name in there if _is_ours(name) and not name.startswith(f"{WORK}/")]
     wanted = [MANIFEST] if full else wanted
     fetch(url, folder, wanted)
     # Of what is there, not of what store.json says is there: what was damaged is put anew.
@@ -63,9 +68,18 @@ def _put_in_place(url: str, folder: Path, before: dict[str, str]) -> None:
     new = [name for name, digest in manifest["parts"].items() if before.get(name) != digest]
     remove(url, [MANIFEST] if MANIFEST in names(url) else [])
     put(folder, url, new)
-    remove(url, [name for name in names(url) if name not in manifest["parts"]])
-    if missing := manifest["parts"].keys() - set(names(url)):
+    kept = manifest["parts"].keys()
+    remove(url, [name for name in names(url) if _is_ours(name) and name not in kept])
+    if missing := kept - set(names(url)):
         raise StoreError(
             f"{url}: {min(missing)} is gone again; is another run writing there? score again"
         )
     put(folder, url, [MANIFEST])
+
+
+_OURS: Final = frozenset({*(table.name for table in TABLES), KNOWN, WORK, MANIFEST})
+
+
+def _is_ours(name: str) -> bool:
+    """Whether what lies there is of a store."""
+    return name.partition("/")[0] in _OURS

@@ -21,7 +21,7 @@ import polars as pl
 
 import mcptally
 from mcptally import store
-from mcptally.errors import StoreError, UnreadableError, UsageError
+from mcptally.errors import UnreadableError, UsageError
 from mcptally.knowledge import Knowledge
 from mcptally.memory import patiently
 from mcptally.partition import Gathered
@@ -94,8 +94,7 @@ def gather(run: Run, batch: Batch) -> Kept:
 
     Raises:
         UnreadableError: a file is not there on this machine.
-        StoreError: this worker does not see the work folder.
-        UsageError: it has another version of mcptally.
+        UsageError: this worker does not see the work folder, or has another version of mcptally.
     """
     with _working(run):
         return _gather(run, batch)[1]
@@ -118,8 +117,7 @@ def finish(run: Run, here: Kept, learned: Learned, settled: Settled, archive: Kn
 
     Raises:
         UnreadableError: a file of it is gone or changed, so that it could not be gathered again.
-        StoreError: this worker does not see the work folder.
-        UsageError: it has another version of mcptally.
+        UsageError: this worker does not see the work folder, or has another version of mcptally.
     """
     with _working(run):
         try:
@@ -201,7 +199,7 @@ def _working(run: Run) -> Iterator[None]:
     """This worker fit for the run, and busy with nothing else of ours."""
     refuse(_me(), versions(), run.versions)
     if run.parcels is None and not sees(run.work):
-        raise StoreError(unseen(_me(), run.work))
+        raise UsageError(unseen(_me(), run.work))
     with _ONE_AT_A_TIME, patiently():
         yield
 

@@ -16,6 +16,7 @@ from mcptally.reading import TORN, event_of, is_torn
 from mcptally.shapes import EVENT, AnyEvent
 
 Numbers = npt.NDArray[np.int64]
+"""Numbers of lines, counted from 1."""
 Fault = tuple[int, str, str]
 """Line, rule, message."""
 

@@ -33,21 +33,6 @@ class Knowledge:
     forms: pl.DataFrame
     """How many results of a tool are JSON: `context.forms`."""
 
-    @classmethod
-    def of(cls, parts: Sequence["Knowledge"]) -> "Knowledge":
-        """The knowledge of all partitions together, all of it in memory."""
-        counted = {
-            name: summed([getattr(part, name) for part in parts], counts)
-            for name, counts in COUNTS.items()
-        }
-        counted["minutes"] = context.working(counted["minutes"])
-        return cls(
-            pl.concat([part.listed for part in parts]).sort("listed_ns", "recording", "pos"),
-            pl.concat([part.definitions for part in parts]).unique("definition").sort("definition"),
-            validations=pl.concat([part.validations for part in parts]),
-            **counted,
-        )
-
 
 COUNTS: Final = {
     "combinations": ("calls",),
@@ -58,6 +43,7 @@ COUNTS: Final = {
 """What is known in numbers, which add up."""
 
 NEEDS: Final = "needs"
+"""The kind of notes that `needs` makes: of calls, and no knowledge."""
 
 KINDS: Final = (*(field.name for field in dataclasses.fields(Knowledge)), NEEDS)
 """What is noted of each partition, a file each."""

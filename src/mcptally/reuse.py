@@ -42,16 +42,23 @@ class Carried:
     """What was carried over into a store."""
 
     rows: dict[str, int]
+    """By table."""
     outcomes: dict[str, int]
+    """Calls by outcome."""
     broken: int
+    """Findings of severity error about files."""
 
 
 class Earlier:
-    """Stores that earlier runs made, and what of them still holds."""
+    """Stores that earlier runs made, and what of them still holds.
+
+    Where several stores are given, with what their `store.json` says, the first has precedence.
+    """
 
     def __init__(self, folders: Sequence[Path], manifests: Sequence[Mapping[str, Any]]) -> None:
         self.folders = folders
         self.sources: dict[str, Source] = {}
+        """The files of their archives by name, as they were when they were scored."""
         for manifest in manifests:
             for row in manifest["archive"]:
                 stat = row.get("stat")
@@ -60,6 +67,7 @@ class Earlier:
         self.as_scored: set[str] = {
             name for manifest in manifests for name in manifest.get("as_scored", ())
         }
+        """Recordings that are judged by what an earlier store knew: their files were not there."""
         self.parts = [
             Part(number, path.stem)
             for number, folder in enumerate(folders)
@@ -67,6 +75,8 @@ class Earlier:
             if path.stem != "empty"
         ]
         self.homes, self.lone = self._places()
+        """`store`, `part`, `recording`, `server`, `file`: where rows are; the same, without what is
+        of recordings, of files that findings without a recording are about."""
         self.apart: set[str] = set()
         """Recordings of which other stores have pieces that cannot be put together."""
         self.again: set[str] = set()

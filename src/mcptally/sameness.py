@@ -17,9 +17,9 @@ from mcptally import store
 from mcptally.errors import StoreError, UnreadableError
 from mcptally.store import Made, Source
 
-_JUDGES: Final = (
-    *("polars", "msgspec", "numpy", "jsonschema-rs", "jsonschema", "ahocorasick-rs"),
-    *("google-re2", "referencing"),
+JUDGES: Final = (
+    *("polars", "pyarrow", "numpy", "msgspec", "duckdb", "ahocorasick-rs"),
+    *("jsonschema-rs", "jsonschema", "jsonschema-specifications", "referencing"),
 )
 """Packages whose version may change what a row says."""
 
@@ -29,17 +29,24 @@ def code() -> str:
     """Digest of this program and what it judges with: rows of another are made again."""
     folder = Path(mcptally.__file__).parent
     found = hashlib.sha256(f"{mcptally.__version__} {platform.python_version()}".encode())
-    for name in _JUDGES:
+    for name in JUDGES:
         try:
             found.update(f"{name} {importlib.metadata.version(name)}\n".encode())
         except importlib.metadata.PackageNotFoundError:
             continue
-    for path in sorted(folder.rglob("*")):
-        place = path.relative_to(folder)
-        if path.suffix in {".py", ".toml", ".json"} and not _never_judges(place):
-            found.update(f"{place.as_posix()}\n".encode())
-            found.update(path.read_bytes())
+    for path in judging(folder):
+        found.update(f"{path.relative_to(folder).as_posix()}\n".encode())
+        found.update(path.read_bytes())
     return found.hexdigest()[:16]
+
+
+def judging(folder: Path) -> list[Path]:
+    """The files of this program, which lies in `folder`, that may change what a row says."""
+    return [
+        path
+        for path in sorted(folder.rglob("*"))
+        if path.suffix in {".py", ".toml", ".json"} and not _never_judges(path.relative_to(folder))
+    ]
 
 
 _NEVER_JUDGE: Final = (
@@ -55,7 +62,8 @@ whatever these say."""
 
 def _never_judges(place: Path) -> bool:
     # One list of what secrets look like serves the recorder and the findings.
-    return place.parts[0] in _NEVER_JUDGE and not place.name.startswith("redact")
+    of_secrets = place.as_posix().startswith("record/redact")
+    return place.parts[0] in _NEVER_JUDGE and not of_secrets
 
 
 def why_not(folder: Path, manifest: Mapping[str, Any], made: Made) -> str | None:

@@ -15,6 +15,7 @@ import polars as pl
 from mcptally.decode import Events
 from mcptally.ids import digests
 from mcptally.joining import beside, in_order
+from mcptally.shapes import EVENTS
 
 PAUSE: Final = 30 * 60 * 10**9
 """Nanoseconds of silence after which a client without a session id begins a new session."""
@@ -32,7 +33,8 @@ class Conversation:
     messages: pl.DataFrame
     """All of `Events.messages`, sorted by recording, seq, index; plus `pos` (the order), `kind`,
     `asker` (who asked what it belongs to), `id_key`, `session`, `session_source`, and of its
-    exchange `http_status`, `closed_by`, `header_version`."""
+    exchange `http_status`, `closed_by`, `header_version` and `resumes` (whether it may bring again
+    what an earlier one brought)."""
     sessions: pl.DataFrame
     """`session`, `server_name`, `server_version`, `server_capabilities`, `client`,
     `client_version`, `client_capabilities`, `negotiated`."""
@@ -110,8 +112,8 @@ def _recordings(events: Events) -> pl.DataFrame:
         .group_by("recording", maintain_order=True)
         .agg([pl.col(name).drop_nulls().first() for name in keep])
     )
-    frames = (events.messages, events.raws, events.http, events.closes, events.stderr, events.gaps)
-    seen = pl.concat([frame.select("recording") for frame in (events.opens, *frames)]).unique()
+    frames: list[pl.DataFrame] = [getattr(events, name) for name in EVENTS.values()]
+    seen = pl.concat([frame.select("recording") for frame in frames]).unique()
     return seen.join(opens, on="recording", how="left").sort("recording")
 
 
@@ -155,8 +157,10 @@ def _with_sessions(
     messages: pl.DataFrame, events: Events, recordings: pl.DataFrame
 ) -> pl.DataFrame:
     """`session` and `session_source` of every message."""
+    ids = ("http_session", "sse_session")
     if messages.get_column("scope").null_count() == messages.height:
-        return messages.with_columns(session=pl.col("recording"), session_source=pl.lit("pipe"))
+        on_pipes = messages.with_columns(session="recording", session_source=pl.lit("pipe"))
+        return on_pipes.drop(ids)
     clients = events.asks.select("row", "meta_client_info")
     messages = beside(messages, clients, "row")
     per_exchange = (
@@ -207,8 +211,7 @@ def _with_sessions(
             .then(pl.format("{}/{}.{}", "recording", "session_hash", "pauses"))
             .otherwise(pl.format("{}/{}", "recording", "session_hash"))
         )
-        .drop("meta_client_info", "exchange_client", "pauses", "session_hash", "transport")
-        .drop("http_session", "sse_session")
+        .drop(*ids, "meta_client_info", "exchange_client", "pauses", "session_hash", "transport")
     )
 
 

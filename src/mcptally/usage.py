@@ -9,17 +9,15 @@ from typing import Final
 import polars as pl
 
 from mcptally.schema import Calls, Usage
+from mcptally.seed.model import CLASSIFICATIONS, Rules
+from mcptally.seed.rows import rows as rows_of
+from mcptally.verdict.failures import JUDGED
 
 KEYS: Final = ("recording", "session", "server", "tool", "hour")
+"""What one row is of; `hour` is the beginning of one, in UTC."""
 
-_ENDED: Final = ("ok", "hidden_error", "tool_error", "protocol_error", "timeout", "no_response")
-_WEIGHTS: Final = {
-    "fully_working": 1.0,
-    "partially_working": 0.7,
-    "connectivity_only": 0.3,
-    "error": 0.2,
-    "broken": 0.0,
-}
+_ENDED: Final = ("ok", *JUDGED)
+_READINGS: Final[dict[str, Rules]] = {"seed": "document", "inspector": "inspector"}
 
 
 def usage(calls: pl.DataFrame) -> pl.DataFrame:
@@ -161,8 +159,10 @@ def _amounts() -> dict[str, pl.Expr]:
     size = Calls.response_bytes.col
 
     def weighed(name: str, confidence: pl.Expr) -> pl.Expr:
+        of = rows_of(_READINGS[name])
+        weights = {each: of.class_weight(each) for each in CLASSIFICATIONS}
         return confidence * pl.col(f"{name}_classification").replace_strict(
-            _WEIGHTS, default=None, return_dtype=pl.Float64
+            weights, default=None, return_dtype=pl.Float64
         )
 
     spent = Calls.request_bytes.col.fill_null(0) // 4 + Calls.response_tokens.col.fill_null(0)

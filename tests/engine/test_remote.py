@@ -14,7 +14,7 @@ import fsspec
 import mcptally as mt
 from mcptally import remote
 from mcptally.decode import decode
-from mcptally.errors import McptallyError, StoreError, UnreadableError
+from mcptally.errors import McptallyError, StoreError, UnreadableError, UsageError
 from mcptally.store import source_of
 from tests.engine.clusters import QUIET, machines
 from tests.engine.test_dask import FILES, assert_same, tables
@@ -169,6 +169,22 @@ def test_a_place_with_other_things_is_no_store(memory):
     with pytest.raises(StoreError, match=r"holds other things and no store \(cat\.jpg\)"):
         mt.score(FILES, out="memory://archive/photos")
     assert memory.find("/archive/photos") == ["/archive/photos/cat.jpg"]
+
+
+def test_a_url_that_was_made_a_path_is_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="memory://archive/store: a URL is given as text"):
+        mt.score(FILES[:1], out=Path("memory://archive/store"))
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_else_lies_beside_a_store_is_left_alone(memory):
+    mt.score(FILES[:2], out="memory://archive/store")
+    others = {"/archive/store/report.html": b"page", "/archive/store/notes/of.txt": b"ours"}
+    for name, data in others.items():
+        memory.pipe_file(name, data)
+    mt.score(FILES[:1], out="memory://archive/store")
+    assert {name: memory.cat_file(name) for name in others} == others
 
 
 def test_a_run_that_fails_leaves_the_store_behind_a_url_as_it_was(memory):

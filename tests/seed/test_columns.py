@@ -7,7 +7,6 @@ import polars as pl
 import pytest
 
 from mcptally.definitions import in_force
-from mcptally.knowledge import Knowledge
 from mcptally.partition import gather
 from mcptally.seed import columns, document, factors, inspector, javascript, single, wording
 from mcptally.seed.model import ValidationContext
@@ -20,10 +19,9 @@ MODULES = {"seed": document, "inspector": inspector}
 
 def judged(files):
     part = gather(files, [path.name for path in files])
-    archive = Knowledge.of([part.learned])
-    calls = in_force(part.calls, part.learned.listed, archive.listed)
-    calls = validate(calls, archive.definitions)
-    return calls, archive.definitions
+    known = part.learned
+    calls = in_force(part.calls, known.listed, known.listed)
+    return validate(calls, known.definitions), known.definitions
 
 
 def transcript(path, conversations):

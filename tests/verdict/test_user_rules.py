@@ -154,6 +154,7 @@ def test_a_rule_that_does_not_do_what_its_examples_say_is_refused(
         '[[rule]]\nid = "verdict.network.refused"\nverdict = "tool_failure"\n',
         '[[rule]]\nid = "hidden.text.unusual"\nlines = 2\n',
         ADDED.replace("verdict.mine.moon", "verdict.network.refused"),
+        HIDDEN.replace("the sun", r"the sun\nthe moon is in it") + "where = 'first_line'\n",
     ],
 )
 def test_a_rule_that_does_is_taken(tmp_path: Path, toml: str):

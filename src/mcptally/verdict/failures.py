@@ -10,6 +10,7 @@ import numpy.typing as npt
 import polars as pl
 
 from mcptally import rules as rule_files
+from mcptally.schema import FAILED
 from mcptally.verdict import confidence, match, words
 from mcptally.verdict.rows import TextRule, VerdictRule, in_order, status_in
 
@@ -23,8 +24,8 @@ FILES: Final = (
     "verdict-languages.toml",
     "verdict-context.toml",
 )
-JUDGED: Final = ("tool_error", "protocol_error", "hidden_error", "timeout", "no_response")
-"""Outcomes that get a verdict."""
+JUDGED: Final = tuple(outcome for outcome in FAILED if outcome != "cancelled")
+"""Outcomes that get a verdict: of what a client gave up, nobody knows what would have come."""
 
 COLUMNS: Final[dict[str, pl.DataType]] = {
     "verdict": pl.String(),
@@ -52,7 +53,6 @@ INPUTS: Final[dict[str, pl.DataType]] = {
 """What `judge` reads; a column that is missing counts as null."""
 
 _QUOTED: Final = r"""['"`]([^'"`\n]{1,200})['"`]"""
-Mask: TypeAlias = npt.NDArray[np.bool_]
 Numbers: TypeAlias = npt.NDArray[np.int64]
 
 
@@ -255,7 +255,9 @@ def _quotes(
     )["whose"]
 
 
-def _holding(evidence: _Evidence, chosen: tuple[VerdictRule, ...]) -> Iterator[tuple[int, Mask]]:
+def _holding(
+    evidence: _Evidence, chosen: tuple[VerdictRule, ...]
+) -> Iterator[tuple[int, match.Mask]]:
     """The rules that hold for some kind of call, in order, and for which kinds."""
     asked = _asked(chosen)
     text_of_kind = evidence.kinds["text"].to_numpy()

@@ -52,6 +52,8 @@ INPUTS: Final[dict[str, pl.DataType]] = {
     "tool": pl.String(),
     "arguments": pl.String(),
 }
+"""What `hidden` reads, beside `forms` of the whole archive; a column that is missing counts as
+null."""
 
 
 @functools.cache
@@ -165,11 +167,16 @@ def _holding(
             lines=pl.col("whole").str.strip_chars().str.count_matches("\n", literal=True) + 1,
         )
         sizes[view] = size
+        rules_of = [rule for rule in chosen if rule.view == view]
+        lines = None  # of all results it costs something, and hardly a rule asks for it
+        if any(rule.where == "first_line" for rule in rules_of):
+            lines = texts.select(words.first_line(pl.col("text"))).to_series()
         found[view] = iter(
             match.matching(
-                [rule for rule in chosen if rule.view == view],
+                rules_of,
                 texts["text"],
                 starts,
+                lines,
                 within=functools.partial(_short_enough, size),
             )
         )

@@ -37,16 +37,14 @@ def matching(
         rules: in the order in which they decide.
         texts: distinct texts, no nulls.
         starts: `texts` as rules for their start see them.
-        lines: the first lines of `texts`, for rules that look only there.
+        lines: the first lines of `texts`, where a rule looks only there.
         decides: says of a rule that later ones need not be tried where it matches.
         within: says of a rule which rows it is about; None for all.
     """
-    places = {
-        name: _Texts(each)
-        for name, each in ((_START, starts), ("first_line", lines))
-        if each is not None
-    }
     anywhere = _Texts(texts)
+    places = {"anywhere": anywhere, _START: _Texts(starts)}
+    if lines is not None:
+        places["first_line"] = _Texts(lines)
     candidates = _candidates(_plan(tuple(rule.matches for rule in rules)), texts)
     undecided = np.ones(len(texts), dtype=np.bool_)
     found: list[Rows | None] = []
@@ -54,7 +52,7 @@ def matching(
         if not rule.matches:
             found.append(None)
             continue
-        where = places.get(rule.where, anywhere)
+        where = places[rule.where]
         about = within(rule)
         open_ = undecided if about is None else undecided & about
         rows = _any(rule.matches, near, where, open_, start=rule.where == _START)

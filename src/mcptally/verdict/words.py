@@ -11,7 +11,7 @@ HEAD: Final = 1600
 TAIL: Final = 500
 """Characters from its end: the last line of a stack trace names the cause."""
 
-_QUOTED_NAME = r"""['"`“‘]?[\w.\-/:]+['"`”’]?"""
+_QUOTED_NAME: Final = r"""['"`“‘]?[\w.\-/:]+['"`”’]?"""
 _ORNAMENT: Final = r"[\s#*>=\-–—•·|\[\]❌⚠️🚫🔴✗✘×⛔❗🔒🔧🌐🔍💥🛑‼😞\u{fe0f}]+"
 # What the SDKs put before the message of a tool.
 _CODED: Final = r"MCP error\s*-?\d+\s*[:\-]\s*"
