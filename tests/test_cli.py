@@ -6,8 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
+from click.testing import CliRunner
 
+from mcptally.cli import import_
+from mcptally.cli.quantity import SIZE, SPAN
 from tests.transcripts import c2s, call, opened, s2c, text, write
 
 
@@ -201,6 +205,41 @@ def test_the_name_of_a_file_never_becomes_a_terminal_escape(tmp_path: Path):
     done = run("score", bad, "-o", tmp_path / "store")
     assert done.returncode == 3
     assert "\ufffd[2J\ufffd.jsonl" in done.stderr
+
+
+def test_the_name_of_a_log_never_becomes_a_terminal_escape(tmp_path: Path):
+    bad = tmp_path / "a\x1b[2J\u202e.log"
+    bad.write_bytes(b"no log\n")
+    for form in ("auto", "jsonrpc"):
+        arguments = [form, str(bad), "-o", str(tmp_path / "traces")]
+        done = CliRunner().invoke(import_.command, arguments, color=True)
+        assert not {"\x1b", "\u202e"} & set(done.output), form
+
+
+@pytest.mark.parametrize(
+    ("kind", "written", "value"),
+    [
+        (SIZE, "64M", 64 << 20),
+        (SIZE, "64MiB", 64 << 20),
+        (SIZE, "1.5 kb", 1536),
+        (SIZE, "10b", 10),
+        (SIZE, "OFF", None),
+        (SPAN, "90", 90),
+        (SPAN, "1.5h", 5400),
+        (SPAN, "off", None),
+    ],
+)
+def test_sizes_and_times_are_read_as_people_write_them(kind, written, value):
+    assert kind.convert(written, None, None) == value
+
+
+@pytest.mark.parametrize(
+    ("kind", "written"),
+    [(SIZE, "64h"), (SIZE, "0"), (SIZE, "-1M"), (SIZE, ""), (SPAN, "1mb"), (SPAN, "5b")],
+)
+def test_a_size_or_time_that_is_none_is_refused_with_the_units(kind, written):
+    with pytest.raises(click.BadParameter, match=f"is no {kind.name}: a number with "):
+        kind.convert(written, None, None)
 
 
 def test_payloads_can_be_left_out(tmp_path: Path):

@@ -17,16 +17,18 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 import pyarrow.parquet as pq
 
 from mcptally import check, sameness, store
 from mcptally.errors import McptallyError
 from mcptally.record import wrap
+from mcptally.remote import is_url
 from mcptally.schema import TABLES
 
 State = Literal["ok", "warning", "error"]
+"""What became of a check, best first; with an error something does not work."""
 
 TESTED: Final = ((3, 11), (3, 13))
 """Versions of Python that the tests run with, the first and the last."""
@@ -39,17 +41,21 @@ VARIABLES: Final = {
     "PATH": "where servers are found",
     "HOME": "where recordings and client configurations are",
     "XDG_DATA_HOME": "where recordings go",
+    "XDG_CONFIG_HOME": "where client configurations are",
     "LOCALAPPDATA": "where recordings go (Windows)",
+    "APPDATA": "where client configurations are (Windows)",
     "TMPDIR": "where temporary files go",
     "SSL_CERT_FILE": "which certificates a remote server is trusted by",
     "HTTPS_PROXY": "the recorder goes to remote servers directly, past any proxy",
     "NO_COLOR": "tables without colour",
     "COLUMNS": "how wide tables are",
     "POLARS_MAX_THREADS": "threads of polars",
+    "DASK_SCHEDULER_ADDRESS": "which cluster works with --engine dask",
     "PYTHONPATH": "which mcptally runs",
 }
 """Variables of the environment that change what mcptally does, and how."""
 NEEDED: Final = ("PATH",) if os.name == "nt" else ("PATH", "HOME")
+"""Variables that have to be set."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -59,6 +65,7 @@ class Check:
     name: str
     state: State
     says: str
+    """What was found."""
     do: str = ""
     """What to do about it; empty where nothing is to be done."""
 
@@ -80,7 +87,7 @@ def examine(
         *_python(),
         *_packages(),
         *_variables(),
-        *_places([wrap.default_out(), Path(tempfile.gettempdir()), *stores]),
+        *_places(stores),
         _start_up(),
         *_configurations(usual_configurations() if configs is None else configs),
         *(_archive(path) for path in archives),
@@ -90,8 +97,7 @@ def examine(
 
 def worst(checks: Iterable[Check]) -> State:
     """The worst state of all."""
-    order: tuple[State, ...] = ("ok", "warning", "error")
-    return max((found.state for found in checks), key=order.index, default="ok")
+    return max((found.state for found in checks), key=get_args(State).index, default="ok")
 
 
 def _python() -> Iterator[Check]:
@@ -149,9 +155,20 @@ def _variables() -> Iterator[Check]:
             yield Check(name, "ok", f"{state}; {meaning}")
 
 
-def _places(places: Iterable[Path]) -> Iterator[Check]:
+def _places(stores: Iterable[Path]) -> Iterator[Check]:
+    places = list(stores)
+    for what, of in (
+        ("temporary files", lambda: Path(tempfile.gettempdir())),
+        ("recordings", wrap.default_out),
+    ):
+        try:
+            places.insert(0, of())
+        except (McptallyError, OSError) as error:
+            yield Check(f"write {what}", "error", f"{error}", "set HOME and TMPDIR")
     for place in dict.fromkeys(places):
-        there = next(path for path in (place, *place.absolute().parents) if path.exists())
+        around = (place, *place.absolute().parents)
+        # `Path.exists` raises where a folder may not be looked into.
+        there = next(path for path in around if os.path.exists(path))  # noqa: PTH110
         name = f"write to {place}"
         if not os.access(there, os.W_OK | os.X_OK):
             yield Check(name, "error", f"{there} is not ours to write in", "choose another folder")
@@ -173,9 +190,13 @@ def _start_up() -> Check:
         return time.perf_counter() - began
 
     bare, recorder = [], []
-    for _ in range(3):  # in turn, so that a busy machine is as busy for both
-        bare.append(seconds("import asyncio"))
-        recorder.append(seconds("import mcptally.cli.record, mcptally.record.stdio"))
+    relay = "windows" if sys.platform == "win32" else "stdio"
+    try:
+        for _ in range(3):  # in turn, so that a busy machine is as busy for both
+            bare.append(seconds("import asyncio"))
+            recorder.append(seconds(f"import mcptally.cli.record, mcptally.record.{relay}"))
+    except (OSError, subprocess.CalledProcessError) as error:
+        return Check("recorder start-up", "error", f"{error}", "install mcptally again")
     ratio = min(recorder) / min(bare)
     says = f"{statistics.median(recorder) * 1000:.0f} ms, {ratio:.1f} times a bare interpreter"
     if ratio > START_UP:
@@ -185,24 +206,26 @@ def _start_up() -> Check:
 
 def usual_configurations() -> list[Path]:
     """Configurations of clients in their usual places, those that there are."""
-    home, here = Path.home(), Path.cwd()
     if sys.platform == "darwin":
-        base = home / "Library" / "Application Support"
+        base = "~/Library/Application Support"
     elif os.name == "nt":
-        base = Path(os.environ.get("APPDATA") or home / "AppData" / "Roaming")
+        base = os.environ.get("APPDATA") or "~/AppData/Roaming"
     else:
-        base = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
+        base = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
+    here = Path.cwd()
     places = (
-        base / "Claude" / "claude_desktop_config.json",
-        home / ".claude.json",
-        home / ".cursor" / "mcp.json",
-        base / "Code" / "User" / "mcp.json",
-        base / "Code" / "User" / "settings.json",
-        here / ".mcp.json",
-        here / ".cursor" / "mcp.json",
-        here / ".vscode" / "mcp.json",
+        f"{base}/Claude/claude_desktop_config.json",
+        "~/.claude.json",
+        "~/.cursor/mcp.json",
+        f"{base}/Code/User/mcp.json",
+        f"{base}/Code/User/settings.json",
+        f"{here}/.mcp.json",
+        f"{here}/.cursor/mcp.json",
+        f"{here}/.vscode/mcp.json",
     )
-    return [path for path in places if path.is_file()]
+    # Where nobody knows what `~` is, or a folder may not be looked into, there is none.
+    found = map(os.path.expanduser, places)
+    return [Path(path) for path in found if os.path.isfile(path)]  # noqa: PTH113
 
 
 def _configurations(configs: Sequence[Path]) -> Iterator[Check]:
@@ -243,6 +266,8 @@ def _store(path: Path) -> Iterator[Check]:
     again = f"mcptally score ARCHIVE -o {path}"
     try:
         manifest = store.read_manifest(path)
+        written, scored_at = dict(manifest["rows"]), manifest["scored_at"]
+        sources = {source["file"]: source["size"] for source in manifest["archive"]}
         if broken := sameness.damaged(path, manifest) if "parts" in manifest else []:
             yield Check(name, "error", f"{', '.join(broken)}: not as written", again)
             return
@@ -255,18 +280,24 @@ def _store(path: Path) -> Iterator[Check]:
     except (McptallyError, OSError, ValueError) as error:
         yield Check(name, "error", f"{error}", again)
         return
-    wrong = [kind for kind, count in manifest["rows"].items() if rows.get(kind) != count]
+    except (KeyError, TypeError) as error:
+        yield Check(name, "error", f"{store.MANIFEST} is not as written: {error!r}", again)
+        return
+    wrong = [kind for kind, count in written.items() if rows.get(kind) != count]
     if wrong:
         says = f"{', '.join(wrong)}: not the rows that {store.MANIFEST} says"
         yield Check(name, "error", says, again)
     else:
-        yield Check(name, "ok", f"{rows['calls']:,} calls, scored {manifest['scored_at']}")
-    changed = [
-        source["file"]
-        for source in manifest["archive"]
-        if not Path(source["file"]).is_file()
-        or Path(source["file"]).stat().st_size != source["size"]
-    ]
+        yield Check(name, "ok", f"{rows['calls']:,} calls, scored {scored_at}")
+    # What lies behind a URL is not asked for: that would take the network.
+    changed = [file for file, size in sources.items() if not is_url(file) and _size(file) != size]
     if changed:
-        says = f"{len(changed)} of its {len(manifest['archive'])} files changed or are gone"
+        says = f"{len(changed)} of its {len(sources)} files changed or are gone"
         yield Check(f"{name}: archive", "warning", says, again)
+
+
+def _size(file: str) -> int | None:
+    try:
+        return Path(file).stat().st_size
+    except OSError:
+        return None

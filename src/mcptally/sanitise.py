@@ -39,6 +39,11 @@ def clean(text: str) -> str:
     return CONTROLS.sub(lambda m: " " if m[0] in "\n\r\t" else "\N{REPLACEMENT CHARACTER}", text)
 
 
+def clean_lines(text: str) -> str:
+    """`text` with the lines it has, each of them `clean`."""
+    return "\n".join(map(clean, text.split("\n")))
+
+
 def hidden(text: str) -> str:
     """`text` with token-like values replaced by `[redacted:NAME]`, however long it is."""
     found, count = policy("default").text(text.encode("utf-8", "replace"))

@@ -89,6 +89,39 @@ def test_a_store_whose_archive_changed_is_a_warning(store: Path, archive: Path):
     assert found(f"store {store}: archive", stores=[store]).state == "warning"
 
 
+def test_a_store_whose_archive_lies_behind_a_url_is_not_said_to_have_changed(store: Path):
+    manifest = json.loads((store / "store.json").read_text())
+    manifest["archive"][0]["file"] = "s3://bucket/traces.jsonl"
+    (store / "store.json").write_text(json.dumps(manifest))
+    names = {each.name for each in doctor.examine(stores=[store], configs=[])}
+    assert f"store {store}" in names
+    assert f"store {store}: archive" not in names
+
+
+@pytest.mark.parametrize("lacking", ["rows", "scored_at"])
+def test_a_manifest_that_lacks_something_is_an_error(store: Path, lacking: str):
+    manifest = json.loads((store / "store.json").read_text())
+    del manifest[lacking]
+    (store / "store.json").write_text(json.dumps(manifest))
+    broken = found(f"store {store}", stores=[store])
+    assert (broken.state, lacking in broken.says) == ("error", True)
+
+
+def test_an_interpreter_that_cannot_start_the_recorder_is_an_error(monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/no/such/python")
+    assert found("recorder start-up").state == "error"
+
+
+def test_without_a_home_it_says_so_and_looks_at_the_rest(monkeypatch):
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 2**31 - 7)  # nobody's, as in some containers
+    checks = {each.name: each for each in doctor.examine()}
+    assert checks["write recordings"].state == "error"
+    assert "duckdb" in checks
+
+
 def test_an_error_is_the_exit_code_and_json_has_all(tmp_path: Path):
     done = run("--store", tmp_path / "none", "--format", "json")
     assert done.returncode == 1

@@ -8,9 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcptally.cli.wrap import command as wrap_command
 from mcptally.errors import UnreadableError, UsageError
 from mcptally.record.jsonc import JsoncError, parse
 from mcptally.record.wrap import apply, default_out, recorder, shown, unwrap, wrap
@@ -204,16 +206,49 @@ def test_what_is_no_configuration_is_refused_with_a_reason(tmp_path, text, error
             do(path)
 
 
+def test_a_path_that_leads_nowhere_is_refused_with_a_reason(tmp_path, config):
+    circle = tmp_path / "circle"
+    circle.symlink_to(circle)
+    with pytest.raises(UnreadableError, match="circle: "):
+        wrap(circle)
+    with pytest.raises(UsageError, match="there is no such home folder"):
+        wrap(Path("~no-such-user/mcp.json"))
+    with pytest.raises(UsageError, match="there is no such home folder"):
+        wrap(config(CLAUDE), out=Path("~no-such-user/traces"))
+
+
+def test_without_a_home_it_asks_for_a_folder(monkeypatch, config):
+    monkeypatch.delenv("HOME")
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 2**31 - 7)  # nobody's, as in some containers
+    with pytest.raises(UsageError, match="no such home folder"):
+        wrap(config(CLAUDE))
+
+
+def test_undo_leaves_no_comma_where_no_argument_is_left(config):
+    written = '{"mcpServers": {"a": {"command": "mcptally", "args": ["record", "--", "x",]}}}'
+    change = unwrap(config(written))
+    assert servers(change.after) == {"a": [["x"]]}
+
+
+def test_a_hostile_configuration_never_acts_on_the_terminal(config):
+    path = config('{"mcpServers": {"a": {"command": "x"}} // \x1b[2J\u202e\n}')
+    done = CliRunner().invoke(wrap_command, [str(path), "--dry-run"], color=True)
+    assert done.exit_code == 0
+    assert "\ufffd[2J\ufffd" in done.stdout
+    assert not {"\x1b", "\u202e"} & set(done.output)
+
+
 def test_a_misspelt_server_is_refused_with_the_names_there_are(config):
     with pytest.raises(UsageError, match="did you mean files"):
         wrap(config(CLAUDE), server="file")
 
 
 def test_an_entry_of_another_kind_is_left_alone(config):
-    change = wrap(
-        config('{"mcpServers": {"a": {"command": ["x"]}, "b": {"command": 1, "args": 2}}}')
-    )
+    others = {"a": {"command": ["x"]}, "b": {"command": 1, "args": 2}, "c": {"command": "x"}}
+    change = wrap(config(json.dumps({"mcpServers": {**others, "c": {**others["c"], "args": {}}}})))
     assert change.after == change.before
+    assert all("no texts" in sentence for sentence in change.said)
 
 
 def test_recordings_go_where_the_platform_keeps_data(monkeypatch, tmp_path):

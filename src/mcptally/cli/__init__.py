@@ -5,7 +5,6 @@ that `record`, which sits in front of every server a client starts, never pays f
 """
 
 import importlib
-import importlib.util
 import os
 import sys
 from typing import Final
@@ -35,7 +34,7 @@ COMMANDS: Final[dict[str, str]] = {
     "doctor": "Check the environment.",
 }
 """Every command and its one-line help. The command's module has the same name, and `import`'s
-is `import_`; a name whose module does not exist yet is not offered."""
+is `import_`."""
 
 
 def _module(name: str) -> str:
@@ -46,10 +45,14 @@ class _Lazy(click.Group):
     """A group whose commands are imported when they are used; `--help` imports none."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        return [name for name in COMMANDS if importlib.util.find_spec(_module(name))]
+        return list(COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in self.list_commands(ctx):
+    def get_command(
+        self,
+        ctx: click.Context,  # noqa: ARG002
+        cmd_name: str,
+    ) -> click.Command | None:
+        if cmd_name not in COMMANDS:
             return None
         command: click.Command = importlib.import_module(_module(cmd_name)).command
         return command
@@ -82,10 +85,13 @@ class _Lazy(click.Group):
             refuse_damaged(words)
             raise
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        if rows := [(name, COMMANDS[name]) for name in self.list_commands(ctx)]:
-            with formatter.section("Commands"):
-                formatter.write_dl(rows)
+    def format_commands(
+        self,
+        ctx: click.Context,  # noqa: ARG002
+        formatter: click.HelpFormatter,
+    ) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
 
 
 _READERS: Final = frozenset({"duckdb", "_duckdb", "polars", "pyarrow"})
@@ -121,7 +127,9 @@ def main() -> None:
     try:
         cli(standalone_mode=True, prog_name="mcptally")
     except McptallyError as error:
-        sys.stderr.write(f"mcptally: {_harmless(str(error))}\n")
+        from mcptally.sanitise import clean_lines  # names of files come from strangers
+
+        sys.stderr.write(f"mcptally: {clean_lines(str(error))}\n")
         sys.exit(error.exit_code)
     except BrokenPipeError:
         _stdout_is_gone()
@@ -131,10 +139,3 @@ def main() -> None:
 def _stdout_is_gone() -> None:
     """Let what is still buffered go nowhere, so that the interpreter does not fail at its end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _harmless(text: str) -> str:
-    """`text` with nothing in it that a terminal acts on: names of files come from strangers."""
-    return "".join(
-        c if c in "\n\t" or c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text
-    )

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -10,6 +10,9 @@ from mcptally.errors import Exit
 
 if TYPE_CHECKING:
     from mcptally.check import ArchiveCheck
+
+_LONGEST: Final = 200
+"""Characters of a stranger's text in a line."""
 
 
 @click.command()
@@ -45,9 +48,15 @@ def command(ctx: click.Context, archive: tuple[Path, ...], form: str) -> None:
 
 
 def _table(answer: "ArchiveCheck") -> None:
+    from mcptally.sanitise import clean
+
+    def plain(text: str) -> str:
+        shown = clean(text)
+        return shown if len(shown) <= _LONGEST else shown[: _LONGEST - 1] + "…"
+
     rows = [("verdict", "events", "segments", "server", "recording")]
     rows += [
-        (r.verdict, str(r.events), str(r.segments), _plain(r.server or "-"), _plain(r.recording))
+        (r.verdict, str(r.events), str(r.segments), plain(r.server or "-"), plain(r.recording))
         for r in answer.recordings
     ]
     widths = [max(len(row[i]) for row in rows) for i in range(4)]
@@ -59,12 +68,12 @@ def _table(answer: "ArchiveCheck") -> None:
             for i, (cell, width) in enumerate(zip(row, widths, strict=False))
         ]
         said.append("  ".join([*cells, row[4]]))
-        said += [f"    {_plain(problem)}" for problem in found]
+        said += [f"    {plain(problem)}" for problem in found]
     click.echo("\n".join(said))
     for file in answer.damaged_files:
-        click.echo(f"{_plain(file.file)}: {file.bytes_not_read} bytes not read")
+        click.echo(f"{plain(file.file)}: {file.bytes_not_read} bytes not read")
         for problem in file.problems:
-            click.echo(f"    {_plain(problem)}")
+            click.echo(f"    {plain(problem)}")
     bad = sum(r.verdict != "whole" for r in answer.recordings)
     verdict = "whole" if answer.whole else f"not whole: {bad} recordings"
     verdict += "" if answer.whole else f", {len(answer.damaged_files)} damaged files"
@@ -73,9 +82,3 @@ def _table(answer: "ArchiveCheck") -> None:
         f"{verdict}",
         err=True,
     )
-
-
-def _plain(text: str) -> str:
-    """Text of strangers without anything a terminal would act on, and not too long."""
-    shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
-    return shown if len(shown) <= 200 else shown[:199] + "…"

@@ -52,12 +52,12 @@ def command(
       mcptally doctor --format json | jq '.[] | select(.state != "ok")'
     """
     from mcptally import doctor
-    from mcptally.sanitise import clean
+    from mcptally.sanitise import clean, escaped
 
     found = doctor.examine(archives=archives, stores=stores, configs=configs or None)
     if form == "json":
         rows = [dataclasses.asdict(each) for each in found]
-        sys.stdout.write(json.dumps(rows, indent=1, ensure_ascii=False) + "\n")
+        sys.stdout.write(escaped(json.dumps(rows, indent=1, ensure_ascii=False)) + "\n")
     else:
         colours = {"ok": "green", "warning": "yellow", "error": "red"}
         for each in found:

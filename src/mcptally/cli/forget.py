@@ -52,6 +52,7 @@ def command(
 
     memory.settle()
     from mcptally.forgetting import forget
+    from mcptally.sanitise import clean
 
     told = forget(
         store,
@@ -69,6 +70,6 @@ def command(
         f"{told.calls:,} calls, {told.events:,} lines of {len(told.files):,} transcripts\n"
     )
     for name in told.missing:
-        say(f"{name}: is not here; what it says of this is not forgotten there\n")
+        say(f"{clean(name)}: is not here; what it says of this is not forgotten there\n")
     if not told.done:
         say("nothing was changed; to do it: the same command with --yes\n")

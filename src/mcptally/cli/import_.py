@@ -70,6 +70,11 @@ def command(
       mcptally import jsonrpc wire.jsonl -o traces --time at --direction way --c2s out --s2c in
     """
     from mcptally.imports import Envelope, import_logs
+    from mcptally.sanitise import clean
+
+    def say(text: str) -> None:
+        # Names of files and words of logs come from strangers.
+        click.echo(f"mcptally: {clean(text)}", err=True)
 
     envelope = Envelope(time, direction, message, session, c2s, s2c)
     done = import_logs(
@@ -83,21 +88,20 @@ def command(
         progress=_progress if sys.stderr.isatty() else None,
     )
     for path, why in done.passed_over.items():
-        click.echo(f"mcptally: passed over: {path}: {why}", err=True)
+        say(f"passed over: {path}: {why}")
     for outcome in done.files:
         tally = outcome.tally
         for why, places in tally.unused.items():
             lines = ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in places.runs[:5])
             more = "" if len(places.runs) <= 5 else " and more"
-            click.echo(
-                f"mcptally: {outcome.file}:{places.runs[0][0]}: not used, {places.count}: {why} "
-                f"(lines {lines}{more})",
-                err=True,
+            say(
+                f"{outcome.file}:{places.runs[0][0]}: not used, {places.count}: {why} "
+                f"(lines {lines}{more})"
             )
         for note, count in tally.notes.items():
-            click.echo(f"mcptally: {outcome.file}: {count}: {note}", err=True)
+            say(f"{outcome.file}: {count}: {note}")
         if not outcome.recordings:
-            click.echo(f"mcptally: {outcome.file}: no MCP traffic in it", err=True)
+            say(f"{outcome.file}: no MCP traffic in it")
     click.echo(
         f"{len(done.files)} files: {done.recordings:,} recordings, {done.events:,} events, "
         f"{done.lost:,} lines not used; next: mcptally score {out} -o store"
@@ -108,4 +112,6 @@ def command(
 
 
 def _progress(path: Path, records: int) -> None:
-    click.echo(f"\r{path.name}: {records:,}", nl=False, err=True)
+    from mcptally.sanitise import clean
+
+    click.echo(f"\r{clean(path.name)}: {records:,}", nl=False, err=True)

@@ -4,7 +4,8 @@ from typing import Final
 
 import click
 
-_UNITS: Final = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
+_MULTIPLES: Final = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
+_SIZES: Final = {unit + b: n for unit, n in _MULTIPLES.items() for b in ("", "b", "ib")}
 _SPANS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
@@ -18,21 +19,26 @@ class Quantity(click.ParamType[float | None]):
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> float | None:
-        """The number of bytes or seconds; None for `off`."""
+        """The number of bytes or seconds; None for `off`.
+
+        Raises:
+            click.BadParameter: it is no such number, or not above 0.
+        """
         text = str(value).strip().lower()
         if text == "off":
             return None
         number = text.rstrip("abcdefghijklmnopqrstuvwxyz")
-        unit = text[len(number) :].removesuffix("ib").removesuffix("b") or ""
         try:
-            result = float(number) * self._units[unit]
+            result = float(number) * self._units[text[len(number) :]]
         except (ValueError, KeyError):
             result = -1
         if not 0 < result < 2**62:
-            known = ", ".join(u for u in self._units if u)
+            known = ", ".join(unit for unit in self._units if len(unit) == 1)
             self.fail(f"{value!r} is no {self.name}: a number with {known}, or 'off'", param, ctx)
         return result
 
 
-SIZE: Final = Quantity("size", _UNITS)
+SIZE: Final = Quantity("size", _SIZES)
+"""Bytes, by powers of 1024: `64M`, `64MiB`."""
 SPAN: Final = Quantity("time", _SPANS)
+"""Seconds: `90`, `1.5h`, `7d`."""

@@ -4,15 +4,12 @@ import contextlib
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import click
 
 from mcptally.cli.quantity import SIZE
 from mcptally.remote import is_url
-
-_INTERRUPTED: Final = 130
-"""Exit code after Ctrl-C: 128 + SIGINT, as shells have it."""
 
 
 class _Place(click.Path):
@@ -140,7 +137,7 @@ def command(
             )
     except KeyboardInterrupt:
         sys.stderr.write(f"interrupted; {_left(out)}\n")
-        ctx.exit(_INTERRUPTED)
+        ctx.exit(Exit.INTERRUPTED)
     say = sys.stderr.write
     if summary.in_full:
         say(f"{out} was made anew: {summary.in_full}\n")

@@ -24,7 +24,7 @@ def command(store: Path, call: str, form: str, *, full: bool) -> None:
     """
     from mcptally import show
     from mcptally.query import open_store
-    from mcptally.sanitise import clean, escaped, hidden
+    from mcptally.sanitise import clean_lines, escaped, hidden
 
     found = show.explain(open_store(store), call)
     if form == "json":
@@ -32,4 +32,4 @@ def command(store: Path, call: str, form: str, *, full: bool) -> None:
         sys.stdout.write(escaped(hidden(plain)) + "\n")
         return
     words = hidden(show.text(found, limit=sys.maxsize if full else 4000))
-    sys.stdout.write("\n".join(map(clean, words.splitlines())) + "\n")
+    sys.stdout.write(clean_lines(words.rstrip("\n")) + "\n")

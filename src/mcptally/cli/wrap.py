@@ -37,15 +37,16 @@ def command(
       mcptally wrap .mcp.json --undo
     """
     from mcptally.record import wrap as wrapping
+    from mcptally.sanitise import clean, clean_lines
 
     change = (
         wrapping.unwrap(config, server=server)
         if undo
         else wrapping.wrap(config, server=server, out=out, redact=redact)
     )
-    click.echo(wrapping.shown(change), nl=False)
+    click.echo(clean_lines(wrapping.shown(change)), nl=False)
     for sentence in change.said:
-        click.echo(f"mcptally: {_plain(sentence)}", err=True)
+        click.echo(f"mcptally: {clean(sentence)}", err=True)
     if change.after == change.before:
         click.echo("mcptally: nothing to change", err=True)
     elif dry_run:
@@ -56,7 +57,3 @@ def command(
             click.echo(f"mcptally: the file as it was is kept in {kept}", err=True)
         elif change.restored:
             click.echo(f"mcptally: {change.path} is as it was, to the byte", err=True)
-
-
-def _plain(text: str) -> str:
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)

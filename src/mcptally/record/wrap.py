@@ -59,15 +59,25 @@ def recorder() -> list[str]:
 
 
 def default_out() -> Path:
-    """Where recordings go on this platform when nobody says otherwise."""
-    home = Path.home()
+    """Where recordings go on this platform when nobody says otherwise.
+
+    Raises:
+        UsageError: nobody knows where home is.
+    """
     if sys.platform == "darwin":
-        base = home / "Library" / "Application Support"
+        base = "~/Library/Application Support"
     elif os.name == "nt":
-        base = Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local")
+        base = os.environ.get("LOCALAPPDATA") or "~/AppData/Local"
     else:
-        base = Path(os.environ.get("XDG_DATA_HOME") or home / ".local" / "share")
-    return base / "mcptally" / "traces"
+        base = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
+    return _expanded(Path(base)) / "mcptally" / "traces"
+
+
+def _expanded(path: Path) -> Path:
+    try:
+        return path.expanduser()
+    except RuntimeError as error:  # no HOME, or no user of that name
+        raise UsageError(f"{path}: there is no such home folder; name another path") from error
 
 
 def wrap(
@@ -75,22 +85,29 @@ def wrap(
 ) -> Change:
     """What puts the recorder before every stdio server of `config`, or before one; writes nothing.
 
+    Args:
+        config: the configuration.
+        server: name of one server; all of them without it.
+        out: folder for the recordings; that of `default_out` without it.
+        redact: the recorder's policy, as `record --redact` takes it.
+
     Raises:
         UnreadableError: the file cannot be read.
-        UsageError: it is no configuration with servers, or has no such server; a bad policy.
+        UsageError: it is no configuration with servers, or has no such server; a bad policy; there
+            is no such home folder.
     """
     if redact is not None:
         policy(redact)
     path, text, servers = _load(config, server)
-    options = ["record", f"--out={(out or default_out()).expanduser().absolute()}"]
+    options = ["record", f"--out={_expanded(out or default_out()).absolute()}"]
     options += [f"--redact={redact}"] if redact else []
     edits: list[tuple[int, int, str]] = []
     said = []
+    start = recorder()
     for entry in servers:
-        own, sentence = _put_in(text, entry, recorder(), options)
+        own, sentence = _put_in(text, entry, start, options)
         edits += own
         said.append(sentence)
-    start = recorder()
     if edits and _CACHE & set(Path(start[0]).parts):
         said.append(f"{start[0]} lies in a cache that may be cleaned: install mcptally to stay")
     return Change(path, text, _edited(text, edits), tuple(said))
@@ -195,11 +212,12 @@ _LONGEST: Final = 400
 
 
 def _load(config: Path, server: str | None) -> tuple[Path, str, list[_Server]]:
-    path = config.expanduser().resolve()  # a link stays a link: its target is edited
     try:
+        path = _expanded(config).resolve()  # a link stays a link: its target is edited
         text = path.read_bytes().decode("utf-8")
-    except OSError as error:
-        raise UnreadableError(f"{config}: {error.strerror}") from error
+    except (OSError, RuntimeError) as error:  # RuntimeError: a link that leads to itself
+        why = getattr(error, "strerror", None) or error
+        raise UnreadableError(f"{config}: {why}") from error
     except UnicodeDecodeError as error:
         raise UsageError(f"{config}: is not UTF-8 text") from error
     try:
@@ -283,7 +301,7 @@ def _put_in(
         return [], f"{entry.label}: runs behind the recorder already"
     words = args.strings() if args else []
     if not isinstance(command.value, str) or words is None:
-        return [], f"{entry.label}: has a command that is no text, and was left alone"
+        return [], f"{entry.label}: its command or arguments are no texts; it was left alone"
     added = [json.dumps(word, ensure_ascii=False) for word in
              (*start[1:], *options, f"--name={entry.name}", "--")]  # fmt: skip
     added.append(text[command.start : command.end])
@@ -312,7 +330,8 @@ def _without(text: str, servers: Iterable[_Server]) -> str:
             continue
         original, rest = args.items[own], args.items[own + 1 :]
         edits.append((command.start, command.end, text[original.start : original.end]))
-        end = rest[0].start if rest else original.end
+        # Where nothing is left, a comma behind the last one must go with it.
+        end = rest[0].start if rest else args.end - 1
         edits.append((args.items[0].start, end, ""))
     return _edited(text, edits)
 
