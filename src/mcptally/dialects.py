@@ -11,7 +11,7 @@ import jsonschema_rs
 import msgspec
 
 from mcptally.patterns import pattern
-from mcptally.schema_nodes import REFERENCES, keys, nodes_of, places, pointer, target_of
+from mcptally.schema_nodes import REFERENCES, References, keys, nodes_of, pointer
 
 LATEST: Final = "2020-12"
 
@@ -185,14 +185,15 @@ def _bad_patterns(schema: Any) -> Iterator[tuple[str, str]]:
 
 def outside_references(schema: Any) -> list[tuple[str, str]]:
     """References out of the document: (JSON Pointer, target). None of them is followed."""
-    nodes = dict(nodes_of(schema))
-    names, resource = places(nodes)
-    return [
+    outward = [
         (f"{at}/{key}", reference)
-        for at, node in nodes.items()
+        for at, node in nodes_of(schema)
         for key in REFERENCES
         if isinstance(reference := node.get(key), str)
         and not reference.startswith("#")
         and reference.partition("#")[0].split("://")[-1] not in _NAMES
-        and target_of(at, reference, names, resource) is None
     ]
+    if not outward:
+        return []
+    references = References(schema)
+    return [(at, reference) for at, reference in outward if references.leads_out(reference)]

@@ -4,6 +4,7 @@ A schema whose evaluation may explode is refused before any engine sees it; erro
 where that is cheap (docs/decisions/1514).
 """
 
+import itertools
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
@@ -17,11 +18,9 @@ from mcptally.schema_nodes import (
     IN_PLACE_MAP,
     IN_PLACE_ONE,
     REFERENCES,
+    References,
     keys,
-    nodes_of,
-    places,
     pointer,
-    target_of,
 )
 
 MAX_STEPS: Final = 10_000
@@ -34,6 +33,9 @@ errors are still gathered."""
 
 PATIENCE: Final = 4_000
 """Subschemas times bytes of a value up to which all its errors are gathered: some 25 ms."""
+
+MAX_TARGETS: Final = 16
+"""Subschemas that one reference may lead to, where names are alike; recorded ones lead to one."""
 
 LARGE: Final = 1 << 20
 """Bytes of a value up to which all its errors are gathered: they take up to 600 times as many."""
@@ -107,11 +109,9 @@ def _steps_by_depth(schema: Any) -> Iterator[int]:
     Raises:
         UnusableError: a reference leads back to itself on the spot.
     """
-    nodes = dict(nodes_of(schema))
-    names, resource = places(nodes)
-    edges = {at: _edges(at, node, names, resource) for at, node in nodes.items()}
+    edges = _reached(References(schema))
     order = _order(edges)
-    below: dict[str, int] = dict.fromkeys(nodes, 0)
+    below: dict[str, int] = dict.fromkeys(edges, 0)
     for _ in range(VALUE_DEPTH):
         here: dict[str, int] = {}
         for at in order:
@@ -125,6 +125,8 @@ def _steps_by_depth(schema: Any) -> Iterator[int]:
 class _Edges(NamedTuple):
     here: tuple[str, ...]
     """Subschemas that hold for the same value."""
+    either: tuple[tuple[str, ...], ...]
+    """Likewise, of each group one: what a reference may lead to, where that is not certain."""
     each: tuple[str, ...]
     """Subschemas that may hold for any value below."""
     one: tuple[str, ...]
@@ -133,6 +135,23 @@ class _Edges(NamedTuple):
     """How often those that hold for the same value are gone through."""
     own: int
     """What the node's own keywords count: 1, and what long lists of them add."""
+
+    def on_the_spot(self) -> Iterator[str]:
+        """All that may hold for the same value."""
+        return itertools.chain(self.here, *self.either)
+
+
+def _reached(references: References) -> dict[str, _Edges]:
+    """The edges of the root and of whatever may be come to from it."""
+    edges: dict[str, _Edges] = {}
+    todo = [""]
+    while todo:
+        at = todo.pop()
+        node = references.objects.get(at)
+        if node is not None and at not in edges:
+            edges[at] = found = _edges(at, node, references)
+            todo += [*found.on_the_spot(), *found.each, *found.one]
+    return edges
 
 
 def _order(edges: dict[str, _Edges]) -> list[str]:
@@ -150,27 +169,27 @@ def _order(edges: dict[str, _Edges]) -> list[str]:
             order[node] = None
             open_.discard(node)
         elif node in edges and node not in order:
-            if node in open_ or not open_.isdisjoint(edges[node].here):
+            if node in open_ or not open_.isdisjoint(edges[node].on_the_spot()):
                 raise UnusableError(
                     "a reference leads back to itself without going down into a value"
                 )
             open_.add(node)
             todo.append((node, True))
-            todo += [(target, False) for target in edges[node].here]
+            todo += [(target, False) for target in edges[node].on_the_spot()]
     return list(order)
 
 
 def _steps(node: _Edges, below: dict[str, int], here: dict[str, int]) -> int:
     """Subschemas that a value is held against at a node, from those of the level below."""
-    total = node.own + node.times * sum([here.get(n, 1) for n in node.here])
+    same = sum([here.get(n, 1) for n in node.here])
+    same += sum([max([here.get(n, 1) for n in group]) for group in node.either])
+    total = node.own + node.times * same
     total += sum([below.get(n, 1) for n in node.each])
     total += max([below.get(n, 1) for n in node.one], default=0)
     return min(total, MAX_STEPS + 1)
 
 
-def _edges(
-    at: str, node: dict[str, Any], names: dict[str, str], resource: dict[str, str]
-) -> _Edges:
+def _edges(at: str, node: dict[str, Any], references: References) -> _Edges:
     here = [
         f"{at}/{key}/{i}"
         for key in IN_PLACE
@@ -179,11 +198,16 @@ def _edges(
     ]
     here += [f"{at}/{key}" for key in IN_PLACE_ONE if key in node]
     here += [f"{at}{pointer((key, name))}" for key in IN_PLACE_MAP for name in keys(node.get(key))]
+    either = []
     for key in REFERENCES:
         if isinstance(reference := node.get(key), str):
-            target = target_of(at, reference, names, resource)
-            if target is not None:
-                here.append(target)
+            targets = references.targets(at, key, reference)
+            if len(targets) > MAX_TARGETS:
+                raise UnusableError(f"a reference may lead to over {MAX_TARGETS} subschemas")
+            if len(targets) > 1:
+                either.append(tuple(targets))
+            else:
+                here += targets
     each = [f"{at}/{key}" for key in BELOW_ONE if isinstance(node.get(key), dict)]
     each += [
         f"{at}{pointer(('patternProperties', name))}"
@@ -196,8 +220,8 @@ def _edges(
     again = "unevaluatedProperties" in node or "unevaluatedItems" in node
     # Each error holds the options and the value, each missing member another error.
     lists = [node[key] for key in ("enum", "required", "dependentRequired") if key in node]
-    own = 1 + sum(len(msgspec.json.encode(each)) for each in lists) // _LISTED
-    return _Edges(tuple(here), tuple(each), tuple(one), 2 if again else 1, own)
+    own = 1 + sum(len(msgspec.json.encode(listed)) for listed in lists) // _LISTED
+    return _Edges(tuple(here), tuple(either), tuple(each), tuple(one), 2 if again else 1, own)
 
 
 def may_explode(text: str) -> bool:

@@ -43,16 +43,10 @@ def _judge_of(text: str) -> Judge | str:
         limit = deepest_value(schema) if may_explode(text) else None
     except UnusableError as error:
         return f"{error}"
-    if isinstance(schema, dict):
-        schema = {key: value for key, value in schema.items() if key != "$schema"}
+    schema = without_dialect(schema)
     try:
-        judge = judge_with(
-            ENGINES[name](
-                schema, offline=True, validate_formats=False, pattern_options=options(schema)
-            ),
-            schema,
-        )
-    except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
+        judge = judge_with(engine_of(name, schema), schema)
+    except REFUSED as error:
         refused = f"{getattr(error, 'message', None) or error}"
         slow = _slow(name, schema)
         if slow is None:
@@ -64,6 +58,28 @@ def _judge_of(text: str) -> Judge | str:
 _judge_without: Final = functools.lru_cache(maxsize=8192)(_judge_of)
 # A compiled pattern may take a thousand times the memory of all else in a schema.
 _judge_with_patterns: Final = functools.lru_cache(maxsize=FEW)(_judge_of)
+
+
+REFUSED: Final = (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError)
+"""What `engine_of` raises where the fast engine does not take a schema."""
+
+
+def without_dialect(schema: Any) -> Any:
+    """A schema as `engine_of` takes it: its dialect is told apart from it."""
+    if not isinstance(schema, dict):
+        return schema
+    return {key: value for key, value in schema.items() if key != "$schema"}
+
+
+def engine_of(name: str, schema: Any) -> Any:
+    """The fast engine of a stranger's schema without `$schema`, in a dialect of `ENGINES`.
+
+    Raises:
+        jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError: it refuses it.
+    """
+    return ENGINES[name](
+        schema, offline=True, validate_formats=False, pattern_options=options(schema)
+    )
 
 
 def judge_value(judge: Judge, text: str) -> Judgement:

@@ -14,6 +14,8 @@ import pytest
 
 import mcptally as mt
 from mcptally import patterns
+from mcptally.contracts import schema_phase
+from mcptally.dialects import outside_references
 from mcptally.dry_run import validate
 from mcptally.schema_cost import errors_of
 from mcptally.seed.ajv import compiled
@@ -102,6 +104,62 @@ def test_a_schema_that_would_explode_is_judged_or_refused(
     if original is not None:
         with contextlib.suppress(Throws):  # as AJV would
             assert isinstance(original.first_error(value), str | None)
+
+
+def rungs(spelt: str, named: str = "") -> dict[str, Any]:
+    """The steps of a ladder: `spelt` is a reference to the next, `named` the name of one."""
+    told = {f"d{n}": {"allOf": [{"$ref": spelt.format(n + 1)}] * 2} for n in range(40)}
+    told |= {"d40": {}}
+    return {key: ({"$id": named.format(key[1:])} if named else {}) | v for key, v in told.items()}
+
+
+HIDDEN: dict[str, Any] = {
+    "where no keyword puts a schema": {"$ref": "#/x/d0", "x": rungs("#/x/d{}")},
+    "in a default": {"$ref": "#/default/d0", "default": rungs("#/default/d{}")},
+    "by a path with a dot": {
+        "$id": "http://x/r", "$ref": "d/0", "$defs": rungs("./{}", "http://x/d/{}")},
+    "by a path with two dots": {
+        "$id": "http://x/r", "$ref": "0/s", "$defs": rungs("../{}/s", "http://x/{}/s")},
+    "in capitals": {
+        "$id": "http://x/r", "$ref": "0", "$defs": rungs("HTTP://X/{}", "http://x/{}")},
+    "with a query of nothing": {
+        "$id": "http://x/r", "$ref": "0?", "$defs": rungs("{}?", "http://x/{}")},
+    "by a name from the root": {
+        "$id": "http://x/r", "$ref": "q/0", "$defs": rungs("http://x/q/{}", "/q/{}")},
+    "by a name within a schema of content": {
+        "$ref": "0", "contentSchema": {"$defs": rungs("{}", "{}")}},
+    "by escapes": {"$ref": "#/%24defs/d0", "$defs": rungs("#/%24defs/d{}")},
+}  # fmt: skip
+"""Where a ladder may stand, and how its references may be spelt."""
+
+
+@pytest.mark.parametrize("schema", HIDDEN.values(), ids=HIDDEN)
+def test_no_place_and_no_spelling_hides_a_ladder(schema: Any) -> None:
+    text = json.dumps(schema)
+    assert "subschemas" in str(judge_of(text))
+    assert compiled(schema) is None
+
+
+def test_a_name_that_is_another_by_its_path_leads_out_or_elsewhere() -> None:
+    person = {"$id": "http://x/person/s", "properties": {"home": {"$ref": "../home/s"}}}
+    home = {"$id": "http://x/home/s", "properties": {"owner": {"$ref": "../person/s"}}}
+    schema = {"$ref": "#/$defs/p", "$defs": {"p": person, "h": home}}
+    judge = judge_of(json.dumps(schema))
+    assert not isinstance(judge, str)
+    assert judge({"home": {"owner": {"home": {}}}})[0] == "valid"
+    assert outside_references(schema) == []
+    away = {"$id": "http://x/s", "properties": {"a": {"$ref": "http://y/s"}}}
+    assert outside_references(away) == [("/properties/a/$ref", "http://y/s")]
+
+
+@pytest.mark.parametrize(
+    "told", [{"$id": "http://x/s"}, {"$anchor": "a"}, {"$recursiveAnchor": True}], ids=str
+)
+def test_names_without_end_are_refused_and_not_compared(told: dict[str, Any]) -> None:
+    key, to = ("$recursiveRef", "#") if "$recursiveAnchor" in told else ("$ref", "s")
+    to = "#a" if "$anchor" in told else to
+    many = {f"d{n}": told | {key: to} for n in range(8000)}
+    assert "may lead to over" in str(judge_of(json.dumps({key: to, "$defs": many})))
 
 
 def test_a_guard_is_not_passed_by_spelling() -> None:
@@ -260,6 +318,7 @@ def test_errors_without_end_are_not_gathered(schema: Any, value: Any) -> None:
     assert not isinstance(judge, str)
     state, words, path = judge_value(judge, json.dumps(value))
     assert (state, bool(words), path is None) == ("invalid", True, False)
+    assert len(list(schema_phase.remarks(json.dumps(schema), value))) <= 1
     original = compiled(schema)
     assert original is not None
     assert original.first_error(value)

@@ -1,15 +1,15 @@
 """Arguments against an inputSchema, in words that name the parameter and what it has to be."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
-import jsonschema_rs
 import msgspec
 
 from mcptally import validate
 from mcptally.contracts.semantic import Remark
-from mcptally.dialects import ENGINES, UnusableError, dialect, read
+from mcptally.dialects import UnusableError, dialect, read
 from mcptally.errors import near
+from mcptally.schema_cost import errors_of
 
 
 def remarks(schema: str, arguments: Any) -> Iterator[Remark]:
@@ -33,20 +33,13 @@ def remarks(schema: str, arguments: Any) -> Iterator[Remark]:
 
 
 def _errors(schema: str, arguments: Any) -> Iterator[Remark]:
-    """Every error of the fast engine; none where it does not take the schema."""
+    """The errors of the fast engine, as many as are cheap; none where it refuses the schema."""
     try:
         value = read(schema)
-        fast = ENGINES[dialect(value)]
-        if isinstance(value, dict):
-            value = {key: item for key, item in value.items() if key != "$schema"}
-        validator = fast(value, offline=True, validate_formats=False)
-        errors = list(validator.iter_errors(arguments))
-    except (
-        UnusableError,
-        jsonschema_rs.ValidationError,
-        jsonschema_rs.ReferencingError,
-        ValueError,
-    ):
+        name = dialect(value)
+        value = validate.without_dialect(value)
+        errors = errors_of(validate.engine_of(name, value), value, arguments)
+    except validate.REFUSED:  # `UnusableError` among them
         return
     for error in errors:
         path = [str(part) for part in error.instance_path]
@@ -95,7 +88,10 @@ def _unknown(schema: Any, value: Any, path: tuple[str, ...]) -> Iterator[Remark]
             yield Remark("warning", _dotted((*path, name)), f"is not in the schema{hint}")
 
 
-_OTHERS = {"patternProperties", "allOf", "anyOf", "oneOf", "$ref", "unevaluatedProperties"}
+_OTHERS: Final = frozenset(
+    {"patternProperties", "allOf", "anyOf", "oneOf", "$ref", "unevaluatedProperties"}
+)
+"""Keywords by which a parameter may be declared elsewhere than in `properties`."""
 
 
 def kind(value: Any) -> str:
