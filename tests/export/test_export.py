@@ -3,8 +3,10 @@
 import csv
 import io
 import json
+import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import polars as pl
@@ -182,6 +184,21 @@ def test_any_table_and_question_goes_into_csv_parquet_and_jsonl(store, tmp_path)
     for table in ("findings", "recordings", "tools", "messages", "tool_scores"):
         for form in ("csv", "parquet", "jsonl"):
             assert export(store, to=form, out=tmp_path / "x", table=table).rows > 0
+
+
+def test_a_link_stays_one_and_a_pipe_is_written_into(store, tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    export(store, to="csv", out=tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    os.mkfifo(tmp_path / "pipe")
+    found: list[bytes] = []
+    reader = threading.Thread(
+        target=lambda: found.append((tmp_path / "pipe").read_bytes()), daemon=True
+    )
+    reader.start()
+    export(store, to="csv", out=tmp_path / "pipe")
+    reader.join(60)
+    assert found == [(tmp_path / "file").read_bytes()]
 
 
 def test_mistakes_are_said(store, tmp_path):

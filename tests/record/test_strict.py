@@ -16,6 +16,7 @@ STRICT = {
     "odd numbers": b"[1.50,1E+2,-0,0e999,1e-999,12345678901234567890123]",
     "an integer just below the largest double": b"1" + b"0" * 308,
     "long digits inside a string": b'["' + b"7" * 5000 + b'"]',
+    "long digits behind a point": b'{"a":-1.' + b"7" * 5000 + b"}",
     "a duplicate key": b'{"a":1,"a":2}',
     "line separators": '["\u2028\u2029\x85"]'.encode(),
     "space around": b" \t{} \r",

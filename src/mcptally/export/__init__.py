@@ -33,6 +33,7 @@ class Format:
 
     name: str
     title: str
+    """What is written, in a few words."""
     write: Writer
     calls_only: bool = False
     """Whether it holds calls and nothing else."""
@@ -55,6 +56,7 @@ class Exported:
     """What was written."""
 
     rows: int
+    """Rows of the table that met the condition, with those that were left out."""
     left_out: Mapping[str, int]
     """Rows that the format cannot hold, by why."""
 
@@ -72,14 +74,14 @@ def export(
     Args:
         store: an open store, or where it is.
         to: a name out of `FORMATS`.
-        out: a file, or a stream of bytes. A file is there whole or not at all.
+        out: a file, or a stream of bytes. A regular file is there whole or not at all.
         table: a table or a standing question; `otlp` and `har` hold calls.
         where: a condition in SQL on the rows.
 
     Raises:
         StoreError: there is no store.
         QueryError: no such table or question, or DuckDB refuses the condition.
-        UsageError: no such format, or one that does not hold this table.
+        UsageError: no such format, one that does not hold this table, or `out` cannot be written.
     """
     if to not in FORMATS:
         raise UsageError(
@@ -118,17 +120,24 @@ def _in_utc(schema: pa.Schema) -> pa.Schema:
 
 
 def _to_file(path: Path, write: Callable[[BinaryIO], Any]) -> Any:
-    """Write a file under another name first: what is there under its own is whole."""
-    part = path.with_name(f"{path.name}.part")
+    """Write a file under another name first: what is there under its own is whole.
+
+    A link stays a link; a pipe or a device is written into, and not replaced.
+    """
     try:
-        part.touch(mode=0o600)
-        with part.open("wb") as file:
-            done = write(file)
-        os.replace(part, path)  # noqa: PTH105  (the atomic one, by its name)
+        if path.exists() and not path.is_file():
+            with path.open("wb") as file:
+                return write(file)
+        whole = path.resolve()
+        part = whole.with_name(f"{path.name}.part")
+        try:
+            part.touch(mode=0o600)
+            with part.open("wb") as file:
+                done = write(file)
+            os.replace(part, whole)  # noqa: PTH105  (the atomic one, by its name)
+        except BaseException:
+            part.unlink(missing_ok=True)
+            raise
     except OSError as error:
-        part.unlink(missing_ok=True)
-        raise UsageError(f"{path}: cannot be written: {error.strerror}") from error
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
+        raise UsageError(f"{path}: cannot be written: {error.strerror or error}") from error
     return done

@@ -24,7 +24,8 @@ _BOM: Final = b"\xef\xbb\xbf"
 _LONGEST_INTEGER: Final = 309
 _STRIDE: Final = 32
 _SAMPLED_DIGITS: Final = re.compile(rb"[0-9]{9}")
-_DIGITS: Final = re.compile(rb"[0-9]{%d}" % (_LONGEST_INTEGER + 1))
+# Digits behind a point make no number larger, and every parser rounds them.
+_DIGITS: Final = re.compile(rb"(?<![0-9.])[0-9]{%d}" % (_LONGEST_INTEGER + 1))
 _STRING: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
 
 _NO_BRACKET_OR_QUOTE: Final = bytes(set(range(256)) - set(b'[]{}"'))
