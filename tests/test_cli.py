@@ -207,6 +207,12 @@ def test_the_name_of_a_file_never_becomes_a_terminal_escape(tmp_path: Path):
     assert "\ufffd[2J\ufffd.jsonl" in done.stderr
 
 
+def test_a_misspelt_command_is_answered_with_near_names():
+    done = run("scor")
+    assert done.returncode == 2
+    assert "no command is called 'scor'; did you mean score" in done.stderr
+
+
 def test_the_name_of_a_log_never_becomes_a_terminal_escape(tmp_path: Path):
     bad = tmp_path / "a\x1b[2J\u202e.log"
     bad.write_bytes(b"no log\n")

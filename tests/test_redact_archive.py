@@ -122,6 +122,16 @@ def test_a_label_that_was_made_of_an_argument_loses_its_secret(tmp_path):
     assert KEY not in (tmp_path / "out" / "a.jsonl").read_text()
 
 
+def test_what_cannot_be_read_is_named_by_its_place(tmp_path):
+    (tmp_path / "a.jsonl").write_bytes(b"PK\x03\x04")
+    (tmp_path / "b.jsonl.gz").write_bytes(gzip.compress(text(EVENTS))[:-9])
+    done = redact([tmp_path / "a.jsonl", tmp_path / "b.jsonl.gz"], tmp_path / "out")
+    first, second = done.dropped
+    assert first.startswith(f"{tmp_path / 'a.jsonl'}: is a zip file")
+    assert second.startswith(f"{tmp_path / 'b.jsonl.gz'}:")
+    assert "None" not in second
+
+
 def test_a_second_run_changes_nothing_more(tmp_path):
     (tmp_path / "a.jsonl").write_bytes(text(EVENTS))
     redact([tmp_path / "a.jsonl"], tmp_path / "1")

@@ -35,13 +35,15 @@ class Redacted:
     """What was done."""
 
     files: int = 0
+    """Files copied."""
     events: int = 0
+    """Lines that are events."""
     redacted: int = 0
-    """Strings replaced or hashed."""
+    """Strings replaced or hashed, in events and other lines."""
     carried: int = 0
     """Lines that are no events: copied, redacted as text."""
     dropped: list[str] = dataclasses.field(default_factory=list)
-    """Where lines could not be read and are missing from the copy."""
+    """Where lines could not be read and are missing from the copy, and why."""
 
 
 def redact(paths: Iterable[str | Path], out: str | Path, *, rules: str = "default") -> Redacted:
@@ -49,9 +51,15 @@ def redact(paths: Iterable[str | Path], out: str | Path, *, rules: str = "defaul
 
     Layout and compression stay. Files are readable by their owner only.
 
+    Args:
+        paths: files, folders and patterns, as `score` takes them.
+        out: the folder; it is made where it is not there.
+        rules: a policy as `record --redact` takes it, for instance `default,+emails`.
+
     Raises:
         UnreadableError: nothing there.
         UsageError: no such policy; or `out` overlaps the source, or has one of the files already.
+        OSError: the disk refuses; what was begun is removed.
     """
     hide = policy(rules)
     done = Redacted()
@@ -91,7 +99,8 @@ def _file(source: Path, target: Path, hide: Policy, done: Redacted) -> None:
         with written_like(source, part) as write:
             for run in lines(source):
                 if isinstance(run, Damage):
-                    done.dropped.append(f"{source}:{run.line}: {run.message}")
+                    where = source if run.line is None else f"{source}:{run.line}"
+                    done.dropped.append(f"{where}: {run.message}")
                     continue
                 begin, data = 0, run.data
                 while begin < len(data):

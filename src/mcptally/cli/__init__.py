@@ -11,7 +11,7 @@ from typing import Final
 
 import click
 
-from mcptally.errors import Exit, McptallyError, QueryError, UnreadableError
+from mcptally.errors import Exit, McptallyError, QueryError, UnreadableError, near
 
 COMMANDS: Final[dict[str, str]] = {
     "score": "Validate and score recorded traffic into a store.",
@@ -57,6 +57,13 @@ class _Lazy(click.Group):
         command: click.Command = importlib.import_module(_module(cmd_name)).command
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in COMMANDS and not args[0].startswith("-"):
+            ctx.fail(f"no command is called {args[0]!r}{near(args[0], COMMANDS)}")
+        return super().resolve_command(ctx, args)
+
     def invoke(self, ctx: click.Context) -> object:
         words = [*getattr(ctx, "_protected_args", ()), *ctx.args]  # click forgets them
         # click would turn a closed pipe into exit 1 by itself.
@@ -73,7 +80,7 @@ class _Lazy(click.Group):
             sys.stderr.write("mcptally: interrupted\n")
             ctx.exit(Exit.INTERRUPTED)
         except OSError as error:
-            _stdout_is_gone()
+            _stdout_is_gone()  # it may be what could not be written
             where = f"{error.filename}: " if error.filename else ""
             raise UnreadableError(f"{where}{error.strerror or error}") from error
         except Exception as error:
