@@ -128,6 +128,23 @@ def test_damage_is_named(tmp_path, events, said, verdict):
     assert answer.recordings[0].verdict == verdict
 
 
+def test_however_many_holes_there_are_a_time_that_goes_back_goes_back_once(tmp_path):
+    events = [e for e in recording(messages=10_000) if e["seq"] % 2 == 0]
+    for event in events[len(events) // 2 :]:
+        event["ts_ns"] -= 9000
+    answer = check([write(tmp_path, events)])
+    assert "the time goes back 1 times" in problems(answer)
+    assert len(answer.recordings[0].problems[0]) < 300
+
+
+def test_a_segment_that_is_missing_after_thousands_is_named(tmp_path):
+    events = recording(messages=10_005, segment_every=1, close=False)
+    gone = next(e for e in events if e.get("segment") == 10_001)
+    gone["segment"] = 0
+    answer = check([write(tmp_path, events)])
+    assert "1 segments are missing: 10001" in problems(answer)
+
+
 def test_a_gap_accounts_for_the_numbers_of_what_was_lost(tmp_path):
     answer = check([write(tmp_path, DAMAGE["a gap"][0])])
     assert not any("missing" in p for p in problems(answer))

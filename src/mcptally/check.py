@@ -1,7 +1,7 @@
 """Is an archive whole? Everything the transcript promises, checked line by line.
 
 A line is an event here exactly if it is one to `score`; payloads are passed over. Memory is that of
-one file's read buffer and a few numbers a recording.
+one file's read buffer and a few numbers for each recording, and for each hole in one.
 """
 
 import dataclasses
@@ -9,7 +9,7 @@ import functools
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -30,7 +30,7 @@ Verdict = Literal["whole", "writing", "unclosed", "incomplete"]
 killed, or copied too early. `incomplete` means that something is missing or contradicts itself."""
 
 _MAX_RUNS: Final = 4096
-"""Runs of `seq` kept a recording before they are merged: bounds memory on shuffled files."""
+"""Runs of `seq` kept of a recording before they are merged: bounds memory on shuffled files."""
 _MAX_LISTED: Final = 20
 
 _TOGETHER: Final = 16 << 20
@@ -59,6 +59,8 @@ class _Seen:
     transport: str | None = None
     counts: Counter[str] = dataclasses.field(default_factory=Counter)
     runs: list[_Run] = dataclasses.field(default_factory=list)
+    room: int = _MAX_RUNS
+    """How many runs there may be before they are merged the next time."""
     segments: list[int] = dataclasses.field(default_factory=list)
     latest: int = 0
     """The highest of them; `file` is where it is."""
@@ -242,18 +244,18 @@ def _in_order(state: _Seen, event: AnyEvent) -> None:
         last.last, last.ended = event.seq, event.ts_ns
         return
     runs.append(_Run(event.seq, event.seq, event.ts_ns, event.ts_ns))
-    if len(runs) > _MAX_RUNS:
+    if len(runs) > state.room:
         state.runs = _merged(state)
+        # Where there are holes they stay many: to merge them at each event would take for ever.
+        state.room = max(_MAX_RUNS, 2 * len(state.runs))
 
 
 def _merged(state: _Seen) -> list[_Run]:
-    """The runs in order of `seq`, joined; repeats and times that go back are counted."""
+    """The runs in order of `seq`, joined; repeats, and times that go back within, are counted."""
     merged: list[_Run] = []
     for run in sorted(state.runs, key=lambda r: (r.first, r.last)):
         before = merged[-1] if merged else None
         if before is None or run.first > before.last + 1:
-            if before is not None:
-                state.backwards += run.began < before.ended
             merged.append(run)
             continue
         state.repeats += max(0, min(before.last, run.last) - run.first + 1)
@@ -266,6 +268,7 @@ def _merged(state: _Seen) -> list[_Run]:
 
 def _judge(name: str, state: _Seen, held: Callable[[Path], bool]) -> RecordingCheck:
     runs = state.runs = _merged(state)
+    state.backwards += sum(b.began < a.ended for a, b in pairwise(runs))
     problems = []
     holes = [(a.last + 1, b.first - 1) for a, b in pairwise(runs)]
     if runs[0].first:
@@ -314,8 +317,8 @@ def _segments(state: _Seen) -> Iterator[str]:
     if len(found) < len(state.segments):
         yield f"{len(state.segments) - len(found)} segments are there twice"
     if found and (missing := max(found) + 1 - len(found)):
-        gone = sorted(n for n in range(min(max(found), 10_000)) if n not in found)[:_MAX_LISTED]
-        yield f"{missing} segments are missing: {', '.join(map(str, gone))}"
+        gone = islice((str(n) for n in range(max(found)) if n not in found), _MAX_LISTED)
+        yield f"{missing} segments are missing: {', '.join(gone)}"
 
 
 def _promises(state: _Seen) -> Iterator[str]:
