@@ -2,9 +2,12 @@
 
 import datetime
 import decimal
+import json
 import math
 import re
 from typing import Any, Final
+
+import pyarrow as pa
 
 from mcptally.sanitise import clean
 
@@ -17,11 +20,13 @@ _PERCENT: Final = re.compile(r"confidence")
 
 
 def plain(value: object) -> Any:
-    """A value as JSON has it: no NaN, sums as numbers, times as ISO 8601."""
+    """A value as JSON has it: no NaN, sums as numbers, times as ISO 8601, bytes as text."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if value is None or isinstance(value, str | int):
         return value
+    if isinstance(value, pa.MonthDayNano):  # a tuple, too
+        return _interval(value)
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
     if isinstance(value, dict):
@@ -30,7 +35,23 @@ def plain(value: object) -> Any:
         return int(value) if value == value.to_integral_value() else float(value)
     if isinstance(value, datetime.datetime | datetime.date | datetime.time):
         return value.isoformat()
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
     return str(value)
+
+
+def _interval(value: pa.MonthDayNano) -> str:
+    """An interval of SQL: months have no length in days, nor days in hours."""
+    counts = ((value.months, "month"), (value.days, "day"))
+    parts = [f"{n} {unit}{'' if abs(n) == 1 else 's'}" for n, unit in counts if n]
+    if value.nanoseconds or not parts:
+        seconds, left = divmod(abs(value.nanoseconds) // 1000, 1_000_000)
+        minutes, seconds = divmod(seconds, 60)
+        hours, minutes = divmod(minutes, 60)
+        sign = "-" if value.nanoseconds < 0 else ""
+        fraction = f".{left:06}" if left else ""
+        parts.append(f"{sign}{hours:02}:{minutes:02}:{seconds:02}{fraction}")
+    return " ".join(parts)
 
 
 def cell(name: str, value: object) -> str:
@@ -55,7 +76,11 @@ def cell(name: str, value: object) -> str:
         return value.strftime("%Y-%m-%d %H:%M:%S")
     if isinstance(value, list):
         return _cut(", ".join(cell("", v) for v in value[:CELL]))
-    return _cut(str(value))
+    if type(value) is tuple:  # of a map
+        return _cut(": ".join(cell("", v) for v in value))
+    if isinstance(value, dict):
+        return _cut(json.dumps(plain(value), ensure_ascii=False))
+    return _cut(str(plain(value)))
 
 
 CELL: Final = 1000

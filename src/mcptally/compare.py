@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from mcptally import stats
 from mcptally.query import Store, open_store
+from mcptally.readonly import lock
 from mcptally.views import connect, create_views
 
 METRICS: Final = (
@@ -68,6 +69,7 @@ class Comparison:
     base: Path
     new: Path
     _duckdb: duckdb.DuckDBPyConnection
+    _stores: tuple[Store, Store]
 
     @property
     def tools(self) -> duckdb.DuckDBPyRelation:
@@ -84,6 +86,8 @@ class Comparison:
     def _rows(self, query: str) -> duckdb.DuckDBPyRelation:
         cursor = self._duckdb.cursor()
         stats.close_at_exit(cursor)
+        for one in self._stores:
+            one.stops(cursor)
         return cursor.sql(query)
 
 
@@ -98,7 +102,7 @@ def compare(
     """What changed from one store to another.
 
     Args:
-        base: the store before.
+        base: the store before; or several opened as one, as `new` may be.
         new: the store after.
         min_difference: a share that moved by less is no change worth a word (0.05: five points).
         min_ratio: the same for latency and size (1.25: a quarter more).
@@ -108,13 +112,15 @@ def compare(
         StoreError: one of the two is no store.
     """
     bounds = limits(min_difference=min_difference, min_ratio=min_ratio, alpha=alpha)
-    stores = [one if isinstance(one, Store) else open_store(one) for one in (base, new)]
-    connection = connect()
-    for name, opened in zip(("base", "new"), stores, strict=True):
+    before, after = (one if isinstance(one, Store) else open_store(one) for one in (base, new))
+    connection = connect(after.memory or before.memory)
+    for name, opened in (("base", before), ("new", after)):
         connection.execute(f"ATTACH ':memory:' AS {name}")
         connection.execute(f"USE {name}")
-        create_views(connection, opened.path)
+        create_views(connection, opened.paths)
+        opened.stops(connection)
     connection.execute("USE memory")
+    lock(connection, (*before.paths, *after.paths))
     connection.execute(f"CREATE TABLE pairs AS {_sql('pairs')}")
     connection.execute(f"CREATE TABLE changes AS {_sql('changes')}", bounds)
     connection.execute(f"INSERT INTO changes BY NAME {_sql('p95')}")
@@ -122,7 +128,7 @@ def compare(
     connection.register("summarised", summary)
     connection.execute("CREATE TABLE summary AS SELECT * FROM summarised")
     connection.unregister("summarised")
-    return Comparison(stores[0].path, stores[1].path, connection)
+    return Comparison(before.path, after.path, connection, (before, after))
 
 
 def limits(

@@ -9,15 +9,19 @@ the file, as tables.
 
 import contextlib
 import os
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import duckdb
 
 from mcptally import query, store, views
+from mcptally.errors import StoreError
 from mcptally.schema import TABLES
 
 FILE: Final = "mcptally.duckdb"
+"""Its name in the store's folder."""
 
 
 def refresh(folder: Path) -> None:
@@ -34,44 +38,71 @@ def refresh(folder: Path) -> None:
 
 def write(folder: Path) -> list[str]:
     """Make the file anew, with views only; gives the questions that cannot be among them."""
-    draft = folder / f".{FILE}.{os.getpid()}"
-    draft.unlink(missing_ok=True)
-    with duckdb.connect(str(draft)) as connection:
-        _look_in(connection, folder)
-        for table in TABLES:
-            connection.execute(
-                f'CREATE VIEW "{table.name}" AS '
-                f"SELECT * FROM read_parquet('{table.name}/**/*.parquet')"
-            )
-            connection.execute(f'COMMENT ON VIEW "{table.name}" IS {_text(table.meaning)}')
-        left = views.create_plain_questions(connection)
-        for name, title in views.questions().items():
-            if name not in left:
-                connection.execute(f'COMMENT ON VIEW "{name}" IS {_text(title)}')
-    os.replace(draft, folder / FILE)  # noqa: PTH105  (the atomic one, by its name)
-    return [name for name in left if not name.startswith("_")]
+    with _anew(folder) as connection:
+        return _make_views(connection)
 
 
 def keep(folder: Path) -> list[str]:
     """Make the file anew, with a table of each answer that cannot be a view; gives their names.
 
     Raises:
-        StoreError: the folder is no store.
+        StoreError: the folder is no store, or may not be written.
     """
     opened = query.open_store(folder)
-    left = write(folder)
-    with duckdb.connect(str(folder / FILE)) as connection:
-        for name in left:
-            connection.register("_answer", opened.ask(name).to_arrow_table())
-            connection.execute(f'CREATE TABLE "{name}" AS SELECT * FROM _answer')
-            connection.unregister("_answer")
-            about = f"{views.questions()[name]} As it was answered when this file was made."
-            connection.execute(f'COMMENT ON TABLE "{name}" IS {_text(about)}')
+    try:
+        with _anew(folder) as connection:
+            left = _make_views(connection)
+            for name in left:
+                connection.register("_answer", opened.ask(name).to_arrow_table())
+                connection.execute(f'CREATE TABLE "{name}" AS SELECT * FROM _answer')
+                connection.unregister("_answer")
+                about = f"{views.questions()[name]} As it was answered when this file was made."
+                connection.execute(f'COMMENT ON TABLE "{name}" IS {_text(about)}')
+    except (OSError, duckdb.IOException) as error:
+        raise StoreError(f"{folder / FILE}: cannot be written: {error}") from error
     return left
 
 
-def _look_in(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
-    connection.execute("SET file_search_path = ?", [str(folder.resolve())])
+@contextlib.contextmanager
+def _anew(folder: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A database that takes the file's place when it is done, and is gone if it is not."""
+    draft = folder / f".{FILE}.{os.getpid()}"
+    draft.unlink(missing_ok=True)
+    try:
+        with duckdb.connect(str(draft)) as connection, _plainly_named(folder) as place:
+            connection.execute("SET file_search_path = ?", [str(place)])
+            yield connection
+        os.replace(draft, folder / FILE)  # noqa: PTH105  (the atomic one, by its name)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _plainly_named(folder: Path) -> Iterator[Path]:
+    """A path of the folder that DuckDB takes for neither a list of paths nor a pattern."""
+    place = folder.resolve()
+    if not set(",*?[") & set(str(place)):
+        yield place
+        return
+    with tempfile.TemporaryDirectory(prefix="mcptally-") as aside:
+        link = Path(aside) / "store"
+        link.symlink_to(place, target_is_directory=True)
+        yield link
+
+
+def _make_views(connection: duckdb.DuckDBPyConnection) -> list[str]:
+    """Tables and questions as views; gives the questions that cannot be."""
+    for table in TABLES:
+        connection.execute(
+            f'CREATE VIEW "{table.name}" AS '
+            f"SELECT * FROM read_parquet('{table.name}/**/*.parquet')"
+        )
+        connection.execute(f'COMMENT ON VIEW "{table.name}" IS {_text(table.meaning)}')
+    left = views.create_plain_questions(connection)
+    for name, title in views.questions().items():
+        if name not in left:
+            connection.execute(f'COMMENT ON VIEW "{name}" IS {_text(title)}')
+    return [name for name in left if not name.startswith("_")]
 
 
 def _text(words: str) -> str:

@@ -194,7 +194,8 @@ _OF_CALLS: Final = ("call_id", "recording", "seq", "session", "dir", "tool", "at
 
 
 def _read(folder: Path, table: str, *columns: str) -> pl.DataFrame:
-    return pl.read_parquet(folder / table / "*.parquet", columns=list(columns))
+    files = sorted((folder / table).glob("*.parquet"))
+    return pl.read_parquet(files, columns=list(columns), glob=False)
 
 
 def _require(frame: pl.DataFrame, column: str, name: str) -> None:
@@ -216,7 +217,7 @@ def _of_tool(
     listed = pl.concat(
         [pl.DataFrame(schema={"recording": pl.String, "tool": pl.String})]
         + [
-            pl.read_parquet(path, columns=["recording", "tool"])
+            pl.read_parquet(path, columns=["recording", "tool"], glob=False)
             for path in sorted((folder / store.KNOWN / "listed").glob("*.parquet"))
         ]
     ).join(recordings, on="recording", how="semi")

@@ -48,7 +48,7 @@ class Noted:
     def read(self, kind: str, columns: Sequence[str] | None = None) -> pl.DataFrame:
         """Rows of one kind that count."""
         files = [self.folder / kind / f"{part}.parquet" for part in self.parts]
-        rows = pl.read_parquet(files, columns=None if columns is None else [*columns])
+        rows = pl.read_parquet(files, columns=None if columns is None else [*columns], glob=False)
         if self.servers is not None and kind in (*_BY_SERVER, NEEDS):
             rows = rows.join(self.servers, on="server", how="semi", nulls_equal=True)
         if self.live is not None and "recording" in rows.columns:
@@ -213,7 +213,7 @@ class _Pile:
         rows = self.few.rows
         if not self.files:
             return rows
-        files = pl.scan_parquet(self.files)
+        files = pl.scan_parquet(self.files, glob=False)
         if first is not None and last is not None:
             files = files.filter(pl.col(self.order).is_between(first, last))
         return pl.concat([rows, files.collect()])

@@ -4,6 +4,7 @@ A recording that several stores hold counts once, as the first of them has it. V
 definition are put in one line, and what changed between them is found again.
 """
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -43,14 +44,19 @@ def tables(connection: duckdb.DuckDBPyConnection, paths: Sequence[Path]) -> dict
     return found
 
 
+def as_pattern(path: Path) -> str:
+    """The pattern that only this path fits: what DuckDB reads are patterns."""
+    return re.sub(r"([*?\[])", r"[\1]", str(path))
+
+
 def _read(path: Path, table: type[Table]) -> str:
     if next((path / table.name).rglob("*.parquet"), None) is None:
         raise StoreError(
             f"{path}: has no table {table.name}, so another version of mcptally made it; rebuild "
             f"it with: mcptally score ARCHIVE -o {path}"
         )
-    pattern = str(path.resolve() / table.name / "**" / "*.parquet").replace("'", "''")
-    return f"read_parquet('{pattern}')"
+    folder = as_pattern(path.resolve() / table.name).replace("'", "''")
+    return f"read_parquet('{folder}/**/*.parquet')"
 
 
 def _shared(connection: duckdb.DuckDBPyConnection, paths: Sequence[Path]) -> str:

@@ -356,7 +356,7 @@ def _torn(recordings: dict[int, pl.Series]) -> list[list[int]]:
 
 def _nothing(work: Path, files: Sequence[str]) -> str:
     """What to say when no file held an event: the first fault of each, up to five."""
-    findings = pl.read_parquet(work / Findings.name / "*.parquet")
+    findings = pl.read_parquet(sorted((work / Findings.name).glob("*.parquet")), glob=False)
     first = findings.unique("file", keep="first", maintain_order=True).head(5)
     faults = [
         f"{file}{f':{line}' if line else ''}: {message}"

@@ -40,11 +40,11 @@ class Store:
         self.manifest: Final = store_files.read_manifest(path)
         for other in more:
             store_files.read_manifest(other)
-        self._memory: Final = memory
+        self.memory: Final = memory
         self._over: Final[dict[_Key, duckdb.DuckDBPyConnection]] = {}
         self._added: Final[set[str]] = set()
-        self._adding: Final = threading.Lock()
-        self._cursors: Final[weakref.WeakSet[duckdb.DuckDBPyConnection]] = weakref.WeakSet()
+        self._making: Final = threading.RLock()
+        self._stoppable: Final[weakref.WeakSet[duckdb.DuckDBPyConnection]] = weakref.WeakSet()
 
     def ask(
         self,
@@ -60,7 +60,7 @@ class Store:
         """The answer to a standing question.
 
         Args:
-            question: its name; `questions()` has them.
+            question: its name; `mcptally query STORE` lists them.
             server: label of a server.
             tool: name of a tool.
             since: count calls made then or later; a date or time, its ISO text, or `7d`, `24h`.
@@ -128,29 +128,28 @@ class Store:
     def _connection(
         self, filters: frozenset[str] = frozenset(), question: str | None = None
     ) -> duckdb.DuckDBPyConnection:
-        """The store's tables as views, and this question as one; made when first asked for."""
+        """The store's tables as views, and this question as one; made when first asked for.
+
+        With a lock, for whoever asks in several threads.
+        """
         key = (filters, question if filters else None)
-        if key not in self._over:
-            connection = views.connect()
-            with self._as_ours():
-                if filters:
-                    views.create_views(connection, self.paths, *key)
-                else:
-                    views.create_tables(connection, self.paths)
-            if self._memory is not None:
-                connection.execute("SET memory_limit = ?", [self._memory])
-            lock(connection, self.paths)
-            self._over[key] = connection
-        if question is not None and not filters:
-            self._add(views.texts_of(question))
-        return self._over[key]
+        with self._making:
+            if key not in self._over:
+                connection = views.connect(self.memory)
+                with self._as_ours():
+                    if filters:
+                        views.create_views(connection, self.paths, *key)
+                    else:
+                        views.create_tables(connection, self.paths)
+                lock(connection, self.paths)
+                self._over[key] = connection
+            if question is not None and not filters:
+                self._add(views.texts_of(question))
+            return self._over[key]
 
     def _add(self, texts: Mapping[str, str]) -> None:
-        """Make views of those of these questions that are none yet: a hundredth of a second each.
-
-        With a lock, because a server answers in threads.
-        """
-        with self._adding, self._as_ours():
+        """Make views of those of these questions that are none yet: 0.01 s each."""
+        with self._making, self._as_ours():
             new = {name: text for name, text in texts.items() if name not in self._added}
             views.create_questions(self._over[frozenset(), None], new)
             self._added.update(new)
@@ -177,7 +176,7 @@ class Store:
         try:
             cursor = connection.cursor()
             stats.close_at_exit(cursor)
-            self._cursors.add(cursor)
+            self.stops(cursor)
             for name, value in variables.items():
                 cursor.execute(f"SET VARIABLE {name} = ?", [value])
             relation = cursor.sql(query, params=params)
@@ -216,8 +215,12 @@ class Store:
 
     def interrupt(self) -> None:
         """Stop whatever this store is answering, from another thread; it raises there."""
-        for cursor in list(self._cursors):
-            cursor.interrupt()
+        for connection in list(self._stoppable):
+            connection.interrupt()
+
+    def stops(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """Let `interrupt` stop this connection, too: it works for who asks this store."""
+        self._stoppable.add(connection)
 
     @contextlib.contextmanager
     def within(self, seconds: float | None) -> Iterator[None]:
@@ -242,12 +245,12 @@ class Store:
         except (duckdb.Error, QueryError) as error:
             cause = error.__cause__ if isinstance(error, QueryError) else error
             less = "ask for less: one server, a shorter time, fewer columns"
-            if isinstance(cause, duckdb.InterruptException):
+            if isinstance(cause, duckdb.InterruptException) and seconds is not None:
                 raise QueryError(
                     f"it took more than {seconds:g} s and was stopped; {less}"
                 ) from error
             if isinstance(cause, duckdb.OutOfMemoryException):
-                most = self._memory or "four fifths of this machine's memory"
+                most = self.memory or "four fifths of this machine's memory"
                 raise QueryError(
                     f"it took more than {most} (and {SPILL} of disk) and was stopped; {less}"
                 ) from error

@@ -15,6 +15,7 @@ from typing import Final
 import duckdb
 
 from mcptally.errors import QueryError
+from mcptally.merge import as_pattern
 from mcptally.schema import TABLES
 
 SPILL: Final = "20GB"
@@ -31,8 +32,10 @@ def lock(connection: duckdb.DuckDBPyConnection, paths: Sequence[Path]) -> None:
     weakref.finalize(connection, shutil.rmtree, aside, ignore_errors=True)
     connection.execute("SET temp_directory = ?", [aside])
     connection.execute("SET max_temp_directory_size = ?", [SPILL])
-    folders = [f"{path.resolve() / table.name}/" for path in paths for table in TABLES]
-    connection.execute("SET allowed_directories = ?", [folders])
+    folders = [path.resolve() / table.name for path in paths for table in TABLES]
+    # Both the pattern that is asked for and the files that it finds are looked up here.
+    allowed = {f"{name}/" for folder in folders for name in (folder, as_pattern(folder))}
+    connection.execute("SET allowed_directories = ?", [sorted(allowed)])
     for setting, value in (
         ("enable_external_access", "false"),
         ("python_enable_replacements", "false"),

@@ -4,6 +4,7 @@ Everything from an archive is hostile: control characters, terminal escapes, inv
 and bidirectional overrides never reach a terminal, markup never a Markdown reader.
 """
 
+import functools
 import io
 import json
 import re
@@ -30,16 +31,50 @@ ROWS: Final = 50
 
 
 def without_secrets(table: pa.Table) -> pa.Table:
-    """`table` with token-like values in its texts replaced by `[redacted:NAME]`."""
+    """`table` with token-like values in its texts, however deep, replaced by `[redacted:NAME]`."""
+    safe = functools.cache(hidden)
+
+    def within(value: Any) -> Any:
+        if isinstance(value, str):
+            return safe(value)
+        if isinstance(value, bytes):
+            return safe(value.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+        if type(value) in {list, tuple}:
+            return type(value)(map(within, value))
+        return {k: within(v) for k, v in value.items()} if isinstance(value, dict) else value
+
     for place, name in enumerate(table.column_names):
         column = table.column(place)
-        if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+        if _is_text(column.type):
+            known = pc.unique(column).to_pylist()
+            changed = {text: told for text in known if text and (told := hidden(text)) != text}
+            if not changed:
+                continue
+            values = [changed.get(text, text) for text in column.to_pylist()]
+        elif pa.types.is_nested(column.type) or pa.types.is_binary(column.type):
+            found = column.to_pylist()
+            values = [within(value) for value in found]
+            if values == found:
+                continue
+        else:
             continue
-        known = pc.unique(column).to_pylist()
-        changed = {text: safe for text in known if text and (safe := hidden(text)) != text}
-        if changed:
-            texts = [changed.get(text, text) for text in column.to_pylist()]
-            table = table.set_column(place, name, pa.array(texts, column.type))
+        table = table.set_column(place, name, pa.array(values, column.type))
+    return table
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _as_files_have_it(table: pa.Table) -> pa.Table:
+    """Intervals and unions, which neither CSV nor Parquet has, as text."""
+    for place, name in enumerate(table.column_names):
+        column = table.column(place)
+        if pa.types.is_union(column.type) or pa.types.is_interval(column.type):
+            texts = [None if v is None else str(plain(v)) for v in column.to_pylist()]
+            table = table.set_column(place, name, pa.array(texts, pa.string()))
     return table
 
 
@@ -69,7 +104,8 @@ def write(
         raise QueryError(f"{error}") from error
     table = table.rename_columns(_told_apart(table.column_names))
     more = bool(limit) and table.num_rows > limit
-    table = without_secrets(table.slice(0, limit) if limit else table)
+    table = table.slice(0, limit) if limit else table
+    table = without_secrets(_as_files_have_it(table))
     if form == "table":
         _terminal(table, shown)
     elif form == "json":
@@ -83,7 +119,12 @@ def write(
         sys.stdout.buffer.write(buffer.getvalue())
     elif form == "parquet":
         buffer = io.BytesIO()
-        pq.write_table(table, buffer)
+        try:
+            pq.write_table(table, buffer)
+        except pa.ArrowException as error:
+            raise QueryError(
+                f"Parquet cannot hold this answer ({error}); cast it to text"
+            ) from error
         sys.stdout.buffer.write(buffer.getvalue())
     else:
         sys.stdout.write(markdown(table))
@@ -124,8 +165,9 @@ def _flat(table: pa.Table, acted_on: re.Pattern[str]) -> pa.Table:
                 for v in column.to_pylist()
             ]
             return pa.array([safe(text) for text in texts], pa.string())
-        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-            return pa.array([safe(text) for text in column.to_pylist()], pa.string())
+        if _is_text(column.type) or pa.types.is_binary(column.type):
+            texts = [None if v is None else plain(v) for v in column.to_pylist()]
+            return pa.array([safe(text) for text in texts], pa.string())
         return column
 
     names = [str(safe(name)) for name in table.column_names]

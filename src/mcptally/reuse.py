@@ -97,12 +97,14 @@ class Earlier:
         for part in self.parts:
             place = [pl.lit(part.store, pl.Int64).alias("store"), pl.lit(part.name).alias("part")]
             found = pl.read_parquet(
-                self._file(part, Recordings.name), columns=["recording", "server", "files"]
+                self._file(part, Recordings.name),
+                columns=["recording", "server", "files"],
+                glob=False,
             )
             homes.append(found.explode("files").select(*place, "recording", "server", file="files"))
             path = self._file(part, Findings.name)
             if path.exists():
-                about = pl.read_parquet(path, columns=["recording", "file"])
+                about = pl.read_parquet(path, columns=["recording", "file"], glob=False)
                 lone.append(
                     about.filter(pl.col("recording").is_null(), pl.col("file").is_not_null())
                     .select(*place, "file")
@@ -265,7 +267,9 @@ class Earlier:
         left = [(part, *self._left(part)) for part in parts]
         for table in TABLES:
             frames = [
-                _keeps(table.name, live, files)(pl.read_parquet(self._file(part, table.name)))
+                _keeps(table.name, live, files)(
+                    pl.read_parquet(self._file(part, table.name), glob=False)
+                )
                 for part, live, files, _ in left
                 if self._file(part, table.name).exists()
             ]
@@ -277,7 +281,7 @@ class Earlier:
         frames = {
             kind: pl.concat(
                 [
-                    pl.read_parquet(self._file(part, f"{store.KNOWN}/{kind}")).filter(
+                    pl.read_parquet(self._file(part, f"{store.KNOWN}/{kind}"), glob=False).filter(
                         pl.col("recording").is_in(live)
                         if kind != "definitions"
                         else pl.lit(value=True)
@@ -342,10 +346,10 @@ def _counted(work: Path) -> Carried:
     outcomes: dict[str, int] = {}
     broken = 0
     if rows[Calls.name]:
-        every = pl.scan_parquet(work / Calls.name / "*.parquet")
+        every = pl.scan_parquet(sorted((work / Calls.name).glob("*.parquet")), glob=False)
         outcomes = dict(every.group_by("outcome").len().collect().iter_rows())
     if rows[Findings.name]:
-        found = pl.scan_parquet(work / Findings.name / "*.parquet")
+        found = pl.scan_parquet(sorted((work / Findings.name).glob("*.parquet")), glob=False)
         wrong = found.filter(about="file", severity="error").select(pl.len())
         broken = wrong.collect().item()
     return Carried(rows, outcomes, broken)

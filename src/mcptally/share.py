@@ -100,7 +100,10 @@ def kept(folder: Path) -> Gathered:
     Raises:
         OSError: it is not there.
     """
-    frames = {name: pl.read_ipc(folder / f"{name}.arrow") for name in (*_SPOOLED, *_LEARNED)}
+    frames = {
+        name: pl.scan_ipc(folder / f"{name}.arrow", glob=False).collect()
+        for name in (*_SPOOLED, *_LEARNED)
+    }
     learned = Knowledge(**{name: frames.pop(name) for name in _LEARNED})
     return unpacked(Gathered(**frames, learned=learned))
 

@@ -17,7 +17,7 @@ import duckdb
 
 from mcptally import merge, stats
 from mcptally.contracts import foresight
-from mcptally.errors import StoreError
+from mcptally.errors import StoreError, UsageError
 from mcptally.filters import ORDER, predicates
 from mcptally.schema import Usage
 
@@ -50,9 +50,21 @@ def all_texts() -> Mapping[str, str]:
     return {f.name.removesuffix(".sql"): f.read_text(encoding="utf-8") for f in files}
 
 
-def connect() -> duckdb.DuckDBPyConnection:
-    """An empty database in memory that knows the functions that the questions use."""
+def connect(memory: str | None = None) -> duckdb.DuckDBPyConnection:
+    """An empty database in memory that knows the functions that the questions use.
+
+    Args:
+        memory: what it may take, such as `2GB`; by default four fifths of the machine's.
+
+    Raises:
+        UsageError: `memory` is no size.
+    """
     connection = duckdb.connect()
+    if memory is not None:
+        try:
+            connection.execute("SET memory_limit = ?", [memory])
+        except duckdb.Error:
+            raise UsageError(f"memory {memory!r} is no size; write 2GB or 500MB") from None
     # A progress bar would go to stdout, among the results, terminal or not. In a notebook
     # without ipywidgets there is none to switch off, and DuckDB raises.
     with contextlib.suppress(duckdb.InvalidInputException):
@@ -64,7 +76,7 @@ def connect() -> duckdb.DuckDBPyConnection:
 
 def create_views(
     connection: duckdb.DuckDBPyConnection,
-    paths: Path | Sequence[Path],
+    paths: Sequence[Path],
     filters: Collection[str] = (),
     question: str | None = None,
 ) -> None:
@@ -76,7 +88,7 @@ def create_views(
         filters: names of filters; their values are variables of whatever cursor asks.
         question: the only question that is needed.
     """
-    create_tables(connection, [paths] if isinstance(paths, Path) else paths, filters)
+    create_tables(connection, paths, filters)
     texts = dict(all_texts() if question is None else texts_of(question))
     if filters:
         texts |= texts_of("_usage") | {Usage.name: "SELECT * FROM _usage"}

@@ -11,6 +11,7 @@ import pytest
 
 import mcptally as mt
 from mcptally import database
+from mcptally.errors import StoreError
 from mcptally.views import questions
 from tests.transcripts import c2s, call, opened, s2c, text, write
 
@@ -69,6 +70,29 @@ def test_it_holds_every_question_that_duckdb_can_answer_alone(folder: Path):
 def test_answers_that_need_mcptally_can_be_kept_as_tables(folder: Path):
     assert set(database.keep(folder)) >= NEED_US
     assert plainly(folder, "SELECT tool, calls FROM tool_scores") == [("read", 1)]
+
+
+@pytest.mark.parametrize("name", ["a,b", "a[1]", "a*b", "it's"])
+def test_whatever_the_store_is_called(folder: Path, name: str):
+    store = folder.rename(folder.with_name(name))
+    shutil.copytree(store, store.with_name("a-b"))  # what a pattern would find, too
+    before = {path.name for path in store.iterdir()}
+    database.refresh(store)
+    assert set(database.keep(store)) >= NEED_US
+    assert {path.name for path in store.iterdir()} == before
+    assert plainly(store, "SELECT tool, calls FROM tool_scores") == [("read", 1)]
+    assert plainly(store, COUNT) == [("read", 1)]
+    assert mt.open_store(store).sql(COUNT).fetchall() == [("read", 1)]
+    assert mt.open_store(store, store).ask("latency").pl().height == 1
+
+
+def test_where_it_cannot_be_written_nothing_is_left_behind(folder: Path):
+    (folder / database.FILE).unlink()
+    (folder / database.FILE).mkdir()
+    before = sorted(folder.iterdir())
+    with pytest.raises(StoreError, match="cannot be written"):
+        database.keep(folder)
+    assert sorted(folder.iterdir()) == before
 
 
 def test_a_reader_that_has_the_file_open_is_not_disturbed(folder: Path):

@@ -85,3 +85,22 @@ def test_each_of_them_has_to_be_a_store(tmp_path: Path):
     good = listed(tmp_path, "monday", 1)
     with pytest.raises(StoreError, match="no such store"):
         mt.open_store(good, tmp_path / "none")
+
+
+def test_a_comparison_reads_every_store_of_a_side(tmp_path: Path):
+    for name in ("one", "two"):
+        events = [opened(name, server=name), c2s(1, call(1, "read"), name), s2c(2, text(1), name)]
+        mt.score([write(tmp_path / f"{name}.jsonl", events)], out=tmp_path / name)
+    both = mt.open_store(tmp_path / "one", tmp_path / "two")
+    second = mt.open_store(tmp_path / "two")
+    changes = {
+        (base, new): sorted(
+            row[:2] for row in first.compare(other).tools.select("server", "change").fetchall()
+        )
+        for (base, first) in (("both", both), ("two", second))
+        for (new, other) in (("both", both), ("two", second))
+    }
+    assert changes["both", "two"] != changes["two", "two"]
+    assert ("one", "only_in_base") in changes["both", "two"]
+    assert ("one", "only_in_new") in changes["two", "both"]
+    assert {server for server, _ in changes["both", "both"]} == {"one", "two"}

@@ -1,13 +1,15 @@
 """SQL reads a store and nothing else, whoever wrote it."""
 
 import gc
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import duckdb
 import pytest
 
 import mcptally as mt
-from mcptally.errors import QueryError
+from mcptally.errors import QueryError, UsageError
 from tests.transcripts import c2s, call, opened, s2c, text, write
 
 
@@ -124,6 +126,51 @@ def test_sql_takes_no_more_than_it_may(small: mt.Store, query: str):
     with pytest.raises((QueryError, duckdb.Error), match=said), store.within(1):
         store.sql(query).fetchall()
     assert store.sql("SELECT tool FROM calls").fetchall() == [("read",)]
+
+
+ENDLESS = "SELECT count(*) FROM range(1000000000) a, range(1000000) b WHERE a.range * b.range = 7"
+
+
+@pytest.mark.parametrize("side", ["base", "new"])
+def test_a_comparison_takes_no_more_time_than_a_store_may(small: mt.Store, side: str):
+    stores = {"base": mt.open_store(small.path), "new": mt.open_store(small.path)}
+    found = stores["base"].compare(stores["new"])
+    with pytest.raises(QueryError, match="was stopped; ask for less"), stores[side].within(0.5):
+        found._rows(ENDLESS).fetchall()
+    assert found.tools.fetchall()
+
+
+def test_a_comparison_keeps_to_the_memory_of_its_stores_and_aside_of_the_working_folder(small):
+    store = mt.open_store(small.path, memory="200MB")
+    rows = store.compare(small)._rows(
+        "SELECT current_setting('memory_limit'), current_setting('temp_directory')"
+    )
+    [(limit, aside)] = rows.fetchall()
+    assert limit == "190.7 MiB"
+    assert not Path(aside).is_relative_to(Path.cwd())
+
+
+def test_without_a_limit_of_time_an_interrupt_is_what_it_was(small: mt.Store):
+    with pytest.raises(duckdb.InterruptException), small.within(None):
+        raise duckdb.InterruptException("stopped by somebody")
+
+
+def test_memory_that_is_no_size_is_refused_with_what_to_write(small: mt.Store):
+    with pytest.raises(UsageError, match="'lots' is no size; write 2GB"):
+        mt.open_store(small.path, memory="lots").ask("latency")
+
+
+def test_threads_may_ask_a_store_from_its_first_question_on(small: mt.Store):
+    asked = ["latency", "sessions", "tool_scores", "latency"] * 2
+    for _ in range(5):
+        store, together = mt.open_store(small.path), threading.Barrier(len(asked))
+
+        def ask(question: str, store: mt.Store = store, together=together) -> int:
+            together.wait(60)
+            return len(store.ask(question).fetchall())
+
+        with ThreadPoolExecutor(len(asked)) as pool:
+            assert list(pool.map(ask, asked)) == [1] * len(asked)
 
 
 def test_what_does_not_fit_into_memory_is_put_aside_where_only_we_look(small: mt.Store):

@@ -17,6 +17,7 @@ from rich.cells import cell_len
 
 import mcptally as mt
 from mcptally import database, layout, render
+from mcptally.errors import QueryError
 from mcptally.views import shown
 from tests.ask import terminal
 
@@ -257,3 +258,60 @@ def test_every_format_is_read_back(store: mt.Store, form: str):
         assert pa.parquet.read_table(pa.BufferReader(done.stdout)).num_rows == 1
     else:
         assert b"[1, 2]" in done.stdout or b"1, 2" in done.stdout
+
+
+HUSHED = "AKIAIOSFODNN7EXAMPLE"
+DEEP = {
+    "a text": f"'{HUSHED}'",
+    "a list": f"['{HUSHED}']",
+    "an array": f"['{HUSHED}']::VARCHAR[1]",
+    "a struct of lists": f"{{'a': ['{HUSHED}']}}",
+    "a map": f"MAP {{'a': '{HUSHED}'}}",
+    "an enum": f"'{HUSHED}'::ENUM('{HUSHED}')",
+    "a union": f"union_value(a := '{HUSHED}')",
+    "bytes": f"'{HUSHED}'::BLOB",
+}
+
+
+@pytest.mark.parametrize("value", DEEP.values(), ids=DEEP)
+@pytest.mark.parametrize("form", ["table", "json", "csv", "parquet", "markdown"])
+def test_no_secret_is_told_however_deep_it_lies(store: mt.Store, value: str, form, capsysbinary):
+    render.write(store.sql(f"SELECT {value} AS x"), form)
+    said = capsysbinary.readouterr().out
+    if form == "parquet":
+        said = repr(pa.parquet.read_table(pa.BufferReader(said)).to_pylist()).encode()
+    assert HUSHED.encode() not in said
+    assert b"[redacted:" in said.replace(b"\\", b"")
+
+
+VALUES = {
+    "INTERVAL 1 DAY": "1 day",
+    "INTERVAL 14 MONTH": "14 months",
+    "INTERVAL '90.5' SECOND": "00:01:30.500000",
+    "INTERVAL 1 HOUR - INTERVAL 2 HOUR": "-01:00:00",
+    "INTERVAL 0 DAY": "00:00:00",
+    r"'\xaa\x41'::BLOB": r"\xaaA",
+    "union_value(a := 5)": "5",
+}
+
+
+@pytest.mark.parametrize(("value", "text"), VALUES.items(), ids=VALUES)
+@pytest.mark.parametrize("form", ["json", "csv", "parquet", "table"])
+def test_every_type_has_a_text_in_every_format(store: mt.Store, value, text, form, capsysbinary):
+    render.write(store.sql(f"SELECT {value} AS x"), form)
+    out = capsysbinary.readouterr().out
+    if form == "parquet":
+        found = pa.parquet.read_table(pa.BufferReader(out)).column(0)[0].as_py()
+        assert found == (b"\xaaA" if "BLOB" in value else text)
+    elif form == "json":
+        assert json.loads(out) == [{"x": text}]
+    elif form == "csv":
+        row = list(csv.reader(out.decode().splitlines()))[1]
+        assert row[0].removeprefix("'") == text  # what begins with a sign is quoted
+    else:
+        assert out.decode().splitlines()[1] == text
+
+
+def test_what_parquet_cannot_hold_is_said(store: mt.Store):
+    with pytest.raises(QueryError, match="cast it to text"):
+        render.write(store.sql("SELECT [INTERVAL 1 DAY] AS x"), "parquet")

@@ -231,7 +231,7 @@ def _calls(archive: Path, labelled: pl.DataFrame) -> pl.DataFrame:
         store = Path(folder) / "store"
         pipeline.score([archive], out=store)
         return (
-            pl.scan_parquet(store / "calls" / "**" / "*.parquet")
+            pl.scan_parquet(sorted((store / "calls").rglob("*.parquet")), glob=False)
             .filter(
                 pl.col("recording").is_in(labelled["recording"].drop_nulls().unique().to_list())
             )

@@ -1,0 +1,34 @@
+"""Folders may be called what they like: no name is a pattern, a list or SQL."""
+
+from pathlib import Path
+
+import pytest
+
+import mcptally as mt
+from tests.transcripts import c2s, call, opened, s2c, text, write
+
+
+def said(name: str) -> list:
+    return [opened(name, server=name), c2s(1, call(1, "read"), name), s2c(2, text(1), name)]
+
+
+@pytest.mark.parametrize("name", ["a[1]", "a*b", "a?b", "it's, {b}"])
+def test_every_stage_works_in_a_folder_of_any_name(tmp_path: Path, name: str):
+    for other in ("a1", "a-b", "aab"):  # what a pattern would find, too
+        (tmp_path / other / "store" / "calls").mkdir(parents=True)
+        (tmp_path / other / "store" / "calls" / "000000.parquet").write_bytes(b"no Parquet")
+    folder = tmp_path / name
+    folder.mkdir()
+    traces = [write(folder / f"{server}.jsonl", said(server)) for server in ("one", "two")]
+    store, second, both = (folder / each for each in ("store", "second", "both"))
+    assert mt.score(traces[:1], out=store).reused == 0
+    assert mt.score(traces, out=store).reused == 1
+    assert mt.open_store(store).ask("tool_scores").pl().height == 2
+    assert len(mt.open_store(store).compare(mt.open_store(store)).tools.fetchall()) == 4
+    mt.score(traces[1:], out=second)
+    assert mt.open_store(store, second).sql("SELECT count(*) FROM calls").fetchall() == [(2,)]
+    mt.merge_stores([store, second], out=both)
+    assert mt.open_store(both).sql("SELECT count(*) FROM calls").fetchall() == [(2,)]
+    assert mt.forget(store, tool="read", server="one", yes=True).calls == 1
+    assert mt.open_store(store).sql("SELECT server FROM calls").fetchall() == [("two",)]
+    assert "No tool was called" not in mt.report(store)
