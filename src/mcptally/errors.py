@@ -12,7 +12,6 @@ An exception means that *we* could not go on; bad traffic is data and becomes ro
 A message says what, where (`file:line` where there is one) and what to do next.
 """
 
-import difflib
 import enum
 from collections.abc import Iterable
 from typing import ClassVar
@@ -71,5 +70,7 @@ class QueryError(McptallyError):
 
 def near(name: str, names: Iterable[str]) -> str:
     """A half-sentence that offers the names closest to a misspelt one, or ''."""
+    import difflib  # noqa: PLC0415  (the recorder starts without it)
+
     close = difflib.get_close_matches(name, list(names), n=3, cutoff=0.5)
     return f"; did you mean {' or '.join(close)}?" if close else ""

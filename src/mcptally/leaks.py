@@ -44,7 +44,12 @@ USUAL: Final = frozenset({"password", "pass", "passwd", "pwd", "secret", "token"
 
 
 def find(calls: pl.DataFrame) -> pl.DataFrame:
-    """Findings about credentials in results."""
+    """Findings (`leak.secret`) about credentials in results.
+
+    Args:
+        calls: rows with `dir`, `method`, `arguments` and `response`. A secret that the arguments
+            hold was the caller's own.
+    """
     asked = (pl.col("dir") == "c2s") & pl.col("method").is_in(ASKED)
     texts = calls.select(pl.col("response").filter(asked)).drop_nulls().unique()
     suspects = texts.filter(
@@ -117,7 +122,7 @@ def _any(texts: tuple[str, ...]) -> str:
 
 
 def secrets(text: str) -> list[tuple[str, str]]:
-    """Kind and value of every credential in a reply's JSON text."""
+    """Kind (a row's title) and value of each credential in a reply's JSON text, values once."""
     known: dict[str, str] = {}
     automaton, owners = _beginnings()
     places = automaton.find_matches_as_indexes(text, overlapping=True)

@@ -66,7 +66,11 @@ def place(url: str) -> tuple[Any, str]:
 
 @contextlib.contextmanager
 def reaching(url: str) -> Iterator[None]:
-    """What a file system raises, said as an error of ours."""
+    """What a file system raises, said as an error of ours.
+
+    Raises:
+        McptallyError: `url` cannot be reached, and why.
+    """
     try:
         yield
     except McptallyError:
@@ -76,11 +80,12 @@ def reaching(url: str) -> Iterator[None]:
 
 
 class RemoteFile:
-    """A file behind a URL, as it was when it was listed."""
+    """A file behind a URL, as it was when it was listed; ordered by its URL."""
 
     def __init__(self, url: str, size: int, mark: tuple[int, int]) -> None:
         self.url = url
         self.size = size
+        """Bytes."""
         self.mark = mark
         """When it changed, in nanoseconds, and a number that stands for its version."""
         self._read: str | None = None
@@ -129,15 +134,19 @@ class RemoteFile:
         return os.stat_result(fields, {"st_mtime_ns": changed, "st_ctime_ns": changed})
 
     def raw(self) -> "_Stream":
-        """Its bytes, as they come."""
+        """Its bytes, as they come.
+
+        Raises:
+            McptallyError: here or while it is read: it cannot be reached, or has become shorter.
+        """
         return _Stream(self)
 
     def open(self, _mode: str = "rb") -> BinaryIO:
-        """Its bytes, to be read."""
+        """Its bytes, to be read; errors as in `raw`."""
         return cast("BinaryIO", io.BufferedReader(self.raw(), BLOCK))
 
     def sha256(self) -> str:
-        """Its digest: made while it was read, if it was read to its end."""
+        """Hex digits of its SHA-256: made while it was read, if it was read to its end."""
         if self._read is None:
             with self.open() as file:
                 while file.read(BLOCK):
@@ -245,7 +254,11 @@ def _listed(url: str, about: dict[str, Any]) -> RemoteFile:
 
 
 def names(url: str) -> list[str]:
-    """What lies below a URL, each by its path from there."""
+    """What lies below a URL, each by its path from there, sorted.
+
+    Raises:
+        McptallyError: it cannot be reached.
+    """
     system, path = place(url)
     with reaching(url):
         system.invalidate_cache()
@@ -255,7 +268,11 @@ def names(url: str) -> list[str]:
 
 
 def put(folder: Path, url: str, parts: Sequence[str]) -> None:
-    """Copy files of a folder to below a URL, each by its path from there; each appears whole."""
+    """Copy files of a folder to below a URL, each by its path from there; each appears whole.
+
+    Raises:
+        McptallyError: it cannot be reached.
+    """
     system, path = place(url)
     if parts:
         with reaching(url):
@@ -263,7 +280,11 @@ def put(folder: Path, url: str, parts: Sequence[str]) -> None:
 
 
 def fetch(url: str, folder: Path, parts: Sequence[str]) -> None:
-    """Copy what lies below a URL into a folder."""
+    """Copy what lies below a URL into a folder, each file to its path from there.
+
+    Raises:
+        McptallyError: it cannot be reached.
+    """
     system, path = place(url)
     for name in parts:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -273,7 +294,11 @@ def fetch(url: str, folder: Path, parts: Sequence[str]) -> None:
 
 
 def remove(url: str, parts: Sequence[str]) -> None:
-    """Remove files below a URL."""
+    """Remove files below a URL, each by its path from there.
+
+    Raises:
+        McptallyError: it cannot be reached.
+    """
     system, path = place(url)
     if parts:
         with reaching(url):

@@ -11,35 +11,44 @@ file looks like a real credential to a scanner.
 from typing import Final, NamedTuple
 
 DEFAULT: Final = frozenset({"default", "strict"})
+"""Policies with a row that hides what nobody misses."""
 STRICT: Final = frozenset({"strict"})
+"""Policies with a row that hides more than secrets."""
 
 
 class Prefix(NamedTuple):
     """A token that begins with text nothing else begins with."""
 
     name: str
+    """What stands in its place: `[redacted:NAME]`."""
     title: str
     prefixes: tuple[str, ...]
+    """Beginnings, each of them a part of the token."""
     tail: str
     """Regular expression of what follows the prefix; linear, no nested repetition."""
     source: str = "mcptally"
+    """The standard that says so, or that it is ours."""
     on: frozenset[str] = DEFAULT
+    """Policies that have this row."""
     silent: tuple[str, ...] = ()
+    """Texts in which it must find nothing."""
 
 
 class Shape(NamedTuple):
-    """A secret that is known by the text around it; group `secret` is what goes."""
+    """A secret that is known by the text around it; fields as in `Prefix`."""
 
     name: str
     title: str
     needles: tuple[str, ...]
     """Lower-case texts, one of which every match contains: no needle, no search."""
     pattern: str
+    """Regular expression; its group `secret` is what goes."""
     check: str = ""
-    """Name of a further check in `redact.py` that the match has to pass."""
+    """Name of a further check of the secret, out of `redaction_shapes.CHECKS`."""
     source: str = "mcptally"
     on: frozenset[str] = DEFAULT
     fires: tuple[str, ...] = ()
+    """Texts in which it must find something."""
     silent: tuple[str, ...] = ()
 
 

@@ -4,11 +4,14 @@ import os
 import re
 import subprocess
 import sys
+from typing import get_args
 
 import click
 import pytest
 
-from mcptally.cli import cli
+from mcptally import render
+from mcptally.cli import cli, export, query
+from mcptally.export import FORMATS
 
 COMMANDS = cli.list_commands(click.Context(cli))
 
@@ -22,6 +25,12 @@ def test_every_command_says_in_a_sentence_what_it_does_and_shows_an_example(name
     assert first.endswith(".")
     examples = re.search(rf"^ *Examples?:\n +mcptally {name}\b", text, re.MULTILINE)
     assert examples, f"no `Example:` with a line that begins `mcptally {name}`\n{text}"
+
+
+def test_the_formats_that_commands_offer_are_the_librarys():
+    # Named twice, so that help needs none of the libraries that write them.
+    assert get_args(render.Format) == query.FORMATS
+    assert set(export.FORMATS) == set(FORMATS)
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

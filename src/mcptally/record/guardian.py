@@ -5,8 +5,8 @@
 
 The guardian is a fork of the recorder that holds none of the pipes. It passes signals on, reports
 the exit status, and when the server or the recorder is gone it ends whatever the server left
-running: on Linux it is the subreaper, so even processes that left the group come home to it;
-elsewhere it ends the server's process group. The kernel kills the server when the guardian dies.
+running: on Linux it is the subreaper, so even processes that left the group come home to it, and
+the kernel kills the server when the guardian dies; elsewhere it ends the server's process group.
 """
 
 import contextlib
@@ -39,7 +39,7 @@ _TO_GROUP: Final = frozenset({signal.SIGINT, signal.SIGQUIT, signal.SIGHUP})
 
 
 class Guarded(NamedTuple):
-    """A started server: its pipes, and the guardian's control and status pipes."""
+    """A started server: our ends of its pipes, and the guardian's control and status pipes."""
 
     stdin: int
     stdout: int

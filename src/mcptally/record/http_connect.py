@@ -58,19 +58,25 @@ class Server:
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise UsageError(f"--url {url!r}: give http://HOST[:PORT]/PATH or https://HOST/PATH")
         self.url = url
+        """As it was given; it may hold what is secret."""
         self.path = parts.path or "/"
         self.label = parts.netloc.rpartition("@")[2]
+        """Host and port as they were given."""
         self.shown = f"{parts.scheme}://{self.label}{parts.path}"
         """The URL without what may be secret in it: user, password, query."""
         self._name = parts.hostname
         self._port = port or (443 if parts.scheme == "https" else 80)
         loopback = is_loopback(self._name)
-        # A loopback server checks Host and Origin against what its clients really send, so these
-        # reach it unchanged; any other server is chosen by Host, so it must be its own.
         self.host = None if loopback else self.label.encode()
+        """What replaces `Host`; None: nothing.
+
+        A loopback server checks Host and Origin against what its clients really send, so these
+        reach it unchanged; any other server is chosen by Host, so it must be its own.
+        """
         self.origins = http_endpoint.origins(
             parts.scheme, self._name, self._port, loopback=loopback
         )
+        """Every way to write the server's own origin, in lower case."""
         self._context: ssl.SSLContext | None = None
         if parts.scheme == "https":
             from mcptally.record import http_tls  # noqa: PLC0415 - start-up is felt in every client

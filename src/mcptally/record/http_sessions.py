@@ -97,7 +97,7 @@ def _read(piece: Piece) -> _Envelope:
 
 
 class Exchange:
-    """One request and its response; what is to be written of them gathers in `take`."""
+    """One request and its response; what is to be written of them gathers for `take`."""
 
     def __init__(
         self,
@@ -114,14 +114,19 @@ class Exchange:
         self.method = method
         self.path = path
         self.session = _first(headers, _SESSION_HEADER)
+        """The session id that the request names."""
         self.log: Log | None = None
+        """The recording it belongs to; None until that is known."""
         self.opening = False
         """Its `initialize` may open a session."""
         self.legacy = False
         """Its response is a legacy SSE stream."""
         self.status = 0
+        """Of the response; 0 until it has come, or where it is no HTTP."""
         self.answered_session: str | None = None
+        """The session id that the response's head names."""
         self.ended = False
+        """Its `end` has been noted."""
         self._size = 0
         self._calls: list[tuple[str, dict[str, Any]]] = []
         hide = sessions.hide

@@ -62,6 +62,7 @@ class Wire:
         self._was_high = False
         self._then: str = ""
         self.closed = False
+        """The socket is gone."""
         self.broken = False
         """Writing failed; bytes that are still written go nowhere."""
 

@@ -17,12 +17,12 @@ class JsoncError(ValueError):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Node:
-    """A value and where it stands: `text[start:end]`."""
+    """A value and where it stands: `text[start:end]`, in characters."""
 
     start: int
     end: int
     value: Any
-    """The plain value of a string, number, true, false or null; None for the others."""
+    """The plain value of a string, number, true or false; None for null, object and array."""
     members: tuple[tuple[str, "Node"], ...] | None = None
     """An object's names and values, in order, duplicates included."""
     items: tuple["Node", ...] | None = None
@@ -34,7 +34,7 @@ class Node:
         return found[-1] if found else None
 
     def strings(self) -> list[str] | None:
-        """The values of an array that holds only strings."""
+        """The values of an array that holds only strings; None of anything else."""
         if self.items is None or not all(isinstance(item.value, str) for item in self.items):
             return None
         return [item.value for item in self.items]

@@ -41,10 +41,12 @@ from mcptally.record.redaction_spans import (
 )
 
 BASES: Final = ("default", "strict", "none")
+"""What a policy begins with."""
 
 RULES: Final[dict[str, Prefix | Shape | Place]] = {
     row.name: row for rows in (PLACES, SHAPES, PREFIXES) for row in rows
 }
+"""Every rule by its name."""
 
 # --- policies ---------------------------------------------------------------------------------
 
@@ -87,6 +89,7 @@ class Policy:
         self.name: Final = name
         """The text for `open.redaction`."""
         self.rules: Final = rules
+        """Names of the rules that are on."""
         self._by_prefix = {p: row for row in PREFIXES if row.name in rules for p in row.prefixes}
         self._shapes = [row for row in SHAPES if row.name in rules]
         self._always = [n for n, row in enumerate(self._shapes) if "" in row.needles]
@@ -137,8 +140,8 @@ class Policy:
         """A URL or path with query: as `text`, and session ids are hashed whatever the policy."""
         data = url.encode(errors="surrogateescape")
         spans = [] if "session-ids" in self._places else list(session_spans(data, data.lower()))
-        hashed, first = replace(data, spans)
-        clean, second = self._apply(hashed)
+        without_ids, first = replace(data, spans)
+        clean, second = self._apply(without_ids)
         return clean.decode(errors="surrogateescape"), first + second
 
     def headers(self, pairs: Iterable[tuple[str, str]]) -> tuple[dict[str, str], int]:
@@ -266,6 +269,7 @@ class Policy:
 _NAMES: Final = frozenset(name.encode() for name in NAME_HINTS)
 
 SESSION_HEADERS: Final = frozenset({"mcp-session-id", "x-session-id"})
+"""Headers whose value is hashed under every policy."""
 
 HEADERS: Final = SESSION_HEADERS | words(
     """accept accept-encoding age allow cache-control connection content-encoding content-length

@@ -23,7 +23,10 @@ __all__ = [
 
 
 class Place(NamedTuple):
-    """A place where the *name* beside a value says that the value is secret."""
+    """A place where the *name* beside a value says that the value is secret.
+
+    Fields as in `secret_shapes.Shape`; what the names are is in the tables below.
+    """
 
     name: str
     title: str

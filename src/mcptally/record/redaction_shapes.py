@@ -50,6 +50,7 @@ CHECKS: Final = {
     "random_like": random_like,
     "luhn": luhn,
 }
+"""The checks that a `Shape` may name."""
 
 REACH: Final = {
     "bearer": (0, 64),

@@ -155,7 +155,10 @@ def sweep(
 ) -> None:
     """Compress what others left, remove what is too old, then the oldest beyond the total size.
 
-    `now` is in seconds since 1970.
+    `now` is in seconds since 1970. Whatever a recorder still holds is left alone.
+
+    Raises:
+        OSError: the folder cannot be listed.
     """
     segments = sorted(_segments(folder), key=lambda held: held.modified)
     for held in segments:

@@ -71,7 +71,9 @@ class Segment:
         self._fd = os.open(self._first_name, flags, 0o600)
         lock(self._fd)
         self.size = 0
+        """Bytes of the file."""
         self.began = time.monotonic()
+        """When it was opened, in seconds on the monotonic clock."""
 
     def put(self, lines: bytes) -> None:
         """Append whole lines; on failure the file is as long as it was before."""

@@ -28,8 +28,10 @@ class Change:
     """What is to be done to a configuration."""
 
     path: Path
+    """The file itself, where a link was named."""
     before: str
     after: str
+    """Its whole text, as it is now and as it is to be."""
     said: tuple[str, ...]
     """A sentence for every server."""
     restored: bool = False
@@ -141,7 +143,9 @@ def unwrap(config: Path, *, server: str | None = None) -> Change:
 
 
 def status(config: Path) -> dict[str, bool | None]:
-    """Each server of `config` and whether it runs behind the recorder; None: it is remote.
+    """Each server of `config`, by its label, and whether it runs behind the recorder.
+
+    None: it has no command, so it is remote.
 
     Raises:
         UnreadableError: the file cannot be read.

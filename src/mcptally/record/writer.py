@@ -53,7 +53,10 @@ _STALLED: Final = "the disk did not take an event in time"
 
 
 class Archive:
-    """A folder that recordings are written to, with one policy and one set of limits."""
+    """A folder that recordings are written to, with one policy and one set of limits.
+
+    `say` is told, in a sentence each, what whoever runs the recorder should know.
+    """
 
     def __init__(
         self,
@@ -108,7 +111,8 @@ class Recording:
     """One pipe's life or one HTTP session, written to one segment after another.
 
     `busy_since` (seconds on the monotonic clock, 0 when no write is under way) and `stalled` let
-    a watchdog take traffic away from a thread that a dead disk holds; relay.py does.
+    a watchdog take traffic away from a thread that a dead disk holds; stdio.py and http_sessions.py
+    do. `lost` counts the events that are not in the files.
     """
 
     def __init__(
