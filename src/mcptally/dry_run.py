@@ -8,6 +8,7 @@ paths, tables, keys and addresses in them. What cannot be known offline is named
 import dataclasses
 import datetime
 import json
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -20,6 +21,7 @@ from mcptally.contracts.validation_texts import canonical
 from mcptally.errors import near
 from mcptally.query import Store
 from mcptally.sanitise import clean, sanitised
+from mcptally.seed import javascript
 
 FEW: Final = 5
 """Calls that worked from which the range of their values says something."""
@@ -168,7 +170,8 @@ class _Run:
             words = f"Arguments: expected object, got {schema_phase.kind(self.given)}"
             self.errors.append(words)
             return None
-        arguments, layers = unwrapped(self.given, names)
+        # Half a character, which JSON can spell, is in no column and no engine takes it.
+        arguments, layers = unwrapped(javascript.judgeable(self.given), names)
         if isinstance(self.given, str) and not layers:
             self.errors.append("Arguments: expected object, got string")
             return None
@@ -286,7 +289,10 @@ class _Run:
         return f"calls from {_day(first)} to {_day(last)}"
 
 
-_KEY: Final = ("key", "token", "connection", "dsn", "host", "database", "account", "profile")
+_KEY: Final = re.compile(
+    r"(?i)(?:key(?!words?|board)|token|connection|dsn|host|database|account|profile)"
+)
+"""In the name of an argument that names a resource by a key."""
 
 
 def _resources(schema: str | None, arguments: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
@@ -303,7 +309,7 @@ def _resources(schema: str | None, arguments: dict[str, Any]) -> Iterator[tuple[
             yield name, value, "the path"
         elif kind in ("url", "format:uri") or "://" in value[:12]:
             yield name, value, "the address"
-        elif any(word in name.lower() for word in _KEY):
+        elif _KEY.search(name):
             yield name, value, f"the {name}"
 
 

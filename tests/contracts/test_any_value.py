@@ -1,5 +1,6 @@
 """Whatever a stranger's server sends, contracts answer; they never raise."""
 
+import functools
 import json
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mcptally as mt
+from mcptally import dry_run
 from mcptally.contracts import (
     content,
     cron,
@@ -91,6 +93,36 @@ def test_no_value_makes_a_contract_raise(name, value):
 def test_no_schema_makes_a_dry_run_raise(schema, value):
     list(schema_phase.remarks(_text(schema), value))
     list(semantic.remarks(_text(schema), value))
+
+
+@pytest.mark.parametrize("text", ["url", "sql", "day", "other", "\ud800"])
+def test_half_a_character_in_an_argument_does_not_stop_a_dry_run(scored: Path, text: str):
+    store = mt.open_store(scored)
+    answer = dry_run.validate(store, server="demo", tool="t", arguments={text: "a\ud800"})
+    assert answer.valid == (text not in {"sql", "day"})
+
+
+@pytest.fixture(scope="module")
+def scored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dry")
+    members = {name: {"type": "string"} for name in ("url", "sql", "day")}
+    members["day"]["format"] = "date"
+    tools = [{"name": "t", "inputSchema": {"type": "object", "properties": members}}]
+    lines = [
+        opened(),
+        c2s(1, {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}),
+        s2c(2, {"jsonrpc": "2.0", "id": 1, "result": {"tools": tools}}),
+        c2s(3, call(2, "t", keyword="foo", key="foo")),
+        s2c(4, text(2, "foo: no such key", isError=True)),
+    ]
+    return mt.score([write(folder / "a.jsonl", lines)], out=folder / "store").out
+
+
+def test_a_word_to_search_for_is_no_key(scored: Path):
+    store = mt.open_store(scored)
+    ask = functools.partial(dry_run.validate, store, server="demo", tool="t")
+    assert any("the key 'foo' failed" in told for told in ask(arguments={"key": "foo"}).warnings)
+    assert not any("failed" in told for told in ask(arguments={"keyword": "foo"}).warnings)
 
 
 @given(schema=VALUES, value=VALUES)

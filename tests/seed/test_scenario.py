@@ -89,6 +89,27 @@ def test_a_schema_that_loops_or_is_nonsense_does_no_harm(schema):
     assert found["scenario"].to_list() == ["happy_path"]
 
 
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {
+            "$ref": "#/$defs/d0",
+            "$defs": {
+                f"d{n}": {"maximum": 5, "allOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2}
+                for n in range(60)
+            },
+        },
+        {"allOf": [{"properties": {"x": {"$ref": "#"}}}] * 2, "maximum": 5},
+    ],
+    ids=["on the spot", "by the level"],
+)
+def test_a_schema_that_would_explode_sets_no_limits(schema):
+    arguments = '{"x":' * 60 + "4" + "}" * 60
+    calls = frame([{"server": "s", "tool": "t", "definition": "d", "arguments": arguments}])
+    found = scenario.scenarios(calls, definitions(schema), scenario.combinations(calls))
+    assert found["scenario"].to_list() == ["happy_path"]
+
+
 def test_calls_of_other_methods_have_no_scenario():
     calls = frame([{"server": "s", "arguments": '{"a":""}'}])
     found = scenario.scenarios(calls, definitions({}), scenario.combinations(calls))

@@ -1,6 +1,7 @@
-"""Cron expressions: five fields as in crontab(5), six with seconds, or a name like @daily."""
+"""Cron expressions: five fields as in crontab(5), more with seconds or a year, or @daily."""
 
 import re
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 
@@ -13,30 +14,25 @@ class _Field(NamedTuple):
     """Letters of Quartz that stand alone or after a number."""
 
 
-_MONTHS: Final = [
-    "jan",
-    "feb",
-    "mar",
-    "apr",
-    "may",
-    "jun",
-    "jul",
-    "aug",
-    "sep",
-    "oct",
-    "nov",
-    "dec",
-]
-_DAYS: Final = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"]
+_MONTHS: Final = tuple("jan feb mar apr may jun jul aug sep oct nov dec".split())  # noqa: SIM905
+_DAYS: Final = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 _SECOND: Final = _Field("second", 0, 59)
 _FIELDS: Final = (
     _Field("minute", 0, 59),
     _Field("hour", 0, 23),
     _Field("day of the month", 1, 31, special="LW"),
-    _Field("month", 1, 12, tuple(_MONTHS)),
-    _Field("day of the week", 0, 7, tuple(_DAYS), special="L#"),
+    _Field("month", 1, 12, _MONTHS),
+    _Field("day of the week", 0, 7, _DAYS, special="L#"),
 )
 _YEAR: Final = _Field("year", 1970, 2199)
+_READINGS: Final[Mapping[int, tuple[tuple[_Field, ...], ...]]] = {
+    5: (_FIELDS,),
+    6: ((_SECOND, *_FIELDS), (*_FIELDS, _YEAR)),
+    7: ((_SECOND, *_FIELDS, _YEAR),),
+}
+"""Number of fields → what they may be: seconds first as in Quartz and Spring, or a year last as in
+EventBridge."""
+
 MACROS: Final = frozenset(
     ["@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly", "@reboot"]
 )
@@ -58,14 +54,14 @@ def fault(text: str) -> str | None:
         return None if known else f"{stripped[:40]} is no name of a schedule"
     parts = stripped.split()
     if not 5 <= len(parts) <= 7:
-        return f"has {len(parts)} fields; 5 are needed, or 6 with seconds"
-    # With six or seven fields the first is seconds, as in Quartz and Spring.
-    fields = _FIELDS if len(parts) == 5 else (_SECOND, *_FIELDS, _YEAR)
-    for part, field in zip(parts, fields, strict=False):
-        words = _part(part, field)
-        if words:
-            return words
-    return None
+        return f"has {len(parts)} fields; 5 are needed, or 6 with seconds or a year"
+    faults = [_first_fault(parts, fields) for fields in _READINGS[len(parts)]]
+    return None if None in faults else faults[0]
+
+
+def _first_fault(parts: Sequence[str], fields: Sequence[_Field]) -> str | None:
+    told = (_part(part, field) for part, field in zip(parts, fields, strict=True))
+    return next((words for words in told if words), None)
 
 
 def _part(part: str, field: _Field) -> str | None:

@@ -8,14 +8,13 @@ Rare is a matter of the whole archive, so it takes two steps: each partition cou
 
 import dataclasses
 import functools
-import json
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import msgspec
 import polars as pl
 
-from mcptally import rules
+from mcptally import dialects, rules, schema_cost
 from mcptally.joining import beside
 from mcptally.seed.given import Given
 
@@ -187,7 +186,9 @@ def _at_boundary(schema: str | None, text: str) -> bool:
         value = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):
         return False
-    limits = _limits(schema) if schema is not None else _ANY
+    limits, deepest = _limits(schema) if schema is not None else (_ANY, None)
+    if deepest is not None and dialects.depth(value) > deepest:
+        limits = _ANY
     try:
         return limits.members(value)
     except RecursionError:
@@ -266,9 +267,15 @@ _CONTAINERS: Final = frozenset((list, dict))
 
 
 @functools.lru_cache(maxsize=1024)
-def _limits(text: str) -> _Limits:
-    schema = json.loads(text)
-    return _Reader(schema).limits(schema, 0)
+def _limits(text: str) -> tuple[_Limits, int | None]:
+    """The limits that a schema sets, and how deep a value may be to be held against them."""
+    try:
+        schema = dialects.read(text)
+        # Schemas come from strangers: one whose evaluation may explode sets no limits.
+        deepest = schema_cost.deepest_value(schema) if schema_cost.may_explode(text) else None
+    except dialects.UnusableError:
+        return _ANY, None
+    return _Reader(schema).limits(schema, 0), deepest
 
 
 class _Reader:
@@ -285,7 +292,7 @@ class _Reader:
         if id(schema) in self.known:
             return self.known[id(schema)]
         found = self.known[id(schema)] = _Limits()
-        parts = list(self._parts(schema, depth))
+        parts = list(self._parts(schema, depth, set()))
         found.numbers = frozenset(n for part in parts for n in _numbers(part))
         found.lengths = frozenset(n for part in parts for n in _pair(part, "Length"))
         found.items = frozenset(n for part in parts for n in _pair(part, "Items"))
@@ -298,17 +305,19 @@ class _Reader:
                 found.elements.append(self.limits(part["items"], depth + 1))
         return found
 
-    def _parts(self, schema: Any, depth: int) -> Iterator[dict[str, Any]]:
-        if not isinstance(schema, dict) or depth > 100:
+    def _parts(self, schema: Any, depth: int, seen: set[int]) -> Iterator[dict[str, Any]]:
+        """What holds for the same value as a part of the schema, each once."""
+        if not isinstance(schema, dict) or depth > 100 or id(schema) in seen:
             return
+        seen.add(id(schema))
         yield schema
         ref = schema.get("$ref")
         if isinstance(ref, str) and ref.startswith("#/"):
-            yield from self._parts(self._pointed(ref), depth + 1)
+            yield from self._parts(self._pointed(ref), depth + 1, seen)
         for name in ("anyOf", "oneOf", "allOf"):
             branches = schema.get(name)
             for branch in branches if isinstance(branches, list) else ():
-                yield from self._parts(branch, depth + 1)
+                yield from self._parts(branch, depth + 1, seen)
 
     def _pointed(self, ref: str) -> Any:
         part = self.root
