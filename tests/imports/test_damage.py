@@ -11,11 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcptally.check import check
-from mcptally.imports import FORMATS, import_logs
+from mcptally.imports import FORMATS, claude_code, import_logs
 from mcptally.imports.clock import duration, moment, zone
+from mcptally.imports.detect import detect
 from mcptally.imports.elements import elements
 from mcptally.imports.items import Item, Pipe
-from mcptally.imports.spool import in_order
+from mcptally.imports.mcphawk import is_database
+from mcptally.imports.spool import MAX_RUNS, in_order
 from tests.imports import styles
 from tests.imports.rig import SAMPLES, TRACES, balanced, events
 
@@ -129,6 +131,120 @@ def test_rows_of_other_types_in_a_database_are_counted(tmp_path):
     }
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE messages SET ts = 9e999 WHERE id = 3",
+        "UPDATE messages SET ts = 1e100 WHERE id = 3",
+        """CREATE TABLE m AS SELECT * FROM messages; DROP TABLE messages;
+        ALTER TABLE m RENAME TO messages; UPDATE messages SET id = 'three' WHERE id = 3""",
+    ],
+    ids=["endless", "far away", "words for a number"],
+)
+def test_a_row_with_an_impossible_number_stops_no_other(tmp_path, change):
+    copy = tmp_path / "x.db"
+    copy.write_bytes((SAMPLES / "mcphawk.db").read_bytes())
+    with sqlite3.connect(copy) as connection:
+        connection.executescript(change)
+    connection.close()
+    whole = import_logs(SAMPLES / "mcphawk.db", tmp_path / "whole")
+    done = import_logs(copy, tmp_path / "t")
+    assert balanced(done)
+    assert done.files[0].tally.used >= whole.files[0].tally.used - 1
+    assert all(0 <= event["ts_ns"] < 2**63 for event in events(tmp_path / "t"))
+
+
+def test_a_database_whose_tables_would_run_what_a_stranger_wrote_is_not_asked(tmp_path):
+    endless = tmp_path / "x.db"
+    endless.write_bytes((SAMPLES / "mcphawk.db").read_bytes())
+    with sqlite3.connect(endless) as connection:
+        connection.executescript(
+            "ALTER TABLE messages RENAME TO m; CREATE VIEW messages AS "
+            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) "
+            "SELECT n.i AS id, session_id, ts, direction, size, body FROM n, m"
+        )
+    connection.close()
+    assert not is_database(endless)
+    done = import_logs(endless, tmp_path / "t", format="mcphawk")
+    assert [*done.files[0].tally.unused] == ["no database of mcphawk: its tables are missing"]
+    assert balanced(done)
+
+
+def _entry(url="http://h/mcp", response=None, **more):
+    ping = '{"jsonrpc":"2.0","id":1,"method":"ping"}'
+    request = {"method": "POST", "url": url, "headers": [], "postData": {"text": ping}}
+    answer = {"content": {"text": '{"jsonrpc":"2.0","id":1,"result":{}}'}}
+    entry = {"startedDateTime": "2026-03-01T10:00:00Z", "time": 5, "request": request}
+    return {"log": {"entries": [entry | {"response": response or answer} | more]}}
+
+
+def _span(**attributes):
+    told = {"mcp.method.name": {"stringValue": "tools/call"}} | attributes
+    pairs = [{"key": key, "value": value} for key, value in told.items()]
+    times = {"startTimeUnixNano": "1772359200000000000", "endTimeUnixNano": "1772359201000000000"}
+    spans = [{"spanId": "a", "kind": 3, "attributes": pairs, **times}]
+    return {"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}
+
+
+STREAM = {
+    "headers": [{"name": "content-type", "value": "text/event-stream"}],
+    "content": {"text": "event: endpoint\ndata: http://[x/y\n\n"},
+}
+ODD = {
+    "an address that is none": ("har", _entry("http://[::1/mcp")),
+    "an endpoint that is none": ("har", _entry(response=STREAM)),
+    "a duration without end": ("har", _entry(time=1e300)),
+    "a duration of millennia": ("har", _entry(time=1e20)),
+    "an event at no time": ("har", _entry(_eventSourceMessages=[{"time": 1e300, "data": "{}"}])),
+    "a call of millennia": (
+        "codex",
+        json.loads(CODEX.replace(b'"secs":1,', b'"secs":1000000000000000000,')),
+    ),
+    "a tool of millennia": (
+        "claude-code",
+        json.loads(CODE.split(b"\n")[1].replace(b"1ms", b"99999999999999999999ms")),
+    ),
+    "an error that is a list": ("otlp", _span(**{"error.type": {"arrayValue": {"values": []}}})),
+    "an error that is an object": ("otlp", _span(**{"error.type": {"kvlistValue": {}}})),
+}
+"""What: the format, and a document or a line of it."""
+
+
+@pytest.mark.parametrize(("form", "told"), ODD.values(), ids=ODD)
+def test_what_cannot_be_is_imported_without_it(tmp_path, form, told):
+    (tmp_path / "a.log").write_text(json.dumps(told) + "\n")
+    done = import_logs(tmp_path / "a.log", tmp_path / "t", format=form)
+    assert balanced(done)
+    assert done.lost == 0
+    made = events(tmp_path / "t")
+    assert made
+    assert all(0 <= event["ts_ns"] < 2**63 for event in made)
+
+
+def test_lines_that_speak_of_a_log_and_its_entries_are_no_har(tmp_path):
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "log"}}
+    reply = {"jsonrpc": "2.0", "id": 1, "result": {"content": [], "entries": []}}
+    (tmp_path / "a.jsonl").write_text(json.dumps(call) + "\n" + json.dumps(reply) + "\n")
+    assert detect(tmp_path / "a.jsonl") == "jsonrpc"
+    other = json.dumps({"version": 1} | _entry())
+    for text in (other, json.dumps(json.loads(other), indent=1), "\ufeff" + json.dumps(_entry())):
+        (tmp_path / "a.har").write_text(text, encoding="utf-8")
+        assert detect(tmp_path / "a.har") == "har"
+
+
+def test_calls_that_never_end_are_forgotten_oldest_first(tmp_path, monkeypatch):
+    monkeypatch.setattr(claude_code, "MAX_ASKED", 3)
+    begin, end = CODE.split(b"\n")[:2]
+    begins = [begin.replace(b"tool: x", b"tool: x%d" % number) for number in range(5)]
+    ends = [end.replace(b"'x'", b"'x%d'" % number) for number in range(2, 5)]
+    (tmp_path / "a.jsonl").write_bytes(b"\n".join([*begins, *ends]) + b"\n")
+    done = import_logs(tmp_path / "a.jsonl", tmp_path / "t", format="claude-code")
+    tally = done.files[0].tally
+    assert tally.notes["calls forgotten: too many without a result"] == 2
+    asked = [e["name"] for e in events(tmp_path / "t") if e["event"] == "raw" and "method" in e]
+    assert sorted(asked) == ["x2", "x3", "x4"]
+
+
 def test_a_cut_gzip_file_gives_what_is_there(tmp_path):
     whole = gzip.compress(WHOLE["claude-desktop"] * 40)
     (tmp_path / "mcp-server-time.log.gz").write_bytes(whole[: len(whole) // 2])
@@ -164,6 +280,21 @@ def test_elements_are_those_of_the_array_however_the_bytes_are_cut(
     if indent and objects:
         lines = text.decode().split("\n")
         assert all(lines[e.line - 1].strip().startswith("{") for e in found)
+
+
+_FILES = Path("/proc/self/fd")
+
+
+@pytest.mark.skipif(not _FILES.exists(), reason="this system does not say which files are open")
+def test_however_many_runs_there_are_few_files_are_open():
+    before = len(list(_FILES.iterdir()))
+    items = [Item(what="message", line=n, pipe=Pipe("s"), at=-n % 7) for n in range(4 * MAX_RUNS)]
+    opened = 0
+    for found in in_order(iter(items), batch=1):
+        opened = max(opened, len(list(_FILES.iterdir())))
+        assert found.at is not None
+    assert sorted(items, key=lambda i: (i.at, i.line)) == list(in_order(iter(items), batch=1))
+    assert opened - before < 2 * MAX_RUNS
 
 
 @settings(max_examples=100, deadline=None)

@@ -17,8 +17,8 @@ from typing import Any, Final
 import msgspec
 
 from mcptally.imports import calls
-from mcptally.imports.clock import duration
-from mcptally.imports.items import Item, Pipe
+from mcptally.imports.clock import duration, later
+from mcptally.imports.items import MAX_ASKED, Item, Pipe
 from mcptally.imports.source import Source
 
 _CALLING: Final = re.compile(r"Calling MCP tool: (?P<tool>.+)\Z", re.DOTALL)
@@ -31,7 +31,6 @@ _STDERR: Final = "Server stderr: "
 _BEGINS: Final = ("Starting connection", "Initializing ")
 _ENDS: Final = re.compile(r"(?:\w+ )*connection closed", re.IGNORECASE)
 _TOOL: Final = re.compile(r"mcp__(?P<server>.+?)__(?P<tool>.+)\Z", re.DOTALL)
-_MAX_OPEN: Final = 100_000
 _OWN_REFUSALS: Final = (
     "<tool_use_error>",
     "The user doesn't want to proceed with this tool use",
@@ -93,6 +92,8 @@ class _Reader:
         self.tally = source.tally
         self.server = server
         self.open: dict[tuple[str, str], list[_Open]] = {}
+        """Session and tool → the calls under way, oldest first; `waiting` in all."""
+        self.waiting = 0
         self.uses: dict[str, Item] = {}
 
     # --- MCP logs -----------------------------------------------------------------------------
@@ -105,7 +106,7 @@ class _Reader:
         text = said if isinstance(said, str) else ""
         if match := _CALLING.match(text):
             begun = _Open(pipe, line, at, f"{line}", match["tool"])
-            self.open.setdefault((session, match["tool"]), []).append(begun)
+            self.begin((session, match["tool"]), begun)
             self.tally.used += 1
         elif (match := _DONE.match(text)) or (match := _FAILED.match(text)):
             self.tally.used += 1
@@ -123,18 +124,33 @@ class _Reader:
                 more = {"reason": "connection_closed"}
                 yield Item(what="end", line=line, pipe=pipe, at=at, more=more)
 
+    def begin(self, key: tuple[str, str], begun: _Open) -> None:
+        if self.waiting >= MAX_ASKED:
+            self.begun(next(iter(self.open)))
+            self.tally.notes["calls forgotten: too many without a result"] += 1
+        self.open.setdefault(key, []).append(begun)
+        self.waiting += 1
+
+    def begun(self, key: tuple[str, str]) -> _Open:
+        """Take out the oldest call of a session and tool."""
+        self.waiting -= 1
+        oldest = self.open[key].pop(0)
+        if not self.open[key]:
+            del self.open[key]
+        return oldest
+
     def over(
         self, match: re.Match[str], pipe: Pipe, session: str, line: int, at: int | None
     ) -> Iterator[Item]:
         tool = match["tool"]
-        waiting = self.open.get((session, tool))
-        begun = waiting.pop(0) if waiting else _Open(pipe, line, None, f"{line}", tool)
+        key = (session, tool)
+        begun = self.begun(key) if key in self.open else _Open(pipe, line, None, f"{line}", tool)
         took = duration(match["took"])
         exact = took is not None and match["took"].strip().endswith("ms")
         start = begun.at
         if at is not None and took is not None and (exact or start is None):
             # Durations in whole seconds are coarser than the times of the lines.
-            start = at - took
+            start = later(at, -took)
         yield calls.asked(pipe, begun.call, line=begun.line, at=start, tool=tool)
         why = match.groupdict().get("why")
         if why is None:
@@ -172,7 +188,7 @@ class _Reader:
             return 0
         session = event.session if isinstance(event.session, str) else ""
         pipe = self.source.pipe(session, server=match["server"])
-        if len(self.uses) >= _MAX_OPEN:
+        if len(self.uses) >= MAX_ASKED:
             self.uses.pop(next(iter(self.uses)))
             self.tally.notes["calls forgotten: too many without a result"] += 1
         arguments = calls.json_bytes(block["input"]) if "input" in block else calls.UNKNOWN

@@ -115,6 +115,14 @@ def _number(value: float) -> int | None:
     return int(value) if value >= 3.2e17 else None
 
 
+def later(start: int | None, nanoseconds: float | None) -> int | None:
+    """The time so long after another, or before it; the other itself where there is none such."""
+    if start is None or nanoseconds is None or not abs(nanoseconds) <= _LATEST:  # NaN too
+        return start
+    moved = start + round(nanoseconds)
+    return moved if 0 < moved <= _LATEST else start
+
+
 def duration(text: str) -> int | None:
     """Nanoseconds of a text like `505ms`, `1m 5s`, `0.25s`; None if it is none."""
     rest = _DURATION.sub("", text).strip()

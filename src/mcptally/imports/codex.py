@@ -14,10 +14,10 @@ from typing import Any, Final
 import msgspec
 
 from mcptally.imports import calls
-from mcptally.imports.items import Item, Pipe
+from mcptally.imports.clock import later
+from mcptally.imports.items import MAX_ASKED, Item, Pipe
 from mcptally.imports.source import Source
 
-_MAX_OPEN: Final = 100_000
 _SECOND: Final = 10**9
 _CANCELLED: Final = ("user cancelled", "user canceled", "user rejected", "cancelled", "canceled")
 """How the client's own words for a call begin that it gave up; other errors are the server's."""
@@ -65,10 +65,10 @@ def read(source: Source) -> Iterator[Item]:
             continue
         tally.used += 1
         took = _duration(body.get("duration"))
-        start = at if took is None or at is None or kind == "mcp_tool_call_begin" else at - took
+        start = at if took is None or kind == "mcp_tool_call_begin" else later(at, -took)
         ask = _asked(source, invocation, session, call, line=line, at=start)
         if kind == "mcp_tool_call_begin":
-            if len(begun) >= _MAX_OPEN:
+            if len(begun) >= MAX_ASKED:
                 begun.pop(next(iter(begun)))
                 tally.notes["calls forgotten: too many without an end"] += 1
             begun[call] = ask

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final, cast
 
+import msgspec
+
 from mcptally.archive import BROKEN, open_stream
 
 _HEAD: Final = 256 << 10
@@ -31,6 +33,13 @@ def _keys(*keys: str) -> Callable[[bytes], bool]:
     return lambda line: line.lstrip()[:1] == b"{" and all(key in line for key in wanted)
 
 
+class _Top(msgspec.Struct):
+    log: msgspec.Raw = msgspec.Raw()
+
+
+_LOG: Final = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"log"\s*:')
+_TOP: Final = msgspec.json.Decoder(_Top)
+
 TRANSCRIPT: Final = "transcript"
 
 _LOOKS: Final[tuple[tuple[str, Callable[[bytes], bool]], ...]] = (
@@ -54,9 +63,8 @@ def detect(path: Path) -> str | None:
     head = _head(path)
     if head.startswith(b"SQLite format 3\0"):
         return "mcphawk" if _is_hawk(path) else None
-    if re.match(rb'\s*\{\s*"log"\s*:', head) or (b'"entries"' in head and b'"log"' in head):
-        return "har"
-    return _by_lines(head.split(b"\n")[:_LINES])
+    lines = head.split(b"\n")[:_LINES]
+    return "har" if _is_har(head, lines[0]) else _by_lines(lines)
 
 
 def _head(path: Path) -> bytes:
@@ -67,6 +75,16 @@ def _head(path: Path) -> bytes:
         while len(head) < _HEAD and (piece := cast("Any", stream).read1(_HEAD)):
             head += piece
     return head
+
+
+def _is_har(head: bytes, first: bytes) -> bool:
+    """Whether a file is one JSON object with a member `log`: not one a line that speaks of logs."""
+    if _LOG.match(head):
+        return True
+    try:
+        return len(_TOP.decode(first).log) > 0
+    except (msgspec.DecodeError, RecursionError, ValueError):  # goes on in the next line
+        return head.lstrip()[:1] == b"{" and b'"entries"' in head and b'"log"' in head
 
 
 def _by_lines(lines: Iterable[bytes]) -> str | None:

@@ -7,12 +7,15 @@ save (mitmproxy's streamed ones, a browser's event streams) is a `gap`, not a mi
 
 import base64
 import binascii
+import contextlib
+import re
 from collections.abc import Iterator
 from typing import Any, Final
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import SplitResult, urljoin, urlsplit
 
 import msgspec
 
+from mcptally.imports.clock import later
 from mcptally.imports.elements import elements
 from mcptally.imports.items import Item, Pipe
 from mcptally.imports.source import Source
@@ -144,15 +147,16 @@ class _Exchange:
     def items(self, homes: dict[str, str]) -> Iterator[Item]:
         entry = self.entry
         home = homes.setdefault(self.url, self.url)
-        parts = urlsplit(home)
-        label = f"{parts.hostname or ''}{f':{parts.port}' if _port(home) else ''}{parts.path}"
-        legacy = b"event: endpoint" in self.said or "sse" in parts.path.rsplit("/", 1)[-1]
+        parts = _split(home)
+        label = f"{parts.hostname or ''}{_port(parts)}{parts.path}"
+        words = re.split(r"[^a-z]+", parts.path.rsplit("/", 1)[-1].lower())
+        legacy = b"event: endpoint" in self.said or "sse" in words
         transport = "http_sse" if legacy else "streamable_http"
         pipe = self.source.pipe(home, server=label, transport=transport)
         yield Item(
             what="begin", line=self.line, pipe=pipe, at=self.start, more={"url": home, "new": False}
         )
-        path = urlsplit(entry.request.url)
+        path = _split(entry.request.url)
         yield self.http(
             pipe,
             "c2s",
@@ -175,7 +179,7 @@ class _Exchange:
         entry = self.entry
         if entry.events:
             for event in entry.events:
-                at = round(event.time * 10**9) if event.time and event.time > 10**8 else self.end
+                at = self.source.at(event.time) or self.end
                 more = {"sse_event": event.name} if event.name else {}
                 more |= {"sse_id": event.id} if event.id else {}
                 yield self.frame(pipe, "s2c", at, event.data.encode(errors="replace"), **more)
@@ -221,8 +225,9 @@ class _Exchange:
             if event.name == b"endpoint":
                 # Of the older transport: where the client's messages go from here on.
                 there = event.data.decode(errors="replace").strip()
-                target = urljoin(self.entry.request.url, there).split("?", 1)[0]
-                homes[target] = homes[self.url]
+                with contextlib.suppress(ValueError):  # no address: then nothing goes there
+                    target = urljoin(self.entry.request.url, there).split("?", 1)[0]
+                    homes[target] = homes[self.url]
             # The reply ends the stream. What came before it came between head and end: at the
             # head it is in front of the answers that the client gave in other exchanges.
             at = self.head if b'"method"' in event.data else self.end
@@ -259,13 +264,19 @@ def _bytes(body: _Body | None) -> bytes:
 
 
 def _after(start: int | None, milliseconds: float | None) -> int | None:
-    if start is None or milliseconds is None:
-        return start
-    return start + round(milliseconds * _MILLISECOND)
+    return later(start, None if milliseconds is None else milliseconds * _MILLISECOND)
 
 
-def _port(url: str) -> bool:
+def _split(url: str) -> SplitResult:
+    """A URL in its parts; what is none is all path."""
     try:
-        return urlsplit(url).port is not None
+        return urlsplit(url)
     except ValueError:
-        return False
+        return SplitResult("", "", url, "", "")
+
+
+def _port(parts: SplitResult) -> str:
+    try:
+        return f":{parts.port}" if parts.port is not None else ""
+    except ValueError:
+        return ""

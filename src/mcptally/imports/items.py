@@ -21,6 +21,10 @@ MAX_PLACES: Final = 1000
 """Runs of lines listed for one reason in a report; the count goes on."""
 
 
+MAX_ASKED: Final = 100_000
+"""Calls without an answer that a reader remembers at a time; then it forgets the oldest."""
+
+
 class Pipe(Struct, frozen=True):
     """One connection of a client to a server, as far as the source tells connections apart."""
 
@@ -68,7 +72,7 @@ class Places:
 
 @dataclasses.dataclass(slots=True)
 class Tally:
-    """Where every record of a source went: `seen` is the sum of all others."""
+    """Where every record of a source went: `seen` is `used`, `context` and `unused` together."""
 
     seen: int = 0
     """Lines; or entries, spans or rows, where those are the source's units."""

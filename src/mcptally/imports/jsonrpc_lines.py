@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from mcptally.frame import Dir
-from mcptally.imports.items import Item
+from mcptally.imports.items import MAX_ASKED, Item
 from mcptally.imports.source import Source
 
 MESSAGE: Final = ("message", "msg", "frame", "payload", "raw", "data", "body", "content", "rpc")
@@ -36,8 +36,6 @@ _OF_SERVERS: Final = re.compile(
     r"prompts/|elicitation/|subscriptions/|progress\Z|tasks)"
 )
 _OF_EITHER: Final = re.compile(r"ping\Z|tasks/|notifications/(?:cancelled|progress|tasks)")
-_MAX_OPEN: Final = 100_000
-"""Requests remembered at a time, to tell which way their replies go."""
 
 
 class _Message(msgspec.Struct):
@@ -175,7 +173,7 @@ def _direction(
     if _OF_EITHER.match(message.method):
         source.tally.notes["direction not known: taken for the usual one"] += 1
     if len(message.id):
-        if len(asked) >= _MAX_OPEN:
+        if len(asked) >= MAX_ASKED:
             del asked[next(iter(asked))]
         asked[key] = direction
     return direction

@@ -18,7 +18,7 @@ from mcptally.imports.source import Source
 
 _TABLES: Final = {
     "messages": {"id", "session_id", "ts", "direction", "size", "body"},
-    "sessions": {"id", "name", "transport", "target", "ended_at"},
+    "sessions": {"id", "name", "transport", "target", "ended_at", "server_name"},
 }
 _QUERY: Final = """
     SELECT m.id, m.session_id, m.ts, m.direction, m.size, m.body,
@@ -35,12 +35,21 @@ def is_database(path: Path) -> bool:
     """Whether an SQLite file has mcphawk's tables."""
     try:
         with contextlib.closing(_open(path)) as connection:
-            return all(
-                columns <= {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
-                for table, columns in _TABLES.items()
-            )
+            return _has_tables(connection)
     except _BROKEN:
         return False
+
+
+def _has_tables(connection: sqlite3.Connection) -> bool:
+    # A view or a generated column of that name would run what a stranger wrote, without end.
+    kinds = dict(
+        connection.execute("SELECT name, type = 'table' AND rootpage > 0 FROM sqlite_master")
+    )
+    return all(
+        kinds.get(table)
+        and columns <= {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
+        for table, columns in _TABLES.items()
+    )
 
 
 def read(source: Source) -> Iterator[Item]:
@@ -49,15 +58,19 @@ def read(source: Source) -> Iterator[Item]:
     last = 0
     try:
         with contextlib.closing(_open(source.path)) as connection:
+            if not _has_tables(connection):
+                tally.seen += 1
+                tally.skip(last, "no database of mcphawk: its tables are missing")
+                return
             connection.text_factory = bytes
             for row in connection.execute(_QUERY):
-                last = int(row[0])
                 tally.seen += 1
                 try:
                     item = _item(source, row)
-                except (ValueError, TypeError, AttributeError):
+                except (ValueError, TypeError, AttributeError, OverflowError):
                     tally.skip(last, "a row with values of other types")
                     continue
+                last = item.line
                 tally.used += 1
                 yield item
     except _BROKEN as error:
@@ -79,7 +92,7 @@ def _item(source: Source, row: tuple[Any, ...]) -> Item:
         what="message",
         line=int(number),
         pipe=pipe,
-        at=round(float(time) * 1_000_000) * 1000,
+        at=source.at(float(time)),
         dir=way,
         data=body if isinstance(body, bytes) else str(body).encode(),
         size=int(size) if isinstance(size, int) else None,
@@ -97,9 +110,10 @@ def _open(path: Path) -> sqlite3.Connection:
     folder does not allow that, the journal is left out.
     """
     place = quote(str(path.resolve()))
+    connection = sqlite3.connect(f"file:{place}?mode=ro", uri=True)
     try:
-        connection = sqlite3.connect(f"file:{place}?mode=ro", uri=True)
         connection.execute("SELECT 1 FROM sqlite_master").fetchone()
     except _BROKEN:
+        connection.close()
         connection = sqlite3.connect(f"file:{place}?mode=ro&immutable=1", uri=True)
     return connection

@@ -162,7 +162,8 @@ def _reply(
     way: Dir,
 ) -> Item:
     status = span.status or _Status()
-    error = attributes.get("error.type")
+    told = attributes.get("error.type")
+    error = None if told is None else str(told)
     code = attributes.get("rpc.response.status_code", attributes.get("jsonrpc.error.code"))
     failed = error is not None or status.code in _ERRORS
     result = attributes.get("gen_ai.tool.call.result")
@@ -178,9 +179,9 @@ def _reply(
         said = status.message
         return calls.refused(pipe, call, line=line, at=at, message=said, code=number, way=way)
     if error in _GAVE_UP:
-        return calls.gave_up(pipe, call, line=line, at=at, why=str(error))
+        return calls.gave_up(pipe, call, line=line, at=at, why=error)
     if failed and error != "hidden_error":
-        said = status.message or (str(error) if error is not None else None)
+        said = status.message or error
         return calls.refused(pipe, call, line=line, at=at, message=said, way=way)
     if result is not None:
         text = calls.result_of(result)

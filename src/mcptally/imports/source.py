@@ -99,11 +99,6 @@ class Source:
             name = shorter
         return name
 
-    @property
-    def label(self) -> str:
-        """Label of a server that the source does not name."""
-        return self.server or self.stem
-
     def pipe(
         self, key: str = "", *, server: str | None = None, transport: str | None = None
     ) -> Pipe:

@@ -17,6 +17,9 @@ from mcptally.imports.items import Item
 BATCH_BYTES: Final = 64 << 20
 """Bytes of items held in memory at a time."""
 
+MAX_RUNS: Final = 64
+"""Sorted runs on disk before they are merged into one: each is an open file while they are."""
+
 _ENCODE: Final = msgspec.msgpack.Encoder()
 _DECODE: Final = msgspec.msgpack.Decoder(Item)
 _Key = tuple[int, int]
@@ -35,16 +38,21 @@ def in_order(items: Iterable[Item], *, batch: int = BATCH_BYTES) -> Iterator[Ite
             number += 1
             size += len(data) + 100
             if size >= batch:
-                runs.append(_write(held, Path(folder) / f"{len(runs)}"))
+                held.sort()
+                runs.append(_write(held, Path(folder) / f"{number}"))
                 held, size = [], 0
+            if len(runs) == MAX_RUNS:
+                whole = _write(heapq.merge(*map(_read, runs)), Path(folder) / f"{number}-merged")
+                for run in runs:
+                    run.unlink()
+                runs = [whole]
         held.sort()
         streams = [_read(run) for run in runs]
         for _, data in heapq.merge(*streams, held) if streams else held:
             yield _DECODE.decode(data)
 
 
-def _write(held: list[tuple[_Key, bytes]], path: Path) -> Path:
-    held.sort()
+def _write(held: Iterable[tuple[_Key, bytes]], path: Path) -> Path:
     with path.open("wb") as file:
         for (at, number), data in held:
             file.write(b"%d %d %d\n" % (at, number, len(data)))
