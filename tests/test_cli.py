@@ -207,6 +207,14 @@ def test_the_name_of_a_file_never_becomes_a_terminal_escape(tmp_path: Path):
     assert "\ufffd[2J\ufffd.jsonl" in done.stderr
 
 
+@pytest.mark.parametrize("arguments", ["NaN", '{"a": -Infinity}', "{", "\udcff", "@/no/such/file"])
+def test_arguments_that_are_no_json_are_a_sentence_and_exit_2(store: Path, arguments: str):
+    done = run("validate", store, "--server", "demo", "--tool", "read", "--arguments", arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("mcptally: --arguments")
+    assert done.stderr.count("\n") == 1
+
+
 def test_a_misspelt_command_is_answered_with_near_names():
     done = run("scor")
     assert done.returncode == 2

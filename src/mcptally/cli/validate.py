@@ -28,16 +28,17 @@ def command(store: Path, server: str, tool: str, arguments: str) -> None:
     from mcptally.query import open_store
     from mcptally.sanitise import escaped
 
-    text = arguments
+    data = arguments.encode(errors="surrogateescape")
     if arguments == "-":
-        text = sys.stdin.read()
+        data = sys.stdin.buffer.read()
     elif arguments.startswith("@"):
         try:
-            text = Path(arguments[1:]).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"--arguments {arguments}: cannot be read: {error}") from error
+            data = Path(arguments[1:]).read_bytes()
+        except OSError as error:
+            why = error.strerror
+            raise UsageError(f"--arguments {arguments}: cannot be read: {why}") from error
     try:
-        given = json.loads(text)
+        given = json.loads(data, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
         raise UsageError(f"--arguments: is no JSON: {error}") from error
     answer = dry_run.validate(open_store(store), server=server, tool=tool, arguments=given)
@@ -45,3 +46,8 @@ def command(store: Path, server: str, tool: str, arguments: str) -> None:
     sys.stderr.write(f"source: {answer.source}\n")
     if not answer.valid:
         sys.exit(Exit.FAILED)
+
+
+def _refuse(word: str) -> None:
+    """NaN and Infinity, which Python would take for JSON."""
+    raise ValueError(f"{word} is no number of JSON")

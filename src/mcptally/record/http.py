@@ -158,9 +158,13 @@ class Service:
             self._make_room()
             self._wait_for_room(f"cannot accept connections: {error.strerror}")
             return
-        sock.settimeout(0)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        notice_silent_end(sock)
+        try:
+            sock.settimeout(0)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            notice_silent_end(sock)
+        except OSError:  # macOS says so of a client that has gone by now
+            sock.close()
+            return
         relay = Relay(
             upstream=self._server,
             sessions=self._sessions,
