@@ -109,7 +109,7 @@ corrections AS (
 times AS (
     SELECT
         any_value(server) AS server, any_value(if(per = 'tool', u.tool, NULL)) AS tool,
-        list(latencies_ms) AS lists, list(hash(session)) AS owners
+        latency_quantiles(list(latencies_ms), list(hash(session))) AS q
     FROM usage u
     WHERE latencies_ms IS NOT NULL
     GROUP BY hash(hash(server), if(per = 'tool', hash(u.tool), 0))
@@ -181,8 +181,7 @@ SELECT
     ok, hidden_errors, tool_errors, protocol_errors, timeouts, no_responses,
     timeouts + no_responses AS unanswered, cancelled, input_required, tasks,
     business, tool_failures, a.infrastructure, ambiguous,
-    -- Made of lists only for the rows that are asked for.
-    latency_quantiles(lists, owners) AS q,
+    t.q,
     q[1] AS latency_p50_ms, q[2] AS latency_p50_ms_low, q[3] AS latency_p50_ms_high,
     q[4] AS latency_p95_ms, q[5] AS latency_p95_ms_low, q[6] AS latency_p95_ms_high,
     q[7] AS latency_p99_ms, q[8] AS latency_p99_ms_low, q[9] AS latency_p99_ms_high,

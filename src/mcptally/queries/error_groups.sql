@@ -1,8 +1,11 @@
 -- What do failing calls say, grouped by template, and whose failure is it?
 -- Shows: server, tool, template, verdict, reason, confidence, calls, sessions, example_call
 -- Servers say the same again and again: what is said is grouped by its hash, and masked once.
-WITH failed AS NOT MATERIALIZED (
-    SELECT *,
+-- Calls are read once, for both sums of them.
+WITH failed AS MATERIALIZED (
+    SELECT
+        server, tool, method, outcome, error_text, verdict, reason, confidence, requested_at, call_id,
+        hash(session) AS visit,
         xor(hash(error_text), if(error_text IS NULL, hash(hash(outcome)), 0)) AS words,
         -- A hash of names is cheaper to group by than names.
         hash(hash(server), hash(tool), if(tool IS NULL, hash(method), 0), hash(verdict)) AS kind
@@ -51,11 +54,14 @@ grouped AS (
     JOIN templates USING (words)
     GROUP BY kind, template_hash
 ),
+visited AS (
+    SELECT DISTINCT kind, words, visit FROM failed
+),
 visits AS (
     SELECT kind, template_hash, count(*) AS sessions
     FROM (
-        SELECT DISTINCT kind, template_hash, hash(session) AS visit
-        FROM failed
+        SELECT DISTINCT kind, template_hash, visit
+        FROM visited
         JOIN templates USING (words)
     )
     GROUP BY kind, template_hash
