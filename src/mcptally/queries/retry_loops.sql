@@ -2,41 +2,44 @@
 -- Shows: server, tool, retried, loops, retries, longest, recovered, recovered_rate, wasted_tokens, worst_call
 -- A retry is the same call (session, tool, arguments) within ten minutes of its failure; a loop is
 -- a call made three times or more.
--- Hashes of names and ids are cheaper to group by than those.
-WITH tried AS NOT MATERIALIZED (
-    SELECT *, hash(hash(server), hash(tool)) AS kind, hash(attempt_of) AS chain,
-        -- By attempt, time and place in the recording: one number is faster to compare than three.
-        (attempt::HUGEINT << 84) + (coalesce(epoch_us(requested_at), 0)::HUGEINT << 32)
-            + (seq & 4294967295) AS place
-    FROM calls
-    WHERE method = 'tools/call' AND dir = 'c2s' AND tool IS NOT NULL
-),
--- Most calls are never retried: they need no chain.
-retried AS MATERIALIZED (
-    SELECT kind, chain FROM tried WHERE attempt_why = 'retry' GROUP BY kind, chain
+-- Hashes of names and ids are cheaper to group by than those. Most calls are never retried: they
+-- need no chain.
+WITH retried AS MATERIALIZED (
+    SELECT DISTINCT hash(attempt_of) AS chain FROM calls WHERE attempt_why = 'retry'
 ),
 chains AS MATERIALIZED (
     SELECT
-        kind, chain, any_value(server) AS server, any_value(tool) AS tool,
-        any_value(attempt_of) AS attempt_of, any_value(session) AS session,
+        kind, any_value(server) AS server, any_value(tool) AS tool,
+        any_value(attempt_of) AS attempt_of, any_value(hash(session)) AS visit,
         count(*) AS calls,
         count(*) FILTER (attempt_why = 'retry') AS retries,
-        arg_max(outcome, place) AS ended, arg_max(verdict, place) AS verdict,
+        arg_max(outcome = 'ok', place) AS worked, arg_max(verdict, place) AS verdict,
         -- What a model wrote and read for attempts that failed: bytes over 4.
         sum(request_bytes // 4 + coalesce(response_tokens, 0)) FILTER (outcome <> 'ok')
             AS wasted_tokens,
         epoch(max(coalesce(answered_at, requested_at)) - min(requested_at)) AS seconds
-    FROM tried
-    SEMI JOIN retried USING (kind, chain)
+    FROM (
+        SELECT *,
+            -- Attempt, time and place in the recording: one number is faster to compare than three.
+            (attempt::HUGEINT << 84) + (coalesce(epoch_us(requested_at), 0)::HUGEINT << 32)
+                + (seq & 4294967295) AS place
+        FROM (
+            SELECT *, hash(hash(server), hash(tool)) AS kind, hash(attempt_of) AS chain
+            FROM calls
+            WHERE method = 'tools/call' AND dir = 'c2s' AND tool IS NOT NULL
+        )
+        SEMI JOIN retried USING (chain)
+    )
     GROUP BY kind, chain
+    HAVING retries > 0
 ),
 recoveries AS (
     SELECT kind, rate_bounds(list(y), list(n)) AS bounds
     FROM (
         SELECT kind, count(*)::DOUBLE AS n,
-            count(*) FILTER (ended = 'ok')::DOUBLE AS y
+            count(*) FILTER (worked)::DOUBLE AS y
         FROM chains
-        GROUP BY kind, hash(session)
+        GROUP BY kind, visit
     )
     GROUP BY kind
 ),
@@ -58,7 +61,7 @@ loops AS (
         count(*) FILTER (calls >= 3) AS loops,
         sum(retries)::BIGINT AS retries,
         max(calls) AS longest,
-        count(*) FILTER (ended = 'ok') AS recovered,
+        count(*) FILTER (worked) AS recovered,
         recovered / retried AS recovered_rate,
         sum(wasted_tokens)::BIGINT AS wasted_tokens,
         max(seconds) AS longest_seconds,
