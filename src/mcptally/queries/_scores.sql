@@ -56,9 +56,15 @@ shrunk AS (
         ON own.server IS NOT DISTINCT FROM r.server AND NOT own.every AND per = 'tool'
     LEFT JOIN priors every ON every.every
 ),
+-- Hashes of names are cheaper to group by than names.
+used AS NOT MATERIALIZED (
+    SELECT *, if(per = 'tool', u.tool, NULL) AS named, hash(session) AS visit,
+        hash(hash(server), if(per = 'tool', hash(u.tool), 0)) AS kind
+    FROM usage u
+),
 tallies AS MATERIALIZED (
     SELECT
-        any_value(server) AS server, any_value(if(per = 'tool', u.tool, NULL)) AS tool,
+        any_value(server) AS server, any_value(named) AS tool,
         sum(calls)::BIGINT AS calls,
         min(first_call) AS first_call,
         max(last_call) AS last_call,
@@ -83,8 +89,8 @@ tallies AS MATERIALIZED (
         sum(retried_calls)::BIGINT AS retried_calls,
         sum(recovered_calls)::BIGINT AS recovered_calls,
         sum(judged_errors) AS judged_errors, sum(judged) AS judged
-    FROM usage u
-    GROUP BY hash(hash(server), if(per = 'tool', hash(u.tool), 0))
+    FROM used
+    GROUP BY kind
 ),
 -- Rogan-Gladen: the verdict misses some failures and finds some that are none.
 corrections AS (
@@ -108,34 +114,30 @@ corrections AS (
 ),
 times AS (
     SELECT
-        any_value(server) AS server, any_value(if(per = 'tool', u.tool, NULL)) AS tool,
-        latency_quantiles(list(latencies_ms), list(hash(session))) AS q
-    FROM usage u
+        any_value(server) AS server, any_value(named) AS tool,
+        latency_quantiles(list(latencies_ms), list(visit)) AS q
+    FROM used
     WHERE latencies_ms IS NOT NULL
-    GROUP BY hash(hash(server), if(per = 'tool', hash(u.tool), 0))
+    GROUP BY kind
 ),
 tokens AS (
     SELECT
-        any_value(server) AS server, any_value(tool) AS tool,
+        any_value(server) AS server, any_value(named) AS tool,
         avg(n) AS response_tokens_mean,
         quantile_cont(n, 0.95) AS response_tokens_p95,
         sum(n)::BIGINT AS response_tokens_total
-    FROM (
-        SELECT server, if(per = 'tool', u.tool, NULL) AS tool,
-            hash(hash(server), if(per = 'tool', hash(u.tool), 0)) AS kind,
-            unnest(response_tokens) AS n
-        FROM usage u
-    )
+    FROM (SELECT server, named, kind, unnest(response_tokens) AS n FROM used)
     GROUP BY kind
 ),
-named AS (
-    SELECT server, if(per = 'tool', k.tool, NULL) AS tool, count(*) AS tools
+several AS (
+    SELECT server, count(*) AS tools
     FROM (
-        SELECT any_value(server) AS server, any_value(u.tool) AS tool
+        SELECT any_value(server) AS server
         FROM usage u
+        WHERE per = 'server'
         GROUP BY hash(hash(server), hash(u.tool))
-    ) k
-    GROUP BY ALL
+    )
+    GROUP BY server
 ),
 definitions AS (
     SELECT
@@ -202,9 +204,7 @@ LEFT JOIN shrunk s
 LEFT JOIN corrections c
     ON c.server IS NOT DISTINCT FROM a.server
     AND c.tool IS NOT DISTINCT FROM a.tool
-LEFT JOIN named n
-    ON n.server IS NOT DISTINCT FROM a.server
-    AND n.tool IS NOT DISTINCT FROM a.tool
+LEFT JOIN several n ON n.server IS NOT DISTINCT FROM a.server
 LEFT JOIN times t
     ON t.server IS NOT DISTINCT FROM a.server
     AND t.tool IS NOT DISTINCT FROM a.tool
