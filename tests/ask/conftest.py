@@ -27,7 +27,7 @@ def store(tmp_path_factory) -> mt.Store:
 @pytest.fixture(scope="session")
 def rows(store: mt.Store) -> dict[str, list[dict]]:
     tables = ("calls", "messages", "findings", "tools", "recordings")
-    wide = ["arguments", "response", "text"]
+    wide = ["response", "text"]
     found = {}
     for table in tables:
         frame = pl.read_parquet(store.path / table / "**" / "*.parquet")

@@ -174,6 +174,31 @@ def retry_loops(tables):
         }
 
 
+def repeated_failures(tables):
+    answered = {"tool_error", "hidden_error", "protocol_error"}
+    told = [row for row in of_tools(tables) if row["arguments"] is not None]
+    for (server, tool), rows in groups(told, "server", "tool").items():
+        warned = []
+        for same in groups(rows, "arguments").values():
+            same.sort(key=lambda row: (row["requested_at"], row["recording"], row["seq"], row["index"]))
+            warned += [
+                later
+                for earlier, later in itertools.pairwise(same)
+                if earlier["outcome"] in answered
+            ]
+        row = {
+            "server": server,
+            "tool": tool,
+            "calls": len(rows),
+            "failed": sum(row["outcome"] in FAILED for row in rows),
+            "warned_of": sum(row["outcome"] in FAILED for row in warned),
+            "worked": sum(row["outcome"] == "ok" for row in rows),
+            "warned_in_vain": sum(row["outcome"] == "ok" for row in warned),
+        }
+        if row["warned_of"] or row["warned_in_vain"]:
+            yield row
+
+
 def schema_violations(tables):
     """By place; the question parts them by error as well."""
     found = defaultdict(list)
@@ -307,6 +332,7 @@ ANSWERS = (
     latency,
     latency_histogram,
     protocol_versions,
+    repeated_failures,
     retry_loops,
     schema_violations,
     sessions,

@@ -2,7 +2,6 @@
 -- Validations are few, and in few recordings: of other recordings no call is looked up.
 WITH named AS NOT MATERIALIZED (
     SELECT *, hash(hash(server), hash(tool)) AS kind, hash(session) AS visit,
-        hash(hash(server), hash(tool), hash(arguments)) AS same,
         hash(hash(definition), hash(arguments)) AS said
     FROM calls
     WHERE dir = 'c2s' AND method = 'tools/call' AND tool IS NOT NULL

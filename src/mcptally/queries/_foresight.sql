@@ -28,10 +28,8 @@ meanings AS MATERIALIZED (
 ),
 looked AS (
     SELECT
-        server, tool, session, recording, seq, "index", requested_at, outcome, verdict,
-        validated_as, input_schema_path, input_schema_error, meaning, kind, visit,
-        -- Without payloads nobody knows which calls were the same.
-        if(arguments IS NULL, NULL, same) AS same,
+        kind, visit, requested_at, outcome, verdict, validated_as,
+        input_schema_path, input_schema_error, meaning,
         hash(hash(server), hash(tool), hash(definition)) AS id, input_schema_state
     FROM _asked
     LEFT JOIN meanings USING (said)

@@ -3,8 +3,7 @@
 -- What calls add up to is in `usage`; calls are looked at only where something could be foreseen.
 WITH looked AS MATERIALIZED (
     SELECT
-        kind, visit, same, hash(recording) AS place, seq, "index", requested_at,
-        worked, failed, refused, unforeseeable, validated_as, dry_run_phase,
+        kind, visit, worked, failed, refused, unforeseeable, validated_as, dry_run_phase,
         if(failed AND dry_run_phase IS NOT NULL, input_schema_path, NULL) AS path,
         if(failed AND dry_run_phase IS NOT NULL, input_schema_error, NULL) AS error,
         if(failed AND dry_run_phase IS NOT NULL, meaning, NULL) AS meaning
@@ -151,72 +150,17 @@ words AS (
         GROUP BY kind, said
     )
     GROUP BY kind
-),
--- The same call as one that had failed before; calls that nobody repeats are left aside.
-repeated AS MATERIALIZED (
-    SELECT same, any_value(kind) AS kind, count(*) AS calls, count(*) FILTER (warns) AS warning
-    FROM (
-        SELECT same, kind, outcome IN ('tool_error', 'hidden_error', 'protocol_error') AS warns
-        FROM _asked
-        WHERE arguments IS NOT NULL
-    )
-    GROUP BY same
-    HAVING calls > 1 AND warning > 0
-),
-refusals AS MATERIALIZED (
-    SELECT same, count(*) AS refused FROM looked WHERE refused GROUP BY same
-),
--- Where all of them failed alike, nothing depends on their order.
-mixed AS MATERIALIZED (
-    SELECT same FROM repeated LEFT JOIN refusals USING (same)
-    WHERE warning < calls OR refused < calls
-),
-following AS (
-    SELECT
-        m.kind, outcome, l.place IS NOT NULL AS refused,
-        lag(outcome IN ('tool_error', 'hidden_error', 'protocol_error')) OVER (
-            PARTITION BY m.same ORDER BY m.requested_at, m.place, m.seq, m."index"
-        ) AS before
-    FROM (
-        SELECT kind, same, outcome, requested_at, hash(recording) AS place, seq, "index"
-        FROM _asked
-        SEMI JOIN mixed USING (same)
-    ) m
-    LEFT JOIN looked l
-        ON l.refused AND l.place = m.place AND l.seq = m.seq AND l."index" = m."index"
-),
-warned AS (
-    SELECT kind, sum(warned_of)::BIGINT AS warned_of, sum(warned_in_vain)::BIGINT AS warned_in_vain
-    FROM (
-        SELECT
-            kind, count(*) FILTER (outcome IN
-                ('tool_error', 'hidden_error', 'protocol_error', 'timeout', 'no_response'))
-                AS warned_of,
-            count(*) FILTER (outcome = 'ok') AS warned_in_vain
-        FROM following
-        WHERE before AND NOT refused
-        GROUP BY kind
-        UNION ALL
-        SELECT kind, sum(calls - 1), 0
-        FROM repeated
-        ANTI JOIN refusals USING (same)
-        ANTI JOIN mixed USING (same)
-        GROUP BY kind
-    )
-    GROUP BY kind
 )
 SELECT
     server, tool, calls, failed, coalesce(prevented, 0) AS prevented,
     coalesce(by_schema, 0) AS by_schema, coalesce(by_meaning, 0) AS by_meaning,
-    coalesce(by_native_answer, 0) AS by_native_answer, coalesce(warned_of, 0) AS warned_of,
-    unforeseeable, p.mean AS preventable, p.low AS preventable_low, p.high AS preventable_high,
-    worked, coalesce(blocked, 0) AS blocked, coalesce(warned_in_vain, 0) AS warned_in_vain,
-    b.mean AS blocked_share, b.low AS blocked_share_low, b.high AS blocked_share_high,
+    coalesce(by_native_answer, 0) AS by_native_answer, unforeseeable, p.mean AS preventable, p.low AS preventable_low, p.high AS preventable_high,
+    worked, coalesce(blocked, 0) AS blocked, b.mean AS blocked_share,
+    b.low AS blocked_share_low, b.high AS blocked_share_high,
     d.mean AS refusal_precision, d.low AS refusal_precision_low, d.high AS refusal_precision_high,
     coalesce(p.n_eff < 10 OR p.high - p.low > 0.4, true) AS insufficient_data, example
 FROM sums
 LEFT JOIN words USING (kind)
-LEFT JOIN warned USING (kind)
 LEFT JOIN rates USING (kind)
 WHERE failed > 0 OR blocked > 0
 ORDER BY prevented DESC, failed DESC, server, tool

@@ -1,0 +1,60 @@
+-- Which failed calls had failed before with the same arguments, so that memory alone would have warned, and of which successes would it have warned in vain?
+-- Shows: server, tool, calls, failed, warned_of, worked, warned_in_vain, example
+-- A call is warned of when the last call before it of this tool with these arguments, in whatever
+-- session, was answered with an error. Calls whose arguments nobody kept say nothing here.
+-- Hashes of names and arguments are cheaper to group by than those.
+WITH kinds AS MATERIALIZED (
+    SELECT
+        same, any_value(kind) AS kind, any_value(server) AS server, any_value(tool) AS tool,
+        any_value(arguments) AS arguments,
+        count(*) AS calls,
+        count(*) FILTER (outcome IN ('tool_error', 'hidden_error', 'protocol_error')) AS errors,
+        count(*) FILTER (outcome IN
+            ('tool_error', 'hidden_error', 'protocol_error', 'timeout', 'no_response')) AS failed,
+        count(*) FILTER (outcome = 'ok') AS worked
+    FROM (
+        SELECT *, hash(kind, hash(arguments)) AS same FROM _asked WHERE arguments IS NOT NULL
+    )
+    GROUP BY same
+),
+-- Where all went the same way, it does not matter in which order.
+mixed AS MATERIALIZED (
+    SELECT same FROM kinds WHERE calls > 1 AND errors BETWEEN 1 AND calls - 1
+),
+ordered AS (
+    SELECT
+        same, outcome,
+        lag(outcome IN ('tool_error', 'hidden_error', 'protocol_error')) OVER (
+            PARTITION BY same ORDER BY requested_at, recording, seq, "index"
+        ) AS warned
+    FROM (
+        SELECT
+            hash(kind, hash(arguments)) AS same, outcome, requested_at, recording, seq, "index"
+        FROM _asked
+        WHERE arguments IS NOT NULL
+    )
+    SEMI JOIN mixed USING (same)
+),
+warnings AS (
+    SELECT
+        same,
+        count(*) FILTER (outcome IN
+            ('tool_error', 'hidden_error', 'protocol_error', 'timeout', 'no_response')) AS "right",
+        count(*) FILTER (outcome = 'ok') AS vain
+    FROM ordered
+    WHERE warned
+    GROUP BY same
+)
+SELECT
+    any_value(server) AS server, any_value(tool) AS tool, sum(calls)::BIGINT AS calls,
+    sum(failed)::BIGINT AS failed,
+    sum(coalesce("right", if(errors = calls, calls - 1, 0)))::BIGINT AS warned_of,
+    sum(worked)::BIGINT AS worked,
+    sum(coalesce(vain, 0))::BIGINT AS warned_in_vain,
+    -- What failed most often.
+    left(arg_max(arguments, (errors, arguments)) FILTER (calls > 1), 200) AS example
+FROM kinds
+LEFT JOIN warnings USING (same)
+GROUP BY kind
+HAVING warned_of > 0 OR warned_in_vain > 0
+ORDER BY warned_of DESC, failed DESC, server, tool
