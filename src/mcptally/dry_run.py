@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from mcptally.contracts import schema_phase, semantic
+from mcptally.contracts.breach import pointer
 from mcptally.contracts.given import unwrapped
 from mcptally.contracts.semantic import Remark
 from mcptally.contracts.validation_texts import canonical
@@ -202,7 +203,7 @@ class _Run:
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
             if not is_number and not (isinstance(value, str) and len(value) <= 40):
                 continue
-            place = "/" + name.replace("~", "~0").replace("/", "~1")
+            place = pointer(name)
             (row,) = self._rows(
                 "WITH worked AS (SELECT json_extract_string(arguments, ?) AS value FROM calls "
                 "WHERE server = ? AND tool = ? AND outcome = 'ok' AND json_valid(arguments) "

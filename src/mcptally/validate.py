@@ -19,11 +19,12 @@ from mcptally.joining import beside
 from mcptally.judge import found, together
 from mcptally.patterns import FEW, may_hold_patterns, options
 from mcptally.schema_cost import deepest_value, errors_of, is_costly, may_explode
+from mcptally.schema_nodes import pointer
 
 UNUSABLE: Final = "unusable_schema"
 
 Judgement = tuple[str, str | None, str | None]
-"""State, first error's words, first error's path (JSON Pointer)."""
+"""State (`valid`, `invalid` or `unusable_schema`), the first error's words and JSON Pointer."""
 
 VALID: Final[Judgement] = ("valid", None, None)
 
@@ -32,7 +33,7 @@ Judge = Callable[[Any], Judgement]
 
 
 def judge_of(text: str) -> Judge | str:
-    """What judges values by a schema's JSON text, or why nothing can."""
+    """What judges values by a schema's JSON text, or in words why nothing can."""
     return _judge_with_patterns(text) if may_hold_patterns(text) else _judge_without(text)
 
 
@@ -148,8 +149,7 @@ def _bounded(judge: Judge, limit: int) -> Judge:
 def _first(errors: Iterable[tuple[tuple[str, ...], str]]) -> Judgement:
     """The error highest up, then first by path and words: the same whatever engine found them."""
     place, words = min(errors, key=lambda error: (len(error[0]), error))
-    escaped = (part.replace("~", "~0").replace("/", "~1") for part in place)
-    return "invalid", words[:500], "".join(f"/{part}" for part in escaped)
+    return "invalid", words[:500], pointer(place)
 
 
 def _place(parts: Iterable[Any]) -> tuple[str, ...]:
@@ -159,20 +159,25 @@ def _place(parts: Iterable[Any]) -> tuple[str, ...]:
 def _like_fast(error: Any) -> tuple[str, dict[str, Any]]:
     """A keyword of jsonschema and its value as the fast engine has them."""
     name, value = error.validator, error.validator_value
-    if name is None or (value is False and name in {"items", "additionalProperties"}):
-        name = "falseSchema" if name != "additionalProperties" else name
-    detail = {
-        "type": {"types": [value] if isinstance(value, str) else value},
-        "required": {"property": str(error.message).split("'")[1:2] or [""]},
-    }.get(name, {"limit": value})
+    if name is None or (value is False and name == "items"):
+        return "falseSchema", {}
+    if name == "type":
+        return name, {"types": [value] if isinstance(value, str) else value}
     if name == "required":
-        detail = {"property": detail["property"][0]}
-    return name, detail
+        return name, {"property": _first_of(value, error.message)}
+    if name in {"dependentRequired", "dependencies"}:
+        needed = [each for names in value.values() if isinstance(names, list) for each in names]
+        return "required", {"property": _first_of(needed, error.message)}
+    return name, {"limit": value}
+
+
+def _first_of(names: Iterable[Any], message: str) -> str:
+    """The name that a message of jsonschema begins with: it is told nowhere else."""
+    return next((name for name in names if message.startswith(f"{name!r} is ")), "")
 
 
 def _words(name: str, detail: dict[str, Any], value: Any) -> str:
     """What is wrong with a value, without the value: the same words for the same fault."""
-    known = _SAID.get(name)
     if name == "type":
         kinds = sorted(detail.get("types", ()))
         return f"is {_kind(value)}, not {' or '.join(kinds)}"
@@ -183,9 +188,8 @@ def _words(name: str, detail: dict[str, Any], value: Any) -> str:
         return "has members that the schema does not allow" + (
             f": {', '.join(map(repr, extra[:5]))}" if extra else ""
         )
-    if known is None:
-        return f"breaks {name}"
-    return known.format(_shown(detail))
+    known = _SAID.get(name)
+    return f"breaks {name}" if known is None else known.format(_shown(detail))
 
 
 _SAID: Final = {
@@ -232,10 +236,12 @@ def _kind(value: Any) -> str:
 
 
 def validate(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFrame:
-    """The `input_schema_*` and `output_schema_*` columns of calls.
+    """`calls` with the columns `input_schema_…` and `output_schema_…`: state, error, path.
 
-    `calls` has `definition`, `arguments`, `outcome`, `structured_content`, `response`;
-    `definitions` has `definition`, `input_schema`, `output_schema`.
+    Args:
+        calls: has `call_id`, `tool`, `definition`, `outcome`, `arguments`, `truncated`,
+            `structured_content`, `response` and `reply_truncated`.
+        definitions: `definition`, `input_schema` and `output_schema` (JSON text).
     """
     schemas = definitions.select("definition", "input_schema", "output_schema").unique("definition")
     texts = pl.concat([schemas.get_column(f"{side}_schema") for side in ("input", "output")])
@@ -349,7 +355,6 @@ def first_json_text(response: str) -> str | None:
         text = block.text
         if block.type == "text" and isinstance(text, str) and text.lstrip()[:1] in {"{", "["}:
             try:
-                msgspec.json.decode(text, type=msgspec.Raw)
                 msgspec.json.decode(text)
             except (msgspec.DecodeError, RecursionError):
                 continue
@@ -377,7 +382,7 @@ def _judged(rows: pl.DataFrame, schemas: list[str], prefix: str) -> pl.DataFrame
 
 
 def find(calls: pl.DataFrame) -> pl.DataFrame:
-    """Findings about calls that are validated."""
+    """Findings about what `validate` says of calls: arguments and output that break a schema."""
     wrong = calls.filter(pl.col("input_schema_state") == "invalid")
     output = pl.col("output_schema_state")
     return together(

@@ -329,6 +329,17 @@ def test_the_first_error_is_the_highest_and_the_same_for_both_engines():
     assert fast({"a": {"c": 9}, "b": 1}) == ("invalid", "is greater than 3", "/a/c")
 
 
+@pytest.mark.parametrize("name", ["it's", 'a"b', "a'b\"c", "", "is a required property"])
+@pytest.mark.parametrize(
+    "wants", [lambda n: {"required": [n]}, lambda n: {"dependentRequired": {"x": [n]}}]
+)
+def test_both_engines_say_which_member_is_missing_whatever_its_name(wants: Any, name: str):
+    fast, slow = judge_of(json.dumps(wants(name))), _slow("2020-12", wants(name))
+    assert not isinstance(fast, str)
+    assert slow is not None
+    assert fast({"x": 1}) == slow({"x": 1}) == ("invalid", f"lacks the member {name!r}", "")
+
+
 def test_words_never_hold_the_value():
     private = "s3cr3t-value"
     for schema in (

@@ -5,7 +5,7 @@ from typing import Any, Final, NamedTuple
 
 import polars as pl
 
-from mcptally import judge
+from mcptally import judge, schema_nodes
 from mcptally.schema import Findings
 
 _ABOUT: Final = frozenset({*Findings.schema().names(), "revision"})
@@ -25,7 +25,7 @@ class Breach(NamedTuple):
 
 def pointer(*parts: str | int) -> str:
     """A JSON Pointer (RFC 6901) of its parts."""
-    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts)
+    return schema_nodes.pointer(parts)
 
 
 def findings(calls: pl.DataFrame, breaches: Iterable[tuple[int, Breach]]) -> list[pl.DataFrame]:
