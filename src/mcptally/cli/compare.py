@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from mcptally.cli.options import need_gates, of_gates, tell_gates
 from mcptally.cli.query import FORMATS
 
 _QUIET = ("unclear", "unchanged", "too_little_data", "only_in_base", "only_in_new")
@@ -46,8 +47,7 @@ _QUIET = ("unclear", "unchanged", "too_little_data", "only_in_base", "only_in_ne
     help="Exit with 1 where this holds: worse, vanished, definition_changed, "
     "'failure_rate > 5%', or a TOML file of gates. May be repeated.",
 )
-@click.option("--junit", type=click.Path(path_type=Path), help="Write the gates as JUnit XML.")
-@click.option("--sarif", type=click.Path(path_type=Path), help="Write the gates as SARIF.")
+@of_gates
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -75,13 +75,11 @@ def command(
       mcptally compare main branch --fail-on worse --junit report.xml
       mcptally compare main branch --fail-on 'failure_rate > 5%' --fail-on definition_changed
     """
-    from mcptally import gate_reports, gates, render
+    from mcptally import gates, render
     from mcptally.compare import compare
-    from mcptally.errors import Exit, UsageError
 
+    need_gates(fail_on, junit, sarif)
     limits = gates.load(fail_on)
-    if (junit or sarif) and not limits:
-        raise UsageError("--junit and --sarif write what --fail-on found; give --fail-on as well")
     found = compare(base, new, min_difference=min_difference, min_ratio=min_ratio, alpha=alpha)
     rows = found.metrics if metrics else found.tools
     if form == "table" and not metrics and not every:
@@ -94,9 +92,5 @@ def command(
             sys.stderr.write(f"{count:,} {level}s {change.replace('_', ' ')}\n")
     shown = () if metrics else ("level", "server", "tool", "change", "words")
     render.write(rows, form, shown=shown)  # type: ignore[arg-type]  # click checked it
-    if limits:
-        results = gates.check_changes(found, limits)
-        gate_reports.write(results, junit=junit, sarif=sarif)
-        sys.stderr.write("".join(f"{line}\n" for line in gate_reports.lines(results)))
-        if any(result.state == "failed" for result in results):
-            ctx.exit(Exit.FAILED)
+    if fail_on:
+        tell_gates(ctx, gates.check_changes(found, limits), junit, sarif)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from mcptally.cli.options import of_calls
 from mcptally.cli.quantity import SIZE
 from mcptally.errors import UsageError, near
 
@@ -14,11 +15,7 @@ FORMATS = ("table", "json", "csv", "parquet", "markdown")
 @click.command(name="query")
 @click.argument("store", type=click.Path(path_type=Path))
 @click.argument("question", required=False)
-@click.option("--server", metavar="NAME", help="Of this server.")
-@click.option("--tool", metavar="NAME", help="Of this tool.")
-@click.option("--since", metavar="WHEN", help="Calls made then or later: 2026-11-21, 7d, 24h.")
-@click.option("--until", metavar="WHEN", help="Calls made before then.")
-@click.option("--client", metavar="NAME", help="Calls of this client.")
+@of_calls
 @click.option(
     "--min-calls", type=click.IntRange(min=1), help="Only rows that rest on so many calls."
 )

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import click
 
+from mcptally.cli.options import of_calls
+
 
 @click.command(name="report")
 @click.argument("store", type=click.Path(path_type=Path))
@@ -17,11 +19,7 @@ import click
     metavar="FILE",
     help="The page to write; - for stdout.",
 )
-@click.option("--server", metavar="NAME", help="Of this server.")
-@click.option("--tool", metavar="NAME", help="Of this tool.")
-@click.option("--since", metavar="WHEN", help="Calls made then or later: 2026-11-21, 7d, 24h.")
-@click.option("--until", metavar="WHEN", help="Calls made before then.")
-@click.option("--client", metavar="NAME", help="Calls of this client.")
+@of_calls
 def command(
     store: Path,
     store2: Path | None,

@@ -8,7 +8,9 @@ from typing import Any
 
 import click
 
+from mcptally.cli.options import need_gates, of_gates, tell_gates
 from mcptally.cli.quantity import SIZE
+from mcptally.errors import Exit, UsageError
 from mcptally.remote import is_url
 
 
@@ -69,8 +71,7 @@ class _Place(click.Path):
     help="Exit with 1 where this holds for a tool: 'failure_rate > 5%', 'findings.error > 0', or "
     "a TOML file of gates. May be repeated.",
 )
-@click.option("--junit", type=click.Path(path_type=Path), help="Write the gates as JUnit XML.")
-@click.option("--sarif", type=click.Path(path_type=Path), help="Write the gates as SARIF.")
+@of_gates
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -106,15 +107,13 @@ def command(
     from mcptally.memory import settle
 
     settle()
-    from mcptally.errors import Exit, UsageError
     from mcptally.pipeline import score
 
-    if (junit or sarif) and not fail_on:
-        raise UsageError("--junit and --sarif write what --fail-on found; give --fail-on as well")
+    need_gates(fail_on, junit, sarif)
     if fail_on and isinstance(out, str):
         raise UsageError(f"--fail-on asks the store, which has to be in a folder; {out} is none")
     if fail_on:  # a text that is no gate is told before the work
-        from mcptally import gate_reports, gates
+        from mcptally import gates
 
         limits = gates.load(fail_on)
     limit = None
@@ -161,11 +160,7 @@ def command(
     if fail_on:
         from mcptally.query import open_store
 
-        results = gates.check(open_store(out), limits)
-        gate_reports.write(results, junit=junit, sarif=sarif)
-        say("".join(f"{line}\n" for line in gate_reports.lines(results)))
-        if any(result.state == "failed" for result in results):
-            ctx.exit(Exit.FAILED)
+        tell_gates(ctx, gates.check(open_store(out), limits), junit, sarif)
 
 
 def _within(memory: int, jobs: int) -> tuple[int, int]:

@@ -18,7 +18,7 @@ _VALUE_NEXT: Final = {
     " --memory --mount --name --net --network --platform --publish --pull --restart --runtime"
     " --security-opt --shm-size --tmpfs --ulimit --user --volume --volumes-from --workdir",
     "node": "-C -p -r -w --call --conditions --cwd --env-file --experimental-loader --filter"
-    " --import --loader --package --prefix --registry --require --workspace",
+    " --config --import --import-map --loader --package --prefix --registry --require --workspace",
     "python": "-W -X",
     "uv": "-i -p --cache-dir --config-file --directory --env-file --extra --extra-index-url"
     " --from --group --index --index-url --project --python --with --with-editable"
