@@ -256,6 +256,12 @@ def test_a_size_or_time_that_is_none_is_refused_with_the_units(kind, written):
         kind.convert(written, None, None)
 
 
+def test_a_command_that_read_a_store_ends_without_a_word_of_its_libraries(store: Path):
+    done = run("forget", store, "--server", "demo")
+    assert done.returncode == 0
+    assert done.stderr.splitlines()[-1].startswith("nothing was changed")
+
+
 def test_payloads_can_be_left_out(tmp_path: Path):
     trace = write(tmp_path / "x.jsonl", [opened(), c2s(1, call(1, word="s3cr3t"))])
     done = run("score", trace, "-o", tmp_path / "store", "--no-payloads")

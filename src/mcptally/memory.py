@@ -53,13 +53,19 @@ def settle() -> None:
     """`ENVIRONMENT` for this process, as far as it has not loaded the libraries already."""
     if "polars" not in sys.modules:
         gc.disable()  # nothing that loading makes is garbage
-        atexit.register(gc.freeze)  # and a process that ends need not look for any
+        atexit.register(_look_for_no_garbage)
         for name in ENVIRONMENT.keys() - _MALLOPT.keys():
             os.environ.setdefault(name, ENVIRONMENT[name])
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is not None:  # glibc's
         for name, number in _MALLOPT.items():
             mallopt(number, int(ENVIRONMENT[name]))
+
+
+def _look_for_no_garbage() -> None:
+    """Let a process end at once; but DuckDB would tell the user of all that it then misses."""
+    if "_duckdb" not in sys.modules:
+        gc.freeze()
 
 
 @contextlib.contextmanager

@@ -131,16 +131,18 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line; every expected error is one sentence on stderr and an exit code."""
+    code = Exit.DONE
     try:
         cli(standalone_mode=True, prog_name="mcptally")
     except McptallyError as error:
         from mcptally.sanitise import clean_lines  # names of files come from strangers
 
         sys.stderr.write(f"mcptally: {clean_lines(str(error))}\n")
-        sys.exit(error.exit_code)
+        code = error.exit_code
     except BrokenPipeError:
         _stdout_is_gone()
-        sys.exit(Exit.DONE)
+    # Out here: what the error held (a store that is open, say) is let go of before the end.
+    sys.exit(code)
 
 
 def _stdout_is_gone() -> None:
