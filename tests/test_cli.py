@@ -150,6 +150,11 @@ def test_bad_sql_is_one_sentence_and_exit_2(store: Path):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("sql", ["FROM\ncalls", "SELECT(1)"])
+def test_sql_without_a_blank_is_sql(store: Path, sql: str):
+    assert run("query", store, sql).returncode == 0
+
+
 def test_without_a_question_the_questions_are_listed(store: Path):
     done = run("query", store)
     assert done.returncode == 0

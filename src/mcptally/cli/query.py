@@ -101,7 +101,7 @@ def command(
             sys.stdout.write(f"{name:<{width}}  {title}\n")
         return
     standing = question in questions()
-    if not standing and " " not in question.strip():
+    if not standing and len(question.split()) < 2 and "(" not in question:
         hint = near(question, questions())
         raise QueryError(
             f"no question is called {question!r}{hint} (mcptally query {store} lists them)"
