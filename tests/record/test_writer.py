@@ -118,11 +118,12 @@ def test_a_label_with_a_secret_in_it_is_redacted_in_the_event_and_in_the_files_n
     assert events(tmp_path)[0]["server"] == "x-[redacted:github-token]"
 
 
-def test_a_label_that_is_not_utf8_is_recorded_all_the_same(tmp_path):
+def test_words_of_the_system_that_are_not_utf8_are_recorded_all_the_same(tmp_path):
     made, said = archive(tmp_path)
-    made.open(transport="stdio", server="a\udcff").close(reason="x")
-    assert [event["event"] for event in events(tmp_path)] == ["open", "close"]
-    assert events(tmp_path)[0]["server"] == "a\ufffd"
+    made.open(transport="stdio", server="a\udcff").close(reason="x", path="/bin:/\udcff")
+    first, last = events(tmp_path)
+    assert (first["event"], first["server"]) == ("open", "a\ufffd")
+    assert (last["event"], last["path"]) == ("close", "/bin:/\ufffd")
     assert not said
 
 

@@ -45,7 +45,11 @@ class Lines:
     def event(self, event: str, fields: Mapping[str, Any], *, seq: int, ts_ns: int) -> bytes:
         """Any event but a `message`."""
         begin = {"v": FORMAT_VERSION, "event": event, "recording": self._recording}
-        return _encode({**begin, "seq": seq, "ts_ns": ts_ns, **fields}) + b"\n"
+        whole = {**begin, "seq": seq, "ts_ns": ts_ns, **fields}
+        try:
+            return _encode(whole) + b"\n"
+        except UnicodeEncodeError:
+            return _encode(_in_utf8(whole)) + b"\n"
 
     def around(
         self, way: Dir, *, scope: str | None, wire_bytes: int | None, fields: dict[str, Any]
@@ -132,5 +136,16 @@ class Lines:
 
 
 def _utf8(text: str) -> str:
-    """Words of a command line that are not UTF-8 come as surrogates, which no JSON can hold."""
+    """Words of the system that are not UTF-8 come as surrogates, which no JSON can hold."""
     return text.encode(errors="surrogateescape").decode(errors="replace")
+
+
+def _in_utf8(value: Any) -> Any:
+    """A value with `_utf8` of every text in it."""
+    if isinstance(value, str):
+        return _utf8(value)
+    if isinstance(value, list):
+        return [_in_utf8(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _in_utf8(item) for key, item in value.items()}
+    return value
