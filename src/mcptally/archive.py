@@ -98,7 +98,7 @@ def discover(
     out: list[PassedOver] = []
     for path in named:
         if _is(path, Path.is_dir):
-            found.update(dict.fromkeys(_in_folder(path, out)))
+            found.update(dict.fromkeys(files_below(path, out)))
         elif _is(path, Path.exists):
             if not path.is_file():
                 raise UnreadableError(f"{path}: is no regular file; name a transcript or a folder")
@@ -111,7 +111,7 @@ def discover(
                 raise UnreadableError(f"{path}: no such file or folder")
             for match in matches:
                 if match.is_dir():
-                    found.update(dict.fromkeys(_in_folder(match, out)))
+                    found.update(dict.fromkeys(files_below(match, out)))
                 elif _is_text(match):
                     found[match] = None
                 else:
@@ -147,8 +147,17 @@ def _matches(pattern: Path) -> Iterator[Path]:
             raise UnreadableError(f"{pattern}: {error}") from error
 
 
-def _in_folder(folder: Path, out: list[PassedOver]) -> Iterator[Path]:
-    """The transcripts of a folder and those below, however deep; a loop, not a recursion."""
+def files_below(
+    folder: Path, out: list[PassedOver], suffixes: tuple[str, ...] = SUFFIXES
+) -> Iterator[Path]:
+    """The files of a folder and those below whose names end so, without following links out of it.
+
+    `out` is given what has such a name and is left out.
+
+    Raises:
+        UnreadableError: a folder cannot be listed.
+    """
+    # However deep: a loop, not a recursion.
     root = folder.resolve()
     todo = [folder]
     while todo:
@@ -162,16 +171,16 @@ def _in_folder(folder: Path, out: list[PassedOver]) -> Iterator[Path]:
             if entry.is_dir(follow_symlinks=False):
                 todo.append(path)
             elif entry.is_symlink() and not _within(path, root):
-                if entry.name.endswith(SUFFIXES) or _leads_to_folder(entry):
+                if entry.name.endswith(suffixes) or _leads_to_folder(entry):
                     out.append(
                         PassedOver(_shown(path), "a link out of the folder; name it as well")
                     )
-            elif entry.name.endswith(SUFFIXES):
+            elif entry.name.endswith(suffixes):
                 if not path.is_file():
                     out.append(PassedOver(_shown(path), "no regular file"))
                 elif not _is_text(path):
                     out.append(PassedOver(_shown(path), _NO_TEXT))
-                elif not entry.is_symlink() or not path.resolve().name.endswith(SUFFIXES):
+                elif not entry.is_symlink() or not path.resolve().name.endswith(suffixes):
                     yield path  # (what another link within leads to is found by its own name)
 
 

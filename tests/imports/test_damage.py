@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import sqlite3
 import tempfile
 from pathlib import Path
@@ -230,6 +231,47 @@ def test_lines_that_speak_of_a_log_and_its_entries_are_no_har(tmp_path):
     for text in (other, json.dumps(json.loads(other), indent=1), "\ufeff" + json.dumps(_entry())):
         (tmp_path / "a.har").write_text(text, encoding="utf-8")
         assert detect(tmp_path / "a.har") == "har"
+
+
+PING = '{"jsonrpc":"2.0","id":1,"method":"ping"}\n'
+
+
+def test_links_out_of_a_folder_are_told_and_not_followed(tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "private.jsonl").write_text(PING)
+    (tmp_path / "in" / "a.jsonl").symlink_to("../private.jsonl")
+    (tmp_path / "in" / "b.jsonl").write_text(PING)
+    done = import_logs(tmp_path / "in", tmp_path / "t")
+    assert [outcome.file.name for outcome in done.files] == ["b.jsonl"]
+    assert "link out" in done.passed_over[tmp_path / "in" / "a.jsonl"]
+
+
+def test_a_name_that_is_no_text_stops_no_import(tmp_path):
+    odd = tmp_path / os.fsdecode(b"\xff.jsonl")
+    try:
+        odd.write_text(PING)
+    except OSError:
+        pytest.skip("this file system has no such names")
+    (tmp_path / "a.jsonl").write_text(PING)
+    done = import_logs(tmp_path, tmp_path / "t")
+    assert [outcome.file.name for outcome in done.files] == ["a.jsonl"]
+    assert ["UTF-8" in why for why in done.passed_over.values()] == [True]
+    assert import_logs(odd, tmp_path / "t").recordings == 1
+
+
+@pytest.mark.skipif(os.name != "posix", reason="paths as long as this are posix's")
+def test_folders_within_folders_are_looked_through_to_the_last(tmp_path, monkeypatch):
+    (tmp_path / "a.jsonl").write_text(PING)
+    monkeypatch.chdir(tmp_path)
+    try:
+        for _ in range(1200):
+            Path("d").mkdir()
+            os.chdir("d")
+        assert import_logs(tmp_path, tmp_path / "t").recordings == 1
+    finally:  # what clears up after tests would not get to the bottom of it
+        while not Path.cwd().samefile(tmp_path):
+            os.chdir("..")
+            Path("d").rmdir()
 
 
 def test_calls_that_never_end_are_forgotten_oldest_first(tmp_path, monkeypatch):

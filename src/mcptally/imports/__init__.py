@@ -12,12 +12,13 @@ import fnmatch
 import functools
 import hashlib
 import json
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from mcptally.archive import Lines, Room, lines
+from mcptally.archive import Lines, PassedOver, Room, files_below, lines
 from mcptally.errors import UnreadableError, UsageError, near
 from mcptally.imports.clock import zone
 from mcptally.imports.detect import TRANSCRIPT, detect
@@ -57,7 +58,8 @@ class Imported:
 
     files: list[Outcome] = dataclasses.field(default_factory=list)
     passed_over: dict[Path, str] = dataclasses.field(default_factory=dict)
-    """Files of a folder that are of no format known, or not of the one asked for, and why."""
+    """Files of a folder that are not read, and why: of no format known or not the one asked for,
+    links out of the folder, names that are not UTF-8."""
 
     @property
     def recordings(self) -> int:
@@ -136,8 +138,11 @@ def _plan(
     """Files with the name each goes by and its format."""
     for root in map(Path, paths):
         if root.is_dir():
-            for path in sorted(root.rglob("*")):
-                if path.is_file() and not path.name.endswith((".part", "-wal", "-shm")):
+            left_out: list[PassedOver] = []
+            files = sorted(files_below(root, left_out, ("",)))
+            done.passed_over |= {Path(each.name): each.why for each in left_out}
+            for path in files:
+                if not path.name.endswith((".part", "-wal", "-shm")):
                     form = _of_folder(path, asked, done)
                     if form is not None:
                         yield path, path.relative_to(root).as_posix(), form
@@ -188,7 +193,7 @@ def _file(
     timezone: str,
     progress: Callable[[Path, int], None] | None,
 ) -> Outcome:
-    place = hashlib.blake2b(str(source.path.resolve()).encode(), digest_size=4).hexdigest()
+    place = hashlib.blake2b(os.fsencode(source.path.resolve()), digest_size=4).hexdigest()
     label = _UNSAFE.sub("_", source.stem).strip("._")[:60] or "log"
     stem = f"{form.name}-{label}-{place}"
     packer = Packer(out, stem)

@@ -68,15 +68,7 @@ def read(source: Source) -> Iterator[Item]:
     """The calls of an MCP log or a transcript."""
     folder = _FOLDER.match(source.path.parent.name)
     reader = _Reader(source, folder["server"] if folder else None)
-    for line, data in source.lines():
-        if not data.strip():
-            source.tally.context["blank"] += 1
-            continue
-        try:
-            event = _LINE.decode(data)
-        except (msgspec.DecodeError, RecursionError, ValueError):
-            source.tally.skip(line, "not JSON, or no object")
-            continue
+    for line, event in source.records(_LINE, "not JSON, or no object"):
         if isinstance(event.debug, str) or isinstance(event.error, str):
             yield from reader.log(event, line)
         else:

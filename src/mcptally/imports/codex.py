@@ -39,15 +39,7 @@ def read(source: Source) -> Iterator[Item]:
     tally = source.tally
     session = ""
     begun: dict[str, Item] = {}
-    for line, data in source.lines():
-        if not data.strip():
-            tally.context["blank"] += 1
-            continue
-        try:
-            event = _LINE.decode(data)
-        except (msgspec.DecodeError, RecursionError, ValueError):
-            tally.skip(line, "not JSON, or no object")
-            continue
+    for line, event in source.records(_LINE, "not JSON, or no object"):
         at = source.at(event.timestamp)
         body = _first_object(event.payload, event.msg, event.item)
         if event.type == "session_meta" and isinstance(body.get("id"), str):

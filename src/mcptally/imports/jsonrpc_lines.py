@@ -5,7 +5,7 @@
 
 Fields that were not named are looked for under their usual names. Which way a bare message went is
 told by the protocol where it is one-sided (a request only clients make, the reply to one that was
-seen); what either side may send is taken for the client's, and counted.
+seen); what either side may send is taken for the one that mostly does, and counted.
 """
 
 import re
@@ -22,6 +22,7 @@ MESSAGE: Final = ("message", "msg", "frame", "payload", "raw", "data", "body", "
 TIME: Final = ("ts_ns", "ts", "time", "timestamp", "at", "@timestamp", "t", "date", "when")
 DIRECTION: Final = ("direction", "dir", "flow")
 SESSION: Final = ("session", "session_id", "sessionId", "recording", "connection", "conn_id")
+"""Usual names of the fields of an envelope, the first that is there counts."""
 
 _WORDS: Final[dict[Dir, str]] = {
     "c2s": "c2s client_to_server client->server client-to-server clienttoserver client to_server "
@@ -73,10 +74,7 @@ def read(source: Source) -> Iterator[Item]:
         session = _word(_find(envelope, source.envelope.session, SESSION)) or ""
         item = Item(what="message", line=line, pipe=source.pipe(session), data=frame, size=size)
         item.at = source.at(_plain(_find(envelope, source.envelope.time, TIME)))
-        told = _told(source, envelope)
-        item.dir = told or _direction(source, session, frame, asked)
-        if told is None:
-            tally.notes["direction told by the protocol"] += 1
+        item.dir = _told(source, envelope) or _direction(source, session, frame, asked)
         tally.used += 1
         yield item
 
@@ -159,19 +157,24 @@ def _told(source: Source, fields: dict[str, msgspec.Raw] | None) -> Dir | None:
 def _direction(
     source: Source, session: str, frame: bytes, asked: dict[tuple[str, bytes], Dir]
 ) -> Dir:
-    """Which way a message went, as far as the protocol says."""
+    """Which way a message went, as far as the protocol says; how well is noted."""
+    notes = source.tally.notes
     try:
         message = _DECODE.decode(frame)
     except (msgspec.DecodeError, RecursionError, ValueError):
-        source.tally.notes["direction not known: taken for the client's"] += 1
+        notes["direction not known: taken for the client's"] += 1
         return "c2s"
+    either = isinstance(message.method, str) and _OF_EITHER.match(message.method)
+    notes[
+        "direction not known: taken for the usual one"
+        if either
+        else "direction told by the protocol"
+    ] += 1
     key = (session, bytes(message.id))
     if not isinstance(message.method, str):
         asker = asked.pop(key, "c2s")
         return "s2c" if asker == "c2s" else "c2s"
     direction: Dir = "s2c" if _OF_SERVERS.match(message.method) else "c2s"
-    if _OF_EITHER.match(message.method):
-        source.tally.notes["direction not known: taken for the usual one"] += 1
     if len(message.id):
         if len(asked) >= MAX_ASKED:
             del asked[next(iter(asked))]

@@ -39,15 +39,7 @@ _META: Final = msgspec.json.Decoder(_Meta)
 def read(source: Source) -> Iterator[Item]:
     """The frames, stderr and commands of one file."""
     tally = source.tally
-    for line, data in source.lines():
-        if not data.strip():
-            tally.context["blank"] += 1
-            continue
-        try:
-            seen = _DECODE.decode(data)
-        except (msgspec.DecodeError, RecursionError, ValueError):
-            tally.skip(line, "no event of mcpsnoop")
-            continue
+    for line, seen in source.records(_DECODE, "no event of mcpsnoop"):
         pipe = source.pipe(
             seen.session,
             server=seen.label or None,

@@ -2,10 +2,13 @@
 
 import dataclasses
 import datetime
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
+
+import msgspec
 
 from mcptally.archive import Damage, Room, lines, pieces
 from mcptally.imports.clock import moment
@@ -14,6 +17,8 @@ from mcptally.imports.items import Pipe, Tally
 _LOG_NAME: Final = re.compile(
     r"\.(?:jsonl?|log|txt|har|ndjson|gz|zst|db|sqlite3?)\Z", re.IGNORECASE
 )
+
+_T = TypeVar("_T")
 
 _RECORD: Final = 16
 """Bytes that a line, or an object of a document, counts at least where room is short: millions of
@@ -68,6 +73,22 @@ class Source:
                 yield number, line[:-1] if line.endswith(b"\r") else line
                 number += 1
 
+    def records(self, decoder: msgspec.json.Decoder[_T], why: str) -> Iterator[tuple[int, _T]]:
+        """Number (from 1) and value of every line that a decoder takes.
+
+        Blank ones count as context, all others as unused for the reason `why`.
+        """
+        for line, data in self.lines():
+            if not data.strip():
+                self.tally.context["blank"] += 1
+                continue
+            try:
+                value = decoder.decode(data)
+            except (msgspec.DecodeError, RecursionError, ValueError):
+                self.tally.skip(line, why)
+                continue
+            yield line, value
+
     def pieces(self) -> Iterator[bytes]:
         """The decompressed bytes, about a MiB at a time, for documents that are no lines.
 
@@ -94,7 +115,7 @@ class Source:
     @property
     def stem(self) -> str:
         """The file's name without endings that say only that it is a log."""
-        name = self.path.name
+        name = os.fsencode(self.path.name).decode(errors="replace")
         while (shorter := _LOG_NAME.sub("", name)) not in {name, ""}:
             name = shorter
         return name
