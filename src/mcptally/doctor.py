@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, Literal, get_args
 
@@ -156,16 +156,17 @@ def _variables() -> Iterator[Check]:
 
 
 def _places(stores: Iterable[Path]) -> Iterator[Check]:
-    places = list(stores)
-    for what, of in (
-        ("temporary files", lambda: Path(tempfile.gettempdir())),
-        ("recordings", wrap.default_out),
-    ):
+    usual: dict[str, Callable[[], Path]] = {
+        "recordings": wrap.default_out,
+        "temporary files": lambda: Path(tempfile.gettempdir()),
+    }
+    places = []
+    for what, find in usual.items():
         try:
-            places.insert(0, of())
+            places.append(find())
         except (McptallyError, OSError) as error:
             yield Check(f"write {what}", "error", f"{error}", "set HOME and TMPDIR")
-    for place in dict.fromkeys(places):
+    for place in dict.fromkeys([*places, *stores]):
         around = (place, *place.absolute().parents)
         # `Path.exists` raises where a folder may not be looked into.
         there = next(path for path in around if os.path.exists(path))  # noqa: PTH110
