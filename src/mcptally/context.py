@@ -51,7 +51,7 @@ def _number(text: str) -> int | None:
     """The number of a signal, which transcripts give as a number or a name."""
     value: Any = msgspec.json.decode(text)
     if isinstance(value, str):
-        return getattr(signal, value, None)
+        return signal.Signals[value] if value in signal.Signals.__members__ else None
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 

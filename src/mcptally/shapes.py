@@ -13,6 +13,8 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 ABSENT: Final = Raw()
 _Int = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+_Signed = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+_Status = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 _Version = Literal[1]
 
 
@@ -82,7 +84,7 @@ class HttpEvent(Struct, tag_field="event", tag="http", gc=False):
     scope: str | None = None
     method: str | None = None
     path: str | None = None
-    status: _Int | None = None
+    status: _Status | None = None
     closed_by: str | None = None
     headers: Headers | None = None
 
@@ -112,7 +114,7 @@ class CloseEvent(Struct, tag_field="event", tag="close", gc=False):
     ts_ns: _Int
     v: _Version
     reason: str | None = None
-    exit_code: int | None = None
+    exit_code: _Signed | None = None
     signal: Raw = ABSENT
     counts: Raw = ABSENT
 
@@ -213,7 +215,7 @@ class Result(Struct, gc=False, rename="camel"):
 class Error(Struct, gc=False):
     """A JSON-RPC error."""
 
-    code: Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | None = None
+    code: _Signed | None = None
     message: str | None = None
     data: Raw = ABSENT
 

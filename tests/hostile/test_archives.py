@@ -90,6 +90,12 @@ LINES: dict[str, tuple[bytes, str, str]] = {
     "a negative segment": (
         recording().replace(b'"segment": 0', b'"segment": -1'),
         "transcript.not_an_event", "segment"),
+    "an exit code beyond 64 bits": (
+        recording().replace(b'"eof"', b'"eof", "exit_code": -9223372036854775809'),
+        "transcript.not_an_event", "exit_code"),
+    "an HTTP status beyond 32 bits": (
+        message(asks(b"{}")).replace(b'"message"', b'"http","phase":"end","status":2147483648'),
+        "transcript.not_an_event", "status"),
     "a version of tomorrow": (
         recording().replace(b'"v": 1', b'"v": 2'), "transcript.unknown_format", "format 2"),
     "a version that is text": (
@@ -131,6 +137,8 @@ HARMLESS = {
     "the same member twice": message(asks(b"{}").replace(b'"id":1', b'"id":2,"id":1')),
     "envelope members twice": message(asks(b"{}")).replace(b'"v":1', b'"v":2,"v":1'),
     "a name that is a path": message(asks(b"{}").replace(b'"t"', b'"../../t"'), 1, b"../../../r"),
+    "a signal of another kind": message(asks(b"{}"))
+    + b'{"v":1,"event":"close","recording":"r1","seq":2,"ts_ns":2,"signal":"__class__"}\n',
     "an empty name": message(asks(b"{}").replace(b'"t"', b'""'), 1, b""),
     "a name of 100,000 characters": message(
         asks(b"{}").replace(b'"t"', b'"%b"' % (b"t" * 100_000))
