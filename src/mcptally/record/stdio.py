@@ -119,7 +119,6 @@ class _Session:
         self._clean = False
         self._clean_at = 0.0
         self._seen_busy = 0.0
-        self._guardian_gone = False
         self._client_gone_at: float | None = None
         self._ended = False
         self._relay_died = False
@@ -192,7 +191,6 @@ class _Session:
             elif word == b"clean":
                 self._is_clean()
         if not chunk:
-            self._guardian_gone = not self._clean
             self._is_clean()
         return bool(chunk)
 
@@ -268,21 +266,11 @@ class _Session:
     def _close(self) -> int:
         if self._failed is not None:
             return self._not_started(self._failed)
-        if self._exit is None or self._guardian_gone:
-            self._exit = self._exit if self._exit is not None else -signal.SIGKILL
+        if self._exit is None:
+            self._exit = -signal.SIGKILL  # with its guardian
         self._wait_for_disk()
-        code = self._exit
-        reason = "server_exited" if code >= 0 else "server_killed"
-        if self._ended:
-            reason = "client_gone"
-        elif self._signals.came:
-            reason = "signalled"
-        self._recording.close(
-            reason=reason,
-            exit_code=code if code >= 0 else None,
-            signal=-code if code < 0 else None,
-        )
-        return code if code >= 0 else 128 - code
+        reason = "client_gone" if self._ended else "signalled" if self._signals.came else None
+        return self._recording.server_ended(self._exit, reason=reason)
 
     def _not_started(self, number: int) -> int:
         from mcptally.record.say import say_on_stderr  # noqa: PLC0415 - loaded by now

@@ -129,13 +129,7 @@ class _Pumps:
         for thread in threads[1:]:
             while thread.is_alive() and time.monotonic() - self._moved_at < _DRAIN_SECONDS:
                 thread.join(_LOOK_SECONDS)
-        reason = "client_gone" if ended else "server_exited" if code >= 0 else "server_killed"
-        self._recording.close(
-            reason=reason,
-            exit_code=code if code >= 0 else None,
-            signal=-code if code < 0 else None,
-        )
-        return code if code >= 0 else 128 - code
+        return self._recording.server_ended(code, reason="client_gone" if ended else None)
 
     def _frames(self, source: int, target: int, way: "Dir") -> None:
         splitter = Splitter(cap=self._cap)

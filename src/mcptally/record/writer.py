@@ -230,6 +230,18 @@ class Recording:
         if self._file is not None and not self.stalled:
             self._file.close()
 
+    def server_ended(self, code: int, *, reason: str | None = None) -> int:
+        """Close with a server's end: its exit code, or -N where signal N ended it.
+
+        `reason` is why, where it did not end by itself. What it gives is the exit code that a
+        shell would make of it: 128 + N for a signal.
+        """
+        if code >= 0:
+            self.close(reason=reason or "server_exited", exit_code=code)
+            return code
+        self.close(reason=reason or "server_killed", signal=-code)
+        return 128 - code
+
     # --- lines (the lock is held) ---------------------------------------------------------------
 
     def _append(
