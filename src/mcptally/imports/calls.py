@@ -122,10 +122,11 @@ def _decoded(text: str) -> Any:
     return text
 
 
+_BLOCKS: Final = ("text", "image", "audio", "resource", "resource_link")
+
+
 def _is_block(value: Any) -> bool:
-    return isinstance(value, dict) and value.get("type") in {
-        *("text", "image", "audio", "resource", "resource_link")
-    }
+    return isinstance(value, dict) and value.get("type") in _BLOCKS
 
 
 def json_bytes(value: Any) -> bytes:

@@ -45,10 +45,10 @@ def read(source: Source) -> Iterator[Item]:
         if event.type == "session_meta" and isinstance(body.get("id"), str):
             session = body["id"]
         kind = body.get("type")
-        if kind == "mcp_tool_call" and event.type in {"item.started", "item.completed"}:
+        if kind == "mcp_tool_call" and event.type in ("item.started", "item.completed"):
             kind = "mcp_tool_call_begin" if event.type == "item.started" else "mcp_tool_call_end"
             body = _of_item(body)
-        if kind not in {"mcp_tool_call_begin", "mcp_tool_call_end"}:
+        if kind not in ("mcp_tool_call_begin", "mcp_tool_call_end"):
             tally.context["no call of an MCP tool"] += 1
             continue
         call, invocation = body.get("call_id"), body.get("invocation")
