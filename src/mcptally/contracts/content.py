@@ -47,7 +47,7 @@ def assert_tool_response(result: Any, rules: Reading = "program") -> None:
 
     Raises:
         AssertionError: the result breaks the contract.
-        ValueError: no such reading.
+        ValueError: no such reading, or a text that is not JSON.
     """
     if rules not in READINGS:
         raise ValueError(f"no reading is called {rules!r}; there are {', '.join(READINGS)}")
@@ -275,7 +275,7 @@ def _magic(data: str, at: tuple[str | int, ...], kind: str) -> Iterator[Breach]:
     """Whether the data begins as another type of file than its MIME type says."""
     head = binascii.a2b_base64(data[:64])
     told = kind.partition(";")[0].strip().lower()
-    is_known = {"image/jpg": "image/jpeg", "audio/mp3": "audio/mpeg"}.get(told, told)
+    usual = {"image/jpg": "image/jpeg", "audio/mp3": "audio/mpeg"}.get(told, told)
     for magic, true in _MAGIC:
-        if head.startswith(magic) and is_known in {name for _, name in _MAGIC} - {true}:
+        if head.startswith(magic) and usual in {name for _, name in _MAGIC} - {true}:
             yield Breach(pointer(*at), f"is {true}, not {told}", "content.mime_type", told)
