@@ -3,6 +3,7 @@
 import mcp.types
 import pytest
 
+from mcptally.errors import UsageError
 from mcptally.seed import single
 from mcptally.seed.model import ScenarioResult, ValidationContext
 
@@ -76,3 +77,14 @@ def test_scenarios_of_a_tool_in_both_readings():
     assert single.scenario_status(results).status == "connectivity_only"
     assert single.scenario_status(results, rules="inspector").status == "partially_working"
     assert single.scenario_status(results, planned=4, rules="inspector").confidence < 50
+
+
+@pytest.mark.parametrize(
+    "context", [{"response": {}}, {"tool": "get_user", "response": {}}, ValidationContext(None, {})]
+)
+@pytest.mark.parametrize(
+    "ask", [single.validate_response, single.is_business_error, single.response_metadata]
+)
+def test_a_context_without_a_definition_of_the_tool_is_refused_in_words(ask, context):
+    with pytest.raises(UsageError, match="needs `tool`, the definition of the tool"):
+        ask(context)

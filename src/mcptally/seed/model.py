@@ -4,6 +4,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Final, Literal, get_args
 
+from mcptally.errors import UsageError
+
 Rules = Literal["document", "inspector"]
 """Which reading: the seed document as written, or the program it describes, exactly."""
 
@@ -69,17 +71,24 @@ class ValidationContext:
         """The context in plain JSON; a mapping is one in the seed document's own spelling.
 
         Tool and response may be models of the MCP SDK: what they leave at None is not there.
+
+        Raises:
+            UsageError: there is no tool, or what is given as one is no definition.
         """
         if not isinstance(given, ValidationContext):
             given = cls(
-                tool=given["tool"],
+                tool=given.get("tool"),
                 response=given.get("response"),
                 input=given.get("input") or {},
                 scenario_category=given.get("scenarioCategory"),
             )
-        return dataclasses.replace(
-            given, tool=_as_json(given.tool), response=_as_json(given.response)
-        )
+        tool = _as_json(given.tool)
+        if not isinstance(tool, dict):
+            raise UsageError(
+                "a context needs `tool`, the definition of the tool as an object with a `name` "
+                f"(and an `outputSchema`, if it has one), not {tool!r:.60}"
+            )
+        return dataclasses.replace(given, tool=tool, response=_as_json(given.response))
 
 
 def _as_json(value: Any) -> Any:

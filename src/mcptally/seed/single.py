@@ -33,6 +33,9 @@ def validate_response(context: Context, *, rules: Rules = "document") -> Validat
     """Whether a response shows a working tool, and why.
 
     Where the original program throws, `classification` is None and `throws` says what.
+
+    Raises:
+        UsageError: no such rules, or a context without a tool.
     """
     return _reading(rules).validate(ValidationContext.of(context))
 
@@ -41,17 +44,28 @@ def business_decision(context: Context, *, rules: Rules = "document") -> Busines
     """Whether an error is business logic, with its factors, confidence and threshold.
 
     Neither reading asks whether the response is an error at all: callers do that.
+
+    Raises:
+        UsageError: no such rules, or a context without a tool.
     """
     return _reading(rules).business(ValidationContext.of(context))
 
 
 def is_business_error(context: Context, *, rules: Rules = "document") -> bool | None:
-    """Whether an error shows a working tool that refuses; None where the original throws."""
+    """Whether an error shows a working tool that refuses; None where the original throws.
+
+    Raises:
+        UsageError: no such rules, or a context without a tool.
+    """
     return business_decision(context, rules=rules).is_business_error
 
 
 def response_metadata(context: Context, *, rules: Rules = "document") -> ResponseMetadata | None:
-    """What a response is made of; None where the original throws."""
+    """What a response is made of; None where the original throws.
+
+    Raises:
+        UsageError: no such rules, or a context without a tool.
+    """
     try:
         return _reading(rules).metadata(ValidationContext.of(context))
     except javascript.Throws:
@@ -64,6 +78,9 @@ def overall_confidence(
     """Mean of confidence times class weight, 0 to 100.
 
     Of nothing it is NaN in the document (0/0) and 0 in the program.
+
+    Raises:
+        UsageError: no such rules.
     """
     return _reading(rules).overall_confidence(results)
 
@@ -77,6 +94,9 @@ def scenario_status(
         results: the scenarios, in the order in which they ran.
         planned: how many were to run; as many as there are results, if not given.
         rules: which reading.
+
+    Raises:
+        UsageError: no such rules.
     """
     count = len(results) if planned is None else planned
     return _reading(rules).scenario_status(results, count)
