@@ -72,17 +72,20 @@ def errors_of(validator: Any, schema: Any, value: Any) -> list[Any]:
     """The errors of an invalid value, by a validator of jsonschema-rs made of a schema.
 
     They are all there are; or the one that it comes to first, where to gather all would take too
-    much; or none, where that one would. The schema is None where it is ours and holds no trap.
+    much; or none, where that one would, or the value is nested deeper than the engine tells of.
+    The schema is None where it is ours and holds no trap.
     """
     size = len(msgspec.json.encode(value))
     steps = None if schema is None else _costly_steps(schema, size)
-    if steps is None and size <= LARGE:
-        return list(validator.iter_errors(value))
-    if steps is None or steps <= MAX_STEPS_OF_AN_ERROR:
-        try:
+    try:
+        if steps is None and size <= LARGE:
+            return list(validator.iter_errors(value))
+        if steps is None or steps <= MAX_STEPS_OF_AN_ERROR:
             validator.validate(value)
-        except jsonschema_rs.ValidationError as error:
-            return [error]
+    except jsonschema_rs.ValidationError as error:
+        return [error]
+    except ValueError:
+        return []
     return []
 
 

@@ -295,6 +295,32 @@ def test_replies_and_definitions_of_any_depth_that_is_read_are_judged(tmp_path: 
     assert answered.height + broken >= 2 * len(depths)
 
 
+def test_a_value_deeper_than_the_engine_tells_of_stops_no_score(tmp_path: Path) -> None:
+    deep = nested(300, {}, lambda v: [v])
+    schemas = {"known": {"type": "object", "required": ["b"]}, "unknown": {"const": deep}}
+    tools = [
+        {"name": name, "inputSchema": {"type": "object"}, "outputSchema": {"properties": {"a": s}}}
+        | ({"outputSchema": s} if name == "known" else {})
+        for name, s in schemas.items()
+    ]
+    events = [
+        opened(),
+        c2s(1, {"jsonrpc": "2.0", "id": 0, "method": "tools/list"}),
+        s2c(2, {"jsonrpc": "2.0", "id": 0, "result": {"tools": tools}}),
+    ]
+    result = {"content": [{"type": "text", "text": "x"}], "structuredContent": {"a": deep}}
+    for number, name in enumerate(schemas, start=1):
+        events.append(c2s(len(events), call(number, name)))
+        events.append(s2c(len(events), {"jsonrpc": "2.0", "id": number, "result": result}))
+    (tmp_path / "archive").mkdir()
+    write(tmp_path / "archive" / "a.jsonl", events)
+    calls = judged(tmp_path).table("calls").filter(pl.col("tool").is_in(list(schemas)))
+    states = dict(calls.select("tool", "output_schema_state").iter_rows())
+    assert states == {"known": "invalid", "unknown": "unusable_schema"}
+    classes = dict(calls.select("tool", "inspector_classification").iter_rows())
+    assert classes["known"] == "partially_working"
+
+
 def branches(count: int) -> dict[str, Any]:
     return {"items": {"anyOf": [{"const": n} for n in range(count)]}}
 

@@ -92,12 +92,16 @@ class Compiled:
 
         Raises:
             Throws: the value is nested so deep that AJV's own recursion has no end.
+            RecursionError: it is nested deeper than our engine goes.
         """
         if self._limit is not None and dialects.depth(value) > self._limit:
             raise javascript.Throws("RangeError: Maximum call stack size exceeded")
         value = _whole_numbers(javascript.judgeable(value))
-        if self._validator.is_valid(value):
-            return None
+        try:
+            if self._validator.is_valid(value):
+                return None
+        except ValueError as error:
+            raise RecursionError(f"{error}") from error
         errors = schema_cost.errors_of(self._validator, self._schema, value)
         if not errors:
             return "data should match the schema"
