@@ -165,6 +165,18 @@ def test_an_entry_matches_what_it_names(tmp_path, entry, calls):
     assert found == dict.fromkeys(calls, "edge_case")
 
 
+@pytest.mark.parametrize(
+    ("wanted", "matches"), [("[1, {a = 2}]", True), ("[true, {a = 2}]", False), ("[1]", False)]
+)
+def test_one_is_not_true_however_deep_it_stands(tmp_path, wanted, matches):
+    (tmp_path / "s.toml").write_text(
+        f'[[scenario]]\nscenario = "boundary"\narguments = {{n = {wanted}}}\n'
+    )
+    calls = frame([{"server": "s", "tool": "t", "arguments": '{"n":[1.0,{"a":2}]}'}])
+    (entry,) = given.load(tmp_path / "s.toml")
+    assert entry.matched(calls).to_list() == ["boundary" if matches else None]
+
+
 def test_the_first_entry_that_matches_counts(tmp_path):
     text = json.dumps(
         [

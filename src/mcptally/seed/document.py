@@ -273,13 +273,7 @@ def unanswered() -> ValidationResult:
 
 def overall_confidence(results: Sequence[ValidationResult | ScenarioResult]) -> float:
     """Mean of confidence x class weight, 0 to 100; NaN of nothing, as 0/0 is."""
-    if not results:
-        return math.nan
-    total = 0.0
-    for result in results:
-        weight = ROWS.class_weight(result.classification or "")
-        total += (math.nan if result.confidence is None else result.confidence) * weight
-    return total / (len(results) * 100) * 100
+    return ROWS.mean_confidence(results) if results else math.nan
 
 
 def scenario_status(results: Sequence[ScenarioResult], planned: int) -> ScenarioStatus:
@@ -297,8 +291,8 @@ def scenario_status(results: Sequence[ScenarioResult], planned: int) -> Scenario
 def _status(planned: int, executed: int, passed: int) -> Status:
     if passed == planned:
         return "fully_working"
-    half = next(row.value or 0 for row in ROWS.part("status") if row.value == 0.5)
-    if passed > planned * half:
+    _, partly, _, _ = ROWS.part("status")
+    if passed > planned * (partly.value or 0):
         return "partially_working"
     return "connectivity_only" if executed > 0 else "broken"
 

@@ -77,6 +77,10 @@ def _has(text: str, wanted: dict[str, Any]) -> bool:
 
 
 def _same(ours: Any, theirs: Any) -> bool:
+    if isinstance(ours, list) and isinstance(theirs, list):
+        return len(ours) == len(theirs) and all(map(_same, ours, theirs))
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        return ours.keys() == theirs.keys() and all(_same(v, theirs[k]) for k, v in ours.items())
     # In Python 1 is True, in JSON it is not; and 1.0 is 1 in both.
     return bool(ours == theirs) and isinstance(ours, bool) == isinstance(theirs, bool)
 
@@ -90,7 +94,7 @@ def load(path: Path) -> tuple[Given, ...]:
     try:
         text = path.read_text(encoding="utf-8")
         table = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"{path}: cannot be read as a scenarios file: {error}") from error
     entries = table.get("scenario") if isinstance(table, dict) else table
     if not isinstance(entries, list) or not entries:

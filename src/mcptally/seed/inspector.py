@@ -4,7 +4,6 @@ This is the reference that the columns are tested against, and what odd response
 Facts: ../shared/facts/inspector-rules.md, sections 2, 5, 6, 7 and 8; sections are cited below.
 """
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -299,13 +298,7 @@ def failed_call(message: str, category: Scenario | None) -> ValidationResult:
 
 def overall_confidence(results: Sequence[ValidationResult | ScenarioResult]) -> float:
     """Mean of confidence times class weight, 0 to 100; 0 of nothing, NaN with an unknown class."""
-    if not results:
-        return 0.0
-    total = 0.0
-    for result in results:
-        weight = ROWS.class_weight(result.classification or "")
-        total += (math.nan if result.confidence is None else result.confidence) * weight
-    return total / (len(results) * 100) * 100
+    return ROWS.mean_confidence(results) if results else 0.0
 
 
 def scenario_status(results: Sequence[ScenarioResult], planned: int) -> ScenarioStatus:

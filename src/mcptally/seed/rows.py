@@ -2,11 +2,13 @@
 
 import dataclasses
 import functools
+import math
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from mcptally import rules
-from mcptally.seed.model import Rules
+from mcptally.seed.model import Rules, ScenarioResult, ValidationResult
 
 FILES: Final[dict[Rules, str]] = {"document": "seed.toml", "inspector": "inspector.toml"}
 
@@ -93,6 +95,17 @@ class Rows:
             return self._classification(classification).weight
         except LookupError:
             return float("nan")
+
+    def mean_confidence(self, results: Sequence[ValidationResult | ScenarioResult]) -> float:
+        """Mean of confidence times class weight, 0 to 100, of at least one result.
+
+        NaN where one lacks a confidence, or a classification that has a row.
+        """
+        total = 0.0
+        for result in results:
+            weight = self.class_weight(result.classification or "")
+            total += (math.nan if result.confidence is None else result.confidence) * weight
+        return total / (len(results) * 100) * 100
 
     def _classification(self, name: str) -> SeedRule:
         for row in self.part("classification"):
