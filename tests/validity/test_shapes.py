@@ -14,9 +14,9 @@ from mcptally.decode import decode
 from mcptally.judge import REVISIONS
 from mcptally.pair import pair
 from mcptally.partition import gather
-from mcptally.protocol import generate
+from mcptally.protocol import generate, revisions
 from mcptally.protocol.revisions import MODERN
-from mcptally.protocol.shapes import _known, _results, document, judge
+from mcptally.protocol.shapes import _results, document, judge
 from mcptally.protocol.traffic import Traffic
 from mcptally.sessions import converse
 from mcptally.validate import judge_value
@@ -229,7 +229,7 @@ def test_on_recorded_traffic_columns_settle_nothing_that_the_schema_refuses():
         ~pl.col("error_reply"),
         "has_response",
         pl.col("revision").is_in(REVISIONS),
-        pl.col("method").is_in(_known("request")),
+        pl.col("method").is_in(sorted(revisions.names("request"))),
         pl.col("outcome") != "input_required",
     )
     texts = events.replies.select("response", reply_row="row")

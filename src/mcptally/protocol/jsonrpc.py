@@ -6,8 +6,8 @@ import msgspec
 import polars as pl
 
 from mcptally.judge import Check, found, found_where
-from mcptally.protocol.revisions import MODERN, SENDERS, methods, names
-from mcptally.protocol.traffic import Traffic
+from mcptally.protocol.revisions import MODERN, methods, names
+from mcptally.protocol.traffic import KNOWN_SESSION, Traffic
 
 _ID = r'"id"\s*:\s*("[^"\\]*"|-?\d+)'
 """The id of what is not read as JSON."""
@@ -110,8 +110,7 @@ def _methods(messages: pl.DataFrame) -> Iterator[pl.DataFrame]:
     keys = ["kind", "dir", "method", "revision"]
     unknown = asked.join(methods(), on=keys, how="anti", maintain_order="left")
     method = pl.col("method")
-    notifications = names(n for (kind, _), n in SENDERS.items() if kind == "notification")
-    requests = names(n for (kind, _), n in SENDERS.items() if kind == "request")
+    notifications, requests = names("notification"), names("request")
     as_request = (pl.col("kind") == "request") & method.str.starts_with("notifications/")
     as_notification = (pl.col("kind") == "notification") & method.is_in(list(requests))
     yield found(
@@ -213,7 +212,7 @@ def _ids(calls: pl.DataFrame) -> Iterator[pl.DataFrame]:
         evidence="id",
         path="/id",
     )
-    known = pl.col("session_source").is_in(["pipe", "http_session_id", "sse_endpoint"])
+    known = pl.col("session_source").is_in(KNOWN_SESSION)
     yield found(
         "protocol.id_reused",
         again.filter(known, ~waiting | pl.col("cancelled") | pl.col("answered").is_null()),

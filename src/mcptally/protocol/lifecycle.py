@@ -8,15 +8,15 @@ import polars as pl
 
 from mcptally.judge import REVISIONS, Check, found, found_where
 from mcptally.protocol.revisions import MODERN
-from mcptally.protocol.traffic import Traffic
-
-KNOWN_SESSION: Final = ("pipe", "http_session_id", "sse_endpoint")
-"""Sessions that the protocol itself tells apart; the others are only derived."""
+from mcptally.protocol.traffic import KNOWN_SESSION, Traffic
 
 _OF_SESSIONS: Final = [
     *("call_id", "recording", "session", "server", "tool", "seq", "index", "file", "line"),
     *("pos", "row", "reply", "reply_row", "dir", "method", "revision", "outcome"),
 ]
+
+_BEFORE_THE_FIRST: Final = "2024-10-07"
+"""A draft's version that SDKs still agree on."""
 
 FREE: Final = ("ping", "server/discover", "initialize")
 """Requests that may come before the handshake."""
@@ -108,7 +108,7 @@ def _handshake(traffic: Traffic) -> Iterator[pl.DataFrame]:
         calls.filter(
             again,
             pl.col("reply_version").is_not_null(),
-            ~version.is_in([*REVISIONS, "2024-10-07"]),
+            ~version.is_in([*REVISIONS, _BEFORE_THE_FIRST]),
         ),
         "the server's protocolVersion is no released revision",
         evidence="reply_version",

@@ -2,7 +2,6 @@
 
 import functools
 import tomllib
-from collections.abc import Iterable
 from importlib import resources
 from typing import Final, NamedTuple
 
@@ -41,7 +40,7 @@ class Span(NamedTuple):
 
 @functools.cache
 def table() -> dict[str, tuple[Span, ...]]:
-    """`revisions.toml`."""
+    """What `revisions.toml` lists: name of a list → what it names, with first and last revision."""
     text = resources.files(__package__).joinpath("revisions.toml").read_text(encoding="utf-8")
     return {name: tuple(Span(**row) for row in rows) for name, rows in tomllib.loads(text).items()}
 
@@ -63,6 +62,7 @@ def methods() -> pl.DataFrame:
     )
 
 
-def names(lists: Iterable[str]) -> frozenset[str]:
-    """Every name in some lists of the table, of whatever revision."""
+def names(kind: str) -> frozenset[str]:
+    """Methods of a kind (`request` or `notification`), whatever the revision and the sender."""
+    lists = [name for (of, _), name in SENDERS.items() if of == kind]
     return frozenset(span.name for name in lists for span in table()[name])

@@ -16,7 +16,7 @@ import msgspec
 import polars as pl
 
 from mcptally.judge import REVISIONS, found
-from mcptally.protocol.revisions import ERA, MODERN, SENDERS, names, table
+from mcptally.protocol.revisions import ERA, MODERN, names, table
 from mcptally.protocol.traffic import Traffic
 from mcptally.subschemas import each_subschema
 from mcptally.validate import Judge, judge_value, judge_with
@@ -54,7 +54,7 @@ def find(traffic: Traffic) -> Iterator[pl.DataFrame]:
 
 @functools.cache
 def document() -> dict[str, Any]:
-    """`shapes.json`."""
+    """`shapes.json`: era → `$defs`, and by kind and method the name of each shape among them."""
     text = resources.files(__package__).joinpath("shapes.json").read_bytes()
     made: dict[str, Any] = msgspec.json.decode(text)
     return made
@@ -144,17 +144,13 @@ def _with_method(method: pl.Expr, params: pl.Expr) -> pl.Expr:
     return pl.concat_str(begin, pl.coalesce(member, pl.lit("")), pl.lit("}"))
 
 
-def _known(kind: str) -> list[str]:
-    return sorted(names(name for (k, _), name in SENDERS.items() if k == kind))
-
-
 def _requests(traffic: Traffic) -> pl.DataFrame:
     """Requests whose shape no column settles, as `text`."""
     asks = traffic.events.asks.select(
         "row", "params", "meta_capabilities", has_params=pl.lit(value=True)
     )
     rows = traffic.calls.filter(
-        ~pl.col("truncated"), pl.col("method").is_in(_known("request"))
+        ~pl.col("truncated"), pl.col("method").is_in(sorted(names("request")))
     ).join(asks, on="row", how="left", maintain_order="left")
     settled = pl.col("has_params").fill_null(value=False) & pl.col("params").is_null()
     # A settled call of a tool leaves only the client's own words about itself open.
@@ -180,7 +176,7 @@ def _notifications(traffic: Traffic) -> pl.DataFrame:
         traffic.messages.filter(
             pl.col("kind") == "notification",
             ~pl.col("truncated"),
-            pl.col("method").is_in(_known("notification")),
+            pl.col("method").is_in(sorted(names("notification"))),
         )
         .join(asks, on="row", how="left", maintain_order="left")
         .with_columns(
@@ -201,7 +197,7 @@ def _results(traffic: Traffic) -> pl.DataFrame:
         ~pl.col("error_reply"),
         ~pl.col("reply_truncated"),
         "has_response",
-        pl.col("method").is_in(_known("request")),
+        pl.col("method").is_in(sorted(names("request"))),
     ).join(replies, on="reply_row", how="left", maintain_order="left")
     modern = pl.col("revision") == MODERN
     named = pl.col("meta_server_info").is_not_null() | pl.col("meta_subscription").is_not_null()

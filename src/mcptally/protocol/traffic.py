@@ -9,6 +9,9 @@ import polars as pl
 from mcptally.decode import Events
 from mcptally.joining import beside, in_order
 
+KNOWN_SESSION: Final = ("pipe", "http_session_id", "sse_endpoint")
+"""Values of `session_source`: sessions that the protocol itself tells apart, not only derived."""
+
 _PLACE: Final = [
     *("call_id", "recording", "session", "session_source", "server", "tool", "seq", "index"),
     *("file", "line", "pos", "row", "scope", "dir"),
