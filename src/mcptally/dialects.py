@@ -15,8 +15,8 @@ from mcptally.schema_nodes import REFERENCES, References, keys, nodes_of, pointe
 
 LATEST: Final = "2020-12"
 
-MAX_BYTES: Final = 1 << 20
-"""A schema's JSON text; the largest of recorded servers is 31 kB."""
+MAX_CHARS: Final = 1 << 20
+"""Characters of a schema's JSON text; the largest of recorded servers has 31,000."""
 
 MAX_DEPTH: Final = 100
 """Nesting of a schema; no recorded one has more than 20."""
@@ -54,10 +54,10 @@ def read(text: str) -> Any:
     """The schema of a JSON text.
 
     Raises:
-        UnusableError: too large, too deep, or neither an object nor a boolean.
+        UnusableError: not JSON, too large, too deep, or neither an object nor a boolean.
     """
-    if len(text) > MAX_BYTES:
-        raise UnusableError(f"the schema is longer than {MAX_BYTES} characters")
+    if len(text) > MAX_CHARS:
+        raise UnusableError(f"the schema is longer than {MAX_CHARS} characters")
     try:
         schema = msgspec.json.decode(text)
     except RecursionError:
@@ -119,6 +119,7 @@ _META: Final[dict[tuple[str, bytes], frozenset[tuple[str, str]]]] = {}
 """What is wrong with a schema, by dialect and text; bounded by `MAX_KNOWN`."""
 
 MAX_KNOWN: Final = 65536
+"""Distinct schemas, and parts of schemas, of which the faults are remembered."""
 
 
 def _meta_errors(name: str, schema: Any) -> frozenset[tuple[str, str]]:

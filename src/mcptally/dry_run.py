@@ -23,6 +23,7 @@ from mcptally.errors import near
 from mcptally.query import Store
 from mcptally.sanitise import clean, sanitised
 from mcptally.seed import javascript
+from mcptally.validate import kind
 
 FEW: Final = 5
 """Calls that worked from which the range of their values says something."""
@@ -168,7 +169,7 @@ class _Run:
         properties = declared.get("properties") if isinstance(declared, dict) else None
         names = properties if isinstance(properties, dict) else {}
         if not isinstance(self.given, dict | str):
-            words = f"Arguments: expected object, got {schema_phase.kind(self.given)}"
+            words = f"Arguments: expected object, got {kind(self.given)}"
             self.errors.append(words)
             return None
         # Half a character, which JSON can spell, is in no column and no engine takes it.

@@ -180,7 +180,8 @@ def _words(name: str, detail: dict[str, Any], value: Any) -> str:
     """What is wrong with a value, without the value: the same words for the same fault."""
     if name == "type":
         kinds = sorted(detail.get("types", ()))
-        return f"is {_kind(value)}, not {' or '.join(kinds)}"
+        own = kind(value)
+        return f"is {_ARTICLES.get(own, 'a ')}{own}, not {' or '.join(kinds)}"
     if name == "required":
         return f"lacks the member {detail.get('property')!r}"
     if name in {"additionalProperties", "unevaluatedProperties"}:
@@ -224,15 +225,24 @@ def _shown(detail: dict[str, Any]) -> str:
     return str(detail.get("limit", detail.get("multiple_of", "")))[:40]
 
 
-def _kind(value: Any) -> str:
-    """The JSON type of a value, with its article."""
+def kind(value: Any) -> str:
+    """The JSON type of a value."""
     if value is None:
         return "null"
-    kinds = ((bool, "a boolean"), (str, "a string"), (int, "an integer"), (float, "a number"))
-    for kind, words in (*kinds, (list, "an array"), (dict, "an object")):
-        if isinstance(value, kind):
-            return words
+    kinds = ((bool, "boolean"), (str, "string"), (int, "integer"), (float, "number"))
+    for cls, name in (*kinds, (list, "array"), (dict, "object")):
+        if isinstance(value, cls):
+            return name
     return "something else"
+
+
+_ARTICLES: Final = {
+    "null": "",
+    "something else": "",
+    "integer": "an ",
+    "array": "an ",
+    "object": "an ",
+}
 
 
 def validate(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFrame:

@@ -36,6 +36,7 @@ EventBridge."""
 MACROS: Final = frozenset(
     ["@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly", "@reboot"]
 )
+"""Names of schedules; `@every 5m` is one more."""
 _LOOKS: Final = re.compile(r"\s*(?:@\w+|(?:[\d*/,\-?LW#A-Za-z]+\s+){4,6}[\d*/,\-?LW#A-Za-z]+)\s*\Z")
 
 

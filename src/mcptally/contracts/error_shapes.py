@@ -19,6 +19,7 @@ SCHEMA: Final = {
     "shape": pl.String(),
     "calls": pl.UInt32(),
 }
+"""What `counted` gives; `shape` is one of those that `shape` tells."""
 
 
 def shape() -> pl.Expr:
@@ -57,7 +58,10 @@ def counted(calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def find(counts: pl.DataFrame) -> pl.DataFrame:
-    """A finding for each server whose errors come in more than one form; counts of all parts."""
+    """A finding for each server whose errors come in more than one form.
+
+    `counts` are the `SCHEMA` rows of the whole archive, summed or not.
+    """
     counts = counts.group_by("server", "shape").agg(pl.col("calls").sum())
     share = pl.col("calls") / pl.col("calls").sum().over("server")
     told = pl.format("{} {}%", "shape", (share * 100).round(1))

@@ -1,11 +1,10 @@
 """What a dry run says of recorded calls by the meaning of their arguments, as a DuckDB function.
 
 `meaning_error(input_schema, arguments)` gives the first error of `semantic`, or null;
-`has_meaning(input_schema)` says whether there can be one. They run when
-somebody asks `preventable_failures`, not when an archive is scored: nobody else pays for it.
+`has_meaning(input_schema)` says whether there can be one. They run when somebody asks
+`preventable_failures`, not when an archive is scored: nobody else pays for it. The question asks
+each distinct pair once, and nothing is kept: arguments may be large.
 """
-
-import functools
 
 import duckdb
 import msgspec
@@ -38,7 +37,6 @@ def _errors(schemas: pa.ChunkedArray, arguments: pa.ChunkedArray) -> pa.Array:
     return pa.array([meaning_error(schema, given) for schema, given in pairs], pa.string())
 
 
-@functools.lru_cache(maxsize=65_536)
 def meaning_error(schema: str | None, arguments: str | None) -> str | None:
     """The first error that the meaning of arguments (JSON text) has, by their schema's plan."""
     from mcptally.contracts import semantic  # noqa: PLC0415  (schema engines: few ask for them)

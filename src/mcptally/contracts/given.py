@@ -17,6 +17,7 @@ WRAPPERS: Final = ("params", "arguments", "args", "parameters", "input")
 """Members that hold the arguments, in the order in which they are looked for."""
 
 MAX_LAYERS: Final = 8
+"""Wrappers around each other that are taken off."""
 
 
 class Given(NamedTuple):
@@ -37,7 +38,7 @@ def unwrapped(payload: Any, declared: Collection[str] = ()) -> Given:
     value = payload
     while len(layers) < MAX_LAYERS:
         if isinstance(value, str):
-            inner = _object(value)
+            inner = json_object(value)
             if inner is None:
                 break
             value = inner
@@ -62,11 +63,12 @@ def _wrapper(value: Mapping[str, Any], declared: Collection[str]) -> str | None:
         inner = value.get(name)
         if inner is None or name in declared:
             continue
-        return name if isinstance(inner, dict) or _object(inner) is not None else None
+        return name if isinstance(inner, dict) or json_object(inner) is not None else None
     return None
 
 
-def _object(text: Any) -> dict[str, Any] | None:
+def json_object(text: Any) -> dict[str, Any] | None:
+    """The object that a text is the JSON of; None for any other text or value."""
     if not isinstance(text, str) or text.lstrip()[:1] != "{":
         return None
     try:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 NAMES: Final = ("total_count", "limit", "offset")
+"""Members, or attributes of an XML root, that count a list (Redmine seed)."""
 
 
 def counted(told: Mapping[str, Any], items: int) -> Iterator[str]:
@@ -33,7 +34,7 @@ def counted(told: Mapping[str, Any], items: int) -> Iterator[str]:
 
 
 def listed(value: Any) -> Iterator[str]:
-    """The same for a JSON object with counts beside exactly one array."""
+    """What is wrong with the counts of a JSON object, beside which exactly one array stands."""
     if isinstance(value, dict) and "total_count" in value:
         arrays = [item for item in value.values() if isinstance(item, list)]
         if len(arrays) == 1:

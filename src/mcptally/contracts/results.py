@@ -13,6 +13,7 @@ import polars as pl
 from mcptally import judge
 from mcptally.contracts import content, envelopes, lists, ui_probe, ui_tables, xml
 from mcptally.contracts.breach import Breach, findings, pointer
+from mcptally.contracts.given import json_object
 from mcptally.schema import Table
 
 _JSON: Final = msgspec.json.Decoder()
@@ -41,18 +42,9 @@ class Result:
             seen = self.structured
             yield "/structuredContent", seen
         for number, text in self.texts():
-            value = _parsed(text)
-            if isinstance(value, dict) and value != seen:
+            value = json_object(text)
+            if value is not None and value != seen:
                 yield envelopes.text_place(number), value
-
-
-def _parsed(text: str) -> Any:
-    if text.lstrip()[:1] != "{":
-        return None
-    try:
-        return _JSON.decode(text)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return None
 
 
 def _blocks(result: Result) -> Iterator[Breach]:
@@ -296,8 +288,8 @@ def _form(tool: str, response: str) -> tuple[str | None, float | None]:
 
 
 def _asked(arguments: str | None) -> str | None:
-    value = _parsed(arguments or "")
-    return _name(value.get("formSchema")) if isinstance(value, dict) else None
+    value = json_object(arguments)
+    return _name(value.get("formSchema")) if value else None
 
 
 def _name(form: Any) -> str | None:

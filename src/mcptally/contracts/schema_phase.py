@@ -52,7 +52,9 @@ def _said(error: Any, path: Sequence[str]) -> Iterator[Remark]:
         yield Remark("error", _dotted((*path, detail["property"])), "Missing required parameter")
     elif name == "type":
         kinds = " or ".join(sorted(detail.get("types", ())))
-        yield Remark("error", _dotted(path), f"expected {kinds}, got {kind(error.instance)}")
+        yield Remark(
+            "error", _dotted(path), f"expected {kinds}, got {validate.kind(error.instance)}"
+        )
     elif name in ("enum", "const"):
         allowed = detail.get("options", detail.get("expected_value"))
         given = msgspec.json.encode(error.instance).decode()[:80]
@@ -92,17 +94,6 @@ _OTHERS: Final = frozenset(
     {"patternProperties", "allOf", "anyOf", "oneOf", "$ref", "unevaluatedProperties"}
 )
 """Keywords by which a parameter may be declared elsewhere than in `properties`."""
-
-
-def kind(value: Any) -> str:
-    """The JSON type of a value."""
-    if value is None:
-        return "null"
-    kinds = ((bool, "boolean"), (str, "string"), (int, "integer"), (float, "number"))
-    for cls, name in (*kinds, (list, "array"), (dict, "object")):
-        if isinstance(value, cls):
-            return name
-    return "something else"
 
 
 def _dotted(path: Sequence[str]) -> str:

@@ -36,6 +36,8 @@ class Checked(NamedTuple):
 
 
 MAX_DEPTH: Final = 5
+"""Members within members beyond which parameters are not looked for."""
+
 MAX_TEXT: Final = 20_000
 """Characters beyond which a value is not read."""
 
@@ -74,7 +76,7 @@ _SNAKE: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[-.\s]+")
 
 @functools.lru_cache(maxsize=4096)
 def plan(schema: str) -> tuple[Checked, ...]:
-    """The parameters of an inputSchema (JSON text) that are worth a look."""
+    """The parameters of an inputSchema (JSON text) that are worth a look; none if it is no JSON."""
     try:
         value = msgspec.json.decode(schema)
     except (msgspec.DecodeError, UnicodeError, RecursionError):

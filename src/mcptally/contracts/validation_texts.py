@@ -18,6 +18,7 @@ from mcptally.contracts.given import first_given
 from mcptally.verdict import match
 
 ANSWER: Final = ("valid", "errors", "warnings")
+"""The members of an answer, and all it may have."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
