@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from mcptally import pipeline
+from tests import transcripts
 from tests.second_opinion import differences, of_pipeline
 from tests.validity.conversation import write
 
@@ -435,3 +436,12 @@ def test_a_cancellation_of_null_cancels_nothing(tmp_path):
     pipeline.score([path], out=tmp_path / "store")
     [call] = pl.read_parquet(tmp_path / "store" / "calls" / "*.parquet").to_dicts()
     assert (call["outcome"], call["cancelled_at"]) == ("no_response", None)
+
+
+def test_a_command_that_is_null_is_none_and_the_url_counts(tmp_path):
+    begin = transcripts.opened(command=None, url="http://host:1/mcp", transport="streamable_http")
+    ask = transcripts.c2s(1, transcripts.call(1, "read"))
+    path = transcripts.write(tmp_path / "a.jsonl", [begin, ask])
+    pipeline.score([path], out=tmp_path / "store")
+    [call] = pl.read_parquet(tmp_path / "store" / "calls" / "*.parquet").to_dicts()
+    assert call["command"] == "http://host:1/mcp"

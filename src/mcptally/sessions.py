@@ -107,8 +107,10 @@ def _kind() -> pl.Expr:
 def _recordings(events: Events) -> pl.DataFrame:
     """One row a recording that has an event at all; `open` fields null where it has no open."""
     keep = ["transport", "server", "command", "url", "recorder", "redaction", "source"]
+    as_json = pl.col("command", "redaction", "source")
     opens = (
         events.opens.sort("recording", "seq")
+        .with_columns(as_json.replace("null", None))
         .group_by("recording", maintain_order=True)
         .agg([pl.col(name).drop_nulls().first() for name in keep])
     )
