@@ -1,5 +1,6 @@
 """What is forgotten is in no byte of store or archive, and all else is as if it had never been."""
 
+import base64
 import fcntl
 import gzip
 import json
@@ -306,3 +307,46 @@ def test_real_recordings_without_a_tool_score_as_if_it_had_not_been(tmp_path: Pa
     left = mt.open_store(tmp_path / "store").sql("SELECT DISTINCT tool FROM calls").fetchall()
     assert (tool,) not in left
     assert ("git_status",) in left
+
+
+PLAIN, ODD = "tool-7731", 'löschen "7731"'
+NAMED: dict[str, tuple[str, dict[str, Any], bool]] = {
+    "in a header": (PLAIN, {"headers": {"mcp-method": "tools/call", "mcp-name": PLAIN}}, True),
+    "in a header, encoded": (
+        ODD,
+        {"headers": {"mcp-name": f"=?base64?{base64.b64encode(ODD.encode()).decode()}?="}},
+        True,
+    ),
+    "not in the header of another": (PLAIN, {"headers": {"mcp-name": "tool-7732"}}, False),
+    "in a frame that is no JSON": (PLAIN, {"text": f'{{"tools":[{{"name":"{PLAIN}",'}, True),
+    "in one that escapes it": (ODD, {"text": json.dumps([ODD])[:-1]}, True),
+    "in one that escapes it otherwise": (ODD, {"text": '["l\\u00F6schen \\"7731\\""'}, True),
+    "in one that is no text": (
+        PLAIN,
+        {"b64": base64.b64encode(b'\xff{"name":"tool-7731"').decode()},
+        True,
+    ),
+    "behind where one was cut": (PLAIN, {"text": '{"tools":[{', "truncated": True}, True),
+    "not in a banner": (PLAIN, {"text": "listening"}, False),
+}
+
+
+@pytest.mark.parametrize(("tool", "about", "goes"), NAMED.values(), ids=NAMED)
+def test_a_tool_is_named_nowhere_before_its_first_call(tmp_path: Path, tool, about, goes):
+    http = {"dir": "c2s", "phase": "request", "method": "POST"}
+    raw = {"dir": "s2c", "bytes": 9, "why": "not_json"}
+    listing = {"tools": [{"name": tool, "inputSchema": {"type": "object"}}]}
+    events = [
+        opened(transport="streamable_http"),
+        c2s(1, {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}, scope="a"),
+        event("http" if "headers" in about else "raw", 2, scope="b")
+        | (http if "headers" in about else raw)
+        | about,
+        s2c(3, {"jsonrpc": "2.0", "id": 1, "result": listing}, scope="a"),
+    ]
+    path = write(tmp_path / "a.jsonl", events)
+    mt.score(path, out=tmp_path / "store")
+    mt.forget(tmp_path / "store", tool=tool, yes=True)
+    found = [json.loads(line)["event"] for _, line in text_lines(path)]
+    assert found == ["open", "message", "gap" if goes else events[2]["event"], "message"]
+    assert tool not in said_in(tmp_path / "store")

@@ -3,11 +3,14 @@
 A `gap` stands where something was, and never says what.
 """
 
+import base64
+import contextlib
 import dataclasses
 import os
+import re
 from collections import Counter
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -124,7 +127,8 @@ class Erased:
         if head.event in ALOUD and since is not None and head.seq > since:
             return _gap(head.recording, head.seq, head.ts_ns, 1)
         indices = self.target.members.get(head.recording, {}).get(head.seq)
-        if head.event == "raw" and (indices is not None or self._may_list(head, line)):
+        named = head.recording in self.target.listing and _names(head, line, self.target.tool)
+        if named or (head.event == "raw" and indices is not None):
             return _gap(head.recording, head.seq, head.ts_ns, 1)
         if head.event != "message" or head.recording not in self.target.recordings:
             return line
@@ -142,10 +146,39 @@ class Erased:
         fields |= {"msg": msgspec.Raw(text), "forgotten": msgspec.Raw(b"true")}
         return _encode(fields) + b"\n"
 
-    def _may_list(self, head: _Envelope, line: bytes) -> bool:
-        """Whether a frame that nobody took apart may hold the tool's definition."""
-        tool = self.target.tool
-        return head.recording in self.target.listing and tool is not None and tool.encode() in line
+
+def _names(head: _Envelope, line: bytes, tool: str | None) -> bool:
+    """Whether a frame that nobody took apart may name the tool, or an HTTP head does."""
+    if tool is None or head.event not in {"raw", "http"}:
+        return False
+    fields = _FIELDS.decode(line)
+    if head.event == "http":
+        headers = _value(fields, "headers")
+        name = headers.get("mcp-name") if isinstance(headers, dict) else None
+        return name in (tool, f"=?base64?{base64.b64encode(tool.encode()).decode()}?=")
+    if _value(fields, "truncated"):
+        return True  # it may stand in the part that is not there
+    text = str(_value(fields, "text") or "")
+    with contextlib.suppress(ValueError):
+        text += base64.b64decode(str(_value(fields, "b64") or "")).decode("utf-8", "replace")
+    return tool in text or tool in _unescaped(text)
+
+
+def _value(fields: _Fields, name: str) -> Any:
+    try:
+        return msgspec.json.decode(fields[name])
+    except (KeyError, msgspec.DecodeError, RecursionError):
+        return None
+
+
+def _unescaped(text: str) -> str:
+    """The text with what JSON's escapes in it stand for, wherever they are."""
+    plain = re.sub(
+        r"\\u([0-9a-fA-F]{4})|\\(.)",
+        lambda found: chr(int(found[1], 16)) if found[1] else found[2],
+        text,
+    )
+    return plain.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _array(text: bytes) -> list[bytes]:
@@ -154,7 +187,7 @@ def _array(text: bytes) -> list[bytes]:
 
 def _unlisted(message: bytes, tool: str | None) -> bytes:
     """A reply to tools/list without the definition of a tool; other messages as they are."""
-    if b'"tools"' not in message:
+    if b'"tools"' not in message and b"\\u" not in message:
         return message
     try:
         fields = _FIELDS.decode(message)
@@ -173,7 +206,7 @@ def _unlisted(message: bytes, tool: str | None) -> bytes:
 def _name(definition: msgspec.Raw) -> str | None:
     try:
         return msgspec.json.decode(_FIELDS.decode(definition)["name"], type=str)
-    except (msgspec.DecodeError, KeyError):
+    except (msgspec.DecodeError, KeyError, RecursionError):
         return None
 
 

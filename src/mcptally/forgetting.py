@@ -235,12 +235,20 @@ def _of_tool(
         .group_by("call_id", "recording")
         .agg(first=pl.col("seq").min(), last=pl.col("seq").max())
     )
-    asked_back = calls.filter(pl.col("dir") == "s2c").join(spans, on="recording", suffix="_of")
-    # A call without a reply may be open to the end.
-    last = pl.when(pl.col("first") == pl.col("last")).then(None).otherwise("last")
-    inside = asked_back.filter(
-        pl.col("seq") > pl.col("first"), (pl.col("seq") < last).fill_null(value=True)
+    # How far the calls reach that were asked until then; one without a reply, to the end.
+    reach = pl.when(pl.col("last") > pl.col("first")).then("last").otherwise(2**63 - 1)
+    reached = spans.sort("first").select(
+        "recording", "first", reach=reach.cum_max().over("recording")
     )
+    asked_back = calls.filter(pl.col("dir") == "s2c").sort("seq")
+    inside = asked_back.join_asof(
+        reached,
+        left_on="seq",
+        right_on="first",
+        by="recording",
+        allow_exact_matches=False,
+        check_sortedness=False,
+    ).filter(pl.col("seq") < pl.col("reach"))
     every = pl.concat([own.select("call_id"), inside.select("call_id")]).unique()
     gone = messages.join(every, on="call_id", how="semi").select("recording", "seq", "index")
     begins = dict(spans.group_by("recording").agg(pl.col("first").min()).iter_rows())

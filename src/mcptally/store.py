@@ -109,16 +109,17 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         raise StoreError(f"{folder}: is not a store (it has no {MANIFEST})")
     try:
         manifest: Any = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise StoreError(f"{path}: cannot be read: {error}") from error
-    if not isinstance(manifest, dict) or "format" not in manifest or "archive" not in manifest:
+    version = manifest.get("format") if isinstance(manifest, dict) else None
+    if isinstance(version, int | str) and version != STORE_FORMAT:
+        raise StoreError(
+            f"{folder}: is a store of format {version}, this mcptally reads format "
+            f"{STORE_FORMAT}; rebuild it with: mcptally score ARCHIVE -o {folder}"
+        )
+    if version != STORE_FORMAT or not _is_ours(manifest):
         raise StoreError(
             f"{path}: is no {MANIFEST} of ours; rebuild with: mcptally score ARCHIVE -o {folder}"
-        )
-    if manifest["format"] != STORE_FORMAT:
-        raise StoreError(
-            f"{folder}: is a store of format {manifest['format']}, this mcptally reads format "
-            f"{STORE_FORMAT}; rebuild it with: mcptally score ARCHIVE -o {folder}"
         )
     if missing := [table.name for table in TABLES if not (folder / table.name).is_dir()]:
         raise StoreError(
@@ -130,6 +131,19 @@ def read_manifest(folder: Path) -> dict[str, Any]:
             _require(folder, name, part["bytes"])
     known: dict[str, Any] = manifest
     return known
+
+
+def _is_ours(manifest: dict[str, Any]) -> bool:
+    """Whether what is read of a manifest has the form that it was written in."""
+    sources, parts = manifest.get("archive"), manifest.get("parts", {})
+    return (
+        isinstance(sources, list)
+        and all(isinstance(source, dict) for source in sources)
+        and isinstance(parts, dict)
+        and all(
+            isinstance(part, dict) and type(part.get("bytes")) is int for part in parts.values()
+        )
+    )
 
 
 def _require(folder: Path, name: str, size: int) -> None:
@@ -149,7 +163,7 @@ def _require(folder: Path, name: str, size: int) -> None:
 def forgotten(folder: Path) -> list[dict[str, Any]]:
     """What was removed from a store on request, also if a run was killed while it replaced it."""
     for path in (folder / MANIFEST, *sorted((folder / WORK).glob(f"*/{MANIFEST}"))):
-        with contextlib.suppress(OSError, ValueError, AttributeError, TypeError):
+        with contextlib.suppress(OSError, ValueError, AttributeError, TypeError, RecursionError):
             return list(json.loads(path.read_text(encoding="utf-8")).get("forgotten", ()))
     return []
 
@@ -312,11 +326,17 @@ def publish(
     *,
     sources: Iterable[Source],
     rows: Mapping[str, int],
-    rules: str = "default",
-    made: Made | None = None,
+    made: Made,
 ) -> None:
-    """Put the work folder's parts in the place of the store's; `store.json` comes last."""
-    made = made or Made(rules=rules)
+    """Put the work folder's parts in the place of the store's; `store.json` comes last.
+
+    Args:
+        folder: the store.
+        work: what `prepare` gave, with the parts written into it.
+        sources: the archive's files.
+        rows: name of each table → how many rows it has.
+        made: what the rows were made by.
+    """
     for table in TABLES:
         if not (work / table.name).exists():
             (work / table.name).mkdir()

@@ -1,15 +1,18 @@
 """SQL reads a store and nothing else, whoever wrote it."""
 
 import gc
+import json
+import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
 
 import mcptally as mt
-from mcptally.errors import QueryError, UsageError
+from mcptally.errors import QueryError, StoreError, UsageError
 from tests.transcripts import c2s, call, opened, s2c, text, write
 
 
@@ -240,3 +243,33 @@ def test_values_are_bound(small: mt.Store):
     query = "SELECT count(*) FROM calls WHERE tool = ?"
     assert small.sql(query, params=["read"]).fetchall() == [(1,)]
     assert small.sql(query, params=["' OR true --"]).fetchall() == [(0,)]
+
+
+SPOILT: dict[str, tuple[Any, str]] = {
+    "a list": ([1], "is no store.json of ours"),
+    "another format": ({"format": 99}, "is a store of format 99"),
+    "a format that is a text": ({"format": "x"}, "is a store of format x"),
+    "an archive that is a number": ({"format": 1, "archive": 5}, "is no store.json of ours"),
+    "files that are numbers": ({"format": 1, "archive": [5]}, "is no store.json of ours"),
+    "parts in a list": ({"format": 1, "archive": [], "parts": [1]}, "is no store.json of ours"),
+    "parts that are numbers": (
+        {"format": 1, "archive": [], "parts": {"x": 1}},
+        "is no store.json of ours",
+    ),
+    "parts without a size": (
+        {"format": 1, "archive": [], "parts": {"x": {}}},
+        "is no store.json of ours",
+    ),
+    "parts that are nothing": ({"format": 1, "archive": [], "parts": None}, "of ours"),
+}
+
+
+@pytest.mark.parametrize(("manifest", "words"), SPOILT.values(), ids=SPOILT)
+def test_a_manifest_that_somebody_spoilt_is_no_store(small: mt.Store, tmp_path, manifest, words):
+    folder = shutil.copytree(small.path, tmp_path / "store")
+    (folder / "store.json").write_text(json.dumps(manifest))
+    with pytest.raises(StoreError, match=words):
+        mt.open_store(folder)
+    (folder / "store.json").write_text("[" * 100_000)
+    with pytest.raises(StoreError, match="cannot be read"):
+        mt.open_store(folder)

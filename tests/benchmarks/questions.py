@@ -108,7 +108,7 @@ def multiply(archive: Path, folder: Path, calls: int, scratch: Path) -> None:
             part = [copy(frame, number) for number in range(first, min(first + COPIES, many))]
             store.write_part(work, table, f"{first:06d}", pl.concat(part))
         print(f"{table.name}: {rows[table.name]:,} rows", file=sys.stderr)
-    store.publish(folder, work, sources=[], rows=rows, rules="default")
+    store.publish(folder, work, sources=[], rows=rows, made=store.Made())
 
 
 def copy(frame: pl.DataFrame, number: int) -> pl.DataFrame:

@@ -74,7 +74,7 @@ def build(
         store.write_part(work, table, "000000", frame)
         if table is Calls:
             store.write_part(work, Usage, "000000", usage(Calls.frame(frame)))
-    store.publish(folder, work, sources=[], rows={}, rules="default")
+    store.publish(folder, work, sources=[], rows={}, made=store.Made())
     return open_store(folder)
 
 
