@@ -1,26 +1,24 @@
-"""Values of a store as JSON has them: times as ISO 8601 in UTC, NaN as null."""
+"""Values of a store as JSON has them: as everywhere (`cells.plain`), but times in UTC."""
 
 import datetime
 import json
-import math
 from typing import Any
 
 import pyarrow as pa
 
+from mcptally import cells
 from mcptally.sanitise import escaped
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON can hold it."""
+    """A value as JSON can hold it, times as ISO 8601 to the microsecond."""
     if isinstance(value, datetime.datetime):
         return value.astimezone(datetime.UTC).isoformat(timespec="microseconds")
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
     if isinstance(value, list):
         return [plain(item) for item in value]
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}
-    return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
+    return cells.plain(value)
 
 
 def dumps(value: Any) -> bytes:
