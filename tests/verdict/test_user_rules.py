@@ -93,6 +93,8 @@ def test_rows_about_hidden_errors_are_told_apart_by_their_id(tmp_path: Path):
         (ADDED.replace("['moon is in']", "'moon is in'"), "moon: .*matches"),
         (ADDED + "codes = ['-32602']", "moon: .*codes"),
         (ADDED + "statuses = ['5xx']", "moon: statuses '5xx'"),
+        (ADDED + "hits = 2\nright = 3\n", "moon: right 3 of hits 2 cannot be"),
+        (ADDED + "hits = nan\n", "moon: right 0 of hits nan cannot be"),
         (ADDED + ADDED, "moon: is here twice"),
         (
             '[[rule]]\nid = "verdict.network.refusd"\ndisabled = true\n',
@@ -132,6 +134,8 @@ silent = ["the sun"]
             '[[rule]]\nid = "verdict.network.refused"\nmatches = ["moon"]\n',
             "verdict.network.refused: does not fire for its example",
         ),
+        (HIDDEN + "lines = -1\n", "moon: lines -1 cannot be"),
+        (HIDDEN + "chars = 99999999999\n", "moon: chars 99999999999 cannot be"),
         (ADDED.replace('["the sun"]', "[7]"), "an example is a text or a table, not 7"),
         (ADDED.replace('["the sun"]', '[{ eror_text = "x" }]'), "did you mean error_text"),
         (ADDED.replace('["the sun"]', '[{ error_code = "x" }]'), "a value of an example cannot be"),

@@ -6,6 +6,7 @@ ignored; they are data, so whoever disagrees with a verdict changes one row.
 
 import dataclasses
 import enum
+import math
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
@@ -66,6 +67,15 @@ class TextRule(rules.Rule):
     disabled: bool = False
     """Only in a user's file: takes the rule of this id out."""
 
+    def __post_init__(self) -> None:
+        """Refuse a place that there is not, and counts that cannot be."""
+        _one_of(self, "where", self.where, PLACES)
+        if not 0 <= self.right <= self.hits < math.inf:
+            raise RuleError(
+                f"rule {self.id}: right {self.right:g} of hits {self.hits:g} cannot be: of how "
+                "often it decided, how often that was the label"
+            )
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class VerdictRule(TextRule):
@@ -92,10 +102,10 @@ class VerdictRule(TextRule):
 
     def __post_init__(self) -> None:
         """Refuse values that no column knows."""
+        super().__post_init__()
         _one_of(self, "verdict", self.verdict, tuple(Verdict))
         _one_of(self, "fault", self.fault, ("", *FAULTS))
         _one_of(self, "retryable", self.retryable, ("", *RETRYABLE))
-        _one_of(self, "where", self.where, PLACES)
         _one_of(self, "quotes", self.quotes, ("", *QUOTES))
         for status in self.statuses:
             if not _STATUS.fullmatch(status):
@@ -121,8 +131,11 @@ class HiddenRule(TextRule):
 
     def __post_init__(self) -> None:
         """Refuse values that no view knows."""
+        super().__post_init__()
         _one_of(self, "view", self.view, ("text", "json"))
-        _one_of(self, "where", self.where, PLACES)
+        for name, limit in (("lines", self.lines), ("chars", self.chars)):
+            if not 0 <= limit < 1 << 32:
+                raise RuleError(f"rule {self.id}: {name} {limit} cannot be; 0 is for any number")
 
 
 R = TypeVar("R", bound=TextRule)
