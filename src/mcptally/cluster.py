@@ -66,7 +66,7 @@ def _client(address: str) -> "distributed.Client":
             known = json.loads(Path(address).read_bytes())  # Dask would wait for the file
             return distributed.Client(known["address"], set_as_default=False)
         return distributed.Client(address, set_as_default=False)
-    except (OSError, ValueError, LookupError) as error:
+    except (OSError, ValueError, LookupError, TypeError) as error:  # (a file that is none)
         raise McptallyError(
             f"no Dask scheduler answers at {address}: {error}; start one with: dask scheduler"
         ) from error

@@ -307,6 +307,14 @@ def test_an_engine_that_cannot_be_had_is_told(tmp_path: Path, arguments: list[st
     assert not out.exists()
 
 
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"address": 5}'])
+def test_a_file_that_names_no_scheduler_is_told(tmp_path: Path, content: str):
+    file = tmp_path / "scheduler.json"
+    file.write_text(content)
+    with pytest.raises(McptallyError, match=r"no Dask scheduler answers at .*scheduler\.json"):
+        mt.score(FILES[:1], out=tmp_path / "store", engine="dask", scheduler=str(file))
+
+
 def test_an_engine_is_offered_for_a_misspelt_one(tmp_path: Path):
     with pytest.raises(UsageError, match="did you mean dask"):
         mt.score(FILES, out=tmp_path / "store", engine="dsk")
