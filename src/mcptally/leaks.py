@@ -23,8 +23,11 @@ GROUP: Final = 60
 SHORTEST: Final = 4
 """A beginning shorter than this is no reason to look closer: every word would be one."""
 
-LONGER: Final = ("AKIA", "ASIA", "sk-proj-", "sk-svcacct-", "eyJhbGciOi", "AIzaSy")
-"""Longer beginnings of tokens whose prefix is too short to search for."""
+FOLLOWED: Final = r"[A-Za-z0-9_\-]{16}"
+"""What makes a reason of a shorter one with a sign in it, such as `sk-` and `hf_` (Rust regex)."""
+
+LONGER: Final = ("AKIA", "ASIA", "eyJhbGciOi", "eyJ0eXAiOi", "eyJraWQiOi", "AIzaSy")
+"""Longer beginnings of tokens whose prefix could stand anywhere in base64."""
 
 TEXTUAL: Final[dict[str, tuple[str, ...]]] = {
     "private-key": ("-----BEGIN ",),
@@ -76,11 +79,13 @@ def find(calls: pl.DataFrame) -> pl.DataFrame:
 @functools.cache
 def _scans() -> tuple[str, ...]:
     """Patterns (Rust regex), one of which every suspect text matches."""
-    literals = [p for row in PREFIXES for p in row.prefixes if len(p) >= SHORTEST]
+    begins = [begin for row in PREFIXES for begin in row.prefixes]
+    short = tuple(b for b in begins if len(b) == SHORTEST - 1 and not b.isalnum())
+    literals = [begin for begin in begins if len(begin) >= SHORTEST]
     literals = sorted({*literals, *LONGER, *TEXTUAL["private-key"], *TEXTUAL["webhook-url"]})
     groups = [literals[start : start + GROUP] for start in range(0, len(literals), GROUP)]
     patterns = ["|".join(map(re.escape, group)) for group in groups]
-    return (*patterns, WITH_PASSWORD)
+    return (*patterns, f"(?:{_any(short)}){FOLLOWED}", WITH_PASSWORD)
 
 
 class _Look(NamedTuple):
