@@ -45,15 +45,23 @@ def test_completion_comes_in_the_shells_own_language(shell: str):
     assert "_MCPTALLY_COMPLETE" in done.stdout
 
 
-def test_completion_knows_the_commands():
+@pytest.mark.parametrize(
+    ("line", "word", "offered"),
+    [
+        ("mcptally qu", 1, ["plain,query"]),
+        ("mcptally scor --", 2, ["plain,--version", "plain,--help"]),
+    ],
+)
+def test_completion_knows_the_commands(line: str, word: int, offered: list[str]):
     env = {
         **os.environ,
         "_MCPTALLY_COMPLETE": "bash_complete",
-        "COMP_WORDS": "mcptally qu",
-        "COMP_CWORD": "1",
+        "COMP_WORDS": line,
+        "COMP_CWORD": str(word),
     }
     code = "from mcptally.cli import main; main()"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env=env, check=False
     )
-    assert done.stdout.split() == ["plain,query"]
+    assert done.stdout.split() == offered
+    assert "Traceback" not in done.stderr

@@ -60,8 +60,10 @@ class _Lazy(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args[0] not in COMMANDS and not args[0].startswith("-"):
-            ctx.fail(f"no command is called {args[0]!r}{near(args[0], COMMANDS)}")
+        name = args[0]
+        # (A shell that completes a line asks, too, and wants no answer here.)
+        if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
+            ctx.fail(f"no command is called {name!r}{near(name, COMMANDS)}")
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> object:
