@@ -64,6 +64,7 @@ def test_killed_in_the_middle_of_the_exchange_a_store_says_so(tmp_path: Path, sc
 
 LIMITED = """
 import resource, signal, sys
+sys.dont_write_bytecode = True  # Python would keep half a module, for whoever imports it next
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), int(sys.argv[1])))
 from mcptally.cli import main

@@ -9,7 +9,8 @@ import sys
 import time
 from pathlib import Path
 
-PYTHON = [sys.executable, "-I"]
+PYTHON = [sys.executable, "-I", "-B"]
+"""Writes no bytecode: under a limit on file sizes Python keeps half a module, for all to import."""
 PATIENCE = 60.0
 """Seconds after which a test gives up on a process; none waits that long when all is well."""
 

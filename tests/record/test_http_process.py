@@ -22,7 +22,8 @@ class Program(contextlib.AbstractContextManager):
     def __init__(self, out, port, *options, listen="127.0.0.1:0", limits=None):
         limited = ["sh", "-c", f'ulimit {limits} && exec "$@"', "sh"] if limits else []
         self.process = subprocess.Popen(
-            [*limited, sys.executable, "-I", "-m", "mcptally", "record", "--out", str(out),
+            # (-B: under a limit on file sizes half a module would be kept for all to import.)
+            [*limited, sys.executable, "-I", "-B", "-m", "mcptally", "record", "--out", str(out),
              "--no-compress", "--disk-wait", "off", "--url", f"http://127.0.0.1:{port}/mcp",
              "--listen", listen, *options],
             stderr=subprocess.PIPE, text=True,
