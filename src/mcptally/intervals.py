@@ -3,7 +3,7 @@
 What it is and why: docs/explanation/statistics.md and docs/decisions/1104.
 """
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -63,6 +63,45 @@ def _ends(rate: Floats, n_eff: Floats, t: Floats) -> tuple[Floats, Floats]:
     return centre - half, centre + half
 
 
+class Rate(NamedTuple):
+    """How sure a rate is; NaN where nothing was counted."""
+
+    n_eff: Floats
+    """How many independent calls its calls are worth."""
+    t: Floats
+    """How many standard errors its interval goes: `critical`."""
+    low: Floats
+    high: Floats
+    """Ends of the 95 % interval: `wilson`."""
+
+
+def of_sums(
+    n: Floats, y: Floats, nn: Floats, yy: Floats, yn: Floats, sessions: Floats, rarer: Floats
+) -> Rate:
+    """What sums over sessions say of rates, one an element.
+
+    Args:
+        n: calls.
+        y: those that did what the rate is of.
+        nn: the sum over sessions of the squares of their calls.
+        yy: the same of those that did.
+        yn: of the products of both.
+        sessions: sessions with a call.
+        rarer: sessions with one that did or with one that did not, whichever are fewer.
+    """
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean = y / n
+        # Miller 2024 (arXiv 2411.00640): u = y - mean * n a session, V = G/(G-1) sum(u^2)/N^2.
+        spread = np.maximum(0, yy - 2 * mean * yn + mean**2 * nn)
+        variance = sessions / (sessions - 1) * spread / n**2
+        clustered = n / np.maximum(1, variance / (mean * (1 - mean) / n))
+        # No spread to measure: as if each session were one call.
+        alone = (sessions == 1) | (y == 0) | (y == n)
+        n_eff = np.where(n > 0, np.where(alone, sessions, clustered), np.nan)
+        t = critical(n, nn, n_eff, sessions, rarer)
+        return Rate(n_eff, t, *wilson(mean, n_eff, t))
+
+
 def rate_bounds(hits: Floats, sizes: Floats) -> tuple[float, float] | tuple[None, None]:
     """The interval of one rate from each session's hits and calls; none without calls."""
     hits, sizes = hits[sizes > 0], sizes[sizes > 0]
@@ -71,19 +110,7 @@ def rate_bounds(hits: Floats, sizes: Floats) -> tuple[float, float] | tuple[None
     # SQL gives sessions in any order, and a sum's last digit depends on it.
     order = np.lexsort((hits, sizes))
     hits, sizes = hits[order], sizes[order]
-    n, n_eff = sizes.sum(), _effective(hits, sizes)
-    rarer = min((hits > 0).sum(), (hits < sizes).sum())
-    row = (n, (sizes**2).sum(), n_eff, len(sizes), rarer, hits.sum() / n)
-    *about, rate = (np.asarray([value], dtype=np.float64) for value in row)
-    low, high = wilson(rate, about[2], critical(*about))
-    return float(low[0]), float(high[0])
-
-
-def _effective(hits: Floats, sizes: Floats) -> float:
-    """How many independent calls the calls of these sessions are worth."""
-    n, sessions = float(sizes.sum()), len(sizes)
-    p = float(hits.sum()) / n
-    if sessions == 1 or p in {0.0, 1.0}:
-        return float(sessions)
-    spread = ((hits - p * sizes) ** 2).sum() * sessions / (sessions - 1) / n**2
-    return float(n / max(1.0, spread / (p * (1 - p) / n)))
+    sums = (sizes.sum(), hits.sum(), (sizes**2).sum(), (hits**2).sum(), (hits * sizes).sum())
+    sessions, rarer = len(sizes), min((hits > 0).sum(), (hits < sizes).sum())
+    rate = of_sums(*(np.asarray([x], dtype=np.float64) for x in (*sums, sessions, rarer)))
+    return float(rate.low[0]), float(rate.high[0])

@@ -1,8 +1,8 @@
 """What SQL has no function for: quantiles of distributions and intervals, as DuckDB functions.
 
-`register` gives a connection `t_quantile`, `t_test`, `beta_quantile`, `cluster_t`, `wilson_low`,
-`wilson_high`, `rate_bounds` and `latency_quantiles`. They see aggregated rows, one a tool. SciPy is
-imported when one is first used: most questions need none.
+`register` gives a connection `t_quantile`, `t_test`, `beta_quantile`, `wilson_low`, `wilson_high`,
+`rate_interval`, `rate_bounds` and `latency_quantiles`. They see aggregated rows, one a tool. SciPy
+is imported when one is first used: most questions need none.
 """
 
 import atexit
@@ -27,11 +27,12 @@ _open: Final[weakref.WeakSet[duckdb.DuckDBPyConnection]] = weakref.WeakSet()
 def register(connection: duckdb.DuckDBPyConnection) -> None:
     """Give a connection the functions of this module."""
     number, numbers = "DOUBLE", "DOUBLE[]"
+    rate = "STRUCT(n_eff DOUBLE, t DOUBLE, low DOUBLE, high DOUBLE)"
     functions: tuple[tuple[str, Callable[..., Any], tuple[str, ...], str], ...] = (
         ("t_quantile", t_quantile, (number, number), number),
         ("t_test", t_test, (number, number), number),
         ("beta_quantile", beta_quantile, (number, number, number), number),
-        ("cluster_t", cluster_t, (number,) * 5, number),
+        ("rate_interval", rate_interval, (number,) * 7, rate),
         ("wilson_low", wilson_low, (number,) * 3, number),
         ("wilson_high", wilson_high, (number,) * 3, number),
         ("latency_quantiles", latency_quantiles, ("DOUBLE[][]", "UBIGINT[]"), numbers),
@@ -39,7 +40,7 @@ def register(connection: duckdb.DuckDBPyConnection) -> None:
     )
     for name, function, takes, gives in functions:
         # Numbers see null as NaN and give null for NaN; lists are not asked about null.
-        nulls = SPECIAL if gives == number else DEFAULT
+        nulls = DEFAULT if gives == numbers else SPECIAL
         connection.create_function(
             name, function, list(takes), gives, type=ARROW, null_handling=nulls
         )
@@ -83,16 +84,18 @@ def beta_quantile(p: pa.ChunkedArray, a: pa.ChunkedArray, b: pa.ChunkedArray) ->
     return _array(betaincinv(_floats(a), _floats(b), _floats(p)))
 
 
-def cluster_t(
-    calls: pa.ChunkedArray,
-    squares: pa.ChunkedArray,
-    n_eff: pa.ChunkedArray,
+def rate_interval(
+    n: pa.ChunkedArray,
+    y: pa.ChunkedArray,
+    nn: pa.ChunkedArray,
+    yy: pa.ChunkedArray,
+    yn: pa.ChunkedArray,
     sessions: pa.ChunkedArray,
     rarer: pa.ChunkedArray,
 ) -> pa.Array:
-    """How many standard errors the interval of a rate goes: `intervals.critical`."""
-    columns = (calls, squares, n_eff, sessions, rarer)
-    return _array(intervals.critical(*map(_floats, columns)))
+    """What sums over sessions say of rates, as structs: `intervals.of_sums`."""
+    found = intervals.of_sums(*map(_floats, (n, y, nn, yy, yn, sessions, rarer)))
+    return pa.StructArray.from_arrays([_array(column) for column in found], found._fields)
 
 
 def wilson_low(rate: pa.ChunkedArray, n_eff: pa.ChunkedArray, t: pa.ChunkedArray) -> pa.Array:

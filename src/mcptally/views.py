@@ -124,6 +124,7 @@ def texts_of(question: str) -> dict[str, str]:
         name = waiting.pop()
         found[name] = all_texts()[name]
         named = set(re.findall(r"(?:\bFROM|\bJOIN|,)\s+(\w+)", found[name]))
+        named |= set(re.findall(r"\b_\w+(?=\()", found[name]))
         waiting += named & all_texts().keys() - found.keys()
     return found
 
@@ -136,12 +137,17 @@ def create_questions(connection: duckdb.DuckDBPyConnection, texts: Mapping[str, 
 
 
 def _kind(name: str, text: str) -> str:
-    """What a file makes: a view, or a table that depends on what follows `-- Of: `."""
+    """What a file makes: a view, or what depends on what its second line names.
+
+    That is a table after `-- Of: `, and a value after `-- Value of: `.
+    """
     about = text.splitlines()[1] if "\n" in text else ""
-    if not about.startswith("-- Of: "):
-        return f'VIEW "{name}" AS'
-    # A level that is asked for by name is all that is worked out.
-    return f'MACRO "{name}"({about.removeprefix("-- Of: ")}) AS TABLE'
+    if about.startswith("-- Value of: "):
+        return f'MACRO "{name}"({about.removeprefix("-- Value of: ")}) AS'
+    if about.startswith("-- Of: "):
+        # A level that is asked for by name is all that is worked out.
+        return f'MACRO "{name}"({about.removeprefix("-- Of: ")}) AS TABLE'
+    return f'VIEW "{name}" AS'
 
 
 def create_plain_questions(connection: duckdb.DuckDBPyConnection) -> list[str]:

@@ -180,7 +180,9 @@ def repeated_failures(tables):
     for (server, tool), rows in groups(told, "server", "tool").items():
         warned = []
         for same in groups(rows, "arguments").values():
-            same.sort(key=lambda row: (row["requested_at"], row["recording"], row["seq"], row["index"]))
+            same.sort(
+                key=lambda row: (row["requested_at"], row["recording"], row["seq"], row["index"])
+            )
             warned += [
                 later
                 for earlier, later in itertools.pairwise(same)

@@ -106,6 +106,7 @@ def rates_view(connection: duckdb.DuckDBPyConnection, data: pl.DataFrame) -> Non
     connection.execute(
         f"CREATE OR REPLACE TABLE usage AS SELECT {made} FROM _sums GROUP BY server, tool, session"
     )
+    connection.execute(f"CREATE OR REPLACE MACRO _moments_of(n, y) AS {texts['_moments_of']}")
     for name in ("_visits", "_rates_of"):
         connection.execute(f"CREATE OR REPLACE MACRO {name}(per) AS TABLE {texts[name]}")
     connection.execute(f"CREATE OR REPLACE VIEW _rates AS {texts['_rates']}")

@@ -72,10 +72,7 @@ spreads AS (
     SELECT
         *,
         y / n AS p,
-        CASE WHEN g > 1 AND y > 0 AND y < n
-            THEN g / (g - 1) * greatest(0, yy - 2 * p * yn + p ** 2 * nn) / n ** 2 END AS variance,
-        CASE WHEN g = 1 THEN 1.0 WHEN y = 0 OR y = n THEN g::DOUBLE
-            ELSE n / greatest(1, variance / (p * (1 - p) / n)) END AS n_eff,
+        rate_interval(n, y, nn, yy, yn, g, least(hit, missed)) AS rate,
         b_y / bn AS bp,
         -- Baseline and period as one population: what spread would chance alone make?
         (y + b_y) / (n + bn) AS pooled,
@@ -90,7 +87,6 @@ spreads AS (
 judged AS (
     SELECT
         *,
-        cluster_t(n, nn, n_eff, g, least(hit, missed)) AS t,
         -- Too little to judge by: fewer than 5 sessions now, or 20 before.
         g >= 5 AND bg >= 20 AND earlier >= 3 AS comparable,
         comparable AND p - bp >= 0.05
@@ -100,8 +96,8 @@ judged AS (
 )
 SELECT
     period, level, server, tool, start, p AS failure_rate,
-    wilson_low(p, n_eff, t) AS failure_rate_low, wilson_high(p, n_eff, t) AS failure_rate_high,
-    n::BIGINT AS judged_calls, y::BIGINT AS tool_failures, g AS sessions, n_eff,
+    rate.low AS failure_rate_low, rate.high AS failure_rate_high,
+    n::BIGINT AS judged_calls, y::BIGINT AS tool_failures, g AS sessions, rate.n_eff AS n_eff,
     bp AS baseline_rate, bn::BIGINT AS baseline_calls, comparable, coalesce(breach, false) AS breach,
     coalesce(breach, false) AND count(*) FILTER (breach) OVER recent >= 2 AS alarm
 FROM judged

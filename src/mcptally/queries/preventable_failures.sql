@@ -17,7 +17,7 @@ apart AS MATERIALIZED (
         count(*) FILTER (failed AND refused AND dry_run_phase = 'semantic') AS by_meaning,
         count(*) FILTER (failed AND NOT coalesce(validated_as, true)) AS by_native_answer,
         count(*) FILTER (worked AND refused) AS blocked,
-        count(*) FILTER (refused AND failed AND NOT unforeseeable) AS refused_and_failed
+        count(*) FILTER (refused AND failed AND NOT unforeseeable) AS rightly
     FROM looked
     GROUP BY kind, visit
 ),
@@ -71,65 +71,14 @@ sums AS (
         sum(failed)::BIGINT AS failed, sum(worked)::BIGINT AS worked,
         sum(prevented)::BIGINT AS prevented, sum(by_schema)::BIGINT AS by_schema,
         sum(by_meaning)::BIGINT AS by_meaning, sum(by_native_answer)::BIGINT AS by_native_answer,
-        sum(blocked)::BIGINT AS blocked, sum(refused_and_failed)::BIGINT AS refused_and_failed,
-        sum(failed * failed) AS failed_squares, count(*) FILTER (failed > 0) AS failed_sessions,
-        sum(prevented * prevented) AS prevented_squares, sum(prevented * failed) AS preventing,
-        count(*) FILTER (prevented > 0) AS prevented_sessions,
-        count(*) FILTER (failed > coalesce(prevented, 0)) AS unprevented_sessions,
-        sum(worked * worked) AS worked_squares, count(*) FILTER (worked > 0) AS worked_sessions,
-        sum(blocked * blocked) AS blocked_squares, sum(blocked * worked) AS blocking,
-        count(*) FILTER (blocked > 0) AS blocked_sessions,
-        count(*) FILTER (worked > coalesce(blocked, 0)) AS unblocked_sessions,
-        sum((blocked + refused_and_failed) * (blocked + refused_and_failed)) AS refused_squares,
-        count(*) FILTER (blocked + refused_and_failed > 0) AS refused_sessions,
-        sum(refused_and_failed * refused_and_failed) AS rightly_squares,
-        sum(refused_and_failed * (blocked + refused_and_failed)) AS rightly,
-        count(*) FILTER (refused_and_failed > 0) AS rightly_sessions
-    FROM visits
-    LEFT JOIN apart USING (kind, visit)
-    GROUP BY kind
-),
-metrics AS (
-    SELECT kind, unnest([
-        {metric: 'preventable', n: failed, y: coalesce(prevented, 0), nn: failed_squares,
-            yy: prevented_squares, yn: preventing, sessions: failed_sessions,
-            hit: prevented_sessions, missed: unprevented_sessions},
-        {metric: 'blocked', n: worked, y: coalesce(blocked, 0), nn: worked_squares,
-            yy: blocked_squares, yn: blocking, sessions: worked_sessions,
-            hit: blocked_sessions, missed: unblocked_sessions},
-        {metric: 'refusal_precision', n: blocked + refused_and_failed, y: refused_and_failed,
-            nn: refused_squares, yy: rightly_squares, yn: rightly, sessions: refused_sessions,
-            hit: rightly_sessions, missed: blocked_sessions}
-    ], recursive := true)
-    FROM sums
-),
-effective AS (
-    SELECT
-        kind, metric, n::DOUBLE AS n, y / n AS mean, nn::DOUBLE AS nn, sessions,
-        least(hit, missed) AS rarer,
-        CASE
-            WHEN sessions = 1 THEN 1.0
-            WHEN y = 0 OR y = n THEN sessions::DOUBLE
-            ELSE n / greatest(1, sessions / (sessions - 1)
-                * greatest(0, yy - 2 * mean * yn + mean ** 2 * nn) / n ** 2
-                / (mean * (1 - mean) / n))
-        END AS n_eff
-    FROM metrics
-    WHERE n > 0
-),
-critical AS (
-    SELECT *, cluster_t(n, nn, n_eff, sessions, rarer) AS t FROM effective
-),
-rates AS (
-    SELECT
-        kind,
-        any_value(r) FILTER (metric = 'preventable') AS p,
-        any_value(r) FILTER (metric = 'blocked') AS b,
-        any_value(r) FILTER (metric = 'refusal_precision') AS d
+        sum(blocked)::BIGINT AS blocked, sum(rightly)::BIGINT AS rightly,
+        _interval_of(_moments_of(failed, prevented)) AS p,
+        _interval_of(_moments_of(worked, blocked)) AS b,
+        _interval_of(_moments_of(blocked + rightly, rightly)) AS d
     FROM (
-        SELECT kind, metric, {mean: mean, n_eff: n_eff, low: wilson_low(mean, n_eff, t),
-            high: wilson_high(mean, n_eff, t)} AS r
-        FROM critical
+        SELECT v.*, coalesce(COLUMNS(a.* EXCLUDE (kind, visit)), 0)
+        FROM visits v
+        LEFT JOIN apart a USING (kind, visit)
     )
     GROUP BY kind
 ),
@@ -152,15 +101,15 @@ words AS (
     GROUP BY kind
 )
 SELECT
-    server, tool, calls, failed, coalesce(prevented, 0) AS prevented,
-    coalesce(by_schema, 0) AS by_schema, coalesce(by_meaning, 0) AS by_meaning,
-    coalesce(by_native_answer, 0) AS by_native_answer, unforeseeable, p.mean AS preventable, p.low AS preventable_low, p.high AS preventable_high,
-    worked, coalesce(blocked, 0) AS blocked, b.mean AS blocked_share,
+    server, tool, calls, failed, prevented, by_schema, by_meaning, by_native_answer, unforeseeable,
+    prevented / nullif(failed, 0) AS preventable,
+    p.low AS preventable_low, p.high AS preventable_high,
+    worked, blocked, blocked / nullif(worked, 0) AS blocked_share,
     b.low AS blocked_share_low, b.high AS blocked_share_high,
-    d.mean AS refusal_precision, d.low AS refusal_precision_low, d.high AS refusal_precision_high,
+    rightly / nullif(blocked + rightly, 0) AS refusal_precision,
+    d.low AS refusal_precision_low, d.high AS refusal_precision_high,
     coalesce(p.n_eff < 10 OR p.high - p.low > 0.4, true) AS insufficient_data, example
 FROM sums
 LEFT JOIN words USING (kind)
-LEFT JOIN rates USING (kind)
 WHERE failed > 0 OR blocked > 0
 ORDER BY prevented DESC, failed DESC, server, tool

@@ -13,6 +13,13 @@ WITH asked AS (
         END AS phase
     FROM validations GROUP BY server
 ),
+sessions AS (
+    SELECT
+        *, valid_and_worked + valid_and_failed AS valid_n,
+        invalid_and_worked + invalid_and_failed AS invalid_n,
+        valid_and_failed + invalid_and_failed AS failed_n
+    FROM _foresight_sums
+),
 real_calls AS (
     SELECT
         server, sum(calls)::BIGINT AS validated_calls,
@@ -20,19 +27,14 @@ real_calls AS (
         sum(valid_and_failed)::BIGINT AS valid_and_failed,
         sum(invalid_and_failed)::BIGINT AS invalid_and_failed,
         sum(invalid_and_worked)::BIGINT AS invalid_and_worked,
-        sum(unforeseeable)::BIGINT AS unforeseeable
-    FROM _foresight_sums GROUP BY server
-),
-rates AS (
-    SELECT
-        server,
-        any_value(r) FILTER (metric = 'valid_worked') AS yes,
-        any_value(r) FILTER (metric = 'invalid_precision') AS no,
-        any_value(r) FILTER (metric = 'invalid_recall') AS found
-    FROM (
-        SELECT server, metric, {mean: mean, low: low, high: high, n_eff: n_eff} AS r
-        FROM _foresight_rates
-    )
+        sum(unforeseeable)::BIGINT AS unforeseeable,
+        sum(valid_and_worked) / nullif(sum(valid_n), 0) AS valid_worked,
+        sum(invalid_and_failed) / nullif(sum(invalid_n), 0) AS invalid_precision,
+        sum(invalid_and_failed) / nullif(sum(failed_n), 0) AS invalid_recall,
+        _interval_of(_moments_of(valid_n, valid_and_worked)) AS yes,
+        _interval_of(_moments_of(invalid_n, invalid_and_failed)) AS no,
+        _interval_of(_moments_of(failed_n, invalid_and_failed)) AS found
+    FROM sessions
     GROUP BY server
 ),
 servers AS (SELECT DISTINCT server FROM calls)
@@ -43,10 +45,10 @@ SELECT
     coalesce(said_nothing, 0) AS said_nothing, latency_p50_ms, latency_max_ms,
     coalesce(validated_calls, 0) AS validated_calls, valid_and_worked, valid_and_failed,
     invalid_and_failed, invalid_and_worked, unforeseeable,
-    yes.mean AS valid_worked, yes.low AS valid_worked_low, yes.high AS valid_worked_high,
-    no.mean AS invalid_precision, no.low AS invalid_precision_low,
+    valid_worked, yes.low AS valid_worked_low, yes.high AS valid_worked_high,
+    invalid_precision, no.low AS invalid_precision_low,
     no.high AS invalid_precision_high,
-    found.mean AS invalid_recall, found.low AS invalid_recall_low,
+    invalid_recall, found.low AS invalid_recall_low,
     found.high AS invalid_recall_high,
     if(a.server IS NULL, NULL, coalesce(
         least(yes.n_eff, no.n_eff) < 10 OR yes.high - yes.low > 0.4 OR no.high - no.low > 0.4, true
@@ -54,5 +56,4 @@ SELECT
 FROM servers s
 LEFT JOIN asked a ON a.server IS NOT DISTINCT FROM s.server
 LEFT JOIN real_calls c ON c.server IS NOT DISTINCT FROM s.server
-LEFT JOIN rates r ON r.server IS NOT DISTINCT FROM s.server
 ORDER BY validations DESC, s.server

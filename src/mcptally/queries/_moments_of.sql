@@ -1,0 +1,6 @@
+-- What rates are made of: sums over sessions of `n` calls each, of which `y` did something; no nulls.
+-- Value of: n, y
+{
+    n: sum(n), y: sum(y), yy: sum(y * y), yn: sum(y * n), nn: sum(n * n),
+    sessions: sum(least(n, 1)), hit: sum(least(y, 1)), missed: sum(least(n - y, 1))
+}
