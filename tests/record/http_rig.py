@@ -3,6 +3,7 @@
 import contextlib
 import json
 import queue
+import random
 import socket
 import threading
 import time
@@ -27,6 +28,14 @@ def listener():
     sock = socket.create_server(("127.0.0.1", 0))
     sock.settimeout(PATIENCE)
     return sock
+
+
+def free_port():
+    """One that nobody listens on, and none of those that connections get for themselves."""
+    for port in random.SystemRandom().sample(range(20_000, 30_000), 100):
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    raise AssertionError("no port is free")
 
 
 class Upstream(contextlib.AbstractContextManager):

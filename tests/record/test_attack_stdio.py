@@ -40,7 +40,7 @@ def test_a_wall_clock_that_is_wrong_altogether_still_names_a_file(wall):
     name = stem("s", "0" * 12, wall)
     assert "/" not in name
     assert len(name) < 100
-    assert wall > 10**20 or wall > 200 * YEAR or OURS.fullmatch(f"{name}-0000.jsonl")
+    assert OURS.fullmatch(f"{name}-0000.jsonl")
 
 
 NAMES = ["../../evil", "/etc/passwd", "..", "a\\b", "nul\0byte", "x" * 300, "\u202e", "-rf"]

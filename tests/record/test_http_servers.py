@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import random
 import re
 import shutil
 import socket
@@ -13,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from http_rig import events, of, recordings
+from http_rig import events, free_port, of, recordings
 from test_http_process import Program
 
 PATIENCE = 120.0
@@ -116,14 +115,6 @@ def node(servers):
     if not (servers / "node22").exists() or not (servers / "http" / "node_modules").is_dir():
         pytest.skip("the npm servers and clients could not be installed")
     return str(servers / "node22")
-
-
-def free_port():
-    """One that nobody listens on, and none of those that connections get for themselves."""
-    for port in random.SystemRandom().sample(range(20_000, 30_000), 100):
-        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            return port
-    raise AssertionError("no port is free")
 
 
 @contextlib.contextmanager
