@@ -77,7 +77,7 @@ def json_texts(raws: Sequence[Raw], sizes: npt.NDArray[np.int64] | None = None) 
     offsets = np.zeros(len(raws) + 1, np.int64)
     np.cumsum(sizes, out=offsets[1:])
     if not offsets[-1]:
-        return pl.Series(values=[None], dtype=pl.String).extend_constant(None, len(raws) - 1)
+        return pl.Series(dtype=pl.String).clear(len(raws))  # so many nulls
     valid = np.packbits(sizes > 0, bitorder="little")
     data = b"".join(raws)
     buffers = [pa.py_buffer(valid), pa.py_buffer(offsets), pa.py_buffer(data)]

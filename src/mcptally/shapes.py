@@ -152,7 +152,6 @@ class RequestMeta(Struct, gc=False):
     capabilities: Raw = msgspec.field(
         default=ABSENT, name="io.modelcontextprotocol/clientCapabilities"
     )
-    subscription: Raw = msgspec.field(default=ABSENT, name="io.modelcontextprotocol/subscriptionId")
 
 
 class Params(Struct, gc=False, rename="camel"):
@@ -204,7 +203,6 @@ class Result(Struct, gc=False, rename="camel"):
     result_type: str | None = None
     request_state: str | None = None
     tools: Raw = ABSENT
-    next_cursor: Raw = ABSENT
     protocol_version: str | None = None
     server_info: Raw = ABSENT
     capabilities: Raw = ABSENT

@@ -1,8 +1,10 @@
 """The page as a file: whole, small, the same each time, and nothing in it but what we put there."""
 
 import base64
+import datetime
 import hashlib
 import itertools
+import json
 import re
 import shlex
 import shutil
@@ -184,6 +186,50 @@ def test_every_command_on_a_page_finds_calls(pages, hostile_store):
         assert found.limit(1).pl().height, line
         asked[verb] += 1
     assert min(asked.values()) > len(stores.ATTACKS) / 2
+
+
+def a_session(name: str, server: str, client: str, start: int, step: int = 1_000_000) -> list:
+    calls = [
+        (stores.asked("echo", n=n), stores.failed("TypeError: x is no function")) for n in "ab"
+    ]
+    events = list(stores.session(name, server, [stores.defined("echo")], calls, client=client))
+    for place, event in enumerate(events):
+        event["ts_ns"] = start + place * step
+    return events
+
+
+def test_commands_find_the_calls_that_were_chosen_in_every_store(tmp_path):
+    parts = []
+    for place, (name, client, at) in enumerate(
+        (("one", "ann", "2026-01-01T10Z"), ("two", "bob it's", "2026-02-01T10Z"))
+    ):
+        start = int(datetime.datetime.fromisoformat(at).timestamp()) * 10**9
+        events = a_session(name, f"server {place}", client, start)
+        parts.append(stores.scored(tmp_path / name, events))
+    chosen = {"client": "bob it's", "since": "2026-01-15"}
+    page = tmp_path / "page.html"
+    store = mt.open_store(*parts)
+    report(store, page, **chosen)
+    lines = [line for line in anatomy.of(page).commands if line.startswith("mcptally query")]
+    assert lines
+    assert not [line for line in anatomy.of(page).commands if " show " in line]
+    for line in lines:
+        done = CliRunner().invoke(cli, [*shlex.split(line)[1:], "--format", "json"])
+        assert done.exit_code == 0, done.output
+        found = {row["call_id"] for row in json.loads(done.stdout)}
+        rows = store.sql("SELECT call_id FROM calls WHERE tool = 'echo' AND server = 'server 1'")
+        assert found == {call for (call,) in rows.fetchall()}
+    ask = Commands("a b", "c", filters=chosen).ask("latency")
+    assert shlex.split(ask)[1:] == [
+        *("query", "a b", "--with", "c", "latency"),
+        *("--client=bob it's", "--since=2026-01-15", "--limit", "0"),
+    ]
+
+
+def test_a_page_of_calls_without_times_says_so(tmp_path):
+    page = report(stores.scored(tmp_path, a_session("one", "s", "ann", 0, step=0)))
+    assert "at times that are not known" in page
+    assert "unknown time UTC" not in page
 
 
 @pytest.mark.parametrize("shell", ["sh", "bash", "zsh"])

@@ -80,7 +80,8 @@ def report(
     found = answers.ask(
         about, other, server=server, tool=tool, since=since, until=until, client=client
     )
-    page = _render(found, commands.Commands(str(about.path)))
+    lines = commands.Commands(*map(str, about.paths), filters=found.filters)
+    page = _render(found, lines)
     if out is not None:
         Path(out).write_text(page, encoding="utf-8", newline="\n")
     return page

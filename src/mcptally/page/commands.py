@@ -6,10 +6,13 @@ named by one of its calls.
 
 import re
 import shlex
-from typing import Final
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
 
 from markupsafe import escape
 
+from mcptally.filters import moment
 from mcptally.page.words import plain
 
 _ID: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z._:-]{0,63}")
@@ -18,14 +21,34 @@ _NAMES_LIMIT: Final = 300
 
 
 class Commands:
-    """Commands about one store."""
+    """Commands about one store, or several as one, and of it the calls that a page is about.
 
-    def __init__(self, store: str) -> None:
+    Args:
+        store: its folder.
+        more: folders of the others.
+        filters: which calls the page counts; as `Store.ask` takes them.
+    """
+
+    def __init__(
+        self, store: str, *more: str, filters: Mapping[str, Any] = MappingProxyType({})
+    ) -> None:
         self.store = _path(store)
+        self._alone = not more
+        self._query = " ".join(
+            ["mcptally query", self.store, *(f"--with {_path(s)}" for s in more)]
+        )
+        # What cannot be pasted is left out: then the command gives more than was asked.
+        told = {key: str(value) for key, value in filters.items() if _is_short(str(value))}
+        self._flags = "".join(f" {shlex.quote(f'--{key}={value}')}" for key, value in told.items())
+        self._where = [f"client = {_literal(told['client'])}"] if "client" in told else []
+        for key, sign in (("since", ">="), ("until", "<")):
+            if key in filters:
+                at = moment(filters[key]).isoformat()
+                self._where.append(f"requested_at {sign} TIMESTAMPTZ '{at}'")
 
     def show(self, call: str | None) -> str | None:
-        """Explain this call; None where the id is none that mcptally makes."""
-        if call is None or not _ID.fullmatch(call):
+        """Explain this call; None of several stores, or where its id is none of ours."""
+        if call is None or not self._alone or not _ID.fullmatch(call):
             return None
         return f"mcptally show {self.store} {call}"
 
@@ -44,7 +67,7 @@ class Commands:
         """
         about = {"server": server} if tool is None else {"server": server, "tool": tool}
         names = [value for value in about.values() if value is not None]
-        if all(map(plain, names)) and len(escape(_quoted("".join(names)))) <= _NAMES_LIMIT:
+        if _is_short("".join(names)):
             conditions = [
                 f"{name} IS NULL" if value is None else f"{name} = {_literal(value)}"
                 for name, value in about.items()
@@ -56,21 +79,25 @@ class Commands:
             ]
         else:
             return None
-        if where:
-            conditions.append(where)
+        conditions += [condition for condition in (where, *self._where) if condition]
         sql = (
             "SELECT call_id, requested_at, outcome, error_text FROM calls WHERE "
             f"{' AND '.join(conditions)} ORDER BY requested_at DESC"
         )
-        return f"mcptally query {self.store} {_quoted(sql)}"
+        return f"{self._query} {_quoted(sql)}"
 
     def compare(self, base: str) -> str:
         """Compare a base store with this one."""
         return f"mcptally compare {_path(base)} {self.store} --all"
 
     def ask(self, question: str) -> str:
-        """The whole answer to a standing question."""
-        return f"mcptally query {self.store} {question} --limit 0"
+        """The whole answer to a standing question, about the calls that the page is about."""
+        return f"{self._query} {question}{self._flags} --limit 0"
+
+
+def _is_short(names: str) -> bool:
+    """Whether names may stand in a command: nothing acts, and it stays a line."""
+    return plain(names) and len(escape(_quoted(names))) <= _NAMES_LIMIT
 
 
 def _path(store: str) -> str:

@@ -109,6 +109,8 @@ def moment(at: datetime.datetime | None) -> str:
 
 def span(first: datetime.datetime | None, last: datetime.datetime | None) -> str:
     """From when to when, in UTC; the day once where it is one day."""
+    if first is None and last is None:
+        return "at times that are not known"
     start, end = moment(first), moment(last)
     if start == end:
         return f"{start} UTC"
