@@ -13,6 +13,15 @@ from mcptally import doctor
 from tests.transcripts import c2s, call, opened, s2c, text, write
 
 
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A home with nothing in it: what this machine's holds is no test's business."""
+    (tmp_path / "home").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(name, raising=False)
+
+
 @pytest.fixture
 def archive(tmp_path: Path) -> Path:
     events = [opened(), c2s(1, call(1, "read")), s2c(2, text(1, "fine"))]
@@ -70,9 +79,10 @@ def test_client_configurations_are_found_out_without_their_secrets(tmp_path: Pat
 
 
 def test_a_damaged_archive_is_a_warning_that_says_where_to_look(archive: Path):
-    assert found(f"archive {archive}", archives=[archive]).state in {"ok", "warning"}
+    assert "0 files damaged" in found(f"archive {archive}", archives=[archive]).says
     archive.write_bytes(archive.read_bytes() + b"torn {")
     torn = found(f"archive {archive}", archives=[archive])
+    assert "1 files damaged" in torn.says
     assert (torn.state, torn.do) == ("warning", f"mcptally check {archive} says where")
 
 

@@ -19,11 +19,12 @@ HEAVY = ("polars", "pyarrow", "duckdb", "mcp", "jsonschema", "rich", "numpy", "s
 class Program(contextlib.AbstractContextManager):
     """`mcptally record --url … --listen …` and what it says."""
 
-    def __init__(self, out, port, *options, listen="127.0.0.1:0", limits=None):
+    def __init__(self, out, port, *options, listen="127.0.0.1:0", limits=None,
+                 program=("-m", "mcptally")):  # fmt: skip
         limited = ["sh", "-c", f'ulimit {limits} && exec "$@"', "sh"] if limits else []
         self.process = subprocess.Popen(
             # (-B: under a limit on file sizes half a module would be kept for all to import.)
-            [*limited, sys.executable, "-I", "-B", "-m", "mcptally", "record", "--out", str(out),
+            [*limited, sys.executable, "-I", "-B", *program, "record", "--out", str(out),
              "--no-compress", "--disk-wait", "off", "--url", f"http://127.0.0.1:{port}/mcp",
              "--listen", listen, *options],
             stderr=subprocess.PIPE, text=True,
@@ -71,6 +72,12 @@ def test_a_signal_ends_it_with_a_close_in_every_recording(tmp_path, number):
 
 def test_a_second_signal_does_not_wait_for_calls_under_way(tmp_path):
     asked = threading.Event()
+    patient = (
+        "from mcptally.cli import main\n"
+        "from mcptally.record import http\n"
+        "http.GRACE_SECONDS = 100 * 3600\n"
+        "main()"
+    )
 
     def script(conn):
         conn.request()
@@ -80,12 +87,14 @@ def test_a_second_signal_does_not_wait_for_calls_under_way(tmp_path):
 
     with (
         Upstream(script) as server,
-        Program(tmp_path, server.port) as program,
+        Program(tmp_path, server.port, program=("-c", patient)) as program,
+        Client(program.port) as idle,
         Client(program.port) as client,
     ):
         client.post(b'{"id":1}')
         assert asked.wait(PATIENCE)
         program.process.send_signal(signal.SIGINT)
+        assert idle.rest() == b""  # two signals at once may be one
         assert program.end(signal.SIGINT) == (0, "")
     (own,) = recordings(plain_events(tmp_path))
     (end,) = of(own, "http", phase="end")

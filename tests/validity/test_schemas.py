@@ -3,7 +3,6 @@
 import http.server
 import json
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -207,19 +206,23 @@ def test_what_the_fast_engine_refuses_the_reference_judges():
     assert judge({"a": 1})[0] == "unusable_schema"
 
 
-@pytest.mark.parametrize("pattern", ["^(a+)+$", "^((a+)+)\\1$", "(a|a)*b", "(.*a){25}"])
+@pytest.mark.parametrize(
+    ("pattern", "state"),
+    [
+        ("^(a+)+$", "invalid"),
+        ("^((a+)+)\\1$", "invalid"),
+        ("(a|a)*b", "invalid"),
+        ("(.*a){25}", "valid"),
+    ],
+)
 @pytest.mark.parametrize(
     "around", ['{{"pattern": {}}}', '{{"pattern": {}, "properties": {{"x": {{"$ref": "#/no"}}}}}}']
 )
-def test_a_catastrophic_pattern_ends(pattern: str, around: str):
+def test_a_catastrophic_pattern_ends(pattern: str, state: str, around: str):
     judge = judge_of(around.format(json.dumps(pattern)))
-    begin = time.process_time()
-    assert isinstance(judge, str) or judge("a" * 60 + "!")[0] in {
-        "valid",
-        "invalid",
-        "unusable_schema",
-    }
-    assert time.process_time() - begin < 2
+    assert not isinstance(judge, str)
+    # An engine that tries every way would be at it for ages.
+    assert judge("a" * 60 + "!")[0] == state
 
 
 def test_references_that_multiply_are_refused():
