@@ -51,7 +51,8 @@ def _kind(dtype: pl.DataType) -> str:
     if isinstance(dtype, pl.Datetime):
         return "timestamp (UTC)"
     names = {pl.String: "text", pl.Boolean: "boolean", pl.Float64: "double"}
-    return names.get(type(dtype), "integer")
+    # What is in a list is named by its class.
+    return names.get(dtype if isinstance(dtype, type) else type(dtype), "integer")
 
 
 def standing_questions() -> str:

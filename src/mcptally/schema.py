@@ -131,8 +131,8 @@ class Calls(Table):
     session_source = Column(
         _S,
         "How the session is known: `pipe`, `http_session_id`, "
-        "`sse_endpoint`, `client` (derived: one client, no pause over 30 min), `source` (an "
-        "imported log of calls says so).",
+        "`sse_endpoint`, `client` (derived: one client, no pause over 30 min), `recording` "
+        "(nothing tells sessions apart), `source` (an imported log of calls says so).",
     )
     server = Column(_S, "Label in `open`.")
     command = Column(_S, "Command line or URL in `open` (JSON text or plain).")

@@ -3,7 +3,7 @@
     Events → Conversation (messages with their session; exchanges; one row a session)
 
 MCP has a session on a pipe and, up to 2025-11-25, on HTTP by id. Where the protocol has none it is
-derived, and `session_source` says how (docs/explanation/sessions.md).
+derived, and `session_source` says how (docs/explanation/conversations.md).
 """
 
 import dataclasses

@@ -63,10 +63,10 @@ def command(
 ) -> None:
     """Ask a store a standing question by name, or any SQL.
 
-    Without a question it lists the ones there are. The tables calls, messages, findings, tools
-    and recordings, and every question, are views in SQL; SQL reads the store and nothing else.
-    STORE/mcptally.duckdb, made by the first query, has the same views for any DuckDB client that is
-    started in STORE (or told: SET file_search_path = 'STORE').
+    Without a question it lists the ones there are. The tables (calls, findings, tools and others;
+    SHOW TABLES lists them) and every question are views in SQL, which reads the store and nothing
+    else. STORE/mcptally.duckdb, made by the first query, has the same views for any DuckDB client
+    that is started in STORE (or told: SET file_search_path = 'STORE').
 
     \b
     Examples:
