@@ -16,8 +16,6 @@ from mcptally.schema import FAILED
 RETRY_WITHIN: Final = 10 * 60 * 10**9
 """Nanoseconds after a failed call in which the same call in the same session is a retry of it."""
 
-COLUMNS: Final = ("attempt_of", "attempt", "attempt_why")
-
 _NEEDED: Final = (
     *("pos", "recording", "session", "client", "method", "arguments", "outcome"),
     *("tool", "prompt", "resource_uri"),

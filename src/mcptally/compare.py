@@ -64,7 +64,12 @@ RANK: Final = (
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two stores compared."""
+    """Two stores compared.
+
+    Attributes:
+        base: the folder of the store before; the first, where several were opened as one.
+        new: the folder of the store after, likewise.
+    """
 
     base: Path
     new: Path

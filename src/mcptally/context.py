@@ -19,8 +19,9 @@ MINUTE: Final = 60 * 10**9
 ENOUGH: Final = 5
 """Calls of other tools at that time from which their share of failures means something."""
 
-FAILED: Final = ("tool_error", "protocol_error", "timeout", "no_response")
-"""Outcomes that count as a failure here: what is known before anything is judged."""
+_FAILED: Final = ("tool_error", "protocol_error", "timeout", "no_response")
+"""Outcomes that count as a failure here: what is known before anything is judged, and no wish of
+the client's. (`schema.FAILED` has those that the judge finds, and what was cancelled.)"""
 
 _MINUTES: Final = ("recording", "server", "minute", "tool")
 
@@ -62,7 +63,7 @@ def minutes(calls: pl.DataFrame) -> pl.DataFrame:
         .group_by("recording", "server", "tool", minute=pl.col("ts_ns") // MINUTE)
         .agg(
             calls=pl.len().cast(pl.Int64),
-            failed=pl.col("outcome").is_in(FAILED).sum().cast(pl.Int64),
+            failed=pl.col("outcome").is_in(_FAILED).sum().cast(pl.Int64),
         )
         .select(*_MINUTES, "calls", "failed")
     )

@@ -31,7 +31,14 @@ _Key: TypeAlias = tuple[frozenset[str], str | None]
 class Store:
     """An open store, or several as one.
 
-    Every answer is a DuckDB relation: `.pl()`, `.df()`, `.to_arrow_table()`, `.fetchall()`.
+    Every answer is a DuckDB relation: `.pl()`, `.df()`, `.to_arrow_table()`, `.fetchall()`. Threads
+    may share a store.
+
+    Attributes:
+        path: the folder of the store, or of the first of several.
+        paths: the folders of all of them.
+        manifest: what `store.json` of the first says.
+        memory: what DuckDB may take, such as `2GB`; None: four fifths of the machine's.
     """
 
     def __init__(self, path: Path, *more: Path, memory: str | None = None) -> None:

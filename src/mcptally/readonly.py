@@ -52,7 +52,11 @@ _EXPLAIN: Final = re.compile(
 
 
 def check_select(query: str) -> None:
-    """See that a text is one SELECT (or EXPLAIN of one); views of a store are never changed."""
+    """See that a text is one SELECT (or EXPLAIN of one); views of a store are never changed.
+
+    Raises:
+        QueryError: it is none, several, or one that calls a function that acts.
+    """
     explained = _EXPLAIN.match(query)
     try:
         found = duckdb.extract_statements(query[explained.end() :] if explained else query)

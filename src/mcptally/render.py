@@ -10,7 +10,7 @@ import json
 import re
 import sys
 from collections.abc import Sequence
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal
 
 import duckdb
 import pyarrow as pa
@@ -24,7 +24,7 @@ from mcptally.layout import text_table
 from mcptally.sanitise import CONTROLS, clean, escaped, hidden
 
 Format = Literal["table", "json", "csv", "parquet", "markdown"]
-FORMATS: Final[tuple[str, ...]] = get_args(Format)
+"""How an answer is written; the option `--format` has the same names."""
 
 ROWS: Final = 50
 """Rows of a table in a terminal, unless told otherwise."""

@@ -87,6 +87,9 @@ def create_views(
         paths: the stores.
         filters: names of filters; their values are variables of whatever cursor asks.
         question: the only question that is needed.
+
+    Raises:
+        StoreError: a store lacks a table, or one is damaged.
     """
     create_tables(connection, paths, filters)
     texts = dict(all_texts() if question is None else texts_of(question))
@@ -98,7 +101,11 @@ def create_views(
 def create_tables(
     connection: duckdb.DuckDBPyConnection, stores: Sequence[Path], filters: Collection[str] = ()
 ) -> None:
-    """The tables of stores as views, without what filters of these names leave out."""
+    """The tables of stores as views, without what filters of these names leave out.
+
+    Raises:
+        StoreError: a store lacks a table, or one is damaged.
+    """
     tables = merge.tables(connection, stores)
     for name in ORDER:
         if filters and name == Usage.name:
@@ -130,7 +137,15 @@ def texts_of(question: str) -> dict[str, str]:
 
 
 def create_questions(connection: duckdb.DuckDBPyConnection, texts: Mapping[str, str]) -> None:
-    """Questions as views, all of them."""
+    """Questions as views, all of them.
+
+    Args:
+        connection: one that has the tables as views.
+        texts: name of each question → its SQL; with those that they read, unless they are there.
+
+    Raises:
+        StoreError: one of them reads what is not there.
+    """
     if left := _create_those_possible(connection, texts):
         name, error = next(iter(left.items()))
         raise StoreError(f"the question {name} cannot be made: {error}") from error
