@@ -313,7 +313,7 @@ def test_a_client_that_never_reads_and_a_server_that_never_stops_hold_up_nobody_
     def script(conn):
         head, body = conn.request()
         if b"/endless" in head:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(ConnectionError):  # and no timeout: that is nobody's word
                 conn.send(sse_head())
                 while True:
                     conn.send(chunk(endless))
@@ -490,12 +490,14 @@ def test_on_a_full_disk_traffic_goes_on_and_it_is_said_once(tmp_path):
             assert answers(client)
         code, said = program.end()
     assert code == 0
-    assert said.count("cannot record to") == 1
-    assert "events could not be recorded" in said
+    found = []
     for path in tmp_path.iterdir():
         data = path.read_bytes()
         assert data.endswith(b"\n")
-        assert all(map(json.loads, data.splitlines()))
+        found += map(json.loads, data.splitlines())
+    # Said again only where a gap fitted in between: the recorder asks the disk once a second.
+    assert 1 <= said.count("cannot record to") <= 1 + len(of(found, "gap"))
+    assert "events could not be recorded" in said
 
 
 async def crowd(folder, size):

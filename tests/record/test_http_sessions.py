@@ -232,8 +232,8 @@ def legacy(endpoint, *, before=b""):
             if head.startswith(b"GET"):
                 url = endpoint() if callable(endpoint) else endpoint
                 conn.send(sse_head() + before)
+                streams.append(conn)  # before a client can post to it
                 conn.send(chunk(b"event: endpoint\r\nda") + chunk(b"ta: " + url + b"\r\n\r\n"))
-                streams.append(conn)
                 conn.rest()
                 return
             conn.send(b"HTTP/1.1 202 Accepted\r\nContent-Length: 8\r\n\r\nAccepted")
