@@ -5,7 +5,6 @@ import json
 import re
 from pathlib import Path
 
-import polars as pl
 import pytest
 
 import mcptally as mt
@@ -160,4 +159,3 @@ def test_runs_become_tables_and_unsure_forms_findings(tmp_path):
         "ui_probe.run_step",
         "ui_probe.unsure_form",
     }
-    assert isinstance(rules, pl.DataFrame)

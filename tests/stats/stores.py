@@ -1,5 +1,6 @@
 """Stores of calls that are written down, for tests of what is computed from them."""
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -83,7 +84,7 @@ def definition(tool: str, *, server: str = "s", **fields: Any) -> dict[str, Any]
     about = {
         "server": server,
         "tool": tool,
-        "definition": f"{abs(hash(text)):016x}",
+        "definition": hashlib.sha256(text.encode()).hexdigest()[:16],
         "first_seen": BEGAN,
         "last_seen": BEGAN,
         "description": f"What {tool} is for.",

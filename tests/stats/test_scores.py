@@ -5,7 +5,6 @@ import re
 from pathlib import Path
 
 import numpy as np
-import polars as pl
 import pytest
 import scipy.stats
 
@@ -312,7 +311,7 @@ def test_t_quantiles_and_beta_quantiles_are_scipys(tmp_path):
 def test_an_empty_store_has_scores_without_rows(tmp_path):
     store = build(tmp_path / "s", [])
     assert tools(store).height == store.ask("server_scores").pl().height == 0
-    assert isinstance(store.ask("failure_trend").pl(), pl.DataFrame)
+    assert store.ask("failure_trend").pl().height == 0
 
 
 def test_every_number_has_its_sentence(tmp_path):
