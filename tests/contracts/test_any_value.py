@@ -183,3 +183,30 @@ def test_half_a_character_in_an_error_is_replaced(member: str):
     errors = pl.DataFrame({"outcome": ["tool_error"], "error_text": [told], "text": [told]})
     (row,) = regular.regular(errors).to_dicts()
     assert row[f"error_{member}"] == "a\N{REPLACEMENT CHARACTER}"
+
+
+LONG = 60_000
+ENDLESS = {
+    "a MIME type of blanks": lambda: [
+        breach.code
+        for breach in content.blocks(
+            [{"type": "image", "data": "AAAA", "mimeType": "image/png" + "; a= " * LONG + '"'}]
+        )
+    ],
+    "an error that says missing": lambda: validation_texts.vague("missing " * LONG, {}),
+    "SQL of parentheses": lambda: [
+        remark.level
+        for remark in semantic.remarks(
+            _text({"properties": {"sql": {"type": "string"}}}), {"sql": "select " + "(" * 9000}
+        )
+    ],
+    "tables in parentheses": lambda: semantic.tables("select * from " + "(" * LONG),
+    "XML of escapes": lambda: list(xml.check(f"<?xml version='1.0'?><a>{'&gt;' * 400_000}</a>")),
+}
+SAID = (["content.mime_type"], True, ["unchecked"], set(), [])
+
+
+@pytest.mark.parametrize(("ask", "said"), [*zip(ENDLESS.values(), SAID, strict=True)], ids=ENDLESS)
+def test_what_a_stranger_wrote_to_be_read_for_ever_is_read(ask, said):
+    """Each of these once took minutes, or more years than there are."""
+    assert ask() == said

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcptally.check import check
-from mcptally.imports import FORMATS, claude_code, import_logs
+from mcptally.imports import FORMATS, calls, claude_code, import_logs
 from mcptally.imports.clock import duration, moment, zone
-from mcptally.imports.detect import detect
+from mcptally.imports.detect import format_of
 from mcptally.imports.elements import elements
-from mcptally.imports.items import Item, Pipe
+from mcptally.imports.items import Item, Pipe, Tally
 from mcptally.imports.mcphawk import is_database
 from mcptally.imports.spool import MAX_RUNS, in_order
 from tests.imports import styles
@@ -231,11 +231,36 @@ def test_lines_that_speak_of_a_log_and_its_entries_are_no_har(tmp_path):
     call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "log"}}
     reply = {"jsonrpc": "2.0", "id": 1, "result": {"content": [], "entries": []}}
     (tmp_path / "a.jsonl").write_text(json.dumps(call) + "\n" + json.dumps(reply) + "\n")
-    assert detect(tmp_path / "a.jsonl") == "jsonrpc"
+    assert format_of(tmp_path / "a.jsonl") == "jsonrpc"
     other = json.dumps({"version": 1} | _entry())
     for text in (other, json.dumps(json.loads(other), indent=1), "\ufeff" + json.dumps(_entry())):
         (tmp_path / "a.har").write_text(text, encoding="utf-8")
-        assert detect(tmp_path / "a.har") == "har"
+        assert format_of(tmp_path / "a.har") == "har"
+
+
+LONG = 40_000
+BEGUN, AGAIN = "2026-03-01T10:00:00Z", "args: [" * LONG
+STAMP = "2026-03-01 10:00:00.000 [info] "
+ENDLESS = {
+    "a failure that fails again": ("claude-code", "Tool 'x" + "' failed after " * LONG),
+    "a duration of digits": ("claude-code", f"Tool 'x' completed successfully in {'1' * LONG * 3}"),
+    "a server of blanks": ("vscode", f"{STAMP}Starting server{' ' * LONG * 3}x"),
+    "arguments that begin again": (
+        "claude-desktop",
+        "\n".join((f"{BEGUN} [x] [info] Using MCP server command: x with args {{", AGAIN, "}")),
+    ),
+}
+"""What: the format, and what it says."""
+
+
+@pytest.mark.parametrize(("form", "said"), ENDLESS.values(), ids=ENDLESS)
+def test_a_line_that_was_written_to_be_read_for_ever_is_read(tmp_path, form, said):
+    about = {"timestamp": "2026-03-01T10:00:00Z", "sessionId": "s", "cwd": "/"}
+    line = json.dumps({"debug": said} | about) if form == "claude-code" else said
+    (tmp_path / "a.log").write_text(line + "\n")
+    done = import_logs(tmp_path / "a.log", tmp_path / "t", format=form)
+    assert balanced(done)
+    assert done.lost == 0
 
 
 PING = '{"jsonrpc":"2.0","id":1,"method":"ping"}\n'
@@ -287,9 +312,24 @@ def test_calls_that_never_end_are_forgotten_oldest_first(tmp_path, monkeypatch):
     (tmp_path / "a.jsonl").write_bytes(b"\n".join([*begins, *ends]) + b"\n")
     done = import_logs(tmp_path / "a.jsonl", tmp_path / "t", format="claude-code")
     tally = done.files[0].tally
-    assert tally.notes["calls forgotten: too many without a result"] == 2
+    assert tally.notes[calls.FORGOTTEN] == 2
     asked = [e["name"] for e in events(tmp_path / "t") if e["event"] == "raw" and "method" in e]
     assert sorted(asked) == ["x2", "x3", "x4"]
+
+
+def test_requests_that_wait_take_so_much_memory_and_no_more(monkeypatch):
+    monkeypatch.setattr(calls, "WAITING_BYTES", 1000)
+    tally, pipe = Tally(), Pipe("s")
+    waiting = calls.Waiting(tally)
+    for number in range(20):
+        asked = calls.asked(pipe, f"{number}", line=1, at=1, tool="t", arguments=b"1" * 100)
+        waiting.add(f"{number % 15}", asked)
+    left = list(waiting.left())
+    assert sum(len(item.data) for item in left) <= 1000
+    assert 0 < len(left) < 10
+    assert tally.notes[calls.FORGOTTEN] + len(left) == 20
+    assert waiting.pop("4") is left[-1]
+    assert waiting.pop("4") is None
 
 
 def test_a_cut_gzip_file_gives_what_is_there(tmp_path):

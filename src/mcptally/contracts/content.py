@@ -154,7 +154,8 @@ def _has(value: Any, name: str) -> bool:
 # --- what MCP means a block to be: the rows of rules/contracts-content.toml ---
 
 _MIME: Final = re.compile(
-    r"[\w!#$&^.+-]+/[\w!#$&^.+*-]+(?:\s*;\s*[\w!#$&^.+-]+=(?:\"[^\"]*\"|[^;\"]*))*\Z"
+    # What was read is not read again another way (*+): blanks could else be split 2**n ways.
+    r"[\w!#$&^.+-]+/[\w!#$&^.+*-]+(?:\s*;\s*[\w!#$&^.+-]+=(?:\"[^\"]*\"|[^;\"]*+))*+\Z"
 )
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/]*={0,2}\Z")
 _BASE64_URL: Final = re.compile(r"[A-Za-z0-9_-]*={0,2}\Z")

@@ -37,6 +37,7 @@ MACROS: Final = frozenset(
     ["@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly", "@reboot"]
 )
 """Names of schedules; `@every 5m` is one more."""
+_EVERY: Final = re.compile(r"@every (?:\d+(?:\.\d+)?(?:ns|us|µs|ms|[smhd]))+\Z")
 _LOOKS: Final = re.compile(r"\s*(?:@\w+|(?:[\d*/,\-?LW#A-Za-z]+\s+){4,6}[\d*/,\-?LW#A-Za-z]+)\s*\Z")
 
 
@@ -51,7 +52,7 @@ def fault(text: str) -> str | None:
     """What is wrong with a cron expression; None if nothing is."""
     stripped = text.strip()
     if stripped.startswith("@"):
-        known = stripped.lower() in MACROS or re.match(r"@every \d+(?:ms|[smhd])", stripped)
+        known = stripped.lower() in MACROS or _EVERY.match(stripped)
         return None if known else f"{stripped[:40]} is no name of a schedule"
     parts = stripped.split()
     if not 5 <= len(parts) <= 7:

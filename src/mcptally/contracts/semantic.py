@@ -5,6 +5,7 @@ or names of tools, and which have a format. SQL is parsed by DuckDB and never ru
 """
 
 import functools
+import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
@@ -40,6 +41,9 @@ MAX_DEPTH: Final = 5
 
 MAX_TEXT: Final = 20_000
 """Characters beyond which a value is not read."""
+
+MAX_NESTED: Final = 200
+"""Parentheses that may be open at a time in SQL that is parsed: DuckDB takes the square of it."""
 
 _FORMATS: Final = frozenset(
     [
@@ -233,6 +237,9 @@ def _sql(name: str, value: str) -> Iterator[Remark]:
     if not value.strip():
         yield Remark("error", name, "is empty, not SQL")
         return
+    if _nested(value) > MAX_NESTED:
+        yield Remark("unchecked", name, "SQL of so many parentheses within each other")
+        return
     fault = sql_fault(value)
     if fault and _OTHER_SQL.search(value):
         yield Remark("unchecked", name, "the syntax of this dialect of SQL")
@@ -240,6 +247,12 @@ def _sql(name: str, value: str) -> Iterator[Remark]:
         yield Remark("error", name, f"Invalid SQL syntax: {fault}")
     if re.search(r"(?i)\bselect\s+(?:distinct\s+)?\*", value):
         yield Remark("warning", name, "SELECT * may be slow on large tables; name the columns")
+
+
+def _nested(text: str) -> int:
+    """How many parentheses are open at a time."""
+    steps = (1 if mark == "(" else -1 for mark in re.findall(r"[()]", text))
+    return max(itertools.accumulate(steps), default=0)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -276,7 +289,9 @@ def _list(value: Any) -> list[Any]:
 
 
 def tables(text: str) -> set[str]:
-    """The tables that SQL names, as far as the parser reads it."""
+    """The tables that SQL names; none where the parser does not read it."""
+    if _nested(text) > MAX_NESTED:
+        return set()
     try:
         return set(_parser().get_table_names(text))
     except duckdb.Error:

@@ -120,6 +120,7 @@ def vague(text: str, given: Any) -> bool:
     Naming the parameter is enough where the text says what it must be, not where it only calls it
     invalid: `path is required` helps, `Invalid path` does not.
     """
+    text = text[:_VAGUE_CHARS]  # a longer one says something, or nothing that anyone reads
     if _NAMES.search(text):
         return False
     members = given if isinstance(given, dict) else {}
@@ -132,6 +133,7 @@ def vague(text: str, given: Any) -> bool:
     return _MISSING.search(text) is None
 
 
+_VAGUE_CHARS: Final = 1000
 _NAMES: Final = re.compile(r"""["'`][^"'`]+["'`]|[/\\]\w|\w://|\d|\w_\w|[:=]\s*\S{2}""")
 _SAYS: Final = re.compile(
     r"(?i)\b(?:required|missing|must|should|expected|cannot|not|exceeds?|needs?|too)\b"

@@ -21,7 +21,7 @@ from typing import Any, Final
 from mcptally.archive import Lines, PassedOver, Room, files_below, lines
 from mcptally.errors import UnreadableError, UsageError, near
 from mcptally.imports.clock import zone
-from mcptally.imports.detect import TRANSCRIPT, detect
+from mcptally.imports.detect import TRANSCRIPT, format_of
 from mcptally.imports.formats import FORMATS, Format
 from mcptally.imports.items import Item, Places, Tally
 from mcptally.imports.packing import Packer
@@ -153,7 +153,7 @@ def _plan(
 
 
 def _named(path: Path, asked: str) -> Format:
-    found = detect(path)
+    found = format_of(path)
     if found == TRANSCRIPT and asked != "jsonrpc":
         raise UsageError(f"{path}: is a transcript already; score it as it is")
     if asked != AUTO:
@@ -172,7 +172,7 @@ def _of_folder(path: Path, asked: str, done: Imported) -> Format | None:
             done.passed_over[path] = f"its name is not one of {asked}'s"
             return None
     try:
-        found = detect(path)
+        found = format_of(path)
     except UnreadableError as error:
         done.passed_over[path] = str(error)
         return None

@@ -6,16 +6,53 @@ null in every table, as it is for a frame that was too large to keep.
 """
 
 import json
+from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
 
-from mcptally.imports.items import Item, Pipe
+from mcptally.imports.items import MAX_ASKED, Item, Pipe, Tally
 from mcptally.record.strict import why_not_strict
 
 _encode: Final = msgspec.json.Encoder().encode
 UNKNOWN: Final = msgspec.Raw()
 """Stands for JSON that the record does not have."""
+
+WAITING_BYTES: Final = 64 << 20
+"""Bytes of requests that `Waiting` holds."""
+
+FORGOTTEN: Final = "calls forgotten: too many without an answer"
+
+
+class Waiting:
+    """Requests whose answers may yet come; the oldest are forgotten where they are too many."""
+
+    def __init__(self, tally: Tally) -> None:
+        self._tally = tally
+        self._items: dict[str, Item] = {}
+        self._size = 0
+
+    def __contains__(self, call: str) -> bool:
+        return call in self._items
+
+    def add(self, call: str, asked: Item) -> None:
+        """One more, in the place of an earlier one of the same name."""
+        self.pop(call)
+        self._size += len(asked.data)
+        self._items[call] = asked
+        while len(self._items) > MAX_ASKED or self._size > WAITING_BYTES:
+            self.pop(next(iter(self._items)))
+            self._tally.notes[FORGOTTEN] += 1
+
+    def pop(self, call: str) -> Item | None:
+        """Take out the request of a call; None if it is not there."""
+        asked = self._items.pop(call, None)
+        self._size -= 0 if asked is None else len(asked.data)
+        return asked
+
+    def left(self) -> Iterator[Item]:
+        """Those that nobody answered, oldest first."""
+        yield from self._items.values()
 
 
 def asked(

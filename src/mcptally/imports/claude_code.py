@@ -24,7 +24,7 @@ from mcptally.imports.source import Source
 _CALLING: Final = re.compile(r"Calling MCP tool: (?P<tool>.+)\Z", re.DOTALL)
 _DONE: Final = re.compile(r"Tool '(?P<tool>.+?)' completed successfully in (?P<took>\S.*)\Z")
 _FAILED: Final = re.compile(
-    r"Tool '(?P<tool>.+?)' failed after (?P<took>[^:]+): (?P<why>.*)\Z", re.DOTALL
+    r"Tool '(?P<tool>.+?)' failed after (?P<took>[^:]{1,40}): (?P<why>.*)\Z", re.DOTALL
 )
 _CODE: Final = re.compile(r"MCP error (?P<code>-?\d+): ?(?P<message>.*)\Z", re.DOTALL)
 _STDERR: Final = "Server stderr: "
@@ -86,7 +86,7 @@ class _Reader:
         self.open: dict[tuple[str, str], list[_Open]] = {}
         """Session and tool → the calls under way, oldest first; `waiting` in all."""
         self.waiting = 0
-        self.uses: dict[str, Item] = {}
+        self.uses = calls.Waiting(source.tally)
 
     # --- MCP logs -----------------------------------------------------------------------------
 
@@ -118,25 +118,25 @@ class _Reader:
 
     def begin(self, key: tuple[str, str], begun: _Open) -> None:
         if self.waiting >= MAX_ASKED:
-            self.begun(next(iter(self.open)))
-            self.tally.notes["calls forgotten: too many without a result"] += 1
+            self.oldest(next(iter(self.open)))
+            self.tally.notes[calls.FORGOTTEN] += 1
         self.open.setdefault(key, []).append(begun)
         self.waiting += 1
 
-    def begun(self, key: tuple[str, str]) -> _Open:
+    def oldest(self, key: tuple[str, str]) -> _Open:
         """Take out the oldest call of a session and tool."""
         self.waiting -= 1
-        oldest = self.open[key].pop(0)
+        begun = self.open[key].pop(0)
         if not self.open[key]:
             del self.open[key]
-        return oldest
+        return begun
 
     def over(
         self, match: re.Match[str], pipe: Pipe, session: str, line: int, at: int | None
     ) -> Iterator[Item]:
         tool = match["tool"]
         key = (session, tool)
-        begun = self.begun(key) if key in self.open else _Open(pipe, line, None, f"{line}", tool)
+        begun = self.oldest(key) if key in self.open else _Open(pipe, line, None, f"{line}", tool)
         took = duration(match["took"])
         exact = took is not None and match["took"].strip().endswith("ms")
         start = begun.at
@@ -180,19 +180,15 @@ class _Reader:
             return 0
         session = event.session if isinstance(event.session, str) else ""
         pipe = self.source.pipe(session, server=match["server"])
-        if len(self.uses) >= MAX_ASKED:
-            self.uses.pop(next(iter(self.uses)))
-            self.tally.notes["calls forgotten: too many without a result"] += 1
         arguments = calls.json_bytes(block["input"]) if "input" in block else calls.UNKNOWN
         at = self.source.at(event.timestamp)
-        self.uses[call] = calls.asked(
-            pipe, call, line=line, at=at, tool=match["tool"], arguments=arguments
-        )
+        ask = calls.asked(pipe, call, line=line, at=at, tool=match["tool"], arguments=arguments)
+        self.uses.add(call, ask)
         return 1
 
     def result(self, event: _Line, block: dict[str, Any], line: int) -> Iterator[Item]:
         call = block.get("tool_use_id")
-        ask = self.uses.pop(call, None) if isinstance(call, str) else None
+        ask = self.uses.pop(call) if isinstance(call, str) else None
         if ask is None or not isinstance(call, str):
             return
         at = self.source.at(event.timestamp)
@@ -224,7 +220,7 @@ class _Reader:
                 yield calls.asked(
                     begun.pipe, begun.call, line=begun.line, at=begun.at, tool=begun.tool
                 )
-        yield from self.uses.values()
+        yield from self.uses.left()
 
 
 def _text(content: Any) -> str:

@@ -33,7 +33,8 @@ _MESSAGE: Final = re.compile(rb"Message from (?P<who>client|server): (?P<frame>.
 _METADATA: Final = re.compile(rb" \{ metadata: (?:undefined|[^{}]{0,200}) \}\Z")
 _CUT: Final = re.compile(rb"\.\.\.\[\d+ chars? truncated\]\.\.\.")
 _COMMAND: Final = re.compile(rb"Using MCP server command: (?P<command>.+?) with (?:args|path)")
-_ARGUMENTS: Final = re.compile(r"args: \[(?P<words>.*?)(?:\[length\]|\]\s*,?\s*\n)", re.DOTALL)
+_ARGUMENTS: Final = "args: ["
+_NO_MORE: Final = re.compile(r"\[length\]|\][ \t]*+,?[ \t\r]*+\n")
 _WORD: Final = re.compile(r"'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\"|`((?:[^`\\]|\\.)*)`")
 _BEGINS: Final = (b"Initializing server",)
 _ENDS: Final = (b"Server transport closed", b"Client transport closed")
@@ -127,6 +128,7 @@ def _command(block: list[bytes]) -> list[str] | None:
     if found is None:
         return None
     text = b"\n".join(block).decode(errors="replace")
-    words = _ARGUMENTS.search(text)
-    arguments = _WORD.findall(words["words"]) if words else []
+    words = text.partition(_ARGUMENTS)[2]
+    end = _NO_MORE.search(words)
+    arguments = _WORD.findall(words, 0, end.start()) if end else []
     return [found["command"].decode(errors="replace"), *("".join(word) for word in arguments)]

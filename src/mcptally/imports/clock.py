@@ -26,6 +26,7 @@ _LATEST: Final = 2**63 - 1
 _UNITS: Final = ((3.2e8, 7.3e9, 10**9), (3.2e11, 7.3e12, 10**6), (3.2e14, 7.3e15, 1000))
 
 _DURATION: Final = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s?(?P<unit>ms|us|µs|ns|s|m|h)")
+_MAX_DURATION: Final = 100
 _UNIT_NS: Final = {"h": 3600 * _SECOND, "m": 60 * _SECOND, "s": _SECOND, "ms": 10**6}
 _SMALL_NS: Final = {"us": 1000, "µs": 1000, "ns": 1}
 
@@ -125,6 +126,8 @@ def later(start: int | None, nanoseconds: float | None) -> int | None:
 
 def duration(text: str) -> int | None:
     """Nanoseconds of a text like `505ms`, `1m 5s`, `0.25s`; None if it is none."""
+    if len(text) > _MAX_DURATION:
+        return None
     rest = _DURATION.sub("", text).strip()
     found = list(_DURATION.finditer(text))
     if rest or not found:

@@ -15,7 +15,7 @@ import msgspec
 
 from mcptally.imports import calls
 from mcptally.imports.clock import later
-from mcptally.imports.items import MAX_ASKED, Item, Pipe
+from mcptally.imports.items import Item, Pipe
 from mcptally.imports.source import Source
 
 _SECOND: Final = 10**9
@@ -38,7 +38,7 @@ def read(source: Source) -> Iterator[Item]:
     """The calls of one rollout."""
     tally = source.tally
     session = ""
-    begun: dict[str, Item] = {}
+    begun = calls.Waiting(tally)
     for line, event in source.records(_LINE, "not JSON, or no object"):
         at = source.at(event.timestamp)
         body = _first_object(event.payload, event.msg, event.item)
@@ -60,15 +60,12 @@ def read(source: Source) -> Iterator[Item]:
         start = at if took is None or kind == "mcp_tool_call_begin" else later(at, -took)
         ask = _asked(source, invocation, session, call, line=line, at=start)
         if kind == "mcp_tool_call_begin":
-            if len(begun) >= MAX_ASKED:
-                begun.pop(next(iter(begun)))
-                tally.notes["calls forgotten: too many without an end"] += 1
-            begun[call] = ask
+            begun.add(call, ask)
             continue
-        first = begun.pop(call, None)
+        first = begun.pop(call)
         yield first if first is not None and took is None else ask
         yield _answered(ask.pipe, call, body.get("result"), line=line, at=at)
-    yield from begun.values()
+    yield from begun.left()
 
 
 def _asked(

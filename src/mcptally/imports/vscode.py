@@ -24,8 +24,8 @@ _SAYS: Final[dict[bytes, Dir]] = {
     b"[Server Says] ": "s2c",
 }
 _STDERR: Final = b"[server stderr] "
-_STARTING: Final = re.compile(rb"Starting server (?!from )(?P<name>.+?)\s*\Z")
-_COMMAND: Final = re.compile(rb"Server command line: (?P<command>.+?)\s*\Z")
+_STARTING: Final = re.compile(rb"Starting server (?!from )(?P<name>.+)\Z")
+_COMMAND: Final = re.compile(rb"Server command line: (?P<command>.+)\Z")
 _OVER: Final = re.compile(rb"Connection state: (?P<how>Stopped|Error)")
 
 
@@ -61,10 +61,10 @@ def read(source: Source) -> Iterator[Item]:
         else:
             tally.context["a remark of the editor"] += 1
             if starting := _STARTING.match(text):
-                server = starting["name"].decode(errors="replace")
+                server = starting["name"].strip().decode(errors="replace")
                 yield Item(what="begin", line=line, pipe=source.pipe(server=server), at=at)
             elif command := _COMMAND.match(text):
-                words = command["command"].decode(errors="replace").split(" ")
+                words = command["command"].strip().decode(errors="replace").split(" ")
                 more = {"command": words, "new": False}
                 yield Item(what="begin", line=line, pipe=pipe, at=at, more=more)
             elif over := _OVER.match(text):
