@@ -24,6 +24,9 @@ def small(tmp_path_factory) -> mt.Store:
     write(folder / "traces.jsonl", events)
     mt.score([folder / "traces.jsonl"], out=folder / "store")
     (folder / "secret.csv").write_text("word\nxyzzy\n")
+    with duckdb.connect(str(folder / "other.duckdb")) as other:
+        other.execute(f"CREATE TABLE t AS FROM '{folder}/secret.csv'")
+        other.execute(f"COPY t TO '{folder}/x.parquet'")
     return mt.open_store(folder / "store")
 
 
