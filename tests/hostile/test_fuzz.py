@@ -126,7 +126,7 @@ def test_frames_do_not_depend_on_how_bytes_are_cut(data: bytes, cut: int) -> Non
 @budget(300)
 @given(VALUES, st.booleans())
 def test_redaction_keeps_json_json(value: Any, plain: bool) -> None:
-    """Strict JSON stays strict JSON of the same shape, nothing comes back, and twice is once."""
+    """Strict JSON stays strict JSON, of the same shape if nothing is hidden; twice is once."""
     fuzz.redaction(json.dumps(value, ensure_ascii=plain).encode("utf-8", "surrogatepass"))
 
 
@@ -215,7 +215,9 @@ def test_coverage_guided_fuzzing_finds_nothing(tmp_path: Path, name: str, runs: 
             "atheris is not installed (there is none for every Python): "
             "pip install --only-binary atheris -e '.[fuzz]'"
         )
-    (tmp_path / "seed").write_bytes(b"\x03" + recording())
+    # Of what is no strict JSON, redaction's target sees nothing.
+    seed = recording().splitlines()[1] if name == "redaction" else b"\x03" + recording()
+    (tmp_path / "seed").write_bytes(seed)
     words = [sys.executable, "-m", "tests.hostile.fuzz", name]
     words += [f"-runs={runs}", "-seed=1", "-max_len=2000", str(tmp_path)]
     steady = {**os.environ, "PYTHONHASHSEED": "0"}
