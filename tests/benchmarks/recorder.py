@@ -3,8 +3,8 @@
     python tests/benchmarks/recorder.py [--peers FOLDER] [--calls 2000] [--million]
 
 Every variant keeps its server running; calls go round in blocks of 20, so that a busy machine is
-as busy for all. FOLDER is a venv's bin with peers from PyPI (greenlight-mcp, glassport, mcp-snoop,
-mcp-rec); those on PATH are found too, and the others are left out. Linux only.
+as busy for all. FOLDER is a venv's bin with peers from PyPI (greenlight-mcp, glassport, mcp-snoop);
+those on PATH are found too, and the others are left out. Linux only.
 
 CPU is what the processes between client and server used (their threads' schedstat). Flood is how
 many answers a second come back when requests are sent without waiting. Start-up is the time from

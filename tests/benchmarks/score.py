@@ -61,7 +61,6 @@ def run(paths):
                     orjson.loads(line)
                 except orjson.JSONDecodeError:
                     pass
-halves = [sys.argv[1:], []]
 import os
 halves = [[], []]
 for path in sorted(sys.argv[1:], key=os.path.getsize, reverse=True):
