@@ -1,6 +1,6 @@
 -- Means and shares with sessions as clusters, per tool or server, and metric.
 -- Of: per
--- Moments of all metrics are summed side by side: twelve rows a session would be what costs.
+-- Moments of all metrics are summed side by side: ten rows a session would be what costs.
 WITH moments AS (
     SELECT
         any_value(level) AS level, any_value(server) AS server, any_value(tool) AS tool,
@@ -13,8 +13,6 @@ WITH moments AS (
             {metric: 'invalid_input_rate', share: true, of: _moments_of(input_n, input_y)},
             {metric: 'invalid_output_rate', share: true, of: _moments_of(output_n, output_y)},
             {metric: 'retry_rate', share: true, of: _moments_of(retry_n, retry_y)},
-            {metric: 'ln_latency_ms', share: false, of: _moments_of(latency_n, latency_y)},
-            {metric: 'ln_response_bytes', share: false, of: _moments_of(bytes_n, bytes_y)},
             {metric: 'inspector_overall_confidence', share: false,
                 of: _moments_of(inspector_n, inspector_y)},
             {metric: 'seed_overall_confidence', share: false, of: _moments_of(seed_n, seed_y)}

@@ -132,9 +132,10 @@ session_spread AS (
 totals AS (
     SELECT server, metric, sum(n) FILTER (side = 'base') AS bn, sum(n) FILTER (side = 'new') AS nn
     FROM (
-        SELECT 'base' AS side, * FROM base._rates UNION ALL SELECT 'new', * FROM new._rates
+        SELECT 'base' AS side, * FROM base._sums WHERE level = 'server'
+        UNION ALL
+        SELECT 'new', * FROM new._sums WHERE level = 'server'
     )
-    WHERE level = 'server'
     GROUP BY ALL
 ),
 standardised AS (
