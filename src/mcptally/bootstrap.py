@@ -5,7 +5,8 @@ What it is, and where it gives no interval: docs/explanation/statistics.md, docs
 
 import functools
 import math
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -28,34 +29,71 @@ SEED: Final = 20261122
 """The same calls in the same sessions give the same interval."""
 
 _SLICE: Final = 60
+_TOGETHER: Final = 32
+"""Samples that are worked out together, in few long steps, beside which other threads may run."""
 _ROUNDING: Final = 1e-4
 _LEVELS: Final = (0.025, 0.975)
 _STEPS: Final = np.linspace(0, 3, 13)
 """Where a bound is looked for: so many times as far as the quantile's own error says."""
 
 
-def quantiles(
-    values: Floats, owners: npt.NDArray[np.uint64], lengths: Whole | None = None
-) -> list[float | None]:
+class Sample(NamedTuple):
+    """The calls of which quantiles are asked."""
+
+    values: Floats
+    """Of each call: its latency."""
+    owners: npt.NDArray[np.uint64]
+    """The hash of its session; says who belongs together, and nothing else."""
+    lengths: Whole | None = None
+    """Where they are given, an owner has so many calls, one after the other."""
+
+
+def quantiles(samples: Sequence[Sample]) -> list[list[float | None]]:
     """Each of `QUANTILES` with the bounds of its 95 % interval, or none where data are too few.
 
-    Args:
-        values: of each call.
-        owners: the hash of its session; says who belongs together, and nothing else.
-        lengths: where they are given, an owner has so many calls, one after the other.
+    Nine numbers a sample. Samples do not depend on each other; of many at once, each costs less.
     """
-    ordered = np.sort(values)
-    sessions, session = np.unique(owners, return_inverse=True)
-    if lengths is not None:
-        session = np.repeat(session, lengths)
+    found: list[list[float | None]] = []
+    for first in range(0, len(samples), _TOGETHER):
+        found += _quantiles([_clustered(sample) for sample in samples[first : first + _TOGETHER]])
+    return found
+
+
+class _Clustered(NamedTuple):
+    """A sample as it is resampled."""
+
+    values: Floats
+    ordered: Floats
+    session: Whole
+    """Of each value: the number of its session, or of the group its session is in."""
+    sizes: Floats
+    """How many calls each of those has."""
+    bears: list[bool]
+    """Which of `QUANTILES` have an interval."""
+
+
+def _clustered(sample: Sample) -> _Clustered:
+    owners, session = np.unique(sample.owners, return_inverse=True)
+    if sample.lengths is not None:
+        session = np.repeat(session, sample.lengths)
     sizes = np.bincount(session).astype(np.float64)
-    wanted = [q for q in QUANTILES if bears(q, sizes)]
-    if len(sessions) > CLUSTERS:
+    borne = [bears(q, sizes) for q in QUANTILES]
+    if len(owners) > CLUSTERS:
         session %= CLUSTERS
-    ends = _bounds(wanted, values, ordered, session) if wanted else {}
-    found: list[float | None] = []
-    for q in QUANTILES:
-        found += [at(ordered, q), *ends.get(q, (None, None))]
+        sizes = np.bincount(session).astype(np.float64)
+    return _Clustered(sample.values, np.sort(sample.values), session, sizes, borne)
+
+
+def _quantiles(samples: list[_Clustered]) -> list[list[float | None]]:
+    estimates = [[at(sample.ordered, q) for q in QUANTILES] for sample in samples]
+    asked = [i for i, sample in enumerate(samples) if any(sample.bears)]
+    bounds = iter(_bounds([samples[i] for i in asked], [estimates[i] for i in asked]))
+    found: list[list[float | None]] = []
+    for sample, estimate in zip(samples, estimates, strict=True):
+        ends = next(bounds) if any(sample.bears) else [(None, None)] * len(QUANTILES)
+        found.append(
+            [x for value, pair in zip(estimate, ends, strict=True) for x in (value, *pair)]
+        )
     return found
 
 
@@ -81,55 +119,88 @@ def at(ordered: Floats, q: float) -> float:
     return float(ordered[low] + (ordered[high] - ordered[low]) * (place - low))
 
 
-def _bounds(
-    wanted: list[float], values: Floats, ordered: Floats, session: Whole
-) -> dict[float, tuple[float, float]]:
-    """Low and high end of each quantile for which resampling finds both.
+_Ends: TypeAlias = tuple[float, float] | tuple[None, None]
+
+
+def _bounds(samples: list[_Clustered], estimates: list[list[float]]) -> list[list[_Ends]]:
+    """Low and high end of each quantile of each sample."""
+    if not samples:
+        return []
+    sizes = np.zeros((len(samples), CLUSTERS))
+    below = np.zeros((len(samples), CLUSTERS, len(QUANTILES)))
+    for i, (sample, estimate) in enumerate(zip(samples, estimates, strict=True)):
+        sizes[i, : len(sample.sizes)] = sample.sizes
+        below[i, : len(sample.sizes)] = _counts(np.asarray(estimate), sample)
+    return [
+        _ends(sample, some[: len(sample.sizes)], limits)
+        for sample, some, limits in zip(samples, below, _limits(below, sizes), strict=True)
+    ]
+
+
+def _ends(sample: _Clustered, below: Floats, limits: Floats) -> list[_Ends]:
+    """Low and high end of each quantile that the sample bears and for which resampling finds both.
 
     A value is in the interval where the share of calls no slower than it lies as near to the
     quantile, in standard errors, as shares of resamples lie to that of the sample.
     """
-    last = len(ordered) - 1
-    sizes = np.bincount(session).astype(np.float64)
-    estimates = np.asarray([at(ordered, q) for q in wanted])
-    below = _counts(estimates, values, session)
-    limits = _limits(below, sizes)
-    _, errors = _shares(below, sizes)
-    ranks = []
-    for q, error, limit in zip(wanted, errors, limits, strict=True):
-        shares = q + _STEPS[:, None] * np.where(np.isfinite(limit), limit, 0) * error
-        inside = np.clip(np.rint(shares * last), 0, last).astype(np.int64)
-        ranks.append(np.sort(np.append(inside, (0, int(q * last), last))))
-    every = np.unique(np.concatenate(ranks))
-    shares, errors = _shares(_counts(ordered[every], values, session), sizes)
-    found = {}
-    for q, rank, (least, most) in zip(wanted, ranks, limits, strict=True):
-        if np.isfinite((least, most)).all():  # else too many resamples have no call beyond it
-            here = np.searchsorted(every, rank)
-            distances = _over(shares[here] - q, errors[here])
-            low = _crossing(rank, distances, least, distances >= least)
-            high = _crossing(rank, distances, most, distances > most)
-            found[q] = (float(ordered[int(low)]), float(ordered[math.ceil(high)]))
+    last = len(sample.ordered) - 1
+    _, errors = _shares(below, sample.sizes)
+    ranks: dict[float, Whole] = {}
+    for q, bears_it, limit, error in zip(QUANTILES, sample.bears, limits, errors, strict=True):
+        if bears_it and np.isfinite(limit).all():  # else many resamples have no call beyond it
+            inside = np.rint((q + _STEPS[:, None] * limit * error) * last)
+            inside = np.clip(inside, 0, last).astype(np.int64)
+            ranks[q] = np.sort(np.append(inside, (0, int(q * last), last)))
+    if not ranks:
+        return [(None, None)] * len(QUANTILES)
+    every = np.unique(np.concatenate(list(ranks.values())))
+    shares, errors = _shares(_counts(sample.ordered[every], sample), sample.sizes)
+    found: list[_Ends] = []
+    for q, (least, most) in zip(QUANTILES, limits, strict=True):
+        if q not in ranks:
+            found.append((None, None))
+            continue
+        here = np.searchsorted(every, ranks[q])
+        distances = _over(shares[here] - q, errors[here])
+        low = _crossing(ranks[q], distances, least, distances >= least)
+        high = _crossing(ranks[q], distances, most, distances > most)
+        found.append((float(sample.ordered[int(low)]), float(sample.ordered[math.ceil(high)])))
     return found
 
 
 def _limits(below: Floats, sizes: Floats) -> Floats:
-    """How many standard errors shares of resamples lie below and above theirs; a row each."""
-    scale = sizes / sizes.mean()  # single precision would not hold squares of large counts
-    rest = below / sizes.mean() - scale[:, None] * (below.sum(0) / sizes.sum())
-    rest = np.where(np.abs(rest) > _ROUNDING**2, rest, 0)  # sessions all alike have no spread
-    parts = np.column_stack((scale, scale**2, rest, rest**2, rest * scale[:, None]))
-    sums = parts.T.astype(np.float32) @ _weights()[:, : len(sizes)]
-    calls, squares, *others = np.concatenate(sums, axis=1)[:, :RESAMPLES].astype(np.float64)
-    off, spread, mixed = np.reshape(others, (3, -1, RESAMPLES))
+    """How many standard errors shares of resamples lie below and above theirs.
+
+    Args:
+        below: of each sample and session: how many calls are no slower than each quantile.
+        sizes: how many it has; none where there are fewer sessions than columns.
+
+    Returns:
+        of each sample and quantile the two.
+    """
+    sessions = (sizes > 0).sum(1)
+    calls = sizes.sum(1)
+    scale = sizes / (calls / sessions)[:, None]
+    rest = below / (calls / sessions)[:, None, None]
+    rest -= scale[:, :, None] * (below.sum(1) / calls[:, None])[:, None]
+    rest[np.abs(rest) <= _ROUNDING**2] = 0  # sessions all alike have no spread
+    parts = np.concatenate(
+        (scale[:, :, None], scale[:, :, None] ** 2, rest, rest**2, rest * scale[:, :, None]), 2
+    )
+    # (Single precision would not hold squares of large counts, but it holds those to scale.)
+    made = parts.transpose(0, 2, 1).astype(np.float32)[:, None] @ _weights()
+    sums = np.concatenate(made.transpose(1, 0, 2, 3), axis=2)[:, :, :RESAMPLES].astype(np.float64)
+    drawn, squares = sums[:, 0, None], sums[:, 1, None]
+    off, spread, mixed = np.split(sums[:, 2:], 3, axis=1)
+    degrees = _degrees(sessions)[:, None, None]
     with np.errstate(invalid="ignore", divide="ignore"):
-        moved = off / calls
+        moved = off / drawn
         left = spread - 2 * moved * mixed + moved**2 * squares
         # A resample without a call beyond has no spread at all; rounding leaves some.
         left = np.where(left > _ROUNDING * moved**2 * squares, left, 0)
-        errors = np.sqrt(left * _degrees(len(sizes))) / calls
+        errors = np.sqrt(left * degrees) / drawn
     distances = np.sort(_over(moved, errors))
-    limits: Floats = distances[:, [round(level * (RESAMPLES + 1)) - 1 for level in _LEVELS]]
+    limits: Floats = distances[:, :, [round(level * (RESAMPLES + 1)) - 1 for level in _LEVELS]]
     return limits
 
 
@@ -145,11 +216,11 @@ def _weights() -> npt.NDArray[np.float32]:
     return np.ascontiguousarray(drawn.reshape(CLUSTERS, -1, _SLICE).transpose(1, 0, 2))
 
 
-def _counts(ends: Floats, values: Floats, session: Whole) -> Floats:
+def _counts(ends: Floats, sample: _Clustered) -> Floats:
     """How many values of each session are no larger than each of the sorted `ends`."""
     width = len(ends) + 1
-    cells = session * width + np.searchsorted(ends, values)
-    sessions = int(session.max()) + 1
+    cells = sample.session * width + np.searchsorted(ends, sample.values)
+    sessions = len(sample.sizes)
     table = np.bincount(cells, minlength=sessions * width).reshape(sessions, width)
     counts: Floats = np.cumsum(table[:, :-1], axis=1, dtype=np.float64)
     return counts
@@ -162,8 +233,8 @@ def _shares(below: Floats, sizes: Floats) -> tuple[Floats, Floats]:
     return share, np.sqrt((rest**2).sum(0) * _degrees(len(sizes))) / sizes.sum()
 
 
-def _degrees(sessions: int) -> float:
-    return sessions / (sessions - 1)
+def _degrees(sessions: Whole | int) -> Floats:
+    return np.asarray(sessions / (sessions - 1), np.float64)
 
 
 def _over(moved: Floats, error: Floats) -> Floats:

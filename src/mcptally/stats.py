@@ -127,15 +127,15 @@ def latency_quantiles(times: pa.ChunkedArray, owners: pa.ChunkedArray) -> pa.Arr
     rows, parts = lists.offsets.to_numpy(), lists.values.offsets.to_numpy()
     values = lists.values.values.to_numpy(zero_copy_only=False)
     names, places = whose.values.to_numpy(zero_copy_only=False), whose.offsets.to_numpy()
-    found = [
-        bootstrap.quantiles(
+    samples = [
+        bootstrap.Sample(
             values[parts[first] : parts[last]],
             names[places[row] : places[row + 1]],
             np.diff(parts[first : last + 1]),
         )
         for row, (first, last) in enumerate(itertools.pairwise(rows))
     ]
-    return pa.array(found, pa.list_(pa.float64()))
+    return pa.array(bootstrap.quantiles(samples), pa.list_(pa.float64()))
 
 
 def _lists(column: pa.ChunkedArray) -> list[Floats]:

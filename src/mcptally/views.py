@@ -124,16 +124,14 @@ def create_tables(
 
 
 def texts_of(question: str) -> dict[str, str]:
-    """A question's text and those of the questions that it may read."""
+    """A question's text after those of the questions that it may read."""
+    text = all_texts()[question]
+    named = set(re.findall(r"\b(?:FROM|JOIN)\s+(\w+)|\b(_\w+)\(", text))
+    own = re.findall(r"\b(\w+) AS (?:NOT )?(?:MATERIALIZED )?\(", text)
     found: dict[str, str] = {}
-    waiting = [question]
-    while waiting:
-        name = waiting.pop()
-        found[name] = all_texts()[name]
-        named = set(re.findall(r"(?:\bFROM|\bJOIN|,)\s+(\w+)", found[name]))
-        named |= set(re.findall(r"\b_\w+(?=\()", found[name]))
-        waiting += named & all_texts().keys() - found.keys()
-    return found
+    for name in sorted({name for pair in named for name in pair} & all_texts().keys() - set(own)):
+        found |= texts_of(name)
+    return found | {question: text}
 
 
 def create_questions(connection: duckdb.DuckDBPyConnection, texts: Mapping[str, str]) -> None:

@@ -8,7 +8,7 @@ from mcptally import bootstrap
 
 def found(values, owners):
     values, owners = np.asarray(values, float), np.asarray(owners, np.uint64)
-    result = bootstrap.quantiles(values, owners)
+    [result] = bootstrap.quantiles([bootstrap.Sample(values, owners)])
     return {q: tuple(result[3 * i : 3 * i + 3]) for i, q in enumerate(bootstrap.QUANTILES)}
 
 
@@ -29,8 +29,19 @@ def test_the_order_of_calls_changes_nothing():
 def test_owners_may_be_said_once_for_calls_in_a_row():
     values, owners = paced(80, 30, 0.5)
     each = np.arange(80, dtype=np.uint64)
-    short = bootstrap.quantiles(values, each, np.full(80, 30))
-    assert short == bootstrap.quantiles(values, owners.astype(np.uint64))
+    short = bootstrap.Sample(values, each, np.full(80, 30))
+    long = bootstrap.Sample(values, owners.astype(np.uint64))
+    assert bootstrap.quantiles([short]) == bootstrap.quantiles([long])
+
+
+def test_a_sample_has_the_same_interval_alone_and_among_others():
+    samples = []
+    for sessions in (2, 31, 90, 3, 700, 40):
+        values, owners = paced(sessions, 25, 0.4)
+        samples.append(bootstrap.Sample(values, owners.astype(np.uint64)))
+    together = bootstrap.quantiles(samples * 8)
+    assert together == [bootstrap.quantiles([sample])[0] for sample in samples] * 8
+    assert [found[1] is None for found in together[:6]] == [True, False, False, True, False, False]
 
 
 def test_independent_calls_have_the_interval_of_order_statistics():

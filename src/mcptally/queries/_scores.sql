@@ -1,6 +1,19 @@
 -- What is known of every tool or every server: rates, intervals, costs.
 -- Of: per
-WITH rated AS MATERIALIZED (SELECT * FROM _rates_of(per)),
+WITH used AS NOT MATERIALIZED (
+    SELECT *, if(per = 'tool', u.tool, NULL) AS named, hash(session) AS visit,
+        hash(hash(server), if(per = 'tool', hash(u.tool), 0)) AS kind
+    FROM usage u
+),
+times AS MATERIALIZED (
+    SELECT
+        any_value(server) AS server, any_value(named) AS tool,
+        latency_quantiles(list(latencies_ms), list(visit)) AS q
+    FROM used
+    WHERE latencies_ms IS NOT NULL
+    GROUP BY kind
+),
+rated AS MATERIALIZED (SELECT * FROM _rates_of(per)),
 rates AS (
     SELECT
         level, server, tool,
@@ -56,12 +69,6 @@ shrunk AS (
         ON own.server IS NOT DISTINCT FROM r.server AND NOT own.every AND per = 'tool'
     LEFT JOIN priors every ON every.every
 ),
--- Hashes of names are cheaper to group by than names.
-used AS NOT MATERIALIZED (
-    SELECT *, if(per = 'tool', u.tool, NULL) AS named, hash(session) AS visit,
-        hash(hash(server), if(per = 'tool', hash(u.tool), 0)) AS kind
-    FROM usage u
-),
 tallies AS MATERIALIZED (
     SELECT
         any_value(server) AS server, any_value(named) AS tool,
@@ -111,14 +118,6 @@ corrections AS (
         ON errors.server IS NOT DISTINCT FROM r.server
         AND errors.tool IS NOT DISTINCT FROM r.tool
     CROSS JOIN _measured
-),
-times AS (
-    SELECT
-        any_value(server) AS server, any_value(named) AS tool,
-        latency_quantiles(list(latencies_ms), list(visit)) AS q
-    FROM used
-    WHERE latencies_ms IS NOT NULL
-    GROUP BY kind
 ),
 tokens AS (
     SELECT
