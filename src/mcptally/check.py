@@ -18,9 +18,9 @@ import msgspec
 from mcptally.archive import Damage, Lines, PassedOver, Room, discover, lines
 from mcptally.errors import UnreadableError
 from mcptally.frame import EVENTS
-from mcptally.reading import MAX_NOISE, NOISE, event_of, is_torn, is_utf8
-from mcptally.shapes import EVENT, AnyEvent, CloseEvent, GapEvent, OpenEvent
+from mcptally.reading import MAX_NOISE, NOISE, at_once, event_of, is_torn
 from mcptally.shapes import EVENTS as SHAPES
+from mcptally.shapes import AnyEvent, CloseEvent, GapEvent, OpenEvent
 
 if sys.platform != "win32":
     import fcntl
@@ -162,7 +162,7 @@ def _file(path: Path, seen: dict[str, _Seen], room: Room) -> FileCheck:
             problems.append(f"{where}{run.message}")
             continue
         total = run.first + run.count - 1
-        known = _at_once(run)
+        known = at_once(run.data, run.count)
         for event in known or ():
             _take(event, path, seen)
         for number, line in _each(run) if known is None else ():
@@ -187,17 +187,6 @@ def _file(path: Path, seen: dict[str, _Seen], room: Room) -> FileCheck:
     if not total and not problems:
         problems.append("empty")
     return FileCheck(str(path), total, unread, problems)
-
-
-def _at_once(run: Lines) -> list[AnyEvent] | None:
-    """The events of a run in which every line is one."""
-    if not is_utf8(run.data):
-        return None
-    try:
-        events: list[AnyEvent] = EVENT.decode_lines(run.data)
-    except (msgspec.DecodeError, RecursionError):
-        return None
-    return events if len(events) == run.count else None
 
 
 def _each(run: Lines) -> Iterator[tuple[int, bytes]]:

@@ -28,7 +28,7 @@ from mcptally.partition import Gathered
 from mcptally.plan import weight
 from mcptally.remote import is_remote, put
 from mcptally.scoring import Judging
-from mcptally.share import Learned, Written, judge, keep, kept, note, read
+from mcptally.share import Learned, judge, keep, kept, note, read
 
 _ONE_AT_A_TIME: Final = threading.Lock()
 """A worker with many threads would hold as many partitions at once: memory goes by process."""
@@ -105,7 +105,9 @@ def settle(settled: Settled) -> Settled:
     return settled
 
 
-def finish(run: Run, here: Kept, learned: Learned, settled: Settled, archive: Knowledge) -> Written:
+def finish(
+    run: Run, here: Kept, learned: Learned, settled: Settled, archive: Knowledge
+) -> store.Written:
     """Judge a partition and write its tables into the work folder.
 
     Args:

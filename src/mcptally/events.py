@@ -6,14 +6,13 @@ field: one bad line never costs its neighbours.
 
 from typing import Final
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from mcptally.archive import Lines
-from mcptally.reading import TORN, event_of, is_torn
-from mcptally.shapes import EVENT, AnyEvent
+from mcptally.reading import TORN, at_once, event_of, is_torn
+from mcptally.shapes import AnyEvent
 
 Numbers = npt.NDArray[np.int64]
 """Numbers of lines, counted from 1."""
@@ -26,7 +25,7 @@ _PIECE: Final = 1 << 14
 
 def events_of(run: Lines) -> tuple[list[AnyEvent], Numbers, list[Fault]]:
     """The events of a run of lines, the number of each one's line, and the faults of the rest."""
-    known = _at_once(run)
+    known = at_once(run.data, run.count, _is_utf8)
     if known is not None:
         return known, np.arange(run.first, run.first + run.count), []
     if len(run.data) <= _PIECE:
@@ -40,7 +39,7 @@ def events_of(run: Lines) -> tuple[list[AnyEvent], Numbers, list[Fault]]:
         end = run.data.find(b"\n", begin + _PIECE) + 1 or len(run.data)
         data = run.data[begin:end]
         piece = Lines(data, first, data.count(b"\n") + (not data.endswith(b"\n")))
-        known = _at_once(piece)
+        known = at_once(data, piece.count, _is_utf8)
         if known is not None:
             events += known
             numbers.append(np.arange(first, first + piece.count))
@@ -51,17 +50,6 @@ def events_of(run: Lines) -> tuple[list[AnyEvent], Numbers, list[Fault]]:
             faults += wrong
         begin, first = end, first + piece.count
     return events, np.concatenate(numbers), faults
-
-
-def _at_once(run: Lines) -> list[AnyEvent] | None:
-    """The events of a run in which every line is one."""
-    if not _is_utf8(run.data):
-        return None
-    try:
-        events: list[AnyEvent] = EVENT.decode_lines(run.data)
-    except (msgspec.DecodeError, RecursionError):
-        return None
-    return events if len(events) == run.count else None
 
 
 def _one_by_one(run: Lines) -> tuple[list[AnyEvent], Numbers, list[Fault]]:

@@ -27,7 +27,7 @@ from mcptally.plan import first_recording, found, held_of, limit_of, plan, weigh
 from mcptally.remote import is_url
 from mcptally.schema import TABLES, Finding, Findings, Recordings, findings_frame
 from mcptally.scoring import Judging
-from mcptally.share import Learned, Written
+from mcptally.share import Learned
 
 Progress = Callable[[int, int], None]
 """Called with bytes of work done and bytes in all: every file is gathered, then finished."""
@@ -299,10 +299,10 @@ class Run:
 
         each = {member: tasks(numbers) for member, numbers in members.items()}
         for written in crew.each(each, finished):
-            if isinstance(written, Written):
+            if isinstance(written, store.Written):
                 self._count(written)
 
-    def _count(self, written: Written | reuse.Carried) -> None:
+    def _count(self, written: store.Written) -> None:
         for name, count in written.rows.items():
             self.rows[name] += count
         for outcome, count in written.outcomes.items():

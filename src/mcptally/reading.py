@@ -3,6 +3,7 @@
 `score` and `check` both ask here, so they never disagree about a line.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -24,6 +25,22 @@ NOISE: Final = f"more than {MAX_NOISE:,} lines before this are no events: the re
 
 _SHOWN: Final = 200
 """Characters of a parser's words: they may quote the line."""
+
+
+def at_once(
+    data: bytes, lines: int, valid: Callable[[bytes], bool] | None = None
+) -> list[AnyEvent] | None:
+    """The events of lines that are one each; None where any is none.
+
+    `valid` says whether bytes are UTF-8; by default `is_utf8` does.
+    """
+    if not (valid or is_utf8)(data):
+        return None
+    try:
+        events: list[AnyEvent] = EVENT.decode_lines(data)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    return events if len(events) == lines else None
 
 
 def event_of(line: bytes) -> AnyEvent | Refusal | None:

@@ -37,18 +37,6 @@ class Part(NamedTuple):
     name: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Carried:
-    """What was carried over into a store."""
-
-    rows: dict[str, int]
-    """By table."""
-    outcomes: dict[str, int]
-    """Calls by outcome."""
-    broken: int
-    """Findings of severity error about files."""
-
-
 class Earlier:
     """Stores that earlier runs made, and what of them still holds.
 
@@ -207,7 +195,7 @@ class Earlier:
 
     # --- what is carried over ---
 
-    def carry(self, work: Path) -> Carried:
+    def carry(self, work: Path) -> store.Written:
         """Put what holds into a work folder: parts as they are, or what is left of them."""
         number = 0
         small: list[Part] = []
@@ -334,7 +322,7 @@ def _link(source: Path, target: Path) -> None:
         shutil.copyfile(source, target)
 
 
-def _counted(work: Path) -> Carried:
+def _counted(work: Path) -> store.Written:
     """What lies in a work folder so far."""
     rows = {
         table.name: sum(
@@ -352,4 +340,4 @@ def _counted(work: Path) -> Carried:
         found = pl.scan_parquet(sorted((work / Findings.name).glob("*.parquet")), glob=False)
         wrong = found.filter(about="file", severity="error").select(pl.len())
         broken = wrong.collect().item()
-    return Carried(rows, outcomes, broken)
+    return store.Written(rows, outcomes, broken)

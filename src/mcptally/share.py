@@ -37,18 +37,6 @@ class Learned:
     """The labels of its servers, each once."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Written:
-    """What finishing a partition put into the store."""
-
-    rows: dict[str, int]
-    """By table."""
-    outcomes: dict[str, int]
-    """Calls by outcome."""
-    broken: int
-    """Findings of severity error about files."""
-
-
 def read(files: Sequence[Path], names: Sequence[str]) -> tuple[Gathered, Learned]:
     """Gather a partition of `files`, which `names` call: itself, and what it brought to light."""
     looks = [store.look(path) for path in files]
@@ -116,7 +104,7 @@ def judge(
     judging: Judging,
     *,
     payloads: bool,
-) -> Written:
+) -> store.Written:
     """Finish a partition, and write its tables into the work folder, whole or not at all."""
     tables = finish(part, archive, judging, payloads=payloads)
     rows = dict.fromkeys((table.name for table in TABLES), 0)
@@ -125,7 +113,7 @@ def judge(
             rows[table.name] += store.write_part(draft, table, f"{number:06d}", frame)
     outcomes = dict(tables[Calls].group_by("outcome").len().iter_rows())
     broken = tables[Findings].filter(about="file", severity="error").height
-    return Written(rows, outcomes, broken)
+    return store.Written(rows, outcomes, broken)
 
 
 @contextlib.contextmanager
@@ -179,7 +167,7 @@ class Share:
         """What every partition is finished by."""
         self.settled = (judging, payloads)
 
-    def finish(self, number: int, archive: Knowledge) -> Written:
+    def finish(self, number: int, archive: Knowledge) -> store.Written:
         """Judge a partition and write its tables; `archive` is what all know of its tools."""
         assert self.settled is not None  # noqa: S101  (settle comes first, always)
         judging, payloads = self.settled

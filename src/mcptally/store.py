@@ -71,6 +71,18 @@ class Source:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Written:
+    """What was put into a store: of a partition, or carried over from another store."""
+
+    rows: dict[str, int]
+    """By table."""
+    outcomes: dict[str, int]
+    """Calls by outcome."""
+    broken: int
+    """Findings of severity error about files."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Made:
     """What the rows of a store were made by, and what it is to say of its past."""
 

@@ -15,11 +15,9 @@ import pyarrow as pa
 
 import mcptally
 from mcptally.export.plain import dumps, plain
+from mcptally.schema import FAILED
 
 _SPANS: Final = 500
-_FAILED: Final = frozenset(
-    {"hidden_error", "tool_error", "protocol_error", "timeout", "no_response", "cancelled"}
-)
 _TRANSPORTS: Final = {"stdio": "pipe", "streamable_http": "tcp", "http_sse": "tcp"}
 _OURS: Final = (
     *("outcome", "verdict", "reason", "fault", "retryable", "confidence", "rule", "recording"),
@@ -78,7 +76,7 @@ def _span(row: dict[str, Any]) -> dict[str, Any]:
         end = max(start, _nanoseconds(row["cancelled_at"]))
     name = row["tool"] or row["prompt"]
     status: dict[str, Any] = {}
-    if row["outcome"] in _FAILED:
+    if row["outcome"] in FAILED:
         status = {"code": _ERROR} | ({"message": row["error_text"]} if row["error_text"] else {})
     return {
         "traceId": hashlib.blake2b((row["session"] or "").encode(), digest_size=16).hexdigest(),
@@ -129,7 +127,7 @@ def _error_type(row: dict[str, Any]) -> str | None:
         return "tool_error"
     if outcome == "protocol_error":
         return _text(row["error_code"]) or "_OTHER"
-    return outcome if outcome in _FAILED else None
+    return outcome if outcome in FAILED else None
 
 
 def _text(value: Any) -> str | None:
