@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import get_args
 
 import click
 import polars as pl
@@ -120,9 +121,52 @@ def library() -> str:
                 f"### `Store.{method}`\n\n{_called(f'store.{method}', getattr(thing, method))}"
                 for method in methods
             ]
+    parts.append("## What comes back\n\nTypes that nobody makes by hand, with what they hold.\n")
+    parts += [f"### `{kind.__name__}`\n\n{_held(kind)}" for kind in _given_back()]
     tree = inspect.cleandoc(errors.__doc__ or "")
     parts.append(f"## Errors\n\nIn `mcptally.errors`.\n\n```text\n{tree}\n```\n")
     return "\n".join(parts)
+
+
+def _given_back() -> list[type]:
+    """Classes of ours that public functions return and the library page would not name."""
+    public = [getattr(mt, name) for name in mt.__all__]
+    found: dict[str, type] = {}
+    for thing in [*public, *vars(mt.Store).values()]:
+        back = inspect.signature(thing).return_annotation if callable(thing) else None
+        # Some annotations are texts, so that what they name need not be loaded.
+        kinds = [mt.compare.Comparison] if back == "Comparison" else [back, *get_args(back)]
+        found |= {
+            kind.__name__: kind
+            for kind in kinds
+            if isinstance(kind, type) and kind.__module__.startswith("mcptally")
+        }
+    return [found[name] for name in sorted(found) if found[name] not in public]
+
+
+def _held(kind: type) -> str:
+    """What a class says of itself and of each of its public attributes."""
+    [tree] = ast.parse(inspect.cleandoc(inspect.getsource(kind))).body
+    assert isinstance(tree, ast.ClassDef)
+    lines = [inspect.getdoc(kind) or "", ""]
+    for node, after in zip(tree.body, [*tree.body[1:], None], strict=True):
+        said = ""
+        if isinstance(node, ast.AnnAssign) and not ast.unparse(node.target).startswith("_"):
+            head = f"{ast.unparse(node.target)}: {ast.unparse(node.annotation)}"
+            if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+                said = inspect.cleandoc(str(after.value.value))
+        elif isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+            shown = node.name if node.decorator_list else f"{node.name}({_given(node)})"
+            head = f"{shown}: {ast.unparse(node.returns)}" if node.returns else shown
+            said = ast.get_docstring(node) or ""
+        else:
+            continue
+        lines += [head, *(f"    {line}".rstrip() for line in said.splitlines())]
+    return "```text\n" + "\n".join(lines).rstrip() + "\n```\n"
+
+
+def _given(function: ast.FunctionDef) -> str:
+    return ast.unparse(function.args).removeprefix("self").removeprefix(", ")
 
 
 def _called(name: str, thing: object) -> str:
