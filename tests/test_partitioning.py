@@ -1,15 +1,18 @@
 """The tables depend on the archive alone: not on partitions, grouping or the order of files."""
 
+import gzip
 import json
 import random
 from pathlib import Path
 
 import polars as pl
 import pytest
+import zstandard
 from polars.testing import assert_frame_equal
 
 import mcptally as mt
 from mcptally.archive import text_lines
+from mcptally.plan import weight
 from mcptally.schema import TABLES
 from tests.golden import TRACES
 
@@ -74,3 +77,26 @@ def test_a_file_that_is_there_twice_counts_once_and_is_a_finding(tmp_path: Path,
     assert again["calls"].height == whole["calls"].height
     assert again["messages"].height == whole["messages"].height
     assert "archive.duplicate_events" in set(again["findings"]["rule"])
+
+
+def test_how_much_a_packed_file_holds_is_told_by_its_beginning(tmp_path: Path):
+    trace = next(path for path in FILES if path.suffix == ".jsonl").read_bytes()
+    lines = trace * (6_000_000 // len(trace))  # a server's calls are alike, so they pack well
+    plain, named, zst, gz = (tmp_path / name for name in ("a.jsonl", "a", "a.jsonl.zst", "a.gz"))
+    plain.write_bytes(lines)
+    named.write_bytes(lines)
+    zst.write_bytes(zstandard.ZstdCompressor(level=1).compress(random.Random(1).randbytes(20_000)))
+    assert weight(zst) == zst.stat().st_size * 8  # what packs badly counts as usual
+    noise = random.Random(2)
+    many = b"".join(
+        line + f' {{"n": "{noise.randbytes(20).hex()}"}}\n'.encode() for line in lines.splitlines()
+    )
+    zst.write_bytes(zstandard.ZstdCompressor(level=3).compress(many))
+    gz.write_bytes(gzip.compress(many, 6))
+    assert weight(plain) == weight(named) == len(lines)
+    for packed in (zst, gz):
+        assert 8 * packed.stat().st_size < len(many)
+        assert 0.7 * len(many) < weight(packed) < 1.3 * len(many), packed.name
+    zst.write_bytes(zst.read_bytes()[:20_000] + b"no zstd")
+    assert weight(zst) >= zst.stat().st_size * 8  # damaged ones are read as far as they go
+    assert weight(tmp_path / "gone.gz") == 0

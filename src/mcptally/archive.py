@@ -26,6 +26,12 @@ from mcptally.remote import is_remote
 CHUNK: Final = 1 << 20
 """Bytes read at a time; measured: smaller costs calls, larger costs cache and second looks."""
 
+SAMPLE: Final = 4 << 20
+"""Bytes that are unpacked to see how well a file is packed."""
+
+_STEP: Final = 1 << 12
+"""Bytes read at a time where it is asked how far reading came."""
+
 MAX_LINE: Final = 256 << 20
 """Longest line that is read: one costs about eleven times its length in memory (`appetite`). The
 recorder's cap on a frame is far below."""
@@ -271,13 +277,47 @@ def _opened(path: Path) -> tuple[BinaryIO, int, bytes]:
     except OSError as error:
         file.close()
         raise UnreadableError(f"{path}: {_why(error)}") from error
+    reader = _unpacking(file, head)
+    return (file, 0, head) if reader is None else (reader, raw.size, head)
+
+
+def _unpacking(
+    file: BinaryIO, head: bytes, at_a_time: int = zstandard.DECOMPRESSION_RECOMMENDED_INPUT_SIZE
+) -> BinaryIO | None:
+    """What reads a file that begins so, and closes it: what it unpacks to; None if it is plain."""
     if head.startswith(_GZIP):
-        return cast("BinaryIO", _Gzip(file)), raw.size, head
+        return cast("BinaryIO", _Gzip(file))
     if head.startswith(_ZSTD):
         unpack = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW)
-        reader = unpack.stream_reader(file, read_across_frames=True, closefd=True)
-        return cast("BinaryIO", reader), raw.size, head
-    return file, 0, head
+        reader = unpack.stream_reader(
+            file, read_size=at_a_time, read_across_frames=True, closefd=True
+        )
+        return cast("BinaryIO", reader)
+    return None
+
+
+def expansion(path: Path) -> float | None:
+    """How many times its size a file unpacks to, by its first `SAMPLE` bytes; None: it is plain.
+
+    What repeats packs the better the longer it goes on: of a long file it is too little.
+
+    Raises:
+        UnreadableError: it is a pipe or a device.
+        OSError, EOFError, zlib.error, ZstdError: it cannot be read, or is damaged (`BROKEN`).
+    """
+    raw = _AsItWas(path)
+    file = cast("BinaryIO", io.BufferedReader(raw, _STEP))
+    with file:
+        head = file.read(16)
+        file.seek(0)
+        reader = _unpacking(file, head, _STEP)
+        if reader is None:
+            return None
+        with reader:
+            unpacked = 0
+            while unpacked < SAMPLE and (data := reader.read(CHUNK)):
+                unpacked += len(data)
+            return unpacked / max(1, raw.tell())
 
 
 def _why(error: Exception) -> str:

@@ -1,6 +1,7 @@
 """Which files are worked on together: partitions of about a size, no recording torn apart."""
 
 import concurrent.futures
+import functools
 import heapq
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -11,7 +12,7 @@ import msgspec
 
 from mcptally import remote
 from mcptally.appetite import GROWTH, PROCESS
-from mcptally.archive import BROKEN, PassedOver, discover, open_stream
+from mcptally.archive import BROKEN, PassedOver, discover, expansion, open_stream
 from mcptally.errors import McptallyError, UsageError
 
 PARTITION: Final = 120 << 20
@@ -25,7 +26,11 @@ WORTHWHILE: Final = 16 << 20
 """Bytes of transcript below which another process costs more than it brings."""
 
 _USUAL_EXPANSION: Final = 8
-"""How much a compressed transcript grows: real ones shrink by 5 to 10."""
+"""How much a compressed transcript grows, at least: real ones shrink by 5 to 10, and to a fortieth
+where calls repeat."""
+
+_SMALL: Final = 1 << 14
+"""Bytes of a compressed file below which it is not looked at for how well it is packed."""
 
 _HEAD_LIMIT: Final = 1 << 16
 """Bytes within which the first event of a file must end to be known: an `open` is far smaller."""
@@ -111,10 +116,25 @@ def found(
 def weight(path: Path) -> int:
     """Bytes of transcript that a file holds, unpacked, about; 0 of one that is gone."""
     try:
-        size = path.stat().st_size
+        about = path.stat()
     except OSError:
         return 0  # said when the file is read
-    return size * (1 if path.suffix == ".jsonl" else _USUAL_EXPANSION)
+    if path.suffix == ".jsonl":
+        return about.st_size
+    if about.st_size < _SMALL or remote.is_remote(path):
+        return about.st_size * _USUAL_EXPANSION
+    return int(about.st_size * _expansion(path, about.st_size, about.st_mtime_ns))
+
+
+@functools.lru_cache(1 << 16)
+def _expansion(path: Path, size: int, mtime_ns: int) -> float:
+    """How many times its size a file unpacks to that was found with this size and time."""
+    del size, mtime_ns  # another file has others
+    try:
+        found = expansion(path)
+    except (McptallyError, *BROKEN):
+        return _USUAL_EXPANSION  # said when the file is read
+    return 1 if found is None else max(found, _USUAL_EXPANSION)
 
 
 def _heads(files: Sequence[Path]) -> list[str | None]:
