@@ -87,7 +87,8 @@ def test_memory_does_not_grow_with_the_archive(tmp_path: Path):
     for size in (80, 160):  # more than what waits in memory
         generate(tmp_path / f"{size}", size=size * MB, shape="small")
         needed.append(peak(tmp_path / f"{size}", "--memory", given))
-    assert needed[1] - needed[0] < 30 * MB
+    # Kept in memory, what was added would take three times its bytes. (Peaks differ by 20 MB.)
+    assert needed[1] - needed[0] < 80 * MB
 
 
 @linux
