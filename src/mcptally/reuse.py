@@ -205,15 +205,31 @@ class Earlier:
             elif self._carry(work, f"{number:06d}", part):
                 number += 1
         if len(small) >= MANY:
-            self._join(work, f"{number:06d}", small)
+            for together in self._heaps(small):
+                self._join(work, f"{number:06d}", together)
+                number += 1
         else:
             for part in small:
                 number += self._carry(work, f"{number:06d}", part)
         return _counted(work)
 
     def _is_small(self, part: Part) -> bool:
+        return self._size(part) < SMALL
+
+    def _size(self, part: Part) -> int:
         files = (self._file(part, table.name) for table in TABLES)
-        return sum(path.stat().st_size for path in files if path.exists()) < SMALL
+        return sum(path.stat().st_size for path in files if path.exists())
+
+    def _heaps(self, parts: Sequence[Part]) -> Iterator[list[Part]]:
+        """Parts that together are small no longer: as many as fit into memory with ease."""
+        heap: list[Part] = []
+        for part in parts:
+            heap.append(part)
+            if sum(map(self._size, heap)) >= SMALL:
+                yield heap
+                heap = []
+        if heap:
+            yield heap
 
     def _left(self, part: Part) -> tuple[list[str], list[str], bool]:
         """Recordings and files without any of which rows are left in a part; whether all are."""
