@@ -8,8 +8,9 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcptally.archive import ROOM, Damage, Lines, discover, lines, open_stream, text_lines
+from mcptally.archive import ROOM, Damage, Lines, lines, open_stream, text_lines
 from mcptally.errors import UnreadableError
+from mcptally.finding import discover
 from tests.transcripts import opened, write
 
 

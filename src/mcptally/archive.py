@@ -1,4 +1,4 @@
-"""Transcripts on disk: which files an archive is, and their bytes, decompressed and cut at lines.
+"""The bytes of transcripts, decompressed and cut at lines.
 
 Nothing here knows what a line means. Reading is streaming and bounded: a file is never in memory
 whole, is read as long as it was when it was opened, and a line longer than `MAX_LINE`, or what
@@ -6,21 +6,20 @@ unpacks to more than `Room` allows, is passed over and reported.
 """
 
 import dataclasses
-import glob
 import gzip
 import io
 import os
 import re
 import stat
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
 
 import zstandard
 
 from mcptally.errors import UnreadableError
-from mcptally.frame import SUFFIXES
+from mcptally.finding import reason
 from mcptally.remote import is_remote
 
 CHUNK: Final = 1 << 20
@@ -66,153 +65,11 @@ _FOREIGN: Final = {
 _TEXT: Final = re.compile(rb"[\x20-\x7e\s]*\Z")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class PassedOver:
-    """Something that a folder or a pattern leads to, and that is not read."""
-
-    name: str
-    """Its path, as far as it is UTF-8."""
-    why: str
-    """Why it is not, in words."""
-
-
 @dataclasses.dataclass(slots=True)
 class Room:
     """Bytes that compressed files may still unpack to beyond `EXPANSION` times their size."""
 
     left: int = ROOM
-
-
-def discover(
-    paths: Iterable[str | Path], passed_over: Callable[[PassedOver], Any] = lambda _: None
-) -> list[Path]:
-    """The transcript files that `paths` name, sorted, each once.
-
-    A folder gives its `*.jsonl`, `*.jsonl.gz` and `*.jsonl.zst`, recursively, without following
-    links out of it; a pattern gives what it matches; a file that is named is always taken.
-
-    Args:
-        paths: files, folders and patterns.
-        passed_over: is told what has such a name, or is matched, and is not read, and why.
-
-    Raises:
-        UnreadableError: a path does not exist, is no regular file or no pattern, cannot be listed,
-            has a name that is not UTF-8, or nothing was found.
-    """
-    named = [Path(path) for path in paths]
-    found: dict[Path, None] = {}
-    out: list[PassedOver] = []
-    for path in named:
-        if _is(path, Path.is_dir):
-            found.update(dict.fromkeys(files_below(path, out)))
-        elif _is(path, Path.exists):
-            if not path.is_file():
-                raise UnreadableError(f"{path}: is no regular file; name a transcript or a folder")
-            if not _is_text(path):
-                raise UnreadableError(f"{_shown(path)}: {_NO_TEXT}")
-            found[path] = None
-        else:
-            matches = sorted(_matches(path))
-            if not matches:
-                raise UnreadableError(f"{path}: no such file or folder")
-            for match in matches:
-                if match.is_dir():
-                    found.update(dict.fromkeys(files_below(match, out)))
-                elif _is_text(match):
-                    found[match] = None
-                else:
-                    out.append(PassedOver(_shown(match), _NO_TEXT))
-    for each in out:
-        passed_over(each)
-    if not found:
-        places = ", ".join(map(str, named)) or "nothing"
-        seen = f"; passed over: {out[0].name}: {out[0].why}" if out else ""
-        raise UnreadableError(
-            f"{places}: no transcripts there "
-            f"(looked for {', '.join('*' + s for s in SUFFIXES)}){seen}"
-        )
-    return sorted(found)
-
-
-def _is(path: Path, what: Callable[[Path], bool]) -> bool:
-    """What a path is; one that no system takes (too long, a NUL in it) is nothing."""
-    try:
-        return what(path)
-    except (OSError, ValueError) as error:
-        raise UnreadableError(f"{path}: {_why(error)}") from error
-
-
-def _matches(pattern: Path) -> Iterator[Path]:
-    """What a pattern matches. `**` goes through no links to folders: they may lead in circles."""
-    parts = pattern.parts
-    fixed = next((i for i, part in enumerate(parts) if glob.has_magic(part)), len(parts))
-    if fixed < len(parts):
-        try:
-            yield from Path(*parts[:fixed]).glob(str(Path(*parts[fixed:])))
-        except ValueError as error:  # `**` beside other characters, for one
-            raise UnreadableError(f"{pattern}: {error}") from error
-
-
-def files_below(
-    folder: Path, out: list[PassedOver], suffixes: tuple[str, ...] = SUFFIXES
-) -> Iterator[Path]:
-    """The files of a folder and those below whose names end so, without following links out of it.
-
-    `out` is given what has such a name and is left out.
-
-    Raises:
-        UnreadableError: a folder cannot be listed.
-    """
-    # However deep: a loop, not a recursion.
-    root = folder.resolve()
-    todo = [folder]
-    while todo:
-        here = todo.pop()
-        try:
-            entries = sorted(os.scandir(here), key=lambda entry: entry.name, reverse=True)
-        except OSError as error:
-            raise UnreadableError(f"{here}: cannot be listed: {error.strerror}") from error
-        for entry in entries:
-            path = here / entry.name
-            if entry.is_dir(follow_symlinks=False):
-                todo.append(path)
-            elif entry.is_symlink() and not _within(path, root):
-                if entry.name.endswith(suffixes) or _leads_to_folder(entry):
-                    out.append(
-                        PassedOver(_shown(path), "a link out of the folder; name it as well")
-                    )
-            elif entry.name.endswith(suffixes):
-                if not path.is_file():
-                    out.append(PassedOver(_shown(path), "no regular file"))
-                elif not _is_text(path):
-                    out.append(PassedOver(_shown(path), _NO_TEXT))
-                elif not entry.is_symlink() or not path.resolve().name.endswith(suffixes):
-                    yield path  # (what another link within leads to is found by its own name)
-
-
-_NO_TEXT: Final = "its name is not UTF-8, and no table can hold it; rename it"
-
-
-def _is_text(path: Path) -> bool:
-    return _shown(path) == str(path)
-
-
-def _shown(path: Path) -> str:
-    return os.fsencode(path).decode("utf-8", "replace")
-
-
-def _within(path: Path, root: Path) -> bool:
-    try:
-        return path.resolve().is_relative_to(root)
-    except (OSError, RuntimeError):  # a link that leads to itself
-        return True
-
-
-def _leads_to_folder(entry: "os.DirEntry[str]") -> bool:
-    try:
-        return entry.is_dir()
-    except OSError:
-        return False
 
 
 class _AsItWas(io.FileIO):
@@ -269,14 +126,14 @@ def _opened(path: Path) -> tuple[BinaryIO, int, bytes]:
     try:
         raw = path.raw() if is_remote(path) else _AsItWas(path)
     except (OSError, ValueError) as error:
-        raise UnreadableError(f"{path}: {_why(error)}") from error
+        raise UnreadableError(f"{path}: {reason(error)}") from error
     file = cast("BinaryIO", io.BufferedReader(raw, CHUNK))
     try:
         head = file.read(16)
         file.seek(0)
     except OSError as error:
         file.close()
-        raise UnreadableError(f"{path}: {_why(error)}") from error
+        raise UnreadableError(f"{path}: {reason(error)}") from error
     reader = _unpacking(file, head)
     return (file, 0, head) if reader is None else (reader, raw.size, head)
 
@@ -318,11 +175,6 @@ def expansion(path: Path) -> float | None:
             while unpacked < SAMPLE and (data := reader.read(CHUNK)):
                 unpacked += len(data)
             return unpacked / max(1, raw.tell())
-
-
-def _why(error: Exception) -> str:
-    """An error of the system in words, without the file's name."""
-    return (isinstance(error, OSError) and error.strerror) or str(error)
 
 
 def _foreign(path: Path, head: bytes) -> str | None:
@@ -459,7 +311,7 @@ def _blocks(stream: BinaryIO, size: int, chunk: int, room: Room) -> Iterator[byt
             block = read(chunk)
         except BROKEN as error:
             rule = "archive.cannot_decompress" if size else "archive.cannot_read"
-            yield Damage(None, rule, f"reading stopped: {_why(error)}")
+            yield Damage(None, rule, f"reading stopped: {reason(error)}")
             return
         if not block:
             return

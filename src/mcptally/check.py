@@ -15,8 +15,9 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from mcptally.archive import Damage, Lines, PassedOver, Room, discover, lines
+from mcptally.archive import Damage, Lines, Room, lines
 from mcptally.errors import UnreadableError
+from mcptally.finding import PassedOver, discover
 from mcptally.frame import EVENTS
 from mcptally.reading import MAX_NOISE, NOISE, at_once, event_of, is_torn
 from mcptally.shapes import EVENTS as SHAPES

@@ -17,10 +17,10 @@ from typing import Any, Final
 import polars as pl
 
 from mcptally import database, reuse, sameness, store
-from mcptally.archive import discover
 from mcptally.engines import opened
 from mcptally.erasing import Erased, Target
 from mcptally.errors import QueryError, StoreError, UnreadableError, UsageError, near
+from mcptally.finding import discover
 from mcptally.ids import digest
 from mcptally.memory import patiently
 from mcptally.pipeline import Run

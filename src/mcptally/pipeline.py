@@ -14,11 +14,11 @@ from typing import Any
 import polars as pl
 
 from mcptally import reuse, sameness, store
-from mcptally.archive import PassedOver
 from mcptally.crew import Task, Team
 from mcptally.distant import at_hand
 from mcptally.engines import Engine, opened
 from mcptally.errors import UnreadableError
+from mcptally.finding import PassedOver
 from mcptally.knowledge import NEEDS
 from mcptally.ledger import Ledger, Noted
 from mcptally.memory import patiently

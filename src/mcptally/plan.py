@@ -12,8 +12,9 @@ import msgspec
 
 from mcptally import remote
 from mcptally.appetite import GROWTH, PROCESS
-from mcptally.archive import BROKEN, PassedOver, discover, expansion, open_stream
+from mcptally.archive import BROKEN, expansion, open_stream
 from mcptally.errors import McptallyError, UsageError
+from mcptally.finding import PassedOver, discover
 
 PARTITION: Final = 120 << 20
 """Bytes of transcript that a partition holds at most, unless one group of files is larger."""
@@ -97,7 +98,7 @@ def plan(files: Sequence[Path], *, limit: int = PARTITION, jobs: int = 1) -> lis
 def found(
     paths: Iterable[str | Path], passed_over: Callable[[PassedOver], Any] = lambda _: None
 ) -> list[Path]:
-    """The transcript files that `paths` name, here (`archive.discover`) or behind URLs.
+    """The transcript files that `paths` name, here (`finding.discover`) or behind URLs.
 
     `passed_over` is told what in a folder has a transcript's name and is not read.
 

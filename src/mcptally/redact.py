@@ -17,8 +17,9 @@ from typing import Any, BinaryIO, Final, cast
 import msgspec
 import zstandard
 
-from mcptally.archive import Damage, discover, lines
+from mcptally.archive import Damage, lines
 from mcptally.errors import UsageError
+from mcptally.finding import discover
 from mcptally.frame import EVENTS
 from mcptally.record.redact import HEADERS, Policy, policy
 from mcptally.record.redaction_rules import words

@@ -21,10 +21,11 @@ import orjson
 import polars as pl
 
 from mcptally import defects, leaks, validate
-from mcptally.archive import Lines, discover, lines
+from mcptally.archive import Lines, lines
 from mcptally.damage import mend
 from mcptally.decode import decode
 from mcptally.definitions import in_force, listings
+from mcptally.finding import discover
 from mcptally.pair import pair
 from mcptally.protocol import rulebook
 from mcptally.sessions import converse

@@ -19,11 +19,12 @@ import zstandard
 
 import mcptally as mt
 from mcptally.appetite import STEADY
-from mcptally.archive import EXPANSION, Damage, Lines, Room, discover, lines, open_stream
+from mcptally.archive import EXPANSION, Damage, Lines, Room, lines, open_stream
 from mcptally.check import check
 from mcptally.decode import decode
 from mcptally.errors import UnreadableError
 from mcptally.export import export
+from mcptally.finding import discover
 from mcptally.memory import free, left_in
 from mcptally.show import explain, text
 from tests.hostile.rig import GOOD, Outcome, judged, recording

@@ -18,8 +18,9 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from mcptally.archive import Lines, PassedOver, Room, files_below, lines
+from mcptally.archive import Lines, Room, lines
 from mcptally.errors import UnreadableError, UsageError, near
+from mcptally.finding import PassedOver, files_below
 from mcptally.imports.clock import zone
 from mcptally.imports.detect import TRANSCRIPT, format_of
 from mcptally.imports.formats import FORMATS, Format
