@@ -8,6 +8,11 @@ import os
 
 from hypothesis import HealthCheck, settings
 
+# Polars loads with its default threads, as in a user's script. A command that loads it first gives
+# it one (memory.settle), and columns then come in fewer chunks.
+os.environ.pop("POLARS_MAX_THREADS", None)
+import polars  # noqa: F401
+
 settings.register_profile(
     "steady", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )

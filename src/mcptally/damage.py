@@ -13,6 +13,7 @@ import polars as pl
 
 from mcptally.archive import Lines, lines
 from mcptally.decode import ENVELOPE, Events
+from mcptally.formatting import formatted
 from mcptally.schema import Findings, Severity
 from mcptally.shapes import EVENTS
 
@@ -57,13 +58,13 @@ def mend(events: Events, names: list[str], files: Sequence[Path]) -> Events:
             again,
             "archive.duplicate_events",
             "warning",
-            pl.format("{} events of this recording are here a second time", "count"),
+            formatted("{} events of this recording are here a second time", "count"),
         ),
         _rows(
             ordered.filter(pl.col("step") > 1),
             "archive.sequence_hole",
             "warning",
-            pl.format("{} events are missing before this one", hole),
+            formatted("{} events are missing before this one", hole),
         ),
         _rows(
             conflicts,
@@ -81,7 +82,7 @@ def mend(events: Events, names: list[str], files: Sequence[Path]) -> Events:
             ordered.filter(pl.col("first") & (pl.col("seq") > 0)),
             "archive.begins_late",
             "warning",
-            pl.format("the recording's first {} events are missing", "seq"),
+            formatted("the recording's first {} events are missing", "seq"),
         ),
         _rows(
             ordered.filter("back"),
@@ -93,19 +94,19 @@ def mend(events: Events, names: list[str], files: Sequence[Path]) -> Events:
             missing.filter(pl.col("before") > 0),
             "archive.segment_missing",
             "warning",
-            pl.format("{} segments are missing before this one", "before"),
+            formatted("{} segments are missing before this one", "before"),
         ),
         _rows(
             events.twice.join(ordered, on=["file", "line"], maintain_order="left"),
             "protocol.member_twice",
             "warning",
-            pl.format("a member stands twice: {}; the last one counts here", "names"),
+            formatted("a member stands twice: {}; the last one counts here", "names"),
         ).with_columns(about=pl.lit("message")),
         _rows(
             events.gaps,
             "archive.gap",
             "warning",
-            pl.format(
+            formatted(
                 "the recorder lost {} events: {}",
                 pl.col("lost").fill_null(0),
                 pl.col("why").fill_null("no reason given"),
@@ -156,7 +157,6 @@ def _in_order(every: pl.DataFrame) -> pl.DataFrame:
             step=pl.when(~pl.col("first")).then(pl.col("seq").diff()),
             back=pl.when(~pl.col("first")).then(pl.col("ts_ns").diff() < 0),
         )
-        .rechunk()  # (`pl.format` panics where columns have chunks of their own)
     )
     return ordered
 

@@ -12,6 +12,7 @@ import polars as pl
 
 from mcptally.dialects import UnusableError, dialect, meta_errors, outside_references, read
 from mcptally.drift import compare
+from mcptally.formatting import formatted
 from mcptally.judge import REVISIONS, found, rule_of, together
 from mcptally.protocol.revisions import table
 from mcptally.protocol.shapes import judge
@@ -89,7 +90,7 @@ def _by_columns(described: pl.DataFrame) -> Iterator[pl.DataFrame]:
     yield found(
         "definition.invisible_characters",
         described.filter(unflagged.str.contains(invisible)),
-        pl.format("{} characters that nobody sees", unflagged.str.count_matches(invisible)),
+        formatted("{} characters that nobody sees", unflagged.str.count_matches(invisible)),
         evidence=unflagged.str.extract(f"(.{{0,40}}(?:{invisible}).{{0,40}})").map_elements(
             lambda words: words.encode("unicode_escape").decode(), return_dtype=pl.String
         ),
@@ -191,8 +192,8 @@ def _by_revision(described: pl.DataFrame) -> Iterator[pl.DataFrame]:
     member = pl.col("place").str.extract(r"([^/]*)$")
     message = (
         pl.when(pl.col("place") == "")
-        .then(pl.format("the definition {}", "words"))
-        .otherwise(pl.format("{} {}", member, "words"))
+        .then(formatted("the definition {}", "words"))
+        .otherwise(formatted("{} {}", member, "words"))
     )
     for state, rule in (("invalid", "definition.shape"), ("null", "definition.null_member")):
         yield found(rule, rows.filter(pl.col("state") == state), message, path="place")
@@ -206,7 +207,7 @@ def _by_revision(described: pl.DataFrame) -> Iterator[pl.DataFrame]:
         yield found(
             "definition.too_new",
             suspects.filter(has),
-            pl.format(
+            formatted(
                 "{} came with {}; {} is in force", pl.lit(span.name), pl.lit(span.since), "revision"
             ),
             path=f"/{span.name}",
@@ -226,7 +227,7 @@ def _by_listing(listed: pl.DataFrame, texts: dict[str, str]) -> Iterator[pl.Data
     yield found(
         "definition.name_duplicate",
         twice.unique(["server", "tool"], keep="first", maintain_order=True),
-        pl.format("{} tools of one listing have this name", "times"),
+        formatted("{} tools of one listing have this name", "times"),
         evidence="tool",
         path="/name",
     )
@@ -250,7 +251,7 @@ def _by_listing(listed: pl.DataFrame, texts: dict[str, str]) -> Iterator[pl.Data
     yield found(
         "definition.changed_in_session",
         changes.with_columns(what=pl.Series(words, dtype=pl.String)),
-        pl.format("the tool changed within a session ({}): {}", said, "what"),
+        formatted("the tool changed within a session ({}): {}", said, "what"),
     )
 
 
@@ -275,6 +276,6 @@ def find_behaviour(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFra
     return found(
         "definition.hint_against_behaviour",
         first,
-        pl.format("readOnlyHint is true, and {} results say that something was changed", "times"),
+        formatted("readOnlyHint is true, and {} results say that something was changed", "times"),
         evidence=begin,
     )

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 import polars as pl
 from ahocorasick_rs import AhoCorasick
 
+from mcptally.formatting import formatted
 from mcptally.judge import found, together
 from mcptally.secret_shapes import PREFIXES, SHAPES
 
@@ -71,7 +72,7 @@ def find(calls: pl.DataFrame) -> pl.DataFrame:
     return found(
         "leak.secret",
         leaks,
-        pl.format("{}, {} characters", "kind", pl.col("value").str.len_chars()),
+        formatted("{}, {} characters", "kind", pl.col("value").str.len_chars()),
         path="/result",
     )
 

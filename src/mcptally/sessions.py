@@ -13,6 +13,7 @@ import msgspec
 import polars as pl
 
 from mcptally.decode import Events
+from mcptally.formatting import formatted
 from mcptally.ids import digests
 from mcptally.joining import beside, in_order
 from mcptally.shapes import EVENTS
@@ -210,8 +211,8 @@ def _with_sessions(
             session=pl.when(pl.col("session_source").is_in(["pipe", "recording"]))
             .then(pl.col("recording"))
             .when((pl.col("session_source") == "client") & (pl.col("pauses") > 0))
-            .then(pl.format("{}/{}.{}", "recording", "session_hash", "pauses"))
-            .otherwise(pl.format("{}/{}", "recording", "session_hash"))
+            .then(formatted("{}/{}.{}", "recording", "session_hash", "pauses"))
+            .otherwise(formatted("{}/{}", "recording", "session_hash"))
         )
         .drop(*ids, "meta_client_info", "exchange_client", "pauses", "session_hash", "transport")
     )

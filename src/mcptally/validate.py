@@ -15,6 +15,7 @@ import msgspec
 import polars as pl
 
 from mcptally.dialects import ENGINES, UnusableError, depth, dialect, read
+from mcptally.formatting import formatted
 from mcptally.joining import beside
 from mcptally.judge import found, together
 from mcptally.patterns import FEW, may_hold_patterns, options
@@ -431,6 +432,6 @@ def _about(path: str, words: str, whole: str) -> pl.Expr:
     member = pl.col(path).str.extract(r"([^/]*)$")
     return (
         pl.when(pl.col(path).fill_null("") == "")
-        .then(pl.format("{} {}", pl.lit(whole), words))
-        .otherwise(pl.format("{} {}", member, words))
+        .then(formatted("{} {}", pl.lit(whole), words))
+        .otherwise(formatted("{} {}", member, words))
     )

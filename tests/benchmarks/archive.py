@@ -8,6 +8,7 @@ errors: where the cost of a message, not of a byte, decides.
 """
 
 import dataclasses
+import io
 import itertools
 import json
 import math
@@ -15,6 +16,8 @@ import random
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
+
+from mcptally.archive import open_stream
 
 Quantiles = tuple[tuple[float, int], ...]
 """Share of the lines that are at most so long."""
@@ -95,13 +98,14 @@ def generate(folder: Path, *, size: int, shape: str = "traffic", seed: int = 1) 
 
 
 def multiply(files: Iterable[Path], folder: Path, *, times: int) -> list[Path]:
-    """Real transcripts copied `times` over, each copy's recordings with ids of their own."""
+    """Plain copies of real transcripts, compressed or not, `times` each, with recording ids of
+    their own."""
     folder.mkdir(parents=True, exist_ok=True)
     made = []
     for copy in range(times):
         for path in files:
-            target = folder / f"{copy:04d}-{path.name}"
-            with path.open("rb") as source, target.open("wb") as out:
+            target = folder / f"{copy:04d}-{path.name.removesuffix('.zst')}"
+            with io.BufferedReader(open_stream(path)) as source, target.open("wb") as out:
                 for line in source:
                     out.write(line.replace(b'"recording":"', b'"recording":"%04d-' % copy, 1))
             made.append(target)

@@ -8,6 +8,7 @@ from typing import Final
 import polars as pl
 
 from mcptally import judge
+from mcptally.formatting import formatted
 
 _FAILED: Final = r'^\s*\{[^{}\[\]]{0,300}"(?:success|ok)"\s*:\s*false'
 _ERROR_FIRST: Final = r'^\s*\{\s*"error"\s*:\s*(?:"[^"]|\{)'
@@ -64,7 +65,7 @@ def find(counts: pl.DataFrame) -> pl.DataFrame:
     """
     counts = counts.group_by("server", "shape").agg(pl.col("calls").sum())
     share = pl.col("calls") / pl.col("calls").sum().over("server")
-    told = pl.format("{} {}%", "shape", (share * 100).round(1))
+    told = formatted("{} {}%", "shape", (share * 100).round(1))
     servers = (
         counts.sort("server", "calls", "shape", descending=[False, True, False])
         .with_columns(told=told)
@@ -72,5 +73,5 @@ def find(counts: pl.DataFrame) -> pl.DataFrame:
         .agg(forms=pl.len(), told=pl.col("told").str.join("; "))
         .filter(pl.col("forms") > 1)
     )
-    words = pl.format("errors come in {} forms", "forms")
+    words = formatted("errors come in {} forms", "forms")
     return judge.found("content.error_shapes", servers, words, evidence="told")

@@ -12,6 +12,7 @@ import msgspec
 import polars as pl
 
 from mcptally import judge
+from mcptally.formatting import formatted
 
 WRAPPERS: Final = ("params", "arguments", "args", "parameters", "input")
 """Members that hold the arguments, in the order in which they are looked for."""
@@ -106,7 +107,7 @@ def find(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFrame:
     rows = rows.with_columns(layers=pl.Series(layers, dtype=pl.String)).filter(
         pl.col("layers") != ""
     )
-    words = pl.format("the arguments came wrapped: {}", "layers")
+    words = formatted("the arguments came wrapped: {}", "layers")
     return judge.found("arguments.wrapped", rows, words, path="/arguments", evidence="arguments")
 
 

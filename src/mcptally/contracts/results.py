@@ -14,6 +14,7 @@ from mcptally import judge
 from mcptally.contracts import content, envelopes, lists, ui_probe, ui_tables, xml
 from mcptally.contracts.breach import Breach, findings, pointer
 from mcptally.contracts.given import json_object
+from mcptally.formatting import formatted
 from mcptally.schema import Table
 
 _JSON: Final = msgspec.json.Decoder()
@@ -228,7 +229,7 @@ def _whole_columns(results: pl.DataFrame) -> list[pl.DataFrame]:
     first = missing.group_by("recording", "tool", maintain_order=True).agg(
         pl.col(*set(_PLACE) - {"recording", "tool"}).first(), times=pl.len()
     )
-    times = pl.format("isError is left out: results of this tool in this recording, {}", "times")
+    times = formatted("isError is left out: results of this tool in this recording, {}", "times")
     return [
         judge.found(
             "content.empty",
@@ -270,7 +271,7 @@ def _unsure(results: pl.DataFrame) -> pl.DataFrame:
     unsure = pl.concat([by_form.drop_nulls("sureness"), by_time], how="diagonal").filter(
         pl.col("sureness") <= ui_probe.UNSURE
     )
-    words = pl.format("the form was inferred with confidence {}", "sureness")
+    words = formatted("the form was inferred with confidence {}", "sureness")
     return judge.found("ui_probe.unsure_form", unsure, words, path="/arguments/formSchema")
 
 

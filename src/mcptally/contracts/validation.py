@@ -22,6 +22,7 @@ from mcptally.contracts.validation_texts import (
     phase,
     vague,
 )
+from mcptally.formatting import formatted
 from mcptally.ids import digest
 from mcptally.joining import beside
 from mcptally.schema import TIME, Validations
@@ -220,7 +221,7 @@ def find(
         for breach in _breaches(row)
     ]
     slow = rows.filter(pl.col("latency_ms") > SLOW_MS)
-    words = pl.format("took {} ms", pl.col("latency_ms").round(0).cast(pl.Int64))
+    words = formatted("took {} ms", pl.col("latency_ms").round(0).cast(pl.Int64))
     return [
         *findings(rows, told),
         judge.found("validation.slow", slow, words),
@@ -259,7 +260,7 @@ def _changes(rows: pl.DataFrame, messages: pl.DataFrame) -> pl.DataFrame:
         "session", change="method", said_at="pos"
     )
     during = rows.join(said, on="session").filter(pl.col("said_at").is_between("pos", "reply"))
-    words = pl.format("the server said {} while it validated", "change")
+    words = formatted("the server said {} while it validated", "change")
     return judge.found("validation.state_change", during, words)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
+from mcptally.formatting import formatted
 from mcptally.judge import found
 from mcptally.protocol.revisions import MODERN
 from mcptally.protocol.traffic import Traffic
@@ -26,7 +27,7 @@ def _stray(traffic: Traffic) -> Iterator[pl.DataFrame]:
     yield found(
         "transcript.too_large",
         raws.filter(large),
-        pl.format("a message of {} bytes; its head is all that was kept", pl.col("bytes")),
+        formatted("a message of {} bytes; its head is all that was kept", pl.col("bytes")),
     )
     # A blank line is what readers skip without a word.
     raws = raws.filter(~large, pl.col("text").is_null() | (pl.col("text").str.strip_chars() != ""))
@@ -92,12 +93,12 @@ def _headers(traffic: Traffic) -> Iterator[pl.DataFrame]:
     yield found(
         "protocol.version_header_missing",
         calls.filter(version.is_null(), method != "initialize"),
-        pl.format("no MCP-Protocol-Version, and {} is in force", "revision"),
+        formatted("no MCP-Protocol-Version, and {} is in force", "revision"),
     )
     yield found(
         "protocol.version_header_differs",
         calls.filter(~modern, method != "initialize", version != pl.col("handshake")),
-        pl.format("the header says {}, the handshake {}", "mcp_protocol_version", "handshake"),
+        formatted("the header says {}, the handshake {}", "mcp_protocol_version", "handshake"),
         evidence="mcp_protocol_version",
     )
     pairs = (
@@ -109,7 +110,7 @@ def _headers(traffic: Traffic) -> Iterator[pl.DataFrame]:
         yield found(
             "protocol.header_mismatch",
             calls.filter(head != body),
-            pl.format("{} is {}, the body says {}", pl.lit(header), head, body),
+            formatted("{} is {}, the body says {}", pl.lit(header), head, body),
             evidence=head,
         )
     yield found(

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import msgspec
 import polars as pl
 
+from mcptally.formatting import formatted
 from mcptally.judge import Check, found, found_where
 from mcptally.protocol.revisions import MODERN, methods, names
 from mcptally.protocol.traffic import KNOWN_SESSION, Traffic
@@ -62,7 +63,7 @@ def find(traffic: Traffic) -> Iterator[pl.DataFrame]:
         Check(
             "protocol.batch",
             pl.col("batch") & (pl.col("index") == 0),
-            pl.format("a JSON-RPC batch, which {} does not have", "revision"),
+            formatted("a JSON-RPC batch, which {} does not have", "revision"),
         ),
         Check(
             "protocol.batched_initialize",
@@ -116,13 +117,13 @@ def _methods(messages: pl.DataFrame) -> Iterator[pl.DataFrame]:
     yield found(
         "protocol.notification_with_id",
         unknown.filter(as_request),
-        pl.format("{} with an id", "method"),
+        formatted("{} with an id", "method"),
         evidence="id",
     )
     yield found(
         "protocol.request_without_id",
         unknown.filter(as_notification),
-        pl.format("{} without an id", "method"),
+        formatted("{} without an id", "method"),
     )
     unknown = unknown.filter(~as_request, ~as_notification)
     ever = list(notifications | requests)
@@ -131,7 +132,7 @@ def _methods(messages: pl.DataFrame) -> Iterator[pl.DataFrame]:
     yield found(
         "protocol.unknown_method",
         unknown.filter(~method.is_in(ever), ~extension),
-        pl.format("{} is a method of no revision", "method"),
+        formatted("{} is a method of no revision", "method"),
         path="/method",
     )
     known = unknown.filter(method.is_in(ever))
@@ -140,7 +141,7 @@ def _methods(messages: pl.DataFrame) -> Iterator[pl.DataFrame]:
     yield found(
         "protocol.wrong_side",
         other_side.sort("pos"),
-        pl.format(
+        formatted(
             "{} is not for the {} to send",
             "method",
             pl.when(pl.col("dir") == "c2s").then(pl.lit("client")).otherwise(pl.lit("server")),
@@ -153,7 +154,7 @@ def _methods(messages: pl.DataFrame) -> Iterator[pl.DataFrame]:
         known.join(here, on=["kind", "method", "revision"], how="anti").filter(
             method != "server/discover"
         ),
-        pl.format("{} is not a method of {}", "method", "revision"),
+        formatted("{} is not a method of {}", "method", "revision"),
         path="/method",
     )
 
@@ -234,13 +235,13 @@ def _errors(calls: pl.DataFrame) -> Iterator[pl.DataFrame]:
         Check(
             "protocol.error_code_reserved",
             json_rpc | mcp,
-            pl.format("the error code {} is reserved", "error_code"),
+            formatted("the error code {} is reserved", "error_code"),
             path="/error/code",
         ),
         Check(
             "protocol.error_code_withdrawn",
             code.is_in([-32002, -32042]),
-            pl.format("the error code {} must not be sent any more", "error_code"),
+            formatted("the error code {} must not be sent any more", "error_code"),
             path="/error/code",
         ),
         Check(

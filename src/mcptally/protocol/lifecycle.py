@@ -6,6 +6,7 @@ from typing import Any, Final
 import msgspec
 import polars as pl
 
+from mcptally.formatting import formatted
 from mcptally.judge import REVISIONS, Check, found, found_where
 from mcptally.protocol.revisions import MODERN
 from mcptally.protocol.traffic import KNOWN_SESSION, Traffic
@@ -79,17 +80,17 @@ def _handshake(traffic: Traffic) -> Iterator[pl.DataFrame]:
         Check(
             "protocol.before_initialize",
             from_client & (pl.col("asked").is_null() | (pos < pl.col("asked"))),
-            pl.format("{} without a handshake before it", "method"),
+            formatted("{} without a handshake before it", "method"),
         ),
         Check(
             "protocol.before_initialize_result",
             from_client & (pos > pl.col("asked")) & (pos < pl.col("agreed")),
-            pl.format("{} before initialize was answered", "method"),
+            formatted("{} before initialize was answered", "method"),
         ),
         Check(
             "protocol.before_initialized",
             asks & (pl.col("asked") < pos) & later,
-            pl.format("{} before notifications/initialized", "method"),
+            formatted("{} before notifications/initialized", "method"),
         ),
         Check(
             "protocol.initialize_again",
@@ -100,7 +101,7 @@ def _handshake(traffic: Traffic) -> Iterator[pl.DataFrame]:
     yield found(
         "protocol.initialized_missing",
         rows.filter(went_on).unique("session", keep="first", maintain_order=True),
-        pl.format("{} and no notifications/initialized before it", "method"),
+        formatted("{} and no notifications/initialized before it", "method"),
     )
     version = pl.coalesce("reply_version", pl.lit(""))
     yield found(
@@ -154,7 +155,7 @@ def _capabilities(rows: pl.DataFrame, traffic: Traffic) -> Iterator[pl.DataFrame
         yield found(
             "protocol.capability_missing",
             lacks.sort("pos"),
-            pl.format("{} and the capability {} was not declared", "method", pl.lit(capability)),
+            formatted("{} and the capability {} was not declared", "method", pl.lit(capability)),
         )
 
 
@@ -273,7 +274,7 @@ def _envelope(traffic: Traffic) -> Iterator[pl.DataFrame]:
         calls.filter(pl.col("dir") == "c2s", ~pl.col("truncated"))
         .with_columns(lacks=lacks)
         .filter(pl.col("lacks").list.len() > 0),
-        pl.format("_meta lacks {}", pl.col("lacks").list.join(" and ")),
+        formatted("_meta lacks {}", pl.col("lacks").list.join(" and ")),
         path="/params/_meta",
     )
     answered = calls.filter("has_response", ~pl.col("error_reply"), pl.col("dir") == "c2s")
@@ -295,7 +296,7 @@ def _envelope(traffic: Traffic) -> Iterator[pl.DataFrame]:
     yield found(
         "protocol.result_type_unknown",
         answered.filter(kind.is_not_null(), ~fine),
-        pl.format("resultType {} is not defined for {}", "result_type", "method"),
+        formatted("resultType {} is not defined for {}", "result_type", "method"),
         evidence="result_type",
         path="/result/resultType",
     )

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
+from mcptally.formatting import formatted
 from mcptally.judge import found
 from mcptally.protocol.traffic import Traffic
 
@@ -63,7 +64,7 @@ def find(traffic: Traffic) -> Iterator[pl.DataFrame]:
         steps.with_columns(before=pl.col("value").shift().over("call_id")).filter(
             pl.col("value") <= pl.col("before")
         ),
-        pl.format("progress is {} and was {}", "value", "before"),
+        formatted("progress is {} and was {}", "value", "before"),
         evidence="progress",
         path="/params/progress",
     )

@@ -15,6 +15,7 @@ import jsonschema_rs
 import msgspec
 import polars as pl
 
+from mcptally.formatting import formatted
 from mcptally.judge import REVISIONS, found
 from mcptally.protocol.revisions import ERA, MODERN, names, table
 from mcptally.protocol.traffic import Traffic
@@ -43,7 +44,7 @@ def find(traffic: Traffic) -> Iterator[pl.DataFrame]:
                 traffic.calls.filter(
                     pl.col("has_structured_content"), pl.col("revision").is_in(early)
                 ),
-                pl.format(
+                formatted(
                     "structuredContent came with {}; {} is in force",
                     pl.lit(member.since),
                     "revision",
@@ -255,7 +256,7 @@ def _errors(traffic: Traffic) -> Iterator[pl.DataFrame]:
         rows.join(judged, on="response", maintain_order="left").filter(
             pl.col("state") == "invalid"
         ),
-        pl.format("the error {}", "words"),
+        formatted("the error {}", "words"),
         evidence="response",
         path=pl.lit("/error") + pl.col("place"),
     )
@@ -306,7 +307,7 @@ def _message(state: str) -> pl.Expr:
     member = pl.col("place").str.extract(r"([^/]*)$")
     words = (
         pl.when(pl.col("place") == "")
-        .then(pl.format("the {} {}", pl.col("kind").str.strip_suffix("s"), "words"))
-        .otherwise(pl.format("{} {}", member, "words"))
+        .then(formatted("the {} {}", pl.col("kind").str.strip_suffix("s"), "words"))
+        .otherwise(formatted("{} {}", member, "words"))
     )
-    return words if state == "invalid" else pl.format("{}, and may be left out", words)
+    return words if state == "invalid" else formatted("{}, and may be left out", words)

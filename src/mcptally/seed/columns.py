@@ -13,6 +13,7 @@ from typing import Any, Final, Literal
 import polars as pl
 
 from mcptally.contents import ERROR_TEXT_LIMIT, TEXT_LIMIT
+from mcptally.formatting import formatted
 from mcptally.seed import ajv, document, inspector, javascript, wording
 from mcptally.seed.factors import BUSINESS, decisions
 from mcptally.seed.model import (
@@ -341,7 +342,7 @@ def _errors(rows: pl.DataFrame) -> pl.DataFrame:
 def _refusals(rows: pl.DataFrame) -> pl.DataFrame:
     """Calls that were answered with a JSON-RPC error."""
     rows = rows.with_columns(pl.col("error_text").fill_null(""))
-    message = pl.format(
+    message = formatted(
         "MCP error {}: {}",
         pl.col("error_code").cast(pl.String).fill_null("undefined"),
         "error_text",
