@@ -207,10 +207,8 @@ def test_a_segment_that_was_removed_is_lost_with_all_its_events_and_another_foll
     assert [e["event"] for e in found] == ["open", "gap", "message", "close"]
     assert (found[0]["segment"], found[1]["lost"], found[2]["msg"]["id"]) == (1, 2, 2)
     assert is_whole(found)
-    assert said == [
-        f"{first} was removed while it was being written: 2 events are lost; "
-        "the recording goes on in a new file"
-    ]
+    (words,) = said
+    assert words.startswith(f"{first} was removed while it was being written: 2 events are lost;")
 
 
 def test_a_gap_in_a_removed_segment_is_told_again(tmp_path, monkeypatch):
