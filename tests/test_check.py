@@ -166,7 +166,7 @@ LINES = {
         b'{"v":1,"event":"open","recording":"x","seq":"0","ts_ns":1}\n' + text(recording()),
         "not an event", 10,
     ),
-    "nesting without end": (b"[" * 100_000 + b"\n" + text(recording()), "not an event", 100_000),
+    "nesting without end": (b"[" * 100_000 + b"\n" + text(recording()), "nested deeper than", 100_000),
 }  # fmt: skip
 
 

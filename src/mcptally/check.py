@@ -19,6 +19,7 @@ from mcptally.archive import Damage, Lines, Room, lines
 from mcptally.errors import UnreadableError
 from mcptally.finding import PassedOver, discover
 from mcptally.frame import EVENTS
+from mcptally.nesting import with_stack_room
 from mcptally.reading import MAX_NOISE, NOISE, at_once, event_of, is_torn
 from mcptally.shapes import EVENTS as SHAPES
 from mcptally.shapes import AnyEvent, CloseEvent, GapEvent, OpenEvent
@@ -111,6 +112,7 @@ class ArchiveCheck:
     damaged_files: list[FileCheck]
 
 
+@with_stack_room
 def check(paths: Iterable[str | Path]) -> ArchiveCheck:
     """Say whether the archive that `paths` name is whole.
 

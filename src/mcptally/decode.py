@@ -26,6 +26,7 @@ from mcptally.columns import json_texts, lengths, marked, plain, plain_types, tu
 from mcptally.contents import contents_of
 from mcptally.events import Numbers, events_of
 from mcptally.messages import from_head, unbatched
+from mcptally.nesting import with_stack_room
 from mcptally.reading import MAX_NOISE, NOISE
 from mcptally.repeats import odd_sizes, repeated
 from mcptally.schema import Finding, Severity, findings_frame
@@ -79,6 +80,7 @@ class Events:
     """File and line of messages that have a member twice, and its `names`."""
 
 
+@with_stack_room
 def decode(
     files: Sequence[Path], names: Sequence[str] | None = None, *, memory: int | None = None
 ) -> Events:

@@ -20,6 +20,8 @@ from mcptally.contracts.given import unwrapped
 from mcptally.contracts.semantic import Remark
 from mcptally.contracts.validation_texts import canonical
 from mcptally.errors import near
+from mcptally.frame import MAX_DEPTH
+from mcptally.nesting import is_too_deep, is_value_too_deep, with_stack_room
 from mcptally.query import Store
 from mcptally.sanitise import clean, sanitised
 from mcptally.seed import javascript
@@ -50,6 +52,7 @@ class Answer:
         return json.dumps(told, ensure_ascii=False)
 
 
+@with_stack_room
 def validate(store: Store, *, server: str, tool: str, arguments: Any) -> Answer:
     """Whether a call would be accepted, as far as it can be known without making it.
 
@@ -168,6 +171,11 @@ class _Run:
         declared = msgspec.json.decode(schema) if schema else {}
         properties = declared.get("properties") if isinstance(declared, dict) else None
         names = properties if isinstance(properties, dict) else {}
+        if is_value_too_deep(self.given) or (
+            isinstance(self.given, str) and is_too_deep(self.given)
+        ):
+            self.errors.append(f"Arguments: nested deeper than {MAX_DEPTH} levels")
+            return None
         if not isinstance(self.given, dict | str):
             words = f"Arguments: expected object, got {kind(self.given)}"
             self.errors.append(words)

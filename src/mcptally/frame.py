@@ -24,5 +24,6 @@ SUFFIXES: Final = (".jsonl", ".jsonl.gz", ".jsonl.zst")
 """What is read of a folder, recursively; a file that is named is always read."""
 
 MAX_DEPTH: Final = 512
-"""Deepest JSON nesting that counts as strict: every parser in use accepts it
-(orjson stops at 1024, msgspec at Python's recursion limit)."""
+"""Deepest JSON nesting of a message, a payload or a value that is read: every parser in use accepts
+it (orjson stops at 1024, msgspec at Python's recursion limit). A line of a transcript has one level
+more, the event around its message."""

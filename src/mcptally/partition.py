@@ -25,6 +25,7 @@ from mcptally.joining import beside
 from mcptally.judge import require_rules, together
 from mcptally.knowledge import Knowledge
 from mcptally.memory import give_back
+from mcptally.nesting import with_stack_room
 from mcptally.pair import pair
 from mcptally.protocol import rulebook
 from mcptally.schema import TIME, Calls, Findings, Messages, Recordings, Table, Tools, Usage
@@ -45,6 +46,7 @@ class Gathered:
     learned: Knowledge
 
 
+@with_stack_room
 def gather(files: Sequence[Path], names: Sequence[str]) -> Gathered:
     """Decode and pair the events of `files`, which `names` call in tables and findings."""
     events = decode(files, names)
@@ -92,6 +94,7 @@ _OF_TALK: Final = (
 """Columns of calls and of messages that nothing asks for any more: each is 16 bytes a row."""
 
 
+@with_stack_room
 def finish(
     part: Gathered, archive: Knowledge, judging: Judging, *, payloads: bool = True
 ) -> dict[type[Table], pl.DataFrame]:
@@ -136,6 +139,7 @@ def finish(
     }
 
 
+@with_stack_room
 def tools(archive: Knowledge, seen: pl.DataFrame | None = None) -> dict[type[Table], pl.DataFrame]:
     """The `tools` table of the whole archive, and the findings about definitions.
 

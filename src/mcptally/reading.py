@@ -7,9 +7,11 @@ from collections.abc import Callable
 from typing import Final
 
 import msgspec
+import numpy as np
 from msgspec import Raw
 
-from mcptally.frame import FORMAT_VERSION
+from mcptally.frame import FORMAT_VERSION, MAX_DEPTH
+from mcptally.nesting import is_too_deep
 from mcptally.shapes import EVENT, MEMBERS, MSG, AnyEvent, MessageEvent
 
 Refusal = tuple[str, str]
@@ -23,6 +25,9 @@ microseconds, and a bomb of a few kB has hundreds of millions."""
 
 NOISE: Final = f"more than {MAX_NOISE:,} lines before this are no events: the rest was not read"
 
+LINE_DEPTH: Final = MAX_DEPTH + 1
+"""Deepest nesting of a line: that of a message, and the event around it."""
+
 _SHOWN: Final = 200
 """Characters of a parser's words: they may quote the line."""
 
@@ -34,11 +39,11 @@ def at_once(
 
     `valid` says whether bytes are UTF-8; by default `is_utf8` does.
     """
-    if not (valid or is_utf8)(data):
+    if not (valid or is_utf8)(data) or _has_too_deep(data):
         return None
     try:
         events: list[AnyEvent] = EVENT.decode_lines(data)
-    except (msgspec.DecodeError, RecursionError):
+    except msgspec.DecodeError:
         return None
     return events if len(events) == lines else None
 
@@ -49,10 +54,10 @@ def event_of(line: bytes) -> AnyEvent | Refusal | None:
         return None
     if not is_utf8(line):
         return "transcript.not_utf8", "the line is not UTF-8"
+    if is_too_deep(line, LINE_DEPTH):
+        return "transcript.too_deep", f"JSON nested deeper than {MAX_DEPTH} levels"
     try:
         return EVENT.decode(line)
-    except RecursionError:
-        return "transcript.too_deep", "JSON nested too deep"
     except msgspec.ValidationError as error:
         fault = str(error)[:_SHOWN]
     except msgspec.DecodeError as error:
@@ -72,9 +77,27 @@ def event_of(line: bytes) -> AnyEvent | Refusal | None:
             if isinstance(event, MessageEvent):
                 event.msg = MSG.one(raw)
                 return event
-    except (msgspec.DecodeError, RecursionError):
+    except msgspec.DecodeError:
         pass
     return "transcript.not_an_event", f"not an event of transcript format 1: {fault}"
+
+
+def _has_too_deep(data: bytes) -> bool:
+    """Whether any of these lines is nested too deep; most are too short, or have few brackets."""
+    if len(data) <= 2 * LINE_DEPTH:
+        return False
+    codes = np.frombuffer(data, np.uint8)
+    ends = np.append(np.flatnonzero(codes == ord("\n")), len(data))
+    starts = np.append(0, ends[:-1] + 1)
+    long = np.flatnonzero(ends - starts > 2 * LINE_DEPTH)
+    if not long.size:
+        return False
+    opening = (codes & 0xDF) == ord("[")  # and `{`, which differs from it in this bit
+    return any(
+        np.count_nonzero(opening[start:end]) > LINE_DEPTH
+        and is_too_deep(data[start:end], LINE_DEPTH)
+        for start, end in zip(starts[long].tolist(), ends[long].tolist(), strict=True)
+    )
 
 
 def is_torn(line: bytes) -> bool:

@@ -24,6 +24,7 @@ from mcptally.schema import TABLES
 from mcptally.store import prepare
 from tests.engine.clusters import QUIET, Machines, hold, machines
 from tests.golden import TRACES
+from tests.test_nesting import archive
 from tests.test_partitioning import scattered
 
 TRAFFIC = Path(__file__).resolve().parents[2] / ".." / "shared" / "traffic"
@@ -93,6 +94,13 @@ def test_recordings_torn_over_workers_are_put_together(tmp_path: Path, pair: Mac
     files = scattered(tmp_path / "files", parts=3)
     mt.score(files, out=tmp_path / "local", partition_bytes=EACH)
     mt.score(files, out=tmp_path / "store", engine=pair.client, partition_bytes=EACH)
+    assert_same(tmp_path / "store", tmp_path / "local")
+
+
+def test_values_are_nested_as_deep_on_a_worker_as_here(tmp_path: Path, pair: Machines):
+    traces = archive(tmp_path / "traces")
+    mt.score([traces], out=tmp_path / "local")
+    mt.score([traces], out=tmp_path / "store", engine=pair.client)
     assert_same(tmp_path / "store", tmp_path / "local")
 
 

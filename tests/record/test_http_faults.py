@@ -545,6 +545,54 @@ def test_a_server_behind_tls_with_its_own_authority(tmp_path, certificates):
         assert of(rig.events(), "message", dir="s2c")[0]["bytes"] == len(large)
 
 
+def test_a_half_closed_client_of_a_server_behind_tls_still_gets_the_answer(tmp_path, certificates):
+    half_closed = threading.Event()
+
+    def script(conn):
+        conn.request()
+        assert half_closed.wait(PATIENCE)
+        # As asyncio's TLS, and so uvicorn, does: an end of one direction is the end of both.
+        conn.sock.setblocking(False)
+        with contextlib.suppress(ssl.SSLWantReadError, BlockingIOError):
+            assert conn.more(), "ended before the answer"
+        conn.sock.setblocking(True)
+        conn.send(json_response(RESULT))
+
+    with (
+        Upstream(secure(certificates, script)) as server,
+        Rig(tmp_path, server, scheme="https", host="localhost", ca_file=certificates[1]) as rig,
+        rig.client() as client,
+    ):
+        client.post(CALL)
+        client.sock.shutdown(socket.SHUT_WR)
+        rig.eventually(lambda found: of(found, "http", phase="end", closed_by="client"))
+        half_closed.set()
+        assert client.response()[2] == RESULT
+        assert client.rest() == b""
+        rig.stop()
+        (recording,) = recordings(rig.events())
+    assert len(of(recording, "message")) == 2
+
+
+def test_a_client_that_leaves_in_the_middle_of_a_request_to_tls_is_told_to_the_server(
+    tmp_path, certificates
+):
+    got = []
+
+    def script(conn):
+        got.append(conn.rest())
+
+    with (
+        Upstream(secure(certificates, script)) as server,
+        Rig(tmp_path, server, scheme="https", host="localhost", ca_file=certificates[1]) as rig,
+        rig.client() as client,
+    ):
+        client.send(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n" + CALL[:-1])
+        eventually(lambda: server.connections)
+        client.close()
+        assert eventually(lambda: got)[0].endswith(CALL[:-1])
+
+
 def test_a_certificate_that_is_not_trusted_is_an_answer_and_no_bypass(tmp_path, certificates):
     with (
         Upstream(secure(certificates, lambda conn: conn.rest())) as server,
@@ -591,9 +639,9 @@ def test_a_mistake_of_ours_costs_one_connection_and_is_said(tmp_path, monkeypatc
 
     understood = http_head.to_server
 
-    def mistaken(request, head, *, host):
+    def mistaken(request, head, **options):
         assert request.target != b"/mistake", "what is never true"
-        return understood(request, head, host=host)
+        return understood(request, head, **options)
 
     with Upstream(echo) as server, Rig(tmp_path, server) as rig, rig.client() as good:
         monkeypatch.setattr(http_head, "to_server", mistaken)

@@ -1,15 +1,26 @@
 """The HTTP recorder as a program: where it listens, how it ends, and what a kill leaves behind."""
 
+import base64
 import contextlib
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
 
 import pytest
-from http_rig import PATIENCE, Client, Upstream, json_response, of, recordings
+from http_rig import (
+    PATIENCE,
+    Client,
+    Connection,
+    Upstream,
+    free_port,
+    json_response,
+    of,
+    recordings,
+)
 from http_rig import events as plain_events
 
 HEAVY = ("polars", "pyarrow", "duckdb", "mcp", "jsonschema", "rich", "numpy", "scipy", "pydantic",
@@ -143,6 +154,8 @@ def test_it_says_aloud_what_listening_for_others_means(tmp_path):
         ("http://127.0.0.1/", "192.0.2.1:9000", "--listen"),
         ("http://a..b/", "127.0.0.1:0", "label empty or too long"),
         ("http://127.0.0.1/", "a..b:9000", "label empty or too long"),
+        ("http://127.0.0.1:0/", "127.0.0.1:0", "nobody can connect to port 0"),
+        ("http://a%3Ab:x@127.0.0.1/", "127.0.0.1:0", "a user name with a colon cannot be sent"),
     ],
 )
 def test_what_cannot_be_used_is_said_in_one_sentence(tmp_path, url, listen, said):
@@ -155,6 +168,117 @@ def test_what_cannot_be_used_is_said_in_one_sentence(tmp_path, url, listen, said
     assert done.stderr.startswith("mcptally: --")
     assert said in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def own_address():
+    """An address of this machine that is not a loopback address, or None."""
+    with contextlib.suppress(OSError), socket.socket(type=socket.SOCK_DGRAM) as sock:
+        sock.connect(("192.0.2.1", 9))  # sends nothing
+        address = sock.getsockname()[0]
+        return None if address.startswith("127.") else address
+    return None
+
+
+OWN = own_address()
+ANY = "0.0.0.0"  # noqa: S104 - bound for a moment by a recorder that refuses
+
+
+@pytest.mark.parametrize(
+    ("host", "listen"),
+    [
+        ("127.0.0.1", "127.0.0.1"),
+        ("localhost", "127.0.0.1"),
+        ("127.0.0.1", "localhost"),
+        (ANY, "127.0.0.1"),
+        ("127.0.0.1", ANY),
+        ("127.0.0.7", ANY),
+        ("[::ffff:127.0.0.1]", "127.0.0.1"),
+        ("user:hush@localhost", ""),
+        *([] if OWN is None else [(OWN, ANY), (OWN, OWN), (ANY, ANY)]),
+        *([("[::1]", "[::1]"), ("[::]", "[::1]"), ("[::1]", "[::]")] if socket.has_ipv6 else []),
+    ],
+)
+def test_a_url_that_leads_to_the_recorder_itself_is_refused(tmp_path, host, listen):
+    port = free_port()
+    with (
+        contextlib.suppress(OSError),
+        socket.create_server(
+            (listen.strip("[]") or "127.0.0.1", 0),
+            family=socket.AF_INET6 if ":" in listen else socket.AF_INET,
+        ),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-I", "-m", "mcptally", "record", "--out", str(tmp_path),
+             "--url", f"http://{host}:{port}/mcp", "--listen", f"{listen}:{port}"],
+            capture_output=True, text=True, timeout=PATIENCE, check=False,
+        )  # fmt: skip
+        assert done.returncode == 2, done.stderr
+        assert "this is the recorder's own address" in done.stderr
+        assert "hush" not in done.stderr
+        assert done.stderr.count("\n") == 1
+        return
+    pytest.skip(f"this machine cannot listen on {listen}")
+
+
+def test_the_same_port_at_another_address_is_not_the_recorder_itself(tmp_path):
+    with (
+        Upstream(echo) as server,
+        Program(tmp_path, server.port, listen=f"127.0.0.2:{server.port}") as program,
+    ):
+        sock = socket.create_connection(("127.0.0.2", program.port), PATIENCE)
+        with contextlib.closing(sock):
+            client = Connection(sock)
+            client.send(b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}")
+            assert client.until(b"\r\n\r\n{}").startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize(
+    ("userinfo", "own", "expected"),
+    [
+        ("admiral:p%40ss@", (), "Basic " + base64.b64encode(b"admiral:p@ss").decode()),
+        ("admiral@", (), "Basic " + base64.b64encode(b"admiral:").decode()),
+        ("user:hush@", ("Authorization: Bearer mine",), "Bearer mine"),
+        ("", (), None),
+    ],
+)
+def test_user_and_password_of_the_url_are_sent_unless_the_client_sends_its_own(
+    tmp_path, userinfo, own, expected
+):
+    heads = []
+
+    def script(conn):
+        head, body = conn.request()
+        heads.append(head.decode())
+        conn.send(json_response(body))
+
+    with (
+        Upstream(script) as server,
+        Program(
+            tmp_path, server.port, "--redact", "none",
+            "--url", f"http://{userinfo}127.0.0.1:{server.port}/mcp",
+        ) as program,
+        Client(program.port) as client,
+    ):  # fmt: skip
+        assert client.call(b"{}", *own)[0] == 200
+        said = program.said + program.end()[1]
+    sent = [line for line in heads[0].split("\r\n") if line.lower().startswith("authorization")]
+    assert sent == ([] if expected is None else [f"Authorization: {expected}"])
+    written = b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    for secret in ("p%40ss", "p@ss", "hush", "mine", "admiral", "Basic"):
+        assert secret not in said
+        assert secret.encode() not in written
+
+
+@pytest.mark.parametrize("password", ["hu/sh", "hu#sh", "hu?sh", "hu:sh@[", "hush"])
+def test_a_password_is_not_shown_where_the_url_cannot_be_used(tmp_path, password):
+    done = subprocess.run(
+        [sys.executable, "-I", "-m", "mcptally", "record", "--out", str(tmp_path), "--listen",
+         "127.0.0.1:0", "--url", f"http://user:{password}@127.0.0.1:0/"],
+        capture_output=True, text=True, timeout=PATIENCE, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "hu" not in done.stderr.replace("https", "")
+    assert "Traceback" not in done.stderr
 
 
 def test_it_imports_nothing_heavy_and_no_tls_for_plain_http():

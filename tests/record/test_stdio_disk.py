@@ -1,6 +1,7 @@
 """When the disk does not take the recording, traffic goes on and the recording says so later."""
 
 import os
+import shutil
 import sys
 
 import pytest
@@ -62,6 +63,22 @@ def test_a_disk_that_fills_up_and_empties_again_leaves_a_gap(tmp_path):
     assert sum(gap["lost"] for gap in gaps) == len(lost) == found[-1]["counts"]["lost"]
     seqs = {event["seq"] for event in found}
     assert len(set(range(found[-1]["seq"])) - seqs) == len(lost)
+
+
+def test_a_folder_that_is_deleted_while_recording_is_made_again_and_a_gap_tells_the_loss(tmp_path):
+    folder = tmp_path / "t"
+    with Behind(folder, ECHO, "--no-compress") as behind:
+        for number in range(3):
+            call(behind, number)
+        shutil.rmtree(folder)
+        call(behind, 3)
+        assert b"7 events are lost" in behind.line(stream="stderr")
+        assert behind.end() == (b"", b"", 0)
+    found = events(folder)
+    assert [e["event"] for e in found] == ["open", "gap", "message", "message", "close"]
+    # The open event and three calls, each both ways.
+    assert found[1]["lost"] == 7 == found[-1]["counts"]["lost"]
+    assert [e["seq"] for e in found] == list(range(7, 12))
 
 
 def test_a_disk_that_hangs_holds_traffic_up_for_a_second_and_no_longer(tmp_path):

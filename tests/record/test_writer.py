@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import sys
 import threading
 
@@ -193,15 +194,38 @@ def test_segments_rotate_by_age(tmp_path):
     assert len(of(found, "open")) == 5
 
 
-def test_a_segment_that_somebody_removed_is_followed_by_another(tmp_path, monkeypatch):
-    monkeypatch.setattr(writer, "_LOOK_SECONDS", 0)
-    made, _ = archive(tmp_path, compress=False)
+def test_a_segment_that_was_removed_is_lost_with_all_its_events_and_another_follows(tmp_path):
+    folder = tmp_path / "t"
+    made, said = archive(folder, compress=False)
     recording = made.open(transport="stdio", server="s")
-    next(tmp_path.iterdir()).unlink()
-    recording.frame(b"{}", dir="c2s")
+    recording.frame(b'{"id":1}', dir="c2s")
+    (first,) = folder.iterdir()
+    shutil.rmtree(folder)
+    recording.frame(b'{"id":2}', dir="c2s")
     recording.close(reason="x")
-    assert [e["event"] for e in events(tmp_path)] == ["open", "message", "close"]
-    assert events(tmp_path)[0]["segment"] == 1
+    found = events(folder)
+    assert [e["event"] for e in found] == ["open", "gap", "message", "close"]
+    assert (found[0]["segment"], found[1]["lost"], found[2]["msg"]["id"]) == (1, 2, 2)
+    assert is_whole(found)
+    (words,) = said
+    assert words.startswith(f"{first} was removed while it was being written: 2 events are lost;")
+
+
+def test_a_gap_in_a_removed_segment_is_told_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(writer, "RETRY_SECONDS", 0)
+    folder = tmp_path / "t"
+    folder.write_text("in the way")
+    made, _ = archive(folder, compress=False)
+    recording = made.open(transport="stdio", server="s")
+    recording.frame(b"{}", dir="c2s")
+    folder.unlink()
+    recording.frame(b"{}", dir="c2s")  # open, gap of 1, message
+    shutil.rmtree(folder)
+    recording.close(reason="x")
+    found = events(folder)
+    assert [e["event"] for e in found] == ["open", "gap", "close"]
+    assert found[1]["lost"] == 4
+    assert is_whole(found)
 
 
 def test_many_threads_and_recordings_share_an_archive(tmp_path):

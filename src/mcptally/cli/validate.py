@@ -25,6 +25,8 @@ def command(store: Path, server: str, tool: str, arguments: str) -> None:
       mcptally validate store --server files --tool read_file --arguments '{"path": "/data"}'
     """
     from mcptally import dry_run
+    from mcptally.frame import MAX_DEPTH
+    from mcptally.nesting import is_too_deep
     from mcptally.query import open_store
     from mcptally.sanitise import escaped
 
@@ -37,9 +39,11 @@ def command(store: Path, server: str, tool: str, arguments: str) -> None:
         except OSError as error:
             why = error.strerror
             raise UsageError(f"--arguments {arguments}: cannot be read: {why}") from error
+    if is_too_deep(data):
+        raise UsageError(f"--arguments: nested deeper than {MAX_DEPTH} levels")
     try:
         given = json.loads(data, parse_constant=_refuse)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise UsageError(f"--arguments: is no JSON: {error}") from error
     answer = dry_run.validate(open_store(store), server=server, tool=tool, arguments=given)
     sys.stdout.write(escaped(answer.to_json()) + "\n")

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Literal
 
 from mcptally.contracts.breach import Breach, pointer
+from mcptally.frame import MAX_DEPTH
+from mcptally.nesting import is_too_deep, is_value_too_deep, with_stack_room
 
 Reading = Literal["document", "program"]
 
@@ -19,6 +21,7 @@ Reading = Literal["document", "program"]
 HAS: Final = "expect(received).toHaveProperty(path)"
 IS: Final = "expect(received).toBe(expected) // Object.is equality"
 IN: Final = "expect(received).toContain(expected) // indexOf"
+_TOO_DEEP: Final = f"the result is nested deeper than {MAX_DEPTH} levels, the most that is judged"
 MORE: Final = "expect(received).toBeGreaterThan(expected)"
 
 
@@ -38,6 +41,7 @@ READINGS: Final[Mapping[str, Callable[[Any], list[Breach]]]] = {
 }
 
 
+@with_stack_room
 def assert_tool_response(result: Any, rules: Reading = "program") -> None:
     """Raise an AssertionError that names block and path where a tool result breaks the contract.
 
@@ -47,7 +51,7 @@ def assert_tool_response(result: Any, rules: Reading = "program") -> None:
 
     Raises:
         AssertionError: the result breaks the contract.
-        ValueError: no such reading, or a text that is not JSON.
+        ValueError: no such reading, a text that is not JSON, or a result nested too deep.
     """
     if rules not in READINGS:
         raise ValueError(f"no reading is called {rules!r}; there are {', '.join(READINGS)}")
@@ -61,9 +65,15 @@ def assert_tool_response(result: Any, rules: Reading = "program") -> None:
 def _plain(result: Any) -> Any:
     """A result as JSON values."""
     if isinstance(result, str | bytes | bytearray):
-        return json.loads(result)
+        text = result if isinstance(result, str) else bytes(result)
+        if is_too_deep(text):
+            raise ValueError(_TOO_DEEP)
+        return json.loads(text)
     dump = getattr(result, "model_dump", None)
-    return dump(mode="json", by_alias=True, exclude_none=True) if callable(dump) else result
+    value = dump(mode="json", by_alias=True, exclude_none=True) if callable(dump) else result
+    if is_value_too_deep(value):
+        raise ValueError(_TOO_DEEP)
+    return value
 
 
 def _where(path: str) -> str:

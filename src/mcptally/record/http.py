@@ -58,7 +58,9 @@ def run(
     raise_descriptor_limit()
     archive = Archive(out, policy=policy, limits=limits)
     server = Server(url, ca_file=ca_file)
-    service = Service(server, bind(listen), archive=archive, name=name)
+    sockets = bind(listen)
+    server.never_connect_to(sockets)
+    service = Service(server, sockets, archive=archive, name=name)
     # What is there now stays; of what each call leaves behind, cycles are rare.
     gc.freeze()
     gc.set_threshold(50_000, 50, 50)
@@ -84,9 +86,10 @@ class Service:
         self._room = Room.of_this_process()
         self._relays: set[Relay] = set()
         self._pool = Pool()
-        # Where only this machine can connect, and the server cannot check `Host` for itself.
-        self._own_names_only = server.host is not None and all(
-            is_loopback(sock.getsockname()[0]) for sock in sockets
+        # Where only this machine can connect, and the server cannot check `Host` for itself, or
+        # a request gets credentials here that its sender may not have.
+        self._own_names_only = (server.host is not None or server.authorization is not None) and (
+            all(is_loopback(sock.getsockname()[0]) for sock in sockets)
         )
         self._listening = False
         self._said_full = -_LOOK_SECONDS

@@ -46,9 +46,10 @@ class Body:
         cap: int = DEFAULT_CAP,
         pool: Pool | None = None,
     ) -> None:
+        self.is_event_stream: Final = is_event_stream(content_type)
         self._wire = 0
         self._decoded = 0
-        self._events = SseParser(cap=cap, pool=pool) if is_event_stream(content_type) else None
+        self._events = SseParser(cap=cap, pool=pool) if self.is_event_stream else None
         self._undecodable = ""
         self._decoder: Decoder | None = None
         try:

@@ -1,13 +1,15 @@
 """The way to the server: its addresses, a connection to one of them, and TLS."""
 
+import binascii
 import errno
 import os
+import re
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from mcptally.errors import UsageError
 from mcptally.record import http_endpoint
@@ -25,7 +27,13 @@ CONNECT_SECONDS: Final = 30.0
 
 _IPV6_LOOPBACK: Final = bytes(15) + b"\1"
 
+_IPV4_MAPPED: Final = bytes(10) + b"\xff\xff"
+
+_CREDENTIALS: Final = re.compile("//.*@", re.DOTALL)
+
 _Address = tuple[int, int, int, str, Any]
+_SocketAddress = tuple[Any, ...]
+"""What `getsockname` gives: host, port and, for IPv6, more."""
 
 
 def is_loopback(host: str) -> bool:
@@ -49,19 +57,28 @@ class Server:
     """
 
     def __init__(self, url: str, *, ca_file: Path | None = None) -> None:
+        given = f"--url {_CREDENTIALS.sub('//', url)!r}"
+        """The URL as messages show it: without user and password."""
         try:
             parts = urlsplit(url)
             port = parts.port
             (parts.hostname or "").encode("idna")  # as whoever resolves it will
         except ValueError as error:
-            raise UsageError(f"--url {url!r}: {error}") from error
+            # The words of an error may quote a part of the password.
+            why = "spell / ? # and @ in a user name or password as %2F %3F %23 %40"
+            raise UsageError(f"{given}: {why if '@' in url else error}") from None
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise UsageError(f"--url {url!r}: give http://HOST[:PORT]/PATH or https://HOST/PATH")
-        self.url = url
-        """As it was given; it may hold what is secret."""
+            raise UsageError(f"{given}: give http://HOST[:PORT]/PATH or https://HOST/PATH")
+        if port == 0:
+            raise UsageError(f"{given}: nobody can connect to port 0")
         self.path = parts.path or "/"
         self.label = parts.netloc.rpartition("@")[2]
         """Host and port as they were given."""
+        self.url = parts._replace(netloc=self.label).geturl()
+        """As it was given, less user and password; its query may hold what is secret."""
+        self.authorization = _basic(parts, given)
+        """`Authorization` for requests that have none: user and password of the URL; or None."""
+        self.is_tls = parts.scheme == "https"
         self.shown = f"{parts.scheme}://{self.label}{parts.path}"
         """The URL without what may be secret in it: user, password, query."""
         self._name = parts.hostname
@@ -77,8 +94,10 @@ class Server:
             parts.scheme, self._name, self._port, loopback=loopback
         )
         """Every way to write the server's own origin, in lower case."""
+        self._given = given
+        self._listening: Sequence[_SocketAddress] = ()
         self._context: ssl.SSLContext | None = None
-        if parts.scheme == "https":
+        if self.is_tls:
             from mcptally.record import http_tls  # noqa: PLC0415 - start-up is felt in every client
 
             self._context = http_tls.context(ca_file)
@@ -86,7 +105,29 @@ class Server:
         try:
             self._known = self._resolve() if loopback else None
         except OSError as error:
-            raise UsageError(f"--url {url!r}: {self._name}: {error.strerror}") from error
+            raise UsageError(f"{given}: {self._name}: {error.strerror}") from error
+
+    def never_connect_to(self, sockets: Sequence[socket.socket]) -> None:
+        """Refuse connections to these listening sockets: each would make another one.
+
+        Raises:
+            UsageError: the URL leads to one of them.
+        """
+        self._listening = [
+            address for sock in sockets if (address := sock.getsockname())[1] == self._port
+        ]
+        if not self._listening:
+            return
+        try:
+            self._resolve()
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                host, port = self._listening[0][:2]
+                raise UsageError(
+                    f"{self._given}: this is the recorder's own address (--listen {host}:{port}); "
+                    "give the server's, or let the recorder listen on another port"
+                ) from error
+            # A name that cannot be resolved now may be later: looked at with each connection.
 
     def connect(self, loop: Loop, end: End, done: Callable[[Wire | OSError], None]) -> "Connecting":
         """Begin to connect; `done` gets the wire, or why there is none."""
@@ -100,7 +141,54 @@ class Server:
         return connecting
 
     def _resolve(self) -> list[_Address]:
-        return list(socket.getaddrinfo(self._name, self._port, type=socket.SOCK_STREAM))
+        found: list[_Address] = list(
+            socket.getaddrinfo(self._name, self._port, type=socket.SOCK_STREAM)
+        )
+        for family, _, _, _, address in found:
+            if any(_leads_to(family, address, listening) for listening in self._listening):
+                raise OSError(errno.ELOOP, "this address is the recorder's own")
+        return found
+
+
+def _basic(parts: SplitResult, given: str) -> bytes | None:
+    """User and password of a URL as the value of `Authorization` (RFC 7617)."""
+    if parts.username is None and parts.password is None:
+        return None
+    user, password = (unquote(text or "") for text in (parts.username, parts.password))
+    if ":" in user:
+        raise UsageError(f"{given}: a user name with a colon cannot be sent (RFC 7617)")
+    return b"Basic " + binascii.b2a_base64(f"{user}:{password}".encode(), newline=False)
+
+
+def _leads_to(family: int, target: Any, listening: _SocketAddress) -> bool:
+    """Whether a connection to `target` arrives at a socket that listens, both on the same port."""
+    ours, theirs = _packed(listening[0]), _packed(target[0])
+    if not any(theirs):  # 0.0.0.0 and :: lead to this machine
+        theirs = _IPV6_LOOPBACK if len(theirs) > 4 else bytes((127, 0, 0, 1))
+    if len(ours) != len(theirs):
+        return False
+    if any(ours):
+        return ours == theirs
+    return theirs == _IPV6_LOOPBACK or theirs[:1] == b"\x7f" or _is_own(family, target)
+
+
+def _packed(host: str) -> bytes:
+    """An address as bytes; an IPv4 address within IPv6 as the IPv4 address."""
+    host = host.partition("%")[0]
+    if ":" not in host:
+        return socket.inet_pton(socket.AF_INET, host)
+    packed = socket.inet_pton(socket.AF_INET6, host)
+    return packed[12:] if packed.startswith(_IPV4_MAPPED) else packed
+
+
+def _is_own(family: int, target: Any) -> bool:
+    """Whether this machine has the address: then it is also the way out to it. Sends nothing."""
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as sock:
+            sock.connect(target)
+            return bool(sock.getsockname()[0] == target[0])
+    except OSError:
+        return False
 
 
 class Connecting:

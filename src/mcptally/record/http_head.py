@@ -165,11 +165,23 @@ def check_host(head: Head) -> None:
         )
 
 
-def to_server(request: h11.Request, head: Head, *, host: bytes | None) -> h11.Request:
-    """The request as the server gets it; `host` replaces `Host` where it is given."""
+def to_server(
+    request: h11.Request, head: Head, *, host: bytes | None, authorization: bytes | None = None
+) -> h11.Request:
+    """The request as the server gets it.
+
+    Args:
+        request: as the client sent it.
+        head: its headers.
+        host: replaces `Host`, where it is given.
+        authorization: `Authorization` for a request that has none.
+    """
     chunked = b"transfer-encoding" in head
+    if b"authorization" in head:
+        authorization = None
     plain = head.is_plain and request.target.startswith(b"/") and b"host" in head
-    if plain and host is None and request.http_version == b"1.1":
+    unchanged = host is None and authorization is None
+    if plain and unchanged and request.http_version == b"1.1":
         return request
     headers = head.passed_on()
     if host is not None:
@@ -177,6 +189,8 @@ def to_server(request: h11.Request, head: Head, *, host: bytes | None) -> h11.Re
     if b"host" not in head:
         # Only HTTP/1.0 may leave it out; what we send is HTTP/1.1.
         headers.insert(0, (b"Host", host or b""))
+    if authorization is not None:
+        headers.append((b"Authorization", authorization))
     if chunked:
         headers.append(_CHUNKED)
     if b"close" in head.options or request.http_version < b"1.1":

@@ -81,6 +81,7 @@ class Relay:
         self.waiting_since = loop.time()
         """When the last exchange ended, or the connection began, on the loop's clock."""
         self._gone = gone
+        self._upstream = upstream
         self._client: Wire | None = None
         self._uplink = Uplink(upstream, loop=loop, end=self, made=self._connected)
         self._timer: Timer | None = None
@@ -170,7 +171,8 @@ class Relay:
         if error is not None:
             self._unreachable(error)
         elif self._client_eof:
-            self._uplink.finish()
+            if self._turn is not None:
+                self._end_uplink(self._turn)
         elif self._client is not None and not self._uplink.full:
             self._client.resume()
 
@@ -290,13 +292,19 @@ class Relay:
         if not turn.answered:
             turn.request_torn()
             turn.exchange.end("client")
-        if self._uplink.wire is not None and self._uplink.wire.is_tls:
-            self._finish(turn)
-            return
-        # What the server does now is up to it: without us, too, it would see one side closed.
-        self._uplink.finish()
+        self._end_uplink(turn)
         self._timer = self._loop.call_later(HALF_OPEN_SECONDS, lambda: self.stop("half open"))
         self._scribe.later(turn.exchange.take())
+
+    def _end_uplink(self, turn: Turn) -> None:
+        """Tell the server that the client will send nothing more, unless its answer would be lost.
+
+        Over TCP it sees what it would see without us. Over TLS, many servers take the end of one
+        direction as that of both, and answer no more: it is told only where it would wait for
+        more, of a request or to send in a stream.
+        """
+        if not self._upstream.is_tls or self._dialogue.asking or turn.is_streaming:
+            self._uplink.finish()
 
     def _server_ended(self, error: OSError | None) -> None:
         """The server will send nothing more."""

@@ -1,5 +1,6 @@
 """TLS to the server, without input or output; imported only where a URL asks for it."""
 
+import contextlib
 import ssl
 from pathlib import Path
 
@@ -56,6 +57,12 @@ class Tls:
                 self.ended = True
             parts.append(part)
         return b"".join(parts)
+
+    def finish(self) -> bytes:
+        """The encrypted form of the end of what is sent; reading goes on."""
+        with contextlib.suppress(ssl.SSLError):
+            self._object.unwrap()  # raises SSLWantReadError: the peer's own end has not come
+        return self._outgoing.read()
 
     def sent(self, data: bytes) -> bytes:
         """The encrypted form of `data`."""

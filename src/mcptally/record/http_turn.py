@@ -74,7 +74,9 @@ class Turn:
             RefusedError: it is not to be passed on.
         """
         http_head.check(request, head)
-        passed = http_head.to_server(request, head, host=self._upstream.host)
+        passed = http_head.to_server(
+            request, head, host=self._upstream.host, authorization=self._upstream.authorization
+        )
         self._request = self._observed(head)
         self._ours = b"http://" + (head.get(b"host") or "").encode("latin-1")
         return self._up.send(passed) or b""
@@ -111,6 +113,11 @@ class Turn:
         return self._up.send(event) or b""
 
     # --- the response ---------------------------------------------------------------------------
+
+    @property
+    def is_streaming(self) -> bool:
+        """Whether the response is an event stream, which may have no end of its own."""
+        return self._response is not None and self._response.is_event_stream
 
     def response_head(self, response: h11.Response) -> bytes:
         """The response's head as the client gets it."""

@@ -73,11 +73,6 @@ class Wire:
             self._loop.call_soon(lambda: self._end.received(self, early))
 
     @property
-    def is_tls(self) -> bool:
-        """Whether the bytes are encrypted: then one direction cannot be closed alone."""
-        return self._tls is not None
-
-    @property
     def full(self) -> bool:
         """Whether so much waits to be sent that no more should come."""
         if len(self._out) > HIGH:
@@ -100,8 +95,9 @@ class Wire:
         """Send `data`, now as far as possible."""
         if self.closed or self.broken or not data:
             return
-        if self._tls is not None:
-            data = self._tls.sent(data)
+        self._send(data if self._tls is None else self._tls.sent(data))
+
+    def _send(self, data: bytes) -> None:
         if not self._out:
             try:
                 sent = self._sock.send(data)
@@ -120,6 +116,8 @@ class Wire:
 
     def finish(self) -> None:
         """Say that nothing more will be sent, once everything is; reading goes on."""
+        if self._tls is not None and not (self.closed or self.broken):
+            self._send(self._tls.finish())
         self._after_sending("finish")
 
     def close(self) -> None:

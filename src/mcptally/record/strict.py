@@ -7,13 +7,11 @@ are strict enough. docs/decisions/0101-one-json-checker.md has the measurements.
 """
 
 import re
-from array import array
-from itertools import accumulate
 from typing import Final
 
 import msgspec
 
-from mcptally.frame import MAX_DEPTH
+from mcptally.nesting import is_too_deep
 
 _decode: Final = msgspec.json.Decoder().decode
 
@@ -28,9 +26,6 @@ _SAMPLED_DIGITS: Final = re.compile(rb"[0-9]{9}")
 _DIGITS: Final = re.compile(rb"(?<![0-9.])[0-9]{%d}" % (_LONGEST_INTEGER + 1))
 _STRING: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
 
-_NO_BRACKET_OR_QUOTE: Final = bytes(set(range(256)) - set(b'[]{}"'))
-_UP_OR_DOWN: Final = bytes(1 if c in b"[{" else 255 for c in range(256))
-
 
 def why_not_strict(frame: bytes) -> str | None:
     """The reason why `frame` is not strict JSON, or None when it is.
@@ -38,18 +33,12 @@ def why_not_strict(frame: bytes) -> str | None:
     The reasons: `blank`, `bom`, `not_utf8`, `too_deep`, `number_too_large`, `not_strict_json`
     (NaN, Infinity, a lone surrogate and the like: some parsers take it) and `not_json`.
     """
+    if is_too_deep(frame):
+        return "too_deep"
     try:
         _decode(frame)
-    except RecursionError:
-        return "too_deep"
     except (msgspec.DecodeError, ValueError):
         return _reason(frame)
-    if (
-        len(frame) > 2 * MAX_DEPTH
-        and frame.count(b"[") + frame.count(b"{") > MAX_DEPTH
-        and _depth(frame) > MAX_DEPTH
-    ):
-        return "too_deep"
     if (
         len(frame) > _LONGEST_INTEGER
         and _SAMPLED_DIGITS.search(frame[::_STRIDE])
@@ -57,16 +46,6 @@ def why_not_strict(frame: bytes) -> str | None:
     ):
         return "number_too_large"
     return None
-
-
-def _depth(frame: bytes) -> int:
-    """How deep the nesting of well-formed JSON goes, in C as far as possible (3 ms a MB)."""
-    if b"\\" in frame:
-        # Without escapes every quote left begins or ends a string.
-        frame = frame.replace(b"\\\\", b"").replace(b'\\"', b"")
-    quoted = frame.translate(None, _NO_BRACKET_OR_QUOTE).split(b'"')
-    steps = array("b", b"".join(quoted[::2]).translate(_UP_OR_DOWN))
-    return max(accumulate(steps), default=0)
 
 
 def _reason(frame: bytes) -> str:
@@ -83,8 +62,6 @@ def _reason(frame: bytes) -> str:
 
     try:
         json.loads(text)
-    except RecursionError:
-        return "too_deep"
     except ValueError as error:
         return "number_too_large" if "integer string conversion" in str(error) else "not_json"
     return "not_strict_json"

@@ -46,10 +46,8 @@ RECORDER: Final = "mcptally 0.1.0"
 RETRY_SECONDS: Final = 1.0
 """After the disk refused an event, it is asked again at most this often."""
 
-_LOOK_SECONDS: Final = 5.0
-"""How often, at most, a recording looks whether its segment still has a name."""
-
 _STALLED: Final = "the disk did not take an event in time"
+_REMOVED: Final = "their file was removed while it was being written"
 
 
 class Archive:
@@ -144,7 +142,10 @@ class Recording:
         self._stem = stem(server, self.id, self._clock.began_ns)
         self._file: Segment | None = None
         self._segments = 0
-        self._look_at = 0.0
+        self._in_segment: dict[str, int] = {}
+        """Events in the open segment, counted like `_counts`."""
+        self._told_in_segment = 0
+        """Lost events that gaps in the open segment account for."""
         self._finished = False
         self._open = {
             "transport": transport,
@@ -294,6 +295,8 @@ class Recording:
         monotonic = time.monotonic()
         while self._missed:
             self._lose(self._missed.popleft(), _STALLED)
+        if self._file is not None and not self._has_name(self._file):
+            self._removed(self._file)
         if self._file is None or self._gap:
             if monotonic < self._retry_at:
                 self._lose(events, self._gap_why)
@@ -303,6 +306,7 @@ class Recording:
                     self._begin_segment()
                 if self._gap:
                     self._put_one("gap", {"lost": self._gap, "why": self._gap_why})
+                    self._told_in_segment += self._gap
                     self._gap = 0
                     self._said = False
             except OSError as error:
@@ -319,12 +323,36 @@ class Recording:
         if limits.segment_bytes is not None and file.size >= limits.segment_bytes:
             return True
         age = monotonic - file.began
-        if limits.segment_seconds is not None and age >= limits.segment_seconds:
-            return True
-        if monotonic >= self._look_at:
-            self._look_at = monotonic + _LOOK_SECONDS
-            return not file.has_name()
-        return False
+        return limits.segment_seconds is not None and age >= limits.segment_seconds
+
+    def _has_name(self, file: Segment) -> bool:
+        # Before every write (about 1 µs): what is written to a removed file is lost unseen.
+        self.busy_since = time.monotonic()
+        try:
+            return file.has_name()
+        finally:
+            self.busy_since = 0.0
+            self.stalled = False
+
+    def _removed(self, file: Segment) -> None:
+        """Count all events of a removed segment as lost; the next write begins a new one."""
+        file.close()
+        self._file = None
+        events = sum(self._in_segment.values())
+        self._counts = {
+            event: left
+            for event, number in self._counts.items()
+            if (left := number - self._in_segment.get(event, 0))
+        }
+        self.lost += events
+        self._gap += events + self._told_in_segment
+        self._in_segment, self._told_in_segment = {}, 0
+        self._gap_why = _REMOVED
+        self._retry_at = 0.0
+        self._archive.say(
+            f"{file.path} was removed while it was being written: {events} events are lost; "
+            "the recording goes on in a new file"
+        )
 
     def _rotate(self, monotonic: float) -> None:
         """Begin the next segment; when the disk refuses, the present one goes on growing."""
@@ -347,10 +375,12 @@ class Recording:
             self.busy_since = 0.0
             self.stalled = False
         before, self._file = self._file, segment
+        counted, self._in_segment = self._in_segment, {}
+        told, self._told_in_segment = self._told_in_segment, 0
         try:
             self._put_one("open", {**self._open, "segment": self._segments})
         except OSError:
-            self._file = before
+            self._file, self._in_segment, self._told_in_segment = before, counted, told
             segment.discard()
             raise
         with contextlib.suppress(OSError):
@@ -386,6 +416,7 @@ class Recording:
         for event, number in counts.items():
             if number:
                 self._counts[event] = self._counts.get(event, 0) + number
+                self._in_segment[event] = self._in_segment.get(event, 0) + number
 
     def _refuse(self, error: OSError, events: int) -> None:
         why = error.strerror or str(error)

@@ -11,6 +11,8 @@ import sys
 from decimal import Decimal
 from typing import Any, Final
 
+from mcptally.nesting import is_too_deep
+
 SPACE: Final = "\\t-\\r \\u00a0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000\\ufeff"
 r"""Members of `\s`, spelt for a character class that both `re` and polars read alike.
 
@@ -33,8 +35,10 @@ def parse(text: str) -> Any:
 
     Raises:
         ValueError: not JSON; NaN and Infinity are none, though Python takes them.
-        RecursionError: nested deeper than Python follows (about a thousand levels).
+        RecursionError: nested deeper than `frame.MAX_DEPTH`.
     """
+    if is_too_deep(text):
+        raise RecursionError("nested too deep")
     return json.loads(text, parse_constant=_no_constant, parse_int=_number)
 
 

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from typing import Any, Final, Literal, get_args
 
 from mcptally.errors import UsageError
+from mcptally.frame import MAX_DEPTH
+from mcptally.nesting import is_value_too_deep
 
 Rules = Literal["document", "inspector"]
 """Which reading: the seed document as written, or the program it describes, exactly."""
@@ -73,7 +75,8 @@ class ValidationContext:
         Tool and response may be models of the MCP SDK: what they leave at None is not there.
 
         Raises:
-            UsageError: there is no tool, or what is given as one is no definition.
+            UsageError: there is no tool, what is given as one is no definition, or a value is
+                nested deeper than `frame.MAX_DEPTH`.
         """
         if not isinstance(given, ValidationContext):
             given = cls(
@@ -82,19 +85,33 @@ class ValidationContext:
                 input=given.get("input") or {},
                 scenario_category=given.get("scenarioCategory"),
             )
-        tool = _as_json(given.tool)
+        tool, response = _as_json("tool", given.tool), _as_json("response", given.response)
+        for name, value in (("tool", tool), ("input", given.input), ("response", response)):
+            if is_value_too_deep(value):
+                raise _too_deep(name)
         if not isinstance(tool, dict):
             raise UsageError(
                 "a context needs `tool`, the definition of the tool as an object with a `name` "
                 f"(and an `outputSchema`, if it has one), not {tool!r:.60}"
             )
-        return dataclasses.replace(given, tool=tool, response=_as_json(given.response))
+        return dataclasses.replace(given, tool=tool, response=response)
 
 
-def _as_json(value: Any) -> Any:
+def _as_json(name: str, value: Any) -> Any:
     if hasattr(value, "model_dump"):
-        return value.model_dump(mode="json", by_alias=True, exclude_none=True)
+        try:
+            return value.model_dump(mode="json", by_alias=True, exclude_none=True)
+        except (ValueError, RecursionError) as error:
+            raise UsageError(
+                f"`{name}` of the context cannot be turned into JSON: {error}"
+            ) from error
     return value
+
+
+def _too_deep(name: str) -> UsageError:
+    return UsageError(
+        f"`{name}` of the context is nested deeper than {MAX_DEPTH} levels, the most that is judged"
+    )
 
 
 @dataclasses.dataclass(frozen=True)

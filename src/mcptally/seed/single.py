@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from mcptally.errors import UsageError, near
+from mcptally.nesting import with_stack_room
 from mcptally.seed import document, inspector, javascript
 from mcptally.seed.model import (
     BusinessDecision,
@@ -29,24 +30,26 @@ from mcptally.seed.model import (
 Context = ValidationContext | Mapping[str, Any]
 
 
+@with_stack_room
 def validate_response(context: Context, *, rules: Rules = "document") -> ValidationResult:
     """Whether a response shows a working tool, and why.
 
     Where the original program throws, `classification` is None and `throws` says what.
 
     Raises:
-        UsageError: no such rules, or a context without a tool.
+        UsageError: no such rules, a context without a tool, or a value nested too deep.
     """
     return _reading(rules).validate(ValidationContext.of(context))
 
 
+@with_stack_room
 def business_decision(context: Context, *, rules: Rules = "document") -> BusinessDecision:
     """Whether an error is business logic, with its factors, confidence and threshold.
 
     Neither reading asks whether the response is an error at all: callers do that.
 
     Raises:
-        UsageError: no such rules, or a context without a tool.
+        UsageError: no such rules, a context without a tool, or a value nested too deep.
     """
     return _reading(rules).business(ValidationContext.of(context))
 
@@ -55,16 +58,17 @@ def is_business_error(context: Context, *, rules: Rules = "document") -> bool | 
     """Whether an error shows a working tool that refuses; None where the original throws.
 
     Raises:
-        UsageError: no such rules, or a context without a tool.
+        UsageError: no such rules, a context without a tool, or a value nested too deep.
     """
     return business_decision(context, rules=rules).is_business_error
 
 
+@with_stack_room
 def response_metadata(context: Context, *, rules: Rules = "document") -> ResponseMetadata | None:
     """What a response is made of; None where the original throws.
 
     Raises:
-        UsageError: no such rules, or a context without a tool.
+        UsageError: no such rules, a context without a tool, or a value nested too deep.
     """
     try:
         return _reading(rules).metadata(ValidationContext.of(context))
