@@ -146,9 +146,7 @@ def test_a_line_that_is_not_utf8_is_withheld_and_named_and_the_others_are_redact
     assert [json.loads(copy[1]), json.loads(copy[2])] == [stand_in, stand_in]
     assert json.loads(copy[0])["text"] == "[redacted:github-token]"
     assert copy[3] == line(2, "close")
-    assert done.withheld == [
-        f"{tmp_path / 'a.jsonl'}:2: the line is not UTF-8 (so are 1 more lines)"
-    ]
+    assert done.withheld == [f"{tmp_path / 'a.jsonl'}:2: the line is not UTF-8 (and 1 more)"]
     assert (done.events, done.carried) == (2, 0)
 
 

@@ -95,8 +95,7 @@ class Erased:
         return [
             *self.damage,
             *(
-                f"{self.path}:{number}: {why}"
-                + (f" (so are {count - 1} more lines)" if count > 1 else "")
+                f"{self.path}:{number}: {why}" + (f" (and {count - 1} more)" if count > 1 else "")
                 for why, (number, count) in self.odd.items()
             ),
         ]

@@ -128,7 +128,7 @@ def _file(source: Path, target: Path, hiding: _Hiding, done: Redacted) -> None:
         part.unlink(missing_ok=True)
         raise
     for why, (number, count) in withheld.items():
-        more = f" (so are {count - 1} more lines)" if count > 1 else ""
+        more = f" (and {count - 1} more)" if count > 1 else ""
         done.withheld.append(f"{source}:{number}: {why}{more}")
 
 
