@@ -17,6 +17,7 @@ import mcptally as mt
 from mcptally.archive import text_lines
 from mcptally.cli import cli
 from mcptally.errors import QueryError, StoreError, UnreadableError, UsageError
+from mcptally.ids import digest
 from tests.golden import TRACES
 from tests.test_incremental import asked, assert_as_made_anew
 from tests.transcripts import c2s, call, event, opened, s2c, text, write
@@ -160,6 +161,8 @@ def test_what_is_forgotten_is_in_no_byte_of_store_or_archive(scored: Path, what,
     assert_is_gone(scored, *words)
     [trace] = json.loads((scored / "store" / "store.json").read_text())["forgotten"]
     assert trace["calls"] == told.calls
+    assert trace["named"] == sorted(what, key=["server", "tool", "recording"].index)
+    assert not [word for word in what.values() if digest(word) in said_in(scored)], "guessable"
     gaps = [
         json.loads(line)
         for path in (scored / "archive").iterdir()
@@ -350,3 +353,152 @@ def test_a_tool_is_named_nowhere_before_its_first_call(tmp_path: Path, tool, abo
     found = [json.loads(line)["event"] for _, line in text_lines(path)]
     assert found == ["open", "message", "gap" if goes else events[2]["event"], "message"]
     assert tool not in said_in(tmp_path / "store")
+
+
+def forgotten_of(folder: Path, *lines: dict[str, Any] | bytes, **what: str) -> tuple[Any, bytes]:
+    """What `forget` says of an archive of one file, and what is left of the file."""
+    path = write(folder / "a.jsonl", lines)
+    mt.score(path, out=folder / "store")
+    told = mt.forget(folder / "store", **what, yes=True)
+    return told, path.read_bytes()
+
+
+ODD = event("stderr", 3, text="ODD")
+ODD_LINES: dict[str, tuple[bytes, str]] = {
+    "text": (json.dumps(ODD).encode(), "the line is not UTF-8"),
+    "headers": (
+        json.dumps(
+            event("http", 3, dir="c2s", phase="request", headers={"mcp-name": "ODD", "a": GONE})
+        ).encode(),
+        "the line is not UTF-8",
+    ),
+    "recording": (json.dumps(ODD | {"recording": "ODDr1"}).encode(), "the line is not UTF-8"),
+    "url": (json.dumps(opened(url=f"http://ODD/{GONE}")).encode(), "the line is not UTF-8"),
+    "command": (json.dumps(opened(command=["ODD", GONE])).encode(), "the line is not UTF-8"),
+    "a direction that is none": (
+        json.dumps(c2s(3, call(3, "tool-gone", x=GONE), dir="up")).encode(),
+        "not an event of transcript format 1: Invalid enum value 'up' - at `$.dir`",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", [{"recording": "r1"}, {"tool": "tool-gone"}], ids=str)
+@pytest.mark.parametrize(("odd", "why"), ODD_LINES.values(), ids=ODD_LINES)
+def test_a_line_that_is_not_an_event_goes_and_is_named(tmp_path: Path, odd, why, what):
+    odd = odd.replace(b"ODD", b"\xff")
+    told, left = forgotten_of(
+        tmp_path,
+        opened(),
+        c2s(1, call(1, "tool-gone")),
+        odd + b"\n",
+        s2c(2, text(1)),
+        opened("r2"),
+        **what,
+    )
+    assert odd not in left
+    assert told.taken_out == [f"{tmp_path / 'a.jsonl'}:3: {why}"]
+    assert b'"recording": "r2"' in left
+
+
+@pytest.mark.parametrize("what", [{"recording": "r1"}, {"tool": "tool-gone"}], ids=str)
+@pytest.mark.parametrize("name", ["recording", "text", "msg"])
+def test_of_two_equal_members_neither_keeps_what_is_forgotten(tmp_path: Path, what, name):
+    kind = {"msg": "message"}.get(name, "stderr")
+    start = json.dumps(event(kind, 0, "r2") | {"dir": "c2s"}).encode()[:-1]
+    msg = b'{"params":{"name":"%b"}}' % GONE.encode()
+    first, last = {
+        "recording": (f'"{GONE}"'.encode(), b'"r2"'),
+        "text": (f'"{GONE}"'.encode(), b'"x"'),
+        "msg": (msg, b"{}"),
+    }[name]
+    odd = b'%b,"%b":%b,"%b":%b}\n' % (start, name.encode(), first, name.encode(), last)
+    _, left = forgotten_of(tmp_path, opened(), c2s(1, call(1, "tool-gone")), odd, **what)
+    assert GONE.encode() not in left
+
+
+def test_a_message_with_two_equal_members_goes_where_it_names_the_tool(tmp_path: Path):
+    listing = {"jsonrpc": "2.0", "id": 1, "result": {"tools": [], "twice": 1}}
+    reply = json.dumps(s2c(2, listing)).encode()
+    tools = b'"tools": [{"name":"tool-gone"}], "tools"'
+    _, left = forgotten_of(
+        tmp_path,
+        opened(),
+        c2s(1, {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}),
+        reply.replace(b'"tools"', tools) + b"\n",
+        c2s(3, call(3, "tool-gone")),
+        tool="tool-gone",
+    )
+    assert b"tool-gone" not in left
+
+
+def test_a_tool_is_named_by_nothing_that_belongs_to_no_call(tmp_path: Path):
+    def notification(method: str) -> dict[str, Any]:
+        return {"jsonrpc": "2.0", "method": method, "params": {"why": "tool-gone is new"}}
+
+    def completion(id_: int, name: str) -> dict[str, Any]:
+        ref = {"type": "ref/prompt", "name": name}
+        params = {"ref": ref, "argument": {"name": "tool", "value": "t"}}
+        return {"jsonrpc": "2.0", "id": id_, "method": "completion/complete", "params": params}
+
+    def completed(id_: int, *values: str) -> dict[str, Any]:
+        return {"jsonrpc": "2.0", "id": id_, "result": {"completion": {"values": values}}}
+
+    told, left = forgotten_of(
+        tmp_path,
+        opened(),
+        event("stderr", 1, text="registers tool-gone"),
+        event("stderr", 2, text=f"listens {STAYS}"),
+        s2c(3, notification("notifications/tools/list_changed")),
+        c2s(4, completion(1, "tool-gone")),
+        s2c(5, completed(1, "x")),
+        c2s(6, completion(2, "a prompt")),
+        s2c(7, completed(2, "tool-gone", "other")),
+        c2s(8, completion(3, "a prompt")),
+        s2c(9, completed(3, STAYS)),
+        c2s(10, call(4, "tool-gone")),
+        s2c(11, text(4)),
+        s2c(12, notification("notifications/initialized")),
+        event("close", 13, reason="tool-gone ended it", exit_code=3, counts={"message": 9}),
+        tool="tool-gone",
+    )
+    assert b"tool-gone" not in left
+    events = [json.loads(line) for line in left.splitlines()]
+    assert [each["seq"] for each in events if each["event"] != "gap"] == [0, 2, 8, 9, 13]
+    close = events[-1]
+    assert (close["event"], close["reason"], close["exit_code"]) == (
+        "close", "forgotten on request", 3,
+    )  # fmt: skip
+    assert told.calls == 1
+    assert "tool-gone" not in said_in(tmp_path / "store")
+    assert_as_made_anew(tmp_path / "store", [tmp_path / "a.jsonl"], tmp_path)
+
+
+def test_a_store_that_does_not_name_its_files_is_refused_in_words(scored: Path):
+    path = scored / "store" / "store.json"
+    path.write_text(path.read_text().replace("mixed.jsonl", "other.jsonl"))
+    done = CliRunner().invoke(cli, ["forget", str(scored / "store"), "--server", "gone"])
+    assert isinstance(done.exception, StoreError)
+    assert f"{path}: does not name" in str(done.exception)
+    assert "mixed.jsonl" in str(done.exception)
+    assert "rebuild the store with: mcptally score" in str(done.exception)
+
+
+def test_what_is_damaged_is_named_and_goes(tmp_path: Path):
+    path = write(tmp_path / "a.jsonl.gz", [opened(), opened("r2"), *[opened("r3")] * 999])
+    path.write_bytes(path.read_bytes()[:-20])
+    mt.score(path, out=tmp_path / "store")
+    told = mt.forget(tmp_path / "store", recording="r1", yes=True)
+    damage, torn = told.taken_out
+    assert damage.startswith(f"{path}:")
+    assert "reading stopped" in damage
+    assert torn.startswith(f"{path}:")
+    assert b'"r2"' in gzip.decompress(path.read_bytes())
+
+
+def test_the_command_exits_1_where_something_is_not_forgotten(scored: Path):
+    shutil.rmtree(scored / "archive")
+    command = ["forget", str(scored / "store"), "--server", "gone"]
+    assert CliRunner().invoke(cli, command).exit_code == 0
+    done = CliRunner().invoke(cli, [*command, "--yes"])
+    assert done.exit_code == 1
+    assert "is not here" in done.output

@@ -332,10 +332,10 @@ def _blocks(stream: BinaryIO, size: int, chunk: int, room: Room) -> Iterator[byt
                     return
 
 
-def text_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+def text_lines(path: Path, damage: list[str] | None = None) -> Iterator[tuple[int, bytes]]:
     """Line number and line (with its newline) one by one, for tools that rewrite transcripts.
 
-    What is damaged beyond reading is left out.
+    What is damaged beyond reading is left out, and where and why is added to `damage`.
 
     Raises:
         UnreadableError: it unpacks to more than is read: the rest would be lost.
@@ -343,5 +343,9 @@ def text_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     for run in lines(path):
         if isinstance(run, Lines):
             yield from enumerate(io.BytesIO(run.data), start=run.first)
-        elif run.rule == "archive.unpacks_too_large":
-            raise UnreadableError(f"{path}:{run.line}: {run.message}")
+            continue
+        where = f"{path}:{run.line}" if run.line else f"{path}"
+        if run.rule == "archive.unpacks_too_large":
+            raise UnreadableError(f"{where}: {run.message}")
+        if damage is not None:
+            damage.append(f"{where}: {run.message}")

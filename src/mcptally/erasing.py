@@ -6,9 +6,13 @@ A `gap` stands where something was, and never says what.
 import base64
 import contextlib
 import dataclasses
+import hashlib
+import json
 import os
 import re
+import secrets
 from collections import Counter
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,14 +21,21 @@ import msgspec
 from mcptally.archive import text_lines
 from mcptally.check import is_held
 from mcptally.errors import UnreadableError
-from mcptally.frame import EVENTS
-from mcptally.ids import digest
+from mcptally.reading import event_of, members_of
 from mcptally.redact import written_like
+from mcptally.shapes import (
+    AnyEvent,
+    CloseEvent,
+    HttpEvent,
+    MessageEvent,
+    RawFrame,
+    StderrEvent,
+)
 
 WHY: Final = "forgotten on request"
 """The reason that a `gap` in the place of something forgotten gives."""
 
-ALOUD: Final = ("stderr", "raw")
+ALOUD: Final = (StderrEvent, RawFrame)
 """Events of a recording that no call can be told of."""
 
 
@@ -42,6 +53,8 @@ class Target:
     """Whose definition is taken out of listings."""
     listing: set[str] = dataclasses.field(default_factory=set)
     """Recordings in which it may be listed."""
+    key: bytes = dataclasses.field(default_factory=lambda: secrets.token_bytes(16))
+    """Keys the hashes that stand in for the names of whole recordings; kept nowhere."""
 
     @property
     def recordings(self) -> set[str]:
@@ -51,16 +64,6 @@ class Target:
 
 _Fields = dict[str, msgspec.Raw]
 _FIELDS: Final = msgspec.json.Decoder(_Fields)
-
-
-class _Envelope(msgspec.Struct):
-    event: str
-    recording: str
-    seq: int = 0
-    ts_ns: int = 0
-
-
-_ENVELOPE: Final = msgspec.json.Decoder(_Envelope)
 _encode: Final = msgspec.json.encode
 
 
@@ -68,23 +71,42 @@ class Erased:
     """One transcript without what is forgotten; written in its place if `write`."""
 
     def __init__(self, path: Path, target: Target, *, write: bool) -> None:
+        self.path = path
         self.target = target
         self.events = 0
         """Lines that were dropped, replaced or shortened."""
-        self.first: dict[str, _Envelope] = {}
+        self.first: dict[str, AnyEvent] = {}
         self.lost: Counter[str] = Counter()
+        self.odd: dict[str, list[int]] = {}
+        """Why lines that are not events went: the number of the first, and how many."""
+        self.damage: list[str] = []
+        """What could not be read, and so cannot stay."""
         if not any(self._is_about(line) for _, line in text_lines(path)):
             return
         if write:
             self._rewrite(path)
         else:
-            self.events = sum(1 for _, line in text_lines(path) if self._line(line) is not line)
+            for number, line in text_lines(path, self.damage):
+                self.events += self._line(number, line) is not line
+
+    @property
+    def taken_out(self) -> list[str]:
+        """Where lines were taken out that nobody can read, and why."""
+        return [
+            *self.damage,
+            *(
+                f"{self.path}:{number}: {why}" + (f" (and {count - 1} more)" if count > 1 else "")
+                for why, (number, count) in self.odd.items()
+            ),
+        ]
 
     def _is_about(self, line: bytes) -> bool:
-        try:
-            return _ENVELOPE.decode(line).recording in self.target.recordings
-        except (msgspec.DecodeError, RecursionError):
-            return False
+        event = event_of(line)
+        return (
+            event is not None
+            and not isinstance(event, tuple)
+            and event.recording in self.target.recordings
+        )
 
     def _rewrite(self, path: Path) -> None:
         if is_held(path):
@@ -93,12 +115,13 @@ class Erased:
         part.unlink(missing_ok=True)
         try:
             with written_like(path, part) as write:
-                for _, line in text_lines(path):
-                    left = self._line(line)
+                for number, line in text_lines(path, self.damage):
+                    left = self._line(number, line)
                     self.events += left is not line
                     write(left)
                 for name, first in sorted(self.first.items()):
-                    stand_in = f"forgotten-{digest(name)}"
+                    mark = hashlib.blake2b(name.encode(), digest_size=8, key=self.target.key)
+                    stand_in = f"forgotten-{mark.hexdigest()}"
                     write(_gap(stand_in, first.seq, first.ts_ns, self.lost[name]))
             if self.events:
                 part.chmod(path.stat().st_mode)
@@ -108,38 +131,48 @@ class Erased:
         finally:
             part.unlink(missing_ok=True)
 
-    def _line(self, line: bytes) -> bytes:
+    def _line(self, number: int, line: bytes) -> bytes:
         """A line as it stays: as it was, shortened, as a gap, or not at all."""
-        try:
-            head = _ENVELOPE.decode(line)
-        except (msgspec.DecodeError, RecursionError):
-            head = None
-        if head is None or head.event not in EVENTS:
-            return b""  # nobody can tell what it is about: it may be the rest of a torn one
-        if head.recording in self.target.whole:
-            self.first.setdefault(head.recording, head)
-            self.lost[head.recording] += 1
+        event = event_of(line)
+        if event is None:
+            return line
+        if isinstance(event, tuple):
+            # Nobody can tell what it is about: it may be the rest of a torn one.
+            self.odd.setdefault(event[1], [number, 0])[1] += 1
             return b""
-        return self._left(head, line)
+        if event.recording in self.target.whole:
+            self.first.setdefault(event.recording, event)
+            self.lost[event.recording] += 1
+            return b""
+        members = members_of(line)
+        if isinstance(members, tuple) or len(dict(members)) < len(members):
+            # Readers see the last of two equal members only; the other may be about anything.
+            return _gap(event.recording, event.seq, event.ts_ns, 1)
+        return self._left(event, line)
 
-    def _left(self, head: _Envelope, line: bytes) -> bytes:
-        since = self.target.aloud.get(head.recording)
-        if head.event in ALOUD and since is not None and head.seq > since:
-            return _gap(head.recording, head.seq, head.ts_ns, 1)
-        indices = self.target.members.get(head.recording, {}).get(head.seq)
-        named = head.recording in self.target.listing and _names(head, line, self.target.tool)
-        if named or (head.event == "raw" and indices is not None):
-            return _gap(head.recording, head.seq, head.ts_ns, 1)
-        if head.event != "message" or head.recording not in self.target.recordings:
+    def _left(self, event: AnyEvent, line: bytes) -> bytes:
+        target, gap = self.target, _gap(event.recording, event.seq, event.ts_ns, 1)
+        since = target.aloud.get(event.recording)
+        if isinstance(event, ALOUD) and since is not None and event.seq > since:
+            return gap
+        indices = target.members.get(event.recording, {}).get(event.seq)
+        named = event.recording in target.listing and target.tool is not None
+        if isinstance(event, RawFrame) and indices is not None:
+            return gap
+        if named and _names(event, line, target.tool or ""):
+            return _closed(line, target.tool or "") if isinstance(event, CloseEvent) else gap
+        if not isinstance(event, MessageEvent) or event.recording not in target.recordings:
             return line
         fields = _FIELDS.decode(line)
-        message = bytes(fields.get("msg", msgspec.Raw(b"null")))
+        message = bytes(fields["msg"])
         members = [message] if message[:1] != b"[" else _array(message)
         kept = [each for n, each in enumerate(members) if n not in (indices or ())]
+        if named:
+            kept = [each for each in kept if not _is_said_of(each, target.tool or "")]
         if not kept and members:
-            return _gap(head.recording, head.seq, head.ts_ns, 1)
-        if head.recording in self.target.listing:
-            kept = [_unlisted(each, self.target.tool) for each in kept]
+            return gap
+        if named:
+            kept = [_unlisted(each, target.tool) for each in kept]
         if kept == members:
             return line
         text = kept[0] if message[:1] != b"[" else b"[" + b",".join(kept) + b"]"
@@ -147,27 +180,85 @@ class Erased:
         return _encode(fields) + b"\n"
 
 
-def _names(head: _Envelope, line: bytes, tool: str | None) -> bool:
-    """Whether a frame that nobody took apart may name the tool, or an HTTP head does."""
-    if tool is None or head.event not in {"raw", "http"}:
+def naming(
+    path: Path, tool: str, places: Collection[tuple[str, int]]
+) -> Iterator[tuple[str, int, int]]:
+    """Which messages at these places (recording, `seq`) name a tool: with the index in a batch."""
+    for _, line in text_lines(path):
+        event = event_of(line)
+        if not isinstance(event, MessageEvent) or (event.recording, event.seq) not in places:
+            continue
+        message = bytes(_FIELDS.decode(line)["msg"])
+        members = [message] if message[:1] != b"[" else _array(message)
+        for index, each in enumerate(members):
+            if _is_in(tool, each.decode()):
+                yield event.recording, event.seq, index
+
+
+def _is_in(tool: str, text: str) -> bool:
+    return tool in text or ("\\" in text and tool in _unescaped(text))
+
+
+def _is_said_of(message: bytes, tool: str) -> bool:
+    """Whether a notification names the tool: it belongs to no call, or is what a call said of it.
+
+    So does a message in which a member stands twice and that names it: readers see one of them.
+    """
+    if not _is_in(tool, message.decode()):
         return False
+    repeats = False
+
+    def members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        nonlocal repeats
+        repeats = repeats or len(dict(pairs)) < len(pairs)
+        return dict(pairs)
+
+    try:
+        value = json.loads(message, object_pairs_hook=members, parse_int=str)
+    except (ValueError, RecursionError):
+        return True
+    return repeats or (isinstance(value, dict) and "method" in value and "id" not in value)
+
+
+def _names(event: AnyEvent, line: bytes, tool: str) -> bool:
+    """Whether an event that belongs to no call may name the tool, or an HTTP head does."""
     fields = _FIELDS.decode(line)
-    if head.event == "http":
+    if isinstance(event, HttpEvent):
         headers = _value(fields, "headers")
         name = headers.get("mcp-name") if isinstance(headers, dict) else None
         return name in (tool, f"=?base64?{base64.b64encode(tool.encode()).decode()}?=")
+    if isinstance(event, CloseEvent):
+        return _is_in(tool, line.decode())
+    if not isinstance(event, ALOUD):
+        return False
     if _value(fields, "truncated"):
         return True  # it may stand in the part that is not there
     text = str(_value(fields, "text") or "")
     with contextlib.suppress(ValueError):
         text += base64.b64decode(str(_value(fields, "b64") or "")).decode("utf-8", "replace")
-    return tool in text or tool in _unescaped(text)
+    return _is_in(tool, text)
+
+
+def _closed(line: bytes, tool: str) -> bytes:
+    """A `close` without the members that name the tool: that the recording ended stays."""
+    fields = _FIELDS.decode(line)
+    kept = {
+        name: value
+        for name, value in fields.items()
+        if name in _ENVELOPE or not _is_in(tool, name + bytes(value).decode())
+    }
+    if len(kept) == len(fields):
+        return line
+    return _encode({"reason": WHY} | kept | {"forgotten": True}) + b"\n"
+
+
+_ENVELOPE: Final = frozenset({"v", "event", "recording", "seq", "ts_ns"})
 
 
 def _value(fields: _Fields, name: str) -> Any:
     try:
         return msgspec.json.decode(fields[name])
-    except (KeyError, msgspec.DecodeError, RecursionError):
+    except (KeyError, ValueError, RecursionError):
         return None
 
 

@@ -18,10 +18,9 @@ import polars as pl
 
 from mcptally import database, reuse, sameness, store
 from mcptally.engines import opened
-from mcptally.erasing import Erased, Target
+from mcptally.erasing import Erased, Target, naming
 from mcptally.errors import QueryError, StoreError, UnreadableError, UsageError, near
 from mcptally.finding import discover
-from mcptally.ids import digest
 from mcptally.memory import patiently
 from mcptally.pipeline import Run
 from mcptally.plan import limit_of
@@ -49,6 +48,8 @@ class Forgotten:
     """Transcripts that were written anew."""
     missing: list[str] = dataclasses.field(default_factory=list)
     """Transcripts that hold some of it and are not here: it is in them still."""
+    taken_out: list[str] = dataclasses.field(default_factory=list)
+    """Where transcripts lost lines that nobody can read, and why: such a line may be about it."""
     done: bool = False
     """Whether it was done, or only told."""
 
@@ -98,13 +99,14 @@ def forget(
     )
     with opened("local") as workers, store.working(folder) as work:
         kept = _kept(folder, made)
-        target, calls = _target(folder, server=server, tool=tool, recording=recording)
+        target, calls = _target(folder, kept, server=server, tool=tool, recording=recording)
         told = Forgotten(len(target.whole), calls)
         copies = _copies(kept, archive)
         _find(kept, target, told)
         for name in sorted({*told.files, *copies}):
             file = Erased(Path(name), target, write=yes)
             told.events += file.events
+            told.taken_out += file.taken_out
             if name in copies and file.events:
                 told.files.append(name)
         if not yes:
@@ -127,6 +129,11 @@ def forget(
 def _kept(folder: Path, made: store.Made) -> reuse.Earlier:
     found = reuse.earlier(folder, made)
     if isinstance(found, reuse.Earlier):
+        if unknown := sorted({*found.homes["file"].drop_nulls()} - found.sources.keys()):
+            raise StoreError(
+                f"{folder / store.MANIFEST}: does not name {unknown[0]}, and the store has rows of "
+                f"it; rebuild the store with: mcptally score ARCHIVE -o {folder}"
+            )
         return found
     raise StoreError(
         f"{folder}: what stays in it cannot be told from it alone: {found}; score the archive "
@@ -135,10 +142,10 @@ def _kept(folder: Path, made: store.Made) -> reuse.Earlier:
 
 
 def _trace(about: Mapping[str, str | None], told: Forgotten) -> dict[str, Any]:
-    """What `store.json` says of it: that, when and how much; of names, digests."""
+    """What `store.json` says of it: that, when and how much. A digest of a name can be guessed."""
     return {
         "at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        **{kind: digest(name) for kind, name in about.items() if name is not None},
+        "named": [kind for kind, name in about.items() if name is not None],
         "recordings": told.recordings,
         "calls": told.calls,
         "events": told.events,
@@ -175,7 +182,12 @@ def _find(kept: reuse.Earlier, target: Target, told: Forgotten) -> None:
 
 
 def _target(
-    folder: Path, *, server: str | None, tool: str | None, recording: str | None
+    folder: Path,
+    kept: reuse.Earlier,
+    *,
+    server: str | None,
+    tool: str | None,
+    recording: str | None,
 ) -> tuple[Target, int]:
     """What the names stand for, and how many calls that is."""
     recordings = _read(folder, Recordings.name, "recording", "server")
@@ -187,10 +199,12 @@ def _target(
     calls = calls.join(recordings.select("recording"), on="recording", how="semi")
     if tool is None:
         return Target(whole=set(recordings.get_column("recording"))), calls.height
-    return _of_tool(folder, tool, recordings.select("recording"), calls)
+    return _of_tool(folder, kept, tool, recordings.select("recording"), calls)
 
 
-_OF_CALLS: Final = ("call_id", "recording", "seq", "session", "dir", "tool", "attempt_of")
+_OF_CALLS: Final = (
+    *("call_id", "recording", "seq", "session", "dir", "method", "tool", "attempt_of"),
+)
 
 
 def _read(folder: Path, table: str, *columns: str) -> pl.DataFrame:
@@ -205,7 +219,7 @@ def _require(frame: pl.DataFrame, column: str, name: str) -> None:
 
 
 def _of_tool(
-    folder: Path, tool: str, recordings: pl.DataFrame, calls: pl.DataFrame
+    folder: Path, kept: reuse.Earlier, tool: str, recordings: pl.DataFrame, calls: pl.DataFrame
 ) -> tuple[Target, int]:
     """All that is about a tool in these recordings.
 
@@ -213,6 +227,7 @@ def _of_tool(
     and validations of its arguments. Requests of the server, and what they are answered, while one
     of its calls was open. From the first of its calls in a recording on: stderr, frames that are no
     JSON, and messages that belong to no call, such as logs. Its definition in every listing.
+    Completions that name it, and in its recordings whatever names it and belongs to no call.
     """
     listed = pl.concat(
         [pl.DataFrame(schema={"recording": pl.String, "tool": pl.String})]
@@ -227,9 +242,8 @@ def _of_tool(
         (pl.col("tool") == tool) | pl.col("call_id").is_in(said.get_column("call_id").implode())
     )
     own = calls.join(own.select("attempt_of").unique(), on="attempt_of", how="semi")
-    messages = _read(
-        folder, Messages.name, "recording", "seq", "index", "session", "dir", "method", "call_id"
-    ).join(own.select("recording").unique(), on="recording", how="semi")
+    every_message = _read(folder, Messages.name, *_OF_MESSAGES)
+    messages = every_message.join(own.select("recording").unique(), on="recording", how="semi")
     spans = (
         messages.join(own.select("call_id"), on="call_id", how="semi")
         .group_by("call_id", "recording")
@@ -249,8 +263,22 @@ def _of_tool(
         allow_exact_matches=False,
         check_sortedness=False,
     ).filter(pl.col("seq") < pl.col("reach"))
-    every = pl.concat([own.select("call_id"), inside.select("call_id")]).unique()
-    gone = messages.join(every, on="call_id", how="semi").select("recording", "seq", "index")
+    completions = _completions(
+        kept,
+        tool,
+        every_message.join(
+            calls.filter(
+                pl.col("method") == "completion/complete",
+                pl.col("recording").is_in(
+                    pl.concat([listed.filter(tool=tool)["recording"], own["recording"]]).implode()
+                ),
+            ),
+            on="call_id",
+            how="semi",
+        ),
+    )
+    every = pl.concat([own.select("call_id"), inside.select("call_id"), completions]).unique()
+    gone = every_message.join(every, on="call_id", how="semi").select("recording", "seq", "index")
     begins = dict(spans.group_by("recording").agg(pl.col("first").min()).iter_rows())
     stray = pl.col("call_id").is_null() & ~pl.col("method").is_in(HARMLESS).fill_null(value=False)
     since = pl.col("recording").replace_strict(begins, default=None, return_dtype=pl.Int64)
@@ -263,3 +291,21 @@ def _of_tool(
     for name, seq, index in pl.concat([gone, strays.select(gone.columns)]).iter_rows():
         target.members.setdefault(name, {}).setdefault(seq, set()).add(index)
     return target, own.height
+
+
+_OF_MESSAGES: Final = ("recording", "seq", "index", "session", "dir", "method", "call_id")
+
+
+def _completions(kept: reuse.Earlier, tool: str, messages: pl.DataFrame) -> pl.DataFrame:
+    """The calls of these messages that name a tool, in what was asked or answered."""
+    places = set(messages.select("recording", "seq").iter_rows())
+    files = kept.files_of(messages.get_column("recording").unique())
+    found = [
+        place
+        for path in sorted(map(Path, files))
+        if places and path.is_file()
+        for place in naming(path, tool, places)
+    ]
+    schema = {name: messages.schema[name] for name in ("recording", "seq", "index")}
+    named = pl.DataFrame(found, schema=schema, orient="row")
+    return messages.join(named, on=["recording", "seq", "index"], how="semi").select("call_id")

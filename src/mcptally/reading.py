@@ -1,9 +1,11 @@
 """One line of a transcript: the event that it is, or the rule it breaks and why.
 
-`score` and `check` both ask here, so they never disagree about a line.
+`score`, `check` and `forget` all ask here, so they never disagree about a line.
 """
 
-from collections.abc import Callable
+import json
+import re
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import msgspec
@@ -98,6 +100,59 @@ def _has_too_deep(data: bytes) -> bool:
         and is_too_deep(data[start:end], LINE_DEPTH)
         for start, end in zip(starts[long].tolist(), ends[long].tolist(), strict=True)
     )
+
+
+Member = tuple[str, bytes]
+"""A member of a JSON object: its name, and the JSON text of its value."""
+
+
+def members_of(line: bytes) -> list[Member] | Refusal:
+    """The members of the JSON object on a line in their order, repeated names included.
+
+    Decoding into a dict keeps only the last of several members of one name.
+    """
+    if not is_utf8(line):
+        return "transcript.not_utf8", "the line is not UTF-8"
+    if is_too_deep(line, LINE_DEPTH):
+        return "transcript.too_deep", f"JSON nested deeper than {MAX_DEPTH} levels"
+    try:
+        last = MEMBERS.decode(line)
+        members = [(name, bytes(value)) for name, value in last.items()]
+        text = line.strip()
+        if text in {object_of(members), object_of(members, b", ", b": ")}:
+            return members
+        return list(_scanned(line.decode()))
+    except msgspec.ValidationError:
+        return "transcript.not_an_event", "JSON, and not an object"
+    except ValueError:  # of msgspec, and of the standard library
+        return "transcript.not_json", "not JSON"
+
+
+def object_of(members: list[Member], comma: bytes = b",", colon: bytes = b":") -> bytes:
+    """The JSON object of these members."""
+    return b"{" + comma.join([msgspec.json.encode(k) + colon + v for k, v in members]) + b"}"
+
+
+# Numbers stay texts: Python refuses to convert integers of more than 4,300 digits.
+_VALUE: Final = json.JSONDecoder(parse_int=str, parse_float=str, strict=False)
+_BLANK: Final = re.compile(r"[ \t\r\n]*")
+
+
+def _scanned(text: str) -> Iterator[Member]:
+    """Each member of an object that msgspec accepts, found by the scanner of `json`."""
+
+    def skip(at: int) -> int:
+        blank = _BLANK.match(text, at)
+        return blank.end() if blank else at
+
+    at = skip(skip(0) + 1)
+    while text[at] != "}":
+        name, at = _VALUE.raw_decode(text, at)
+        begin = skip(skip(at) + 1)
+        _, at = _VALUE.raw_decode(text, begin)
+        yield name, text[begin:at].encode()
+        at = skip(at)
+        at = skip(at + 1) if text[at] == "," else at
 
 
 def is_torn(line: bytes) -> bool:

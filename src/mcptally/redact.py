@@ -1,18 +1,23 @@
 """A redaction policy applied to recordings that exist: same files, same events, fewer secrets.
 
 What a recorder would have hidden is hidden now, by the same policies. Everything else is copied as
-it stands; nothing is counted, repaired or rebuilt, and the source is only read.
+it stands; nothing is counted, repaired or rebuilt, and the source is only read. A line that is not
+a JSON object cannot be searched field by field: a line that says so stands in its place.
 """
 
 import base64
 import binascii
 import contextlib
 import dataclasses
+import functools
 import gzip
+import hashlib
+import io
 import os
+import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, Final, cast
+from typing import Annotated, Any, BinaryIO, Final, NamedTuple, cast
 
 import msgspec
 import zstandard
@@ -21,13 +26,10 @@ from mcptally.archive import Damage, lines
 from mcptally.errors import UsageError
 from mcptally.finding import discover
 from mcptally.frame import EVENTS
+from mcptally.reading import Member, members_of, object_of
 from mcptally.record.redact import HEADERS, Policy, policy
 from mcptally.record.redaction_rules import words
 
-_Fields = dict[str, bytes]
-"""An event's fields as the JSON text of each."""
-
-_DECODE: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _encode: Final = msgspec.json.encode
 
 
@@ -42,9 +44,20 @@ class Redacted:
     redacted: int = 0
     """Strings replaced or hashed, in events and other lines."""
     carried: int = 0
-    """Lines that are no events: copied, redacted as text."""
+    """Lines that are JSON objects and not events: redacted as events are."""
+    withheld: list[str] = dataclasses.field(default_factory=list)
+    """Where lines could not be searched and a `withheld` line stands in the copy, and why: for each
+    file and reason the first line, and how many more there are."""
     dropped: list[str] = dataclasses.field(default_factory=list)
     """Where lines could not be read and are missing from the copy, and why."""
+
+
+class _Hiding(NamedTuple):
+    """What is hidden, and how."""
+
+    policy: Policy
+    key: bytes
+    """Keys the hashes that stand for ids, so that nobody finds an id by guessing."""
 
 
 def redact(paths: Iterable[str | Path], out: str | Path, *, rules: str = "default") -> Redacted:
@@ -62,10 +75,10 @@ def redact(paths: Iterable[str | Path], out: str | Path, *, rules: str = "defaul
         UsageError: no such policy; or `out` overlaps the source, or has one of the files already.
         OSError: the disk refuses; what was begun is removed.
     """
-    hide = policy(rules)
+    hiding = _Hiding(policy(rules), secrets.token_bytes(16))
     done = Redacted()
     for source, target in _plan([Path(p) for p in paths], Path(out)):
-        _file(source, target, hide, done)
+        _file(source, target, hiding, done)
         done.files += 1
     return done
 
@@ -93,9 +106,10 @@ def _plan(roots: list[Path], out: Path) -> list[tuple[Path, Path]]:
     return [(source, target) for target, source in plan.items()]
 
 
-def _file(source: Path, target: Path, hide: Policy, done: Redacted) -> None:
+def _file(source: Path, target: Path, hiding: _Hiding, done: Redacted) -> None:
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     part = target.with_name(f"{target.name}.part")
+    withheld: dict[str, list[int]] = {}
     try:
         with written_like(source, part) as write:
             for run in lines(source):
@@ -103,15 +117,19 @@ def _file(source: Path, target: Path, hide: Policy, done: Redacted) -> None:
                     where = source if run.line is None else f"{source}:{run.line}"
                     done.dropped.append(f"{where}: {run.message}")
                     continue
-                begin, data = 0, run.data
-                while begin < len(data):
-                    end = data.find(b"\n", begin) + 1 or len(data)
-                    write(_line(data[begin:end], hide, done))
-                    begin = end
+                for number, line in enumerate(io.BytesIO(run.data), start=run.first):
+                    clean, why = _line(line, hiding, done)
+                    write(clean)
+                    if why:
+                        first_and_count = withheld.setdefault(why, [number, 0])
+                        first_and_count[1] += 1
         part.replace(target)
     except BaseException:
         part.unlink(missing_ok=True)
         raise
+    for why, (number, count) in withheld.items():
+        more = f" (and {count - 1} more)" if count > 1 else ""
+        done.withheld.append(f"{source}:{number}: {why}{more}")
 
 
 @contextlib.contextmanager
@@ -131,45 +149,97 @@ def written_like(source: Path, part: Path) -> Iterator[Callable[[bytes], Any]]:
             yield raw.write
 
 
-def _line(line: bytes, hide: Policy, done: Redacted) -> bytes:
-    try:
-        fields = {key: bytes(value) for key, value in _DECODE.decode(line).items()}
-        event = msgspec.json.decode(fields.get("event", b"null"), type=str)
-    except (msgspec.DecodeError, RecursionError, ValueError):
-        event = ""
-    if event not in EVENTS:
-        done.carried += bool(line.strip())
-        clean, count = hide.text(line)
-        done.redacted += count
-        return clean
-    done.events += 1
-    before = dict(fields)
-    count = _event(event, fields, hide)
-    done.redacted += count
-    if fields == before:
-        return line
-    if count and event in {"message", "raw", "stderr"}:
-        fields["redacted"] = _encode(count + _number(before.get("redacted")))
+def _line(line: bytes, hiding: _Hiding, done: Redacted) -> tuple[bytes, str | None]:
+    """A line as it is copied; and why its text is withheld, if it is."""
+    if not line.strip():
+        return line, None
     end = line[len(line.rstrip(b"\r\n")) :]
-    return b"{" + b",".join(_encode(k) + b":" + v for k, v in fields.items()) + b"}" + end
+    members = members_of(line)
+    if isinstance(members, tuple):
+        why = members[1]
+        stand_in = {"v": 1, "event": "withheld", "why": why, "bytes": len(line) - len(end)}
+        return _encode(stand_in) + end, why
+    event = _word(dict(members).get("event", b"null"))
+    if event in EVENTS:
+        done.events += 1
+    else:
+        done.carried += 1
+    clean, count = _redacted(event, members, hiding)
+    done.redacted += count
+    return (line if clean == members else object_of(clean) + end), None
 
 
-def _event(event: str, fields: _Fields, hide: Policy) -> int:
-    """Redact the fields of one event in place; how many strings were replaced."""
+def _redacted(event: str, members: list[Member], hiding: _Hiding) -> tuple[list[Member], int]:
+    """The members of an event after redaction; how many strings were replaced."""
     count = 0
-    for key, value in list(fields.items()):
-        if key in _ENVELOPE:
+    clean: list[Member] = []
+    others: list[int] = []
+    for name, value in members:
+        replace = _HOW.get(name)
+        if replace is None:
+            if name not in _NUMBERS or not value.isdigit():
+                others.append(len(clean))
+            clean.append((name, value))
             continue
-        clean, replaced = _HOW.get(key, _json)(value, hide)
-        if replaced:
-            fields[key] = clean
-            count += replaced
+        instead, replaced = replace(value, hiding)
+        clean.append((name, instead if replaced else value))
+        count += replaced
+    if others:
+        found, replaced = _together([clean[at] for at in others], hiding.policy)
+        count += replaced
+        for at, member in zip(others, found, strict=True):
+            clean[at] = member
     if event == "open":
-        fields["redaction"] = _encode(_policies(fields.get("redaction"), hide))
-    if event == "raw" and hide.rules:
+        policies = _policies(dict(clean).get("redaction"), hiding.policy)
+        clean = _with(clean, "redaction", _encode(policies))
+    if event == "raw" and hiding.policy.rules:
         # A hash of the whole would let a short secret be guessed.
-        fields.pop("sha256", None)
-    return count
+        clean = [member for member in clean if member[0] != "sha256"]
+    if count and event in {"message", "raw", "stderr"}:
+        before = _number(dict(members).get("redacted"))
+        clean = _with(clean, "redacted", _encode(count + before))
+    return clean, count
+
+
+def _together(members: list[Member], hide: Policy) -> tuple[list[Member], int]:
+    """Members that have no rule of their own, searched with their names: a name may be telling."""
+    clean, count = _search(object_of(members), hide)
+    if not count:
+        return members, 0
+    found = members_of(clean)
+    if not isinstance(found, tuple) and len(found) == len(members):
+        return found, count
+    if len(members) == 1:  # it was too much to be searched
+        return [("withheld", _encode(UNREADABLE))], 1
+    alone = [_together([member], hide) for member in members]
+    return [member for one, _ in alone for member in one], sum(count for _, count in alone)
+
+
+def _search(data: bytes, hide: Policy) -> tuple[bytes, int]:
+    return _remembered(data, hide) if len(data) <= _SHORT else hide.json(data)
+
+
+_SHORT: Final = 256
+"""Bytes up to which results are kept: the ids and kinds of events repeat on every line."""
+
+
+@functools.lru_cache(maxsize=1024)
+def _remembered(data: bytes, hide: Policy) -> tuple[bytes, int]:
+    return hide.json(data)
+
+
+def _with(members: list[Member], name: str, value: bytes) -> list[Member]:
+    """The members with this value in each place where the name stands, or at the end."""
+    if name not in dict(members):
+        return [*members, (name, value)]
+    return [(each, value if each == name else old) for each, old in members]
+
+
+def _word(value: bytes) -> str:
+    try:
+        return msgspec.json.decode(value, type=str)
+    except msgspec.DecodeError:
+        return ""
 
 
 def _policies(before: bytes | None, hide: Policy) -> str:
@@ -183,79 +253,109 @@ def _policies(before: bytes | None, hide: Policy) -> str:
     return "; ".join(applied) or "none"
 
 
+_Count = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
+
+
 def _number(value: bytes | None) -> int:
     try:
-        return msgspec.json.decode(value or b"0", type=int)
+        return msgspec.json.decode(value or b"0", type=_Count)
     except msgspec.DecodeError:
         return 0
 
 
 # --- how each field is redacted -----------------------------------------------------------------
 
-_ENVELOPE: Final = words(
-    """v event recording seq ts_ns dir scope bytes segment transport recorder redaction redacted
-    phase status sse_id sse_event reflowed truncated sha256 lost exit_code signal counts
-    closed_by"""
-)
-"""Fields in which the recorder itself speaks; all others hold what passed, or are unknown."""
+UNREADABLE: Final = "[redacted:unreadable]"
+"""Stands for a value that cannot be searched because it is not what its field says."""
+
+_NUMBERS: Final = words("v seq ts_ns bytes segment status lost redacted")
+"""Fields that hold a number in every transcript of ours: not searched where they do."""
 
 
-def _json(value: bytes, hide: Policy) -> tuple[bytes, int]:
-    return hide.json(value)
+def _msg(value: bytes, hiding: _Hiding) -> tuple[bytes, int]:
+    return hiding.policy.json(value)
 
 
-def _text(value: bytes, hide: Policy) -> tuple[bytes, int]:
+def _text(value: bytes, hiding: _Hiding) -> tuple[bytes, int]:
     try:
         text = msgspec.json.decode(value, type=str)
     except msgspec.DecodeError:
-        return hide.json(value)
-    clean, count = hide.text(text.encode())
-    return (_encode(clean.decode(errors="replace")), count) if count else (value, 0)
+        return hiding.policy.json(value)
+    clean, count = hiding.policy.text(text.encode())
+    return _encode(clean.decode(errors="replace")), count
 
 
-def _b64(value: bytes, hide: Policy) -> tuple[bytes, int]:
+def _b64(value: bytes, hiding: _Hiding) -> tuple[bytes, int]:
+    """Base64 of the redacted bytes; what is not base64 is replaced whole."""
+    if value == b"null" or not hiding.policy.rules:
+        return value, 0
     try:
         data = base64.b64decode(msgspec.json.decode(value, type=str), validate=True)
-    except (msgspec.DecodeError, binascii.Error):
-        return hide.json(value)
-    clean, count = hide.text(data)
-    return (_encode(base64.b64encode(clean).decode()), count) if count else (value, 0)
+    except (msgspec.DecodeError, binascii.Error, ValueError):  # the last: not ASCII
+        clean, count = UNREADABLE.encode(), 1
+    else:
+        clean, count = hiding.policy.text(data)
+    return _encode(base64.b64encode(clean).decode()), count
 
 
-def _url(value: bytes, hide: Policy) -> tuple[bytes, int]:
+def _url(value: bytes, hiding: _Hiding) -> tuple[bytes, int]:
     try:
-        clean, count = hide.url(msgspec.json.decode(value, type=str))
+        clean, count = hiding.policy.url(msgspec.json.decode(value, type=str))
     except msgspec.DecodeError:
-        return hide.json(value)
-    return (_encode(clean), count) if count else (value, 0)
+        return hiding.policy.json(value)
+    return _encode(clean), count
 
 
-def _command(value: bytes, hide: Policy) -> tuple[bytes, int]:
+def _command(value: bytes, hiding: _Hiding) -> tuple[bytes, int]:
     try:
-        clean, count = hide.argv(msgspec.json.decode(value, type=list[str]))
+        clean, count = hiding.policy.argv(msgspec.json.decode(value, type=list[str]))
     except msgspec.DecodeError:
-        return hide.json(value)
-    return (_encode(clean), count) if count else (value, 0)
+        return _unreadable(value, hiding)
+    return _encode(clean), count
 
 
-def _headers(value: bytes, hide: Policy) -> tuple[bytes, int]:
-    """Names stay; what is not on the recorder's allowlist loses its value."""
+def _headers(value: bytes, hiding: _Hiding) -> tuple[bytes, int]:
+    """Names stay; a header that is not on the recorder's allowlist loses its value."""
+    headers = members_of(value)
+    if isinstance(headers, tuple):
+        return _unreadable(value, hiding)
+    clean = [(name, _header(name, text, hiding.policy)) for name, text in headers]
+    names, count = _together(clean, hiding.policy)
+    count += sum(old != new for old, new in zip(headers, clean, strict=True))
+    return object_of(names), count
+
+
+def _unreadable(value: bytes, hiding: _Hiding) -> tuple[bytes, int]:
+    """A value that is not what its field says, and so may hold a secret that no rule finds."""
+    instead = _encode(UNREADABLE)
+    if value in {b"null", instead} or not hiding.policy.rules:
+        return value, 0
+    return instead, 1
+
+
+def _header(name: str, value: bytes, hide: Policy) -> bytes:
     try:
-        headers = msgspec.json.decode(value, type=dict[str, str])
+        text = msgspec.json.decode(value, type=str)
     except msgspec.DecodeError:
-        return hide.json(value)
-    total = 0
-    for name, text in headers.items():
-        if name.lower() in HEADERS:
-            clean = hide.headers([(name, text)])[0][name.lower()]
-        else:
-            clean = "[redacted:header]" if hide.rules else text
-        total += clean != text
-        headers[name] = clean
-    return (_encode(headers), total) if total else (value, 0)
+        return _encode("[redacted:header]") if hide.rules else value
+    if name.lower() in HEADERS:
+        clean = hide.headers([(name, text)])[0][name.lower()]
+    else:
+        clean = "[redacted:header]" if hide.rules else text
+    return value if clean == text else _encode(clean)
 
 
-_HOW: Final[Mapping[str, Callable[[bytes, Policy], tuple[bytes, int]]]] = {
+def _identity(value: bytes, hiding: _Hiding) -> tuple[bytes, int]:
+    """What ties events together stays different from every other: it is hashed, not replaced."""
+    if not _search(value, hiding.policy)[1]:
+        return value, 0
+    text = _word(value).encode() or value  # an id is the same however its characters are escaped
+    digest = hashlib.blake2b(text, digest_size=8, key=hiding.key).hexdigest()
+    return _encode(f"[hashed:id:{digest}]"), 1
+
+
+_HOW: Final[Mapping[str, Callable[[bytes, _Hiding], tuple[bytes, int]]]] = {
+    "msg": _msg,
     "text": _text,
     "b64": _b64,
     "path": _url,
@@ -264,4 +364,8 @@ _HOW: Final[Mapping[str, Callable[[bytes, Policy], tuple[bytes, int]]]] = {
     "headers": _headers,
     # What a recorder of old made a label of may have been an argument with a token in it.
     "server": _text,
+    "recording": _identity,
+    "scope": _identity,
+    "sse_id": _identity,
 }
+"""Fields that need more than a search in their JSON; all others are searched together."""

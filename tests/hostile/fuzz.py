@@ -1,11 +1,12 @@
 """Coverage-guided fuzzing of framing and decoding, by atheris (libFuzzer).
 
-    python -m tests.hostile.fuzz framing|decoding|redaction [-runs=N] [-seed=N] [CORPUS]
+    python -m tests.hostile.fuzz framing|decoding|redaction|copying|erasure [-runs=N] [CORPUS]
 
 The suite runs each for a fixed number of runs; longer runs are started by hand. What was found is
 in docs/explanation/threat-model.md.
 """
 
+import contextlib
 import json
 import sys
 import tempfile
@@ -14,10 +15,13 @@ from pathlib import Path
 
 from mcptally.check import check
 from mcptally.decode import decode
+from mcptally.erasing import Erased, Target
 from mcptally.errors import UnreadableError
+from mcptally.reading import event_of
 from mcptally.record.framing import Splitter, TooLarge
 from mcptally.record.redact import policy
 from mcptally.record.strict import why_not_strict
+from mcptally.redact import redact
 
 CAP = 64
 
@@ -91,10 +95,61 @@ def _shape(value: object) -> object:
     return type(value).__name__
 
 
+def copying(data: bytes) -> None:
+    """`redact` copies any bytes line by line, and a copy of the copy is the copy."""
+    with tempfile.TemporaryDirectory() as folder:
+        copied(Path(folder), b'{"v":1,' + data)
+
+
+def copied(folder: Path, data: bytes) -> bytes:
+    """Check that each line of a file has one in its redacted copy; gives the copy."""
+    source = folder / "a.jsonl"
+    source.write_bytes(data)
+    first = redact([source], folder / "1")
+    again = redact([folder / "1"], folder / "2")
+    copy = (folder / "1" / "a.jsonl").read_bytes()
+    assert (folder / "2" / "a.jsonl").read_bytes() == copy
+    assert again.redacted == 0
+    assert not again.withheld
+    if not first.dropped:
+        lines = [line.strip() for line in data.split(b"\n")]
+        assert [bool(line.strip()) for line in copy.split(b"\n")] == list(map(bool, lines))
+    with contextlib.suppress(UnreadableError):
+        check([source])
+    return copy
+
+
+def erasure(data: bytes) -> None:
+    """`forget` leaves events only, and none of a recording that is forgotten."""
+    with tempfile.TemporaryDirectory() as folder:
+        erased(Path(folder), b'{"v":1,' + data)
+
+
+def erased(folder: Path, data: bytes) -> None:
+    """Check what is left of a file without a recording, and without a tool of it."""
+    tool = Target(members={"r1": {1: {0}, 3: {1}}}, aloud={"r1": 1}, tool="echo", listing={"r1"})
+    for target in (Target(whole={"r1"}), tool):
+        path = folder / "a.jsonl"
+        path.write_bytes(data)
+        told = Erased(path, target, write=False).events
+        done = Erased(path, target, write=True)
+        assert done.events == told
+        left = path.read_bytes()
+        if not told:
+            assert left == data
+            continue
+        for line in left.splitlines(keepends=True):
+            event = event_of(line)
+            assert not isinstance(event, tuple)
+            assert event is None or event.recording not in target.whole
+
+
 TARGETS: dict[str, Callable[[bytes], None]] = {
     "framing": framing,
     "decoding": decoding,
     "redaction": redaction,
+    "copying": copying,
+    "erasure": erasure,
 }
 
 
@@ -108,7 +163,8 @@ def main() -> None:
     atheris.instrument_func(TARGETS[name])
     for function in (Splitter.feed, Splitter.end, Splitter._keep, Splitter._take):
         atheris.instrument_func(function)
-    atheris.instrument_func(accounted)
+    for function in (accounted, redact, copied, erased, Erased._line, Erased._left):
+        atheris.instrument_func(function)
     atheris.Setup(sys.argv, TARGETS[name])
     atheris.Fuzz()
 

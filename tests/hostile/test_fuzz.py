@@ -3,6 +3,7 @@
 Importers are fuzzed in tests/imports/test_damage.py, frames of HTTP in tests/record.
 """
 
+import base64
 import contextlib
 import importlib.util
 import json
@@ -150,6 +151,71 @@ def test_a_secret_does_not_survive_wherever_it_stands(
     json.loads(clean)
 
 
+KEPT_SAFE = [
+    b'"text":"%b"' % fuzz.SECRET.encode(),
+    b'"msg":{"a":"%b"}' % fuzz.SECRET.encode(),
+    b'"url":"http://x/?token=%b"' % fuzz.SECRET.encode(),
+    b'"scope":"%b"' % fuzz.SECRET.encode(),
+    b'"recording":"%b"' % fuzz.SECRET.encode(),
+    b'"counts":{"%b":1}' % fuzz.SECRET.encode(),
+    b'"%b":1' % fuzz.SECRET.encode(),
+    b'"headers":{"x-odd":"zebra-7731"}',
+    b'"command":["x","--token","zebra-7731"]',
+    b'"b64":"%b"' % base64.b64encode(b"\xff\xff\xff" + fuzz.SECRET.encode()),
+]
+"""Members with a secret; bytes around them change, and these stay."""
+LEAKS = [fuzz.SECRET.encode(), b"zebra-7731", base64.b64encode(fuzz.SECRET.encode())[:-4]]
+
+
+@st.composite
+def planted(draw: st.DrawFn) -> bytes:
+    """Events with secrets, of which any other byte may be another, be gone, or have more before."""
+    parts: list[bytes] = []
+    for _ in range(draw(st.integers(1, 4))):
+        line = json.dumps(draw(st.sampled_from(EVENTS))).encode()
+        at = draw(st.sampled_from([i for i, c in enumerate(line) if c == 0x2C and i < 90]))
+        parts += [line[: at + 1], draw(st.sampled_from(KEPT_SAFE)), line[at:], b"\n"]
+    for _ in range(draw(st.integers(0, 5))):
+        place = draw(st.integers(0, len(parts) - 1))
+        part = parts[place]
+        if part not in KEPT_SAFE:
+            at = draw(st.integers(0, len(part)))
+            odd = draw(st.binary(max_size=4) | st.sampled_from([b"\xff", b'"', b"\\", b"{", b"}"]))
+            parts[place] = part[:at] + odd + part[at + draw(st.integers(0, 3)) :]
+    return b"".join(parts)
+
+
+@budget(int(os.environ.get("MCPTALLY_FUZZ", "300")))
+@given(planted())
+def test_a_secret_survives_in_no_copy_however_its_line_is_damaged(data: bytes) -> None:
+    """No planted secret is in what `redact` writes, each line stays one, and twice is once."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = fuzz.copied(Path(folder), b'{"v":1}\n' + data)
+        assert not [leak for leak in LEAKS if leak in copy]
+
+
+@budget(int(os.environ.get("MCPTALLY_FUZZ", "200")))
+@given(FILES)
+def test_any_file_is_copied_and_erased_without_a_traceback(data: bytes) -> None:
+    """`redact` copies each line, `forget` leaves events only, and `check` reads all of it."""
+    with tempfile.TemporaryDirectory() as folder:
+        fuzz.copied(Path(folder), b'{"v":1}\n' + data)
+        fuzz.erased(Path(folder), recording("r1") + data + b"\n" + recording("r2"))
+
+
+@budget(5)
+@given(st.lists(bent(), max_size=6), st.sampled_from(["recording", "tool", "server"]))
+def test_forget_never_raises_what_is_not_ours(lines: list[bytes], kind: str) -> None:
+    """A recording, a tool or a server goes from an archive, whatever lies beside it."""
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        good = b"".join(recording(name, server=name) for name in ("r1", "r2"))
+        (folder / "a.jsonl").write_bytes(good + b"\n".join(lines))
+        mt.score(folder / "a.jsonl", out=folder / "store")
+        name = "echo" if kind == "tool" else "r2"
+        assert mt.forget(folder / "store", **{kind: name}, yes=True).done
+
+
 RULES = """
 [[rule]]
 id = "mine.one"
@@ -206,7 +272,11 @@ def test_a_filter_is_a_value(store: mt.Store, words: str, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "runs"), [("framing", 5000), ("decoding", 300), ("redaction", 30_000)]
+    ("name", "runs"),
+    [
+        *[("framing", 5000), ("decoding", 300), ("redaction", 30_000)],
+        *[("copying", 1000), ("erasure", 1000)],
+    ],
 )
 def test_coverage_guided_fuzzing_finds_nothing(tmp_path: Path, name: str, runs: int) -> None:
     """What fuzz.py says of each target, for a fixed number of runs that coverage chooses."""

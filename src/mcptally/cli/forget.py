@@ -5,6 +5,8 @@ from pathlib import Path
 
 import click
 
+from mcptally.errors import Exit
+
 
 @click.command(name="forget")
 @click.argument("store", type=click.Path(path_type=Path))
@@ -26,7 +28,9 @@ import click
     help="The scenarios file the store was scored with.",
 )
 @click.option("--yes", is_flag=True, help="Do it. Without it nothing is changed.")
+@click.pass_context
 def command(
+    ctx: click.Context,
     store: Path,
     *,
     server: str | None,
@@ -40,7 +44,8 @@ def command(
     """Remove data from a store and from the transcripts it was made of.
 
     Transcripts are written anew; a gap in them, and store.json, say that something was forgotten,
-    never what. The store is then as if it had been made of what is left.
+    never what. The store is then as if it had been made of what is left. Exit code 1: done, but a
+    transcript that holds some of it is not here.
 
     \b
     Examples:
@@ -71,5 +76,9 @@ def command(
     )
     for name in told.missing:
         say(f"{clean(name)}: is not here; what it says of this is not forgotten there\n")
+    for name in told.taken_out:
+        say(f"{clean(name)}; {'taken' if told.done else 'would be taken'} out: it may be of this\n")
+    if told.done and told.missing:
+        ctx.exit(Exit.FAILED)
     if not told.done:
         say("nothing was changed; to do it: the same command with --yes\n")

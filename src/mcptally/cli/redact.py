@@ -29,7 +29,8 @@ def command(ctx: click.Context, archive: tuple[Path, ...], out: Path, rules: str
     """Copy recordings with their secrets replaced; the source is only read.
 
     Layout and compression stay, and so does everything that is no secret, to the byte. The policy
-    is noted in each recording. Exit code 1: some lines could not be read and are missing.
+    is noted in each recording. Exit code 1: some lines could not be searched, and the copy has a
+    line that says so instead, or could not be read, and are missing; each is named.
 
     \b
     Examples:
@@ -42,7 +43,9 @@ def command(ctx: click.Context, archive: tuple[Path, ...], out: Path, rules: str
     done = redact(archive, out, rules=rules)
     for place in done.dropped:
         click.echo(f"mcptally: not copied: {clean(place)}", err=True)
+    for place in done.withheld:
+        click.echo(f"mcptally: text withheld: {clean(place)}", err=True)
     if done.carried:
-        click.echo(f"mcptally: {done.carried} lines are no events; copied as text", err=True)
+        click.echo(f"mcptally: {done.carried} lines are not events; redacted as events", err=True)
     click.echo(f"{done.files} files, {done.events} events, {done.redacted} strings replaced")
-    ctx.exit(Exit.FAILED if done.dropped else Exit.DONE)
+    ctx.exit(Exit.FAILED if done.dropped or done.withheld else Exit.DONE)
