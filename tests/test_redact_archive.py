@@ -158,7 +158,7 @@ NO_OBJECT = {
         "not JSON",
     ),
     "a lone surrogate": (rb'{"v":1,"event":"stderr","text":"\ud800zebra"}', "not JSON"),
-    "nesting without end": (b'{"v":1,"event":"stderr","x":' + DEEP + b"}", "JSON nested too deep"),
+    "nesting without end": (b'{"v":1,"event":"stderr","x":' + DEEP + b"}", "JSON nested deeper than 512 levels"),
     "an array": (b'["zebra"]', "JSON, and not an object"),
     "a torn line": (f'{{"v":1,"event":"message","msg":{{"a":"{KEY}'.encode(), "not JSON"),
 }
