@@ -24,7 +24,7 @@ def lines(results: Sequence[Result]) -> list[str]:
     open_ones = [result for result in results if result.state == "undecided"]
     if open_ones:
         told.append(
-            f"{len(open_ones):,} undecided (the interval holds the limit: too little data to say), "
+            f"{len(open_ones):,} undecided (too little data, or the interval holds the limit), "
             f"first: {clean(open_ones[0].subject)}: {clean(open_ones[0].message)}"
         )
     failures = sum(result.state == "failed" for result in results)

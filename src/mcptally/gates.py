@@ -2,7 +2,8 @@
 
 A gate is a short text: a column, `>` or `<`, and a number (`failure_rate > 5%`); for a comparison
 also a kind of change (`worse`). A gate fails only where the whole interval is beyond the limit.
-Where the interval holds the limit, or a tool has too little data for a statement, it is undecided.
+Where the interval holds the limit, or this rate rests on too little data, it is undecided: each
+rate by its own interval and its own data, not by those of the failure rate.
 """
 
 import dataclasses
@@ -222,13 +223,17 @@ def _of(gate: Gate, row: Mapping[str, Any]) -> Result | None:
         return None
     if not isinstance(value, int | float):
         raise UsageError(f"{gate.text!r}: {gate.column} is no number")
-    low, high = (row.get(f"{gate.column}_{end}") for end in ("low", "high"))
-    if low is None or high is None:
-        state, span = gate.state(value, value), ""
-    else:
-        state, span = gate.state(low, high), f" ({low:.4g} to {high:.4g})"
-        if state == "failed" and row["insufficient_data"]:
-            state = "undecided"
+    state, span = gate.state(value, value), ""
+    ends = [f"{gate.column}_{end}" for end in ("low", "high")]
+    if ends[0] in row:
+        low, high = (row[end] for end in ends)
+        known = low is not None and high is not None
+        if known:
+            span = f" ({low:.4g} to {high:.4g})"
+        if not known or row.get(_data_column(gate.column)):
+            state, span = "undecided", f"{span}, too little data"
+        else:
+            state = gate.state(low, high)
     return Result(
         gate,
         state,
@@ -237,6 +242,20 @@ def _of(gate: Gate, row: Mapping[str, Any]) -> Result | None:
         f"{gate.column} is {value:.4g}{span} on {row['calls']:,} calls in "
         f"{row['sessions']:,} sessions; limit: {gate.beyond} {gate.limit:g}",
     )
+
+
+_OF_FAILURES: Final = frozenset(
+    {"confidence", "failure_rate", "failure_rate_shrunk", "failure_rate_corrected"}
+)
+"""Columns that are the failure rate in other words: `insufficient_data` is theirs."""
+
+
+def _data_column(column: str) -> str:
+    """The column that says whether an estimate with an interval rests on too little data.
+
+    Only rates have one. Latencies and means of points have no interval where data are too few.
+    """
+    return "insufficient_data" if column in _OF_FAILURES else f"{column}_insufficient_data"
 
 
 def _of_change(gate: Gate, row: Mapping[str, Any]) -> Result:
