@@ -90,7 +90,7 @@ def test_each_rate_is_judged_by_its_own_data(tmp_path, rate, fields):
         "width of 0.386": "failed",
     }
     column = "insufficient_data" if rate == "failure_rate" else f"{rate}_insufficient_data"
-    few = store.sql(f'SELECT tool, "{column}" FROM tool_scores').fetchall()  # noqa: S608
+    few = store.sql(f'SELECT tool, "{column}" FROM tool_scores').fetchall()
     assert {tool for tool, thin in few if thin} == {"n_eff of 9", "width of 0.401"}
 
 

@@ -36,11 +36,11 @@ def command(ctx: click.Context, archive: tuple[Path, ...], form: str) -> None:
     import dataclasses
 
     from mcptally.check import check
-    from mcptally.sanitise import escaped
+    from mcptally.sanitise import escaped, masked
 
     answer = check(archive)
     if form == "json":
-        plain = json.dumps(dataclasses.asdict(answer), indent=1, ensure_ascii=False)
+        plain = json.dumps(masked(dataclasses.asdict(answer)), indent=1, ensure_ascii=False)
         click.echo(escaped(plain))
     else:
         _table(answer)
@@ -48,10 +48,10 @@ def command(ctx: click.Context, archive: tuple[Path, ...], form: str) -> None:
 
 
 def _table(answer: "ArchiveCheck") -> None:
-    from mcptally.sanitise import clean
+    from mcptally.sanitise import as_message
 
     def plain(text: str) -> str:
-        shown = clean(text)
+        shown = as_message(text)
         return shown if len(shown) <= _LONGEST else shown[: _LONGEST - 1] + "…"
 
     rows = [("verdict", "events", "segments", "server", "recording")]

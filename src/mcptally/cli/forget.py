@@ -52,7 +52,7 @@ def command(
 
     memory.settle()
     from mcptally.forgetting import forget
-    from mcptally.sanitise import clean
+    from mcptally.sanitise import as_message
 
     told = forget(
         store,
@@ -70,6 +70,6 @@ def command(
         f"{told.calls:,} calls, {told.events:,} lines of {len(told.files):,} transcripts\n"
     )
     for name in told.missing:
-        say(f"{clean(name)}: is not here; what it says of this is not forgotten there\n")
+        say(f"{as_message(name)}: is not here; what it says of this is not forgotten there\n")
     if not told.done:
         say("nothing was changed; to do it: the same command with --yes\n")

@@ -70,11 +70,11 @@ def command(
       mcptally import jsonrpc wire.jsonl -o traces --time at --direction way --c2s out --s2c in
     """
     from mcptally.imports import Envelope, import_logs
-    from mcptally.sanitise import clean
+    from mcptally.sanitise import as_message
 
     def say(text: str) -> None:
         # Names of files and words of logs come from strangers.
-        click.echo(f"mcptally: {clean(text)}", err=True)
+        click.echo(f"mcptally: {as_message(text)}", err=True)
 
     envelope = Envelope(time, direction, message, session, c2s, s2c)
     done = import_logs(
@@ -112,6 +112,6 @@ def command(
 
 
 def _progress(path: Path, records: int) -> None:
-    from mcptally.sanitise import clean
+    from mcptally.sanitise import as_message
 
-    click.echo(f"\r{clean(path.name)}: {records:,}", nl=False, err=True)
+    click.echo(f"\r{as_message(path.name)}: {records:,}", nl=False, err=True)

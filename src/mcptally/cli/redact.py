@@ -37,11 +37,11 @@ def command(ctx: click.Context, archive: tuple[Path, ...], out: Path, rules: str
       mcptally redact traces -o shareable --policy strict,-home-folders
     """
     from mcptally.redact import redact
-    from mcptally.sanitise import clean
+    from mcptally.sanitise import as_message
 
     done = redact(archive, out, rules=rules)
     for place in done.dropped:
-        click.echo(f"mcptally: not copied: {clean(place)}", err=True)
+        click.echo(f"mcptally: not copied: {as_message(place)}", err=True)
     if done.carried:
         click.echo(f"mcptally: {done.carried} lines are no events; copied as text", err=True)
     click.echo(f"{done.files} files, {done.events} events, {done.redacted} strings replaced")

@@ -16,6 +16,7 @@ import pyarrow as pa
 from mcptally.errors import UsageError, near
 from mcptally.export import csv, har, jsonl, otlp, parquet
 from mcptally.query import Store, open_store
+from mcptally.sanitise import hidden, masked_rows
 from mcptally.schema import TABLES
 
 __all__ = ["FORMATS", "Exported", "export"]
@@ -68,6 +69,7 @@ def export(
     out: str | Path | BinaryIO,
     table: str = "calls",
     where: str | None = None,
+    raw: bool = False,
 ) -> Exported:
     """Write a table of a store in another format.
 
@@ -77,6 +79,7 @@ def export(
         out: a file, or a stream of bytes. A regular file is there whole or not at all.
         table: a table or a standing question; `otlp` and `har` hold calls.
         where: a condition in SQL on the rows.
+        raw: whether secrets are written as they were recorded (`sanitise`).
 
     Raises:
         StoreError: there is no store.
@@ -95,14 +98,16 @@ def export(
     condition = f" WHERE ({where})" if where else ""
     order = f" ORDER BY {_ORDER[table]}" if table in _ORDER else ""
     reader = opened.sql(f"SELECT * FROM {name}{condition}{order}").to_arrow_reader(_BATCH)
-    schema = _in_utc(reader.schema)
+    recorded = _in_utc(reader.schema)
+    schema = recorded if raw else pa.schema([f.with_name(hidden(f.name)) for f in recorded])
     rows = 0
 
     def counted() -> Iterator[pa.RecordBatch]:
         nonlocal rows
         for batch in reader:
             rows += batch.num_rows
-            yield batch.cast(schema)
+            told = batch.cast(recorded)
+            yield told if raw else masked_rows(told)
 
     if isinstance(out, (str, Path)):
         left_out = _to_file(Path(out), lambda file: form.write(counted(), schema, file))
@@ -112,11 +117,15 @@ def export(
 
 
 def _in_utc(schema: pa.Schema) -> pa.Schema:
-    """The schema with times in UTC: DuckDB puts the machine's zone on them."""
-    utc = pa.timestamp("us", "UTC")
-    is_time = [pa.types.is_timestamp(field.type) and field.type.tz for field in schema]
-    fields = [f.with_type(utc) if t else f for f, t in zip(schema, is_time, strict=True)]
-    return pa.schema(fields)
+    """The schema with times in UTC, as DuckDB puts the machine's zone on them; enums are texts."""
+
+    def plain(kind: pa.DataType) -> pa.DataType:
+        if pa.types.is_dictionary(kind):
+            return kind.value_type
+        is_time = pa.types.is_timestamp(kind) and kind.tz
+        return pa.timestamp("us", "UTC") if is_time else kind
+
+    return pa.schema([field.with_type(plain(field.type)) for field in schema])
 
 
 def _to_file(path: Path, write: Callable[[BinaryIO], Any]) -> Any:
