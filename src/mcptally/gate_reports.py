@@ -10,6 +10,7 @@ from xml.etree import ElementTree as ET
 import mcptally
 from mcptally.gates import Gate, Result
 from mcptally.sanitise import clean, hidden
+from mcptally.whole_file import whole_file
 
 _SHOWN: Final = 20
 
@@ -140,7 +141,7 @@ def _by_gate(results: Sequence[Result]) -> list[tuple[Gate, list[Result]]]:
 
 def _write(path: Path, data: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(data)
+    whole_file(path, lambda file: file.write(data))
 
 
 def _told(text: str) -> str:

@@ -6,7 +6,6 @@ Memory is that of a batch. What a format cannot hold is left out and counted.
 """
 
 import dataclasses
-import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -18,6 +17,7 @@ from mcptally.export import csv, har, jsonl, otlp, parquet
 from mcptally.query import Store, open_store
 from mcptally.sanitise import hidden, masked_rows
 from mcptally.schema import TABLES
+from mcptally.whole_file import whole_file
 
 __all__ = ["FORMATS", "Exported", "export"]
 
@@ -110,7 +110,7 @@ def export(
             yield told if raw else masked_rows(told)
 
     if isinstance(out, (str, Path)):
-        left_out = _to_file(Path(out), lambda file: form.write(counted(), schema, file))
+        left_out = whole_file(Path(out), lambda file: form.write(counted(), schema, file))
     else:
         left_out = form.write(counted(), schema, out)
     return Exported(rows, {why: count for why, count in left_out.items() if count})
@@ -126,27 +126,3 @@ def _in_utc(schema: pa.Schema) -> pa.Schema:
         return pa.timestamp("us", "UTC") if is_time else kind
 
     return pa.schema([field.with_type(plain(field.type)) for field in schema])
-
-
-def _to_file(path: Path, write: Callable[[BinaryIO], Any]) -> Any:
-    """Write a file under another name first: what is there under its own is whole.
-
-    A link stays a link; a pipe or a device is written into, and not replaced.
-    """
-    try:
-        if path.exists() and not path.is_file():
-            with path.open("wb") as file:
-                return write(file)
-        whole = path.resolve()
-        part = whole.with_name(f"{path.name}.part")
-        try:
-            part.touch(mode=0o600)
-            with part.open("wb") as file:
-                done = write(file)
-            os.replace(part, whole)  # noqa: PTH105  (the atomic one, by its name)
-        except BaseException:
-            part.unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be written: {error.strerror or error}") from error
-    return done
