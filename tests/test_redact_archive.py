@@ -178,7 +178,7 @@ def test_the_command_redacts_and_says_how_much(tmp_path):
     command = [sys.executable, "-m", "mcptally", "redact", "a.jsonl", "-o", "out"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == f"1 files, {len(EVENTS)} events, 9 strings replaced\n"
+    assert done.stdout == f"1 file, {len(EVENTS)} events, 9 strings replaced\n"
     again = subprocess.run([*command, "--policy", "x"], cwd=tmp_path, capture_output=True,
                            text=True, check=False)  # fmt: skip
     assert again.returncode == 2

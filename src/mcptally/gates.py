@@ -16,6 +16,7 @@ from typing import Any, Final, Literal, get_args
 
 from mcptally.compare import COMPARED, RANK, Comparison
 from mcptally.errors import UsageError, near
+from mcptally.plural import count as count_of
 from mcptally.query import Store
 from mcptally.rules.page import find_rules
 from mcptally.schema import Severity
@@ -239,8 +240,8 @@ def _of(gate: Gate, row: Mapping[str, Any]) -> Result | None:
         state,
         row["server"],
         row.get("tool"),
-        f"{gate.column} is {value:.4g}{span} on {row['calls']:,} calls in "
-        f"{row['sessions']:,} sessions; limit: {gate.beyond} {gate.limit:g}",
+        f"{gate.column} is {value:.4g}{span} on {count_of(row['calls'], 'call')} in "
+        f"{count_of(row['sessions'], 'session')}; limit: {gate.beyond} {gate.limit:g}",
     )
 
 
@@ -288,7 +289,7 @@ def _of_findings(store: Store, gate: Gate) -> Result:
     count = sum(n for _, _, n, _ in fitting)
     places = [place for *_, place in fitting if None not in place]
     file, line = min(places, default=(None, None))
-    message = f"{count:,} findings of {gate.column}; limit: {gate.beyond} {gate.limit:g}"
+    message = f"{count_of(count, 'finding')} of {gate.column}; limit: {gate.beyond} {gate.limit:g}"
     return Result(gate, gate.state(count, count), None, None, message, file, line)
 
 

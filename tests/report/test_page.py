@@ -6,9 +6,12 @@ import hashlib
 import itertools
 import json
 import re
+import resource
 import shlex
 import shutil
+import signal
 import subprocess
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -22,6 +25,7 @@ from mcptally.page import report
 from mcptally.page.commands import Commands
 from mcptally.page.words import interval, percent, plain, shown
 from tests.report import anatomy, stores
+from tests.stats.stores import build, call
 
 PAGES = ("sample", "hostile", "calm", "worse", "large")
 TAGS = frozenset(
@@ -348,8 +352,6 @@ def test_a_page_that_cannot_be_written_leaves_no_half_and_names_the_file(tmp_pat
             mt.report(store, before)
     finally:
         signal.signal(signal.SIGXFSZ, old)
-        resource.setrlimit(
-            resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
-        )
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     assert before.read_text() == "before"
     assert not list(tmp_path.glob("*.part"))

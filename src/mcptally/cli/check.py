@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from mcptally.errors import Exit
+from mcptally.plural import count
 
 if TYPE_CHECKING:
     from mcptally.check import ArchiveCheck
@@ -75,10 +76,11 @@ def _table(answer: "ArchiveCheck") -> None:
         for problem in file.problems:
             click.echo(f"    {plain(problem)}")
     bad = sum(r.verdict != "whole" for r in answer.recordings)
-    verdict = "whole" if answer.whole else f"not whole: {bad} recordings"
-    verdict += "" if answer.whole else f", {len(answer.damaged_files)} damaged files"
+    verdict = "whole" if answer.whole else f"not whole: {count(bad, 'recording')}"
+    verdict += "" if answer.whole else f", {count(len(answer.damaged_files), 'damaged file')}"
     click.echo(
-        f"{len(answer.recordings)} recordings, {answer.events} events, {answer.files} files: "
+        f"{count(len(answer.recordings), 'recording')}, {count(answer.events, 'event')}, "
+        f"{count(answer.files, 'file')}: "
         f"{verdict}",
         err=True,
     )

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from mcptally import plural
 from mcptally.cli.options import raw
 from mcptally.errors import UsageError
 
@@ -50,6 +51,8 @@ def command(
         raise UsageError("parquet is not for a terminal; name a file with -o")
     done = export(store, to=to, out=out or sys.stdout.buffer, table=table, where=where, raw=raw)
     for why, count in done.left_out.items():
-        click.echo(f"mcptally: {count:,} rows left out: {why}", err=True)
+        click.echo(f"mcptally: {plural.count(count, 'row')} left out: {why}", err=True)
     if out is not None:
-        click.echo(f"{done.rows - sum(done.left_out.values()):,} rows: {out}", err=True)
+        click.echo(
+            f"{plural.count(done.rows - sum(done.left_out.values()), 'row')}: {out}", err=True
+        )

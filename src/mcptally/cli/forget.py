@@ -52,6 +52,7 @@ def command(
 
     memory.settle()
     from mcptally.forgetting import forget
+    from mcptally.plural import count
     from mcptally.sanitise import as_message
 
     told = forget(
@@ -66,8 +67,8 @@ def command(
     )
     say = sys.stderr.write
     say(
-        f"{'forgot' if told.done else 'would forget'} {told.recordings:,} whole recordings, "
-        f"{told.calls:,} calls, {told.events:,} lines of {len(told.files):,} transcripts\n"
+        f"{'forgot' if told.done else 'would forget'} {count(told.recordings, 'whole recording')}, "
+        f"{count(told.calls, 'call')}, {count(told.events, 'line')} of {count(len(told.files), 'transcript')}\n"
     )
     for name in told.missing:
         say(f"{as_message(name)}: is not here; what it says of this is not forgotten there\n")

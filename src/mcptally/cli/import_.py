@@ -69,6 +69,7 @@ def command(
       mcptally import vscode mcp.log -o traces --timezone Europe/Berlin
       mcptally import jsonrpc wire.jsonl -o traces --time at --direction way --c2s out --s2c in
     """
+    from mcptally import plural
     from mcptally.imports import Envelope, import_logs
     from mcptally.sanitise import as_message
 
@@ -103,8 +104,8 @@ def command(
         if not outcome.recordings:
             say(f"{outcome.file}: no MCP traffic in it")
     click.echo(
-        f"{len(done.files)} files: {done.recordings:,} recordings, {done.events:,} events, "
-        f"{done.lost:,} lines not used; next: mcptally score {out} -o store"
+        f"{plural.count(len(done.files), 'file')}: {plural.count(done.recordings, 'recording')}, "
+        f"{plural.count(done.events, 'event')}, {plural.count(done.lost, 'line')} not used; next: mcptally score {out} -o store"
     )
     if not done.recordings:
         ctx.exit(Exit.UNREADABLE)

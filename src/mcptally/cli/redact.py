@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from mcptally.errors import Exit
+from mcptally.plural import count
 
 
 @click.command()
@@ -44,5 +45,8 @@ def command(ctx: click.Context, archive: tuple[Path, ...], out: Path, rules: str
         click.echo(f"mcptally: not copied: {as_message(place)}", err=True)
     if done.carried:
         click.echo(f"mcptally: {done.carried} lines are no events; copied as text", err=True)
-    click.echo(f"{done.files} files, {done.events} events, {done.redacted} strings replaced")
+    click.echo(
+        f"{count(done.files, 'file')}, {count(done.events, 'event')}, "
+        f"{count(done.redacted, 'string')} replaced"
+    )
     ctx.exit(Exit.FAILED if done.dropped else Exit.DONE)
