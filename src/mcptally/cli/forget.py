@@ -68,7 +68,8 @@ def command(
     say = sys.stderr.write
     say(
         f"{'forgot' if told.done else 'would forget'} {count(told.recordings, 'whole recording')}, "
-        f"{count(told.calls, 'call')}, {count(told.events, 'line')} of {count(len(told.files), 'transcript')}\n"
+        f"{count(told.calls, 'call')}, {count(told.events, 'line')} of "
+        f"{count(len(told.files), 'transcript')}\n"
     )
     for name in told.missing:
         say(f"{as_message(name)}: is not here; what it says of this is not forgotten there\n")

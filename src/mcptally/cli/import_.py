@@ -105,7 +105,8 @@ def command(
             say(f"{outcome.file}: no MCP traffic in it")
     click.echo(
         f"{plural.count(len(done.files), 'file')}: {plural.count(done.recordings, 'recording')}, "
-        f"{plural.count(done.events, 'event')}, {plural.count(done.lost, 'line')} not used; next: mcptally score {out} -o store"
+        f"{plural.count(done.events, 'event')}, {plural.count(done.lost, 'line')} not used; "
+        f"next: mcptally score {out} -o store"
     )
     if not done.recordings:
         ctx.exit(Exit.UNREADABLE)
