@@ -265,7 +265,8 @@ def _archive(path: Path) -> Check:
     if found.whole:
         return Check(name, "ok", f"{says}, whole")
     bad = sum(recording.verdict != "whole" for recording in found.recordings)
-    says = f"{says}; {count(bad, 'recording')} not whole, {count(len(found.damaged_files), 'file')} damaged"
+    damaged = count(len(found.damaged_files), "file")
+    says = f"{says}; {count(bad, 'recording')} not whole, {damaged} damaged"
     return Check(name, "warning", says, f"mcptally check {path} says where")
 
 

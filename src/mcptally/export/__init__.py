@@ -8,7 +8,7 @@ Memory is that of a batch. What a format cannot hold is left out and counted.
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import BinaryIO, Final
 
 import pyarrow as pa
 

@@ -9,7 +9,7 @@ import functools
 import re
 from typing import Final
 
-from mcptally.plural import count as count
+from mcptally.plural import count as count  # noqa: PLC0414  (used as words.count)
 from mcptally.sanitise import CONTROLS, hidden
 
 NAME_LIMIT: Final = 90
