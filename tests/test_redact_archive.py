@@ -158,7 +158,10 @@ NO_OBJECT = {
         "not JSON",
     ),
     "a lone surrogate": (rb'{"v":1,"event":"stderr","text":"\ud800zebra"}', "not JSON"),
-    "nesting without end": (b'{"v":1,"event":"stderr","x":' + DEEP + b"}", "JSON nested deeper than 512 levels"),
+    "nesting without end": (
+        b'{"v":1,"event":"stderr","x":' + DEEP + b"}",
+        "JSON nested deeper than 512 levels",
+    ),
     "an array": (b'["zebra"]', "JSON, and not an object"),
     "a torn line": (f'{{"v":1,"event":"message","msg":{{"a":"{KEY}'.encode(), "not JSON"),
 }
@@ -379,7 +382,7 @@ def test_the_command_redacts_and_says_how_much(tmp_path):
     command = [sys.executable, "-m", "mcptally", "redact", "a.jsonl", "-o", "out"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == f"1 files, {len(EVENTS)} events, 9 strings replaced\n"
+    assert done.stdout == f"1 file, {len(EVENTS)} events, 9 strings replaced\n"
     again = subprocess.run([*command, "--policy", "x"], cwd=tmp_path, capture_output=True,
                            text=True, check=False)  # fmt: skip
     assert again.returncode == 2

@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 
 from mcptally import check, sameness, store
 from mcptally.errors import McptallyError
+from mcptally.plural import count
 from mcptally.record import wrap
 from mcptally.remote import is_url
 from mcptally.schema import TABLES
@@ -254,11 +255,18 @@ def _archive(path: Path) -> Check:
         found = check.check([path])
     except McptallyError as error:
         return Check(name, "error", f"{error}", "name a folder or file of recordings")
-    says = f"{found.files} files, {len(found.recordings)} recordings, {found.events:,} events"
+    says = ", ".join(
+        (
+            count(found.files, "file"),
+            count(len(found.recordings), "recording"),
+            count(found.events, "event"),
+        )
+    )
     if found.whole:
         return Check(name, "ok", f"{says}, whole")
     bad = sum(recording.verdict != "whole" for recording in found.recordings)
-    says = f"{says}; {bad} recordings not whole, {len(found.damaged_files)} files damaged"
+    damaged = count(len(found.damaged_files), "file")
+    says = f"{says}; {count(bad, 'recording')} not whole, {damaged} damaged"
     return Check(name, "warning", says, f"mcptally check {path} says where")
 
 

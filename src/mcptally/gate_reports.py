@@ -9,7 +9,8 @@ from xml.etree import ElementTree as ET
 
 import mcptally
 from mcptally.gates import Gate, Result
-from mcptally.sanitise import clean
+from mcptally.sanitise import clean, hidden
+from mcptally.whole_file import whole_file
 
 _SHOWN: Final = 20
 
@@ -17,15 +18,15 @@ _SHOWN: Final = 20
 def lines(results: Sequence[Result]) -> list[str]:
     """What a person is told: every failure, how much is undecided, how much passed."""
     told = [
-        f"FAILED {clean(result.subject)}: {clean(result.message)}"
+        f"FAILED {_told(result.subject)}: {_told(result.message)}"
         for result in results
         if result.state == "failed"
     ]
     open_ones = [result for result in results if result.state == "undecided"]
     if open_ones:
         told.append(
-            f"{len(open_ones):,} undecided (the interval holds the limit: too little data to say), "
-            f"first: {clean(open_ones[0].subject)}: {clean(open_ones[0].message)}"
+            f"{len(open_ones):,} undecided (too little data, or the interval holds the limit), "
+            f"first: {_told(open_ones[0].subject)}: {_told(open_ones[0].message)}"
         )
     failures = sum(result.state == "failed" for result in results)
     if failures > _SHOWN:
@@ -53,7 +54,7 @@ def as_junit(results: Sequence[Result]) -> bytes:
         suite = ET.SubElement(
             root,
             "testsuite",
-            name=clean(_title(gate)),
+            name=_told(_title(gate)),
             tests=str(len(found)),
             failures=str(states.count("failed")),
             skipped=str(states.count("undecided")),
@@ -63,12 +64,12 @@ def as_junit(results: Sequence[Result]) -> bytes:
             case = ET.SubElement(
                 suite,
                 "testcase",
-                classname=clean(result.server or "store"),
-                name=clean(result.tool or "(all of its tools)"),
+                classname=_told(result.server or "store"),
+                name=_told(result.tool or "(all of its tools)"),
             )
             if result.state != "passed":
                 kind = "failure" if result.state == "failed" else "skipped"
-                ET.SubElement(case, kind, message=clean(result.message))
+                ET.SubElement(case, kind, message=_told(result.message))
     data: bytes = ET.tostring(root, encoding="utf-8", xml_declaration=True)
     return data
 
@@ -77,8 +78,8 @@ def as_sarif(results: Sequence[Result]) -> bytes:
     """SARIF 2.1.0: a rule a gate, a result for whatever failed."""
     rules = [
         {
-            "id": _title(gate),
-            "shortDescription": {"text": clean(f"fails on {gate.text}")},
+            "id": _told(_title(gate)),
+            "shortDescription": {"text": _told(f"fails on {gate.text}")},
             "defaultConfiguration": {"level": "error"},
         }
         for gate, _ in _by_gate(results)
@@ -105,7 +106,7 @@ def as_sarif(results: Sequence[Result]) -> bytes:
 def _sarif_result(result: Result) -> dict[str, Any]:
     location: dict[str, Any] = {
         "logicalLocations": [
-            {"fullyQualifiedName": clean(result.subject), "kind": "function"},
+            {"fullyQualifiedName": _told(result.subject), "kind": "function"},
         ]
     }
     if result.file:
@@ -114,16 +115,16 @@ def _sarif_result(result: Result) -> dict[str, Any]:
             "region": {"startLine": result.line or 1},
         }
     return {
-        "ruleId": _title(result.gate),
+        "ruleId": _told(_title(result.gate)),
         "level": "error",
-        "message": {"text": clean(f"{result.subject}: {result.message}")},
+        "message": {"text": _told(f"{result.subject}: {result.message}")},
         "locations": [location],
     }
 
 
 def _uri(file: str) -> str:
     """A transcript's path or URL as a URI reference."""
-    return quote(file if "://" in file else Path(file).as_posix(), safe="/:@")
+    return quote(hidden(file if "://" in file else Path(file).as_posix()), safe="/:@")
 
 
 def _title(gate: Gate) -> str:
@@ -140,4 +141,9 @@ def _by_gate(results: Sequence[Result]) -> list[tuple[Gate, list[Result]]]:
 
 def _write(path: Path, data: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(data)
+    whole_file(path, lambda file: file.write(data))
+
+
+def _told(text: str) -> str:
+    """Recorded text as a report has it: without secrets, on one line."""
+    return clean(hidden(text))

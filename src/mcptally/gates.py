@@ -2,7 +2,8 @@
 
 A gate is a short text: a column, `>` or `<`, and a number (`failure_rate > 5%`); for a comparison
 also a kind of change (`worse`). A gate fails only where the whole interval is beyond the limit.
-Where the interval holds the limit, or a tool has too little data for a statement, it is undecided.
+Where the interval holds the limit, or this rate rests on too little data, it is undecided: each
+rate by its own interval and its own data, not by those of the failure rate.
 """
 
 import dataclasses
@@ -15,6 +16,7 @@ from typing import Any, Final, Literal, get_args
 
 from mcptally.compare import COMPARED, RANK, Comparison
 from mcptally.errors import UsageError, near
+from mcptally.plural import count as count_of
 from mcptally.query import Store
 from mcptally.rules.page import find_rules
 from mcptally.schema import Severity
@@ -222,21 +224,39 @@ def _of(gate: Gate, row: Mapping[str, Any]) -> Result | None:
         return None
     if not isinstance(value, int | float):
         raise UsageError(f"{gate.text!r}: {gate.column} is no number")
-    low, high = (row.get(f"{gate.column}_{end}") for end in ("low", "high"))
-    if low is None or high is None:
-        state, span = gate.state(value, value), ""
-    else:
-        state, span = gate.state(low, high), f" ({low:.4g} to {high:.4g})"
-        if state == "failed" and row["insufficient_data"]:
-            state = "undecided"
+    state, span = gate.state(value, value), ""
+    ends = [f"{gate.column}_{end}" for end in ("low", "high")]
+    if ends[0] in row:
+        low, high = (row[end] for end in ends)
+        known = low is not None and high is not None
+        if known:
+            span = f" ({low:.4g} to {high:.4g})"
+        if not known or row.get(_data_column(gate.column)):
+            state, span = "undecided", f"{span}, too little data"
+        else:
+            state = gate.state(low, high)
     return Result(
         gate,
         state,
         row["server"],
         row.get("tool"),
-        f"{gate.column} is {value:.4g}{span} on {row['calls']:,} calls in "
-        f"{row['sessions']:,} sessions; limit: {gate.beyond} {gate.limit:g}",
+        f"{gate.column} is {value:.4g}{span} on {count_of(row['calls'], 'call')} in "
+        f"{count_of(row['sessions'], 'session')}; limit: {gate.beyond} {gate.limit:g}",
     )
+
+
+_OF_FAILURES: Final = frozenset(
+    {"confidence", "failure_rate", "failure_rate_shrunk", "failure_rate_corrected"}
+)
+"""Columns that are the failure rate in other words: `insufficient_data` is theirs."""
+
+
+def _data_column(column: str) -> str:
+    """The column that says whether an estimate with an interval rests on too little data.
+
+    Only rates have one. Latencies and means of points have no interval where data are too few.
+    """
+    return "insufficient_data" if column in _OF_FAILURES else f"{column}_insufficient_data"
 
 
 def _of_change(gate: Gate, row: Mapping[str, Any]) -> Result:
@@ -269,7 +289,7 @@ def _of_findings(store: Store, gate: Gate) -> Result:
     count = sum(n for _, _, n, _ in fitting)
     places = [place for *_, place in fitting if None not in place]
     file, line = min(places, default=(None, None))
-    message = f"{count:,} findings of {gate.column}; limit: {gate.beyond} {gate.limit:g}"
+    message = f"{count_of(count, 'finding')} of {gate.column}; limit: {gate.beyond} {gate.limit:g}"
     return Result(gate, gate.state(count, count), None, None, message, file, line)
 
 

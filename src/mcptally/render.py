@@ -4,7 +4,6 @@ Everything from an archive is hostile: control characters, terminal escapes, inv
 and bidirectional overrides never reach a terminal, markup never a Markdown reader.
 """
 
-import functools
 import io
 import json
 import re
@@ -14,54 +13,19 @@ from typing import Any, Final, Literal
 
 import duckdb
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
 from mcptally.cells import cell, plain
 from mcptally.errors import QueryError
 from mcptally.layout import text_table
-from mcptally.sanitise import CONTROLS, clean, escaped, hidden
+from mcptally.sanitise import CONTROLS, clean, escaped, masked_rows
 
 Format = Literal["table", "json", "csv", "parquet", "markdown"]
 """How an answer is written; the option `--format` has the same names."""
 
 ROWS: Final = 50
 """Rows of a table in a terminal, unless told otherwise."""
-
-
-def without_secrets(table: pa.Table) -> pa.Table:
-    """`table` with token-like values in its texts, however deep, replaced by `[redacted:NAME]`."""
-    safe = functools.cache(hidden)
-
-    def within(value: Any) -> Any:
-        if isinstance(value, str):
-            return safe(value)
-        if isinstance(value, bytes):
-            return safe(value.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
-        if type(value) in {list, tuple}:
-            return type(value)(map(within, value))
-        return {k: within(v) for k, v in value.items()} if isinstance(value, dict) else value
-
-    for place, name in enumerate(table.column_names):
-        column = table.column(place)
-        if pa.types.is_dictionary(column.type):
-            column = column.cast(column.type.value_type)
-        if _is_text(column.type):
-            known = pc.unique(column).to_pylist()
-            changed = {text: told for text in known if text and (told := hidden(text)) != text}
-            if not changed:
-                continue
-            values = [changed.get(text, text) for text in column.to_pylist()]
-        elif pa.types.is_nested(column.type) or pa.types.is_binary(column.type):
-            found = column.to_pylist()
-            values = [within(value) for value in found]
-            if values == found:
-                continue
-        else:
-            continue
-        table = table.set_column(place, name, pa.array(values, column.type))
-    return table
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -84,6 +48,7 @@ def write(
     *,
     shown: Sequence[str] = (),
     limit: int | None = None,
+    raw: bool = False,
 ) -> None:
     """Write an answer to stdout.
 
@@ -92,6 +57,7 @@ def write(
         form: how.
         shown: columns of a table; all if empty. In a terminal, as far as they fit.
         limit: rows at the most; 0: all; None: all, but `ROWS` of a table in a terminal.
+        raw: whether secrets are written as they were recorded (`sanitise`).
 
     Raises:
         QueryError: DuckDB cannot give the rows.
@@ -105,7 +71,8 @@ def write(
     table = table.rename_columns(_told_apart(table.column_names))
     more = bool(limit) and table.num_rows > limit
     table = table.slice(0, limit) if limit else table
-    table = without_secrets(_as_files_have_it(table))
+    table = _as_files_have_it(table)
+    table = table if raw else masked_rows(table)
     if form == "table":
         _terminal(table, shown)
     elif form == "json":

@@ -1,14 +1,27 @@
-"""What we print or export of other people's texts: no tokens, no controls, and not endless.
+"""Masks secrets and control characters in recorded text before it leaves the program.
 
-The shapes of secrets are the recorder's (`record.redact`), for one list of them is enough: this
-module is the one place where analysis reads it. Where something was hidden, the text says so.
+A recording made without redaction holds secrets, and so does its store. Whatever a command prints
+or writes for others is masked here: answers, explanations, exports, pages, reports for CI, messages
+on stderr. The rules are those of the recorder's default policy (`record.redact`). `--raw`, or
+`raw=True`, leaves out the masking of `query`, `show`, `compare` and `export`.
+
+Not masked are the store's own files and what the library returns as relations and rows
+(`Store.ask`, `Store.sql`, `show.explain`): they stay inside the caller's program.
+
+What is masked stays what it was: JSON text is JSON, with `[redacted:NAME]` for the secret.
 """
 
 import json
 import re
-from typing import Final
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import msgspec
 
 from mcptally.record.redact import policy
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 LIMIT: Final = 2000
 """Characters kept of a text."""
@@ -44,10 +57,132 @@ def clean_lines(text: str) -> str:
     return "\n".join(map(clean, text.split("\n")))
 
 
+def as_message(text: str) -> str:
+    """A message for a person, which may quote recorded text: masked, every line `clean`."""
+    return clean_lines(hidden(text))
+
+
 def hidden(text: str) -> str:
-    """`text` with token-like values replaced by `[redacted:NAME]`, however long it is."""
-    found, count = policy("default").text(text.encode("utf-8", "replace"))
-    return found.decode("utf-8", "replace") if count else text
+    """`text` with token-like values replaced by `[redacted:NAME]`, however long it is.
+
+    JSON text stays JSON text.
+    """
+    data = text.encode("utf-8", "replace")
+    found = _hidden(data)
+    return text if found is data else found.decode("utf-8", "replace")
+
+
+def _hidden(data: bytes) -> bytes:
+    """`data` masked; the same object where there is nothing to mask."""
+    default = policy("default")
+    start = data.lstrip()[:1]
+    if start == b"[" and b"--" in data and (command := _command(data)) is not None:
+        words, count = default.argv(command)
+        data = json.dumps(words, ensure_ascii=False).encode("utf-8", "replace") if count else data
+    found, count = (default.json if start in _JSON else default.text)(data)
+    return found if count else data
+
+
+_JSON: Final = frozenset({b"{", b"[", b'"'})
+
+
+def _command(data: bytes) -> list[str] | None:
+    """The words of a command line that is written as JSON."""
+    try:
+        return msgspec.json.decode(data, type=list[str])
+    except (msgspec.DecodeError, RecursionError, ValueError):
+        return None
+
+
+def masked(value: Any) -> Any:
+    """`value` with every text in it masked: in lists, tuples, and values and keys of dicts."""
+    if isinstance(value, str):
+        return hidden(value)
+    if isinstance(value, bytes):
+        return _hidden(value)
+    if type(value) in {list, tuple}:
+        return type(value)(map(masked, value))
+    if isinstance(value, dict):
+        return {masked(key): masked(each) for key, each in value.items()}
+    return value
+
+
+_Rows = TypeVar("_Rows", "pa.Table", "pa.RecordBatch")
+
+
+def masked_rows(rows: _Rows) -> _Rows:
+    """A table or batch with its texts, however deep, and its columns' names masked.
+
+    Each distinct text is looked at once.
+    """
+    for place, name in enumerate(rows.schema.names):
+        column = rows.column(place)
+        changed = {
+            text: told for text in set(_texts(column)) if text and (told := masked(text)) != text
+        }
+        if changed or hidden(name) != name:
+            rows = rows.set_column(place, hidden(name), _replaced(column, changed))
+    return rows
+
+
+def _texts(column: "pa.Array | pa.ChunkedArray") -> Iterator[str | bytes | None]:
+    """Every text or binary value of a column, nested ones too; each at least once."""
+    import pyarrow as pa  # noqa: PLC0415  (the recorder does without)
+    import pyarrow.compute as pc  # noqa: PLC0415
+
+    kind = column.type
+    if isinstance(column, pa.ChunkedArray):
+        for chunk in column.chunks:
+            yield from _texts(chunk)
+    elif pa.types.is_dictionary(kind):
+        yield from _texts(column.dictionary)
+    elif _is_text(kind):
+        yield from pc.unique(column).to_pylist()
+    elif pa.types.is_map(kind):
+        yield from _texts(column.keys)
+        yield from _texts(column.items)
+    elif pa.types.is_struct(kind):
+        for field in column.flatten():
+            yield from _texts(field)
+    elif pa.types.is_nested(kind) and not pa.types.is_union(kind):
+        yield from _texts(column.flatten())
+
+
+def _is_text(kind: "pa.DataType") -> bool:
+    import pyarrow as pa  # noqa: PLC0415  (as above)
+
+    tests = (
+        *(pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
+        *(pa.types.is_binary, pa.types.is_large_binary),
+    )
+    return any(test(kind) for test in tests)
+
+
+def _replaced(column: Any, changed: dict[Any, Any]) -> Any:
+    """The column with these texts replaced, in place of each."""
+    import pyarrow as pa  # noqa: PLC0415  (as above)
+
+    if not changed:
+        return column
+
+    def within(value: Any) -> Any:
+        if isinstance(value, str | bytes):
+            return changed.get(value, value)
+        if type(value) in {list, tuple}:
+            return type(value)(map(within, value))
+        return {k: within(v) for k, v in value.items()} if isinstance(value, dict) else value
+
+    if isinstance(column, pa.ChunkedArray):
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+        return pa.chunked_array([_replaced(each, changed) for each in column.chunks], column.type)
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if _is_text(column.type) and not pa.types.is_string_view(column.type):
+        encoded = column.dictionary_encode()
+        values = pa.array(within(encoded.dictionary.to_pylist()), column.type)
+        return values.take(encoded.indices)
+    return pa.array(within(column.to_pylist()), column.type)
 
 
 def sanitised(text: str, limit: int = LIMIT) -> str:

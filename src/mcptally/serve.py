@@ -206,7 +206,7 @@ class _Desk:
         """Explain one recorded call: request, reply, and everything that decided its verdict."""
 
         def answer() -> Explained:
-            told = show.text(show.explain(self.store, call), limit=SHOWN)
+            told = show.text(show.masked(show.explain(self.store, call)), limit=SHOWN)
             lines = [clean(line) for line in sanitised(told, 10 * SHOWN).splitlines()]
             return Explained(explanation="\n".join(lines), note=NOTE)
 
@@ -269,6 +269,7 @@ def _rows(relation: duckdb.DuckDBPyRelation, limit: int, columns: list[str] | No
     table: pa.Table = relation.limit(limit + 1).to_arrow_table()
     names = table.column_names
     rows = [[_cell(row[name]) for name in names] for row in plain_rows(table.slice(0, limit))]
+    names = [clean(sanitised(name, CELL)) for name in names]
     return Rows(columns=names, rows=rows, more=table.num_rows > limit, note=NOTE)
 
 
@@ -278,7 +279,7 @@ def _cell(value: Any) -> Any:
     if isinstance(value, list):
         return [_cell(item) for item in value[:100]]
     if isinstance(value, dict):
-        return {clean(key): _cell(item) for key, item in value.items()}
+        return {_cell(key): _cell(item) for key, item in value.items()}
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) > 2**53:
         return str(value)  # JSON of most clients has no such integers
     if isinstance(value, float):

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import polars as pl
 
+from mcptally import sanitise
 from mcptally.errors import QueryError
 from mcptally.query import Store
 from mcptally.scoring import Judging
@@ -95,6 +96,11 @@ def _rule(rule: Any) -> dict[str, Any]:
 def _rows(store: Store, sql: str, *params: Any) -> list[dict[str, Any]]:
     frame: pl.DataFrame = store.sql(sql, params=list(params)).pl()
     return frame.to_dicts()
+
+
+def masked(found: Explanation) -> Explanation:
+    """The explanation with its secrets replaced; before anything is cut, which could hide half."""
+    return Explanation(**sanitise.masked(dataclasses.asdict(found)))
 
 
 def text(found: Explanation, *, limit: int = 4000) -> str:

@@ -82,7 +82,7 @@ def test_a_damaged_archive_is_a_warning_that_says_where_to_look(archive: Path):
     assert "0 files damaged" in found(f"archive {archive}", archives=[archive]).says
     archive.write_bytes(archive.read_bytes() + b"torn {")
     torn = found(f"archive {archive}", archives=[archive])
-    assert "1 files damaged" in torn.says
+    assert "1 file damaged" in torn.says
     assert (torn.state, torn.do) == ("warning", f"mcptally check {archive} says where")
 
 

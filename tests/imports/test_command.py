@@ -29,7 +29,7 @@ def log(tmp_path) -> Path:
 def test_a_log_becomes_a_transcript_that_scores(log, tmp_path):
     done = run("import", "auto", log, "-o", tmp_path / "t")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("1 files: 2 recordings, ")
+    assert done.stdout.startswith("1 file: 2 recordings, ")
     assert done.stderr == ""
     scored = run("score", tmp_path / "t", "-o", tmp_path / "store")
     assert scored.returncode == 0, scored.stderr

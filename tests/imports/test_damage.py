@@ -227,6 +227,118 @@ def test_what_cannot_be_is_imported_without_it(tmp_path, form, told):
     assert all(0 <= event["ts_ns"] < 2**63 for event in made)
 
 
+_CALL = '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","arguments":{"a":1}}}'
+_REPLY = '{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"x"}]}}'
+_HAR_ENTRY = _entry(
+    timings={"blocked": 1, "send": 1, "wait": 1},
+    _eventSourceMessages=[{"time": 1.5, "eventName": "a", "eventId": "1", "data": "{}"}],
+    response={
+        "status": 200,
+        "headers": [{"name": "content-type", "value": "application/json"}],
+        "content": {"text": "{}", "size": 2, "encoding": "x"},
+    },
+)
+LINES = {
+    "har": [json.dumps(_HAR_ENTRY)],
+    "otlp": [json.dumps(_span())],
+    "codex": [CODEX.decode().strip()],
+    "claude-code": CODE.decode().splitlines(),
+    "mcpsnoop": SNOOP.decode().splitlines()[:1],
+    "jsonrpc": [_CALL, _REPLY],
+    "vscode": [_CALL, _REPLY],
+    "claude-desktop": [_CALL, _REPLY],
+}
+"""Format: its lines, as JSON."""
+AROUND = {
+    "vscode": "2026-03-01 10:00:00.000 [debug] [editor -> server] {}",
+    "claude-desktop": "2026-03-01T10:00:00.000Z [x] [info] Message from client: {} "
+    "{{ metadata: undefined }}",
+}
+"""Format: what stands around the JSON of its lines."""
+ODD_VALUES = {
+    "an integer beyond 64 bits": "18446744073709551616",
+    "a negative integer beyond 64 bits": "-9223372036854775809",
+    "an integer of 5000 digits": "9" * 5000,
+    "NaN": "NaN",
+    "a number beyond doubles": "1e999",
+    "a lone surrogate": '"\\ud800"',
+    "deep nesting": "[" * 3000 + "]" * 3000,
+    "nesting near the limit": '{"a":' * 100 + "1" + "}" * 100,
+    "null": "null",
+    "a boolean": "true",
+    "an object": "{}",
+    "a list": "[]",
+    "a fraction": "0.5",
+}
+
+
+def _places(value, path=()):
+    if path:
+        yield path
+    pairs = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
+    for key, each in pairs:
+        yield from _places(each, (*path, key))
+
+
+def _with(value, path, token):
+    """The JSON text of a value with `token` in one place."""
+    if not path:
+        return token
+    pairs = value.items() if isinstance(value, dict) else enumerate(value)
+    inner = {k: _with(v, path[1:], token) if k == path[0] else json.dumps(v) for k, v in pairs}
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{json.dumps(k)}:{v}" for k, v in inner.items()) + "}"
+    return "[" + ",".join(inner.values()) + "]"
+
+
+@pytest.mark.parametrize("form", LINES)
+def test_an_odd_value_in_any_place_of_a_line_stops_no_import(tmp_path, form):
+    path = tmp_path / "a.log"
+    for number, line in enumerate(LINES[form]):
+        for place in _places(json.loads(line)):
+            for name, token in ODD_VALUES.items():
+                lines = list(LINES[form])
+                lines[number] = _with(json.loads(line), place, token)
+                around = AROUND.get(form, "{}")
+                path.write_text("".join(f"{around.format(each)}\n" for each in lines))
+                done = import_logs(path, tmp_path / "t", format=form, timezone="UTC")
+                assert balanced(done), (name, place)
+
+
+@pytest.mark.parametrize("token", ODD_VALUES.values(), ids=ODD_VALUES)
+def test_an_odd_value_in_a_message_of_a_database_stops_no_import(tmp_path, token):
+    copy = tmp_path / "x.db"
+    copy.write_bytes((SAMPLES / "mcphawk.db").read_bytes())
+    with sqlite3.connect(copy) as connection:
+        (whole,) = connection.execute("SELECT count(*) FROM messages").fetchone()
+        body = f'{{"jsonrpc":"2.0","id":{token},"method":"ping","params":{token}}}'
+        connection.execute("UPDATE messages SET body = ? WHERE id = 3", [body])
+    connection.close()
+    done = import_logs(copy, tmp_path / "t")
+    assert balanced(done)
+    assert done.files[0].tally.used + done.lost >= whole
+
+
+def test_an_entry_of_a_har_with_an_odd_status_is_counted_and_the_others_are_imported(tmp_path):
+    whole = _entry()["log"]["entries"][0]
+    odd = whole | {"response": {"status": 2**64}}
+    document = json.dumps({"log": {"entries": [whole, odd, whole]}}, indent=1)
+    (tmp_path / "a.har").write_text(document)
+    done = import_logs(tmp_path / "a.har", tmp_path / "t", format="har")
+    ((why, where),) = done.files[0].tally.unused.items()
+    assert "status" in why
+    (first, _), *_ = where.runs
+    assert document.split("\n")[first - 1].strip() == "{"
+    assert where.count == 1
+    assert done.files[0].tally.used == 2
+
+
 def test_lines_that_speak_of_a_log_and_its_entries_are_no_har(tmp_path):
     call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "log"}}
     reply = {"jsonrpc": "2.0", "id": 1, "result": {"content": [], "entries": []}}

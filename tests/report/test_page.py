@@ -6,9 +6,12 @@ import hashlib
 import itertools
 import json
 import re
+import resource
 import shlex
 import shutil
+import signal
 import subprocess
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -22,6 +25,7 @@ from mcptally.page import report
 from mcptally.page.commands import Commands
 from mcptally.page.words import interval, percent, plain, shown
 from tests.report import anatomy, stores
+from tests.stats.stores import build, call
 
 PAGES = ("sample", "hostile", "calm", "worse", "large")
 TAGS = frozenset(
@@ -332,3 +336,22 @@ def test_no_page_is_made_of_what_is_no_store(tmp_path):
     with pytest.raises(StoreError, match="no such store"):
         report(tmp_path / "nowhere", tmp_path / "page.html")
     assert not (tmp_path / "page.html").exists()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no full device")
+def test_a_page_that_cannot_be_written_leaves_no_half_and_names_the_file(tmp_path):
+    store = build(tmp_path / "s", [call(1)])
+    with pytest.raises(UsageError, match="/dev/full: cannot be written: No space left"):
+        mt.report(store, "/dev/full")
+    before = tmp_path / "page.html"
+    before.write_text("before")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, resource.RLIM_INFINITY))
+    old = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        with pytest.raises(UsageError, match=r"page\.html: cannot be written: File too large"):
+            mt.report(store, before)
+    finally:
+        signal.signal(signal.SIGXFSZ, old)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    assert before.read_text() == "before"
+    assert not list(tmp_path.glob("*.part"))

@@ -11,7 +11,7 @@ import pytest
 import mcptally as mt
 from mcptally import gate_reports, gates
 from mcptally.errors import UsageError
-from tests.stats.stores import build, call, sessions
+from tests.stats.stores import FAILED, NO_NETWORK, build, call, sessions
 from tests.transcripts import c2s, opened, s2c, text, write
 from tests.transcripts import call as asked
 
@@ -51,6 +51,77 @@ def test_a_count_has_no_interval_and_is_never_open(store):
         "good": "passed",
         "unknown": "failed",
     }
+
+
+HIDDEN = {"outcome": "hidden_error", "verdict": "tool_failure"}
+UNANSWERED = {"outcome": "no_response", "verdict": "infrastructure"}
+RATES = {
+    "infrastructure_rate": NO_NETWORK,
+    "error_rate": NO_NETWORK,
+    "unanswered_rate": UNANSWERED,
+    "hidden_error_rate": HIDDEN,
+    "failure_rate": FAILED,
+    "retry_rate": {"attempt_why": "retry"},
+    "invalid_input_rate": {"input_schema_state": "invalid"},
+    "invalid_output_rate": {"output_schema_state": "invalid"},
+}
+"""Rate: a call that counts in it."""
+OTHERS = {"input_schema_state": "valid", "output_schema_state": "valid"}
+
+
+def single_calls(tool, hits, total, fields):
+    """Sessions of one call each, so that n_eff is their number."""
+    return [call(n, tool, **(OTHERS | (fields if n < hits else {}))) for n in range(total)]
+
+
+@pytest.mark.parametrize(("rate", "fields"), RATES.items(), ids=RATES)
+def test_each_rate_is_judged_by_its_own_data(tmp_path, rate, fields):
+    store = build(
+        tmp_path / "s",
+        single_calls("n_eff of 9", 9, 9, fields)
+        + single_calls("n_eff of 10", 10, 10, fields)
+        + single_calls("width of 0.401", 10, 20, fields)
+        + single_calls("width of 0.386", 11, 22, fields),
+    )
+    assert states(store, f"{rate} > 5%") == {
+        "n_eff of 9": "undecided",
+        "n_eff of 10": "failed",
+        "width of 0.401": "undecided",
+        "width of 0.386": "failed",
+    }
+    column = "insufficient_data" if rate == "failure_rate" else f"{rate}_insufficient_data"
+    few = store.sql(f'SELECT tool, "{column}" FROM tool_scores').fetchall()
+    assert {tool for tool, thin in few if thin} == {"n_eff of 9", "width of 0.401"}
+
+
+def test_a_server_that_never_answered_fails_a_gate_on_infrastructure(tmp_path):
+    rows = single_calls("t", 16, 20, NO_NETWORK)
+    store = build(tmp_path / "s", rows)
+    (row,) = store.sql("SELECT * FROM server_scores").pl().to_dicts()
+    assert row["insufficient_data"], "4 calls are too few to judge failures by"
+    (result,) = gates.check(store, gates.load(["server.infrastructure_rate > 5%"]))
+    assert result.state == "failed"
+    (result,) = gates.check(store, gates.load(["server.failure_rate > 5%"]))
+    assert (result.state, "too little data" in result.message) == ("undecided", True)
+
+
+def test_enough_failures_do_not_make_up_for_a_rate_with_too_little_data(tmp_path):
+    """Few calls have a schema for their output; many are judged."""
+    rows = [call(n, **({"output_schema_state": "invalid"} if n < 9 else {})) for n in range(40)]
+    store = build(tmp_path / "s", rows)
+    assert states(store, "failure_rate > 50%") == {"t": "passed"}
+    assert states(store, "invalid_output_rate > 5%") == {"t": "undecided"}
+
+
+def test_an_end_of_an_interval_is_a_number_however_few_the_data(tmp_path):
+    store = build(tmp_path / "s", single_calls("t", 9, 9, NO_NETWORK))
+    assert states(store, "infrastructure_rate > 5%") == {"t": "undecided"}
+    assert states(store, "infrastructure_rate_low > 5%") == {"t": "failed"}
+
+
+def test_a_latency_without_an_interval_is_undecided(tmp_path):
+    store = build(tmp_path / "s", [call(1, latency_ms=9000.0)])
+    assert states(store, "latency_p95_ms > 2000") == {"t": "undecided"}
 
 
 def test_a_server_has_gates_of_its_own(store):

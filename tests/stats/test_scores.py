@@ -319,5 +319,8 @@ def test_every_number_has_its_sentence(tmp_path):
     words = set(re.findall(r"`(\w+)`", page.read_text(encoding="utf-8")))
     store = build(tmp_path / "s", [])
     for question in ("tool_scores", "server_scores"):
-        names = {re.sub(r"_(low|high)$", "", name) for name in store.ask(question).columns}
+        names = {
+            re.sub(r"_(low|high|insufficient_data)$", "", name)
+            for name in store.ask(question).columns
+        }
         assert names - words - {"server", "tool"} == set()

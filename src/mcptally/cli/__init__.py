@@ -137,9 +137,9 @@ def main() -> None:
     try:
         cli(standalone_mode=True, prog_name="mcptally")
     except McptallyError as error:
-        from mcptally.sanitise import clean_lines  # names of files come from strangers
+        from mcptally.sanitise import as_message  # it may quote what was recorded
 
-        sys.stderr.write(f"mcptally: {clean_lines(str(error))}\n")
+        sys.stderr.write(f"mcptally: {as_message(str(error))}\n")
         code = error.exit_code
     except BrokenPipeError:
         _stdout_is_gone()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from mcptally.errors import Exit
+from mcptally.plural import count
 
 if TYPE_CHECKING:
     from mcptally.check import ArchiveCheck
@@ -36,11 +37,11 @@ def command(ctx: click.Context, archive: tuple[Path, ...], form: str) -> None:
     import dataclasses
 
     from mcptally.check import check
-    from mcptally.sanitise import escaped
+    from mcptally.sanitise import escaped, masked
 
     answer = check(archive)
     if form == "json":
-        plain = json.dumps(dataclasses.asdict(answer), indent=1, ensure_ascii=False)
+        plain = json.dumps(masked(dataclasses.asdict(answer)), indent=1, ensure_ascii=False)
         click.echo(escaped(plain))
     else:
         _table(answer)
@@ -48,10 +49,10 @@ def command(ctx: click.Context, archive: tuple[Path, ...], form: str) -> None:
 
 
 def _table(answer: "ArchiveCheck") -> None:
-    from mcptally.sanitise import clean
+    from mcptally.sanitise import as_message
 
     def plain(text: str) -> str:
-        shown = clean(text)
+        shown = as_message(text)
         return shown if len(shown) <= _LONGEST else shown[: _LONGEST - 1] + "…"
 
     rows = [("verdict", "events", "segments", "server", "recording")]
@@ -75,10 +76,11 @@ def _table(answer: "ArchiveCheck") -> None:
         for problem in file.problems:
             click.echo(f"    {plain(problem)}")
     bad = sum(r.verdict != "whole" for r in answer.recordings)
-    verdict = "whole" if answer.whole else f"not whole: {bad} recordings"
-    verdict += "" if answer.whole else f", {len(answer.damaged_files)} damaged files"
+    verdict = "whole" if answer.whole else f"not whole: {count(bad, 'recording')}"
+    verdict += "" if answer.whole else f", {count(len(answer.damaged_files), 'damaged file')}"
     click.echo(
-        f"{len(answer.recordings)} recordings, {answer.events} events, {answer.files} files: "
+        f"{count(len(answer.recordings), 'recording')}, {count(answer.events, 'event')}, "
+        f"{count(answer.files, 'file')}: "
         f"{verdict}",
         err=True,
     )

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from mcptally.cli.options import need_gates, of_gates, tell_gates
+from mcptally.cli.options import need_gates, of_gates, raw, tell_gates
 from mcptally.cli.query import FORMATS
 
 _QUIET = ("unclear", "unchanged", "too_little_data", "only_in_base", "only_in_new")
@@ -48,6 +48,7 @@ _QUIET = ("unclear", "unchanged", "too_little_data", "only_in_base", "only_in_ne
     "'failure_rate > 5%', or a TOML file of gates. May be repeated.",
 )
 @of_gates
+@raw
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -63,6 +64,7 @@ def command(
     fail_on: tuple[str, ...],
     junit: Path | None,
     sarif: Path | None,
+    raw: bool,
 ) -> None:
     """Say what got worse between two stores.
 
@@ -91,6 +93,6 @@ def command(
         for level, change, count in sorted(counts.fetchall()):
             sys.stderr.write(f"{count:,} {level}s {change.replace('_', ' ')}\n")
     shown = () if metrics else ("level", "server", "tool", "change", "words")
-    render.write(rows, form, shown=shown)  # type: ignore[arg-type]  # click checked it
+    render.write(rows, form, shown=shown, raw=raw)  # type: ignore[arg-type]  # click checked it
     if fail_on:
         tell_gates(ctx, gates.check_changes(found, limits), junit, sarif)

@@ -52,18 +52,18 @@ def command(
       mcptally doctor --format json | jq '.[] | select(.state != "ok")'
     """
     from mcptally import doctor
-    from mcptally.sanitise import clean, escaped
+    from mcptally.sanitise import as_message, escaped, masked
 
     found = doctor.examine(archives=archives, stores=stores, configs=configs or None)
     if form == "json":
-        rows = [dataclasses.asdict(each) for each in found]
+        rows = [masked(dataclasses.asdict(each)) for each in found]
         sys.stdout.write(escaped(json.dumps(rows, indent=1, ensure_ascii=False)) + "\n")
     else:
         colours = {"ok": "green", "warning": "yellow", "error": "red"}
         for each in found:
             state = click.style(f"{each.state:<8}", fg=colours[each.state])
-            click.echo(f"{state} {clean(each.name)}: {clean(each.says)}")
+            click.echo(f"{state} {as_message(each.name)}: {as_message(each.says)}")
             if each.do:
-                click.echo(f"         {clean(each.do)}")
+                click.echo(f"         {as_message(each.do)}")
     if doctor.worst(found) == "error":
         sys.exit(Exit.FAILED)

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import click
 
+from mcptally import plural
+from mcptally.cli.options import raw
 from mcptally.errors import UsageError
 
 FORMATS = ("otlp", "har", "csv", "parquet", "jsonl")
@@ -29,8 +31,13 @@ FORMATS = ("otlp", "har", "csv", "parquet", "jsonl")
 @click.option(
     "--where", metavar="SQL", help="Condition on the rows, as in \"verdict = 'business'\"."
 )
-def command(store: Path, to: str, out: Path | None, table: str, where: str | None) -> None:
+@raw
+def command(
+    store: Path, to: str, out: Path | None, table: str, where: str | None, *, raw: bool
+) -> None:
     """Write a store in other people's formats.
+
+    Tokens and passwords are replaced by [redacted:NAME], also where the recording holds them.
 
     \b
     Examples:
@@ -42,8 +49,10 @@ def command(store: Path, to: str, out: Path | None, table: str, where: str | Non
 
     if out is None and to == "parquet" and sys.stdout.isatty():
         raise UsageError("parquet is not for a terminal; name a file with -o")
-    done = export(store, to=to, out=out or sys.stdout.buffer, table=table, where=where)
+    done = export(store, to=to, out=out or sys.stdout.buffer, table=table, where=where, raw=raw)
     for why, count in done.left_out.items():
-        click.echo(f"mcptally: {count:,} rows left out: {why}", err=True)
+        click.echo(f"mcptally: {plural.count(count, 'row')} left out: {why}", err=True)
     if out is not None:
-        click.echo(f"{done.rows - sum(done.left_out.values()):,} rows: {out}", err=True)
+        click.echo(
+            f"{plural.count(done.rows - sum(done.left_out.values()), 'row')}: {out}", err=True
+        )

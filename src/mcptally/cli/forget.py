@@ -57,7 +57,8 @@ def command(
 
     memory.settle()
     from mcptally.forgetting import forget
-    from mcptally.sanitise import clean
+    from mcptally.plural import count
+    from mcptally.sanitise import as_message
 
     told = forget(
         store,
@@ -71,13 +72,16 @@ def command(
     )
     say = sys.stderr.write
     say(
-        f"{'forgot' if told.done else 'would forget'} {told.recordings:,} whole recordings, "
-        f"{told.calls:,} calls, {told.events:,} lines of {len(told.files):,} transcripts\n"
+        f"{'forgot' if told.done else 'would forget'} {count(told.recordings, 'whole recording')}, "
+        f"{count(told.calls, 'call')}, {count(told.events, 'line')} of "
+        f"{count(len(told.files), 'transcript')}\n"
     )
     for name in told.missing:
-        say(f"{clean(name)}: is not here; what it says of this is not forgotten there\n")
+        say(f"{as_message(name)}: is not here; what it says of this is not forgotten there\n")
     for name in told.taken_out:
-        say(f"{clean(name)}; {'taken' if told.done else 'would be taken'} out: it may be of this\n")
+        say(
+            f"{as_message(name)}; {'taken' if told.done else 'would be taken'} out: it may be of this\n"
+        )
     if told.done and told.missing:
         ctx.exit(Exit.FAILED)
     if not told.done:

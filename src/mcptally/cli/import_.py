@@ -69,12 +69,13 @@ def command(
       mcptally import vscode mcp.log -o traces --timezone Europe/Berlin
       mcptally import jsonrpc wire.jsonl -o traces --time at --direction way --c2s out --s2c in
     """
+    from mcptally import plural
     from mcptally.imports import Envelope, import_logs
-    from mcptally.sanitise import clean
+    from mcptally.sanitise import as_message
 
     def say(text: str) -> None:
         # Names of files and words of logs come from strangers.
-        click.echo(f"mcptally: {clean(text)}", err=True)
+        click.echo(f"mcptally: {as_message(text)}", err=True)
 
     envelope = Envelope(time, direction, message, session, c2s, s2c)
     done = import_logs(
@@ -103,8 +104,9 @@ def command(
         if not outcome.recordings:
             say(f"{outcome.file}: no MCP traffic in it")
     click.echo(
-        f"{len(done.files)} files: {done.recordings:,} recordings, {done.events:,} events, "
-        f"{done.lost:,} lines not used; next: mcptally score {out} -o store"
+        f"{plural.count(len(done.files), 'file')}: {plural.count(done.recordings, 'recording')}, "
+        f"{plural.count(done.events, 'event')}, {plural.count(done.lost, 'line')} not used; "
+        f"next: mcptally score {out} -o store"
     )
     if not done.recordings:
         ctx.exit(Exit.UNREADABLE)
@@ -112,6 +114,6 @@ def command(
 
 
 def _progress(path: Path, records: int) -> None:
-    from mcptally.sanitise import clean
+    from mcptally.sanitise import as_message
 
-    click.echo(f"\r{clean(path.name)}: {records:,}", nl=False, err=True)
+    click.echo(f"\r{as_message(path.name)}: {records:,}", nl=False, err=True)

@@ -35,20 +35,21 @@ def command(
 
     memory.settle()
     from mcptally.combining import merge_stores
+    from mcptally.plural import count
 
     done = merge_stores(stores, out=out, rules=rules, scenarios=scenarios)
     say = sys.stderr.write
     rows = done.rows
     say(
-        f"{done.stores} stores, {done.files:,} files, {done.reused:,} of them as they were scored: "
-        f"{rows['recordings']:,} recordings, {rows['calls']:,} calls\n"
+        f"{count(done.stores, 'store')}, {count(done.files, 'file')}, {done.reused:,} of them as "
+        f"scored before: {count(rows['recordings'], 'recording')}, {count(rows['calls'], 'call')}\n"
     )
     if done.twice:
-        say(f"{done.twice:,} recordings were in several stores; they count once\n")
+        say(f"{count(done.twice, 'recording')} in several stores, counted once\n")
     if done.as_scored:
         say(
-            f"{len(done.as_scored):,} recordings are as one store alone judged or held them, as "
-            "their transcripts are not here; to mend it where they are: "
+            f"{count(len(done.as_scored), 'recording')} as one store alone judged or held, without "
+            "a transcript here; to fix it where the transcripts are: "
             f"mcptally score ARCHIVE -o {out}\n"
         )
     say(f"store: {out}; next: mcptally query {out} tool_scores\n")

@@ -1,4 +1,4 @@
-"""Options that several commands take: what chooses calls, and where gates are written."""
+"""Options that several commands take: which calls, where gates are written, secrets or not."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -36,6 +36,16 @@ def of_gates(command: Callable[..., None]) -> Callable[..., None]:
         command,
         click.option("--junit", type=path, help="Write the gates as JUnit XML."),
         click.option("--sarif", type=path, help="Write the gates as SARIF."),
+    )
+
+
+def raw(command: Callable[..., None]) -> Callable[..., None]:
+    """`--raw`: secrets as they were recorded."""
+    return _with(
+        command,
+        click.option(
+            "--raw", is_flag=True, help="Write tokens and passwords as they were recorded."
+        ),
     )
 
 

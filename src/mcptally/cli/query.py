@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from mcptally.cli.options import of_calls
+from mcptally.cli.options import of_calls, raw
 from mcptally.cli.quantity import SIZE
 from mcptally.errors import UsageError, near
 
@@ -44,6 +44,7 @@ FORMATS = ("table", "json", "csv", "parquet", "markdown")
 @click.option(
     "--format", "form", type=click.Choice(FORMATS), default="table", help="How to print rows."
 )
+@raw
 def command(
     store: Path,
     question: str | None,
@@ -60,6 +61,7 @@ def command(
     memory: float | None,
     keep: bool,
     form: str,
+    raw: bool,
 ) -> None:
     """Ask a store a standing question by name, or any SQL.
 
@@ -113,4 +115,4 @@ def command(
     with opened.within(seconds):
         answer = opened.ask(question, **filters) if standing else opened.sql(question)  # type: ignore[arg-type]
         columns = shown(question) if standing else []
-        render.write(answer, form, shown=columns, limit=limit)  # type: ignore[arg-type]
+        render.write(answer, form, shown=columns, limit=limit, raw=raw)  # type: ignore[arg-type]

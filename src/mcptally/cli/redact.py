@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from mcptally.errors import Exit
+from mcptally.plural import count
 
 
 @click.command()
@@ -38,14 +39,18 @@ def command(ctx: click.Context, archive: tuple[Path, ...], out: Path, rules: str
       mcptally redact traces -o shareable --policy strict,-home-folders
     """
     from mcptally.redact import redact
-    from mcptally.sanitise import clean
+    from mcptally.sanitise import as_message
 
     done = redact(archive, out, rules=rules)
     for place in done.dropped:
-        click.echo(f"mcptally: not copied: {clean(place)}", err=True)
+        click.echo(f"mcptally: not copied: {as_message(place)}", err=True)
     for place in done.withheld:
-        click.echo(f"mcptally: text withheld: {clean(place)}", err=True)
+        click.echo(f"mcptally: text withheld: {as_message(place)}", err=True)
     if done.carried:
-        click.echo(f"mcptally: {done.carried} lines are not events; redacted as events", err=True)
-    click.echo(f"{done.files} files, {done.events} events, {done.redacted} strings replaced")
+        lines = count(done.carried, "line")
+        click.echo(f"mcptally: {lines} not an event; redacted as an event", err=True)
+    click.echo(
+        f"{count(done.files, 'file')}, {count(done.events, 'event')}, "
+        f"{count(done.redacted, 'string')} replaced"
+    )
     ctx.exit(Exit.FAILED if done.dropped or done.withheld else Exit.DONE)

@@ -108,6 +108,7 @@ def command(
 
     settle()
     from mcptally.pipeline import score
+    from mcptally.plural import count
 
     need_gates(fail_on, junit, sarif)
     if fail_on and isinstance(out, str):
@@ -144,12 +145,13 @@ def command(
         say(f"reused {summary.reused:,} of {summary.files:,} files\n")
     rows = summary.rows
     say(
-        f"{summary.files} files, {summary.bytes / 1e6:,.1f} MB: {rows['recordings']:,} recordings, "
-        f"{rows['messages']:,} messages, {rows['calls']:,} calls, {rows['tools']:,} tool "
-        f"definitions, {rows['findings']:,} findings\n"
+        f"{count(summary.files, 'file')}, {summary.bytes / 1e6:,.1f} MB: "
+        f"{count(rows['recordings'], 'recording')}, {count(rows['messages'], 'message')}, "
+        f"{count(rows['calls'], 'call')}, {count(rows['tools'], 'tool definition')}, "
+        f"{count(rows['findings'], 'finding')}\n"
     )
     outcomes = sorted(summary.outcomes.items(), key=lambda item: -item[1])
-    say("calls: " + ", ".join(f"{count:,} {outcome}" for outcome, count in outcomes) + "\n")
+    say("calls: " + ", ".join(f"{n:,} {outcome}" for outcome, n in outcomes) + "\n")
     if summary.broken_lines:
         say(
             f"{summary.broken_lines:,} lines or files could not be read; they are findings: "

@@ -7,13 +7,16 @@ from pathlib import Path
 
 import click
 
+from mcptally.cli.options import raw
+
 
 @click.command(name="show")
 @click.argument("store", type=click.Path(path_type=Path))
 @click.argument("call")
 @click.option("--format", "form", type=click.Choice(["table", "json"]), default="table")
 @click.option("--full", is_flag=True, help="Show payloads whole, however long.")
-def command(store: Path, call: str, form: str, *, full: bool) -> None:
+@raw
+def command(store: Path, call: str, form: str, *, full: bool, raw: bool) -> None:
     """Explain one call: request, reply, and every rule and factor that decided, in words.
 
     CALL is a call_id, or the beginning of one.
@@ -24,12 +27,13 @@ def command(store: Path, call: str, form: str, *, full: bool) -> None:
     """
     from mcptally import show
     from mcptally.query import open_store
-    from mcptally.sanitise import clean_lines, escaped, hidden
+    from mcptally.sanitise import clean_lines, escaped
 
     found = show.explain(open_store(store), call)
+    found = found if raw else show.masked(found)
     if form == "json":
         plain = json.dumps(dataclasses.asdict(found), default=str, indent=1, ensure_ascii=False)
-        sys.stdout.write(escaped(hidden(plain)) + "\n")
+        sys.stdout.write(escaped(plain) + "\n")
         return
-    words = hidden(show.text(found, limit=sys.maxsize if full else 4000))
+    words = show.text(found, limit=sys.maxsize if full else 4000)
     sys.stdout.write(clean_lines(words.rstrip("\n")) + "\n")

@@ -28,7 +28,7 @@ def command(store: Path, server: str, tool: str, arguments: str) -> None:
     from mcptally.frame import MAX_DEPTH
     from mcptally.nesting import is_too_deep
     from mcptally.query import open_store
-    from mcptally.sanitise import escaped
+    from mcptally.sanitise import escaped, hidden
 
     data = arguments.encode(errors="surrogateescape")
     if arguments == "-":
@@ -46,7 +46,7 @@ def command(store: Path, server: str, tool: str, arguments: str) -> None:
     except ValueError as error:
         raise UsageError(f"--arguments: is no JSON: {error}") from error
     answer = dry_run.validate(open_store(store), server=server, tool=tool, arguments=given)
-    sys.stdout.write(escaped(answer.to_json()) + "\n")
+    sys.stdout.write(escaped(hidden(answer.to_json())) + "\n")
     sys.stderr.write(f"source: {answer.source}\n")
     if not answer.valid:
         sys.exit(Exit.FAILED)

@@ -37,16 +37,16 @@ def command(
       mcptally wrap .mcp.json --undo
     """
     from mcptally.record import wrap as wrapping
-    from mcptally.sanitise import clean, clean_lines
+    from mcptally.sanitise import as_message
 
     change = (
         wrapping.unwrap(config, server=server)
         if undo
         else wrapping.wrap(config, server=server, out=out, redact=redact)
     )
-    click.echo(clean_lines(wrapping.shown(change)), nl=False)
+    click.echo(as_message(wrapping.shown(change)), nl=False)
     for sentence in change.said:
-        click.echo(f"mcptally: {clean(sentence)}", err=True)
+        click.echo(f"mcptally: {as_message(sentence)}", err=True)
     if change.after == change.before:
         click.echo("mcptally: nothing to change", err=True)
     elif dry_run:

@@ -6,17 +6,18 @@ Memory is that of a batch. What a format cannot hold is left out and counted.
 """
 
 import dataclasses
-import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import BinaryIO, Final
 
 import pyarrow as pa
 
 from mcptally.errors import UsageError, near
 from mcptally.export import csv, har, jsonl, otlp, parquet
 from mcptally.query import Store, open_store
+from mcptally.sanitise import hidden, masked_rows
 from mcptally.schema import TABLES
+from mcptally.whole_file import whole_file
 
 __all__ = ["FORMATS", "Exported", "export"]
 
@@ -68,6 +69,7 @@ def export(
     out: str | Path | BinaryIO,
     table: str = "calls",
     where: str | None = None,
+    raw: bool = False,
 ) -> Exported:
     """Write a table of a store in another format.
 
@@ -77,6 +79,7 @@ def export(
         out: a file, or a stream of bytes. A regular file is there whole or not at all.
         table: a table or a standing question; `otlp` and `har` hold calls.
         where: a condition in SQL on the rows.
+        raw: whether secrets are written as they were recorded (`sanitise`).
 
     Raises:
         StoreError: there is no store.
@@ -95,49 +98,31 @@ def export(
     condition = f" WHERE ({where})" if where else ""
     order = f" ORDER BY {_ORDER[table]}" if table in _ORDER else ""
     reader = opened.sql(f"SELECT * FROM {name}{condition}{order}").to_arrow_reader(_BATCH)
-    schema = _in_utc(reader.schema)
+    recorded = _in_utc(reader.schema)
+    schema = recorded if raw else pa.schema([f.with_name(hidden(f.name)) for f in recorded])
     rows = 0
 
     def counted() -> Iterator[pa.RecordBatch]:
         nonlocal rows
         for batch in reader:
             rows += batch.num_rows
-            yield batch.cast(schema)
+            told = batch.cast(recorded)
+            yield told if raw else masked_rows(told)
 
     if isinstance(out, (str, Path)):
-        left_out = _to_file(Path(out), lambda file: form.write(counted(), schema, file))
+        left_out = whole_file(Path(out), lambda file: form.write(counted(), schema, file))
     else:
         left_out = form.write(counted(), schema, out)
     return Exported(rows, {why: count for why, count in left_out.items() if count})
 
 
 def _in_utc(schema: pa.Schema) -> pa.Schema:
-    """The schema with times in UTC: DuckDB puts the machine's zone on them."""
-    utc = pa.timestamp("us", "UTC")
-    is_time = [pa.types.is_timestamp(field.type) and field.type.tz for field in schema]
-    fields = [f.with_type(utc) if t else f for f, t in zip(schema, is_time, strict=True)]
-    return pa.schema(fields)
+    """The schema with times in UTC, as DuckDB puts the machine's zone on them; enums are texts."""
 
+    def plain(kind: pa.DataType) -> pa.DataType:
+        if pa.types.is_dictionary(kind):
+            return kind.value_type
+        is_time = pa.types.is_timestamp(kind) and kind.tz
+        return pa.timestamp("us", "UTC") if is_time else kind
 
-def _to_file(path: Path, write: Callable[[BinaryIO], Any]) -> Any:
-    """Write a file under another name first: what is there under its own is whole.
-
-    A link stays a link; a pipe or a device is written into, and not replaced.
-    """
-    try:
-        if path.exists() and not path.is_file():
-            with path.open("wb") as file:
-                return write(file)
-        whole = path.resolve()
-        part = whole.with_name(f"{path.name}.part")
-        try:
-            part.touch(mode=0o600)
-            with part.open("wb") as file:
-                done = write(file)
-            os.replace(part, whole)  # noqa: PTH105  (the atomic one, by its name)
-        except BaseException:
-            part.unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be written: {error.strerror or error}") from error
-    return done
+    return pa.schema([field.with_type(plain(field.type)) for field in schema])

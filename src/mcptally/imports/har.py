@@ -10,7 +10,7 @@ import binascii
 import contextlib
 import re
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Annotated, Any, Final
 from urllib.parse import SplitResult, urljoin, urlsplit
 
 import msgspec
@@ -43,7 +43,7 @@ class _Request(msgspec.Struct):
 
 
 class _Response(msgspec.Struct):
-    status: int | None = None
+    status: Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)] | None = None
     headers: list[_Header] = []
     content: _Body = msgspec.field(default_factory=_Body)
 

@@ -22,6 +22,7 @@ from mcptally.page import answers, commands, first, headings, marks, sections, u
 from mcptally.page.answers import Answers
 from mcptally.query import Store, open_store
 from mcptally.verdict import hidden_errors
+from mcptally.whole_file import whole_file
 
 _OUTCOMES: Final = {
     "ok": "answered well",
@@ -71,7 +72,7 @@ def report(
 
     Raises:
         StoreError: there is no store, or none that this version reads.
-        QueryError, UsageError: a filter that cannot be.
+        QueryError, UsageError: a filter that cannot be, or `out` cannot be written.
     """
     if base is not None and (since or until or client):
         raise UsageError("a comparison is of whole stores; it goes with server and tool only")
@@ -83,7 +84,7 @@ def report(
     lines = commands.Commands(*map(str, about.paths), filters=found.filters)
     page = _render(found, lines)
     if out is not None:
-        Path(out).write_text(page, encoding="utf-8", newline="\n")
+        whole_file(Path(out), lambda file: file.write(page.encode()))
     return page
 
 

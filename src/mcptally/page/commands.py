@@ -1,7 +1,7 @@
 """Command lines that lead from a figure to the calls behind it, safe to paste into a shell.
 
-A name that holds characters a terminal would act on never stands in a command: such a tool is
-named by one of its calls.
+A name that holds a secret, or characters a terminal would act on, never stands in a command: such a
+tool is named by one of its calls.
 """
 
 import re
@@ -14,6 +14,7 @@ from markupsafe import escape
 
 from mcptally.filters import moment
 from mcptally.page.words import plain
+from mcptally.sanitise import hidden
 
 _ID: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z._:-]{0,63}")
 _NAMES_LIMIT: Final = 300
@@ -96,8 +97,9 @@ class Commands:
 
 
 def _is_short(names: str) -> bool:
-    """Whether names may stand in a command: nothing acts, and it stays a line."""
-    return plain(names) and len(escape(_quoted(names))) <= _NAMES_LIMIT
+    """Whether names may stand in a command: nothing acts, no secret, and it stays a line."""
+    short = plain(names) and len(escape(_quoted(names))) <= _NAMES_LIMIT
+    return short and hidden(names) == names
 
 
 def _path(store: str) -> str:

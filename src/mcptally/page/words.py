@@ -9,6 +9,7 @@ import functools
 import re
 from typing import Final
 
+from mcptally.plural import count as count  # noqa: PLC0414  (used as words.count)
 from mcptally.sanitise import CONTROLS, hidden
 
 NAME_LIMIT: Final = 90
@@ -43,14 +44,6 @@ def shown(text: str | None, limit: int = TEXT_LIMIT) -> str:
 def name(text: str | None) -> str:
     """A name of a server, tool or client."""
     return shown(text, NAME_LIMIT)
-
-
-def count(n: int | float | None, noun: str = "", plural: str = "") -> str:
-    """`n` with thousands apart, and the noun in the right number."""
-    number = f"{n or 0:,.0f}"
-    if not noun:
-        return number
-    return f"{number} {noun if n == 1 else plural or f'{noun}s'}"
 
 
 def percent(share: float | None) -> str:

@@ -156,7 +156,7 @@ SELECT
     100 * (1 - failure.mean) AS confidence,
     100 * (1 - failure.high) AS confidence_low,
     100 * (1 - failure.low) AS confidence_high,
-    coalesce(failure.n_eff < 10 OR failure.high - failure.low > 0.4, true) AS insufficient_data,
+    _too_little(failure.n_eff, failure.low, failure.high) AS insufficient_data,
     failure.mean AS failure_rate, failure.low AS failure_rate_low,
     failure.high AS failure_rate_high,
     coalesce(failure.n, 0)::BIGINT AS judged_calls, failure.n_eff AS n_eff,
@@ -168,17 +168,29 @@ SELECT
     greatest(0, c.rate - c.down) AS failure_rate_corrected_low,
     least(1, c.rate + c.up) AS failure_rate_corrected_high,
     error.mean AS error_rate, error.low AS error_rate_low, error.high AS error_rate_high,
+    _too_little(error.n_eff, error.low, error.high)
+        AS error_rate_insufficient_data,
     hidden.mean AS hidden_error_rate, hidden.low AS hidden_error_rate_low,
     hidden.high AS hidden_error_rate_high,
+    _too_little(hidden.n_eff, hidden.low, hidden.high)
+        AS hidden_error_rate_insufficient_data,
     r.infrastructure.mean AS infrastructure_rate,
     r.infrastructure.low AS infrastructure_rate_low,
     r.infrastructure.high AS infrastructure_rate_high,
+    _too_little(r.infrastructure.n_eff, r.infrastructure.low, r.infrastructure.high)
+        AS infrastructure_rate_insufficient_data,
     unanswered.mean AS unanswered_rate, unanswered.low AS unanswered_rate_low,
     unanswered.high AS unanswered_rate_high,
+    _too_little(unanswered.n_eff, unanswered.low, unanswered.high)
+        AS unanswered_rate_insufficient_data,
     input.mean AS invalid_input_rate, input.low AS invalid_input_rate_low,
     input.high AS invalid_input_rate_high,
+    _too_little(input.n_eff, input.low, input.high)
+        AS invalid_input_rate_insufficient_data,
     output.mean AS invalid_output_rate, output.low AS invalid_output_rate_low,
     output.high AS invalid_output_rate_high,
+    _too_little(output.n_eff, output.low, output.high)
+        AS invalid_output_rate_insufficient_data,
     ok, hidden_errors, tool_errors, protocol_errors, timeouts, no_responses,
     timeouts + no_responses AS unanswered, cancelled, input_required, tasks,
     business, tool_failures, a.infrastructure, ambiguous,
@@ -187,6 +199,8 @@ SELECT
     q[4] AS latency_p95_ms, q[5] AS latency_p95_ms_low, q[6] AS latency_p95_ms_high,
     q[7] AS latency_p99_ms, q[8] AS latency_p99_ms_low, q[9] AS latency_p99_ms_high,
     retries, retry.mean AS retry_rate, retry.low AS retry_rate_low, retry.high AS retry_rate_high,
+    _too_little(retry.n_eff, retry.low, retry.high)
+        AS retry_rate_insufficient_data,
     retried_calls, recovered_calls, retry_seconds, retry_tokens,
     d.bytes AS definition_bytes, d.tokens AS definition_tokens,
     response_tokens_mean, response_tokens_p95, response_tokens_total,

@@ -108,7 +108,7 @@ SELECT
     b.low AS blocked_share_low, b.high AS blocked_share_high,
     rightly / nullif(blocked + rightly, 0) AS refusal_precision,
     d.low AS refusal_precision_low, d.high AS refusal_precision_high,
-    coalesce(p.n_eff < 10 OR p.high - p.low > 0.4, true) AS insufficient_data, example
+    _too_little(p.n_eff, p.low, p.high) AS insufficient_data, example
 FROM sums
 LEFT JOIN words USING (kind)
 WHERE failed > 0 OR blocked > 0

@@ -50,6 +50,7 @@ SELECT
     100 * (1 - b.p) AS confidence_tool_mean,
     100 * (1 - b.high) AS confidence_tool_mean_low,
     100 * (1 - b.low) AS confidence_tool_mean_high,
+    _too_little(b.n_eff, b.low, b.high) AS confidence_tool_mean_insufficient_data,
     rank() OVER (ORDER BY failure_rate_shrunk_low DESC NULLS LAST) AS rank_worst,
     rank() OVER (ORDER BY failure_rate_shrunk_high NULLS LAST) AS rank_best,
     seed_overall_confidence, seed_points_low AS seed_overall_confidence_low,

@@ -50,9 +50,9 @@ SELECT
     no.high AS invalid_precision_high,
     invalid_recall, found.low AS invalid_recall_low,
     found.high AS invalid_recall_high,
-    if(a.server IS NULL, NULL, coalesce(
-        least(yes.n_eff, no.n_eff) < 10 OR yes.high - yes.low > 0.4 OR no.high - no.low > 0.4, true
-    )) AS insufficient_data
+    if(a.server IS NULL, NULL,
+        _too_little(yes.n_eff, yes.low, yes.high) OR _too_little(no.n_eff, no.low, no.high)
+    ) AS insufficient_data
 FROM servers s
 LEFT JOIN asked a ON a.server IS NOT DISTINCT FROM s.server
 LEFT JOIN real_calls c ON c.server IS NOT DISTINCT FROM s.server
