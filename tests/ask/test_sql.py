@@ -193,7 +193,7 @@ def test_a_function_that_duckdb_cannot_interrupt_keeps_to_the_limits(small: mt.S
     done = subprocess.run(script, capture_output=True, text=True, check=True, timeout=300)
     said, peak = done.stdout.splitlines()
     assert "was stopped; ask for less" in said
-    assert int(peak) < 550_000  # kB: 200 MB, and what Python, DuckDB and Arrow take
+    assert int(peak) < 700_000  # kB: 200 MB and the headroom, Python, DuckDB and Arrow
 
 
 def test_the_process_of_a_query_ends_with_its_parent(small: mt.Store):
