@@ -74,7 +74,6 @@ class Comparison:
     base: Path
     new: Path
     _duckdb: duckdb.DuckDBPyConnection
-    _stores: tuple[Store, Store]
 
     @property
     def tools(self) -> duckdb.DuckDBPyRelation:
@@ -91,8 +90,6 @@ class Comparison:
     def _rows(self, query: str) -> duckdb.DuckDBPyRelation:
         cursor = self._duckdb.cursor()
         stats.close_at_exit(cursor)
-        for one in self._stores:
-            one.stops(cursor)
         return cursor.sql(query)
 
 
@@ -123,7 +120,6 @@ def compare(
         connection.execute(f"ATTACH ':memory:' AS {name}")
         connection.execute(f"USE {name}")
         create_views(connection, opened.paths)
-        opened.stops(connection)
     connection.execute("USE memory")
     lock(connection, (*before.paths, *after.paths))
     connection.execute(f"CREATE TABLE pairs AS {_sql('pairs')}")
@@ -133,7 +129,7 @@ def compare(
     connection.register("summarised", summary)
     connection.execute("CREATE TABLE summary AS SELECT * FROM summarised")
     connection.unregister("summarised")
-    return Comparison(before.path, after.path, connection, (before, after))
+    return Comparison(before.path, after.path, connection)
 
 
 def limits(

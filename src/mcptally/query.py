@@ -4,20 +4,22 @@ SQL may come from anybody, an agent too: it can read the store's tables and noth
 """
 
 import contextlib
+import math
 import re
 import threading
-import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import duckdb
+import pyarrow as pa
 
 from mcptally import stats, views
 from mcptally import store as store_files
 from mcptally.errors import QueryError, StoreError, UsageError, near
 from mcptally.filters import EVIDENCE, Filters, Moment
+from mcptally.limited import Limited, hold_memory
 from mcptally.readonly import SPILL, check_select, lock
 from mcptally.views import questions
 
@@ -31,8 +33,11 @@ _Key: TypeAlias = tuple[frozenset[str], str | None]
 class Store:
     """An open store, or several as one.
 
-    Every answer is a DuckDB relation: `.pl()`, `.df()`, `.to_arrow_table()`, `.fetchall()`. Threads
-    may share a store.
+    Every answer is a DuckDB relation: `.pl()`, `.to_arrow_table()`, `.fetchall()`, and `.df()` with
+    the extra `mcptally[pandas]`. Threads may share a store.
+
+    With a limit (`memory`, or inside `within`) an answer is made at once, in a child process that
+    is killed at its limit, and the relation reads the finished rows.
 
     Attributes:
         path: the folder of the store, or of the first of several.
@@ -40,6 +45,9 @@ class Store:
         manifest: what `store.json` of the first says.
         memory: what DuckDB may take, such as `2GB`; None: four fifths of the machine's.
     """
+
+    _exact: bool = False
+    """Whether Arrow gets DuckDB's own types, which other programs do not know."""
 
     def __init__(self, path: Path, *more: Path, memory: str | None = None) -> None:
         self.path: Final = path
@@ -51,7 +59,8 @@ class Store:
         self._over: Final[dict[_Key, duckdb.DuckDBPyConnection]] = {}
         self._added: Final[set[str]] = set()
         self._making: Final = threading.RLock()
-        self._stoppable: Final[weakref.WeakSet[duckdb.DuckDBPyConnection]] = weakref.WeakSet()
+        self._child: Limited | None = None
+        self._limits: Final[list[tuple[float, int]]] = []
 
     def ask(
         self,
@@ -79,6 +88,17 @@ class Store:
             QueryError: there is no such question, server, tool or client.
             UsageError: a filter that cannot be read, or that this question does not take.
         """
+        if self._is_limited:
+            return self._in_child(
+                "ask",
+                question,
+                server=server,
+                tool=tool,
+                since=since,
+                until=until,
+                client=client,
+                min_calls=min_calls,
+            )
         given = Filters(
             server=server,
             tool=tool,
@@ -123,12 +143,14 @@ class Store:
         """The answer to a SELECT over the tables and questions, which are views.
 
         Raises:
-            QueryError: it is no single SELECT, or DuckDB refuses it.
+            QueryError: it is no single SELECT, DuckDB refuses it, or it is beyond a limit.
         """
+        if self._is_limited:
+            return self._in_child("sql", query, params)
         if _SHOW_TABLES.fullmatch(query):
             query = _TABLES_THERE
-        check_select(query)
         connection = self._connection()
+        check_select(connection, query)
         self._add(views.all_texts())
         return self._rows(connection, query, params)
 
@@ -148,6 +170,8 @@ class Store:
                         views.create_views(connection, self.paths, *key)
                     else:
                         views.create_tables(connection, self.paths)
+                if self._exact:
+                    connection.execute("SET arrow_lossless_conversion = true")
                 lock(connection, self.paths)
                 self._over[key] = connection
             if question is not None and not filters:
@@ -183,7 +207,6 @@ class Store:
         try:
             cursor = connection.cursor()
             stats.close_at_exit(cursor)
-            self.stops(cursor)
             for name, value in variables.items():
                 cursor.execute(f"SET VARIABLE {name} = ?", [value])
             relation = cursor.sql(query, params=params)
@@ -220,52 +243,50 @@ class Store:
                     f"{', '.join(servers[:5])}"
                 )
 
-    def interrupt(self) -> None:
-        """Stop whatever this store is answering, from another thread; it raises there."""
-        for connection in list(self._stoppable):
-            connection.interrupt()
-
-    def stops(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """Let `interrupt` stop this connection, too: it works for who asks this store."""
-        self._stoppable.add(connection)
-
     @contextlib.contextmanager
-    def within(self, seconds: float | None) -> Iterator[None]:
-        """Stop what is asked inside when it takes longer; None: let it take its time.
+    def within(self, seconds: float | None, *, rows: int = 0) -> Iterator[None]:
+        """Stop each answer that is asked for inside and takes longer.
+
+        Args:
+            seconds: how long an answer may take; None: as long as it takes.
+            rows: how many of its rows are made where there is a limit; 0: all.
 
         Raises:
             QueryError: it took too long, or more memory than there may be.
         """
-        done = threading.Event()
-
-        def watch(wait: float) -> None:
-            # Again and again: an interrupt between two statements stops nothing.
-            while not done.wait(wait):
-                self.interrupt()
-                wait = 0.2
-
-        watcher = threading.Thread(target=watch, args=(seconds,), daemon=True)
-        if seconds is not None:
-            watcher.start()
+        limit = (math.inf if seconds is None else seconds, rows)
+        self._limits.append(limit)
         try:
             yield
-        except (duckdb.Error, QueryError) as error:
-            cause = error.__cause__ if isinstance(error, QueryError) else error
-            less = "ask for less: one server, a shorter time, fewer columns"
-            if isinstance(cause, duckdb.InterruptException) and seconds is not None:
-                raise QueryError(
-                    f"it took more than {seconds:g} s and was stopped; {less}"
-                ) from error
-            if isinstance(cause, duckdb.OutOfMemoryException):
-                most = self.memory or "four fifths of this machine's memory"
-                raise QueryError(
-                    f"it took more than {most} (and {SPILL} of disk) and was stopped; {less}"
-                ) from error
-            raise
         finally:
-            done.set()
-            if seconds is not None:
-                watcher.join()
+            self._limits.remove(limit)
+
+    @property
+    def _is_limited(self) -> bool:
+        """Whether answers are made in a child process."""
+        timed = any(math.isfinite(seconds) for seconds, _ in self._limits)
+        return timed or self.memory is not None
+
+    def _in_child(self, name: str, *args: Any, **kwargs: Any) -> duckdb.DuckDBPyRelation:
+        """The answer of one of this store's methods, made in a child process."""
+        with self._making:
+            if self._child is None:
+                most = self.memory or "four fifths of this machine's memory"
+                self._child = Limited(
+                    "mcptally.query:_answering",
+                    self.paths,
+                    self.memory,
+                    memory=f"{most} of memory (or {SPILL} of disk)",
+                )
+        limits = list(self._limits)
+        seconds = min((seconds for seconds, _ in limits), default=math.inf)
+        rows = min((rows for _, rows in limits if rows), default=0)
+        answer = self._child.call(
+            name, args, kwargs, rows, seconds=seconds if math.isfinite(seconds) else None
+        )
+        with pa.ipc.open_stream(pa.py_buffer(answer)) as stream:
+            table = stream.read_all()
+        return duckdb.connect().from_arrow(table)
 
     def compare(self, other: "Store", **limits: float) -> "Comparison":
         """What changed from this store to `other`; the limits are those of `compare.compare`."""
@@ -275,6 +296,44 @@ class Store:
 
     def __repr__(self) -> str:
         return f"Store({', '.join(repr(str(path)) for path in self.paths)})"
+
+
+class HeldStore(Store):
+    """A store in a child process, which is refused more memory than the store may take."""
+
+    def __init__(self, *paths: Path, memory: str | None, exact: bool = False) -> None:
+        super().__init__(*paths, memory=memory)
+        self._exact = exact
+        # This makes the views, so that no answer pays for them.
+        [(limit,)] = self.sql("SELECT current_setting('memory_limit')").fetchall()
+        number, unit = limit.split()
+        power = ("bytes", "KiB", "MiB", "GiB", "TiB").index(unit)
+        hold_memory(int(float(number) * 1024**power))
+
+    @property
+    def _is_limited(self) -> bool:
+        return False
+
+
+def _answering(paths: Sequence[Path], memory: str | None) -> Callable[..., memoryview]:
+    """What the child process of a store calls: the store's answers as Arrow IPC streams."""
+    store = HeldStore(*paths, memory=memory, exact=True)
+
+    def answer(name: str, args: Any, kwargs: Any, rows: int) -> memoryview:
+        relation: duckdb.DuckDBPyRelation = getattr(store, name)(*args, **kwargs)
+        sink = pa.BufferOutputStream()
+        try:
+            with (
+                (relation.limit(rows) if rows else relation).to_arrow_reader() as batches,
+                pa.ipc.new_stream(sink, batches.schema) as stream,
+            ):
+                for batch in batches:
+                    stream.write_batch(batch)
+        except pa.ArrowException as error:
+            raise QueryError(f"{error}") from error
+        return memoryview(sink.getvalue())
+
+    return answer
 
 
 _SHOW_TABLES: Final = re.compile(r"\s*SHOW\s+(?:ALL\s+)?TABLES\s*;?\s*", re.IGNORECASE)
@@ -305,7 +364,8 @@ def open_store(path: str | Path, *more: str | Path, memory: str | None = None) -
     Args:
         path: a store.
         more: others.
-        memory: what DuckDB may take, such as `2GB`; by default four fifths of the machine's.
+        memory: what DuckDB may take, such as `2GB`; by default four fifths of the machine's. With
+            it answers are made in a child process, which is refused more.
 
     Raises:
         StoreError: there is no store, or none that this version reads.

@@ -3,10 +3,8 @@
 `check_select` looks at the text; `lock` takes everything else out of the connection's reach.
 """
 
-import itertools
+import json
 import re
-import shutil
-import tempfile
 import weakref
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +15,7 @@ import duckdb
 from mcptally.errors import QueryError
 from mcptally.merge import as_pattern
 from mcptally.schema import TABLES
+from mcptally.spill import SpillFolder
 
 SPILL: Final = "20GB"
 """What queries of a store may put on the disk while they run."""
@@ -28,9 +27,9 @@ def lock(connection: duckdb.DuckDBPyConnection, paths: Sequence[Path]) -> None:
     No other file, no network, no extension, no variable of the Python that runs it, no settings.
     What does not fit into memory goes to a folder of our own, up to `SPILL`, and is gone with us.
     """
-    aside = tempfile.mkdtemp(prefix="mcptally-")
-    weakref.finalize(connection, shutil.rmtree, aside, ignore_errors=True)
-    connection.execute("SET temp_directory = ?", [aside])
+    aside = SpillFolder()
+    weakref.finalize(connection, aside.remove)
+    connection.execute("SET temp_directory = ?", [str(aside.path)])
     connection.execute("SET max_temp_directory_size = ?", [SPILL])
     folders = [path.resolve() / table.name for path in paths for table in TABLES]
     # Both the pattern that is asked for and the files that it finds are looked up here.
@@ -51,20 +50,33 @@ _EXPLAIN: Final = re.compile(
 )
 
 
-def check_select(query: str) -> None:
+def check_select(connection: duckdb.DuckDBPyConnection, query: str) -> None:
     """See that a text is one SELECT (or EXPLAIN of one); views of a store are never changed.
+
+    The functions that it calls are read from the tree that DuckDB's own parser makes of it. Quotes,
+    comments, letters of any script and the many characters that DuckDB takes for blanks hide none.
 
     Raises:
         QueryError: it is none, several, or one that calls a function that acts.
     """
     explained = _EXPLAIN.match(query)
+    select = query[explained.end() :] if explained else query
     try:
-        found = duckdb.extract_statements(query[explained.end() :] if explained else query)
+        select.encode()
+        types = [statement.type for statement in duckdb.extract_statements(select)]
+    except (duckdb.Error, UnicodeEncodeError) as error:
+        raise QueryError(f"{error}") from error
+    if types != [duckdb.StatementType.SELECT]:
+        raise QueryError("a store answers one SELECT at a time, and nothing that changes anything")
+    try:
+        with connection.cursor() as cursor:
+            found = cursor.execute("SELECT json_serialize_sql(?)", [select]).fetchall()
     except duckdb.Error as error:
         raise QueryError(f"{error}") from error
-    if [statement.type for statement in found] != [duckdb.StatementType.SELECT]:
-        raise QueryError("a store answers one SELECT at a time, and nothing that changes anything")
-    for name in _called(query) & _ACTING:
+    tree: str = found[0][0]
+    if tree.startswith('{"error":true'):
+        raise QueryError(f"DuckDB cannot say what this statement calls: {tree}")
+    for name in _called(tree) & _ACTING:
         raise QueryError(
             f"{name}() does something else than read the store's tables, or hides what it does"
         )
@@ -89,15 +101,10 @@ _ACTING: Final = frozenset(
 """Functions that a SELECT can call and that act, or run SQL that stands in a text."""
 
 
-def _called(query: str) -> set[str]:
-    """Names that stand before a parenthesis, without quotes: those of every function called."""
-    tokens = [
-        (at, kind) for at, kind in duckdb.tokenize(query) if kind != duckdb.token_type.comment
-    ]
-    ends = [at for at, _ in tokens[1:]] + [len(query)]
-    texts = [query[at:end] for (at, _), end in zip(tokens, ends, strict=True)]
-    return {
-        re.split(r"\s|/\*|--", name.strip(), maxsplit=1)[0].strip('"').lower()
-        for name, after in itertools.pairwise(texts)
-        if after.startswith("(")
-    }
+_FUNCTION: Final = re.compile(r'"function_name":("(?:[^"\\]|\\.)*")')
+"""A name in the JSON of a tree; a text in the statement cannot look so, its quotes are escaped."""
+
+
+def _called(tree: str) -> set[str]:
+    """Names of every function that a serialized statement calls."""
+    return {json.loads(name).lower() for name in _FUNCTION.findall(tree)}

@@ -42,12 +42,17 @@ def _as_files_have_it(table: pa.Table) -> pa.Table:
     return table
 
 
+def default_limit(form: Format) -> int:
+    """Rows that are written unless told otherwise: `ROWS` of a table in a terminal; else 0, all."""
+    return ROWS if form == "table" and sys.stdout.isatty() else 0
+
+
 def write(
     answer: duckdb.DuckDBPyRelation,
     form: Format,
     *,
     shown: Sequence[str] = (),
-    limit: int | None = None,
+    limit: int = 0,
     raw: bool = False,
 ) -> None:
     """Write an answer to stdout.
@@ -56,14 +61,12 @@ def write(
         answer: what to write.
         form: how.
         shown: columns of a table; all if empty. In a terminal, as far as they fit.
-        limit: rows at the most; 0: all; None: all, but `ROWS` of a table in a terminal.
+        limit: rows at the most; 0: all.
         raw: whether secrets are written as they were recorded (`sanitise`).
 
     Raises:
         QueryError: DuckDB cannot give the rows.
     """
-    if limit is None:
-        limit = ROWS if form == "table" and sys.stdout.isatty() else 0
     try:
         table = (answer.limit(limit + 1) if limit else answer).to_arrow_table()
     except duckdb.Error as error:
@@ -81,8 +84,7 @@ def write(
         )
     elif form == "csv":
         buffer = io.BytesIO()
-        acted_on = CONTROLS if sys.stdout.isatty() else _LOST
-        pyarrow.csv.write_csv(_flat(table, acted_on), buffer)
+        pyarrow.csv.write_csv(_flat(table), buffer)
         sys.stdout.buffer.write(buffer.getvalue())
     elif form == "parquet":
         buffer = io.BytesIO()
@@ -110,17 +112,18 @@ def plain_rows(table: pa.Table) -> list[dict[str, Any]]:
 
 _FORMULA: Final = re.compile("[\\s\x00-\x1f]*[=+\\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n]")
 """How a text begins that a spreadsheet may take for a formula; `export --to csv` says the same."""
-_LOST: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-"""What CSV has no way to show."""
 
 
-def _flat(table: pa.Table, acted_on: re.Pattern[str]) -> pa.Table:
-    """Nested values as JSON text: CSV has none. Texts that a spreadsheet would run are quoted."""
+def _flat(table: pa.Table) -> pa.Table:
+    """Nested values as JSON text: CSV has none. Texts that a spreadsheet would run are quoted.
+
+    CSV has no escapes: characters of `CONTROLS` become U+FFFD, in a file as in a terminal.
+    """
 
     def safe(text: str | None) -> str | None:
         if text is None:
             return None
-        text = acted_on.sub(
+        text = CONTROLS.sub(
             lambda found: found[0] if found[0] in "\n\t" else "\N{REPLACEMENT CHARACTER}", text
         )
         return f"'{text}" if _FORMULA.match(text) else text

@@ -52,7 +52,8 @@ def judging(folder: Path) -> list[Path]:
 _NEVER_JUDGE: Final = (
     *("cli", "page", "export", "evaluate", "queries", "imports", "record"),
     *("query.py", "serve.py", "render.py", "compare.py", "doctor.py", "show.py", "database.py"),
-    *("readonly.py", "views.py", "cells.py", "layout.py"),
+    *("readonly.py", "limited.py", "spill.py", "plain_files.py", "views.py", "cells.py"),
+    "layout.py",
     *("gates.py", "gate_reports.py", "forgetting.py", "combining.py", "merge.py", "check.py"),
     *("engines.py", "cluster.py", "errand.py", "remote.py", "distant.py"),
 )

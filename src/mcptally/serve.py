@@ -4,10 +4,10 @@ Whatever a tool gives back was said by the servers and clients that were recorde
 a note that it is data, without control characters, secrets or length.
 """
 
-import threading
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final
 
 import duckdb
 import pyarrow as pa
@@ -20,7 +20,8 @@ import mcptally
 from mcptally import compare as comparison
 from mcptally import dry_run, show
 from mcptally.errors import McptallyError
-from mcptally.query import Store, open_store
+from mcptally.limited import Limited
+from mcptally.query import HeldStore, Store, open_store
 from mcptally.render import plain_rows
 from mcptally.rules.page import find_rules, words
 from mcptally.sanitise import clean, sanitised
@@ -44,7 +45,6 @@ NOTE: Final = (
 
 Server = Annotated[str | None, Field(description="Only this server, by its label.")]
 Limit = Annotated[int, Field(description="Rows at the most.", ge=1, le=ROWS)]
-_Answer = TypeVar("_Answer")
 
 
 class Rows(BaseModel):
@@ -82,7 +82,11 @@ def server(path: Path, *, base: Path | None = None, seconds: float = SECONDS) ->
     Raises:
         StoreError: there is no store.
     """
-    desk = _Desk(open_store(path, memory=MEMORY), seconds)
+    open_store(path)
+    if base is not None:
+        open_store(base)
+    limited = Limited("mcptally.serve:_answering", path, base, memory=f"{MEMORY} of memory")
+    limited.prepare()
     made: MCPServer[Any] = MCPServer(
         "mcptally",
         title="mcptally",
@@ -96,17 +100,16 @@ def server(path: Path, *, base: Path | None = None, seconds: float = SECONDS) ->
         log_level="WARNING",
     )
     tools: list[tuple[str, Callable[..., Any]]] = [
-        ("Ask a standing question", desk.ask),
-        ("Explain one call", desk.show_call),
-        ("Read with SQL", desk.sql),
-        ("Dry-run a call", desk.validate),
+        ("Ask a standing question", _Desk.ask),
+        ("Explain one call", _Desk.show_call),
+        ("Read with SQL", _Desk.sql),
+        ("Dry-run a call", _Desk.validate),
     ]
     if base is not None:
-        desk.base = open_store(base, memory=MEMORY)
-        tools.append(("Say what changed since the base", desk.compare))
+        tools.append(("Say what changed since the base", _Desk.compare))
     for title, function in tools:
         made.add_tool(
-            function,
+            _in_child(function, limited, seconds),
             title=title,
             annotations=ToolAnnotations(
                 title=title, read_only_hint=True, idempotent_hint=True, open_world_hint=False
@@ -117,17 +120,44 @@ def server(path: Path, *, base: Path | None = None, seconds: float = SECONDS) ->
     return made
 
 
+def _in_child(
+    method: Callable[..., BaseModel], limited: Limited, seconds: float
+) -> Callable[..., BaseModel]:
+    """A method of `_Desk` as a tool: the same parameters, answered by a child process."""
+    signature = inspect.signature(method)
+    form = signature.return_annotation
+
+    def tool(**arguments: Any) -> BaseModel:
+        try:
+            answer = limited.call(method.__name__, arguments, seconds=seconds)
+        except McptallyError as error:
+            raise ToolError(_advised(str(error))) from error
+        told: BaseModel = form.model_validate_json(answer)
+        return told
+
+    tool.__name__, tool.__doc__ = method.__name__, method.__doc__
+    parameters = [one for name, one in signature.parameters.items() if name != "self"]
+    tool.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return tool
+
+
+def _answering(path: Path, base: Path | None) -> Callable[..., bytes]:
+    """What a child process calls: a method of `_Desk` by name, its answer as JSON."""
+    desk = _Desk(HeldStore(path, memory=MEMORY), None if base is None else open_store(base))
+
+    def answer(name: str, arguments: Mapping[str, Any]) -> bytes:
+        told: BaseModel = getattr(desk, name)(**arguments)
+        return told.model_dump_json().encode()
+
+    return answer
+
+
 class _Desk:
-    """Answers one call at a time.
+    """The tools, in a child process."""
 
-    DuckDB takes every core anyway, and a time limit needs to know whose time it is.
-    """
-
-    def __init__(self, store: Store, seconds: float) -> None:
+    def __init__(self, store: Store, base: Store | None) -> None:
         self.store = store
-        self.base: Store | None = None
-        self.seconds = seconds
-        self.turn = threading.Lock()
+        self.base = base
 
     def ask(
         self,
@@ -162,24 +192,20 @@ class _Desk:
         The numbers carry their uncertainty: NAME_low and NAME_high are the ends of the 95 %
         interval of NAME, insufficient_data says that there is too little to judge by.
         """
-
-        def answer() -> Rows:
-            relation = self.store.ask(
-                question,
-                server=server,
-                tool=tool,
-                since=since,
-                until=until,
-                client=client,
-                min_calls=min_calls,
-            )
-            there = relation.columns
-            telling = [name for name in shown(question) if name in there] or there
-            columns = [n for name in telling for n in (name, f"{name}_low", f"{name}_high")]
-            wanted = there if all_columns else [name for name in columns if name in there]
-            return _rows(relation, limit, wanted)
-
-        return self._within(answer)
+        relation = self.store.ask(
+            question,
+            server=server,
+            tool=tool,
+            since=since,
+            until=until,
+            client=client,
+            min_calls=min_calls,
+        )
+        there = relation.columns
+        telling = [name for name in shown(question) if name in there] or there
+        columns = [n for name in telling for n in (name, f"{name}_low", f"{name}_high")]
+        wanted = there if all_columns else [name for name in columns if name in there]
+        return _rows(relation, limit, wanted)
 
     def sql(
         self,
@@ -197,20 +223,16 @@ class _Desk:
         Nothing else can be read, nothing can be changed, and there are limits on time, memory and
         rows. The columns are in the resource mcptally://tables.
         """
-        return self._within(lambda: _rows(self.store.sql(query), limit))
+        return _rows(self.store.sql(query), limit)
 
     def show_call(
         self,
         call: Annotated[str, Field(description="Its call_id, or the beginning of it.")],
     ) -> Explained:
         """Explain one recorded call: request, reply, and everything that decided its verdict."""
-
-        def answer() -> Explained:
-            told = show.text(show.masked(show.explain(self.store, call)), limit=SHOWN)
-            lines = [clean(line) for line in sanitised(told, 10 * SHOWN).splitlines()]
-            return Explained(explanation="\n".join(lines), note=NOTE)
-
-        return self._within(answer)
+        told = show.text(show.masked(show.explain(self.store, call)), limit=SHOWN)
+        lines = [clean(line) for line in sanitised(told, 10 * SHOWN).splitlines()]
+        return Explained(explanation="\n".join(lines), note=NOTE)
 
     def validate(
         self,
@@ -221,12 +243,8 @@ class _Desk:
         ],
     ) -> DryRun:
         """Dry-run a call of a recorded server's tool by what is known of it, without making it."""
-
-        def answer() -> DryRun:
-            found = dry_run.validate(self.store, server=server, tool=tool, arguments=arguments)
-            return DryRun(valid=found.valid, errors=found.errors, warnings=found.warnings)
-
-        return self._within(answer)
+        found = dry_run.validate(self.store, server=server, tool=tool, arguments=arguments)
+        return DryRun(valid=found.valid, errors=found.errors, warnings=found.warnings)
 
     def compare(
         self,
@@ -235,24 +253,11 @@ class _Desk:
         limit: Limit = 50,
     ) -> Rows:
         """Say what changed from the base store to this one, tool by tool, in words."""
-
-        def answer() -> Rows:
-            assert self.base is not None  # noqa: S101  (the tool exists only with it)
-            found = comparison.compare(self.base, self.store).tools
-            quiet = "('unclear', 'unchanged', 'too_little_data', 'only_in_base', 'only_in_new')"
-            rows = found if every else found.filter(f"change NOT IN {quiet}")
-            return _rows(rows, limit, ["level", "server", "tool", "change", "words"])
-
-        return self._within(answer)
-
-    def _within(self, answer: Callable[[], _Answer]) -> _Answer:
-        """An answer, or what went wrong in words that say what to do."""
-        with self.turn:
-            try:
-                with self.store.within(self.seconds):
-                    return answer()
-            except (McptallyError, duckdb.Error) as error:
-                raise ToolError(_advised(str(error))) from error
+        assert self.base is not None  # noqa: S101  (the tool exists only with it)
+        found = comparison.compare(self.base, self.store).tools
+        quiet = "('unclear', 'unchanged', 'too_little_data', 'only_in_base', 'only_in_new')"
+        rows = found if every else found.filter(f"change NOT IN {quiet}")
+        return _rows(rows, limit, ["level", "server", "tool", "change", "words"])
 
 
 def _advised(message: str) -> str:

@@ -29,6 +29,7 @@ import pyarrow.parquet as pq
 
 import mcptally
 from mcptally.errors import StoreError
+from mcptally.plain_files import require_plain_files
 from mcptally.remote import is_remote, was_url
 from mcptally.schema import TABLES, Recordings, Table
 
@@ -113,6 +114,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         raise StoreError(
             f"{folder}: no such store; make one with: mcptally score ARCHIVE -o {folder}"
         )
+    require_plain_files(folder)
     if not path.is_file():
         if (folder / WORK).is_dir():
             raise StoreError(

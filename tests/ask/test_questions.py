@@ -170,3 +170,10 @@ def test_what_cannot_be_asked_is_answered_with_what_can(store, question, filters
 def test_a_filter_is_a_value_and_never_sql(store: mt.Store, value):
     with pytest.raises(errors.QueryError, match="no server is called"):
         store.ask("latency", server=value)
+
+
+def test_an_answer_is_a_pandas_frame_with_the_extra(store):
+    pytest.importorskip("pandas", reason="the extra mcptally[pandas] is not installed")
+    frame = store.ask("latency").df()
+    assert list(frame.columns) == store.ask("latency").columns
+    assert len(frame) == len(store.ask("latency").fetchall())

@@ -158,6 +158,26 @@ def test_an_error_says_what_to_do_next_and_the_server_goes_on(folder, tool, argu
     assert not right.is_error
 
 
+def test_a_slow_query_keeps_nobody_waiting(folder: Path):
+    async def conversation():
+        async with Client(server(folder / "store", seconds=10)) as client:
+            quick = [client.call_tool("sql", {"query": "SELECT 1"}) for _ in range(2)]
+            await asyncio.gather(*quick)  # both processes are there
+            slow = asyncio.create_task(client.call_tool("sql", {"query": ENDLESS}))
+            native = "SELECT damerau_levenshtein(repeat('a', 20000), repeat('b', 20000))"
+            listed = await client.list_tools()
+            answer = await client.call_tool("sql", {"query": "SELECT max(tool) AS tool FROM calls"})
+            assert not slow.done()
+            return listed, answer, await slow, await client.call_tool("sql", {"query": native})
+
+    listed, answer, slow, native = asyncio.run(conversation())
+    assert listed.tools
+    assert rows(answer) == [{"tool": "read"}]
+    for stopped in (slow, native):
+        assert stopped.is_error
+        assert "was stopped; ask for less" in stopped.content[0].text
+
+
 def test_validate_answers_as_the_validation_protocol_does(folder: Path):
     call_ = {"server": "demo", "tool": "read", "arguments": {}}
     [answer] = talk(folder, ("validate", call_))

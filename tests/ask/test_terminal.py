@@ -182,6 +182,17 @@ def test_nothing_from_an_archive_acts_on_a_terminal_in_any_format(store: mt.Stor
     assert not set(said) & set(ACTS.replace("evil", "").replace("[2J", "").replace("31m", ""))
 
 
+@pytest.mark.parametrize("form", ["json", "csv", "markdown"])
+def test_no_format_hands_on_what_changes_the_order_or_the_lines_of_text(store: mt.Store, form: str):
+    codes = [*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x2028, 0x2029, 0x200F, 0xFEFF, 0x85]
+    hostile = "".join(map(chr, codes))
+    query = f"SELECT 'a{hostile}b' AS text, ['a{hostile}b'] AS list, 1 AS \"{hostile}\""
+    command = [sys.executable, "-m", "mcptally", "query", str(store.path), query, "--format", form]
+    said = subprocess.run(command, capture_output=True, check=True).stdout.decode()
+    assert "a" in said
+    assert not set(hostile) & set(said)
+
+
 def test_json_says_the_same_whatever_it_escapes(store: mt.Store):
     command = [sys.executable, "-m", "mcptally", "query", str(store.path), f"SELECT '{ACTS}' AS x"]
     done = subprocess.run([*command, "--format", "json"], capture_output=True, check=True)

@@ -93,6 +93,7 @@ def command(
         for level, change, count in sorted(counts.fetchall()):
             sys.stderr.write(f"{count:,} {level}s {change.replace('_', ' ')}\n")
     shown = () if metrics else ("level", "server", "tool", "change", "words")
-    render.write(rows, form, shown=shown, raw=raw)  # type: ignore[arg-type]  # click checked it
+    limit = render.default_limit(form)  # type: ignore[arg-type]  # click checked it
+    render.write(rows, form, shown=shown, limit=limit, raw=raw)  # type: ignore[arg-type]
     if fail_on:
         tell_gates(ctx, gates.check_changes(found, limits), junit, sarif)

@@ -112,7 +112,8 @@ def command(
     if not standing and given:
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
         raise UsageError(f"{flags} go with a standing question; SQL says it with WHERE")
-    with opened.within(seconds):
+    limit = render.default_limit(form) if limit is None else limit  # type: ignore[arg-type]
+    with opened.within(seconds, rows=limit and limit + 1):
         answer = opened.ask(question, **filters) if standing else opened.sql(question)  # type: ignore[arg-type]
         columns = shown(question) if standing else []
         render.write(answer, form, shown=columns, limit=limit, raw=raw)  # type: ignore[arg-type]

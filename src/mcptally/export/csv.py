@@ -18,7 +18,7 @@ from mcptally.export.plain import json_of_lists
 _FORMULA: Final = "^[\\s\\x00-\\x1f]*[=+\\-@\uff1d\uff0b\uff0d\uff20]|^[\\t\\r\\n]"
 _CONTROL: Final = (
     "[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\x7f-\\x{9f}"
-    "\\x{202a}-\\x{202e}\\x{2066}-\\x{2069}\\x{e0000}-\\x{e007f}]"
+    "\\x{61c}\\x{200e}\\x{200f}\\x{2028}-\\x{202e}\\x{2066}-\\x{2069}\\x{e0000}-\\x{e007f}]"
 )
 
 

@@ -1,0 +1,33 @@
+"""A store holds plain files and folders only: a link or device in it would open something else."""
+
+import os
+from pathlib import Path
+
+from mcptally.errors import StoreError
+
+
+def require_plain_files(folder: Path) -> None:
+    """Refuse a store in which anything, at any depth, is not a plain file or folder.
+
+    The store's own folder may be a symbolic link: the caller named it.
+
+    Raises:
+        StoreError: there is a symbolic link, a named pipe, a socket or a device.
+    """
+    folders = [folder]
+    while folders:
+        try:
+            entries = list(os.scandir(folders.pop()))
+        except FileNotFoundError:  # a run removed it meanwhile
+            continue
+        except OSError as error:
+            raise StoreError(f"{error.filename}: cannot be read: {error.strerror}") from error
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(Path(entry.path))
+            elif not entry.is_file(follow_symlinks=False) and os.path.lexists(entry.path):
+                what = "a symbolic link" if entry.is_symlink() else "a pipe, socket or device"
+                raise StoreError(
+                    f"{entry.path}: is {what}, and a store holds plain files and folders only; "
+                    f"remove it and rebuild the store with: mcptally score ARCHIVE -o {folder}"
+                )

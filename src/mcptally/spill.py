@@ -1,0 +1,77 @@
+"""Folders for what a query does not keep in memory, removed even if their process was killed.
+
+A folder is locked (`flock`) by the process that uses it. The system drops the lock when the process
+ends, however it ends, so a folder that can be locked is one that nobody uses.
+"""
+
+import contextlib
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+if sys.platform != "win32":  # there is neither flock nor a descriptor of a folder
+    import fcntl
+
+PREFIX: Final = "mcptally-spill-"
+
+
+class SpillFolder:
+    """A new empty folder in the system's temporary folder, readable by this user only."""
+
+    def __init__(self) -> None:
+        remove_abandoned()
+        self.path = Path(tempfile.mkdtemp(prefix=PREFIX))
+        self._lock = _lock(self.path, wait=True)
+        while not self.path.exists():  # another process removed it before it was locked
+            _unlock(self._lock)
+            self.path = Path(tempfile.mkdtemp(prefix=PREFIX))
+            self._lock = _lock(self.path, wait=True)
+
+    def remove(self) -> None:
+        """Remove the folder and what is in it."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        _unlock(self._lock)
+
+
+def remove_abandoned() -> None:
+    """Remove the spill folders of this user whose process has ended."""
+    if sys.platform == "win32":
+        return
+    for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        with contextlib.suppress(OSError):  # it is in use, or another user's, or gone
+            if path.lstat().st_uid == os.getuid():
+                lock = _lock(path, wait=False)
+                shutil.rmtree(path, ignore_errors=True)
+                _unlock(lock)
+
+
+def _lock(path: Path, *, wait: bool) -> int | None:
+    """A descriptor that holds the lock of a folder; None where the system has none.
+
+    Raises:
+        OSError: another process holds it, or the path is not a folder.
+    """
+    if sys.platform == "win32":
+        return None
+    try:
+        folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        if wait:
+            return None
+        raise
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except OSError:
+        os.close(folder)
+        if wait:  # a file system without locks: the folder is not removed for us
+            return None
+        raise
+    return folder
+
+
+def _unlock(lock: int | None) -> None:
+    if lock is not None:
+        os.close(lock)

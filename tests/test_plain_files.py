@@ -1,0 +1,80 @@
+"""A store holds plain files and folders only; anything else in it is refused."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import mcptally as mt
+from mcptally.errors import StoreError
+from tests.transcripts import c2s, call, opened, s2c, text, write
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory) -> mt.Store:
+    folder = tmp_path_factory.mktemp("plain")
+    write(folder / "traces.jsonl", [opened(), c2s(1, call(1, "read")), s2c(2, text(1, "fine"))])
+    mt.score([folder / "traces.jsonl"], out=folder / "store")
+    return mt.open_store(folder / "store")
+
+
+def a_linked_table(store: Path, aside: Path) -> None:
+    (store / "calls").rename(aside / "calls")
+    (store / "calls").symlink_to(aside / "calls", target_is_directory=True)
+
+
+def a_linked_part(store: Path, aside: Path) -> None:
+    part = next((store / "calls").rglob("*.parquet"))
+    part.rename(aside / "part.parquet")
+    part.symlink_to(aside / "part.parquet")
+
+
+def a_linked_manifest(store: Path, aside: Path) -> None:
+    (store / "store.json").rename(aside / "store.json")
+    (store / "store.json").symlink_to(aside / "store.json")
+
+
+def a_pipe_as_manifest(store: Path, _: Path) -> None:
+    (store / "store.json").unlink()
+    os.mkfifo(store / "store.json")
+
+
+def a_pipe_beside_the_parts(store: Path, _: Path) -> None:
+    os.mkfifo(next((store / "calls").rglob("*.parquet")).parent / "z.parquet")
+
+
+def a_link_to_a_device(store: Path, _: Path) -> None:
+    (store / "tools" / "z.parquet").symlink_to("/dev/zero")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no named pipes among files")
+@pytest.mark.parametrize(
+    "change",
+    [
+        a_linked_table,
+        a_linked_part,
+        a_linked_manifest,
+        a_pipe_as_manifest,
+        a_pipe_beside_the_parts,
+        a_link_to_a_device,
+    ],
+)
+def test_a_store_with_something_else_than_files_and_folders_is_refused(small, tmp_path, change):
+    aside, folder = tmp_path / "aside", shutil.copytree(small.path, tmp_path / "store")
+    aside.mkdir()
+    change(folder, aside)
+    with pytest.raises(StoreError, match="plain files and folders only; remove it"):
+        mt.open_store(folder)
+    command = [sys.executable, "-m", "mcptally", "query", str(folder), "SELECT 1"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 3
+    assert str(folder) in done.stderr
+
+
+def test_a_store_may_be_named_by_a_link(small: mt.Store, tmp_path: Path):
+    (tmp_path / "latest").symlink_to(small.path.resolve(), target_is_directory=True)
+    linked = mt.open_store(tmp_path / "latest")
+    assert linked.sql("SELECT tool FROM calls").fetchall() == [("read",)]
