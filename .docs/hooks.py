@@ -1,8 +1,8 @@
 # ruff: noqa: INP001  (mkdocs loads this file by its path)
-"""What the documentation site shows beside docs/, and its navigation.
+"""mkdocs hooks: the site's navigation, and pages made from files outside docs/.
 
-docs/index.md is the one list of pages: its sections become the site's. Notebooks, the traces'
-README and a list of the decisions are made into pages when the site is built.
+The sections of docs/index.md become the navigation. Notebooks, the README of the sample traces and
+the list of decision records become pages when the site is built.
 """
 
 import base64
@@ -24,11 +24,11 @@ BESIDE = {
     "docs/decisions": "decisions/index.md",
     "README.md": "index.md",
 }
-"""A file or folder of the repository → the page of the site that stands for it."""
+"""A file or folder of the repository → its page on the site."""
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Make the sections of docs/index.md the navigation."""
+    """Set the navigation to the sections of docs/index.md."""
     sections: list[dict[str, Any]] = [{"Home": "index.md"}]
     text = (DOCS / "index.md").read_text(encoding="utf-8")
     for part in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
@@ -44,12 +44,12 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages that stand for what lies beside docs/."""
+    """Add the pages that are made from files outside docs/."""
     for path in sorted(ROOT.glob("notebooks/*.ipynb")):
         for name, content in _notebook(path).items():
             files.append(File.generated(config, name, content=content))
     traces = (ROOT / "sample_traces" / "README.md").read_text(encoding="utf-8")
-    # Links to programs beside the traces have no page here.
+    # The programs that the README links to have no page on the site.
     traces = re.sub(r"\[([^\]]*)\]\((?:plans|record)\.py\)", r"\1", traces)
     files.append(File.generated(config, "sample_traces.md", content=traces))
     files.append(File.generated(config, "decisions/index.md", content=_decisions()))
@@ -57,7 +57,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Page, **_: object) -> str:
-    """Point links that leave docs/ at the pages that stand for their targets."""
+    """Replace links that leave docs/ with links to the pages of their targets."""
     here = DOCS / Path(page.file.src_uri).parent
 
     def moved(match: re.Match[str]) -> str:
@@ -72,7 +72,7 @@ def on_page_markdown(markdown: str, *, page: Page, **_: object) -> str:
 
 
 def _on_site(here: Path, link: str) -> str | None:
-    """The page that `link`, as written in a file of `here`, leads to; None where it is no page."""
+    """Resolve `link` in a file of the folder `here` to a page of the site, or to None."""
     target = (here / link.split("#", maxsplit=1)[0]).resolve()
     if not target.is_relative_to(ROOT):
         return None
@@ -83,7 +83,7 @@ def _on_site(here: Path, link: str) -> str | None:
 
 
 def _decisions() -> str:
-    lines = ["# Decisions", "", "Each with its reasons and the roads not taken.", ""]
+    lines = ["# Decision records", "", "Each has the reasons and the rejected alternatives.", ""]
     for path in sorted(DOCS.glob("decisions/*.md")):
         title = path.read_text(encoding="utf-8").split("\n", 1)[0].lstrip("# ")
         lines.append(f"- [{title}]({path.name})")
@@ -91,7 +91,7 @@ def _decisions() -> str:
 
 
 def _notebook(path: Path) -> dict[str, str | bytes]:
-    """A page and its pictures, as the notebook was saved."""
+    """Convert a saved notebook to a page and its pictures, by path."""
     parts: list[str] = []
     made: dict[str, str | bytes] = {}
     for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
@@ -104,7 +104,7 @@ def _notebook(path: Path) -> dict[str, str | bytes]:
                 made[f"notebooks/{name}"] = base64.b64decode("".join(data["image/png"]))
                 parts.append(f"![{_alt(source)}]({name})")
             elif "text/html" in data:
-                # The site's own style is for tables without a class.
+                # The site's style applies only to tables without a class.
                 table = re.sub(r"<table[^>]*>", "<table>", "".join(data["text/html"]))
                 parts.append(table)
             else:

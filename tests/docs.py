@@ -3,7 +3,7 @@
 python -m tests.docs      runs them and writes the outputs that pages show anew
 
 A page's blocks run in order in one folder. What a comment on the line before a block may say is
-in docs/contributing.md; a block that cannot run says why, in words of `REASONS`.
+in docs/CONTRIBUTING.md; a block that cannot run says why, in words of `REASONS`.
 """
 
 import dataclasses

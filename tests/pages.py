@@ -29,9 +29,8 @@ def tables() -> str:
     """Every table and column of a store."""
     parts = [
         (
-            f"{NOTE}# The tables of a store\n\n"
-            "One Parquet dataset a table. In SQL they are views of the same names. Declared in "
-            "`src/mcptally/schema.py`.\n"
+            f"{NOTE}# Tables of a store\n\n"
+            "Each table is a Parquet dataset, and a view of the same name in SQL.\n"
         )
     ]
     for table in TABLES:
@@ -59,9 +58,9 @@ def _kind(dtype: pl.DataType) -> str:
 def standing_questions() -> str:
     """Every standing question."""
     lines = [
-        f"{NOTE}# The standing questions\n",
-        "`mcptally query STORE NAME`, `store.ask(NAME)`, or a view of that name in SQL.\n",
-        "| question | what it answers | a table shows |",
+        f"{NOTE}# Predefined questions\n",
+        "Use `mcptally query STORE NAME`, `store.ask(NAME)`, or the view NAME in SQL.\n",
+        "| question | answer | columns in a terminal |",
         "|---|---|---|",
     ]
     for name, title in questions().items():
@@ -72,7 +71,7 @@ def standing_questions() -> str:
 
 def commands() -> str:
     """Every command's help, as the command prints it."""
-    parts = [f"{NOTE}# The commands\n\n{_exit_codes()}"]
+    parts = [f"{NOTE}# Commands\n\n{_exit_codes()}"]
     context = click.Context(cli, info_name="mcptally")
     for name in cli.list_commands(context):
         command = cli.get_command(context, name)
@@ -97,9 +96,9 @@ def _exit_codes() -> str:
                 said[next(reversed(said))] = words
     rows = [f"| {code.value} | {said[code.name]} |" for code in errors.Exit]
     head = (
-        "Results go to stdout, talk to stderr. Exit codes of every command but `record`, which "
-        "exits as\nits server did (128 + signal; 127 where it cannot be started):\n\n"
-        "| exit code | means |\n|---|---|\n"
+        "Results go to stdout, messages to stderr. `record` exits with the exit code of its server "
+        "(128 + signal;\n127 if the server cannot be started). All other commands have these exit "
+        "codes:\n\n| exit code | meaning |\n|---|---|\n"
     )
     return head + "\n".join(rows) + "\n"
 
@@ -108,8 +107,8 @@ def library() -> str:
     """Every public name, with its signature and docstring."""
     parts = [
         (
-            f"{NOTE}# The library\n\n`import mcptally as mt`. Public names load when they are "
-            "first used. Commands and functions of the same\nname do the same.\n"
+            f"{NOTE}# Library\n\n`import mcptally as mt`. Public names are imported on first use. "
+            "Functions and commands with the same name\nhave the same behaviour.\n"
         )
     ]
     for name in sorted(mt.__all__, key=lambda name: (name[0].isupper(), name)):
@@ -121,7 +120,7 @@ def library() -> str:
                 f"### `Store.{method}`\n\n{_called(f'store.{method}', getattr(thing, method))}"
                 for method in methods
             ]
-    parts.append("## What comes back\n\nTypes that nobody makes by hand, with what they hold.\n")
+    parts.append("## Result types\n\nThe functions above return these types.\n")
     parts += [f"### `{kind.__name__}`\n\n{_held(kind)}" for kind in _given_back()]
     tree = inspect.cleandoc(errors.__doc__ or "")
     parts.append(f"## Errors\n\nIn `mcptally.errors`.\n\n```text\n{tree}\n```\n")
