@@ -165,6 +165,24 @@ def test_a_name_without_room_keeps_both_of_its_ends():
     assert text.endswith("…")
 
 
+NATURAL = {"tool": 30, "text": 40, "calls": 5}
+"""Widths of a name, a text and a number; between columns there are two characters."""
+
+FITS = {
+    "all whole": (79, {"tool": 30, "text": 40, "calls": 5}),
+    "the longest loses one character": (78, {"tool": 30, "text": 39, "calls": 5}),
+    "texts at their least, a name's being longer": (35, {"tool": 16, "text": 10, "calls": 5}),
+    "the last column left out, for one character": (34, {"tool": 16, "text": 16}),
+    "two columns at their least": (28, {"tool": 16, "text": 10}),
+    "two columns stay though they do not fit": (27, {"tool": 16, "text": 10}),
+}
+
+
+@pytest.mark.parametrize(("width", "sizes"), FITS.values(), ids=FITS)
+def test_columns_share_a_line_to_the_last_character(width: int, sizes: dict[str, int]):
+    assert layout.fitting(NATURAL, fixed={"calls"}, width=width) == sizes
+
+
 def test_what_a_person_looks_for_first_goes_last():
     columns = shown("tool_scores")
     assert columns.index("tool_failures") < columns.index("hidden_errors") < columns.index("ok")

@@ -22,11 +22,11 @@ from mcptally.cluster import DaskCrew
 from mcptally.errors import McptallyError, UnreadableError, UsageError
 from mcptally.schema import TABLES
 from mcptally.store import prepare
+from tests import corpus
 from tests.engine.clusters import QUIET, Machines, hold, machines
 from tests.golden import TRACES
 from tests.test_partitioning import scattered
 
-TRAFFIC = Path(__file__).resolve().parents[2] / ".." / "shared" / "traffic"
 FILES = [TRACES / f"{name}.jsonl.zst" for name in ("excel-http", "git", "memory", "sqlite")]
 pytestmark = QUIET
 EACH = 1
@@ -111,9 +111,8 @@ def test_a_broken_file_is_rows_wherever_it_is_read(tmp_path: Path, pair: Machine
 
 
 def test_real_traffic_comes_out_the_same(tmp_path: Path, pair: Machines):
-    if not TRAFFIC.is_dir():
-        pytest.skip("no recorded traffic beside the checkout")
-    files = [TRAFFIC / f"{name}.jsonl.zst" for name in ("excel-nobody", "time-v1")]
+    traffic = corpus.need("traffic")
+    files = [traffic / f"{name}.jsonl.zst" for name in ("excel-nobody", "time-v1")]
     mt.score(files, out=tmp_path / "local", partition_bytes=EACH)
     mt.score(files, out=tmp_path / "store", engine=pair.client, partition_bytes=EACH)
     assert_same(tmp_path / "store", tmp_path / "local")
