@@ -13,12 +13,8 @@ from click.testing import CliRunner
 
 from mcptally.cli import import_
 from mcptally.cli.quantity import SIZE, SPAN
+from tests.commands import run
 from tests.transcripts import c2s, call, opened, s2c, text, write
-
-
-def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "mcptally", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture(scope="module")
@@ -263,7 +259,8 @@ def test_a_size_or_time_that_is_none_is_refused_with_the_units(kind, written):
 
 
 def test_a_command_that_read_a_store_ends_without_a_word_of_its_libraries(store: Path):
-    done = run("forget", store, "--server", "demo")
+    command = [sys.executable, "-m", "mcptally", "forget", store, "--server", "demo"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0
     assert done.stderr.splitlines()[-1].startswith("nothing was changed")
 

@@ -20,6 +20,7 @@ from mcptally import database, layout, render
 from mcptally.errors import QueryError
 from mcptally.views import shown
 from tests.ask import terminal
+from tests.commands import run, run_bytes
 
 STYLE = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -201,8 +202,7 @@ def test_nothing_from_an_archive_acts_on_a_terminal_in_any_format(store: mt.Stor
 
 
 def test_json_says_the_same_whatever_it_escapes(store: mt.Store):
-    command = [sys.executable, "-m", "mcptally", "query", str(store.path), f"SELECT '{ACTS}' AS x"]
-    done = subprocess.run([*command, "--format", "json"], capture_output=True, check=True)
+    done = run_bytes("query", store.path, f"SELECT '{ACTS}' AS x", "--format", "json")
     assert done.stdout.isascii()
     assert json.loads(done.stdout) == [{"x": ACTS}]
 
@@ -223,13 +223,12 @@ def test_no_cell_of_csv_is_a_formula(store: mt.Store, text: str, capsysbinary):
 
 
 def test_an_answer_without_rows_says_so(store: mt.Store):
-    command = [sys.executable, "-m", "mcptally", "query", str(store.path)]
     for question in (["SELECT tool FROM calls WHERE false"], ["latency", "--min-calls", "9999999"]):
-        done = subprocess.run([*command, *question], capture_output=True, text=True, check=True)
+        done = run("query", store.path, *question)
+        assert done.returncode == 0
         assert done.stderr.splitlines()[-1] == "no rows"
-    many = ["SELECT tool FROM calls WHERE false", "--format", "json"]
-    done = subprocess.run([*command, *many], capture_output=True, text=True, check=True)
-    assert (json.loads(done.stdout), done.stderr) == ([], "")
+    done = run("query", store.path, "SELECT tool FROM calls WHERE false", "--format", "json")
+    assert (done.returncode, json.loads(done.stdout), done.stderr) == (0, [], "")
 
 
 ENDLESS = (
@@ -256,19 +255,16 @@ def test_ctrl_c_stops_a_query_at_once_and_says_so_with_its_code(store: mt.Store)
 
 
 def test_an_answer_that_takes_too_long_is_stopped(store: mt.Store):
-    command = [sys.executable, "-m", "mcptally", "query", str(store.path), ENDLESS]
-    done = subprocess.run(
-        [*command, "--seconds", "0.5"], capture_output=True, text=True, check=False
-    )
+    done = run("query", store.path, ENDLESS, "--seconds", "0.5")
     assert done.returncode == 2
     assert "more than 0.5 s and was stopped" in done.stderr
 
 
 @pytest.mark.parametrize("form", ["json", "csv", "parquet", "markdown"])
 def test_every_format_is_read_back(store: mt.Store, form: str):
-    command = [sys.executable, "-m", "mcptally", "query", str(store.path)]
     query = "SELECT sum(1) AS n, 'nan'::DOUBLE AS x, [1, 2] AS l, TIMESTAMPTZ '2026-11-21' AS t"
-    done = subprocess.run([*command, query, "--format", form], capture_output=True, check=True)
+    done = run_bytes("query", store.path, query, "--format", form)
+    assert done.returncode == 0
     if form == "json":
         text = b'"n": 1,\n  "x": null,'
         assert text in done.stdout

@@ -13,6 +13,7 @@ import mcptally as mt
 from mcptally import dry_run
 from mcptally.contracts import cron, semantic, validation_texts
 from tests import transcripts as t
+from tests.commands import run
 
 SERVER = Path(__file__).parents[1] / "servers" / "validating_server.py"
 
@@ -169,18 +170,14 @@ def test_errors_are_specific(store, server, tool, arguments, error):
 
 
 def test_the_command_prints_exactly_the_answer_and_exits_by_it(store):
-    def run(*arguments):
-        command = [sys.executable, "-m", "mcptally", "validate", str(store.path), *arguments]
-        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-
     about = ("--server", "validating", "--tool", "read_file")
-    done = run(*about, "--arguments", '{"path": "/data/a.txt"}')
+    done = run("validate", store.path, *about, "--arguments", '{"path": "/data/a.txt"}')
     assert (done.returncode, json.loads(done.stdout)) == (
         0,
         {"valid": True, "errors": [], "warnings": []},
     )
     assert done.stderr.startswith("source: the server's own answer of 20")
-    done = run(*about, "--arguments", '{"pat": "x"}')
+    done = run("validate", store.path, *about, "--arguments", '{"pat": "x"}')
     said = json.loads(done.stdout)
     assert done.returncode == 1
     assert list(said) == ["valid", "errors", "warnings"]

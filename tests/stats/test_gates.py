@@ -1,8 +1,6 @@
 """Gates: what fails, what the data leave open, and what CI reads."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -11,6 +9,7 @@ import pytest
 import mcptally as mt
 from mcptally import gate_reports, gates
 from mcptally.errors import UsageError
+from tests.commands import run
 from tests.stats.stores import build, call, sessions
 from tests.transcripts import c2s, opened, s2c, text, write
 from tests.transcripts import call as asked
@@ -183,11 +182,6 @@ def test_junit_counts_failures_and_skips(store):
     results = gates.check(store, gates.load(["failure_rate > 10%"]))
     suite = ET.fromstring(gate_reports.as_junit(results)).find("testsuite")  # noqa: S314
     assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("3", "1", "1")
-
-
-def run(*arguments):
-    command = [sys.executable, "-m", "mcptally", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def transcript(path, failing):
