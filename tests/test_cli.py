@@ -174,6 +174,7 @@ def test_terminal_escapes_in_an_archive_never_reach_the_terminal(tmp_path: Path)
     assert "\u202e" not in done.stdout
 
 
+@pytest.mark.slow
 def test_a_reader_that_has_enough_is_no_error(store: Path):
     command = f"{sys.executable} -m mcptally query {store} 'SELECT * FROM range(200000)' | head -1"
     done = subprocess.run(

@@ -35,6 +35,7 @@ def test_a_sample_trace_has_the_calls_replies_and_counts_of_the_reference(file):
     assert differences([file]) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", TRAFFIC, ids=lambda file: file.name)
 def test_recorded_traffic_has_the_calls_replies_and_counts_of_the_reference(file):
     assert differences([file]) == []
@@ -71,6 +72,7 @@ REAL = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("outcome", REAL)
 def test_each_outcome_is_seen_in_a_real_call(tmp_path, outcome):
     name, tool = REAL[outcome]

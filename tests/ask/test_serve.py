@@ -148,6 +148,7 @@ MISTAKES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("tool", "arguments", "words"), MISTAKES.values(), ids=MISTAKES)
 def test_an_error_says_what_to_do_next_and_the_server_goes_on(folder, tool, arguments, words):
     limits = {"seconds": 5} if words == "ask for less" else {}
@@ -248,6 +249,7 @@ def test_a_client_of_the_typescript_sdk_is_served_and_its_recording_has_no_findi
     assert clients == [("tests",)]
 
 
+@pytest.mark.slow
 @pytest.mark.server
 @pytest.mark.skipif(not INSPECTOR.exists(), reason="the MCP Inspector is not installed")
 @pytest.mark.parametrize(

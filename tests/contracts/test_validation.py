@@ -169,6 +169,7 @@ def test_errors_are_specific(store, server, tool, arguments, error):
     assert answer.errors[0].startswith(error)
 
 
+@pytest.mark.slow
 def test_the_command_prints_exactly_the_answer_and_exits_by_it(store):
     about = ("--server", "validating", "--tool", "read_file")
     done = run("validate", store.path, *about, "--arguments", '{"path": "/data/a.txt"}')
@@ -211,6 +212,7 @@ def test_the_method_is_recognised_like_the_tool(tmp_path):
     assert row == {"validated_as": False, "outcome": "tool_error"}
 
 
+@pytest.mark.slow
 def test_a_validation_in_another_recording_counts_for_an_hour(tmp_path):
     ask = {"name": "validate", "arguments": {"tool": "read", "arguments": {"p": 1}}}
 

@@ -18,6 +18,8 @@ from tests.commands import run
 from tests.imports.rig import calls_of, facts
 from tests.transcripts import c2s, call, opened, s2c, text, write
 
+pytestmark = pytest.mark.slow
+
 TRACES = Path(__file__).parents[2] / "sample_traces"
 
 

@@ -130,6 +130,7 @@ RESULT = st.builds(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None, phases=[Phase.explicit, Phase.generate])
 @given(st.lists(st.tuples(st.lists(RESULT, min_size=1, max_size=9), st.integers(0, 3)), min_size=1))
 def test_the_sql_is_the_reference_in_both_readings(drawn):

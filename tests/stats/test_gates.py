@@ -194,6 +194,7 @@ def transcript(path, failing):
     return write(path, events)
 
 
+@pytest.mark.slow
 def test_commands_exit_with_1_beyond_a_gate_and_with_0_without(tmp_path):
     bad, good = transcript(tmp_path / "b.jsonl", 12), transcript(tmp_path / "g.jsonl", 0)
     gate = ("--fail-on", "failure_rate > 10%", "--junit", tmp_path / "j.xml")
