@@ -28,7 +28,7 @@ from tests.golden import TRACES
 from tests.test_partitioning import scattered
 
 FILES = [TRACES / f"{name}.jsonl.zst" for name in ("excel-http", "git", "memory", "sqlite")]
-pytestmark = [QUIET, pytest.mark.slow]
+pytestmark = [*QUIET, pytest.mark.slow]
 EACH = 1
 """A limit that makes every file a partition of its own."""
 
