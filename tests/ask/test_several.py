@@ -11,6 +11,8 @@ from tests.ask import plainly
 from tests.ask.test_questions import NAMES, agree
 from tests.transcripts import c2s, call, opened, s2c, text, write
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def parts(tmp_path_factory) -> mt.Store:
@@ -63,7 +65,6 @@ def test_a_definition_that_changed_between_two_stores_is_drift(tmp_path: Path):
     assert sorted(found) == [("breaking", ["inputSchema/required/path: added"]), ("hints", [])]
 
 
-@pytest.mark.slow
 def test_a_definition_that_several_stores_know_was_seen_from_the_first_to_the_last(tmp_path: Path):
     stores = [listed(tmp_path, "monday", 1), listed(tmp_path, "tuesday", 5)]
     about = "SELECT first_seen, last_seen, sessions, listings FROM tools"
@@ -88,7 +89,6 @@ def test_each_of_them_has_to_be_a_store(tmp_path: Path):
         mt.open_store(good, tmp_path / "none")
 
 
-@pytest.mark.slow
 def test_a_comparison_reads_every_store_of_a_side(tmp_path: Path):
     for name in ("one", "two"):
         events = [opened(name, server=name), c2s(1, call(1, "read"), name), s2c(2, text(1), name)]

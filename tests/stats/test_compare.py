@@ -11,6 +11,8 @@ from tests import corpus
 from tests.stats.inject import copy
 from tests.stats.stores import BEGAN, FAILED, OK, build, call, definition, sessions
 
+pytestmark = pytest.mark.slow
+
 
 def rows(seed, tool="t", *, p=0.1, latency=10.0, count=40, size=6, **fields):
     """Sessions of calls that fail at a rate, each session with a pace of its own."""
@@ -86,7 +88,6 @@ def test_an_archive_against_itself_has_no_change(tmp_path):
     assert found.metrics.filter("q_value < 1").pl().height == 0
 
 
-@pytest.mark.slow
 def test_a_change_too_small_to_matter_is_no_change(tmp_path):
     base, new = rows(1, p=0.3, count=400), rows(2, p=0.4, count=400)
     assert verdicts(compared(tmp_path, base, new))["t", "failure_rate"] == "worse"
@@ -160,7 +161,6 @@ def test_servers_without_a_label_are_compared_too(tmp_path):
     assert changes(found) == {"t": "worse"}
 
 
-@pytest.mark.slow
 def test_q_values_grow_with_the_number_of_tools_looked_at(tmp_path):
     alone = compared(tmp_path / "1", rows(1, p=0.1), rows(2, p=0.3))
     others = [f"o{number}" for number in range(20)]
