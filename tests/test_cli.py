@@ -295,6 +295,7 @@ def test_recording_imports_nothing_columnar():
     assert done.stdout.strip() == "[]"
 
 
+@pytest.mark.slow
 def test_public_names_stay_what_they_are_once_everything_is_imported():
     code = (
         "import pkgutil, importlib, mcptally as mt\n"

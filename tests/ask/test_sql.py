@@ -138,6 +138,7 @@ def test_sql_takes_no_more_than_it_may(small: mt.Store, query: str):
 ENDLESS = "SELECT count(*) FROM range(1000000000) a, range(1000000) b WHERE a.range * b.range = 7"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("side", ["base", "new"])
 def test_a_comparison_takes_no_more_time_than_a_store_may(small: mt.Store, side: str):
     stores = {"base": mt.open_store(small.path), "new": mt.open_store(small.path)}

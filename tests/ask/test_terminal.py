@@ -144,6 +144,7 @@ def in_a_terminal(command: list[str], **environment: str) -> str:
     return said.decode()
 
 
+@pytest.mark.slow
 def test_a_terminal_gets_colour_a_width_and_fifty_rows_and_a_pipe_gets_everything(store: mt.Store):
     command = [sys.executable, "-m", "mcptally", "query", str(store.path), "latency"]
     said = in_a_terminal(command)
@@ -192,6 +193,7 @@ def test_what_a_person_looks_for_first_goes_last():
 ACTS = "\x1b[2J\x9b31m\x07\u202eevil\u2066\u200b\U000e0041"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["json", "csv", "markdown", "table"])
 def test_nothing_from_an_archive_acts_on_a_terminal_in_any_format(store: mt.Store, form: str):
     query = f"SELECT '{ACTS}' AS text, ['{ACTS}'] AS list, 1 AS \"{ACTS}\""
@@ -236,6 +238,7 @@ ENDLESS = (
 )
 
 
+@pytest.mark.slow
 def test_ctrl_c_stops_a_query_at_once_and_says_so_with_its_code(store: mt.Store):
     file = store.path / database.FILE
     file.unlink(missing_ok=True)

@@ -30,6 +30,8 @@ from mcptally.show import explain, text
 from tests.hostile.rig import GOOD, Outcome, judged, recording
 from tests.transcripts import c2s, call, opened, s2c, write
 
+pytestmark = pytest.mark.slow
+
 posix = pytest.mark.skipif(sys.platform == "win32", reason="no such files there")
 
 
@@ -203,7 +205,6 @@ def test_what_is_merely_odd_is_a_call(all_at_once: Outcome, name: str) -> None:
     assert about(all_at_once, "calls", name).height == HARMLESS[name].count(b'"method"')
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", HARMLESS)
 def test_what_is_merely_odd_is_shown_in_words(all_at_once: Outcome, name: str) -> None:
     store = mt.open_store(all_at_once.store)
@@ -211,7 +212,6 @@ def test_what_is_merely_odd_is_shown_in_words(all_at_once: Outcome, name: str) -
         assert call_id in text(explain(store, call_id))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("form", ["csv", "jsonl", "har", "otlp", "parquet"])
 def test_what_is_merely_odd_is_exported(all_at_once: Outcome, tmp_path: Path, form: str) -> None:
     done = export(mt.open_store(all_at_once.store), to=form, out=tmp_path / "out")
@@ -603,7 +603,6 @@ def _blocks() -> list[dict[str, object]]:
     return [opened(), c2s(1, call(1)), s2c(2, told)]
 
 
-@pytest.mark.slow
 @posix
 @pytest.mark.parametrize("events", [_listing, _blocks])
 def test_one_reply_of_very_many_parts_takes_memory_by_its_length(

@@ -134,6 +134,7 @@ def test_a_document_over_the_cap_leaves_head_and_hash():
     assert seen.piece.size == 2 * len(JSON)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("coding", ["gzip", "deflate", "zstd"])
 def test_a_decompression_bomb_takes_no_memory(coding):
     wire = CODINGS[coding](bytes(300 << 20))
