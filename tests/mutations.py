@@ -19,6 +19,8 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Final
 
+from tests import corpus
+
 CHECKOUT: Final = Path(__file__).resolve().parents[1]
 PACKAGE: Final = Path("src", "mcptally")
 COPIED: Final = (
@@ -88,9 +90,6 @@ class Copy:
                 shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
             elif source.exists():
                 shutil.copyfile(source, target)
-        shared = CHECKOUT.parent / "shared"
-        if shared.is_dir():
-            (folder / "shared").symlink_to(shared, target_is_directory=True)
         # Bytecode is known by the hash of its source: by time and size, a mutation of the same
         # length in the same second would not be noticed.
         mode = ("--invalidation-mode", "checked-hash")
@@ -107,6 +106,7 @@ class Copy:
                 **os.environ,
                 "PYTHONPATH": str(self.root / "src"),
                 "PYTHONDONTWRITEBYTECODE": "1",
+                corpus.SETTING: str(path.resolve()) if (path := corpus.folder()) else "",
             },
             capture_output=True,
             text=True,

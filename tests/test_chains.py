@@ -91,3 +91,26 @@ def test_calls_are_chained(tmp_path: Path, said: Any, chained: list[tuple[int, A
         "JOIN calls f ON f.call_id = c.attempt_of ORDER BY c.seq"
     )
     assert rows.fetchall() == chained
+
+
+MINUTES = 60 * 10**9
+
+
+@pytest.mark.parametrize(
+    ("pause", "why"),
+    [(0, "retry"), (10 * MINUTES, "retry"), (10 * MINUTES + 1, None), (-1, None)],
+)
+def test_a_retry_begins_when_the_failure_is_known_and_within_ten_minutes(
+    tmp_path: Path, pause: int, why: str | None
+):
+    failed_at = opened()["ts_ns"] + 60 * MINUTES
+    events = [
+        opened(),
+        c2s(1, call(1, "a")),
+        s2c(2, failure(1)) | {"ts_ns": failed_at},
+        c2s(3, call(2, "a")) | {"ts_ns": failed_at + pause},
+        s2c(4, text(2)) | {"ts_ns": failed_at + pause},
+    ]
+    mt.score([write(tmp_path / "a.jsonl", events)], out=tmp_path / "store")
+    rows = mt.open_store(tmp_path / "store").sql("SELECT attempt_why FROM calls ORDER BY seq")
+    assert rows.fetchall() == [(None,), (why,)]

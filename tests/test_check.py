@@ -4,8 +4,6 @@ import fcntl
 import gzip
 import hashlib
 import json
-import subprocess
-import sys
 from itertools import pairwise
 
 import pytest
@@ -13,6 +11,7 @@ import zstandard
 
 from mcptally.check import check
 from mcptally.errors import UnreadableError
+from tests.commands import run
 
 
 def recording(name="r1", *, messages=3, segment_every=0, close=True, **closing):
@@ -166,7 +165,9 @@ LINES = {
         b'{"v":1,"event":"open","recording":"x","seq":"0","ts_ns":1}\n' + text(recording()),
         "not an event", 10,
     ),
-    "nesting without end": (b"[" * 100_000 + b"\n" + text(recording()), "nested deeper than", 100_000),
+    "nesting without end": (
+        b"[" * 100_000 + b"\n" + text(recording()), "nested deeper than", 100_000,
+    ),
 }  # fmt: skip
 
 
@@ -218,8 +219,7 @@ def test_nothing_readable_is_an_error(tmp_path):
 def test_the_command_says_it_by_its_exit_code(tmp_path, data, code):
     write(tmp_path, data)
     for form in ("table", "json"):
-        command = [sys.executable, "-m", "mcptally", "check", str(tmp_path), "--format", form]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = run("check", tmp_path, "--format", form)
         assert done.returncode == code, done.stderr
         if code < 3 and form == "json":
             assert json.loads(done.stdout)["whole"] == (code == 0)
@@ -228,5 +228,5 @@ def test_the_command_says_it_by_its_exit_code(tmp_path, data, code):
 def test_a_hostile_name_reaches_no_terminal(tmp_path):
     events = [{**e, "server": "\x1b]0;x\x07", "recording": "\x1b[2J"} for e in recording()]
     write(tmp_path, events)
-    command = [sys.executable, "-m", "mcptally", "check", str(tmp_path)]
-    assert b"\x1b" not in subprocess.run(command, capture_output=True, check=True).stdout
+    done = run("check", tmp_path)
+    assert (done.returncode, "\x1b" in done.stdout) == (0, False)

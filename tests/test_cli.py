@@ -13,12 +13,8 @@ from click.testing import CliRunner
 
 from mcptally.cli import import_
 from mcptally.cli.quantity import SIZE, SPAN
+from tests.commands import run
 from tests.transcripts import c2s, call, opened, s2c, text, write
-
-
-def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "mcptally", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture(scope="module")
@@ -178,6 +174,7 @@ def test_terminal_escapes_in_an_archive_never_reach_the_terminal(tmp_path: Path)
     assert "\u202e" not in done.stdout
 
 
+@pytest.mark.slow
 def test_a_reader_that_has_enough_is_no_error(store: Path):
     command = f"{sys.executable} -m mcptally query {store} 'SELECT * FROM range(200000)' | head -1"
     done = subprocess.run(
@@ -263,7 +260,8 @@ def test_a_size_or_time_that_is_none_is_refused_with_the_units(kind, written):
 
 
 def test_a_command_that_read_a_store_ends_without_a_word_of_its_libraries(store: Path):
-    done = run("forget", store, "--server", "demo")
+    command = [sys.executable, "-m", "mcptally", "forget", store, "--server", "demo"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0
     assert done.stderr.splitlines()[-1].startswith("nothing was changed")
 
@@ -297,6 +295,7 @@ def test_recording_imports_nothing_columnar():
     assert done.stdout.strip() == "[]"
 
 
+@pytest.mark.slow
 def test_public_names_stay_what_they_are_once_everything_is_imported():
     code = (
         "import pkgutil, importlib, mcptally as mt\n"

@@ -68,3 +68,18 @@ def test_a_vague_failure_is_an_outage_only_when_everything_else_fails_too(tmp_pa
     rows = judged(tmp_path, *outage(others_fail=others_fail))
     failed = rows.filter(outcome="tool_error")
     assert set(failed["reason"] == "dependency_down") == {others_fail}
+
+
+@pytest.mark.parametrize(("others", "enough"), [(4, False), (5, True)])
+def test_from_five_other_calls_on_their_failures_explain_a_vague_one(tmp_path, others, enough):
+    early, late = (1_700_000_000_000_000_000 + minutes * 60 * 10**9 for minutes in (0, 10))
+    said = [(early, "b", True), *[(late, "b", False)] * others, (early, "a", True)]
+    said += [(late, "a", False)]
+    events = [opened()]
+    for number, (at, tool, works) in enumerate(said, 1):
+        answer = text(number) if works else text(number, "Failed to load items", isError=True)
+        # Each call has its own arguments: none is a retry of another.
+        events.append(c2s(2 * number - 1, call(number, tool, x=number)) | {"ts_ns": at})
+        events.append(s2c(2 * number, answer) | {"ts_ns": at})
+    rows = judged(tmp_path, *events).filter(seq=2 * len(said) - 1)
+    assert (rows["reason"][0] == "dependency_down") == enough

@@ -20,6 +20,8 @@ from tests import transcripts
 from tests.second_opinion import differences, of_pipeline
 from tests.validity.conversation import write
 
+pytestmark = pytest.mark.slow
+
 IDS = st.sampled_from(
     ["1"] * 16
     + ["2"] * 9

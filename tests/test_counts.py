@@ -5,14 +5,15 @@ import polars as pl
 import pytest
 
 from mcptally import pipeline
+from tests import corpus
 from tests.second_opinion import differences, of_pipeline, of_reference
 from tests.transcripts import write
 
 ROOT = Path(__file__).resolve().parents[1]
 SAMPLES = sorted((ROOT / "sample_traces").glob("*.jsonl*"))
-TRAFFIC = sorted((ROOT / ".." / "shared" / "traffic").glob("*.jsonl*"))
-
-traffic = pytest.mark.skipif(not TRAFFIC, reason="../shared/traffic is not beside this checkout")
+TRAFFIC = corpus.traffic() or [
+    pytest.param(Path(), marks=pytest.mark.skip(reason=corpus.missing("traffic")), id="none")
+]
 
 
 def by(*parts):
@@ -34,7 +35,7 @@ def test_a_sample_trace_has_the_calls_replies_and_counts_of_the_reference(file):
     assert differences([file]) == []
 
 
-@traffic
+@pytest.mark.slow
 @pytest.mark.parametrize("file", TRAFFIC, ids=lambda file: file.name)
 def test_recorded_traffic_has_the_calls_replies_and_counts_of_the_reference(file):
     assert differences([file]) == []
@@ -64,18 +65,18 @@ REAL = {
     "tool_error": ("sample_traces/git.jsonl.zst", "git_show"),
     "protocol_error": ("sample_traces/git.jsonl.zst", "git_push"),
     "task": ("sample_traces/everything-tasks.jsonl.zst", "simulate-research-query"),
-    "input_required": ("../shared/traffic/m2.jsonl.zst", "book"),
+    "input_required": ("traffic/m2.jsonl.zst", "book"),
     "timeout": ("sample_traces/everything.jsonl.zst", "trigger-long-running-operation"),
     "cancelled": ("sample_traces/excel-http.jsonl.zst", "write_range"),
     "no_response": ("sample_traces/commands.jsonl.zst", "run_command"),
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("outcome", REAL)
 def test_each_outcome_is_seen_in_a_real_call(tmp_path, outcome):
-    file, tool = ROOT / REAL[outcome][0], REAL[outcome][1]
-    if not file.exists():
-        pytest.skip("../shared/traffic is not beside this checkout")
+    name, tool = REAL[outcome]
+    file = corpus.need(name) if name.startswith("traffic/") else ROOT / name
     pipeline.score([file], out=tmp_path / "store")
     calls = pl.read_parquet(tmp_path / "store" / "calls" / "**" / "*.parquet")
     assert (tool, outcome) in calls.select("tool", "outcome").rows()

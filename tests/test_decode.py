@@ -215,6 +215,7 @@ messages = st.dictionaries(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(st.lists(messages | json_values, max_size=8))
 def test_any_json_as_a_message_becomes_rows_and_never_a_crash(tmp_path_factory, values):

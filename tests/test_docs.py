@@ -40,6 +40,7 @@ def furniture(tmp_path_factory) -> Path:
     return docs.archive_and_store(tmp_path_factory.mktemp("furniture"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [page for page in PAGES if docs.runs(page)], ids=name)
 def test_what_a_page_says_to_do_works_and_prints_what_it_shows(page, furniture, tmp_path):
     folder = docs.world(tmp_path, None if name(page) in BARE else furniture)
@@ -160,6 +161,7 @@ def test_every_page_is_in_the_index_that_is_the_sites_navigation():
     assert {name(page) for page in (pages | notebooks) - listed} == {"docs/index.md"}
 
 
+@pytest.mark.slow
 def test_the_site_builds_without_a_warning(tmp_path):
     pytest.importorskip("material", reason="mkdocs-material is not installed ('.[dev]' has it)")
     # What is said of the future of mkdocs-material is no warning about these pages.

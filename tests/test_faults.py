@@ -20,6 +20,8 @@ from tests.ask.test_serve import talk
 from tests.test_incremental import assert_as_made_anew
 from tests.transcripts import c2s, call, opened, s2c, text, write
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 
 

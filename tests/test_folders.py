@@ -7,6 +7,8 @@ import pytest
 import mcptally as mt
 from tests.transcripts import c2s, call, opened, s2c, text, write
 
+pytestmark = pytest.mark.slow
+
 
 def said(name: str) -> list:
     return [opened(name, server=name), c2s(1, call(1, "read"), name), s2c(2, text(1), name)]

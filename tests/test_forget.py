@@ -22,6 +22,8 @@ from tests.golden import TRACES
 from tests.test_incremental import asked, assert_as_made_anew
 from tests.transcripts import c2s, call, event, opened, s2c, text, write
 
+pytestmark = pytest.mark.slow
+
 GONE = "zebra-7731"
 """In everything that is to be forgotten, and in nothing else."""
 STAYS = "heron-4402"

@@ -27,6 +27,8 @@ from mcptally.schema import TABLES
 from tests.golden import TRACES
 from tests.transcripts import c2s, call, event, opened, s2c, text, write
 
+pytestmark = pytest.mark.slow
+
 FILES = sorted(TRACES.rglob("*.jsonl*"))
 
 

@@ -19,6 +19,8 @@ from mcptally.store import working
 from tests.golden import TRACES
 from tests.test_partitioning import FILES, scattered, tables
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory) -> dict[str, pl.DataFrame]:

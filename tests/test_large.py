@@ -14,6 +14,8 @@ from mcptally.plan import PARTITION, jobs_of, partition_of
 from tests.benchmarks import growth
 from tests.benchmarks.archive import generate
 
+pytestmark = pytest.mark.slow
+
 
 def event(seq: int, direction: str, message: dict[str, object], recording: str = "r") -> bytes:
     head = {"v": 1, "event": "message", "recording": recording, "seq": seq, "ts_ns": seq}

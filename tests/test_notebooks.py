@@ -7,6 +7,8 @@ import pytest
 
 from tests.notebooks import NOTEBOOKS, outputs, pictures, run
 
+pytestmark = pytest.mark.slow
+
 READABLE = {"image/png", "text/html", "text/plain"}
 """What Jupyter and code hosts both show without running anything."""
 

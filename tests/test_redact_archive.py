@@ -4,8 +4,6 @@ import base64
 import gzip
 import json
 import stat
-import subprocess
-import sys
 
 import pytest
 import zstandard
@@ -13,6 +11,7 @@ import zstandard
 from mcptally.errors import UnreadableError, UsageError
 from mcptally.record.redact import hashed
 from mcptally.redact import redact
+from tests.commands import run
 
 KEY = "ghp_" + "a1B2" * 9
 
@@ -377,22 +376,21 @@ def test_nothing_to_read_is_an_error(tmp_path):
         redact([tmp_path / "none"], tmp_path / "out")
 
 
-def test_the_command_redacts_and_says_how_much(tmp_path):
+def test_the_command_redacts_and_says_how_much(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "a.jsonl").write_bytes(text(EVENTS))
-    command = [sys.executable, "-m", "mcptally", "redact", "a.jsonl", "-o", "out"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = run("redact", "a.jsonl", "-o", "out")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == f"1 file, {len(EVENTS)} events, 9 strings replaced\n"
-    again = subprocess.run([*command, "--policy", "x"], cwd=tmp_path, capture_output=True,
-                           text=True, check=False)  # fmt: skip
+    again = run("redact", "a.jsonl", "-o", "out", "--policy", "x")
     assert again.returncode == 2
     assert "no redaction policy is called 'x'" in again.stderr
 
 
-def test_the_command_names_what_it_withholds_and_exits_1(tmp_path):
+def test_the_command_names_what_it_withholds_and_exits_1(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "a.jsonl").write_bytes(text(EVENTS) + NOT_UTF8["text"] + b"\n")
-    command = [sys.executable, "-m", "mcptally", "redact", "a.jsonl", "-o", "out"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = run("redact", "a.jsonl", "-o", "out")
     assert done.returncode == 1
     assert done.stderr == "mcptally: text withheld: a.jsonl:10: the line is not UTF-8\n"
-    assert done.stdout == f"1 files, {len(EVENTS)} events, 9 strings replaced\n"
+    assert done.stdout == f"1 file, {len(EVENTS)} events, 9 strings replaced\n"

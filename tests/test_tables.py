@@ -7,13 +7,12 @@ import pytest
 
 import mcptally as mt
 from mcptally.schema import TABLES, UiErrors, UiRuns, UiSteps, Validations
-
-TRAFFIC = Path(__file__).resolve().parents[1] / ".." / "shared" / "traffic"
+from tests import corpus
 
 EMPTY = {
     "recordings": {
         "source": "only imported recordings have one",
-        "url": "the traffic beside this project was recorded without it",
+        "url": "the traffic of the corpus was recorded without it",
     },
     "validations": dict.fromkeys(
         Validations.columns(), "hardly any server has a validate tool: tests/contracts records one"
@@ -36,10 +35,9 @@ EMPTY = {
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory) -> Path:
-    if not TRAFFIC.is_dir():
-        pytest.skip("needs the recorded traffic in ../shared/traffic")
+    traffic = corpus.need("traffic")
     out = tmp_path_factory.mktemp("tables") / "store"
-    mt.score([TRAFFIC], out=out)
+    mt.score([traffic], out=out)
     return out
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import mcptally as mt
 from mcptally import layout
 from mcptally.views import shown
-from tests.ask.conftest import SERVERS, TRAFFIC
+from tests import corpus
 
 GOLDEN = Path(__file__).parent / "golden"
 WIDTHS = (80, 200)
@@ -42,7 +42,7 @@ def main() -> int:
     GOLDEN.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "store"
-        mt.score([TRAFFIC / f"{name}.jsonl.zst" for name in SERVERS], out=out)
+        mt.score(corpus.SAMPLES, out=out)
         store = mt.open_store(out)
         for width in WIDTHS:
             path = GOLDEN / f"terminal-{width}.txt"

@@ -15,6 +15,8 @@ from mcptally.errors import StoreError
 from mcptally.views import questions
 from tests.transcripts import c2s, call, opened, s2c, text, write
 
+pytestmark = pytest.mark.slow
+
 NEED_US = {"tool_scores", "server_scores", "failure_trend"}
 
 

@@ -6,19 +6,21 @@ import pytest
 
 import mcptally as mt
 from mcptally.errors import StoreError
+from tests import corpus
 from tests.ask import plainly
-from tests.ask.conftest import SERVERS, TRAFFIC
 from tests.ask.test_questions import NAMES, agree
 from tests.transcripts import c2s, call, opened, s2c, text, write
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
-def parts(store, tmp_path_factory) -> mt.Store:
+def parts(tmp_path_factory) -> mt.Store:
     """The traffic of `store` in two stores that share a third of it."""
-    assert store  # or skipped
     folder = tmp_path_factory.mktemp("parts")
-    for name, servers in (("first", SERVERS[:8]), ("second", SERVERS[4:])):
-        mt.score([TRAFFIC / f"{server}.jsonl.zst" for server in servers], out=folder / name)
+    files = sorted(corpus.SAMPLES.glob("*.jsonl*"))
+    for name, some in (("first", files[:8]), ("second", files[4:])):
+        mt.score(some, out=folder / name)
     return mt.open_store(folder / "first", folder / "second")
 
 
@@ -33,7 +35,7 @@ def test_stores_that_overlap_answer_as_one_store_of_everything(parts: mt.Store, 
 
 
 def test_filters_go_through_all_of_them(parts: mt.Store, store: mt.Store):
-    for name in ("git", "duckdb-v1", "todo-v1"):
+    for name in ("git", "excel", "time"):
         whole = store.ask("latency", server=name).fetchall()
         assert parts.ask("latency", server=name).fetchall() == whole
     whole = store.ask("clients", server="git").pl()

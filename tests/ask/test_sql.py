@@ -161,6 +161,7 @@ MORE = {
 """What takes more time or memory than there is."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("query", MORE.values(), ids=MORE)
 def test_sql_takes_no_more_than_it_may(small: mt.Store, query: str):
     store = mt.open_store(small.path, memory="200MB")
@@ -279,6 +280,7 @@ def test_memory_that_is_no_size_is_refused_with_what_to_write(small: mt.Store):
         mt.open_store(small.path, memory="lots").ask("latency")
 
 
+@pytest.mark.slow
 def test_threads_may_ask_a_store_from_its_first_question_on(small: mt.Store):
     asked = ["latency", "sessions", "tool_scores", "latency"] * 2
     for _ in range(5):

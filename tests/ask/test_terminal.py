@@ -20,6 +20,7 @@ from mcptally import database, layout, render
 from mcptally.errors import QueryError
 from mcptally.views import shown
 from tests.ask import terminal
+from tests.commands import run, run_bytes
 
 STYLE = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -143,6 +144,7 @@ def in_a_terminal(command: list[str], **environment: str) -> str:
     return said.decode()
 
 
+@pytest.mark.slow
 def test_a_terminal_gets_colour_a_width_and_fifty_rows_and_a_pipe_gets_everything(store: mt.Store):
     command = [sys.executable, "-m", "mcptally", "query", str(store.path), "latency"]
     said = in_a_terminal(command)
@@ -165,6 +167,24 @@ def test_a_name_without_room_keeps_both_of_its_ends():
     assert text.endswith("…")
 
 
+NATURAL = {"tool": 30, "text": 40, "calls": 5}
+"""Widths of a name, a text and a number; between columns there are two characters."""
+
+FITS = {
+    "all whole": (79, {"tool": 30, "text": 40, "calls": 5}),
+    "the longest loses one character": (78, {"tool": 30, "text": 39, "calls": 5}),
+    "texts at their least, a name's being longer": (35, {"tool": 16, "text": 10, "calls": 5}),
+    "the last column left out, for one character": (34, {"tool": 16, "text": 16}),
+    "two columns at their least": (28, {"tool": 16, "text": 10}),
+    "two columns stay though they do not fit": (27, {"tool": 16, "text": 10}),
+}
+
+
+@pytest.mark.parametrize(("width", "sizes"), FITS.values(), ids=FITS)
+def test_columns_share_a_line_to_the_last_character(width: int, sizes: dict[str, int]):
+    assert layout.fitting(NATURAL, fixed={"calls"}, width=width) == sizes
+
+
 def test_what_a_person_looks_for_first_goes_last():
     columns = shown("tool_scores")
     assert columns.index("tool_failures") < columns.index("hidden_errors") < columns.index("ok")
@@ -173,6 +193,7 @@ def test_what_a_person_looks_for_first_goes_last():
 ACTS = "\x1b[2J\x9b31m\x07\u202eevil\u2066\u200b\U000e0041"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["json", "csv", "markdown", "table"])
 def test_nothing_from_an_archive_acts_on_a_terminal_in_any_format(store: mt.Store, form: str):
     query = f"SELECT '{ACTS}' AS text, ['{ACTS}'] AS list, 1 AS \"{ACTS}\""
@@ -194,8 +215,7 @@ def test_no_format_hands_on_what_changes_the_order_or_the_lines_of_text(store: m
 
 
 def test_json_says_the_same_whatever_it_escapes(store: mt.Store):
-    command = [sys.executable, "-m", "mcptally", "query", str(store.path), f"SELECT '{ACTS}' AS x"]
-    done = subprocess.run([*command, "--format", "json"], capture_output=True, check=True)
+    done = run_bytes("query", store.path, f"SELECT '{ACTS}' AS x", "--format", "json")
     assert done.stdout.isascii()
     assert json.loads(done.stdout) == [{"x": ACTS}]
 
@@ -216,13 +236,12 @@ def test_no_cell_of_csv_is_a_formula(store: mt.Store, text: str, capsysbinary):
 
 
 def test_an_answer_without_rows_says_so(store: mt.Store):
-    command = [sys.executable, "-m", "mcptally", "query", str(store.path)]
     for question in (["SELECT tool FROM calls WHERE false"], ["latency", "--min-calls", "9999999"]):
-        done = subprocess.run([*command, *question], capture_output=True, text=True, check=True)
+        done = run("query", store.path, *question)
+        assert done.returncode == 0
         assert done.stderr.splitlines()[-1] == "no rows"
-    many = ["SELECT tool FROM calls WHERE false", "--format", "json"]
-    done = subprocess.run([*command, *many], capture_output=True, text=True, check=True)
-    assert (json.loads(done.stdout), done.stderr) == ([], "")
+    done = run("query", store.path, "SELECT tool FROM calls WHERE false", "--format", "json")
+    assert (done.returncode, json.loads(done.stdout), done.stderr) == (0, [], "")
 
 
 ENDLESS = (
@@ -230,6 +249,7 @@ ENDLESS = (
 )
 
 
+@pytest.mark.slow
 def test_ctrl_c_stops_a_query_at_once_and_says_so_with_its_code(store: mt.Store):
     file = store.path / database.FILE
     file.unlink(missing_ok=True)
@@ -249,19 +269,16 @@ def test_ctrl_c_stops_a_query_at_once_and_says_so_with_its_code(store: mt.Store)
 
 
 def test_an_answer_that_takes_too_long_is_stopped(store: mt.Store):
-    command = [sys.executable, "-m", "mcptally", "query", str(store.path), ENDLESS]
-    done = subprocess.run(
-        [*command, "--seconds", "0.5"], capture_output=True, text=True, check=False
-    )
+    done = run("query", store.path, ENDLESS, "--seconds", "0.5")
     assert done.returncode == 2
     assert "more than 0.5 s and was stopped" in done.stderr
 
 
 @pytest.mark.parametrize("form", ["json", "csv", "parquet", "markdown"])
 def test_every_format_is_read_back(store: mt.Store, form: str):
-    command = [sys.executable, "-m", "mcptally", "query", str(store.path)]
     query = "SELECT sum(1) AS n, 'nan'::DOUBLE AS x, [1, 2] AS l, TIMESTAMPTZ '2026-11-21' AS t"
-    done = subprocess.run([*command, query, "--format", form], capture_output=True, check=True)
+    done = run_bytes("query", store.path, query, "--format", form)
+    assert done.returncode == 0
     if form == "json":
         text = b'"n": 1,\n  "x": null,'
         assert text in done.stdout

@@ -1,6 +1,8 @@
 """The table `usage` says of calls what the same sums say that filters make anew."""
 
 import datetime
+import math
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -10,6 +12,7 @@ import mcptally as mt
 from mcptally.schema import Usage
 from mcptally.usage import KEYS
 from mcptally.views import connect, create_views
+from tests.transcripts import c2s, call, opened, s2c, text, write
 
 ALL = {"since": datetime.date(2000, 1, 1)}
 """A filter that leaves every call that has a time, so that everything is summed up anew."""
@@ -43,3 +46,16 @@ def test_it_counts_every_call_of_a_tool_once(store: mt.Store):
         "WHERE method = 'tools/call' AND dir = 'c2s' AND tool IS NOT NULL"
     ).fetchall()
     assert store.sql("SELECT sum(calls) FROM usage").fetchall() == calls
+
+
+@pytest.mark.parametrize("table", ["usage", "_usage"])
+def test_a_response_without_a_byte_has_no_size_to_sum(tmp_path: Path, table):
+    events = [opened()]
+    for number, size in enumerate([0, 1, 100], 1):
+        events.append(c2s(2 * number - 1, call(number)))
+        events.append(s2c(2 * number, text(number), bytes=size))
+    mt.score([write(tmp_path / "a.jsonl", events)], out=tmp_path / "store")
+    with connect() as connection:
+        create_views(connection, [tmp_path / "store"])
+        rows = connection.sql(f"SELECT sum(sized), sum(ln_response_bytes) FROM {table}").fetchall()
+    assert rows == [(2, pytest.approx(math.log(100)))]

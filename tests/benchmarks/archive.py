@@ -1,7 +1,7 @@
 """Archives for benchmarks: made from a seed, of any size, or real traffic many times over.
 
-The `traffic` shape has the kinds of lines, sizes, errors and oddities of the 888 recordings in
-shared/traffic (355.7 MB, measured 2026-11-22): quantiles of line lengths by kind of line, 46 %
+The `traffic` shape has the kinds of lines, sizes, errors and oddities of the 888 recordings of
+the corpus (355.7 MB, measured 2026-11-22): quantiles of line lengths by kind of line, 46 %
 stderr lines, 35 % of calls failed, 1.08 content blocks a result, one line in 50 odd. The `small`
 shape is many short messages (about 590 bytes in the middle, 1.2 kB on average), 5 % of them
 errors: where the cost of a message, not of a byte, decides.

@@ -17,12 +17,13 @@ import sys
 from pathlib import Path
 
 import polars as pl
+from tests import corpus
 
 from mcptally import rules as rule_files
 from mcptally.evaluate import calibration, hidden_rows, labels, measures, verdict_rows
 from mcptally.verdict import confidence, failures, hidden_errors
 
-LABELS = Path(__file__).resolve().parents[2] / ".." / "shared" / "labels"
+LABELS = (corpus.folder() or corpus.ROOT) / "labels"
 SHARED_LABELS = (LABELS / "errors.jsonl", LABELS / "traffic.jsonl")
 OUR_LABELS = Path(__file__).resolve().parents[1] / "verdict" / "held_out.jsonl"
 ROWS = Path(rule_files.__file__).parent

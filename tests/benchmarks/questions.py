@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Final
 
 import polars as pl
+from tests import corpus
 
 import mcptally
 from mcptally import store
@@ -53,7 +54,7 @@ _NAMES: Final = ("recording", "session")
 def main(arguments: Sequence[str]) -> None:
     """Make the store and print the table."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks questions")
-    parser.add_argument("--archive", type=Path, default=Path("../shared/traffic"))
+    parser.add_argument("--archive", type=Path, default=corpus.find("traffic") or corpus.SAMPLES)
     parser.add_argument("--calls", type=int, default=10_000_000)
     parser.add_argument("--store", type=Path)
     parser.add_argument("--rounds", type=int, default=3)

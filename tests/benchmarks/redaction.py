@@ -1,12 +1,12 @@
 """Recall, false positives and cost of redaction: made-up secrets in every place they occur.
 
-    python tests/benchmarks/redaction.py [--policy default] [--seed 1] [--markdown]
+    python -m tests.benchmarks redaction [--policy default] [--seed 1] [--markdown]
 
 Secrets are made after their issuers' public descriptions, not from our own patterns. Two groups:
 tokens that are known by their shape, in places that say nothing, and values without any shape
 (passwords, hexadecimal keys), in places whose name says what they are. What is neither, nobody can
-find; it is not counted. False positives are counted on made-up hard cases and, where the shared
-traffic lies beside the checkout, on real messages, none of which holds a live secret.
+find; it is not counted. False positives are counted on made-up hard cases and, where there is a
+corpus, on its messages, none of which holds a live secret.
 """
 
 import argparse
@@ -19,10 +19,10 @@ import time
 import uuid
 from collections import Counter, defaultdict
 from collections.abc import Callable
-from pathlib import Path
 from urllib.parse import quote
 
 import zstandard
+from tests import corpus
 
 from mcptally.record.redact import Policy, policy
 
@@ -249,9 +249,8 @@ def table(title: str, rows: dict[str, Counter[str]], markdown: bool) -> None:
 
 
 def real_messages() -> list[bytes]:
-    folder = Path(__file__).resolve().parents[2] / ".." / "shared" / "traffic"
     found = []
-    for path in sorted(folder.glob("*.jsonl.zst")):
+    for path in corpus.traffic():
         with path.open("rb") as file, zstandard.ZstdDecompressor().stream_reader(file) as stream:
             for line in stream.read().splitlines():
                 begin = line.find(b'"msg":')
@@ -288,7 +287,7 @@ def main() -> None:
 
     frames = real_messages()
     if not frames:
-        print("\nReal messages: the shared traffic is not beside this checkout; skipped")
+        print("\nReal messages: " + corpus.missing("traffic"))
         return
     began = time.process_time()
     results = [hide.json(frame) for frame in frames]

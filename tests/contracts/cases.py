@@ -1,19 +1,18 @@
-"""The cases beside the checkout: inputs with the answers of the programs behind the seeds."""
+"""Cases of the corpus: inputs with the answers of the programs behind the seeds."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-FOLDER = Path(__file__).resolve().parents[2] / ".." / "shared" / "cases"
+from tests import corpus
 
 
 def cases(name: str) -> list[Any]:
     """The cases of a file as parameters; one that is skipped where the file is not there."""
-    path = FOLDER / name
-    if not path.is_file():
-        skip = pytest.mark.skip(reason=f"needs ../shared/cases/{name} beside the checkout")
+    path = corpus.find(f"cases/{name}")
+    if path is None:
+        skip = pytest.mark.skip(reason=corpus.missing(f"cases/{name}"))
         return [pytest.param({}, marks=skip, id=name)]
     lines = path.read_text(encoding="utf-8").splitlines()
     return [pytest.param(case, id=case["id"]) for case in map(json.loads, lines)]

@@ -29,6 +29,8 @@ from mcptally.contracts import (
 )
 from tests.transcripts import c2s, call, event, opened, s2c, text, write
 
+pytestmark = pytest.mark.slow
+
 NAMES = st.sampled_from(
     """content isError type text data mimeType resource uri success error runId flow errors findings
     metrics result target valid warnings category code status total_count limit offset params args

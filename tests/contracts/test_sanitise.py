@@ -1,13 +1,12 @@
 """Nothing that is printed or exported carries what looks like a secret."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 
 import mcptally as mt
 from tests import transcripts as t
+from tests.commands import run_bytes
 
 SECRET = "ghp_" + "a1B2" * 9
 
@@ -26,8 +25,9 @@ def store(tmp_path_factory):
 
 
 def printed(*arguments):
-    command = [sys.executable, "-m", "mcptally", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, check=True, timeout=60).stdout
+    done = run_bytes(*arguments)
+    assert done.returncode == 0
+    return done.stdout
 
 
 @pytest.mark.parametrize("form", ["table", "json", "csv", "markdown", "parquet"])

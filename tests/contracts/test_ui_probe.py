@@ -3,16 +3,14 @@
 # ruff: noqa: E501  (tables of cases, one a line)
 import json
 import re
-from pathlib import Path
 
 import pytest
 
 import mcptally as mt
 from mcptally.contracts import envelopes, ui_probe
+from tests import corpus
 from tests import transcripts as t
 from tests.contracts.cases import cases
-
-SEED = Path(__file__).resolve().parents[2] / ".." / "shared" / "seeds"
 
 
 @pytest.mark.parametrize("case", cases("ui-test-run.jsonl"))
@@ -26,9 +24,7 @@ def test_a_run_is_judged_as_the_program_judges_it(case):
 
 
 def example() -> dict:
-    path = SEED / "ui-probe-response-structure.md"
-    if not path.is_file():
-        pytest.skip("needs ../shared/seeds beside the checkout")
+    path = corpus.need("seeds/ui-probe-response-structure.md")
     return json.loads(re.findall(r"```json\n(.*?)```", path.read_text("utf-8"), re.DOTALL)[-1])
 
 
@@ -72,9 +68,7 @@ def test_the_two_readings_of_a_run_differ_where_they_are_known_to(change, progra
 
 
 def seed_answers() -> dict[str, dict]:
-    path = SEED / "ui-probe-response-structure.md"
-    if not path.is_file():
-        pytest.skip("needs ../shared/seeds beside the checkout")
+    path = corpus.need("seeds/ui-probe-response-structure.md")
     parts = re.findall(r"#### (\w+)\n.*?```json\n(.*?)```", path.read_text("utf-8"), re.DOTALL)
     strict = ((tool, re.sub(r"\s+//.*", "", text).replace("[...]", "[]")) for tool, text in parts)
     return {tool: json.loads(text) for tool, text in strict}

@@ -13,6 +13,7 @@ import mcptally as mt
 from mcptally import dry_run
 from mcptally.contracts import cron, semantic, validation_texts
 from tests import transcripts as t
+from tests.commands import run
 
 SERVER = Path(__file__).parents[1] / "servers" / "validating_server.py"
 
@@ -168,19 +169,16 @@ def test_errors_are_specific(store, server, tool, arguments, error):
     assert answer.errors[0].startswith(error)
 
 
+@pytest.mark.slow
 def test_the_command_prints_exactly_the_answer_and_exits_by_it(store):
-    def run(*arguments):
-        command = [sys.executable, "-m", "mcptally", "validate", str(store.path), *arguments]
-        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-
     about = ("--server", "validating", "--tool", "read_file")
-    done = run(*about, "--arguments", '{"path": "/data/a.txt"}')
+    done = run("validate", store.path, *about, "--arguments", '{"path": "/data/a.txt"}')
     assert (done.returncode, json.loads(done.stdout)) == (
         0,
         {"valid": True, "errors": [], "warnings": []},
     )
     assert done.stderr.startswith("source: the server's own answer of 20")
-    done = run(*about, "--arguments", '{"pat": "x"}')
+    done = run("validate", store.path, *about, "--arguments", '{"pat": "x"}')
     said = json.loads(done.stdout)
     assert done.returncode == 1
     assert list(said) == ["valid", "errors", "warnings"]
@@ -214,6 +212,7 @@ def test_the_method_is_recognised_like_the_tool(tmp_path):
     assert row == {"validated_as": False, "outcome": "tool_error"}
 
 
+@pytest.mark.slow
 def test_a_validation_in_another_recording_counts_for_an_hour(tmp_path):
     ask = {"name": "validate", "arguments": {"tool": "read", "arguments": {"p": 1}}}
 
@@ -296,6 +295,11 @@ def test_a_phase_is_told_by_words(phase, kind, text):
         ("60 * * * *", False),
         ("* 24 * * *", False),
         ("* * 0 * *", False),
+        ("0 0 1 1 0", True),
+        ("59 23 31 12 7", True),
+        ("* * 32 * *", False),
+        ("* * * 0 *", False),
+        ("* * * 0-3 *", False),
         ("* * * 13 *", False),
         ("* * * * 8", False),
         ("*/0 * * * *", False),

@@ -22,14 +22,14 @@ from mcptally.cluster import DaskCrew
 from mcptally.errors import McptallyError, UnreadableError, UsageError
 from mcptally.schema import TABLES
 from mcptally.store import prepare
+from tests import corpus
 from tests.engine.clusters import QUIET, Machines, hold, machines
 from tests.golden import TRACES
 from tests.test_nesting import archive
 from tests.test_partitioning import scattered
 
-TRAFFIC = Path(__file__).resolve().parents[2] / ".." / "shared" / "traffic"
 FILES = [TRACES / f"{name}.jsonl.zst" for name in ("excel-http", "git", "memory", "sqlite")]
-pytestmark = QUIET
+pytestmark = [*QUIET, pytest.mark.slow]
 EACH = 1
 """A limit that makes every file a partition of its own."""
 
@@ -119,9 +119,8 @@ def test_a_broken_file_is_rows_wherever_it_is_read(tmp_path: Path, pair: Machine
 
 
 def test_real_traffic_comes_out_the_same(tmp_path: Path, pair: Machines):
-    if not TRAFFIC.is_dir():
-        pytest.skip("no recorded traffic beside the checkout")
-    files = [TRAFFIC / f"{name}.jsonl.zst" for name in ("excel-nobody", "time-v1")]
+    traffic = corpus.need("traffic")
+    files = [traffic / f"{name}.jsonl.zst" for name in ("excel-nobody", "time-v1")]
     mt.score(files, out=tmp_path / "local", partition_bytes=EACH)
     mt.score(files, out=tmp_path / "store", engine=pair.client, partition_bytes=EACH)
     assert_same(tmp_path / "store", tmp_path / "local")

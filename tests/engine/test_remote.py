@@ -19,7 +19,7 @@ from mcptally.store import source_of
 from tests.engine.clusters import QUIET, machines
 from tests.engine.test_dask import FILES, assert_same, tables
 
-pytestmark = QUIET
+pytestmark = [*QUIET, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

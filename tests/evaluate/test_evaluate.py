@@ -8,16 +8,12 @@ from typing import Any
 import polars as pl
 import pytest
 from click.testing import CliRunner
+from tests import corpus
 
 from mcptally.cli import cli
 from mcptally.errors import UnreadableError
 from mcptally.evaluate import calibration, evaluate, labels, measures
 from mcptally.verdict import failures
-
-SHARED = Path(__file__).resolve().parents[2] / ".." / "shared"
-needs_labels = pytest.mark.skipif(
-    not (SHARED / "labels").is_dir(), reason="the labelled files are not beside the checkout"
-)
 
 ERROR = {
     "server": "npm:@a/mcp-x-server", "tool": "t", "args": {"q": 1}, "text": "x not found",
@@ -168,10 +164,9 @@ def test_the_command_prints_tables_and_json(tmp_path: Path):
     assert json.loads(answer.output)["verdict"]["n"] == 2
 
 
-@needs_labels
 def test_the_verdict_reaches_what_is_promised_under_cross_validation():
     for name in ("errors.jsonl", "traffic.jsonl"):
-        measured = evaluate(SHARED / "labels" / name, cross_validate=True)
+        measured = evaluate(corpus.need(f"labels/{name}"), cross_validate=True)
         assert measured.verdict is not None
         assert measured.hidden is not None
         assert measured.verdict.scorers[0].balanced_accuracy.value >= 0.90

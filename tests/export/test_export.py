@@ -4,8 +4,6 @@ import csv
 import io
 import json
 import os
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -16,8 +14,11 @@ from mcptally.errors import QueryError, UsageError
 from mcptally.export import FORMATS, export
 from mcptally.imports import import_logs
 from mcptally.pipeline import score
+from tests.commands import run
 from tests.imports.rig import calls_of, facts
 from tests.transcripts import c2s, call, opened, s2c, text, write
+
+pytestmark = pytest.mark.slow
 
 TRACES = Path(__file__).parents[2] / "sample_traces"
 
@@ -216,8 +217,7 @@ def test_mistakes_are_said(store, tmp_path):
 
 
 def test_the_command_writes_to_stdout_and_talks_on_stderr(store):
-    command = [sys.executable, "-m", "mcptally", "export", str(store), "--to", "har"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run("export", store, "--to", "har")
     assert done.returncode == 0
     assert json.loads(done.stdout)["log"]["creator"]["name"] == "mcptally"
     assert "rows left out: asked by the server" in done.stderr

@@ -30,6 +30,8 @@ from mcptally.show import explain, text
 from tests.hostile.rig import GOOD, Outcome, judged, recording
 from tests.transcripts import c2s, call, opened, s2c, write
 
+pytestmark = pytest.mark.slow
+
 posix = pytest.mark.skipif(sys.platform == "win32", reason="no such files there")
 
 

@@ -20,6 +20,8 @@ from mcptally.export import FORMATS, export
 from mcptally.views import questions
 from tests.transcripts import c2s, event, opened, s2c, write
 
+pytestmark = pytest.mark.slow
+
 PAYLOADS = {
     "a terminal escape": "\x1b[2J\x1b]0;title\x07\x1b]8;;http://evil.example\x07click",
     "a one-byte escape": "\x9b31mred\x9d0;title\x9c\x90q",

@@ -26,6 +26,8 @@ from tests.hostile import fuzz
 from tests.hostile.rig import recording
 from tests.transcripts import c2s, call, event, opened, s2c, text
 
+pytestmark = pytest.mark.slow
+
 
 def budget(examples: int) -> settings:
     slow = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]

@@ -214,6 +214,7 @@ def leading_out(url: str, file: str) -> list[dict[str, Any]]:
     return schemas
 
 
+@pytest.mark.slow
 def test_nothing_is_fetched_and_no_file_is_read(
     tmp_path: Path, bait: tuple[str, list[str]]
 ) -> None:
@@ -350,6 +351,7 @@ def test_errors_without_end_are_not_gathered(schema: Any, value: Any) -> None:
     assert original.first_error(value)
 
 
+@pytest.mark.slow
 def test_of_a_value_of_megabytes_one_error_is_enough() -> None:
     schema = {"items": {"type": "string"}}
     validator = jsonschema_rs.Draft202012Validator(schema)

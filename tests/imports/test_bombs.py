@@ -55,6 +55,7 @@ class Counted(Source):
         super()._charge(records, size)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("form", "head", "block", "tail"), BOMBS.values(), ids=BOMBS)
 def test_a_bomb_is_read_as_far_as_there_is_room_and_told(
     tmp_path: Path, form: str, head: bytes, block: bytes, tail: bytes

@@ -1,22 +1,16 @@
 """`mcptally import` as a user meets it."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from mcptally.imports import FORMATS
+from tests.commands import run
 from tests.imports import styles
 from tests.imports.rig import TRACES, events
 
 DOCS = Path(__file__).parents[2] / "docs"
-
-
-def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "mcptally", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture

@@ -463,6 +463,7 @@ _JSON = st.recursive(
 _OBJECTS = st.lists(st.dictionaries(st.text(max_size=8), _JSON, max_size=4), max_size=6)
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(_OBJECTS, _JSON, st.integers(1, 40), st.sampled_from([None, 1]), st.booleans())
 def test_elements_are_those_of_the_array_however_the_bytes_are_cut(

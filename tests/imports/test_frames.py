@@ -37,6 +37,7 @@ def recorded(tmp_path_factory) -> pl.DataFrame:
     return calls_of(TRACES / "time.jsonl", tmp_path_factory.mktemp("recorded") / "store")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "tell", "options"), TOLD.values(), ids=TOLD)
 def test_the_same_traffic_gives_the_same_calls_outcomes_and_verdicts(
     recorded: pl.DataFrame, tmp_path: Path, name, tell, options
@@ -73,6 +74,7 @@ def test_bare_messages_have_no_times_and_directions_by_the_protocol(tmp_path, re
     assert recordings.select("opened_at", "ended_at").null_count().row(0) == (12, 12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trace", ["everything-http", "excel-http"])
 def test_a_har_of_recorded_http_traffic_gives_the_same_calls(tmp_path, trace):
     recording = TRACES / f"{trace}.jsonl.zst"

@@ -85,7 +85,7 @@ def test_an_event_of_a_flushed_gzip_stream_is_seen_as_soon_as_it_has_come():
         ("br", b"\x0b\x02\x80hi\x03", "content coding: br"),
         ("gzip, br", b"anything", "content coding: gzip, br"),
         ("gzip", b"no gzip at all", "content coding: "),
-        ("gzip", gzip.compress(JSON)[:-10], "content coding: ended too early"),
+        ("gzip", gzip.compress(JSON, mtime=0)[:-10], "content coding: ended too early"),
         ("zstd", b"no zstd at all", "content coding: "),
         ("zstd", zstandard.compress(JSON)[:-3], "content coding: ended too early"),
         ("deflate", b"\xff\xff\xff", "content coding: "),
@@ -134,6 +134,7 @@ def test_a_document_over_the_cap_leaves_head_and_hash():
     assert seen.piece.size == 2 * len(JSON)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("coding", ["gzip", "deflate", "zstd"])
 def test_a_decompression_bomb_takes_no_memory(coding):
     wire = CODINGS[coding](bytes(300 << 20))

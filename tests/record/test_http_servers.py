@@ -15,6 +15,8 @@ import pytest
 from http_rig import events, free_port, of, recordings
 from test_http_process import Program
 
+pytestmark = pytest.mark.slow
+
 PATIENCE = 120.0
 
 SDK_SERVER = """

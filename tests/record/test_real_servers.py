@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from behind import events, of, recorder
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.slow]
 
 SERVERS = Path(os.environ.get("MCPTALLY_SERVERS", "/nowhere"))
 NPM = SERVERS / "node_modules" / ".bin"

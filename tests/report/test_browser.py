@@ -9,6 +9,8 @@ import pytest
 from mcptally.page.words import shown
 from tests.report import stores
 
+pytestmark = pytest.mark.slow
+
 WAIT = 60_000
 """Milliseconds that a machine under load may take for a step."""
 

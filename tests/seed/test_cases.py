@@ -1,14 +1,13 @@
 """The original program's own answers, case by case."""
 
 import math
-from pathlib import Path
 
 import pytest
+from tests import corpus
 
 from mcptally.seed import javascript, single
 from mcptally.seed.model import ScenarioResult, ValidationContext
 
-CASES = Path(__file__).resolve().parents[2] / ".." / "shared" / "cases"
 FACTORS = {
     "mcpCode": "mcp_code",
     "businessPattern": "business_pattern",
@@ -22,9 +21,7 @@ FACTORS = {
 
 
 def lines(name):
-    path = CASES / name
-    if not path.exists():
-        pytest.skip(f"needs the case files beside the checkout ({name})")
+    path = corpus.need(f"cases/{name}")
     return [javascript.parse(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 

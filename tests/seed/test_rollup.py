@@ -2,18 +2,17 @@
 
 import json
 import math
-from pathlib import Path
 
 import duckdb
 import polars as pl
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from tests import corpus
 
 from mcptally.seed import document, inspector, rollup
 from mcptally.seed.model import CLASSIFICATIONS, SCENARIOS, ScenarioResult
 
-CASES = Path(__file__).resolve().parents[2] / ".." / "shared" / "cases"
 RESULTS = {
     "server": pl.String,
     "tool": pl.String,
@@ -77,9 +76,7 @@ def results_of(case):
 
 
 def cases(name):
-    path = CASES / name
-    if not path.exists():
-        pytest.skip(f"needs the case files beside the checkout ({name})")
+    path = corpus.need(f"cases/{name}")
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
@@ -133,6 +130,7 @@ RESULT = st.builds(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None, phases=[Phase.explicit, Phase.generate])
 @given(st.lists(st.tuples(st.lists(RESULT, min_size=1, max_size=9), st.integers(0, 3)), min_size=1))
 def test_the_sql_is_the_reference_in_both_readings(drawn):

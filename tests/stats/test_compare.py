@@ -1,17 +1,17 @@
 """What compare says of two archives whose difference is known."""
 
 import random
-from pathlib import Path
 
 import pytest
 
 from mcptally import compare
 from mcptally.pipeline import score
 from mcptally.query import open_store
+from tests import corpus
 from tests.stats.inject import copy
 from tests.stats.stores import BEGAN, FAILED, OK, build, call, definition, sessions
 
-TRAFFIC = Path(__file__).resolve().parents[2] / ".." / "shared" / "traffic"
+pytestmark = pytest.mark.slow
 
 
 def rows(seed, tool="t", *, p=0.1, latency=10.0, count=40, size=6, **fields):
@@ -186,13 +186,12 @@ def test_the_weights_of_a_family_are_its_whole():
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory):
-    if not TRAFFIC.is_dir():
-        pytest.skip("../shared/traffic is not there")
+    traffic = corpus.need("traffic")
     folder = tmp_path_factory.mktemp("real")
     names = ("time", "time-v1", "git", "calc", "memory", "everything")
     (folder / "base").mkdir()
     for name in names:
-        path = TRAFFIC / f"{name}.jsonl.zst"
+        path = traffic / f"{name}.jsonl.zst"
         (folder / "base" / path.name).write_bytes(path.read_bytes())
     copy(
         folder / "base",

@@ -1,8 +1,6 @@
 """Gates: what fails, what the data leave open, and what CI reads."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -11,6 +9,7 @@ import pytest
 import mcptally as mt
 from mcptally import gate_reports, gates
 from mcptally.errors import UsageError
+from tests.commands import run
 from tests.stats.stores import FAILED, NO_NETWORK, build, call, sessions
 from tests.transcripts import c2s, opened, s2c, text, write
 from tests.transcripts import call as asked
@@ -256,11 +255,6 @@ def test_junit_counts_failures_and_skips(store):
     assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("3", "1", "1")
 
 
-def run(*arguments):
-    command = [sys.executable, "-m", "mcptally", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
-
-
 def transcript(path, failing):
     events = []
     for number in range(12):
@@ -271,6 +265,7 @@ def transcript(path, failing):
     return write(path, events)
 
 
+@pytest.mark.slow
 def test_commands_exit_with_1_beyond_a_gate_and_with_0_without(tmp_path):
     bad, good = transcript(tmp_path / "b.jsonl", 12), transcript(tmp_path / "g.jsonl", 0)
     gate = ("--fail-on", "failure_rate > 10%", "--junit", tmp_path / "j.xml")

@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-TRAFFIC = Path(__file__).resolve().parents[2] / ".." / "shared" / "traffic"
-
 
 def members(name: str, inside: str) -> dict[str, Any]:
     """The JSON files of a source distribution whose path holds `inside`, by path."""
@@ -24,11 +22,3 @@ def members(name: str, inside: str) -> dict[str, Any]:
             if inside in member.name and member.name.endswith(".json")
             if (file := archive.extractfile(member)) is not None
         }
-
-
-def traffic() -> list[Path]:
-    """The recorded traffic beside the checkout."""
-    files = sorted(TRAFFIC.glob("*.jsonl.zst"))
-    if not files:
-        pytest.skip("no ../shared/traffic beside the checkout")
-    return files

@@ -79,9 +79,8 @@ def command(
     for name in told.missing:
         say(f"{as_message(name)}: is not here; what it says of this is not forgotten there\n")
     for name in told.taken_out:
-        say(
-            f"{as_message(name)}; {'taken' if told.done else 'would be taken'} out: it may be of this\n"
-        )
+        removal = "removed" if told.done else "would be removed"
+        say(f"{as_message(name)}; {removal}: it may belong to what is forgotten\n")
     if told.done and told.missing:
         ctx.exit(Exit.FAILED)
     if not told.done:
