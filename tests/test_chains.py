@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 import mcptally as mt
+from tests import tables
 from tests.transcripts import c2s, call, opened, s2c, text, write
 
 
@@ -86,11 +87,12 @@ def test_calls_are_chained(tmp_path: Path, said: Any, chained: list[tuple[int, A
     for place, (request, reply) in enumerate(said):
         events += [c2s(2 * place + 1, request), s2c(2 * place + 2, reply)]
     mt.score([write(tmp_path / "a.jsonl", events)], out=tmp_path / "store")
-    rows = mt.open_store(tmp_path / "store").sql(
+    rows = tables.ask(
+        tmp_path / "store",
         "SELECT f.request_id::INTEGER, c.attempt_why FROM calls c "
-        "JOIN calls f ON f.call_id = c.attempt_of ORDER BY c.seq"
+        "JOIN calls f ON f.call_id = c.attempt_of ORDER BY c.seq",
     )
-    assert rows.fetchall() == chained
+    assert rows.rows() == chained
 
 
 MINUTES = 60 * 10**9
@@ -112,5 +114,5 @@ def test_a_retry_begins_when_the_failure_is_known_and_within_ten_minutes(
         s2c(4, text(2)) | {"ts_ns": failed_at + pause},
     ]
     mt.score([write(tmp_path / "a.jsonl", events)], out=tmp_path / "store")
-    rows = mt.open_store(tmp_path / "store").sql("SELECT attempt_why FROM calls ORDER BY seq")
-    assert rows.fetchall() == [(None,), (why,)]
+    rows = tables.ask(tmp_path / "store", "SELECT attempt_why FROM calls ORDER BY seq")
+    assert rows.rows() == [(None,), (why,)]

@@ -6,13 +6,14 @@ import polars as pl
 import pytest
 
 import mcptally as mt
+from tests import tables
 from tests.transcripts import c2s, call, event, opened, s2c, text, write
 
 
 def judged(tmp_path: Path, *events) -> pl.DataFrame:
     mt.score([write(tmp_path / "x.jsonl", events)], out=tmp_path / "store")
-    store = mt.open_store(tmp_path / "store")
-    return store.sql("SELECT seq, outcome, verdict, reason, rule FROM calls ORDER BY seq").pl()
+    query = "SELECT seq, outcome, verdict, reason, rule FROM calls ORDER BY seq"
+    return tables.ask(tmp_path / "store", query)
 
 
 ENDS = {
