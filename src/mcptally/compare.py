@@ -122,7 +122,7 @@ def compare(
     for name, opened in (("base", before), ("new", after)):
         connection.execute(f"ATTACH ':memory:' AS {name}")
         connection.execute(f"USE {name}")
-        create_views(connection, opened.paths)
+        create_views(connection, opened.files)
         opened.stops(connection)
     connection.execute("USE memory")
     lock(connection, (*before.paths, *after.paths))

@@ -6,9 +6,11 @@ A `gap` stands where something was, and never says what.
 import base64
 import contextlib
 import dataclasses
+import hashlib
 import os
 import re
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -65,9 +67,19 @@ _encode: Final = msgspec.json.encode
 
 
 class Erased:
-    """One transcript without what is forgotten; written in its place if `write`."""
+    """One transcript without what is forgotten; written in its place if `write`.
 
-    def __init__(self, path: Path, target: Target, *, write: bool) -> None:
+    Before it takes the place, `note` is called with its SHA-256 and the number of lines.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        target: Target,
+        *,
+        write: bool,
+        note: Callable[[str, int], None] = lambda *_: None,
+    ) -> None:
         self.target = target
         self.events = 0
         """Lines that were dropped, replaced or shortened."""
@@ -76,7 +88,7 @@ class Erased:
         if not any(self._is_about(line) for _, line in text_lines(path)):
             return
         if write:
-            self._rewrite(path)
+            self._rewrite(path, note)
         else:
             self.events = sum(1 for _, line in text_lines(path) if self._line(line) is not line)
 
@@ -86,7 +98,7 @@ class Erased:
         except (msgspec.DecodeError, RecursionError):
             return False
 
-    def _rewrite(self, path: Path) -> None:
+    def _rewrite(self, path: Path, note: Callable[[str, int], None]) -> None:
         if is_held(path):
             raise UnreadableError(f"{path}: is being written; stop its recorder first")
         part = path.with_name(f"{path.name}.part")
@@ -104,6 +116,8 @@ class Erased:
                 part.chmod(path.stat().st_mode)
                 with part.open("rb") as file:
                     os.fsync(file.fileno())
+                    sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+                note(sha256, self.events)
                 part.replace(path)
         finally:
             part.unlink(missing_ok=True)
