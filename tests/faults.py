@@ -158,7 +158,7 @@ def _place(path: object, fd: object) -> str:
     name = os.fsdecode(path) if isinstance(path, bytes | str | os.PathLike) else ""
     if isinstance(fd, int) and fd >= 0 and not name.startswith("/"):
         with contextlib.suppress(OSError):
-            name = f"{os.readlink(f'/proc/self/fd/{fd}')}/{name}"
+            name = f"{Path(f'/proc/self/fd/{fd}').readlink()}/{name}"
     return name
 
 
@@ -206,7 +206,7 @@ def kill_at(steps: Iterable[int], command: str, folder: Path) -> None:
             die_at(step, folder / "world")
             try:
                 WORLDS[command].run(folder / "world")
-            except BaseException:
+            except BaseException:  # noqa: BLE001  (this process must not go on)
                 traceback.print_exc()
                 os._exit(1)
             os._exit(0)
@@ -250,7 +250,14 @@ class Scene:
 
     def kill(self, steps: Iterable[int]) -> list[int]:
         """Kill the command at these steps, as far as it has so many; gives those."""
-        words = [sys.executable, "-m", "tests.faults", "--die-at", self.command, str(self.kept.parent)]
+        words = [
+            sys.executable,
+            "-m",
+            "tests.faults",
+            "--die-at",
+            self.command,
+            str(self.kept.parent),
+        ]
         shutil.rmtree(self.kept.parent / "left", ignore_errors=True)
         (self.kept.parent / "left").mkdir()
         subprocess.run([*words, *map(str, steps)], cwd=ROOT, check=True)

@@ -100,8 +100,7 @@ def _make_views(connection: duckdb.DuckDBPyConnection, files: store.Files) -> li
     """Tables and questions as views; gives the questions that cannot be."""
     for table in TABLES:
         connection.execute(
-            f'CREATE VIEW "{table.name}" AS '
-            f"SELECT * FROM {merge.read(files[table.name])}"
+            f'CREATE VIEW "{table.name}" AS SELECT * FROM {merge.read(files[table.name])}'
         )
         connection.execute(f'COMMENT ON VIEW "{table.name}" IS {_text(table.meaning)}')
     left = views.create_plain_questions(connection)

@@ -16,7 +16,6 @@ import polars as pl
 from mcptally import drift
 from mcptally.schema import TABLES, Recordings, Tools
 
-
 Files = Mapping[str, list[Path]]
 """The live files of a store, by table."""
 

@@ -16,7 +16,7 @@ import duckdb
 
 from mcptally import stats, views
 from mcptally import store as store_files
-from mcptally.errors import McptallyError, QueryError, StoreError, UsageError, near
+from mcptally.errors import QueryError, StoreError, UsageError, near
 from mcptally.filters import EVIDENCE, Filters, Moment
 from mcptally.readonly import SPILL, check_select, lock
 from mcptally.views import questions
@@ -338,7 +338,7 @@ def steadily(stores: Sequence[Store], work: Callable[[], _T], *, whole: bool = F
         before = [store.mark() for store in stores]
         try:
             found = work()
-        except (duckdb.Error, McptallyError):
+        except Exception:  # (of DuckDB, or of Arrow when it reads batches)
             if [store.mark() for store in stores] == before:
                 raise
         else:

@@ -205,8 +205,10 @@ class Earlier:
     # --- what is carried over ---
 
     def carry(self, work: Path, target: Path) -> Carried:
-        """Carry over what holds: parts of the store at `target` stay as they are, others and what
-        is left of a part go into a work folder.
+        """Carry over what holds.
+
+        Whole parts of the store at `target` stay as they are; parts of others, and what is left of
+        a part, go into a work folder.
         """
         number = 0
         small: list[Part] = []

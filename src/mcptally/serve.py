@@ -20,7 +20,7 @@ import mcptally
 from mcptally import compare as comparison
 from mcptally import dry_run, show
 from mcptally.errors import McptallyError
-from mcptally.query import Store, open_store
+from mcptally.query import Store, open_store, steadily
 from mcptally.render import plain_rows
 from mcptally.rules.page import find_rules, words
 from mcptally.sanitise import clean, sanitised
@@ -250,7 +250,7 @@ class _Desk:
         with self.turn:
             try:
                 with self.store.within(self.seconds):
-                    return answer()
+                    return steadily([self.store, *filter(None, [self.base])], answer)
             except (McptallyError, duckdb.Error) as error:
                 raise ToolError(_advised(str(error))) from error
 

@@ -252,11 +252,8 @@ def working(folder: Path) -> Iterator[Path]:
         with alone_in(folder):
             _refuse_others(folder)
             sweep(folder)
-            # Under a new name: a process that outlived a killed run writes where nobody looks.
-            work = folder / WORK / secrets.token_hex(4)
-            (work / KNOWN).mkdir(parents=True)
             try:
-                yield work
+                yield prepare(folder)
             finally:
                 sweep(folder)
     except BaseException as error:
@@ -268,6 +265,14 @@ def working(folder: Path) -> Iterator[Path]:
                 f"{folder}: cannot be written, {error}; {left}; make room and score again"
             ) from error
         raise
+
+
+def prepare(folder: Path) -> Path:
+    """A new work folder inside the store at `folder`."""
+    # Under a new name: a process that outlived a killed run writes where nobody looks.
+    work = folder / WORK / secrets.token_hex(4)
+    (work / KNOWN).mkdir(parents=True)
+    return work
 
 
 def _refuse_others(folder: Path) -> None:
@@ -290,8 +295,8 @@ def _refuse_others(folder: Path) -> None:
 def sweep(folder: Path) -> list[Path]:
     """Remove what the manifest does not list: files of the store before, and of killed runs.
 
-    Gives the files that could not be removed. Only for the run that is alone in the store. A manifest that cannot be read lists nothing that
-    could be told from the rest: then all stays until a run has replaced it.
+    Only for the run that is alone in the store. Where the manifest cannot be read, nothing is
+    removed. Gives the files that could not be removed.
     """
     manifest = folder / MANIFEST
     listed: set[str] = set()

@@ -77,7 +77,7 @@ def command(
     """
     from mcptally import database, render
     from mcptally.errors import QueryError
-    from mcptally.query import open_store
+    from mcptally.query import open_store, steadily
     from mcptally.views import questions, shown
 
     limit_of_memory = None if memory is None else f"{memory / 1e6:.0f}MB"
@@ -110,7 +110,11 @@ def command(
     if not standing and given:
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
         raise UsageError(f"{flags} go with a standing question; SQL says it with WHERE")
+    columns = shown(question) if standing else []
+
+    def answer() -> None:
+        found = opened.ask(question, **filters) if standing else opened.sql(question)  # type: ignore[arg-type]
+        render.write(found, form, shown=columns, limit=limit)  # type: ignore[arg-type]
+
     with opened.within(seconds):
-        answer = opened.ask(question, **filters) if standing else opened.sql(question)  # type: ignore[arg-type]
-        columns = shown(question) if standing else []
-        render.write(answer, form, shown=columns, limit=limit)  # type: ignore[arg-type]
+        steadily([opened], answer)

@@ -9,13 +9,13 @@ import dataclasses
 import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import BinaryIO, Final
 
 import pyarrow as pa
 
 from mcptally.errors import UsageError, near
 from mcptally.export import csv, har, jsonl, otlp, parquet
-from mcptally.query import Store, open_store
+from mcptally.query import Store, open_store, steadily
 from mcptally.schema import TABLES
 
 __all__ = ["FORMATS", "Exported", "export"]
@@ -94,21 +94,27 @@ def export(
     name = '"' + table.replace('"', '""') + '"'
     condition = f" WHERE ({where})" if where else ""
     order = f" ORDER BY {_ORDER[table]}" if table in _ORDER else ""
-    reader = opened.sql(f"SELECT * FROM {name}{condition}{order}").to_arrow_reader(_BATCH)
-    schema = _in_utc(reader.schema)
-    rows = 0
 
-    def counted() -> Iterator[pa.RecordBatch]:
-        nonlocal rows
-        for batch in reader:
-            rows += batch.num_rows
-            yield batch.cast(schema)
+    def write(file: BinaryIO) -> Exported:
+        reader = opened.sql(f"SELECT * FROM {name}{condition}{order}").to_arrow_reader(_BATCH)
+        schema = _in_utc(reader.schema)
+        rows = 0
 
-    if isinstance(out, (str, Path)):
-        left_out = _to_file(Path(out), lambda file: form.write(counted(), schema, file))
-    else:
-        left_out = form.write(counted(), schema, out)
-    return Exported(rows, {why: count for why, count in left_out.items() if count})
+        def counted() -> Iterator[pa.RecordBatch]:
+            nonlocal rows
+            for batch in reader:
+                rows += batch.num_rows
+                yield batch.cast(schema)
+
+        left_out = form.write(counted(), schema, file)
+        return Exported(rows, {why: count for why, count in left_out.items() if count})
+
+    if not isinstance(out, (str, Path)):
+        return write(out)
+    path = Path(out)
+    if path.exists() and not path.is_file():
+        return _to_file(path, write)  # what a pipe was given cannot be taken back
+    return steadily([opened], lambda: _to_file(path, write))
 
 
 def _in_utc(schema: pa.Schema) -> pa.Schema:
@@ -119,7 +125,7 @@ def _in_utc(schema: pa.Schema) -> pa.Schema:
     return pa.schema(fields)
 
 
-def _to_file(path: Path, write: Callable[[BinaryIO], Any]) -> Any:
+def _to_file(path: Path, write: Callable[[BinaryIO], Exported]) -> Exported:
     """Write a file under another name first: what is there under its own is whole.
 
     A link stays a link; a pipe or a device is written into, and not replaced.
