@@ -200,12 +200,14 @@ def test_of_two_runs_on_one_store_behind_a_url_the_second_to_publish_is_refused(
     url = f"{root}/contested-{first}"
     if not first:
         mt.score(FILES[:1], out=url)
-    with (
-        pytest.raises(StoreError, match="another run has published there since this one began"),
-        at_hand(url) as folder,
-    ):
-        mt.score(FILES[:3], out=folder)
-        mt.score(FILES[:2], out=url)
+
+    def overtaken() -> None:
+        with at_hand(url) as folder:
+            mt.score(FILES[:3], out=folder)
+            mt.score(FILES[:2], out=url)
+
+    with pytest.raises(StoreError, match="another run has published there since this one began"):
+        overtaken()
     mt.score(FILES[:2], out=tmp_path / "fresh")
     assert_same(taken(url, tmp_path / "store"), tmp_path / "fresh")
     listed = json.loads((tmp_path / "store" / "store.json").read_text())["parts"].keys()
