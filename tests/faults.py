@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import duckdb
 import polars as pl
 
 from tests.transcripts import c2s, call, opened, s2c, text, write
@@ -52,6 +53,15 @@ def tables(store: Path) -> dict[str, pl.DataFrame]:
         frame = opened_.sql(f"SELECT * FROM {table.name}").pl()
         found[table.name] = frame.sort(table.key, nulls_last=True)
     return found
+
+
+def in_plain_duckdb(store: Path) -> set[str] | None:
+    """The calls that `mcptally.duckdb` gives a client; None where there is no such file."""
+    if not (store / "mcptally.duckdb").exists():
+        return None
+    with duckdb.connect(str(store / "mcptally.duckdb"), read_only=True) as connection:
+        connection.execute("SET file_search_path = ?", [str(store)])
+        return {name for (name,) in connection.execute("SELECT call_id FROM calls").fetchall()}
 
 
 def is_like(now: dict[str, pl.DataFrame], wanted: dict[str, pl.DataFrame]) -> bool:
@@ -286,6 +296,9 @@ class Scene:
     def found(self) -> str:
         """Which store lies there."""
         now = tables(self.folder / "store")
+        if (seen := in_plain_duckdb(self.folder / "store")) is not None:
+            states = [set(each["calls"]["call_id"]) for each in (self.before, self.after)]
+            assert seen in states, "mcptally.duckdb reads neither store"
         for name, wanted in (("the old store", self.before), ("the new store", self.after)):
             if is_like(now, wanted):
                 return name
