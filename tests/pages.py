@@ -32,9 +32,9 @@ def tables() -> str:
             f"{NOTE}# The tables of a store\n\n"
             "One Parquet dataset a table. In SQL they are views of the same names. Declared in "
             "`src/mcptally/schema.py`.\n\n"
-            "The files of a table are `STORE/<table>/<number>-<run>.parquet`. `store.json` lists the "
-            "live ones under `parts`, with size and SHA-256; a file that is not listed is left from "
-            "a run that was killed, or is of a run that is about to end.\n"
+            "The files of a table are `STORE/<table>/<number>-<run>.parquet`. `store.json` lists "
+            "the live ones under `parts`, with size and SHA-256; a file that is not listed is left "
+            "from a run that was killed, or is of a run that is about to end.\n"
         )
     ]
     for table in TABLES:
