@@ -1,10 +1,14 @@
-"""Kills `mcptally score` while it works, and sees that nothing is lost and the next run mends it.
+"""Kills commands that change a store, at every change of a file, and checks what is left.
 
-python -m tests.faults --kills 300     kills as many runs, and prints what was found after each
+python -m tests.faults                 kills `score`, `forget` and `merge` at every step
+python -m tests.faults --random 300    kills `score` with two processes after random times
+
+A step is a change of a file, seen by an audit hook before it happens (PEP 578).
 """
 
 import argparse
 import collections
+import contextlib
 import os
 import random
 import shutil
@@ -12,66 +16,216 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+import duckdb
 import polars as pl
-from polars.testing import assert_frame_equal
+
+from tests.transcripts import c2s, call, opened, s2c, text, write
 
 ROOT: Final = Path(__file__).parents[1]
 TRACES: Final = ROOT / "sample_traces"
 BEFORE: Final = [TRACES / "time.jsonl"]
 AFTER: Final = [TRACES / "time.jsonl", TRACES / "git.jsonl.zst"]
 
-WATCHED: Final = frozenset(
-    {"open", "os.mkdir", "os.rename", "os.link", "os.remove", "os.rmdir", "os.truncate"}
+CHANGES: Final = frozenset(
+    {"os.mkdir", "os.rename", "os.link", "os.remove", "os.rmdir", "os.truncate", "os.symlink"}
 )
-"""What Python tells of before it touches a file (PEP 578)."""
+"""Audit events of changes; `open` is one where it writes."""
+
+MOST: Final = 1000
+"""More steps than any command has."""
+
+_WRITES: Final = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
 
 def tables(store: Path) -> dict[str, pl.DataFrame]:
-    """Every table of a store, sorted."""
+    """Every table of a store, as a query reads it, sorted."""
+    import mcptally as mt
     from mcptally.schema import TABLES
 
+    opened_ = mt.open_store(store)
     found = {}
     for table in TABLES:
-        frame = pl.read_parquet(store / table.name / "*.parquet")
+        frame = opened_.sql(f"SELECT * FROM {table.name}").pl()
         found[table.name] = frame.sort(table.key, nulls_last=True)
     return found
 
 
-def is_like(store: Path, wanted: dict[str, pl.DataFrame]) -> bool:
-    """Whether a store's calls, messages and recordings are those."""
-    now = tables(store)
-    try:
-        for name in ("calls", "messages", "recordings", "tools"):
-            assert_frame_equal(now[name], wanted[name])
-    except AssertionError:
-        return False
-    return now["findings"].height == wanted["findings"].height
+def in_plain_duckdb(store: Path) -> set[str] | None:
+    """The calls that `mcptally.duckdb` gives a client; None where there is no such file."""
+    if not (store / "mcptally.duckdb").exists():
+        return None
+    with duckdb.connect(str(store / "mcptally.duckdb"), read_only=True) as connection:
+        connection.execute("SET file_search_path = ?", [str(store)])
+        return {name for (name,) in connection.execute("SELECT call_id FROM calls").fetchall()}
 
 
-def die_at(step: int, store: Path) -> None:
-    """Have this process killed before it touches a file of the store for the n-th time."""
+def is_like(now: dict[str, pl.DataFrame], wanted: dict[str, pl.DataFrame]) -> bool:
+    """Whether the tables of two stores are equal."""
+    return all(
+        now[name].equals(frame) or now[name].sort(pl.all()).equals(frame.sort(pl.all()))
+        for name, frame in wanted.items()
+    )
+
+
+# --- commands that are killed --------------------------------------------------------------------
+
+
+class World(NamedTuple):
+    """A command, and the files that it works on."""
+
+    build: Callable[[Path], object]
+    """Makes the files in a folder, with a store `store`."""
+    run: Callable[[Path], object]
+    """Runs the command on that folder."""
+
+
+def _archive(folder: Path) -> list[Path]:
+    """Two transcripts, each with a call of the tool `gone` and one of the tool `stays`."""
+    (folder / "archive").mkdir(parents=True)
+    return [
+        write(
+            folder / "archive" / f"{name}.jsonl",
+            [
+                opened(name, server=name),
+                c2s(1, call(1, "gone"), name),
+                s2c(2, text(1, "first"), name),
+                c2s(3, call(2, "stays"), name),
+                s2c(4, text(2, "second"), name),
+            ],
+        )
+        for name in "ab"
+    ]
+
+
+def _with_views(store: Path) -> None:
+    from mcptally import database
+
+    database.write(store)
+
+
+def _build_score(folder: Path) -> None:
+    import mcptally as mt
+
+    first, _ = _archive(folder)
+    mt.score([first], out=folder / "store")
+    _with_views(folder / "store")
+
+
+def _score(folder: Path) -> None:
+    import mcptally as mt
+
+    mt.score(folder / "archive", out=folder / "store")
+
+
+def _build_forget(folder: Path) -> None:
+    import mcptally as mt
+
+    mt.score(_archive(folder), out=folder / "store")
+    _with_views(folder / "store")
+
+
+def _forget(folder: Path) -> None:
+    import mcptally as mt
+
+    mt.forget(folder / "store", tool="gone", yes=True)
+
+
+def _build_merge(folder: Path) -> None:
+    import mcptally as mt
+
+    first, second = _archive(folder)
+    mt.score([first], out=folder / "store")
+    mt.score([second], out=folder / "other")
+    (folder / "archive").rename(folder / "elsewhere")
+    _with_views(folder / "store")
+
+
+def _merge(folder: Path) -> None:
+    import mcptally as mt
+
+    mt.merge_stores([folder / "store", folder / "other"], out=folder / "store")
+
+
+WORLDS: Final = {
+    "score": World(_build_score, _score),
+    "forget": World(_build_forget, _forget),
+    "merge": World(_build_merge, _merge),
+}
+
+
+# --- killing ------------------------------------------------------------------------------------
+
+
+def _place(path: object, fd: object) -> str:
+    """The absolute path that an audit event names."""
+    if isinstance(path, int):
+        return ""
+    name = os.fsdecode(path) if isinstance(path, bytes | str | os.PathLike) else ""
+    if isinstance(fd, int) and fd >= 0 and not name.startswith("/"):
+        with contextlib.suppress(OSError):
+            name = f"{Path(f'/proc/self/fd/{fd}').readlink()}/{name}"
+    return name
+
+
+def _changed(event: str, arguments: tuple[Any, ...]) -> Iterator[str]:
+    """The paths that an audit event changes."""
+    if event == "open":
+        path, _, flags = arguments
+        if isinstance(flags, int) and flags & _WRITES:
+            yield _place(path, -1)
+    elif event in {"os.rename", "os.link"}:
+        yield _place(arguments[0], arguments[2])
+        yield _place(arguments[1], arguments[3])
+    elif event in CHANGES:
+        yield _place(arguments[0], arguments[-1])
+
+
+def die_at(step: int, folder: Path) -> None:
+    """Have this process killed before it changes a file in a folder for the n-th time."""
     seen = 0
 
-    def hook(name: str, arguments: tuple[Any, ...]) -> None:
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
         nonlocal seen
-        if name in WATCHED and any(str(each).startswith(str(store)) for each in arguments):
+        if any(path.startswith(f"{folder}/") for path in _changed(event, arguments)):
             seen += 1
+            if os.environ.get("FAULTS_TRACE"):
+                os.write(2, f"{seen} {event} {arguments}\n".encode())
             if seen == step:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     sys.addaudithook(hook)
 
 
-def killed_at(step: int, store: Path, files: Sequence[Path]) -> bool:
-    """Score into a store in a process that dies at a step; whether it came so far."""
-    command = [sys.executable, "-m", "tests.faults", "--die-at", str(step), str(store)]
-    done = subprocess.run([*command, *map(str, files)], cwd=ROOT, capture_output=True, check=False)
-    assert done.returncode in (0, -signal.SIGKILL), done.stderr.decode()
-    return done.returncode != 0
+def kill_at(steps: Iterable[int], command: str, folder: Path) -> None:
+    """Have the command killed at each step; what each kill leaves is put into `folder`/left.
+
+    For a process of its own that has done nothing yet: each command runs in a fork of it.
+    """
+    from mcptally import combining, database, forgetting, pipeline  # noqa: F401  (once for all)
+
+    for step in steps:
+        shutil.rmtree(folder / "world", ignore_errors=True)
+        shutil.copytree(folder / "kept", folder / "world")
+        child = os.fork()
+        if not child:
+            die_at(step, folder / "world")
+            try:
+                WORLDS[command].run(folder / "world")
+            except BaseException:  # noqa: BLE001  (this process must not go on)
+                traceback.print_exc()
+                os._exit(1)
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        if status == 0:
+            return  # the command has fewer steps
+        assert os.WIFSIGNALED(status), "the command failed"
+        assert os.WTERMSIG(status) == signal.SIGKILL
+        shutil.move(folder / "world", folder / "left" / str(step))
 
 
 def killed_after(seconds: float, store: Path, files: Sequence[Path]) -> bool:
@@ -85,70 +239,127 @@ def killed_after(seconds: float, store: Path, files: Sequence[Path]) -> bool:
             return True
 
 
-def found_after(
-    store: Path, before: dict[str, pl.DataFrame], after: dict[str, pl.DataFrame]
-) -> str:
-    """What lies there after a run was killed: the old store, the new one, or a message."""
-    import mcptally as mt
-    from mcptally.errors import StoreError
+class Scene:
+    """The files of a command before it ran, and the tables of its store before and after."""
 
-    try:
-        mt.open_store(store)
-    except StoreError as error:
-        if "mcptally score" in str(error) or "run mcptally" in str(error):
-            return "refused, with what to do"
-        raise
-    for name, wanted in (("the old store", before), ("the new store", after)):
-        if is_like(store, wanted):
-            return name
-    raise AssertionError("neither the old store nor the new one")
+    def __init__(self, command: str, folder: Path) -> None:
+        self.command, self.world = command, WORLDS[command]
+        self.kept, self.folder = folder / "kept", folder / "world"
+        self.world.build(self.folder)
+        self.before = tables(self.folder / "store")
+        shutil.move(self.folder, self.kept)
+        self.reset()
+        self.world.run(self.folder)
+        self.after = tables(self.folder / "store")
+        assert not is_like(self.before, self.after)
 
+    def reset(self) -> None:
+        """Put the files back as they were before the command."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        shutil.copytree(self.kept, self.folder)
 
-def mended(store: Path, after: dict[str, pl.DataFrame]) -> None:
-    """The next run makes what an undisturbed one makes, and leaves nothing lying about."""
-    import mcptally as mt
+    def kill(self, steps: Iterable[int]) -> list[int]:
+        """Kill the command at these steps, as far as it has so many; gives those."""
+        words = [
+            sys.executable,
+            "-m",
+            "tests.faults",
+            "--die-at",
+            self.command,
+            str(self.kept.parent),
+        ]
+        shutil.rmtree(self.kept.parent / "left", ignore_errors=True)
+        (self.kept.parent / "left").mkdir()
+        subprocess.run([*words, *map(str, steps)], cwd=ROOT, check=True)
+        return sorted(int(path.name) for path in (self.kept.parent / "left").iterdir())
 
-    mt.score(AFTER, out=store)
-    assert is_like(store, after)
-    assert not (store / ".work").exists()
+    def after_kill(self, step: int) -> str:
+        """Which store a kill at a step left; the command is run once more.
+
+        Raises:
+            AssertionError: the store is neither the old one nor the new one, or the next run of
+                the command does not make what an undisturbed one makes.
+        """
+        from mcptally.errors import QueryError
+
+        shutil.rmtree(self.folder, ignore_errors=True)
+        (self.kept.parent / "left" / str(step)).rename(self.folder)
+        left = self.found()
+        # A second `forget` of what is forgotten finds nothing to forget.
+        done = contextlib.suppress(QueryError) if left == "the new store" else None
+        with done or contextlib.nullcontext():
+            self.world.run(self.folder)
+        assert self.found() == "the new store", "the next run made something else"
+        assert not (self.folder / "store" / ".work").exists()
+        return left
+
+    def found(self) -> str:
+        """Which store lies there."""
+        now = tables(self.folder / "store")
+        if (seen := in_plain_duckdb(self.folder / "store")) is not None:
+            states = [set(each["calls"]["call_id"]) for each in (self.before, self.after)]
+            assert seen in states, "mcptally.duckdb reads neither store"
+        for name, wanted in (("the old store", self.before), ("the new store", self.after)):
+            if is_like(now, wanted):
+                return name
+        raise AssertionError("neither the old store nor the new one")
 
 
 def main() -> None:
-    """Kill runs, half of them at a step, half of them after some time."""
+    """Kill commands at every step, or `score` after random times."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--random", type=int, default=0, metavar="KILLS")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="only every n-th step")
     parser.add_argument("--die-at", nargs="+", help=argparse.SUPPRESS)
     given = parser.parse_args()
+    if given.die_at:
+        command, folder, *steps = given.die_at
+        kill_at(map(int, steps), command, Path(folder))
+        return
+    with tempfile.TemporaryDirectory() as name:
+        if given.random:
+            _at_random(Path(name), given.random, random.Random(given.seed))
+            return
+        for command in WORLDS:
+            counts: collections.Counter[str] = collections.Counter()
+            (Path(name) / command).mkdir()
+            scene = Scene(command, Path(name) / command)
+            for step in scene.kill(range(1, MOST, given.every)):
+                try:
+                    counts[scene.after_kill(step)] += 1
+                except Exception as error:  # noqa: BLE001  (counted, and said)
+                    words = str(error).replace(name, "").replace("\n", " ")
+                    counts[f"{type(error).__name__}: {words[:160]}"] += 1
+            print(f"{command}: killed at {counts.total()} steps", flush=True)
+            for words, count in counts.most_common():
+                print(f"{count:5}  {words}", flush=True)
+
+
+def _at_random(folder: Path, kills: int, chance: random.Random) -> None:
     import mcptally as mt
 
-    if given.die_at:
-        step, store, *files = given.die_at
-        die_at(int(step), Path(store))
-        mt.score(files, out=store)
-        return
-    chance = random.Random(given.seed)
+    mt.score(BEFORE, out=folder / "before")
+    mt.score(AFTER, out=folder / "after")
+    before, after = tables(folder / "before"), tables(folder / "after")
     counts: collections.Counter[str] = collections.Counter()
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        mt.score(BEFORE, out=folder / "before")
-        mt.score(AFTER, out=folder / "after")
-        before, after = tables(folder / "before"), tables(folder / "after")
-        for number in range(given.kills):
-            store = folder / "store"
-            shutil.rmtree(store, ignore_errors=True)
-            if chance.random() < 0.7:
-                shutil.copytree(folder / "before", store)
-            if number % 2:
-                killed = killed_at(chance.randrange(1, 205), store, AFTER)
-            else:
-                killed = killed_after(chance.uniform(0.3, 3.0), store, AFTER)
-            what = found_after(store, before, after)
-            counts[f"{'killed' if killed else 'came to its end'}: {what}"] += 1
-            mended(store, after)
+    for _ in range(kills):
+        store = folder / "store"
+        shutil.rmtree(store, ignore_errors=True)
+        shutil.copytree(folder / "before", store)
+        killed = killed_after(chance.uniform(0.3, 3.0), store, AFTER)
+        now = tables(store)
+        left = next(
+            name
+            for name, wanted in (("the old store", before), ("the new store", after))
+            if is_like(now, wanted)
+        )
+        counts[f"{'killed' if killed else 'came to its end'}: {left}"] += 1
+        mt.score(AFTER, out=store)
+        assert is_like(tables(store), after)
+        assert not (store / ".work").exists()
     for words, count in counts.most_common():
         print(f"{count:5}  {words}")
-    print(f"{given.kills:5}  runs; after each the next run made the tables of an undisturbed one")
 
 
 if __name__ == "__main__":

@@ -30,7 +30,10 @@ def tables() -> str:
     parts = [
         (
             f"{NOTE}# Tables of a store\n\n"
-            "Each table is a Parquet dataset, and a view of the same name in SQL.\n"
+            "Each table is a Parquet dataset, and a view of the same name in SQL.\n\n"
+            "The files of a table are `STORE/<table>/<number>-<run>.parquet`. `store.json` lists "
+            "the live ones under `parts`, with size and SHA-256. A file that is not listed was "
+            "left by a killed run, or belongs to a run that is about to end.\n"
         )
     ]
     for table in TABLES:

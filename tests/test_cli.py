@@ -1,6 +1,7 @@
 """The commands as a user meets them: exit codes, messages, and what goes where."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -86,17 +87,18 @@ def test_a_store_of_another_format_says_how_to_rebuild_it(tmp_path: Path):
     trace = write(tmp_path / "x.jsonl", [opened()])
     assert run("score", trace, "-o", tmp_path / "store").returncode == 0
     manifest = tmp_path / "store" / "store.json"
-    manifest.write_text(manifest.read_text().replace('"format": 1', '"format": 99'))
+    manifest.write_text(manifest.read_text().replace('"format": 2', '"format": 99'))
     done = run("query", tmp_path / "store", "tool_scores")
     assert (done.returncode, "mcptally score ARCHIVE -o" in done.stderr) == (3, True)
 
 
-def test_a_store_that_lacks_a_table_says_how_to_rebuild_it(tmp_path: Path):
+def test_a_store_that_lacks_the_files_of_a_table_says_how_to_rebuild_it(tmp_path: Path):
     trace = write(tmp_path / "x.jsonl", [opened()])
     assert run("score", trace, "-o", tmp_path / "store").returncode == 0
     shutil.rmtree(tmp_path / "store" / "findings")
     done = run("query", tmp_path / "store", "tool_scores")
-    assert (done.returncode, "no table findings" in done.stderr) == (3, True)
+    assert (done.returncode, "mcptally score ARCHIVE -o" in done.stderr) == (3, True)
+    assert re.search(r"findings/\S+\.parquet: cannot be read: No such file", done.stderr)
 
 
 @pytest.mark.parametrize("damage", ["garbage", "[]"], ids=["a Parquet file", "store.json"])

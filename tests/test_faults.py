@@ -1,12 +1,12 @@
 """Runs that are killed, disks that are full, files that cannot be read, stores that are damaged."""
 
-import json
 import random
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import duckdb
 import polars as pl
 import pytest
 from click.testing import CliRunner
@@ -14,6 +14,7 @@ from click.testing import CliRunner
 import mcptally as mt
 from mcptally.cli import cli
 from mcptally.errors import McptallyError, StoreError
+from mcptally.query import steadily
 from mcptally.serve import server
 from tests import faults
 from tests.ask.test_serve import talk
@@ -27,6 +28,8 @@ ROOT = Path(__file__).parents[1]
 
 # --- killed ------------------------------------------------------------------------------------
 
+ON_POSIX = pytest.mark.skipif(sys.platform == "win32", reason="signals as on POSIX")
+
 
 @pytest.fixture(scope="module")
 def scored(tmp_path_factory) -> Path:
@@ -37,29 +40,87 @@ def scored(tmp_path_factory) -> Path:
     return folder
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="signals as on POSIX")
-@pytest.mark.parametrize("step", [60, 163, 175, 196])
-def test_killed_at_any_step_the_next_run_mends_it(tmp_path: Path, scored: Path, step: int):
-    """`python -m tests.faults --kills 300` does it at random, with processes and without."""
-    store = tmp_path / "store"
-    shutil.copytree(scored / "before", store)
-    before, after = faults.tables(scored / "before"), faults.tables(scored / "after")
-    assert faults.killed_at(step, store, faults.AFTER), "a run has fewer steps by now"
-    faults.found_after(store, before, after)
-    faults.mended(store, after)
+@ON_POSIX
+@pytest.mark.parametrize("command", faults.WORLDS)
+def test_after_a_kill_the_store_is_the_old_one_or_the_new_one(tmp_path: Path, command: str):
+    """At some steps; the slow test and `python -m tests.faults` take all."""
+    scene = faults.Scene(command, tmp_path)
+    for step in scene.kill([20, 80, 100, 110, 120]):
+        scene.after_kill(step)
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="signals as on POSIX")
-def test_killed_in_the_middle_of_the_exchange_a_store_says_so(tmp_path: Path, scored: Path):
-    store = tmp_path / "store"
-    shutil.copytree(scored / "before", store)
-    step = 160
-    while faults.killed_at(step, store, faults.AFTER) and (store / "store.json").exists():
-        step += 1
-    with pytest.raises(StoreError, match="a run was interrupted here"):
-        mt.open_store(store)
-    summary = mt.score(faults.AFTER, out=store)
-    assert summary.in_full == "a run was interrupted while it replaced it"
+@ON_POSIX
+@pytest.mark.slow
+@pytest.mark.parametrize("command", faults.WORLDS)
+def test_after_a_kill_at_any_step_it_is_so_too(tmp_path: Path, command: str):
+    scene = faults.Scene(command, tmp_path)
+    left = [scene.after_kill(step) for step in scene.kill(range(1, faults.MOST))]
+    assert set(left) == {"the old store", "the new store"}
+    # One step makes the old one the new one.
+    assert left == sorted(left, key=["the old store", "the new store"].index)
+
+
+def test_a_first_run_that_was_killed_says_what_to_do(tmp_path: Path):
+    (tmp_path / "store" / ".work").mkdir(parents=True)
+    with pytest.raises(StoreError, match="start the same command again") as told:
+        mt.open_store(tmp_path / "store")
+    assert "mcptally merge STORES -o" in str(told.value)
+
+
+def test_a_merged_store_that_is_damaged_is_merged_again(tmp_path: Path, scored: Path):
+    """Its transcripts may lie elsewhere."""
+    mt.merge_stores([scored / "before"], out=tmp_path / "all")
+    for path in (tmp_path / "all" / "calls").iterdir():
+        path.unlink()
+    with pytest.raises(StoreError, match="merge the stores again: mcptally merge STORES -o"):
+        mt.open_store(tmp_path / "all")
+
+
+# --- read while it is replaced -------------------------------------------------------------------
+
+
+@pytest.fixture
+def replaced(tmp_path: Path, scored: Path) -> Path:
+    return shutil.copytree(scored / "before", tmp_path / "store")
+
+
+COUNT = "SELECT count(*) FROM calls"
+
+
+def test_an_open_store_answers_from_the_store_that_replaced_it(replaced: Path, scored: Path):
+    wanted = mt.open_store(scored / "after").sql(COUNT).fetchall()
+    opened_before = mt.open_store(replaced)
+    assert opened_before.sql(COUNT).fetchall() != wanted
+    mt.score(faults.AFTER, out=replaced, full=True)
+    assert opened_before.sql(COUNT).fetchall() == wanted
+    assert opened_before.manifest["rows"]["calls"] == wanted[0][0]
+
+
+def test_an_answer_whose_files_went_is_asked_for_again(replaced: Path, scored: Path):
+    wanted = mt.open_store(scored / "after").sql("SELECT max(line) FROM calls").fetchall()
+    store = mt.open_store(replaced)
+    runs = [lambda: mt.score(faults.AFTER, out=replaced, full=True)]
+
+    def ask() -> list[tuple[int]]:
+        answer = store.sql("SELECT max(line) FROM calls")
+        if runs:
+            runs.pop()()  # the files that `answer` names are gone then
+        return answer.fetchall()
+
+    assert steadily([store], ask) == wanted
+    runs.append(lambda: mt.score(faults.AFTER, out=replaced, full=True))
+    with pytest.raises(duckdb.IOException):  # as it is without
+        ask()
+
+
+def test_a_store_that_never_holds_still_is_given_up_with_what_to_do(replaced: Path):
+    store = mt.open_store(replaced)
+
+    def ask() -> None:
+        (replaced / "store.json").touch()
+
+    with pytest.raises(StoreError, match="ask again when no run writes to it"):
+        steadily([store], ask, whole=True)
 
 
 # --- no room -------------------------------------------------------------------------------------
@@ -150,6 +211,11 @@ def whole(tmp_path_factory) -> Path:
     return folder
 
 
+def part(store: Path, folder: str, number: int) -> Path:
+    """The file of a part in a folder of a store."""
+    return next((store / folder).glob(f"{number:06d}-*.parquet"))
+
+
 def _cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-100])
 
@@ -187,8 +253,9 @@ def store(tmp_path: Path, whole: Path) -> Path:
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
 @pytest.mark.parametrize(("damage", "words"), DAMAGE.values(), ids=DAMAGE)
 def test_a_damaged_file_is_named_with_what_to_do(whole, store: Path, damage, words, command):
-    rows = pl.read_parquet(store / "calls" / "000001.parquet")
-    damage(store / "calls" / "000001.parquet")
+    path = part(store, "calls", 1)
+    rows = pl.read_parquet(path)
+    damage(path)
     stand_for = {
         "STORE": f"{store}",
         "WHOLE": f"{whole / 'store'}",
@@ -197,38 +264,40 @@ def test_a_damaged_file_is_named_with_what_to_do(whole, store: Path, damage, wor
     }
     done = CliRunner().invoke(cli, [stand_for.get(word, word) for word in command])
     assert isinstance(done.exception, McptallyError), done.exception
-    assert f"{store / 'calls' / '000001.parquet'}: {words}" in str(done.exception)
+    assert f"{path}: {words}" in str(done.exception)
     assert f"mcptally score ARCHIVE -o {store}" in str(done.exception)
 
 
 @pytest.mark.parametrize("damage", [damage for damage, _ in DAMAGE.values()], ids=DAMAGE)
 def test_doctor_names_the_file_and_the_next_run_mends_it(whole, store: Path, damage):
-    damage(store / "findings" / "000001.parquet")
+    path = part(store, "findings", 1)
+    damage(path)
     done = CliRunner().invoke(cli, ["doctor", "--store", f"{store}"])
     assert done.exit_code == 1
-    assert "findings/000001.parquet" in done.output.replace("\n", "").replace(" ", "")
+    assert f"findings/{path.name}" in done.output.replace("\n", "").replace(" ", "")
     summary = mt.score(whole, out=store)
     assert summary.in_full is not None
-    assert "findings/000001.parquet" in summary.in_full
+    assert f"findings/{path.name}" in summary.in_full
     assert_as_made_anew(store, [whole], store.parent)
 
 
 def test_what_only_the_next_run_reads_is_no_reason_not_to_answer(store: Path, whole: Path):
-    _cut(store / ".known" / "minutes" / "000000.parquet")
+    path = part(store, ".known/minutes", 0)
+    _cut(path)
     mt.open_store(store).sql("SELECT count(*) FROM calls").fetchall()
     summary = mt.score(whole, out=store)
-    assert "minutes/000000.parquet" in str(summary.in_full)
+    assert f"minutes/{path.name}" in str(summary.in_full)
 
 
 def test_served_a_damaged_store_answers_with_an_error(store: Path):
-    _flip(store / "calls" / "000000.parquet")
-    _flip(store / "calls" / "000001.parquet")
+    _flip(part(store, "calls", 0))
+    _flip(part(store, "calls", 1))
     [answer] = talk(store.parent, ("sql", {"query": "SELECT sum(length(response)) FROM calls"}))
     assert answer.is_error
 
 
 def test_a_store_that_is_cut_short_is_not_served(store: Path):
-    _cut(store / "calls" / "000000.parquet")
+    _cut(part(store, "calls", 0))
     with pytest.raises(StoreError, match="is damaged"):
         server(store)
 
@@ -243,14 +312,3 @@ def test_a_manifest_that_is_cut_short_is_made_anew(store: Path, whole: Path):
     with pytest.raises(StoreError, match="cannot be read"):
         mt.open_store(store)
     assert "cannot be read" in str(mt.score(whole, out=store).in_full)
-
-
-def test_what_was_forgotten_stays_known_when_a_run_is_killed(store: Path, whole: Path):
-    """The list lies in the work folder before the old one is taken away."""
-    path = store / "store.json"
-    manifest = json.loads(path.read_text()) | {"forgotten": [{"at": "then"}]}
-    (store / ".work" / "mine").mkdir(parents=True)
-    (store / ".work" / "mine" / "store.json").write_text(json.dumps(manifest))
-    path.unlink()
-    mt.score(whole, out=store)
-    assert json.loads(path.read_text())["forgotten"] == [{"at": "then"}]

@@ -69,15 +69,10 @@ def merge_stores(
         raise UsageError("nothing to merge: name stores")
     if url := was_url(Path(out)):
         raise UsageError(f"{url}: stores are merged into a folder; copy it to the URL afterwards")
-    manifests = [store.read_manifest(folder) for folder in folders]
+    for folder in folders:
+        store.read_manifest(folder)  # before anything is made
     judging = Judging.of(
         rules=Path(rules) if rules else None, scenarios=Path(scenarios) if scenarios else None
-    )
-    made = store.Made(
-        judging.digest,
-        bool(manifests[0].get("payloads")),
-        sameness.code(),
-        forgotten=[row for manifest in manifests for row in manifest.get("forgotten", ())],
     )
     target = Path(out)
     with contextlib.ExitStack() as held:
@@ -86,6 +81,14 @@ def merge_stores(
                 held.enter_context(store.alone_in(folder))
         workers = held.enter_context(opened("local"))
         work = held.enter_context(store.working(target))
+        manifests = [store.read_manifest(folder) for folder in folders]
+        made = store.Made(
+            judging.digest,
+            bool(manifests[0].get("payloads")),
+            sameness.code(),
+            forgotten=[row for manifest in manifests for row in manifest.get("forgotten", ())],
+            by="merge",
+        )
         for folder, manifest in zip(folders, manifests, strict=True):
             if why := sameness.why_not(folder, manifest, made):
                 raise StoreError(
@@ -101,10 +104,10 @@ def merge_stores(
         }
         twice = _once(kept)
         here = [Path(name) for name in kept.sources if name not in kept.fixed]
-        run = Run(work, judging, kept, payloads=made.payloads, progress=lambda *_: None)
+        run = Run(target, work, judging, kept, payloads=made.payloads, progress=lambda *_: None)
         with patiently():
             run.through(here, workers, limit=limit_of(workers.jobs))
-        summary = run.publish(target, made)
+        summary = run.publish(made)
     return Merged(
         target,
         len(folders),

@@ -14,7 +14,7 @@ import duckdb
 import pyarrow as pa
 
 from mcptally import stats
-from mcptally.query import Store, open_store
+from mcptally.query import Store, open_store, steadily
 from mcptally.readonly import lock
 from mcptally.views import connect, create_views
 
@@ -115,11 +115,15 @@ def compare(
     """
     bounds = limits(min_difference=min_difference, min_ratio=min_ratio, alpha=alpha)
     before, after = (one if isinstance(one, Store) else open_store(one) for one in (base, new))
+    return steadily([before, after], lambda: _compare(before, after, bounds), whole=True)
+
+
+def _compare(before: Store, after: Store, bounds: Mapping[str, Any]) -> Comparison:
     connection = connect(after.memory or before.memory)
     for name, opened in (("base", before), ("new", after)):
         connection.execute(f"ATTACH ':memory:' AS {name}")
         connection.execute(f"USE {name}")
-        create_views(connection, opened.paths)
+        create_views(connection, opened.files)
     connection.execute("USE memory")
     lock(connection, (*before.paths, *after.paths))
     connection.execute(f"CREATE TABLE pairs AS {_sql('pairs')}")

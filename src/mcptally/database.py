@@ -16,11 +16,11 @@ from typing import Final
 
 import duckdb
 
-from mcptally import query, store, views
+from mcptally import merge, query, store, views
 from mcptally.errors import StoreError
 from mcptally.schema import TABLES
 
-FILE: Final = "mcptally.duckdb"
+FILE: Final = store.VIEWS
 """Its name in the store's folder."""
 
 
@@ -29,17 +29,16 @@ def refresh(folder: Path) -> None:
 
     Whoever may only read the store goes without.
     """
-    file, manifest = folder / FILE, folder / store.MANIFEST
     # What is wrong with a table is said when the store is opened.
-    with contextlib.suppress(OSError, duckdb.Error):
-        if not file.exists() or file.stat().st_mtime < manifest.stat().st_mtime:
+    with contextlib.suppress(OSError, duckdb.Error, StoreError):
+        if not store.has_views(folder):
             write(folder)
 
 
 def write(folder: Path) -> list[str]:
     """Make the file anew, with views only; gives the questions that cannot be among them."""
-    with _anew(folder) as connection:
-        return _make_views(connection)
+    with _anew(folder) as (connection, files):
+        return _make_views(connection, files)
 
 
 def keep(folder: Path) -> list[str]:
@@ -50,8 +49,8 @@ def keep(folder: Path) -> list[str]:
     """
     opened = query.open_store(folder)
     try:
-        with _anew(folder) as connection:
-            left = _make_views(connection)
+        with _anew(folder) as (connection, files):
+            left = _make_views(connection, files)
             for name in left:
                 connection.register("_answer", opened.ask(name).to_arrow_table())
                 connection.execute(f'CREATE TABLE "{name}" AS SELECT * FROM _answer')
@@ -64,14 +63,21 @@ def keep(folder: Path) -> list[str]:
 
 
 @contextlib.contextmanager
-def _anew(folder: Path) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A database that takes the file's place when it is done, and is gone if it is not."""
+def _anew(folder: Path) -> Iterator[tuple[duckdb.DuckDBPyConnection, store.Files]]:
+    """A database that takes the file's place when it is done, and is gone if it is not.
+
+    With it the live files that its views are to name, by their paths from the folder.
+    """
     draft = folder / f".{FILE}.{os.getpid()}"
     draft.unlink(missing_ok=True)
     try:
+        changed = (folder / store.MANIFEST).stat().st_mtime_ns
+        files = store.live(Path(), store.read_manifest(folder))
         with duckdb.connect(str(draft)) as connection, _plainly_named(folder) as place:
             connection.execute("SET file_search_path = ?", [str(place)])
-            yield connection
+            yield connection, files
+        # Whether it is of the store as it is now can be seen from outside.
+        os.utime(draft, ns=(changed, changed))
         os.replace(draft, folder / FILE)  # noqa: PTH105  (the atomic one, by its name)
     finally:
         draft.unlink(missing_ok=True)
@@ -90,12 +96,11 @@ def _plainly_named(folder: Path) -> Iterator[Path]:
         yield link
 
 
-def _make_views(connection: duckdb.DuckDBPyConnection) -> list[str]:
+def _make_views(connection: duckdb.DuckDBPyConnection, files: store.Files) -> list[str]:
     """Tables and questions as views; gives the questions that cannot be."""
     for table in TABLES:
         connection.execute(
-            f'CREATE VIEW "{table.name}" AS '
-            f"SELECT * FROM read_parquet('{table.name}/**/*.parquet')"
+            f'CREATE VIEW "{table.name}" AS SELECT * FROM {merge.read(files[table.name])}'
         )
         connection.execute(f'COMMENT ON VIEW "{table.name}" IS {_text(table.meaning)}')
     left = views.create_plain_questions(connection)

@@ -275,16 +275,17 @@ def _store(path: Path) -> Iterator[Check]:
     again = f"mcptally score ARCHIVE -o {path}"
     try:
         manifest = store.read_manifest(path)
+        again = store.how_to_rebuild(path, manifest)
         written, scored_at = dict(manifest["rows"]), manifest["scored_at"]
         sources = {source["file"]: source["size"] for source in manifest["archive"]}
-        if broken := sameness.damaged(path, manifest) if "parts" in manifest else []:
+        if broken := sameness.damaged(path, manifest):
             yield Check(name, "error", f"{', '.join(broken)}: not as written", again)
             return
+        names = {table.name for table in TABLES}
         rows = {
-            table.name: sum(
-                pq.read_metadata(part).num_rows for part in (path / table.name).rglob("*.parquet")
-            )
-            for table in TABLES
+            table: sum(pq.read_metadata(file).num_rows for file in files)
+            for table, files in store.live(path, manifest).items()
+            if table in names
         }
     except (McptallyError, OSError, ValueError) as error:
         yield Check(name, "error", f"{error}", again)

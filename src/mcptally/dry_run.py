@@ -22,7 +22,7 @@ from mcptally.contracts.validation_texts import canonical
 from mcptally.errors import near
 from mcptally.frame import MAX_DEPTH
 from mcptally.nesting import is_too_deep, is_value_too_deep, with_stack_room
-from mcptally.query import Store
+from mcptally.query import Store, steadily
 from mcptally.sanitise import clean, sanitised
 from mcptally.seed import javascript
 from mcptally.validate import kind
@@ -62,7 +62,7 @@ def validate(store: Store, *, server: str, tool: str, arguments: Any) -> Answer:
         tool: name of the tool.
         arguments: what it would be called with; a wrapped or textual object is unwrapped.
     """
-    return _Run(store, server, tool, arguments).answer()
+    return steadily([store], lambda: _Run(store, server, tool, arguments).answer(), whole=True)
 
 
 class _Run:

@@ -12,7 +12,7 @@ import os
 import re
 import secrets
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -68,9 +68,19 @@ _encode: Final = msgspec.json.encode
 
 
 class Erased:
-    """One transcript without what is forgotten; written in its place if `write`."""
+    """One transcript without what is forgotten; written in its place if `write`.
 
-    def __init__(self, path: Path, target: Target, *, write: bool) -> None:
+    Before it takes the place, `note` is called with its SHA-256 and the number of lines.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        target: Target,
+        *,
+        write: bool,
+        note: Callable[[str, int], None] = lambda *_: None,
+    ) -> None:
         self.path = path
         self.target = target
         self.events = 0
@@ -84,7 +94,7 @@ class Erased:
         if not any(self._is_about(line) for _, line in text_lines(path)):
             return
         if write:
-            self._rewrite(path)
+            self._rewrite(path, note)
         else:
             for number, line in text_lines(path, self.damage):
                 self.events += self._line(number, line) is not line
@@ -108,7 +118,7 @@ class Erased:
             and event.recording in self.target.recordings
         )
 
-    def _rewrite(self, path: Path) -> None:
+    def _rewrite(self, path: Path, note: Callable[[str, int], None]) -> None:
         if is_held(path):
             raise UnreadableError(f"{path}: is being written; stop its recorder first")
         part = path.with_name(f"{path.name}.part")
@@ -127,6 +137,8 @@ class Erased:
                 part.chmod(path.stat().st_mode)
                 with part.open("rb") as file:
                     os.fsync(file.fileno())
+                    sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+                note(sha256, self.events)
                 part.replace(path)
         finally:
             part.unlink(missing_ok=True)

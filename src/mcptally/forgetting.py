@@ -10,17 +10,19 @@ Where something cannot be told apart from what is to be forgotten, it goes too: 
 
 import dataclasses
 import datetime
+import functools
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
 
-from mcptally import database, reuse, sameness, store
+from mcptally import reuse, sameness, store
 from mcptally.engines import opened
 from mcptally.erasing import Erased, Target, naming
 from mcptally.errors import QueryError, StoreError, UnreadableError, UsageError, near
 from mcptally.finding import discover
+from mcptally.ids import digest
 from mcptally.memory import patiently
 from mcptally.pipeline import Run
 from mcptally.plan import limit_of
@@ -87,41 +89,52 @@ def forget(
     if server is None and tool is None and recording is None:
         raise UsageError("nothing to forget: name a --server, a --tool or a --recording")
     folder = Path(path)
-    manifest = store.read_manifest(folder)
+    store.read_manifest(folder)  # before a folder that is none is touched
     judging = Judging.of(
         rules=Path(rules) if rules else None, scenarios=Path(scenarios) if scenarios else None
     )
-    made = store.Made(
-        judging.digest,
-        bool(manifest.get("payloads")),
-        sameness.code(),
-        forgotten=store.forgotten(folder),
-    )
+    about = {"server": server, "tool": tool, "recording": recording}
     with opened("local") as workers, store.working(folder) as work:
+        manifest = store.read_manifest(folder)
+        made = store.Made(
+            judging.digest,
+            bool(manifest.get("payloads")),
+            sameness.code(),
+            forgotten=manifest.get("forgotten", ()),
+            by=manifest.get("made_by", "score"),
+        )
+        erased = _Journal(folder, manifest, about)
         kept = _kept(folder, made)
-        target, calls = _target(folder, kept, server=server, tool=tool, recording=recording)
+        files = store.live(folder, manifest)
+        target, calls = _target(files, kept, server=server, tool=tool, recording=recording)
         told = Forgotten(len(target.whole), calls)
         copies = _copies(kept, archive)
-        _find(kept, target, told)
+        _find(kept, target, told, erased)
         for name in sorted({*told.files, *copies}):
-            file = Erased(Path(name), target, write=yes)
-            told.events += file.events
-            told.taken_out += file.taken_out
-            if name in copies and file.events:
+            events = erased.already(name)
+            if events is None:
+                note = functools.partial(erased.note, name)
+                file = Erased(Path(name), target, write=yes, note=note)
+                events = file.events
+                told.taken_out += file.taken_out
+            told.events += events
+            if name in copies and events:
                 told.files.append(name)
         if not yes:
             return told
-        about = {"server": server, "tool": tool, "recording": recording}
         made = dataclasses.replace(made, forgotten=[*made.forgotten, _trace(about, told)])
         kept.leave_out(0, target.whole)
         kept.fixed |= {name for name in kept.sources if not Path(name).is_file()}
         here = [Path(name) for name in kept.sources if name not in kept.fixed]
-        run = Run(work, judging, kept, payloads=made.payloads, progress=lambda *_: None)
+        run = Run(folder, work, judging, kept, payloads=made.payloads, progress=lambda *_: None)
         with patiently():
             run.through(here, workers, limit=limit_of(workers.jobs))
-        run.publish(folder, made)
-        # Views hold nothing, but answers that were kept there do.
-        (folder / database.FILE).unlink(missing_ok=True)
+        run.publish(made)
+        if left := store.sweep(folder):
+            raise StoreError(
+                f"{left[0]}: holds what was forgotten, is part of no store any more, and cannot be "
+                "removed; remove it"
+            )
     told.done = True
     return told
 
@@ -160,14 +173,47 @@ def _copies(kept: reuse.Earlier, archive: Iterable[str | Path]) -> set[str]:
     )
 
 
-def _find(kept: reuse.Earlier, target: Target, told: Forgotten) -> None:
+class _Journal:
+    """Which transcripts an unfinished `forget` has written anew already, in the store's manifest.
+
+    A `forget` that is killed between two transcripts is run again; those that it had done are not
+    as they were scored then, and places of messages in a batch are others in them.
+    """
+
+    def __init__(
+        self, folder: Path, manifest: dict[str, Any], about: Mapping[str, str | None]
+    ) -> None:
+        self.folder, self.manifest = folder, manifest
+        self.request = digest(repr(sorted(about.items())))
+        before = manifest.get("erasing", {})
+        self.unfinished: dict[str, Any] = before.get("files", {})
+        self.files = dict(self.unfinished) if before.get("request") == self.request else {}
+
+    def already(self, name: str) -> int | None:
+        """Lines that this request has taken out of a transcript, which is as it left it."""
+        known = self.files.get(name)
+        if known is None or store.digest_of(Path(name)) != known["sha256"]:
+            return None
+        return int(known["events"])
+
+    def note(self, name: str, sha256: str, events: int) -> None:
+        """Note that a transcript is about to be replaced by one of this digest."""
+        self.files[name] = {"sha256": sha256, "events": events}
+        erasing = {"request": self.request, "files": self.files}
+        store.replace_manifest(self.folder, self.manifest | {"erasing": erasing})
+
+
+def _find(kept: reuse.Earlier, target: Target, told: Forgotten, erased: _Journal) -> None:
     """The transcripts of the store that hold some of it."""
     for name in sorted(kept.files_of(target.recordings)):
         path = Path(name)
         if not path.is_file():
             told.missing.append(name)
-        elif not sameness.is_same(path, kept.sources[name]):
-            raise UnreadableError(f"{name}: changed since it was scored; score the archive first")
+        elif not sameness.is_same(path, kept.sources[name]) and erased.already(name) is None:
+            first = "score the archive first"
+            if name in erased.unfinished:
+                first = f"run the forget that was interrupted again, or {first}"
+            raise UnreadableError(f"{name}: changed since it was scored; {first}")
         else:
             told.files.append(name)
     partly = kept.files_of(target.recordings - target.whole)
@@ -182,7 +228,7 @@ def _find(kept: reuse.Earlier, target: Target, told: Forgotten) -> None:
 
 
 def _target(
-    folder: Path,
+    files: store.Files,
     kept: reuse.Earlier,
     *,
     server: str | None,
@@ -190,8 +236,8 @@ def _target(
     recording: str | None,
 ) -> tuple[Target, int]:
     """What the names stand for, and how many calls that is."""
-    recordings = _read(folder, Recordings.name, "recording", "server")
-    calls = _read(folder, Calls.name, *_OF_CALLS)
+    recordings = _read(files, Recordings.name, "recording", "server")
+    calls = _read(files, Calls.name, *_OF_CALLS)
     for column, name in (("server", server), ("recording", recording)):
         if name is not None:
             _require(recordings, column, name)
@@ -199,7 +245,7 @@ def _target(
     calls = calls.join(recordings.select("recording"), on="recording", how="semi")
     if tool is None:
         return Target(whole=set(recordings.get_column("recording"))), calls.height
-    return _of_tool(folder, kept, tool, recordings.select("recording"), calls)
+    return _of_tool(files, kept, tool, recordings.select("recording"), calls)
 
 
 _OF_CALLS: Final = (
@@ -207,9 +253,8 @@ _OF_CALLS: Final = (
 )
 
 
-def _read(folder: Path, table: str, *columns: str) -> pl.DataFrame:
-    files = sorted((folder / table).glob("*.parquet"))
-    return pl.read_parquet(files, columns=list(columns), glob=False)
+def _read(files: store.Files, table: str, *columns: str) -> pl.DataFrame:
+    return pl.read_parquet(files[table], columns=list(columns), glob=False)
 
 
 def _require(frame: pl.DataFrame, column: str, name: str) -> None:
@@ -219,7 +264,11 @@ def _require(frame: pl.DataFrame, column: str, name: str) -> None:
 
 
 def _of_tool(
-    folder: Path, kept: reuse.Earlier, tool: str, recordings: pl.DataFrame, calls: pl.DataFrame
+    files: store.Files,
+    kept: reuse.Earlier,
+    tool: str,
+    recordings: pl.DataFrame,
+    calls: pl.DataFrame,
 ) -> tuple[Target, int]:
     """All that is about a tool in these recordings.
 
@@ -233,16 +282,16 @@ def _of_tool(
         [pl.DataFrame(schema={"recording": pl.String, "tool": pl.String})]
         + [
             pl.read_parquet(path, columns=["recording", "tool"], glob=False)
-            for path in sorted((folder / store.KNOWN / "listed").glob("*.parquet"))
+            for path in files.get(f"{store.KNOWN}/listed", ())
         ]
     ).join(recordings, on="recording", how="semi")
     _require(pl.concat([listed, calls.select("recording", "tool")]), "tool", tool)
-    said = _read(folder, Validations.name, "call_id", "tool").filter(tool=tool)
+    said = _read(files, Validations.name, "call_id", "tool").filter(tool=tool)
     own = calls.filter(
         (pl.col("tool") == tool) | pl.col("call_id").is_in(said.get_column("call_id").implode())
     )
     own = calls.join(own.select("attempt_of").unique(), on="attempt_of", how="semi")
-    every_message = _read(folder, Messages.name, *_OF_MESSAGES)
+    every_message = _read(files, Messages.name, *_OF_MESSAGES)
     messages = every_message.join(own.select("recording").unique(), on="recording", how="semi")
     spans = (
         messages.join(own.select("call_id"), on="call_id", how="semi")

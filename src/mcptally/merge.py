@@ -5,7 +5,7 @@ definition are put in one line, and what changed between them is found again.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,30 +14,28 @@ import msgspec
 import polars as pl
 
 from mcptally import drift
-from mcptally.errors import StoreError
-from mcptally.schema import TABLES, Recordings, Table, Tools
+from mcptally.schema import TABLES, Recordings, Tools
+
+Files = Mapping[str, list[Path]]
+"""The live files of a store, by table."""
 
 
-def tables(connection: duckdb.DuckDBPyConnection, paths: Sequence[Path]) -> dict[str, str]:
-    """Name of each table → what to put after FROM to read it.
-
-    Raises:
-        StoreError: a store lacks a table: another version made it.
-    """
-    if len(paths) == 1:
-        return {table.name: _read(paths[0], table) for table in TABLES}
-    shared = _shared(connection, paths)
+def tables(connection: duckdb.DuckDBPyConnection, stores: Sequence[Files]) -> dict[str, str]:
+    """Name of each table → what to put after FROM to read it, of stores by their live files."""
+    if len(stores) == 1:
+        return {table.name: read(stores[0][table.name]) for table in TABLES}
+    shared = _shared(connection, stores)
     found = {}
     for table in TABLES:
         parts = [
-            f"SELECT * FROM {_read(path, table)}"
+            f"SELECT * FROM {read(files[table.name])}"
             + (
                 f" WHERE recording IS NULL OR recording NOT IN (SELECT recording FROM {shared} "
                 f"WHERE owner <> {number})"
                 if "recording" in table.columns()
                 else ""
             )
-            for number, path in enumerate(paths)
+            for number, files in enumerate(stores)
         ]
         found[table.name] = f"({' UNION ALL BY NAME '.join(parts)})"
     found[Tools.name] = _versions(connection, found[Tools.name])
@@ -49,21 +47,17 @@ def as_pattern(path: Path) -> str:
     return re.sub(r"([*?\[])", r"[\1]", str(path))
 
 
-def _read(path: Path, table: type[Table]) -> str:
-    if next((path / table.name).rglob("*.parquet"), None) is None:
-        raise StoreError(
-            f"{path}: has no table {table.name}, so another version of mcptally made it; rebuild "
-            f"it with: mcptally score ARCHIVE -o {path}"
-        )
-    folder = as_pattern(path.resolve() / table.name).replace("'", "''")
-    return f"read_parquet('{folder}/**/*.parquet')"
+def read(files: Sequence[Path]) -> str:
+    """The SQL that reads these files as one table."""
+    names = ", ".join("'" + as_pattern(path).replace("'", "''") + "'" for path in files)
+    return f"read_parquet([{names}])"
 
 
-def _shared(connection: duckdb.DuckDBPyConnection, paths: Sequence[Path]) -> str:
+def _shared(connection: duckdb.DuckDBPyConnection, stores: Sequence[Files]) -> str:
     """A table of the recordings that several stores hold, with the number of the first."""
     parts = " UNION ALL ".join(
-        f"SELECT recording, {number} AS owner FROM {_read(path, Recordings)}"
-        for number, path in enumerate(paths)
+        f"SELECT recording, {number} AS owner FROM {read(files[Recordings.name])}"
+        for number, files in enumerate(stores)
     )
     connection.execute(
         "CREATE TABLE _shared AS SELECT recording, min(owner) AS owner "

@@ -7,7 +7,7 @@ on what changed; the rest is carried over (`reuse`).
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -111,11 +111,11 @@ def score(
         )
         before = reuse.earlier(folder, made)
         kept = None if full or isinstance(before, str) else before
-        run = Run(work, judging, kept, payloads=payloads, progress=progress)
+        run = Run(folder, work, judging, kept, payloads=payloads, progress=progress)
         with patiently():
             run.through(files, workers, limit=partition_bytes or limit_of(workers.jobs))
             run.tell(out_of_reach)
-        summary = run.publish(folder, made)
+        summary = run.publish(made)
     return dataclasses.replace(
         summary, out=out, in_full=before if isinstance(before, str) and not full else None
     )
@@ -126,6 +126,7 @@ class Run:
 
     def __init__(
         self,
+        folder: Path,
         work: Path,
         judging: Judging,
         kept: reuse.Earlier | None,
@@ -133,9 +134,13 @@ class Run:
         payloads: bool,
         progress: Progress,
     ) -> None:
+        self.folder = folder
+        """The store."""
         self.work = work
         self.judging = judging
         self.kept = kept
+        self.stays: dict[str, Mapping[str, Any]] = {}
+        """Files of the store that stay, as its manifest describes them."""
         self.payloads = payloads
         self.progress = progress
         self.rows = dict.fromkeys((table.name for table in TABLES), 0)
@@ -164,7 +169,8 @@ class Run:
                 again, ledger = self._more()
                 todo = plan(again, limit=limit, jobs=workers.jobs)
             if self.kept:
-                self._count(self.kept.carry(self.work))
+                carried, self.stays = self.kept.carry(self.work, self.folder)
+                self._count(carried)
             self._finish(crew, ledger)
         for table, frame in tools(ledger.whole(), ledger.seen.rows).items():
             self.rows[table.name] += store.write_part(self.work, table, "tools", frame)
@@ -172,8 +178,8 @@ class Run:
         self.sources.sort(key=lambda source: source.file)
         store.sweep_known(self.work)
 
-    def publish(self, folder: Path, made: store.Made) -> Summary:
-        """Put what was made in the place of the store.
+    def publish(self, made: store.Made) -> Summary:
+        """Make what was made the store, and remove the files of the one before.
 
         Raises:
             UnreadableError: nothing could be read.
@@ -182,10 +188,22 @@ class Run:
             raise UnreadableError(_nothing(self.work, [source.file for source in self.sources]))
         as_scored = sorted(self.kept.as_scored | self.kept.apart) if self.kept else ()
         made = dataclasses.replace(made, as_scored=as_scored)
-        store.publish(folder, self.work, sources=self.sources, rows=self.rows, made=made)
+        store.publish(
+            self.folder,
+            self.work,
+            sources=self.sources,
+            rows=self.rows,
+            made=made,
+            kept=self.stays,
+        )
+        if (self.folder / store.VIEWS).exists():
+            # The views name live files, so they follow before `working` removes the others.
+            from mcptally import database  # noqa: PLC0415  (it loads what only questions need)
+
+            database.refresh(self.folder)
         size = sum(source.size for source in self.sources)
         return Summary(
-            folder,
+            self.folder,
             len(self.sources),
             size,
             self.rows,

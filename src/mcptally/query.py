@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import duckdb
 import pyarrow as pa
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from mcptally.compare import Comparison
 
 
+_T = TypeVar("_T")
 _Key: TypeAlias = tuple[frozenset[str], str | None]
 
 
@@ -42,7 +43,8 @@ class Store:
     Attributes:
         path: the folder of the store, or of the first of several.
         paths: the folders of all of them.
-        manifest: what `store.json` of the first says.
+        manifest: what `store.json` of the first says; when the store is asked again after a run
+            replaced it, what it says then.
         memory: what DuckDB may take, such as `2GB`; None: four fifths of the machine's.
     """
 
@@ -52,15 +54,36 @@ class Store:
     def __init__(self, path: Path, *more: Path, memory: str | None = None) -> None:
         self.path: Final = path
         self.paths: Final = (path, *more)
-        self.manifest: Final = store_files.read_manifest(path)
-        for other in more:
-            store_files.read_manifest(other)
         self.memory: Final = memory
         self._over: Final[dict[_Key, duckdb.DuckDBPyConnection]] = {}
         self._added: Final[set[str]] = set()
         self._making: Final = threading.RLock()
         self._child: Limited | None = None
         self._limits: Final[list[tuple[float, int]]] = []
+        self._read()
+
+    def _read(self) -> None:
+        self._mark = self.mark()
+        manifests = [store_files.read_manifest(path) for path in self.paths]
+        self.manifest = manifests[0]
+        self._files = [
+            store_files.live(path.resolve(), manifest)
+            for path, manifest in zip(self.paths, manifests, strict=True)
+        ]
+
+    def mark(self) -> tuple[tuple[int, int], ...]:
+        """What changes when a run replaces one of the stores."""
+        return tuple(map(store_files.mark, self.paths))
+
+    @property
+    def files(self) -> Sequence[store_files.Files]:
+        """The live files of each store, by table; as of now, if a run replaced one."""
+        with self._making:
+            if self.mark() != self._mark:
+                self._read()
+                self._over.clear()
+                self._added.clear()
+            return self._files
 
     def ask(
         self,
@@ -163,13 +186,14 @@ class Store:
         """
         key = (filters, question if filters else None)
         with self._making:
+            files = self.files
             if key not in self._over:
                 connection = views.connect(self.memory)
                 with self._as_ours():
                     if filters:
-                        views.create_views(connection, self.paths, *key)
+                        views.create_views(connection, files, *key)
                     else:
-                        views.create_tables(connection, self.paths)
+                        views.create_tables(connection, files)
                 if self._exact:
                     connection.execute("SET arrow_lossless_conversion = true")
                 lock(connection, self.paths)
@@ -354,6 +378,38 @@ def _some(kind: str, names: list[str]) -> str:
         return f"; no {kind} is named in this store"
     few = ", ".join(sorted(names)[:8])
     return f"; there are: {few}{', …' if len(names) > 8 else ''}"
+
+
+def steadily(stores: Sequence[Store], work: Callable[[], _T], *, whole: bool = False) -> _T:
+    """What `work` gives, which reads these stores; done again if a run replaced one and it failed.
+
+    A run removes the files of the store before it, which may be gone before they were read.
+
+    Args:
+        stores: what `work` reads.
+        work: it must not write anything before it has read everything.
+        whole: whether all that it reads has to be of the same state of the stores.
+
+    Raises:
+        StoreError: the stores were replaced each time.
+    """
+    for _ in range(_TIMES):
+        before = [store.mark() for store in stores]
+        try:
+            found = work()
+        except Exception:  # (of DuckDB, or of Arrow when it reads batches)
+            if [store.mark() for store in stores] == before:
+                raise
+        else:
+            if not whole or [store.mark() for store in stores] == before:
+                return found
+    raise StoreError(
+        f"{stores[0].path}: was replaced {_TIMES} times while it was read; ask again when no run "
+        "writes to it"
+    )
+
+
+_TIMES: Final = 5
 
 
 def open_store(path: str | Path, *more: str | Path, memory: str | None = None) -> Store:

@@ -6,6 +6,7 @@ finding would make the tables depend on the network.
 """
 
 import contextlib
+import datetime
 import functools
 import hashlib
 import io
@@ -242,15 +243,17 @@ def discover(url: str) -> list[Path]:
 
 
 def _listed(url: str, about: dict[str, Any]) -> RemoteFile:
-    times = ("LastModified", "last_modified", "mtime", "created")
-    changed = next(
-        (about[key] for key in times if key in about),
-        time.time(),  # not known: then nothing but its bytes says whether it is the same
-    )
-    seconds = changed.timestamp() if hasattr(changed, "timestamp") else float(changed)
     version = str(about.get("ETag") or about.get("etag") or "")
     number = int.from_bytes(hashlib.sha256(version.encode()).digest()[:6]) if version else 0
-    return RemoteFile(url, int(about["size"] or 0), (int(seconds * 1e9), number))
+    return RemoteFile(url, int(about["size"] or 0), (int(_changed(about) * 1e9), number))
+
+
+def _changed(about: dict[str, Any]) -> float:
+    """When a file changed, in seconds since 1970; now where that is not known."""
+    times = ("LastModified", "last_modified", "mtime", "created")
+    # Not known: then nothing but its bytes says whether it is the same.
+    changed = next((about[key] for key in times if key in about), time.time())
+    return float(changed.timestamp() if hasattr(changed, "timestamp") else changed)
 
 
 def names(url: str) -> list[str]:
@@ -277,6 +280,80 @@ def put(folder: Path, url: str, parts: Sequence[str]) -> None:
     if parts:
         with reaching(url):
             system.put([str(folder / name) for name in parts], [f"{path}/{name}" for name in parts])
+
+
+def version(url: str, name: str) -> str | None:
+    """What changes when a file below a URL is replaced: its ETag on S3, elsewhere a digest of it.
+
+    None where there is no such file.
+
+    Raises:
+        McptallyError: it cannot be reached.
+    """
+    system, path = place(url)
+    with reaching(f"{url}/{name}"):
+        system.invalidate_cache()
+        try:
+            if _is_s3(url):
+                return str(system.info(f"{path}/{name}")["ETag"])
+            return hashlib.sha256(system.cat_file(f"{path}/{name}")).hexdigest()
+        except FileNotFoundError:
+            return None
+
+
+def put_over(file: Path, url: str, name: str, *, before: str | None) -> bool:
+    """Put a file below a URL in the place of this version of it (None: of nothing).
+
+    On S3 the request has a condition (`If-Match`, `If-None-Match`): where another version is there,
+    nothing is put. Other protocols have no such condition: the file is put whatever is there.
+
+    Gives whether it was put.
+
+    Raises:
+        McptallyError: it cannot be reached.
+    """
+    system, path = place(url)
+    condition = {"mode": "create"} if before is None else {"IfMatch": before}
+    with reaching(f"{url}/{name}"):
+        try:
+            system.pipe_file(
+                f"{path}/{name}", file.read_bytes(), **(condition if _is_s3(url) else {})
+            )
+        except OSError as error:
+            cause = getattr(error.__cause__, "response", {})
+            if cause.get("Error", {}).get("Code") in _REFUSED:
+                return False
+            raise
+    return True
+
+
+_REFUSED: Final = frozenset(
+    {"PreconditionFailed", "412", "ConditionalRequestConflict", "NoSuchKey"}
+)
+"""Codes by which S3 says that a condition of a PUT does not hold."""
+
+
+def _is_s3(url: str) -> bool:
+    return url.partition("://")[0].lower() in _EXTRAS
+
+
+def ages(url: str) -> dict[str, datetime.timedelta]:
+    """How old each file below a URL is, by its path from there; zero where that is not known.
+
+    Raises:
+        McptallyError: it cannot be reached.
+    """
+    system, path = place(url)
+    with reaching(url):
+        system.invalidate_cache()
+        found = system.find(path, detail=True)
+    base = path.rstrip("/") + "/"
+    now = time.time()
+    return {
+        str(name).removeprefix(base): datetime.timedelta(seconds=max(0, now - _changed(about)))
+        for name, about in found.items()
+        if str(name).startswith(base)
+    }
 
 
 def fetch(url: str, folder: Path, parts: Sequence[str]) -> None:

@@ -31,10 +31,18 @@ MANY: Final = 8
 
 
 class Part(NamedTuple):
-    """A part of an earlier store: one file a table."""
+    """A part of an earlier store: one file per table."""
 
     store: int
     name: str
+
+
+class Carried(NamedTuple):
+    """What is carried over."""
+
+    written: store.Written
+    stays: dict[str, Mapping[str, Any]]
+    """Files that stay where they are, as the manifest describes them."""
 
 
 class Earlier:
@@ -45,6 +53,7 @@ class Earlier:
 
     def __init__(self, folders: Sequence[Path], manifests: Sequence[Mapping[str, Any]]) -> None:
         self.folders = folders
+        self.manifests = manifests
         self.sources: dict[str, Source] = {}
         """The files of their archives by name, as they were when they were scored."""
         for manifest in manifests:
@@ -59,8 +68,8 @@ class Earlier:
         self.parts = [
             Part(number, path.stem)
             for number, folder in enumerate(folders)
-            for path in sorted((folder / Recordings.name).glob("*.parquet"))
-            if path.stem != "empty"
+            for path in store.live(folder, manifests[number])[Recordings.name]
+            if not path.stem.startswith(store.EMPTY)
         ]
         self.homes, self.lone = self._places()
         """`store`, `part`, `recording`, `server`, `file`: where rows are; the same, without what is
@@ -195,23 +204,46 @@ class Earlier:
 
     # --- what is carried over ---
 
-    def carry(self, work: Path) -> store.Written:
-        """Put what holds into a work folder: parts as they are, or what is left of them."""
+    def carry(self, work: Path, target: Path) -> Carried:
+        """Carry over what holds.
+
+        Whole parts of the store at `target` stay as they are; parts of others, and what is left of
+        a part, go into a work folder.
+        """
         number = 0
         small: list[Part] = []
+        stays: dict[str, Mapping[str, Any]] = {}
+        places = [folder.resolve() for folder in self.folders]
+
+        def carried(part: Part) -> bool:
+            if places[part.store] == target.resolve() and self._left(part)[2]:
+                stays.update(self._entries(part))
+                return False
+            return self._carry(work, f"{number:06d}", part)
+
         for part in self.parts:
             if self._is_small(part):
                 small.append(part)
-            elif self._carry(work, f"{number:06d}", part):
-                number += 1
+            else:
+                number += carried(part)
         if len(small) >= MANY:
             for together in self._heaps(small):
                 self._join(work, f"{number:06d}", together)
                 number += 1
         else:
             for part in small:
-                number += self._carry(work, f"{number:06d}", part)
-        return _counted(work)
+                number += carried(part)
+        files = [target / name for name in stays]
+        return Carried(_counted([*files, *(path for _, path in store.parts(work))]), stays)
+
+    def _entries(self, part: Part) -> dict[str, Mapping[str, Any]]:
+        """What the manifest says of a part's files, the notes of it included."""
+        names = [
+            *(f"{table}/{part.name}.parquet" for table, _ in self._tables(part)),
+            *(f"{store.KNOWN}/{kind}/{part.name}.parquet" for kind in KINDS),
+        ]
+        known = self.manifests[part.store]["parts"]
+        return {name: known[name] for name in names}
 
     def _is_small(self, part: Part) -> bool:
         return self._size(part) < SMALL
@@ -312,8 +344,7 @@ class Earlier:
 def earlier(folder: Path, made: Made) -> Earlier | str | None:
     """What a store has for a run that makes rows so; or why it has nothing; None: no store."""
     if not (folder / store.MANIFEST).exists():
-        torn = any((folder / table.name).exists() for table in TABLES)
-        return "a run was interrupted while it replaced it" if torn else None
+        return None
     try:
         manifest = store.read_manifest(folder)
     except StoreError as error:
@@ -338,22 +369,23 @@ def _link(source: Path, target: Path) -> None:
         shutil.copyfile(source, target)
 
 
-def _counted(work: Path) -> store.Written:
-    """What lies in a work folder so far."""
+def _counted(files: Iterable[Path]) -> store.Written:
+    """What these files of a store hold; notes are passed over."""
+    of: dict[str, list[Path]] = {table.name: [] for table in TABLES}
+    for path in files:
+        if path.parent.parent.name != store.KNOWN:
+            of[path.parent.name].append(path)
     rows = {
-        table.name: sum(
-            cast("int", pq.read_metadata(path).num_rows)
-            for path in (work / table.name).glob("*.parquet")
-        )
-        for table in TABLES
+        name: sum(cast("int", pq.read_metadata(path).num_rows) for path in found)
+        for name, found in of.items()
     }
     outcomes: dict[str, int] = {}
     broken = 0
     if rows[Calls.name]:
-        every = pl.scan_parquet(sorted((work / Calls.name).glob("*.parquet")), glob=False)
+        every = pl.scan_parquet(of[Calls.name], glob=False)
         outcomes = dict(every.group_by("outcome").len().collect().iter_rows())
     if rows[Findings.name]:
-        found = pl.scan_parquet(sorted((work / Findings.name).glob("*.parquet")), glob=False)
+        found = pl.scan_parquet(of[Findings.name], glob=False)
         wrong = found.filter(about="file", severity="error").select(pl.len())
         broken = wrong.collect().item()
     return store.Written(rows, outcomes, broken)

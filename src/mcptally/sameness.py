@@ -69,8 +69,6 @@ def _never_judges(place: Path) -> bool:
 
 def why_not(folder: Path, manifest: Mapping[str, Any], made: Made) -> str | None:
     """Why rows of a store cannot stand beside rows that are made so; None: they can."""
-    if "parts" not in manifest:
-        return "it was made by a mcptally that kept nothing for a next run"
     if manifest.get("code") != made.code:
         return "another version of mcptally, or of what it judges with, made it"
     if manifest.get("rules") != made.rules:
@@ -83,12 +81,9 @@ def why_not(folder: Path, manifest: Mapping[str, Any], made: Made) -> str | None
 
 
 def damaged(folder: Path, manifest: Mapping[str, Any]) -> list[str]:
-    """Names of a store's Parquet files that are not as they were written, or not there."""
-    there = dict(store.parts(folder))
-    known: Mapping[str, Any] = manifest.get("parts", {})
+    """Names of a store's live files that are not as they were written, or not there."""
     return sorted(
-        {name for name in known if name not in there or not _is(there[name], known[name]["sha256"])}
-        | (there.keys() - known.keys())
+        name for name, part in manifest["parts"].items() if not _is(folder / name, part["sha256"])
     )
 
 
@@ -102,10 +97,10 @@ def refuse_damaged(names: Iterable[str]) -> None:
         if not (folder / store.MANIFEST).is_file():
             continue
         manifest = store.read_manifest(folder)
-        if wrong := damaged(folder, manifest) if "parts" in manifest else []:
+        if wrong := damaged(folder, manifest):
             raise StoreError(
-                f"{folder / wrong[0]}: is damaged: not as it was written; rebuild the store with: "
-                f"mcptally score ARCHIVE -o {folder}"
+                f"{folder / wrong[0]}: is damaged: not as it was written; "
+                f"{store.how_to_rebuild(folder, manifest)}"
             )
 
 

@@ -21,7 +21,7 @@ from mcptally import compare as comparison
 from mcptally import dry_run, show
 from mcptally.errors import McptallyError
 from mcptally.limited import Limited
-from mcptally.query import HeldStore, Store, open_store
+from mcptally.query import HeldStore, Store, open_store, steadily
 from mcptally.render import plain_rows
 from mcptally.rules.page import find_rules, words
 from mcptally.sanitise import clean, sanitised
@@ -146,7 +146,8 @@ def _answering(path: Path, base: Path | None) -> Callable[..., bytes]:
     desk = _Desk(HeldStore(path, memory=MEMORY), None if base is None else open_store(base))
 
     def answer(name: str, arguments: Mapping[str, Any]) -> bytes:
-        told: BaseModel = getattr(desk, name)(**arguments)
+        method: Callable[..., BaseModel] = getattr(desk, name)
+        told = steadily([desk.store, *filter(None, [desk.base])], lambda: method(**arguments))
         return told.model_dump_json().encode()
 
     return answer

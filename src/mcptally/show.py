@@ -9,7 +9,7 @@ import polars as pl
 
 from mcptally import sanitise
 from mcptally.errors import QueryError
-from mcptally.query import Store
+from mcptally.query import Store, steadily
 from mcptally.scoring import Judging
 from mcptally.seed.model import FACTORS
 from mcptally.verdict import failures
@@ -59,13 +59,16 @@ def explain(store: Store, call: str, judging: Judging | None = None) -> Explanat
     Raises:
         QueryError: no call has this id, or several begin with it.
     """
+    return steadily([store], lambda: _explain(store, call, judging or Judging()), whole=True)
+
+
+def _explain(store: Store, call: str, judging: Judging) -> Explanation:
     found = store.sql("SELECT * FROM calls WHERE starts_with(call_id, ?) LIMIT 2", params=[call])
     frame = found.pl()
     if frame.is_empty():
         raise QueryError(f"no call has the id {call!r}; ids are in the column call_id of calls")
     if frame.height > 1:
         raise QueryError(f"several calls have ids that begin with {call!r}; give more of it")
-    judging = judging or Judging()
     row = frame.row(0, named=True)
     by_id = {rule.id: rule for rule in (*judging.verdict_rules, *judging.hidden_rules)}
     firing = failures.firing(frame, judging.verdict_rules).get_column("rule")

@@ -1,11 +1,15 @@
-"""A store on disk: one Parquet dataset a table, and `store.json`, which is written last.
+"""A store on disk: Parquet files, and `store.json`, the manifest, which lists the live ones.
 
-STORE/<table>/<part>.parquet     live data, zstd
-STORE/.known/<kind>/<part>…      what each recording says of its servers and tools, and what it is
-                                 judged by: for the next run, which reuses what did not change
-STORE/.work/                     work in progress of a run
-STORE/store.json                 format, versions, the archive's files; absent while a run
-                                 puts its parts in place, so a torn store is never opened
+STORE/store.json                          format, versions, the archive's files, the live files
+STORE/<table>/<number>-<run>.parquet      rows, zstd
+STORE/.known/<kind>/<number>-<run>.parquet  what each recording says of its servers and tools, and
+                                          what it is judged by: for the next run, which reuses
+                                          what did not change
+STORE/.work/                              work in progress of a run
+
+A file is written once and never changed. A run adds files under new names, replaces `store.json`
+in one step, and removes the files that it lists no longer. So a store is the one before or the one
+after, whenever a run is killed; the next run removes what a killed one left.
 """
 
 import contextlib
@@ -15,12 +19,14 @@ import errno
 import hashlib
 import json
 import os
+import re
 import secrets
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple, cast
 
 import polars as pl
@@ -33,12 +39,17 @@ from mcptally.plain_files import require_plain_files
 from mcptally.remote import is_remote, was_url
 from mcptally.schema import TABLES, Recordings, Table
 
-STORE_FORMAT: Final = 1
+STORE_FORMAT: Final = 2
 """Version of the store's layout; a store of another version is rebuilt, never migrated."""
 
 MANIFEST: Final = "store.json"
 WORK: Final = ".work"
 KNOWN: Final = ".known"
+VIEWS: Final = "mcptally.duckdb"
+"""Views over the live files, for other DuckDB clients; see `database`."""
+
+EMPTY: Final = "empty"
+"""What the name of a file without rows begins with; every table has at least one file."""
 
 RACY: Final = 2_000_000_000
 """Nanoseconds after a change in which a file may change again and look the same: clocks of file
@@ -96,13 +107,15 @@ class Made:
     """Recordings that are judged by what an earlier store knew: their files were not there."""
     forgotten: Sequence[Mapping[str, Any]] = ()
     """What was removed on request, and when: never what it said."""
+    by: str = "score"
+    """The command that makes the store from nothing: `score` or `merge`."""
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
     """What `store.json` says.
 
     Raises:
-        StoreError: no store there, one that a run left unfinished, or one of another version.
+        StoreError: no store there, one that a first run left unfinished, or one of another version.
     """
     path = folder / MANIFEST
     if not folder.is_dir():
@@ -115,52 +128,99 @@ def read_manifest(folder: Path) -> dict[str, Any]:
             f"{folder}: no such store; make one with: mcptally score ARCHIVE -o {folder}"
         )
     require_plain_files(folder)
-    if not path.is_file():
+    while True:
+        manifest = _checked(folder, _load(path))
+        try:
+            for name, part in manifest["parts"].items():
+                if not name.startswith(KNOWN):
+                    _require(folder, manifest, name, part["bytes"])
+        except StoreError:
+            # A run may have replaced the store since: then the files of the new one are there.
+            if _load(path) == manifest:
+                raise
+        else:
+            return manifest
+
+
+def _load(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        folder = path.parent
         if (folder / WORK).is_dir():
             raise StoreError(
-                f"{folder}: a run was interrupted here; run mcptally score again with the same -o"
-            )
-        raise StoreError(f"{folder}: is not a store (it has no {MANIFEST})")
-    try:
-        manifest: Any = json.loads(path.read_text(encoding="utf-8"))
+                f"{folder}: the first run into it has not come to its end; if none is running, "
+                f"start the same command again: mcptally score ARCHIVE -o {folder}, or "
+                f"mcptally merge STORES -o {folder}"
+            ) from error
+        raise StoreError(f"{folder}: is not a store (it has no {MANIFEST})") from error
     except (OSError, ValueError, RecursionError) as error:
         raise StoreError(f"{path}: cannot be read: {error}") from error
+
+
+def _checked(folder: Path, manifest: Any) -> dict[str, Any]:
+    """A manifest that this version reads.
+
+    Raises:
+        StoreError: it is none.
+    """
     version = manifest.get("format") if isinstance(manifest, dict) else None
     if isinstance(version, int | str) and version != STORE_FORMAT:
         raise StoreError(
             f"{folder}: is a store of format {version}, this mcptally reads format "
-            f"{STORE_FORMAT}; rebuild it with: mcptally score ARCHIVE -o {folder}"
+            f"{STORE_FORMAT}; {how_to_rebuild(folder, manifest)}"
         )
     if version != STORE_FORMAT or not _is_ours(manifest):
         raise StoreError(
-            f"{path}: is no {MANIFEST} of ours; rebuild with: mcptally score ARCHIVE -o {folder}"
+            f"{folder / MANIFEST}: is no {MANIFEST} of ours; {how_to_rebuild(folder, manifest)}"
         )
-    if missing := [table.name for table in TABLES if not (folder / table.name).is_dir()]:
-        raise StoreError(
-            f"{folder}: has no table {', '.join(missing)}, as a store of another mcptally; rebuild "
-            f"it with: mcptally score ARCHIVE -o {folder}"
-        )
-    for name, part in manifest.get("parts", {}).items():
-        if not name.startswith(KNOWN):
-            _require(folder, name, part["bytes"])
     known: dict[str, Any] = manifest
+    if missing := [name for name, found in live(folder, known).items() if not found]:
+        raise StoreError(
+            f"{folder}: has no table {', '.join(missing)}, as a store of another mcptally; "
+            f"{how_to_rebuild(folder, manifest)}"
+        )
     return known
+
+
+def how_to_rebuild(folder: Path, manifest: Any) -> str:
+    """What to do about a store that cannot be read: the transcripts of a merged one may be away."""
+    if isinstance(manifest, dict) and manifest.get("made_by") == "merge":
+        return f"merge the stores again: mcptally merge STORES -o {folder}"
+    return f"rebuild it with: mcptally score ARCHIVE -o {folder}"
+
+
+Files = Mapping[str, list[Path]]
+"""The live files of a store: name of a table, or folder of notes → its files."""
+
+
+def live(folder: Path, manifest: Mapping[str, Any]) -> Files:
+    """The live files, in the order of the manifest; every table is there."""
+    files: dict[str, list[Path]] = {table.name: [] for table in TABLES}
+    for name in manifest["parts"]:
+        files.setdefault(name.rpartition("/")[0], []).append(folder / name)
+    return files
+
+
+_PART: Final = re.compile(rf"({re.escape(KNOWN)}/)?[a-z_]+/[A-Za-z0-9_-]+\.parquet")
+"""Names of live files: in a folder of the store, and nowhere else."""
 
 
 def _is_ours(manifest: dict[str, Any]) -> bool:
     """Whether what is read of a manifest has the form that it was written in."""
-    sources, parts = manifest.get("archive"), manifest.get("parts", {})
+    sources, parts = manifest.get("archive"), manifest.get("parts")
     return (
         isinstance(sources, list)
         and all(isinstance(source, dict) for source in sources)
         and isinstance(parts, dict)
         and all(
-            isinstance(part, dict) and type(part.get("bytes")) is int for part in parts.values()
+            _PART.fullmatch(name) and isinstance(part, dict) and type(part.get("bytes")) is int
+            for name, part in parts.items()
         )
     )
 
 
-def _require(folder: Path, name: str, size: int) -> None:
+def _require(folder: Path, manifest: Mapping[str, Any], name: str, size: int) -> None:
     """See that a Parquet file is there, and as long as it was written."""
     try:
         now = (folder / name).stat().st_size
@@ -169,16 +229,14 @@ def _require(folder: Path, name: str, size: int) -> None:
     else:
         what = f"is damaged: {now} bytes long, and was written with {size}"
     if now != size:
-        raise StoreError(
-            f"{folder / name}: {what}; rebuild the store with: mcptally score ARCHIVE -o {folder}"
-        )
+        raise StoreError(f"{folder / name}: {what}; {how_to_rebuild(folder, manifest)}")
 
 
 def forgotten(folder: Path) -> list[dict[str, Any]]:
-    """What was removed from a store on request, also if a run was killed while it replaced it."""
-    for path in (folder / MANIFEST, *sorted((folder / WORK).glob(f"*/{MANIFEST}"))):
-        with contextlib.suppress(OSError, ValueError, AttributeError, TypeError, RecursionError):
-            return list(json.loads(path.read_text(encoding="utf-8")).get("forgotten", ()))
+    """What was removed from a store on request, also from one of another format."""
+    with contextlib.suppress(OSError, ValueError, AttributeError, TypeError, RecursionError):
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        return list(manifest.get("forgotten", ()))
     return []
 
 
@@ -189,27 +247,112 @@ def working(folder: Path) -> Iterator[Path]:
     Raises:
         StoreError: the folder holds something else than a store, or another run works in it.
     """
+    _refuse_others(folder)
     new = not folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
     try:
-        prepare(folder, alone=False)
         with alone_in(folder):
+            _refuse_others(folder)
+            sweep(folder)
             try:
                 yield prepare(folder)
             finally:
-                # A store that was being replaced keeps the sign that it is one, unfinished.
-                if (folder / MANIFEST).exists() or not any(
-                    (folder / table.name).exists() for table in TABLES
-                ):
-                    shutil.rmtree(folder / WORK, ignore_errors=True)
+                sweep(folder)
     except BaseException as error:
-        if new and folder.is_dir() and not {path.name for path in folder.iterdir()} - {WORK}:
-            shutil.rmtree(folder, ignore_errors=True)
+        if new and folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()
         if isinstance(error, OSError | pl.exceptions.ComputeError) and _is_full(error):
             left = "it is as it was before" if (folder / MANIFEST).exists() else "it is not there"
             raise StoreError(
                 f"{folder}: cannot be written, {error}; {left}; make room and score again"
             ) from error
         raise
+
+
+def prepare(folder: Path) -> Path:
+    """A new work folder inside the store at `folder`."""
+    # Under a new name: a process that outlived a killed run writes where nobody looks.
+    work = folder / WORK / secrets.token_hex(4)
+    (work / KNOWN).mkdir(parents=True)
+    return work
+
+
+def _refuse_others(folder: Path) -> None:
+    """See that what is in a folder is a store, or what a killed run left of one.
+
+    Raises:
+        StoreError: it is something else.
+    """
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise StoreError(f"{folder}: is a file; name a folder for the store")
+    known = any((folder / name).exists() for name in (MANIFEST, WORK))
+    if not known and any(folder.iterdir()):
+        raise StoreError(
+            f"{folder}: is a folder with other things in it and no store; name a new folder"
+        )
+
+
+def sweep(folder: Path) -> list[Path]:
+    """Remove what the manifest does not list: files of the store before, and of killed runs.
+
+    Only for the run that is alone in the store. Where the manifest cannot be read, nothing is
+    removed. Gives the files that could not be removed.
+    """
+    manifest = folder / MANIFEST
+    listed: set[str] = set()
+    if manifest.exists():
+        try:
+            listed = _checked(folder, _load(manifest))["parts"].keys()
+        except StoreError:
+            shutil.rmtree(folder / WORK, ignore_errors=True)
+            return []
+    left, old = [], list(_unlisted(folder, listed))
+    if old and not has_views(folder):
+        (folder / VIEWS).unlink(missing_ok=True)  # its views may name files that go now
+    for path in old:
+        try:
+            path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
+        except OSError:  # in use (Windows), or not ours to remove
+            left.append(path)
+    shutil.rmtree(folder / WORK, ignore_errors=True)
+    return left
+
+
+def _unlisted(folder: Path, listed: Collection[str]) -> Iterator[Path]:
+    """Files in the folders of a store that are not listed, and folders after what is in them."""
+    for name in (*(table.name for table in TABLES), KNOWN):
+        place = folder / name
+        if place.is_symlink():
+            yield place
+            continue
+        for at, folders, files in os.walk(place, topdown=False):
+            links = [each for each in folders if (Path(at) / each).is_symlink()]
+            for path in (Path(at) / each for each in (*files, *links)):
+                if path.relative_to(folder).as_posix() not in listed:
+                    yield path
+            here = f"{Path(at).relative_to(folder).as_posix()}/"
+            if not any(part.startswith(here) for part in listed):
+                yield Path(at)
+
+
+def mark(folder: Path) -> tuple[int, int]:
+    """What changes when a run replaces the store at `folder`."""
+    try:
+        stat = (folder / MANIFEST).stat()
+    except OSError:
+        return (0, 0)
+    return (stat.st_ino, stat.st_mtime_ns)
+
+
+def has_views(folder: Path) -> bool:
+    """Whether `mcptally.duckdb` is of the store as it is now: it has the time of the manifest."""
+    try:
+        views, manifest = (folder / name for name in (VIEWS, MANIFEST))
+        return views.stat().st_mtime_ns == manifest.stat().st_mtime_ns
+    except OSError:
+        return False
 
 
 def _is_full(error: Exception) -> bool:
@@ -238,32 +381,6 @@ def alone_in(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(file)
-
-
-def prepare(folder: Path, *, alone: bool = True) -> Path:
-    """A work folder inside the store at `folder`, which may not exist yet; empty if `alone`.
-
-    Raises:
-        StoreError: the folder holds something else than a store.
-    """
-    work = folder / WORK
-    if folder.exists():
-        if not folder.is_dir():
-            raise StoreError(f"{folder}: is a file; name a folder for the store")
-        known = any((folder / name).exists() for name in (MANIFEST, WORK))
-        if not known and any(folder.iterdir()):
-            raise StoreError(
-                f"{folder}: is a folder with other things in it and no store; name a new folder"
-            )
-    past = forgotten(folder)
-    if alone and work.exists():
-        shutil.rmtree(work)
-    # Of its own: a process that outlived a killed run writes where nobody looks.
-    mine = work / secrets.token_hex(4)
-    (mine / KNOWN).mkdir(parents=True)
-    if past and not (folder / MANIFEST).exists():  # of a run that was killed: not to be lost
-        (mine / MANIFEST).write_text(json.dumps({"forgotten": past}), encoding="utf-8")
-    return mine
 
 
 def write_part(work: Path, table: type[Table], part: str, frame: pl.DataFrame) -> int:
@@ -341,26 +458,43 @@ def publish(
     sources: Iterable[Source],
     rows: Mapping[str, int],
     made: Made,
+    kept: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
 ) -> None:
-    """Put the work folder's parts in the place of the store's; `store.json` comes last.
+    """Make the work folder's parts the store's, with files that it has already.
+
+    Until `store.json` is replaced, the store is the one before. `sweep` removes what it lists no
+    longer.
 
     Args:
         folder: the store.
-        work: what `prepare` gave, with the parts written into it.
+        work: what `working` gave, with the parts written into it.
         sources: the archive's files.
         rows: name of each table → how many rows it has.
         made: what the rows were made by.
+        kept: files of the store that stay, with what its manifest says of them.
     """
+    held = {name.rpartition("/")[0] for name in kept}
     for table in TABLES:
-        if not (work / table.name).exists():
-            (work / table.name).mkdir()
+        if table.name not in held and not any((work / table.name).glob("*.parquet")):
+            (work / table.name).mkdir(exist_ok=True)
             pq.write_table(
                 pa.Table.from_batches([], table.frame(pl.DataFrame()).to_arrow().schema),
-                work / table.name / "empty.parquet",
+                work / table.name / f"{EMPTY}.parquet",
             )
+    run = secrets.token_hex(4)
+    new = {}
+    for name, path in parts(work):
+        target = folder / f"{name.removesuffix('.parquet')}-{run}.parquet"
+        new[target.relative_to(folder).as_posix()] = {
+            "bytes": path.stat().st_size,
+            "sha256": digest_of(path),
+        }
+        target.parent.mkdir(parents=True, exist_ok=True)
+        path.rename(target)
     manifest = {
         "format": STORE_FORMAT,
         "mcptally": mcptally.__version__,
+        "made_by": made.by,
         "code": made.code,
         "rules": made.rules,
         "payloads": made.payloads,
@@ -369,29 +503,23 @@ def publish(
         "archive": [dataclasses.asdict(source) for source in sources],
         "as_scored": list(made.as_scored),
         "forgotten": list(made.forgotten),
-        "parts": {
-            name: {"bytes": path.stat().st_size, "sha256": digest_of(path)}
-            for name, path in parts(work)
-        },
+        "parts": {**kept, **new},
     }
-    # Before anything is taken away: what was forgotten stays known if this ends here.
-    draft = work / MANIFEST
+    replace_manifest(folder, manifest)
+
+
+def replace_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
+    """Write `store.json` anew, in one step; for the run that is alone in the store."""
+    draft = folder / WORK / MANIFEST
     draft.write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
-    (folder / MANIFEST).unlink(missing_ok=True)
-    for name in (*(table.name for table in TABLES), KNOWN):
-        live = folder / name
-        if live.exists():
-            shutil.rmtree(live)
-        (work / name).rename(live)
     os.replace(draft, folder / MANIFEST)  # noqa: PTH105  (the atomic one, by its name)
-    shutil.rmtree(folder / WORK)
 
 
-def parts(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Every Parquet file of a store, or of a work folder that is to become one, by its name."""
+def parts(work: Path) -> Iterator[tuple[str, Path]]:
+    """Every Parquet file of a work folder that is to become a store, by its name."""
     for name in (*(table.name for table in TABLES), KNOWN):
-        for path in sorted((folder / name).rglob("*.parquet")):
-            yield path.relative_to(folder).as_posix(), path
+        for path in sorted((work / name).rglob("*.parquet")):
+            yield path.relative_to(work).as_posix(), path
 
 
 def digest_of(path: Path) -> str:

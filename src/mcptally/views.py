@@ -11,7 +11,6 @@ import functools
 import re
 from collections.abc import Collection, Mapping, Sequence
 from importlib import resources
-from pathlib import Path
 
 import duckdb
 
@@ -76,22 +75,22 @@ def connect(memory: str | None = None) -> duckdb.DuckDBPyConnection:
 
 def create_views(
     connection: duckdb.DuckDBPyConnection,
-    paths: Sequence[Path],
+    stores: Sequence[merge.Files],
     filters: Collection[str] = (),
     question: str | None = None,
 ) -> None:
-    """The tables of the stores at `paths`, as one, and every question, as views.
+    """The tables of stores, as one, and every question, as views.
 
     Args:
         connection: where to make them.
-        paths: the stores.
+        stores: the live files of each store, by table.
         filters: names of filters; their values are variables of whatever cursor asks.
         question: the only question that is needed.
 
     Raises:
         StoreError: a store lacks a table, or one is damaged.
     """
-    create_tables(connection, paths, filters)
+    create_tables(connection, stores, filters)
     texts = dict(all_texts() if question is None else texts_of(question))
     if filters:
         texts |= texts_of("_usage") | {Usage.name: "SELECT * FROM _usage"}
@@ -99,7 +98,9 @@ def create_views(
 
 
 def create_tables(
-    connection: duckdb.DuckDBPyConnection, stores: Sequence[Path], filters: Collection[str] = ()
+    connection: duckdb.DuckDBPyConnection,
+    stores: Sequence[merge.Files],
+    filters: Collection[str] = (),
 ) -> None:
     """The tables of stores as views, without what filters of these names leave out.
 
@@ -116,7 +117,7 @@ def create_tables(
                 f'CREATE VIEW "{name}" AS SELECT * FROM {tables[name]} WHERE {where}'
             )
         except duckdb.Error as error:
-            place = stores[0] if len(stores) == 1 else "one of the stores"
+            place = stores[0][name][0].parent.parent if len(stores) == 1 else "one of the stores"
             raise StoreError(
                 f"{place}: its table {name} is damaged: {str(error).splitlines()[0]}; rebuild it "
                 "with: mcptally score ARCHIVE -o STORE"

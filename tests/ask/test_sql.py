@@ -399,18 +399,23 @@ SPOILT: dict[str, tuple[Any, str]] = {
     "a list": ([1], "is no store.json of ours"),
     "another format": ({"format": 99}, "is a store of format 99"),
     "a format that is a text": ({"format": "x"}, "is a store of format x"),
-    "an archive that is a number": ({"format": 1, "archive": 5}, "is no store.json of ours"),
-    "files that are numbers": ({"format": 1, "archive": [5]}, "is no store.json of ours"),
-    "parts in a list": ({"format": 1, "archive": [], "parts": [1]}, "is no store.json of ours"),
+    "an archive that is a number": ({"format": 2, "archive": 5}, "is no store.json of ours"),
+    "files that are numbers": ({"format": 2, "archive": [5]}, "is no store.json of ours"),
+    "parts in a list": ({"format": 2, "archive": [], "parts": [1]}, "is no store.json of ours"),
     "parts that are numbers": (
-        {"format": 1, "archive": [], "parts": {"x": 1}},
+        {"format": 2, "archive": [], "parts": {"calls/x.parquet": 1}},
         "is no store.json of ours",
     ),
     "parts without a size": (
-        {"format": 1, "archive": [], "parts": {"x": {}}},
+        {"format": 2, "archive": [], "parts": {"calls/x.parquet": {}}},
         "is no store.json of ours",
     ),
-    "parts that are nothing": ({"format": 1, "archive": [], "parts": None}, "of ours"),
+    "parts that are nothing": ({"format": 2, "archive": [], "parts": None}, "of ours"),
+    "a part outside the store": (
+        {"format": 2, "archive": [], "parts": {"calls/../../x.parquet": {"bytes": 1}}},
+        "is no store.json of ours",
+    ),
+    "no part of a table": ({"format": 2, "archive": [], "parts": {}}, "has no table"),
 }
 
 

@@ -25,7 +25,7 @@ def tidy(frame: pl.DataFrame) -> pl.DataFrame:
 
 def test_it_holds_what_its_calls_add_up_to(store: mt.Store):
     with connect() as connection:
-        create_views(connection, [store.path])
+        create_views(connection, store.files)
         kept, made = (connection.sql(f"SELECT * FROM {name}").pl() for name in ("usage", "_usage"))
     assert kept.height > 100
     assert kept["retried_calls"].sum() > 0

@@ -110,6 +110,7 @@ def multiply(archive: Path, folder: Path, calls: int, scratch: Path) -> None:
             store.write_part(work, table, f"{first:06d}", pl.concat(part))
         print(f"{table.name}: {rows[table.name]:,} rows", file=sys.stderr)
     store.publish(folder, work, sources=[], rows=rows, made=store.Made())
+    store.sweep(folder)
 
 
 def copy(frame: pl.DataFrame, number: int) -> pl.DataFrame:

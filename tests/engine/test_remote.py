@@ -1,5 +1,7 @@
 """Archives and stores behind URLs, on an S3 server of this machine and in memory."""
 
+import datetime
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +16,7 @@ import fsspec
 import mcptally as mt
 from mcptally import remote
 from mcptally.decode import decode
+from mcptally.distant import at_hand
 from mcptally.errors import McptallyError, StoreError, UnreadableError, UsageError
 from mcptally.store import source_of
 from tests.engine.clusters import QUIET, machines
@@ -176,6 +179,62 @@ def test_a_url_that_was_made_a_path_is_no_folder(tmp_path: Path, monkeypatch: py
     with pytest.raises(UsageError, match="memory://archive/store: a URL is given as text"):
         mt.score(FILES[:1], out=Path("memory://archive/store"))
     assert not list(tmp_path.iterdir())
+
+
+@pytest.fixture(params=["s3", "memory"])
+def root(request) -> str:
+    """A place for stores, on S3 and where a PUT knows no condition."""
+    request.getfixturevalue("bucket" if request.param == "s3" else "memory")
+    return {"s3": "s3://bucket/stores", "memory": "memory://archive"}[request.param]
+
+
+def taken(url: str, folder: Path) -> Path:
+    remote.fetch(url, folder, remote.names(url))
+    return folder
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["a first store", "a store that is there"])
+def test_of_two_runs_on_one_store_behind_a_url_the_second_to_publish_is_refused(
+    tmp_path: Path, root: str, first: bool
+):
+    url = f"{root}/contested-{first}"
+    if not first:
+        mt.score(FILES[:1], out=url)
+
+    def overtaken() -> None:
+        with at_hand(url) as folder:
+            mt.score(FILES[:3], out=folder)
+            mt.score(FILES[:2], out=url)
+
+    with pytest.raises(StoreError, match="another run has published there since this one began"):
+        overtaken()
+    mt.score(FILES[:2], out=tmp_path / "fresh")
+    assert_same(taken(url, tmp_path / "store"), tmp_path / "fresh")
+    listed = json.loads((tmp_path / "store" / "store.json").read_text())["parts"].keys()
+    assert set(remote.names(url)) == {"store.json", *listed}
+
+
+@pytest.mark.parametrize("before", [None, '"0123456789abcdef0123456789abcdef"'])
+def test_s3_itself_refuses_a_manifest_over_another_version(tmp_path: Path, bucket, before):
+    bucket.pipe_file("bucket/stores/manifest", b"theirs")
+    (tmp_path / "manifest").write_bytes(b"ours")
+    put = remote.put_over(tmp_path / "manifest", "s3://bucket/stores", "manifest", before=before)
+    assert not put
+    assert bucket.cat_file("bucket/stores/manifest") == b"theirs"
+    there = remote.version("s3://bucket/stores", "manifest")
+    assert remote.put_over(tmp_path / "manifest", "s3://bucket/stores", "manifest", before=there)
+    assert bucket.cat_file("bucket/stores/manifest") == b"ours"
+
+
+def test_files_of_a_run_that_did_not_end_go_after_a_day(memory):
+    mt.score(FILES[:1], out="memory://archive/store")
+    for name, days in (("old", 2), ("new", 0)):
+        path = f"/archive/store/calls/{name}.parquet"
+        memory.pipe_file(path, b"left by a run that was killed")
+        memory.store[path].created -= datetime.timedelta(days=days)
+    mt.score(FILES[:2], out="memory://archive/store")
+    assert not memory.exists("/archive/store/calls/old.parquet")
+    assert memory.exists("/archive/store/calls/new.parquet")
 
 
 def test_what_else_lies_beside_a_store_is_left_alone(memory):

@@ -76,6 +76,7 @@ def build(
         if table is Calls:
             store.write_part(work, Usage, "000000", usage(Calls.frame(frame)))
     store.publish(folder, work, sources=[], rows={}, made=store.Made())
+    store.sweep(folder)
     return open_store(folder)
 
 

@@ -79,7 +79,7 @@ def command(
     """
     from mcptally import database, render
     from mcptally.errors import QueryError
-    from mcptally.query import open_store
+    from mcptally.query import open_store, steadily
     from mcptally.views import questions, shown
 
     limit_of_memory = None if memory is None else f"{memory / 1e6:.0f}MB"
@@ -113,7 +113,11 @@ def command(
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
         raise UsageError(f"{flags} go with a standing question; SQL says it with WHERE")
     limit = render.default_limit(form) if limit is None else limit  # type: ignore[arg-type]
+    columns = shown(question) if standing else []
+
+    def answer() -> None:
+        found = opened.ask(question, **filters) if standing else opened.sql(question)  # type: ignore[arg-type]
+        render.write(found, form, shown=columns, limit=limit, raw=raw)  # type: ignore[arg-type]
+
     with opened.within(seconds, rows=limit and limit + 1):
-        answer = opened.ask(question, **filters) if standing else opened.sql(question)  # type: ignore[arg-type]
-        columns = shown(question) if standing else []
-        render.write(answer, form, shown=columns, limit=limit, raw=raw)  # type: ignore[arg-type]
+        steadily([opened], answer)

@@ -11,6 +11,7 @@ from mcptally import pipeline
 from mcptally.evaluate import calibration, labels, measures
 from mcptally.evaluate.measures import Estimate, Rate
 from mcptally.seed import single
+from mcptally.store import live, read_manifest
 from mcptally.verdict import failures, hidden_errors
 
 
@@ -231,7 +232,7 @@ def _calls(archive: Path, labelled: pl.DataFrame) -> pl.DataFrame:
         store = Path(folder) / "store"
         pipeline.score([archive], out=store)
         return (
-            pl.scan_parquet(sorted((store / "calls").rglob("*.parquet")), glob=False)
+            pl.scan_parquet(live(store, read_manifest(store))["calls"], glob=False)
             .filter(
                 pl.col("recording").is_in(labelled["recording"].drop_nulls().unique().to_list())
             )

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from mcptally.errors import UsageError, near
 from mcptally.export import csv, har, jsonl, otlp, parquet
-from mcptally.query import Store, open_store
+from mcptally.query import Store, open_store, steadily
 from mcptally.sanitise import hidden, masked_rows
 from mcptally.schema import TABLES
 from mcptally.whole_file import whole_file
@@ -97,23 +97,29 @@ def export(
     name = '"' + table.replace('"', '""') + '"'
     condition = f" WHERE ({where})" if where else ""
     order = f" ORDER BY {_ORDER[table]}" if table in _ORDER else ""
-    reader = opened.sql(f"SELECT * FROM {name}{condition}{order}").to_arrow_reader(_BATCH)
-    recorded = _in_utc(reader.schema)
-    schema = recorded if raw else pa.schema([f.with_name(hidden(f.name)) for f in recorded])
-    rows = 0
 
-    def counted() -> Iterator[pa.RecordBatch]:
-        nonlocal rows
-        for batch in reader:
-            rows += batch.num_rows
-            told = batch.cast(recorded)
-            yield told if raw else masked_rows(told)
+    def write(file: BinaryIO) -> Exported:
+        reader = opened.sql(f"SELECT * FROM {name}{condition}{order}").to_arrow_reader(_BATCH)
+        recorded = _in_utc(reader.schema)
+        schema = recorded if raw else pa.schema([f.with_name(hidden(f.name)) for f in recorded])
+        rows = 0
 
-    if isinstance(out, (str, Path)):
-        left_out = whole_file(Path(out), lambda file: form.write(counted(), schema, file))
-    else:
-        left_out = form.write(counted(), schema, out)
-    return Exported(rows, {why: count for why, count in left_out.items() if count})
+        def counted() -> Iterator[pa.RecordBatch]:
+            nonlocal rows
+            for batch in reader:
+                rows += batch.num_rows
+                told = batch.cast(recorded)
+                yield told if raw else masked_rows(told)
+
+        left_out = form.write(counted(), schema, file)
+        return Exported(rows, {why: count for why, count in left_out.items() if count})
+
+    if not isinstance(out, (str, Path)):
+        return write(out)
+    path = Path(out)
+    if path.exists() and not path.is_file():
+        return whole_file(path, write)  # what a pipe was given cannot be taken back
+    return steadily([opened], lambda: whole_file(path, write))
 
 
 def _in_utc(schema: pa.Schema) -> pa.Schema:

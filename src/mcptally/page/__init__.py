@@ -20,7 +20,7 @@ import mcptally
 from mcptally.errors import UsageError
 from mcptally.page import answers, commands, first, headings, marks, sections, unsaid, words
 from mcptally.page.answers import Answers
-from mcptally.query import Store, open_store
+from mcptally.query import Store, open_store, steadily
 from mcptally.verdict import hidden_errors
 from mcptally.whole_file import whole_file
 
@@ -78,8 +78,11 @@ def report(
         raise UsageError("a comparison is of whole stores; it goes with server and tool only")
     about = store if isinstance(store, Store) else open_store(store)
     other = base if base is None or isinstance(base, Store) else open_store(base)
-    found = answers.ask(
-        about, other, server=server, tool=tool, since=since, until=until, client=client
+    filters = {"server": server, "tool": tool, "since": since, "until": until, "client": client}
+    found = steadily(
+        [about] if other is None else [about, other],
+        lambda: answers.ask(about, other, **filters),
+        whole=True,
     )
     lines = commands.Commands(*map(str, about.paths), filters=found.filters)
     page = _render(found, lines)
