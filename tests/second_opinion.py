@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from mcptally.damage import mend
-from mcptally.decode import decode
-from mcptally.pair import pair
-from mcptally.sessions import converse
+from mcptally.messages.decode import decode
+from mcptally.messages.integrity import deduplicate
+from mcptally.messages.pair import pair
+from mcptally.messages.sessions import assign_sessions
 from tests import reference
 
 
@@ -27,8 +27,8 @@ def of_reference(files: Sequence[Path]):
 
 def of_pipeline(files: Sequence[Path]):
     """The same, as the pipeline says."""
-    events = mend(decode(files), [str(file) for file in files], files)
-    paired = pair(events, converse(events))
+    events = deduplicate(decode(files), [str(file) for file in files], files)
+    paired = pair(events, assign_sessions(events))
     places = {
         pos: (seq, index)
         for pos, seq, index in paired.messages.select("pos", "seq", "index").iter_rows()

@@ -13,14 +13,13 @@ import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from mcptally.combining import merge_stores
-    from mcptally.contracts.content import assert_tool_response
-    from mcptally.forgetting import forget
-    from mcptally.imports import import_logs
-    from mcptally.page import report
-    from mcptally.pipeline import score
-    from mcptally.query import Store, open_store
-    from mcptally.seed.model import (
+    from mcptally.analytics.store import Store, open_store
+    from mcptally.importers import import_logs
+    from mcptally.maintenance.forget import forget
+    from mcptally.maintenance.merge import merge_stores
+    from mcptally.output.html import report
+    from mcptally.pipeline.run import score
+    from mcptally.seeds.inspector.model import (
         BusinessDecision,
         ResponseMetadata,
         ScenarioResult,
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
         ValidationContext,
         ValidationResult,
     )
-    from mcptally.seed.single import (
+    from mcptally.seeds.inspector.single import (
         business_decision,
         is_business_error,
         overall_confidence,
@@ -36,28 +35,29 @@ if TYPE_CHECKING:
         scenario_status,
         validate_response,
     )
+    from mcptally.seeds.redmine.content import assert_tool_response
 
 _HOME: Final[dict[str, str]] = {
-    "assert_tool_response": "mcptally.contracts.content",
-    "BusinessDecision": "mcptally.seed.model",
-    "ResponseMetadata": "mcptally.seed.model",
-    "ScenarioResult": "mcptally.seed.model",
-    "ScenarioStatus": "mcptally.seed.model",
-    "Store": "mcptally.query",
-    "ValidationContext": "mcptally.seed.model",
-    "ValidationResult": "mcptally.seed.model",
-    "business_decision": "mcptally.seed.single",
-    "forget": "mcptally.forgetting",
-    "import_logs": "mcptally.imports",
-    "is_business_error": "mcptally.seed.single",
-    "merge_stores": "mcptally.combining",
-    "open_store": "mcptally.query",
-    "overall_confidence": "mcptally.seed.single",
-    "report": "mcptally.page",
-    "response_metadata": "mcptally.seed.single",
-    "scenario_status": "mcptally.seed.single",
-    "score": "mcptally.pipeline",
-    "validate_response": "mcptally.seed.single",
+    "assert_tool_response": "mcptally.seeds.redmine.content",
+    "BusinessDecision": "mcptally.seeds.inspector.model",
+    "ResponseMetadata": "mcptally.seeds.inspector.model",
+    "ScenarioResult": "mcptally.seeds.inspector.model",
+    "ScenarioStatus": "mcptally.seeds.inspector.model",
+    "Store": "mcptally.analytics.store",
+    "ValidationContext": "mcptally.seeds.inspector.model",
+    "ValidationResult": "mcptally.seeds.inspector.model",
+    "business_decision": "mcptally.seeds.inspector.single",
+    "forget": "mcptally.maintenance.forget",
+    "import_logs": "mcptally.importers",
+    "is_business_error": "mcptally.seeds.inspector.single",
+    "merge_stores": "mcptally.maintenance.merge",
+    "open_store": "mcptally.analytics.store",
+    "overall_confidence": "mcptally.seeds.inspector.single",
+    "report": "mcptally.output.html",
+    "response_metadata": "mcptally.seeds.inspector.single",
+    "scenario_status": "mcptally.seeds.inspector.single",
+    "score": "mcptally.pipeline.run",
+    "validate_response": "mcptally.seeds.inspector.single",
 }
 """Public name → the module where it lives. No module of this package has a public name's name:
 importing it would put the module in the name's place."""

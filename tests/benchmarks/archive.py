@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from mcptally.archive import open_stream
+from mcptally.transcript.files import open_stream
 
 Quantiles = tuple[tuple[float, int], ...]
 """Share of the lines that are at most so long."""

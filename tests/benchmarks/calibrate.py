@@ -17,11 +17,11 @@ import sys
 from pathlib import Path
 
 import polars as pl
-from tests import corpus
 
 from mcptally import rules as rule_files
-from mcptally.evaluate import calibration, hidden_rows, labels, measures, verdict_rows
-from mcptally.verdict import confidence, failures, hidden_errors
+from mcptally.evaluation import calibration, hidden_rows, labels, measures, verdict_rows
+from mcptally.verdict import classify, confidence, hidden_errors
+from tests import corpus
 
 LABELS = (corpus.folder() or corpus.ROOT) / "labels"
 SHARED_LABELS = (LABELS / "errors.jsonl", LABELS / "traffic.jsonl")
@@ -97,7 +97,7 @@ def main() -> None:
     check = parser.parse_args().check
     stale = []
     for counted, rules, files in (
-        (verdict_counts(), failures.rules(), failures.FILES),
+        (verdict_counts(), classify.rules(), classify.FILES),
         (hidden_counts(), hidden_errors.rules(), hidden_errors.FILES),
     ):
         for name in files:
@@ -110,7 +110,7 @@ def main() -> None:
         sure = confidence.percent(rules, counted)
         print(f"{len(rules)} rules, confidence {min(sure)} to {max(sure)}")
     rows = verdict_rows(labelled())
-    held_out = calibration.held_out(failures.rules(), rows)
+    held_out = calibration.held_out(classify.rules(), rows)
     table = measures.reliability(held_out, rows["correct"])
     print(f"cross-validated calibration error {measures.calibration_error(table):.3f}")
     print("changed:", ", ".join(stale) or "nothing")

@@ -20,8 +20,9 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from mcptally import bootstrap, compare, views
-from mcptally.schema import Usage
+from mcptally.analytics import compare, views
+from mcptally.statistics import bootstrap
+from mcptally.tables.schema import Usage
 
 SESSIONS = (8, 20, 60)
 RATES = (0.02, 0.1, 0.3)

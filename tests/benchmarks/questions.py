@@ -24,12 +24,12 @@ from pathlib import Path
 from typing import Final
 
 import polars as pl
-from tests import corpus
 
 import mcptally
-from mcptally import store
-from mcptally.schema import TABLES, Calls
-from mcptally.views import questions
+from mcptally.analytics.views import questions
+from mcptally.store import files as store_files
+from mcptally.tables.schema import TABLES, Calls
+from tests import corpus
 
 ARGUMENTS: Final = 200
 COPIES: Final = 4
@@ -38,7 +38,8 @@ COPIES: Final = 4
 ASK: Final = """
 import json, pathlib, sys, time
 import duckdb, polars, scipy.special
-import mcptally.query, mcptally.stats, mcptally.drift
+import mcptally.analytics.store, mcptally.jsonschemas.definition_diff
+import mcptally.statistics.sql_functions
 wall, cpu = time.perf_counter(), time.process_time()
 rows = mcptally.open_store(sys.argv[1]).ask(sys.argv[2]).to_arrow_table().num_rows
 wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
@@ -62,7 +63,7 @@ def main(arguments: Sequence[str]) -> None:
     given = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as scratch:
         folder = given.store or Path(scratch, "store")
-        if not (folder / store.MANIFEST).exists():
+        if not (folder / store_files.MANIFEST).exists():
             multiply(given.archive, folder, given.calls, Path(scratch))
         print(f"{calls_in(folder):,} calls, {given.rounds} rounds\n")
         print("| question | rows | wall s | CPU s | peak MB |\n|---|---|---|---|---|")
@@ -92,7 +93,7 @@ def multiply(archive: Path, folder: Path, calls: int, scratch: Path) -> None:
     seed = scratch / "seed"
     mcptally.score([archive], out=seed)
     copies = -(-calls // calls_in(seed))
-    work = store.prepare(folder)
+    work = store_files.prepare(folder)
     rows = {}
     for table in TABLES:
         frame = pl.read_parquet(seed / table.name / "*.parquet")
@@ -107,10 +108,10 @@ def multiply(archive: Path, folder: Path, calls: int, scratch: Path) -> None:
         rows[table.name] = frame.height * many
         for first in range(0, many, COPIES):
             part = [copy(frame, number) for number in range(first, min(first + COPIES, many))]
-            store.write_part(work, table, f"{first:06d}", pl.concat(part))
+            store_files.write_part(work, table, f"{first:06d}", pl.concat(part))
         print(f"{table.name}: {rows[table.name]:,} rows", file=sys.stderr)
-    store.publish(folder, work, sources=[], rows=rows, made=store.Made())
-    store.sweep(folder)
+    store_files.publish(folder, work, sources=[], rows=rows, made=store_files.Made())
+    store_files.sweep(folder)
 
 
 def copy(frame: pl.DataFrame, number: int) -> pl.DataFrame:

@@ -22,9 +22,9 @@ from collections.abc import Callable
 from urllib.parse import quote
 
 import zstandard
-from tests import corpus
 
-from mcptally.record.redact import Policy, policy
+from mcptally.redaction.policy import Policy, policy
+from tests import corpus
 
 _R = random.Random()
 _ALNUM = string.ascii_letters + string.digits

@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import zstandard
-from tests.benchmarks.archive import SHAPES, generate, multiply
 
 import mcptally
+from tests.benchmarks.archive import SHAPES, generate, multiply
 
 SAMPLE: Final = 24 << 20
 
@@ -71,8 +71,8 @@ other.start(); run(halves[1]); other.join()
 LOOP: Final = """
 import sys, orjson
 import jsonschema, jsonschema_rs
-from mcptally.seed.model import ValidationContext
-from mcptally.seed.single import validate_response
+from mcptally.seeds.inspector.model import ValidationContext
+from mcptally.seeds.inspector.single import validate_response
 kept = {}
 def judge(schema, value):
     text = orjson.dumps(schema)
@@ -214,7 +214,7 @@ def _measure(plain: Path, work: Path, rounds: int, *, loops: bool) -> None:
         "unpack zstd": ([python, "-c", UNPACK, *map(str, sorted(packed.iterdir()))], 1),
         "orjson.loads": ([python, "-c", PARSE, *files], 1),
         "orjson.loads, two processes": ([python, "-c", PARSE_TWICE, *files], 1),
-        "import mcptally.pipeline": ([python, "-c", "import mcptally.pipeline"], 1),
+        "import mcptally.pipeline.run": ([python, "-c", "import mcptally.pipeline.run"], 1),
         "score, one core": ([*score, str(plain), "-o", store, "--jobs", "1"], 1),
         "score, two cores": ([*score, str(plain), "-o", store, "--jobs", "2"], 1),
         "score, one core, zstd": ([*score, str(packed), "-o", store, "--jobs", "1"], 1),

@@ -1,3 +1,4 @@
+# ruff: noqa: E402  (imports are timed)
 """Where the CPU of `mcptally score` goes, stage by stage, with what each stage hands on.
 
     python -m tests.benchmarks stages [--archive PATH | --size 300] [--shape traffic|small]
@@ -18,28 +19,22 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-from mcptally import memory
+from mcptally import process_memory
 
-memory.settle()  # as the command does, before the columnar libraries load
+process_memory.settle()  # as the command does, before the columnar libraries load
 BEFORE: Final = time.process_time()
 
-import polars as pl  # noqa: E402
-from tests.benchmarks.archive import SHAPES, generate  # noqa: E402
+import polars as pl
 
-from mcptally import (  # noqa: E402
-    context,
-    defects,
-    leaks,
-    partition,
-    pipeline,
-    scoring,
-    share,
-    store,
-    validate,
-)
-from mcptally.contracts import line, validation  # noqa: E402
-from mcptally.protocol import rulebook  # noqa: E402
-from mcptally.verdict import failures, hidden_errors  # noqa: E402
+from mcptally.jsonschemas import validate
+from mcptally.pipeline import partition, run, scoring
+from mcptally.pipeline.engines import worker
+from mcptally.protocol import all_rules, definition_lint, leaked_secrets
+from mcptally.seeds import stages
+from mcptally.seeds.validation_protocol import calls as validation_calls
+from mcptally.store import files as store_files
+from mcptally.verdict import classify, evidence, hidden_errors
+from tests.benchmarks.archive import SHAPES, generate
 
 IMPORTS: Final = time.process_time() - BEFORE
 
@@ -49,27 +44,27 @@ STAGES: Final[tuple[tuple[str, ModuleType, tuple[str, ...]], ...]] = (
     ("sessions", partition, ("converse",)),
     ("pairing", partition, ("pair",)),
     ("what is known of tools", partition, ("listings", "with_combination", "combinations")),
-    ("what is known of tools", context, ("with_end", "minutes", "forms", "surround")),
-    ("what is known of tools", validation, ("gather", "foretold")),
-    ("protocol findings", rulebook, ("find",)),
+    ("what is known of tools", evidence, ("with_end", "minutes", "forms", "surround")),
+    ("what is known of tools", validation_calls, ("gather", "foretold")),
+    ("protocol findings", all_rules, ("find",)),
     ("recordings", partition, ("_recordings",)),
     ("definitions in force", partition, ("in_force",)),
     ("schemas", validate, ("validate", "find")),
     ("scenarios", scoring, ("scenarios",)),
     ("hidden errors", hidden_errors, ("hidden",)),
-    ("verdicts", failures, ("judge",)),
+    ("verdicts", classify, ("judge",)),
     ("seed and inspector scores", scoring.seed, ("score",)),
     ("retries", partition, ("chain",)),
     ("contracts", partition, ("regular",)),
-    ("contracts", line, ("find", "tables")),
-    ("secrets in results", leaks, ("find",)),
-    ("findings about definitions", defects, ("find", "find_behaviour")),
+    ("contracts", stages, ("find", "tables")),
+    ("secrets in results", leaked_secrets, ("find",)),
+    ("findings about definitions", definition_lint, ("find", "find_behaviour")),
     ("usage", partition, ("usage",)),
-    ("notes and spool", share, ("note", "keep", "kept")),
-    ("Parquet", store, ("write_part",)),
-    ("tools table", pipeline, ("tools",)),
-    ("publishing", store, ("publish",)),
-    ("checksums", store, ("look", "source_of")),
+    ("notes and spool", worker, ("note", "keep", "kept")),
+    ("Parquet", store_files, ("write_part",)),
+    ("tools table", run, ("tools",)),
+    ("publishing", store_files, ("publish",)),
+    ("checksums", store_files, ("look", "source_of")),
 )
 
 
@@ -147,7 +142,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             archive = Path(folder) / "archive"
             generate(archive, size=int(options.size * 1e6), shape=options.shape)
         begin = time.process_time()
-        summary = pipeline.score(archive, out=Path(folder) / "store", jobs=1)
+        summary = run.score(archive, out=Path(folder) / "store", jobs=1)
         whole = time.process_time() - begin + IMPORTS
     rest = whole - IMPORTS - sum(each.cpu for each in clock.spent.values())
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3

@@ -20,15 +20,15 @@ from typing import Any
 import orjson
 import polars as pl
 
-from mcptally import defects, leaks, validate
-from mcptally.archive import Lines, lines
-from mcptally.damage import mend
-from mcptally.decode import decode
-from mcptally.definitions import in_force, listings
-from mcptally.finding import discover
-from mcptally.pair import pair
-from mcptally.protocol import rulebook
-from mcptally.sessions import converse
+from mcptally.jsonschemas import validate
+from mcptally.messages.decode import decode
+from mcptally.messages.integrity import deduplicate
+from mcptally.messages.pair import pair
+from mcptally.messages.sessions import assign_sessions
+from mcptally.messages.tool_definitions import in_force, listings
+from mcptally.protocol import all_rules, definition_lint, leaked_secrets
+from mcptally.transcript.discover import discover
+from mcptally.transcript.files import Lines, lines
 
 
 def cpu() -> float:
@@ -71,8 +71,8 @@ def main() -> None:
     rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 3
     size, base = _base(files, rounds)
     names = [str(path) for path in files]
-    events = mend(decode(files, names), names, files)
-    paired = pair(events, converse(events))
+    events = deduplicate(decode(files, names), names, files)
+    paired = pair(events, assign_sessions(events))
     files_named = pl.DataFrame(
         {"file": pl.Series(range(len(names)), dtype=pl.UInt32), "name": names}
     )
@@ -85,10 +85,10 @@ def main() -> None:
     listed, known = listings(calls, messages)
     calls = in_force(calls, listed, listed)
     parts: dict[str, tuple[int, Callable[[], Any]]] = {
-        "protocol": (messages.height, lambda: rulebook.find(events, messages, calls, names)),
+        "protocol": (messages.height, lambda: all_rules.find(events, messages, calls, names)),
         "tool schemas": (calls.height, lambda: validate.validate(calls, known)),
-        "definitions": (known.height, lambda: defects.find(listed, known)),
-        "credentials": (calls.height, lambda: leaks.find(calls)),
+        "definitions": (known.height, lambda: definition_lint.find(listed, known)),
+        "credentials": (calls.height, lambda: leaked_secrets.find(calls)),
     }
     print(f"{size:.0f} MB, {messages.height} messages, {calls.height} calls, {known.height} tools")
     print(f"{'part':<14}{'first s':>9}{'then s':>9}{'rows/s':>12}{'x orjson':>10}")

@@ -13,15 +13,15 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from mcptally.check import check
-from mcptally.decode import decode
-from mcptally.erasing import Erased, Target
 from mcptally.errors import UnreadableError
-from mcptally.reading import event_of
-from mcptally.record.framing import Splitter, TooLarge
-from mcptally.record.redact import policy
-from mcptally.record.strict import why_not_strict
-from mcptally.redact import redact
+from mcptally.maintenance.erase_transcripts import Erased, Target
+from mcptally.messages.decode import decode
+from mcptally.redaction.policy import policy
+from mcptally.transcript.check import check
+from mcptally.transcript.parse import event_of
+from mcptally.transcript.redact import redact
+from mcptally.wire.framing import Splitter, TooLarge
+from mcptally.wire.strict_json import strict_json_error
 
 CAP = 64
 
@@ -79,12 +79,12 @@ SECRET = "ghp_" + "aB3dE5gH7jK9mN1pQ2sT4vW6yZ8xC0uR5tY1"
 
 def redaction(data: bytes) -> None:
     """Strict JSON stays strict JSON, of the same shape if nothing is hidden; twice is once."""
-    if why_not_strict(data) is not None:
+    if strict_json_error(data) is not None:
         return
     clean, count = HIDE.json(data)
     assert HIDE.json(clean)[0] == clean
     assert _shape(json.loads(clean)) == _shape(json.loads(data)) or count
-    assert why_not_strict(clean) is None
+    assert strict_json_error(clean) is None
 
 
 def _shape(value: object) -> object:

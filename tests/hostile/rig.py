@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 
 import mcptally as mt
-from mcptally.check import ArchiveCheck, check
+from mcptally.transcript.check import ArchiveCheck, check
 from tests.transcripts import c2s, call, event, opened, s2c, text, write
 
 GOOD = "innocent"

@@ -18,15 +18,15 @@ import pytest
 import zstandard
 
 import mcptally as mt
-from mcptally.appetite import STEADY
-from mcptally.archive import EXPANSION, Damage, Lines, Room, lines, open_stream
-from mcptally.check import check
-from mcptally.decode import decode
+from mcptally.analytics.explain import explain, text
 from mcptally.errors import UnreadableError
-from mcptally.export import export
-from mcptally.finding import discover
-from mcptally.memory import free, left_in
-from mcptally.show import explain, text
+from mcptally.messages.decode import decode
+from mcptally.messages.memory_budget import STEADY
+from mcptally.output.export import export
+from mcptally.process_memory import free, left_in
+from mcptally.transcript.check import check
+from mcptally.transcript.discover import discover
+from mcptally.transcript.files import EXPANSION, Damage, Lines, Room, lines, open_stream
 from tests.hostile.rig import GOOD, Outcome, judged, recording
 from tests.transcripts import c2s, call, opened, s2c, write
 

@@ -1,6 +1,6 @@
 """Texts that were made to do harm, at every exit: a table of payloads and of exits.
 
-A report page is tried in tests/report, `serve` in tests/ask/test_serve.py.
+A report page is tried in tests/report, `serve` in tests/output/test_mcp_server.py.
 """
 
 import csv
@@ -15,9 +15,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 import mcptally as mt
+from mcptally.analytics.views import questions
 from mcptally.cli import cli
-from mcptally.export import FORMATS, export
-from mcptally.views import questions
+from mcptally.output.export import FORMATS, export
 from tests.transcripts import c2s, event, opened, s2c, write
 
 pytestmark = pytest.mark.slow

@@ -1,6 +1,6 @@
 """Random input with fixed budgets; the first line of each docstring is what must always hold.
 
-Importers are fuzzed in tests/imports/test_damage.py, frames of HTTP in tests/record.
+Importers are fuzzed in tests/importers/test_damage.py, frames of HTTP in tests/record.
 """
 
 import base64
@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 import mcptally as mt
 from mcptally.errors import McptallyError, RuleError, UnreadableError
-from mcptally.scoring import Judging
+from mcptally.pipeline.scoring import Judging
 from tests.hostile import fuzz
 from tests.hostile.rig import recording
 from tests.transcripts import c2s, call, event, opened, s2c, text

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import h11
 
-from mcptally.record import redact
-from mcptally.record.http import Service, bind
-from mcptally.record.http_connect import Server
+from mcptally.record.http.server import Service, bind
+from mcptally.record.http.upstream import Server
 from mcptally.record.limits import Limits
-from mcptally.record.writer import Archive
+from mcptally.record.writer.recording import Archive
+from mcptally.redaction import policy as redaction_policy
 
 PATIENCE = 60.0
 """Seconds after which a test gives up; none waits that long when all is well."""
@@ -193,7 +193,9 @@ class Rig(contextlib.AbstractContextManager):
         sockets = bind("127.0.0.1:0")
         self.port = sockets[0].getsockname()[1]
         self.said = []
-        archive = Archive(out, policy=redact.policy(policy), limits=limits, say=self.said.append)
+        archive = Archive(
+            out, policy=redaction_policy.policy(policy), limits=limits, say=self.said.append
+        )
         server = Server(f"{scheme}://{host}:{port}/mcp", ca_file=ca_file)
         self.service = Service(server, sockets, archive=archive, name="rig")
         self.thread = threading.Thread(target=self.service.serve, daemon=True)

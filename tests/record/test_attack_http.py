@@ -10,7 +10,13 @@ import tempfile
 import threading
 
 import pytest
-from http_rig import (
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcptally.record.http import capacity, request_limits
+from mcptally.record.http.capacity import Room
+from mcptally.record.writer.segment import OURS
+from tests.record.http_rig import (
     PATIENCE,
     Rig,
     Upstream,
@@ -21,14 +27,8 @@ from http_rig import (
     recordings,
     sse_head,
 )
-from hypothesis import given
-from hypothesis import strategies as st
-from test_http_process import Program
-from test_stdio_transparent import peak_kb
-
-from mcptally.record import http_guard, http_room
-from mcptally.record.http_room import Room
-from mcptally.record.segment import OURS
+from tests.record.test_http_process import Program
+from tests.record.test_stdio_transparent import peak_kb
 
 if sys.platform != "win32":
     import resource
@@ -262,7 +262,7 @@ def test_a_thousand_headers_are_still_a_request_in_whatever_pieces_they_come(tmp
 def test_a_head_that_comes_too_slowly_is_given_up_and_other_clients_never_notice(
     tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(http_guard, "HEAD_SECONDS", 0.2)
+    monkeypatch.setattr(request_limits, "HEAD_SECONDS", 0.2)
     with (
         Upstream(echo) as server,
         Rig(tmp_path, server) as rig,
@@ -458,7 +458,7 @@ def test_room_follows_the_limit_on_descriptors(monkeypatch):
     for limit, room in zip((64, 256, 1024, 4096), found, strict=False):
         assert 2 * room.clients + room.recordings <= limit
     assert [room.clients for room in found] == sorted(room.clients for room in found)
-    assert found[-1] == Room(http_room.MAX_CLIENTS, 512)
+    assert found[-1] == Room(capacity.MAX_CLIENTS, 512)
     assert found[2].clients >= 200
 
 

@@ -6,13 +6,13 @@ import sys
 import threading
 
 import pytest
-from behind import PATIENCE, Behind, events, eventually, of, recorder, script, segments
 from hypothesis import given
 from hypothesis import strategies as st
-from test_stdio_transparent import peak_kb
 
-from mcptally.record.clock import Clock
-from mcptally.record.segment import OURS, stem
+from mcptally.record.writer.clock import Clock
+from mcptally.record.writer.segment import OURS, stem
+from tests.record.behind import PATIENCE, Behind, events, eventually, of, recorder, script, segments
+from tests.record.test_stdio_transparent import peak_kb
 
 if sys.platform != "linux":
     pytest.skip("sets limits by sh and reads memory from /proc", allow_module_level=True)

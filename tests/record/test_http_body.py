@@ -12,9 +12,9 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcptally.record.framing import HEAD, TooLarge
-from mcptally.record.http_body import Body, is_event_stream
-from mcptally.record.kept import Pool
+from mcptally.record.http.body import Body, is_event_stream
+from mcptally.wire.byte_pool import Pool
+from mcptally.wire.framing import HEAD, TooLarge
 
 JSON = b'{"jsonrpc":"2.0","id":1,"result":{"text":"' + b"abc" * 200 + b'"}}'
 EVENTS = b"id: 1\ndata:\n\nevent: message\ndata: " + JSON + b"\n\n"

@@ -9,7 +9,12 @@ import subprocess
 import threading
 
 import pytest
-from http_rig import (
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mcptally.record.http import server as http_server
+from mcptally.record.writer.segment import Segment
+from tests.record.http_rig import (
     LIMITS,
     PATIENCE,
     Connection,
@@ -23,11 +28,6 @@ from http_rig import (
     recordings,
     sse_head,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from mcptally.record import http
-from mcptally.record.segment import Segment
 
 CALL = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo"}}'
 RESULT = b'{"jsonrpc":"2.0","id":1,"result":{"content":[]}}'
@@ -408,7 +408,7 @@ def test_no_bytes_from_either_side_stop_the_recorder(noise, whole_request):
 
 
 def test_stopping_lets_calls_under_way_finish_and_ends_streams(tmp_path, monkeypatch):
-    monkeypatch.setattr(http, "GRACE_SECONDS", PATIENCE)
+    monkeypatch.setattr(http_server, "GRACE_SECONDS", PATIENCE)
     go = threading.Event()
 
     def script(conn):
@@ -630,21 +630,21 @@ def test_descriptors_are_given_back(tmp_path):
 
 
 def test_a_mistake_of_ours_costs_one_connection_and_is_said(tmp_path, monkeypatch):
-    from mcptally.record import http_head
+    from mcptally.record.http import headers as http_headers
 
     def echo(conn):
         with contextlib.suppress(AssertionError):
             while True:
                 conn.send(json_response(conn.request()[1]))
 
-    understood = http_head.to_server
+    understood = http_headers.to_server
 
     def mistaken(request, head, **options):
         assert request.target != b"/mistake", "what is never true"
         return understood(request, head, **options)
 
     with Upstream(echo) as server, Rig(tmp_path, server) as rig, rig.client() as good:
-        monkeypatch.setattr(http_head, "to_server", mistaken)
+        monkeypatch.setattr(http_headers, "to_server", mistaken)
         assert good.call(CALL)[2] == CALL
         with rig.client() as bad:
             bad.post(CALL, path="/mistake")

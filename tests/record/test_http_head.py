@@ -3,8 +3,7 @@
 import h11
 import pytest
 
-from mcptally.record.http_connect import Server, is_loopback
-from mcptally.record.http_head import (
+from mcptally.record.http.headers import (
     RefusedError,
     check,
     ends_connection,
@@ -12,6 +11,7 @@ from mcptally.record.http_head import (
     to_client,
     to_server,
 )
+from mcptally.record.http.upstream import Server, is_loopback
 
 
 def request(*headers, version="1.1", target="/mcp", method="POST"):

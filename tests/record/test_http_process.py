@@ -11,7 +11,8 @@ import sys
 import threading
 
 import pytest
-from http_rig import (
+
+from tests.record.http_rig import (
     PATIENCE,
     Client,
     Connection,
@@ -21,7 +22,7 @@ from http_rig import (
     of,
     recordings,
 )
-from http_rig import events as plain_events
+from tests.record.http_rig import events as plain_events
 
 HEAVY = ("polars", "pyarrow", "duckdb", "mcp", "jsonschema", "rich", "numpy", "scipy", "pydantic",
          "httpx", "httpx2", "anyio", "uvicorn", "starlette", "asyncio", "ssl")  # fmt: skip

@@ -10,7 +10,10 @@ import zlib
 
 import pytest
 import zstandard
-from http_rig import (
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.record.http_rig import (
     PATIENCE,
     Client,
     Rig,
@@ -22,8 +25,6 @@ from http_rig import (
     recordings,
     sse_head,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 CALL = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo"}}'
 RESULT = b'{"jsonrpc":"2.0","id":1,"result":{"content":[]}}'

@@ -12,8 +12,9 @@ import time
 from pathlib import Path
 
 import pytest
-from http_rig import events, free_port, of, recordings
-from test_http_process import Program
+
+from tests.record.http_rig import events, free_port, of, recordings
+from tests.record.test_http_process import Program
 
 pytestmark = pytest.mark.slow
 

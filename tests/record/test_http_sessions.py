@@ -3,7 +3,9 @@
 import threading
 
 import pytest
-from http_rig import (
+
+from mcptally.record.http.sse_endpoint import EndpointFilter, origins, rewritten
+from tests.record.http_rig import (
     PATIENCE,
     Rig,
     Upstream,
@@ -14,8 +16,6 @@ from http_rig import (
     recordings,
     sse_head,
 )
-
-from mcptally.record.http_endpoint import EndpointFilter, origins, rewritten
 
 INITIALIZE = b'{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}'
 INITIALIZED = b'{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25"}}'

@@ -1,6 +1,6 @@
 import pytest
 
-from mcptally.record.labels import label
+from mcptally.record.server_label import label
 
 
 @pytest.mark.parametrize(

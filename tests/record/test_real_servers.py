@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from behind import events, of, recorder
+
+from tests.record.behind import events, of, recorder
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 

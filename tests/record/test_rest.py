@@ -5,10 +5,10 @@ import time
 from pathlib import Path
 
 import zstandard
-from behind import eventually
 
-from mcptally.record.rest import Housekeeper, compress, sweep
-from mcptally.record.segment import Segment, stem
+from mcptally.record.writer.housekeeping import Housekeeper, compress, sweep
+from mcptally.record.writer.segment import Segment, stem
+from tests.record.behind import eventually
 
 
 def old(path, seconds):

@@ -5,7 +5,8 @@ import shutil
 import sys
 
 import pytest
-from behind import Behind, events, eventually, of, script
+
+from tests.record.behind import Behind, events, eventually, of, script
 
 if sys.platform != "linux":
     pytest.skip("changes the limits of a running process", allow_module_level=True)
@@ -89,7 +90,7 @@ def test_a_disk_that_hangs_holds_traffic_up_for_a_second_and_no_longer(tmp_path)
     command = script(
         "import os, sys\n"
         "from mcptally.record import segment, stdio\n"
-        "from mcptally.record.writer import Archive\n"
+        "from mcptally.record.writer.recording import Archive\n"
         "class OnPipe(segment.Segment):\n"
         "    def __init__(self, folder, name):\n"
         "        super().__init__(folder, name)\n"

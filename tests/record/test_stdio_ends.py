@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from behind import PATIENCE, Behind, alive, events, eventually, of, recorder, script
+
+from tests.record.behind import PATIENCE, Behind, alive, events, eventually, of, recorder, script
 
 LINUX = sys.platform == "linux"
 
@@ -62,7 +63,7 @@ def test_a_relay_that_dies_ends_the_server_and_the_recorder(tmp_path):
     recorder = script(
         "import os\n"
         "from mcptally.record import relay, stdio\n"
-        "from mcptally.record.writer import Archive\n"
+        "from mcptally.record.writer.recording import Archive\n"
         "def broken(self, lane): raise MemoryError\n"
         "relay.Relay._read = broken\n"
         f"os._exit(stdio.run(['cat'], archive=lambda: Archive({str(tmp_path)!r})))"

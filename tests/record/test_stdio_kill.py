@@ -12,7 +12,8 @@ import time
 from pathlib import Path
 
 import pytest
-from behind import alive, eventually, recorder, script
+
+from tests.record.behind import alive, eventually, recorder, script
 
 if sys.platform != "linux":
     pytest.skip("looks for processes in /proc", allow_module_level=True)

@@ -9,7 +9,8 @@ import threading
 from pathlib import Path
 
 import pytest
-from behind import PATIENCE, Behind, events, eventually, of, recorder, script, segments
+
+from tests.record.behind import PATIENCE, Behind, events, eventually, of, recorder, script, segments
 
 # Writes back what it reads, chunk by chunk, and ends with its input.
 ECHO = script(

@@ -3,7 +3,8 @@
 import subprocess
 
 import pytest
-from behind import Behind, events, of, script
+
+from tests.record.behind import Behind, events, of, script
 
 ECHO = script(
     "import os\nwhile data := os.read(0, 65536):\n    while data: data = data[os.write(1, data):]"
@@ -18,7 +19,7 @@ class OnThreads(Behind):
         source = (
             "import os\n"
             "from mcptally.record import redact, windows\n"
-            "from mcptally.record.writer import Archive\n"
+            "from mcptally.record.writer.recording import Archive\n"
             f"make = lambda: Archive({str(out)!r}, policy=redact.policy('none'))\n"
             f"os._exit(windows.run({command!r}, archive=make))"
         )

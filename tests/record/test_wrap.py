@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from mcptally.cli.wrap import command as wrap_command
 from mcptally.errors import UnreadableError, UsageError
-from mcptally.record.jsonc import JsoncError, parse
-from mcptally.record.wrap import apply, default_out, recorder, shown, unwrap, wrap
+from mcptally.record.config.jsonc import JsoncError, parse
+from mcptally.record.config.wrap import apply, default_out, recorder, shown, unwrap, wrap
 
 CLAUDE = """{
   "globalShortcut": "",

@@ -8,14 +8,15 @@ import sys
 import threading
 
 import pytest
-from behind import events, of
 
-from mcptally.record import redact, writer
-from mcptally.record.clock import new_id
-from mcptally.record.framing import Splitter
 from mcptally.record.limits import Limits
-from mcptally.record.segment import OURS
-from mcptally.record.writer import Archive
+from mcptally.record.writer import recording as writer
+from mcptally.record.writer.clock import new_id
+from mcptally.record.writer.recording import Archive
+from mcptally.record.writer.segment import OURS
+from mcptally.redaction import policy as redaction_policy
+from mcptally.wire.framing import Splitter
+from tests.record.behind import events, of
 
 if sys.platform != "win32":
     import resource
@@ -25,7 +26,9 @@ COUNTED = ("open", "message", "raw", "stderr", "http", "gap")
 
 def archive(folder, *, policy="none", **limits):
     said = []
-    made = Archive(folder, policy=redact.policy(policy), limits=Limits(**limits), say=said.append)
+    made = Archive(
+        folder, policy=redaction_policy.policy(policy), limits=Limits(**limits), say=said.append
+    )
     return made, said
 
 
@@ -149,7 +152,7 @@ def test_the_copy_is_redacted_by_the_policy_and_says_so(tmp_path):
 
 
 def test_a_policy_that_fails_costs_the_copy_and_leaks_nothing(tmp_path):
-    class Broken(redact.Policy):
+    class Broken(redaction_policy.Policy):
         def json(self, frame):
             raise RuntimeError(frame)
 

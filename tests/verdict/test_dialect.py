@@ -6,13 +6,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mcptally.verdict import failures, hidden_errors
-from mcptally.verdict.dialect import folded, read_alike
+from mcptally.verdict import classify, hidden_errors
 from mcptally.verdict.match import pattern
+from mcptally.verdict.re2 import folded, read_alike
 
 PATTERNS = [
     pattern([each], start=rule.where == "start")
-    for rule in (*failures.rules(), *hidden_errors.rules())
+    for rule in (*classify.rules(), *hidden_errors.rules())
     for each in (*rule.matches, *rule.also, *rule.unless)
 ]
 ALIKE = [each for each in PATTERNS if read_alike(each)]

@@ -12,7 +12,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from mcptally.evaluate import hidden_rows, labels, measures, verdict_rows
+from mcptally.evaluation import hidden_rows, labels, measures, verdict_rows
 
 OURS = Path(__file__).with_name("held_out.jsonl")
 

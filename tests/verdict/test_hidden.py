@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcptally.verdict import envelope, hidden
+from mcptally.verdict import hidden, json_paths
 
 
 def found(text: str | None, **more: object) -> bool:
@@ -136,7 +136,7 @@ def test_what_kept_a_result_silent_is_named():
     ],
 )
 def test_json_is_written_out_as_lines(text: str, lines: str):
-    assert envelope.lines(pl.Series([text])).to_list() == [lines]
+    assert json_paths.lines(pl.Series([text])).to_list() == [lines]
 
 
 @settings(max_examples=60, deadline=None)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcptally.verdict.literals import required
+from mcptally.verdict.regex_literals import required
 
 WORDS = {
     "not found": {"not found"},

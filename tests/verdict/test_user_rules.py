@@ -6,9 +6,9 @@ import polars as pl
 import pytest
 
 from mcptally.errors import RuleError
-from mcptally.scoring import Judging
-from mcptally.verdict import failures, hidden, hidden_errors, judge
-from mcptally.verdict.rows import apply, read_changes
+from mcptally.pipeline.scoring import Judging
+from mcptally.verdict import classify, hidden, hidden_errors, judge
+from mcptally.verdict.rule_model import apply, read_changes
 
 TEXT = "The moon is in the wrong house"
 
@@ -30,7 +30,7 @@ def changed(folder: Path, toml: str) -> pl.DataFrame:
     file = folder / "rules.toml"
     file.write_text(toml, encoding="utf-8")
     rows, _ = read_changes(file)
-    ruleset = apply(failures.rules(), rows, where=str(file))
+    ruleset = apply(classify.rules(), rows, where=str(file))
     frame = pl.DataFrame(
         {"outcome": ["tool_error"] * 2, "error_text": [TEXT, "connect ECONNREFUSED 1.2.3.4:5"]}
     )
@@ -164,4 +164,4 @@ def test_a_rule_that_does_not_do_what_its_examples_say_is_refused(
 def test_a_rule_that_does_is_taken(tmp_path: Path, toml: str):
     file = tmp_path / "rules.toml"
     file.write_text(toml, encoding="utf-8")
-    assert Judging.of(rules=file).verdict_rules
+    assert Judging.of(rules=file).rules.verdict

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcptally.verdict import failures, judge
+from mcptally.verdict import classify, judge
 
 FRAME = {"outcome": pl.String, "error_text": pl.String, "error_code": pl.Int64}
 
@@ -165,7 +165,7 @@ TEXTS = st.one_of(
     st.none(),
     st.text(max_size=400),
     st.lists(
-        st.sampled_from([e for r in failures.rules() for e in r.fires if isinstance(e, str)]),
+        st.sampled_from([e for r in classify.rules() for e in r.fires if isinstance(e, str)]),
         max_size=4,
     ).map(" ".join),
 )
@@ -199,7 +199,7 @@ def test_the_rule_that_decides_is_the_first_that_holds():
     frame = pl.DataFrame(
         {"outcome": ["tool_error"], "error_text": ["Invalid API key: connect ECONNREFUSED"]}
     )
-    assert failures.firing(frame)["rule"][0] == judge(frame)["rule"][0]
+    assert classify.firing(frame)["rule"][0] == judge(frame)["rule"][0]
 
 
 def test_an_empty_table_is_judged_to_an_empty_table():

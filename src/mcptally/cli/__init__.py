@@ -89,7 +89,7 @@ class _Lazy(click.Group):
             cause = error.__cause__ if isinstance(error, QueryError) else error
             if cause is None or not _is_of_a_reader(cause):
                 raise
-            from mcptally.sameness import refuse_damaged
+            from mcptally.pipeline.fingerprint import refuse_damaged
 
             refuse_damaged(words)
             raise
@@ -137,7 +137,7 @@ def main() -> None:
     try:
         cli(standalone_mode=True, prog_name="mcptally")
     except McptallyError as error:
-        from mcptally.sanitise import as_message  # it may quote what was recorded
+        from mcptally.redaction.display import as_message  # it may quote what was recorded
 
         sys.stderr.write(f"mcptally: {as_message(str(error))}\n")
         code = error.exit_code

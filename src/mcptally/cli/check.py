@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from mcptally.errors import Exit
-from mcptally.plural import count
+from mcptally.output.plural import count
 
 if TYPE_CHECKING:
-    from mcptally.check import ArchiveCheck
+    from mcptally.transcript.check import ArchiveCheck
 
 _LONGEST: Final = 200
 """Characters of a stranger's text in a line."""
@@ -36,8 +36,8 @@ def command(ctx: click.Context, archive: tuple[Path, ...], form: str) -> None:
     """
     import dataclasses
 
-    from mcptally.check import check
-    from mcptally.sanitise import escaped, masked
+    from mcptally.redaction.display import escaped, masked
+    from mcptally.transcript.check import check
 
     answer = check(archive)
     if form == "json":
@@ -49,7 +49,7 @@ def command(ctx: click.Context, archive: tuple[Path, ...], form: str) -> None:
 
 
 def _table(answer: "ArchiveCheck") -> None:
-    from mcptally.sanitise import as_message
+    from mcptally.redaction.display import as_message
 
     def plain(text: str) -> str:
         shown = as_message(text)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from mcptally.cli.options import need_gates, of_gates, raw, tell_gates
+from mcptally.cli.options import of_gates, raw, require_gates, write_gate_reports
 from mcptally.cli.query import FORMATS
 
 _QUIET = ("unclear", "unchanged", "too_little_data", "only_in_base", "only_in_new")
@@ -77,10 +77,11 @@ def command(
       mcptally compare main branch --fail-on worse --junit report.xml
       mcptally compare main branch --fail-on 'failure_rate > 5%' --fail-on definition_changed
     """
-    from mcptally import gates, render
-    from mcptally.compare import compare
+    from mcptally.analytics.compare import compare
+    from mcptally.gates import limits as gates
+    from mcptally.output import render
 
-    need_gates(fail_on, junit, sarif)
+    require_gates(fail_on, junit, sarif)
     limits = gates.load(fail_on)
     found = compare(base, new, min_difference=min_difference, min_ratio=min_ratio, alpha=alpha)
     rows = found.metrics if metrics else found.tools
@@ -96,4 +97,4 @@ def command(
     limit = render.default_limit(form)  # type: ignore[arg-type]  # click checked it
     render.write(rows, form, shown=shown, limit=limit, raw=raw)  # type: ignore[arg-type]
     if fail_on:
-        tell_gates(ctx, gates.check_changes(found, limits), junit, sarif)
+        write_gate_reports(ctx, gates.check_changes(found, limits), junit, sarif)

@@ -51,8 +51,8 @@ def command(
       mcptally doctor --archive traces --store store
       mcptally doctor --format json | jq '.[] | select(.state != "ok")'
     """
-    from mcptally import doctor
-    from mcptally.sanitise import as_message, escaped, masked
+    from mcptally.maintenance import doctor
+    from mcptally.redaction.display import as_message, escaped, masked
 
     found = doctor.examine(archives=archives, stores=stores, configs=configs or None)
     if form == "json":

@@ -35,7 +35,7 @@ def command(labels: Path, form: str, traffic: Path | None, cross_validate: bool)
       mcptally evaluate labels.jsonl --cross-validate --format json
       mcptally evaluate traffic-labels.jsonl --traffic recordings/
     """
-    from mcptally.evaluate import evaluate, report
+    from mcptally.evaluation import evaluate, report
 
     result = evaluate(labels, traffic=traffic, cross_validate=cross_validate)
     sys.stdout.write(report.as_json(result) + "\n" if form == "json" else report.as_text(result))

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import click
 
-from mcptally import plural
 from mcptally.cli.options import raw
 from mcptally.errors import UsageError
+from mcptally.output import plural
 
 FORMATS = ("otlp", "har", "csv", "parquet", "jsonl")
 
@@ -45,7 +45,7 @@ def command(
       mcptally export store --to otlp -o spans.jsonl --where "outcome != 'ok'"
       mcptally export store --to parquet --table tool_scores -o scores.parquet
     """
-    from mcptally.export import export
+    from mcptally.output.export import export
 
     if out is None and to == "parquet" and sys.stdout.isatty():
         raise UsageError("parquet is not for a terminal; name a file with -o")

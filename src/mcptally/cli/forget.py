@@ -53,12 +53,12 @@ def command(
       mcptally forget store --server payments --yes
       mcptally forget store --server payments --tool refund --archive backups/ --yes
     """
-    from mcptally import memory
+    from mcptally import process_memory
 
-    memory.settle()
-    from mcptally.forgetting import forget
-    from mcptally.plural import count
-    from mcptally.sanitise import as_message
+    process_memory.settle()
+    from mcptally.maintenance.forget import forget
+    from mcptally.output.plural import count
+    from mcptally.redaction.display import as_message
 
     told = forget(
         store,

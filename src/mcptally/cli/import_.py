@@ -69,9 +69,9 @@ def command(
       mcptally import vscode mcp.log -o traces --timezone Europe/Berlin
       mcptally import jsonrpc wire.jsonl -o traces --time at --direction way --c2s out --s2c in
     """
-    from mcptally import plural
-    from mcptally.imports import Envelope, import_logs
-    from mcptally.sanitise import as_message
+    from mcptally.importers import Envelope, import_logs
+    from mcptally.output import plural
+    from mcptally.redaction.display import as_message
 
     def say(text: str) -> None:
         # Names of files and words of logs come from strangers.
@@ -114,6 +114,6 @@ def command(
 
 
 def _progress(path: Path, records: int) -> None:
-    from mcptally.sanitise import as_message
+    from mcptally.redaction.display import as_message
 
     click.echo(f"\r{as_message(path.name)}: {records:,}", nl=False, err=True)

@@ -31,11 +31,11 @@ def command(
       mcptally merge monday tuesday wednesday -o week
       mcptally merge all today -o all
     """
-    from mcptally import memory
+    from mcptally import process_memory
 
-    memory.settle()
-    from mcptally.combining import merge_stores
-    from mcptally.plural import count
+    process_memory.settle()
+    from mcptally.maintenance.merge import merge_stores
+    from mcptally.output.plural import count
 
     done = merge_stores(stores, out=out, rules=rules, scenarios=scenarios)
     say = sys.stderr.write

@@ -10,7 +10,7 @@ import click
 from mcptally.errors import Exit, UsageError
 
 if TYPE_CHECKING:
-    from mcptally.gates import Result
+    from mcptally.gates.limits import Result
 
 Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 
@@ -55,7 +55,7 @@ def _with(command: Callable[..., None], *options: Decorator) -> Callable[..., No
     return command
 
 
-def need_gates(fail_on: Sequence[str], junit: Path | None, sarif: Path | None) -> None:
+def require_gates(fail_on: Sequence[str], junit: Path | None, sarif: Path | None) -> None:
     """Refuse files about gates where there are none.
 
     Raises:
@@ -65,7 +65,7 @@ def need_gates(fail_on: Sequence[str], junit: Path | None, sarif: Path | None) -
         raise UsageError("--junit and --sarif write what --fail-on found; give --fail-on as well")
 
 
-def tell_gates(
+def write_gate_reports(
     ctx: click.Context, results: "Sequence[Result]", junit: Path | None, sarif: Path | None
 ) -> None:
     """Write what gates found to the files and to stderr; exit with 1 where one has failed.
@@ -73,9 +73,9 @@ def tell_gates(
     Raises:
         UsageError: a file cannot be written.
     """
-    from mcptally import gate_reports
+    from mcptally.gates import ci_reports
 
-    gate_reports.write(results, junit=junit, sarif=sarif)
-    sys.stderr.write("".join(f"{line}\n" for line in gate_reports.lines(results)))
+    ci_reports.write(results, junit=junit, sarif=sarif)
+    sys.stderr.write("".join(f"{line}\n" for line in ci_reports.lines(results)))
     if any(result.state == "failed" for result in results):
         ctx.exit(Exit.FAILED)

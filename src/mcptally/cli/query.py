@@ -77,10 +77,11 @@ def command(
       mcptally query store "SELECT tool, error_text FROM calls WHERE verdict = 'tool_failure'"
       mcptally query store server_scores --format json
     """
-    from mcptally import database, render
+    from mcptally.analytics import duckdb_file
+    from mcptally.analytics.store import open_store, steadily
+    from mcptally.analytics.views import questions, shown
     from mcptally.errors import QueryError
-    from mcptally.query import open_store, steadily
-    from mcptally.views import questions, shown
+    from mcptally.output import render
 
     limit_of_memory = None if memory is None else f"{memory / 1e6:.0f}MB"
     opened = open_store(store, *more, memory=limit_of_memory)
@@ -93,10 +94,10 @@ def command(
         "min_calls": min_calls,
     }
     if keep:
-        kept = ", ".join(database.keep(store))
-        sys.stderr.write(f"{store / database.FILE} has the tables {kept}\n")
+        kept = ", ".join(duckdb_file.keep(store))
+        sys.stderr.write(f"{store / duckdb_file.FILE} has the tables {kept}\n")
     else:
-        database.refresh(store)
+        duckdb_file.refresh(store)
     if question is None:
         width = max(map(len, questions()))
         for name, title in questions().items():

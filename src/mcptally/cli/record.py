@@ -10,7 +10,7 @@ from mcptally.cli.quantity import SIZE, SPAN
 
 if TYPE_CHECKING:
     from mcptally.record.limits import Limits
-    from mcptally.record.writer import Archive
+    from mcptally.record.writer.recording import Archive
 
 
 @click.command(context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False})
@@ -124,15 +124,16 @@ def command(
     if url and listen:
         from pathlib import Path
 
-        from mcptally.record import http, redact
+        from mcptally.record.http import server as http_server
+        from mcptally.redaction import policy as redaction_policy
 
         ctx.exit(
-            http.run(
+            http_server.run(
                 url=url,
                 listen=listen,
                 out=Path(out),
                 name=name,
-                policy=redact.policy(policy),
+                policy=redaction_policy.policy(policy),
                 limits=limits(),
                 ca_file=Path(ca_file) if ca_file else None,
             )
@@ -140,20 +141,20 @@ def command(
 
     if policy not in ("default", "strict", "none"):
         # A word that may be misspelt is looked at before the server starts; the usual ones wait.
-        from mcptally.record import redact
+        from mcptally.redaction import policy as redaction_policy
 
-        redact.policy(policy)
+        redaction_policy.policy(policy)
 
     def archive() -> "Archive":
-        from mcptally.record import redact
-        from mcptally.record.writer import Archive
+        from mcptally.record.writer.recording import Archive
+        from mcptally.redaction import policy as redaction_policy
 
-        return Archive(out, policy=redact.policy(policy), limits=limits())
+        return Archive(out, policy=redaction_policy.policy(policy), limits=limits())
 
     if sys.platform == "win32":
-        from mcptally.record.windows import run
+        from mcptally.record.stdio.windows import run
     else:
-        from mcptally.record.stdio import run
+        from mcptally.record.stdio.session import run
 
     # At once, as the server did: nothing of ours is buffered, and the client waits.
     os._exit(run(command, archive=archive, name=name))

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from mcptally.errors import Exit
-from mcptally.plural import count
+from mcptally.output.plural import count
 
 
 @click.command()
@@ -38,8 +38,8 @@ def command(ctx: click.Context, archive: tuple[Path, ...], out: Path, rules: str
       mcptally redact traces -o shareable
       mcptally redact traces -o shareable --policy strict,-home-folders
     """
-    from mcptally.redact import redact
-    from mcptally.sanitise import as_message
+    from mcptally.redaction.display import as_message
+    from mcptally.transcript.redact import redact
 
     done = redact(archive, out, rules=rules)
     for place in done.dropped:

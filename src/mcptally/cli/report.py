@@ -46,7 +46,7 @@ def command(
       mcptally report main branch -o report.html
       mcptally report store --server git --since 7d -o git.html
     """
-    from mcptally.page import report
+    from mcptally.output.html import report
 
     about, base = (store, None) if store2 is None else (store2, store)
     to_stdout = str(out) == "-"

@@ -26,7 +26,7 @@ def command(rule: str | None, form: str) -> None:
       mcptally rules definition.hidden_instruction
       mcptally rules --format json | jq '.[] | select(.severity == "error") | .id'
     """
-    from mcptally.rules.page import find_rules, reference, words
+    from mcptally.rules.reference_page import find_rules, reference, words
 
     rows = find_rules(rule)
     if form == "json":

@@ -8,10 +8,10 @@ from typing import Any
 
 import click
 
-from mcptally.cli.options import need_gates, of_gates, tell_gates
+from mcptally.cli.options import of_gates, require_gates, write_gate_reports
 from mcptally.cli.quantity import SIZE
 from mcptally.errors import Exit, UsageError
-from mcptally.remote import is_url
+from mcptally.transcript.remote import is_url
 
 
 class _Place(click.Path):
@@ -104,17 +104,17 @@ def command(
       mcptally score traces -o store --engine dask --scheduler tcp://head:8786
       mcptally score traces -o store --fail-on 'failure_rate > 5%' --junit report.xml
     """
-    from mcptally.memory import settle
+    from mcptally.process_memory import settle
 
     settle()
-    from mcptally.pipeline import score
-    from mcptally.plural import count
+    from mcptally.output.plural import count
+    from mcptally.pipeline.run import score
 
-    need_gates(fail_on, junit, sarif)
+    require_gates(fail_on, junit, sarif)
     if fail_on and isinstance(out, str):
         raise UsageError(f"--fail-on asks the store, which has to be in a folder; {out} is none")
     if fail_on:  # a text that is no gate is told before the work
-        from mcptally import gates
+        from mcptally.gates import limits as gates
 
         limits = gates.load(fail_on)
     limit = None
@@ -160,15 +160,15 @@ def command(
         )
     say(f"store: {out}; next: mcptally query {out} tool_scores\n")
     if fail_on:
-        from mcptally.query import open_store
+        from mcptally.analytics.store import open_store
 
-        tell_gates(ctx, gates.check(open_store(out), limits), junit, sarif)
+        write_gate_reports(ctx, gates.check(open_store(out), limits), junit, sarif)
 
 
 def _within(memory: int, jobs: int) -> tuple[int, int]:
     """How many processes, and bytes of transcript for each at a time, fit into `memory` bytes."""
-    from mcptally.engines import cores
-    from mcptally.plan import jobs_of, limit_of, partition_of
+    from mcptally.pipeline.engines import cores
+    from mcptally.pipeline.plan import jobs_of, limit_of, partition_of
 
     jobs = jobs or jobs_of(memory, cores())
     return jobs, min(limit_of(jobs), partition_of(memory, jobs))

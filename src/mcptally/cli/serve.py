@@ -30,7 +30,7 @@ def command(store: Path, *, base: Path | None, seconds: float) -> None:
       mcptally serve this-week --base last-week
       npx @modelcontextprotocol/inspector --cli mcptally serve store --method tools/list
     """
-    from mcptally.serve import server
+    from mcptally.output.mcp_server import server
 
     made = server(store, base=base, seconds=seconds)
     if sys.stdin.isatty():

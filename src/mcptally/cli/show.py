@@ -25,15 +25,15 @@ def command(store: Path, call: str, form: str, *, full: bool, raw: bool) -> None
     Example:
       mcptally show store 33e9d0f0a269721a
     """
-    from mcptally import show
-    from mcptally.query import open_store
-    from mcptally.sanitise import clean_lines, escaped
+    from mcptally.analytics import explain
+    from mcptally.analytics.store import open_store
+    from mcptally.redaction.display import clean_lines, escaped
 
-    found = show.explain(open_store(store), call)
-    found = found if raw else show.masked(found)
+    found = explain.explain(open_store(store), call)
+    found = found if raw else explain.masked(found)
     if form == "json":
         plain = json.dumps(dataclasses.asdict(found), default=str, indent=1, ensure_ascii=False)
         sys.stdout.write(escaped(plain) + "\n")
         return
-    words = show.text(found, limit=sys.maxsize if full else 4000)
+    words = explain.text(found, limit=sys.maxsize if full else 4000)
     sys.stdout.write(clean_lines(words.rstrip("\n")) + "\n")

@@ -24,11 +24,10 @@ def command(store: Path, server: str, tool: str, arguments: str) -> None:
     Example:
       mcptally validate store --server files --tool read_file --arguments '{"path": "/data"}'
     """
-    from mcptally import dry_run
-    from mcptally.frame import MAX_DEPTH
-    from mcptally.nesting import is_too_deep
-    from mcptally.query import open_store
-    from mcptally.sanitise import escaped, hidden
+    from mcptally.analytics import dry_run
+    from mcptally.analytics.store import open_store
+    from mcptally.redaction.display import escaped, hidden
+    from mcptally.wire.nesting import MAX_DEPTH, is_too_deep
 
     data = arguments.encode(errors="surrogateescape")
     if arguments == "-":

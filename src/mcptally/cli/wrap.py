@@ -36,8 +36,8 @@ def command(
       mcptally wrap ~/.cursor/mcp.json --server github
       mcptally wrap .mcp.json --undo
     """
-    from mcptally.record import wrap as wrapping
-    from mcptally.sanitise import as_message
+    from mcptally.record.config import wrap as wrapping
+    from mcptally.redaction.display import as_message
 
     change = (
         wrapping.unwrap(config, server=server)

@@ -17,8 +17,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
 
+from mcptally.jsonschemas.subschemas import each_subschema
 from mcptally.protocol.revisions import MODERN
-from mcptally.subschemas import each_subschema
 
 TARGET: Final = Path(__file__).parent / "shapes.json"
 

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from mcptally.formatting import formatted
-from mcptally.judge import found
 from mcptally.protocol.revisions import MODERN
-from mcptally.protocol.traffic import Traffic
+from mcptally.protocol.view import Traffic
+from mcptally.rules.findings import findings_of
+from mcptally.tables.formatting import formatted
 
 _NAMED = ["tools/call", "prompts/get", "resources/read"]
 """Methods that 2026-07-28 wants `Mcp-Name` with."""
@@ -24,7 +24,7 @@ def _stray(traffic: Traffic) -> Iterator[pl.DataFrame]:
     """Frames that are not strict JSON."""
     large = pl.col("why").eq_missing(pl.lit("too_large"))
     raws = traffic.raws
-    yield found(
+    yield findings_of(
         "transcript.too_large",
         raws.filter(large),
         formatted("a message of {} bytes; its head is all that was kept", pl.col("bytes")),
@@ -32,13 +32,13 @@ def _stray(traffic: Traffic) -> Iterator[pl.DataFrame]:
     # A blank line is what readers skip without a word.
     raws = raws.filter(~large, pl.col("text").is_null() | (pl.col("text").str.strip_chars() != ""))
     to_client, piped = pl.col("dir") == "s2c", pl.col("scope").is_null()
-    yield found(
+    yield findings_of(
         "protocol.stdout_not_json",
         raws.filter(to_client, piped),
         "a line on stdout that is no message",
         evidence="text",
     )
-    yield found(
+    yield findings_of(
         "protocol.stdin_not_json",
         raws.filter(~to_client),
         "what the client sent is not strict JSON",
@@ -53,7 +53,7 @@ def _stray(traffic: Traffic) -> Iterator[pl.DataFrame]:
         bodies = bodies.join(
             exchanges.select(place).unique(), on=place, how="semi", maintain_order="left"
         )
-    yield found(
+    yield findings_of(
         "protocol.body_not_json",
         bodies.filter(pl.col("sse_event").ne_missing(pl.lit("endpoint"))),
         "an answer with status 200 that is no message",
@@ -90,12 +90,12 @@ def _headers(traffic: Traffic) -> Iterator[pl.DataFrame]:
     version = pl.col("mcp_protocol_version")
     named = pl.coalesce("tool", "prompt", "resource_uri")
     # Before 2026-07-28 the first request cannot know the revision yet.
-    yield found(
+    yield findings_of(
         "protocol.version_header_missing",
         calls.filter(version.is_null(), method != "initialize"),
         formatted("no MCP-Protocol-Version, and {} is in force", "revision"),
     )
-    yield found(
+    yield findings_of(
         "protocol.version_header_differs",
         calls.filter(~modern, method != "initialize", version != pl.col("handshake")),
         formatted("the header says {}, the handshake {}", "mcp_protocol_version", "handshake"),
@@ -107,18 +107,18 @@ def _headers(traffic: Traffic) -> Iterator[pl.DataFrame]:
         ("Mcp-Name", pl.col("mcp_name"), pl.when(method.is_in(_NAMED)).then(named)),
     )
     for header, head, body in pairs:
-        yield found(
+        yield findings_of(
             "protocol.header_mismatch",
             calls.filter(head != body),
             formatted("{} is {}, the body says {}", pl.lit(header), head, body),
             evidence=head,
         )
-    yield found(
+    yield findings_of(
         "protocol.header_missing",
         calls.filter(pl.col("mcp_method").is_null()),
         "Mcp-Method is missing",
     )
-    yield found(
+    yield findings_of(
         "protocol.header_missing",
         calls.filter(pl.col("mcp_name").is_null(), method.is_in(_NAMED)),
         "Mcp-Name is missing",

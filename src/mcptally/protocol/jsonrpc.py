@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import msgspec
 import polars as pl
 
-from mcptally.formatting import formatted
-from mcptally.judge import Check, found, found_where
 from mcptally.protocol.revisions import MODERN, methods, names
-from mcptally.protocol.traffic import KNOWN_SESSION, Traffic
+from mcptally.protocol.view import KNOWN_SESSION, Traffic
+from mcptally.rules.findings import Check, findings_of, found_where
+from mcptally.tables.formatting import formatted
 
 _ID = r'"id"\s*:\s*("[^"\\]*"|-?\d+)'
 """The id of what is not read as JSON."""
@@ -71,7 +71,7 @@ def find(traffic: Traffic) -> Iterator[pl.DataFrame]:
             "initialize in a batch",
         ),
     )
-    yield found(
+    yield findings_of(
         "protocol.jsonrpc_version",
         _wrong_version(messages),
         pl.when(pl.col("jsonrpc").is_null())
@@ -114,13 +114,13 @@ def _methods(messages: pl.DataFrame) -> Iterator[pl.DataFrame]:
     notifications, requests = names("notification"), names("request")
     as_request = (pl.col("kind") == "request") & method.str.starts_with("notifications/")
     as_notification = (pl.col("kind") == "notification") & method.is_in(list(requests))
-    yield found(
+    yield findings_of(
         "protocol.notification_with_id",
         unknown.filter(as_request),
         formatted("{} with an id", "method"),
         evidence="id",
     )
-    yield found(
+    yield findings_of(
         "protocol.request_without_id",
         unknown.filter(as_notification),
         formatted("{} without an id", "method"),
@@ -129,7 +129,7 @@ def _methods(messages: pl.DataFrame) -> Iterator[pl.DataFrame]:
     ever = list(notifications | requests)
     # An extension's method has a prefix with a dot: com.example/search (SEP-2133).
     extension = method.str.contains(r"^[^/]*\.[^/]*/")
-    yield found(
+    yield findings_of(
         "protocol.unknown_method",
         unknown.filter(~method.is_in(ever), ~extension),
         formatted("{} is a method of no revision", "method"),
@@ -138,7 +138,7 @@ def _methods(messages: pl.DataFrame) -> Iterator[pl.DataFrame]:
     known = unknown.filter(method.is_in(ever))
     here = methods().drop("dir").unique()
     other_side = known.join(here, on=["kind", "method", "revision"], how="semi")
-    yield found(
+    yield findings_of(
         "protocol.wrong_side",
         other_side.sort("pos"),
         formatted(
@@ -149,7 +149,7 @@ def _methods(messages: pl.DataFrame) -> Iterator[pl.DataFrame]:
         path="/method",
     )
     # A client that knows both eras asks server/discover first, whatever the server speaks.
-    yield found(
+    yield findings_of(
         "protocol.method_of_other_revision",
         known.join(here, on=["kind", "method", "revision"], how="anti").filter(
             method != "server/discover"
@@ -170,11 +170,11 @@ def _pairing(traffic: Traffic) -> Iterator[pl.DataFrame]:
     }
     odd = messages.filter(pl.col("match") != "exact")
     for rule, (match, words) in rows.items():
-        yield found(rule, odd.filter(pl.col("match") == match), words, evidence="id")
+        yield findings_of(rule, odd.filter(pl.col("match") == match), words, evidence="id")
     # A server may read what is no strict JSON: then its reply has somebody who asked.
     asked = traffic.raws.select("recording", id=pl.col("text").str.extract(_ID)).drop_nulls()
     orphans = odd.filter(pl.col("match") == "orphan", pl.col("id") != "null")
-    yield found(
+    yield findings_of(
         "pairing.orphan_reply",
         orphans.join(asked, on=["recording", "id"], how="anti", maintain_order="left"),
         "a reply to an id that nobody asked with",
@@ -206,7 +206,7 @@ def _ids(calls: pl.DataFrame) -> Iterator[pl.DataFrame]:
         | (pl.col("closed_by").shift().over(same) == "client").fill_null(value=False),
     ).filter(pl.col("before").is_not_null())
     waiting = (pl.col("answered") > pl.col("pos")) | pl.col("answered").is_null()
-    yield found(
+    yield findings_of(
         "protocol.id_in_flight",
         again.filter(pl.col("answered") > pl.col("pos"), ~pl.col("cancelled")),
         "the id of a request that is still waiting",
@@ -214,7 +214,7 @@ def _ids(calls: pl.DataFrame) -> Iterator[pl.DataFrame]:
         path="/id",
     )
     known = pl.col("session_source").is_in(KNOWN_SESSION)
-    yield found(
+    yield findings_of(
         "protocol.id_reused",
         again.filter(known, ~waiting | pl.col("cancelled") | pl.col("answered").is_null()),
         "the id was used before in this session",

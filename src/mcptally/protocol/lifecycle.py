@@ -6,10 +6,10 @@ from typing import Any, Final
 import msgspec
 import polars as pl
 
-from mcptally.formatting import formatted
-from mcptally.judge import REVISIONS, Check, found, found_where
 from mcptally.protocol.revisions import MODERN
-from mcptally.protocol.traffic import KNOWN_SESSION, Traffic
+from mcptally.protocol.view import KNOWN_SESSION, Traffic
+from mcptally.rules.findings import REVISIONS, Check, findings_of, found_where
+from mcptally.tables.formatting import formatted
 
 _OF_SESSIONS: Final = [
     *("call_id", "recording", "session", "server", "tool", "seq", "index", "file", "line"),
@@ -98,13 +98,13 @@ def _handshake(traffic: Traffic) -> Iterator[pl.DataFrame]:
             "the session is initialised already",
         ),
     )
-    yield found(
+    yield findings_of(
         "protocol.initialized_missing",
         rows.filter(went_on).unique("session", keep="first", maintain_order=True),
         formatted("{} and no notifications/initialized before it", "method"),
     )
     version = pl.coalesce("reply_version", pl.lit(""))
-    yield found(
+    yield findings_of(
         "protocol.revision_unknown",
         calls.filter(
             again,
@@ -152,7 +152,7 @@ def _capabilities(rows: pl.DataFrame, traffic: Traffic) -> Iterator[pl.DataFrame
         )
         if side == "c2s":  # a client looks what is there; a request that fails says it all
             lacks = lacks.filter(pl.col("outcome") != "protocol_error")
-        yield found(
+        yield findings_of(
             "protocol.capability_missing",
             lacks.sort("pos"),
             formatted("{} and the capability {} was not declared", "method", pl.lit(capability)),
@@ -175,7 +175,7 @@ def _names(texts: pl.Series) -> pl.Series:
 
 def _cancellation(traffic: Traffic) -> Iterator[pl.DataFrame]:
     calls = traffic.calls
-    yield found(
+    yield findings_of(
         "protocol.cancel_initialize",
         calls.filter(pl.col("method") == "initialize", pl.col("cancelled_ns").is_not_null()),
         "initialize must not be cancelled",
@@ -197,14 +197,14 @@ def _cancellation(traffic: Traffic) -> Iterator[pl.DataFrame]:
     never = met.filter(pl.col("known").is_null()).join(
         asked, on=["session", "dir", "request_id"], how="anti", maintain_order="left"
     )
-    yield found(
+    yield findings_of(
         "protocol.cancel_unknown",
         never,
         "nobody asked with this id",
         evidence="request_id",
         path="/params/requestId",
     )
-    yield found(
+    yield findings_of(
         "protocol.cancel_unknown",
         met.filter(pl.col("reply") < pl.col("pos")),
         "the request is answered already",
@@ -216,7 +216,7 @@ def _cancellation(traffic: Traffic) -> Iterator[pl.DataFrame]:
 def _shutdown(traffic: Traffic) -> Iterator[pl.DataFrame]:
     """Messages after a recording's pipe closed, or after DELETE ended an HTTP session."""
     closed = traffic.events.closes.group_by("recording").agg(closed=pl.col("seq").max())
-    yield found(
+    yield findings_of(
         "protocol.after_shutdown",
         traffic.messages.filter(pl.col("scope").is_null())
         .join(closed, on="recording", how="inner", maintain_order="left")
@@ -247,7 +247,7 @@ def _shutdown(traffic: Traffic) -> Iterator[pl.DataFrame]:
         .select("recording", "scope")
         .unique()
     )
-    yield found(
+    yield findings_of(
         "protocol.after_shutdown",
         traffic.messages.filter(pl.col("dir") == "c2s").join(
             exchanges, on=["recording", "scope"], how="semi", maintain_order="left"
@@ -269,7 +269,7 @@ def _envelope(traffic: Traffic) -> Iterator[pl.DataFrame]:
             ("meta_capabilities", "clientCapabilities"),
         )
     ).list.drop_nulls()
-    yield found(
+    yield findings_of(
         "protocol.meta_missing",
         calls.filter(pl.col("dir") == "c2s", ~pl.col("truncated"))
         .with_columns(lacks=lacks)
@@ -278,7 +278,7 @@ def _envelope(traffic: Traffic) -> Iterator[pl.DataFrame]:
         path="/params/_meta",
     )
     answered = calls.filter("has_response", ~pl.col("error_reply"), pl.col("dir") == "c2s")
-    yield found(
+    yield findings_of(
         "protocol.result_type_missing",
         answered.filter(pl.col("result_type").is_null()),
         "the result has no resultType",
@@ -293,7 +293,7 @@ def _envelope(traffic: Traffic) -> Iterator[pl.DataFrame]:
         )
         | ((kind == "task") & (method == "tools/call"))
     )
-    yield found(
+    yield findings_of(
         "protocol.result_type_unknown",
         answered.filter(kind.is_not_null(), ~fine),
         formatted("resultType {} is not defined for {}", "result_type", "method"),

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from mcptally.formatting import formatted
-from mcptally.judge import found
-from mcptally.protocol.traffic import Traffic
+from mcptally.protocol.view import Traffic
+from mcptally.rules.findings import findings_of
+from mcptally.tables.formatting import formatted
 
 
 def find(traffic: Traffic) -> Iterator[pl.DataFrame]:
@@ -45,21 +45,21 @@ def find(traffic: Traffic) -> Iterator[pl.DataFrame]:
     # The task of a call keeps its token after the reply that began the task (2025-11-25).
     tasks = calls.filter(pl.col("outcome") == "task").select("call_id")
     known = pl.col("call_id").is_not_null()
-    yield found(
+    yield findings_of(
         "protocol.progress_without_token",
         met.filter(~known),
         "no request has this progress token",
         evidence="token",
         path="/params/progressToken",
     )
-    yield found(
+    yield findings_of(
         "protocol.progress_after_reply",
         met.filter(known, pl.col("reply") < pl.col("pos")).join(tasks, on="call_id", how="anti"),
         "the call is answered already",
         path="/params/progressToken",
     )
     steps = met.filter(known).with_columns(value=pl.col("progress").cast(pl.Float64, strict=False))
-    yield found(
+    yield findings_of(
         "protocol.progress_backwards",
         steps.with_columns(before=pl.col("value").shift().over("call_id")).filter(
             pl.col("value") <= pl.col("before")
@@ -86,7 +86,7 @@ def _tokens(calls: pl.DataFrame) -> Iterator[pl.DataFrame]:
         )
         .filter(pl.col("before").is_not_null(), ~pl.col("gone"))
     )
-    yield found(
+    yield findings_of(
         "protocol.progress_token_reused",
         rows.filter(pl.col("answered").is_null() | (pl.col("answered") > pl.col("pos"))),
         "the progress token of a call that is still waiting",

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import polars as pl
 
-from mcptally.judge import REVISIONS
+from mcptally.rules.findings import REVISIONS
 
 MODERN: Final = "2026-07-28"
 """The first revision without a handshake."""

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from mcptally.record.framing import DEFAULT_CAP
+from mcptally.wire.framing import DEFAULT_CAP
 
 
 class Limits(NamedTuple):

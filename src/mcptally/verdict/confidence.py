@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from mcptally.verdict.rows import HiddenRule, TextRule
+from mcptally.verdict.rule_model import HiddenRule, TextRule
 
 PRIOR_WEIGHT: Final = 20.0
 """How many observations the precision of the kind counts for. Ours; the reliability table in

@@ -6,8 +6,8 @@ from typing import Any, Final
 import polars as pl
 
 from mcptally.errors import RuleError, near
-from mcptally.verdict import failures, hidden_errors
-from mcptally.verdict.rows import HiddenRule, TextRule, VerdictRule
+from mcptally.verdict import classify, hidden_errors
+from mcptally.verdict.rule_model import HiddenRule, TextRule, VerdictRule
 
 _USUAL: Final = "usual"
 """Of an example of a hidden error: `json` says that the tool's other results are JSON."""
@@ -38,10 +38,10 @@ def wrong_about_failures(rule: VerdictRule) -> list[Example]:
     """
     said = list(examples(rule))
     calls = [
-        {"outcome": "tool_error"} | _members(rule, example, "error_text", failures.INPUTS)
+        {"outcome": "tool_error"} | _members(rule, example, "error_text", classify.INPUTS)
         for _, example in said
     ]
-    firing = set(failures.firing(_frame(rule, calls, failures.INPUTS), (rule,))["row"])
+    firing = set(classify.firing(_frame(rule, calls, classify.INPUTS), (rule,))["row"])
     return [each for row, each in enumerate(said) if (row in firing) != (each[0] == "fires")]
 
 

@@ -9,8 +9,8 @@ import numpy.typing as npt
 import polars as pl
 
 from mcptally import rules as rule_files
-from mcptally.verdict import confidence, envelope, match, words
-from mcptally.verdict.rows import HiddenRule, TextRule, in_order
+from mcptally.verdict import confidence, error_text, json_paths, match
+from mcptally.verdict.rule_model import HiddenRule, TextRule, in_order
 
 FILES: Final = ("hidden.toml",)
 
@@ -141,7 +141,7 @@ def _frame(calls: pl.DataFrame) -> pl.DataFrame:
     usual = usually_json(pl.col("results_seen"), pl.col("results_json"))
     return frame.with_columns(
         prose=pl.when(~is_json).then("text"),
-        json=envelope.lines(frame.select(parsed)["parsed"]),
+        json=json_paths.lines(frame.select(parsed)["parsed"]),
         unusual=~is_json & usual,
     )
 
@@ -161,7 +161,7 @@ def _holding(
         numbers[view] = joined["number"].cast(pl.Int64).to_numpy()
         whole = pl.col(column).fill_null("")
         texts = distinct.select(text=whole.str.head(HEAD) if view == "text" else whole, whole=whole)
-        starts = texts.select(words.undecorated(pl.col("text")))["text"]
+        starts = texts.select(error_text.undecorated(pl.col("text")))["text"]
         size = texts.select(
             chars=pl.col("whole").str.len_chars(),
             lines=pl.col("whole").str.strip_chars().str.count_matches("\n", literal=True) + 1,
@@ -170,7 +170,7 @@ def _holding(
         rules_of = [rule for rule in chosen if rule.view == view]
         lines = None  # of all results it costs something, and hardly a rule asks for it
         if any(rule.where == "first_line" for rule in rules_of):
-            lines = texts.select(words.first_line(pl.col("text"))).to_series()
+            lines = texts.select(error_text.first_line(pl.col("text"))).to_series()
         found[view] = iter(
             match.matching(
                 rules_of,
@@ -226,7 +226,7 @@ def _silence_echoes(
     suspects = np.flatnonzero(best < len(chosen))
     if not echoes or not len(suspects):
         return
-    line = words.first_line(pl.col("text").str.strip_chars()).str.head(ECHO)
+    line = error_text.first_line(pl.col("text").str.strip_chars()).str.head(ECHO)
     echoed = (
         frame.select("text", "arguments")[suspects]
         .select(

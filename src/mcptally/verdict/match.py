@@ -12,8 +12,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mcptally.verdict import dialect, literals
-from mcptally.verdict.rows import TextRule
+from mcptally.verdict import re2, regex_literals
+from mcptally.verdict.rule_model import TextRule
 
 Rows: TypeAlias = npt.NDArray[np.int64]
 """Row numbers, ascending."""
@@ -96,13 +96,13 @@ class _Texts:
 
     @functools.cached_property
     def folded(self) -> pa.Array:
-        return dialect.folded(self.texts)
+        return re2.folded(self.texts)
 
     def contain(self, rows: Rows, regex: str) -> Mask:
         if not len(rows):
             return np.zeros(0, dtype=np.bool_)
         found: Mask
-        if dialect.read_alike(regex):
+        if re2.read_alike(regex):
             near = self.folded.take(pa.array(rows))
             found = pc.match_substring_regex(near, regex).to_numpy(zero_copy_only=False)
         else:
@@ -125,7 +125,7 @@ def _plan(conditions: tuple[tuple[str, ...], ...]) -> _Plan:
     wanted_by: dict[str, list[int]] = {}
     everywhere: set[int] = set()
     for number, each in enumerate(each for patterns in conditions for each in patterns):
-        words = literals.required(each)
+        words = regex_literals.required(each)
         if words is None:
             everywhere.add(number)
         for word in words or ():

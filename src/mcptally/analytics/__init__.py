@@ -1,0 +1,1 @@
+"""Open stores and answer questions about them: queries, comparisons, explanations, dry runs."""

@@ -1,0 +1,241 @@
+"""One call explained: the request, the reply, every rule and factor considered, in words."""
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from typing import Any, Final
+
+import polars as pl
+
+from mcptally.analytics.store import Store, steadily
+from mcptally.errors import QueryError
+from mcptally.redaction import display
+from mcptally.seeds.inspector.model import FACTORS
+from mcptally.verdict import classify
+from mcptally.verdict.rule_set import RuleSet
+
+_OUTCOMES: Final = {
+    "ok": "it was answered with a result",
+    "hidden_error": "it was answered with a result that is not marked as an error and reports one",
+    "tool_error": "it was answered with a result marked as an error (isError)",
+    "protocol_error": "it was answered with a JSON-RPC error",
+    "input_required": "it was answered with a question; a later call of the chain goes on",
+    "task": "it was answered with a task; later calls of the chain ask for its result",
+    "timeout": "it was never answered, and given up for the time it took",
+    "cancelled": "it was never answered, and cancelled",
+    "no_response": "it was never answered",
+}
+_VERDICTS: Final = {
+    "business": "the tool did its job and refused this request",
+    "tool_failure": "the tool failed: no change of the request would mend it",
+    "infrastructure": "the network, an upstream or a dependency failed",
+    "ambiguous": "the text does not say whose failure it is",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Explanation:
+    """A call with everything that decided about it."""
+
+    call: dict[str, Any]
+    """The call's row."""
+    rules: list[dict[str, Any]]
+    """Verdict rules that hold for it, in the order in which they decide; the first decided."""
+    hidden_rule: dict[str, Any] | None
+    """The rule that decided whether its success hides an error."""
+    findings: list[dict[str, Any]]
+    attempts: list[dict[str, Any]]
+    """The calls of its chain, itself included."""
+
+
+def explain(store: Store, call: str, rules: RuleSet | None = None) -> Explanation:
+    """Everything the store knows about one call.
+
+    Args:
+        store: where the call is.
+        call: its `call_id`, or the beginning of it.
+        rules: the rules to consult; by default those that come with mcptally.
+
+    Raises:
+        QueryError: no call has this id, or several begin with it.
+    """
+    return steadily([store], lambda: _explain(store, call, rules or RuleSet()), whole=True)
+
+
+def _explain(store: Store, call: str, rules: RuleSet) -> Explanation:
+    found = store.sql("SELECT * FROM calls WHERE starts_with(call_id, ?) LIMIT 2", params=[call])
+    frame = found.pl()
+    if frame.is_empty():
+        raise QueryError(f"no call has the id {call!r}; ids are in the column call_id of calls")
+    if frame.height > 1:
+        raise QueryError(f"several calls have ids that begin with {call!r}; give more of it")
+    row = frame.row(0, named=True)
+    by_id = {rule.id: rule for rule in (*rules.verdict, *rules.hidden)}
+    firing = classify.firing(frame, rules.verdict).get_column("rule")
+    hidden = by_id.get(row["hidden_rule"] or "")
+    return Explanation(
+        call=row,
+        rules=[_rule(by_id[name]) for name in firing if name in by_id],
+        hidden_rule=_rule(hidden) if hidden else None,
+        findings=_rows(
+            store,
+            "SELECT rule, severity, path, message FROM findings WHERE call_id = ?",
+            row["call_id"],
+        ),
+        attempts=_rows(
+            store,
+            "SELECT call_id, attempt, attempt_why, method, outcome, latency_ms, requested_at "
+            "FROM calls WHERE attempt_of = ? ORDER BY attempt, requested_at",
+            row["attempt_of"],
+        ),
+    )
+
+
+def _rule(rule: Any) -> dict[str, Any]:
+    about = dataclasses.asdict(rule)
+    return {key: about[key] for key in about if about[key] not in ((), "", None, False)}
+
+
+def _rows(store: Store, sql: str, *params: Any) -> list[dict[str, Any]]:
+    frame: pl.DataFrame = store.sql(sql, params=list(params)).pl()
+    return frame.to_dicts()
+
+
+def masked(found: Explanation) -> Explanation:
+    """The explanation with its secrets replaced; before anything is cut, which could hide half."""
+    return Explanation(**display.masked(dataclasses.asdict(found)))
+
+
+def text(found: Explanation, *, limit: int = 4000) -> str:
+    """The explanation in words; payloads longer than `limit` characters are cut."""
+    return "\n".join(_lines(found, limit)) + "\n"
+
+
+def _lines(found: Explanation, limit: int) -> Iterator[str]:
+    call = found.call
+    asked = call["tool"] or call["prompt"] or call["resource_uri"] or ""
+    yield f"{call['method']} {asked}".rstrip()
+    yield f"  call        {call['call_id']}"
+    itself = _said(call["server_name"], call["server_version"])
+    yield f"  server      {call['server'] or '?'}{itself}"
+    yield f"  client      {call['client'] or '?'} {call['client_version'] or ''}".rstrip()
+    revision, source = call["protocol_version"], call["protocol_source"]
+    yield f"  protocol    {revision or '?'} ({source or 'unknown'})"
+    asked_at = call["requested_at"]
+    at = f"{asked_at:%Y-%m-%d %H:%M:%S.%f} UTC" if asked_at else "at an unknown time"
+    yield f"  recorded    {at}, {call['file']}:{call['line']}"
+    yield ""
+    yield f"Request ({call['request_bytes'] or 0:,} bytes, id {call['request_id']})"
+    yield from _block(call["arguments"], limit)
+    yield ""
+    if call["answered_at"] is None:
+        yield "No reply"
+    else:
+        latency = call["latency_ms"]
+        after = "" if latency is None else f" after {latency:,.1f} ms"
+        yield f"Reply{after} ({call['response_bytes'] or 0:,} bytes)"
+        yield from _block(call["response"], limit)
+    yield ""
+    yield f"Outcome: {call['outcome']}: {_OUTCOMES[call['outcome']]}"
+    for name, why in (
+        ("cancel_reason", "cancelled with the reason"),
+        ("http_status", "HTTP status"),
+        ("closed_by", "the HTTP exchange was closed by the"),
+    ):
+        if call[name] is not None:
+            yield f"  {why} {call[name]}"
+    if found.hidden_rule:
+        rule = found.hidden_rule
+        yield f"  read as a success that hides an error or not by {rule['id']}: {rule['title']}"
+    yield from _verdict(found)
+    yield ""
+    yield "Schemas"
+    for side in ("input", "output"):
+        state = call[f"{side}_schema_state"]
+        detail = call[f"{side}_schema_error"]
+        yield f"  {side:<8}{state or 'not asked'}{f': {detail}' if detail else ''}"
+    yield f"  definition {call['definition'] or '-'} ({call['definition_source'] or 'none'})"
+    yield from _seed(call)
+    if found.findings:
+        yield ""
+        yield "Findings"
+        for finding in found.findings:
+            yield f"  {finding['severity']:<8}{finding['rule']}: {finding['message']}"
+    if len(found.attempts) > 1:
+        yield ""
+        yield "Attempts of this call"
+        for attempt in found.attempts:
+            mark = ">" if attempt["call_id"] == call["call_id"] else " "
+            took = attempt["latency_ms"]
+            spent = f"{took:,.1f} ms" if took is not None else "no reply"
+            why = f" ({attempt['attempt_why']})" if attempt["attempt_why"] else ""
+            name, outcome = attempt["call_id"], attempt["outcome"]
+            yield f" {mark}{attempt['attempt']:>3} {name} {outcome}, {spent}{why}"
+
+
+def _said(name: str | None, version: str | None) -> str:
+    return f" (calls itself {name} {version or ''}".rstrip() + ")" if name else ""
+
+
+def _verdict(found: Explanation) -> Iterator[str]:
+    call = found.call
+    yield ""
+    if call["verdict"] is None:
+        yield "Verdict: none is asked for; the call did not fail"
+        return
+    yield f"Verdict: {call['verdict']}: {_VERDICTS[call['verdict']]}"
+    yield f"  reason {call['reason']}, fault of the {call['fault'] or 'unknown'}"
+    yield f"  trying again: {call['retryable'] or 'unknown'}"
+    if call["confidence"] is not None:
+        sure = f"{call['confidence']:.0f} %"
+        yield f"  confidence {sure}: how often this rule is right on labelled calls"
+    yield f"  decided by {call['rule']}"
+    for number, rule in enumerate(found.rules):
+        decided = "decided" if rule["id"] == call["rule"] else "held too" if number else "holds now"
+        yield f"    {decided:<9} {rule['id']}: {rule['title']}"
+        yield f"              says {rule['verdict']}, {rule['reason']}; source: {rule['source']}"
+
+
+def _seed(call: dict[str, Any]) -> Iterator[str]:
+    for prefix, title in (
+        ("seed", "as the seed document reads"),
+        ("inspector", "as its program does"),
+    ):
+        if call[f"{prefix}_classification"] is None:
+            continue
+        yield ""
+        yield f"Seed score, {title}"
+        yield (
+            f"  {call[f'{prefix}_classification']}, confidence "
+            f"{call[f'{prefix}_confidence']:.0f}, valid: {_yes(call[f'{prefix}_is_valid'])}"
+        )
+        for kind in ("issues", "evidence"):
+            for line in call[f"{prefix}_{kind}"] or ():
+                yield f"    {kind}: {line}"
+        decision = call[f"{prefix}_is_business_error"]
+        if decision is None:
+            continue
+        confidence, threshold = call[f"{prefix}_business_confidence"], call[f"{prefix}_threshold"]
+        points = "" if confidence is None else f" ({confidence:.0%}, needs {threshold or 0:.0%})"
+        yield f"  business logic error: {_yes(decision)}{points}"
+        for factor in FACTORS:
+            yield f"    {factor.replace('_', ' '):<22}{_yes(call[f'{prefix}_factor_{factor}'])}"
+
+
+def _yes(value: object) -> str:
+    return "not looked at" if value is None else "yes" if value else "no"
+
+
+def _block(payload: str | None, limit: int) -> Iterator[str]:
+    if payload is None:
+        yield "  (not kept, or none)"
+        return
+    try:
+        shown = json.dumps(json.loads(payload), indent=2, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        shown = payload
+    cut = len(shown) - limit
+    for line in shown[:limit].splitlines():
+        yield f"  {line}"
+    if cut > 0:
+        yield f"  … and {cut:,} more characters"

@@ -1,0 +1,242 @@
+"""How right the verdict is on a labelled file, beside the seed heuristic and "always business"."""
+
+import dataclasses
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from mcptally.evaluation import calibration, labels, measures
+from mcptally.evaluation.measures import Estimate, Rate
+from mcptally.pipeline import run
+from mcptally.seeds.inspector import single
+from mcptally.store.files import live, read_manifest
+from mcptally.verdict import classify, hidden_errors
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Scorer:
+    """One way to tell business errors from the rest, measured."""
+
+    name: str
+    """`mcptally`, `seed heuristic` or `always business`."""
+    balanced_accuracy: Estimate
+    matthews: Estimate
+    precision: Rate
+    recall: Rate
+    specificity: Rate
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Calibration:
+    """Whether nine in ten are right where we say 90."""
+
+    brier: float
+    """Mean squared distance of confidence from what came true, 0 to 1 (Brier, 1950)."""
+    calibration_error: float
+    """Expected calibration error, 0 to 1."""
+    table: list[dict[str, Any]]
+    """Rows of `measures.reliability`."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class VerdictQuality:
+    """The verdict against labels."""
+
+    n: int
+    """Labelled errors."""
+    families: int
+    """Families of servers that they are of (`labels.family`)."""
+    accuracy: Rate
+    """How many have the verdict that the label says."""
+    confusion: dict[str, dict[str, int]]
+    """Label → verdict → errors; `none` is no verdict."""
+    classes: dict[str, dict[str, Rate]]
+    """Class → `precision` and `recall`."""
+    scorers: list[Scorer]
+    calibration: Calibration
+    rules: list[dict[str, Any]]
+    """By the rule that decided: `rule`, `hits`, `families`, and how many were `right`."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class HiddenQuality:
+    """Hidden errors against labels."""
+
+    n: int
+    """Labelled results that are not marked as errors."""
+    families: int
+    """Families of servers that they are of."""
+    precision: Rate
+    recall: Rate
+    calibration: Calibration
+    """Of those about which some rule said how sure it is that they are failures."""
+    rules: list[dict[str, Any]]
+    """As of `VerdictQuality`; `(none)` where no rule decided."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Evaluation:
+    """What one labelled file says; a part is None where the file has no labels for it."""
+
+    verdict: VerdictQuality | None
+    hidden: HiddenQuality | None
+
+
+def evaluate(
+    path: str | Path, *, traffic: str | Path | None = None, cross_validate: bool = False
+) -> Evaluation:
+    """Measure the verdict and the hidden errors on the labelled calls of `path`.
+
+    Args:
+        path: a labelled file of either vocabulary.
+        traffic: recordings that the labels name, for whole texts, schemas and context.
+        cross_validate: confidence from the labels of other servers in this file, instead of the
+            counts that the rules come with (which these labels may have been part of).
+
+    Raises:
+        UnreadableError: the file or the recordings cannot be read, or a label is none.
+    """
+    labelled = labels.read(Path(path))
+    if traffic is not None:
+        labelled = labels.with_traffic(labelled, _calls(Path(traffic), labelled))
+    return Evaluation(
+        verdict=_verdict(verdict_rows(labelled), cross_validate=cross_validate),
+        hidden=_hidden(hidden_rows(labelled), cross_validate=cross_validate),
+    )
+
+
+def verdict_rows(labelled: pl.DataFrame) -> pl.DataFrame:
+    """The calls with a verdict's label, judged: `correct`, and what `judge` says."""
+    rows = labelled.filter(pl.col("label").is_not_null())
+    judged = classify.judge(rows.rename({"text": "error_text"}))
+    return pl.concat([rows, judged], how="horizontal").with_columns(
+        correct=(pl.col("label") == pl.col("verdict")).fill_null(value=False)
+    )
+
+
+def hidden_rows(labelled: pl.DataFrame) -> pl.DataFrame:
+    """The results labelled for hidden errors, with what `hidden` says and whether it is right."""
+    rows = labelled.filter(pl.col("is_hidden").is_not_null())
+    found = hidden_errors.hidden(rows).rename({"hidden_rule": "rule"})
+    return pl.concat([rows, found], how="horizontal").with_columns(
+        correct=pl.col("is_hidden") == pl.col("hidden_error")
+    )
+
+
+def _verdict(rows: pl.DataFrame, *, cross_validate: bool) -> VerdictQuality | None:
+    if rows.is_empty():
+        return None
+    sure = rows["confidence"]
+    if cross_validate:
+        sure = calibration.held_out(classify.rules(), rows)
+    is_business = rows["label"] == "business"
+    said = {
+        "mcptally": (rows["verdict"] == "business").fill_null(value=False),
+        "seed heuristic": _seed(rows),
+        "always business": pl.Series([True] * rows.height),
+    }
+    return VerdictQuality(
+        n=rows.height,
+        families=rows["family"].n_unique(),
+        accuracy=Rate.of(int(rows["correct"].sum()), rows.height),
+        confusion=measures.confusion(rows["label"], rows["verdict"]),
+        classes={name: _class(rows, name) for name in labels.VERDICTS},
+        scorers=[_scorer(name, is_business, each, rows["family"]) for name, each in said.items()],
+        calibration=_calibration(sure.fill_null(0.0), rows["correct"]),
+        rules=_by_rule(rows),
+    )
+
+
+def _hidden(rows: pl.DataFrame, *, cross_validate: bool) -> HiddenQuality | None:
+    if rows.is_empty():
+        return None
+    sure = rows["hidden_confidence"]
+    if cross_validate:
+        silent = [rule.id for rule in hidden_errors.rules() if not rule.failure]
+        as_rule = rows.with_columns(
+            correct=pl.col("is_hidden") == ~pl.col("rule").is_in(silent).fill_null(value=False)
+        )
+        right = calibration.held_out(hidden_errors.rules(), as_rule)
+        sure = rows.select(
+            pl.when(pl.col("rule").is_in(silent)).then(100 - right).otherwise(right)
+        ).to_series()
+    tp, fn, fp, _ = measures.two_by_two(rows["is_hidden"], rows["hidden_error"])
+    decided = sure.is_not_null()
+    return HiddenQuality(
+        n=rows.height,
+        families=rows["family"].n_unique(),
+        precision=Rate.of(tp, tp + fp),
+        recall=Rate.of(tp, tp + fn),
+        calibration=_calibration(sure.filter(decided), rows["is_hidden"].filter(decided)),
+        rules=_by_rule(rows),
+    )
+
+
+def _class(rows: pl.DataFrame, name: str) -> dict[str, Rate]:
+    label, said = rows["label"] == name, (rows["verdict"] == name).fill_null(value=False)
+    tp, fn, fp, _ = measures.two_by_two(label, said)
+    return {"precision": Rate.of(tp, tp + fp), "recall": Rate.of(tp, tp + fn)}
+
+
+def _scorer(name: str, label: pl.Series, said: pl.Series, families: pl.Series) -> Scorer:
+    tp, fn, fp, tn = measures.two_by_two(label, said)
+    spread = measures.clustered(label, said, families)
+    return Scorer(
+        name,
+        spread["balanced_accuracy"],
+        spread["matthews"],
+        precision=Rate.of(tp, tp + fp),
+        recall=Rate.of(tp, tp + fn),
+        specificity=Rate.of(tn, fp + tn),
+    )
+
+
+def _calibration(sure: pl.Series, right: pl.Series) -> Calibration:
+    table = measures.reliability(sure, right)
+    return Calibration(measures.brier(sure, right), measures.calibration_error(table), table)
+
+
+def _by_rule(rows: pl.DataFrame) -> list[dict[str, Any]]:
+    grouped = (
+        rows.with_columns(pl.col("rule").fill_null("(none)"))
+        .group_by("rule")
+        .agg(pl.len(), pl.col("correct").sum(), pl.col("family").n_unique().alias("families"))
+        .sort("len", "rule", descending=[True, False])
+    )
+    return [
+        {"rule": rule, "hits": n, "families": families, "right": Rate.of(right, n)}
+        for rule, n, right, families in grouped.iter_rows()
+    ]
+
+
+def _seed(rows: pl.DataFrame) -> pl.Series:
+    """The seed heuristic (its document's reading), one call at a time as the original did."""
+    said = []
+    for tool, text in rows.select("tool", "text").iter_rows():
+        response = {"isError": True, "content": [{"type": "text", "text": text or ""}]}
+        said.append(
+            bool(
+                single.is_business_error(
+                    {"tool": {"name": tool or ""}, "input": {}, "response": response}
+                )
+            )
+        )
+    return pl.Series(said, dtype=pl.Boolean)
+
+
+def _calls(archive: Path, labelled: pl.DataFrame) -> pl.DataFrame:
+    """The calls of an archive that labels name, as `score` judges them."""
+    with tempfile.TemporaryDirectory(prefix="mcptally-") as folder:
+        store = Path(folder) / "store"
+        run.score([archive], out=store)
+        return (
+            pl.scan_parquet(live(store, read_manifest(store))["calls"], glob=False)
+            .filter(
+                pl.col("recording").is_in(labelled["recording"].drop_nulls().unique().to_list())
+            )
+            .with_columns(structured=pl.col("response").str.json_path_match("$.structuredContent"))
+            .select(*labels.CALL_COLUMNS)
+            .collect()
+        )

@@ -1,0 +1,159 @@
+"""How good a classification is: counts, rates and their intervals."""
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+from scipy import stats
+
+from mcptally.evaluation.labels import VERDICTS
+
+RESAMPLES: Final = 1000
+"""Bootstrap samples of servers: labels of one server stand and fall together."""
+EDGES: Final = (0, 50, 60, 70, 80, 90, 95, 100.01)
+"""Bins of confidence in the reliability table."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Rate:
+    """A share (0 to 1) with its 95 % Wilson interval; NaN of nothing."""
+
+    k: int
+    n: int
+    value: float
+    """k / n."""
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, k: int, n: int) -> "Rate":
+        """`k` of `n`."""
+        if not n:
+            return cls(0, 0, math.nan, math.nan, math.nan)
+        interval = stats.binomtest(k, n).proportion_ci(method="wilson")
+        return cls(k, n, k / n, float(interval.low), float(interval.high))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Estimate:
+    """A number with its 95 % interval from a bootstrap over server families."""
+
+    value: float
+    low: float
+    high: float
+
+
+def confusion(label: pl.Series, verdict: pl.Series) -> dict[str, dict[str, int]]:
+    """Counts by label and verdict; `none` for no verdict."""
+    frame = pl.DataFrame({"label": label, "verdict": verdict.fill_null("none")})
+    counts = {(row[0], row[1]): row[2] for row in frame.group_by("label", "verdict").len().rows()}
+    columns = [*VERDICTS, "ambiguous", "none"]
+    return {
+        name: {column: counts.get((name, column), 0) for column in columns} for name in VERDICTS
+    }
+
+
+def two_by_two(label: pl.Series, said: pl.Series) -> tuple[int, int, int, int]:
+    """True positives, false negatives, false positives, true negatives of two boolean columns."""
+    return (
+        int((label & said).sum()),
+        int((label & ~said).sum()),
+        int((~label & said).sum()),
+        int((~label & ~said).sum()),
+    )
+
+
+def balanced_accuracy(tp: int, fn: int, fp: int, tn: int) -> float:
+    """Mean of sensitivity and specificity; NaN where one side is empty."""
+    if not tp + fn or not fp + tn:
+        return math.nan
+    return (tp / (tp + fn) + tn / (fp + tn)) / 2
+
+
+def matthews(tp: int, fn: int, fp: int, tn: int) -> float:
+    """Matthews correlation; 0 where one side is empty."""
+    scale = math.sqrt((tp + fp) * (tp + fn) * (tn + fp) * (tn + fn))
+    return (tp * tn - fp * fn) / scale if scale else 0.0
+
+
+def clustered(label: pl.Series, said: pl.Series, families: pl.Series) -> dict[str, Estimate]:
+    """`balanced_accuracy` and `matthews` of booleans, whole families resampled.
+
+    Percentile intervals of `RESAMPLES` samples, drawn alike each time.
+    """
+    counts = (
+        pl.DataFrame({"family": families, "label": label, "said": said})
+        .group_by("family")
+        .agg(
+            tp=(pl.col("label") & pl.col("said")).sum(),
+            fn=(pl.col("label") & ~pl.col("said")).sum(),
+            fp=(~pl.col("label") & pl.col("said")).sum(),
+            tn=(~pl.col("label") & ~pl.col("said")).sum(),
+        )
+        .sort("family")
+        .select("tp", "fn", "fp", "tn")
+        .to_numpy()
+        .astype(np.int64)
+    )
+    rng = np.random.default_rng(0)
+    drawn = rng.integers(0, len(counts), size=(RESAMPLES, len(counts)))
+    totals = counts[drawn].sum(axis=1)
+    whole = tuple(int(each) for each in counts.sum(axis=0))
+    return {
+        name: _estimate(measure(*whole), np.array([measure(*map(int, row)) for row in totals]))
+        for name, measure in (("balanced_accuracy", balanced_accuracy), ("matthews", matthews))
+    }
+
+
+def _estimate(value: float, samples: npt.NDArray[np.float64]) -> Estimate:
+    known = samples[~np.isnan(samples)]
+    if not len(known):
+        return Estimate(value, math.nan, math.nan)
+    low, high = np.quantile(known, [0.025, 0.975])
+    return Estimate(value, float(low), float(high))
+
+
+def brier(confidence: pl.Series, right: pl.Series) -> float:
+    """Mean squared distance of confidence (0 to 100) from what came true; NaN of nothing."""
+    distance = (confidence / 100).to_numpy() - right.to_numpy().astype(np.float64)
+    total: float = np.square(distance).sum()
+    return total / len(distance) if len(distance) else math.nan
+
+
+def reliability(confidence: pl.Series, right: pl.Series) -> list[dict[str, Any]]:
+    """By bin of confidence (0 to 100) that holds anything, lowest first.
+
+    Each row has `from` and `to` (the last bin includes its end), `n`, `mean_confidence` (0 to 1)
+    and `right`, a `Rate`.
+    """
+    rows = []
+    for low, high in itertools.pairwise(EDGES):
+        inside = (confidence >= low) & (confidence < high)
+        n = int(inside.sum())
+        if n:
+            rows.append(
+                {
+                    "from": low,
+                    "to": min(high, 100),
+                    "n": n,
+                    "mean_confidence": float(confidence.filter(inside).to_numpy().mean()) / 100,
+                    "right": Rate.of(int(right.filter(inside).sum()), n),
+                }
+            )
+    return rows
+
+
+def calibration_error(table: Sequence[dict[str, Any]]) -> float:
+    """Expected calibration error: mean distance of confidence and share right, by size of bin.
+
+    `table` is what `reliability` gave; NaN of nothing.
+    """
+    total = sum(row["n"] for row in table)
+    gaps = [float(row["n"] * abs(row["mean_confidence"] - row["right"].value)) for row in table]
+    error: float = sum(gaps) / total if total else math.nan
+    return error

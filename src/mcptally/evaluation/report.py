@@ -1,0 +1,145 @@
+"""An evaluation in words and tables: Markdown, which a terminal and the docs both can show."""
+
+import dataclasses
+import json
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from mcptally.evaluation import Calibration, Evaluation, HiddenQuality, VerdictQuality
+from mcptally.evaluation.labels import VERDICTS
+from mcptally.evaluation.measures import Estimate, Rate
+from mcptally.redaction.display import clean
+
+
+def as_json(evaluation: Evaluation) -> str:
+    """The numbers as JSON; what cannot be computed is null."""
+    return json.dumps(_plain(dataclasses.asdict(evaluation)), indent=1)
+
+
+def as_text(evaluation: Evaluation) -> str:
+    """Sections with tables."""
+    parts: list[str] = []
+    if evaluation.verdict:
+        parts += _verdict(evaluation.verdict)
+    if evaluation.hidden:
+        parts += _hidden(evaluation.hidden)
+    if not parts:
+        parts = ["No label in this file is about a verdict or a hidden error."]
+    return "\n\n".join(parts) + "\n"
+
+
+def _verdict(quality: VerdictQuality) -> Iterable[str]:
+    yield "## Verdict"
+    yield (
+        f"{quality.n} labelled errors of {quality.families} server families. "
+        f"Right class: {_rate(quality.accuracy)}."
+    )
+    yield _table(
+        (
+            "business against the rest",
+            "balanced accuracy",
+            "Matthews",
+            "precision",
+            "recall",
+            "specificity",
+        ),
+        [
+            (
+                each.name,
+                _estimate(each.balanced_accuracy),
+                _estimate(each.matthews),
+                _rate(each.precision),
+                _rate(each.recall),
+                _rate(each.specificity),
+            )
+            for each in quality.scorers
+        ],
+    )
+    columns = [*VERDICTS, "ambiguous", "none"]
+    yield _table(
+        ("label \\ verdict", *columns, "precision", "recall"),
+        [
+            (
+                name,
+                *(str(quality.confusion[name][column]) for column in columns),
+                _rate(quality.classes[name]["precision"]),
+                _rate(quality.classes[name]["recall"]),
+            )
+            for name in VERDICTS
+        ],
+    )
+    yield _calibration(quality.calibration, "verdict right")
+    yield _rules(quality.rules)
+
+
+def _hidden(quality: HiddenQuality) -> Iterable[str]:
+    yield "## Hidden errors"
+    yield (
+        f"{quality.n} labelled results of {quality.families} server families. "
+        f"Precision {_rate(quality.precision)}, recall {_rate(quality.recall)}."
+    )
+    yield _calibration(quality.calibration, "is a failure")
+    yield _rules(quality.rules)
+
+
+def _calibration(quality: Calibration, right: str) -> str:
+    table = _table(
+        ("confidence", "n", "mean confidence", right),
+        [
+            (
+                f"{row['from']:g} to {row['to']:g}",
+                str(row["n"]),
+                f"{row['mean_confidence']:.3f}",
+                _rate(row["right"]),
+            )
+            for row in quality.table
+        ],
+    )
+    return (
+        f"Brier score {quality.brier:.3f}, expected calibration error "
+        f"{quality.calibration_error:.3f}.\n\n{table}"
+    )
+
+
+def _rules(rules: Sequence[dict[str, Any]]) -> str:
+    return _table(
+        ("rule", "hits", "families", "right"),
+        [
+            (clean(row["rule"]), str(row["hits"]), str(row["families"]), _rate(row["right"]))
+            for row in rules
+        ],
+    )
+
+
+def _rate(rate: Rate) -> str:
+    if not rate.n:
+        return "-"
+    return f"{rate.value:.3f} [{rate.low:.3f}, {rate.high:.3f}] ({rate.k}/{rate.n})"
+
+
+def _estimate(estimate: Estimate) -> str:
+    if math.isnan(estimate.value):
+        return "-"
+    return f"{estimate.value:.3f} [{estimate.low:.3f}, {estimate.high:.3f}]"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
+    lines = [head, ["-" * width for width in widths], *rows]
+    return "\n".join(
+        "| "
+        + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        + " |"
+        for line in lines
+    )
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    if isinstance(value, Rate | Estimate):
+        return _plain(dataclasses.asdict(value))
+    return None if isinstance(value, float) and math.isnan(value) else value

@@ -1,0 +1,149 @@
+"""Results of gates as JUnit XML and SARIF 2.1.0, for CI, and as lines for a person."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+from xml.etree import ElementTree as ET
+
+import mcptally
+from mcptally.gates.limits import Gate, Result
+from mcptally.output.whole_file import whole_file
+from mcptally.redaction.display import clean, hidden
+
+_SHOWN: Final = 20
+
+
+def lines(results: Sequence[Result]) -> list[str]:
+    """What a person is told: every failure, how much is undecided, how much passed."""
+    told = [
+        f"FAILED {_told(result.subject)}: {_told(result.message)}"
+        for result in results
+        if result.state == "failed"
+    ]
+    open_ones = [result for result in results if result.state == "undecided"]
+    if open_ones:
+        told.append(
+            f"{len(open_ones):,} undecided (too little data, or the interval holds the limit), "
+            f"first: {_told(open_ones[0].subject)}: {_told(open_ones[0].message)}"
+        )
+    failures = sum(result.state == "failed" for result in results)
+    if failures > _SHOWN:
+        told[_SHOWN:failures] = [f"… and {failures - _SHOWN:,} more failed"]
+    passed = len(results) - failures - len(open_ones)
+    told.append(f"gates: {failures:,} failed, {len(open_ones):,} undecided, {passed:,} passed")
+    return told
+
+
+def write(
+    results: Sequence[Result], *, junit: Path | None = None, sarif: Path | None = None
+) -> None:
+    """Write the files that are asked for."""
+    if junit is not None:
+        _write(junit, as_junit(results))
+    if sarif is not None:
+        _write(sarif, as_sarif(results))
+
+
+def as_junit(results: Sequence[Result]) -> bytes:
+    """JUnit XML: a suite a gate, a case a tool; what is undecided counts as skipped."""
+    root = ET.Element("testsuites", name="mcptally")
+    for gate, found in _by_gate(results):
+        states = [result.state for result in found]
+        suite = ET.SubElement(
+            root,
+            "testsuite",
+            name=_told(_title(gate)),
+            tests=str(len(found)),
+            failures=str(states.count("failed")),
+            skipped=str(states.count("undecided")),
+            errors="0",
+        )
+        for result in found:
+            case = ET.SubElement(
+                suite,
+                "testcase",
+                classname=_told(result.server or "store"),
+                name=_told(result.tool or "(all of its tools)"),
+            )
+            if result.state != "passed":
+                kind = "failure" if result.state == "failed" else "skipped"
+                ET.SubElement(case, kind, message=_told(result.message))
+    data: bytes = ET.tostring(root, encoding="utf-8", xml_declaration=True)
+    return data
+
+
+def as_sarif(results: Sequence[Result]) -> bytes:
+    """SARIF 2.1.0: a rule a gate, a result for whatever failed."""
+    rules = [
+        {
+            "id": _told(_title(gate)),
+            "shortDescription": {"text": _told(f"fails on {gate.text}")},
+            "defaultConfiguration": {"level": "error"},
+        }
+        for gate, _ in _by_gate(results)
+    ]
+    log = {
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [
+            {
+                "tool": {
+                    "driver": {
+                        "name": "mcptally",
+                        "semanticVersion": mcptally.__version__,
+                        "rules": rules,
+                    }
+                },
+                "results": [_sarif_result(r) for r in results if r.state == "failed"],
+            }
+        ],
+    }
+    return (json.dumps(log, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def _sarif_result(result: Result) -> dict[str, Any]:
+    location: dict[str, Any] = {
+        "logicalLocations": [
+            {"fullyQualifiedName": _told(result.subject), "kind": "function"},
+        ]
+    }
+    if result.file:
+        location["physicalLocation"] = {
+            "artifactLocation": {"uri": _uri(result.file)},
+            "region": {"startLine": result.line or 1},
+        }
+    return {
+        "ruleId": _told(_title(result.gate)),
+        "level": "error",
+        "message": {"text": _told(f"{result.subject}: {result.message}")},
+        "locations": [location],
+    }
+
+
+def _uri(file: str) -> str:
+    """A transcript's path or URL as a URI reference."""
+    return quote(hidden(file if "://" in file else Path(file).as_posix()), safe="/:@")
+
+
+def _title(gate: Gate) -> str:
+    where = "" if (gate.server, gate.tool) == ("*", "*") else f" [{gate.server}/{gate.tool}]"
+    return f"{gate.text}{where}"
+
+
+def _by_gate(results: Sequence[Result]) -> list[tuple[Gate, list[Result]]]:
+    found: dict[Gate, list[Result]] = {}
+    for result in results:
+        found.setdefault(result.gate, []).append(result)
+    return list(found.items())
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    whole_file(path, lambda file: file.write(data))
+
+
+def _told(text: str) -> str:
+    """Recorded text as a report has it: without secrets, on one line."""
+    return clean(hidden(text))

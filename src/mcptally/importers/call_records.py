@@ -1,0 +1,171 @@
+"""Request and reply of a call of which only a record exists.
+
+What the record holds goes into messages marked `derived`. Where it lacks arguments or content the
+message is a `head`: that it passed is known, and by its id which call it belongs to; the rest is
+null in every table, as it is for a frame that was too large to keep.
+"""
+
+import json
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+from mcptally.importers.events import MAX_ASKED, Item, Pipe, Tally
+from mcptally.wire.strict_json import strict_json_error
+
+_encode: Final = msgspec.json.Encoder().encode
+UNKNOWN: Final = msgspec.Raw()
+"""Stands for JSON that the record does not have."""
+
+WAITING_BYTES: Final = 64 << 20
+"""Bytes of requests that `Waiting` holds."""
+
+FORGOTTEN: Final = "calls forgotten: too many without an answer"
+
+
+class Waiting:
+    """Requests whose answers may yet come; the oldest are forgotten where they are too many."""
+
+    def __init__(self, tally: Tally) -> None:
+        self._tally = tally
+        self._items: dict[str, Item] = {}
+        self._size = 0
+
+    def __contains__(self, call: str) -> bool:
+        return call in self._items
+
+    def add(self, call: str, asked: Item) -> None:
+        """One more, in the place of an earlier one of the same name."""
+        self.pop(call)
+        self._size += len(asked.data)
+        self._items[call] = asked
+        while len(self._items) > MAX_ASKED or self._size > WAITING_BYTES:
+            self.pop(next(iter(self._items)))
+            self._tally.notes[FORGOTTEN] += 1
+
+    def pop(self, call: str) -> Item | None:
+        """Take out the request of a call; None if it is not there."""
+        asked = self._items.pop(call, None)
+        self._size -= 0 if asked is None else len(asked.data)
+        return asked
+
+    def left(self) -> Iterator[Item]:
+        """Those that nobody answered, oldest first."""
+        yield from self._items.values()
+
+
+def asked(
+    pipe: Pipe,
+    call: str,
+    *,
+    line: int,
+    at: int | None,
+    tool: str | None = None,
+    method: str = "tools/call",
+    uri: str | None = None,
+    arguments: bytes = UNKNOWN,
+    way: Any = "c2s",
+) -> Item:
+    """The request of the call `call`; a request without arguments is not known to have none."""
+    item = Item(what="head", line=line, pipe=pipe, at=at, dir=way, derived=True)
+    params = b""
+    if uri is not None:
+        params = _encode({"uri": uri})
+    elif tool is not None and len(arguments):
+        params = b'{"name":%b,"arguments":%b}' % (_encode(tool), arguments)
+    if params:
+        item.what = "message"
+        item.data = b'{"jsonrpc":"2.0","id":%b,"method":%b,"params":%b}' % (
+            *(_encode(call), _encode(method)),
+            params,
+        )
+    else:
+        item.more = {"id": call, "method": method} | ({"name": tool} if tool is not None else {})
+    return item
+
+
+def answered(
+    pipe: Pipe,
+    call: str,
+    *,
+    line: int,
+    at: int | None,
+    result: bytes = UNKNOWN,
+    is_error: bool | None = None,
+    way: Any = "s2c",
+) -> Item:
+    """The reply with `result` (JSON text), or, without it, that there was one."""
+    item = Item(what="head", line=line, pipe=pipe, at=at, dir=way, derived=True)
+    if len(result):
+        item.what = "message"
+        item.data = b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (_encode(call), result)
+    else:
+        item.more = {"id": call} | ({} if is_error is None else {"is_error": is_error})
+    return item
+
+
+def refused(
+    pipe: Pipe,
+    call: str,
+    *,
+    line: int,
+    at: int | None,
+    message: str | None,
+    code: int | None = None,
+    way: Any = "s2c",
+) -> Item:
+    """The reply with an error; what the record lacks of code and message is left out."""
+    error = {} if code is None else {"code": code}
+    error |= {} if message is None else {"message": message}  # type: ignore[dict-item]
+    data = b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (_encode(call), _encode(error))
+    return Item(what="message", line=line, pipe=pipe, at=at, dir=way, data=data, derived=True)
+
+
+def gave_up(pipe: Pipe, call: str, *, line: int, at: int | None, why: str) -> Item:
+    """The client stopped waiting."""
+    params = _encode({"requestId": call, "reason": why})
+    data = b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":%b}' % params
+    return Item(what="message", line=line, pipe=pipe, at=at, dir="c2s", data=data, derived=True)
+
+
+def result_of(value: Any, *, is_error: bool | None = None) -> bytes:
+    """A tool's result out of what clients keep of one: a result, its content, or its text.
+
+    `isError` is written where the record says whether it was one and the value does not.
+    """
+    if isinstance(value, str):
+        value = _decoded(value)
+    if isinstance(value, dict) and ("content" in value or "structuredContent" in value):
+        result = value
+    elif isinstance(value, list) and all(isinstance(b, dict) and "type" in b for b in value):
+        result = {"content": value}
+    else:
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        result = {"content": [{"type": "text", "text": text}]}
+    if is_error is not None and "isError" not in result:
+        result = {**result, "isError": is_error}
+    return json_bytes(result)
+
+
+def _decoded(text: str) -> Any:
+    """The object that a text is the JSON of, if it is a tool's result; else the text."""
+    if text.lstrip()[:1] in {"{", "["} and strict_json_error(text.encode(errors="replace")) is None:
+        value = msgspec.json.decode(text)
+        if isinstance(value, dict) and ("content" in value or "structuredContent" in value):
+            return value
+        if isinstance(value, list) and value and all(_is_block(block) for block in value):
+            return value
+    return text
+
+
+_BLOCKS: Final = ("text", "image", "audio", "resource", "resource_link")
+
+
+def _is_block(value: Any) -> bool:
+    return isinstance(value, dict) and value.get("type") in _BLOCKS
+
+
+def json_bytes(value: Any) -> bytes:
+    """JSON text; what no UTF-8 can hold is replaced."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")

@@ -1,0 +1,104 @@
+"""Which format a file is: by its first lines, and by its name where the lines could be several."""
+
+import contextlib
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Final, cast
+
+import msgspec
+
+from mcptally.transcript.files import BROKEN, open_stream
+
+_HEAD: Final = 256 << 10
+_LINES: Final = 200
+
+_CLAUDE_DESKTOP: Final = re.compile(
+    rb"\d{4}-\d\d-\d\dT\S+Z? (?:\[[^\]\n]+\] \[(?:info|debug|warn|error)\]|"
+    rb"\[(?:info|debug|warn|error)\]) "
+)
+_VSCODE: Final = re.compile(
+    rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+ \[\w+\] (?:\[(?:editor -> server|server -> editor|"
+    rb"Client Says|Server Says|server stderr)\]|Starting server|Connection state|Discovered )"
+)
+
+
+def _any(pattern: re.Pattern[bytes]) -> Callable[[bytes], bool]:
+    return lambda line: pattern.match(line) is not None
+
+
+def _keys(*keys: str) -> Callable[[bytes], bool]:
+    """JSON objects that have all of these keys (as bytes: a cheap look, at any depth)."""
+    wanted = [f'"{key}"'.encode() for key in keys]
+    return lambda line: line.lstrip()[:1] == b"{" and all(key in line for key in wanted)
+
+
+class _Top(msgspec.Struct):
+    log: msgspec.Raw = msgspec.Raw()
+
+
+_LOG: Final = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"log"\s*:')
+_TOP: Final = msgspec.json.Decoder(_Top)
+
+TRANSCRIPT: Final = "transcript"
+
+_LOOKS: Final[tuple[tuple[str, Callable[[bytes], bool]], ...]] = (
+    (TRANSCRIPT, _keys("v", "event", "recording", "seq", "ts_ns")),
+    ("claude-desktop", _any(_CLAUDE_DESKTOP)),
+    ("vscode", _any(_VSCODE)),
+    ("mcpsnoop", _keys("session_id", "server_label", "direction", "transport")),
+    ("codex", lambda line: b'"type":"session_meta"' in line or b"mcp_tool_call" in line),
+    ("claude-code", _keys("sessionId", "cwd")),
+    ("otlp", lambda line: b'"resourceSpans"' in line or b'"resource_spans"' in line),
+    ("jsonrpc", lambda line: b"jsonrpc" in line),
+)
+
+
+def format_of(path: Path) -> str | None:
+    """Name of the format of a file, `transcript` for one of our own, None if none is known.
+
+    Raises:
+        UnreadableError: the file cannot be opened.
+    """
+    head = _head(path)
+    if head.startswith(b"SQLite format 3\0"):
+        return "mcphawk" if _is_hawk(path) else None
+    lines = head.split(b"\n")[:_LINES]
+    return "har" if _is_har(head, lines[0]) else _by_lines(lines)
+
+
+def _head(path: Path) -> bytes:
+    """The first decompressed bytes; of a damaged file those before the damage."""
+    head = b""
+    with open_stream(path) as stream, contextlib.suppress(*BROKEN):
+        # `read` would take what was unpacked before a fault with it.
+        while len(head) < _HEAD and (piece := cast("Any", stream).read1(_HEAD)):
+            head += piece
+    return head
+
+
+def _is_har(head: bytes, first: bytes) -> bool:
+    """Whether a file is one JSON object with a member `log`: not one a line that speaks of logs."""
+    if _LOG.match(head):
+        return True
+    try:
+        return len(_TOP.decode(first).log) > 0
+    except (msgspec.DecodeError, RecursionError, ValueError):  # goes on in the next line
+        return head.lstrip()[:1] == b"{" and b'"entries"' in head and b'"log"' in head
+
+
+def _by_lines(lines: Iterable[bytes]) -> str | None:
+    """The format that most of the lines speak for; the earlier of two that as many do."""
+    votes: dict[str, int] = {}
+    for line in lines:
+        for name, looks in _LOOKS:
+            if looks(line):
+                votes[name] = votes.get(name, 0) + 1
+                break
+    return max(votes, key=lambda name: votes[name]) if votes else None
+
+
+def _is_hawk(path: Path) -> bool:
+    from mcptally.importers.formats.mcphawk import is_database  # noqa: PLC0415  (few files are one)
+
+    return is_database(path)

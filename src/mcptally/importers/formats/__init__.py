@@ -1,0 +1,1 @@
+"""Foreign log formats, one module per format."""

@@ -1,0 +1,127 @@
+"""Codex: rollouts (`sessions/**/rollout-*.jsonl`) and the output of `codex exec --json`.
+
+    {"timestamp":"…","type":"event_msg","payload":{"type":"mcp_tool_call_end","call_id":"…",
+     "invocation":{"server":"…","tool":"…","arguments":{}},"duration":{"secs":1,"nanos":0},
+     "result":{"Ok":{"content":[],"isError":false}}}}
+
+Older ones have `{"id":"…","msg":{…}}`. A call is logged when it ends, with its duration; a call
+whose begin was logged and whose end was not is one without a reply. `exec --json` has no times.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+from mcptally.importers import call_records
+from mcptally.importers.events import Item, Pipe
+from mcptally.importers.source import Source
+from mcptally.importers.timestamps import later
+
+_SECOND: Final = 10**9
+_CANCELLED: Final = ("user cancelled", "user canceled", "user rejected", "cancelled", "canceled")
+"""How the client's own words for a call begin that it gave up; other errors are the server's."""
+
+
+class _Line(msgspec.Struct):
+    timestamp: object = None
+    type: object = None
+    payload: object = None
+    msg: object = None
+    item: object = None
+
+
+_LINE: Final = msgspec.json.Decoder(_Line)
+
+
+def read(source: Source) -> Iterator[Item]:
+    """The calls of one rollout."""
+    tally = source.tally
+    session = ""
+    begun = call_records.Waiting(tally)
+    for line, event in source.records(_LINE, "not JSON, or no object"):
+        at = source.at(event.timestamp)
+        body = _first_object(event.payload, event.msg, event.item)
+        if event.type == "session_meta" and isinstance(body.get("id"), str):
+            session = body["id"]
+        kind = body.get("type")
+        if kind == "mcp_tool_call" and event.type in ("item.started", "item.completed"):
+            kind = "mcp_tool_call_begin" if event.type == "item.started" else "mcp_tool_call_end"
+            body = _of_item(body)
+        if kind not in ("mcp_tool_call_begin", "mcp_tool_call_end"):
+            tally.context["no call of an MCP tool"] += 1
+            continue
+        call, invocation = body.get("call_id"), body.get("invocation")
+        if not isinstance(call, str) or not isinstance(invocation, dict):
+            tally.skip(line, "a call without id or invocation")
+            continue
+        tally.used += 1
+        took = _duration(body.get("duration"))
+        start = at if took is None or kind == "mcp_tool_call_begin" else later(at, -took)
+        ask = _asked(source, invocation, session, call, line=line, at=start)
+        if kind == "mcp_tool_call_begin":
+            begun.add(call, ask)
+            continue
+        first = begun.pop(call)
+        yield first if first is not None and took is None else ask
+        yield _answered(ask.pipe, call, body.get("result"), line=line, at=at)
+    yield from begun.left()
+
+
+def _asked(
+    source: Source,
+    invocation: dict[str, Any],
+    session: str,
+    call: str,
+    *,
+    line: int,
+    at: int | None,
+) -> Item:
+    server, tool = invocation.get("server"), invocation.get("tool")
+    arguments = call_records.UNKNOWN
+    if invocation.get("arguments") is not None:
+        arguments = msgspec.Raw(call_records.json_bytes(invocation["arguments"]))
+    pipe = source.pipe(session, server=server if isinstance(server, str) else None)
+    name = tool if isinstance(tool, str) else None
+    return call_records.asked(pipe, call, line=line, at=at, tool=name, arguments=arguments)
+
+
+def _answered(pipe: Pipe, call: str, result: Any, *, line: int, at: int | None) -> Item:
+    if isinstance(result, dict) and "Ok" in result:
+        return call_records.answered(
+            pipe, call, line=line, at=at, result=call_records.result_of(result["Ok"])
+        )
+    if isinstance(result, dict) and "Err" in result:
+        why = result["Err"] if isinstance(result["Err"], str) else str(result["Err"])
+        if why.lower().startswith(_CANCELLED):
+            return call_records.gave_up(pipe, call, line=line, at=at, why=why)
+        return call_records.refused(pipe, call, line=line, at=at, message=why)
+    return call_records.answered(pipe, call, line=line, at=at)
+
+
+def _of_item(item: dict[str, Any]) -> dict[str, Any]:
+    """An item of `exec --json` in the shape of an event."""
+    result: Any = None
+    error = item.get("error")
+    if item.get("status") == "failed" or error is not None:
+        message = error.get("message") if isinstance(error, dict) else error
+        result = {"Err": message if isinstance(message, str) else "failed"}
+    elif item.get("result") is not None:
+        result = {"Ok": item["result"]}
+    return {
+        "call_id": item.get("id"),
+        "invocation": {key: item.get(key) for key in ("server", "tool", "arguments")},
+        "result": result,
+    }
+
+
+def _duration(value: Any) -> int | None:
+    if not isinstance(value, dict):
+        return None
+    seconds, nanos = value.get("secs", 0), value.get("nanos", 0)
+    whole = isinstance(seconds, int) and isinstance(nanos, int)
+    return seconds * _SECOND + nanos if whole and seconds >= 0 and nanos >= 0 else None
+
+
+def _first_object(*values: object) -> dict[str, Any]:
+    return next((value for value in values if isinstance(value, dict)), {})

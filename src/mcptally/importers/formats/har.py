@@ -1,0 +1,282 @@
+"""HAR 1.2: HTTP as browsers and proxies save it, with JSON or event-stream bodies.
+
+An entry is one exchange. When an event of a stream arrived is not in a HAR: replies have the time
+at which the body was complete, all else that at which it began. A body that the program did not
+save (mitmproxy's streamed ones, a browser's event streams) is a `gap`, not a missing reply.
+"""
+
+import base64
+import binascii
+import contextlib
+import re
+from collections.abc import Iterator
+from typing import Annotated, Any, Final
+from urllib.parse import SplitResult, urljoin, urlsplit
+
+import msgspec
+
+from mcptally.importers.events import Item, Pipe
+from mcptally.importers.json_array import elements
+from mcptally.importers.source import Source
+from mcptally.importers.timestamps import later
+from mcptally.wire.sse import SseParser
+
+_MILLISECOND: Final = 10**6
+
+
+class _Header(msgspec.Struct):
+    name: str = ""
+    value: str = ""
+
+
+class _Body(msgspec.Struct):
+    text: str | None = None
+    encoding: str | None = None
+    size: float | None = None
+
+
+class _Request(msgspec.Struct):
+    method: str = ""
+    url: str = ""
+    headers: list[_Header] = []
+    post: _Body | None = msgspec.field(default=None, name="postData")
+
+
+class _Response(msgspec.Struct):
+    status: Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)] | None = None
+    headers: list[_Header] = []
+    content: _Body = msgspec.field(default_factory=_Body)
+
+
+class _Timings(msgspec.Struct):
+    blocked: float | None = None
+    dns: float | None = None
+    connect: float | None = None
+    send: float | None = None
+    wait: float | None = None
+
+
+class _Event(msgspec.Struct):
+    """A server-sent event as Chromium keeps it, with the time it came."""
+
+    time: float | None = None
+    name: str = msgspec.field(default="", name="eventName")
+    id: str = msgspec.field(default="", name="eventId")
+    data: str = ""
+
+
+class _Entry(msgspec.Struct):
+    started: str | None = msgspec.field(default=None, name="startedDateTime")
+    time: float | None = None
+    request: _Request = msgspec.field(default_factory=_Request)
+    response: _Response = msgspec.field(default_factory=_Response)
+    timings: _Timings = msgspec.field(default_factory=_Timings)
+    events: list[_Event] = msgspec.field(default=[], name="_eventSourceMessages")
+
+
+_ENTRY: Final = msgspec.json.Decoder(_Entry, strict=False)
+
+
+def read(source: Source) -> Iterator[Item]:
+    """The MCP exchanges of one HAR; all other traffic is counted and passed over."""
+    tally = source.tally
+    homes: dict[str, str] = {}
+    for number, element in enumerate(elements(source.pieces(), ("log", "entries"))):
+        line = element.line
+        tally.seen += 1
+        if element.data is None:
+            tally.skip(line, "an entry that is cut off, or too large")
+            continue
+        try:
+            entry = _ENTRY.decode(element.data)
+        except (msgspec.DecodeError, RecursionError, ValueError) as error:
+            tally.skip(line, f"no entry of a HAR: {error}"[:120])
+            continue
+        exchange = _Exchange(source, entry, line=line, scope=f"entry-{number}")
+        if not exchange.is_mcp(homes):
+            tally.context["no MCP traffic"] += 1
+            continue
+        tally.used += 1
+        yield from exchange.items(homes)
+
+
+class _Exchange:
+    """One entry and its times."""
+
+    def __init__(self, source: Source, entry: _Entry, *, line: int, scope: str) -> None:
+        self.source = source
+        self.entry = entry
+        self.line = line
+        self.scope = scope
+        self.asked = _bytes(entry.request.post)
+        self.said = _bytes(entry.response.content)
+        start = source.at(entry.started)
+        timings = entry.timings
+        before = (timings.blocked, timings.dns, timings.connect, timings.send, timings.wait)
+        lead = sum(value for value in before if value is not None and value > 0)
+        total = entry.time if entry.time is not None and entry.time >= 0 else None
+        self.start = start
+        self.head = _after(start, lead if total is None else min(lead, total))
+        self.end = _after(start, total)
+        request = self.headers(entry.request.headers)
+        response = self.headers(entry.response.headers)
+        self.streams = response.get("content-type", "").startswith("text/event-stream")
+        self.session = request.get("mcp-session-id") or response.get("mcp-session-id")
+        self.speaks = "mcp-protocol-version" in request or "mcp-method" in request
+
+    @staticmethod
+    def headers(pairs: list[_Header]) -> dict[str, str]:
+        return {pair.name.lower(): pair.value for pair in pairs}
+
+    def is_mcp(self, homes: dict[str, str]) -> bool:
+        """Whether this is MCP: it says so, speaks JSON-RPC, or goes where MCP went before."""
+        url = self.url
+        return (
+            url in homes
+            or self.session is not None
+            or self.speaks
+            or b'"jsonrpc"' in self.asked
+            or (self.streams and (b'"jsonrpc"' in self.said or b"event: endpoint" in self.said))
+            or any('"jsonrpc"' in event.data for event in self.entry.events)
+        )
+
+    @property
+    def url(self) -> str:
+        return self.entry.request.url.split("?", 1)[0].split("#", 1)[0]
+
+    def items(self, homes: dict[str, str]) -> Iterator[Item]:
+        entry = self.entry
+        home = homes.setdefault(self.url, self.url)
+        parts = _split(home)
+        label = f"{parts.hostname or ''}{_port(parts)}{parts.path}"
+        words = re.split(r"[^a-z]+", parts.path.rsplit("/", 1)[-1].lower())
+        legacy = b"event: endpoint" in self.said or "sse" in words
+        transport = "http_sse" if legacy else "streamable_http"
+        pipe = self.source.pipe(home, server=label, transport=transport)
+        yield Item(
+            what="begin", line=self.line, pipe=pipe, at=self.start, more={"url": home, "new": False}
+        )
+        path = _split(entry.request.url)
+        yield self.http(
+            pipe,
+            "c2s",
+            self.start,
+            phase="request",
+            method=entry.request.method,
+            path=path.path + (f"?{path.query}" if path.query else ""),
+            headers=[(pair.name, pair.value) for pair in entry.request.headers],
+        )
+        if self.asked:
+            yield self.frame(pipe, "c2s", self.start, self.asked)
+        status = entry.response.status
+        if status:
+            pairs = [(pair.name, pair.value) for pair in entry.response.headers]
+            yield self.http(pipe, "s2c", self.head, phase="response", status=status, headers=pairs)
+        yield from self.replies(pipe, homes)
+        yield self.http(pipe, "s2c", self.end, phase="end")
+
+    def replies(self, pipe: Pipe, homes: dict[str, str]) -> Iterator[Item]:
+        entry = self.entry
+        if entry.events:
+            for event in entry.events:
+                at = self.source.at(event.time) or self.end
+                more = {"sse_event": event.name} if event.name else {}
+                more |= {"sse_id": event.id} if event.id else {}
+                yield self.frame(pipe, "s2c", at, event.data.encode(errors="replace"), **more)
+        elif self.said and self.streams:
+            yield from self.stream(pipe, homes)
+        elif self.said:
+            yield self.frame(pipe, "s2c", self.end, self.said)
+        elif self.withheld:
+            self.source.tally.notes["a body that the source does not have"] += 1
+            yield Item(
+                what="gap",
+                line=self.line,
+                pipe=pipe,
+                at=self.end,
+                more={"why": "the source does not have this body"},
+            )
+
+    @property
+    def withheld(self) -> bool:
+        """Whether there was a body, or must have been one, and it is not here."""
+        size = self.entry.response.content.size
+        if size is not None and size > 0:
+            return True
+        # A stream that was only listened to may well have been empty.
+        asked = self.entry.request.method == "POST"
+        return asked and self.streams and self.entry.response.status == 200
+
+    def stream(self, pipe: Pipe, homes: dict[str, str]) -> Iterator[Item]:
+        parser = SseParser(cap=len(self.said) + 1)
+        events = parser.feed(self.said)
+        if (last := parser.end()) is not None:
+            events.append(last)
+        for event in events:
+            if not isinstance(event.data, bytes) or not event.data:
+                continue
+            more: dict[str, Any] = {}
+            if event.name is not None:
+                more["sse_event"] = event.name.decode(errors="replace")
+            if event.id is not None:
+                more["sse_id"] = event.id.decode(errors="replace")
+            if event.torn:
+                more["unterminated"] = True
+            if event.name == b"endpoint":
+                # Of the older transport: where the client's messages go from here on.
+                there = event.data.decode(errors="replace").strip()
+                with contextlib.suppress(ValueError):  # no address: then nothing goes there
+                    target = urljoin(self.entry.request.url, there).split("?", 1)[0]
+                    homes[target] = homes[self.url]
+            # The reply ends the stream. What came before it came between head and end: at the
+            # head it is in front of the answers that the client gave in other exchanges.
+            at = self.head if b'"method"' in event.data else self.end
+            yield self.frame(pipe, "s2c", at, event.data, **more)
+
+    def frame(self, pipe: Pipe, way: Any, at: int | None, data: bytes, **more: Any) -> Item:
+        return Item(
+            what="message",
+            line=self.line,
+            pipe=pipe,
+            at=at,
+            dir=way,
+            data=data,
+            size=len(data),
+            scope=self.scope,
+            more=more,
+        )
+
+    def http(self, pipe: Pipe, way: Any, at: int | None, **more: Any) -> Item:
+        return Item(
+            what="http", line=self.line, pipe=pipe, at=at, dir=way, scope=self.scope, more=more
+        )
+
+
+def _bytes(body: _Body | None) -> bytes:
+    if body is None or not body.text:
+        return b""
+    if body.encoding == "base64":
+        try:
+            return base64.b64decode(body.text, validate=True)
+        except (binascii.Error, ValueError):
+            pass
+    return body.text.encode(errors="replace")
+
+
+def _after(start: int | None, milliseconds: float | None) -> int | None:
+    return later(start, None if milliseconds is None else milliseconds * _MILLISECOND)
+
+
+def _split(url: str) -> SplitResult:
+    """A URL in its parts; what is none is all path."""
+    try:
+        return urlsplit(url)
+    except ValueError:
+        return SplitResult("", "", url, "", "")
+
+
+def _port(parts: SplitResult) -> str:
+    try:
+        return f":{parts.port}" if parts.port is not None else ""
+    except ValueError:
+        return ""

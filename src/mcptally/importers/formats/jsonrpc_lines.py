@@ -1,0 +1,182 @@
+"""Plain JSON-RPC, one message a line, bare or in an envelope whose fields can be named.
+
+    {"jsonrpc":"2.0","id":1,"method":"tools/call",…}
+    {"time":"2026-03-01T09:44:53Z","dir":"c2s","msg":{…}}
+
+Fields that were not named are looked for under their usual names. Which way a bare message went is
+told by the protocol where it is one-sided (a request only clients make, the reply to one that was
+seen); what either side may send is taken for the one that mostly does, and counted.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+from mcptally.importers.events import MAX_ASKED, Item
+from mcptally.importers.source import Source
+from mcptally.transcript.format import Dir
+
+MESSAGE: Final = ("message", "msg", "frame", "payload", "raw", "data", "body", "content", "rpc")
+TIME: Final = ("ts_ns", "ts", "time", "timestamp", "at", "@timestamp", "t", "date", "when")
+DIRECTION: Final = ("direction", "dir", "flow")
+SESSION: Final = ("session", "session_id", "sessionId", "recording", "connection", "conn_id")
+"""Usual names of the fields of an envelope, the first that is there counts."""
+
+_WORDS: Final[dict[Dir, str]] = {
+    "c2s": "c2s client_to_server client->server client-to-server clienttoserver client to_server "
+    "editor->server host->server >>> -> → c→s client→server",
+    "s2c": "s2c server_to_client server->client server-to-client servertoclient server to_client "
+    "server->editor server->host <<< <- ← s→c server→client",
+}
+_DIRECTIONS: Final[dict[str, Dir]] = {w: d for d, words in _WORDS.items() for w in words.split()}
+
+_OF_SERVERS: Final = re.compile(
+    r"sampling/|roots/list\Z|elicitation/create\Z|notifications/(?:message|resources/|tools/|"
+    r"prompts/|elicitation/|subscriptions/|progress\Z|tasks)"
+)
+_OF_EITHER: Final = re.compile(r"ping\Z|tasks/|notifications/(?:cancelled|progress|tasks)")
+
+
+class _Message(msgspec.Struct):
+    method: object = None
+    id: msgspec.Raw = msgspec.Raw()
+    result: msgspec.Raw = msgspec.Raw()
+    error: msgspec.Raw = msgspec.Raw()
+
+    @property
+    def speaks(self) -> bool:
+        return isinstance(self.method, str) or bool(len(self.result) or len(self.error))
+
+
+_DECODE: Final = msgspec.json.Decoder(_Message)
+_FIELDS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+def read(source: Source) -> Iterator[Item]:
+    """The messages of one file."""
+    tally = source.tally
+    asked: dict[tuple[str, bytes], Dir] = {}
+    for line, data in source.lines():
+        text = data.strip()
+        if not text:
+            tally.context["blank"] += 1
+            continue
+        fields = _fields(text)
+        found = _frame(source, text, fields)
+        if found is None:
+            why = "JSON without a message" if fields is not None else "neither JSON nor an envelope"
+            tally.skip(line, why)
+            continue
+        frame, size = found
+        envelope = None if frame is text else fields
+        session = _word(_find(envelope, source.envelope.session, SESSION)) or ""
+        item = Item(what="message", line=line, pipe=source.pipe(session), data=frame, size=size)
+        item.at = source.at(_plain(_find(envelope, source.envelope.time, TIME)))
+        item.dir = _told(source, envelope) or _direction(source, session, frame, asked)
+        tally.used += 1
+        yield item
+
+
+def _fields(text: bytes) -> dict[str, msgspec.Raw] | None:
+    try:
+        return _FIELDS.decode(text)
+    except (msgspec.DecodeError, RecursionError, ValueError):
+        return None
+
+
+def _frame(
+    source: Source, text: bytes, fields: dict[str, msgspec.Raw] | None
+) -> tuple[bytes, int | None] | None:
+    """The message in a line, and its size where the line has its very bytes."""
+    if source.envelope.message is None and (_is_message(text) or text[:1] == b"["):
+        return text, len(text)
+    if fields is None:
+        return None
+    value = _find(fields, source.envelope.message, MESSAGE)
+    if value is None:
+        return None
+    if value[:1] == b'"':
+        inner = _plain(value)
+        # A string holds the frame as it was; whether it is JSON is for the transcript to say.
+        return (inner.encode(), len(inner.encode())) if isinstance(inner, str) else None
+    return (value, None) if value[:1] in {b"{", b"["} else None
+
+
+def _is_message(text: bytes) -> bool:
+    try:
+        return _DECODE.decode(text).speaks
+    except (msgspec.DecodeError, RecursionError, ValueError):
+        return False
+
+
+def _find(
+    fields: dict[str, msgspec.Raw] | None, name: str | None, usual: tuple[str, ...]
+) -> bytes | None:
+    """The JSON text of a field: at the dotted path `name`, or under one of its usual names."""
+    if fields is None:
+        return None
+    if name is None:
+        return next((bytes(fields[key]) for key in usual if key in fields), None)
+    if name in fields:
+        return bytes(fields[name])
+    value: bytes | None = None
+    inner: dict[str, msgspec.Raw] | None = fields
+    for part in name.split("."):
+        if inner is None or part not in inner:
+            return None
+        value = bytes(inner[part])
+        inner = _fields(value)
+    return value
+
+
+def _plain(value: bytes | None) -> Any:
+    try:
+        return None if value is None else msgspec.json.decode(value)
+    except (msgspec.DecodeError, RecursionError, ValueError):
+        return None
+
+
+def _word(value: bytes | None) -> str | None:
+    plain = _plain(value)
+    return str(plain) if isinstance(plain, (str, int)) and not isinstance(plain, bool) else None
+
+
+def _told(source: Source, fields: dict[str, msgspec.Raw] | None) -> Dir | None:
+    word = _word(_find(fields, source.envelope.direction, DIRECTION))
+    if word is None:
+        return None
+    if word in source.envelope.c2s:
+        return "c2s"
+    if word in source.envelope.s2c:
+        return "s2c"
+    return _DIRECTIONS.get(re.sub(r"\s", "", word.lower()))
+
+
+def _direction(
+    source: Source, session: str, frame: bytes, asked: dict[tuple[str, bytes], Dir]
+) -> Dir:
+    """Which way a message went, as far as the protocol says; how well is noted."""
+    notes = source.tally.notes
+    try:
+        message = _DECODE.decode(frame)
+    except (msgspec.DecodeError, RecursionError, ValueError):
+        notes["direction not known: taken for the client's"] += 1
+        return "c2s"
+    either = isinstance(message.method, str) and _OF_EITHER.match(message.method)
+    notes[
+        "direction not known: taken for the usual one"
+        if either
+        else "direction told by the protocol"
+    ] += 1
+    key = (session, bytes(message.id))
+    if not isinstance(message.method, str):
+        asker = asked.pop(key, "c2s")
+        return "s2c" if asker == "c2s" else "c2s"
+    direction: Dir = "s2c" if _OF_SERVERS.match(message.method) else "c2s"
+    if len(message.id):
+        if len(asked) >= MAX_ASKED:
+            del asked[next(iter(asked))]
+        asked[key] = direction
+    return direction

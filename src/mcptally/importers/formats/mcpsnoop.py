@@ -1,0 +1,82 @@
+"""mcpsnoop: the JSON lines of its sessions (`sessions/*.jsonl`).
+
+Frames keep their tokens, not the spaces between them, so their length on the wire is not known.
+On HTTP a connection's id takes the place of the exchange.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from mcptally.importers.events import Item
+from mcptally.importers.source import Source
+
+_TRANSPORTS: Final = {"stdio": "stdio", "http": "streamable_http"}
+
+
+class _Envelope(msgspec.Struct):
+    session: str = msgspec.field(name="session_id")
+    direction: str
+    label: str | None = msgspec.field(default=None, name="server_label")
+    ts: object = None
+    transport: str | None = None
+    raw: msgspec.Raw = msgspec.Raw()
+    text: str = ""
+    conn: str | None = msgspec.field(default=None, name="conn_id")
+    truncated: bool = False
+    status: int | None = None
+
+
+class _Meta(msgspec.Struct):
+    command: list[str] = []
+
+
+_DECODE: Final = msgspec.json.Decoder(_Envelope)
+_META: Final = msgspec.json.Decoder(_Meta)
+
+
+def read(source: Source) -> Iterator[Item]:
+    """The frames, stderr and commands of one file."""
+    tally = source.tally
+    for line, seen in source.records(_DECODE, "no event of mcpsnoop"):
+        pipe = source.pipe(
+            seen.session,
+            server=seen.label or None,
+            transport=_TRANSPORTS.get(seen.transport or ""),
+        )
+        item = Item(what="message", line=line, pipe=pipe, at=source.at(seen.ts))
+        if seen.direction == "meta":
+            tally.context["the command"] += 1
+            item.what, item.more = "begin", {"new": False}
+            try:
+                item.more["command"] = _META.decode(seen.raw).command
+            except (msgspec.DecodeError, RecursionError, ValueError):
+                tally.notes["a command that cannot be read"] += 1
+            yield item
+            continue
+        if seen.direction == "stderr":
+            item.what = "stderr"
+        elif seen.direction in {"c2s", "s2c"}:
+            item.dir = "c2s" if seen.direction == "c2s" else "s2c"
+            item.scope = seen.conn or None
+        else:
+            tally.skip(line, "a direction that is not known")
+            continue
+        tally.used += 1
+        item.data = bytes(seen.raw) or seen.text.encode(errors="replace")
+        if seen.status and item.scope:
+            more = {"phase": "response", "status": seen.status}
+            yield Item(
+                what="http",
+                line=line,
+                pipe=pipe,
+                at=item.at,
+                dir="s2c",
+                scope=item.scope,
+                more=more,
+            )
+        if item.what == "message" and not item.data:
+            tally.notes["frames without content"] += 1
+            continue
+        yield item

@@ -1,0 +1,72 @@
+"""VS Code: the output of an MCP server, at level trace (or debug or info, by version).
+
+    2026-10-05 09:49:21.377 [debug] [editor -> server] {"jsonrpc":"2.0","id":1,…}
+
+Times are local and name no zone. Versions of early 2025 wrote `[Client Says]` and `[Server Says]`.
+Messages are what the editor parsed, printed again: their length on the wire is not known.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from mcptally.importers.events import Item
+from mcptally.importers.source import Source
+from mcptally.transcript.format import Dir
+
+_LINE: Final = re.compile(
+    rb"(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+) \[(?P<level>\w+)\] (?P<text>.*)\Z", re.DOTALL
+)
+_SAYS: Final[dict[bytes, Dir]] = {
+    b"[editor -> server] ": "c2s",
+    b"[server -> editor] ": "s2c",
+    b"[Client Says] ": "c2s",
+    b"[Server Says] ": "s2c",
+}
+_STDERR: Final = b"[server stderr] "
+_STARTING: Final = re.compile(rb"Starting server (?!from )(?P<name>.+)\Z")
+_COMMAND: Final = re.compile(rb"Server command line: (?P<command>.+)\Z")
+_OVER: Final = re.compile(rb"Connection state: (?P<how>Stopped|Error)")
+
+
+def read(source: Source) -> Iterator[Item]:
+    """The messages, stderr and connections of one log."""
+    tally = source.tally
+    server: str | None = None
+    of_stderr = False
+    for line, data in source.lines():
+        match = _LINE.match(data)
+        pipe = source.pipe(server=server)
+        if match is None:
+            if not data.strip():
+                tally.context["blank"] += 1
+            elif of_stderr:
+                tally.used += 1
+                yield Item(what="stderr", line=line, pipe=pipe, data=data)
+            else:
+                tally.skip(line, "a line without a time")
+            continue
+        at = source.at(match["time"].decode())
+        text = match["text"]
+        said = next((words for words in _SAYS if text.startswith(words)), None)
+        of_stderr = text.startswith(_STDERR)
+        if said is not None:
+            tally.used += 1
+            frame = text[len(said) :].strip()
+            yield Item(what="message", line=line, pipe=pipe, at=at, dir=_SAYS[said], data=frame)
+        elif of_stderr:
+            tally.used += 1
+            text = text[len(_STDERR) :]
+            yield Item(what="stderr", line=line, pipe=pipe, at=at, data=text)
+        else:
+            tally.context["a remark of the editor"] += 1
+            if starting := _STARTING.match(text):
+                server = starting["name"].strip().decode(errors="replace")
+                yield Item(what="begin", line=line, pipe=source.pipe(server=server), at=at)
+            elif command := _COMMAND.match(text):
+                words = command["command"].strip().decode(errors="replace").split(" ")
+                more = {"command": words, "new": False}
+                yield Item(what="begin", line=line, pipe=pipe, at=at, more=more)
+            elif over := _OVER.match(text):
+                more = {"reason": f"connection_{over['how'].decode().lower()}"}
+                yield Item(what="end", line=line, pipe=pipe, at=at, more=more)

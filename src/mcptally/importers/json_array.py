@@ -1,0 +1,140 @@
+"""The elements of one array of a JSON document of any size, without reading it whole.
+
+Only brackets and strings are looked at; an element is handed on as bytes, for a parser to judge.
+Memory is that of the largest element, and time goes with the length, however it is nested.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from mcptally.transcript.files import MAX_LINE
+
+_MARK: Final = re.compile(rb'["{}\[\],]')
+_IN_STRING: Final = re.compile(rb'[^"\\]*(?:\\.[^"\\]*)*', re.DOTALL)
+_MAX_KEY: Final = 256
+
+
+class Element(NamedTuple):
+    """An element of the array."""
+
+    line: int
+    """Where it begins, from 1."""
+    data: bytes | None
+    """Its bytes; None where they are more than `MAX_LINE`, or cut off by the end of the file."""
+
+
+def elements(pieces: Iterable[bytes], path: tuple[str, ...]) -> Iterator[Element]:
+    """The objects of the array at `path` (names of nested objects), in order.
+
+    A document that ends early gives what there is, and last an element without data, if one had
+    begun.
+    """
+    scan = _Scan(path)
+    for piece in pieces:
+        yield from scan.feed(piece)
+    yield from scan.end()
+
+
+class _Scan:
+    """Where in the document we are: enough of it to know the array and its elements."""
+
+    def __init__(self, path: tuple[str, ...]) -> None:
+        self._path = [name.encode() for name in path]
+        self._buffer = bytearray()
+        self._position = 0
+        self._line = 1
+        self._counted = 0
+        self._depth = 0
+        self._keys: list[bytes] = []
+        """Names of the levels we are in; no more of them than the array's can matter."""
+        self._deeper = 0
+        self._last = b""
+        self._string: int | None = None
+        self._inside: int | None = None
+        """Depth of the array's elements, while in it."""
+        self._start: int | None = None
+        self._start_line = 0
+        self._too_large = False
+
+    def feed(self, chunk: bytes) -> Iterator[Element]:
+        self._drop()
+        self._buffer += chunk
+        buffer = self._buffer
+        while True:
+            if self._string is not None:
+                match = _IN_STRING.match(buffer, self._position)
+                end = match.end() if match else self._position
+                self._position = end
+                if end >= len(buffer) or buffer[end] != 0x22:
+                    return
+                if self._inside is None and end - self._string <= _MAX_KEY:
+                    self._last = bytes(buffer[self._string : end])
+                self._string = None
+                self._position = end + 1
+                continue
+            mark = _MARK.search(buffer, self._position)
+            if mark is None:
+                self._position = len(buffer)
+                return
+            self._position = mark.end()
+            yield from self._mark(mark[0], mark.start())
+
+    def _mark(self, mark: bytes, place: int) -> Iterator[Element]:
+        if mark == b'"':
+            self._string = self._position
+        elif mark in b"{[":
+            if self._inside is None:
+                # The array itself: right name, and right names around it.
+                if mark == b"[" and [*self._keys, self._last][1:] == self._path:
+                    self._inside = self._depth + 1
+                if len(self._keys) > len(self._path):
+                    self._deeper += 1
+                else:
+                    self._keys.append(self._last if self._depth else b"")
+                self._last = b""
+            elif self._depth == self._inside and mark == b"{":
+                self._start, self._start_line = place, self._at(place)
+            self._depth += 1
+        elif mark in b"}]":
+            self._depth -= 1
+            if self._inside is not None and self._depth < self._inside:
+                self._inside = None
+                self._keys = self._keys[: max(self._depth, 0)]
+            elif self._inside is None:
+                if self._deeper:
+                    self._deeper -= 1
+                elif self._keys:
+                    self._keys.pop()
+            elif self._depth == self._inside and self._start is not None:
+                whole = None if self._too_large else self._buffer[self._start : self._position]
+                yield Element(self._start_line, None if whole is None else bytes(whole))
+                self._start, self._too_large = None, False
+
+    def end(self) -> Iterator[Element]:
+        if self._start is not None:
+            yield Element(self._start_line, None)
+
+    def _at(self, place: int) -> int:
+        self._line += self._buffer.count(b"\n", self._counted, place)
+        self._counted = place
+        return self._line
+
+    def _drop(self) -> None:
+        """Let go of what is behind us, but for an element or a key that has begun."""
+        keep = self._position
+        if self._start is not None:
+            if self._position - self._start <= MAX_LINE:
+                keep = self._start
+            else:
+                self._too_large, self._start = True, self._position
+        elif self._string is not None and keep - self._string <= _MAX_KEY:
+            keep = self._string
+        self._at(keep)
+        del self._buffer[:keep]
+        self._position -= keep
+        self._counted = 0
+        if self._start is not None:
+            self._start -= keep
+        if self._string is not None:
+            self._string -= keep

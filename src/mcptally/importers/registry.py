@@ -1,0 +1,130 @@
+"""The formats that can be imported: what each is, how it is read, and what it cannot know."""
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, Literal
+
+from mcptally.importers.events import Item
+from mcptally.importers.formats import (
+    claude_code,
+    claude_desktop,
+    codex,
+    har,
+    jsonrpc_lines,
+    mcphawk,
+    mcpsnoop,
+    otlp,
+    vscode,
+)
+from mcptally.importers.source import Source
+
+Faithful = Literal["frames", "calls", "truncated"]
+"""`frames`: messages as they passed. `truncated`: messages, long ones cut. `calls`: records of
+calls, from which request and reply are made."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Format:
+    """One foreign format."""
+
+    name: str
+    title: str
+    read: Callable[[Source], Iterator[Item]]
+    faithful: Faithful
+    missing: tuple[str, ...] = ()
+    """What such a source cannot know; null in the transcript and in the tables."""
+    in_order: bool = True
+    """Whether the source has things in the order in which they happened."""
+    restarts: bool = True
+    """Whether an `initialize` begins a new recording: the source does not tell sessions apart."""
+    names: tuple[str, ...] = ()
+    """Patterns of the names such files have in a folder."""
+    cut: bytes | None = None
+    """Words that a file holds some of whose messages were cut: it is `truncated`."""
+
+
+_CALLS: Final = ("frames", "bytes", "all messages but calls", "request ids of the wire")
+
+FORMATS: Final[Mapping[str, Format]] = {
+    form.name: form
+    for form in (
+        Format(
+            "claude-desktop",
+            "Claude Desktop: mcp-server-NAME.log, mcp.log",
+            claude_desktop.read,
+            "frames",
+            ("bytes",),
+            names=("mcp-server-*.log", "mcp.log", "mcp[0-9].log"),
+            cut=claude_desktop.CUT,
+        ),
+        Format(
+            "claude-code",
+            "Claude Code: MCP logs and transcripts",
+            claude_code.read,
+            "calls",
+            (*_CALLS, "content of successes (MCP logs)", "arguments (MCP logs)"),
+            in_order=False,
+            names=("*.jsonl",),
+        ),
+        Format(
+            "codex",
+            "Codex: rollouts, and the output of codex exec --json",
+            codex.read,
+            "calls",
+            _CALLS,
+            in_order=False,
+            names=("*.jsonl",),
+        ),
+        Format(
+            "vscode",
+            "VS Code: output of an MCP server",
+            vscode.read,
+            "frames",
+            ("bytes",),
+            names=("*.log", "*.txt"),
+        ),
+        Format(
+            "har",
+            "HAR 1.2, from a browser or a proxy",
+            har.read,
+            "frames",
+            ("time of each event of a stream",),
+            in_order=False,
+            restarts=False,
+            names=("*.har",),
+        ),
+        Format(
+            "otlp",
+            "OTLP JSON: spans with the MCP semantic conventions",
+            otlp.read,
+            "calls",
+            (*_CALLS, "arguments and content, unless recorded"),
+            in_order=False,
+            names=("*.json", "*.jsonl"),
+        ),
+        Format(
+            "mcpsnoop",
+            "mcpsnoop: session logs",
+            mcpsnoop.read,
+            "frames",
+            ("bytes",),
+            names=("*.jsonl",),
+        ),
+        Format(
+            "mcphawk",
+            "mcphawk 1.0: mcphawk.db",
+            mcphawk.read,
+            "frames",
+            ("HTTP statuses",),
+            restarts=False,
+            names=("*.db", "*.sqlite", "*.sqlite3"),
+        ),
+        Format(
+            "jsonrpc",
+            "JSON-RPC messages, one a line, bare or in an envelope",
+            jsonrpc_lines.read,
+            "frames",
+            names=("*.jsonl", "*.ndjson", "*.log"),
+        ),
+    )
+}

@@ -1,0 +1,67 @@
+"""Items in order of time, however many there are: sorted in memory by the batch, merged from disk.
+
+Spans, calls and HTTP entries are logged when they end; a transcript has requests and replies in
+the order in which they passed.
+"""
+
+import heapq
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from mcptally.importers.events import Item
+
+BATCH_BYTES: Final = 64 << 20
+"""Bytes of items held in memory at a time."""
+
+MAX_RUNS: Final = 64
+"""Sorted runs on disk before they are merged into one: each is an open file while they are."""
+
+_ENCODE: Final = msgspec.msgpack.Encoder()
+_DECODE: Final = msgspec.msgpack.Decoder(Item)
+_Key = tuple[int, int]
+
+
+def in_order(items: Iterable[Item], *, batch: int = BATCH_BYTES) -> Iterator[Item]:
+    """The items by time; those without a time stay behind the one before them."""
+    held: list[tuple[_Key, bytes]] = []
+    size = number = last = 0
+    with tempfile.TemporaryDirectory(prefix="mcptally-") as folder:
+        runs: list[Path] = []
+        for item in items:
+            last = last if item.at is None else item.at
+            data = _ENCODE.encode(item)
+            held.append(((last, number), data))
+            number += 1
+            size += len(data) + 100
+            if size >= batch:
+                held.sort()
+                runs.append(_write(held, Path(folder) / f"{number}"))
+                held, size = [], 0
+            if len(runs) == MAX_RUNS:
+                whole = _write(heapq.merge(*map(_read, runs)), Path(folder) / f"{number}-merged")
+                for run in runs:
+                    run.unlink()
+                runs = [whole]
+        held.sort()
+        streams = [_read(run) for run in runs]
+        for _, data in heapq.merge(*streams, held) if streams else held:
+            yield _DECODE.decode(data)
+
+
+def _write(held: Iterable[tuple[_Key, bytes]], path: Path) -> Path:
+    with path.open("wb") as file:
+        for (at, number), data in held:
+            file.write(b"%d %d %d\n" % (at, number, len(data)))
+            file.write(data)
+    return path
+
+
+def _read(path: Path) -> Iterator[tuple[_Key, bytes]]:
+    with path.open("rb") as file:
+        while head := file.readline():
+            at, number, size = map(int, head.split())
+            yield (at, number), file.read(size)

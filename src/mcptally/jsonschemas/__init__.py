@@ -1,0 +1,1 @@
+"""JSON Schemas of strangers: validate values by them within limits, and compare them."""

@@ -1,0 +1,227 @@
+"""What changed between two versions of a tool definition, and what that does to its callers.
+
+For what a tool is asked (inputSchema) it is breaking to ask for more or to allow less; for what it
+answers (outputSchema) it is breaking to promise less. A change that is neither clearly harmless nor
+clearly breaking is `unclear`.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+import polars as pl
+
+from mcptally.jsonschemas.dialects import UnusableError, dialect
+from mcptally.tables.schema import Tools
+
+CLASSES: Final = ("hints", "wording", "compatible", "unclear", "breaking")
+"""Classes of drift, the mildest first."""
+
+Change = tuple[str, str]
+"""What changed (`place: how`), and its class."""
+
+_WORDING: Final = frozenset({"description", "title"})
+_HINTS: Final = frozenset({"annotations", "icons", "_meta", "execution"})
+_NO_CONDITION: Final = frozenset(
+    {*_WORDING, "$comment", "default", "examples", "deprecated", "$schema", "readOnly", "writeOnly"}
+)
+_CONDITIONS: Final = frozenset(
+    {"type", "enum", "const", "multipleOf", "pattern", "format", "required", "properties"}
+    | {"items", "prefixItems", "additionalItems", "unevaluatedItems", "contains", "uniqueItems"}
+    | {"minContains", "maxContains", "additionalProperties", "unevaluatedProperties"}
+    | {"patternProperties", "propertyNames", "dependencies", "dependentRequired"}
+    | {"dependentSchemas", "allOf", "anyOf", "oneOf", "not", "if", "then", "else"}
+    | {"$ref", "$dynamicRef", "$recursiveRef"}
+)
+"""Keywords by which less is allowed than without them; so do the bounds below."""
+
+_SAYS_NOTHING: Final[dict[str, tuple[Any, ...]]] = {
+    **dict.fromkeys(("items", "additionalItems", "unevaluatedItems"), (True, {})),
+    **dict.fromkeys(("additionalProperties", "unevaluatedProperties", "propertyNames"), (True, {})),
+    **dict.fromkeys(("minLength", "minItems", "minProperties"), (0,)),
+    **dict.fromkeys(("properties", "patternProperties", "dependencies"), ({},)),
+    "uniqueItems": (False,),
+}
+"""Values of a keyword that allow what its absence allows."""
+
+_LOWER: Final = frozenset({"minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"})
+_UPPER: Final = frozenset({"maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"})
+
+
+def compare(old: str, new: str) -> list[Change]:
+    """What changed from one definition's JSON text to another's, in order of place.
+
+    Values that no schema may have are told as changed like others: servers list such schemas.
+    """
+    before, after = msgspec.json.decode(old), msgspec.json.decode(new)
+    return sorted(_tool(before, after))
+
+
+def drift_of(changes: list[Change]) -> str:
+    """The worst class among changes; `wording` where there are none."""
+    return max((kind for _, kind in changes), key=CLASSES.index, default="wording")
+
+
+def _tool(old: dict[str, Any], new: dict[str, Any]) -> Iterator[Change]:
+    for key in old.keys() | new.keys():
+        before, after = old.get(key), new.get(key)
+        if before == after:
+            continue
+        if key in {"inputSchema", "outputSchema"}:
+            if before is None or after is None:
+                gone = key == "outputSchema" and after is None
+                yield f"{key}: {_how(before, after)}", "breaking" if gone else "compatible"
+            else:
+                yield from _schema(before, after, key, answers=key == "outputSchema")
+        else:
+            kind = "wording" if key in _WORDING else "hints" if key in _HINTS else "unclear"
+            yield f"{key}: {_how(before, after)}", kind
+
+
+def _how(before: Any, after: Any) -> str:
+    return "added" if before is None else "removed" if after is None else "changed"
+
+
+def _schema(old: Any, new: Any, at: str, *, answers: bool) -> Iterator[Change]:
+    """Changes of a schema. `answers`: of what a tool promises, not of what it asks for."""
+    if not isinstance(old, dict) or not isinstance(new, dict):
+        yield f"{at}: changed", "unclear"
+        return
+    for key in old.keys() | new.keys():
+        before, after = old.get(key), new.get(key)
+        if before == after and (key in old) == (key in new):
+            continue
+        place = f"{at}/{key}"
+        if key.startswith("x-"):
+            yield f"{place}: {_how(before, after)}", "hints"
+        elif key in _NO_CONDITION:
+            yield f"{place}: {_how(before, after)}", "wording"
+        elif key == "properties" and _are_objects(before, after):
+            yield from _properties(before or {}, after or {}, new, place, answers=answers)
+        elif key == "required":
+            yield from _required(before or [], after or [], place, answers=answers)
+        elif key in {"items", "additionalProperties"} and _both_objects(before, after):
+            yield from _schema(before, after, place, answers=answers)
+        elif key in {"$defs", "definitions"} and _are_objects(before, after):
+            earlier, later = before or {}, after or {}
+            for name in earlier.keys() & later.keys():
+                if earlier[name] != later[name]:
+                    inner = f"{place}/{name}"
+                    yield from _schema(earlier[name], later[name], inner, answers=answers)
+        else:
+            yield f"{place}: {_how(before, after)}", _condition(key, before, after, answers=answers)
+
+
+def _are_objects(before: Any, after: Any) -> bool:
+    return all(v is None or isinstance(v, dict) for v in (before, after))
+
+
+def _both_objects(before: Any, after: Any) -> bool:
+    return isinstance(before, dict) and isinstance(after, dict)
+
+
+def _properties(
+    old: dict[str, Any], new: dict[str, Any], schema: dict[str, Any], at: str, *, answers: bool
+) -> Iterator[Change]:
+    required = schema.get("required")
+    if not isinstance(required, list):
+        required = ()  # `true` beside a property, as before draft 4
+    for name in old.keys() | new.keys():
+        place = f"{at}/{name}"
+        if name not in new:
+            yield f"{place}: removed", "breaking"
+        elif name not in old:
+            asks = not answers and name in required
+            yield f"{place}: added", "breaking" if asks else "compatible"
+        elif old[name] != new[name]:
+            yield from _schema(old[name], new[name], place, answers=answers)
+
+
+def _required(old: Any, new: Any, at: str, *, answers: bool) -> Iterator[Change]:
+    if not (isinstance(old, list) and isinstance(new, list)):
+        yield f"{at}: changed", "unclear"
+        return
+    earlier, later = {*map(str, old)}, {*map(str, new)}
+    for name in sorted(earlier ^ later):
+        more = name in later
+        yield (
+            f"{at}/{name}: {'added' if more else 'removed'}",
+            "breaking" if more is not answers else "compatible",
+        )
+
+
+def _condition(key: str, before: Any, after: Any, *, answers: bool) -> str:
+    """Whether a condition on values became wider or narrower, as far as that is plain."""
+    before, after = (
+        None if value in _SAYS_NOTHING.get(key, ()) else value for value in (before, after)
+    )
+    if before is after is None:
+        return "compatible"
+    wider: bool | None = None
+    if key == "type" and all(v is None or isinstance(v, str | list) for v in (before, after)):
+        wider = _wider(_types(before), _types(after))
+    elif key == "enum" and all(v is None or isinstance(v, list) for v in (before, after)):
+        wider = _wider(_reprs(before), _reprs(after))
+    elif before is None or after is None:
+        # What no dialect knows is no condition, or one of the server's own.
+        wider = after is None if key in _CONDITIONS | _LOWER | _UPPER else None
+    elif key in _LOWER | _UPPER and all(isinstance(v, int | float) for v in (before, after)):
+        wider = (after < before) is (key in _LOWER)
+    elif key == "additionalProperties" and False in (before, after):
+        wider = before is False
+    if wider is None:
+        return "unclear"
+    return "compatible" if wider is not answers else "breaking"
+
+
+def _reprs(values: Any) -> set[str] | None:
+    return None if values is None else {*map(repr, values)}
+
+
+def _types(value: str | list[Any] | None) -> set[str] | None:
+    if value is None:
+        return None
+    names = {value} if isinstance(value, str) else {*map(str, value)}
+    return names | {"integer"} if "number" in names else names
+
+
+def _wider(before: set[str] | None, after: set[str] | None) -> bool | None:
+    """Whether what is allowed grew (None of both: everything is); null where it did neither."""
+    if after is None or (before is not None and before <= after):
+        return True
+    if before is None or after <= before:
+        return False
+    return None
+
+
+def with_drift(tools: pl.DataFrame, texts: dict[str, str]) -> pl.DataFrame:
+    """The `tools` table with `previous`, `drift`, `changed` and the schemas' dialects.
+
+    `texts` has the canonical JSON of every definition.
+    """
+    ordered = tools.sort(Tools.key).with_columns(
+        previous=pl.col("definition").shift().over("server", "tool")
+    )
+    changes = [
+        None if before is None else compare(texts[before], texts[after])
+        for before, after in ordered.select("previous", "definition").iter_rows()
+    ]
+    return ordered.with_columns(
+        drift=pl.Series([None if c is None else drift_of(c) for c in changes], dtype=pl.String),
+        changed=pl.Series(
+            [None if c is None else [what for what, _ in c] for c in changes],
+            dtype=pl.List(pl.String),
+        ),
+        input_dialect=_dialects(ordered.get_column("input_schema")),
+        output_dialect=_dialects(ordered.get_column("output_schema")),
+    )
+
+
+def _dialects(schemas: pl.Series) -> pl.Series:
+    known: dict[str, str | None] = {}
+    for text in schemas.drop_nulls().unique():
+        try:
+            known[text] = dialect(msgspec.json.decode(text))
+        except (UnusableError, msgspec.DecodeError, RecursionError):
+            known[text] = None
+    return pl.Series([known.get(text) for text in schemas.to_list()], dtype=pl.String)

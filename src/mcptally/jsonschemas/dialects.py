@@ -1,0 +1,200 @@
+"""JSON Schemas of strangers: in which dialect one is written, and whether it is one.
+
+Nothing is fetched, and no pattern of a stranger is run by Python's `re`. The dialect is the one
+that `$schema` names, else 2020-12 (MCP 2025-11-25, SEP-1613; older revisions leave it open).
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import jsonschema_rs
+import msgspec
+
+from mcptally.jsonschemas.patterns import pattern
+from mcptally.jsonschemas.walk import REFERENCES, References, keys, nodes_of, pointer
+
+LATEST: Final = "2020-12"
+
+MAX_CHARS: Final = 1 << 20
+"""Characters of a schema's JSON text; the largest of recorded servers has 31,000."""
+
+MAX_DEPTH: Final = 100
+"""Nesting of a schema; no recorded one has more than 20."""
+
+_NAMES: Final = {
+    "json-schema.org/draft/2020-12/schema": "2020-12",
+    "json-schema.org/schema": "2020-12",
+    "json-schema.org/draft/2019-09/schema": "2019-09",
+    "json-schema.org/draft-07/schema": "draft-07",
+    "json-schema.org/draft-06/schema": "draft-06",
+    "json-schema.org/draft-04/schema": "draft-04",
+}
+
+_URIS: Final = {
+    name: ("https://" if name.startswith("20") else "http://") + uri
+    for uri, name in _NAMES.items()
+    if "/draft" in uri
+}
+
+ENGINES: Final[Mapping[str, Any]] = {
+    "2020-12": jsonschema_rs.Draft202012Validator,
+    "2019-09": jsonschema_rs.Draft201909Validator,
+    "draft-07": jsonschema_rs.Draft7Validator,
+    "draft-06": jsonschema_rs.Draft6Validator,
+    "draft-04": jsonschema_rs.Draft4Validator,
+}
+"""Dialect → the engine that judges by it."""
+
+
+class UnusableError(ValueError):
+    """A schema that no value is judged by; the message says why."""
+
+
+def read(text: str) -> Any:
+    """The schema of a JSON text.
+
+    Raises:
+        UnusableError: not JSON, too large, too deep, or neither an object nor a boolean.
+    """
+    if len(text) > MAX_CHARS:
+        raise UnusableError(f"the schema is longer than {MAX_CHARS} characters")
+    try:
+        schema = msgspec.json.decode(text)
+    except RecursionError:
+        raise UnusableError(f"the schema is nested deeper than {MAX_DEPTH}") from None
+    except msgspec.DecodeError as error:
+        raise UnusableError(f"the schema is not JSON: {error}") from error
+    if not isinstance(schema, dict | bool):
+        raise UnusableError("the schema is neither an object nor a boolean")
+    if text.count("{") + text.count("[") >= MAX_DEPTH and depth(schema) > MAX_DEPTH:
+        raise UnusableError(f"the schema is nested deeper than {MAX_DEPTH}")
+    return schema
+
+
+def depth(value: Any) -> int:
+    """How many arrays and objects of a JSON value stand within each other at most."""
+    level, deep = [value], 0
+    while nested := [v for v in level if isinstance(v, dict | list)]:
+        deep += 1
+        level = [w for v in nested for w in (v.values() if isinstance(v, dict) else v)]
+    return deep
+
+
+def dialect(schema: Any) -> str:
+    """The dialect that a schema is written in.
+
+    Raises:
+        UnusableError: `$schema` names one that is not known.
+    """
+    name = schema.get("$schema") if isinstance(schema, dict) else None
+    if name is None:
+        return LATEST
+    known = None
+    if isinstance(name, str):
+        known = _NAMES.get(name.removesuffix("#").removeprefix("https://").removeprefix("http://"))
+    if known is None:
+        raise UnusableError(f"the dialect is not known: $schema is {str(name)[:200]!r}")
+    return known
+
+
+def meta_errors(schema: Any) -> list[tuple[str, str]]:
+    """Where and how a schema breaks its dialect: (JSON Pointer, words), by jsonschema.
+
+    Raises:
+        UnusableError: the dialect is not known, or jsonschema gave up.
+    """
+    name = dialect(schema)
+    members = schema.get("properties") if isinstance(schema, dict) else None
+    if not isinstance(members, dict):
+        return sorted(_meta_errors(name, schema))
+    # Arguments of many tools are alike: each distinct one is looked at once.
+    found = _meta_errors(name, schema | {"properties": {}})
+    for member, value in members.items():
+        at = pointer(("properties", member))
+        found |= {(at + inner, words) for inner, words in _meta_errors(name, value)}
+    return sorted(found)
+
+
+_META: Final[dict[tuple[str, bytes], frozenset[tuple[str, str]]]] = {}
+"""What is wrong with a schema, by dialect and text; bounded by `MAX_KNOWN`."""
+
+MAX_KNOWN: Final = 65536
+"""Distinct schemas, and parts of schemas, of which the faults are remembered."""
+
+
+def _meta_errors(name: str, schema: Any) -> frozenset[tuple[str, str]]:
+    """Where and how a schema breaks a dialect."""
+    if isinstance(schema, dict):
+        schema = {
+            key: value
+            for key, value in schema.items()
+            if not (key in {"description", "title"} and isinstance(value, str))
+        }
+    key = (name, msgspec.json.encode(schema))
+    known = _META.get(key)
+    if known is not None:
+        return known
+    errors = [] if _is_schema(name, schema) else _faults(name, schema)
+    found = {(pointer(e.absolute_path), _meta_words(e)) for e in errors}
+    if b'"pattern' in key[1]:
+        found |= {
+            (at, f"the pattern {p[:100]!r} cannot be read") for at, p in _bad_patterns(schema)
+        }
+    if len(_META) >= MAX_KNOWN:
+        _META.clear()
+    _META[key] = frozenset(found)
+    return _META[key]
+
+
+def _is_schema(name: str, schema: Any) -> bool:
+    """Whether the fast engine finds nothing wrong with a schema as such."""
+    if not isinstance(schema, dict):
+        return False
+    try:
+        return jsonschema_rs.meta.is_valid(schema | {"$schema": _URIS[name]})
+    except (ValueError, jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError):
+        return False
+
+
+def _faults(name: str, schema: Any) -> list[Any]:
+    from mcptally.jsonschemas import reference_engine  # noqa: PLC0415 - a tenth of a second, seldom needed
+
+    try:
+        return reference_engine.faults(name, schema)
+    except RecursionError:
+        raise UnusableError(f"the schema is nested deeper than {MAX_DEPTH}") from None
+
+
+def _meta_words(error: Any) -> str:
+    if error.validator == "type":
+        kinds = error.validator_value
+        wanted = kinds if isinstance(kinds, str) else " or ".join(kinds)
+        return f"is no {wanted}"
+    if error.validator == "anyOf" and error.path and error.path[-1] == "type":
+        return "is no JSON type"
+    return str(error.message)[:200]
+
+
+def _bad_patterns(schema: Any) -> Iterator[tuple[str, str]]:
+    """Places of patterns that are no regular expression (ECMA 262, as jsonschema-rs reads it)."""
+    for at, node in nodes_of(schema):
+        texts = [node.get("pattern"), *keys(node.get("patternProperties"))]
+        for text in texts:
+            if isinstance(text, str) and pattern(text) is None:
+                yield at, text
+
+
+def outside_references(schema: Any) -> list[tuple[str, str]]:
+    """References out of the document: (JSON Pointer, target). None of them is followed."""
+    outward = [
+        (f"{at}/{key}", reference)
+        for at, node in nodes_of(schema)
+        for key in REFERENCES
+        if isinstance(reference := node.get(key), str)
+        and not reference.startswith("#")
+        and reference.partition("#")[0].split("://")[-1] not in _NAMES
+    ]
+    if not outward:
+        return []
+    references = References(schema)
+    return [(at, reference) for at, reference in outward if references.leads_out(reference)]

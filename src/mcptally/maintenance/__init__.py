@@ -1,0 +1,1 @@
+"""Commands that change or examine what is there: doctor, merge, forget."""

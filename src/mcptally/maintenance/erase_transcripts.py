@@ -1,0 +1,318 @@
+"""Transcripts without what is to be forgotten: each written anew beside itself, then in its place.
+
+A `gap` stands where something was, and never says what.
+"""
+
+import base64
+import contextlib
+import dataclasses
+import hashlib
+import json
+import os
+import re
+import secrets
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from mcptally.errors import UnreadableError
+from mcptally.transcript.check import is_held
+from mcptally.transcript.events import (
+    AnyEvent,
+    CloseEvent,
+    HttpEvent,
+    MessageEvent,
+    RawFrame,
+    StderrEvent,
+)
+from mcptally.transcript.files import text_lines
+from mcptally.transcript.parse import event_of, members_of
+from mcptally.transcript.redact import written_like
+
+WHY: Final = "forgotten on request"
+"""The reason that a `gap` in the place of something forgotten gives."""
+
+ALOUD: Final = (StderrEvent, RawFrame)
+"""Events of a recording that no call can be told of."""
+
+
+@dataclasses.dataclass(slots=True)
+class Target:
+    """What is to be forgotten of transcripts."""
+
+    whole: set[str] = dataclasses.field(default_factory=set)
+    """Recordings."""
+    members: dict[str, dict[int, set[int]]] = dataclasses.field(default_factory=dict)
+    """Of other recordings, messages: `seq`, and of a batch the `index`."""
+    aloud: dict[str, int] = dataclasses.field(default_factory=dict)
+    """Recordings of which nothing is left from a `seq` on that no call can be told of."""
+    tool: str | None = None
+    """Whose definition is taken out of listings."""
+    listing: set[str] = dataclasses.field(default_factory=set)
+    """Recordings in which it may be listed."""
+    key: bytes = dataclasses.field(default_factory=lambda: secrets.token_bytes(16))
+    """Keys the hashes that stand in for the names of whole recordings; kept nowhere."""
+
+    @property
+    def recordings(self) -> set[str]:
+        """All that anything is taken out of."""
+        return {*self.whole, *self.members, *self.aloud, *self.listing}
+
+
+_Fields = dict[str, msgspec.Raw]
+_FIELDS: Final = msgspec.json.Decoder(_Fields)
+_encode: Final = msgspec.json.encode
+
+
+class Erased:
+    """One transcript without what is forgotten; written in its place if `write`.
+
+    Before it takes the place, `note` is called with its SHA-256 and the number of lines.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        target: Target,
+        *,
+        write: bool,
+        note: Callable[[str, int], None] = lambda *_: None,
+    ) -> None:
+        self.path = path
+        self.target = target
+        self.events = 0
+        """Lines that were dropped, replaced or shortened."""
+        self.first: dict[str, AnyEvent] = {}
+        self.lost: Counter[str] = Counter()
+        self.odd: dict[str, list[int]] = {}
+        """Why lines that are not events went: the number of the first, and how many."""
+        self.damage: list[str] = []
+        """What could not be read, and so cannot stay."""
+        if not any(self._is_about(line) for _, line in text_lines(path)):
+            return
+        if write:
+            self._rewrite(path, note)
+        else:
+            for number, line in text_lines(path, self.damage):
+                self.events += self._line(number, line) is not line
+
+    @property
+    def taken_out(self) -> list[str]:
+        """Where lines were taken out that nobody can read, and why."""
+        return [
+            *self.damage,
+            *(
+                f"{self.path}:{number}: {why}" + (f" (and {count - 1} more)" if count > 1 else "")
+                for why, (number, count) in self.odd.items()
+            ),
+        ]
+
+    def _is_about(self, line: bytes) -> bool:
+        event = event_of(line)
+        return (
+            event is not None
+            and not isinstance(event, tuple)
+            and event.recording in self.target.recordings
+        )
+
+    def _rewrite(self, path: Path, note: Callable[[str, int], None]) -> None:
+        if is_held(path):
+            raise UnreadableError(f"{path}: is being written; stop its recorder first")
+        part = path.with_name(f"{path.name}.part")
+        part.unlink(missing_ok=True)
+        try:
+            with written_like(path, part) as write:
+                for number, line in text_lines(path, self.damage):
+                    left = self._line(number, line)
+                    self.events += left is not line
+                    write(left)
+                for name, first in sorted(self.first.items()):
+                    mark = hashlib.blake2b(name.encode(), digest_size=8, key=self.target.key)
+                    stand_in = f"forgotten-{mark.hexdigest()}"
+                    write(_gap(stand_in, first.seq, first.ts_ns, self.lost[name]))
+            if self.events:
+                part.chmod(path.stat().st_mode)
+                with part.open("rb") as file:
+                    os.fsync(file.fileno())
+                    sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+                note(sha256, self.events)
+                part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
+
+    def _line(self, number: int, line: bytes) -> bytes:
+        """A line as it stays: as it was, shortened, as a gap, or not at all."""
+        event = event_of(line)
+        if event is None:
+            return line
+        if isinstance(event, tuple):
+            # Nobody can tell what it is about: it may be the rest of a torn one.
+            self.odd.setdefault(event[1], [number, 0])[1] += 1
+            return b""
+        if event.recording in self.target.whole:
+            self.first.setdefault(event.recording, event)
+            self.lost[event.recording] += 1
+            return b""
+        members = members_of(line)
+        if isinstance(members, tuple) or len(dict(members)) < len(members):
+            # Readers see the last of two equal members only; the other may be about anything.
+            return _gap(event.recording, event.seq, event.ts_ns, 1)
+        return self._left(event, line)
+
+    def _left(self, event: AnyEvent, line: bytes) -> bytes:
+        target, gap = self.target, _gap(event.recording, event.seq, event.ts_ns, 1)
+        since = target.aloud.get(event.recording)
+        if isinstance(event, ALOUD) and since is not None and event.seq > since:
+            return gap
+        indices = target.members.get(event.recording, {}).get(event.seq)
+        named = event.recording in target.listing and target.tool is not None
+        if isinstance(event, RawFrame) and indices is not None:
+            return gap
+        if named and _names(event, line, target.tool or ""):
+            return _closed(line, target.tool or "") if isinstance(event, CloseEvent) else gap
+        if not isinstance(event, MessageEvent) or event.recording not in target.recordings:
+            return line
+        fields = _FIELDS.decode(line)
+        message = bytes(fields["msg"])
+        members = [message] if message[:1] != b"[" else _array(message)
+        kept = [each for n, each in enumerate(members) if n not in (indices or ())]
+        if named:
+            kept = [each for each in kept if not _is_said_of(each, target.tool or "")]
+        if not kept and members:
+            return gap
+        if named:
+            kept = [_unlisted(each, target.tool) for each in kept]
+        if kept == members:
+            return line
+        text = kept[0] if message[:1] != b"[" else b"[" + b",".join(kept) + b"]"
+        fields |= {"msg": msgspec.Raw(text), "forgotten": msgspec.Raw(b"true")}
+        return _encode(fields) + b"\n"
+
+
+def naming(
+    path: Path, tool: str, places: Collection[tuple[str, int]]
+) -> Iterator[tuple[str, int, int]]:
+    """Which messages at these places (recording, `seq`) name a tool: with the index in a batch."""
+    for _, line in text_lines(path):
+        event = event_of(line)
+        if not isinstance(event, MessageEvent) or (event.recording, event.seq) not in places:
+            continue
+        message = bytes(_FIELDS.decode(line)["msg"])
+        members = [message] if message[:1] != b"[" else _array(message)
+        for index, each in enumerate(members):
+            if _is_in(tool, each.decode()):
+                yield event.recording, event.seq, index
+
+
+def _is_in(tool: str, text: str) -> bool:
+    return tool in text or ("\\" in text and tool in _unescaped(text))
+
+
+def _is_said_of(message: bytes, tool: str) -> bool:
+    """Whether a notification names the tool: it belongs to no call, or is what a call said of it.
+
+    So does a message in which a member stands twice and that names it: readers see one of them.
+    """
+    if not _is_in(tool, message.decode()):
+        return False
+    repeats = False
+
+    def members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        nonlocal repeats
+        repeats = repeats or len(dict(pairs)) < len(pairs)
+        return dict(pairs)
+
+    try:
+        value = json.loads(message, object_pairs_hook=members, parse_int=str)
+    except (ValueError, RecursionError):
+        return True
+    return repeats or (isinstance(value, dict) and "method" in value and "id" not in value)
+
+
+def _names(event: AnyEvent, line: bytes, tool: str) -> bool:
+    """Whether an event that belongs to no call may name the tool, or an HTTP head does."""
+    fields = _FIELDS.decode(line)
+    if isinstance(event, HttpEvent):
+        headers = _value(fields, "headers")
+        name = headers.get("mcp-name") if isinstance(headers, dict) else None
+        return name in (tool, f"=?base64?{base64.b64encode(tool.encode()).decode()}?=")
+    if isinstance(event, CloseEvent):
+        return _is_in(tool, line.decode())
+    if not isinstance(event, ALOUD):
+        return False
+    if _value(fields, "truncated"):
+        return True  # it may stand in the part that is not there
+    text = str(_value(fields, "text") or "")
+    with contextlib.suppress(ValueError):
+        text += base64.b64decode(str(_value(fields, "b64") or "")).decode("utf-8", "replace")
+    return _is_in(tool, text)
+
+
+def _closed(line: bytes, tool: str) -> bytes:
+    """A `close` without the members that name the tool: that the recording ended stays."""
+    fields = _FIELDS.decode(line)
+    kept = {
+        name: value
+        for name, value in fields.items()
+        if name in _ENVELOPE or not _is_in(tool, name + bytes(value).decode())
+    }
+    if len(kept) == len(fields):
+        return line
+    return _encode({"reason": WHY} | kept | {"forgotten": True}) + b"\n"
+
+
+_ENVELOPE: Final = frozenset({"v", "event", "recording", "seq", "ts_ns"})
+
+
+def _value(fields: _Fields, name: str) -> Any:
+    try:
+        return msgspec.json.decode(fields[name])
+    except (KeyError, ValueError, RecursionError):
+        return None
+
+
+def _unescaped(text: str) -> str:
+    """The text with what JSON's escapes in it stand for, wherever they are."""
+    plain = re.sub(
+        r"\\u([0-9a-fA-F]{4})|\\(.)",
+        lambda found: chr(int(found[1], 16)) if found[1] else found[2],
+        text,
+    )
+    return plain.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _array(text: bytes) -> list[bytes]:
+    return [bytes(each) for each in msgspec.json.decode(text, type=list[msgspec.Raw])]
+
+
+def _unlisted(message: bytes, tool: str | None) -> bytes:
+    """A reply to tools/list without the definition of a tool; other messages as they are."""
+    if b'"tools"' not in message and b"\\u" not in message:
+        return message
+    try:
+        fields = _FIELDS.decode(message)
+        result = _FIELDS.decode(fields["result"])
+        tools = msgspec.json.decode(result["tools"], type=list[msgspec.Raw])
+        kept = [each for each in tools if _name(each) != tool]
+    except (msgspec.DecodeError, KeyError, RecursionError):
+        return message
+    if len(kept) == len(tools):
+        return message
+    result["tools"] = msgspec.Raw(_encode(kept))
+    fields["result"] = msgspec.Raw(_encode(result))
+    return _encode(fields)
+
+
+def _name(definition: msgspec.Raw) -> str | None:
+    try:
+        return msgspec.json.decode(_FIELDS.decode(definition)["name"], type=str)
+    except (msgspec.DecodeError, KeyError, RecursionError):
+        return None
+
+
+def _gap(recording: str, seq: int, ts_ns: int, lost: int) -> bytes:
+    event = {"v": 1, "event": "gap", "recording": recording, "seq": seq, "ts_ns": ts_ns}
+    return _encode(event | {"lost": lost, "why": WHY}) + b"\n"

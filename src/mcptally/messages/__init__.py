@@ -1,0 +1,1 @@
+"""Transcript lines to messages and calls, in columns."""

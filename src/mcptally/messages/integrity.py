@@ -1,0 +1,206 @@
+"""What is wrong with an archive as such: events twice, holes, gaps, segments that are missing.
+
+Events → Events without what is there twice, and with findings on the damage
+"""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import polars as pl
+
+from mcptally.messages.decode import ENVELOPE, Events
+from mcptally.tables.formatting import formatted
+from mcptally.tables.schema import Findings, Severity
+from mcptally.transcript.events import EVENTS
+from mcptally.transcript.files import Lines, lines
+
+_FRAMES: Final = tuple(EVENTS.values())
+
+
+def deduplicate(events: Events, names: list[str], files: Sequence[Path]) -> Events:
+    """Drop events that a duplicate file brings again, and report all damage.
+
+    An event is a copy if all of it is the same; for those that may be, `files` are read again.
+    `names` are what findings call the files.
+    """
+    once = ["recording", "seq", "ts_ns", "kind"]
+    ordered = _in_order(_each_once(events))
+    # What is there twice has one seq, and stands side by side.
+    near = (pl.col("step") == 0) | (pl.col("step").shift(-1) == 0)
+    twice = ordered.filter(near).filter(pl.len().over(once) > 1).sort("file", "line")
+    conflicts = twice
+    if twice.height:
+        said = twice.with_columns(content=_contents(twice, files))
+        same = pl.struct(*once, "content").is_first_distinct()
+        conflicts = said.filter(same & ~pl.struct(once).is_first_distinct())
+        twice = said.filter(~same)
+        kept = {
+            name: getattr(events, name).join(twice, on=["file", "line"], how="anti")
+            for name in _FRAMES
+        }
+        events = dataclasses.replace(events, **kept)
+        ordered = _in_order(ordered.join(twice, on=["file", "line"], how="anti"))
+    hole = pl.col("step") - 1
+    again = twice.group_by("recording", "file", maintain_order=True).agg(
+        pl.col("line", "seq").first(), count=pl.len()
+    )
+    opens = events.opens.drop_nulls("segment").sort("recording", "segment")
+    missing = opens.unique(["recording", "segment"], maintain_order=True).with_columns(
+        before=(pl.col("segment").diff() - 1).over("recording").fill_null(pl.col("segment"))
+    )
+    closed = events.closes.select("recording").unique()
+    ends = ordered.filter(pl.col("first").shift(-1, fill_value=True))
+    found = [
+        _rows(
+            again,
+            "archive.duplicate_events",
+            "warning",
+            formatted("{} events of this recording are here a second time", "count"),
+        ),
+        _rows(
+            ordered.filter(pl.col("step") > 1),
+            "archive.sequence_hole",
+            "warning",
+            formatted("{} events are missing before this one", hole),
+        ),
+        _rows(
+            conflicts,
+            "archive.conflicting_events",
+            "error",
+            pl.lit("another event has the same recording, seq and time, and says something else"),
+        ),
+        _rows(
+            ordered.filter(pl.col("step") == 0).join(conflicts, on=["file", "line"], how="anti"),
+            "archive.sequence_repeat",
+            "warning",
+            pl.lit("another event of this recording has the same seq"),
+        ),
+        _rows(
+            ordered.filter(pl.col("first") & (pl.col("seq") > 0)),
+            "archive.begins_late",
+            "warning",
+            formatted("the recording's first {} events are missing", "seq"),
+        ),
+        _rows(
+            ordered.filter("back"),
+            "archive.time_goes_back",
+            "warning",
+            pl.lit("ts_ns is smaller than that of the event before"),
+        ),
+        _rows(
+            missing.filter(pl.col("before") > 0),
+            "archive.segment_missing",
+            "warning",
+            formatted("{} segments are missing before this one", "before"),
+        ),
+        _rows(
+            events.twice.join(ordered, on=["file", "line"], maintain_order="left"),
+            "protocol.member_twice",
+            "warning",
+            formatted("a member stands twice: {}; the last one counts here", "names"),
+        ).with_columns(about=pl.lit("message")),
+        _rows(
+            events.gaps,
+            "archive.gap",
+            "warning",
+            formatted(
+                "the recorder lost {} events: {}",
+                pl.col("lost").fill_null(0),
+                pl.col("why").fill_null("no reason given"),
+            ),
+        ),
+        _rows(
+            ends.join(closed, on="recording", how="anti"),
+            "archive.no_close",
+            "info",
+            pl.lit("the recording has no close event: still running, or stopped hard"),
+        ),
+    ]
+    file_names = pl.DataFrame(
+        {"file": pl.Series(range(len(names)), dtype=pl.UInt32), "name": names}
+    )
+    damage = (
+        pl.concat(found)
+        .join(file_names, on="file", how="left", maintain_order="left")
+        .drop("file")
+        .rename({"name": "file"})
+    )
+    return dataclasses.replace(
+        events, findings=pl.concat([events.findings, Findings.frame(damage)])
+    )
+
+
+def _each_once(events: Events) -> pl.DataFrame:
+    """A row an event: batches have many messages, and frames too large are raw and a message."""
+    first = events.messages.filter(pl.col("index") == 0)
+    heads = first.filter("truncated").select("file", "line")
+    raws = events.raws.join(heads, on=["file", "line"], how="anti")
+    frames = {name: getattr(events, name) for name in _FRAMES} | {"messages": first, "raws": raws}
+    every: pl.DataFrame = pl.concat(
+        frame.select(*ENVELOPE, kind=pl.lit(name)) for name, frame in frames.items()
+    )
+    return every
+
+
+def _in_order(every: pl.DataFrame) -> pl.DataFrame:
+    """Events by recording and seq, each with the distance to the one before."""
+    # Texts are slow to sort; which recording comes first does not matter.
+    number = pl.col("recording").cast(pl.Categorical).to_physical()
+    first = pl.col("recording").ne_missing(pl.col("recording").shift())
+    ordered: pl.DataFrame = (
+        every.sort(number, "seq", "file", "line")
+        .with_columns(first=first)
+        .with_columns(
+            step=pl.when(~pl.col("first")).then(pl.col("seq").diff()),
+            back=pl.when(~pl.col("first")).then(pl.col("ts_ns").diff() < 0),
+        )
+    )
+    return ordered
+
+
+def _contents(events: pl.DataFrame, files: Sequence[Path]) -> pl.Series:
+    """A hash of what each of a few events says, however it is spelt: their lines are read again."""
+    found = {place: hash(_plainly(line)) for place, line in _lines_of(events, files)}
+    hashes = [found.get(place) for place in events.select("file", "line").iter_rows()]
+    return pl.Series(hashes, dtype=pl.Int64)
+
+
+def _lines_of(
+    events: pl.DataFrame, files: Sequence[Path]
+) -> Iterator[tuple[tuple[int, int], bytes]]:
+    """The lines of a few events, read again, each with its file and number."""
+    wanted = events.group_by("file", maintain_order=True).agg(pl.col("line"))
+    for number, places in wanted.iter_rows():
+        left = set(places)
+        for run in lines(files[number]):
+            if isinstance(run, Lines):
+                here = left.intersection(range(run.first, run.first + run.count))
+                texts = run.data.split(b"\n") if here else []
+                yield from (((number, line), texts[line - run.first]) for line in sorted(here))
+                left -= here
+            if not left:
+                break
+
+
+def _plainly(line: bytes) -> bytes:
+    """A line as it is, whatever its spaces and the order of its members."""
+    try:
+        return msgspec.json.encode(msgspec.json.decode(line), order="sorted")
+    except (msgspec.DecodeError, RecursionError, ValueError):
+        return line
+
+
+def _rows(frame: pl.DataFrame, rule: str, severity: Severity, message: pl.Expr) -> pl.DataFrame:
+    return frame.select(
+        "file",
+        "line",
+        "recording",
+        "seq",
+        rule=pl.lit(rule),
+        severity=pl.lit(severity),
+        about=pl.lit("recording"),
+        message=message,
+    )

@@ -1,0 +1,33 @@
+"""The request and reply of a row of `calls`, put together again as JSON-RPC."""
+
+from typing import Any
+
+from mcptally.output.export.values import dumps
+
+
+def request_id(row: dict[str, Any]) -> bytes:
+    """The id as it was on the wire; what is not known is the call's own."""
+    text = row.get("request_id")
+    return text.encode() if text else dumps(row["call_id"])
+
+
+def request(row: dict[str, Any]) -> bytes:
+    """The request, as far as a store keeps it: of parameters, name, uri and arguments."""
+    params: list[bytes] = []
+    if (name := row.get("tool") or row.get("prompt")) is not None:
+        params.append(b'"name":' + dumps(name))
+    if row.get("resource_uri") is not None:
+        params.append(b'"uri":' + dumps(row["resource_uri"]))
+    if row.get("arguments") is not None:
+        params.append(b'"arguments":' + row["arguments"].encode())
+    text = b'{"jsonrpc":"2.0","id":%b,"method":%b' % (request_id(row), dumps(row["method"]))
+    return text + (b',"params":{%b}}' % b",".join(params) if params else b"}")
+
+
+def reply(row: dict[str, Any]) -> bytes | None:
+    """The reply; None where there was none, or the store does not hold it."""
+    response = row.get("response")
+    if response is None:
+        return None
+    member = b"error" if row.get("outcome") == "protocol_error" else b"result"
+    return b'{"jsonrpc":"2.0","id":%b,"%b":%b}' % (request_id(row), member, response.encode())

@@ -1,0 +1,153 @@
+"""What the page is made from: the answers to the standing questions, each asked once."""
+
+import dataclasses
+import datetime
+from collections.abc import Mapping
+from typing import Any
+
+import polars as pl
+
+from mcptally.analytics.compare import Comparison, compare
+from mcptally.analytics.store import Store
+
+_COUNTED = (
+    *("calls", "ok", "hidden_errors", "tool_errors", "protocol_errors", "timeouts"),
+    *("no_responses", "cancelled", "input_required", "tasks", "business", "tool_failures"),
+    *("infrastructure", "ambiguous", "judged_calls", "retries"),
+)
+
+_ARCHIVE = """
+    SELECT
+        count(*) AS recordings,
+        coalesce(sum(gaps), 0)::BIGINT AS gaps,
+        coalesce(sum(lost), 0)::BIGINT AS lost,
+        count(*) FILTER ("end" = 'open') AS unclosed,
+        count(*) FILTER (transport = 'import') AS imported,
+        count(DISTINCT client) AS clients
+    FROM recordings
+"""
+_PAYLOADS = """
+    SELECT
+        -- One is enough: the columns of payloads are the widest.
+        EXISTS (SELECT 1 FROM calls WHERE arguments IS NOT NULL LIMIT 1) AS payloads,
+        count(*) FILTER (requested_at IS NULL) AS untimed,
+        count(*) FILTER (tool IS NULL) AS nameless
+    FROM calls
+    WHERE method = 'tools/call' AND dir = 'c2s'
+"""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Compared:
+    """What changed since the base store."""
+
+    base: str
+    tools: pl.DataFrame
+    failure_rates: dict[tuple[str | None, str | None], dict[str, Any]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Answers:
+    """Everything that a page says of a store."""
+
+    manifest: Mapping[str, Any]
+    filters: Mapping[str, Any]
+    counts: dict[str, int]
+    first_call: datetime.datetime | None
+    last_call: datetime.datetime | None
+    sessions: int
+    archive: dict[str, Any]
+    measured: dict[str, int]
+    tools: pl.DataFrame
+    servers: pl.DataFrame
+    errors: pl.DataFrame
+    hidden: pl.DataFrame
+    latency: pl.DataFrame
+    histogram: pl.DataFrame
+    drift: pl.DataFrame
+    context: pl.DataFrame
+    unused: pl.DataFrame
+    violations: pl.DataFrame
+    retries: pl.DataFrame
+    findings: pl.DataFrame
+    alarms: pl.DataFrame
+    compared: Compared | None
+
+
+def ask(store: Store, base: Store | None = None, **filters: Any) -> Answers:
+    """Ask the store everything.
+
+    Args:
+        store: what the page is about.
+        base: what it is compared with.
+        filters: those of `Store.ask`.
+
+    Raises:
+        QueryError, UsageError: a filter that cannot be.
+    """
+    given = {name: value for name, value in filters.items() if value is not None}
+
+    def answer(question: str) -> pl.DataFrame:
+        frame: pl.DataFrame = store.ask(question, **given).pl()
+        return frame
+
+    servers = answer("server_scores")
+    tools = answer("tool_scores")
+    sums = servers.select(pl.col(name).sum() for name in _COUNTED).row(0, named=True)
+    times = servers.select(pl.col("first_call").min(), pl.col("last_call").max()).row(0)
+    trend = store.ask("failure_trend", **given).filter("alarm AND level = 'tool'")
+    return Answers(
+        manifest=store.manifest,
+        filters=given,
+        counts={name: int(value or 0) for name, value in sums.items()},
+        first_call=times[0],
+        last_call=times[1],
+        # A session speaks with one server, but for gateways that share one.
+        sessions=int(servers.get_column("sessions").sum()),
+        archive=_row(store, _ARCHIVE) | _row(store, _PAYLOADS),
+        measured=_row(store, "SELECT * FROM _measured"),
+        tools=_worst_first(tools),
+        servers=_worst_first(servers.with_columns(tool=pl.lit(""))).drop("tool"),
+        errors=answer("error_groups"),
+        hidden=answer("hidden_errors"),
+        latency=answer("latency"),
+        histogram=answer("latency_histogram"),
+        drift=answer("drift"),
+        context=answer("context_cost"),
+        unused=answer("unused_tools"),
+        violations=answer("schema_violations"),
+        retries=answer("retry_loops"),
+        findings=answer("finding_counts"),
+        alarms=trend.pl(),
+        compared=_compared(compare(base, store), given) if base is not None else None,
+    )
+
+
+def _worst_first(scores: pl.DataFrame) -> pl.DataFrame:
+    """What failed, the surest first; then what never did on enough data; then the rest."""
+    failed = pl.col("tool_failures") > 0
+    return scores.sort(
+        ~failed,
+        pl.when(failed).then("rank_worst"),
+        "insufficient_data",
+        -pl.col("judged_calls"),
+        "server",
+        "tool",
+        nulls_last=True,
+    )
+
+
+def _row(store: Store, sql: str) -> dict[str, Any]:
+    return dict(store.sql(sql).pl().row(0, named=True))
+
+
+def _compared(found: Comparison, filters: Mapping[str, Any]) -> Compared:
+    tools = found.tools.pl()
+    for name in filters.keys() & {"server", "tool"}:
+        tools = tools.filter(pl.col(name) == filters[name])
+    rates = found.metrics.filter("metric = 'failure_rate'").pl()
+    return Compared(
+        base=str(found.base),
+        tools=tools,
+        failure_rates={(row["server"], row["tool"]): row for row in rates.to_dicts()},
+    )

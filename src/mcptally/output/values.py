@@ -1,0 +1,106 @@
+"""One value in words: as JSON has it, or as a person reads it; and a column's name for people."""
+
+import datetime
+import decimal
+import json
+import math
+import re
+from typing import Any, Final
+
+import pyarrow as pa
+
+from mcptally.redaction.display import clean
+
+SHARE: Final = re.compile(
+    r"_rate(_|$)|(?:^|_)share(_|$)|^(?:valid_worked|invalid_precision|invalid_recall|preventable"
+    r"|refusal_precision)(_|$)"
+)
+"""Names of columns that hold shares from 0 to 1, which people read in percent."""
+_PERCENT: Final = re.compile(r"confidence")
+
+
+def plain(value: object) -> Any:
+    """A value as JSON has it: no NaN, sums as numbers, times as ISO 8601, bytes as text."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, str | int):
+        return value
+    if isinstance(value, pa.MonthDayNano):  # a tuple, too
+        return _interval(value)
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, decimal.Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, datetime.datetime | datetime.date | datetime.time):
+        return value.isoformat()
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
+    return str(value)
+
+
+def _interval(value: pa.MonthDayNano) -> str:
+    """An interval of SQL: months have no length in days, nor days in hours."""
+    counts = ((value.months, "month"), (value.days, "day"))
+    parts = [f"{n} {unit}{'' if abs(n) == 1 else 's'}" for n, unit in counts if n]
+    if value.nanoseconds or not parts:
+        seconds, left = divmod(abs(value.nanoseconds) // 1000, 1_000_000)
+        minutes, seconds = divmod(seconds, 60)
+        hours, minutes = divmod(minutes, 60)
+        sign = "-" if value.nanoseconds < 0 else ""
+        fraction = f".{left:06}" if left else ""
+        parts.append(f"{sign}{hours:02}:{minutes:02}:{seconds:02}{fraction}")
+    return " ".join(parts)
+
+
+def cell(name: str, value: object) -> str:
+    """One value as a person reads it: shares and confidences in percent, times short."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else ""
+    if isinstance(value, decimal.Decimal):
+        value = plain(value)
+    if isinstance(value, float):
+        if math.isnan(value):
+            return ""
+        if SHARE.search(name):
+            return f"{value:.1%}"
+        if _PERCENT.search(name):
+            return f"{value:.0f} %"
+        return f"{value:,.1f}" if abs(value) < 1000 else f"{value:,.0f}"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, datetime.datetime):
+        return value.strftime("%Y-%m-%d %H:%M:%S")
+    if isinstance(value, list):
+        return _cut(", ".join(cell("", v) for v in value[:CELL]))
+    if type(value) is tuple:  # of a map
+        return _cut(": ".join(cell("", v) for v in value))
+    if isinstance(value, dict):
+        return _cut(json.dumps(plain(value), ensure_ascii=False))
+    return _cut(str(plain(value)))
+
+
+CELL: Final = 1000
+"""Characters of a value that a table shows: one hostile name must not cost minutes of layout."""
+
+
+def _cut(text: str) -> str:
+    return clean(text if len(text) <= CELL else f"{text[:CELL]}\N{HORIZONTAL ELLIPSIS}")
+
+
+_HEADINGS: Final = {
+    "insufficient_data": "too little data",
+    "latency_p50_ms": "p50 ms",
+    "latency_p95_ms": "p95 ms",
+    "infrastructure": "infra",
+    "hidden_errors": "hidden",
+    "tool_failures": "failures",
+}
+
+
+def heading(name: str) -> str:
+    """A column's name for people."""
+    return _HEADINGS.get(name) or clean(name).replace("_", " ").strip() or clean(name)

@@ -1,0 +1,1 @@
+"""One run from an archive to a store: plan, score each partition, publish."""

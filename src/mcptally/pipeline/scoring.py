@@ -1,0 +1,79 @@
+"""Calls to scored calls: scenarios, hidden errors, the verdict, the seed score in both readings."""
+
+import dataclasses
+from pathlib import Path
+
+import polars as pl
+
+from mcptally.seeds.inspector import columns as inspector_columns
+from mcptally.seeds.inspector.scenario import scenarios
+from mcptally.seeds.inspector.scenario_file import Given
+from mcptally.seeds.inspector.scenario_file import load as load_given
+from mcptally.tables.ids import digest
+from mcptally.verdict import classify, hidden_errors
+from mcptally.verdict.rule_set import RuleSet
+
+
+@dataclasses.dataclass(frozen=True)
+class Judging:
+    """What calls are judged by: the rules in force, and scenarios that somebody gave."""
+
+    rules: RuleSet = dataclasses.field(default_factory=RuleSet)
+    given: tuple[Given, ...] = ()
+
+    @classmethod
+    def of(cls, *, rules: Path | None = None, scenarios: Path | None = None) -> "Judging":
+        """The shipped rules with a user's changes (TOML), and a user's scenarios.
+
+        Raises:
+            RuleError: the rule file cannot be read, or a row is incomplete, or a rule does not do
+                what its examples say.
+            UsageError: the scenarios file cannot be read, or an entry is incomplete.
+        """
+        return cls(RuleSet.load(rules), load_given(scenarios) if scenarios else ())
+
+    @property
+    def digest(self) -> str:
+        """16 hex digits that stand for these rules and scenarios."""
+        return digest(repr((self.rules.verdict, self.rules.hidden, self.given)))
+
+
+def score_calls(
+    calls: pl.DataFrame, definitions: pl.DataFrame, combinations: pl.DataFrame, judging: Judging
+) -> pl.DataFrame:
+    """`calls` (paired and validated) with `outcome` final and every score beside it.
+
+    Args:
+        calls: the columns that pairing and validation make.
+        definitions: `definition`, `input_schema` and `output_schema` of the tools.
+        combinations: which arguments are given together how often, in the whole archive.
+        judging: the rules in force.
+    """
+    calls = calls.hstack(scenarios(calls, definitions, combinations, judging.given))
+    calls = _with_hidden(calls, judging)
+    calls = calls.hstack(classify.judge(calls, judging.rules.verdict))
+    calls = calls.with_columns(
+        pl.when(pl.col("outcome") == "hidden_error")
+        .then(pl.min_horizontal("confidence", "hidden_confidence"))
+        .otherwise(pl.col("confidence"))
+        .alias("confidence"),
+        response_tokens=pl.col("response").str.len_bytes().cast(pl.Int64) // 4,
+    )
+    return inspector_columns.score(calls, definitions)
+
+
+def _with_hidden(calls: pl.DataFrame, judging: Judging) -> pl.DataFrame:
+    """Results that report a failure without saying so become `hidden_error`."""
+    # Only results of tools can hide an error.
+    may = (pl.col("outcome") == "ok") & pl.col("tool").is_not_null()
+    asked = calls.with_columns(
+        text=pl.when(may).then("first_text"),
+        structured=pl.when(may).then("structured_content"),
+        texts_count=pl.col("text_blocks"),
+    )
+    calls = calls.hstack(hidden_errors.hidden(asked, judging.rules.hidden))
+    is_hidden = (pl.col("outcome") == "ok") & pl.col("hidden_error").fill_null(value=False)
+    return calls.with_columns(
+        outcome=pl.when(is_hidden).then(pl.lit("hidden_error")).otherwise(pl.col("outcome")),
+        error_text=pl.when(is_hidden).then(pl.col("hidden_text")).otherwise(pl.col("error_text")),
+    ).drop("hidden_error", "hidden_text")

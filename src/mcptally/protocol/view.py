@@ -1,0 +1,97 @@
+"""What the protocol's rules look at: messages and calls, narrow, with the revision in force."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Final
+
+import polars as pl
+
+from mcptally.messages.decode import Events
+from mcptally.tables.joins import in_order, left_join_columns
+
+KNOWN_SESSION: Final = ("pipe", "http_session_id", "sse_endpoint")
+"""Values of `session_source`: sessions that the protocol itself tells apart, not only derived."""
+
+_PLACE: Final = [
+    *("call_id", "recording", "session", "session_source", "server", "tool", "seq", "index"),
+    *("file", "line", "pos", "row", "scope", "dir"),
+]
+_ASKED: Final = [
+    *("method", "id", "id_key", "ts_ns", "replay", "truncated", "prompt", "resource_uri"),
+    *("meta_progress_token", "meta_protocol_version", "meta_client_info", "protocol_version"),
+    *("handshake", "cancelled_ns", "closed_by"),
+]
+_ANSWERED: Final = [
+    *("reply", "reply_row", "reply_truncated", "reply_version", "outcome"),
+    *("error_reply", "error_code", "error_message", "is_error", "result_type", "has_meta"),
+    *("content_kind", "has_structured_content"),
+]
+_LONG: Final = {
+    "has_response": pl.col("response").is_not_null(),
+    "structured_object": pl.col("structured_content").str.starts_with("{"),
+}
+"""What rules ask of long texts; the texts themselves stay with `Events.replies`, so that no filter
+copies them."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Traffic:
+    """Messages and calls in order of arrival (`pos`), and what else a rule may need."""
+
+    events: Events
+    messages: pl.DataFrame
+    """`pos`, `row`, `dir`, `scope`, `kind`, `method`, `id`, …, `revision`."""
+    calls: pl.DataFrame
+    """Likewise, with what came of them; `revision` is that of the request."""
+    raws: pl.DataFrame
+    """`Events.raws` with `file` by name, `server` and `session`."""
+
+    @classmethod
+    def of(
+        cls, events: Events, messages: pl.DataFrame, calls: pl.DataFrame, names: Sequence[str]
+    ) -> "Traffic":
+        """The traffic of one partition."""
+        servers = events.opens.sort("seq").group_by("recording").agg(pl.col("server").first())
+        revisions = (
+            calls.select("pos", "session", revision="protocol_version").drop_nulls().sort("pos")
+        )
+        narrow = messages.select(
+            *("pos", "row", "recording", "session", "session_source", "seq", "index", "file"),
+            *("line", "dir", "scope", "kind", "method", "id", "jsonrpc", "batch", "has_result"),
+            *("has_error", "match", "call_id", "ts_ns", "http_status", "replay", "truncated"),
+            "header_version",
+        )
+        by_call = calls.select("call_id", asked_at="pos", asked="protocol_version")
+        narrow = left_join_columns(
+            left_join_columns(narrow, servers, "recording"), by_call, "call_id"
+        )
+        narrow = in_order(narrow, "pos")
+        known = narrow.select("pos", "session").join_asof(
+            revisions, on="pos", by="session", check_sortedness=False
+        )
+        first = revisions.unique("session", keep="first", maintain_order=True)
+        narrow = narrow.with_columns(known.get_column("revision"))
+        narrow = left_join_columns(
+            narrow, first.select("session", begin="revision"), "session"
+        ).with_columns(
+            # A request and its reply belong to the request's revision, a notification to the
+            # session's last one.
+            revision=pl.coalesce("header_version", "asked", "revision", "begin")
+        )
+        own = narrow.filter(pl.col("kind") == "request").select("pos", "revision")
+        files = pl.DataFrame(
+            {"file": pl.Series(range(len(names)), dtype=pl.UInt32), "file_name": list(names)}
+        )
+        raws = (
+            events.raws.join(files, on="file", how="left", maintain_order="left")
+            .drop("file")
+            .rename({"file_name": "file"})
+            .join(servers, on="recording", how="left", maintain_order="left")
+            .with_columns(session=pl.when(pl.col("scope").is_null()).then(pl.col("recording")))
+        )
+        return cls(
+            events,
+            narrow.drop("asked", "begin"),
+            left_join_columns(calls.select(*_PLACE, *_ASKED, *_ANSWERED, **_LONG), own, "pos"),
+            raws,
+        )

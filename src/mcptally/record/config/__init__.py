@@ -1,0 +1,1 @@
+"""Client configuration files: put the recorder before their servers."""

@@ -1,0 +1,1 @@
+"""Record an HTTP server: proxy its exchanges, Streamable HTTP and legacy SSE."""

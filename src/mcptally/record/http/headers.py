@@ -1,0 +1,244 @@
+"""Heads of requests and responses on their way through: what changes, and only that.
+
+A head keeps its header names, their case and their order. What a connection, not a message, is
+about (RFC 9110 section 7.6.1) ends here, except `close` and `Keep-Alive`: each client connection
+has a server connection of its own that lives and dies with it, so these stay true.
+"""
+
+import functools
+import re
+from typing import Final
+
+import h11
+
+from mcptally.record.http.upstream import is_loopback
+
+_OF_THE_CONNECTION: Final = frozenset(
+    {b"connection", b"proxy-connection", b"te", b"transfer-encoding", b"upgrade"}
+)
+_NEVER_NAMED_AWAY: Final = frozenset({b"content-length", b"host", b"close", b"keep-alive", b""})
+"""Stay although `Connection` names them: it must not take a message its framing."""
+
+_HARMLESS: Final = frozenset({b"keep-alive"})
+_ELSE_OF_THE_CONNECTION: Final = _OF_THE_CONNECTION - {b"connection"}
+
+_CHUNKED: Final = (b"Transfer-Encoding", b"chunked")
+_CLOSE: Final = (b"Connection", b"close")
+_KEEP_ALIVE: Final = (b"Connection", b"keep-alive")
+
+_REMEMBERED: Final = 4096
+"""Bytes of the longest head that is kept in memory for the next time."""
+
+MAX_FIELDS: Final = 1000
+"""Header fields of a request at most; ordinary ones have less than fifty."""
+
+_LARGEST_LENGTH: Final = 2**63 - 1
+_MISSPELT_FRAMING: Final = frozenset({b"content_length", b"transfer_encoding"})
+_NO_TRAILERS: Final = frozenset(
+    {b"authorization", b"connection", b"content-encoding", b"content-length", b"content-type"}
+    | {b"cookie", b"expect", b"host", b"proxy-authorization", b"te", b"trailer"}
+    | {b"transfer-encoding", b"upgrade"}
+)
+_HOST: Final = re.compile(r"[^\s,/?#@\\<>\"]*")
+_PORT: Final = re.compile(r"^[^:]*:\d*$")
+
+Header = tuple[bytes, bytes]
+
+
+class RefusedError(Exception):
+    """A request that is answered here, because passing it on would not be safe."""
+
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(why)
+        self.status = status
+        self.why = why
+
+
+def head_of(message: h11.Request | h11.Response | h11.InformationalResponse) -> "Head":
+    """The headers of a message; peers repeat theirs, so most have been looked at before."""
+    raw = tuple(message.headers.raw_items())
+    size = sum([len(name) + len(value) for name, value in raw])
+    return _known(raw) if size < _REMEMBERED else Head(raw)
+
+
+class Head:
+    """The headers of one message, looked at once."""
+
+    def __init__(self, raw: tuple[Header, ...]) -> None:
+        self._raw = raw
+        self._names = [name.lower() for name, _ in raw]
+        self.names: Final = frozenset(self._names)
+        """In lower case."""
+        self.text = tuple(
+            (name.decode("latin-1"), value.decode("latin-1"))
+            for name, (_, value) in zip(self._names, raw, strict=True)
+        )
+        """All headers as text, names in lower case."""
+        self.options: set[bytes] = set()
+        """What `Connection` says, in lower case."""
+        for name, (_, value) in zip(self._names, raw, strict=True):
+            if name == b"connection":
+                self.options.update(option.strip() for option in value.lower().split(b","))
+        self.is_plain = (
+            self.options <= _HARMLESS
+            and b"transfer-encoding" not in self._names
+            and _ELSE_OF_THE_CONNECTION.isdisjoint(self._names)
+        )
+        """Whether every header is one of the message itself, and may be sent as it came."""
+
+    def __contains__(self, name: bytes) -> bool:
+        return name in self._names
+
+    def get(self, name: bytes) -> str | None:
+        """The first header of this (lower-case) name."""
+        if name in self._names:
+            return self._raw[self._names.index(name)][1].decode("latin-1")
+        return None
+
+    def passed_on(self, *, but: frozenset[bytes] = frozenset()) -> list[Header]:
+        """The headers of the message itself, as written."""
+        dropped = _OF_THE_CONNECTION | (self.options - _NEVER_NAMED_AWAY) | but
+        return [
+            header
+            for name, header in zip(self._names, self._raw, strict=True)
+            if name not in dropped
+        ]
+
+
+_known = functools.lru_cache(maxsize=512)(Head)
+
+
+def check(request: h11.Request, head: Head) -> None:
+    """Let through only what every parser reads in the same way; h11 has refused a lot by now.
+
+    Raises:
+        RefusedError: its framing could be read in two ways, or it asks for a tunnel.
+    """
+    if request.method == b"CONNECT":
+        raise RefusedError(405, "CONNECT asks for a tunnel")
+    if not request.http_version.startswith(b"1."):
+        raise RefusedError(505, "this is not HTTP/1")
+    chunked = b"transfer-encoding" in head
+    length = head.get(b"content-length")
+    if chunked and length is not None:
+        # RFC 9112 section 6.1: the mark of request smuggling.
+        raise RefusedError(400, "both Content-Length and Transfer-Encoding")
+    if chunked and request.http_version < b"1.1":
+        raise RefusedError(400, "Transfer-Encoding in an HTTP/1.0 request")
+    if not _HOST.fullmatch(head.get(b"host") or ""):
+        raise RefusedError(400, "Host is no host")
+    if length is not None and int(length) > _LARGEST_LENGTH:
+        # A parser that counts in 64 bits would begin again at 0.
+        raise RefusedError(400, "Content-Length is beyond 64 bits")
+    if not head.names.isdisjoint(_MISSPELT_FRAMING):
+        # Servers that hand headers on as variables make `-` of `_`.
+        raise RefusedError(400, "a framing header with an underscore in its name")
+
+
+def check_trailers(end: h11.EndOfMessage) -> None:
+    """Trailers may not be what a server reads from a head (RFC 9110 section 6.5.1).
+
+    Raises:
+        RefusedError: one is about framing, routing or authorization.
+    """
+    for name, _ in end.headers:
+        if name in _NO_TRAILERS or name.replace(b"_", b"-") in _NO_TRAILERS:
+            raise RefusedError(400, f"{name.decode('latin-1')} in a trailer")
+
+
+def check_host(head: Head) -> None:
+    """A browser that was led here by a name of somebody else's says that name (DNS rebinding).
+
+    Raises:
+        RefusedError: `Host` is none of this machine's own names.
+    """
+    host = head.get(b"host")
+    if host is None:
+        return
+    host = host.lower()
+    name = host.partition("]")[0].removeprefix("[") if host.startswith("[") else host
+    if not is_loopback(name.rpartition(":")[0] if _PORT.search(name) else name):
+        raise RefusedError(
+            403,
+            f"Host {host[:100]!r} is no name of this machine, where alone the recorder listens; "
+            "connect to 127.0.0.1 or localhost, or let it listen elsewhere",
+        )
+
+
+def to_server(
+    request: h11.Request, head: Head, *, host: bytes | None, authorization: bytes | None = None
+) -> h11.Request:
+    """The request as the server gets it.
+
+    Args:
+        request: as the client sent it.
+        head: its headers.
+        host: replaces `Host`, where it is given.
+        authorization: `Authorization` for a request that has none.
+    """
+    chunked = b"transfer-encoding" in head
+    if b"authorization" in head:
+        authorization = None
+    plain = head.is_plain and request.target.startswith(b"/") and b"host" in head
+    unchanged = host is None and authorization is None
+    if plain and unchanged and request.http_version == b"1.1":
+        return request
+    headers = head.passed_on()
+    if host is not None:
+        headers = [(n, host if n.lower() == b"host" else v) for n, v in headers]
+    if b"host" not in head:
+        # Only HTTP/1.0 may leave it out; what we send is HTTP/1.1.
+        headers.insert(0, (b"Host", host or b""))
+    if authorization is not None:
+        headers.append((b"Authorization", authorization))
+    if chunked:
+        headers.append(_CHUNKED)
+    if b"close" in head.options or request.http_version < b"1.1":
+        headers.append(_CLOSE)
+    elif b"keep-alive" in head.options:
+        headers.append(_KEEP_ALIVE)
+    return h11.Request(method=request.method, target=_origin_form(request.target), headers=headers)
+
+
+def _origin_form(target: bytes) -> bytes:
+    """The target without scheme and authority: all that we pass on goes to one server."""
+    if target.startswith(b"/"):
+        return target
+    scheme, mark, rest = target.partition(b"://")
+    if not mark or not scheme.isalpha():
+        return target
+    slash = rest.find(b"/")
+    return rest[slash:] if slash >= 0 else b"/"
+
+
+def to_client(response: h11.Response, head: Head) -> h11.Response:
+    """The response as the client gets it; h11 frames the body as its HTTP version allows."""
+    ends = ends_connection(response, head)
+    if head.is_plain and not ends:
+        return response
+    # With both, Transfer-Encoding holds and Content-Length must go (RFC 9112 section 6.3).
+    both = b"transfer-encoding" in head and b"content-length" in head
+    headers = head.passed_on(but=frozenset({b"content-length"}) if both else frozenset())
+    if ends:
+        headers.append(_CLOSE)
+    elif b"keep-alive" in head.options:
+        headers.append(_KEEP_ALIVE)
+    return h11.Response(status_code=response.status_code, headers=headers, reason=response.reason)
+
+
+def ends_connection(response: h11.Response, head: Head) -> bool:
+    """Whether the server closes the connection after this response."""
+    if b"close" in head.options or response.http_version < b"1.1":
+        return True
+    if response.status_code in (204, 304):
+        return False
+    return b"content-length" not in head and b"transfer-encoding" not in head
+
+
+def informational(response: h11.InformationalResponse) -> h11.InformationalResponse:
+    """A 1xx response as the client gets it."""
+    return h11.InformationalResponse(
+        status_code=response.status_code,
+        headers=head_of(response).passed_on(),
+        reason=response.reason,
+    )

@@ -1,0 +1,1 @@
+"""Record a stdio server: relay its pipes and supervise its process."""

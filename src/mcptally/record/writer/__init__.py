@@ -1,0 +1,1 @@
+"""Write recordings: events, segments, compression and retention."""

@@ -1,0 +1,203 @@
+"""Segments at rest: compression of finished ones, retention by age and total size.
+
+Works in one background thread with low priority, never on the way of traffic. Only files named
+like our segments are touched, and never one that a recorder still writes (it holds a lock).
+"""
+
+import contextlib
+import os
+import threading
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from mcptally.record.writer.clock import Clock
+from mcptally.record.writer.segment import OURS, lock
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FIRST_SWEEP_SECONDS: Final = 10.0
+"""A recorder that has just started has better things to do."""
+
+SWEEP_SECONDS: Final = 3600.0
+"""How often a recorder looks after its folder; also after every finished segment."""
+
+SETTLED_SECONDS: Final = 3600.0
+"""A segment that another recorder left behind is compressed after this much quiet."""
+
+_LEAVE_SECONDS: Final = 0.25
+
+_LEVEL: Final = 3
+_CHUNK: Final = 256 * 1024
+
+
+class _Held(NamedTuple):
+    path: "Path"
+    size: int
+    modified: float
+
+
+class Housekeeper:
+    """The background thread of one folder; `finished` hands it a segment to compress."""
+
+    def __init__(
+        self,
+        folder: str,
+        *,
+        keep_bytes: int | None,
+        keep_seconds: float | None,
+        compress: bool,
+    ) -> None:
+        self._folder = folder
+        self._keep_bytes = keep_bytes
+        self._keep_seconds = keep_seconds
+        self._compress = compress
+        # By a clock that nobody sets while we run: one step forth of a year would look like age.
+        self._clock = Clock()
+        self._finished: SimpleQueue[str | None] = SimpleQueue()
+        self._leaving = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin to work, once."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="mcptally-rest", daemon=True)
+            self._thread.start()
+
+    def finished(self, path: str) -> None:
+        """A segment is complete: compress it, then see to retention."""
+        self._finished.put(path)
+        self.start()
+
+    def leave(self) -> None:
+        """Drop the work at hand; what is not compressed yet stays for the next recorder."""
+        self._leaving.set()
+        self._finished.put(None)
+        if self._thread is not None:
+            self._thread.join(_LEAVE_SECONDS)
+
+    def _work(self) -> None:
+        with contextlib.suppress(OSError, AttributeError):
+            # Linux: the priority of this thread alone.
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
+        wait = FIRST_SWEEP_SECONDS
+        while True:
+            try:
+                path = self._finished.get(timeout=wait)
+            except Empty:
+                path = None
+            if self._leaving.is_set():
+                return
+            wait = SWEEP_SECONDS
+            # Whatever goes wrong here must cost no more than a segment left as it was.
+            with contextlib.suppress(OSError):
+                if path is not None and self._compress:
+                    compress(path, leaving=self._leaving)
+                sweep(
+                    self._folder,
+                    keep_bytes=self._keep_bytes,
+                    keep_seconds=self._keep_seconds,
+                    compress_settled=self._compress,
+                    now=self._clock.now() / 1e9,
+                )
+
+
+def compress(segment: "str | Path", *, leaving: threading.Event | None = None) -> "Path | None":
+    """Turn a finished `.jsonl` into `.jsonl.zst`, atomically; None when a recorder holds it.
+
+    Raises:
+        OSError: the disk refuses, or `leaving` was set; the original is as it was.
+    """
+    # Most recordings end before anything is compressed: they need not load this.
+    from pathlib import Path  # noqa: PLC0415
+
+    import zstandard  # noqa: PLC0415
+
+    path = Path(segment)
+    whole = path.with_name(path.name + ".zst")
+    part = path.with_name(path.name + ".zst.part")
+    with path.open("rb") as source:
+        if not lock(source.fileno()):
+            return None
+        source_stat = os.fstat(source.fileno())
+        fd = os.open(
+            part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0), 0o600
+        )
+        try:
+            with os.fdopen(fd, "wb") as target:
+                compressor = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True)
+                job = compressor.compressobj(size=source_stat.st_size)
+                while chunk := source.read(_CHUNK):
+                    if leaving is not None and leaving.is_set():
+                        raise InterruptedError("the recorder is leaving")
+                    target.write(job.compress(chunk))
+                target.write(job.flush())
+                target.flush()
+                # The original goes next: the copy must survive a power cut by then.
+                os.fsync(target.fileno())
+            os.utime(part, ns=(source_stat.st_atime_ns, source_stat.st_mtime_ns))
+            part.replace(whole)
+        except OSError:
+            part.unlink(missing_ok=True)
+            raise
+    # Outside, for Windows removes no open file; somebody else may have come first.
+    path.unlink(missing_ok=True)
+    return whole
+
+
+def sweep(
+    folder: "str | Path",
+    *,
+    keep_bytes: int | None,
+    keep_seconds: float | None,
+    compress_settled: bool,
+    now: float,
+) -> None:
+    """Compress what others left, remove what is too old, then the oldest beyond the total size.
+
+    `now` is in seconds since 1970. Whatever a recorder still holds is left alone.
+
+    Raises:
+        OSError: the folder cannot be listed.
+    """
+    segments = sorted(_segments(folder), key=lambda held: held.modified)
+    for held in segments:
+        settled = now - held.modified > SETTLED_SECONDS
+        if held.path.name.endswith(".part"):
+            if settled:
+                _remove(held.path)
+        elif compress_settled and settled and held.path.name.endswith(".jsonl"):
+            with contextlib.suppress(OSError):
+                compress(held.path)
+    segments = sorted(_segments(folder), key=lambda held: held.modified)
+    total = sum(held.size for held in segments)
+    for held in segments:
+        too_old = keep_seconds is not None and now - held.modified > keep_seconds
+        too_much = keep_bytes is not None and total > keep_bytes
+        if (too_old or too_much) and _remove(held.path):
+            total -= held.size
+
+
+def _segments(folder: "str | Path") -> list[_Held]:
+    from pathlib import Path  # noqa: PLC0415 - as in compress
+
+    found = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if OURS.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
+                with contextlib.suppress(OSError):
+                    stat = entry.stat()
+                    found.append(_Held(Path(entry.path), stat.st_size, stat.st_mtime))
+    return found
+
+
+def _remove(path: "Path") -> bool:
+    """Remove a segment unless a recorder holds it."""
+    try:
+        with path.open("rb") as held:
+            if not lock(held.fileno()):
+                return False
+        path.unlink()
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""Secrets in texts: which they are, and how copies hide them."""

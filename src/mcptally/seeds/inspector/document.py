@@ -1,0 +1,307 @@
+"""The seed document as written, one response at a time: `seed_*` in plain Python.
+
+This is the reference that the columns are tested against, and what odd responses go through.
+Which reading was chosen where the document leaves two open stands in the rows (rules/seed.toml)
+and in docs/reference/seed-contradictions.md.
+"""
+
+import json
+import math
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from mcptally.jsonschemas.validate import judge_of
+from mcptally.seeds.inspector import inspector, javascript, wording
+from mcptally.seeds.inspector.javascript import MISSING
+from mcptally.seeds.inspector.model import (
+    BusinessDecision,
+    OutputSchemaValidation,
+    ResponseMetadata,
+    ScenarioResult,
+    ScenarioStatus,
+    Status,
+    ValidationContext,
+    ValidationResult,
+)
+from mcptally.seeds.inspector.rows import rows
+
+ROWS = rows("document")
+CODES: Final = frozenset(int(row.value or 0) for row in ROWS.part("mcp_code"))
+
+NOT_VALIDATION: Final = "Tool returned an error that is no validation"
+NO_RESPONSE: Final = "No response"
+CALL_FAILED: Final = "Call failed: "
+
+
+# ---------------------------------------------------------------- section 4, isBusinessLogicError
+
+
+def business(context: ValidationContext) -> BusinessDecision:
+    """Whether the document calls the response business logic, and every factor of it."""
+    return decide(examined_text(context.response), str(context.tool.get("name", "")), context.input)
+
+
+def business_rpc(tool: str, arguments: Any, code: int | None, message: str) -> BusinessDecision:
+    """The same of a JSON-RPC error: its code is a code, and it is structured by itself."""
+    return decide(message, tool, arguments, code=code, structured=True)
+
+
+def examined_text(response: Any) -> str:
+    """The text that the factors look at: the program's, and where that throws, what there is."""
+    content = javascript.member(response, "content")
+    block = javascript.first(content)
+    text = javascript.member(block, "text")
+    if javascript.member(block, "type") == "text" and text and isinstance(text, str):
+        return text
+    return "" if content is MISSING else javascript.stringify(content)
+
+
+def decide(
+    text: str, tool: str, arguments: Any, *, code: int | None = None, structured: bool = False
+) -> BusinessDecision:
+    """The decision on a text."""
+    low = text.lower()
+    mcp = code in CODES or ROWS.holds("mcp_code", low)
+    high = ROWS.holds("high_confidence", low)
+    pattern = high or ROWS.holds("pattern", low)
+    status = ROWS.holds("http_status", low)
+    structured = structured or is_structured_error(text)
+    tested = references_ids(low, ids(arguments))
+    expected = ROWS.holds("tool_keyword", tool.lower())
+    points = (
+        ROWS.weight("mcp_code") * mcp
+        + ROWS.weight("pattern") * pattern
+        + ROWS.weight("http_status") * status
+        + ROWS.weight("structured_error") * structured
+        + ROWS.weight("test_id_name") * tested
+    )
+    if expected:
+        points = points + ROWS.weight("tool_keyword") if points else ROWS.value("alone")
+    confidence = min(1.0, points / ROWS.value("total"))
+    if ROWS.holds("strong", low):
+        threshold = ROWS.threshold("strong")
+    elif high:
+        threshold = ROWS.threshold("high_confidence")
+    elif expected:
+        threshold = ROWS.threshold("tool_keyword")
+    else:
+        threshold = ROWS.threshold("threshold")
+    return BusinessDecision(
+        is_business_error=confidence >= threshold,
+        confidence=confidence,
+        threshold=threshold,
+        mcp_code=mcp,
+        business_pattern=pattern,
+        http_status=status,
+        structured_error=structured,
+        validates_test_data=tested,
+        validation_expected=expected,
+    )
+
+
+def is_structured_error(text: str) -> bool:
+    """Whether the text is a JSON object that speaks of an error."""
+    if not text.lstrip(" \t\r\n").startswith("{"):
+        return False
+    try:
+        value = javascript.parse(text)
+    except (ValueError, RecursionError):
+        return False
+    return not {str(name).lower() for name in value}.isdisjoint(ROWS.members("structured_error"))
+
+
+def ids(arguments: Any) -> tuple[str, ...]:
+    """The ids that a request carried, in lower case."""
+    return tuple(dict.fromkeys(_ids(arguments, named=False)))
+
+
+def _ids(value: Any, *, named: bool) -> Iterator[str]:
+    if isinstance(value, dict):
+        for name, item in value.items():
+            yield from _ids(item, named=ROWS.holds("test_id_name", str(name)))
+    elif isinstance(value, list):
+        for item in value:
+            yield from _ids(item, named=named)
+    elif isinstance(value, str):
+        low = value.strip().lower()
+        if low and (named or ROWS.holds("test_id_value", low)):
+            yield low
+    elif named and isinstance(value, int | float) and not isinstance(value, bool):
+        yield javascript.number(value)
+
+
+def references_ids(text: str, carried: Sequence[str]) -> bool:
+    """Whether the text, in lower case, holds one of the ids as a word of its own."""
+    return any(
+        each in text and re.search(f"(?<![0-9a-z]){re.escape(each)}(?![0-9a-z])", text)
+        for each in carried
+    )
+
+
+# -------------------------------------------------------- section 5, extractResponseMetadata
+
+
+def metadata(context: ValidationContext) -> ResponseMetadata:
+    """What the document counts in a response: every block as it stands, types as they come."""
+    response = context.response
+    content = javascript.member(response, "content")
+    blocks = (
+        [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+    )
+    types = [kind for block in blocks if isinstance(kind := block.get("type"), str)]
+    return ResponseMetadata(
+        content_types=tuple(types),
+        text_block_count=types.count("text"),
+        image_count=types.count("image"),
+        resource_count=types.count("resource") + types.count("resource_link"),
+        has_structured_content=javascript.member(response, "structuredContent") is not MISSING,
+        has_meta=javascript.member(response, "_meta") is not MISSING,
+        output_schema_validation=output_schema(
+            context.tool.get("outputSchema"), response, [b for b in blocks if "type" in b]
+        ),
+    )
+
+
+def output_schema(
+    schema: Any, response: Any, blocks: Sequence[dict[str, Any]]
+) -> OutputSchemaValidation | None:
+    """How the response stands to the schema; None without one, or with nothing to hold to it."""
+    if schema is None:
+        return None
+    value = javascript.member(response, "structuredContent")
+    if value is MISSING:
+        strings = [block for block in blocks if isinstance(block.get("text"), str)]
+        value = inspector.json_in_text(strings)
+        if value is None:
+            return None
+    return judged(schema, value)
+
+
+def judged(schema: Any, value: Any) -> OutputSchemaValidation | None:
+    """A value held to an output schema in the schema's own dialect; None if it is no schema."""
+    try:
+        judge = judge_of(json.dumps(schema))
+    except (ValueError, RecursionError):
+        return None
+    if isinstance(judge, str):
+        return None
+    state, words, path = judge(javascript.judgeable(value))
+    if state == "valid":
+        return OutputSchemaValidation(has_output_schema=True, is_valid=True)
+    if state != "invalid":
+        return None
+    error = f"{path}: {words}" if path else words
+    return OutputSchemaValidation(has_output_schema=True, is_valid=False, error=error)
+
+
+# ------------------------------------------------------------------ section 3, validateResponse
+
+
+def validate(context: ValidationContext) -> ValidationResult:
+    """What the document says of one response."""
+    found = metadata(context)
+    content = javascript.member(context.response, "content")
+    if javascript.truthy(javascript.member(context.response, "isError")):
+        text = javascript.member(javascript.first(content), "text")
+        return _error(business(context), text if isinstance(text, str) else "", found)
+    if not javascript.truthy(content):
+        return inspector.broken(wording.NO_CONTENT, found)
+    if not isinstance(content, list) or not content:
+        return inspector.broken(wording.EMPTY_CONTENT, found)
+    return inspector.responded(found)
+
+
+def _error(
+    decision: BusinessDecision, text: str, found: ResponseMetadata | None
+) -> ValidationResult:
+    said = wording.ERROR_MESSAGE + javascript.cut(
+        text or wording.UNKNOWN_ERROR, wording.ERROR_UNITS
+    )
+    if decision.is_business_error:
+        return ValidationResult(
+            is_valid=True,
+            is_error=True,
+            confidence=ROWS.confidence("fully_working"),
+            classification="fully_working",
+            evidence=(wording.RESPONDED_ERROR, said),
+            response_metadata=found,
+        )
+    return ValidationResult(
+        is_valid=False,
+        is_error=True,
+        confidence=100 * (decision.confidence or 0.0),
+        classification="error",
+        issues=(NOT_VALIDATION,),
+        evidence=(said,),
+        response_metadata=found,
+    )
+
+
+def validate_rpc(tool: str, arguments: Any, code: int | None, message: str) -> ValidationResult:
+    """What the document says of a call that is answered with a JSON-RPC error."""
+    decision = business_rpc(tool, arguments, code, message)
+    if decision.is_business_error:
+        return _error(decision, message, None)
+    return ValidationResult(
+        is_valid=False,
+        is_error=True,
+        confidence=ROWS.confidence("connectivity_only"),
+        classification="connectivity_only",
+        issues=(CALL_FAILED + rpc_message(code, message),),
+    )
+
+
+def rpc_message(code: int | None, message: str) -> str:
+    """A JSON-RPC error as the SDK's exception words it."""
+    return f"MCP error {'undefined' if code is None else code}: {message}"
+
+
+def unanswered() -> ValidationResult:
+    """What the document says of a call that never got an answer: connection issues."""
+    return ValidationResult(
+        is_valid=False,
+        is_error=True,
+        confidence=ROWS.confidence("broken"),
+        classification="broken",
+        issues=(NO_RESPONSE,),
+    )
+
+
+# ------------------------------------------------ sections 6 and 7, confidence, status and health
+
+
+def overall_confidence(results: Sequence[ValidationResult | ScenarioResult]) -> float:
+    """Mean of confidence x class weight, 0 to 100; NaN of nothing, as 0/0 is."""
+    return ROWS.mean_confidence(results) if results else math.nan
+
+
+def scenario_status(results: Sequence[ScenarioResult], planned: int) -> ScenarioStatus:
+    """What all scenarios of a tool say of it, of which `planned` were to run."""
+    executed = sum(result.executed for result in results)
+    passed = sum(result.executed and result.is_valid for result in results)
+    return ScenarioStatus(
+        status=_status(planned, executed, passed),
+        confidence=overall_confidence(results),
+        executed=executed,
+        passed=passed,
+    )
+
+
+def _status(planned: int, executed: int, passed: int) -> Status:
+    if passed == planned:
+        return "fully_working"
+    _, partly, _, _ = ROWS.part("status")
+    if passed > planned * (partly.value or 0):
+        return "partially_working"
+    return "connectivity_only" if executed > 0 else "broken"
+
+
+def health(executed: int, passed: int, validation_errors: int) -> str:
+    """How a tool is, in the document's words."""
+    little, broken, validation, functional = ROWS.part("health")
+    if executed < (little.value or 0):
+        return little.title
+    if passed <= executed * (broken.value or 0):
+        return broken.title
+    return validation.title if validation_errors else functional.title

@@ -1,0 +1,220 @@
+"""JavaScript's own idea of text, numbers and truth, where the seed's result depends on it.
+
+The original program runs in a JavaScript engine. What that engine does differently from Python
+and from polars is here, each with its reason; docs/reference/javascript-text.md lists it with
+the tests.
+"""
+
+import json
+import math
+import sys
+from decimal import Decimal
+from typing import Any, Final
+
+from mcptally.wire.nesting import is_too_deep
+
+SPACE: Final = "\\t-\\r \\u00a0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000\\ufeff"
+r"""Members of `\s`, spelt for a character class that both `re` and polars read alike.
+
+Python's own `\s` adds U+001C to U+001F and U+0085 and lacks U+FEFF; Rust's adds U+0085 and
+lacks U+FEFF."""
+
+MISSING: Final = object()
+"""`undefined`: a member that is not there, as opposed to null."""
+
+_EXACT: Final = 2**53
+_LONGEST_INDEX: Final = 2**32 - 1
+
+
+class Throws(Exception):  # noqa: N818 - it is what the original does, not an error of ours
+    """The original program throws here; the message is the engine's."""
+
+
+def parse(text: str) -> Any:
+    """JSON.parse.
+
+    Raises:
+        ValueError: not JSON; NaN and Infinity are none, though Python takes them.
+        RecursionError: nested deeper than `nesting.MAX_DEPTH`.
+    """
+    if is_too_deep(text):
+        raise RecursionError("nested too deep")
+    return json.loads(text, parse_constant=_no_constant, parse_int=_number)
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _number(digits: str) -> int | float:
+    # Longer than any exact integer: a double, rounded. float() also takes numbers of more
+    # than 4300 digits, which int() refuses.
+    if len(digits) < 16:
+        return int(digits) if digits != "-0" else -0.0
+    value = float(digits)
+    return int(value) if abs(value) <= _EXACT else value
+
+
+def truthy(value: Any) -> bool:
+    """Whether a value counts as true: empty lists and objects do, "" and 0 and NaN do not."""
+    if isinstance(value, list | dict):
+        return True
+    if isinstance(value, float) and math.isnan(value):
+        return False
+    return value is not MISSING and bool(value)
+
+
+def member(value: Any, name: str) -> Any:
+    """`value?.name`, for names that no built-in prototype has."""
+    return value.get(name, MISSING) if isinstance(value, dict) else MISSING
+
+
+def first(value: Any) -> Any:
+    """`value?.[0]`: of a list, a string, or an object with a member "0"."""
+    if isinstance(value, list | str):
+        return value[0] if value else MISSING
+    return member(value, "0")
+
+
+def cut(text: str, units: int) -> str:
+    """`text.substring(0, units)`: counts UTF-16 units, and may leave half a character behind."""
+    if len(text) <= units // 2:
+        return text
+    raw = text[:units].encode("utf-16-le", "surrogatepass")[: 2 * units]
+    return raw.decode("utf-16-le", "surrogatepass")
+
+
+def printable(text: str) -> str:
+    """The text as UTF-8 can hold it: half characters become U+FFFD, as on any output stream."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def divided(above: float, below: float) -> float:
+    """`above / below`, where nothing is an error: 0/0 is NaN, 1/0 is infinite."""
+    if below:
+        return above / below
+    return math.nan if not above or math.isnan(above) else math.copysign(math.inf, above)
+
+
+def at_most(limit: float, value: float) -> float:
+    """`Math.min(limit, value)`: NaN stays NaN."""
+    return value if math.isnan(value) else min(limit, value)
+
+
+def rounded(value: float) -> float:
+    """`Math.round(value)`: halves go up."""
+    return math.floor(value + 0.5) if math.isfinite(value) else value
+
+
+def number(value: float) -> str:
+    """`String(value)` of a number: the shortest digits that read back the same."""
+    if isinstance(value, int) and abs(value) <= _EXACT:
+        return str(value)
+    try:
+        value = float(value)
+    except OverflowError:
+        value = math.copysign(math.inf, value)
+    if math.isnan(value) or math.isinf(value):
+        return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
+    if value == 0:
+        return "0"
+    # repr() gives the same shortest digits as the ECMAScript algorithm; only the layout differs.
+    sign, figures, exponent = Decimal(repr(value)).normalize().as_tuple()
+    digits = "".join(map(str, figures))
+    point = len(digits) + int(exponent)
+    minus = "-" if sign else ""
+    if 0 < point <= 21:
+        whole = digits[:point].ljust(point, "0")
+        rest = digits[point:]
+        return f"{minus}{whole}.{rest}" if rest else minus + whole
+    if -6 < point <= 0:
+        return f"{minus}0.{'0' * -point}{digits}"
+    mantissa = digits[0] + (f".{digits[1:]}" if len(digits) > 1 else "")
+    return f"{minus}{mantissa}e{'+' if point > 0 else '-'}{abs(point - 1)}"
+
+
+def stringify(value: Any) -> str:
+    """JSON.stringify of a value that came from JSON, at any depth."""
+    out: list[str] = []
+    # A stack instead of recursion: text that is deep enough to be odd ends up here.
+    stack: list[Any] = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, _Text):
+            out.append(item)
+        elif isinstance(item, list):
+            stack.append(_Text("]"))
+            for index in range(len(item) - 1, -1, -1):
+                stack.append(item[index])
+                if index:
+                    stack.append(_Text(","))
+            out.append("[")
+        elif isinstance(item, dict):
+            stack.append(_Text("}"))
+            keys = _ordered(item)
+            for index in range(len(keys) - 1, -1, -1):
+                stack.append(item[keys[index]])
+                comma = "," if index else ""
+                stack.append(_Text(f"{comma}{_quote(keys[index])}:"))
+            out.append("{")
+        elif isinstance(item, str):
+            out.append(_quote(item))
+        elif item is None or isinstance(item, bool):
+            out.append({None: "null", True: "true", False: "false"}[item])
+        else:
+            text = number(item)
+            out.append("null" if text.endswith(("NaN", "Infinity")) else text)
+    return "".join(out)
+
+
+class _Text(str):
+    """Finished output on the stack of `stringify`."""
+
+    __slots__ = ()
+
+
+def _ordered(item: dict[str, Any]) -> list[str]:
+    """Member names as an engine lists them: array indices ascending, then as they came."""
+    if not any(_is_index(key) for key in item):
+        return list(item)
+    indices = sorted((key for key in item if _is_index(key)), key=int)
+    return indices + [key for key in item if not _is_index(key)]
+
+
+def _is_index(key: str) -> bool:
+    if not (key.isascii() and key.isdigit() and len(key) <= 10):
+        return False
+    return (key == "0" or key[0] != "0") and int(key) < _LONGEST_INDEX
+
+
+def _quote(text: str) -> str:
+    quoted = json.dumps(text, ensure_ascii=False)
+    if text.isascii():
+        return quoted
+    # A half character is written as its escape, everything else outside ASCII as it is.
+    return "".join(f"\\u{ord(c):04x}" if "\ud800" <= c <= "\udfff" else c for c in quoted)
+
+
+def judgeable(value: Any) -> Any:
+    """The value as jsonschema-rs can take it.
+
+    It knows no infinity, which JavaScript reads a number like 1e400 as, and no half characters;
+    the greatest double and U+FFFD fare the same under every keyword.
+    """
+    try:
+        json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
+    except ValueError:
+        return _replaced(value)
+    return value
+
+
+def _replaced(value: Any) -> Any:
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, float) and math.isinf(value):
+        return math.copysign(sys.float_info.max, value)
+    if isinstance(value, list):
+        return [_replaced(item) for item in value]
+    if isinstance(value, dict):
+        return {printable(key): _replaced(item) for key, item in value.items()}
+    return value

@@ -1,0 +1,128 @@
+"""Scenarios that are given: a file that says which recorded calls were a test of what.
+
+TOML or JSON, a list of entries named `scenario`; the first that matches a call counts:
+
+    [[scenario]]
+    scenario = "error_case"          # happy_path, edge_case, boundary or error_case
+    server = "git*"                  # label of the server; * and ? as in file names
+    tool = "git_commit"              # name of the tool, the same way
+    arguments = { repo = "/nope" }   # members that the arguments must have, with these values
+    session = "…"                    # exactly; likewise recording and call_id
+
+What an entry does not name may be anything; an entry must name something.
+"""
+
+import dataclasses
+import json
+import tomllib
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import polars as pl
+
+from mcptally.errors import UsageError, near
+from mcptally.seeds.inspector.model import SCENARIOS
+
+_PATTERNS: Final = ("server", "tool")
+_EXACT: Final = ("session", "recording", "call_id")
+_FIELDS: Final = ("scenario", "arguments", *_PATTERNS, *_EXACT)
+
+
+@dataclasses.dataclass(frozen=True)
+class Given:
+    """An entry of a scenarios file."""
+
+    scenario: str
+    like: tuple[tuple[str, str], ...] = ()
+    """Columns and the file-name patterns that they must match."""
+    exactly: tuple[tuple[str, str], ...] = ()
+    arguments: str = "{}"
+    """JSON text of the members that the arguments must have."""
+
+    def matched(self, calls: pl.DataFrame) -> pl.Series:
+        """The scenario for the calls that the entry matches, null for the others."""
+        tests = [
+            pl.col(name).str.contains(f"^(?s:{_regex(pattern)})$") for name, pattern in self.like
+        ]
+        tests += [pl.col(name) == value for name, value in self.exactly]
+        holds = pl.all_horizontal(pl.col("tool").is_not_null(), *tests).fill_null(value=False)
+        found = calls.select(holds=holds).to_series()
+        wanted = json.loads(self.arguments)
+        if wanted:
+            texts = calls.filter(found).get_column("arguments").drop_nulls().unique()
+            having = [text for text in texts if _has(text, wanted)]
+            found = found & calls.get_column("arguments").is_in(having).fill_null(value=False)
+        return pl.select(pl.when(found).then(pl.lit(self.scenario))).to_series()
+
+
+def _regex(pattern: str) -> str:
+    """A file-name pattern as a regex that polars reads."""
+    return "".join({"*": ".*", "?": "."}.get(c, _escaped(c)) for c in pattern)
+
+
+def _escaped(character: str) -> str:
+    plain = character.isalnum() or character in "_-/ "
+    return character if plain else f"\\x{{{ord(character):x}}}"
+
+
+def _has(text: str, wanted: dict[str, Any]) -> bool:
+    try:
+        arguments = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return isinstance(arguments, dict) and all(
+        name in arguments and _same(arguments[name], value) for name, value in wanted.items()
+    )
+
+
+def _same(ours: Any, theirs: Any) -> bool:
+    if isinstance(ours, list) and isinstance(theirs, list):
+        return len(ours) == len(theirs) and all(map(_same, ours, theirs))
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        return ours.keys() == theirs.keys() and all(_same(v, theirs[k]) for k, v in ours.items())
+    # In Python 1 is True, in JSON it is not; and 1.0 is 1 in both.
+    return bool(ours == theirs) and isinstance(ours, bool) == isinstance(theirs, bool)
+
+
+def load(path: Path) -> tuple[Given, ...]:
+    """The entries of a scenarios file.
+
+    Raises:
+        UsageError: it cannot be read, or an entry is incomplete or says something unknown.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+        table = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+    except (OSError, ValueError, RecursionError) as error:
+        raise UsageError(f"{path}: cannot be read as a scenarios file: {error}") from error
+    entries = table.get("scenario") if isinstance(table, dict) else table
+    if not isinstance(entries, list) or not entries:
+        raise UsageError(f"{path}: holds no entries; write [[scenario]] tables (or a JSON list)")
+    return tuple(
+        _entry(entry, f"{path}: entry {number}") for number, entry in enumerate(entries, start=1)
+    )
+
+
+def _entry(entry: Any, where: str) -> Given:
+    if not isinstance(entry, dict):
+        raise UsageError(f"{where}: must be a table with a scenario and what it applies to")
+    for name in entry.keys() - set(_FIELDS):
+        raise UsageError(f"{where}: unknown field {name!r}{near(name, _FIELDS)}")
+    scenario = entry.get("scenario")
+    if scenario not in SCENARIOS:
+        hint = near(str(scenario), SCENARIOS)
+        raise UsageError(f"{where}: scenario must be one of {', '.join(SCENARIOS)}{hint}")
+    if len(entry) == 1:
+        raise UsageError(f"{where}: name a server, tool, arguments, session, recording or call_id")
+    for name in (*_PATTERNS, *_EXACT):
+        if not isinstance(entry.get(name, ""), str):
+            raise UsageError(f"{where}: {name} must be a string")
+    if not isinstance(entry.get("arguments", {}), dict):
+        raise UsageError(f"{where}: arguments must be a table of members and values")
+    return Given(
+        scenario=scenario,
+        like=tuple((name, entry[name]) for name in _PATTERNS if name in entry),
+        exactly=tuple((name, entry[name]) for name in _EXACT if name in entry),
+        arguments=json.dumps(entry.get("arguments", {}), default=str),
+    )

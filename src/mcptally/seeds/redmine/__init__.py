@@ -1,0 +1,1 @@
+"""The response contract of the Redmine document."""

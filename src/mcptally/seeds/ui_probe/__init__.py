@@ -1,0 +1,1 @@
+"""The UI probe document: response envelopes and test runs."""

@@ -1,0 +1,1 @@
+"""The validation-logic document: normalised errors and argument rules."""

@@ -1,0 +1,1 @@
+"""The validation protocol document: checks of calls before they are made."""

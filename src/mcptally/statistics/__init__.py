@@ -1,0 +1,1 @@
+"""Intervals of rates and quantiles with sessions as clusters."""

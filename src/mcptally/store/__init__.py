@@ -1,0 +1,1 @@
+"""Files of a store: Parquet tables and the manifest that lists them."""

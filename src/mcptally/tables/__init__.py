@@ -1,0 +1,1 @@
+"""Tables and columns of a store: declared once, with type, unit and meaning."""

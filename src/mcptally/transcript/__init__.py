@@ -1,0 +1,1 @@
+"""The transcript format: find, read, check and redact transcript files."""

@@ -1,0 +1,171 @@
+"""One line of a transcript: the event that it is, or the rule it breaks and why.
+
+`score`, `check` and `forget` all ask here, so they never disagree about a line.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import msgspec
+import numpy as np
+from msgspec import Raw
+
+from mcptally.transcript.events import EVENT, MEMBERS, MSG, AnyEvent, MessageEvent
+from mcptally.transcript.format import FORMAT_VERSION
+from mcptally.wire.nesting import MAX_DEPTH, is_too_deep
+
+Refusal = tuple[str, str]
+"""The rule that a line breaks, and what is wrong, in words."""
+
+TORN: Final = "the last line is torn: the recorder was stopped, or is still writing"
+
+MAX_NOISE: Final = 1_000_000
+"""Lines of a file that may be no events before the rest of it is left alone: each costs
+microseconds, and a bomb of a few kB has hundreds of millions."""
+
+NOISE: Final = f"more than {MAX_NOISE:,} lines before this are no events: the rest was not read"
+
+LINE_DEPTH: Final = MAX_DEPTH + 1
+"""Deepest nesting of a line: that of a message, and the event around it."""
+
+_SHOWN: Final = 200
+"""Characters of a parser's words: they may quote the line."""
+
+
+def at_once(
+    data: bytes, lines: int, valid: Callable[[bytes], bool] | None = None
+) -> list[AnyEvent] | None:
+    """The events of lines that are one each; None where any is none.
+
+    `valid` says whether bytes are UTF-8; by default `is_utf8` does.
+    """
+    if not (valid or is_utf8)(data) or _has_too_deep(data):
+        return None
+    try:
+        events: list[AnyEvent] = EVENT.decode_lines(data)
+    except msgspec.DecodeError:
+        return None
+    return events if len(events) == lines else None
+
+
+def event_of(line: bytes) -> AnyEvent | Refusal | None:
+    """The event of one line without its newline, or why it is none; None for a blank line."""
+    if not line.strip():
+        return None
+    if not is_utf8(line):
+        return "transcript.not_utf8", "the line is not UTF-8"
+    if is_too_deep(line, LINE_DEPTH):
+        return "transcript.too_deep", f"JSON nested deeper than {MAX_DEPTH} levels"
+    try:
+        return EVENT.decode(line)
+    except msgspec.ValidationError as error:
+        fault = str(error)[:_SHOWN]
+    except msgspec.DecodeError as error:
+        return "transcript.not_json", f"not JSON: {error}"[:_SHOWN]
+    try:
+        members = MEMBERS.decode(line)
+        version = bytes(members.get("v", b""))
+        if version.isdigit() and version != b"%d" % FORMAT_VERSION:
+            return "transcript.unknown_format", (
+                f"format {version[:20].decode()} is not known to this version, which reads "
+                f"{FORMAT_VERSION}"
+            )
+        if bytes(members.get("event", b"")) == b'"message"' and "msg" in members:
+            raw = members.pop("msg")
+            members["msg"] = Raw(b"{}")
+            event = EVENT.decode(msgspec.json.encode(members))
+            if isinstance(event, MessageEvent):
+                event.msg = MSG.one(raw)
+                return event
+    except msgspec.DecodeError:
+        pass
+    return "transcript.not_an_event", f"not an event of transcript format 1: {fault}"
+
+
+def _has_too_deep(data: bytes) -> bool:
+    """Whether any of these lines is nested too deep; most are too short, or have few brackets."""
+    if len(data) <= 2 * LINE_DEPTH:
+        return False
+    codes = np.frombuffer(data, np.uint8)
+    ends = np.append(np.flatnonzero(codes == ord("\n")), len(data))
+    starts = np.append(0, ends[:-1] + 1)
+    long = np.flatnonzero(ends - starts > 2 * LINE_DEPTH)
+    if not long.size:
+        return False
+    opening = (codes & 0xDF) == ord("[")  # and `{`, which differs from it in this bit
+    return any(
+        np.count_nonzero(opening[start:end]) > LINE_DEPTH
+        and is_too_deep(data[start:end], LINE_DEPTH)
+        for start, end in zip(starts[long].tolist(), ends[long].tolist(), strict=True)
+    )
+
+
+Member = tuple[str, bytes]
+"""A member of a JSON object: its name, and the JSON text of its value."""
+
+
+def members_of(line: bytes) -> list[Member] | Refusal:
+    """The members of the JSON object on a line in their order, repeated names included.
+
+    Decoding into a dict keeps only the last of several members of one name.
+    """
+    if not is_utf8(line):
+        return "transcript.not_utf8", "the line is not UTF-8"
+    if is_too_deep(line, LINE_DEPTH):
+        return "transcript.too_deep", f"JSON nested deeper than {MAX_DEPTH} levels"
+    try:
+        last = MEMBERS.decode(line)
+        members = [(name, bytes(value)) for name, value in last.items()]
+        text = line.strip()
+        if text in {object_of(members), object_of(members, b", ", b": ")}:
+            return members
+        return list(_scanned(line.decode()))
+    except msgspec.ValidationError:
+        return "transcript.not_an_event", "JSON, and not an object"
+    except ValueError:  # of msgspec, and of the standard library
+        return "transcript.not_json", "not JSON"
+
+
+def object_of(members: list[Member], comma: bytes = b",", colon: bytes = b":") -> bytes:
+    """The JSON object of these members."""
+    return b"{" + comma.join([msgspec.json.encode(k) + colon + v for k, v in members]) + b"}"
+
+
+# Numbers stay texts: Python refuses to convert integers of more than 4,300 digits.
+_VALUE: Final = json.JSONDecoder(parse_int=str, parse_float=str, strict=False)
+_BLANK: Final = re.compile(r"[ \t\r\n]*")
+
+
+def _scanned(text: str) -> Iterator[Member]:
+    """Each member of an object that msgspec accepts, found by the scanner of `json`."""
+
+    def skip(at: int) -> int:
+        blank = _BLANK.match(text, at)
+        return blank.end() if blank else at
+
+    at = skip(skip(0) + 1)
+    while text[at] != "}":
+        name, at = _VALUE.raw_decode(text, at)
+        begin = skip(skip(at) + 1)
+        _, at = _VALUE.raw_decode(text, begin)
+        yield name, text[begin:at].encode()
+        at = skip(at)
+        at = skip(at + 1) if text[at] == "," else at
+
+
+def is_torn(line: bytes) -> bool:
+    """Whether a last line without a newline that is no event may be the beginning of one."""
+    return line.lstrip(b" \t\r").startswith(b"{")
+
+
+def is_utf8(data: bytes) -> bool:
+    """Whether the bytes are UTF-8; msgspec does not look inside the values it skips."""
+    if data.isascii():
+        return True
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,0 +1,371 @@
+"""A redaction policy applied to recordings that exist: same files, same events, fewer secrets.
+
+What a recorder would have hidden is hidden now, by the same policies. Everything else is copied as
+it stands; nothing is counted, repaired or rebuilt, and the source is only read. A line that is not
+a JSON object cannot be searched field by field: a line that says so stands in its place.
+"""
+
+import base64
+import binascii
+import contextlib
+import dataclasses
+import functools
+import gzip
+import hashlib
+import io
+import os
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, BinaryIO, Final, NamedTuple, cast
+
+import msgspec
+import zstandard
+
+from mcptally.errors import UsageError
+from mcptally.redaction.key_patterns import words
+from mcptally.redaction.policy import HEADERS, Policy, policy
+from mcptally.transcript.discover import discover
+from mcptally.transcript.files import Damage, lines
+from mcptally.transcript.format import EVENTS
+from mcptally.transcript.parse import Member, members_of, object_of
+
+_encode: Final = msgspec.json.encode
+
+
+@dataclasses.dataclass(slots=True)
+class Redacted:
+    """What was done."""
+
+    files: int = 0
+    """Files copied."""
+    events: int = 0
+    """Lines that are events."""
+    redacted: int = 0
+    """Strings replaced or hashed, in events and other lines."""
+    carried: int = 0
+    """Lines that are JSON objects and not events: redacted as events are."""
+    withheld: list[str] = dataclasses.field(default_factory=list)
+    """Where lines could not be searched and a `withheld` line stands in the copy, and why: for each
+    file and reason the first line, and how many more there are."""
+    dropped: list[str] = dataclasses.field(default_factory=list)
+    """Where lines could not be read and are missing from the copy, and why."""
+
+
+class _Hiding(NamedTuple):
+    """What is hidden, and how."""
+
+    policy: Policy
+    key: bytes
+    """Keys the hashes that stand for ids, so that nobody finds an id by guessing."""
+
+
+def redact(paths: Iterable[str | Path], out: str | Path, *, rules: str = "default") -> Redacted:
+    """Copy the recordings that `paths` name into the folder `out`, redacted by the policy `rules`.
+
+    Layout and compression stay. Files are readable by their owner only.
+
+    Args:
+        paths: files, folders and patterns, as `score` takes them.
+        out: the folder; it is made where it is not there.
+        rules: a policy as `record --redact` takes it, for instance `default,+emails`.
+
+    Raises:
+        UnreadableError: nothing there.
+        UsageError: no such policy; or `out` overlaps the source, or has one of the files already.
+        OSError: the disk refuses; what was begun is removed.
+    """
+    hiding = _Hiding(policy(rules), secrets.token_bytes(16))
+    done = Redacted()
+    for source, target in _plan([Path(p) for p in paths], Path(out)):
+        _file(source, target, hiding, done)
+        done.files += 1
+    return done
+
+
+def _plan(roots: list[Path], out: Path) -> list[tuple[Path, Path]]:
+    plan: dict[Path, Path] = {}
+    there = out.resolve()
+    for root in roots:
+        for source in discover([root]):
+            here = (root if root.is_dir() else source).resolve()
+            if here in {there, *there.parents} or (root.is_dir() and there in here.parents):
+                raise UsageError(
+                    f"{out}: overlaps the source {root}; name a folder outside of it with -o"
+                )
+            if root.is_dir():
+                name = source.relative_to(root)
+                target = out / (root.resolve().name if len(roots) > 1 else "") / name
+            else:
+                target = out / source.name
+            if target in plan and plan[target].resolve() != source.resolve():
+                raise UsageError(f"{source} and {plan[target]} would both become {target}")
+            if target.exists():
+                raise UsageError(f"{target}: is there already; name an empty folder with -o")
+            plan[target] = source
+    return [(source, target) for target, source in plan.items()]
+
+
+def _file(source: Path, target: Path, hiding: _Hiding, done: Redacted) -> None:
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    part = target.with_name(f"{target.name}.part")
+    withheld: dict[str, list[int]] = {}
+    try:
+        with written_like(source, part) as write:
+            for run in lines(source):
+                if isinstance(run, Damage):
+                    where = source if run.line is None else f"{source}:{run.line}"
+                    done.dropped.append(f"{where}: {run.message}")
+                    continue
+                for number, line in enumerate(io.BytesIO(run.data), start=run.first):
+                    clean, why = _line(line, hiding, done)
+                    write(clean)
+                    if why:
+                        first_and_count = withheld.setdefault(why, [number, 0])
+                        first_and_count[1] += 1
+        part.replace(target)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    for why, (number, count) in withheld.items():
+        more = f" (and {count - 1} more)" if count > 1 else ""
+        done.withheld.append(f"{source}:{number}: {why}{more}")
+
+
+@contextlib.contextmanager
+def written_like(source: Path, part: Path) -> Iterator[Callable[[bytes], Any]]:
+    """Writes to `part` with the compression that `source` has; the file is its owner's alone."""
+    with source.open("rb") as file:
+        magic = file.read(4)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+    with os.fdopen(os.open(part, flags, 0o600), "wb") as raw:
+        if magic.startswith(b"\x1f\x8b"):
+            with gzip.GzipFile(fileobj=raw, mode="wb", filename="", mtime=0) as packed:
+                yield packed.write
+        elif magic == b"\x28\xb5\x2f\xfd":
+            with zstandard.ZstdCompressor().stream_writer(raw, closefd=False) as stream:
+                yield cast("BinaryIO", stream).write
+        else:
+            yield raw.write
+
+
+def _line(line: bytes, hiding: _Hiding, done: Redacted) -> tuple[bytes, str | None]:
+    """A line as it is copied; and why its text is withheld, if it is."""
+    if not line.strip():
+        return line, None
+    end = line[len(line.rstrip(b"\r\n")) :]
+    members = members_of(line)
+    if isinstance(members, tuple):
+        why = members[1]
+        stand_in = {"v": 1, "event": "withheld", "why": why, "bytes": len(line) - len(end)}
+        return _encode(stand_in) + end, why
+    event = _word(dict(members).get("event", b"null"))
+    if event in EVENTS:
+        done.events += 1
+    else:
+        done.carried += 1
+    clean, count = _redacted(event, members, hiding)
+    done.redacted += count
+    return (line if clean == members else object_of(clean) + end), None
+
+
+def _redacted(event: str, members: list[Member], hiding: _Hiding) -> tuple[list[Member], int]:
+    """The members of an event after redaction; how many strings were replaced."""
+    count = 0
+    clean: list[Member] = []
+    others: list[int] = []
+    for name, value in members:
+        replace = _HOW.get(name)
+        if replace is None:
+            if name not in _NUMBERS or not value.isdigit():
+                others.append(len(clean))
+            clean.append((name, value))
+            continue
+        instead, replaced = replace(value, hiding)
+        clean.append((name, instead if replaced else value))
+        count += replaced
+    if others:
+        found, replaced = _together([clean[at] for at in others], hiding.policy)
+        count += replaced
+        for at, member in zip(others, found, strict=True):
+            clean[at] = member
+    if event == "open":
+        policies = _policies(dict(clean).get("redaction"), hiding.policy)
+        clean = _with(clean, "redaction", _encode(policies))
+    if event == "raw" and hiding.policy.rules:
+        # A hash of the whole would let a short secret be guessed.
+        clean = [member for member in clean if member[0] != "sha256"]
+    if count and event in {"message", "raw", "stderr"}:
+        before = _number(dict(members).get("redacted"))
+        clean = _with(clean, "redacted", _encode(count + before))
+    return clean, count
+
+
+def _together(members: list[Member], hide: Policy) -> tuple[list[Member], int]:
+    """Members that have no rule of their own, searched with their names: a name may be telling."""
+    clean, count = _search(object_of(members), hide)
+    if not count:
+        return members, 0
+    found = members_of(clean)
+    if not isinstance(found, tuple) and len(found) == len(members):
+        return found, count
+    if len(members) == 1:  # it was too much to be searched
+        return [("withheld", _encode(UNREADABLE))], 1
+    alone = [_together([member], hide) for member in members]
+    return [member for one, _ in alone for member in one], sum(count for _, count in alone)
+
+
+def _search(data: bytes, hide: Policy) -> tuple[bytes, int]:
+    return _remembered(data, hide) if len(data) <= _SHORT else hide.json(data)
+
+
+_SHORT: Final = 256
+"""Bytes up to which results are kept: the ids and kinds of events repeat on every line."""
+
+
+@functools.lru_cache(maxsize=1024)
+def _remembered(data: bytes, hide: Policy) -> tuple[bytes, int]:
+    return hide.json(data)
+
+
+def _with(members: list[Member], name: str, value: bytes) -> list[Member]:
+    """The members with this value in each place where the name stands, or at the end."""
+    if name not in dict(members):
+        return [*members, (name, value)]
+    return [(each, value if each == name else old) for each, old in members]
+
+
+def _word(value: bytes) -> str:
+    try:
+        return msgspec.json.decode(value, type=str)
+    except msgspec.DecodeError:
+        return ""
+
+
+def _policies(before: bytes | None, hide: Policy) -> str:
+    try:
+        name = msgspec.json.decode(before or b"null", type=str | None) or "none"
+    except msgspec.DecodeError:
+        name = "unknown"
+    applied = [part for part in name.split("; ") if part != "none"]
+    if hide.name != "none" and hide.name not in applied:
+        applied.append(hide.name)
+    return "; ".join(applied) or "none"
+
+
+_Count = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
+
+
+def _number(value: bytes | None) -> int:
+    try:
+        return msgspec.json.decode(value or b"0", type=_Count)
+    except msgspec.DecodeError:
+        return 0
+
+
+# --- how each field is redacted -----------------------------------------------------------------
+
+UNREADABLE: Final = "[redacted:unreadable]"
+"""Stands for a value that cannot be searched because it is not what its field says."""
+
+_NUMBERS: Final = words("v seq ts_ns bytes segment status lost redacted")
+"""Fields that hold a number in every transcript of ours: not searched where they do."""
+
+
+def _msg(value: bytes, hiding: _Hiding) -> tuple[bytes, int]:
+    return hiding.policy.json(value)
+
+
+def _text(value: bytes, hiding: _Hiding) -> tuple[bytes, int]:
+    try:
+        text = msgspec.json.decode(value, type=str)
+    except msgspec.DecodeError:
+        return hiding.policy.json(value)
+    clean, count = hiding.policy.text(text.encode())
+    return _encode(clean.decode(errors="replace")), count
+
+
+def _b64(value: bytes, hiding: _Hiding) -> tuple[bytes, int]:
+    """Base64 of the redacted bytes; what is not base64 is replaced whole."""
+    if value == b"null" or not hiding.policy.rules:
+        return value, 0
+    try:
+        data = base64.b64decode(msgspec.json.decode(value, type=str), validate=True)
+    except (msgspec.DecodeError, binascii.Error, ValueError):  # the last: not ASCII
+        clean, count = UNREADABLE.encode(), 1
+    else:
+        clean, count = hiding.policy.text(data)
+    return _encode(base64.b64encode(clean).decode()), count
+
+
+def _url(value: bytes, hiding: _Hiding) -> tuple[bytes, int]:
+    try:
+        clean, count = hiding.policy.url(msgspec.json.decode(value, type=str))
+    except msgspec.DecodeError:
+        return hiding.policy.json(value)
+    return _encode(clean), count
+
+
+def _command(value: bytes, hiding: _Hiding) -> tuple[bytes, int]:
+    try:
+        clean, count = hiding.policy.argv(msgspec.json.decode(value, type=list[str]))
+    except msgspec.DecodeError:
+        return _unreadable(value, hiding)
+    return _encode(clean), count
+
+
+def _headers(value: bytes, hiding: _Hiding) -> tuple[bytes, int]:
+    """Names stay; a header that is not on the recorder's allowlist loses its value."""
+    headers = members_of(value)
+    if isinstance(headers, tuple):
+        return _unreadable(value, hiding)
+    clean = [(name, _header(name, text, hiding.policy)) for name, text in headers]
+    names, count = _together(clean, hiding.policy)
+    count += sum(old != new for old, new in zip(headers, clean, strict=True))
+    return object_of(names), count
+
+
+def _unreadable(value: bytes, hiding: _Hiding) -> tuple[bytes, int]:
+    """A value that is not what its field says, and so may hold a secret that no rule finds."""
+    instead = _encode(UNREADABLE)
+    if value in {b"null", instead} or not hiding.policy.rules:
+        return value, 0
+    return instead, 1
+
+
+def _header(name: str, value: bytes, hide: Policy) -> bytes:
+    try:
+        text = msgspec.json.decode(value, type=str)
+    except msgspec.DecodeError:
+        return _encode("[redacted:header]") if hide.rules else value
+    if name.lower() in HEADERS:
+        clean = hide.headers([(name, text)])[0][name.lower()]
+    else:
+        clean = "[redacted:header]" if hide.rules else text
+    return value if clean == text else _encode(clean)
+
+
+def _identity(value: bytes, hiding: _Hiding) -> tuple[bytes, int]:
+    """What ties events together stays different from every other: it is hashed, not replaced."""
+    if not _search(value, hiding.policy)[1]:
+        return value, 0
+    text = _word(value).encode() or value  # an id is the same however its characters are escaped
+    digest = hashlib.blake2b(text, digest_size=8, key=hiding.key).hexdigest()
+    return _encode(f"[hashed:id:{digest}]"), 1
+
+
+_HOW: Final[Mapping[str, Callable[[bytes, _Hiding], tuple[bytes, int]]]] = {
+    "msg": _msg,
+    "text": _text,
+    "b64": _b64,
+    "path": _url,
+    "url": _url,
+    "command": _command,
+    "headers": _headers,
+    # What a recorder of old made a label of may have been an argument with a token in it.
+    "server": _text,
+    "recording": _identity,
+    "scope": _identity,
+    "sse_id": _identity,
+}
+"""Fields that need more than a search in their JSON; all others are searched together."""

@@ -1,0 +1,166 @@
+"""Server-sent events, observed: bytes of an event stream in, events out, without input or output.
+
+The parsing is that of the HTML standard (section 9.2, "Server-sent events"): lines end at LF, CR
+or CRLF, `data` lines join with a newline, a blank line ends an event. Unlike a browser it keeps
+what a recording must not lose: comments, events without data, and what was torn off at the end.
+Memory stays below the cap; data over it is hashed as it passes.
+"""
+
+import re
+from typing import Final, NamedTuple
+
+from mcptally.wire.byte_pool import Pool, PooledBytes
+from mcptally.wire.framing import DEFAULT_CAP, Piece
+
+_LINE_END: Final = re.compile(rb"\r\n|\n|\r")
+_BOM: Final = b"\xef\xbb\xbf"
+_DATA: Final = b"data:"
+
+MAX_FIELD: Final = 64 * 1024
+"""Bytes kept of a line that is not data (a comment, an id): the rest of it is passed over."""
+
+
+class SseEvent(NamedTuple):
+    """One block of an event stream."""
+
+    data: Piece | None
+    """The `data` lines joined; None when the block has none."""
+    name: bytes | None
+    """Value of the last `event` line."""
+    id: bytes | None
+    """Value of the last `id` line."""
+    retry: bytes | None
+    """Value of the last `retry` line."""
+    text: bytes
+    """All lines of a block without data (comments, ids), joined with LF; else empty."""
+    torn: bool
+    """The stream ended before the blank line; a client never acts on such an event."""
+
+
+class SseParser:
+    """Finds the events of one stream, however its bytes are cut."""
+
+    def __init__(self, *, cap: int = DEFAULT_CAP, pool: Pool | None = None) -> None:
+        self._cap = cap
+        self._pool = pool
+        self._after_cr = False
+        self._first = True
+        # The line that has begun: its parts, or, once `_streaming`, bytes already in `_data`.
+        self._line: list[bytes] = []
+        self._line_size = 0
+        self._streaming = False
+        self._begin()
+
+    def feed(self, chunk: bytes) -> list[SseEvent]:
+        """The events that `chunk` completes, in order."""
+        if self._after_cr and chunk:
+            self._after_cr = False
+            if chunk[:1] == b"\n":
+                chunk = chunk[1:]
+        if b"\r" in chunk:
+            self._after_cr = chunk.endswith(b"\r")
+            lines = _LINE_END.split(chunk)
+        else:
+            lines = chunk.split(b"\n")
+        rest = lines.pop()
+        found: list[SseEvent] = []
+        for line in lines:
+            if self._line_size:
+                self._grow(line)
+                self._end_line()
+            elif line:
+                self._take_line(line)
+            elif (event := self._dispatch(torn=False)) is not None:
+                found.append(event)
+        if rest:
+            self._grow(rest)
+        return found
+
+    def end(self) -> SseEvent | None:
+        """What the stream ended in the middle of, if anything."""
+        if self._line_size:
+            self._end_line()
+        return self._dispatch(torn=True)
+
+    def _begin(self) -> None:
+        self._data: PooledBytes | None = None
+        self._name: bytes | None = None
+        self._id: bytes | None = None
+        self._retry: bytes | None = None
+        self._others: list[bytes] = []
+        self._others_size = 0
+
+    def _dispatch(self, *, torn: bool) -> SseEvent | None:
+        if self._data is None and not self._others:
+            return None
+        data = None if self._data is None else self._data.take()
+        text = b"" if data is not None else b"\n".join(self._others)
+        event = SseEvent(data, self._name, self._id, self._retry, text, torn)
+        self._begin()
+        return event
+
+    def _grow(self, part: bytes) -> None:
+        """Add to a line whose end has not been seen."""
+        if self._streaming:
+            self._add_data(part)
+        elif self._line_size < MAX_FIELD:
+            self._line.append(part)
+        self._line_size += len(part)
+        if self._line_size >= MAX_FIELD and not self._streaming:
+            line = self._without_bom(b"".join(self._line))
+            if line.startswith(_DATA):
+                # A long line of data goes to its place as it arrives: nothing holds it twice.
+                self._streaming = True
+                self._line.clear()
+                self._open_data(line[len(_DATA) :].removeprefix(b" "))
+            else:
+                self._line = [line[:MAX_FIELD]]
+
+    def _end_line(self) -> None:
+        if not self._streaming:
+            self._take_line(b"".join(self._line))
+        self._line.clear()
+        self._line_size = 0
+        self._streaming = False
+
+    def _without_bom(self, line: bytes) -> bytes:
+        if self._first:
+            self._first = False
+            return line.removeprefix(_BOM)
+        return line
+
+    def _take_line(self, line: bytes) -> None:
+        if self._first:
+            line = self._without_bom(line)
+            if not line:
+                return
+        if line.startswith(_DATA):
+            self._open_data(line[6:] if line[5:6] == b" " else line[5:])
+            return
+        line = line[:MAX_FIELD]
+        field, colon, value = line.partition(b":")
+        if colon:
+            value = value.removeprefix(b" ")
+        if field == b"data":
+            self._open_data(b"")
+            return
+        if field == b"event":
+            self._name = value
+        elif field == b"id":
+            self._id = value
+        elif field == b"retry":
+            self._retry = value
+        if self._others_size < MAX_FIELD:
+            self._others.append(line)
+            self._others_size += len(line)
+
+    def _open_data(self, value: bytes) -> None:
+        if self._data is None:
+            self._data = PooledBytes(cap=self._cap, pool=self._pool)
+        else:
+            self._add_data(b"\n")
+        self._add_data(value)
+
+    def _add_data(self, value: bytes) -> None:
+        if self._data is not None:
+            self._data.feed(value)

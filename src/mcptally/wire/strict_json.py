@@ -1,0 +1,67 @@
+"""The one JSON checker of the recorder: may these bytes be spliced into a transcript as they are?
+
+Strict means that every parser we use (msgspec, orjson, the standard library, DuckDB, polars)
+accepts the bytes and none has to guess: valid UTF-8, no byte order mark, no NaN, no lone
+surrogate, no number beyond a double, no nesting deeper than `nesting.MAX_DEPTH`. Duplicate keys
+are strict enough. docs/decisions/0101-one-json-checker.md has the measurements.
+"""
+
+import re
+from typing import Final
+
+import msgspec
+
+from mcptally.wire.nesting import is_too_deep
+
+_decode: Final = msgspec.json.Decoder().decode
+
+_BOM: Final = b"\xef\xbb\xbf"
+
+# A double ends at 1.8e308, so an integer of 310 digits overflows; msgspec reads it exactly and
+# orjson refuses it. Any run that long covers nine samples taken every 32 bytes.
+_LONGEST_INTEGER: Final = 309
+_STRIDE: Final = 32
+_SAMPLED_DIGITS: Final = re.compile(rb"[0-9]{9}")
+# Digits behind a point make no number larger, and every parser rounds them.
+_DIGITS: Final = re.compile(rb"(?<![0-9.])[0-9]{%d}" % (_LONGEST_INTEGER + 1))
+_STRING: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
+
+
+def strict_json_error(frame: bytes) -> str | None:
+    """The reason why `frame` is not strict JSON, or None when it is.
+
+    The reasons: `blank`, `bom`, `not_utf8`, `too_deep`, `number_too_large`, `not_strict_json`
+    (NaN, Infinity, a lone surrogate and the like: some parsers take it) and `not_json`.
+    """
+    if is_too_deep(frame):
+        return "too_deep"
+    try:
+        _decode(frame)
+    except (msgspec.DecodeError, ValueError):
+        return _reason(frame)
+    if (
+        len(frame) > _LONGEST_INTEGER
+        and _SAMPLED_DIGITS.search(frame[::_STRIDE])
+        and _DIGITS.search(_STRING.sub(b"", frame))
+    ):
+        return "number_too_large"
+    return None
+
+
+def _reason(frame: bytes) -> str:
+    if not frame.strip():
+        return "blank"
+    if frame.startswith(_BOM):
+        return "bom"
+    try:
+        text = frame.decode()
+    except UnicodeDecodeError:
+        return "not_utf8"
+    # Only lines that msgspec refused come here: rare, so the slower second opinion is affordable.
+    import json  # noqa: PLC0415
+
+    try:
+        json.loads(text)
+    except ValueError as error:
+        return "number_too_large" if "integer string conversion" in str(error) else "not_json"
+    return "not_strict_json"

@@ -1,0 +1,96 @@
+"""Stores of calls that are written down, for tests of what is computed from them."""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from mcptally.analytics.store import Store, open_store
+from mcptally.pipeline.usage import usage
+from mcptally.store import files as store_files
+from mcptally.tables.schema import Calls, Tools, Usage
+
+BEGAN = datetime(2026, 3, 2, tzinfo=UTC)
+
+FAILED = {"outcome": "tool_error", "verdict": "tool_failure"}
+REFUSED = {"outcome": "tool_error", "verdict": "business"}
+NO_NETWORK = {"outcome": "tool_error", "verdict": "infrastructure"}
+UNCLEAR = {"outcome": "protocol_error", "verdict": "ambiguous"}
+OK = {"outcome": "ok"}
+
+
+def call(session: Any, tool: str | None = "t", **fields: Any) -> dict[str, Any]:
+    about = {
+        "server": "s",
+        "tool": tool,
+        "session": str(session),
+        "recording": str(session),
+        "method": "tools/call",
+        "dir": "c2s",
+        "outcome": "ok",
+        "requested_at": BEGAN,
+        "file": f"{session}.jsonl",
+        "line": 1,
+    }
+    return about | fields
+
+
+def sessions(counts: Iterable[tuple[int, int]], tool: str = "t", **fields: Any) -> list[dict]:
+    """Calls of sessions, each (failures, calls)."""
+    return [
+        call(number, tool, **(FAILED if i < failed else OK), **fields)
+        for number, (failed, calls) in enumerate(counts)
+        for i in range(calls)
+    ]
+
+
+def days(start: int, counts: Iterable[tuple[int, int]], **fields: Any) -> list[dict]:
+    """One day of calls; its sessions are its own."""
+    at = BEGAN + timedelta(days=start)
+    return [
+        row | {"session": f"{start}/{row['session']}", "requested_at": at}
+        for row in sessions(counts, **fields)
+    ]
+
+
+def build(
+    folder: Path,
+    calls: Iterable[Mapping[str, Any]],
+    tools: Iterable[Mapping[str, Any]] = (),
+) -> Store:
+    rows = [
+        {"call_id": f"{number:016x}", "seq": number, "index": 0, "attempt_of": f"{number:016x}"}
+        | dict(row)
+        for number, row in enumerate(calls)
+    ]
+    work = store_files.prepare(folder)
+    for table, data in ((Calls, rows), (Tools, list(tools))):
+        schema = {
+            name: kind for name, kind in table.schema().items() if any(name in r for r in data)
+        }
+        frame = pl.DataFrame(data, schema=schema) if data else pl.DataFrame()
+        store_files.write_part(work, table, "000000", frame)
+        if table is Calls:
+            store_files.write_part(work, Usage, "000000", usage(Calls.frame(frame)))
+    store_files.publish(folder, work, sources=[], rows={}, made=store_files.Made())
+    store_files.sweep(folder)
+    return open_store(folder)
+
+
+def definition(tool: str, *, server: str = "s", **fields: Any) -> dict[str, Any]:
+    text = f"{server}{tool}{sorted(fields.items())}"
+    about = {
+        "server": server,
+        "tool": tool,
+        "definition": hashlib.sha256(text.encode()).hexdigest()[:16],
+        "first_seen": BEGAN,
+        "last_seen": BEGAN,
+        "description": f"What {tool} is for.",
+        "input_schema": '{"type":"object"}',
+        "bytes": 400,
+        "tokens": 100,
+    }
+    return about | fields

@@ -1,0 +1,229 @@
+"""What compare says of two archives whose difference is known."""
+
+import random
+
+import pytest
+
+from mcptally.analytics import compare
+from mcptally.analytics.store import open_store
+from mcptally.pipeline.run import score
+from tests import corpus
+from tests.analytics.inject import copy
+from tests.analytics.stores import BEGAN, FAILED, OK, build, call, definition, sessions
+
+pytestmark = pytest.mark.slow
+
+
+def rows(seed, tool="t", *, p=0.1, latency=10.0, count=40, size=6, **fields):
+    """Sessions of calls that fail at a rate, each session with a pace of its own."""
+    dice = random.Random(f"{seed}{tool}")
+    return [
+        call(
+            f"{seed}{number}",
+            tool,
+            latency_ms=latency * pace * dice.lognormvariate(0, 0.5),
+            response_bytes=100,
+            **(FAILED if dice.random() < p else OK),
+            **fields,
+        )
+        for number in range(count)
+        for pace in [dice.lognormvariate(0, 0.3)]
+        for _ in range(size)
+    ]
+
+
+def compared(tmp_path, base, new, base_tools=(), new_tools=(), **limits):
+    before, after = (
+        build(tmp_path / name, calls, tools)
+        for name, calls, tools in (("base", base, base_tools), ("new", new, new_tools))
+    )
+    return before.compare(after, **limits)
+
+
+def verdicts(found):
+    return {
+        (row["tool"], row["metric"]): row["verdict"]
+        for row in found.metrics.pl().to_dicts()
+        if row["level"] == "tool"
+    }
+
+
+def changes(found):
+    return {
+        row["tool"]: row["change"] for row in found.tools.pl().to_dicts() if row["level"] == "tool"
+    }
+
+
+def test_a_tool_that_fails_more_is_worse_and_the_others_are_not(tmp_path):
+    base = rows(1, "sick", p=0.1) + rows(1, "well", p=0.1)
+    new = rows(2, "sick", p=0.4) + rows(2, "well", p=0.1)
+    found = compared(tmp_path, base, new)
+    assert verdicts(found)["sick", "failure_rate"] == "worse"
+    assert verdicts(found)["well", "failure_rate"] != "worse"
+    words = {row["tool"]: row["words"] for row in found.tools.pl().to_dicts() if row["tool"]}
+    assert words["sick"].startswith("fails more: ")
+    assert "q < 0.001" in words["sick"]
+    assert "cannot rule out failure rate" in words["well"]
+
+
+def test_the_other_way_round_it_is_better(tmp_path):
+    found = compared(tmp_path, rows(1, p=0.4), rows(2, p=0.1))
+    assert verdicts(found)["t", "failure_rate"] == "better"
+
+
+def test_a_tool_twice_as_slow_is_told_with_how_many_times(tmp_path):
+    base = rows(1, "slow") + rows(1, "steady")
+    new = rows(2, "slow", latency=20.0) + rows(2, "steady")
+    found = compared(tmp_path, base, new)
+    row = found.metrics.filter("tool = 'slow' AND metric = 'latency_ms'").pl().to_dicts()[0]
+    assert row["verdict"] == "worse"
+    assert row["change_low"] < 2 < row["change_high"]
+    assert changes(found)["steady"] in ("unclear", "unchanged")
+
+
+def test_an_archive_against_itself_has_no_change(tmp_path):
+    same = rows(1, "a", p=0.2) + rows(1, "b", p=0.0)
+    found = compared(tmp_path, same, same)
+    assert {v for v in verdicts(found).values() if v in ("worse", "better")} == set()
+    assert found.metrics.filter("q_value < 1").pl().height == 0
+
+
+def test_a_change_too_small_to_matter_is_no_change(tmp_path):
+    base, new = rows(1, p=0.3, count=400), rows(2, p=0.4, count=400)
+    assert verdicts(compared(tmp_path, base, new))["t", "failure_rate"] == "worse"
+    found = compared(tmp_path / "strict", base, new, min_difference=0.2)
+    assert verdicts(found)["t", "failure_rate"] == "unchanged"
+
+
+def test_few_sessions_are_too_little_however_many_calls(tmp_path):
+    found = compared(tmp_path, sessions([(0, 500)] * 4), sessions([(400, 500)] * 4))
+    assert changes(found) == {"t": "too_little_data"}
+    (words,) = (r["words"] for r in found.tools.pl().to_dicts() if r["tool"])
+    assert "2,000 and 2,000 calls in 4 and 4 sessions" in words.replace("2000", "2,000")
+
+
+def test_another_mix_of_the_same_tools_is_no_regression(tmp_path):
+    base = rows(1, "firm", p=0.0, size=9) + rows(1, "frail", p=0.5, size=1)
+    new = rows(2, "firm", p=0.0, size=1) + rows(2, "frail", p=0.5, size=9)
+    found = compared(tmp_path, base, new)
+    (server,) = found.metrics.filter("level = 'server' AND metric = 'failure_rate'").pl().to_dicts()
+    assert abs(server["change"]) < 0.06
+    assert server["verdict"] not in ("worse", "better")
+
+
+def test_a_server_whose_tools_all_fail_more_is_worse(tmp_path):
+    tools = ["a", "b", "c"]
+    base = [row for tool in tools for row in rows(1, tool, p=0.05)]
+    new = [row for tool in tools for row in rows(2, tool, p=0.3)]
+    found = compared(tmp_path, base, new)
+    (server,) = found.tools.filter("level = 'server'").pl().to_dicts()
+    assert (server["change"], server["worse"]) == ("worse", ["failure_rate", "error_rate"])
+
+
+def test_tools_that_come_go_and_change_their_name(tmp_path):
+    words = "Reads the weather of a town, for today or for a day of the coming week."
+    schema = '{"properties":{"town":{"type":"string"}},"type":"object"}'
+    old = [
+        definition("get_weather", description=words, input_schema=schema),
+        definition("stays"),
+        definition("goes"),
+    ]
+    new = [
+        definition("weather", description=words, input_schema=schema),
+        definition("stays", description="Another text.", input_schema='{"type":"object","x":1}'),
+        definition("comes", input_schema='{"type":"object","required":["a"]}'),
+    ]
+    base_calls = [*rows(1, "get_weather", p=0.05), call(1, "stays"), call(1, "goes")]
+    new_calls = [*rows(2, "weather", p=0.5), call(2, "stays")]
+    found = compared(tmp_path, base_calls, new_calls, old, new)
+    assert changes(found) == {
+        "weather": "worse",
+        "stays": "definition_changed",
+        "goes": "vanished",
+        "comes": "new",
+    }
+    by_tool = found.tools.pl().filter(level="tool").rows_by_key("tool", named=True, unique=True)
+    assert by_tool["weather"]["base_tool"] == "get_weather"
+    assert "was called get_weather" in by_tool["weather"]["words"]
+    assert by_tool["stays"]["definition_changed"] == ["input_schema", "description"]
+
+
+def test_what_is_not_called_is_not_gone(tmp_path):
+    listed = [definition("a"), definition("b")]
+    found = compared(tmp_path, [call(1, "a"), call(1, "b")], [call(2, "a")], listed, listed)
+    assert changes(found)["b"] == "too_little_data"
+    found = compared(tmp_path / "unlisted", [call(1, "a"), call(1, "b")], [call(2, "a")])
+    assert changes(found)["b"] == "only_in_base"
+
+
+def test_servers_without_a_label_are_compared_too(tmp_path):
+    found = compared(tmp_path, rows(1, p=0.05, server=None), rows(2, p=0.5, server=None))
+    assert changes(found) == {"t": "worse"}
+
+
+def test_q_values_grow_with_the_number_of_tools_looked_at(tmp_path):
+    alone = compared(tmp_path / "1", rows(1, p=0.1), rows(2, p=0.3))
+    others = [f"o{number}" for number in range(20)]
+    many = compared(
+        tmp_path / "20",
+        rows(1, p=0.1) + [row for tool in others for row in rows(1, tool, p=0.2)],
+        rows(2, p=0.3) + [row for tool in others for row in rows(1, tool, p=0.2)],
+    )
+    q = [
+        one.metrics.filter("tool = 't' AND metric = 'failure_rate'").pl().to_dicts()[0]
+        for one in (alone, many)
+    ]
+    assert q[0]["p_value"] == pytest.approx(q[1]["p_value"])
+    assert q[1]["q_value"] == pytest.approx(21 * q[0]["q_value"])
+
+
+def test_the_weights_of_a_family_are_its_whole():
+    families = {}
+    for _, family, weight in compare.METRICS:
+        families[family] = families.get(family, 0) + weight
+    assert families == {name: pytest.approx(1) for name in families}
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory):
+    traffic = corpus.need("traffic")
+    folder = tmp_path_factory.mktemp("real")
+    names = ("time", "time-v1", "git", "calc", "memory", "everything")
+    (folder / "base").mkdir()
+    for name in names:
+        path = traffic / f"{name}.jsonl.zst"
+        (folder / "base" / path.name).write_bytes(path.read_bytes())
+    copy(
+        folder / "base",
+        folder / "new",
+        fail={("time", "convert_time"): 0.1},
+        slow={("time-v1", "convert_time"): 2.0},
+        rename={("git", "git_status"): "git_state"},
+    )
+    for name in ("base", "new"):
+        score([folder / name], out=folder / f"{name}-store")
+    return folder
+
+
+def test_changes_injected_into_real_traffic_are_found_and_nothing_else(real):
+    found = open_store(real / "base-store").compare(open_store(real / "new-store"))
+    told = found.tools.filter("change IN ('worse', 'better', 'vanished', 'new', 'renamed')")
+    assert {(r["server"], r["tool"], r["change"]) for r in told.pl().to_dicts() if r["tool"]} == {
+        ("time", "convert_time", "worse"),
+        ("time-v1", "convert_time", "worse"),
+        ("git", "git_state", "renamed"),
+    }
+    worse = {r["server"]: r["worse"] for r in told.pl().to_dicts() if r["tool"] == "convert_time"}
+    assert "failure_rate" in worse["time"]
+    assert "latency_vs_session" in worse["time-v1"]
+
+
+def test_real_traffic_against_itself_is_quiet(real):
+    store = open_store(real / "base-store")
+    quiet = {"unclear", "unchanged", "too_little_data"}
+    assert set(store.compare(store).tools.pl().get_column("change")) <= quiet
+
+
+def test_when_it_was_is_no_part_of_a_comparison(tmp_path):
+    later = [row | {"requested_at": BEGAN.replace(year=2027)} for row in rows(1)]
+    assert verdicts(compared(tmp_path, rows(1), later))["t", "failure_rate"] != "worse"

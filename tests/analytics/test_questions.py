@@ -1,0 +1,197 @@
+"""Each standing question against the same question answered in plain Python."""
+
+import datetime
+from collections import defaultdict
+
+import pytest
+
+import mcptally as mt
+from mcptally import errors
+from mcptally.analytics.views import questions, shown
+from tests import corpus
+from tests.analytics import plainly
+from tests.analytics.conftest import plain_rows
+
+VARIED = (
+    *("duckdb-v1", "eslint", "everything-http", "excel-nobody", "fastmcp-sse", "filesystem"),
+    *("git", "mysql", "redis-outage", "shell", "time-v1", "todo-v1"),
+)
+"""Pipes, both kinds of HTTP, outages, servers of four SDKs, and one whose definitions change."""
+KEYS = {
+    "clients": ("client", "client_version"),
+    "error_groups": ("server", "tool", "verdict"),
+    "finding_counts": ("rule", "severity", "about"),
+    "hidden_errors": ("server", "tool", "hidden_rule"),
+    "latency_histogram": ("server", "tool", "bin"),
+    "drift": ("server", "tool", "definition"),
+    "protocol_versions": ("protocol_version", "protocol_source"),
+    "schema_violations": ("server", "tool", "side", "state", "path"),
+    "sessions": ("session", "recording"),
+    "slowest_calls": ("server", "tool", "rank"),
+}
+SUMMED = {"error_groups", "schema_violations"}
+"""Questions that part their rows further than the plain answer does: what they count is summed."""
+
+
+def keyed(name, rows):
+    keys = KEYS.get(name, ("server", "tool"))
+    found = defaultdict(list)
+    for row in rows:
+        found[tuple(row[key] for key in keys)].append(row)
+    return found
+
+
+def agree(name, answer, plain):
+    asked, expected = keyed(name, answer), keyed(name, plain)
+    assert asked.keys() == expected.keys()
+    for key, [wanted] in expected.items():
+        got = asked[key]
+        for column, value in wanted.items():
+            if name in SUMMED and isinstance(value, int):
+                assert sum(row[column] for row in got) == value, (key, column)
+            else:
+                near = pytest.approx(value, rel=1e-9) if isinstance(value, float) else value
+                assert [row[column] for row in got] == [near] * len(got), (key, column)
+
+
+NAMES = [answer.__name__ for answer in plainly.ANSWERS]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_question_says_what_plain_python_says(store: mt.Store, rows, name):
+    plain = list(getattr(plainly, name)(rows))
+    agree(name, store.ask(name).pl().to_dicts(), plain)
+    assert plain or name == "drift", "the traffic says nothing about this question"
+
+
+@pytest.mark.slow
+def test_questions_about_recorded_traffic_say_what_plain_python_says(tmp_path):
+    traffic = corpus.need("traffic")
+    mt.score([traffic / f"{name}.jsonl.zst" for name in VARIED], out=tmp_path / "store")
+    store, rows = mt.open_store(tmp_path / "store"), plain_rows(tmp_path / "store")
+    for name in NAMES:
+        plain = list(getattr(plainly, name)(rows))
+        agree(name, store.ask(name).pl().to_dicts(), plain)
+        assert plain, "the traffic says nothing about this question"
+
+
+def test_every_question_is_checked_here_or_with_the_statistics():
+    elsewhere = {"tool_scores", "server_scores", "failure_trend"}
+    contracts = {"validator_honesty", "preventable_failures", "error_shapes"}
+    assert questions().keys() - elsewhere - contracts <= set(NAMES)
+
+
+@pytest.mark.parametrize("name", questions())
+def test_a_table_shows_columns_that_there_are(store: mt.Store, name):
+    assert set(shown(name)) <= set(store.ask(name).columns)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("filters", ["since", "client", "both"])
+def test_time_and_client_choose_the_calls_that_count(store: mt.Store, rows, name, filters):
+    times = sorted(row["requested_at"] for row in rows["calls"])
+    since, until = times[len(times) // 4], times[len(times) // 2]
+    given = {"since": {"since": since, "until": until}, "client": {"client": "demo-python"}}
+    given["both"] = given["since"] | given["client"]
+    asked = store.ask(name, **given[filters]).pl().to_dicts()
+    tables = counted(rows, **given[filters])
+    agree(name, asked, list(getattr(plainly, name)(tables)))
+
+
+def counted(rows, since=None, until=None, client=None):
+    """The rows that count."""
+
+    def within(first, last):
+        return since is None or (last >= since and first < until)
+
+    calls = [
+        row
+        for row in rows["calls"]
+        if within(row["requested_at"], row["requested_at"]) and client in {None, row["client"]}
+    ]
+    ids, sessions = {row["call_id"] for row in calls}, {row["session"] for row in calls}
+    at = {
+        (row["recording"], row["seq"], row["index"])
+        for row in rows["messages"]
+        if within(row["at"], row["at"]) and (client is None or row["session"] in sessions)
+    }
+    findings = [
+        row
+        for row in rows["findings"]
+        if (row["call_id"] in ids)
+        or (row["call_id"] is None and (row["recording"], row["seq"], row["index"] or 0) in at)
+    ]
+    tools = [row for row in rows["tools"] if within(row["first_seen"], row["last_seen"])]
+    return {"calls": calls, "findings": findings, "tools": tools}
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in KEYS])
+def test_server_and_tool_choose_rows_and_leave_the_numbers_alone(store: mt.Store, name):
+    every = store.ask(name).pl().to_dicts()
+    server, tool = every[0]["server"], every[0]["tool"]
+    mine = store.ask(name, server=server, tool=tool).pl().to_dicts()
+    assert mine == [row for row in every if (row["server"], row["tool"]) == (server, tool)]
+
+
+def test_where_an_answer_has_no_column_for_it_a_server_chooses_the_calls_that_count(store, rows):
+    tables = {key: [r for r in rows[key] if r["server"] == "git"] for key in ("calls", "findings")}
+    for name in ("clients", "finding_counts", "protocol_versions"):
+        plain = list(getattr(plainly, name)(tables))
+        agree(name, store.ask(name, server="git").pl().to_dicts(), plain)
+
+
+def test_min_calls_leaves_out_rows_that_rest_on_less(store: mt.Store):
+    every = store.ask("latency").pl().to_dicts()
+    some = store.ask("latency", min_calls=20).pl().to_dicts()
+    assert 0 < len(some) < len(every)
+    assert some == [row for row in every if row["calls"] >= 20]
+
+
+def test_a_tool_scores_the_same_whether_asked_for_alone_or_not(store: mt.Store):
+    every = store.ask("tool_scores").pl()
+    alone = store.ask("tool_scores", server="git", tool="git_status").pl()
+    assert alone.height == 1
+    assert alone.equals(every.filter(server="git", tool="git_status"))
+
+
+def test_a_time_before_everything_leaves_everything_and_one_after_nothing(store: mt.Store):
+    first = datetime.date(2000, 1, 1)
+    assert store.ask("latency", since=first).pl().equals(store.ask("latency").pl())
+    assert store.ask("latency", until="2000-01-01").fetchall() == []
+
+
+@pytest.mark.parametrize(
+    ("question", "filters", "error", "words"),
+    [
+        ("tool_score", {}, errors.QueryError, "did you mean tool_scores"),
+        ("latency", {"server": "gti"}, errors.QueryError, "did you mean git"),
+        ("latency", {"tool": "git_statsu"}, errors.QueryError, "did you mean git_status"),
+        ("latency", {"client": "demo"}, errors.QueryError, "did you mean demo-"),
+        ("latency", {"server": "zzzzzz"}, errors.QueryError, "there are: "),
+        (
+            "latency",
+            {"server": "git", "tool": "read_file"},
+            errors.QueryError,
+            "has no tool 'read_file'; there is one at filesystem",
+        ),
+        ("latency", {"since": "yesterday"}, errors.UsageError, "2026-11-21T14:30"),
+        ("latency", {"since": "2d", "until": "3d"}, errors.UsageError, "not after since"),
+        ("unused_tools", {"min_calls": 3}, errors.UsageError, "does not count calls"),
+    ],
+)
+def test_what_cannot_be_asked_is_answered_with_what_can(store, question, filters, error, words):
+    with pytest.raises(error, match=words):
+        store.ask(question, **filters)
+
+
+@pytest.mark.parametrize("value", ["x' OR 1=1 --", "'; DROP VIEW calls; --", "\x00", "git\n"])
+def test_a_filter_is_a_value_and_never_sql(store: mt.Store, value):
+    with pytest.raises(errors.QueryError, match="no server is called"):
+        store.ask("latency", server=value)
+
+
+def test_an_answer_is_a_pandas_frame_with_the_extra(store):
+    pytest.importorskip("pandas", reason="the extra mcptally[pandas] is not installed")
+    frame = store.ask("latency").df()
+    assert list(frame.columns) == store.ask("latency").columns
+    assert len(frame) == len(store.ask("latency").fetchall())

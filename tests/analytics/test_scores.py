@@ -1,0 +1,326 @@
+"""Numbers of tools and servers against what is worked out by hand."""
+
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from tests.analytics.stores import (
+    FAILED,
+    NO_NETWORK,
+    OK,
+    REFUSED,
+    UNCLEAR,
+    build,
+    call,
+    definition,
+    sessions,
+)
+
+
+def tools(store):
+    return store.ask("tool_scores").pl()
+
+
+def one(store):
+    (row,) = tools(store).to_dicts()
+    return row
+
+
+def wilson(p, n, t):
+    middle = (p + t * t / (2 * n)) / (1 + t * t / n)
+    half = t / (1 + t * t / n) * math.sqrt(p * (1 - p) / n + t * t / (4 * n * n))
+    return middle - half, middle + half
+
+
+def test_independent_sessions_give_the_plain_wilson_interval(tmp_path):
+    # 4 of 20 fail, one call a session: K/N = 0.2; u = 0.8 (4 times) and -0.2 (16 times), so
+    # V = 20/19 * (4*0.64 + 16*0.04) / 400 = 0.008421; binomial 0.2*0.8/20 = 0.008;
+    # DEFF = 1.0526, n_eff = 19. One call a session: nothing can come together, so 1.959964.
+    # Centre (0.2 + 3.841459/38) / (1 + 3.841459/19) = 0.25045,
+    # half 1.959964/1.202182 * sqrt(0.16/19 + 3.841459/1444) = 0.17162.
+    row = one(build(tmp_path / "s", sessions([(1, 1)] * 4 + [(0, 1)] * 16)))
+    assert row["failure_rate"] == pytest.approx(0.2)
+    assert row["n_eff"] == pytest.approx(19)
+    low, high = row["failure_rate_low"], row["failure_rate_high"]
+    assert (low, high) == pytest.approx((0.0788, 0.4221), abs=1e-4)
+    assert (low, high) == pytest.approx(wilson(0.2, 19, 1.959964))
+    assert row["confidence"] == pytest.approx(80)
+    assert (row["confidence_low"], row["confidence_high"]) == pytest.approx(
+        (100 - 100 * high, 100 - 100 * low)
+    )
+    assert row["insufficient_data"] is False
+    assert (row["judged_calls"], row["sessions_with_failure"]) == (20, 4)
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [
+        [(1, 1)] * 4 + [(0, 1)] * 16,
+        [(10, 10)] * 2 + [(0, 10)] * 8,
+        [(0, 5)] * 12,
+        [(3, 10)],
+        [(1, 3), (2, 7), (0, 40)],
+    ],
+)
+def test_a_rate_of_any_other_question_has_the_same_interval(tmp_path, counts):
+    store = build(tmp_path / "s", [row | {"client": "c"} for row in sessions(counts)])
+    [client] = store.ask("clients").pl().to_dicts()
+    row = one(store)
+    for end in ("", "_low", "_high"):
+        assert client[f"error_rate{end}"] == pytest.approx(row[f"error_rate{end}"])
+    assert client["invalid_input_rate_low"] is None
+
+
+def test_failures_that_come_together_count_less(tmp_path):
+    # Two sessions of ten fail wholly: p = 0.2; u = 8 (2 times), -2 (8 times);
+    # V = 10/9 * (2*64 + 8*4) / 100^2 = 0.017778; binomial 0.0016; DEFF 11.11; n_eff 9;
+    # two sessions fail, so t has min(9, 2*2) = 4 degrees of freedom: 2.776445. Sessions can make
+    # 1 - 100/1000 of V, so 1.959964 + 0.9*0.816481 = 2.694797 towards 1/2; away from it
+    # 1.959964 + 2*0.2*0.734833 = 2.253897.
+    row = one(build(tmp_path / "s", sessions([(10, 10)] * 2 + [(0, 10)] * 8)))
+    assert row["failure_rate"] == pytest.approx(0.2)
+    assert row["n_eff"] == pytest.approx(9)
+    low, high = wilson(0.2, 9, 2.253897)[0], wilson(0.2, 9, 2.694797)[1]
+    assert (row["failure_rate_low"], row["failure_rate_high"]) == pytest.approx((low, high))
+    assert row["insufficient_data"] is True
+
+
+def test_failures_and_successes_have_mirrored_intervals(tmp_path):
+    counts = [(3, 4), (0, 9), (2, 5), (1, 8), (0, 3), (6, 6)]
+    fails = one(build(tmp_path / "f", sessions(counts)))
+    works = one(build(tmp_path / "w", sessions((n - k, n) for k, n in counts)))
+    assert fails["failure_rate_low"] == pytest.approx(1 - works["failure_rate_high"])
+    assert fails["failure_rate_high"] == pytest.approx(1 - works["failure_rate_low"])
+
+
+def test_sessions_of_unequal_size_leave_fewer_degrees_of_freedom(tmp_path):
+    # u = 0, 4, -4: V = 3/2 * 32/100^2 = 0.0048 is three times 0.0016, so n_eff = 33.3. Two sessions
+    # fail: 4 degrees; their sizes leave 100^2/4400 - 1 = 1.2727. 1 - 100/4400 of V is theirs.
+    row = one(build(tmp_path / "s", sessions([(12, 60), (8, 20), (0, 20)])))
+    assert row["n_eff"] == pytest.approx(100 / 3)
+    t = 1.959964 + (1 - 100 / 4400) * (scipy.stats.t.ppf(0.975, 100**2 / 4400 - 1) - 1.959964)
+    assert row["failure_rate_high"] == pytest.approx(wilson(0.2, 100 / 3, t)[1])
+
+
+def test_without_a_failure_every_session_counts_as_one_call(tmp_path):
+    row = one(build(tmp_path / "s", sessions([(0, 5)] * 12)))
+    assert (row["failure_rate"], row["n_eff"]) == (0, 12)
+    assert (row["failure_rate_low"], row["failure_rate_high"]) == pytest.approx(
+        (0, 0.242494), abs=1e-5
+    )
+    assert row["insufficient_data"] is False
+
+
+def test_one_session_is_one_observation_however_many_calls(tmp_path):
+    row = one(build(tmp_path / "s", sessions([(300, 1000)])))
+    assert (row["failure_rate"], row["n_eff"], row["insufficient_data"]) == (0.3, 1, True)
+
+
+def test_what_the_tool_cannot_help_is_apart_from_its_failures(tmp_path):
+    kinds = [FAILED, REFUSED, NO_NETWORK, UNCLEAR, OK]
+    extra = [{"outcome": "cancelled"}, {"outcome": "input_required"}, {"outcome": "task"}]
+    row = one(build(tmp_path / "s", [call(i, **kind) for i, kind in enumerate(kinds + extra)]))
+    assert (row["calls"], row["judged_calls"]) == (8, 3)
+    assert row["failure_rate"] == pytest.approx(1 / 3)
+    assert row["infrastructure_rate"] == pytest.approx(1 / 5)
+    assert row["error_rate"] == pytest.approx(4 / 5)
+    assert (row["business"], row["tool_failures"], row["infrastructure"], row["ambiguous"]) == (
+        (1, 1, 1, 1)
+    )
+
+
+def test_without_a_judged_call_there_is_no_rate_and_too_little_data(tmp_path):
+    row = one(build(tmp_path / "s", [call(1, **NO_NETWORK)]))
+    assert row["failure_rate"] is None
+    assert row["confidence"] is None
+    assert row["insufficient_data"] is True
+
+
+def test_calls_without_a_tool_or_server_break_nothing(tmp_path):
+    rows = [
+        call(1, None),
+        call(1, server=None),
+        call(2, server=None, **FAILED),
+        call(1, method="ping"),
+    ]
+    store = build(tmp_path / "s", rows)
+    assert tools(store).select("server", "tool", "calls", "failure_rate").rows() == [
+        (None, "t", 2, 0.5)
+    ]
+    (server,) = store.ask("server_scores").pl().to_dicts()
+    assert (server["server"], server["calls"], server["confidence_tool_mean"]) == (None, 2, 50)
+
+
+def test_shrinkage_draws_small_tools_to_what_tools_are_like(tmp_path):
+    rows = []
+    for number in range(8):  # eight tools that fail in one of ten
+        rows += sessions([(1, 1)] * 3 + [(0, 1)] * 27, f"steady{number}")
+    rows += sessions([(1, 1)] + [(0, 1)] * 2, "small")
+    found = tools(build(tmp_path / "s", rows)).rows_by_key("tool", named=True, unique=True)
+    small, steady = found["small"], found["steady0"]
+    assert small["failure_rate"] == pytest.approx(1 / 3)
+    assert 0.1 < small["failure_rate_shrunk"] < 0.15
+    assert steady["failure_rate_shrunk"] == pytest.approx(0.1, abs=0.01)
+    assert small["failure_rate_shrunk_low"] < 0.1 < small["failure_rate_shrunk_high"]
+
+
+def test_shrinkage_is_as_strong_as_tools_are_alike(tmp_path):
+    # Eight tools fail 1 to 8 times in 30 sessions, each worth 29 calls: Kleinman's moments.
+    rates = [number / 30 for number in range(1, 9)]
+    rows = [
+        row
+        for number in range(1, 9)
+        for row in sessions([(1, 1)] * number + [(0, 1)] * (30 - number), f"t{number}")
+    ]
+    p = sum(rates) / 8
+    spread = 29 * sum((rate - p) ** 2 for rate in rates)
+    rho = (spread / (p * (1 - p)) - 7) / (8 * 29 - 29 - 7)
+    typical, weight = (8 * 29 * p + 0.5) / (8 * 29 + 1), 1 / rho - 1
+    expected = [(29 * rate + weight * typical) / (29 + weight) for rate in rates]
+    found = tools(build(tmp_path / "s", rows)).sort("tool").get_column("failure_rate_shrunk")
+    assert found.to_list() == pytest.approx(expected)
+
+
+def test_ranks_are_by_the_bound_that_evidence_supports(tmp_path):
+    rows = sessions([(1, 1)] * 20 + [(0, 1)] * 20, "bad")
+    rows += sessions([(1, 1)], "unlucky")
+    rows += sessions([(0, 1)] * 40, "good")
+    rows += sessions([(0, 1)], "lucky")
+    found = tools(build(tmp_path / "s", rows))
+    assert found.sort("rank_worst").get_column("tool")[0] == "bad"
+    assert found.sort("rank_best").get_column("tool")[0] == "good"
+
+
+def test_the_correction_for_the_verdicts_own_error_is_rogan_and_gladens(tmp_path):
+    rows = sessions([(1, 2)] * 30) + [call(number, **REFUSED) for number in range(30)]
+    store = build(tmp_path / "s", rows)
+    row = one(store)
+    right, failures, kept, others = store.sql(
+        "SELECT called_failures, labelled_failures, called_others, labelled_others FROM _measured"
+    ).fetchall()[0]
+    sens, spec = (right + 1) / (failures + 2), (kept + 1) / (others + 2)
+    expected = (30 / 90 - (1 - spec) * 60 / 90) / (sens + spec - 1)
+    assert row["failure_rate_corrected"] == pytest.approx(expected)
+    assert row["failure_rate_corrected_low"] < expected < row["failure_rate_corrected_high"]
+    width = row["failure_rate_high"] - row["failure_rate_low"]
+    assert row["failure_rate_corrected_high"] - row["failure_rate_corrected_low"] > width
+
+
+def test_a_server_has_the_mean_of_its_calls_and_of_its_tools(tmp_path):
+    rows = sessions([(1, 1)] * 10, "rare") + sessions([(0, 9)] * 10, "busy")
+    store = build(tmp_path / "s", rows)
+    (row,) = store.ask("server_scores").pl().to_dicts()
+    assert row["confidence"] == pytest.approx(90)
+    assert row["confidence_tool_mean"] == pytest.approx(50)
+    assert row["confidence_tool_mean_low"] < 50 < row["confidence_tool_mean_high"]
+
+
+def test_a_name_that_the_server_never_listed_does_not_weigh_as_a_tool(tmp_path):
+    rows = sessions([(0, 1)] * 10, "real") + sessions([(1, 1)] * 10, "imagined")
+    store = build(tmp_path / "s", rows, [definition("real")])
+    (row,) = store.ask("server_scores").pl().to_dicts()
+    assert (row["confidence_tool_mean"], row["tools"], row["tools_listed"]) == (100, 2, 1)
+    found = tools(store).select("tool", "listed", "definition_tokens").sort("tool").rows()
+    assert found == [("imagined", False, None), ("real", True, 100)]
+
+
+@pytest.mark.parametrize(
+    ("there", "calls", "known"),
+    [
+        (29, 40, ""),
+        (30, 40, "p50"),
+        (60, 3, "p50"),
+        (60, 4, "p50 p95"),
+        (299, 4, "p50 p95"),
+        (300, 4, "p50 p95 p99"),
+    ],
+)
+def test_latency_quantiles_have_intervals_where_enough_calls_lie_beyond(
+    tmp_path, there, calls, known
+):
+    rows = [
+        call(s, latency_ms=10.0 + (s * 7919 + i * 104729) % 997)
+        for s in range(there)
+        for i in range(calls)
+    ]
+    row = one(build(tmp_path / "s", rows))
+    for name in ("p50", "p95", "p99"):
+        value, low, high = (row[f"latency_{name}_ms{end}"] for end in ("", "_low", "_high"))
+        assert (low is not None) == (high is not None) == (name in known.split())
+        if low is not None:
+            assert low < value < high
+
+
+def test_a_quantile_lies_between_two_latencies_as_numpy_has_it(tmp_path):
+    times = [float(n * n) for n in range(1, 12)]
+    row = one(build(tmp_path / "s", [call(n, latency_ms=time) for n, time in enumerate(times)]))
+    found = [row[f"latency_{name}_ms"] for name in ("p50", "p95", "p99")]
+    assert found == pytest.approx(np.quantile(times, (0.5, 0.95, 0.99)).tolist())
+
+
+def test_the_interval_of_a_quantile_is_the_same_every_time(tmp_path):
+    rows = [
+        call(s, latency_ms=float(1 + (s * 13 + i * i) % 97)) for s in range(40) for i in range(6)
+    ]
+    store = build(tmp_path / "s", rows)
+    first, second = (one(store)["latency_p95_ms_low"] for _ in range(2))
+    assert first == second
+
+
+def test_retries_are_counted_with_what_they_cost(tmp_path):
+    first = call(1, **FAILED, call_id="a", attempt_of="a")
+    again = call(
+        1,
+        attempt_of="a",
+        attempt_why="retry",
+        latency_ms=500.0,
+        response_tokens=30,
+        request_bytes=40,
+    )
+    hopeless = [
+        call(2, **FAILED, call_id="b", attempt_of="b"),
+        call(2, **FAILED, attempt_of="b", attempt_why="retry", latency_ms=250.0),
+        call(2, **FAILED, attempt_of="b", attempt_why="retry", latency_ms=250.0),
+    ]
+    row = one(build(tmp_path / "s", [first, again, *hopeless]))
+    assert (row["retries"], row["retried_calls"], row["recovered_calls"]) == (3, 2, 1)
+    assert (row["retry_seconds"], row["retry_tokens"]) == (1.0, 40)
+
+
+def test_t_quantiles_and_beta_quantiles_are_scipys(tmp_path):
+    store = build(tmp_path / "s", [call(1)])
+    got = store.sql(
+        "SELECT t_quantile(0.975, 5), t_quantile(0.975, 'infinity'), beta_quantile(0.025, 3, 7), "
+        "t_test(-2.5, 9), t_quantile(0.975, NULL), t_quantile(0.975, 0)"
+    ).fetchall()[0]
+    assert got[:4] == pytest.approx(
+        (
+            scipy.stats.t.ppf(0.975, 5),
+            scipy.stats.norm.ppf(0.975),
+            scipy.stats.beta.ppf(0.025, 3, 7),
+            2 * scipy.stats.t.sf(2.5, 9),
+        )
+    )
+    assert got[4:] == (None, None)
+
+
+def test_an_empty_store_has_scores_without_rows(tmp_path):
+    store = build(tmp_path / "s", [])
+    assert tools(store).height == store.ask("server_scores").pl().height == 0
+    assert store.ask("failure_trend").pl().height == 0
+
+
+def test_every_number_has_its_sentence(tmp_path):
+    page = Path(__file__).resolve().parents[2] / "docs" / "explanation" / "statistics.md"
+    words = set(re.findall(r"`(\w+)`", page.read_text(encoding="utf-8")))
+    store = build(tmp_path / "s", [])
+    for question in ("tool_scores", "server_scores"):
+        names = {
+            re.sub(r"_(low|high|insufficient_data)$", "", name)
+            for name in store.ask(question).columns
+        }
+        assert names - words - {"server", "tool"} == set()

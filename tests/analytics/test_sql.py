@@ -1,0 +1,459 @@
+"""SQL reads a store and nothing else, whoever wrote it."""
+
+import contextlib
+import gc
+import json
+import os
+import random
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+import mcptally as mt
+from mcptally.analytics import spill
+from mcptally.analytics.sql_guard import check_select
+from mcptally.errors import QueryError, StoreError, UsageError
+from tests.transcripts import c2s, call, opened, s2c, text, write
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory) -> mt.Store:
+    """A small store with things beside it that are nobody's business."""
+    folder = tmp_path_factory.mktemp("sql")
+    events = [opened(), c2s(1, call(1, "read")), s2c(2, text(1, "fine"))]
+    write(folder / "traces.jsonl", events)
+    mt.score([folder / "traces.jsonl"], out=folder / "store")
+    (folder / "secret.csv").write_text("word\nxyzzy\n")
+    with duckdb.connect(str(folder / "other.duckdb")) as other:
+        other.execute(f"CREATE TABLE t AS FROM '{folder}/secret.csv'")
+        other.execute(f"COPY t TO '{folder}/x.parquet'")
+    return mt.open_store(folder / "store")
+
+
+READS = {
+    "a file": "SELECT * FROM read_csv('{folder}/secret.csv')",
+    "a file by its name": "SELECT * FROM '{folder}/secret.csv'",
+    "a file through the store": "SELECT * FROM read_csv('{folder}/store/calls/../../secret.csv')",
+    "a file as text": "SELECT * FROM read_text('{folder}/secret.csv')",
+    "a file as bytes": "SELECT * FROM read_blob('{folder}/secret.csv')",
+    "the names of files": "SELECT * FROM glob('{folder}/*')",
+    "what a file looks like": "SELECT * FROM sniff_csv('{folder}/secret.csv')",
+    "the store's own manifest": "SELECT * FROM read_text('{folder}/store/store.json')",
+    "the network": "SELECT * FROM read_csv('http://127.0.0.1:9/x.csv')",
+    "Python's variables": "SELECT * FROM secret",
+    "another database": "SELECT * FROM read_duckdb('{folder}/other.duckdb')",
+    "SQL in SQL": "SELECT * FROM query('SELECT * FROM read_text(''{folder}/secret.csv'')')",
+    "SQL as JSON": (
+        "SELECT * FROM json_execute_serialized_sql(json_serialize_sql("
+        "'SELECT * FROM read_text(''{folder}/secret.csv'')'))"
+    ),
+    "an environment variable": "SELECT getenv('HOME')",
+    "a file that JSON is read from": "SELECT * FROM read_json('{folder}/secret.csv')",
+    "objects of a file": "SELECT * FROM read_ndjson_objects('{folder}/secret.csv')",
+    "a Parquet file elsewhere": "SELECT * FROM parquet_metadata('{folder}/x.parquet')",
+    "a table of an extension": "SELECT * FROM sqlite_scan('{folder}/x.db', 't')",
+    "memory of the process": "SELECT * FROM pandas_scan(140000)",
+    "memory of the process, by pointer": "SELECT * FROM arrow_scan(1::POINTER, 1, 1)",
+    "an object store": "SELECT * FROM read_parquet('s3://bucket/x.parquet')",
+    "kept secrets": "SELECT * FROM which_secret('s3://x', 's3')",
+}
+WRITES = {
+    "a file": "COPY (SELECT 1) TO '{folder}/out.csv'",
+    "a file in the store": "COPY (SELECT 1) TO '{folder}/store/calls/out.csv'",
+    "a file, explained": "EXPLAIN ANALYZE COPY (SELECT 1) TO '{folder}/store/calls/out.csv'",
+    "a file, after a SELECT": "SELECT 1; COPY (SELECT 1) TO '{folder}/store/calls/out.csv'",
+    "a file, in a comment's lee": "/* SELECT */ COPY (SELECT 1) TO '{folder}/store/calls/out.csv'",
+    "a database": "ATTACH '{folder}/store/calls/other.duckdb' AS other",
+    "all there is": "EXPORT DATABASE '{folder}/store/calls/export'",
+    "a view": "CREATE OR REPLACE VIEW calls AS SELECT 1",
+    "a view's end": "DROP VIEW calls",
+    "a row": "INSERT INTO calls VALUES (1)",
+    "a row within": "WITH x AS (INSERT INTO calls VALUES (1) RETURNING *) SELECT * FROM x",
+    "a macro": "CREATE MACRO f() AS 1",
+    "a setting": "SET enable_external_access = true",
+    "a setting's default": "RESET lock_configuration",
+    "a pragma": "PRAGMA enable_profiling",
+    "an extension": "INSTALL httpfs",
+    "an extension at once": "LOAD httpfs",
+    "a log": "CALL enable_logging(storage = 'file', storage_path = '{folder}/log')",
+    "a log by SELECT": "SELECT * FROM enable_logging(storage_path = '{folder}/log')",
+    "an extension from elsewhere": "INSTALL httpfs FROM 'http://127.0.0.1:9'",
+    "a resource": "SELECT * FROM create_external_resource('x')",
+    "a secret": "CREATE SECRET s (TYPE s3, KEY_ID 'x', SECRET 'y')",
+    "a folder": "COPY calls TO '{folder}/store/calls' (FORMAT parquet, PARTITION_BY (tool))",
+    "a database, read only": "ATTACH '{folder}/other.duckdb' (READ_ONLY)",
+    "a checkpoint": "CHECKPOINT",
+    "a checkpoint by SELECT": "SELECT * FROM checkpoint()",
+    "SQL in a text": "SELECT * FROM \"Query\" /* ( */ ('SELECT 1')",
+    "SQL in a text, after a text that is not ASCII": "SELECT 'é', * FROM query('SELECT 1')",
+    "SQL in a text, after a name that is not ASCII": "SELECT 1 AS \"日本\" FROM query('SELECT 1')",
+    "SQL in a text, after a comment that is not ASCII": "SELECT * /* 😀 */ FROM query('SELECT 1')",
+    "SQL in a text, between blanks of Unicode": "SELECT * FROM\u2003query\u3000('SELECT 1')",
+    "SQL in a text, and blanks that nobody sees": "SELECT * FROM query\u200b('SELECT 1')",
+    "SQL in a text, with its schema": "SELECT 'é' FROM system.main.query('SELECT 1')",
+    "SQL in a text, described": "SELECT 'é' FROM (DESCRIBE FROM query('SELECT 1'))",
+    "SQL in a text, explained": "EXPLAIN SELECT 'é' FROM query('SELECT 1')",
+    "a checkpoint after a text that is not ASCII": "SELECT 'é', * FROM checkpoint()",
+    "a log after a text that is not ASCII": "SELECT 'é', write_log('x')",
+    "half a character": "SELECT '\ud800'",
+    "a resource's kind": "SELECT * FROM register_external_resource_type ('x', kind := 'y')",
+    "the memory limit": "SET memory_limit = '1TB'",
+    "a function in Python": "CREATE FUNCTION f(x) AS x",
+    "a prepared statement": "PREPARE p AS SELECT 1",
+    "a variable": "SET VARIABLE server = 'x'",
+    "nothing": "",
+    "a comment": "-- SELECT 1",
+}
+
+
+NATIVE = {
+    "a distance of long texts": (
+        "SELECT damerau_levenshtein(repeat('a', 20000), repeat('b', 20000))"
+    ),
+    "another distance": "SELECT levenshtein(repeat('a', 100000), repeat('b', 100000))",
+    "a pattern over repeats": (
+        "SELECT length(regexp_replace(repeat('a', 20000000), 'a', repeat('b', 60), 'g'))"
+    ),
+    "a wide number": "SELECT length(printf('%1000000000d', 1))",
+    "a wide number, formatted": "SELECT length(format('{:1000000000d}', 1))",
+    "padding": "SELECT length(lpad('a', 1000000000, 'b'))",
+    "replacing": "SELECT length(replace(repeat('a', 10000000), 'a', repeat('b', 1000)))",
+}
+"""What DuckDB neither interrupts nor counts: one call of a function, in native code."""
+
+
+MORE = {
+    "rows without end": (
+        "SELECT count(*) FROM range(1000000000) a, range(1000000) b "
+        "WHERE (a.range * b.range) % 7 = 3"
+    ),
+    "rows without end, explained": (
+        "EXPLAIN ANALYZE SELECT count(*) FROM range(1000000000) a, range(1000000) b "
+        "WHERE (a.range * b.range) % 7 = 3"
+    ),
+    "calls times calls": (
+        "SELECT count(*) FROM calls, range(99999) a, range(99999) b, range(99999) c "
+        "WHERE hash(tool, a.range, b.range, c.range) % 7 = 3"
+    ),
+    "a recursion without end": (
+        "WITH RECURSIVE t AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM t) SELECT count(*) FROM t"
+    ),
+    "a series": "SELECT sum(x) FROM generate_series(1, 1000000000000) s(x) WHERE x % 3 = 1",
+    "a function of ours": "SELECT sum(t_quantile(0.975, range + 1)) FROM range(100000000000)",
+    "sorting": "SELECT * FROM range(10000000000) ORDER BY md5(range::VARCHAR) OFFSET 500",
+    "groups": "SELECT count(*) FROM (SELECT md5(range::TEXT) FROM range(10000000000) GROUP BY 1)",
+    "a list": "SELECT len(list(range)) FROM range(100000000000)",
+    "a text": "SELECT length(string_agg(repeat('x', 1000), '')) FROM range(100000000)",
+    "a list at once": "SELECT len(range(1000000000000))",
+    "a text at once": "SELECT length(repeat('x', 10000000000))",
+    "parentheses": f"SELECT {'(' * 5000}1{')' * 5000}",
+    "a long sum": f"SELECT {'+'.join(['1'] * 20000)}",
+}
+"""What takes more time or memory than there is."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("query", MORE.values(), ids=MORE)
+def test_sql_takes_no_more_than_it_may(small: mt.Store, query: str):
+    store = mt.open_store(small.path, memory="200MB")
+    said = "was stopped; ask for less|not supported|maximum supported|depth limit"
+    with pytest.raises((QueryError, duckdb.Error), match=said), store.within(1):
+        store.sql(query).fetchall()
+    assert store.sql("SELECT tool FROM calls").fetchall() == [("read",)]
+
+
+MEASURED = """
+import resource, sys
+import mcptally as mt
+from mcptally import spill
+from mcptally.errors import QueryError
+
+store = mt.open_store(sys.argv[1], memory="200MB")
+try:
+    with store.within(2):
+        store.sql(sys.argv[2])
+except QueryError as error:
+    print(error)
+assert store.sql("SELECT tool FROM calls").fetchall() == [("read",)]
+del store
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits what a process may write to")
+@pytest.mark.parametrize("query", NATIVE.values(), ids=NATIVE)
+def test_a_function_that_duckdb_cannot_interrupt_keeps_to_the_limits(small: mt.Store, query: str):
+    script = [sys.executable, "-c", MEASURED, str(small.path), query]
+    done = subprocess.run(script, capture_output=True, text=True, check=True, timeout=300)
+    said, peak = done.stdout.splitlines()
+    assert "was stopped; ask for less" in said
+    assert int(peak) < 700_000  # kB: 200 MB and the headroom, Python, DuckDB and Arrow
+
+
+def test_the_process_of_a_query_ends_with_its_parent(small: mt.Store):
+    script = (
+        "import os, signal, sys, threading; import mcptally as mt\n"
+        "store = mt.open_store(sys.argv[1], memory='2GB')\n"
+        "store.sql('SELECT 1')\n"
+        "child = store._child._free[0]\n"
+        "child._send(('sql', (sys.argv[2],), {}, 0))\n"
+        "print(child._process.pid, flush=True)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    command = [sys.executable, "-c", script, str(small.path), NATIVE["a distance of long texts"]]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == -signal.SIGKILL
+    with contextlib.suppress(ProcessLookupError):  # it is gone already
+        pid = os.pidfd_open(int(done.stdout))
+        assert select.select([pid], [], [], 60)[0]
+        os.close(pid)
+
+
+def test_an_answer_with_limits_has_the_types_and_values_of_one_without(small: mt.Store):
+    query = (
+        "SELECT sum(x)::HUGEINT AS h, '00000000-0000-0000-0000-000000000001'::UUID AS u, "
+        "INTERVAL 3 DAYS AS i, TIME '10:00' AS t, '101'::BIT AS b, {'a': [1, NULL]} AS s, "
+        "MAP {'k': 1} AS m, 1.5::DECIMAL(5, 2) AS d, '\\xAA'::BLOB AS bl, DATE '2020-01-01' AS dt, "
+        "'[1]'::JSON AS j, max(requested_at) AS at "
+        "FROM calls, range(3) r(x)"
+    )
+    limited = mt.open_store(small.path, memory="500MB").sql(query)
+    free = small.sql(query)
+    assert (limited.types, limited.columns) == (free.types, free.columns)
+    assert limited.fetchall() == free.fetchall()
+    assert limited.fetchall() == free.fetchall()  # a relation can be read again
+    question = mt.open_store(small.path, memory="500MB").ask("tool_scores", server="demo")
+    assert question.fetchall() == small.ask("tool_scores", server="demo").fetchall()
+
+
+def test_rows_without_end_are_answered_as_far_as_they_are_wanted(small: mt.Store):
+    store = mt.open_store(small.path, memory="200MB")
+    with store.within(20, rows=3):
+        rows = store.sql("SELECT * FROM range(1000000000000)").fetchall()
+    assert rows == [(0,), (1,), (2,)]
+
+
+def test_parameters_and_errors_cross_to_the_process_of_a_query(small: mt.Store):
+    store = mt.open_store(small.path, memory="200MB")
+    assert store.sql("SELECT ? + 1", params=[41]).fetchall() == [(42,)]
+    with pytest.raises(QueryError, match="nope") as refused:
+        store.sql("SELECT nope FROM calls")
+    assert isinstance(refused.value.__cause__, duckdb.BinderException)
+    with pytest.raises(QueryError, match="one SELECT at a time"):
+        store.sql("DROP VIEW calls")
+    with pytest.raises(UsageError, match="yesterday-ish"):
+        store.ask("protocol_versions", since="yesterday-ish")
+
+
+def test_a_query_does_not_wait_for_another_that_is_slow(small: mt.Store):
+    store = mt.open_store(small.path, memory="200MB")
+    with ThreadPoolExecutor(2) as pool, store.within(10):
+        list(pool.map(store.sql, ["SELECT 1", "SELECT 2"]))  # both processes are there
+        slow = pool.submit(store.sql, MORE["rows without end"])
+        assert store.sql("SELECT tool FROM calls").fetchall() == [("read",)]
+        assert not slow.done()
+        with pytest.raises(QueryError, match="more than 10 s"):
+            slow.result()
+
+
+def test_a_comparison_keeps_to_the_memory_of_its_stores_and_aside_of_the_working_folder(small):
+    store = mt.open_store(small.path, memory="200MB")
+    rows = store.compare(small)._rows(
+        "SELECT current_setting('memory_limit'), current_setting('temp_directory')"
+    )
+    [(limit, aside)] = rows.fetchall()
+    assert limit == "190.7 MiB"
+    assert not Path(aside).is_relative_to(Path.cwd())
+
+
+def test_memory_that_is_no_size_is_refused_with_what_to_write(small: mt.Store):
+    with pytest.raises(UsageError, match="'lots' is no size; write 2GB"):
+        mt.open_store(small.path, memory="lots").ask("latency")
+
+
+@pytest.mark.slow
+def test_threads_may_ask_a_store_from_its_first_question_on(small: mt.Store):
+    asked = ["latency", "sessions", "tool_scores", "latency"] * 2
+    for _ in range(5):
+        store, together = mt.open_store(small.path), threading.Barrier(len(asked))
+
+        def ask(question: str, store: mt.Store = store, together=together) -> int:
+            together.wait(60)
+            return len(store.ask(question).fetchall())
+
+        with ThreadPoolExecutor(len(asked)) as pool:
+            assert list(pool.map(ask, asked)) == [1] * len(asked)
+
+
+def test_what_does_not_fit_into_memory_is_put_aside_where_only_we_look(small: mt.Store):
+    store = mt.open_store(small.path)
+    [(aside,)] = store.sql("SELECT current_setting('temp_directory')").fetchall()
+    assert Path(aside).stat().st_mode & 0o777 == 0o700
+    assert not Path(aside).is_relative_to(Path.cwd())
+    del store
+    gc.collect()
+    assert not Path(aside).exists()
+
+
+def test_a_folder_of_a_process_that_was_killed_is_removed_and_one_in_use_is_not():
+    script = (
+        "import os; from mcptally.analytics.spill import SpillFolder\n"
+        "print(SpillFolder().path, flush=True)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script + "os.kill(os.getpid(), 9)"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    abandoned = Path(done.stdout.strip())
+    assert abandoned.is_dir()
+    used = spill.SpillFolder()
+    other = spill.SpillFolder()
+    assert not abandoned.exists()
+    assert used.path.is_dir()
+    for folder in (used, other):
+        folder.remove()
+        assert not folder.path.exists()
+
+
+def test_a_query_that_was_killed_leaves_no_folder(small: mt.Store):
+    store = mt.open_store(small.path, memory="200MB")
+    [(aside,)] = store.sql("SELECT current_setting('temp_directory')").fetchall()
+    assert Path(aside).is_dir()
+    with pytest.raises(QueryError, match="more than 1 s"), store.within(1):
+        store.sql(MORE["sorting"])
+    assert not Path(aside).exists()
+
+
+def test_the_views_that_only_questions_read_are_not_listed(small: mt.Store):
+    names = [name for (name,) in small.sql("show tables;").fetchall()]
+    assert {"calls", "usage", "tool_scores"} <= set(names)
+    assert not [name for name in names if name.startswith("_")]
+
+
+def test_times_can_be_fetched_as_they_are(small: mt.Store):
+    [(at,)] = small.sql("SELECT requested_at FROM calls").fetchall()
+    assert at.utcoffset() is not None
+
+
+@pytest.mark.parametrize("attack", READS.values(), ids=READS)
+def test_sql_reads_the_store_and_nothing_else(small: mt.Store, attack: str):
+    # Some are refused when they are read, some not before they run.
+    with pytest.raises((QueryError, duckdb.Error)) as refused:
+        small.sql(attack.format(folder=small.path.parent)).fetchall()
+    assert "xyzzy" not in str(refused.value)
+    assert small.sql("SELECT tool FROM calls").fetchall() == [("read",)]
+
+
+@pytest.mark.parametrize("attack", WRITES.values(), ids=WRITES)
+def test_sql_changes_nothing(small: mt.Store, attack: str):
+    before = files(small.path.parent)
+    with pytest.raises(QueryError):
+        small.sql(attack.format(folder=small.path.parent)).fetchall()
+    assert files(small.path.parent) == before
+    assert small.sql("SELECT tool FROM calls").fetchall() == [("read",)]
+
+
+def files(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT tool FROM calls",
+        "FROM calls SELECT tool;",
+        "WITH x AS (SELECT tool FROM calls) SELECT * FROM x",
+        "-- which?\nSELECT tool FROM calls -- this",
+        "SELECT tool FROM tool_scores",
+        "SELECT tool FROM calls WHERE tool <> 'query (' AND tool NOT IN ('checkpoint')",
+        'SELECT tool AS "query" FROM calls WHERE tool <> \'"function_name":"query" é\'',
+        "SELECT tool AS \"日本\" FROM calls -- é query('SELECT 1')",
+    ],
+)
+def test_a_select_in_any_form_is_answered(small: mt.Store, query: str):
+    assert small.sql(query).fetchall() == [("read",)]
+
+
+@pytest.mark.parametrize("query", ["DESCRIBE calls", "SHOW TABLES", "EXPLAIN SELECT * FROM calls"])
+def test_what_only_describes_is_answered(small: mt.Store, query: str):
+    assert small.sql(query).fetchall()
+
+
+def test_values_are_bound(small: mt.Store):
+    query = "SELECT count(*) FROM calls WHERE tool = ?"
+    assert small.sql(query, params=["read"]).fetchall() == [(1,)]
+    assert small.sql(query, params=["' OR true --"]).fetchall() == [(0,)]
+
+
+SPOILT: dict[str, tuple[Any, str]] = {
+    "a list": ([1], "is no store.json of ours"),
+    "another format": ({"format": 99}, "is a store of format 99"),
+    "a format that is a text": ({"format": "x"}, "is a store of format x"),
+    "an archive that is a number": ({"format": 2, "archive": 5}, "is no store.json of ours"),
+    "files that are numbers": ({"format": 2, "archive": [5]}, "is no store.json of ours"),
+    "parts in a list": ({"format": 2, "archive": [], "parts": [1]}, "is no store.json of ours"),
+    "parts that are numbers": (
+        {"format": 2, "archive": [], "parts": {"calls/x.parquet": 1}},
+        "is no store.json of ours",
+    ),
+    "parts without a size": (
+        {"format": 2, "archive": [], "parts": {"calls/x.parquet": {}}},
+        "is no store.json of ours",
+    ),
+    "parts that are nothing": ({"format": 2, "archive": [], "parts": None}, "of ours"),
+    "a part outside the store": (
+        {"format": 2, "archive": [], "parts": {"calls/../../x.parquet": {"bytes": 1}}},
+        "is no store.json of ours",
+    ),
+    "no part of a table": ({"format": 2, "archive": [], "parts": {}}, "has no table"),
+}
+
+
+@pytest.mark.parametrize(("manifest", "words"), SPOILT.values(), ids=SPOILT)
+def test_a_manifest_that_somebody_spoilt_is_no_store(small: mt.Store, tmp_path, manifest, words):
+    folder = shutil.copytree(small.path, tmp_path / "store")
+    (folder / "store.json").write_text(json.dumps(manifest))
+    with pytest.raises(StoreError, match=words):
+        mt.open_store(folder)
+    (folder / "store.json").write_text("[" * 100_000)
+    with pytest.raises(StoreError, match="cannot be read"):
+        mt.open_store(folder)
+
+
+BLANKS = [*" \t\n\u00a0\u2003\u3000\u200b\ufeff\u180e\u202f", "/* é */", "/**/", "-- 😀\n", ""]
+TEXTS = ["'é'", "'日本'", "E'\\'é'", "$$é query( $$", "$x$é$x$", '1 AS "é"', '1 AS "q(""é"']
+CALLS = [
+    "query('SELECT 1')",
+    "\"Query\"{}('SELECT 1')",
+    "main.query{}('SELECT 1')",
+    "checkpoint{}()",
+]
+
+
+def test_no_mixture_of_letters_blanks_and_comments_hides_a_call(small: mt.Store):
+    """Random statements that would run SQL in a text; 68,000 more were tried by hand."""
+    chosen = random.Random(7)
+    connection = small._connection()
+    passed = []
+    for _ in range(1000):
+        blanks = [chosen.choice(BLANKS) for _ in range(4)]
+        call_ = chosen.choice(CALLS).format(blanks[0])
+        query = (
+            f"SELECT{blanks[1] or ' '}{chosen.choice(TEXTS)}, *{blanks[2]} FROM {blanks[3]}{call_}"
+        )
+        with contextlib.suppress(QueryError):
+            check_select(connection, query)
+            with contextlib.suppress(duckdb.Error):
+                passed.append((query, connection.cursor().sql(query).fetchall()))
+    assert passed == []

@@ -1,0 +1,61 @@
+"""The table `usage` says of calls what the same sums say that filters make anew."""
+
+import datetime
+import math
+from pathlib import Path
+
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+import mcptally as mt
+from mcptally.analytics.views import connect, create_views
+from mcptally.pipeline.usage import KEYS
+from mcptally.tables.schema import Usage
+from tests.transcripts import c2s, call, opened, s2c, text, write
+
+ALL = {"since": datetime.date(2000, 1, 1)}
+"""A filter that leaves every call that has a time, so that everything is summed up anew."""
+
+
+def tidy(frame: pl.DataFrame) -> pl.DataFrame:
+    lists = [name for name, kind in frame.schema.items() if isinstance(kind, pl.List)]
+    return Usage.frame(frame).with_columns(pl.col(lists).list.sort()).sort(KEYS, nulls_last=True)
+
+
+def test_it_holds_what_its_calls_add_up_to(store: mt.Store):
+    with connect() as connection:
+        create_views(connection, store.files)
+        kept, made = (connection.sql(f"SELECT * FROM {name}").pl() for name in ("usage", "_usage"))
+    assert kept.height > 100
+    assert kept["retried_calls"].sum() > 0
+    assert kept["first_happy"].drop_nulls().n_unique() > 1
+    assert_frame_equal(tidy(kept), tidy(made), rel_tol=1e-9, abs_tol=1e-9)
+
+
+@pytest.mark.parametrize("question", ["tool_scores", "server_scores", "failure_trend"])
+def test_an_answer_from_it_is_the_answer_from_the_calls(store: mt.Store, question):
+    kept, made = store.ask(question).pl(), store.ask(question, **ALL).pl()
+    assert kept.height > 10
+    assert_frame_equal(kept, made, rel_tol=1e-9)
+
+
+def test_it_counts_every_call_of_a_tool_once(store: mt.Store):
+    calls = store.sql(
+        "SELECT count(*) FROM calls "
+        "WHERE method = 'tools/call' AND dir = 'c2s' AND tool IS NOT NULL"
+    ).fetchall()
+    assert store.sql("SELECT sum(calls) FROM usage").fetchall() == calls
+
+
+@pytest.mark.parametrize("table", ["usage", "_usage"])
+def test_a_response_without_a_byte_has_no_size_to_sum(tmp_path: Path, table):
+    events = [opened()]
+    for number, size in enumerate([0, 1, 100], 1):
+        events.append(c2s(2 * number - 1, call(number)))
+        events.append(s2c(2 * number, text(number), bytes=size))
+    mt.score([write(tmp_path / "a.jsonl", events)], out=tmp_path / "store")
+    with connect() as connection:
+        create_views(connection, [tmp_path / "store"])
+        rows = connection.sql(f"SELECT sum(sized), sum(ln_response_bytes) FROM {table}").fetchall()
+    assert rows == [(2, pytest.approx(math.log(100)))]

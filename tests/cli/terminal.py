@@ -1,0 +1,55 @@
+"""What a terminal shows, at two widths, as golden files.
+
+python -m tests.cli.terminal      writes them anew
+"""
+
+import sys
+import tempfile
+from pathlib import Path
+
+import mcptally as mt
+from mcptally.analytics.views import shown
+from mcptally.output import text_table
+from tests import corpus
+
+GOLDEN = Path(__file__).parent / "golden"
+WIDTHS = (80, 200)
+ROWS = 6
+# Questions that verdicts hardly touch: a better rule is no reason to look at tables again.
+ASKED = {
+    "context_cost": {},
+    "latency": {"min_calls": 20},
+    "protocol_versions": {},
+    "retry_loops": {"server": "filesystem"},
+    "slowest_calls": {"tool": "git_status"},
+    "tool_scores": {"server": "git"},
+    "unused_tools": {},
+}
+
+
+def session(store: mt.Store, width: int) -> str:
+    """The questions asked one after the other in a terminal of this width."""
+    parts = []
+    for question, filters in ASKED.items():
+        flags = "".join(f" --{k.replace('_', '-')} {v}" for k, v in filters.items())
+        table = store.ask(question, **filters).limit(ROWS).to_arrow_table()
+        text = text_table.text_table(table, shown(question), width=width)
+        parts.append(f"$ mcptally query store {question}{flags} --limit {ROWS}\n{text}")
+    return "\n".join(parts)
+
+
+def main() -> int:
+    GOLDEN.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "store"
+        mt.score(corpus.SAMPLES, out=out)
+        store = mt.open_store(out)
+        for width in WIDTHS:
+            path = GOLDEN / f"terminal-{width}.txt"
+            path.write_text(session(store, width), encoding="utf-8")
+            print(path)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

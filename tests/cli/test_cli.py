@@ -1,0 +1,309 @@
+"""The commands as a user meets them: exit codes, messages, and what goes where."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import polars as pl
+import pytest
+from click.testing import CliRunner
+
+from mcptally.cli import import_
+from mcptally.cli.quantity import SIZE, SPAN
+from tests.commands import run
+from tests.transcripts import c2s, call, opened, s2c, text, write
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("cli")
+    events = [
+        opened(server="demo"),
+        c2s(1, call(1, "read", path="a")),
+        s2c(2, text(1, "contents")),
+        c2s(3, call(2, "read", path="b")),
+        s2c(4, text(2, "Error: no such file: b", isError=True)),
+        b"a broken line\n",
+        c2s(5, call(3, "read", path="c")),
+    ]
+    write(folder / "traces.jsonl", events)
+    done = run("score", folder / "traces.jsonl", "-o", folder / "store")
+    assert done.returncode == 0, done.stderr
+    assert "1 lines or files could not be read" in done.stderr
+    assert done.stdout == ""
+    return folder / "store"
+
+
+UNREADABLE = {
+    "a missing file": (None, "no such file or folder"),
+    "an empty file": (b"", "the file holds no event"),
+    "not a transcript": (b"hello\nworld\n", ":1: not JSON"),
+    "JSON but no transcript": (b'{"a": 1}\n', ":1: not an event"),
+    "not UTF-8": (b"\xc3\x28\n", ":1: the line is not UTF-8"),
+    "UTF-16": (b"\xff\xfe{\x00\n\x00", "is UTF-16 text"),
+}
+
+
+@pytest.mark.parametrize(("content", "words"), UNREADABLE.values(), ids=UNREADABLE)
+def test_where_nothing_can_be_read_it_says_where_and_exits_3(tmp_path: Path, content, words):
+    path = tmp_path / "x.jsonl"
+    if content is not None:
+        path.write_bytes(content)
+    done = run("score", path, "-o", tmp_path / "store")
+    assert done.returncode == 3
+    assert f"{path}" in done.stderr
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "store" / "store.json").exists()
+
+
+def test_a_folder_without_traces_exits_3(tmp_path: Path):
+    done = run("score", tmp_path, "-o", tmp_path / "store")
+    assert (done.returncode, "no transcripts there" in done.stderr) == (3, True)
+
+
+def test_a_folder_that_is_no_store_is_refused(tmp_path: Path):
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "cat.jpg").write_bytes(b"")
+    trace = write(tmp_path / "x.jsonl", [opened()])
+    done = run("score", trace, "-o", tmp_path / "photos")
+    assert (done.returncode, "no store" in done.stderr) == (3, True)
+    assert (tmp_path / "photos" / "cat.jpg").exists()
+
+
+def test_scoring_again_replaces_what_was_there(tmp_path: Path):
+    for recording in ("r1", "r2"):
+        write(tmp_path / "x.jsonl", [opened(recording), c2s(1, call(1), recording)])
+        assert run("score", tmp_path / "x.jsonl", "-o", tmp_path / "store").returncode == 0
+    rows = run("query", tmp_path / "store", "SELECT recording FROM calls", "--format", "json")
+    assert json.loads(rows.stdout) == [{"recording": "r2"}]
+
+
+def test_a_store_of_another_format_says_how_to_rebuild_it(tmp_path: Path):
+    trace = write(tmp_path / "x.jsonl", [opened()])
+    assert run("score", trace, "-o", tmp_path / "store").returncode == 0
+    manifest = tmp_path / "store" / "store.json"
+    manifest.write_text(manifest.read_text().replace('"format": 2', '"format": 99'))
+    done = run("query", tmp_path / "store", "tool_scores")
+    assert (done.returncode, "mcptally score ARCHIVE -o" in done.stderr) == (3, True)
+
+
+def test_a_store_that_lacks_the_files_of_a_table_says_how_to_rebuild_it(tmp_path: Path):
+    trace = write(tmp_path / "x.jsonl", [opened()])
+    assert run("score", trace, "-o", tmp_path / "store").returncode == 0
+    shutil.rmtree(tmp_path / "store" / "findings")
+    done = run("query", tmp_path / "store", "tool_scores")
+    assert (done.returncode, "mcptally score ARCHIVE -o" in done.stderr) == (3, True)
+    assert re.search(r"findings/\S+\.parquet: cannot be read: No such file", done.stderr)
+
+
+@pytest.mark.parametrize("damage", ["garbage", "[]"], ids=["a Parquet file", "store.json"])
+def test_a_damaged_store_says_so(tmp_path: Path, damage: str):
+    trace = write(tmp_path / "x.jsonl", [opened(), c2s(1, call(1))])
+    assert run("score", trace, "-o", tmp_path / "store").returncode == 0
+    store = tmp_path / "store"
+    parts = [store / "store.json"] if damage == "[]" else list((store / "calls").iterdir())
+    for part in parts:
+        part.write_text(damage)
+    done = run("query", store, "tool_scores")
+    assert (done.returncode, "mcptally score ARCHIVE" in done.stderr) == (3, True)
+    assert "Traceback" not in done.stderr
+
+
+def test_columns_of_one_name_are_told_apart(store: Path):
+    done = run("query", store, "SELECT 1 AS a, 2 AS a", "--format", "json")
+    assert json.loads(done.stdout) == [{"a": 1, "a_1": 2}]
+
+
+def test_a_huge_name_does_not_cost_minutes(tmp_path: Path):
+    trace = write(tmp_path / "x.jsonl", [opened(), c2s(1, call(1, "t" * 5_000_000))])
+    assert run("score", trace, "-o", tmp_path / "store").returncode == 0
+    done = run("query", tmp_path / "store", "SELECT tool FROM calls")
+    assert done.returncode == 0
+    assert len(done.stdout) < 5000
+
+
+def test_a_question_is_answered_in_every_format(store: Path):
+    for form in ("table", "json", "csv", "markdown"):
+        done = run("query", store, "tool_scores", "--format", form)
+        assert done.returncode == 0, done.stderr
+        assert "read" in done.stdout
+    rows = json.loads(run("query", store, "tool_scores", "--format", "json").stdout)
+    assert [(row["server"], row["tool"], row["calls"]) for row in rows] == [("demo", "read", 3)]
+
+
+def test_a_misspelt_question_is_answered_with_near_names(store: Path):
+    done = run("query", store, "tool_score")
+    assert done.returncode == 2
+    assert "did you mean tool_scores" in done.stderr
+
+
+def test_bad_sql_is_one_sentence_and_exit_2(store: Path):
+    done = run("query", store, "SELECT nonsense FROM calls")
+    assert done.returncode == 2
+    assert "nonsense" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("sql", ["FROM\ncalls", "SELECT(1)"])
+def test_sql_without_a_blank_is_sql(store: Path, sql: str):
+    assert run("query", store, sql).returncode == 0
+
+
+def test_without_a_question_the_questions_are_listed(store: Path):
+    done = run("query", store)
+    assert done.returncode == 0
+    assert "tool_scores" in done.stdout
+    assert "server_scores" in done.stdout
+
+
+def test_a_spreadsheet_formula_is_disarmed_in_csv(tmp_path: Path):
+    trace = write(tmp_path / "x.jsonl", [opened(), c2s(1, call(1, "=1+1"))])
+    assert run("score", trace, "-o", tmp_path / "store").returncode == 0
+    done = run("query", tmp_path / "store", "SELECT tool FROM calls", "--format", "csv")
+    assert "'=1+1" in done.stdout
+
+
+def test_terminal_escapes_in_an_archive_never_reach_the_terminal(tmp_path: Path):
+    trace = write(tmp_path / "x.jsonl", [opened(), c2s(1, call(1, "red\x1b[31m\u202etool"))])
+    assert run("score", trace, "-o", tmp_path / "store").returncode == 0
+    done = run("query", tmp_path / "store", "SELECT tool FROM calls")
+    assert "\x1b" not in done.stdout
+    assert "\u202e" not in done.stdout
+
+
+@pytest.mark.slow
+def test_a_reader_that_has_enough_is_no_error(store: Path):
+    command = f"{sys.executable} -m mcptally query {store} 'SELECT * FROM range(200000)' | head -1"
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False
+    )
+    assert done.stderr == ""
+    assert done.returncode == 0
+
+
+def test_a_closed_pipe_is_no_error_in_commands_that_print_line_by_line():
+    command = [sys.executable, "-m", "mcptally", "rules"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        running.stdout.close()
+        assert (running.wait(), running.stderr.read()) == (0, b"")
+
+
+def test_a_store_that_cannot_be_made_is_one_sentence_and_exit_3(tmp_path: Path):
+    write(tmp_path / "t.jsonl", [opened(server="demo")])
+    done = run("score", tmp_path / "t.jsonl", "-o", tmp_path / "t.jsonl" / "store")
+    assert done.returncode == 3
+    assert done.stderr.startswith("mcptally: ")
+    assert "Not a directory" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_name_of_a_file_never_becomes_a_terminal_escape(tmp_path: Path):
+    bad = tmp_path / "a\x1b[2J\u202e.jsonl"
+    bad.write_bytes(b"no event\n")
+    done = run("score", bad, "-o", tmp_path / "store")
+    assert done.returncode == 3
+    assert "\ufffd[2J\ufffd.jsonl" in done.stderr
+
+
+@pytest.mark.parametrize("arguments", ["NaN", '{"a": -Infinity}', "{", "\udcff", "@/no/such/file"])
+def test_arguments_that_are_no_json_are_a_sentence_and_exit_2(store: Path, arguments: str):
+    done = run("validate", store, "--server", "demo", "--tool", "read", "--arguments", arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("mcptally: --arguments")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_misspelt_command_is_answered_with_near_names():
+    done = run("scor")
+    assert done.returncode == 2
+    assert "no command is called 'scor'; did you mean score" in done.stderr
+
+
+def test_the_name_of_a_log_never_becomes_a_terminal_escape(tmp_path: Path):
+    bad = tmp_path / "a\x1b[2J\u202e.log"
+    bad.write_bytes(b"no log\n")
+    for form in ("auto", "jsonrpc"):
+        arguments = [form, str(bad), "-o", str(tmp_path / "traces")]
+        done = CliRunner().invoke(import_.command, arguments, color=True)
+        assert not {"\x1b", "\u202e"} & set(done.output), form
+
+
+@pytest.mark.parametrize(
+    ("kind", "written", "value"),
+    [
+        (SIZE, "64M", 64 << 20),
+        (SIZE, "64MiB", 64 << 20),
+        (SIZE, "1.5 kb", 1536),
+        (SIZE, "10b", 10),
+        (SIZE, "OFF", None),
+        (SPAN, "90", 90),
+        (SPAN, "1.5h", 5400),
+        (SPAN, "off", None),
+    ],
+)
+def test_sizes_and_times_are_read_as_people_write_them(kind, written, value):
+    assert kind.convert(written, None, None) == value
+
+
+@pytest.mark.parametrize(
+    ("kind", "written"),
+    [(SIZE, "64h"), (SIZE, "0"), (SIZE, "-1M"), (SIZE, ""), (SPAN, "1mb"), (SPAN, "5b")],
+)
+def test_a_size_or_time_that_is_none_is_refused_with_the_units(kind, written):
+    with pytest.raises(click.BadParameter, match=f"is no {kind.name}: a number with "):
+        kind.convert(written, None, None)
+
+
+def test_a_command_that_read_a_store_ends_without_a_word_of_its_libraries(store: Path):
+    command = [sys.executable, "-m", "mcptally", "forget", store, "--server", "demo"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert done.stderr.splitlines()[-1].startswith("nothing was changed")
+
+
+def test_payloads_can_be_left_out(tmp_path: Path):
+    trace = write(tmp_path / "x.jsonl", [opened(), c2s(1, call(1, word="s3cr3t"))])
+    done = run("score", trace, "-o", tmp_path / "store", "--no-payloads")
+    assert done.returncode == 0
+    parts = list((tmp_path / "store").rglob("*.parquet"))
+    assert parts
+    assert not [part for part in parts if "s3cr3t" in pl.read_parquet(part).write_json()]
+
+
+def test_recording_imports_nothing_columnar():
+    heavy = [
+        "polars",
+        "pyarrow",
+        "duckdb",
+        "mcp",
+        "jsonschema",
+        "jsonschema_rs",
+        "numpy",
+        "scipy",
+        "rich",
+    ]
+    code = (
+        "import sys, mcptally, mcptally.cli, mcptally.cli.record, mcptally.record.stdio.session; "
+        f"print([m for m in {heavy} if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.slow
+def test_public_names_stay_what_they_are_once_everything_is_imported():
+    code = (
+        "import pkgutil, importlib, mcptally as mt\n"
+        "for m in pkgutil.walk_packages(mt.__path__, 'mcptally.'):\n"
+        "    if not m.name.endswith('__main__'): importlib.import_module(m.name)\n"
+        "print([n for n in mt.__all__ if not callable(getattr(mt, n))])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,66 @@
+"""`mcptally rules`, as a person and as a program sees it."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from mcptally.cli import cli
+from mcptally.rules.findings import finding_rules
+from mcptally.rules.reference_page import FILES, _place, find_rules, reference, rule_files
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(cli, ["rules", *arguments], catch_exceptions=True)
+    error = f"{result.exception}" if result.exception else ""
+    return result.exit_code, result.output + error
+
+
+def test_every_rule_of_every_file_is_listed_once():
+    code, output = run()
+    ids = [line.split()[0] for line in output.splitlines()]
+    assert code == 0
+    assert len(ids) == len(set(ids)) == sum(len(file.rows) for file in rule_files())
+    assert set(finding_rules()) <= set(ids)
+
+
+def test_json_gives_the_rows_as_they_are_written():
+    code, output = run("--format", "json", "protocol.batch")
+    (row,) = json.loads(output)
+    assert code == 0
+    assert row["id"] == "protocol.batch"
+    assert row["revisions"] == ["2024-11-05", "2025-06-18", "2025-11-25", "2026-07-28"]
+    assert row["fires"]
+    assert row["silent"]
+
+
+def test_the_beginning_of_an_id_names_a_group():
+    code, output = run("protocol")
+    assert code == 0
+    assert all(line.startswith("protocol.") for line in output.splitlines())
+    assert output.count("\n") > 40
+
+
+def test_one_rule_is_shown_in_full():
+    _, output = run("protocol.null_id")
+    for words in ("title", "severity", "error", "source", "fires", "silent", '"id":null'):
+        assert words in output
+
+
+@pytest.mark.parametrize("name", ["protocol.batsh", "verdict.contxt", "nothing.like.it"])
+def test_a_misspelt_id_is_an_error_that_offers_near_ones(name: str):
+    code, output = run(name)
+    assert code != 0
+    assert f"no rule is called '{name}'" in output
+    assert ("did you mean" in output) == (not name.startswith("nothing"))
+
+
+def test_markdown_without_an_id_is_the_reference_page():
+    assert run("--format", "markdown")[1] == reference()
+
+
+def test_every_rule_file_has_its_place_on_the_page_and_says_what_it_is():
+    for file in rule_files():
+        assert _place(file.name)[0] < len(FILES), f"{file.name} is not in page.FILES"
+        assert file.about, f"{file.name} begins with no comment"
+    assert {row["id"] for row in find_rules()} >= set(finding_rules())

@@ -1,0 +1,346 @@
+"""Tables as a person sees them."""
+
+import csv
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+from rich.cells import cell_len
+
+import mcptally as mt
+from mcptally.analytics import duckdb_file
+from mcptally.analytics.views import shown
+from mcptally.errors import QueryError
+from mcptally.output import render, text_table
+from tests.cli import terminal
+from tests.commands import run, run_bytes
+
+STYLE = re.compile(r"\x1b\[[0-9;]*m")
+
+
+@pytest.mark.parametrize("width", terminal.WIDTHS)
+def test_a_terminal_shows_what_it_showed_when_somebody_looked(store: mt.Store, width: int):
+    kept = (terminal.GOLDEN / f"terminal-{width}.txt").read_text(encoding="utf-8")
+    assert terminal.session(store, width) == kept, "python -m tests.cli.terminal writes it anew"
+
+
+@pytest.mark.parametrize("width", [40, 80, 120, 200])
+def test_no_line_is_wider_than_the_terminal(store: mt.Store, width: int):
+    lines = terminal.session(store, width).splitlines()
+    assert [line for line in lines if cell_len(line) > width and not line.startswith("$")] == []
+
+
+def test_a_table_without_a_width_is_whole():
+    table = pa.table({"tool": ["x" * 300], "calls": [1]})
+    assert "x" * 300 in text_table.text_table(table, width=None)
+
+
+SCORES = {
+    "sure and good": ({"confidence": 99.0, "low": 95.0, "high": 100.0, "few": False}, "32"),
+    "sure and bad": ({"confidence": 20.0, "low": 10.0, "high": 40.0, "few": False}, "31"),
+    "who knows": ({"confidence": 20.0, "low": 1.0, "high": 95.0, "few": False}, None),
+    "too little data": ({"confidence": 20.0, "low": 1.0, "high": 40.0, "few": True}, "2"),
+}
+
+
+@pytest.mark.parametrize(("score", "style"), SCORES.values(), ids=SCORES)
+def test_colour_says_what_the_interval_says(score, style):
+    row = {
+        "tool": "t",
+        "confidence": score["confidence"],
+        "confidence_low": score["low"],
+        "confidence_high": score["high"],
+        "insufficient_data": score["few"],
+    }
+    table = pa.Table.from_pylist([row])
+    text = text_table.text_table(table, ["tool", "confidence"], width=80, colour=True)
+    styles = re.findall(r"\x1b\[([0-9;]*)m", text.splitlines()[-1])
+    assert (style in styles) if style else not {"31", "32", "33"} & set(styles)
+    plain = text_table.text_table(table, ["tool", "confidence"], width=80)
+    assert "\x1b" not in plain
+    assert f"{score['confidence']:.0f} % ({score['low']:.0f}\N{EN DASH}" in plain
+
+
+def test_too_little_data_shows_by_a_sign_where_its_column_has_no_room():
+    rows = [
+        {
+            "tool": name,
+            "confidence": 50.0,
+            "confidence_low": 10.0,
+            "confidence_high": 90.0,
+            "insufficient_data": few,
+        }
+        for name, few in (("thin", True), ("thick", False))
+    ]
+    names = ["tool", "confidence", "insufficient_data"]
+    wide, narrow = (
+        text_table.text_table(pa.Table.from_pylist(rows), names, width=width).splitlines()
+        for width in (80, 28)
+    )
+    assert "too little" in wide[0]
+    assert not any("?" in line for line in wide)
+    assert ["? 50 % (10" in line for line in narrow[1:3]] == [True, False]
+    assert narrow[3] == "? too little data"
+    sure = pa.Table.from_pylist(rows[1:])
+    assert "little" not in text_table.text_table(sure, names, width=28)
+
+
+HOSTILE = {
+    "a terminal escape": "\x1b[31mred\x1b]0;title\x07",
+    "an 8-bit escape": "\x9b31m",
+    "a bidirectional override": "\u202egnp.exe",
+    "an invisible text": "a\U000e0041\U000e0042\u200bb\xad",
+    "lines and returns": "one\r\ntwo\rthree",
+    "wide characters": "日本語" * 40,
+}
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+@pytest.mark.parametrize("where", ["cell", "column", "list"])
+def test_nothing_from_an_archive_acts_on_a_terminal(text: str, where: str):
+    tables = {
+        "cell": pa.table({"tool": [text], "calls": [1]}),
+        "column": pa.table({text: ["x"], "calls": [1]}),
+        "list": pa.table({"tool": [[text, text]], "calls": [1]}),
+    }
+    for width in (60, None):
+        shown = text_table.text_table(tables[where], width=width, colour=True)
+        assert not set(STYLE.sub("", shown).replace("\n", "")) & set("\x1b\x9b\r\x07\u202e\u200b")
+        assert len(shown.splitlines()) in {2, 3}  # a heading may take two
+        if width:
+            assert max(map(cell_len, STYLE.sub("", shown).splitlines())) <= width
+
+
+def test_markdown_from_an_archive_is_text():
+    hostile = "<script>|[x](javascript:1)![y](http://z)`c`*b*"
+    text = render.markdown(pa.table({"tool": [hostile]})).splitlines()[-1]
+    assert text == (r"| &lt;script>\|\[x\](javascript:1)!\[y\](http&#58;//z)\`c\`\*b\* |")
+
+
+def in_a_terminal(command: list[str], **environment: str) -> str:
+    """What a command writes to a terminal of 80 columns."""
+    ours, theirs = pty.openpty()
+    env = {**os.environ, "COLUMNS": "80", "TERM": "xterm", **environment}
+    process = subprocess.Popen(command, stdout=theirs, stderr=theirs, stdin=theirs, env=env)
+    os.close(theirs)
+    said = b""
+    while True:
+        try:
+            piece = os.read(ours, 65536)
+        except OSError:  # Linux says so where others send an empty read
+            break
+        if not piece:
+            break
+        said += piece
+    os.close(ours)
+    assert process.wait() == 0
+    return said.decode()
+
+
+@pytest.mark.slow
+def test_a_terminal_gets_colour_a_width_and_fifty_rows_and_a_pipe_gets_everything(store: mt.Store):
+    command = [sys.executable, "-m", "mcptally", "query", str(store.path), "latency"]
+    said = in_a_terminal(command)
+    lines = STYLE.sub("", said).splitlines()
+    assert "\x1b[1m" in said
+    assert max(map(len, lines)) <= 80
+    assert "the first 50 rows; --limit 0 prints all" in lines
+    assert "\x1b[3" not in in_a_terminal(command, NO_COLOR="1")
+    piped = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "\x1b" not in piped
+    assert len(piped.splitlines()) > 60
+
+
+def test_a_name_without_room_keeps_both_of_its_ends():
+    table = pa.table(
+        {"tool": ["list_directory_with_sizes"], "error": ["something went wrong here"]}
+    )
+    text = text_table.text_table(table, width=40).splitlines()[-1]
+    assert re.match(r"list_dir\w*…\w*h_sizes ", text)
+    assert text.endswith("…")
+
+
+NATURAL = {"tool": 30, "text": 40, "calls": 5}
+"""Widths of a name, a text and a number; between columns there are two characters."""
+
+FITS = {
+    "all whole": (79, {"tool": 30, "text": 40, "calls": 5}),
+    "the longest loses one character": (78, {"tool": 30, "text": 39, "calls": 5}),
+    "texts at their least, a name's being longer": (35, {"tool": 16, "text": 10, "calls": 5}),
+    "the last column left out, for one character": (34, {"tool": 16, "text": 16}),
+    "two columns at their least": (28, {"tool": 16, "text": 10}),
+    "two columns stay though they do not fit": (27, {"tool": 16, "text": 10}),
+}
+
+
+@pytest.mark.parametrize(("width", "sizes"), FITS.values(), ids=FITS)
+def test_columns_share_a_line_to_the_last_character(width: int, sizes: dict[str, int]):
+    assert text_table.fitting(NATURAL, fixed={"calls"}, width=width) == sizes
+
+
+def test_what_a_person_looks_for_first_goes_last():
+    columns = shown("tool_scores")
+    assert columns.index("tool_failures") < columns.index("hidden_errors") < columns.index("ok")
+
+
+ACTS = "\x1b[2J\x9b31m\x07\u202eevil\u2066\u200b\U000e0041"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["json", "csv", "markdown", "table"])
+def test_nothing_from_an_archive_acts_on_a_terminal_in_any_format(store: mt.Store, form: str):
+    query = f"SELECT '{ACTS}' AS text, ['{ACTS}'] AS list, 1 AS \"{ACTS}\""
+    command = [sys.executable, "-m", "mcptally", "query", str(store.path), query]
+    said = STYLE.sub("", in_a_terminal([*command, "--format", form]))
+    assert "evil" in said
+    assert not set(said) & set(ACTS.replace("evil", "").replace("[2J", "").replace("31m", ""))
+
+
+@pytest.mark.parametrize("form", ["json", "csv", "markdown"])
+def test_no_format_hands_on_what_changes_the_order_or_the_lines_of_text(store: mt.Store, form: str):
+    codes = [*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x2028, 0x2029, 0x200F, 0xFEFF, 0x85]
+    hostile = "".join(map(chr, codes))
+    query = f"SELECT 'a{hostile}b' AS text, ['a{hostile}b'] AS list, 1 AS \"{hostile}\""
+    command = [sys.executable, "-m", "mcptally", "query", str(store.path), query, "--format", form]
+    said = subprocess.run(command, capture_output=True, check=True).stdout.decode()
+    assert "a" in said
+    assert not set(hostile) & set(said)
+
+
+def test_json_says_the_same_whatever_it_escapes(store: mt.Store):
+    done = run_bytes("query", store.path, f"SELECT '{ACTS}' AS x", "--format", "json")
+    assert done.stdout.isascii()
+    assert json.loads(done.stdout) == [{"x": ACTS}]
+
+
+FORMULAS = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", " =1", "\uff1d1", "\n=1"]
+
+
+@pytest.mark.parametrize("text", FORMULAS, ids=ascii)
+def test_no_cell_of_csv_is_a_formula(store: mt.Store, text: str, capsysbinary):
+    columns = f"SELECT '{text}' AS x, ['{text}'] AS l, -1 AS n, 'a=b' AS plain, 1 AS \"{text}\""
+    render.write(store.sql(columns), "csv")
+    [names, row] = csv.reader(capsysbinary.readouterr().out.decode().splitlines(keepends=True))
+    shown = text.replace("\r", "\N{REPLACEMENT CHARACTER}")
+    assert row[0] in {f"'{text}", shown}
+    assert row[0][0] not in "=+-@\t\r\n "
+    assert row[2:4] == ["-1", "a=b"]
+    assert names[4][0] not in "=+-@\t\r\n "
+
+
+def test_an_answer_without_rows_says_so(store: mt.Store):
+    for question in (["SELECT tool FROM calls WHERE false"], ["latency", "--min-calls", "9999999"]):
+        done = run("query", store.path, *question)
+        assert done.returncode == 0
+        assert done.stderr.splitlines()[-1] == "no rows"
+    done = run("query", store.path, "SELECT tool FROM calls WHERE false", "--format", "json")
+    assert (done.returncode, json.loads(done.stdout), done.stderr) == (0, [], "")
+
+
+ENDLESS = (
+    "SELECT count(*) FROM range(1000000000) a, range(1000000) b WHERE (a.range * b.range) % 7 = 3"
+)
+
+
+@pytest.mark.slow
+def test_ctrl_c_stops_a_query_at_once_and_says_so_with_its_code(store: mt.Store):
+    file = store.path / duckdb_file.FILE
+    file.unlink(missing_ok=True)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "mcptally", "query", str(store.path), ENDLESS],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    # The command makes this file before it asks; from then on it is at work.
+    while not file.exists():
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    out, said = process.communicate(timeout=60)
+    assert (process.returncode, out, said) == (130, "", "mcptally: interrupted\n")
+
+
+def test_an_answer_that_takes_too_long_is_stopped(store: mt.Store):
+    done = run("query", store.path, ENDLESS, "--seconds", "0.5")
+    assert done.returncode == 2
+    assert "more than 0.5 s and was stopped" in done.stderr
+
+
+@pytest.mark.parametrize("form", ["json", "csv", "parquet", "markdown"])
+def test_every_format_is_read_back(store: mt.Store, form: str):
+    query = "SELECT sum(1) AS n, 'nan'::DOUBLE AS x, [1, 2] AS l, TIMESTAMPTZ '2026-11-21' AS t"
+    done = run_bytes("query", store.path, query, "--format", form)
+    assert done.returncode == 0
+    if form == "json":
+        text = b'"n": 1,\n  "x": null,'
+        assert text in done.stdout
+    elif form == "parquet":
+        assert pa.parquet.read_table(pa.BufferReader(done.stdout)).num_rows == 1
+    else:
+        assert b"[1, 2]" in done.stdout or b"1, 2" in done.stdout
+
+
+HUSHED = "AKIAIOSFODNN7EXAMPLE"
+DEEP = {
+    "a text": f"'{HUSHED}'",
+    "a list": f"['{HUSHED}']",
+    "an array": f"['{HUSHED}']::VARCHAR[1]",
+    "a struct of lists": f"{{'a': ['{HUSHED}']}}",
+    "a map": f"MAP {{'a': '{HUSHED}'}}",
+    "an enum": f"'{HUSHED}'::ENUM('{HUSHED}')",
+    "a union": f"union_value(a := '{HUSHED}')",
+    "bytes": f"'{HUSHED}'::BLOB",
+}
+
+
+@pytest.mark.parametrize("value", DEEP.values(), ids=DEEP)
+@pytest.mark.parametrize("form", ["table", "json", "csv", "parquet", "markdown"])
+def test_no_secret_is_told_however_deep_it_lies(store: mt.Store, value: str, form, capsysbinary):
+    render.write(store.sql(f"SELECT {value} AS x"), form)
+    said = capsysbinary.readouterr().out
+    if form == "parquet":
+        said = repr(pa.parquet.read_table(pa.BufferReader(said)).to_pylist()).encode()
+    assert HUSHED.encode() not in said
+    assert b"[redacted:" in said.replace(b"\\", b"")
+
+
+VALUES = {
+    "INTERVAL 1 DAY": "1 day",
+    "INTERVAL 14 MONTH": "14 months",
+    "INTERVAL '90.5' SECOND": "00:01:30.500000",
+    "INTERVAL 1 HOUR - INTERVAL 2 HOUR": "-01:00:00",
+    "INTERVAL 0 DAY": "00:00:00",
+    r"'\xaa\x41'::BLOB": r"\xaaA",
+    "union_value(a := 5)": "5",
+}
+
+
+@pytest.mark.parametrize(("value", "text"), VALUES.items(), ids=VALUES)
+@pytest.mark.parametrize("form", ["json", "csv", "parquet", "table"])
+def test_every_type_has_a_text_in_every_format(store: mt.Store, value, text, form, capsysbinary):
+    render.write(store.sql(f"SELECT {value} AS x"), form)
+    out = capsysbinary.readouterr().out
+    if form == "parquet":
+        found = pa.parquet.read_table(pa.BufferReader(out)).column(0)[0].as_py()
+        assert found == (b"\xaaA" if "BLOB" in value else text)
+    elif form == "json":
+        assert json.loads(out) == [{"x": text}]
+    elif form == "csv":
+        row = list(csv.reader(out.decode().splitlines()))[1]
+        assert row[0].removeprefix("'") == text  # what begins with a sign is quoted
+    else:
+        assert out.decode().splitlines()[1] == text
+
+
+def test_what_parquet_cannot_hold_is_said(store: mt.Store):
+    with pytest.raises(QueryError, match="cast it to text"):
+        render.write(store.sql("SELECT [INTERVAL 1 DAY] AS x"), "parquet")

@@ -1,0 +1,257 @@
+"""The code blocks of README.md and docs/, and the world in which they run.
+
+python -m tests.docs.blocks      runs them and writes the outputs that pages show anew
+
+A page's blocks run in order in one folder. What a comment on the line before a block may say is
+in docs/CONTRIBUTING.md; a block that cannot run says why, in words of `REASONS`.
+"""
+
+import dataclasses
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import mcptally as mt
+from tests.importers import styles
+from tests.importers.rig import events
+
+ROOT: Final = Path(__file__).parents[2]
+DOCS: Final = ROOT / "docs"
+PAGES: Final = sorted([ROOT / "README.md", *DOCS.rglob("*.md")])
+
+REASONS: Final = {
+    "network": "it fetches something, or talks to a server elsewhere",
+    "until stopped": "it runs until somebody stops it",
+    "another program": "it needs a program that is neither ours nor a test's",
+    "minutes": "it takes minutes, or changes the repository",
+    "ci": ".ci/run runs it, on a fresh clone",
+}
+"""Why a block may say `<!-- not run: WORDS -->`. The mcptally commands in it are parsed all the
+same."""
+
+RUNNABLE: Final = ("sh", "python", "sql")
+SHOWN: Final = ("text",)
+"""Languages of blocks that are no code: drawings, forms, what a program prints."""
+DATA: Final = ("toml", "json")
+
+BARE: Final = ("docs/tutorial.md",)
+"""Pages that bring all they need; the others find traces and stores."""
+
+BLOCK: Final = re.compile(
+    r"(?:^<!-- (?P<mark>[^>]*?) -->\n+)?^(?P<indent> *)```(?P<kind>\w*)\n(?P<code>.*?)^ *```$",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Block:
+    """A fenced block: what the comment before it says, its language, its text, its place."""
+
+    mark: str
+    kind: str
+    code: str
+    line: int
+    span: tuple[int, int]
+
+    @property
+    def why_not(self) -> str | None:
+        """Why it is not run, if it is not."""
+        if self.mark in ("first", "tests"):
+            return "ci"
+        return self.mark.removeprefix("not run: ") if self.mark.startswith("not run: ") else None
+
+    @property
+    def file(self) -> str | None:
+        """The file that the block is."""
+        return self.mark.removeprefix("file: ") if self.mark.startswith("file: ") else None
+
+    @property
+    def exits(self) -> int:
+        """The exit code that it promises."""
+        return int(self.mark.removeprefix("exits ")) if self.mark.startswith("exits ") else 0
+
+
+def blocks(page: Path) -> list[Block]:
+    """The fenced blocks of a page, in order."""
+    text = page.read_text(encoding="utf-8")
+    found = []
+    for match in BLOCK.finditer(text):
+        indent = match["indent"]
+        code = "".join(
+            line.removeprefix(indent) for line in match["code"].splitlines(keepends=True)
+        )
+        line = text.count("\n", 0, match.start("kind")) + 1
+        span = match.span("code")
+        found.append(Block((match["mark"] or "").strip(), match["kind"], code, line, span))
+    return found
+
+
+def runs(page: Path) -> bool:
+    """Whether the page has something to run."""
+    return any(b.kind in RUNNABLE and b.why_not is None for b in blocks(page))
+
+
+STORES: Final = (
+    *("store", "newer-store", "store-of-tuesday"),
+    *("main-store", "branch-store", "last-week", "this-week"),
+)
+"""By these names pages speak of stores; here all of them are copies of one."""
+
+
+def archive_and_store(folder: Path) -> Path:
+    """What most pages speak of, made once: `traces`, and its `store`."""
+    shutil.copytree(ROOT / "sample_traces", folder / "traces", ignore=_programs)
+    mt.score([folder / "traces"], out=folder / "store", jobs=1)
+    return folder
+
+
+def _programs(_: str, names: list[str]) -> list[str]:
+    return [name for name in names if ".jsonl" not in name]
+
+
+def world(folder: Path, furniture: Path | None) -> Path:
+    """The folder in which a page's blocks run.
+
+    Beside it: a home with a client's configuration and logs, and programs. `npx` and `uvx` start a
+    small server of ours instead of fetching one. With `furniture` there are an archive and stores.
+    """
+    here = folder / "here"
+    here.mkdir()
+    shutil.copytree(ROOT / "sample_traces", here / "sample_traces")
+    home = folder / "home"
+    (home / ".cursor").mkdir(parents=True)
+    (home / ".cursor" / "mcp.json").write_text(
+        '{"mcpServers": {"files": {"command": "npx", "args": ["-y", "some-server"]}}}\n'
+    )
+    time = events(ROOT / "sample_traces" / "time.jsonl")
+    logs = home / "Library" / "Logs" / "Claude"
+    logs.mkdir(parents=True)
+    (logs / "mcp-server-time.log").write_text(styles.claude_desktop(time))
+    (folder / "programs").mkdir()
+    server = Path(__file__).parent / "servers" / "files_server.py"
+    for name, command in {
+        "mcptally": '-m mcptally "$@"',
+        "python": '"$@"',
+        "npx": str(server),
+        "uvx": str(server),
+    }.items():
+        program = folder / "programs" / name
+        program.write_text(f"#!/bin/sh\nexec {sys.executable} {command}\n")
+        program.chmod(0o755)
+    if furniture is not None:
+        shutil.copytree(furniture / "traces", here / "traces")
+        for name in STORES:
+            shutil.copytree(furniture / "store", here / name)
+        (here / "colleague.log").write_text(styles.vscode(time))
+        (here / "wire.jsonl").write_text(styles.enveloped(time))
+    return folder
+
+
+def run(block: Block, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a block of shell, Python or SQL in `folder`, as a reader would."""
+    environment = os.environ | {
+        "HOME": str(folder / "home"),
+        "PATH": f"{folder / 'programs'}{os.pathsep}{os.environ['PATH']}",
+        "COLUMNS": "100",
+    }
+    for name in ("XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME"):
+        environment.pop(name, None)
+    code = block.code.replace("CALL_ID", _failed_call(folder)) if "CALL_ID" in block.code else ""
+    command = {
+        "sh": ["bash", "-euo", "pipefail", "-c", code or block.code],
+        "python": [sys.executable, "-c", block.code],
+        "sql": [sys.executable, "-m", "mcptally", "query", "store", block.code],
+    }[block.kind]
+    return subprocess.run(
+        command,
+        cwd=folder / "here",
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
+    )
+
+
+def _failed_call(folder: Path) -> str:
+    """An id, as a reader would take it from a table."""
+    failed = "SELECT call_id FROM calls WHERE verdict IS NOT NULL AND tool IS NOT NULL LIMIT 1"
+    ((call,),) = mt.open_store(folder / "here" / "store").sql(failed).fetchall()
+    return str(call)
+
+
+def follow(page: Path, folder: Path) -> Iterator[tuple[Block, str]]:
+    """Follow a page in a world: each output that it shows, and what was really printed.
+
+    Raises:
+        AssertionError: a block ended otherwise than the page promises.
+    """
+    said = ""
+    for block in blocks(page):
+        if block.file is not None:
+            path = folder / "here" / block.file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(block.code, encoding="utf-8")
+        elif block.mark == "output":
+            yield block, "".join(f"{line.rstrip()}\n" for line in said.splitlines())
+        elif block.kind in RUNNABLE and block.why_not is None:
+            done = run(block, folder)
+            said = done.stdout
+            where = f"{page.relative_to(ROOT)}:{block.line}"
+            told = f"{where} exited with {done.returncode}\n{block.code}\n{said}{done.stderr}"
+            assert done.returncode == block.exits, told
+
+
+def invocations(code: str) -> Iterator[list[str]]:
+    """The arguments of every mcptally command in a block of shell."""
+    joined = re.sub(r"\\\n\s*", " ", re.sub(r"(?:^|\s{2,})# .*", "", code, flags=re.MULTILINE))
+    lexer = shlex.shlex(joined, posix=True, punctuation_chars="();<>|&\n")
+    lexer.whitespace = " \t"
+    lexer.whitespace_split = True
+    words: list[str] = []
+    for word in [*lexer, "\n"]:
+        if set(word) <= set(";|&\n"):
+            for at, first in enumerate(words):
+                if first == "mcptally" or first.endswith("/mcptally"):
+                    yield words[at + 1 :]
+                    break
+            words = []
+        else:
+            words.append(word)
+
+
+def rewrite(page: Path, furniture: Path) -> bool:
+    """Put what blocks print into the page; whether it changed."""
+    text = page.read_text(encoding="utf-8")
+    with tempfile.TemporaryDirectory() as name:
+        bare = page.relative_to(ROOT).as_posix() in BARE
+        folder = world(Path(name), None if bare else furniture)
+        shown = list(follow(page, folder))
+    fresh = text
+    for block, said in reversed(shown):
+        begin, end = block.span
+        fresh = f"{fresh[:begin]}{said}{fresh[end:]}"
+    page.write_text(fresh, encoding="utf-8")
+    return fresh != text
+
+
+def main() -> int:
+    """Write outputs anew in every page that shows some."""
+    with tempfile.TemporaryDirectory() as name:
+        furniture = archive_and_store(Path(name))
+        for page in PAGES:
+            if any(block.mark == "output" for block in blocks(page)):
+                print(page.relative_to(ROOT), "changed" if rewrite(page, furniture) else "")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,74 @@
+"""The notebooks: run from top to bottom, and what of their outputs must not change.
+
+python -m tests.docs.notebooks      runs all of them and keeps their outputs
+"""
+
+import base64
+import re
+import struct
+import sys
+from pathlib import Path
+from typing import Final
+
+import nbformat
+from nbclient import NotebookClient
+
+NOTEBOOKS: Final = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
+
+
+def run(path: Path) -> nbformat.NotebookNode:
+    """The notebook, run afresh."""
+    notebook = nbformat.read(path, as_version=4)
+    resources = {"metadata": {"path": str(path.parent)}}
+    # The usual patience (60 seconds for a kernel, 4 for a cell's last words) is none on a loaded
+    # machine, and an output that comes late would be left out without a word.
+    patience = {"timeout": 600, "startup_timeout": 300, "iopub_timeout": 120}
+    NotebookClient(notebook, resources=resources, **patience).execute()
+    for cell in notebook.cells:
+        # When each cell ran would be a difference every time.
+        cell.metadata.pop("execution", None)
+    return notebook
+
+
+def outputs(notebook: nbformat.NotebookNode) -> list[tuple[str, ...]]:
+    """What the cells say, a tuple an output: its kinds, its words and its numbers.
+
+    Left out is what may differ from one machine to another: how a version of polars draws the
+    borders of a table, the paint of a picture, how long a cell took.
+    """
+    return [
+        (*sorted(data), *map(steady, re.findall(r"[\w.%/:-]+", data["text/plain"])))
+        for data in _data(notebook)
+    ]
+
+
+def pictures(notebook: nbformat.NotebookNode) -> list[tuple[int, int]]:
+    """Width and height of every picture, in pixels. Fonts move them a little."""
+    pngs = [data["image/png"] for data in _data(notebook) if "image/png" in data]
+    return [struct.unpack(">II", base64.b64decode(png)[16:24]) for png in pngs]
+
+
+def _data(notebook: nbformat.NotebookNode) -> list[dict[str, str]]:
+    found = [output for cell in notebook.cells for output in cell.get("outputs", ())]
+    return [output.get("data", {"text/plain": output.get("text", "")}) for output in found]
+
+
+def steady(word: str) -> str:
+    """A word as it is; a number with as many digits as every machine computes alike."""
+    try:
+        number = float(word)
+    except ValueError:
+        return word
+    return "0" if abs(number) < 1e-9 else f"{number:.4g}"
+
+
+def main() -> int:
+    """Run every notebook and keep its outputs."""
+    for path in NOTEBOOKS:
+        nbformat.write(run(path), path)
+        print(path)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,180 @@
+"""Documentation: what it says to do works, what exists is described, and links lead somewhere."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import get_args
+
+import click
+import msgspec
+import pytest
+
+import mcptally as mt
+from mcptally.analytics.views import questions
+from mcptally.cli import cli
+from mcptally.errors import Exit
+from mcptally.importers import FORMATS
+from mcptally.rules.reference_page import find_rules
+from mcptally.tables.schema import TABLES
+from mcptally.transcript.events import AnyEvent
+from tests.docs import blocks
+from tests.docs.blocks import BARE, DATA, DOCS, PAGES, REASONS, ROOT, RUNNABLE, SHOWN
+from tests.importers.rig import events
+
+LINKED = [*PAGES, ROOT / "sample_traces" / "README.md"]
+MARK = re.compile(r"output|first|tests|file: \S+|not run: .+|exits [123]|generated: .+")
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)(?: \"[^)]*)?\)")
+IMAGE = re.compile(r"<img src=\"([^\"]+)\"")
+
+
+def name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+@pytest.fixture(scope="module")
+def furniture(tmp_path_factory) -> Path:
+    return blocks.archive_and_store(tmp_path_factory.mktemp("furniture"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks.runs(page)], ids=name)
+def test_what_a_page_says_to_do_works_and_prints_what_it_shows(page, furniture, tmp_path):
+    folder = blocks.world(tmp_path, None if name(page) in BARE else furniture)
+    for block, said in blocks.follow(page, folder):
+        assert block.code == said, (
+            f"{name(page)}:{block.line}: python -m tests.docs.blocks shows it anew"
+        )
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_block_runs_or_says_in_known_words_why_not(page):
+    for block in blocks.blocks(page):
+        where = f"{name(page)}:{block.line}"
+        assert block.kind in (*RUNNABLE, *DATA, *SHOWN), f"{where}: a block of {block.kind!r}"
+        if block.why_not is not None:
+            assert block.why_not in REASONS, f"{where}: {block.mark}"
+            assert block.kind in RUNNABLE, where
+        assert not block.mark or MARK.fullmatch(block.mark), f"{where}: {block.mark}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_data_that_a_page_shows_is_well_formed(page):
+    for block in blocks.blocks(page):
+        if block.kind == "toml":
+            tomllib.loads(block.code)
+        elif block.kind == "json":
+            try:
+                json.loads(block.code)
+            except ValueError:
+                [json.loads(line) for line in block.code.splitlines()]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_command_that_a_page_shows_is_understood(page):
+    for block in blocks.blocks(page):
+        for words in blocks.invocations(block.code) if block.kind == "sh" else ():
+            verb, *arguments = words or ["--help"]
+            if verb.startswith("-"):
+                continue
+            command = cli.get_command(click.Context(cli), verb)
+            assert command is not None, f"{name(page)}:{block.line}: mcptally {verb}"
+            context = click.Context(command, info_name=verb)
+            if "--help" not in arguments:
+                command.parse_args(context, [word for word in arguments if word != "..."])
+
+
+DOCUMENTED = {
+    "reference/commands.md": [
+        *(f"## `mcptally {verb}`" for verb in cli.list_commands(click.Context(cli))),
+        *(f"| {code.value} |" for code in Exit),
+    ],
+    "reference/questions.md": [f"| `{question}` |" for question in questions()],
+    "reference/tables.md": [
+        *(f"## `{table.name}`" for table in TABLES),
+        *(f"| `{column}` |" for table in TABLES for column in table.columns()),
+    ],
+    "reference/rules.md": [f"| `{rule['id']}` |" for rule in find_rules()],
+    "reference/library.md": [f"`{public}" for public in mt.__all__],
+    "reference/import-formats.md": [f"| `{form}`" for form in FORMATS],
+}
+
+
+@pytest.mark.parametrize("page", DOCUMENTED)
+def test_everything_that_exists_is_in_the_reference(page):
+    text = (DOCS / page).read_text(encoding="utf-8")
+    assert [words for words in DOCUMENTED[page] if words not in text] == []
+
+
+def test_every_field_and_word_of_a_transcript_is_described():
+    pages = ("reference/transcript.md", "explanation/http-recording.md")
+    text = "".join((DOCS / page).read_text(encoding="utf-8") for page in pages)
+    known = {
+        field.encode_name for event in get_args(AnyEvent) for field in msgspec.structs.fields(event)
+    }
+    for file in sorted((ROOT / "sample_traces").glob("*.jsonl*")):
+        for event in events(file):
+            known |= event.keys() | {event["event"]}
+            known |= {event[word] for word in ("reason", "closed_by", "phase") if event.get(word)}
+            if event["event"] == "raw":
+                known.add(event["why"])
+    assert {word for word in known if f"`{word}`" not in text} == set()
+
+
+def test_every_command_is_used_somewhere_outside_of_the_reference():
+    texts = [page.read_text(encoding="utf-8") for page in PAGES if "reference" not in page.parts]
+    said = "\n".join(texts)
+    unused = [v for v in cli.list_commands(click.Context(cli)) if f"mcptally {v}" not in said]
+    assert unused == []
+
+
+def slug(heading: str) -> str:
+    """A heading's anchor, as code hosts and the site make it."""
+    bare = re.sub(r"[^\w\- ]", "", re.sub(r"[`*]|\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower())
+    return bare.strip().replace(" ", "-")
+
+
+def prose(page: Path) -> str:
+    fenced = re.compile(r"^ *```.*?^ *```", flags=re.MULTILINE | re.DOTALL)
+    return fenced.sub("", page.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("page", LINKED, ids=name)
+def test_links_lead_somewhere(page):
+    for link in (*LINK.findall(prose(page)), *IMAGE.findall(prose(page))):
+        if "://" in link:
+            continue
+        path, _, anchor = link.partition("#")
+        target = page.parent / path if path else page
+        assert target.exists(), link
+        if anchor:
+            headings = re.findall(r"^#+ (.*)$", prose(target), flags=re.MULTILINE)
+            assert anchor in map(slug, headings), link
+
+
+def test_every_page_is_in_the_index_that_is_the_sites_navigation():
+    index = prose(DOCS / "index.md")
+    listed = {(DOCS / link.split("#")[0]).resolve() for link in LINK.findall(index)}
+    pages = {page for page in DOCS.rglob("*.md") if page.parent.name != "decisions"}
+    notebooks = set((ROOT / "notebooks").glob("*.ipynb"))
+    assert {name(page) for page in (pages | notebooks) - listed} == {"docs/index.md"}
+
+
+@pytest.mark.slow
+def test_the_site_builds_without_a_warning(tmp_path):
+    pytest.importorskip("material", reason="mkdocs-material is not installed ('.[dev]' has it)")
+    # What is said of the future of mkdocs-material is no warning about these pages.
+    environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet"]
+    done = subprocess.run(
+        [*command, "-f", ROOT / ".docs" / "mkdocs.yml", "-d", tmp_path / "site"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert (tmp_path / "site" / "notebooks" / "tour" / "index.html").exists()

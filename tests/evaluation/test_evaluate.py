@@ -1,0 +1,176 @@
+"""Measuring the verdict: labels of both vocabularies, rates, and calibration by server."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from click.testing import CliRunner
+
+from mcptally.cli import cli
+from mcptally.errors import UnreadableError
+from mcptally.evaluation import calibration, evaluate, labels, measures
+from mcptally.verdict import classify
+from tests import corpus
+
+ERROR = {
+    "server": "npm:@a/mcp-x-server", "tool": "t", "args": {"q": 1}, "text": "x not found",
+    "is_error": True, "channel": "tool", "code": None, "hidden": False,
+    "verdict": "business", "reason": "not_found",
+}  # fmt: skip
+TRAFFIC = {
+    "recording": "r", "id": 3, "server": "x-http", "method": "tools/call", "tool": "t",
+    "args": "{}", "wire": "isError=true", "class": "infra_error", "why": "", "text": "fetch failed",
+}  # fmt: skip
+
+
+def write(folder: Path, *rows: dict[str, Any]) -> Path:
+    file = folder / "labels.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return file
+
+
+def test_both_vocabularies_become_the_same_table(tmp_path: Path):
+    read = labels.read(write(tmp_path, ERROR, TRAFFIC))
+    assert read["label"].to_list() == ["business", "infrastructure"]
+    assert read["family"].to_list() == ["x", "x"]
+    assert read["request_id"].to_list() == [None, "3"]
+
+
+@pytest.mark.parametrize(
+    ("row", "label", "is_hidden"),
+    [
+        (ERROR | {"verdict": "not_error", "is_error": False}, None, False),
+        (ERROR | {"verdict": "ambiguous"}, None, None),
+        (ERROR | {"hidden": True, "is_error": False}, "business", True),
+        (TRAFFIC | {"class": "hidden_error", "wire": "isError false/absent"}, None, True),
+        (TRAFFIC | {"class": "ok", "wire": "isError false/absent"}, None, False),
+        (TRAFFIC | {"class": "ambiguous"}, None, None),
+        (TRAFFIC | {"class": "protocol_error"}, "business", None),
+    ],
+)
+def test_a_label_says_only_what_it_is_about(
+    tmp_path: Path, row: dict[str, Any], label: str | None, is_hidden: bool | None
+):
+    read = labels.read(write(tmp_path, row)).row(0, named=True)
+    assert (read["label"], read["is_hidden"]) == (label, is_hidden)
+
+
+def test_a_json_rpc_code_is_taken_from_the_text_of_a_traffic_label(tmp_path: Path):
+    row = TRAFFIC | {"wire": "jsonrpc_error", "text": "-32603 fetch failed"}
+    read = labels.read(write(tmp_path, row)).row(0, named=True)
+    assert (read["error_code"], read["text"]) == (-32603, "fetch failed")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("npm:@modelcontextprotocol/server-filesystem", "filesystem-nobody"),
+        ("pypi:mcp-server-git", "git-v1"),
+        ("redis-old-outage", "pypi:redis-mcp-server"),
+    ],
+)
+def test_releases_and_ways_of_running_one_server_are_a_family(one: str, other: str):
+    assert labels.family(one) == labels.family(other)
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{}\n", "[1]\n", "{not json\n", '{"a": 1}\n', "[" * 100_000]
+)
+def test_what_is_no_labelled_file_is_refused_with_its_line(tmp_path: Path, content: str):
+    file = tmp_path / "x.jsonl"
+    file.write_text(content)
+    with pytest.raises(UnreadableError, match=r"x\.jsonl"):
+        labels.read(file)
+
+
+@pytest.mark.parametrize(
+    ("row", "says"),
+    [
+        (ERROR | {"verdict": "busines"}, "did you mean business"),
+        (ERROR | {"verdict": ["business"]}, "'verdict' is a string"),
+        (TRAFFIC | {"class": {"ok": 1}}, "'class' is a string"),
+        (TRAFFIC | {"class": "business"}, "did you mean business_error"),
+        (ERROR | {"server": 5}, "'server' is a string, and not 5"),
+        (ERROR | {"text": 5}, "'text' is a string"),
+        (ERROR | {"code": "E1"}, "'code' is a number"),
+        (ERROR | {"code": 10**30}, "'code' is a number"),
+    ],
+)
+def test_a_label_of_another_shape_is_refused_with_its_line(
+    tmp_path: Path, row: dict[str, Any], says: str
+):
+    with pytest.raises(UnreadableError, match=rf"labels\.jsonl:2: .*{says}"):
+        labels.read(write(tmp_path, ERROR, row))
+
+
+def test_only_a_newline_ends_a_label(tmp_path: Path):
+    file = tmp_path / "labels.jsonl"
+    text = "one\u2028two\x85three"
+    file.write_text(json.dumps(ERROR | {"text": text}, ensure_ascii=False), encoding="utf-8")
+    assert labels.read(file)["text"].to_list() == [text]
+
+
+def test_a_number_too_large_for_a_code_is_text(tmp_path: Path):
+    said = f"{10**30} fetch failed"
+    read = labels.read(write(tmp_path, TRAFFIC | {"wire": "jsonrpc_error", "text": said}))
+    assert (read["error_code"][0], read["text"][0]) == (None, said)
+
+
+def test_rates_come_with_wilson_intervals():
+    rate = measures.Rate.of(8, 10)
+    assert (round(rate.low, 4), round(rate.high, 4)) == (0.4902, 0.9433)
+    assert math.isnan(measures.Rate.of(0, 0).value)
+
+
+def test_balanced_accuracy_and_matthews_are_what_they_are_defined_as():
+    assert measures.balanced_accuracy(8, 2, 1, 9) == pytest.approx(0.85)
+    assert measures.matthews(8, 2, 1, 9) == pytest.approx(70 / 9900**0.5)
+    assert measures.matthews(5, 0, 5, 0) == 0
+
+
+def test_calibration_error_is_zero_where_confidence_comes_true():
+    sure, right = pl.Series([75.0] * 4), pl.Series([True, True, True, False])
+    assert measures.calibration_error(measures.reliability(sure, right)) == pytest.approx(0)
+    assert measures.brier(sure, right) == pytest.approx(0.1875)
+
+
+def test_a_server_does_not_vouch_for_its_own_messages():
+    decided = pl.DataFrame(
+        {
+            "family": ["a"] * 30 + ["b"],
+            "rule": ["verdict.network.dns"] * 31,
+            "correct": [False] * 30 + [True],
+        }
+    )
+    held_out = calibration.held_out(classify.rules(), decided)
+    assert held_out[0] > held_out[30]
+
+
+def test_many_messages_of_one_server_count_once():
+    decided = pl.DataFrame({"family": ["a"] * 50, "rule": ["r"] * 50, "correct": [True] * 50})
+    assert calibration.counts(decided)["hits"].to_list() == [calibration.PER_FAMILY]
+
+
+def test_the_command_prints_tables_and_json(tmp_path: Path):
+    file = str(write(tmp_path, ERROR, TRAFFIC))
+    table = CliRunner().invoke(cli, ["evaluate", file])
+    assert table.exit_code == 0
+    assert "seed heuristic" in table.output
+    assert "always business" in table.output
+    answer = CliRunner().invoke(cli, ["evaluate", file, "--format", "json", "--cross-validate"])
+    assert json.loads(answer.output)["verdict"]["n"] == 2
+
+
+def test_the_verdict_reaches_what_is_promised_under_cross_validation():
+    for name in ("errors.jsonl", "traffic.jsonl"):
+        measured = evaluate(corpus.need(f"labels/{name}"), cross_validate=True)
+        assert measured.verdict is not None
+        assert measured.hidden is not None
+        assert measured.verdict.scorers[0].balanced_accuracy.value >= 0.90
+        assert measured.verdict.accuracy.value >= 0.88
+        assert measured.verdict.calibration.calibration_error <= 0.05
+        assert measured.hidden.precision.value >= 0.90
+        assert measured.hidden.recall.value >= 0.85

@@ -1,0 +1,291 @@
+"""Gates: what fails, what the data leave open, and what CI reads."""
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+import mcptally as mt
+from mcptally.errors import UsageError
+from mcptally.gates import ci_reports
+from mcptally.gates import limits as gates
+from tests.analytics.stores import FAILED, NO_NETWORK, build, call, sessions
+from tests.commands import run
+from tests.transcripts import c2s, opened, s2c, text, write
+from tests.transcripts import call as asked
+
+BAD = sessions([(1, 2)] * 40, "bad")
+GOOD = sessions([(0, 2)] * 80, "good")
+UNKNOWN = sessions([(3, 4)], "unknown")
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    return build(tmp_path_factory.mktemp("gates") / "s", BAD + GOOD + UNKNOWN)
+
+
+def states(store, *texts):
+    return {r.tool: r.state for r in gates.check(store, gates.load(texts))}
+
+
+def test_a_gate_fails_for_sure_passes_for_sure_or_stays_open(store):
+    assert states(store, "failure_rate > 10%") == {
+        "bad": "failed",
+        "good": "passed",
+        "unknown": "undecided",
+    }
+
+
+def test_a_gate_may_be_a_lower_limit(store):
+    assert states(store, "confidence < 80") == {
+        "bad": "failed",
+        "good": "passed",
+        "unknown": "undecided",
+    }
+
+
+def test_a_count_has_no_interval_and_is_never_open(store):
+    assert states(store, "tool_failures > 0") == {
+        "bad": "failed",
+        "good": "passed",
+        "unknown": "failed",
+    }
+
+
+HIDDEN = {"outcome": "hidden_error", "verdict": "tool_failure"}
+UNANSWERED = {"outcome": "no_response", "verdict": "infrastructure"}
+RATES = {
+    "infrastructure_rate": NO_NETWORK,
+    "error_rate": NO_NETWORK,
+    "unanswered_rate": UNANSWERED,
+    "hidden_error_rate": HIDDEN,
+    "failure_rate": FAILED,
+    "retry_rate": {"attempt_why": "retry"},
+    "invalid_input_rate": {"input_schema_state": "invalid"},
+    "invalid_output_rate": {"output_schema_state": "invalid"},
+}
+"""Rate: a call that counts in it."""
+OTHERS = {"input_schema_state": "valid", "output_schema_state": "valid"}
+
+
+def single_calls(tool, hits, total, fields):
+    """Sessions of one call each, so that n_eff is their number."""
+    return [call(n, tool, **(OTHERS | (fields if n < hits else {}))) for n in range(total)]
+
+
+@pytest.mark.parametrize(("rate", "fields"), RATES.items(), ids=RATES)
+def test_each_rate_is_judged_by_its_own_data(tmp_path, rate, fields):
+    store = build(
+        tmp_path / "s",
+        single_calls("n_eff of 9", 9, 9, fields)
+        + single_calls("n_eff of 10", 10, 10, fields)
+        + single_calls("width of 0.401", 10, 20, fields)
+        + single_calls("width of 0.386", 11, 22, fields),
+    )
+    assert states(store, f"{rate} > 5%") == {
+        "n_eff of 9": "undecided",
+        "n_eff of 10": "failed",
+        "width of 0.401": "undecided",
+        "width of 0.386": "failed",
+    }
+    column = "insufficient_data" if rate == "failure_rate" else f"{rate}_insufficient_data"
+    few = store.sql(f'SELECT tool, "{column}" FROM tool_scores').fetchall()
+    assert {tool for tool, thin in few if thin} == {"n_eff of 9", "width of 0.401"}
+
+
+def test_a_server_that_never_answered_fails_a_gate_on_infrastructure(tmp_path):
+    rows = single_calls("t", 16, 20, NO_NETWORK)
+    store = build(tmp_path / "s", rows)
+    (row,) = store.sql("SELECT * FROM server_scores").pl().to_dicts()
+    assert row["insufficient_data"], "4 calls are too few to judge failures by"
+    (result,) = gates.check(store, gates.load(["server.infrastructure_rate > 5%"]))
+    assert result.state == "failed"
+    (result,) = gates.check(store, gates.load(["server.failure_rate > 5%"]))
+    assert (result.state, "too little data" in result.message) == ("undecided", True)
+
+
+def test_enough_failures_do_not_make_up_for_a_rate_with_too_little_data(tmp_path):
+    """Few calls have a schema for their output; many are judged."""
+    rows = [call(n, **({"output_schema_state": "invalid"} if n < 9 else {})) for n in range(40)]
+    store = build(tmp_path / "s", rows)
+    assert states(store, "failure_rate > 50%") == {"t": "passed"}
+    assert states(store, "invalid_output_rate > 5%") == {"t": "undecided"}
+
+
+def test_an_end_of_an_interval_is_a_number_however_few_the_data(tmp_path):
+    store = build(tmp_path / "s", single_calls("t", 9, 9, NO_NETWORK))
+    assert states(store, "infrastructure_rate > 5%") == {"t": "undecided"}
+    assert states(store, "infrastructure_rate_low > 5%") == {"t": "failed"}
+
+
+def test_a_latency_without_an_interval_is_undecided(tmp_path):
+    store = build(tmp_path / "s", [call(1, latency_ms=9000.0)])
+    assert states(store, "latency_p95_ms > 2000") == {"t": "undecided"}
+
+
+def test_a_server_has_gates_of_its_own(store):
+    (result,) = gates.check(store, gates.load(["server.failure_rate > 10%"]))
+    assert (result.server, result.tool, result.state) == ("s", None, "failed")
+
+
+def test_of_gates_in_a_file_the_last_that_fits_counts(store, tmp_path):
+    path = tmp_path / "gates.toml"
+    path.write_text(
+        '[[gate]]\nfail-on = ["failure_rate > 10%", "calls > 1000"]\n'
+        '[[gate]]\nserver = "s"\ntool = "b*"\nfail-on = "failure_rate > 90%"\n'
+    )
+    found = {(r.tool, r.gate.text): r.state for r in gates.check(store, gates.load([str(path)]))}
+    assert found["bad", "failure_rate > 90%"] == "passed"
+    assert ("bad", "failure_rate > 10%") not in found
+    assert found["good", "failure_rate > 10%"] == "passed"
+    assert found["bad", "calls > 1000"] == "passed"
+
+
+WRONG = {
+    "no gate": ("nonsense", "is no gate"),
+    "a misspelt change": ("vanish", "did you mean vanished"),
+    "no number": ("failure_rate > much", "is no gate"),
+    "a column there is not": ("failure_rat > 1", "did you mean failure_rate"),
+    "findings that there are never": ("findings.eror > 0", "did you mean error"),
+    "a column that is no number": ("tool > 1", "is no number"),
+    "a change in one store": ("worse", "compare BASE NEW"),
+    "a file there is not": ("none.toml", "cannot be read"),
+}
+
+
+@pytest.mark.parametrize(("gate", "words"), WRONG.values(), ids=WRONG)
+def test_a_gate_that_makes_no_sense_is_refused_with_what_to_do(store, gate, words):
+    with pytest.raises(UsageError, match=words):
+        gates.check(store, gates.load([gate]))
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("", "holds no gate"),
+        ("[[gate]]\nfail-no = 'x'", "did you mean fail-on"),
+        ("[[gate]]\nserver = 's'", "needs a field fail-on"),
+        ("[[gate]]\nfail-on = 'calls > 1'\ntool = 3", "are texts"),
+        ("[[gate", "cannot be read"),
+    ],
+)
+def test_a_file_of_gates_that_makes_no_sense_says_where(tmp_path, content, words):
+    path = tmp_path / "g.toml"
+    path.write_text(content)
+    with pytest.raises(UsageError, match=words):
+        gates.load([str(path)])
+
+
+def test_findings_are_counted_where_the_gate_looks(tmp_path):
+    paths = []
+    for server in ("one", "two"):
+        events = [opened(server, server=server)]
+        for number in range(2):  # without a handshake
+            events.append(c2s(2 * number + 1, asked(number, f"{server}-{number}"), server))
+            events.append(s2c(2 * number + 2, text(number), server))
+        paths.append(write(tmp_path / f"{server}.jsonl", events))
+    mt.score(paths, out=tmp_path / "store")
+    opened_store = mt.open_store(tmp_path / "store")
+    for where, file, line in (
+        ("", "one.jsonl", 2),
+        ("server = 'two'", "two.jsonl", 2),
+        ("server = 'two'\ntool = '*-1'", "two.jsonl", 4),
+        ("server = 'three'", None, None),
+    ):
+        path = tmp_path / "gates.toml"
+        path.write_text(f"[[gate]]\nfail-on = 'findings.protocol.before_initialize > 0'\n{where}")
+        (result,) = gates.check(opened_store, gates.load([str(path)]))
+        assert result.state == ("failed" if file else "passed")
+        assert (result.file and Path(result.file).name, result.line) == (file, line)
+
+
+def test_a_gate_on_a_metric_holds_where_no_tool_is_in_both_stores(tmp_path):
+    stores = [build(tmp_path / name, [call(1, tool=name)]) for name in ("a", "b")]
+    comparison = stores[0].compare(stores[1])
+    assert gates.check_changes(comparison, gates.load(["failure_rate > 5%"])) == []
+
+
+PLACES = {
+    "/traces/a b%20#?.jsonl": "/traces/a%20b%2520%23%3F.jsonl",
+    "s3://bucket/a b.jsonl": "s3://bucket/a%20b.jsonl",
+    "traces/ü.jsonl.gz": "traces/%C3%BC.jsonl.gz",
+}
+
+
+@pytest.mark.parametrize(("file", "uri"), PLACES.items())
+def test_sarif_names_a_transcript_by_a_uri(file, uri):
+    gate = gates.parse("failure_rate > 10%")
+    data = ci_reports.as_sarif([gates.Result(gate, "failed", "s", "t", "so", file, 7)])
+    (found,) = json.loads(data)["runs"][0]["results"]
+    (location,) = found["locations"]
+    assert location["physicalLocation"]["artifactLocation"]["uri"] == uri
+
+
+def test_changes_are_gated_by_kind_and_by_how_far(tmp_path):
+    base = build(tmp_path / "a", sessions([(0, 3)] * 40, "t"))
+    new = build(tmp_path / "b", sessions([(2, 3)] * 20 + [(1, 3)] * 20, "t"))
+    comparison = base.compare(new)
+
+    def failed(gate):
+        results = gates.check_changes(comparison, gates.load([gate]))
+        return {r.tool for r in results if r.state == "failed" and r.tool}
+
+    assert failed("worse") == failed("worse.failure_rate") == {"t"}
+    assert failed("failure_rate > 20%") == {"t"}
+    assert failed("failure_rate > 60%") == failed("vanished") == failed("better") == set()
+    with pytest.raises(UsageError, match="metrics compared"):
+        failed("retries > 1")
+
+
+def test_hostile_names_end_as_plain_text_in_the_reports(tmp_path):
+    rows = sessions([(1, 2)] * 40, "evil\x1b[31m\x00<&]]>\uffff")
+    results = gates.check(build(tmp_path / "s", rows), gates.load(["failure_rate > 10%"]))
+    root = ET.fromstring(ci_reports.as_junit(results))  # noqa: S314  (we wrote it)
+    assert root.find(".//failure") is not None
+    data = json.loads(ci_reports.as_sarif(results))
+    (found,) = data["runs"][0]["results"]
+    assert found["locations"][0]["physicalLocation"]["region"]["startLine"] == 1
+    assert "\x1b" not in json.dumps(data, ensure_ascii=False)
+    assert "\x1b" not in "".join(ci_reports.lines(results))
+
+
+def test_junit_counts_failures_and_skips(store):
+    results = gates.check(store, gates.load(["failure_rate > 10%"]))
+    suite = ET.fromstring(ci_reports.as_junit(results)).find("testsuite")  # noqa: S314
+    assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("3", "1", "1")
+
+
+def transcript(path, failing):
+    events = []
+    for number in range(12):
+        name = f"r{number}"
+        events += [opened(name), c2s(1, asked(1, "t"), name)]
+        words = "TypeError: x is not a function" if number < failing else "fine"
+        events.append(s2c(2, text(1, words, isError=number < failing), name))
+    return write(path, events)
+
+
+@pytest.mark.slow
+def test_commands_exit_with_1_beyond_a_gate_and_with_0_without(tmp_path):
+    bad, good = transcript(tmp_path / "b.jsonl", 12), transcript(tmp_path / "g.jsonl", 0)
+    gate = ("--fail-on", "failure_rate > 10%", "--junit", tmp_path / "j.xml")
+    done = run("score", bad, "-o", tmp_path / "bad", *gate, "--sarif", tmp_path / "s.json")
+    assert (done.returncode, "FAILED demo/t" in done.stderr) == (1, True)
+    assert (tmp_path / "j.xml").exists()
+    assert json.loads((tmp_path / "s.json").read_text())["version"] == "2.1.0"
+    assert run("score", good, "-o", tmp_path / "good", *gate).returncode == 0
+    done = run("compare", tmp_path / "good", tmp_path / "bad", "--fail-on", "worse")
+    assert (done.returncode, "fails more: 0.0%" in done.stdout) == (1, True), done.stderr
+    done = run("compare", tmp_path / "good", tmp_path / "good", "--fail-on", "worse")
+    assert done.returncode == 0
+    assert done.stdout.count("\n") <= 1
+    done = run("compare", tmp_path / "good", tmp_path / "good", "--format", "json")
+    assert {row["change"] for row in json.loads(done.stdout)} <= {"unclear", "unchanged"}
+    done = run("compare", tmp_path / "good", tmp_path / "good", "--junit", "x.xml")
+    assert (done.returncode, "give --fail-on" in done.stderr) == (2, True)
+
+
+def test_a_gate_says_nothing_of_a_tool_without_a_value(tmp_path):
+    store = build(tmp_path / "s", [call(1)])
+    assert gates.check(store, gates.load(["invalid_output_rate > 0"])) == []

@@ -1,0 +1,124 @@
+"""Logs that unpack to a thousand times their size: read as far as an archive would be, and told."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from mcptally.importers import FORMATS, import_logs
+from mcptally.importers.events import Item, Pipe, Tally
+from mcptally.importers.json_array import elements
+from mcptally.importers.packer import Packer
+from mcptally.importers.source import Source
+from mcptally.importers.transcript_builder import Transcript
+from mcptally.redaction.policy import policy
+from mcptally.transcript.files import EXPANSION, Room
+from tests.importers.rig import balanced
+
+PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n'
+TOO_LARGE = "unpack to more than 64 times their size"
+
+BOMBS = {
+    "lines of noise": ("jsonrpc", PING, b"noise" * 400 + b"\n", b""),
+    "line ends": ("jsonrpc", PING, b"\n", b""),
+    "blanks without a line end": ("jsonrpc", PING, b" ", b""),
+    "calls": ("jsonrpc", b"", PING, b""),
+    "lines of a desktop log": (
+        "claude-desktop", b"", b"2026-03-01T09:44:53.641Z [x] [info] words\n", b""),
+    "entries of a HAR": ("har", b'{"log":{"entries":[', b"{},", b"{}]}}"),
+    "one entry of a HAR": ("har", b'{"log":{"entries":[{"a":"', b"x", b'"}]}}'),
+    "brackets of a HAR": ("har", b'{"log":{"x":', b"[", b""),
+    "spans": ("otlp", b'{"resourceSpans":[', b'{"scopeSpans":[{"spans":[{}]}]},', b"{}]}"),
+}  # fmt: skip
+
+
+def bomb(path: Path, head: bytes, block: bytes, tail: bytes, *, mebibytes: int) -> Path:
+    """A file of a few kB that unpacks to a size of choice."""
+    many = block * ((1 << 20) // len(block))
+    with path.open("wb") as out, zstandard.ZstdCompressor().stream_writer(out) as packed:
+        packed.write(head)
+        for _ in range(mebibytes):
+            packed.write(many)
+        packed.write(tail)
+    return path
+
+
+class Counted(Source):
+    """A source that counts what was unpacked."""
+
+    unpacked = 0
+
+    def _charge(self, records: int, size: int) -> None:
+        self.unpacked += size
+        super()._charge(records, size)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("form", "head", "block", "tail"), BOMBS.values(), ids=BOMBS)
+def test_a_bomb_is_read_as_far_as_there_is_room_and_told(
+    tmp_path: Path, form: str, head: bytes, block: bytes, tail: bytes
+) -> None:
+    path = bomb(tmp_path / "x.log.zst", head, block, tail, mebibytes=8)
+    source = Counted(path, path.name, room=Room(1 << 20))
+    used = sum(1 for _ in FORMATS[form].read(source))
+    assert used <= source.tally.used
+    assert any(TOO_LARGE in why for why in source.tally.unused)
+    # What is read at a time may be unpacked before it counts.
+    assert source.unpacked <= path.stat().st_size * EXPANSION + (3 << 20)
+
+
+def test_what_was_looked_through_beforehand_takes_no_room(tmp_path: Path) -> None:
+    spans = (b'{"resourceSpans":[', b'{"scopeSpans":[{"spans":[{}]}]},', b"{}]}")
+    path = bomb(tmp_path / "x.json.zst", *spans, mebibytes=1)
+    source = Source(path, path.name, room=Room(3 << 20))
+    assert list(FORMATS["otlp"].read(source)) == []
+    assert source.tally.lost == 0
+    assert source.tally.seen == (1 << 20) // len(spans[1])
+
+
+def test_the_bombs_of_an_import_share_one_room_and_leave_others_alone(tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    for name in ("a.jsonl.zst", "b.jsonl.zst"):
+        bomb(logs / name, PING, b" ", b"\n" + PING, mebibytes=400)
+    (logs / "c.jsonl.zst").write_bytes(zstandard.compress(PING * 20))
+    done = import_logs(logs, tmp_path / "t")
+    assert balanced(done)
+    told = {o.file.name: [w for w in o.tally.unused if TOO_LARGE in w] for o in done.files}
+    assert [name for name, words in told.items() if words] == ["b.jsonl.zst"]
+    used = {outcome.file.name: outcome.tally.used for outcome in done.files}
+    assert used == {"a.jsonl.zst": 2, "b.jsonl.zst": 1, "c.jsonl.zst": 20}
+
+
+def test_a_document_nested_without_end_keeps_no_level() -> None:
+    def pieces() -> Iterator[bytes]:
+        yield b'{"log":{"x":' + b"[" * 100_000
+        yield b"]" * 100_000 + b',"entries":[{"a":1},{"b":[[2]]}]}}'
+
+    found = [element.data for element in elements(pieces(), ("log", "entries"))]
+    assert found == [b'{"a":1}', b'{"b":[[2]]}']
+
+
+def test_a_file_without_times_is_digested_once_however_often_it_begins(tmp_path: Path) -> None:
+    digested = []
+
+    def fingerprint() -> str:
+        digested.append("once")
+        return "f"
+
+    transcript = Transcript(
+        Packer(tmp_path, "x"),
+        policy("none"),
+        source={"format": "jsonrpc", "missing": []},
+        restarts=True,
+        fingerprint=fingerprint,
+        tally=Tally(),
+    )
+    begin = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize"}).encode()
+    for line in range(50):
+        transcript.put(Item(what="message", line=line, pipe=Pipe("s"), data=begin))
+    transcript.finish()
+    assert transcript.recordings == 50
+    assert digested == ["once"]

@@ -1,0 +1,548 @@
+"""Damaged, torn and hostile sources: never a crash, and every record accounted for."""
+
+import gzip
+import json
+import os
+import sqlite3
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mcptally.importers import FORMATS, call_records, import_logs
+from mcptally.importers.detect import format_of
+from mcptally.importers.events import Item, Pipe, Tally
+from mcptally.importers.formats import claude_code
+from mcptally.importers.formats.mcphawk import is_database
+from mcptally.importers.json_array import elements
+from mcptally.importers.sorted_spool import MAX_RUNS, in_order
+from mcptally.importers.timestamps import duration, moment, zone
+from mcptally.transcript.check import check
+from tests.importers import styles
+from tests.importers.rig import SAMPLES, TRACES, balanced, events
+
+HTTP = styles.har(events(TRACES / "everything-http.jsonl.zst")[:60]).encode()
+TIME = events(TRACES / "time.jsonl")[:40]
+CODEX = (
+    b'{"timestamp":"2026-03-01T10:00:00Z","type":"event_msg","payload":{"type":"mcp_tool_call_end",'
+    b'"call_id":"c","invocation":{"server":"s","tool":"t","arguments":{}},"duration":{"secs":1,'
+    b'"nanos":0},"result":{"Ok":{"content":[]}}}}\n'
+)
+CODE = (
+    b'{"debug":"Calling MCP tool: x","timestamp":"2026-03-01T10:00:00Z","sessionId":"s",'
+    b'"cwd":"/"}\n'
+    b'{"debug":"Tool \'x\' completed successfully in 1ms","timestamp":"2026-03-01T10:00:01Z",'
+    b'"sessionId":"s","cwd":"/"}\n'
+    b'{"type":"assistant","message":{"content":[{"type":"tool_use","id":"a","name":"mcp__s__t",'
+    b'"input":{}}]},"timestamp":"2026-03-01T10:00:00Z","sessionId":"s","cwd":"/"}\n'
+    b'{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"a","content":"x"}]},'
+    b'"timestamp":"2026-03-01T10:00:01Z","sessionId":"s","cwd":"/"}\n'
+)
+SNOOP = (
+    b'{"session_id":"s","server_label":"l","ts":"2026-03-01T10:00:00Z","direction":"c2s",'
+    b'"transport":"stdio","raw":{"jsonrpc":"2.0","id":1,"method":"ping"}}\n'
+) * 3
+
+WHOLE = {
+    "claude-desktop": styles.claude_desktop(TIME).encode(),
+    "claude-code": CODE,
+    "codex": CODEX * 2,
+    "vscode": styles.vscode(TIME).encode(),
+    "har": HTTP,
+    "otlp": gzip.decompress((SAMPLES / "spans-server.jsonl.gz").read_bytes())[:20_000],
+    "mcpsnoop": SNOOP,
+    "jsonrpc": styles.bare(TIME).encode(),
+}
+
+
+@st.composite
+def damaged(draw: st.DrawFn, whole: bytes) -> bytes:
+    """The file with some of it cut, repeated or overwritten."""
+    data = bytearray(whole)
+    for _ in range(draw(st.integers(1, 4))):
+        place = draw(st.integers(0, max(len(data) - 1, 0)))
+        match draw(st.sampled_from(["overwrite", "cut", "insert", "end"])):
+            case "overwrite":
+                words = draw(st.binary(min_size=1, max_size=8))
+                data[place : place + len(words)] = words
+            case "cut":
+                del data[place : place + draw(st.integers(1, 200))]
+            case "insert":
+                data[place:place] = draw(
+                    st.sampled_from(
+                        [b"\n", b'"', b"{", b"]", b"\x00", b"\xff", b"null", b"[" * 2000, b"1e999"]
+                    )
+                )
+            case "end":
+                del data[place:]
+    return bytes(data)
+
+
+def imported(form: str, data: bytes, **options: object) -> None:
+    """Import one file; what is written is a whole archive, and every record is accounted for."""
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "mcp-server-x.log"
+        source.write_bytes(data)
+        out = Path(folder) / "t"
+        done = import_logs(source, out, format=form, timezone="UTC", **options)
+        assert balanced(done)
+        assert not list(out.glob("*.part"))
+        if done.recordings:
+            answer = check([out])
+            gaps = any("says so in a gap" in p for r in answer.recordings for p in r.problems)
+            assert answer.whole or gaps, answer
+        report = json.loads(done.files[0].report.read_text())
+        rest = sum(found["count"] for found in report["unused"].values())
+        assert report["records"] == report["used"] + sum(report["context"].values()) + rest
+
+
+@pytest.mark.parametrize("form", WHOLE)
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_a_damaged_file_gives_a_whole_archive_and_a_full_account(form, data):
+    imported(form, data.draw(damaged(WHOLE[form])))
+
+
+@pytest.mark.parametrize("form", sorted(set(FORMATS) - {"mcphawk"}))
+@settings(max_examples=15, deadline=None)
+@given(data=st.binary(max_size=400))
+def test_any_garbage_is_accounted_for(form, data):
+    imported(form, data)
+
+
+@settings(max_examples=30, deadline=None)
+@given(place=st.integers(0, 60_000), words=st.binary(min_size=1, max_size=400))
+def test_a_damaged_database_never_stops_the_import(place, words):
+    data = bytearray((SAMPLES / "mcphawk.db").read_bytes())
+    data[100 + place : 100 + place + len(words)] = words
+    imported("mcphawk", bytes(data))
+
+
+def test_rows_of_other_types_in_a_database_are_counted(tmp_path):
+    copy = tmp_path / "x.db"
+    copy.write_bytes((SAMPLES / "mcphawk.db").read_bytes())
+    with sqlite3.connect(copy) as connection:
+        connection.execute("UPDATE messages SET ts = 'soon' WHERE id = 3")
+    connection.close()
+    done = import_logs(copy, tmp_path / "t")
+    assert balanced(done)
+    assert {w: p.count for w, p in done.files[0].tally.unused.items()} == {
+        "a row with values of other types": 1
+    }
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE messages SET ts = 9e999 WHERE id = 3",
+        "UPDATE messages SET ts = 1e100 WHERE id = 3",
+        """CREATE TABLE m AS SELECT * FROM messages; DROP TABLE messages;
+        ALTER TABLE m RENAME TO messages; UPDATE messages SET id = 'three' WHERE id = 3""",
+    ],
+    ids=["endless", "far away", "words for a number"],
+)
+def test_a_row_with_an_impossible_number_stops_no_other(tmp_path, change):
+    copy = tmp_path / "x.db"
+    copy.write_bytes((SAMPLES / "mcphawk.db").read_bytes())
+    with sqlite3.connect(copy) as connection:
+        connection.executescript(change)
+    connection.close()
+    whole = import_logs(SAMPLES / "mcphawk.db", tmp_path / "whole")
+    done = import_logs(copy, tmp_path / "t")
+    assert balanced(done)
+    assert done.files[0].tally.used >= whole.files[0].tally.used - 1
+    assert all(0 <= event["ts_ns"] < 2**63 for event in events(tmp_path / "t"))
+
+
+def test_a_database_whose_tables_would_run_what_a_stranger_wrote_is_not_asked(tmp_path):
+    endless = tmp_path / "x.db"
+    endless.write_bytes((SAMPLES / "mcphawk.db").read_bytes())
+    with sqlite3.connect(endless) as connection:
+        connection.executescript(
+            "ALTER TABLE messages RENAME TO m; CREATE VIEW messages AS "
+            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) "
+            "SELECT n.i AS id, session_id, ts, direction, size, body FROM n, m"
+        )
+    connection.close()
+    assert not is_database(endless)
+    done = import_logs(endless, tmp_path / "t", format="mcphawk")
+    assert [*done.files[0].tally.unused] == ["no database of mcphawk: its tables are missing"]
+    assert balanced(done)
+
+
+def _entry(url="http://h/mcp", response=None, **more):
+    ping = '{"jsonrpc":"2.0","id":1,"method":"ping"}'
+    request = {"method": "POST", "url": url, "headers": [], "postData": {"text": ping}}
+    answer = {"content": {"text": '{"jsonrpc":"2.0","id":1,"result":{}}'}}
+    entry = {"startedDateTime": "2026-03-01T10:00:00Z", "time": 5, "request": request}
+    return {"log": {"entries": [entry | {"response": response or answer} | more]}}
+
+
+def _span(**attributes):
+    told = {"mcp.method.name": {"stringValue": "tools/call"}} | attributes
+    pairs = [{"key": key, "value": value} for key, value in told.items()]
+    times = {"startTimeUnixNano": "1772359200000000000", "endTimeUnixNano": "1772359201000000000"}
+    spans = [{"spanId": "a", "kind": 3, "attributes": pairs, **times}]
+    return {"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}
+
+
+STREAM = {
+    "headers": [{"name": "content-type", "value": "text/event-stream"}],
+    "content": {"text": "event: endpoint\ndata: http://[x/y\n\n"},
+}
+ODD = {
+    "a kind that is an object": ("codex", json.loads(CODEX) | {"payload": {"type": {}}}),
+    "blocks of a kind that is an object": (
+        "codex",
+        json.loads(CODEX.replace(b'{"content":[]}', b'"[{\\"type\\":{}}]"')),
+    ),
+    "an address that is none": ("har", _entry("http://[::1/mcp")),
+    "an endpoint that is none": ("har", _entry(response=STREAM)),
+    "a duration without end": ("har", _entry(time=1e300)),
+    "a duration of millennia": ("har", _entry(time=1e20)),
+    "an event at no time": ("har", _entry(_eventSourceMessages=[{"time": 1e300, "data": "{}"}])),
+    "a call of millennia": (
+        "codex",
+        json.loads(CODEX.replace(b'"secs":1,', b'"secs":1000000000000000000,')),
+    ),
+    "a tool of millennia": (
+        "claude-code",
+        json.loads(CODE.split(b"\n")[1].replace(b"1ms", b"99999999999999999999ms")),
+    ),
+    "an error that is a list": ("otlp", _span(**{"error.type": {"arrayValue": {"values": []}}})),
+    "an error that is an object": ("otlp", _span(**{"error.type": {"kvlistValue": {}}})),
+}
+"""What: the format, and a document or a line of it."""
+
+
+@pytest.mark.parametrize(("form", "told"), ODD.values(), ids=ODD)
+def test_what_cannot_be_is_imported_without_it(tmp_path, form, told):
+    (tmp_path / "a.log").write_text(json.dumps(told) + "\n")
+    done = import_logs(tmp_path / "a.log", tmp_path / "t", format=form)
+    assert balanced(done)
+    assert done.lost == 0
+    made = events(tmp_path / "t")
+    assert made or done.files[0].tally.context
+    assert all(0 <= event["ts_ns"] < 2**63 for event in made)
+
+
+_CALL = '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","arguments":{"a":1}}}'
+_REPLY = '{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"x"}]}}'
+_HAR_ENTRY = _entry(
+    timings={"blocked": 1, "send": 1, "wait": 1},
+    _eventSourceMessages=[{"time": 1.5, "eventName": "a", "eventId": "1", "data": "{}"}],
+    response={
+        "status": 200,
+        "headers": [{"name": "content-type", "value": "application/json"}],
+        "content": {"text": "{}", "size": 2, "encoding": "x"},
+    },
+)
+LINES = {
+    "har": [json.dumps(_HAR_ENTRY)],
+    "otlp": [json.dumps(_span())],
+    "codex": [CODEX.decode().strip()],
+    "claude-code": CODE.decode().splitlines(),
+    "mcpsnoop": SNOOP.decode().splitlines()[:1],
+    "jsonrpc": [_CALL, _REPLY],
+    "vscode": [_CALL, _REPLY],
+    "claude-desktop": [_CALL, _REPLY],
+}
+"""Format: its lines, as JSON."""
+AROUND = {
+    "vscode": "2026-03-01 10:00:00.000 [debug] [editor -> server] {}",
+    "claude-desktop": "2026-03-01T10:00:00.000Z [x] [info] Message from client: {} "
+    "{{ metadata: undefined }}",
+}
+"""Format: what stands around the JSON of its lines."""
+ODD_VALUES = {
+    "an integer beyond 64 bits": "18446744073709551616",
+    "a negative integer beyond 64 bits": "-9223372036854775809",
+    "an integer of 5000 digits": "9" * 5000,
+    "NaN": "NaN",
+    "a number beyond doubles": "1e999",
+    "a lone surrogate": '"\\ud800"',
+    "deep nesting": "[" * 3000 + "]" * 3000,
+    "nesting near the limit": '{"a":' * 100 + "1" + "}" * 100,
+    "null": "null",
+    "a boolean": "true",
+    "an object": "{}",
+    "a list": "[]",
+    "a fraction": "0.5",
+}
+
+
+def _places(value, path=()):
+    if path:
+        yield path
+    pairs = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
+    for key, each in pairs:
+        yield from _places(each, (*path, key))
+
+
+def _with(value, path, token):
+    """The JSON text of a value with `token` in one place."""
+    if not path:
+        return token
+    pairs = value.items() if isinstance(value, dict) else enumerate(value)
+    inner = {k: _with(v, path[1:], token) if k == path[0] else json.dumps(v) for k, v in pairs}
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{json.dumps(k)}:{v}" for k, v in inner.items()) + "}"
+    return "[" + ",".join(inner.values()) + "]"
+
+
+@pytest.mark.parametrize("form", LINES)
+def test_an_odd_value_in_any_place_of_a_line_stops_no_import(tmp_path, form):
+    path = tmp_path / "a.log"
+    for number, line in enumerate(LINES[form]):
+        for place in _places(json.loads(line)):
+            for name, token in ODD_VALUES.items():
+                lines = list(LINES[form])
+                lines[number] = _with(json.loads(line), place, token)
+                around = AROUND.get(form, "{}")
+                path.write_text("".join(f"{around.format(each)}\n" for each in lines))
+                done = import_logs(path, tmp_path / "t", format=form, timezone="UTC")
+                assert balanced(done), (name, place)
+
+
+@pytest.mark.parametrize("token", ODD_VALUES.values(), ids=ODD_VALUES)
+def test_an_odd_value_in_a_message_of_a_database_stops_no_import(tmp_path, token):
+    copy = tmp_path / "x.db"
+    copy.write_bytes((SAMPLES / "mcphawk.db").read_bytes())
+    with sqlite3.connect(copy) as connection:
+        (whole,) = connection.execute("SELECT count(*) FROM messages").fetchone()
+        body = f'{{"jsonrpc":"2.0","id":{token},"method":"ping","params":{token}}}'
+        connection.execute("UPDATE messages SET body = ? WHERE id = 3", [body])
+    connection.close()
+    done = import_logs(copy, tmp_path / "t")
+    assert balanced(done)
+    assert done.files[0].tally.used + done.lost >= whole
+
+
+def test_an_entry_of_a_har_with_an_odd_status_is_counted_and_the_others_are_imported(tmp_path):
+    whole = _entry()["log"]["entries"][0]
+    odd = whole | {"response": {"status": 2**64}}
+    document = json.dumps({"log": {"entries": [whole, odd, whole]}}, indent=1)
+    (tmp_path / "a.har").write_text(document)
+    done = import_logs(tmp_path / "a.har", tmp_path / "t", format="har")
+    ((why, where),) = done.files[0].tally.unused.items()
+    assert "status" in why
+    (first, _), *_ = where.runs
+    assert document.split("\n")[first - 1].strip() == "{"
+    assert where.count == 1
+    assert done.files[0].tally.used == 2
+
+
+def test_lines_that_speak_of_a_log_and_its_entries_are_no_har(tmp_path):
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "log"}}
+    reply = {"jsonrpc": "2.0", "id": 1, "result": {"content": [], "entries": []}}
+    (tmp_path / "a.jsonl").write_text(json.dumps(call) + "\n" + json.dumps(reply) + "\n")
+    assert format_of(tmp_path / "a.jsonl") == "jsonrpc"
+    other = json.dumps({"version": 1} | _entry())
+    for text in (other, json.dumps(json.loads(other), indent=1), "\ufeff" + json.dumps(_entry())):
+        (tmp_path / "a.har").write_text(text, encoding="utf-8")
+        assert format_of(tmp_path / "a.har") == "har"
+
+
+LONG = 40_000
+BEGUN, AGAIN = "2026-03-01T10:00:00Z", "args: [" * LONG
+STAMP = "2026-03-01 10:00:00.000 [info] "
+ENDLESS = {
+    "a failure that fails again": ("claude-code", "Tool 'x" + "' failed after " * LONG),
+    "a duration of digits": ("claude-code", f"Tool 'x' completed successfully in {'1' * LONG * 3}"),
+    "a server of blanks": ("vscode", f"{STAMP}Starting server{' ' * LONG * 3}x"),
+    "arguments that begin again": (
+        "claude-desktop",
+        "\n".join((f"{BEGUN} [x] [info] Using MCP server command: x with args {{", AGAIN, "}")),
+    ),
+}
+"""What: the format, and what it says."""
+
+
+@pytest.mark.parametrize(("form", "said"), ENDLESS.values(), ids=ENDLESS)
+def test_a_line_that_was_written_to_be_read_for_ever_is_read(tmp_path, form, said):
+    about = {"timestamp": "2026-03-01T10:00:00Z", "sessionId": "s", "cwd": "/"}
+    line = json.dumps({"debug": said} | about) if form == "claude-code" else said
+    (tmp_path / "a.log").write_text(line + "\n")
+    done = import_logs(tmp_path / "a.log", tmp_path / "t", format=form)
+    assert balanced(done)
+    assert done.lost == 0
+
+
+PING = '{"jsonrpc":"2.0","id":1,"method":"ping"}\n'
+
+
+def test_links_out_of_a_folder_are_told_and_not_followed(tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "private.jsonl").write_text(PING)
+    (tmp_path / "in" / "a.jsonl").symlink_to("../private.jsonl")
+    (tmp_path / "in" / "b.jsonl").write_text(PING)
+    done = import_logs(tmp_path / "in", tmp_path / "t")
+    assert [outcome.file.name for outcome in done.files] == ["b.jsonl"]
+    assert "link out" in done.passed_over[tmp_path / "in" / "a.jsonl"]
+
+
+def test_a_name_that_is_no_text_stops_no_import(tmp_path):
+    odd = tmp_path / os.fsdecode(b"\xff.jsonl")
+    try:
+        odd.write_text(PING)
+    except OSError:
+        pytest.skip("this file system has no such names")
+    (tmp_path / "a.jsonl").write_text(PING)
+    done = import_logs(tmp_path, tmp_path / "t")
+    assert [outcome.file.name for outcome in done.files] == ["a.jsonl"]
+    assert ["UTF-8" in why for why in done.passed_over.values()] == [True]
+    assert import_logs(odd, tmp_path / "t").recordings == 1
+
+
+@pytest.mark.skipif(os.name != "posix", reason="paths as long as this are posix's")
+def test_folders_within_folders_are_looked_through_to_the_last(tmp_path, monkeypatch):
+    (tmp_path / "a.jsonl").write_text(PING)
+    monkeypatch.chdir(tmp_path)
+    try:
+        for _ in range(1200):
+            Path("d").mkdir()
+            os.chdir("d")
+        assert import_logs(tmp_path, tmp_path / "t").recordings == 1
+    finally:  # what clears up after tests would not get to the bottom of it
+        while not Path.cwd().samefile(tmp_path):
+            os.chdir("..")
+            Path("d").rmdir()
+
+
+def test_calls_that_never_end_are_forgotten_oldest_first(tmp_path, monkeypatch):
+    monkeypatch.setattr(claude_code, "MAX_ASKED", 3)
+    begin, end = CODE.split(b"\n")[:2]
+    begins = [begin.replace(b"tool: x", b"tool: x%d" % number) for number in range(5)]
+    ends = [end.replace(b"'x'", b"'x%d'" % number) for number in range(2, 5)]
+    (tmp_path / "a.jsonl").write_bytes(b"\n".join([*begins, *ends]) + b"\n")
+    done = import_logs(tmp_path / "a.jsonl", tmp_path / "t", format="claude-code")
+    tally = done.files[0].tally
+    assert tally.notes[call_records.FORGOTTEN] == 2
+    asked = [e["name"] for e in events(tmp_path / "t") if e["event"] == "raw" and "method" in e]
+    assert sorted(asked) == ["x2", "x3", "x4"]
+
+
+def test_requests_that_wait_take_so_much_memory_and_no_more(monkeypatch):
+    monkeypatch.setattr(call_records, "WAITING_BYTES", 1000)
+    tally, pipe = Tally(), Pipe("s")
+    waiting = call_records.Waiting(tally)
+    for number in range(20):
+        asked = call_records.asked(pipe, f"{number}", line=1, at=1, tool="t", arguments=b"1" * 100)
+        waiting.add(f"{number % 15}", asked)
+    left = list(waiting.left())
+    assert sum(len(item.data) for item in left) <= 1000
+    assert 0 < len(left) < 10
+    assert tally.notes[call_records.FORGOTTEN] + len(left) == 20
+    assert waiting.pop("4") is left[-1]
+    assert waiting.pop("4") is None
+
+
+def test_a_cut_gzip_file_gives_what_is_there(tmp_path):
+    whole = gzip.compress(WHOLE["claude-desktop"] * 40)
+    (tmp_path / "mcp-server-time.log.gz").write_bytes(whole[: len(whole) // 2])
+    done = import_logs(tmp_path / "mcp-server-time.log.gz", tmp_path / "t")
+    assert done.recordings > 3
+    assert done.lost >= 1
+    assert balanced(done)
+
+
+# --- the parts --------------------------------------------------------------------------------
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=12),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=6), inner),
+    max_leaves=12,
+)
+_OBJECTS = st.lists(st.dictionaries(st.text(max_size=8), _JSON, max_size=4), max_size=6)
+
+
+@pytest.mark.slow
+@settings(max_examples=200, deadline=None)
+@given(_OBJECTS, _JSON, st.integers(1, 40), st.sampled_from([None, 1]), st.booleans())
+def test_elements_are_those_of_the_array_however_the_bytes_are_cut(
+    objects, other, size, indent, ascii_
+):
+    document = {"a": {"entries": [{"no": 1}]}, "log": {"x": other, "entries": objects}, "z": other}
+    if isinstance(other, dict) and "entries" in str(other):
+        document["log"].pop("x")
+    text = json.dumps(document, indent=indent, ensure_ascii=ascii_).encode(errors="replace")
+    cut = [text[n : n + size] for n in range(0, len(text), size)]
+    found = list(elements(cut, ("log", "entries")))
+    plain = json.loads(text)["log"]["entries"]
+    assert [json.loads(e.data) for e in found] == plain
+    if indent and objects:
+        lines = text.decode().split("\n")
+        assert all(lines[e.line - 1].strip().startswith("{") for e in found)
+
+
+_FILES = Path("/proc/self/fd")
+
+
+@pytest.mark.skipif(not _FILES.exists(), reason="this system does not say which files are open")
+def test_however_many_runs_there_are_few_files_are_open():
+    before = len(list(_FILES.iterdir()))
+    items = [Item(what="message", line=n, pipe=Pipe("s"), at=-n % 7) for n in range(4 * MAX_RUNS)]
+    opened = 0
+    for found in in_order(iter(items), batch=1):
+        opened = max(opened, len(list(_FILES.iterdir())))
+        assert found.at is not None
+    assert sorted(items, key=lambda i: (i.at, i.line)) == list(in_order(iter(items), batch=1))
+    assert opened - before < 2 * MAX_RUNS
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.one_of(st.none(), st.integers(0, 50)), max_size=60), st.integers(1, 2000))
+def test_items_come_in_order_of_time_whatever_the_memory(times, batch):
+    items = [
+        Item(what="message", line=n, pipe=Pipe("s"), at=at, data=b"%d" % n)
+        for n, at in enumerate(times)
+    ]
+    found = list(in_order(iter(items), batch=batch))
+    assert found == list(in_order(iter(items)))
+    assert sorted(i.line for i in found) == list(range(len(times)))
+    known = [i.at for i in found if i.at is not None]
+    assert known == sorted(known)
+
+
+TIMES = {
+    "2026-03-01T09:44:53.641Z": 1772358293641000000,
+    "2026-03-01T09:44:53.123456789Z": 1772358293123456789,
+    "2026-03-01 10:44:53,5+01:00": 1772358293500000000,
+    "2026-03-01 09:44:53": 1772358293000000000,
+    "1772358293": 1772358293000000000,
+    "1772358293641": 1772358293641000000,
+}
+
+
+@pytest.mark.parametrize(("text", "ns"), TIMES.items(), ids=TIMES)
+def test_times_are_read_as_programs_write_them(text, ns):
+    assert moment(text, zone("UTC")) == ns
+
+
+def test_numbers_tell_their_unit_by_their_size():
+    for value in (1772358293, 1772358293000, 1772358293000000, 1772358293000000000):
+        assert moment(value) == 1772358293000000000
+    assert moment(1772358293.25) == 1772358293250000000
+    assert moment("2026-03-01 09:44:53", zone("+02:00")) == 1772351093000000000
+
+
+@given(st.one_of(_JSON, st.floats(), st.text(max_size=40)))
+def test_what_is_no_time_is_none(value):
+    found = moment(value, zone("UTC"))
+    assert found is None or 0 < found < 2**63
+
+
+@pytest.mark.parametrize(
+    ("text", "ns"),
+    [("505ms", 505_000_000), ("0s", 0), ("1m 5s", 65 * 10**9), ("2.5s", 25 * 10**8), ("5", None)],
+)
+def test_durations_are_read(text, ns):
+    assert duration(text) == ns

@@ -1,0 +1,209 @@
+"""Formats that hold messages: imported, they score as the recording that they tell of."""
+
+import datetime
+import json
+import zoneinfo
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from mcptally.errors import UnreadableError, UsageError
+from mcptally.importers import Envelope, import_logs, timestamps
+from tests.importers import styles
+from tests.importers.rig import TRACES, balanced, bring, calls_of, events, facts
+
+BERLIN = zoneinfo.ZoneInfo("Europe/Berlin")
+OF_LINES = Envelope(
+    time="at", direction="way", message="inner.frame", session="conn", c2s=("out",), s2c=("in",)
+)
+
+TOLD = {
+    "claude desktop": ("mcp-server-time.log", styles.claude_desktop, {}),
+    "claude desktop, all servers in one": ("mcp.log", styles.claude_desktop_all, {}),
+    "vs code": ("time.log", styles.vscode, {"timezone": "UTC"}),
+    "vs code, of 2025": ("time.log", styles.vscode_old, {"timezone": "UTC"}),
+    "vs code, in Berlin": (
+        "time.log",
+        lambda e: styles.vscode(e, BERLIN),
+        {"timezone": "Europe/Berlin"},
+    ),
+    "lines in an envelope": ("time.jsonl", styles.enveloped, {"envelope": OF_LINES}),
+}
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory) -> pl.DataFrame:
+    return calls_of(TRACES / "time.jsonl", tmp_path_factory.mktemp("recorded") / "store")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "tell", "options"), TOLD.values(), ids=TOLD)
+def test_the_same_traffic_gives_the_same_calls_outcomes_and_verdicts(
+    recorded: pl.DataFrame, tmp_path: Path, name, tell, options
+):
+    source = tmp_path / name
+    source.write_text(tell(events(TRACES / "time.jsonl")))
+    form = "jsonrpc" if "envelope" in options else "auto"
+    done = import_logs(source, tmp_path / "t", format=form, redaction="none", **options)
+    assert done.lost == 0
+    assert balanced(done)
+    imported = calls_of(tmp_path / "t", tmp_path / "store")
+    assert facts(imported) == facts(recorded)
+    # The sources write milliseconds.
+    times = [frame.get_column("requested_at").sort() for frame in (imported, recorded)]
+    assert ((times[0] - times[1]).dt.total_microseconds().abs() <= 1000).all()
+    latency = [frame.get_column("latency_ms").drop_nulls().sort() for frame in (imported, recorded)]
+    assert ((latency[0] - latency[1]).abs() <= 1.0).all()
+    sessions = [frame.get_column("session").n_unique() for frame in (imported, recorded)]
+    assert sessions[0] == sessions[1]
+
+
+def test_bare_messages_have_no_times_and_directions_by_the_protocol(tmp_path, recorded):
+    source = tmp_path / "bare.jsonl"
+    source.write_text(styles.bare(events(TRACES / "time.jsonl")))
+    _, found = bring(source, tmp_path, redaction="none")
+    assert {e["ts_ns"] for e in found} == {0}
+    opened = [e for e in found if e["event"] == "open"]
+    assert all("time" in e["source"]["missing"] for e in opened)
+    imported = calls_of(tmp_path / "transcripts", tmp_path / "store")
+    assert facts(imported) == facts(recorded)
+    for name in ("requested_at", "answered_at", "latency_ms"):
+        assert imported.get_column(name).null_count() == imported.height
+    recordings = pl.read_parquet(tmp_path / "store" / "recordings" / "*.parquet")
+    assert recordings.select("opened_at", "ended_at").null_count().row(0) == (12, 12)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("trace", ["everything-http", "excel-http"])
+def test_a_har_of_recorded_http_traffic_gives_the_same_calls(tmp_path, trace):
+    recording = TRACES / f"{trace}.jsonl.zst"
+    source = tmp_path / "traffic.har"
+    source.write_text(styles.har(events(recording)))
+    done = import_logs(source, tmp_path / "t", redaction="none")
+    assert done.lost == 0
+    assert balanced(done)
+    recorded = calls_of(recording, tmp_path / "a")
+    imported = calls_of(tmp_path / "t", tmp_path / "b")
+    # Who closed an exchange is not in a HAR: there the client's going is no more than no reply.
+    known = pl.col("outcome").replace("cancelled", "no_response")
+    imported, recorded = imported.with_columns(known), recorded.with_columns(known)
+    names = ("dir", "method", "tool", "arguments", "outcome", "error_code", "error_text")
+    assert facts(imported, *names) == facts(recorded, *names)
+    failed = [frame.filter(pl.col("outcome") != "no_response") for frame in (imported, recorded)]
+    assert facts(failed[0], "tool", "verdict") == facts(failed[1], "tool", "verdict")
+
+
+def test_importing_again_gives_the_same_ids_and_files(tmp_path):
+    source = tmp_path / "mcp-server-time.log"
+    whole = styles.claude_desktop(events(TRACES / "time.jsonl"))
+    source.write_text(whole[: len(whole) // 2].rsplit("\n", 1)[0] + "\n")
+    _, first = bring(source, tmp_path)
+    source.write_text(whole)
+    _, second = bring(source, tmp_path)
+    _, third = bring(source, tmp_path)
+    assert second == third
+    ids = [list(dict.fromkeys(e["recording"] for e in found)) for found in (first, second)]
+    assert len(ids[0]) < len(ids[1])
+    assert ids[1][: len(ids[0])] == ids[0]
+
+
+def test_a_source_says_where_it_comes_from_and_what_it_cannot_know(tmp_path):
+    source = tmp_path / "mcp-server-time.log"
+    source.write_text(styles.claude_desktop(events(TRACES / "time.jsonl")))
+    _, found = bring(source, tmp_path)
+    opened = found[0]
+    assert opened["transport"] == "import"
+    assert opened["server"] == "time"
+    assert opened["command"][1:] == ["--local-timezone", "UTC"]
+    assert opened["source"] == {
+        "format": "claude-desktop",
+        "file": "mcp-server-time.log",
+        "faithful": "frames",
+        "missing": ["bytes"],
+        "transport": "stdio",
+    }
+    assert all(e["bytes"] is None for e in found if e["event"] == "message")
+
+
+CUT = (
+    '2026-03-01T09:44:53.641Z [files] [info] Message from client: {"method":"tools/call","params":'
+    '{"name":"write","arguments":{"text":"aaa...[11759 chars truncated]...aaa"}},"jsonrpc":"2.0",'
+    '"id":7} { metadata: undefined }\n'
+    '2026-03-01T09:44:53.700Z [files] [info] Message from server: {"jsonrpc":"2.0","id":7,"result":'
+    '{"content":[{"type":"text","text":"it f...[20000 chars truncated]...ailed"}],"isError":true}}'
+    " { metadata: undefined }\n"
+)
+
+
+def test_of_a_message_that_was_cut_id_method_name_and_error_are_known(tmp_path):
+    source = tmp_path / "mcp-server-files.log"
+    source.write_text(CUT)
+    done, found = bring(source, tmp_path)
+    assert balanced(done)
+    assert found[0]["source"]["faithful"] == "truncated"
+    calls = calls_of(tmp_path / "transcripts", tmp_path / "store")
+    row = calls.row(0, named=True)
+    assert (row["method"], row["tool"], row["outcome"]) == ("tools/call", "write", "tool_error")
+    assert (row["arguments"], row["response"], row["response_bytes"]) == (None, None, None)
+
+
+def test_of_a_folder_the_server_s_own_log_is_read_and_not_also_the_common_one(tmp_path):
+    told = events(TRACES / "time.jsonl")
+    logs = tmp_path / "Claude"
+    logs.mkdir()
+    (logs / "mcp-server-time.log").write_text(styles.claude_desktop(told))
+    other = styles.claude_desktop_all(told).replace("[time]", "[other]")
+    (logs / "mcp.log").write_text(styles.claude_desktop_all(told) + other)
+    (logs / "notes.txt").write_text("nothing of interest\n")
+    done, found = bring(logs, tmp_path)
+    assert balanced(done)
+    assert [path.name for path in done.passed_over] == ["notes.txt"]
+    servers = [e["server"] for e in found if e["event"] == "open"]
+    assert servers.count("time") == servers.count("other")
+
+
+def test_secrets_are_hidden_as_the_recorder_hides_them(tmp_path):
+    source = tmp_path / "wire.jsonl"
+    secret = "ghp_" + "a1B2c3D4e5F6" * 3
+    ask = {"jsonrpc": "2.0", "id": 1, "method": "tools/call"}
+    ask["params"] = {"name": "x", "arguments": {"password": "hunter2-hunter2", "t": secret}}
+    source.write_text(json.dumps(ask) + "\n")
+    bring(source, tmp_path)
+    written = json.dumps(events(tmp_path / "transcripts"))
+    assert secret not in written
+    assert "hunter2" not in written
+    assert '"redaction": "default"' in written
+
+
+def test_our_own_transcripts_are_not_imported(tmp_path):
+    with pytest.raises(UsageError, match="is a transcript already"):
+        import_logs(TRACES / "time.jsonl", tmp_path / "t")
+
+
+def test_what_is_of_no_format_is_said(tmp_path):
+    (tmp_path / "x.log").write_text("hello\n")
+    with pytest.raises(UnreadableError, match="of no format that is known"):
+        import_logs(tmp_path / "x.log", tmp_path / "t")
+    with pytest.raises(UsageError, match="did you mean vscode"):
+        import_logs(tmp_path / "x.log", tmp_path / "t", format="vs-code")
+    with pytest.raises(UsageError, match="no time zone"):
+        import_logs(tmp_path / "x.log", tmp_path / "t", timezone="Mars/Olympus")
+
+
+def test_without_a_zone_times_are_this_machine_s(tmp_path, monkeypatch):
+    import time
+
+    timestamps._seconds.cache_clear()
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    try:
+        source = tmp_path / "x.log"
+        source.write_text('2026-07-01 12:00:00.250 [info] [Client Says] {"jsonrpc":"2.0","id":1}\n')
+        _, found = bring(source, tmp_path)
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+        timestamps._seconds.cache_clear()
+    when = datetime.datetime.fromtimestamp(found[1]["ts_ns"] / 1e9, datetime.UTC)
+    assert when.isoformat() == "2026-07-01T16:00:00.250000+00:00"

@@ -1,0 +1,297 @@
+"""What changed between two versions of a tool, and what it does to callers."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import mcptally
+from mcptally.jsonschemas.definition_diff import compare, drift_of
+from tests.protocol.conversation import Conversation, write
+
+BASE: dict[str, Any] = {
+    "name": "add",
+    "description": "Adds.",
+    "inputSchema": {
+        "type": "object",
+        "properties": {"a": {"type": "number", "minimum": 0, "enum": [1, 2]}, "b": {}},
+        "required": ["a"],
+    },
+    "outputSchema": {
+        "type": "object",
+        "properties": {"sum": {"type": "number"}},
+        "required": ["sum"],
+    },
+}
+
+
+def changed(*path: str | int, to: Any) -> dict[str, Any]:
+    tool = json.loads(json.dumps(BASE))
+    place = tool
+    for part in path[:-1]:
+        place = place[part]
+    if to is ...:
+        del place[path[-1]]
+    else:
+        place[path[-1]] = to
+    return tool
+
+
+CASES = [
+    (changed("description", to="Adds two."), "wording", ["description: changed"]),
+    (changed("title", to="Add"), "wording", ["title: added"]),
+    (changed("annotations", to={"readOnlyHint": True}), "hints", ["annotations: added"]),
+    (
+        changed("inputSchema", "properties", "a", "description", to="A number"),
+        "wording",
+        ["inputSchema/properties/a/description: added"],
+    ),
+    (
+        changed("inputSchema", "properties", "c", to={}),
+        "compatible",
+        ["inputSchema/properties/c: added"],
+    ),
+    (
+        changed("inputSchema", "required", to=["a", "b"]),
+        "breaking",
+        ["inputSchema/required/b: added"],
+    ),
+    (changed("inputSchema", "required", to=[]), "compatible", ["inputSchema/required/a: removed"]),
+    (
+        changed("inputSchema", "properties", "b", to=...),
+        "breaking",
+        ["inputSchema/properties/b: removed"],
+    ),
+    (
+        changed("inputSchema", "properties", "a", "type", to="integer"),
+        "breaking",
+        ["inputSchema/properties/a/type: changed"],
+    ),
+    (
+        changed("inputSchema", "properties", "a", "type", to=["number", "string"]),
+        "compatible",
+        ["inputSchema/properties/a/type: changed"],
+    ),
+    (
+        changed("inputSchema", "properties", "a", "type", to="string"),
+        "unclear",
+        ["inputSchema/properties/a/type: changed"],
+    ),
+    (
+        changed("inputSchema", "properties", "a", "enum", to=[1]),
+        "breaking",
+        ["inputSchema/properties/a/enum: changed"],
+    ),
+    (
+        changed("inputSchema", "properties", "a", "enum", to=[1, 2, 3]),
+        "compatible",
+        ["inputSchema/properties/a/enum: changed"],
+    ),
+    (
+        changed("inputSchema", "properties", "a", "minimum", to=1),
+        "breaking",
+        ["inputSchema/properties/a/minimum: changed"],
+    ),
+    (
+        changed("inputSchema", "properties", "a", "minimum", to=-1),
+        "compatible",
+        ["inputSchema/properties/a/minimum: changed"],
+    ),
+    (
+        changed("inputSchema", "properties", "a", "minimum", to=...),
+        "compatible",
+        ["inputSchema/properties/a/minimum: removed"],
+    ),
+    (
+        changed("inputSchema", "properties", "b", "maxLength", to=3),
+        "breaking",
+        ["inputSchema/properties/b/maxLength: added"],
+    ),
+    (
+        changed("inputSchema", "additionalProperties", to=False),
+        "breaking",
+        ["inputSchema/additionalProperties: added"],
+    ),
+    (
+        changed("inputSchema", "additionalProperties", to=True),
+        "compatible",
+        ["inputSchema/additionalProperties: added"],
+    ),
+    (
+        changed("outputSchema", "properties", "sum", "minLength", to=0),
+        "compatible",
+        ["outputSchema/properties/sum/minLength: added"],
+    ),
+    (
+        changed("inputSchema", "properties", "b", "uniqueItems", to=False),
+        "compatible",
+        ["inputSchema/properties/b/uniqueItems: added"],
+    ),
+    (
+        changed("inputSchema", "properties", "b", "x-order", to=1),
+        "hints",
+        ["inputSchema/properties/b/x-order: added"],
+    ),
+    (
+        changed("inputSchema", "properties", "b", "nullable", to=True),
+        "unclear",
+        ["inputSchema/properties/b/nullable: added"],
+    ),
+    (
+        changed("inputSchema", "definitions", to={"unused": {"type": "string"}}),
+        "wording",
+        [],
+    ),
+    (
+        changed("inputSchema", "properties", "a", "type", to=5),
+        "unclear",
+        ["inputSchema/properties/a/type: changed"],
+    ),
+    (changed("outputSchema", to=...), "breaking", ["outputSchema: removed"]),
+    (
+        changed("outputSchema", "properties", "sum", to=...),
+        "breaking",
+        ["outputSchema/properties/sum: removed"],
+    ),
+    (
+        changed("outputSchema", "properties", "more", to={}),
+        "compatible",
+        ["outputSchema/properties/more: added"],
+    ),
+    (
+        changed("outputSchema", "required", to=[]),
+        "breaking",
+        ["outputSchema/required/sum: removed"],
+    ),
+    (
+        changed("outputSchema", "properties", "sum", "type", to="integer"),
+        "compatible",
+        ["outputSchema/properties/sum/type: changed"],
+    ),
+    (
+        changed("outputSchema", "properties", "sum", "type", to=["number", "null"]),
+        "breaking",
+        ["outputSchema/properties/sum/type: changed"],
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("new", "drift", "what"), CASES, ids=[" ".join(c[2]) + " " + c[1] for c in CASES]
+)
+def test_a_change_is_classified_by_what_it_does_to_callers(new: Any, drift: str, what: list[str]):
+    changes = compare(json.dumps(BASE), json.dumps(new))
+    assert [change for change, _ in changes] == what
+    assert drift_of(changes) == drift
+
+
+def test_required_as_before_draft_4_asks_for_nothing():
+    old, new = (
+        changed(
+            "inputSchema",
+            "properties",
+            "b",
+            to={"required": True, "properties": {key: {} for key in has}},
+        )
+        for has in ("x", "xy")
+    )
+    changes = compare(json.dumps(old), json.dumps(new))
+    assert changes == [("inputSchema/properties/b/properties/y: added", "compatible")]
+
+
+ODD = {
+    "required as before draft 4": {"properties": {"b": {"required": True, "properties": {}}}},
+    "required of no names": {"properties": {}, "required": [["a"], {}, 5]},
+    "required of nothing": {"properties": {}, "required": 5},
+    "a type that is none": {"type": 5},
+    "types that are none": {"type": [5, ["a"], None]},
+    "a schema that is none": 5,
+    "members that are none": {"properties": {"a": 5, "b": []}, "items": 5, "enum": 5, "$defs": 5},
+}
+
+
+@pytest.mark.parametrize("schema", ODD.values(), ids=ODD)
+def test_no_schema_that_a_server_may_list_stops_a_run(tmp_path: Path, schema: Any):
+    talk = Conversation("r", server="s")
+    talk.event("open", transport="stdio", server="s", command=["x"], segment=0)
+    talk.handshake("2025-06-18")
+    plain = {"type": "object", "properties": {"b": {"properties": {"y": {}}}}, "required": ["b"]}
+    for each in (schema, plain, schema):
+        talk.line(f"tools {json.dumps([{'name': 'x', 'inputSchema': each}])}")
+    (tmp_path / "a.jsonl").write_bytes(b"".join(talk.lines))
+    mcptally.score([tmp_path / "a.jsonl"], out=tmp_path / "store")
+    tools = pl.read_parquet(tmp_path / "store" / "tools" / "*.parquet")
+    assert tools.height == 2
+
+
+def test_the_worst_of_several_changes_counts():
+    new = changed("description", to="x")
+    new["inputSchema"]["required"] = ["a", "b"]
+    assert drift_of(compare(json.dumps(BASE), json.dumps(new))) == "breaking"
+
+
+def test_what_did_not_change_is_no_change():
+    assert compare(json.dumps(BASE), json.dumps(dict(reversed(BASE.items())))) == []
+
+
+def test_the_tools_table_says_what_became_of_the_version_before(tmp_path: Path):
+    talk = Conversation("r", server="s")
+    talk.event("open", transport="stdio", server="s", command=["x"], segment=0)
+    talk.handshake("2025-06-18")
+    for tool in (BASE, changed("inputSchema", "required", to=["a", "b"]), BASE):
+        talk.line(f"tools {json.dumps([tool])}")
+    (tmp_path / "a.jsonl").write_bytes(b"".join(talk.lines))
+    mcptally.score([tmp_path / "a.jsonl"], out=tmp_path / "store")
+    tools = pl.read_parquet(tmp_path / "store" / "tools" / "*.parquet").sort("first_seen")
+    old, new = tools.iter_rows(named=True)
+    assert (old["previous"], old["drift"], old["changed"]) == (None, None, None)
+    assert (new["previous"], new["drift"]) == (old["definition"], "breaking")
+    assert new["changed"] == ["inputSchema/required/b: added"]
+    assert (new["input_dialect"], new["output_dialect"]) == ("2020-12", "2020-12")
+    found = pl.read_parquet(tmp_path / "store" / "findings" / "*.parquet")
+    said = found.filter(rule="definition.changed_in_session").get_column("message").to_list()
+    assert said == [
+        "the tool changed within a session (not announced): inputSchema/required/b: added",
+        "the tool changed within a session (not announced): inputSchema/required/b: removed",
+    ]
+
+
+def test_a_change_that_was_announced_is_said_to_be(tmp_path: Path):
+    text = "\n".join(
+        [
+            "@2025-06-18",
+            f"tools {json.dumps([BASE])}",
+            '< {"jsonrpc":"2.0","method":"notifications/tools/list_changed"}',
+            f"tools {json.dumps([changed('description', to='x')])}",
+        ]
+    )
+    path = write(text, tmp_path / "a.x", "r")
+    mcptally.score([path], out=tmp_path / "store")
+    found = pl.read_parquet(tmp_path / "store" / "findings" / "*.parquet")
+    said = found.filter(rule="definition.changed_in_session").get_column("message").to_list()
+    assert said == ["the tool changed within a session (announced): description: changed"]
+
+
+def test_a_call_is_held_to_the_version_listed_last_before_it(tmp_path: Path):
+    number, text = ([changed("inputSchema", to={"type": kind})] for kind in ("object", "string"))
+    call, reply = 'call add {"a": 1}', '{"content":[]}'
+    lines = ["@2025-06-18"]
+    for listing in ([], number, text):
+        lines += [f"tools {json.dumps(listing)}"] * bool(listing) + [f"{call} {reply}"] * 2
+    for name, said in (("a", lines), ("b", ["+ 60000", "@2025-06-18", f"{call} {reply}"])):
+        talk = Conversation(name, server="s")
+        talk.event("open", transport="stdio", server="s", command=["x"], segment=0)
+        for line in said:
+            talk.line(line)
+        (tmp_path / f"{name}.jsonl").write_bytes(b"".join(talk.lines))
+    mcptally.score(sorted(tmp_path.glob("*.jsonl")), out=tmp_path / "store")
+    calls = pl.read_parquet(tmp_path / "store" / "calls" / "*.parquet")
+    told = calls.filter(method="tools/call").sort("recording", "seq")
+    assert told.select("definition_source", "input_schema_state").rows() == [
+        *[("later", "valid")] * 2,
+        *[("session", "valid")] * 2,
+        *[("session", "invalid")] * 2,
+        ("server", "invalid"),
+    ]

@@ -1,0 +1,144 @@
+"""What `doctor` finds, and that it tells no secrets."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import mcptally as mt
+from mcptally.maintenance import doctor
+from tests.transcripts import c2s, call, opened, s2c, text, write
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A home with nothing in it: what this machine's holds is no test's business."""
+    (tmp_path / "home").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    events = [opened(), c2s(1, call(1, "read")), s2c(2, text(1, "fine"))]
+    return write(tmp_path / "traces.jsonl", events)
+
+
+@pytest.fixture
+def store(archive: Path, tmp_path: Path) -> Path:
+    mt.score([archive], out=tmp_path / "store")
+    return tmp_path / "store"
+
+
+def found(name: str, **options) -> doctor.Check:
+    [one] = [each for each in doctor.examine(configs=[], **options) if each.name == name]
+    return one
+
+
+def run(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "mcptally", "doctor", *map(str, arguments)]
+    env = {**os.environ, **environment}
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=env)
+
+
+def test_here_there_is_no_error(store: Path):
+    checks = doctor.examine(stores=[store], configs=[])
+    assert [each for each in checks if each.state == "error"] == []
+    names = {each.name for each in checks}
+    assert {"python", "duckdb", "PATH", "recorder start-up", f"store {store}"} <= names
+
+
+def test_variables_are_set_empty_or_missing_and_their_values_stay_secret(monkeypatch):
+    monkeypatch.setenv("SSL_CERT_FILE", "/s3cr3t/place")
+    monkeypatch.setenv("TMPDIR", "")
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    checks = {each.name: each for each in doctor.examine(configs=[])}
+    assert checks["SSL_CERT_FILE"].says.startswith("set; ")
+    assert (checks["TMPDIR"].state, checks["TMPDIR"].says[:5]) == ("warning", "empty")
+    assert checks["XDG_DATA_HOME"].says.startswith("missing; ")
+    assert "s3cr3t" not in str(checks)
+
+
+def test_client_configurations_are_found_out_without_their_secrets(tmp_path: Path):
+    config = tmp_path / "mcp.json"
+    behind = ["-m", "mcptally", "record", "--out=x", "--", "npx", "one"]
+    servers = {
+        "wrapped": {"command": "python", "args": behind},
+        "plain": {"command": "npx", "args": ["two"], "env": {"TOKEN": "s3cr3t"}},
+        "far": {"url": "https://example.org/mcp?key=s3cr3t"},
+    }
+    config.write_text(json.dumps({"mcpServers": servers}))
+    done = run("--config", config)
+    assert "1 of 3 servers behind the recorder, 1 remote" in done.stdout
+    assert f"mcptally wrap {config}" in done.stdout
+    assert "s3cr3t" not in done.stdout + done.stderr
+
+
+def test_a_damaged_archive_is_a_warning_that_says_where_to_look(archive: Path):
+    assert "0 files damaged" in found(f"archive {archive}", archives=[archive]).says
+    archive.write_bytes(archive.read_bytes() + b"torn {")
+    torn = found(f"archive {archive}", archives=[archive])
+    assert "1 file damaged" in torn.says
+    assert (torn.state, torn.do) == ("warning", f"mcptally check {archive} says where")
+
+
+def test_a_store_that_lost_rows_is_an_error(store: Path):
+    assert found(f"store {store}", stores=[store]).state == "ok"
+    first, *_ = sorted((store / "calls").rglob("*.parquet"))
+    first.unlink()
+    lost = found(f"store {store}", stores=[store])
+    assert (lost.state, str(first) in lost.says) == ("error", True), lost
+
+
+def test_a_store_whose_archive_changed_is_a_warning(store: Path, archive: Path):
+    archive.write_bytes(archive.read_bytes() + b"\n")
+    assert found(f"store {store}: archive", stores=[store]).state == "warning"
+
+
+def test_a_store_whose_archive_lies_behind_a_url_is_not_said_to_have_changed(store: Path):
+    manifest = json.loads((store / "store.json").read_text())
+    manifest["archive"][0]["file"] = "s3://bucket/traces.jsonl"
+    (store / "store.json").write_text(json.dumps(manifest))
+    names = {each.name for each in doctor.examine(stores=[store], configs=[])}
+    assert f"store {store}" in names
+    assert f"store {store}: archive" not in names
+
+
+@pytest.mark.parametrize("lacking", ["rows", "scored_at"])
+def test_a_manifest_that_lacks_something_is_an_error(store: Path, lacking: str):
+    manifest = json.loads((store / "store.json").read_text())
+    del manifest[lacking]
+    (store / "store.json").write_text(json.dumps(manifest))
+    broken = found(f"store {store}", stores=[store])
+    assert (broken.state, lacking in broken.says) == ("error", True)
+
+
+def test_an_interpreter_that_cannot_start_the_recorder_is_an_error(monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/no/such/python")
+    assert found("recorder start-up").state == "error"
+
+
+def test_without_a_home_it_says_so_and_looks_at_the_rest(monkeypatch):
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 2**31 - 7)  # nobody's, as in some containers
+    checks = {each.name: each for each in doctor.examine()}
+    assert checks["write recordings"].state == "error"
+    assert "duckdb" in checks
+
+
+def test_an_error_is_the_exit_code_and_json_has_all(tmp_path: Path):
+    done = run("--store", tmp_path / "none", "--format", "json")
+    assert done.returncode == 1
+    checks = json.loads(done.stdout)
+    assert all(each.keys() == {"name", "state", "says", "do"} for each in checks)
+    assert [each["name"] for each in checks if each["state"] == "error"] == [
+        f"store {tmp_path / 'none'}"
+    ]

@@ -1,0 +1,135 @@
+"""Stores put into one are what a run over their archives together makes."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import mcptally as mt
+from mcptally.cli import cli
+from mcptally.errors import StoreError, UsageError
+from tests.pipeline.golden import TRACES
+from tests.pipeline.test_incremental import assert_as_made_anew, recording, tables
+from tests.transcripts import c2s, call, opened, s2c, text, write
+
+FILES = sorted(TRACES.rglob("*.jsonl*"))
+
+
+def test_stores_of_sample_traces_make_the_store_of_all(tmp_path: Path):
+    parts = [FILES[0::3], FILES[1::3], FILES[2::3]]
+    for number, files in enumerate(parts):
+        mt.score(files, out=tmp_path / str(number))
+    done = mt.merge_stores([tmp_path / "0", tmp_path / "1", tmp_path / "2"], out=tmp_path / "all")
+    assert (done.stores, done.files, done.twice, done.as_scored) == (3, len(FILES), 0, [])
+    assert_as_made_anew(tmp_path / "all", FILES, tmp_path)
+    assert mt.score(FILES, out=tmp_path / "all").reused == len(FILES)
+
+
+@settings(max_examples=6)
+@given(
+    st.lists(st.tuples(st.integers(0, 400), st.integers(1, 3)), min_size=2, max_size=6),
+)
+def test_whatever_stores_know_of_each_other_they_make_the_store_of_all(tmp_path_factory, files):
+    """Each file goes into the first store, the second or both."""
+    folder = tmp_path_factory.mktemp("merged")
+    paths = [
+        write(folder / f"{number}.jsonl", recording(f"r{number}", seed))
+        for number, (seed, _) in enumerate(files)
+    ]
+    stores = []
+    for store in (1, 2):
+        chosen = [path for path, (_, home) in zip(paths, files, strict=True) if home & store]
+        if chosen:
+            mt.score(chosen, out=folder / f"store{store}")
+            stores.append(folder / f"store{store}")
+    mt.merge_stores(stores, out=folder / "all")
+    assert_as_made_anew(folder / "all", paths, folder)
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Path:
+    """Two archives with stores `a` and `b`: a recording each, and two segments of a third."""
+    for number, name in enumerate("ab"):
+        (tmp_path / f"of-{name}").mkdir()
+        talk = [c2s(1, call(1), name), s2c(2, text(1), name)]
+        write(tmp_path / f"of-{name}" / "own.jsonl", [opened(name, server=name), *talk])
+        begin = opened("c", server="c", segment=number) | {"seq": 3 * number}
+        rest = [c2s(3 * number + 1, call(1), "c"), s2c(3 * number + 2, text(1), "c")]
+        write(tmp_path / f"of-{name}" / "shared.jsonl", [begin, *rest])
+        mt.score(tmp_path / f"of-{name}", out=tmp_path / name)
+    return tmp_path
+
+
+def test_pieces_of_a_recording_come_together(two: Path):
+    done = mt.merge_stores([two / "a", two / "b"], out=two / "all")
+    assert (done.twice, done.as_scored) == (1, [])
+    assert_as_made_anew(two / "all", [two / "of-a", two / "of-b"], two)
+
+
+def test_a_store_may_be_merged_into_itself(two: Path):
+    mt.merge_stores([two / "a", two / "b"], out=two / "a")
+    assert_as_made_anew(two / "a", [two / "of-a", two / "of-b"], two)
+
+
+def test_where_the_pieces_are_not_here_the_first_stays_and_a_later_run_mends_it(two: Path):
+    shutil.move(two / "of-b", two / "away")
+    done = mt.merge_stores([two / "a", two / "b"], out=two / "all")
+    assert done.as_scored == ["c"]
+    assert done.rows["recordings"] == 3
+    shutil.move(two / "away", two / "of-b")
+    mt.score([two / "of-a", two / "of-b"], out=two / "all")
+    assert_as_made_anew(two / "all", [two / "of-a", two / "of-b"], two)
+    assert json.loads((two / "all" / "store.json").read_text())["as_scored"] == []
+
+
+def test_a_copy_under_another_name_counts_once(two: Path):
+    shutil.copytree(two / "of-a", two / "copy")
+    mt.score(two / "copy", out=two / "c")
+    done = mt.merge_stores([two / "a", two / "c"], out=two / "all")
+    assert done.twice == 2
+    assert_as_made_anew(two / "all", [two / "of-a"], two)
+
+
+def test_without_any_transcript_rows_stay_as_they_were_scored(two: Path):
+    before = {name: tables(two / name)["calls"] for name in "ab"}
+    shutil.rmtree(two / "of-a")
+    shutil.rmtree(two / "of-b")
+    mt.merge_stores([two / "a", two / "b"], out=two / "all")
+    calls = tables(two / "all")["calls"]
+    assert set(calls["call_id"]) < set(before["a"]["call_id"]) | set(before["b"]["call_id"])
+    assert sorted(calls["recording"]) == ["a", "b", "c"]
+
+
+def test_stores_made_otherwise_are_refused(two: Path):
+    mt.score(two / "of-b", out=two / "b", payloads=False)
+    with pytest.raises(StoreError, match="cannot be merged: it was made without payloads"):
+        mt.merge_stores([two / "a", two / "b"], out=two / "all")
+    assert not (two / "all").exists()
+
+
+def test_one_name_for_two_files_is_refused(two: Path, monkeypatch: pytest.MonkeyPatch):
+    for name in "ab":
+        monkeypatch.chdir(two / f"of-{name}")
+        mt.score("own.jsonl", out=two / name)
+    with pytest.raises(UsageError, match="different files"):
+        mt.merge_stores([two / "a", two / "b"], out=two / "all")
+
+
+def test_a_url_is_no_place_to_merge_into(two: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(two)
+    with pytest.raises(UsageError, match="s3://bucket/store: stores are merged into a folder"):
+        mt.merge_stores([two / "a"], out="s3://bucket/store")
+    assert not Path("s3:").exists()
+
+
+def test_the_command_says_what_it_took_from_where(two: Path):
+    done = CliRunner().invoke(
+        cli, ["merge", f"{two / 'a'}", f"{two / 'b'}", "-o", f"{two / 'all'}"]
+    )
+    assert done.exit_code == 0, done
+    assert "2 stores, 4 files, 2 of them as they were scored" in done.output
+    assert "1 recording in several stores" in done.output

@@ -1,0 +1,118 @@
+"""Which calls belong together, and why."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import mcptally as mt
+from tests import sql_over_tables
+from tests.transcripts import c2s, call, opened, s2c, text, write
+
+
+def ask(number: int, method: str, **params: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+
+
+def result(number: int, **members: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": number, "result": members}
+
+
+def more(number: int, **members: Any) -> dict[str, Any]:
+    return result(number, resultType="input_required", inputRequests={}, **members)
+
+
+def again(number: int, tool: str, **members: Any) -> dict[str, Any]:
+    return ask(number, "tools/call", name=tool, arguments={}, inputResponses={}, **members)
+
+
+def task(number: int, name: str) -> dict[str, Any]:
+    return result(number, resultType="task", task={"taskId": name})
+
+
+def failure(number: int) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": number, "error": {"code": -32603, "message": "no"}}
+
+
+CHAINS: dict[str, tuple[list[tuple[dict[str, Any], dict[str, Any]]], list[tuple[int, Any]]]] = {
+    "an answer goes on with the call of its own tool": (
+        [(call(1, "a"), more(1)), (call(2, "b"), more(2)), (again(3, "a"), text(3))],
+        [(1, None), (2, None), (1, "input_required")],
+    ),
+    "of its own prompt": (
+        [
+            (ask(1, "prompts/get", name="a"), more(1)),
+            (ask(2, "prompts/get", name="b"), more(2)),
+            (ask(3, "prompts/get", name="a", inputResponses={}), result(3, messages=[])),
+        ],
+        [(1, None), (2, None), (1, "input_required")],
+    ),
+    "or with the call whose state it echoes": (
+        [
+            (call(1, "a"), more(1, requestState="x")),
+            (call(2, "a"), more(2, requestState="y")),
+            (again(3, "a", requestState="x"), text(3)),
+        ],
+        [(1, None), (2, None), (1, "input_required")],
+    ),
+    "a question about a task with the call that began it": (
+        [(call(1, "a"), task(1, "t")), (ask(2, "tasks/get", taskId="t"), result(2, status="x"))],
+        [(1, None), (1, "task")],
+    ),
+    "tasks that begin each other in a ring with what came before them": (
+        [
+            (ask(n, "tasks/get", taskId=str(n)), task(n, str(later)))
+            for n, later in ((1, 2), (2, 3), (3, 1))
+        ],
+        [(1, None), (1, "task"), (1, "task")],
+    ),
+    "the same call after a failure is a retry": (
+        [(call(1, "a"), failure(1)), (call(2, "a"), text(2)), (call(3, "a"), text(3))],
+        [(1, None), (1, "retry"), (3, None)],
+    ),
+    "another call after a failure is none": (
+        [(call(1, "a", x=1), failure(1)), (call(2, "a", x=2), text(2))],
+        [(1, None), (2, None)],
+    ),
+    "a handshake after a probe that failed": (
+        [(ask(1, "server/discover"), failure(1)), (ask(2, "initialize"), result(2))],
+        [(1, None), (1, "negotiation")],
+    ),
+}
+
+
+@pytest.mark.parametrize(("said", "chained"), CHAINS.values(), ids=CHAINS)
+def test_calls_are_chained(tmp_path: Path, said: Any, chained: list[tuple[int, Any]]):
+    events = [opened()]
+    for place, (request, reply) in enumerate(said):
+        events += [c2s(2 * place + 1, request), s2c(2 * place + 2, reply)]
+    mt.score([write(tmp_path / "a.jsonl", events)], out=tmp_path / "store")
+    rows = sql_over_tables.ask(
+        tmp_path / "store",
+        "SELECT f.request_id::INTEGER, c.attempt_why FROM calls c "
+        "JOIN calls f ON f.call_id = c.attempt_of ORDER BY c.seq",
+    )
+    assert rows.rows() == chained
+
+
+MINUTES = 60 * 10**9
+
+
+@pytest.mark.parametrize(
+    ("pause", "why"),
+    [(0, "retry"), (10 * MINUTES, "retry"), (10 * MINUTES + 1, None), (-1, None)],
+)
+def test_a_retry_begins_when_the_failure_is_known_and_within_ten_minutes(
+    tmp_path: Path, pause: int, why: str | None
+):
+    failed_at = opened()["ts_ns"] + 60 * MINUTES
+    events = [
+        opened(),
+        c2s(1, call(1, "a")),
+        s2c(2, failure(1)) | {"ts_ns": failed_at},
+        c2s(3, call(2, "a")) | {"ts_ns": failed_at + pause},
+        s2c(4, text(2)) | {"ts_ns": failed_at + pause},
+    ]
+    mt.score([write(tmp_path / "a.jsonl", events)], out=tmp_path / "store")
+    rows = sql_over_tables.ask(tmp_path / "store", "SELECT attempt_why FROM calls ORDER BY seq")
+    assert rows.rows() == [(None,), (why,)]

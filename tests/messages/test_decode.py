@@ -1,0 +1,242 @@
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mcptally.messages.decode import Events, decode
+from tests.transcripts import c2s, call, event, opened, s2c, text, write
+
+
+def decoded(tmp_path: Path, *events) -> Events:
+    return decode([write(tmp_path / "x.jsonl", events)], ["x.jsonl"])
+
+
+def findings(events: Events) -> list[tuple[str, int | None]]:
+    return events.findings.select("rule", "line").rows()
+
+
+BROKEN = {
+    "not JSON": (b"{oops}\n", "transcript.not_json"),
+    "not an object": (b"[1, 2]\n", "transcript.not_an_event"),
+    "no event": (b'{"v": 1}\n', "transcript.not_an_event"),
+    "unknown event": (b'{"event": "party", "recording": "r"}\n', "transcript.not_an_event"),
+    "not UTF-8": (b'{"event": "stderr", "text": "\xff"}\n', "transcript.not_utf8"),
+    "seq is no number": (
+        b'{"event":"stderr","recording":"r","seq":"x","ts_ns":1}\n',
+        "transcript.not_an_event",
+    ),
+    "seq is too large": (
+        b'{"event":"stderr","recording":"r","seq":99999999999999999999,"ts_ns":1}\n',
+        "transcript.not_an_event",
+    ),
+    "nested too deep": (
+        b'{"event":"stderr","recording":"r","seq":1,"ts_ns":1,"x":' + b"[" * 9999 + b"\n",
+        "transcript.too_deep",
+    ),
+}
+
+
+@pytest.mark.parametrize(("line", "rule"), BROKEN.values(), ids=BROKEN)
+@pytest.mark.parametrize("neighbours", [1, 100])
+def test_a_broken_line_is_a_finding_with_its_number_and_costs_no_neighbour(
+    tmp_path: Path, line: bytes, rule: str, neighbours: int
+):
+    before = [c2s(i, call(i)) for i in range(neighbours)]
+    after = [s2c(i + 500, text(i)) for i in range(neighbours)]
+    events = decoded(tmp_path, *before, line, *after)
+    assert findings(events) == [(rule, neighbours + 1)]
+    assert events.messages.height == 2 * neighbours
+    lines = [*range(1, neighbours + 1), *range(neighbours + 2, 2 * neighbours + 2)]
+    assert events.messages["line"].to_list() == lines
+
+
+def test_a_torn_last_line_is_a_warning(tmp_path: Path):
+    events = decoded(tmp_path, opened(), c2s(1, call(1)), b'{"v":1,"event":"mess')
+    assert findings(events) == [("transcript.torn_tail", 3)]
+    assert events.findings["severity"].to_list() == ["warning"]
+    assert events.messages.height == 1
+
+
+def test_a_file_without_its_last_newline_is_whole(tmp_path: Path):
+    events = decoded(tmp_path, json.dumps(opened()).encode())
+    assert events.opens.height == 1
+    assert not findings(events)
+
+
+def test_an_empty_file_is_a_finding(tmp_path: Path):
+    assert findings(decoded(tmp_path)) == [("archive.empty_file", None)]
+
+
+def test_the_same_fault_a_million_times_is_counted_not_listed(tmp_path: Path):
+    events = decoded(tmp_path, b"nonsense\n" * 1500)
+    assert events.findings.height == 1001
+    assert "500 more" in events.findings["message"].to_list()[-1]
+
+
+ODD_MESSAGES = {
+    "null": b"null",
+    "a number": b"5",
+    "a string": b'"hi"',
+    "method of another type": b'{"method": 5, "id": 1}',
+    "error that is a string": b'{"id": 1, "error": "broken"}',
+    "params that are a list": b'{"id": 1, "method": "x", "params": [1]}',
+    "result that is a string": b'{"id": 1, "result": "x"}',
+}
+
+
+@pytest.mark.parametrize("msg", ODD_MESSAGES.values(), ids=ODD_MESSAGES)
+def test_a_message_of_any_kind_is_a_row(tmp_path: Path, msg: bytes):
+    line = json.dumps(c2s(1, "MSG")).encode().replace(b'"MSG"', msg) + b"\n"
+    events = decoded(tmp_path, line, c2s(2, call(2)))
+    assert events.messages.height == 2
+    assert not findings(events)
+
+
+def test_absent_and_null_ids_differ(tmp_path: Path):
+    events = decoded(
+        tmp_path,
+        c2s(1, {"method": "a"}),
+        c2s(2, {"method": "a", "id": None}),
+        c2s(3, {"method": "a", "id": "1"}),
+        c2s(4, {"method": "a", "id": 0}),
+    )
+    assert events.messages["id"].to_list() == [None, "null", '"1"', "0"]
+
+
+def test_ids_keep_their_text(tmp_path: Path):
+    line = json.dumps(c2s(1, "M")).replace('"M"', '{"method":"a","id":12345678901234567890123}')
+    events = decoded(tmp_path, line.encode() + b"\n")
+    assert events.messages["id"].to_list() == ["12345678901234567890123"]
+
+
+def test_of_duplicate_keys_the_last_wins(tmp_path: Path):
+    line = json.dumps(c2s(1, "M")).replace('"M"', '{"method":"a","id":1,"id":2}')
+    assert decoded(tmp_path, line.encode() + b"\n").messages["id"].to_list() == ["2"]
+
+
+def test_members_of_a_batch_are_messages_with_an_index(tmp_path: Path):
+    events = decoded(tmp_path, c2s(1, [call(1), call(2)]), c2s(2, call(3)), c2s(3, []))
+    assert events.messages.select("seq", "index", "batch", "id").rows() == [
+        (1, 0, True, "1"),
+        (1, 1, True, "2"),
+        (2, 0, False, "3"),
+        (3, 0, False, None),
+    ]
+
+
+def test_a_frame_over_the_cap_counts_as_the_message_its_head_says(tmp_path: Path):
+    head = {"dir": "c2s", "why": "too_large", "truncated": True, "bytes": 9_000_000}
+    events = decoded(
+        tmp_path,
+        event("raw", 1, **head, text='{"id":1,', id=1, method="tools/call", name="echo"),
+        event("raw", 2, **(head | {"dir": "s2c"}), text='{"id":1,', id=1, is_error=True),
+        event("raw", 3, dir="s2c", why="not_json", text="banner", bytes=6),
+    )
+    rows = events.messages.select("dir", "id", "method", "has_result", "truncated").rows()
+    assert rows == [("c2s", "1", "tools/call", False, True), ("s2c", "1", None, True, True)]
+    assert events.asks["name"].to_list() == ["echo"]
+    assert events.replies["is_error"].to_list() == ["true"]
+
+
+CONTENTS = {
+    "absent": ({}, "absent", [], True, None),
+    "null": ({"content": None}, "null", [], True, None),
+    "empty": ({"content": []}, "array", [], True, None),
+    "a string": ({"content": "hi"}, "other", [""], False, None),
+    "one text": ({"content": [{"type": "text", "text": "a"}]}, "array", ["text"], True, "a"),
+    "two texts": (
+        {"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+        "array",
+        ["text", "text"],
+        True,
+        "a\nb",
+    ),
+    "text of another type": (
+        {"content": [{"type": "text", "text": 5}]},
+        "array",
+        ["text"],
+        False,
+        None,
+    ),
+    "null text": ({"content": [{"type": "text", "text": None}]}, "array", ["text"], False, None),
+    "no type": ({"content": [{"text": "a"}]}, "array", [""], False, None),
+    "a block that is a string": ({"content": ["a"]}, "array", [""], False, None),
+    "an image": (
+        {"content": [{"type": "image", "data": "xx", "mimeType": "image/png"}]},
+        "array",
+        ["image"],
+        True,
+        None,
+    ),
+    "data of another type": (
+        {"content": [{"type": "image", "data": 1}]},
+        "array",
+        ["image"],
+        False,
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("result", "kind", "types", "plain", "words"), CONTENTS.values(), ids=CONTENTS
+)
+@pytest.mark.parametrize("odd_neighbour", [False, True])
+def test_content_blocks_are_counted_and_odd_ones_marked(
+    tmp_path: Path, result, kind, types, plain, words, odd_neighbour
+):
+    neighbours = [s2c(5, {"id": 9, "result": {"content": [7]}})] if odd_neighbour else []
+    events = decoded(tmp_path, s2c(1, {"id": 1, "result": result}), *neighbours)
+    row = events.replies.row(0, named=True)
+    assert row["content_kind"] == kind
+    assert row["content_types"] == types
+    assert row["blocks_plain"] is plain
+    assert row["text"] == words
+
+
+json_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+names = st.sampled_from(
+    ["jsonrpc", "id", "method", "params", "result", "error", "content", "isError", "name", "_meta"]
+)
+messages = st.dictionaries(
+    names, json_values | st.dictionaries(names, json_values, max_size=4), max_size=5
+)
+
+
+@pytest.mark.slow
+@settings(max_examples=150)
+@given(st.lists(messages | json_values, max_size=8))
+def test_any_json_as_a_message_becomes_rows_and_never_a_crash(tmp_path_factory, values):
+    folder = tmp_path_factory.mktemp("any")
+    events = decode(
+        [write(folder / "x.jsonl", [c2s(i, value) for i, value in enumerate(values)])], ["x"]
+    )
+    # A batch of nothing is a row too.
+    expected = sum(len(v) or 1 if isinstance(v, list) else 1 for v in values)
+    assert events.messages.height == expected
+    rules = set(events.findings["rule"])
+    assert rules <= {"archive.empty_file"}
+
+
+@settings(max_examples=100)
+@given(st.lists(st.binary(max_size=60).map(lambda b: b.replace(b"\n", b"") + b"\n"), max_size=20))
+def test_any_bytes_become_findings_and_never_a_crash(tmp_path_factory, garbage):
+    folder = tmp_path_factory.mktemp("garbage")
+    good = [c2s(1, call(1)), s2c(2, text(1))]
+    mixed = [good[0], *garbage, good[1]]
+    events = decode([write(folder / "x.jsonl", mixed)], ["x"])
+    assert events.messages.height == 2
+    blank = sum(not line.strip() for line in garbage)
+    assert events.findings.height == len(garbage) - blank

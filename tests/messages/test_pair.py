@@ -1,0 +1,49 @@
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcptally.messages.pair import match_ids
+
+
+def by_hand(keys: list[int], replies: list[bool]) -> set[tuple[int, int]]:
+    """The rule, told slowly: brackets find who is never answered; the rest goes in order."""
+    pairs = set()
+    for key in set(keys):
+        rows = [(i, r) for i, (k, r) in enumerate(zip(keys, replies, strict=True)) if k == key]
+        stack: list[int] = []
+        asked, answered = [], []
+        for i, is_reply in rows:
+            if not is_reply:
+                stack.append(i)
+            elif stack:
+                asked.append(stack.pop())
+                answered.append(i)
+        pairs |= set(zip(sorted(asked), answered, strict=True))
+    return pairs
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=60))
+def test_columns_match_as_the_rule_says(rows):
+    keys, replies = [k for k, _ in rows], [r for _, r in rows]
+    asks, answers = match_ids(np.array(keys, np.uint64), np.array(replies, np.bool_))
+    assert set(zip(asks.tolist(), answers.tolist(), strict=True)) == by_hand(keys, replies)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=60))
+def test_an_answer_comes_after_its_request_and_both_are_used_once(rows):
+    keys, replies = [k for k, _ in rows], [r for _, r in rows]
+    asks, answers = match_ids(np.array(keys, np.uint64), np.array(replies, np.bool_))
+    assert (asks < answers).all()
+    assert len(set(asks)) == len(asks)
+    assert len(set(answers)) == len(answers)
+    assert [keys[i] for i in asks] == [keys[i] for i in answers]
+
+
+def test_two_open_requests_with_one_id_are_answered_in_order():
+    asks, answers = match_ids(np.zeros(4, np.uint64), np.array([False, False, True, True]))
+    assert (asks.tolist(), answers.tolist()) == ([0, 1], [2, 3])
+
+
+def test_a_request_that_was_never_answered_does_not_take_a_later_ones_reply():
+    asks, answers = match_ids(np.zeros(3, np.uint64), np.array([False, False, True]))
+    assert (asks.tolist(), answers.tolist()) == ([1], [2])

@@ -1,0 +1,223 @@
+"""A store in other formats: what each holds, what it leaves out, and what comes back."""
+
+import csv
+import io
+import json
+import os
+import threading
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from mcptally.errors import QueryError, UsageError
+from mcptally.importers import import_logs
+from mcptally.output.export import FORMATS, export
+from mcptally.pipeline.run import score
+from tests.commands import run
+from tests.importers.rig import calls_of, facts
+from tests.transcripts import c2s, call, opened, s2c, text, write
+
+pytestmark = pytest.mark.slow
+
+TRACES = Path(__file__).parents[3] / "sample_traces"
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("export")
+    traces = [TRACES / "time.jsonl", TRACES / "sqlite.jsonl.zst", TRACES / "everything.jsonl.zst"]
+    score(traces, out=folder / "store")
+    return folder / "store"
+
+
+def rows(store: Path) -> pl.DataFrame:
+    return pl.read_parquet(store / "calls" / "*.parquet").sort("recording", "seq", "index", "dir")
+
+
+# What a format can hold of a call; the rest is not in it. Timeouts and cancellations come without
+# a reply, and without a time for its absence.
+HELD = {
+    "har": ("method", "tool", "prompt", "arguments", "resource_uri", "outcome", "error_text"),
+    "otlp": ("dir", "method", "tool", "prompt", "resource_uri", "error_code", "request_id"),
+}
+
+
+@pytest.mark.parametrize("form", HELD)
+def test_what_is_exported_and_imported_again_is_the_same_calls(store, tmp_path, form):
+    name = {"har": "calls.har", "otlp": "calls.jsonl"}[form]
+    done = export(store, to=form, out=tmp_path / name)
+    import_logs(tmp_path / name, tmp_path / "t", redaction="none")
+    back = calls_of(tmp_path / "t", tmp_path / "again")
+    kept = rows(store)
+    if form == "har":
+        kept = kept.filter(pl.col("dir") == "c2s")
+        # A cancellation is a message of its own, and a HAR of calls has none.
+        none = dict.fromkeys(("cancelled", "timeout"), "no_response")
+        kept = kept.with_columns(pl.col("outcome").replace(none))
+    else:
+        # OpenTelemetry writes every id as text.
+        as_text = '"' + pl.col("request_id").str.strip_chars('"') + '"'
+        kept = kept.with_columns(request_id=as_text)
+    assert back.height == kept.height == done.rows - sum(done.left_out.values())
+    assert facts(back, *HELD[form]) == facts(kept, *HELD[form])
+    latency = [f.get_column("latency_ms").drop_nulls().sort() for f in (back, kept)]
+    assert latency[0].len() <= latency[1].len()
+
+
+def test_outcomes_of_tools_survive_opentelemetry(store, tmp_path):
+    export(store, to="otlp", out=tmp_path / "calls.jsonl")
+    import_logs(tmp_path / "calls.jsonl", tmp_path / "t", redaction="none")
+    back = calls_of(tmp_path / "t", tmp_path / "again")
+    names = ("tool", "arguments", "outcome", "error_text", "verdict", "reason")
+    tools = [
+        frame.filter(pl.col("tool").is_not_null() & (pl.col("outcome") != "cancelled"))
+        for frame in (back, rows(store))
+    ]
+    assert facts(tools[0], *names) == facts(tools[1], *names)
+
+
+def spans(path: Path) -> list[dict]:
+    return [
+        span
+        for line in path.read_text().splitlines()
+        for group in json.loads(line)["resourceSpans"]
+        for scope in group["scopeSpans"]
+        for span in scope["spans"]
+    ]
+
+
+def test_spans_have_opentelemetry_s_names(store, tmp_path):
+    path = tmp_path / "spans.jsonl"
+    export(store, to="otlp", out=path, where="outcome = 'tool_error' AND tool = 'convert_time'")
+    found = spans(path)
+    assert found
+    for span in found:
+        known = {a["key"]: next(iter(a["value"].values())) for a in span["attributes"]}
+        assert span["name"] == "tools/call convert_time"
+        assert (len(span["traceId"]), len(span["spanId"])) == (32, 16)
+        assert int(span["endTimeUnixNano"]) > int(span["startTimeUnixNano"])
+        assert span["status"]["code"] == 2
+        assert known["mcp.method.name"] == "tools/call"
+        assert known["gen_ai.operation.name"] == "execute_tool"
+        assert known["gen_ai.tool.name"] == "convert_time"
+        assert known["error.type"] == "tool_error"
+        assert known["network.transport"] == "pipe"
+        assert known["mcptally.outcome"] == "tool_error"
+        assert known["mcptally.verdict"]
+
+
+HOSTILE = [
+    *("=1+1", "+1", "-1", "@SUM(A1)", "\t=1", " =1", "\r=1", "\n=1"),
+    "\uff1d1",
+    '=HYPERLINK("http://x","y")',
+]
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("hostile")
+    events = [opened(server="=cmd|' /C calc'!A0")]
+    for number, words in enumerate([*HOSTILE, "plain", 'quo"te,comma', "nul\x00", "a\u2028b"]):
+        events += [
+            c2s(2 * number + 1, call(number, words)),
+            s2c(2 * number + 2, text(number, words, isError=True)),
+        ]
+    write(folder / "t.jsonl", events)
+    score(folder / "t.jsonl", out=folder / "store")
+    return folder / "store"
+
+
+def test_no_cell_of_the_csv_is_a_formula(hostile, tmp_path):
+    export(hostile, to="csv", out=tmp_path / "calls.csv")
+    data = (tmp_path / "calls.csv").read_bytes().decode()
+    assert "\x00" not in data
+    table = list(csv.reader(io.StringIO(data, newline="")))
+    header, *body = table
+    assert header == rows(hostile).columns
+    assert len(body) == len(HOSTILE) + 4
+    numbers = {"confidence", "latency_ms"}
+    for row in body:
+        for name, cell in zip(header, row, strict=True):
+            assert name in numbers or cell.lstrip()[:1] not in {"=", "+", "-", "@", "\uff1d"}, name
+            assert cell[:1] not in {"\t", "\r", "\n"}
+    tools = [row[header.index("tool")] for row in body]
+    assert sorted(tools) == sorted(
+        [f"'{words}" for words in HOSTILE] + ["plain", 'quo"te,comma', "nul\ufffd", "a\u2028b"]
+    )
+
+
+def test_parquet_is_the_table_itself(store, tmp_path):
+    export(store, to="parquet", out=tmp_path / "calls.parquet")
+    again = pl.read_parquet(tmp_path / "calls.parquet").sort("recording", "seq", "index", "dir")
+    assert again.equals(rows(store))
+
+
+def test_json_lines_hold_what_is_known_of_each_row(store, tmp_path):
+    export(store, to="jsonl", out=tmp_path / "calls.jsonl")
+    found = [json.loads(line) for line in (tmp_path / "calls.jsonl").read_text().split("\n")[:-1]]
+    kept = rows(store)
+    assert len(found) == kept.height
+    assert all(value is not None for row in found for value in row.values())
+    assert sorted(row["call_id"] for row in found) == sorted(kept.get_column("call_id"))
+    assert found[0]["requested_at"].endswith("+00:00")
+
+
+def test_a_har_is_one_document_and_says_what_it_left_out(store, tmp_path):
+    done = export(store, to="har", out=tmp_path / "x.har")
+    log = json.loads((tmp_path / "x.har").read_text())["log"]
+    assert log["version"] == "1.2"
+    asked = rows(store).filter(pl.col("dir") == "s2c").height
+    assert done.left_out == {"asked by the server": asked}
+    assert len(log["entries"]) == done.rows - asked
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_nothing_to_export_is_an_empty_file_of_that_format(store, tmp_path, form):
+    done = export(store, to=form, out=tmp_path / "x", where="false")
+    assert done.rows == 0
+    if form == "har":
+        assert json.loads((tmp_path / "x").read_text())["log"]["entries"] == []
+    assert not list(tmp_path.glob("*.part"))
+
+
+def test_any_table_and_question_goes_into_csv_parquet_and_jsonl(store, tmp_path):
+    for table in ("findings", "recordings", "tools", "messages", "tool_scores"):
+        for form in ("csv", "parquet", "jsonl"):
+            assert export(store, to=form, out=tmp_path / "x", table=table).rows > 0
+
+
+def test_a_link_stays_one_and_a_pipe_is_written_into(store, tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    export(store, to="csv", out=tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    os.mkfifo(tmp_path / "pipe")
+    found: list[bytes] = []
+    reader = threading.Thread(
+        target=lambda: found.append((tmp_path / "pipe").read_bytes()), daemon=True
+    )
+    reader.start()
+    export(store, to="csv", out=tmp_path / "pipe")
+    reader.join(60)
+    assert found == [(tmp_path / "file").read_bytes()]
+
+
+def test_mistakes_are_said(store, tmp_path):
+    with pytest.raises(UsageError, match="otlp holds calls"):
+        export(store, to="otlp", out=tmp_path / "x", table="findings")
+    with pytest.raises(UsageError, match="no format is called 'odt'"):
+        export(store, to="odt", out=tmp_path / "x")
+    with pytest.raises(QueryError):
+        export(store, to="csv", out=tmp_path / "x", table="nothing")
+    with pytest.raises(QueryError):
+        export(store, to="csv", out=tmp_path / "x", where="no_such_column = 1")
+    with pytest.raises(UsageError, match="cannot be written"):
+        export(store, to="csv", out=tmp_path / "no" / "folder" / "x.csv")
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_command_writes_to_stdout_and_talks_on_stderr(store):
+    done = run("export", store, "--to", "har")
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["log"]["creator"]["name"] == "mcptally"
+    assert "rows left out: asked by the server" in done.stderr

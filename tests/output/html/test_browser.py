@@ -1,0 +1,272 @@
+"""The page in a real Chromium: it works, bars nobody, and runs nothing foreign."""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from mcptally.output.html.text import shown
+from tests.output.html import stores
+
+pytestmark = pytest.mark.slow
+
+WAIT = 60_000
+"""Milliseconds that a machine under load may take for a step."""
+
+PAGES = ("sample", "hostile", "calm", "worse", "large")
+
+
+class Seen:
+    """What a page did while it was open."""
+
+    def __init__(self, page: Any) -> None:
+        self.requests: list[str] = []
+        self.said: list[str] = []
+        self.dialogs: list[str] = []
+        page.on("request", lambda request: self.requests.append(request.url))
+        page.on("console", lambda message: self.said.append(f"{message.type}: {message.text}"))
+        page.on("pageerror", lambda error: self.said.append(f"error: {error}"))
+        page.on("dialog", lambda dialog: (self.dialogs.append(dialog.message), dialog.dismiss()))
+
+
+@pytest.fixture
+def look(browser, pages) -> Iterator[Callable[..., Any]]:
+    """Opens a page by name; gives it, and what it did."""
+    contexts = []
+
+    def opened(name: str, **options: Any) -> tuple[Any, Seen]:
+        options.setdefault("viewport", {"width": 1280, "height": 900})
+        context = browser.new_context(**options)
+        contexts.append(context)
+        context.set_default_timeout(WAIT)
+        page = context.new_page()
+        seen = Seen(page)
+        page.goto(pages[name].as_uri(), wait_until="load", timeout=WAIT)
+        return page, seen
+
+    yield opened
+    for context in contexts:
+        context.close()
+
+
+def first_cells(page: Any, table: str, column: int) -> list[str]:
+    return page.eval_on_selector_all(
+        f"{table} tbody tr", f"rows => rows.map(row => row.cells[{column}].dataset.v)"
+    )
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_loads_nothing_and_has_nothing_to_complain_of(look, pages, name):
+    page, seen = look(name)
+    page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true })")
+    page.wait_for_function("document.querySelectorAll('td > details[open] .cmd').length === 0")
+    assert seen.requests == [pages[name].as_uri()]
+    assert seen.said == []
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_no_wider_than_the_window(look, name, width):
+    page, _ = look(name, viewport={"width": width, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_nothing_of_an_attack_runs_or_becomes_an_element(look, pages):
+    page, seen = look("hostile")
+    for word in ("a", "<script>", "' onmouseover='"):
+        page.fill("#tools input[type=search]", word)
+    page.fill("#tools input[type=search]", "")
+    page.click("#t-tools thead button >> nth=0")
+    page.click("#theme")
+    for summary in page.query_selector_all("#t-tools tr:not(.over) summary")[:10]:
+        summary.click()
+    page.emulate_media(media="print")
+    assert page.evaluate(f"window.{stores.MARKER}") is None
+    assert seen.dialogs == []
+    assert seen.requests == [pages["hostile"].as_uri()]
+    assert [line for line in seen.said if "error" in line] == []
+    assert page.evaluate("document.scripts.length") == 1
+    assert page.evaluate("document.styleSheets.length") == 1
+    assert page.evaluate("document.title").startswith("mcptally: ")
+    foreign = "img,iframe,object,embed,base,link,audio,video,math,foreignObject,style ~ style"
+    assert page.query_selector_all(foreign) == []
+    assert page.is_visible("h1")
+
+
+def test_a_page_with_another_script_in_it_would_not_run_it(pages, browser):
+    """The policy holds even where escaping had failed."""
+    text = pages["calm"].read_text(encoding="utf-8")
+    holed = pages["calm"].with_name("holed.html")
+    marker = stores.MARKER
+    hole = f"<script>window.{marker}=1</script><img src=x onerror='window.{marker}=1'></main>"
+    holed.write_text(text.replace("</main>", hole), encoding="utf-8")
+    context = browser.new_context()
+    page = context.new_page()
+    seen = Seen(page)
+    page.goto(holed.as_uri(), wait_until="load", timeout=WAIT)
+    assert page.query_selector("img")
+    assert page.evaluate(f"window.{marker}") is None
+    assert any("Content Security Policy" in line for line in seen.said)
+    context.close()
+
+
+def test_no_string_can_become_markup_in_the_script(look):
+    page, _ = look("calm")
+    refused = "() => { try { document.body.innerHTML = '<b>x</b>' } catch (e) { return e.name } }"
+    assert page.evaluate(refused) == "TypeError"
+
+
+def test_a_column_sorts_up_and_down_with_what_is_unknown_last(look):
+    page, _ = look("sample")
+    button = page.locator("#t-tools thead button", has_text="judged calls")
+    button.click()
+    head = button.locator("xpath=..")
+    assert head.get_attribute("aria-sort") == "descending"
+    numbers = [float(v) for v in first_cells(page, "#t-tools", 4)]
+    assert numbers == sorted(numbers, reverse=True)
+    button.focus()
+    page.keyboard.press("Enter")
+    assert head.get_attribute("aria-sort") == "ascending"
+    numbers = [float(v) for v in first_cells(page, "#t-tools", 4)]
+    assert numbers == sorted(numbers)
+    page.locator("#t-tools thead button", has_text="failure rate").click()
+    rates = first_cells(page, "#t-tools", 1)
+    known = [v for v in rates if v]
+    assert rates == known + [""] * (len(rates) - len(known))
+    page.locator("#t-tools thead button", has_text="tool").first.click()
+    names = first_cells(page, "#t-tools", 0)
+    assert names == sorted(names, key=lambda name: (name.replace("_", " ").lower(), name))
+
+
+def test_searching_and_filtering_leave_the_rows_that_fit(look):
+    page, _ = look("large")
+    shown_rows = "#t-tools tbody tr:visible"
+    assert page.locator(shown_rows).count() == 25
+    page.fill("#tools input[type=search]", "number_0123")
+    assert page.locator(shown_rows).count() == 1
+    assert page.inner_text("#tools output") == "1 of 500"
+    page.fill("#tools input[type=search]", "")
+    page.check("#tools input[data-flag=failed]")
+    assert page.inner_text("#tools output") == "334 of 500"
+    page.uncheck("#tools input[data-flag=failed]")
+    page.locator("#tools button.all").click()
+    assert page.locator(shown_rows).count() == 500
+    page.select_option("#errors select", "tool_failure")
+    verdicts = page.eval_on_selector_all(
+        "#t-errors tbody tr:not([hidden])", "rows => rows.map(row => row.dataset.verdict)"
+    )
+    assert set(verdicts) == {"tool_failure"}
+
+
+def test_a_row_shows_its_calls_below_it_until_the_table_changes(look):
+    page, _ = look("large")
+    rows = page.locator("#t-tools tbody tr")
+    rows.nth(3).locator("summary").click()
+    below = page.locator("#t-tools tr.below")
+    below.locator(".copy").first.wait_for()
+    name = rows.nth(3).locator("th").get_attribute("data-v")
+    assert rows.nth(4).get_attribute("class") == "below"
+    assert f"tool = '{name}'" in below.inner_text()
+    page.locator("#t-tools thead button").first.click()
+    assert below.count() == 0
+    assert rows.count() == 500
+    folded = page.locator("#t-tools tbody tr", has_text=name).locator("details .cmd")
+    assert name in "".join(folded.all_text_contents())
+
+
+def test_the_theme_follows_the_system_until_it_is_switched(look):
+    paper = "getComputedStyle(document.body).backgroundColor"
+    light, _ = look("calm", color_scheme="light")
+    dark, _ = look("calm", color_scheme="dark")
+    colours = [light.evaluate(paper), dark.evaluate(paper)]
+    assert colours[0] != colours[1]
+    for page, other, word in ((light, colours[1], "Light"), (dark, colours[0], "Dark")):
+        page.click("#theme")
+        assert page.evaluate(paper) == other
+        assert page.inner_text("#theme") == word
+
+
+def test_a_command_is_copied_whole(look):
+    page, _ = look("worse", permissions=["clipboard-read", "clipboard-write"])
+    button = page.locator(".leads .copy").first
+    command = page.locator(".leads code.cmd").first.text_content()
+    button.click()
+    page.wait_for_function(
+        "async line => await navigator.clipboard.readText() === line", arg=command
+    )
+    assert " show " in command
+
+
+def test_without_script_everything_is_there(look):
+    page, _ = look("large", java_script_enabled=False)
+    assert page.locator("#t-tools tbody tr:visible").count() == 500
+    assert page.locator("form.filters:visible").count() == 0
+    assert page.locator("#theme:visible").count() == 0
+
+
+@pytest.mark.parametrize("name", ["sample", "worse"])
+def test_a_page_prints_with_what_leads_to_the_calls_opened(look, name, tmp_path):
+    page, _ = look(name, color_scheme="dark")
+    printed = page.pdf(path=tmp_path / "page.pdf", format="A4")
+    assert printed.startswith(b"%PDF")
+    assert page.locator("main details[open]").count() == 0
+    page.emulate_media(media="print")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.locator("main details:not([open])").count() == 0
+    assert page.evaluate("getComputedStyle(document.body).color") == "rgb(28, 29, 31)"
+    assert page.locator(".leads .cmd:visible").count() > 0
+    assert page.locator("nav:visible, #theme:visible").count() == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "scheme", "width"),
+    [
+        ("sample", "light", 1280),
+        ("sample", "dark", 390),
+        ("worse", "light", 390),
+        ("worse", "dark", 1280),
+        ("hostile", "light", 1280),
+        ("calm", "dark", 1280),
+    ],
+)
+def test_axe_finds_nothing_that_bars_people(look, axe, name, scheme, width):
+    # What axe injects, the page's policy would refuse.
+    page, _ = look(
+        name, color_scheme=scheme, bypass_csp=True, viewport={"width": width, "height": 900}
+    )
+    page.evaluate("document.querySelectorAll('.lead details').forEach(one => { one.open = true })")
+    page.evaluate(axe)
+    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    said = [
+        f"{one['impact']} {one['id']}: {one['help']}: {one['nodes'][0]['html'][:200]}"
+        for one in found["violations"]
+    ]
+    assert said == []
+    assert found["passes"]
+
+
+def test_everything_can_be_reached_by_keyboard(look):
+    page, _ = look("worse")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    reached = set()
+    for _ in range(120):
+        page.keyboard.press("Tab")
+        reached.add(
+            page.evaluate(
+                "document.activeElement.closest('section, nav, header')?.tagName"
+                " + ' ' + document.activeElement.tagName"
+            )
+        )
+    assert {"HEADER BUTTON", "NAV A", "SECTION BUTTON", "SECTION SUMMARY"} <= reached
+    assert {"SECTION INPUT", "SECTION DIV"} <= reached
+    outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+    assert outline == "solid"
+
+
+def test_the_first_lead_shows_what_the_tool_said(look):
+    page, _ = look("worse")
+    said = page.inner_text(".leads li >> nth=0")
+    assert re.search(r"got worse\s+echo:\s+fails more: 0.0% → 33.3%", said)
+    assert shown(stores.CRASH, 200) in said

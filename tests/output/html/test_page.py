@@ -1,0 +1,357 @@
+"""The page as a file: whole, small, the same each time, and nothing in it but what we put there."""
+
+import base64
+import datetime
+import hashlib
+import itertools
+import json
+import re
+import resource
+import shlex
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+import mcptally as mt
+from mcptally.cli import cli
+from mcptally.errors import QueryError, StoreError, UsageError
+from mcptally.output.html import report
+from mcptally.output.html.commands import Commands
+from mcptally.output.html.text import interval, percent, plain, shown
+from tests.analytics.stores import build, call
+from tests.output.html import anatomy, stores
+
+PAGES = ("sample", "hostile", "calm", "worse", "large")
+TAGS = frozenset(
+    re.findall(
+        r"\w+",
+        "html head meta title style body a header div p span button h1 h2 h3 figure svg rect path "
+        "circle text figcaption ul ol li b bdi nav main section blockquote code details summary "
+        "form label input select option output table caption thead tbody tr th td dl dt dd footer "
+        "script wbr",
+    )
+)
+DASH = "\N{EN DASH}"
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_holds_no_elements_but_ours(pages, name):
+    page = anatomy.of(pages[name])
+    assert {tag for tag, _ in page.elements} <= TAGS
+    assert len(page.named("script")) == len(page.named("style")) == 1
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_no_attribute_runs_styles_or_loads_anything(pages, name):
+    for tag, attributes in anatomy.of(pages[name]).elements:
+        for key, value in attributes.items():
+            assert not key.startswith("on"), (tag, key)
+            assert key not in {"style", "src", "srcset", "srcdoc", "action", "formaction"}
+            if key == "href":
+                assert re.fullmatch(r"#[a-z]+", value), value
+    text = pages[name].read_text(encoding="utf-8")
+    style = re.search(r"<style>(.*?)</style>", text, re.DOTALL)[1]
+    assert "url(" not in style
+    assert "@import" not in style
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_policy_allows_this_style_and_this_script_and_nothing_else(pages, name):
+    text = pages[name].read_text(encoding="utf-8")
+    policy = anatomy.of(pages[name]).named("meta")[1]
+    assert policy["http-equiv"] == "Content-Security-Policy"
+    rules = dict(part.split(" ", 1) for part in policy["content"].split("; "))
+    assert rules["default-src"] == "'none'"
+    assert not any(word in policy["content"] for word in ("unsafe", "http", "*", "data:"))
+    for kind in ("style", "script"):
+        body = re.search(rf"<{kind}>(.*?)</{kind}>", text, re.DOTALL)[1]
+        digest = base64.b64encode(hashlib.sha256(body.encode()).digest()).decode()
+        assert rules[f"{kind}-src"] == f"'sha256-{digest}'"
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_can_be_found_ones_way_in_without_seeing_it(pages, name):
+    page = anatomy.of(pages[name])
+    ids = [value for _, attributes in page.elements if (value := attributes.get("id"))]
+    assert len(ids) == len(set(ids))
+    for _, attributes in page.elements:
+        for key in ("aria-labelledby", "data-for"):
+            assert attributes.get(key, ids[0]) in ids
+        if (target := attributes.get("href")) is not None:
+            assert target[1:] in ids
+    levels = [int(tag[1]) for tag, _ in page.elements if re.fullmatch(r"h[1-6]", tag)]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in itertools.pairwise(levels))
+    for tag in ("header", "nav", "main", "footer"):
+        assert len(page.named(tag)) == 1
+    assert len(page.named("caption")) == len(page.named("table"))
+    for drawing in page.named("svg"):
+        assert drawing.get("aria-hidden") == "true" or drawing["aria-label"]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_no_character_of_a_stranger_acts_on_the_text_around_it(pages, name):
+    page = anatomy.of(pages[name])
+    for text in page.texts:
+        assert plain(text.replace("\n", "").replace("\N{NO-BREAK SPACE}", "")), repr(text)
+    for _, attributes in page.elements:
+        for value in attributes.values():
+            assert plain(value or ""), repr(value)
+
+
+def test_what_an_attack_wrote_can_be_read_as_it_was_written(pages):
+    said = "".join(anatomy.of(pages["hostile"]).texts)
+    for attack in stores.ATTACKS:
+        assert shown(attack, 60).removesuffix("\N{HORIZONTAL ELLIPSIS}") in said
+
+
+def test_templates_in_traffic_stay_text(pages):
+    said = "".join(anatomy.of(pages["hostile"]).texts)
+    assert "{{7*7}}${7*7}" in said
+
+
+def test_secrets_in_errors_are_replaced(tmp_path):
+    token = "ghp_" + "a1B2c3D4e5F6g7H8i9J0" * 2
+    calls = [(stores.asked("echo", n=n), stores.failed(f"TypeError: {token}")) for n in range(20)]
+    store = stores.scored(tmp_path, stores.session("r", "s", [stores.defined("echo")], calls))
+    page = report(store)
+    assert token[:12] not in page
+    assert "[redacted:" in page
+
+
+def test_a_page_of_500_tools_has_all_of_them_and_is_small(pages):
+    text = pages["large"].read_text(encoding="utf-8")
+    assert len(text.encode()) < 3_000_000
+    table = text[text.index('id="t-tools"') :]
+    table = table[: table.index("</table>")]
+    assert table.count("<tr") == 1 + 500
+
+
+@pytest.mark.parametrize("filled", ["'" * 110, "\u202e" * 110, "&" * 800])
+def test_a_page_stays_small_whatever_names_a_store_holds(filled, tmp_path):
+    page = report(stores.many(tmp_path, 900, filled=filled))
+    assert len(page.encode()) < 5_000_000
+    assert page.count("<wbr>") > 500
+
+
+@pytest.mark.parametrize("name", ["sample", "hostile"])
+def test_a_page_of_the_same_store_is_the_same(pages, name, request):
+    store = request.getfixturevalue(f"{name}_store")
+    assert report(mt.open_store(store)) == pages[name].read_text(encoding="utf-8")
+
+
+def test_the_headline_counts_what_the_tool_itself_broke(pages):
+    assert "<h1>None of 60 calls failed because of the tool</h1>" in pages["calm"].read_text()
+    assert "<h1>20 of 60 calls failed because of the tool</h1>" in pages["worse"].read_text()
+
+
+def test_what_got_worse_comes_first_and_leads_to_a_call(pages, worse_store):
+    text = pages["worse"].read_text(encoding="utf-8")
+    first = text[text.index('<ol class="leads">') :]
+    assert first.index("got worse") < first.index("</li>")
+    assert "fails more: 0.0%" in first[: first.index("</li>")]
+    assert 'id="compared"' in text
+    shows = [line for line in anatomy.of(pages["worse"]).commands if " show " in line]
+    failed = mt.open_store(worse_store).sql("SELECT call_id FROM calls WHERE verdict IS NOT NULL")
+    assert shows[0].split()[-1] in {call for (call,) in failed.fetchall()}
+
+
+def test_a_page_without_failures_says_how_much_that_proves(pages):
+    text = pages["calm"].read_text(encoding="utf-8")
+    assert "Nothing stands out. Of the 1 tool with enough data none fails in more than" in text
+
+
+def test_a_store_without_calls_has_a_page_too(tmp_path):
+    store = stores.scored(tmp_path, stores.session("r", "idle", [stores.defined("echo")], []))
+    page = report(store)
+    assert "<h1>No tool was called</h1>" in page
+    assert "What these data cannot say" in page
+
+
+def test_every_command_on_a_page_finds_calls(pages, hostile_store):
+    store = mt.open_store(hostile_store)
+    asked = {"show": 0, "query": 0}
+    for line in dict.fromkeys(anatomy.of(pages["hostile"]).commands):
+        program, verb, path, what, *rest = shlex.split(line)
+        assert (program, path) == ("mcptally", str(hostile_store))
+        if verb == "show":
+            found = store.sql("SELECT 1 FROM calls WHERE call_id = ?", params=[what])
+        elif rest:
+            found = store.ask(what)
+        else:
+            found = store.sql(what)
+        assert found.limit(1).pl().height, line
+        asked[verb] += 1
+    assert min(asked.values()) > len(stores.ATTACKS) / 2
+
+
+def a_session(name: str, server: str, client: str, start: int, step: int = 1_000_000) -> list:
+    calls = [
+        (stores.asked("echo", n=n), stores.failed("TypeError: x is no function")) for n in "ab"
+    ]
+    events = list(stores.session(name, server, [stores.defined("echo")], calls, client=client))
+    for place, event in enumerate(events):
+        event["ts_ns"] = start + place * step
+    return events
+
+
+def test_commands_find_the_calls_that_were_chosen_in_every_store(tmp_path):
+    parts = []
+    for place, (name, client, at) in enumerate(
+        (("one", "ann", "2026-01-01T10Z"), ("two", "bob it's", "2026-02-01T10Z"))
+    ):
+        start = int(datetime.datetime.fromisoformat(at).timestamp()) * 10**9
+        events = a_session(name, f"server {place}", client, start)
+        parts.append(stores.scored(tmp_path / name, events))
+    chosen = {"client": "bob it's", "since": "2026-01-15"}
+    page = tmp_path / "page.html"
+    store = mt.open_store(*parts)
+    report(store, page, **chosen)
+    lines = [line for line in anatomy.of(page).commands if line.startswith("mcptally query")]
+    assert lines
+    assert not [line for line in anatomy.of(page).commands if " show " in line]
+    for line in lines:
+        done = CliRunner().invoke(cli, [*shlex.split(line)[1:], "--format", "json"])
+        assert done.exit_code == 0, done.output
+        found = {row["call_id"] for row in json.loads(done.stdout)}
+        rows = store.sql("SELECT call_id FROM calls WHERE tool = 'echo' AND server = 'server 1'")
+        assert found == {call for (call,) in rows.fetchall()}
+    ask = Commands("a b", "c", filters=chosen).ask("latency")
+    assert shlex.split(ask)[1:] == [
+        *("query", "a b", "--with", "c", "latency"),
+        *("--client=bob it's", "--since=2026-01-15", "--limit", "0"),
+    ]
+
+
+def test_a_page_of_calls_without_times_says_so(tmp_path):
+    page = report(stores.scored(tmp_path, a_session("one", "s", "ann", 0, step=0)))
+    assert "at times that are not known" in page
+    assert "unknown time UTC" not in page
+
+
+@pytest.mark.parametrize("shell", ["sh", "bash", "zsh"])
+def test_shells_read_the_commands_as_they_are_meant(pages, shell, tmp_path):
+    if shutil.which(shell) is None:
+        pytest.skip(f"no {shell} here")
+    lines = list(dict.fromkeys(anatomy.of(pages["hostile"]).commands))
+    script = "mcptally() { printf '%s\\037' \"$@\"; printf '\\036'; }\n" + "\n".join(lines)
+    ran = subprocess.run(
+        [shell], input=script.encode(), capture_output=True, check=True, cwd=tmp_path
+    )
+    read = [part.split("\x1f")[:-1] for part in ran.stdout.decode().split("\x1e")[:-1]]
+    assert read == [shlex.split(line)[1:] for line in lines]
+    assert not list(tmp_path.iterdir())
+
+
+@given(st.text(), st.text(), st.from_regex(r"[0-9a-f]{16}", fullmatch=True))
+def test_commands_are_one_line_that_a_terminal_can_be_given(server, tool, call):
+    line = Commands("store").calls(server, tool, "outcome <> 'ok'", call)
+    assert plain(line)
+    assert shlex.split(line)[:3] == ["mcptally", "query", "store"]
+    assert len(shlex.split(line)) == 4
+
+
+@given(st.text(alphabet=st.characters(), max_size=400))
+def test_shown_texts_hold_nothing_unseen_and_end(text):
+    said = shown(text, 100)
+    assert plain(said)
+    assert len(said) <= 100
+
+
+@pytest.mark.parametrize(
+    ("call", "given"),
+    [("0123456789abcdef", True), ("-rf", False), ("a;b", False), ("a\nb", False), (None, False)],
+)
+def test_only_ids_that_can_be_ours_are_pasted(call, given):
+    assert (Commands("store").show(call) is not None) == given
+
+
+@pytest.mark.parametrize(
+    ("path", "word"), [("a b", "'a b'"), ("-x", "./-x"), ("a\x1bb", "STORE"), ("s", "s")]
+)
+def test_the_stores_name_is_one_word(path, word):
+    assert Commands(path).store == word
+
+
+@pytest.mark.parametrize(
+    ("share", "said"),
+    [
+        (None, DASH),
+        (0, "0%"),
+        (1.0, "100%"),
+        (0.00001, "<0.01%"),
+        (0.0004, "0.04%"),
+        (0.0123, "1.2%"),
+        (0.5, "50%"),
+        (0.998, "99.8%"),
+        (0.99999, ">99.99%"),
+    ],
+)
+def test_shares_are_never_rounded_to_nothing_or_all(share, said):
+    assert percent(share) == said
+
+
+def test_intervals_say_the_sign_once():
+    assert interval(0.7041, 0.99826) == f"70{DASH}99.8%"
+    assert interval(0.0, 0.999999) == f"0{DASH}100%"
+
+
+def test_filters_choose_what_a_page_counts(sample_store):
+    store = mt.open_store(sample_store)
+    ((calls,),) = store.sql("SELECT calls FROM server_scores WHERE server = 'git'").fetchall()
+    page = report(store, server="git")
+    assert f"Recorded: {calls:,} calls of" in page
+    assert "This page counts only what was chosen: server git" in page
+
+
+def test_a_comparison_goes_with_whole_stores(calm_store, worse_store):
+    with pytest.raises(UsageError, match="whole stores"):
+        report(worse_store, base=calm_store, since="2026-01-01")
+
+
+def test_an_unknown_server_is_said(calm_store):
+    with pytest.raises(QueryError, match="no server is called 'clam'; did you mean calm"):
+        report(calm_store, server="clam")
+
+
+def test_the_command_writes_a_file_or_to_stdout(calm_store, worse_store, tmp_path):
+    out = tmp_path / "page.html"
+    done = CliRunner().invoke(cli, ["report", str(calm_store), str(worse_store), "-o", str(out)])
+    assert done.exit_code == 0
+    assert done.stdout == ""
+    assert re.fullmatch(rf"{re.escape(str(out))}: \d+ kB\n", done.stderr)
+    assert 'id="compared"' in out.read_text(encoding="utf-8")
+    piped = CliRunner().invoke(cli, ["report", str(calm_store), "-o", "-"])
+    assert piped.stdout.startswith("<!doctype html>")
+
+
+def test_no_page_is_made_of_what_is_no_store(tmp_path):
+    with pytest.raises(StoreError, match="no such store"):
+        report(tmp_path / "nowhere", tmp_path / "page.html")
+    assert not (tmp_path / "page.html").exists()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no full device")
+def test_a_page_that_cannot_be_written_leaves_no_half_and_names_the_file(tmp_path):
+    store = build(tmp_path / "s", [call(1)])
+    with pytest.raises(UsageError, match="/dev/full: cannot be written: No space left"):
+        mt.report(store, "/dev/full")
+    before = tmp_path / "page.html"
+    before.write_text("before")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, resource.RLIM_INFINITY))
+    old = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        with pytest.raises(UsageError, match=r"page\.html: cannot be written: File too large"):
+            mt.report(store, before)
+    finally:
+        signal.signal(signal.SIGXFSZ, old)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    assert before.read_text() == "before"
+    assert not list(tmp_path.glob("*.part"))

@@ -1,0 +1,95 @@
+"""A Dask cluster of real processes on this machine, whose workers can be killed."""
+
+import contextlib
+import gc
+import os
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import distributed
+import pytest
+
+from mcptally.pipeline.engines import dask_tasks
+
+PATIENCE = 60.0
+"""Seconds that a process may take to start, on a machine as loaded as can be."""
+
+
+QUIET = [
+    pytest.mark.filterwarnings(f"ignore::{kind}")
+    for kind in ("ResourceWarning", "DeprecationWarning", "pytest.PytestUnraisableExceptionWarning")
+]
+"""For tests in which others' servers and event loops run: what those warn of is not ours."""
+
+
+class Machines:
+    """A scheduler, and workers as they are asked for: each a process with one thread."""
+
+    def __init__(self, scheduler: distributed.LocalCluster, folder: Path) -> None:
+        self.address: str = scheduler.scheduler_address
+        self.folder = folder
+        self.workers: list[subprocess.Popen[bytes]] = []
+        self.client = distributed.Client(scheduler, set_as_default=False)
+
+    def add(self, count: int = 1, *, before: Path | None = None) -> None:
+        """Start workers and wait until the scheduler knows them.
+
+        Args:
+            count: how many.
+            before: a folder whose packages they find first.
+        """
+        first = [str(before)] if before else []
+        path = os.pathsep.join([*first, os.environ.get("PYTHONPATH", "")])
+        alive = len(self.client.nthreads())
+        for _ in range(count):
+            log = (self.folder / f"worker-{len(self.workers)}.log").open("wb")
+            command = [
+                *(sys.executable, "-m", "distributed.cli.dask_worker", self.address),
+                *("--nthreads", "1", "--no-nanny", "--no-dashboard", "--memory-limit", "0"),
+                *("--local-directory", str(self.folder)),
+            ]
+            environment = {**os.environ, "PYTHONPATH": path}
+            self.workers.append(subprocess.Popen(command, stdout=log, stderr=log, env=environment))
+            log.close()
+        self.client.wait_for_workers(alive + count, timeout=PATIENCE)
+
+    def kill(self, number: int) -> None:
+        """SIGKILL a worker."""
+        self.workers[number].kill()
+        self.workers[number].wait()
+
+    def close(self) -> None:
+        self.client.close()
+        for worker in self.workers:
+            worker.kill()
+            worker.wait()
+
+
+def hold() -> None:
+    """Run on a worker: it works on nothing any more, and finishes nothing."""
+    dask_tasks._ONE_AT_A_TIME.acquire()
+
+
+@contextlib.contextmanager
+def machines(folder: Path, workers: int = 0) -> Iterator[Machines]:
+    """A cluster with so many workers to begin with."""
+    with (
+        distributed.LocalCluster(
+            n_workers=0,
+            processes=False,
+            protocol="tcp",
+            host="127.0.0.1",
+            dashboard_address="127.0.0.1:0",
+            silence_logs=50,
+        ) as scheduler,
+        contextlib.closing(Machines(scheduler, folder)) as found,
+    ):
+        if workers:
+            found.add(workers)
+        yield found
+    with warnings.catch_warnings():  # sockets of a killed worker, told of when they are collected
+        warnings.simplefilter("ignore")
+        gc.collect()

@@ -1,0 +1,328 @@
+"""A run on Dask writes what a run on this machine writes, whoever dies on the way."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import click.testing
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+pytest.importorskip("distributed", reason="needs mcptally[dask]")
+
+import dask
+
+import mcptally as mt
+from mcptally.cli import cli
+from mcptally.errors import McptallyError, UnreadableError, UsageError
+from mcptally.pipeline.engines import dask as dask_engine
+from mcptally.pipeline.engines import dask_tasks
+from mcptally.pipeline.engines.dask import DaskCrew
+from mcptally.store.files import prepare
+from mcptally.tables.schema import TABLES
+from tests import corpus
+from tests.pipeline.engines.clusters import QUIET, Machines, hold, machines
+from tests.pipeline.golden import TRACES
+from tests.pipeline.test_partitioning import scattered
+from tests.wire.test_nesting import archive
+
+FILES = [TRACES / f"{name}.jsonl.zst" for name in ("excel-http", "git", "memory", "sqlite")]
+pytestmark = [*QUIET, pytest.mark.slow]
+EACH = 1
+"""A limit that makes every file a partition of its own."""
+
+
+def tables(store: Path) -> dict[str, pl.DataFrame]:
+    """Every table of a store, whole, places of files too, in the order of its key."""
+    return {
+        table.name: pl.read_parquet(
+            store / table.name / "*.parquet", missing_columns="insert"
+        ).sort(table.key, nulls_last=True)
+        for table in TABLES
+    }
+
+
+def assert_same(store: Path, other: Path) -> None:
+    these = tables(other)
+    for name, frame in tables(store).items():
+        assert_frame_equal(frame, these[name])
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory) -> Path:
+    """A store of the sample traces, made on this machine."""
+    out = tmp_path_factory.mktemp("here") / "store"
+    mt.score(FILES, out=out, partition_bytes=EACH)
+    return out
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory):
+    """A cluster whose two workers nobody kills."""
+    with machines(tmp_path_factory.mktemp("pair"), workers=2) as found:
+        yield found
+
+
+@pytest.fixture
+def alone(tmp_path):
+    """A cluster with one worker, to be treated badly."""
+    with machines(tmp_path, workers=1) as found:
+        yield found
+
+
+def test_two_workers_write_the_tables_of_one_machine(tmp_path: Path, here: Path, pair: Machines):
+    said: list[tuple[int, int]] = []
+    summary = mt.score(
+        FILES,
+        out=tmp_path / "store",
+        engine="dask",
+        scheduler=pair.address,
+        partition_bytes=EACH,
+        progress=lambda done, total: said.append((done, total)),
+    )
+    assert_same(tmp_path / "store", here)
+    assert summary.rows["calls"] == pl.read_parquet(here / "calls" / "*.parquet").height
+    assert said == sorted(said)
+    assert said[-1][0] > 0.9 * said[-1][1]
+    assert not list(pair.folder.rglob("*.arrow")), "scratch files stayed on a worker"
+
+
+def test_recordings_torn_over_workers_are_put_together(tmp_path: Path, pair: Machines):
+    (tmp_path / "files").mkdir()
+    files = scattered(tmp_path / "files", parts=3)
+    mt.score(files, out=tmp_path / "local", partition_bytes=EACH)
+    mt.score(files, out=tmp_path / "store", engine=pair.client, partition_bytes=EACH)
+    assert_same(tmp_path / "store", tmp_path / "local")
+
+
+def test_values_are_nested_as_deep_on_a_worker_as_here(tmp_path: Path, pair: Machines):
+    traces = archive(tmp_path / "traces")
+    mt.score([traces], out=tmp_path / "local")
+    mt.score([traces], out=tmp_path / "store", engine=pair.client)
+    assert_same(tmp_path / "store", tmp_path / "local")
+
+
+def test_a_broken_file_is_rows_wherever_it_is_read(tmp_path: Path, pair: Machines):
+    files = tmp_path / "files"
+    files.mkdir()
+    (files / "cut.jsonl.zst").write_bytes(FILES[0].read_bytes()[:-20])
+    (files / "noise.jsonl").write_bytes(b"\xff\xfe{]\n" * 9)
+    (files / "empty.jsonl").touch()
+    (files / "good.jsonl").write_bytes((TRACES / "time.jsonl").read_bytes())
+    mt.score(files, out=tmp_path / "local", partition_bytes=EACH)
+    mt.score(files, out=tmp_path / "store", engine=pair.client, partition_bytes=EACH)
+    assert_same(tmp_path / "store", tmp_path / "local")
+    findings = tables(tmp_path / "store")["findings"]
+    assert {"archive.empty_file", "archive.foreign_file"} <= set(findings["rule"])
+
+
+def test_real_traffic_comes_out_the_same(tmp_path: Path, pair: Machines):
+    traffic = corpus.need("traffic")
+    files = [traffic / f"{name}.jsonl.zst" for name in ("excel-nobody", "time-v1")]
+    mt.score(files, out=tmp_path / "local", partition_bytes=EACH)
+    mt.score(files, out=tmp_path / "store", engine=pair.client, partition_bytes=EACH)
+    assert_same(tmp_path / "store", tmp_path / "local")
+
+
+def test_a_relative_archive_keeps_its_names(tmp_path: Path, pair: Machines, monkeypatch):
+    (tmp_path / "traces").mkdir()
+    (tmp_path / "traces" / "time.jsonl").write_bytes((TRACES / "time.jsonl").read_bytes())
+    monkeypatch.chdir(tmp_path)
+    mt.score("traces", out="store", engine=pair.client)
+    assert set(tables(tmp_path / "store")["calls"]["file"]) == {str(Path("traces/time.jsonl"))}
+
+
+def test_a_worker_killed_while_partitions_are_gathered_costs_nothing(
+    tmp_path: Path, here: Path, alone: Machines
+):
+    alone.add()
+    kill = once(lambda done, _: done > 0, lambda: alone.kill(0))
+    out = tmp_path / "store"
+    mt.score(FILES, out=out, engine=alone.client, partition_bytes=EACH, progress=kill)
+    assert alone.workers[0].poll() is not None
+    assert_same(out, here)
+
+
+def test_what_a_dead_worker_had_gathered_is_gathered_again(
+    tmp_path: Path, here: Path, alone: Machines
+):
+    def replace() -> None:
+        alone.add()  # it knows nothing yet
+        alone.kill(0)
+
+    replaced = once(lambda done, total: 2 * done >= total, replace)
+    out = tmp_path / "store"
+    mt.score(FILES, out=out, engine=alone.client, partition_bytes=EACH, progress=replaced)
+    assert alone.workers[0].poll() is not None
+    assert_same(out, here)
+
+
+def once(when: Callable[[int, int], bool], act: Callable[[], None]) -> Callable[[int, int], None]:
+    """Progress that does something the first time that a condition holds."""
+    waiting = [act]
+
+    def tell(done: int, total: int) -> None:
+        if waiting and when(done, total):
+            waiting.pop()()
+
+    return tell
+
+
+def test_a_partition_that_workers_die_of_ends_the_run(tmp_path: Path):
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 0}),
+        machines(tmp_path, workers=1) as fragile,
+        DaskCrew(fragile.client, prepare(tmp_path / "store")) as crew,
+    ):
+        fragile.client.run(hold)
+        asked = crew._submit(dask_tasks.gather, crew.run, dask_tasks.Batch(0, FILES[:1], ["a"]))
+        while not any(fragile.client.processing().values()):
+            assert fragile.workers[0].poll() is None
+        fragile.kill(0)
+        with pytest.raises(McptallyError, match="1 workers died one after the other"):
+            list(crew._answers([asked]))
+
+
+def test_a_second_run_on_a_cluster_does_what_is_new(tmp_path: Path, here: Path, pair: Machines):
+    out = tmp_path / "store"
+    mt.score(FILES[:2], out=out, engine=pair.client, partition_bytes=EACH)
+    again = mt.score(FILES, out=out, engine=pair.client, partition_bytes=EACH)
+    assert again.reused > 0
+    theirs = tables(here)
+    for name, frame in tables(out).items():
+        assert_frame_equal(frame, theirs[name])
+
+
+def test_a_cluster_whose_last_worker_dies_ends_the_run(tmp_path: Path, alone: Machines):
+    crew = DaskCrew(alone.client, prepare(tmp_path / "store"), look=0.1, patience=3)
+    with crew:
+        crew.any([("gather", (0, FILES[:1]))])
+        alone.kill(0)
+        with pytest.raises(McptallyError, match="no worker is left"):
+            crew.any([("gather", (1, FILES[:1]))])
+
+
+def test_a_cluster_without_workers_is_told_so(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(dask_engine, "LOOK", 0.1)
+    with machines(tmp_path) as nobody, pytest.raises(McptallyError, match="dask worker tcp://"):
+        mt.score(FILES, out=tmp_path / "store", engine=nobody.client)
+    assert not (tmp_path / "store").exists()
+
+
+def test_a_file_that_a_worker_does_not_find_is_named(tmp_path: Path, pair: Machines):
+    with (
+        DaskCrew(pair.client, prepare(tmp_path / "store")) as crew,
+        pytest.raises(UnreadableError, match=r"gone\.jsonl: worker tcp://.* has no such file"),
+    ):
+        crew.any([("gather", (0, [tmp_path / "gone.jsonl"]))])
+
+
+def test_a_store_that_workers_do_not_see_is_refused(tmp_path: Path, pair: Machines):
+    work = tmp_path / "elsewhere" / ".work" / "1"
+    with pytest.raises(UsageError, match=r"does not see .*elsewhere: workers"):
+        DaskCrew(pair.client, work).__enter__()
+
+
+def test_what_was_gathered_weighs_what_gathering_it_again_costs(tmp_path: Path, pair: Machines):
+    path = TRACES / "time.jsonl"
+    with DaskCrew(pair.client, prepare(tmp_path / "store")) as crew:
+        crew.any([("gather", (0, [path]))])
+        [(asked, _)] = crew.kept.values()
+        assert pair.client.nbytes([asked.key], summary=False)[asked.key] > path.stat().st_size
+
+
+def test_a_file_that_changed_is_not_gathered_again_as_if_it_had_not(tmp_path: Path, pair: Machines):
+    path = tmp_path / "growing.jsonl"
+    path.write_bytes((TRACES / "time.jsonl").read_bytes())
+    with DaskCrew(pair.client, prepare(tmp_path / "store")) as crew:
+        crew.any([("gather", (0, [path]))])
+        pair.client.run(dask_tasks.clear, crew.run)
+        with path.open("ab") as file:
+            file.write(b"\n")
+        settle = ("settle", (None, True))
+        with pytest.raises(UnreadableError, match=r"growing\.jsonl: changed while"):
+            crew.each({0: [settle, ("finish", (0, None))]})
+
+
+def test_a_worker_with_another_version_is_refused(tmp_path: Path):
+    other = tmp_path / "site" / "mcptally-9.9.0.dist-info"
+    other.mkdir(parents=True)
+    (other / "METADATA").write_text("Metadata-Version: 2.1\nName: mcptally\nVersion: 9.9.0\n")
+    with machines(tmp_path) as odd:
+        odd.add(before=other.parent)
+        with pytest.raises(UsageError, match=r"has mcptally 9\.9\.0.*pip install"):
+            mt.score(FILES, out=tmp_path / "store", engine=odd.client)
+
+
+@pytest.mark.parametrize("name", ["mcptally", "polars", "python"])
+def test_a_worker_that_came_later_is_asked_again(tmp_path: Path, pair: Machines, name: str):
+    run = dask_tasks.Run("x", tmp_path, None, {**dask_tasks.versions(), name: "0.0"})
+    asked = pair.client.submit(dask_tasks.gather, run, dask_tasks.Batch(0, [], []), pure=False)
+    with pytest.raises(UsageError, match=f"has {name} .* was started with 0.0"):
+        asked.result()
+
+
+def test_the_command_makes_a_cluster_of_its_own(tmp_path: Path, here: Path):
+    out = tmp_path / "store"
+    command = [sys.executable, "-m", "mcptally", "score", *map(str, FILES), "-o", str(out)]
+    run = subprocess.run(
+        [*command, "--engine", "dask", "--jobs", "1"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        env={key: value for key, value in os.environ.items() if not key.startswith("DASK_")},
+    )
+    assert run.returncode == 0, run.stderr
+    assert "store: " in run.stderr
+    assert "distributed" not in run.stderr
+    assert_same(out, here)
+
+
+def test_an_extra_that_is_missing_is_named(tmp_path: Path):
+    code = (
+        "import sys; sys.modules['distributed'] = None\n"
+        "from mcptally.cli import main\n"
+        f"sys.argv = ['mcptally', 'score', {str(FILES[0])!r}, '-o', 's', '--engine', 'dask']\n"
+        "sys.exit(main())"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert run.returncode == 2
+    assert "pip install 'mcptally[dask]'" in run.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--scheduler", "tcp://127.0.0.1:1"], "--engine dask"),
+        (["--engine", "dusk"], "dask"),
+        (["--engine", "dask", "--scheduler", "inproc://nowhere"], "no Dask scheduler answers"),
+        (["--engine", "dask", "--scheduler", "gone.json"], "no Dask scheduler answers"),
+    ],
+)
+def test_an_engine_that_cannot_be_had_is_told(tmp_path: Path, arguments: list[str], says: str):
+    out = tmp_path / "store"
+    result = click.testing.CliRunner().invoke(
+        cli, ["score", str(FILES[0]), "-o", str(out), *arguments]
+    )
+    assert result.exit_code != 0
+    assert says in f"{result.output}{result.exception}"
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"address": 5}'])
+def test_a_file_that_names_no_scheduler_is_told(tmp_path: Path, content: str):
+    file = tmp_path / "scheduler.json"
+    file.write_text(content)
+    with pytest.raises(McptallyError, match=r"no Dask scheduler answers at .*scheduler\.json"):
+        mt.score(FILES[:1], out=tmp_path / "store", engine="dask", scheduler=str(file))
+
+
+def test_an_engine_is_offered_for_a_misspelt_one(tmp_path: Path):
+    with pytest.raises(UsageError, match="did you mean dask"):
+        mt.score(FILES, out=tmp_path / "store", engine="dsk")

@@ -1,0 +1,366 @@
+"""Kills commands that change a store, at every change of a file, and checks what is left.
+
+python -m tests.pipeline.faults                 kills `score`, `forget` and `merge` at every step
+python -m tests.pipeline.faults --random 300    kills `score` with two processes after random times
+
+A step is a change of a file, seen by an audit hook before it happens (PEP 578).
+"""
+
+import argparse
+import collections
+import contextlib
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import duckdb
+import polars as pl
+
+from tests.transcripts import c2s, call, opened, s2c, text, write
+
+ROOT: Final = Path(__file__).parents[2]
+TRACES: Final = ROOT / "sample_traces"
+BEFORE: Final = [TRACES / "time.jsonl"]
+AFTER: Final = [TRACES / "time.jsonl", TRACES / "git.jsonl.zst"]
+
+CHANGES: Final = frozenset(
+    {"os.mkdir", "os.rename", "os.link", "os.remove", "os.rmdir", "os.truncate", "os.symlink"}
+)
+"""Audit events of changes; `open` is one where it writes."""
+
+MOST: Final = 1000
+"""More steps than any command has."""
+
+_WRITES: Final = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
+
+
+def tables(store: Path) -> dict[str, pl.DataFrame]:
+    """Every table of a store, as a query reads it, sorted."""
+    import mcptally as mt
+    from mcptally.tables.schema import TABLES
+
+    opened_ = mt.open_store(store)
+    found = {}
+    for table in TABLES:
+        frame = opened_.sql(f"SELECT * FROM {table.name}").pl()
+        found[table.name] = frame.sort(table.key, nulls_last=True)
+    return found
+
+
+def in_plain_duckdb(store: Path) -> set[str] | None:
+    """The calls that `mcptally.duckdb` gives a client; None where there is no such file."""
+    if not (store / "mcptally.duckdb").exists():
+        return None
+    with duckdb.connect(str(store / "mcptally.duckdb"), read_only=True) as connection:
+        connection.execute("SET file_search_path = ?", [str(store)])
+        return {name for (name,) in connection.execute("SELECT call_id FROM calls").fetchall()}
+
+
+def is_like(now: dict[str, pl.DataFrame], wanted: dict[str, pl.DataFrame]) -> bool:
+    """Whether the tables of two stores are equal."""
+    return all(
+        now[name].equals(frame) or now[name].sort(pl.all()).equals(frame.sort(pl.all()))
+        for name, frame in wanted.items()
+    )
+
+
+# --- commands that are killed --------------------------------------------------------------------
+
+
+class World(NamedTuple):
+    """A command, and the files that it works on."""
+
+    build: Callable[[Path], object]
+    """Makes the files in a folder, with a store `store`."""
+    run: Callable[[Path], object]
+    """Runs the command on that folder."""
+
+
+def _archive(folder: Path) -> list[Path]:
+    """Two transcripts, each with a call of the tool `gone` and one of the tool `stays`."""
+    (folder / "archive").mkdir(parents=True)
+    return [
+        write(
+            folder / "archive" / f"{name}.jsonl",
+            [
+                opened(name, server=name),
+                c2s(1, call(1, "gone"), name),
+                s2c(2, text(1, "first"), name),
+                c2s(3, call(2, "stays"), name),
+                s2c(4, text(2, "second"), name),
+            ],
+        )
+        for name in "ab"
+    ]
+
+
+def _with_views(store: Path) -> None:
+    from mcptally.analytics import duckdb_file
+
+    duckdb_file.write(store)
+
+
+def _build_score(folder: Path) -> None:
+    import mcptally as mt
+
+    first, _ = _archive(folder)
+    mt.score([first], out=folder / "store")
+    _with_views(folder / "store")
+
+
+def _score(folder: Path) -> None:
+    import mcptally as mt
+
+    mt.score(folder / "archive", out=folder / "store")
+
+
+def _build_forget(folder: Path) -> None:
+    import mcptally as mt
+
+    mt.score(_archive(folder), out=folder / "store")
+    _with_views(folder / "store")
+
+
+def _forget(folder: Path) -> None:
+    import mcptally as mt
+
+    mt.forget(folder / "store", tool="gone", yes=True)
+
+
+def _build_merge(folder: Path) -> None:
+    import mcptally as mt
+
+    first, second = _archive(folder)
+    mt.score([first], out=folder / "store")
+    mt.score([second], out=folder / "other")
+    (folder / "archive").rename(folder / "elsewhere")
+    _with_views(folder / "store")
+
+
+def _merge(folder: Path) -> None:
+    import mcptally as mt
+
+    mt.merge_stores([folder / "store", folder / "other"], out=folder / "store")
+
+
+WORLDS: Final = {
+    "score": World(_build_score, _score),
+    "forget": World(_build_forget, _forget),
+    "merge": World(_build_merge, _merge),
+}
+
+
+# --- killing ------------------------------------------------------------------------------------
+
+
+def _place(path: object, fd: object) -> str:
+    """The absolute path that an audit event names."""
+    if isinstance(path, int):
+        return ""
+    name = os.fsdecode(path) if isinstance(path, bytes | str | os.PathLike) else ""
+    if isinstance(fd, int) and fd >= 0 and not name.startswith("/"):
+        with contextlib.suppress(OSError):
+            name = f"{Path(f'/proc/self/fd/{fd}').readlink()}/{name}"
+    return name
+
+
+def _changed(event: str, arguments: tuple[Any, ...]) -> Iterator[str]:
+    """The paths that an audit event changes."""
+    if event == "open":
+        path, _, flags = arguments
+        if isinstance(flags, int) and flags & _WRITES:
+            yield _place(path, -1)
+    elif event in {"os.rename", "os.link"}:
+        yield _place(arguments[0], arguments[2])
+        yield _place(arguments[1], arguments[3])
+    elif event in CHANGES:
+        yield _place(arguments[0], arguments[-1])
+
+
+def die_at(step: int, folder: Path) -> None:
+    """Have this process killed before it changes a file in a folder for the n-th time."""
+    seen = 0
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        nonlocal seen
+        if any(path.startswith(f"{folder}/") for path in _changed(event, arguments)):
+            seen += 1
+            if os.environ.get("FAULTS_TRACE"):
+                os.write(2, f"{seen} {event} {arguments}\n".encode())
+            if seen == step:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(hook)
+
+
+def kill_at(steps: Iterable[int], command: str, folder: Path) -> None:
+    """Have the command killed at each step; what each kill leaves is put into `folder`/left.
+
+    For a process of its own that has done nothing yet: each command runs in a fork of it.
+    """
+    from mcptally.pipeline import run  # noqa: F401  (once for all)
+
+    for step in steps:
+        shutil.rmtree(folder / "world", ignore_errors=True)
+        shutil.copytree(folder / "kept", folder / "world")
+        child = os.fork()
+        if not child:
+            die_at(step, folder / "world")
+            try:
+                WORLDS[command].run(folder / "world")
+            except BaseException:  # noqa: BLE001  (this process must not go on)
+                traceback.print_exc()
+                os._exit(1)
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        if status == 0:
+            return  # the command has fewer steps
+        assert os.WIFSIGNALED(status), "the command failed"
+        assert os.WTERMSIG(status) == signal.SIGKILL
+        shutil.move(folder / "world", folder / "left" / str(step))
+
+
+def killed_after(seconds: float, store: Path, files: Sequence[Path]) -> bool:
+    """Score into a store with two processes, and kill the first of them after some time."""
+    command = [sys.executable, "-m", "mcptally", "score", "-o", str(store), "--jobs", "2"]
+    with subprocess.Popen([*command, *map(str, files)], stderr=subprocess.DEVNULL) as run:
+        try:
+            return run.wait(seconds) != 0
+        except subprocess.TimeoutExpired:
+            run.kill()
+            return True
+
+
+class Scene:
+    """The files of a command before it ran, and the tables of its store before and after."""
+
+    def __init__(self, command: str, folder: Path) -> None:
+        self.command, self.world = command, WORLDS[command]
+        self.kept, self.folder = folder / "kept", folder / "world"
+        self.world.build(self.folder)
+        self.before = tables(self.folder / "store")
+        shutil.move(self.folder, self.kept)
+        self.reset()
+        self.world.run(self.folder)
+        self.after = tables(self.folder / "store")
+        assert not is_like(self.before, self.after)
+
+    def reset(self) -> None:
+        """Put the files back as they were before the command."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        shutil.copytree(self.kept, self.folder)
+
+    def kill(self, steps: Iterable[int]) -> list[int]:
+        """Kill the command at these steps, as far as it has so many; gives those."""
+        words = [
+            sys.executable,
+            "-m",
+            "tests.pipeline.faults",
+            "--die-at",
+            self.command,
+            str(self.kept.parent),
+        ]
+        shutil.rmtree(self.kept.parent / "left", ignore_errors=True)
+        (self.kept.parent / "left").mkdir()
+        subprocess.run([*words, *map(str, steps)], cwd=ROOT, check=True)
+        return sorted(int(path.name) for path in (self.kept.parent / "left").iterdir())
+
+    def after_kill(self, step: int) -> str:
+        """Which store a kill at a step left; the command is run once more.
+
+        Raises:
+            AssertionError: the store is neither the old one nor the new one, or the next run of
+                the command does not make what an undisturbed one makes.
+        """
+        from mcptally.errors import QueryError
+
+        shutil.rmtree(self.folder, ignore_errors=True)
+        (self.kept.parent / "left" / str(step)).rename(self.folder)
+        left = self.found()
+        # A second `forget` of what is forgotten finds nothing to forget.
+        done = contextlib.suppress(QueryError) if left == "the new store" else None
+        with done or contextlib.nullcontext():
+            self.world.run(self.folder)
+        assert self.found() == "the new store", "the next run made something else"
+        assert not (self.folder / "store" / ".work").exists()
+        return left
+
+    def found(self) -> str:
+        """Which store lies there."""
+        now = tables(self.folder / "store")
+        if (seen := in_plain_duckdb(self.folder / "store")) is not None:
+            states = [set(each["calls"]["call_id"]) for each in (self.before, self.after)]
+            assert seen in states, "mcptally.duckdb reads neither store"
+        for name, wanted in (("the old store", self.before), ("the new store", self.after)):
+            if is_like(now, wanted):
+                return name
+        raise AssertionError("neither the old store nor the new one")
+
+
+def main() -> None:
+    """Kill commands at every step, or `score` after random times."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--random", type=int, default=0, metavar="KILLS")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="only every n-th step")
+    parser.add_argument("--die-at", nargs="+", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.die_at:
+        command, folder, *steps = given.die_at
+        kill_at(map(int, steps), command, Path(folder))
+        return
+    with tempfile.TemporaryDirectory() as name:
+        if given.random:
+            _at_random(Path(name), given.random, random.Random(given.seed))
+            return
+        for command in WORLDS:
+            counts: collections.Counter[str] = collections.Counter()
+            (Path(name) / command).mkdir()
+            scene = Scene(command, Path(name) / command)
+            for step in scene.kill(range(1, MOST, given.every)):
+                try:
+                    counts[scene.after_kill(step)] += 1
+                except Exception as error:  # noqa: BLE001  (counted, and said)
+                    words = str(error).replace(name, "").replace("\n", " ")
+                    counts[f"{type(error).__name__}: {words[:160]}"] += 1
+            print(f"{command}: killed at {counts.total()} steps", flush=True)
+            for words, count in counts.most_common():
+                print(f"{count:5}  {words}", flush=True)
+
+
+def _at_random(folder: Path, kills: int, chance: random.Random) -> None:
+    import mcptally as mt
+
+    mt.score(BEFORE, out=folder / "before")
+    mt.score(AFTER, out=folder / "after")
+    before, after = tables(folder / "before"), tables(folder / "after")
+    counts: collections.Counter[str] = collections.Counter()
+    for _ in range(kills):
+        store = folder / "store"
+        shutil.rmtree(store, ignore_errors=True)
+        shutil.copytree(folder / "before", store)
+        killed = killed_after(chance.uniform(0.3, 3.0), store, AFTER)
+        now = tables(store)
+        left = next(
+            name
+            for name, wanted in (("the old store", before), ("the new store", after))
+            if is_like(now, wanted)
+        )
+        counts[f"{'killed' if killed else 'came to its end'}: {left}"] += 1
+        mt.score(AFTER, out=store)
+        assert is_like(tables(store), after)
+        assert not (store / ".work").exists()
+    for words, count in counts.most_common():
+        print(f"{count:5}  {words}")
+
+
+if __name__ == "__main__":
+    main()

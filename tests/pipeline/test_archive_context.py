@@ -1,0 +1,67 @@
+"""What the archive knows is the same however much of it fits into memory."""
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+import mcptally as mt
+from mcptally.messages.tool_definitions import in_force, timeline
+from mcptally.pipeline import archive_context
+from tests.pipeline.golden import TRACES
+from tests.pipeline.test_partitioning import tables
+
+FILES = sorted(TRACES.rglob("*.jsonl*"))
+
+
+@pytest.fixture(scope="module")
+def roomy(tmp_path_factory) -> dict[str, pl.DataFrame]:
+    out = tmp_path_factory.mktemp("roomy") / "store"
+    mt.score(FILES, out=out)
+    return tables(out)
+
+
+def test_what_does_not_fit_into_memory_is_known_all_the_same(tmp_path: Path, monkeypatch, roomy):
+    monkeypatch.setattr(archive_context, "ROWS", 10)
+    monkeypatch.setattr(archive_context, "OFTEN", 3)
+    monkeypatch.setattr(archive_context, "AT_A_TIME", 2)
+    mt.score(FILES, out=tmp_path / "store", partition_bytes=1)
+    for name, frame in tables(tmp_path / "store").items():
+        assert_frame_equal(frame, roomy[name])
+
+
+def test_a_store_is_continued_with_little_memory_as_with_much(tmp_path: Path, monkeypatch, roomy):
+    monkeypatch.setattr(archive_context, "ROWS", 10)
+    monkeypatch.setattr(archive_context, "OFTEN", 3)
+    mt.score(FILES[::2], out=tmp_path / "store", partition_bytes=1)
+    assert mt.score(FILES, out=tmp_path / "store", partition_bytes=1).reused
+    for name, frame in tables(tmp_path / "store").items():
+        assert_frame_equal(frame, roomy[name])
+
+
+def test_a_timeline_says_what_all_listings_say():
+    listed = pl.DataFrame(
+        {
+            "server": ["s"] * 9,
+            "tool": ["t"] * 8 + ["u"],
+            "listed_ns": [1, 2, 3, 3, 5, 6, 7, 8, 2],
+            "definition": list("aabaaabba"),
+        },
+        schema_overrides={"listed_ns": pl.Int64},
+    )
+    at = list(range(10))
+    calls = pl.DataFrame(
+        {"tool": ["t"] * 10 + ["u"] * 10, "ts_ns": at + at, "pos": range(20)},
+        schema_overrides={"ts_ns": pl.Int64, "pos": pl.UInt32},
+    ).with_columns(
+        call_id=pl.col("pos").cast(pl.String),
+        session=pl.lit("mine"),
+        server=pl.lit("s"),
+        dir=pl.lit("c2s"),
+    )
+    schema = {"session": pl.String, "tool": pl.String, "pos": pl.UInt32, "definition": pl.String}
+    own = pl.DataFrame(schema=schema)
+    short = timeline(listed)
+    assert short.height < listed.height
+    assert_frame_equal(in_force(calls, own, short), in_force(calls, own, listed))

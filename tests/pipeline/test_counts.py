@@ -1,0 +1,82 @@
+from collections import Counter
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from mcptally.pipeline import run
+from tests import corpus
+from tests.second_opinion import differences, of_pipeline, of_reference
+from tests.transcripts import write
+
+ROOT = Path(__file__).resolve().parents[2]
+SAMPLES = sorted((ROOT / "sample_traces").glob("*.jsonl*"))
+TRAFFIC = corpus.traffic() or [
+    pytest.param(Path(), marks=pytest.mark.skip(reason=corpus.missing("traffic")), id="none")
+]
+
+
+def by(*parts):
+    """Calls counted by what of (recording, direction, method, outcome) `parts` names."""
+
+    def count(calls):
+        names = ("recording", "dir", "method", "outcome")
+        rows = (
+            dict(zip(names, (place[0], place[1], told[0], told[1]), strict=True))
+            for place, told in calls.items()
+        )
+        return Counter(tuple(row[part] for part in parts) for row in rows)
+
+    return count
+
+
+@pytest.mark.parametrize("file", SAMPLES, ids=lambda file: file.name)
+def test_a_sample_trace_has_the_calls_replies_and_counts_of_the_reference(file):
+    assert differences([file]) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("file", TRAFFIC, ids=lambda file: file.name)
+def test_recorded_traffic_has_the_calls_replies_and_counts_of_the_reference(file):
+    assert differences([file]) == []
+
+
+def test_all_sample_traces_together_count_as_they_do_apart():
+    together, counts = of_pipeline(SAMPLES)
+    calls, messages = of_reference(SAMPLES)
+    for parts in (("recording", "outcome"), ("recording", "method"), ("dir",)):
+        assert by(*parts)(together) == by(*parts)(calls)
+    assert counts == messages
+    assert len(calls) > 1000
+
+
+def test_a_line_that_is_lost_is_a_difference(tmp_path):
+    lines = (ROOT / "sample_traces" / "time.jsonl").read_bytes().splitlines(keepends=True)
+    whole = write(tmp_path / "whole.jsonl", lines)
+    answer = next(i for i, line in enumerate(lines) if b'"isError":true' in line)
+    short = write(tmp_path / "short.jsonl", lines[:answer] + lines[answer + 1 :])
+    assert of_pipeline([whole]) == of_reference([whole])
+    assert of_pipeline([short]) != of_reference([whole])
+
+
+REAL = {
+    "hidden_error": ("sample_traces/sqlite.jsonl.zst", "read_query"),
+    "ok": ("sample_traces/git.jsonl.zst", "git_status"),
+    "tool_error": ("sample_traces/git.jsonl.zst", "git_show"),
+    "protocol_error": ("sample_traces/git.jsonl.zst", "git_push"),
+    "task": ("sample_traces/everything-tasks.jsonl.zst", "simulate-research-query"),
+    "input_required": ("traffic/m2.jsonl.zst", "book"),
+    "timeout": ("sample_traces/everything.jsonl.zst", "trigger-long-running-operation"),
+    "cancelled": ("sample_traces/excel-http.jsonl.zst", "write_range"),
+    "no_response": ("sample_traces/commands.jsonl.zst", "run_command"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("outcome", REAL)
+def test_each_outcome_is_seen_in_a_real_call(tmp_path, outcome):
+    name, tool = REAL[outcome]
+    file = corpus.need(name) if name.startswith("traffic/") else ROOT / name
+    run.score([file], out=tmp_path / "store")
+    calls = pl.read_parquet(tmp_path / "store" / "calls" / "**" / "*.parquet")
+    assert (tool, outcome) in calls.select("tool", "outcome").rows()

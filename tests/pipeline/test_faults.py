@@ -1,0 +1,314 @@
+"""Runs that are killed, disks that are full, files that cannot be read, stores that are damaged."""
+
+import random
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import polars as pl
+import pytest
+from click.testing import CliRunner
+
+import mcptally as mt
+from mcptally.analytics.store import steadily
+from mcptally.cli import cli
+from mcptally.errors import McptallyError, StoreError
+from mcptally.output.mcp_server import server
+from tests.output.test_mcp_server import talk
+from tests.pipeline import faults
+from tests.pipeline.test_incremental import assert_as_made_anew
+from tests.transcripts import c2s, call, opened, s2c, text, write
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[2]
+
+
+# --- killed ------------------------------------------------------------------------------------
+
+ON_POSIX = pytest.mark.skipif(sys.platform == "win32", reason="signals as on POSIX")
+
+
+@pytest.fixture(scope="module")
+def scored(tmp_path_factory) -> Path:
+    """The stores `before` and `after` files came, as undisturbed runs make them."""
+    folder = tmp_path_factory.mktemp("scored")
+    mt.score(faults.BEFORE, out=folder / "before")
+    mt.score(faults.AFTER, out=folder / "after")
+    return folder
+
+
+@ON_POSIX
+@pytest.mark.parametrize("command", faults.WORLDS)
+def test_after_a_kill_the_store_is_the_old_one_or_the_new_one(tmp_path: Path, command: str):
+    """At some steps; the slow test and `python -m tests.pipeline.faults` take all."""
+    scene = faults.Scene(command, tmp_path)
+    for step in scene.kill([20, 80, 100, 110, 120]):
+        scene.after_kill(step)
+
+
+@ON_POSIX
+@pytest.mark.slow
+@pytest.mark.parametrize("command", faults.WORLDS)
+def test_after_a_kill_at_any_step_it_is_so_too(tmp_path: Path, command: str):
+    scene = faults.Scene(command, tmp_path)
+    left = [scene.after_kill(step) for step in scene.kill(range(1, faults.MOST))]
+    assert set(left) == {"the old store", "the new store"}
+    # One step makes the old one the new one.
+    assert left == sorted(left, key=["the old store", "the new store"].index)
+
+
+def test_a_first_run_that_was_killed_says_what_to_do(tmp_path: Path):
+    (tmp_path / "store" / ".work").mkdir(parents=True)
+    with pytest.raises(StoreError, match="start the same command again") as told:
+        mt.open_store(tmp_path / "store")
+    assert "mcptally merge STORES -o" in str(told.value)
+
+
+def test_a_merged_store_that_is_damaged_is_merged_again(tmp_path: Path, scored: Path):
+    """Its transcripts may lie elsewhere."""
+    mt.merge_stores([scored / "before"], out=tmp_path / "all")
+    for path in (tmp_path / "all" / "calls").iterdir():
+        path.unlink()
+    with pytest.raises(StoreError, match="merge the stores again: mcptally merge STORES -o"):
+        mt.open_store(tmp_path / "all")
+
+
+# --- read while it is replaced -------------------------------------------------------------------
+
+
+@pytest.fixture
+def replaced(tmp_path: Path, scored: Path) -> Path:
+    return shutil.copytree(scored / "before", tmp_path / "store")
+
+
+COUNT = "SELECT count(*) FROM calls"
+
+
+def test_an_open_store_answers_from_the_store_that_replaced_it(replaced: Path, scored: Path):
+    wanted = mt.open_store(scored / "after").sql(COUNT).fetchall()
+    opened_before = mt.open_store(replaced)
+    assert opened_before.sql(COUNT).fetchall() != wanted
+    mt.score(faults.AFTER, out=replaced, full=True)
+    assert opened_before.sql(COUNT).fetchall() == wanted
+    assert opened_before.manifest["rows"]["calls"] == wanted[0][0]
+
+
+def test_an_answer_whose_files_went_is_asked_for_again(replaced: Path, scored: Path):
+    wanted = mt.open_store(scored / "after").sql("SELECT max(line) FROM calls").fetchall()
+    store = mt.open_store(replaced)
+    runs = [lambda: mt.score(faults.AFTER, out=replaced, full=True)]
+
+    def ask() -> list[tuple[int]]:
+        answer = store.sql("SELECT max(line) FROM calls")
+        if runs:
+            runs.pop()()  # the files that `answer` names are gone then
+        return answer.fetchall()
+
+    assert steadily([store], ask) == wanted
+    runs.append(lambda: mt.score(faults.AFTER, out=replaced, full=True))
+    with pytest.raises(duckdb.IOException):  # as it is without
+        ask()
+
+
+def test_a_store_that_never_holds_still_is_given_up_with_what_to_do(replaced: Path):
+    store = mt.open_store(replaced)
+
+    def ask() -> None:
+        (replaced / "store.json").touch()
+
+    with pytest.raises(StoreError, match="ask again when no run writes to it"):
+        steadily([store], ask, whole=True)
+
+
+# --- no room -------------------------------------------------------------------------------------
+
+LIMITED = """
+import resource, signal, sys
+sys.dont_write_bytecode = True  # Python would keep half a module, for whoever imports it next
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), int(sys.argv[1])))
+from mcptally.cli import main
+if __name__ == "__main__":
+    sys.argv = ["mcptally", *sys.argv[2:]]
+    main()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="limits as on POSIX")
+@pytest.mark.parametrize("size", [100, 20_000])
+def test_no_room_is_said_and_the_store_stays_as_it_was(tmp_path: Path, scored: Path, size: int):
+    store = tmp_path / "store"
+    shutil.copytree(scored / "before", store)
+    before = {path: path.read_bytes() for path in store.rglob("*") if path.is_file()}
+    words = ["score", *map(str, faults.AFTER), "-o", str(store), "--jobs", "1"]
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, str(size), *words],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 3, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "cannot be written" in done.stderr
+    assert "it is as it was before" in done.stderr
+    assert {path: path.read_bytes() for path in store.rglob("*") if path.is_file()} == before
+
+
+# --- read errors --------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="a file whose reading fails")
+def test_a_file_that_cannot_be_read_is_a_finding_and_stops_nothing(tmp_path: Path):
+    """Reading /proc/self/mem from its beginning is an input/output error."""
+    bad = tmp_path / "bad.jsonl"
+    bad.symlink_to("/proc/self/mem")
+    good = write(tmp_path / "good.jsonl", [opened(), c2s(1, call(1)), s2c(2, text(1))])
+    summary = mt.score([bad, good], out=tmp_path / "store")
+    assert summary.rows["calls"] == 1
+    found = pl.read_parquet(tmp_path / "store" / "findings" / "*.parquet")
+    assert found.filter(file=str(bad), about="file").height > 0
+    again = mt.score([bad, good], out=tmp_path / "store")
+    assert again.reused == 1
+    bad.unlink()
+    shutil.copyfile(good, bad)
+    mt.score([bad, good], out=tmp_path / "store")
+    assert_as_made_anew(tmp_path / "store", [bad, good], tmp_path)
+
+
+def test_a_file_that_goes_away_between_runs_takes_its_rows_along(tmp_path: Path):
+    for name in "ab":
+        talk_ = [opened(name), c2s(1, call(1), name), s2c(2, text(1), name)]
+        write(tmp_path / f"{name}.jsonl", talk_)
+    mt.score(tmp_path, out=tmp_path / "store")
+    (tmp_path / "a.jsonl").unlink()
+    mt.score(tmp_path, out=tmp_path / "store")
+    assert_as_made_anew(tmp_path / "store", [tmp_path], tmp_path)
+
+
+# --- damaged stores -----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> Path:
+    """An archive, and its store in two parts."""
+    folder = tmp_path_factory.mktemp("whole")
+    chance = random.Random(5)  # what damage does to the bytes is the same each time
+    for name in "ab":
+        said = [
+            each
+            for n in range(200)
+            for each in (
+                c2s(1 + 2 * n, call(n, x=chance.randbytes(8).hex()), name),
+                s2c(2 + 2 * n, text(n, chance.randbytes(40).hex()), name),
+            )
+        ]
+        write(folder / f"{name}.jsonl", [opened(name), *said])
+    mt.score(folder, out=folder / "store", partition_bytes=1)
+    assert len(list((folder / "store" / "calls").glob("*.parquet"))) == 2
+    return folder
+
+
+def part(store: Path, folder: str, number: int) -> Path:
+    """The file of a part in a folder of a store."""
+    return next((store / folder).glob(f"{number:06d}-*.parquet"))
+
+
+def _cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def _flip(path: Path) -> None:
+    """Bits of every page are others; its length and its end are as they were."""
+    data = bytearray(path.read_bytes())
+    for place in range(50, len(data) * 3 // 4, 37):
+        data[place] ^= 0xFF
+    path.write_bytes(data)
+
+
+DAMAGE = {
+    "cut short": (_cut, "is damaged"),
+    "empty": (lambda path: path.write_bytes(b""), "is damaged"),
+    "gone": (lambda path: path.unlink(), "cannot be read"),
+    "other bits": (_flip, "is damaged"),
+}
+COMMANDS = {
+    "query": ["query", "STORE", "SELECT sum(length(response)), max(session) FROM calls"],
+    "a question": ["query", "STORE", "slowest_calls"],
+    "show": ["show", "STORE", "CALL"],
+    "compare": ["compare", "WHOLE", "STORE"],
+    "report": ["report", "STORE", "-o", "OUT"],
+    "export": ["export", "STORE", "--to", "csv", "-o", "OUT"],
+}
+
+
+@pytest.fixture
+def store(tmp_path: Path, whole: Path) -> Path:
+    shutil.copytree(whole / "store", tmp_path / "store")
+    return tmp_path / "store"
+
+
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+@pytest.mark.parametrize(("damage", "words"), DAMAGE.values(), ids=DAMAGE)
+def test_a_damaged_file_is_named_with_what_to_do(whole, store: Path, damage, words, command):
+    path = part(store, "calls", 1)
+    rows = pl.read_parquet(path)
+    damage(path)
+    stand_for = {
+        "STORE": f"{store}",
+        "WHOLE": f"{whole / 'store'}",
+        "OUT": f"{store.parent / 'out'}",
+        "CALL": rows["call_id"][0],
+    }
+    done = CliRunner().invoke(cli, [stand_for.get(word, word) for word in command])
+    assert isinstance(done.exception, McptallyError), done.exception
+    assert f"{path}: {words}" in str(done.exception)
+    assert f"mcptally score ARCHIVE -o {store}" in str(done.exception)
+
+
+@pytest.mark.parametrize("damage", [damage for damage, _ in DAMAGE.values()], ids=DAMAGE)
+def test_doctor_names_the_file_and_the_next_run_mends_it(whole, store: Path, damage):
+    path = part(store, "findings", 1)
+    damage(path)
+    done = CliRunner().invoke(cli, ["doctor", "--store", f"{store}"])
+    assert done.exit_code == 1
+    assert f"findings/{path.name}" in done.output.replace("\n", "").replace(" ", "")
+    summary = mt.score(whole, out=store)
+    assert summary.in_full is not None
+    assert f"findings/{path.name}" in summary.in_full
+    assert_as_made_anew(store, [whole], store.parent)
+
+
+def test_what_only_the_next_run_reads_is_no_reason_not_to_answer(store: Path, whole: Path):
+    path = part(store, ".known/minutes", 0)
+    _cut(path)
+    mt.open_store(store).sql("SELECT count(*) FROM calls").fetchall()
+    summary = mt.score(whole, out=store)
+    assert f"minutes/{path.name}" in str(summary.in_full)
+
+
+def test_served_a_damaged_store_answers_with_an_error(store: Path):
+    _flip(part(store, "calls", 0))
+    _flip(part(store, "calls", 1))
+    [answer] = talk(store.parent, ("sql", {"query": "SELECT sum(length(response)) FROM calls"}))
+    assert answer.is_error
+
+
+def test_a_store_that_is_cut_short_is_not_served(store: Path):
+    _cut(part(store, "calls", 0))
+    with pytest.raises(StoreError, match="is damaged"):
+        server(store)
+
+
+def test_a_mistake_in_a_query_is_not_taken_for_damage(store: Path):
+    done = CliRunner().invoke(cli, ["query", f"{store}", "SELECT nothing FROM calls"])
+    assert "damaged" not in str(done.exception)
+
+
+def test_a_manifest_that_is_cut_short_is_made_anew(store: Path, whole: Path):
+    _cut(store / "store.json")
+    with pytest.raises(StoreError, match="cannot be read"):
+        mt.open_store(store)
+    assert "cannot be read" in str(mt.score(whole, out=store).in_full)

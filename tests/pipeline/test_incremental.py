@@ -1,0 +1,523 @@
+"""A store that is scored again: only what changed is made anew, and the tables are those of a run
+that made everything."""
+
+import ast
+import gzip
+import json
+import os
+import random
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
+
+import mcptally as mt
+from mcptally.errors import StoreError
+from mcptally.pipeline import fingerprint, incremental
+from mcptally.tables.schema import TABLES
+from mcptally.transcript.files import text_lines
+from tests.pipeline.golden import TRACES
+from tests.transcripts import c2s, call, event, opened, s2c, text, write
+
+pytestmark = pytest.mark.slow
+
+FILES = sorted(TRACES.rglob("*.jsonl*"))
+
+
+def tables(store: Path) -> dict[str, pl.DataFrame]:
+    """Every table of a store, every column, rows sorted."""
+    found = {}
+    for table in TABLES:
+        frame = pl.read_parquet(store / table.name / "*.parquet")
+        lists = [name for name, kind in frame.schema.items() if kind.is_nested()]
+        frame = frame.with_columns(
+            pl.col(lists).map_elements(lambda v: json.dumps(v.to_list(), default=str), pl.String)
+        )
+        found[table.name] = frame.sort(frame.columns, nulls_last=True)
+    return found
+
+
+def assert_as_made_anew(store: Path, files: Iterable[Path], folder: Path, **how: Any) -> None:
+    """The store is what a run over the same files into a new one makes."""
+    anew = folder / "anew"
+    shutil.rmtree(anew, ignore_errors=True)
+    mt.score(list(files), out=anew, **how)
+    before, now = tables(anew), tables(store)
+    for name, frame in before.items():
+        assert_frame_equal(now[name], frame)
+    ours, theirs = (json.loads((path / "store.json").read_text()) for path in (store, anew))
+    assert ours["rows"] == theirs["rows"]
+    same = ("file", "size", "sha256")
+    assert [[row[key] for key in same] for row in ours["archive"]] == [
+        [row[key] for key in same] for row in theirs["archive"]
+    ]
+
+
+# --- what a row may depend on beside the archive ------------------------------------------------
+
+DECIDE_NOTHING = {
+    "scipy": "intervals, which questions ask for",
+    "zstandard": "bytes are as they were packed, or damage",
+    "mcp-types": "the shapes of the protocol were made from it, and lie in a file",
+    "pydantic": "as mcp-types",
+}
+
+
+def test_every_package_that_judges_counts_as_part_of_the_program():
+    folder = Path(mt.__file__).parent
+    parsed = [ast.parse(path.read_bytes()) for path in fingerprint.judging(folder)
+              if path.suffix == ".py"]  # fmt: skip
+    nodes = [node for tree in parsed for node in ast.walk(tree)]
+    names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    names |= {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module}
+    packages = {name.partition(".")[0] for name in names} - sys.stdlib_module_names - {"mcptally"}
+    known = metadata.packages_distributions()
+    found = {known.get(name, [name])[0].replace("_", "-") for name in packages}
+    assert found - DECIDE_NOTHING.keys() == {*fingerprint.JUDGES}
+
+
+# --- archives whose recordings know things of each other ---------------------------------------
+
+MINUTE = 60 * 10**9
+
+
+def asked(id_: Any, tool: str, given: dict[str, Any]) -> dict[str, Any]:
+    """A call that asks the server whether another would be right."""
+    params = {"name": "validate", "arguments": {"tool": tool, "arguments": given}}
+    return {"jsonrpc": "2.0", "id": id_, "method": "tools/call", "params": params}
+
+
+def recording(name: str, seed: int) -> list[dict[str, Any]]:
+    """A recording of a server that others are of, too: by chance it lists tools, fails, validates.
+
+    What it says decides about calls of the others: which definition was in force, whether
+    everything failed at that time, what form results usually have, which arguments are rare.
+    """
+    chance = random.Random(seed)
+    server = chance.choice(["demo", "other"])
+    events = [opened(name, server=server)]
+    id_ = 0
+
+    def say(msg: Any, side: Callable[..., dict[str, Any]], at: int) -> None:
+        said = side(len(events), msg, name)
+        events.append(said | {"ts_ns": 1_700_000_000_000_000_000 + at * MINUTE + len(events)})
+
+    at = chance.randrange(4)
+    if chance.random() < 0.4:
+        schema = {"type": "object", "required": chance.sample(["x", "y"], 1)}
+        tools = [
+            {"name": tool, "description": f"version {chance.randrange(2)}", "inputSchema": schema}
+            for tool in ("a", "b")
+        ]
+        say({"jsonrpc": "2.0", "id": "l", "method": "tools/list"}, c2s, at)
+        say({"jsonrpc": "2.0", "id": "l", "result": {"tools": tools}}, s2c, at)
+    down = chance.random() < 0.4
+    for _ in range(chance.randrange(2, 12)):
+        id_ += 1
+        at += chance.random() < 0.2
+        tool = chance.choice(["a", "b", "c", "d"])
+        given = {key: chance.randrange(2) for key in chance.sample(["x", "y", "z"], 2)}
+        if chance.random() < 0.15:
+            say(asked(id_, tool, given), c2s, at)
+            verdict = {"valid": chance.random() < 0.5, "errors": [], "warnings": []}
+            say(text(id_, json.dumps(verdict)), s2c, at)
+            continue
+        say(call(id_, tool, **given), c2s, at)
+        if down or chance.random() < 0.2:
+            words = chance.choice(["Failed to load items", "Error executing tool", "x not found"])
+            say(text(id_, words, isError=True), s2c, at)
+        else:
+            words = chance.choice(['{"ok": 1}', '{"ok": 1}', '{"ok": 1}', "Could not load it", "x"])
+            say(text(id_, words), s2c, at)
+    if chance.random() < 0.7:
+        events.append(event("close", len(events), name, reason="eof", exit_code=0))
+    return events
+
+
+OPS = st.lists(
+    st.tuples(
+        st.sampled_from(["put", "put", "put", "grow", "remove", "segment"]),
+        st.integers(0, 5),
+        st.integers(0, 400),
+    ),
+    min_size=3,
+    max_size=9,
+)
+
+
+def arrive(folder: Path, ops: list[tuple[str, int, int]]) -> Iterator[list[Path]]:
+    """The files of the archive after each thing that happened to it."""
+    for what, place, seed in ops:
+        path = folder / f"{place}.jsonl"
+        if what == "put" or not path.exists():
+            write(path, recording(f"r{place}", seed))
+        elif what == "grow":
+            before = path.read_bytes()
+            count = before.count(b"\n")
+            more = recording(f"r{place}", seed)[1:4]
+            write(path, [before, *(each | {"seq": count + n} for n, each in enumerate(more))])
+        elif what == "segment":
+            count = path.read_bytes().count(b"\n")
+            more = recording(f"r{place}", seed)[1:6]
+            begin = opened(f"r{place}", segment=1) | {"seq": count}
+            rest = (each | {"seq": count + 1 + n} for n, each in enumerate(more))
+            write(folder / f"{place}.1.jsonl", [begin, *rest])
+        elif len(list(folder.glob("*.jsonl"))) > 1:
+            path.unlink()
+        yield sorted(folder.glob("*.jsonl"))
+
+
+@settings(max_examples=8)
+@given(OPS)
+def test_whatever_happens_to_an_archive_the_tables_are_those_of_one_run(tmp_path_factory, ops):
+    folder = tmp_path_factory.mktemp("archive")
+    store = tmp_path_factory.mktemp("store") / "store"
+    for files in arrive(folder, ops):
+        summary = mt.score(files, out=store)
+        assert summary.in_full is None
+    assert_as_made_anew(store, files, tmp_path_factory.mktemp("anew"))
+
+
+def test_files_that_arrive_one_after_the_other_make_the_tables_of_one_run(tmp_path: Path):
+    chance = random.Random(12)
+    files = FILES.copy()
+    chance.shuffle(files)
+    for count in (1, 2, 5, 8, len(files)):
+        summary = mt.score(files[:count], out=tmp_path / "store", jobs=1 + count % 2)
+        assert summary.files == count
+        assert summary.in_full is None
+    assert summary.reused > 0
+    assert_as_made_anew(tmp_path / "store", files, tmp_path)
+
+
+def test_lines_dealt_to_files_by_chance_come_together_again(tmp_path: Path):
+    """Recordings torn over files, and files with many recordings."""
+    files = [tmp_path / f"{number}.jsonl" for number in range(6)]
+    chance = random.Random(3)
+    lines: dict[Path, list[bytes]] = {path: [] for path in files}
+    for path in FILES[:4]:
+        home = chance.choice(files)
+        for _, line in text_lines(path):
+            home = chance.choice(files) if chance.random() < 0.02 else home
+            lines[home].append(line)
+    for path, held in lines.items():
+        path.write_bytes(b"".join(held))
+    for count in (2, 3, 5, 6):
+        mt.score(files[:count], out=tmp_path / "store")
+    assert_as_made_anew(tmp_path / "store", files, tmp_path)
+
+
+def told(name: str, *said: tuple[int, Callable[..., dict[str, Any]], Any]) -> list[dict[str, Any]]:
+    """A recording of the server `demo`: minute, side and message of each event."""
+    begin = 1_700_000_000_000_000_000
+    events = [opened(name)]
+    for minute, side, msg in said:
+        seq = len(events)
+        events.append(side(seq, msg, name) | {"ts_ns": begin + minute * MINUTE + seq})
+    return events
+
+
+def calls_of(tool: str, minute: int, *answers: Any, **given: Any) -> list[Any]:
+    """Calls of a tool in a minute, each answered."""
+    return [
+        each
+        for answer in answers
+        for each in (
+            (minute, c2s, call(f"{tool}{minute}", tool, **given)),
+            (minute, s2c, answer | {"id": f"{tool}{minute}"}),
+        )
+    ]
+
+
+FAILS = text(0, "Failed to load items", isError=True)
+FINE = text(0)
+JSON = text(0, '{"items": []}')
+LISTS = {"tools": [{"name": "a", "inputSchema": {"type": "object", "required": ["x"]}}]}
+
+DEPENDS = {
+    "everything failed at that time": (
+        calls_of("a", 5, FAILS),
+        [each for tool in "bcdefg" for each in calls_of(tool, 5, FAILS) + calls_of(tool, 90, FINE)],
+        "rule",
+    ),
+    "what form results usually have": (
+        calls_of("a", 5, JSON, JSON, text(0, "page 3: invalid")),
+        calls_of("a", 90, *[JSON] * 20),
+        "hidden_rule",
+    ),
+    "which arguments are rare": (
+        calls_of("a", 5, FINE, x=1),
+        calls_of("a", 90, *[FINE] * 50, y=1),
+        "scenario",
+    ),
+    "which definition was in force": (
+        calls_of("a", 5, FINE),
+        [
+            (90, c2s, {"jsonrpc": "2.0", "id": "l", "method": "tools/list"}),
+            (90, s2c, {"jsonrpc": "2.0", "id": "l", "result": LISTS}),
+        ],
+        "definition",
+    ),
+    "whether it was said to be valid": (
+        calls_of("a", 5, FINE, x=1),
+        [
+            (4, c2s, asked(1, "a", {"x": 1})),
+            (4, s2c, text(1, '{"valid": false, "errors": ["no"], "warnings": []}')),
+        ],
+        "validated_as",
+    ),
+}
+
+
+@pytest.mark.parametrize(("first", "later", "column"), DEPENDS.values(), ids=DEPENDS)
+def test_a_call_is_judged_again_when_others_tell(tmp_path: Path, first, later, column):
+    """And back again when they are gone."""
+    write(tmp_path / "bystander.jsonl", [opened("r0", server="another")])
+    write(tmp_path / "first.jsonl", told("r1", *first))
+    again(tmp_path)
+    before = values(tmp_path / "store", column)
+    write(tmp_path / "later.jsonl", told("r2", *later))
+    assert again(tmp_path).reused == 1
+    assert values(tmp_path / "store", column) != before
+    assert_as_made_anew(tmp_path / "store", sorted(tmp_path.glob("*.jsonl")), tmp_path)
+    (tmp_path / "later.jsonl").unlink()
+    assert again(tmp_path).reused == 1
+    assert values(tmp_path / "store", column) == before
+    assert_as_made_anew(tmp_path / "store", sorted(tmp_path.glob("*.jsonl")), tmp_path)
+
+
+def values(store: Path, column: str) -> list[Any]:
+    """A column of the calls of the recording that was there first."""
+    rows = tables(store)["calls"].filter(recording="r1").sort("seq")
+    return rows.get_column(column).to_list()
+
+
+def test_recordings_that_are_being_written_are_scored_as_far_as_they_are(tmp_path: Path):
+    """A real transcript grows by bytes, to the middle of a line; then a second segment begins."""
+    (tmp_path / "still.jsonl").write_bytes((TRACES / "time.jsonl").read_bytes()[:20_000])
+    grows = tmp_path / "grows.jsonl"
+    lines = [line for _, line in text_lines(TRACES / "sqlite.jsonl.zst")]
+    written = b"".join(lines)
+    first = json.loads(lines[0])["recording"].encode()
+    last = max(number for number, line in enumerate(lines) if first in line[:200])
+    for size in (5_000, 40_001, len(b"".join(lines[: last // 2]))):
+        grows.write_bytes(written[:size])
+        again(tmp_path)
+    assert_as_made_anew(tmp_path / "store", sorted(tmp_path.glob("*.jsonl")), tmp_path)
+    (tmp_path / "later.jsonl").write_bytes(b"".join(lines[last // 2 :]))
+    assert again(tmp_path).reused == 1
+    assert_as_made_anew(tmp_path / "store", sorted(tmp_path.glob("*.jsonl")), tmp_path)
+
+
+# --- what is reused, and what is not --------------------------------------------------------------
+
+
+@pytest.fixture
+def scored(tmp_path: Path) -> Path:
+    """An archive of three recordings of as many servers, and its store."""
+    for number in range(3):
+        calls = [
+            each
+            for n in range(4)
+            for each in (
+                c2s(1 + 2 * n, call(n, x=n), f"r{number}"),
+                s2c(2 + 2 * n, text(n), f"r{number}"),
+            )
+        ]
+        begin = opened(f"r{number}", server=f"s{number}")
+        write(tmp_path / f"{number}.jsonl", [begin, *calls])
+    mt.score(sorted(tmp_path.glob("*.jsonl")), out=tmp_path / "store")
+    return tmp_path
+
+
+def again(folder: Path, **how: Any) -> Any:
+    return mt.score(sorted(folder.glob("*.jsonl*")), out=folder / "store", **how)
+
+
+def inodes(store: Path) -> set[int]:
+    return {path.stat().st_ino for path in (store / "calls").glob("*.parquet")}
+
+
+def test_a_file_that_did_not_change_is_not_even_opened(scored: Path):
+    for path in scored.glob("*.jsonl"):
+        os.utime(path, ns=(0, 10**18))
+    again(scored)  # reads them, as their times are others, and knows them by these from now on
+    manifest = json.loads((scored / "store" / "store.json").read_text())
+    assert all(row["sha256"] for row in manifest["archive"])
+    assert again(scored).reused == 3
+
+
+def test_a_file_with_other_times_and_the_same_bytes_is_reused(scored: Path):
+    before = inodes(scored / "store")
+    for path in scored.glob("*.jsonl"):
+        path.write_bytes(path.read_bytes())
+    assert again(scored).reused == 3
+    assert inodes(scored / "store") == before
+
+
+def test_a_change_that_leaves_the_size_is_seen(scored: Path):
+    path = scored / "1.jsonl"
+    path.write_bytes(path.read_bytes().replace(b"fine", b"FINE"))
+    assert again(scored).reused == 2
+    assert_as_made_anew(scored / "store", sorted(scored.glob("*.jsonl")), scored)
+
+
+def test_a_file_that_is_named_otherwise_is_another(scored: Path):
+    (scored / "1.jsonl").rename(scored / "9.jsonl")
+    assert again(scored).reused == 2
+    assert_as_made_anew(scored / "store", sorted(scored.glob("*.jsonl")), scored)
+
+
+def test_a_file_that_is_packed_is_another(scored: Path):
+    path = scored / "2.jsonl"
+    (scored / "2.jsonl.gz").write_bytes(gzip.compress(path.read_bytes()))
+    path.unlink()
+    assert again(scored).reused == 2
+    assert_as_made_anew(scored / "store", sorted(scored.glob("*.jsonl*")), scored)
+
+
+def test_a_file_that_grew_while_it_was_read_is_read_again(scored: Path):
+    manifest = json.loads((scored / "store" / "store.json").read_text())
+    manifest["archive"][0]["whole"] = False
+    (scored / "store" / "store.json").write_text(json.dumps(manifest))
+    assert again(scored).reused == 2
+
+
+def test_files_without_a_recording_come_and_go(scored: Path):
+    (scored / "broken.jsonl").write_text("{\n")
+    (scored / "empty.jsonl").write_text("")
+    again(scored)
+    assert again(scored).reused == 5
+    assert_as_made_anew(scored / "store", sorted(scored.glob("*.jsonl")), scored)
+    (scored / "broken.jsonl").unlink()
+    assert again(scored).reused == 4
+    assert_as_made_anew(scored / "store", sorted(scored.glob("*.jsonl")), scored)
+
+
+def test_all_files_may_go_but_one(scored: Path):
+    (scored / "0.jsonl").unlink()
+    (scored / "1.jsonl").unlink()
+    assert again(scored).reused == 1
+    assert_as_made_anew(scored / "store", [scored / "2.jsonl"], scored)
+
+
+def test_many_small_runs_leave_few_parts(tmp_path: Path):
+    for number in range(incremental.MANY + 3):
+        write(tmp_path / f"{number}.jsonl", recording(f"r{number}", number))
+        again(tmp_path, payloads=False)
+    assert len(list((tmp_path / "store" / "calls").glob("*.parquet"))) < incremental.MANY
+    files = sorted(tmp_path.glob("*.jsonl"))
+    assert_as_made_anew(tmp_path / "store", files, tmp_path, payloads=False)
+
+
+def test_without_payloads_nothing_that_was_said_is_kept_for_the_next_run(tmp_path: Path):
+    said = {"secret": "the argument that nobody may keep"}
+    begin = opened()
+    write(
+        tmp_path / "0.jsonl",
+        [
+            begin,
+            c2s(1, asked(1, "a", said)),
+            s2c(2, text(1, '{"valid": true, "errors": [], "warnings": []}')),
+            c2s(3, call(2, "a", **said)),
+            s2c(4, text(2)),
+        ],
+    )
+    again(tmp_path, payloads=False)
+    for path in (tmp_path / "store").rglob("*.parquet"):
+        frame = pl.read_parquet(path)
+        assert b"nobody may keep" not in frame.write_json().encode(), path
+    write(tmp_path / "1.jsonl", [opened("r2"), c2s(1, call(2, "a", **said), "r2")])
+    again(tmp_path, payloads=False)
+    assert_as_made_anew(
+        tmp_path / "store", sorted(tmp_path.glob("*.jsonl")), tmp_path, payloads=False
+    )
+
+
+# --- when everything is made anew ---------------------------------------------------------------
+
+
+def _rules(folder: Path) -> dict[str, Any]:
+    """A rule file that switches a rule off."""
+    (folder / "rules.toml").write_text('[[rule]]\nid = "verdict.context.outage"\ndisabled = true\n')
+    return {"rules": folder / "rules.toml"}
+
+
+def _otherwise(**fields: Any) -> Callable[[Path], dict[str, Any]]:
+    def change(folder: Path) -> dict[str, Any]:
+        path = folder / "store" / "store.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | fields))
+        return {}
+
+    return change
+
+
+def _broken_part(folder: Path) -> dict[str, Any]:
+    path = next((folder / "store" / "calls").glob("000000-*.parquet"))
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.unlink()
+    path.write_bytes(data)
+    return {}
+
+
+def _missing_part(folder: Path) -> dict[str, Any]:
+    next((folder / "store" / ".known" / "minutes").glob("000000-*.parquet")).unlink()
+    return {}
+
+
+IN_FULL = {
+    "other rules": (_rules, "rules or scenarios"),
+    "without payloads": (lambda _: {"payloads": False}, "payloads"),
+    "another mcptally": (_otherwise(code="x"), "another version of mcptally"),
+    "another format": (_otherwise(format=99), "is a store of format 99"),
+    "a damaged part": (_broken_part, ".parquet is not as it was written"),
+    "a missing part": (_missing_part, ".parquet is not as it was written"),
+}
+
+
+@pytest.mark.parametrize(("change", "why"), IN_FULL.values(), ids=IN_FULL)
+def test_what_rows_were_made_by_is_no_more_so_all_are_made_anew(scored: Path, change, why):
+    how = change(scored)
+    summary = again(scored, **how)
+    assert summary.in_full is not None
+    assert why in summary.in_full
+    assert summary.reused == 0
+    assert_as_made_anew(scored / "store", sorted(scored.glob("*.jsonl")), scored, **how)
+    assert again(scored, **how).reused == 3
+
+
+def test_a_file_that_the_manifest_does_not_list_is_neither_read_nor_kept(scored: Path):
+    store = scored / "store"
+    for path in [*(store / "calls").iterdir(), *(store / ".known" / "minutes").iterdir()]:
+        shutil.copyfile(path, path.with_name(f"left-{path.name}"))
+    before = sorted(path for path in store.rglob("*.parquet") if "left" not in path.name)
+    calls = mt.open_store(store).sql("SELECT count(*), count(DISTINCT call_id) FROM calls")
+    [(every, once)] = calls.fetchall()
+    assert every == once
+    assert again(scored).reused == 3
+    kept = sorted(store.rglob("*.parquet"))
+    assert not [path for path in kept if "left" in path.name]
+    # Definitions are put together by every run, and tables without rows are made anew.
+    made_anew = {path.name.partition("-")[0] for path in set(before) - set(kept)}
+    assert made_anew <= {"tools", "empty"}
+    assert_as_made_anew(store, sorted(scored.glob("*.jsonl")), scored)
+
+
+def test_a_full_run_can_be_asked_for(scored: Path):
+    summary = again(scored, full=True)
+    assert (summary.reused, summary.in_full) == (0, None)
+
+
+def test_a_store_of_another_format_says_how_to_rebuild_it(scored: Path):
+    _otherwise(format=99)(scored)
+    with pytest.raises(StoreError, match="mcptally score ARCHIVE -o"):
+        mt.open_store(scored / "store")

@@ -1,0 +1,120 @@
+"""Many processes, and runs that do not come to their end."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+import mcptally as mt
+from mcptally.errors import McptallyError, StoreError
+from mcptally.pipeline.engines.local import Crew
+from mcptally.pipeline.plan import plan
+from mcptally.store.files import working
+from tests.pipeline.golden import TRACES
+from tests.pipeline.test_partitioning import FILES, scattered, tables
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory) -> dict[str, pl.DataFrame]:
+    out = tmp_path_factory.mktemp("alone") / "store"
+    mt.score(FILES, out=out)
+    return tables(out)
+
+
+def test_three_processes_write_the_tables_of_one(tmp_path: Path, alone):
+    mt.score(FILES, out=tmp_path / "store", jobs=3, partition_bytes=200_000)
+    for name, frame in tables(tmp_path / "store").items():
+        assert_frame_equal(frame, alone[name])
+
+
+def test_recordings_torn_over_the_shares_of_processes_are_put_together(tmp_path: Path, alone):
+    files = scattered(tmp_path, parts=4)
+    mt.score(files, out=tmp_path / "store", jobs=2, partition_bytes=1)
+    for name, frame in tables(tmp_path / "store").items():
+        assert_frame_equal(frame, alone[name])
+
+
+@pytest.mark.parametrize("jobs", [1, 2, 3])
+def test_a_plan_holds_every_file_once_and_segments_together(tmp_path: Path, jobs: int):
+    files = []
+    for number in range(9):
+        event = {"event": "stderr", "recording": f"r{number // 2}", "seq": number, "ts_ns": 1}
+        path = tmp_path / f"{number}.jsonl"
+        path.write_text(json.dumps(event) + "\n")
+        files.append(path)
+    parts = plan(files, limit=150, jobs=jobs)
+    assert sorted(path for part in parts for path in part) == files
+    assert len(parts) % jobs == 0 or len(parts) == 5
+    for first, second in zip(files[0:8:2], files[1:8:2], strict=True):
+        assert any({first, second} <= set(part) for part in parts)
+
+
+def test_a_process_that_dies_ends_the_run_with_a_message(tmp_path: Path):
+    with Crew(2, tmp_path, 0) as crew:
+        pid = crew.others[0].process.pid
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        with pytest.raises(McptallyError, match="smaller --jobs"):
+            crew.each({1: [("drop", (1,))]})
+
+
+def test_an_error_in_another_process_is_raised_here(tmp_path: Path):
+    with Crew(2, tmp_path, 0) as crew, pytest.raises(RuntimeError, match="AssertionError"):
+        crew.each({1: [("finish", (1, None))]})
+
+
+def test_a_task_that_cannot_be_sent_ends_the_run_with_a_message(tmp_path: Path):
+    with Crew(2, tmp_path, 0) as crew, pytest.raises(McptallyError, match="could not be sent"):
+        crew.each({1: [("settle", (lambda: None, True))]})
+
+
+def test_a_second_run_on_a_store_is_refused(tmp_path: Path):
+    out = tmp_path / "store"
+    with working(out), pytest.raises(StoreError, match="another run"):
+        mt.score(FILES[:1], out=out)
+
+
+def test_a_run_that_fails_leaves_the_store_as_it_was(tmp_path: Path):
+    out = tmp_path / "store"
+    mt.score(FILES[:1], out=out)
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    (tmp_path / "broken.jsonl").write_text("{\n")
+    with pytest.raises(McptallyError):
+        mt.score(tmp_path / "broken.jsonl", out=out)
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+
+
+def test_a_first_run_that_fails_leaves_no_folder(tmp_path: Path):
+    (tmp_path / "broken.jsonl").write_text("{\n")
+    with pytest.raises(McptallyError):
+        mt.score(tmp_path / "broken.jsonl", out=tmp_path / "store")
+    assert not (tmp_path / "store").exists()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals as on POSIX")
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
+def test_a_run_that_is_stopped_leaves_a_store_that_can_be_made_again(
+    tmp_path: Path, sent: signal.Signals, code: int
+):
+    out = tmp_path / "store"
+    command = [sys.executable, "-m", "mcptally", "score", str(TRACES), "-o", str(out)]
+    with subprocess.Popen([*command, "--jobs", "2"], stderr=subprocess.PIPE, text=True) as run:
+        # Work has begun once its folder is there.
+        while not (out / ".work").exists():
+            assert run.poll() is None
+        run.send_signal(sent)
+        _, said = run.communicate(timeout=60)
+    assert run.returncode == code
+    if sent == signal.SIGINT:
+        assert "there is no store" in said
+        assert not out.exists()
+    again = mt.score(TRACES, out=out)
+    assert again.rows["calls"] > 0

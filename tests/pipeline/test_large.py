@@ -1,0 +1,121 @@
+"""Sizes that are out of the ordinary: a huge frame, a file of one line, very many small files."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import mcptally as mt
+from mcptally.errors import UsageError
+from mcptally.pipeline.plan import PARTITION, jobs_of, partition_of
+from tests.benchmarks import growth
+from tests.benchmarks.archive import generate
+
+pytestmark = pytest.mark.slow
+
+
+def event(seq: int, direction: str, message: dict[str, object], recording: str = "r") -> bytes:
+    head = {"v": 1, "event": "message", "recording": recording, "seq": seq, "ts_ns": seq}
+    return json.dumps(head | {"dir": direction, "bytes": 1, "msg": message}).encode() + b"\n"
+
+
+def test_a_frame_of_200_mb_is_a_call_like_any_other(tmp_path: Path):
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "big"}}
+    block = {"type": "text", "text": "@"}
+    reply = event(1, "s2c", {"jsonrpc": "2.0", "id": 1, "result": {"content": [block]}})
+    before, after = reply.split(b"@")
+    with (tmp_path / "big.jsonl").open("wb") as file:
+        file.write(event(0, "c2s", call))
+        file.write(before)
+        for _ in range(200):
+            file.write(b"lorem ipsum dolor sit amet, cons" * (1 << 15))
+        file.write(after)
+        file.write(event(2, "c2s", call | {"id": 2}))
+    mt.score(tmp_path / "big.jsonl", out=tmp_path / "store", partition_bytes=1 << 20)
+    calls = pl.read_parquet(tmp_path / "store" / "calls" / "*.parquet")
+    kept = calls.select("outcome", pl.col("response").str.len_bytes() >= 200 << 20)
+    assert kept.rows() == [("ok", True), ("no_response", None)]
+
+
+def test_two_thousand_files_of_one_event_are_two_thousand_recordings(tmp_path: Path):
+    archive = tmp_path / "archive"
+    archive.mkdir()
+    for number in range(2000):
+        line = event(0, "c2s", {"jsonrpc": "2.0", "id": 1, "method": "ping"}, f"r{number}")
+        (archive / f"{number}.jsonl").write_bytes(line)
+    rows = mt.score(archive, out=tmp_path / "store").rows
+    assert (rows["recordings"], rows["calls"]) == (2000, 2000)
+
+
+SCORE_AND_SAY_PEAK = """
+import sys
+from mcptally.cli.score import command
+command(sys.argv[1:], standalone_mode=False)
+print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
+"""
+
+MB = 1_000_000
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="the peak is read from /proc")
+
+
+def peak(archive: Path, *options: str) -> int:
+    """Bytes that a process of its own takes at most to score an archive."""
+    store = archive.with_name(f"{archive.name}-store")
+    command = [str(archive), "-o", str(store), "--jobs", "1", *options]
+    said = subprocess.run(
+        [sys.executable, "-c", SCORE_AND_SAY_PEAK, *command],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    ).stdout
+    return int(said.split()[-1]) * 1024
+
+
+@linux
+def test_memory_stays_below_what_was_given(tmp_path: Path):
+    generate(tmp_path / "archive", size=80 * MB)
+    limit = 520 << 20
+    assert peak(tmp_path / "archive", "--memory", str(limit)) < limit
+
+
+@linux
+def test_memory_does_not_grow_with_the_archive(tmp_path: Path):
+    given = str(450 << 20)
+    needed = []
+    for size in (80, 160):  # more than what waits in memory
+        generate(tmp_path / f"{size}", size=size * MB, shape="small")
+        needed.append(peak(tmp_path / f"{size}", "--memory", given))
+    # Kept in memory, what was added would take three times its bytes. (Peaks differ by 20 MB.)
+    assert needed[1] - needed[0] < 80 * MB
+
+
+@linux
+def test_a_session_takes_three_kilobytes_a_call(tmp_path: Path):
+    calls = 60_000
+    growth.session(tmp_path / "archive", calls=calls)
+    assert peak(tmp_path / "archive") < 300 * MB + 4000 * calls
+
+
+@linux
+def test_a_large_frame_takes_so_many_times_its_bytes(tmp_path: Path):
+    size = 40 * MB
+    growth.frame(tmp_path / "archive", size=size)
+    assert peak(tmp_path / "archive") < 300 * MB + 14 * size
+
+
+@linux
+def test_each_of_many_files_takes_little(tmp_path: Path):
+    growth.files(tmp_path / "archive", count=4000)
+    assert peak(tmp_path / "archive") < 300 * MB + 10_000 * 4000
+
+
+def test_too_little_memory_is_said_before_the_work():
+    with pytest.raises(UsageError, match="too little for 4 process"):
+        partition_of(1 << 30, jobs=4)
+    assert jobs_of(1 << 30, cores=4) == 2
+    assert jobs_of(8 << 30, cores=4) == 4
+    assert PARTITION < partition_of(8 << 30, jobs=4) < 8 << 28

@@ -1,0 +1,101 @@
+"""`mcptally.score` in a user's script: polars has several threads there, the command gives it one.
+
+With several threads the columns of a frame come in chunks of different lengths, some of them empty.
+"""
+
+import math
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from tests.benchmarks.archive import multiply
+from tests.transcripts import c2s, call, opened, s2c, text, write
+
+ROOT = Path(__file__).resolve().parents[2]
+MB = 1_000_000
+
+SCRIPT = """
+import sys
+import mcptally
+
+archive, store, *sizes = sys.argv[1:]
+for size in sizes:
+    rows = mcptally.score(archive, out=store, full=True, partition_bytes=int(size)).rows
+    print(sorted(rows.items()))
+"""
+
+
+def score(archive: Path, store: Path, *sizes: int, threads: int | None = None) -> list[str]:
+    """The numbers of rows that a script prints for each partition size.
+
+    `threads` is polars' number of threads; by default polars chooses.
+    """
+    environment = {k: v for k, v in os.environ.items() if k != "POLARS_MAX_THREADS"}
+    if threads:
+        environment["POLARS_MAX_THREADS"] = str(threads)
+    command = [sys.executable, "-c", SCRIPT, str(archive), str(store), *map(str, sizes)]
+    ran = subprocess.run(
+        command, env=environment, check=False, text=True, stdout=subprocess.PIPE, stderr=None
+    )
+    assert ran.returncode == 0
+    return ran.stdout.splitlines()
+
+
+def test_a_rule_that_only_later_calls_break_is_applied_with_several_threads(tmp_path: Path):
+    handshake = {"protocolVersion": "2025-03-26", "capabilities": {}}
+    about = {"clientInfo": {"name": "c", "version": "1"}} | handshake
+    server = {"serverInfo": {"name": "s", "version": "1"}} | handshake
+    lines = [
+        opened(),
+        c2s(1, {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": about}),
+        s2c(2, {"jsonrpc": "2.0", "id": 0, "result": server}),
+        c2s(3, {"jsonrpc": "2.0", "method": "notifications/initialized"}),
+    ]
+    # A join makes a chunk of `revision` per 256 calls; calls with a finding are in the last only.
+    for number in range(1, 601):
+        new = {"structuredContent": {"a": 1}} if number > 560 else {}
+        lines += [c2s(2 * number + 2, call(number)), s2c(2 * number + 3, text(number, **new))]
+    write(tmp_path / "a.jsonl", lines)
+    score(tmp_path, tmp_path / "store", 120 * MB, threads=4)
+    findings = pl.read_parquet(tmp_path / "store" / "findings" / "*.parquet")
+    too_new = findings.filter(pl.col("rule") == "protocol.too_new")
+    assert too_new.height == 40
+    assert set(too_new["message"]) == {
+        "structuredContent came with 2025-06-18; 2025-03-26 is in force"
+    }
+
+
+@pytest.fixture
+def quarter_gigabyte() -> Iterator[Path]:
+    """At least 256 MB of plain JSONL: copies of recordings of at most 5 MB, under new ids.
+
+    From `../shared/traffic`, or where it is missing from `sample_traces`.
+    """
+    traffic = sorted((ROOT / ".." / "shared" / "traffic").glob("*.jsonl*"))
+    with tempfile.TemporaryDirectory() as folder:  # pytest would keep it for three runs
+        once = multiply(
+            traffic or sorted((ROOT / "sample_traces").glob("*.jsonl*")),
+            Path(folder, "once"),
+            times=1,
+        )
+        small = [path for path in once if path.stat().st_size < 5 * MB]
+        times = math.ceil(256 * MB / sum(path.stat().st_size for path in small))
+        multiply(small, Path(folder, "archive"), times=times)
+        for path in once:
+            path.unlink()
+        yield Path(folder)
+
+
+@pytest.mark.slow
+def test_a_quarter_gigabyte_gives_the_same_rows_whatever_the_partitions(quarter_gigabyte: Path):
+    archive, store = quarter_gigabyte / "archive", quarter_gigabyte / "store"
+    assert sum(path.stat().st_size for path in archive.iterdir()) >= 250 * MB
+    small, usual, large = score(archive, store, 30 * MB, 120 * MB, 240 * MB)
+    assert small == usual == large
+    assert "('calls', 0)" not in small

@@ -1,0 +1,44 @@
+"""Which credentials in results are found; rules/leaks.toml has examples of what is let pass."""
+
+import polars as pl
+import pytest
+
+from mcptally.protocol import leaked_secrets
+
+MIXED = "aB3dE6gH9jK2mN5pQ8rS1tU4vW7xY0z"
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        f"ghp_{MIXED}12345",
+        f"hf_{MIXED}",
+        f"sk-{MIXED}",
+        f"sk-proj-{MIXED}",
+        f"r8_{MIXED}",
+        f"SG.{MIXED}.{MIXED}",
+        "sk_" + "0123456789abcdef" * 2,
+        "AKIA" + "2B4D6F8H0J2L4N6P",
+        f"eyJ0eXAiOiJKV1QifQ.{MIXED}.{MIXED}",
+    ],
+)
+def test_a_token_in_a_result_is_found_by_its_prefix_however_short(token):
+    answer = f'{{"content":[{{"type":"text","text":"it is {token}!"}}]}}'
+    calls = pl.DataFrame(
+        {
+            "call_id": ["c"],
+            "dir": ["c2s"],
+            "method": ["tools/call"],
+            "arguments": ["{}"],
+            "response": [answer],
+            "recording": ["r"],
+            "session": ["s"],
+            "server": ["x"],
+            "tool": ["t"],
+            "file": ["f"],
+            "line": [1],
+        }
+    )
+    (said,) = leaked_secrets.find(calls).get_column("message")
+    assert said.endswith(f", {len(token)} characters")
+    assert token[8:] not in said

@@ -1,0 +1,477 @@
+"""Made-up secrets and what looks like them, in every place where they occur.
+
+    python -m tests.redaction.corpus [--rounds 5] [--seed 1] [--misses]
+
+Written from what issuers and public scanners say about the form of their tokens, not from our
+rules: nothing here imports one. A kind is a function that makes one up; a place is a function that
+puts it somewhere and says what the recorder would have kept of it.
+"""
+
+import argparse
+import base64
+import html
+import json
+import random
+import string
+import uuid
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from urllib.parse import quote
+
+from mcptally.record.http.body import Body
+from mcptally.redaction.policy import Policy, policy
+
+R = random.Random()
+LOWER, UPPER, DIGIT = string.ascii_lowercase, string.ascii_uppercase, string.digits
+ALNUM = LOWER + UPPER + DIGIT
+HEX = "0123456789abcdef"
+WEB = ALNUM + "-_"
+B64 = ALNUM + "+/"
+BASE32 = UPPER + "234567"
+
+
+def of(alphabet: str, size: int) -> str:
+    return "".join(R.choices(alphabet, k=size))
+
+
+def some_uuid() -> str:
+    return str(uuid.UUID(int=R.getrandbits(128), version=4))
+
+
+def web_json(value: object) -> str:
+    return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
+
+
+def pem(kind: str, lines: int = 6) -> str:
+    body = "\n".join(of(B64, 64) for _ in range(lines))
+    return f"-----BEGIN {kind}-----\n{body}\n-----END {kind}-----"
+
+
+def jwt() -> str:
+    claims = {"sub": of(DIGIT, 10), "iat": R.randint(10**9, 2 * 10**9), "name": of(LOWER, 9)}
+    return f"{web_json({'alg': 'RS256', 'typ': 'JWT'})}.{web_json(claims)}.{of(WEB, 86)}"
+
+
+TOKENS: dict[str, Callable[[], str]] = {
+    "1Password service account": lambda: "ops_" + web_json({"signInAddress": of(LOWER, 200)}),
+    "age key": lambda: "AGE-SECRET-KEY-1" + of("QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L", 58),
+    "Airtable": lambda: f"pat{of(ALNUM, 14)}.{of(HEX, 64)}",
+    "Alibaba key id": lambda: "LTAI5t" + of(ALNUM, 18),
+    "Anthropic admin": lambda: f"sk-ant-admin01-{of(WEB, 93)}AA",
+    "Anthropic API": lambda: f"sk-ant-api03-{of(WEB, 93)}AA",
+    "Anthropic OAuth": lambda: f"sk-ant-oat01-{of(WEB, 93)}AA",
+    "Apify": lambda: "apify_api_" + of(ALNUM, 36),
+    "Artifactory": lambda: "AKCp" + of(ALNUM, 69),
+    "Atlassian": lambda: f"ATATT3xFfGF0{of(WEB, 171)}={of(HEX.upper(), 8)}",
+    "AWS key id": lambda: R.choice(["AKIA", "ASIA"]) + of(BASE32, 16),
+    "Azure client secret": lambda: f"{of(ALNUM, 3)}8Q~{of(ALNUM + '~._-', 34)}",
+    "Bitbucket data center": lambda: "BBDC-" + of(B64, 44),
+    "Brave search": lambda: "BSA" + of(WEB, 28),
+    "Browserbase": lambda: "bb_live_" + of(WEB, 27),
+    "Buildkite": lambda: "bkua_" + of(HEX, 40),
+    "Cerebras": lambda: "csk-" + of(LOWER + DIGIT, 48),
+    "CircleCI": lambda: f"CCIPAT_{of(ALNUM, 22)}_{of(HEX, 40)}",
+    "Clojars": lambda: "CLOJARS_" + of(HEX, 60),
+    "Cloudflare origin": lambda: f"v1.0-{of(HEX, 24)}-{of(HEX, 146)}",
+    "Contentful": lambda: "CFPAT-" + of(WEB, 43),
+    "crates.io": lambda: "cio" + of(ALNUM, 32),
+    "Databricks": lambda: "dapi" + of(HEX, 32),
+    "DigitalOcean": lambda: R.choice(["dop", "doo", "dor"]) + "_v1_" + of(HEX, 64),
+    "Discord bot": lambda: f"MT{of(ALNUM, 24)}.G{of(WEB, 5)}.{of(WEB, 38)}",
+    "Docker Hub": lambda: R.choice(["dckr_pat_", "dckr_oat_"]) + of(WEB, 27),
+    "Doppler": lambda: R.choice(["dp.pt.", "dp.sa."]) + of(ALNUM, 43),
+    "Dynatrace": lambda: f"dt0c01.{of(UPPER + DIGIT, 24)}.{of(UPPER + DIGIT, 64)}",
+    "E2B": lambda: "e2b_" + of(HEX, 40),
+    "EasyPost": lambda: R.choice(["EZAK", "EZTK"]) + of(ALNUM, 54),
+    "ElevenLabs": lambda: "sk_" + of(HEX, 48),
+    "Facebook": lambda: "EAA" + of(ALNUM, 180),
+    "Figma": lambda: "figd_" + of(WEB, 40),
+    "Firecrawl": lambda: "fc-" + of(HEX, 32),
+    "Fireworks": lambda: "fw_" + of(ALNUM, 24),
+    "Flutterwave": lambda: f"FLWSECK-{of(HEX, 32)}-X",
+    "Fly.io": lambda: "fm2_" + of(B64, 300),
+    "GitHub app": lambda: f"gh{R.choice('us')}_{of(ALNUM, 36)}",
+    "GitHub classic": lambda: f"gh{R.choice('por')}_{of(ALNUM, 36)}",
+    "GitHub fine-grained": lambda: f"github_pat_{of(ALNUM, 22)}_{of(ALNUM, 59)}",
+    "GitLab": lambda: R.choice(["glpat-", "gldt-", "glrt-"]) + of(WEB, 20),
+    "GitLab routable": lambda: f"glpat-{of(WEB, 27)}.01.{of(LOWER + DIGIT, 9)}",
+    "Google API": lambda: "AIza" + of(WEB, 35),
+    "Google client secret": lambda: "GOCSPX-" + of(WEB, 28),
+    "Google OAuth access": lambda: "ya29.a0" + of(WEB, 200),
+    "Google OAuth refresh": lambda: "1//0" + of(WEB, 99),
+    "Grafana cloud": lambda: "glc_" + web_json({"o": of(DIGIT, 6), "k": of(ALNUM, 24)}),
+    "Grafana service": lambda: f"glsa_{of(ALNUM, 32)}_{of(HEX, 8)}",
+    "Groq": lambda: "gsk_" + of(ALNUM, 52),
+    "Heroku": lambda: "HRKU-AA" + of(WEB, 58),
+    "Honeycomb": lambda: "hcaik_" + of(LOWER + DIGIT, 58),
+    "Hugging Face": lambda: "hf_" + of(LOWER + UPPER, 34),
+    "Jina": lambda: f"jina_{of(HEX, 32)}{of(WEB, 28)}",
+    "JSON Web Token": jwt,
+    "LangSmith": lambda: f"lsv2_pt_{of(HEX, 32)}_{of(HEX, 10)}",
+    "LaunchDarkly": lambda: f"sdk-{some_uuid()}",
+    "Linear": lambda: "lin_api_" + of(ALNUM, 40),
+    "Mailchimp": lambda: f"{of(HEX, 32)}-us{R.randint(1, 21)}",
+    "Mailgun": lambda: "key-" + of(HEX, 32),
+    "Netlify": lambda: "nfp_" + of(ALNUM, 36),
+    "New Relic": lambda: "NRAK-" + of(UPPER + DIGIT, 27),
+    "Notion, new": lambda: "ntn_" + of(ALNUM, 46),
+    "Notion, old": lambda: "secret_" + of(ALNUM, 43),
+    "npm": lambda: "npm_" + of(ALNUM, 36),
+    "NuGet": lambda: "oy2" + of(LOWER + DIGIT, 43),
+    "NVIDIA": lambda: "nvapi-" + of(WEB, 64),
+    "OpenAI, old": lambda: f"sk-{of(ALNUM, 20)}T3BlbkFJ{of(ALNUM, 20)}",
+    "OpenAI, project": lambda: f"sk-proj-{of(WEB, 74)}T3BlbkFJ{of(WEB, 74)}",
+    "OpenRouter": lambda: "sk-or-v1-" + of(HEX, 64),
+    "PEM, EC": lambda: pem("EC PRIVATE KEY", 3),
+    "PEM, encrypted": lambda: pem("ENCRYPTED PRIVATE KEY", 12),
+    "PEM, OpenSSH": lambda: pem("OPENSSH PRIVATE KEY", 6),
+    "PEM, PGP": lambda: pem("PGP PRIVATE KEY BLOCK", 20),
+    "PEM, RSA": lambda: pem("RSA PRIVATE KEY", 24),
+    "Perplexity": lambda: "pplx-" + of(ALNUM, 48),
+    "Pinecone": lambda: f"pcsk_{of(ALNUM, 6)}_{of(ALNUM, 63)}",
+    "PlanetScale": lambda: R.choice(["pscale_tkn_", "pscale_pw_"]) + of(WEB, 43),
+    "Postman": lambda: f"PMAK-{of(HEX, 24)}-{of(HEX, 34)}",
+    "Prefect": lambda: "pnu_" + of(ALNUM, 36),
+    "Pulumi": lambda: "pul-" + of(HEX, 40),
+    "PyPI": lambda: "pypi-AgEIcHlwaS5vcmc" + of(WEB, 150),
+    "Razorpay": lambda: "rzp_live_" + of(ALNUM, 14),
+    "Replicate": lambda: "r8_" + of(ALNUM, 37),
+    "RubyGems": lambda: "rubygems_" + of(HEX, 48),
+    "SendGrid": lambda: f"SG.{of(WEB, 22)}.{of(WEB, 43)}",
+    "Sentry": lambda: "sntrys_" + web_json({"iat": of(DIGIT, 10)}) + "_" + of(B64, 43),
+    "Shopify": lambda: R.choice(["shpat_", "shpss_"]) + of(HEX, 32),
+    "Slack app": lambda: f"xapp-1-A{of(UPPER + DIGIT, 10)}-{of(DIGIT, 13)}-{of(HEX, 64)}",
+    "Slack bot": lambda: f"xoxb-{of(DIGIT, 12)}-{of(DIGIT, 13)}-{of(ALNUM, 24)}",
+    "Slack config": lambda: f"xoxe.xoxp-1-{of(UPPER + DIGIT, 163)}",
+    "Slack webhook": lambda: (
+        f"https://hooks.slack.com/services/T{of(UPPER + DIGIT, 10)}"
+        f"/B{of(UPPER + DIGIT, 10)}/{of(ALNUM, 24)}"
+    ),
+    "SonarQube": lambda: R.choice(["sqp_", "squ_", "sqa_"]) + of(HEX, 40),
+    "Sourcegraph": lambda: f"sgp_{of(HEX, 16)}_{of(HEX, 40)}",
+    "Square": lambda: R.choice(["sq0atp-", "sq0csp-"]) + of(WEB, 43),
+    "Stripe": lambda: R.choice(["sk_live_", "rk_live_", "sk_test_"]) + of(ALNUM, 99),
+    "Stripe webhook": lambda: "whsec_" + of(ALNUM, 32),
+    "Supabase": lambda: "sbp_" + of(HEX, 40),
+    "Tailscale": lambda: f"tskey-auth-{of(ALNUM, 17)}-{of(ALNUM, 32)}",
+    "Tavily": lambda: "tvly-dev-" + of(ALNUM, 32),
+    "Telegram": lambda: f"{R.randint(10**9, 9 * 10**9)}:AA{of(WEB, 33)}",
+    "Terraform": lambda: f"{of(ALNUM, 14)}.atlasv1.{of(WEB, 67)}",
+    "Twilio": lambda: "SK" + of(HEX, 32),
+    "Vault": lambda: R.choice(["hvs.", "hvb."]) + of(WEB, 92),
+    "Vercel blob": lambda: f"vercel_blob_rw_{of(ALNUM, 16)}_{of(ALNUM, 30)}",
+    "X bearer": lambda: "A" * 22 + of(ALNUM, 22) + "%3D" + of(ALNUM, 50),
+    "xAI": lambda: "xai-" + of(ALNUM, 80),
+    "Yandex": lambda: "AQVN" + of(WEB, 36),
+}  # fmt: skip
+"""Known by themselves, wherever they stand."""
+
+VALUES: dict[str, Callable[[], str]] = {
+    "random, mixed": lambda: of(ALNUM, 20),
+    "random, with signs": lambda: of(ALNUM + "!#$%^*-_+.", 16),
+    "hexadecimal": lambda: of(HEX, 32),
+    "base64": lambda: base64.b64encode(R.randbytes(30)).decode(),
+    "UUID": some_uuid,
+    "word and number": lambda: R.choice(["Summer", "tiger", "Dragon"]) + of(DIGIT, 4) + "!",
+    "letters": lambda: of(LOWER + UPPER, 14),
+    "PIN": lambda: of(DIGIT, 6),
+}
+"""Without a form of their own: known only by what stands beside them."""
+
+NAMES = [
+    "password", "Password", "PASSWORD", "passwd", "pwd", "db_password", "dbPassword",
+    "DB-PASSWORD", "db.password", "userPassword", "passphrase", "api_key", "apiKey", "API-KEY",
+    "apikey", "X-API-Key", "client_secret", "clientSecret", "CLIENT_SECRET", "secret",
+    "secretKey", "AWS_SECRET_ACCESS_KEY", "aws_session_token", "accessToken", "access_token",
+    "refresh_token", "authToken", "AUTH_TOKEN", "bearer_token", "token", "private_key",
+    "encryptionKey", "signing_key", "GITHUB_TOKEN", "OPENAI_API_KEY", "webhook_secret",
+    "connection_password", "sessionToken", "id_token", "account_key", "credentials",
+]  # fmt: skip
+
+
+def result(text: object) -> bytes:
+    body = {"content": [{"type": "text", "text": text}]}
+    return json.dumps({"jsonrpc": "2.0", "id": 1, "result": body}).encode()
+
+
+def error(message: str, data: object = None) -> bytes:
+    body = {"code": -32603, "message": message, "data": data}
+    return json.dumps({"jsonrpc": "2.0", "id": 1, "error": body}).encode()
+
+
+def call(arguments: object) -> bytes:
+    params = {"name": "run", "arguments": arguments}
+    return json.dumps({"id": 1, "method": "tools/call", "params": params}).encode()
+
+
+def from_stream(frame: bytes, hide: Policy) -> bytes:
+    """An event that came in two chunks, cut in its middle."""
+    body = Body(content_type="text/event-stream")
+    wire = b"event: message\ndata: " + frame + b"\n\n"
+    seen = [*body.feed(wire[: len(wire) // 2]), *body.feed(wire[len(wire) // 2 :]), *body.end()]
+    return b"".join(hide.json(bytes(one.piece))[0] for one in seen)  # type: ignore[arg-type]
+
+
+Put = Callable[[str, Policy], bytes]
+PutNamed = Callable[[str, str, Policy], bytes]
+
+TOKEN_PLACES: dict[str, Put] = {
+    "argument": lambda s, h: h.json(call({"q": s}))[0],
+    "argument, in a list": lambda s, h: h.json(call({"q": ["a", s]}))[0],
+    "name of a key": lambda s, h: h.json(call({s: 1}))[0],
+    "result, prose": lambda s, h: h.json(result(f"Use {s} from now on."))[0],
+    "result, after a line break": lambda s, h: h.json(result(f"first\n{s}\nlast"))[0],
+    "result, JSON in text": lambda s, h: h.json(result(json.dumps({"x": s})))[0],
+    "result, JSON in JSON in text": lambda s, h: h.json(
+        result(json.dumps({"x": json.dumps([{"y": s}])})))[0],
+    "result, escaped as \\u00xx": lambda s, h: h.json(
+        result("@@").replace(b"@@", "".join(f"\\u{ord(c):04x}" for c in s).encode()))[0],
+    "result, Python repr": lambda s, h: h.json(result(repr({"x": s})))[0],
+    "result, Markdown": lambda s, h: h.json(result(f"Set `{s}` as the **key**."))[0],
+    "result, HTML": lambda s, h: h.json(result(f'<a title="{html.escape(s)}">x</a>'))[0],
+    "result, CSV": lambda s, h: h.json(result(f"id,value\n1,{s}\n"))[0],
+    "result, diff": lambda s, h: h.json(result(f"@@ -1 +1 @@\n+{s}\n-old"))[0],
+    "error message": lambda s, h: h.json(error(f"401 for key '{s}'"))[0],
+    "error data": lambda s, h: h.json(error("failed", {"cause": f"rejected {s}."}))[0],
+    "event stream, cut in the middle": lambda s, h: from_stream(result(s), h),
+    "URL, query": lambda s, h: h.json(result(f"GET https://h.example/p?v={quote(s, '')}&b=2"))[0],
+    "URL, path": lambda s, h: h.json(result(f"https://h.example/p/{quote(s, '')}/x"))[0],
+    "http event, path": lambda s, h: h.url(f"/mcp?v={quote(s, '')}")[0].encode(),
+    "http event, Authorization": lambda s, h: repr(
+        h.headers([("Authorization", f"Bearer {s}")])[0]).encode(),
+    "http event, a header of its own": lambda s, h: repr(h.headers([("X-Thing", s)])[0]).encode(),
+    "http event, Location": lambda s, h: repr(
+        h.headers([("Location", f"https://h.example/cb?v={quote(s, '')}")])[0]).encode(),
+    "command line": lambda s, h: repr(h.argv(["server", "--x", s])[0]).encode(),
+    "stderr": lambda s, h: h.text(f"2026-01-01 INFO using {s}".encode())[0],
+    "stderr, coloured": lambda s, h: h.text(f"\x1b[32m{s}\x1b[0m done".encode())[0],
+    "torn frame": lambda s, h: h.text(result(f"{s} and more")[:-6])[0],
+}  # fmt: skip
+
+VALUE_PLACES: dict[str, PutNamed] = {
+    "argument": lambda n, v, h: h.json(call({n: v}))[0],
+    "argument, in a list": lambda n, v, h: h.json(call({n: [v, v]}))[0],
+    "argument, deep": lambda n, v, h: h.json(call({"a": [{"b": {n: v}}]}))[0],
+    "result, JSON in text": lambda n, v, h: h.json(result(json.dumps({n: v}, indent=2)))[0],
+    "result, JSON in JSON in text": lambda n, v, h: h.json(
+        result(json.dumps({"x": json.dumps({n: v})})))[0],
+    "result, Python repr": lambda n, v, h: h.json(result(repr({n: v})))[0],
+    "result, list of names and values": lambda n, v, h: h.json(
+        result(json.dumps([{"name": n, "value": v}])))[0],
+    "result, environment": lambda n, v, h: h.json(
+        result(f"HOME=/root\n{env(n)}={v}\nLANG=C"))[0],
+    "result, TOML": lambda n, v, h: h.json(result(f'[db]\n{n} = "{v}"\nport = 1'))[0],
+    "result, YAML": lambda n, v, h: h.json(result(f"db:\n  {n}: {v}\n  port: 1"))[0],
+    "result, YAML, quoted": lambda n, v, h: h.json(result(f'db:\n  {n}: "{v}"\n  port: 1'))[0],
+    "result, XML": lambda n, v, h: h.json(result(f"<db><{n}>{html.escape(v)}</{n}></db>"))[0],
+    "result, shell": lambda n, v, h: h.json(result(f"export {env(n)}='{v}'"))[0],
+    "result, JavaScript": lambda n, v, h: h.json(
+        result(f'const config = {{ {n.replace("-", "_").replace(".", "_")}: "{v}" }};'))[0],
+    "error message": lambda n, v, h: h.json(error(f'bad config {{"{n}": "{v}"}}'))[0],
+    "event stream, cut in the middle": lambda n, v, h: from_stream(call({n: v}), h),
+    "URL, query": lambda n, v, h: h.json(result(f"https://h.example/?a=1&{n}={quote(v, '')}"))[0],
+    "URL, password": lambda _, v, h: h.json(
+        result(f"postgres://app:{quote(v, '')}@db.local:5432/app"))[0],
+    "http event, path": lambda n, v, h: h.url(f"/mcp?{n}={quote(v, '')}")[0].encode(),
+    "http event, Authorization": lambda n, v, h: repr(h.headers([(
+        "Authorization", f"Basic {base64.b64encode(f'{n}:{v}'.encode()).decode()}")])[0]).encode(),
+    "command line, flag": lambda n, v, h: repr(
+        h.argv(["server", f"--{n.replace('_', '-')}", v])[0]).encode(),
+    "command line, flag=value": lambda n, v, h: repr(
+        h.argv(["server", f"--{n.replace('_', '-')}={v}"])[0]).encode(),
+    "command line, environment": lambda n, v, h: repr(
+        h.argv(["docker", "run", "-e", f"{env(n)}={v}"])[0]).encode(),
+    "stderr, header": lambda _, v, h: h.text(f"> Authorization: Bearer {v}".encode())[0],
+    "stderr, assignment": lambda n, v, h: h.text(f"DEBUG {n}={v} retries=3".encode())[0],
+    "torn frame": lambda n, v, h: h.text(call({n: v})[:-4])[0],
+}  # fmt: skip
+
+
+HARD_PLACES: dict[str, Put] = {
+    "base64 of JSON": lambda s, h: base64.b64decode(
+        json.loads(h.json(result(base64.b64encode(json.dumps({"token": s}).encode()).decode()))[0])
+        ["result"]["content"][0]["text"]),
+    "percent-encoded twice": lambda s, h: h.json(
+        result("https://h.example/?u=" + quote(quote(f"token={s}", ""), "")))[0],
+    "cut over two messages": lambda s, h: b"".join(
+        json.loads(h.json(result(piece))[0])["result"]["content"][0]["text"].encode()
+        for piece in (f"token: {s[: len(s) // 4]}", s[len(s) // 4 :])),
+    "with a blank after each character": lambda s, h: h.json(
+        result(" ".join(s)))[0].replace(b" ", b""),
+}  # fmt: skip
+"""Where nothing is promised: measured all the same."""
+
+
+def env(name: str) -> str:
+    return name.upper().replace("-", "_").replace(".", "_")
+
+
+def some_words() -> str:
+    words = "the key of a good token is that nobody keeps its secret password in plain auth text"
+    return " ".join(R.sample(words.split(), 9))
+
+
+LOOK_ALIKES: dict[str, Callable[[], object]] = {
+    "UUID": lambda: f"id {some_uuid()}",
+    "SHA-1 and SHA-256": lambda: f"commit {of(HEX, 40)} tree {of(HEX, 64)}",
+    "container digest": lambda: f"alpine@sha256:{of(HEX, 64)}",
+    "ETag and trace id": lambda: {"etag": f'W/"{of(HEX, 32)}"', "traceId": of(HEX, 32)},
+    "base64 image": lambda: base64.b64encode(R.randbytes(600)).decode(),
+    "integrity of a package": lambda: "sha512-" + base64.b64encode(R.randbytes(64)).decode(),
+    "cursor": lambda: {"nextCursor": web_json({"o": R.randint(1, 999)}), "pageToken": "p2"},
+    "progress": lambda: {"_meta": {"progressToken": some_uuid()}},
+    "numbers": lambda: f"{R.random():.17f} {R.getrandbits(63)} +49 30 {of(DIGIT, 8)}",
+    "times": lambda: "2026-11-22T01:02:03.456789Z 1795311488918388136 20261122T010203Z",
+    "versions": lambda: "openssl 3.0.13-1ubuntu2.4+esm1 node v22.11.0 1.2.3-rc.4+build.567",
+    "paths": lambda: f"/usr/lib/python3/{of(LOWER, 8)}/secrets.py C:\\Users\\x\\token_store.json",
+    "package names": lambda: "@scope/sk-toolbar-button npm_config_cache_directory_of_the_user_home",
+    "CSS": lambda: "sk-fading-circle fc-daygrid-event-harness key-value-pair-row glc-grid-inner",
+    "prose": some_words,
+    "prose about errors": lambda: R.choice([
+        "Unexpected token: } at 4", "invalid password: too short", "Missing api key",
+        "token: expired", "Authorization: required", "no secret: found", "API key: missing",
+        "Bearer token missing", "Basic authentication required", "the secret was not found",
+        "password=... is not allowed", "auth: none", "Token limit: 4096", "key: value"]),
+    "schema": lambda: {"type": "object", "required": NAMES[:9],
+                       "properties": {n: {"type": "string", "description": n} for n in NAMES}},
+    "schema in text": lambda: json.dumps({"password": {"type": "string", "minLength": 8}}),
+    "source code": lambda: (
+        "def login(password: str, token: str | None = None):\n    secret = get_secret(password)\n"
+        "    api_key = os.environ['API_KEY']\n    return Client(token=token, key=settings.KEY)"),
+    "placeholders": lambda: R.choice([
+        "API_KEY=<your key>", "--token $TOKEN", "password: ${DB_PASSWORD}", "API_KEY=********",
+        "token={{ token }}", "PASSWORD=xxxxxxxx", 'api_key: "<redacted>"', "secret: null"]),
+    "usage": lambda: {"max_tokens": "9", "total_tokens": 7, "tokens": "5", "token_type": "bearer"},
+    "names of keys": lambda: {"key": "k1", "primary_key": "id", "keyboard": "us", "sortKey": "name",
+                              "foreignKey": "user_id", "secretName": "db", "passed": "yes"},
+    "objects in a bucket": lambda: {"Key": f"logs/{of(HEX, 8)}.gz", "ETag": of(HEX, 32)},
+    "URLs": lambda: "http://127.0.0.1:8080/a@b http://[::1]:80/?page=2&sort_key=name&code=42",
+    "identifiers": lambda: f"arn:aws:iam::{of(DIGIT, 12)}:role/x projects/p/secrets/s/versions/1",
+    "colours and addresses": lambda: "#a1b2c3 00:1A:2B:3C:4D:5E fe80::1ff:fe23:4567:890a",
+    "language model's tokens": lambda: {"token": " the", "logprob": -0.01, "token_id": "1820"},
+    "words that begin like tokens": lambda: (
+        "rk_test suite, hf_transformers_pipeline_name, sessions, AKIAIMPORTANT, pat on the back"),
+}  # fmt: skip
+
+
+def parts(secret: str) -> list[str]:
+    """What must not be left of it: from its middle, where no prefix tells anything."""
+    if secret.startswith("-----"):
+        return secret.splitlines()[1:-1]
+    secret = secret.rpartition("/")[2] if "://" in secret else secret
+    at = max(0, len(secret) // 2 - 5)
+    return [secret[at : at + 10] if len(secret) > 16 else secret]
+
+
+def left(clean: bytes, secret: str) -> bool:
+    """Is a part still there, in any spelling?"""
+    text = clean.decode(errors="replace")
+    for _ in range(4):
+        for part in parts(secret):
+            if any(p in text for p in (part, quote(part, ""), html.escape(part))):
+                return True
+        if "\\" not in text:
+            return False
+        text = text.encode("latin-1", "replace").decode("unicode_escape", errors="replace")
+    return False
+
+
+Counts = dict[str, Counter[str]]
+
+
+def tokens(hide: Policy, rounds: int, puts: dict[str, Put] = TOKEN_PLACES) -> tuple[Counts, Counts]:
+    """Tokens found and missed, by kind and by place."""
+    kinds: Counts = defaultdict(Counter)
+    places: Counts = defaultdict(Counter)
+    for _ in range(rounds):
+        for kind, make in TOKENS.items():
+            for place, put in puts.items():
+                secret = make()
+                found = "missed" if left(put(secret, hide), secret) else "found"
+                kinds[kind][found] += 1
+                places[place][found] += 1
+    return kinds, places
+
+
+def values(hide: Policy, rounds: int) -> tuple[Counts, Counts, Counts]:
+    """Shapeless values found and missed, by kind, by place and by the name beside them."""
+    kinds: Counts = defaultdict(Counter)
+    places: Counts = defaultdict(Counter)
+    names: Counts = defaultdict(Counter)
+    for _ in range(rounds):
+        for kind, make in VALUES.items():
+            for place, put in VALUE_PLACES.items():
+                for name in NAMES:
+                    secret = make()
+                    found = "missed" if left(put(name, secret, hide), secret) else "found"
+                    kinds[kind][found] += 1
+                    places[place][found] += 1
+                    names[name][found] += 1
+    return kinds, places, names
+
+
+def look_alikes(hide: Policy, rounds: int) -> Counts:
+    """What is no secret, and was left alone or not; in results, arguments and on stderr."""
+    found: Counts = defaultdict(Counter)
+    for _ in range(rounds):
+        for kind, make in LOOK_ALIKES.items():
+            thing = make()
+            text = thing if isinstance(thing, str) else json.dumps(thing)
+            for changed in (
+                hide.json(result(text))[1],
+                hide.json(call({"q": thing}))[1],
+                hide.text(text.encode())[1],
+            ):
+                found[kind]["hidden" if changed else "kept"] += 1
+    return found
+
+
+def table(title: str, rows: Counts, good: str) -> None:
+    print(f"\n| {title} | {good} | of | |\n|---|---|---|---|")
+    for name, counts in rows.items():
+        total = counts.total()
+        print(f"| {name} | {counts[good]} | {total} | {counts[good] / total:.1%} |")
+
+
+def worse(rows: Counts, good: str) -> Counts:
+    return {name: counts for name, counts in rows.items() if counts[good] < counts.total()}
+
+
+def total(rows: Counts) -> Counter[str]:
+    return sum(rows.values(), Counter())
+
+
+def main() -> None:
+    ask = argparse.ArgumentParser(description="Recall and false positives of redaction.")
+    ask.add_argument("--policy", default="default")
+    ask.add_argument("--seed", type=int, default=1)
+    ask.add_argument("--rounds", type=int, default=5)
+    ask.add_argument("--misses", action="store_true", help="only what is not perfect")
+    options = ask.parse_args()
+    R.seed(options.seed)
+    hide = policy(options.policy)
+    token_kinds, token_places = tokens(hide, options.rounds)
+    value_kinds, value_places, value_names = values(hide, 1)
+    same = look_alikes(hide, options.rounds)
+    table("all", {
+        f"{len(TOKENS)} kinds of tokens in {len(TOKEN_PLACES)} places": total(token_kinds),
+        f"{len(VALUES)} kinds of values in {len(VALUE_PLACES)} places "
+        f"beside {len(NAMES)} names": total(value_kinds),
+    }, "found")  # fmt: skip
+    table("look-alikes", {f"{len(LOOK_ALIKES)} kinds in 3 places": total(same)}, "kept")
+    for title, rows, good in (
+        ("tokens by kind", token_kinds, "found"),
+        ("tokens by place", token_places, "found"),
+        ("where nothing is promised", tokens(hide, options.rounds, HARD_PLACES)[1], "found"),
+        ("values by kind", value_kinds, "found"),
+        ("values by place", value_places, "found"),
+        ("values by name", value_names, "found"),
+        ("look-alikes by kind", same, "kept"),
+    ):
+        chosen = worse(rows, good) if options.misses else rows
+        if chosen:
+            table(title, chosen, good)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,39 @@
+"""What redaction finds of a corpus that knows nothing of its rules stays at least what it was."""
+
+import pytest
+
+from mcptally.redaction.policy import policy
+from tests.redaction import corpus
+
+KNOWN_MISSES = {"Airtable", "X bearer"}
+"""Tokens without a prefix that anything could be looked for by; docs/explanation/redaction.md."""
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    corpus.R.seed(7)
+
+
+def shares(rows):
+    return {name: counts["found"] / counts.total() for name, counts in rows.items()}
+
+
+def test_tokens_of_known_form_are_found_in_every_place():
+    kinds, places = corpus.tokens(policy(), 1)
+    for name, share in shares(kinds).items():
+        assert share >= 0.85 or name in KNOWN_MISSES, name
+    for name, share in shares(places).items():
+        assert share >= 0.9, name
+    assert corpus.total(kinds)["found"] / corpus.total(kinds).total() >= 0.97
+
+
+def test_values_beside_a_telling_name_are_found_however_it_is_spelt():
+    kinds, places, names = corpus.values(policy(), 1)
+    for rows, least in ((kinds, 0.9), (places, 0.85), (names, 0.95)):
+        for name, share in shares(rows).items():
+            assert share >= least, name
+
+
+def test_what_only_looks_like_a_secret_stays():
+    for kind, counts in corpus.look_alikes(policy(), 3).items():
+        assert counts["hidden"] == 0, kind

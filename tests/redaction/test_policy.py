@@ -1,0 +1,291 @@
+"""What the redactor hides, what it leaves alone, and that a frame stays the frame it was."""
+
+import json
+import random
+import re
+import string
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mcptally.errors import UsageError
+from mcptally.redaction.key_patterns import PLACES, PREFIXES, SHAPES
+from mcptally.redaction.policy import RULES, hashed, policy
+
+_ALPHANUMERIC = string.ascii_letters + string.digits
+DEFAULT = policy()
+
+
+def made_up(example: str) -> str:
+    """The example with `<n>` replaced by n characters that look like a token."""
+    rng = random.Random(example)
+
+    def token(match: re.Match[str]) -> str:
+        size = int(match[1])
+        return "".join(rng.choices(_ALPHANUMERIC, k=size - 2)) + "a7"
+
+    return re.sub(r"<(\d+)>", token, example)
+
+
+def only(name: str) -> str:
+    return f"none,+{name}"
+
+
+@pytest.mark.parametrize(
+    ("rule", "example"),
+    [(row.name, made_up(text)) for row in (*SHAPES, *PLACES) for text in row.fires],
+)
+def test_a_rule_fires_on_its_own_examples(rule, example):
+    clean, count = policy(only(rule)).text(example.encode())
+    assert count == 1, clean
+    assert b"redacted" in clean or b"[hashed:" in clean
+
+
+@pytest.mark.parametrize(
+    ("rule", "example"),
+    [(row.name, text) for row in (*SHAPES, *PLACES, *PREFIXES) for text in row.silent],
+)
+def test_a_rule_stays_silent_on_its_own_examples(rule, example):
+    assert policy(only(rule)).text(example.encode()) == (example.encode(), 0)
+
+
+def test_every_rule_but_the_prefixes_has_both_kinds_of_examples():
+    assert all(row.fires and row.silent for row in (*SHAPES, *PLACES))
+
+
+HEADS = [(row, prefix) for row in PREFIXES for prefix in row.prefixes]
+
+
+@pytest.mark.parametrize(("row", "prefix"), HEADS, ids=[f"{r.name}:{p}" for r, p in HEADS])
+@settings(max_examples=5)
+@given(data=st.data())
+def test_every_known_prefix_is_found_wherever_a_token_may_stand(row, prefix, data):
+    token = data.draw(
+        st.from_regex(re.compile(prefix.replace(".", r"\.") + row.tail), fullmatch=True)
+    )
+    quoted = json.dumps({"a": {"text": f"see\n{token} and more", "n": 1}})
+    for frame in (
+        json.dumps({"k": token}),
+        quoted,
+        json.dumps({"again": quoted}),
+        json.dumps({"and": json.dumps({"again": quoted})}),
+        f"https://h.example/x?u={token}&v=1",
+        f"log line\n{token}\n",
+        f"export X='{token}'",
+    ):
+        clean, count = policy(only(row.name)).json(frame.encode())
+        assert count >= 1
+        assert token[:12].encode() not in clean
+
+
+@pytest.mark.parametrize(
+    ("frame", "clean"),
+    [
+        (b'{"password":"hunter2","x":1E+2}', b'{"password":"[redacted:password]","x":1E+2}'),
+        (
+            b'{"t":"{\\"api_key\\":\\"a\\\\\\"b\\",\\"y\\":1.50}"}',
+            b'{"t":"{\\"api_key\\":\\"[redacted:api-key]\\",\\"y\\":1.50}"}',
+        ),
+        (
+            b'{"t":"{\\u0022password\\u0022:\\u0022hunter2\\u0022,\\u0022a\\u0022:1}"}',
+            b'{"t":"{\\u0022password\\u0022:\\u0022[redacted:password]\\u0022,\\u0022a\\u0022:1}"}',
+        ),
+        (b'{"p\\u0061ssword":"x\\u0041yy"}', b'{"p\\u0061ssword":"[redacted:password]"}'),
+        (b'{"tokens":["a"],"access_tokens":["a","b"]}',
+         b'{"tokens":["a"],"access_tokens":["[redacted:token]","[redacted:token]"]}'),
+        (b'{"env":[{"name":"DB_PASSWORD","value":"x y"}]}',
+         b'{"env":[{"name":"DB_PASSWORD","value":"[redacted:password]"}]}'),
+        (b'{"Authorization":"Bearer abc"}', b'{"Authorization":"Bearer [redacted:authorization]"}'),
+        (b"{'api_key': 'abc', 'b': 1}", b"{'api_key': '[redacted:api-key]', 'b': 1}"),
+        (b'{"text":"DB_PASSWORD=hunter2\\nDEBUG=1"}',
+         b'{"text":"DB_PASSWORD=[redacted:password]\\nDEBUG=1"}'),
+        (b'{"u":"https://x.example/?a=1\\u0026access_token=abc\\u0026b=2"}',
+         b'{"u":"https://x.example/?a=1\\u0026access_token=[redacted:token]\\u0026b=2"}'),
+        (b'{"u":"postgres:\\/\\/app:s3cret@db\\/x"}',
+         b'{"u":"postgres:\\/\\/app:redacted-url-password@db\\/x"}'),
+        (b'"password ://u:p@h"', b'"password ://u:redacted-url-password@h"'),
+        (b"Cookie: a=b; c=d\r\nHost: x", b"Cookie: [redacted:cookie]\r\nHost: x"),
+        (b"<password>hunter2</password>", b"<password>[redacted:password]</password>"),
+        (b'{"password":"cut in the mi', b'{"password":"[redacted:password]'),
+    ],
+)  # fmt: skip
+def test_only_the_secret_changes(frame, clean):
+    assert DEFAULT.json(frame)[0] == clean
+    assert DEFAULT.json(clean) == (clean, 0)
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        b'{"_meta":{"progressToken":"abc-123"},"cursor":"page2","nextCursor":"eyJvZmZzZXQiOjEwfQ=="}',
+        b'{"max_tokens":"5","total_tokens":100,"tokenizer":"o200k","token_type":"Bearer"}',
+        b'{"properties":{"password":{"type":"string"}},"required":["password","api_key"]}',
+        b'{"error":{"code":-32700,"message":"Unexpected token: } in JSON at position 4"}}',
+        b'{"key":"value","primaryKey":"id","sort_key":"name","keywords":"a b","monkey":"see"}',
+        b'{"text":"Invalid password: must have 8 characters. token: required"}',
+        b'{"text":"def f(token=None, password=os.environ[\'X\']): secret = get_secret()"}',
+        b'{"text":"unrecognized token: \\"x\'; drop table orders;--)\\""}',
+        b'{"text":"a Bearer token is required; see Basic authentication"}',
+        b'{"url":"http://127.0.0.1:8080/a@b?key=1","m":"reverse:http://127.0.0.1:18900@18901"}',
+        b'{"text":"sk-loading-indicator task-0123456789abcdef0123456789 eyJhbGciOiJIUzI1NiJ9"}',
+        b'{"password":"","token":null,"secret":false,"api_key":"***"}',
+        b'{"auth":"none","session":"2","sessionId":"abcdef0123456789"}',
+    ],
+)
+def test_what_only_resembles_a_secret_is_left_alone(frame):
+    assert DEFAULT.json(frame) == (frame, 0)
+    assert DEFAULT.json(frame)[0] is frame
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"a": 'Missing "password":', "session": "hunter2"},
+        {"a": "{'password':", "b": "c"},
+        {"a": '"password" = ', "b": 1},
+        {"a": '{"password": ', "b": ["c"]},
+        ["password=", 123456, "x"],
+        {"card": 4111111111111111},
+    ],
+)
+def test_what_ends_a_string_is_not_taken_for_the_beginning_of_a_value(value):
+    for frame in (json.dumps(value).encode(), msgspec.json.encode(value)):
+        assert policy("strict").json(frame) == (frame, 0)
+
+
+def test_a_secret_beside_such_an_end_is_hidden_all_the_same():
+    frame = b'{"a":"Missing \\"password\\":","b":{"password":"hunter2"}}'
+    assert DEFAULT.json(frame) == (frame.replace(b"hunter2", b"[redacted:password]"), 1)
+
+
+def test_an_escape_before_a_match_stays_whole():
+    # The line break's own `n` makes `ntn_`, which is how another service's tokens begin.
+    frame = b'{"t":"one\\ntn_%s"}' % (b"a1B2" * 12)
+    clean, _ = DEFAULT.json(frame)
+    assert clean == rb'{"t":"one\n[redacted:service-token]"}'
+
+
+def test_numbers_order_duplicates_and_whitespace_stay_as_they_were():
+    frame = b'{ "a":1.50,"a":1E+2 , "password" :  "x1",\t"n":12345678901234567890123 }'
+    assert DEFAULT.json(frame)[0] == frame.replace(b'"x1"', b'"[redacted:password]"')
+
+
+# Pieces that are dangerous together: names, separators, quotes at every depth, cut escapes.
+_PIECES = st.sampled_from(
+    ["password", "token", "requestState", "ghp_" + "a1B2" * 9, "Bearer abc123def456", "\\", '"',
+     "'", "=", ": ", "\n", "\\u00", "u0022", "é", "\x7f", "😀", " ", "/", "://u:p@h", "[", "]",
+     "-----BEGIN PRIVATE KEY-----\nabc\\", "?session_id=abcdefgh", "AKIA" + "ABCD" * 4, "&", "<",
+     ">", "n", "api_key", "value", "name", "sk-" + "a1B2" * 9, "hunter2", ",", "-", "--",
+     '"password":', "'token': ", "secret="]
+)  # fmt: skip
+_TEXT = st.lists(_PIECES, max_size=12).map("".join)
+_JSON = st.recursive(
+    _TEXT | st.integers() | st.booleans() | st.none() | st.just(4111111111111111),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(_TEXT, inner, max_size=4)
+        | inner.map(json.dumps)
+        | inner.map(lambda v: json.dumps(v, ensure_ascii=False).replace('"', "\\u0022"))
+    ),
+    max_leaves=8,
+)
+
+
+def shape(value):
+    """The value with its strings taken out."""
+    if isinstance(value, dict):
+        return [shape(v) for v in value.values()]
+    if isinstance(value, list):
+        return [shape(v) for v in value]
+    return type(value) if isinstance(value, str) else value
+
+
+@settings(max_examples=400, deadline=None)
+@given(_JSON, st.booleans(), st.sampled_from(["default", "strict"]))
+def test_redacted_json_is_strict_json_of_the_same_shape_and_stays_as_it_is(value, ascii_only, name):
+    frame = json.dumps(value, ensure_ascii=ascii_only).encode()
+    clean, count = policy(name).json(frame)
+    before, after = msgspec.json.decode(frame), msgspec.json.decode(clean)
+    # A secret may also be a key: two of them may become one.
+    if len(re.findall(rb"\[redacted:[a-z-]+\]\\*\" ?:", clean)) == 0:
+        assert shape(before) == shape(after)
+    assert (count == 0) == (clean is frame)
+    again, _ = policy(name).json(clean)
+    assert again == clean
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.binary(max_size=200) | _TEXT.map(str.encode))
+def test_any_bytes_at_all_can_be_redacted(data):
+    clean, count = policy("strict").text(data)
+    assert (count == 0) == (clean == data)
+
+
+def test_near_misses_in_great_number_take_no_quadratic_time():
+    for unit in (b'\\"password', b'[[["token":[', b"://a:b", b"-----BEGIN PRIVATE KEY-----",
+                 b"token=", b"\\\\\\\\", b"a@a.", b"4111 ", b'"', b"Bearer ", b"server=",
+                 b'"password":"\\\\\\', b"sk-" + b"a" * 40, b"eyJ" + b"a" * 12 + b"."):  # fmt: skip
+        policy("strict").text(unit * (200_000 // len(unit)))
+
+
+def test_session_ids_and_request_state_pair_with_themselves_and_with_nothing_else():
+    first = policy("default").url("/messages/?session_id=0123456789abcdef")
+    again = policy("none").url("/messages/?session_id=0123456789abcdef")
+    other = policy("default").url("/messages/?session_id=0123456789abcdee")
+    assert first == again != other
+    assert first[0] == f"/messages/?session_id={hashed('session-id', '0123456789abcdef')}"
+    sent = DEFAULT.json(b'{"result":{"requestState":"a\\u00e9/b"}}')[0]
+    echo = DEFAULT.json('{"params":{"requestState":"aé\\/b"}}'.encode())[0]
+    assert sent.partition(b"requestState")[2][:50] == echo.partition(b"requestState")[2][:50]
+
+
+def test_headers_are_an_allowlist_with_hashed_session_ids():
+    kept, count = DEFAULT.headers(
+        [
+            ("Content-Type", "application/json"),
+            ("Authorization", "Bearer x"),
+            ("X-Api-Key", "x"),
+            ("Mcp-Session-Id", "s1"),
+            ("Accept", "a"),
+            ("accept", "b"),
+        ]
+    )
+    assert kept == {
+        "content-type": "application/json",
+        "mcp-session-id": hashed("session-id", "s1"),
+        "accept": "a, b",
+    }
+    assert count == 1
+
+
+def test_a_flag_names_the_word_after_it():
+    command = ["npx", "server", "--api-key", "abc", "--token=xyz12", "-H", "X-Api-Key: abc123def"]
+    clean, count = DEFAULT.argv(command)
+    assert clean == [
+        "npx", "server", "--api-key", "[redacted:api-key]", "--token=[redacted:token]", "-H",
+        "X-Api-Key: [redacted:api-key]",
+    ]  # fmt: skip
+    assert count == 3
+    assert DEFAULT.argv(["git", "--no-token", "--verbose"]) == (
+        ["git", "--no-token", "--verbose"],
+        0,
+    )
+
+
+def test_rules_are_switched_by_name():
+    frame = b'{"a":"jo@mail.example.org","password":"x1"}'
+    assert policy("default").json(frame)[1] == 1
+    assert policy("default,+emails").json(frame)[1] == 2
+    assert policy("default,+emails,-keys").json(frame)[1] == 1
+    assert policy("none").json(frame) == (frame, 0)
+    assert policy(" default , -jwt,+emails").name == "default,+emails,-jwt"
+    assert policy("-jwt").name == "default,-jwt"
+    assert policy("strict").rules == frozenset(RULES)
+
+
+@pytest.mark.parametrize("text", ["defualt", "default,+nothing", "default,emails"])
+def test_a_misspelt_policy_is_refused_with_what_there_is(text):
+    with pytest.raises(UsageError, match=r"there are default|one of"):
+        policy(text)

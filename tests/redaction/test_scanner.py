@@ -1,0 +1,165 @@
+"""The scan before redaction: both engines find every place, and looking nearby finds the same."""
+
+import random
+import re
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mcptally.redaction.key_patterns import PREFIXES, SHAPES
+from mcptally.redaction.policy import policy
+from mcptally.redaction.scanner import LARGE, Hit, Texts, matches_near
+from mcptally.redaction.token_checks import REACH
+
+PREFIXED = [prefix for row in PREFIXES for prefix in row.prefixes]
+OVERLAPPING = ["key", "token", "kent", "hook", "okey", "to", "tokens", "y"]
+
+
+def without_the_second_engine(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ahocorasick_rs", None)
+
+
+def everywhere(texts, data):
+    """Every text at every place, looked for one by one."""
+    found = [
+        (match.start(), rank)
+        for rank, text in enumerate(texts)
+        for match in re.finditer(b"(?=%b)" % re.escape(text.encode()), data)
+    ]
+    encoded = [text.encode() for text in texts]
+    return [Hit(at, at + len(encoded[r]), encoded[r]) for at, r in sorted(found)]
+
+
+def filled(pieces, seed):
+    """The pieces with other text between them, as long as a large frame."""
+    rng = random.Random(seed)
+    out = b""
+    for piece in pieces:
+        out += rng.choices([b"", b'"', b"lorem ipsum ", b"a" * rng.randrange(90)])[0] + piece
+    return out + b" " * max(0, LARGE - len(out))
+
+
+@pytest.mark.parametrize("texts", [PREFIXED, OVERLAPPING], ids=["prefixes", "overlapping"])
+@settings(max_examples=100, deadline=None)
+@given(data=st.data())
+def test_both_engines_find_every_place_of_every_text(texts, data):
+    pieces = st.sampled_from([text.encode() for text in texts])
+    parts = data.draw(st.lists(pieces | pieces.map(lambda p: p[:-1]) | st.binary(max_size=6)))
+    frame = filled(parts, len(parts))
+    wanted = everywhere(texts, frame)
+    assert Texts(texts).find(frame) == wanted
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        without_the_second_engine(monkeypatch)
+        assert Texts(texts).find(frame) == wanted
+
+
+def test_the_second_engine_takes_part_from_the_first_large_frame_on():
+    texts = Texts(["token"])
+    assert texts.find(b"token" * 60)
+    assert "_searches" not in vars(texts)
+    assert texts.find(b"token".ljust(LARGE)) == [Hit(0, 5, b"token")]
+    assert vars(texts)["_searches"]
+
+
+def test_a_text_that_can_overlap_itself_is_refused_rather_than_missed():
+    with pytest.raises(ValueError, match="overlap itself"):
+        Texts(["xox"])
+
+
+def test_small_frames_leave_the_second_engine_unloaded():
+    source = (
+        "import sys\n"
+        "from mcptally.redaction.policy import policy\n"
+        'assert policy().json(b\'{"password":"hunter2"}\')[1] == 1\n'
+        "sys.exit('ahocorasick_rs' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", source], check=False).returncode == 0
+
+
+# Heads, middles and tails of what the shapes look for, to be put together wrongly and rightly.
+_PARTS = st.sampled_from(
+    [b"Bearer ", b"bearer%20", b"basic ", b"Basic\t", b"dXNlcjpwYXNzd29yZDEyMw==", b"://", b"u:p",
+     b"user:", b"@", b"db.local", b"127.", b";", b"server=", b"Password", b"pwd", b"accountkey",
+     b"SharedAccessKey", b"=", b" = ", b"x1y2z3", b'"', b"\\", b"bot", b"123456789", b":AA",
+     b"a1_B" * 8 + b"c", b"z", b"\n", b" ", b"x" * 70, b"server=" + b"y" * 190, b"/", b"n"]
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("row", [row for row in SHAPES if row.name in REACH], ids=lambda r: r.name)
+@settings(max_examples=300, deadline=None)
+@given(parts=st.lists(_PARTS, max_size=30))
+def test_looking_near_the_needles_finds_what_looking_everywhere_finds(row, parts):
+    data = b"".join(parts)
+    low = data.lower()
+    starts = {
+        match.start() for n in row.needles for match in re.finditer(re.escape(n.encode()), low)
+    }
+    pattern = re.compile(row.pattern.encode())
+    near = [m.span() for m in matches_near(pattern, data, sorted(starts), *REACH[row.name])]
+    assert near == [m.span() for m in pattern.finditer(data)]
+
+
+def test_every_reach_belongs_to_a_shape_with_needles():
+    assert set(REACH) <= {row.name for row in SHAPES if all(row.needles)}
+
+
+_PIECES = _PARTS | st.sampled_from(
+    [b'"password":"', b'\\"token\\":\\"', b"api_key=", b"ghp_" + b"a1B2" * 9, b"AKIA" + b"ABCD" * 4,
+     b"sk-ant-" + b"a1B2" * 9, b"sess-" + b"a1B2" * 9, b"?session_id=abcdefgh", b"/sessions/",
+     b"0123456789abcdef", b"&mcp-session-id=", b"%3A%2F%2F", b"\\u0022", b"\\/", b"requestState",
+     b"-----BEGIN PRIVATE KEY-----", b"hookey", b": ", b"hunter2", b"--secret "]
+)  # fmt: skip
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(_PIECES, max_size=30), st.sampled_from(["default", "strict", "none,+bearer,-jwt"]))
+def test_a_policy_hides_the_same_with_either_engine(parts, name):
+    frame = filled(parts, len(parts))
+    fast = policy(name).json(frame)
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        without_the_second_engine(monkeypatch)
+        policy.cache_clear()
+        slow = policy(name)
+        for texts in (slow._looked_for, slow._tokens):
+            texts.find(b" " * LARGE)
+        assert slow.json(frame) == fast
+    policy.cache_clear()
+
+
+@pytest.mark.parametrize("text", ["auth=", "?auth=", "r8_", "eyJ-", "sk-a-"])
+def test_what_a_peer_repeats_is_not_tried_each_time(text):
+    # Work is counted, not timed: each match that is tried may read up to the end of the text.
+    hide = policy()
+    hide.text(text.encode())
+    data = text.encode() * (40_000 // len(text))
+    calls = 0
+
+    def count(_frame, event, arg):
+        nonlocal calls
+        calls += event == "c_call" and arg.__name__ == "match"
+
+    sys.setprofile(count)
+    try:
+        hide.text(data)
+    finally:
+        sys.setprofile(None)
+    assert calls < len(data) / 20
+
+
+@pytest.mark.parametrize("text", ["r8_", "sk-a-", "eyJ-"])
+def test_a_token_among_many_prefixes_of_tokens_is_found_all_the_same(text):
+    token = b"ghp_" + b"a1B2" * 9
+    for data in (token + b" " + text.encode() * 1_000, text.encode() * 8 + b" " + token):
+        clean, _ = policy().text(data)
+        assert token not in clean
+
+
+def test_what_cannot_be_searched_in_time_is_hidden_as_a_whole():
+    data = b'{"a":"' + b"key=a;" * 200_000 + b'"}'
+    assert policy().json(data) == (b'"[redacted:unsearchable]"', 1)
+    assert policy().text(data) == (b"[redacted:unsearchable]", 1)
+    usual = b'{"a":"' + b"the key of it all; " * 20_000 + b'"}'
+    assert policy().json(usual) == (usual, 0)

@@ -1,0 +1,158 @@
+"""The original program's own answers, case by case."""
+
+import math
+
+import pytest
+
+from mcptally.seeds.inspector import javascript, single
+from mcptally.seeds.inspector.model import ScenarioResult, ValidationContext
+from tests import corpus
+
+FACTORS = {
+    "mcpCode": "mcp_code",
+    "businessPattern": "business_pattern",
+    "httpStatus": "http_status",
+    "structuredError": "structured_error",
+    "validatesTestData": "validates_test_data",
+    "validationExpected": "validation_expected",
+    "confidence": "confidence",
+    "threshold": "threshold",
+}
+
+
+def lines(name):
+    path = corpus.need(f"cases/{name}")
+    return [javascript.parse(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def same(ours, theirs):
+    if isinstance(theirs, dict) and "__throws" in theirs:
+        return ours is None
+    return ours == theirs
+
+
+def test_validate_response_answers_every_case_as_the_program_did():
+    wrong = []
+    for case in lines("inspector.jsonl"):
+        result = single.validate_response(case, rules="inspector")
+        oracle = case["oracle"]["validateResponse"]
+        if "__throws" in oracle:
+            if result.classification is not None or result.throws != oracle["__throws"]:
+                wrong.append(case["id"])
+        elif result.to_json() != oracle:
+            wrong.append(case["id"])
+    assert wrong == []
+
+
+def test_is_business_error_answers_every_case_as_the_program_did():
+    wrong = [
+        case["id"]
+        for case in lines("inspector.jsonl")
+        if not same(
+            single.is_business_error(case, rules="inspector"),
+            case["oracle"]["isBusinessLogicError"],
+        )
+    ]
+    assert wrong == []
+
+
+def test_every_factor_confidence_and_threshold_is_the_programs():
+    wrong = []
+    for case in lines("inspector.jsonl"):
+        factors = case["factors"]
+        decision = single.business_decision(case, rules="inspector")
+        if factors is None:
+            expected = {}
+        elif factors["earlyReturn"]:
+            expected = {"mcpCode": True}
+        else:
+            expected = {name: factors[name] for name in FACTORS}
+        ours = {name: getattr(decision, attribute) for name, attribute in FACTORS.items()}
+        if {name: value for name, value in ours.items() if value is not None} != expected:
+            wrong.append(case["id"])
+    assert wrong == []
+
+
+def test_response_metadata_answers_every_case_as_the_program_did():
+    wrong = []
+    for case in lines("inspector.jsonl"):
+        found = single.response_metadata(case, rules="inspector")
+        if not same(
+            None if found is None else found.to_json(), case["oracle"]["extractResponseMetadata"]
+        ):
+            wrong.append(case["id"])
+    assert wrong == []
+
+
+def test_overall_confidence_is_the_programs_to_the_last_digit():
+    wrong = []
+    for case in lines("overall-confidence.jsonl"):
+        results = [
+            ScenarioResult(each["classification"], each["confidence"], is_valid=True)
+            for each in case["results"]
+        ]
+        if single.overall_confidence(results, rules="inspector") != case["oracle"]:
+            wrong.append(case["id"])
+    assert wrong == []
+
+
+def test_scenario_status_and_its_confidence_are_the_programs():
+    wrong = []
+    for case in lines("scenario-status.jsonl"):
+        results = [
+            ScenarioResult(
+                classification=each["classification"],
+                confidence=each["confidence"],
+                is_valid=each["isValid"],
+                category=each["category"],
+                executed=each["executed"],
+                evidence=tuple(each["evidence"]),
+            )
+            for each in case["scenarios"]
+        ]
+        ours = single.scenario_status(results, planned=case["totalScenarios"], rules="inspector")
+        oracle = case["oracle"]
+        confidence = oracle["confidence"]
+        agrees = (
+            math.isnan(ours.confidence)
+            if isinstance(confidence, dict)
+            else ours.confidence == confidence
+        )
+        counts = (ours.executed, ours.passed)
+        expected = (oracle["counts"]["executed"], oracle["counts"]["passed"])
+        if not agrees or counts != expected or ours.status != oracle["overallStatus"]:
+            wrong.append(case["id"])
+    assert wrong == []
+
+
+def test_an_unknown_classification_makes_the_overall_confidence_no_number():
+    odd = [ScenarioResult("splendid", 100, is_valid=True)]
+    assert math.isnan(single.overall_confidence(odd, rules="inspector"))
+    assert math.isnan(single.overall_confidence(odd, rules="document"))
+
+
+@pytest.mark.parametrize(
+    ("response", "said"),
+    [
+        (None, "null"),
+        (True, "in true"),
+        ("text", "in text"),
+        (7, "in 7"),
+        ({"isError": True, "content": [{"type": "text", "text": 5}]}, "substring"),
+        ({"isError": True, "content": [{"text": ["x"]}]}, "substring"),
+    ],
+)
+def test_where_the_program_throws_the_result_says_so_and_nothing_crashes(response, said):
+    result = single.validate_response(
+        ValidationContext(tool={"name": "x"}, response=response), rules="inspector"
+    )
+    assert result.classification is None
+    assert said in result.throws
+    written = single.validate_response(ValidationContext(tool={"name": "x"}, response=response))
+    assert written.classification in ("broken", "error", "fully_working")
+
+
+def test_a_misspelt_reading_is_refused_with_the_near_name():
+    context = ValidationContext(tool={"name": "x"}, response={})
+    with pytest.raises(Exception, match="did you mean inspector"):
+        single.validate_response(context, rules="inspektor")

@@ -1,0 +1,343 @@
+"""The columns say what the reference says: on the case files, on real traffic, on odd replies."""
+
+import json
+
+import polars as pl
+import pytest
+
+from mcptally.jsonschemas.validate import validate
+from mcptally.messages.tool_definitions import in_force
+from mcptally.pipeline.partition import gather
+from mcptally.seeds.inspector import columns as inspector_columns
+from mcptally.seeds.inspector import document, factors, inspector, javascript, single, wording
+from mcptally.seeds.inspector.model import ValidationContext
+from tests import corpus
+
+READINGS = {"seed": "document", "inspector": "inspector"}
+MODULES = {"seed": document, "inspector": inspector}
+
+
+def judged(files):
+    part = gather(files, [path.name for path in files])
+    known = part.learned
+    calls = in_force(part.calls, known.listed, known.listed)
+    return validate(calls, known.definitions), known.definitions
+
+
+def transcript(path, conversations):
+    """One recording a conversation: a tools/list, and a call that is answered or not."""
+    lines = []
+    for name, (tool, arguments, reply) in conversations.items():
+        events = [{"event": "open", "transport": "stdio", "server": name, "recorder": "test"}]
+
+        def said(direction, message, events=events):
+            events.append({"event": "message", "dir": direction, "scope": None, "msg": message})
+
+        if tool is not None:
+            said("c2s", {"jsonrpc": "2.0", "id": 0, "method": "tools/list"})
+            said("s2c", {"jsonrpc": "2.0", "id": 0, "result": {"tools": [tool]}})
+        params = {"name": (tool or {}).get("name", name), "arguments": arguments}
+        said("c2s", {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
+        if reply is not None:
+            said("s2c", {"jsonrpc": "2.0", "id": 1, **reply})
+        for seq, event in enumerate(events):
+            envelope = {"v": 1, "recording": name, "seq": seq, "ts_ns": 10**18 + seq}
+            lines.append(javascript_json(envelope | event))
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def javascript_json(value):
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+def scored(tmp_path, conversations, *, business="errors", scenario=None):
+    calls, definitions = judged([transcript(tmp_path / "t.jsonl", conversations)])
+    calls = calls.filter(pl.col("method") == "tools/call")
+    if scenario:
+        calls = calls.with_columns(scenario=pl.lit(scenario))
+    rows = inspector_columns.score(calls, definitions, business=business)
+    return {row["recording"]: row for row in rows.iter_rows(named=True)}
+
+
+def printable(texts):
+    return [javascript.printable(text) for text in texts]
+
+
+def test_every_case_that_can_be_on_a_wire_scores_in_the_table_as_the_program_did(tmp_path):
+    path = corpus.need("cases/inspector.jsonl")
+    cases = {}
+    for line in path.read_text(encoding="utf-8").splitlines():
+        case = json.loads(line)
+        try:
+            json.dumps(case, ensure_ascii=False, allow_nan=False).encode()
+        except ValueError:
+            continue  # Half a character: a recorder keeps it apart, it is no strict JSON.
+        cases[case["id"]] = case
+    assert len(cases) > 1400
+    conversations = {
+        name: (case["tool"], case["input"], {"result": case["response"]})
+        for name, case in cases.items()
+    }
+    rows = scored(tmp_path, conversations, business="every")
+    wrong = []
+    for name, case in cases.items():
+        row, oracle = rows[name], case["oracle"]
+        expected = oracle["validateResponse"]
+        business = oracle["isBusinessLogicError"]
+        if "__throws" in expected:
+            agrees = row["inspector_classification"] is None and row["inspector_error"]
+        else:
+            agrees = (
+                row["inspector_classification"] == expected["classification"]
+                and row["inspector_confidence"] == expected["confidence"]
+                and row["inspector_is_valid"] == expected["isValid"]
+                and row["inspector_is_error"] == expected["isError"]
+                and row["inspector_issues"] == printable(expected["issues"])
+                and row["inspector_evidence"] == printable(expected["evidence"])
+            )
+        if isinstance(business, dict):
+            agrees = agrees and row["inspector_is_business_error"] is None
+            agrees = agrees and row["inspector_error"]
+        else:
+            agrees = agrees and row["inspector_is_business_error"] is business
+        factors = case["factors"]
+        if factors and not factors["earlyReturn"]:
+            agrees = agrees and (
+                row["inspector_business_confidence"] == factors["confidence"]
+                and row["inspector_threshold"] == factors["threshold"]
+                and row["inspector_factor_mcp_code"] == factors["mcpCode"]
+                and row["inspector_factor_business_pattern"] == factors["businessPattern"]
+                and row["inspector_factor_http_status"] == factors["httpStatus"]
+                and row["inspector_factor_structured_error"] == factors["structuredError"]
+                and row["inspector_factor_validates_test_data"] == factors["validatesTestData"]
+                and row["inspector_factor_validation_expected"] == factors["validationExpected"]
+            )
+        if not agrees:
+            wrong.append((name, case["tool"], case["response"]))
+    assert wrong == []
+
+
+def expected_row(row, schema):
+    """What the single-call functions say of one call's reply, as the columns would hold it."""
+    tool = {"name": row["tool"]}
+    if schema is not None:
+        tool["outputSchema"] = javascript.parse(schema)
+    arguments = row["arguments"]
+    context = ValidationContext(
+        tool=tool,
+        input=javascript.parse(arguments) if arguments else {},
+        response=javascript.parse(row["response"]),
+    )
+    found = {}
+    for prefix, rules in READINGS.items():
+        result = single.validate_response(context, rules=rules)
+        known = result.classification is not None
+        found |= {
+            f"{prefix}_classification": result.classification,
+            f"{prefix}_confidence": result.confidence,
+            f"{prefix}_is_valid": result.is_valid,
+            f"{prefix}_is_error": result.is_error,
+            f"{prefix}_issues": printable(result.issues) if known else None,
+            f"{prefix}_evidence": printable(result.evidence) if known else None,
+        }
+        if result.is_error is not False:
+            decision = single.business_decision(context, rules=rules)
+            found |= {
+                f"{prefix}_is_business_error": decision.is_business_error,
+                f"{prefix}_business_confidence": decision.confidence,
+                f"{prefix}_threshold": decision.threshold,
+                f"{prefix}_factor_mcp_code": decision.mcp_code,
+                f"{prefix}_factor_business_pattern": decision.business_pattern,
+                f"{prefix}_factor_http_status": decision.http_status,
+                f"{prefix}_factor_structured_error": decision.structured_error,
+                f"{prefix}_factor_validates_test_data": decision.validates_test_data,
+                f"{prefix}_factor_validation_expected": decision.validation_expected,
+            }
+    return found
+
+
+def test_tables_and_single_calls_agree_on_all_recorded_traffic():
+    calls, definitions = judged(corpus.recordings())
+    rows = inspector_columns.score(calls, definitions)
+    assert rows.height == calls.height
+    assert rows.get_column("call_id").equals(calls.get_column("call_id"))
+    answered = rows.filter(
+        pl.col("tool").is_not_null()
+        & pl.col("outcome").is_in(["ok", "tool_error", "hidden_error"])
+        & pl.col("response").is_not_null()
+    ).join(definitions.select("definition", "output_schema"), on="definition", how="left")
+    assert answered.height > (30_000 if corpus.traffic() else 600)
+    keys = ["tool", "output_schema", "arguments", "response", *inspector_columns.COLUMNS]
+    wrong = []
+    for row in answered.select(keys).unique(maintain_order=True).iter_rows(named=True):
+        expected = expected_row(row, row["output_schema"])
+        if any(row[name] != value for name, value in expected.items()):
+            differs = {n: (row[n], v) for n, v in expected.items() if row[n] != v}
+            wrong.append((row["tool"], row["arguments"], row["response"][:200], differs))
+    assert wrong == []
+
+
+ERROR = {"name": "weather"}
+
+
+@pytest.mark.parametrize("end", ["", " tail", "\U0001f600 tail", "x\U0001f600"])
+@pytest.mark.parametrize("length", [98, 99, 100, 101])
+def test_evidence_is_cut_at_100_utf16_units_and_half_a_character_is_replaced(tmp_path, length, end):
+    text = "e" * length + end
+    row = scored(tmp_path, {"a": (ERROR, {}, {"result": {"isError": True, "content": [
+        {"type": "text", "text": text}]}})})["a"]  # fmt: skip
+    kept = text.encode("utf-16-le")[:200].decode("utf-16-le", "replace")
+    assert row["inspector_evidence"][1] == f"Error message: {kept}"
+    assert row["seed_evidence"][-1] == f"Error message: {kept}"
+
+
+def test_an_error_longer_than_the_decoder_keeps_is_examined_to_its_end(tmp_path):
+    text = "x" * 70_000 + " file not found"
+    reply = {"result": {"isError": True, "content": [{"type": "text", "text": text}]}}
+    row = scored(tmp_path, {"a": (ERROR, {}, reply)})["a"]
+    assert row["inspector_is_business_error"] is True
+    assert row["seed_is_business_error"] is True
+
+
+def calls_with(outcome, **values):
+    row = dict.fromkeys(inspector_columns._USED) | {"outcome": outcome, "tool": "weather"} | values
+    schema = dict.fromkeys(inspector_columns._USED, pl.String) | {
+        "error_code": pl.Int64,
+        "content_types": pl.List(pl.String),
+        "blocks_plain": pl.Boolean,
+        "text_blocks": pl.UInt32,
+        "image_blocks": pl.UInt32,
+        "resource_blocks": pl.UInt32,
+        "has_structured_content": pl.Boolean,
+        "has_meta": pl.Boolean,
+    }
+    return pl.DataFrame([row], schema=schema)
+
+
+def one(outcome, **values):
+    return inspector_columns.score(calls_with(outcome, **values)).row(0, named=True)
+
+
+@pytest.mark.parametrize("outcome", ["timeout", "no_response"])
+@pytest.mark.parametrize("scenario", [None, "happy_path", "error_case"])
+def test_a_call_that_gets_no_answer_is_broken_in_both_readings(outcome, scenario):
+    row = one(outcome, scenario=scenario)
+    for reading in READINGS:
+        assert row[f"{reading}_classification"] == "broken"
+        assert row[f"{reading}_confidence"] == 0
+        assert row[f"{reading}_is_valid"] is False
+        assert row[f"{reading}_is_error"] is True
+        assert row[f"{reading}_is_business_error"] is None
+    assert row["inspector_issues"] == ["Execution error: Timeout"]
+    assert row["seed_issues"] == ["No response"]
+
+
+def test_a_cancelled_call_says_nothing_about_the_tool():
+    row = one("cancelled")
+    assert {row[name] for name in inspector_columns.COLUMNS} == {None}
+
+
+def test_a_call_of_another_method_has_no_score():
+    row = one("ok", tool=None, response='{"content":[]}')
+    assert {row[name] for name in inspector_columns.COLUMNS} == {None}
+
+
+@pytest.mark.parametrize("outcome", ["input_required", "task"])
+def test_an_interim_answer_is_no_response_yet_but_the_program_would_judge_it(outcome):
+    row = one(outcome, response='{"resultType":"x"}', content_kind="absent", blocks_plain=True)
+    assert {row[name] for name in inspector_columns.COLUMNS if name.startswith("seed_")} == {None}
+    assert row["inspector_classification"] == "broken"
+    assert row["inspector_issues"] == [wording.NO_CONTENT]
+
+
+@pytest.mark.parametrize(
+    ("scenario", "message", "classification", "confidence", "evidence"),
+    [
+        ("happy_path", "boom", "broken", 0, []),
+        (None, "boom", "broken", 0, []),
+        ("error_case", "boom", "partially_working", 80, [wording.REJECTED]),
+        ("error_case", "Timeout: boom", "broken", 0, []),
+    ],
+)
+def test_a_json_rpc_error_goes_the_programs_way_of_exceptions(
+    scenario, message, classification, confidence, evidence
+):
+    row = one("protocol_error", error_code=-32602, error_text=message, scenario=scenario)
+    assert row["inspector_classification"] == classification
+    assert row["inspector_confidence"] == confidence
+    assert row["inspector_is_valid"] is (confidence == 80)
+    assert row["inspector_is_error"] is True
+    assert row["inspector_issues"] == [f"Execution error: MCP error -32602: {message}"]
+    assert row["inspector_evidence"] == evidence
+    assert row["inspector_is_business_error"] is None
+    reference = inspector.failed_call(f"MCP error -32602: {message}", scenario)
+    assert (reference.classification, reference.confidence) == (classification, confidence)
+
+
+@pytest.mark.parametrize("code", [-32600, -32601, -32602, -32603, -32700, -32000, 404, None])
+@pytest.mark.parametrize("tool", ["weather", "get_item"])
+@pytest.mark.parametrize("message", ["boom", "item 17 not found", "", "500"])
+def test_a_json_rpc_error_scores_in_the_table_as_the_document_reads_it(code, tool, message):
+    arguments = '{"itemId": 17}'
+    row = one("protocol_error", tool=tool, error_code=code, error_text=message, arguments=arguments)
+    result = document.validate_rpc(tool, {"itemId": 17}, code, message)
+    decision = document.business_rpc(tool, {"itemId": 17}, code, message)
+    assert row["seed_classification"] == result.classification
+    assert row["seed_confidence"] == result.confidence
+    assert row["seed_is_valid"] == result.is_valid
+    assert row["seed_issues"] == list(result.issues)
+    assert row["seed_evidence"] == list(result.evidence)
+    assert row["seed_is_business_error"] == decision.is_business_error
+    assert row["seed_business_confidence"] == decision.confidence
+    assert row["seed_threshold"] == decision.threshold
+    assert row["seed_factor_mcp_code"] == decision.mcp_code
+    assert row["seed_factor_structured_error"] is True
+    assert row["seed_factor_validates_test_data"] == decision.validates_test_data
+
+
+def test_where_the_program_throws_the_classification_is_null_and_the_column_says_why(tmp_path):
+    replies = {
+        "number": {"isError": True, "content": [{"type": "text", "text": 5}]},
+        "list": [],
+        "truth": True,
+        "missing": {"isError": True},
+    }
+    rows = scored(tmp_path, {name: (ERROR, {}, {"result": r}) for name, r in replies.items()})
+    assert rows["number"]["inspector_classification"] is None
+    assert "substring" in rows["number"]["inspector_error"]
+    assert rows["truth"]["inspector_classification"] is None
+    assert rows["list"]["inspector_classification"] == "broken"
+    assert rows["missing"]["inspector_classification"] == "fully_working"
+    assert rows["missing"]["inspector_is_business_error"] is None
+    assert "toLowerCase" in rows["missing"]["inspector_error"]
+    assert {row["seed_error"] for row in rows.values()} == {None}
+
+
+def test_a_reply_over_the_recorders_cap_is_not_guessed_at():
+    row = one("tool_error", is_error="true")
+    assert {row[name] for name in inspector_columns.COLUMNS} == {None}
+
+
+def test_no_calls_no_rows():
+    empty = inspector_columns.score(calls_with("ok").clear())
+    assert empty.height == 0
+    assert set(inspector_columns.COLUMNS) <= set(empty.columns)
+
+
+@pytest.mark.parametrize(
+    ("text", "threshold"),
+    [
+        ("invalid path", 0.5),
+        ("invalid path: no such file or directory", 0.2),
+        ("a free trial of the payment form", 0.5),
+        ("payment not found", 0.2),
+    ],
+)
+def test_words_of_high_confidence_count_for_the_program_only_beside_a_pattern(text, threshold):
+    assert inspector.decide(text, "t").threshold == threshold
+    asked = pl.DataFrame(
+        {"text": [text], "tool": ["t"], "arguments": [None], "error_code": [None], "rpc": [False]},
+        schema_overrides={"arguments": pl.String, "error_code": pl.Int64},
+    )
+    assert factors.decisions(asked)["inspector_threshold"].to_list() == [threshold]

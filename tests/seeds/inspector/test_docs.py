@@ -1,0 +1,45 @@
+"""The pages about the seed score name rows that exist, and their examples work."""
+
+import fnmatch
+import re
+from pathlib import Path
+
+import pytest
+
+from mcptally.seeds.inspector import scenario_file
+from mcptally.seeds.inspector.columns import COLUMNS
+from mcptally.seeds.inspector.rows import FILES, rows
+
+DOCS = Path(__file__).resolve().parents[3] / "docs"
+IDS = {row.id for reading in FILES for row in rows(reading).rows}
+
+
+@pytest.mark.parametrize(
+    "page",
+    ["reference/seed-contradictions.md", "decisions/0301-two-readings-of-the-seed.md"],
+)
+def test_every_rule_that_a_page_names_exists(page):
+    text = (DOCS / page).read_text(encoding="utf-8")
+    named = re.findall(r"`((?:seed|inspector)\.[a-z0-9.*-]+)`", text)
+    modules = {"seed.columns.score"}
+    lost = [name for name in named if name not in modules and not fnmatch.filter(IDS, name)]
+    assert lost == []
+
+
+def test_the_contradictions_page_speaks_of_columns_that_exist():
+    text = (DOCS / "reference" / "seed-contradictions.md").read_text(encoding="utf-8")
+    sums = {"seed_scenario_status", "inspector_scenario_status"}
+    named = set(re.findall(r"`((?:seed|inspector)_[a-z_]+)`", text))
+    assert named - sums <= set(COLUMNS)
+
+
+def test_the_examples_of_a_scenarios_file_load(tmp_path):
+    text = (DOCS / "reference" / "scenarios.md").read_text(encoding="utf-8")
+    (toml,) = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
+    (tmp_path / "s.toml").write_text(toml, encoding="utf-8")
+    assert [entry.scenario for entry in scenario_file.load(tmp_path / "s.toml")] == [
+        *("error_case", "boundary")
+    ]
+    (inline,) = re.findall(r"`(\[\{.*?\}\])`", text)
+    (tmp_path / "s.json").write_text(inline, encoding="utf-8")
+    assert len(scenario_file.load(tmp_path / "s.json")) == 1

@@ -1,0 +1,230 @@
+"""Sums per tool and server: the SQL says what the reference says."""
+
+import json
+import math
+
+import duckdb
+import polars as pl
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from mcptally.seeds.inspector import document, inspector, rollup
+from mcptally.seeds.inspector.model import CLASSIFICATIONS, SCENARIOS, ScenarioResult
+from tests import corpus
+
+RESULTS = {
+    "server": pl.String,
+    "tool": pl.String,
+    "recording": pl.String,
+    "session": pl.String,
+    "hour": pl.Datetime("us", "UTC"),
+    "requested_at": pl.Datetime("us", "UTC"),
+    "seq": pl.Int64,
+    "index": pl.UInt32,
+    "scenario": pl.String,
+    "inspector_executed": pl.Boolean,
+    "inspector_is_valid": pl.Boolean,
+    "inspector_classification": pl.String,
+    "inspector_confidence": pl.Float64,
+    "inspector_evidence": pl.List(pl.String),
+    "seed_executed": pl.Boolean,
+    "seed_is_valid": pl.Boolean,
+    "seed_classification": pl.String,
+    "seed_confidence": pl.Float64,
+    "seed_is_validation": pl.Boolean,
+}
+
+
+def summed(tools):
+    """The rows of _seed_scores of tools, each a list of results and a number planned."""
+    rows = []
+    for tool, (results, planned) in tools.items():
+        for place, result in enumerate(results):
+            row = {"server": tool, "tool": tool, "seq": place, "scenario": result.category}
+            row |= {"inspector_evidence": list(result.evidence), "seed_is_validation": False}
+            for reading in ("seed", "inspector"):
+                row[f"{reading}_executed"] = result.executed
+                row[f"{reading}_is_valid"] = result.is_valid
+                row[f"{reading}_classification"] = result.classification
+                row[f"{reading}_confidence"] = result.confidence
+            rows.append(row)
+        missing = {"server": tool, "tool": tool, "seq": 10**6, "scenario": "edge_case"}
+        missing |= {"seed_executed": False, "inspector_executed": False}
+        rows += [missing] * (planned - len(results))
+    frame = pl.DataFrame([{k: r.get(k) for k in RESULTS} for r in rows], schema=RESULTS)
+    with duckdb.connect() as connection:
+        connection.register("_seed_results", frame)
+        connection.execute(f"CREATE VIEW usage AS SELECT * FROM ({rollup.sql('_seed_sums')})")
+        found = connection.sql(rollup.sql("_seed_scores")).pl()
+    tools_only = found.filter(pl.col("level") == "tool")
+    return {row["tool"]: row for row in tools_only.iter_rows(named=True)}
+
+
+def results_of(case):
+    return [
+        ScenarioResult(
+            each["classification"],
+            each["confidence"],
+            each["isValid"],
+            each["category"],
+            each["executed"],
+            tuple(each["evidence"]),
+        )
+        for each in case["scenarios"]
+    ]
+
+
+def cases(name):
+    path = corpus.need(f"cases/{name}")
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def test_the_sql_gives_the_programs_status_and_confidence_on_every_case():
+    known = {c["id"]: c for c in cases("scenario-status.jsonl") if c["scenarios"]}
+    rows = summed({n: (results_of(c), c["totalScenarios"]) for n, c in known.items()})
+    wrong = [
+        name
+        for name, case in known.items()
+        for oracle in [case["oracle"]]
+        if rows[name]["inspector_scenario_status"] != oracle["overallStatus"]
+        or rows[name]["inspector_scenario_confidence"] != oracle["confidence"]
+        or rows[name]["inspector_passed"] != oracle["counts"]["passed"]
+        or rows[name]["inspector_executed"] != oracle["counts"]["executed"]
+    ]
+    assert wrong == []
+
+
+def test_the_sql_gives_the_programs_overall_confidence_on_every_case():
+    known = {c["id"]: c for c in cases("overall-confidence.jsonl") if c["results"]}
+    rows = summed(
+        {
+            name: (
+                [
+                    ScenarioResult(each["classification"], each["confidence"], is_valid=True)
+                    for each in case["results"]
+                ],
+                len(case["results"]),
+            )
+            for name, case in known.items()
+        }
+    )
+    wrong = [
+        name
+        for name, case in known.items()
+        if not math.isclose(
+            rows[name]["inspector_overall_confidence"], case["oracle"], rel_tol=1e-13, abs_tol=1e-13
+        )
+    ]
+    assert wrong == []
+
+
+RESULT = st.builds(
+    ScenarioResult,
+    classification=st.sampled_from(CLASSIFICATIONS),
+    confidence=st.sampled_from([0, 20, 30, 50.0, 70, 80, 100]),
+    is_valid=st.booleans(),
+    category=st.sampled_from(SCENARIOS),
+    executed=st.booleans(),
+    evidence=st.sampled_from([(), ("ok",), ("Detected business logic", "x"), ("Business Logic",)]),
+)
+
+
+@pytest.mark.slow
+@settings(max_examples=40, deadline=None, phases=[Phase.explicit, Phase.generate])
+@given(st.lists(st.tuples(st.lists(RESULT, min_size=1, max_size=9), st.integers(0, 3)), min_size=1))
+def test_the_sql_is_the_reference_in_both_readings(drawn):
+    tools = {
+        f"t{i}": (results, len(results) + missing) for i, (results, missing) in enumerate(drawn)
+    }
+    rows = summed(tools)
+    for name, (results, planned) in tools.items():
+        row = rows[name]
+        program = inspector.scenario_status(results, planned)
+        assert row["inspector_scenario_status"] == program.status
+        confidence = row["inspector_scenario_confidence"]
+        if math.isnan(program.confidence):
+            assert confidence is None
+        else:
+            assert confidence == program.confidence
+        written = document.scenario_status(results, planned)
+        assert row["seed_scenario_status"] == written.status
+        for reading, module in (("seed", document), ("inspector", inspector)):
+            overall = module.overall_confidence(results)
+            assert math.isclose(row[f"{reading}_overall_confidence"], overall, abs_tol=1e-9)
+        executed = sum(result.executed for result in results)
+        passed = sum(result.executed and result.is_valid for result in results)
+        assert row["health"] == document.health(executed, passed, 0)
+
+
+def calls(rows):
+    names = {
+        "call_id": pl.String, "server": pl.String, "tool": pl.String, "dir": pl.String,
+        "recording": pl.String, "session": pl.String, "seq": pl.Int64, "index": pl.UInt32,
+        "scenario": pl.String,
+        "requested_at": pl.Datetime("us", "UTC"),
+        "seed_classification": pl.String, "seed_confidence": pl.Float64,
+        "seed_is_valid": pl.Boolean, "seed_is_error": pl.Boolean,
+        "seed_is_business_error": pl.Boolean,
+        "inspector_classification": pl.String, "inspector_confidence": pl.Float64,
+        "inspector_is_valid": pl.Boolean, "inspector_evidence": pl.List(pl.String),
+        "inspector_error": pl.String,
+    }  # fmt: skip
+    filled = [
+        dict.fromkeys(names) | {"server": "s", "tool": "t", "dir": "c2s", "seq": i} | row
+        for i, row in enumerate(rows)
+    ]
+    return pl.DataFrame(filled, schema=names)
+
+
+GOOD = {
+    "seed_classification": "fully_working", "seed_confidence": 100.0, "seed_is_valid": True,
+    "seed_is_error": False, "inspector_classification": "fully_working",
+    "inspector_confidence": 100.0, "inspector_is_valid": True, "inspector_evidence": ["ok"],
+}  # fmt: skip
+BUSINESS = GOOD | {"seed_is_error": True, "seed_is_business_error": True}
+CRASH = {
+    "seed_classification": "error", "seed_confidence": 0.0, "seed_is_valid": False,
+    "seed_is_error": True, "seed_is_business_error": False,
+    "inspector_classification": "fully_working", "inspector_confidence": 100.0,
+    "inspector_is_valid": True, "inspector_evidence": ["x"],
+}  # fmt: skip
+THROWS = GOOD | {
+    "inspector_classification": None, "inspector_confidence": None, "inspector_is_valid": None,
+    "inspector_evidence": None, "inspector_error": "TypeError",
+}  # fmt: skip
+CANCELLED: dict[str, object] = {}
+
+
+@pytest.mark.parametrize(
+    ("rows", "health", "status"),
+    [
+        ([GOOD] * 3, "functional", "fully_working"),
+        ([GOOD] * 2, "not enough data", "fully_working"),
+        ([GOOD, GOOD, BUSINESS], "functional but returns validation errors", "fully_working"),
+        ([GOOD, GOOD, CRASH], "functional", "partially_working"),
+        ([GOOD, CRASH, CRASH], "broken and crashes", "connectivity_only"),
+        ([CANCELLED] * 3, "not enough data", "broken"),
+        ([GOOD, GOOD, GOOD, CANCELLED], "functional", "partially_working"),
+    ],
+)
+def test_health_and_status_of_calls(rows, health, status):
+    found = rollup.tool_rollup(calls(rows))
+    tool = found.filter(pl.col("level") == "tool").row(0, named=True)
+    assert (tool["health"], tool["seed_scenario_status"]) == (health, status)
+    assert tool["planned"] == len(rows)
+
+
+def test_a_call_that_the_program_throws_on_is_executed_and_broken():
+    found = rollup.tool_rollup(calls([THROWS, GOOD])).filter(pl.col("level") == "tool")
+    row = found.row(0, named=True)
+    assert (row["inspector_executed"], row["inspector_passed"]) == (2, 1)
+    assert row["inspector_overall_confidence"] == 50
+
+
+def test_a_server_sums_up_the_calls_of_all_its_tools():
+    rows = [GOOD, CRASH | {"tool": "other"}]
+    found = rollup.tool_rollup(calls(rows))
+    assert found["level"].to_list() == ["tool", "tool", "server"]
+    server = found.filter(pl.col("level") == "server").row(0, named=True)
+    assert server["seed_overall_confidence"] == 50

@@ -1,0 +1,196 @@
+"""Every row of the seed score, held to its own examples, and every member to its row."""
+
+import json
+
+import pytest
+
+from mcptally.seeds.inspector import document, inspector
+from mcptally.seeds.inspector.model import ScenarioResult, ValidationContext
+from mcptally.seeds.inspector.rows import FILES, rows
+
+TEXT_PARTS = {
+    "mcp_code",
+    "mcp_code_named",
+    "pattern",
+    "http_status",
+    "structured_what",
+    "structured_kind",
+    "structured_mark",
+    "test_word",
+    "test_complaint",
+    "test_value",
+    "test_shape",
+    "strong",
+    "high_confidence",
+    "tool_keyword",
+}
+LETTERS = {
+    "h": ("fully_working", 100, True, "happy_path"),
+    "b": ("fully_working", 100, True, "happy_path"),
+    "E": ("fully_working", 100, True, "error_case"),
+    "x": ("broken", 0, False, "happy_path"),
+    "-": ("broken", 0, False, "happy_path"),
+}
+"""How a row's examples spell scenarios: held, held as a business error, held an error case,
+failed, not executed."""
+
+READINGS = {"document": document, "inspector": inspector}
+ROWS = [(reading, row) for reading in FILES for row in rows(reading).rows]
+
+
+def scenarios(letters):
+    return [
+        ScenarioResult(
+            classification, confidence, valid, category if letter != "x" else "edge_case",
+            executed=letter != "-",
+        )
+        for letter in letters.replace(" ", "")
+        for classification, confidence, valid, category in [LETTERS[letter]]
+    ]  # fmt: skip
+
+
+def decide(reading, example):
+    if reading == "inspector":
+        return inspector.decide(example["text"].lower(), example["tool"])
+    return document.decide(example["text"], example["tool"], example.get("input", {}))
+
+
+def response_class(reading, example):
+    module = READINGS[reading]
+    if "overall" in example:
+        return None
+    if "rpc" in example:
+        return document.validate_rpc("weather", {}, example["rpc"], example["message"])
+    response = {k: v for k, v in example.items() if k != "outputSchema"}
+    tool = {"name": "weather"}
+    if "outputSchema" in example:
+        tool["outputSchema"] = example["outputSchema"]
+    return module.validate(ValidationContext(tool=tool, response=response))
+
+
+def holds(reading, row, example):
+    if row.part in TEXT_PARTS:
+        return row.holds(example.lower())
+    if row.part in ("test_id_name", "test_id_value"):
+        return row.holds(example)
+    if row.part == "structured_error":
+        return document.is_structured_error(example)
+    if row.part == "threshold":
+        return decide(reading, example).threshold == row.threshold
+    if row.part in ("total", "alone"):
+        return decide(reading, example).confidence == example["confidence"]
+    if row.part == "classification":
+        if "overall" in example:
+            result = ScenarioResult(row.classification, example["confidence"], is_valid=True)
+            return READINGS[reading].overall_confidence([result]) == example["overall"]
+        result = response_class(reading, example)
+        same = result.classification == row.classification
+        return same and (row.value is None or result.confidence == row.value)
+    if row.part == "rejected":
+        result = inspector.failed_call(example["throws"], example["category"])
+        return (result.classification, result.confidence) == (row.classification, row.value)
+    if row.part == "status":
+        results = scenarios(example["scenarios"])
+        status = READINGS[reading].scenario_status(results, len(results)).status
+        return status == row.classification
+    assert row.part == "health"
+    letters = example["health"]
+    passed = sum(letter != "x" for letter in letters)
+    return document.health(len(letters), passed, letters.count("b")) == row.title
+
+
+@pytest.mark.parametrize(("reading", "row"), ROWS, ids=[row.id for _, row in ROWS])
+def test_a_row_fires_and_stays_silent_on_its_own_examples(reading, row):
+    assert [e for e in row.fires if not holds(reading, row, e)] == []
+    assert [e for e in row.silent if holds(reading, row, e)] == []
+
+
+MEMBERS = [
+    (reading, row, member)
+    for reading, row in ROWS
+    if row.part in TEXT_PARTS
+    for member in row.members
+]
+
+
+@pytest.mark.parametrize(
+    ("reading", "row", "member"), MEMBERS, ids=[f"{row.id}:{member}" for _, row, member in MEMBERS]
+)
+def test_every_list_entry_counts_for_its_factor_in_any_case_and_any_place(reading, row, member):
+    text, tool = f"Xx{member.upper()}xX", "frobnicate"
+    if row.part == "tool_keyword":
+        decision = decide(reading, {"text": "quiet", "tool": f"X{member.upper()}X"})
+        assert decision.validation_expected
+        return
+    if row.part in ("mcp_code", "mcp_code_named"):
+        decision = decide(reading, {"text": f"code: {member}", "tool": tool})
+        assert decision.is_business_error
+        assert decision.mcp_code
+        return
+    decision = decide(reading, {"text": text, "tool": tool})
+    if row.part == "pattern":
+        assert decision.business_pattern
+    elif row.part == "http_status":
+        assert decision.http_status
+    elif row.part in ("strong", "high_confidence"):
+        beside = decide(reading, {"text": f"duplicate {text}", "tool": tool})
+        assert beside.threshold == row.threshold
+    elif row.part.startswith("structured_"):
+        whole = decide(reading, {"text": f"error code: {text}", "tool": tool})
+        assert whole.structured_error
+        parts = {"what": ("type", ":"), "kind": ("error", ":"), "mark": ("error", "code")}
+        part = parts[row.part.removeprefix("structured_")]
+        joined = " ".join(part)
+        assert decide(reading, {"text": f"{member} {joined}", "tool": tool}).structured_error
+        assert not decide(reading, {"text": joined, "tool": tool}).structured_error
+    elif row.part == "test_word":
+        assert decide(reading, {"text": f"{text} invalid", "tool": tool}).validates_test_data
+        assert not decide(reading, {"text": "invalid", "tool": tool}).validates_test_data
+    elif row.part == "test_complaint":
+        assert decide(reading, {"text": f"demo {text}", "tool": tool}).validates_test_data
+    else:
+        assert row.part == "test_value"
+        assert decision.validates_test_data
+
+
+@pytest.mark.parametrize("code", sorted(document.CODES))
+def test_each_of_the_five_mcp_codes_makes_a_json_rpc_error_business_in_the_document(code):
+    decision = document.business_rpc("frobnicate", {}, code, "quiet")
+    assert decision.mcp_code
+    assert decision.is_business_error
+    assert document.validate_rpc("frobnicate", {}, code, "quiet").classification == "fully_working"
+
+
+def test_the_lists_have_the_lengths_that_their_sources_count():
+    program, written = rows("inspector"), rows("document")
+    assert len(program.members("pattern")) == 97
+    assert len(program.members("tool_keyword")) == 57
+    assert len(program.members("http_status")) == 7
+    # quota exceeded stands in two lists of the document
+    assert len(written.members("pattern")) == 15 + 11 + 9 + 8 + 10 + 4 - 1
+    assert len(written.members("tool_keyword")) == 54
+    assert len(written.members("high_confidence")) == 16
+    assert {int(row.value) for row in written.part("mcp_code")} == {
+        *(-32600, -32601, -32602, -32603, -32700)
+    }
+
+
+def test_the_differences_between_the_lists_are_the_ones_the_contradictions_page_names():
+    program, written = rows("inspector"), rows("document")
+    extra = set(program.members("pattern")) - set(written.members("pattern"))
+    high = set(written.members("high_confidence"))
+    assert len(extra - high) == 37
+    assert set(program.members("tool_keyword")) - set(written.members("tool_keyword")) == {
+        *("entities", "observation", "map")
+    }
+
+
+def test_rows_hold_no_member_that_upper_case_could_hide():
+    for _, row in ROWS:
+        if row.part in TEXT_PARTS:
+            assert [m for m in row.members if m != m.lower()] == [], row.id
+
+
+def test_examples_survive_json():
+    for _, row in ROWS:
+        json.dumps([row.fires, row.silent])

@@ -1,0 +1,213 @@
+"""What a call was a test of: derived from its arguments, or given in a file."""
+
+import json
+
+import polars as pl
+import pytest
+
+from mcptally.errors import UsageError
+from mcptally.jsonschemas.validate import judge_of, judge_value
+from mcptally.seeds.inspector import scenario, scenario_file
+
+
+def frame(rows):
+    columns = ("call_id", "session", "recording", "server", "tool", "definition", "arguments")
+    names = (*columns, "input_schema_state")
+    full = [{name: row.get(name) for name in names} for row in rows]
+    return scenario.with_combination(pl.DataFrame(full, schema=dict.fromkeys(names, pl.String)))
+
+
+def definitions(schema):
+    return pl.DataFrame({"definition": ["d"], "input_schema": [json.dumps(schema)]})
+
+
+def derived(schema, arguments, beside=None):
+    text = json.dumps(arguments)
+    state = judge_value(judge_of(json.dumps(schema)), text)[0]
+    row = {"server": "s", "tool": "t", "definition": "d", "arguments": text}
+    rows = [row | {"input_schema_state": state}]
+    if beside:
+        other = row | {"arguments": json.dumps(beside["arguments"])}
+        rows += [other] * beside["calls"]
+    calls = frame(rows)
+    found = scenario.scenarios(calls, definitions(schema), scenario.combinations(calls))
+    assert found.height == len(rows)
+    assert found["scenario_source"][0] == "arguments"
+    return found["scenario"][0]
+
+
+CASES = [(row.scenario, example, True) for row in scenario.ROWS.values() for example in row.fires]
+CASES += [
+    (row.scenario, example, False) for row in scenario.ROWS.values() for example in row.silent
+]
+
+
+@pytest.mark.parametrize(("name", "example", "fires"), CASES)
+def test_a_scenario_row_fires_and_stays_silent_on_its_own_examples(name, example, fires):
+    assert (derived(**example) == name) is fires
+
+
+def test_rare_is_counted_over_all_partitions_and_does_not_depend_on_how_they_were_cut():
+    row = {"server": "s", "tool": "t", "definition": "d", "arguments": '{"a":1}'}
+    rows = [row] * 25 + [row | {"arguments": '{"b":1}'}]
+    whole = frame(rows)
+    parts = [frame(rows[:3]), frame(rows[3:20]), frame(rows[20:])]
+    counted = pl.concat([scenario.combinations(part) for part in parts])
+    apart = [scenario.scenarios(part, definitions({}), counted) for part in parts]
+    together = scenario.scenarios(whole, definitions({}), scenario.combinations(whole))
+    assert pl.concat(apart).equals(together)
+    assert together["scenario"].to_list() == ["happy_path"] * 25 + ["edge_case"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [None, "5", "[1]", '"x"', "null", "{", '{"a":' * 600 + "1" + "}" * 600],
+)
+def test_arguments_that_are_no_object_are_a_scenario_like_any_other(arguments):
+    calls = frame([{"server": "s", "tool": "t", "definition": "d", "arguments": arguments}])
+    found = scenario.scenarios(
+        calls, definitions({"properties": {"a": {"maximum": 1}}}), scenario.combinations(calls)
+    )
+    assert found["scenario"].to_list() == ["happy_path"]
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$ref": "#"},
+        {"properties": {"a": {"$ref": "#/properties/a"}}},
+        {"properties": {"a": {"$ref": "#/properties/nowhere/else"}}},
+        {"properties": 5, "items": 7, "anyOf": {}, "minimum": "x"},
+        True,
+        [],
+        {"allOf": [{"$ref": "#"}, {"maximum": 3}]},
+    ],
+)
+def test_a_schema_that_loops_or_is_nonsense_does_no_harm(schema):
+    calls = frame([{"server": "s", "tool": "t", "definition": "d", "arguments": '{"a":{"a":4}}'}])
+    found = scenario.scenarios(calls, definitions(schema), scenario.combinations(calls))
+    assert found["scenario"].to_list() == ["happy_path"]
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {
+            "$ref": "#/$defs/d0",
+            "$defs": {
+                f"d{n}": {"maximum": 5, "allOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2}
+                for n in range(60)
+            },
+        },
+        {"allOf": [{"properties": {"x": {"$ref": "#"}}}] * 2, "maximum": 5},
+    ],
+    ids=["on the spot", "by the level"],
+)
+def test_a_schema_that_would_explode_sets_no_limits(schema):
+    arguments = '{"x":' * 60 + "4" + "}" * 60
+    calls = frame([{"server": "s", "tool": "t", "definition": "d", "arguments": arguments}])
+    found = scenario.scenarios(calls, definitions(schema), scenario.combinations(calls))
+    assert found["scenario"].to_list() == ["happy_path"]
+
+
+def test_calls_of_other_methods_have_no_scenario():
+    calls = frame([{"server": "s", "arguments": '{"a":""}'}])
+    found = scenario.scenarios(calls, definitions({}), scenario.combinations(calls))
+    assert found.row(0) == (None, None)
+
+
+ROWS = [
+    {"call_id": "1", "session": "x", "server": "git", "tool": "git_commit",
+     "arguments": '{"repo":"/nope","n":1}'},
+    {"call_id": "2", "session": "x", "server": "git", "tool": "git_log",
+     "arguments": '{"repo":"/home","n":true}'},
+    {"call_id": "3", "session": "y", "server": "github", "tool": "a.b(c)*", "arguments": None},
+    {"call_id": "4", "session": "y", "server": "github", "tool": None, "arguments": "{}"},
+]  # fmt: skip
+
+
+def told(tmp_path, text, name="s.toml"):
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    calls = frame(ROWS)
+    found = scenario.scenarios(
+        calls, definitions({}), scenario.combinations(calls), scenario_file.load(path)
+    )
+    return {
+        row["call_id"]: found["scenario"][i]
+        for i, row in enumerate(ROWS)
+        if found["scenario_source"][i] == "given"
+    }
+
+
+@pytest.mark.parametrize(
+    ("entry", "calls"),
+    [
+        ('tool = "git_commit"', {"1"}),
+        ('tool = "git_*"', {"1", "2"}),
+        ('tool = "git_lo?"', {"2"}),
+        ('tool = "*"', {"1", "2", "3"}),
+        ('tool = "a.b(c)*"', {"3"}),
+        ('tool = "a?b(c)?"', {"3"}),
+        ('tool = "GIT_*"', set()),
+        ('server = "git"', {"1", "2"}),
+        ('server = "git"\ntool = "*log"', {"2"}),
+        ('arguments = { repo = "/nope" }', {"1"}),
+        ("arguments = { n = 1 }", {"1"}),
+        ("arguments = { n = 1.0 }", {"1"}),
+        ("arguments = { n = true }", {"2"}),
+        ('session = "y"', {"3"}),
+        ('call_id = "2"', {"2"}),
+    ],
+)
+def test_an_entry_matches_what_it_names(tmp_path, entry, calls):
+    found = told(tmp_path, f'[[scenario]]\nscenario = "edge_case"\n{entry}\n')
+    assert found == dict.fromkeys(calls, "edge_case")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "matches"), [("[1, {a = 2}]", True), ("[true, {a = 2}]", False), ("[1]", False)]
+)
+def test_one_is_not_true_however_deep_it_stands(tmp_path, wanted, matches):
+    (tmp_path / "s.toml").write_text(
+        f'[[scenario]]\nscenario = "boundary"\narguments = {{n = {wanted}}}\n'
+    )
+    calls = frame([{"server": "s", "tool": "t", "arguments": '{"n":[1.0,{"a":2}]}'}])
+    (entry,) = scenario_file.load(tmp_path / "s.toml")
+    assert entry.matched(calls).to_list() == ["boundary" if matches else None]
+
+
+def test_the_first_entry_that_matches_counts(tmp_path):
+    text = json.dumps(
+        [
+            {"scenario": "error_case", "arguments": {"repo": "/nope"}},
+            {"scenario": "boundary", "server": "git"},
+        ]
+    )
+    assert told(tmp_path, text, "s.json") == {"1": "error_case", "2": "boundary"}
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[[scenario]]\nscenario = 'hapy_path'\ntool = 'x'", "did you mean happy_path"),
+        ("[[scenario]]\nscenario = 'boundary'", "name a server"),
+        ("[[scenario]]\nscenario = 'boundary'\ntol = 'x'", "did you mean tool"),
+        ("[[scenario]]\nscenario = 'boundary'\ntool = 5", "tool must be a string"),
+        ("[[scenario]]\nscenario = 'boundary'\narguments = 5", "arguments must be a table"),
+        ("x = 1", "holds no entries"),
+        ("[[", "cannot be read"),
+    ],
+)
+def test_a_file_that_makes_no_sense_says_where_and_what_to_do(tmp_path, text, says):
+    path = tmp_path / "s.toml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(UsageError, match=says):
+        scenario_file.load(path)
+    with pytest.raises(UsageError, match=r"s\.toml"):
+        scenario_file.load(path)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(UsageError, match=r"none\.toml"):
+        scenario_file.load(tmp_path / "none.toml")

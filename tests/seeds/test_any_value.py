@@ -1,0 +1,211 @@
+"""Whatever a stranger's server sends, contracts answer; they never raise."""
+
+import functools
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import mcptally as mt
+from mcptally.analytics import dry_run
+from mcptally.seeds.redmine import content, list_counts, xml
+from mcptally.seeds.ui_probe import envelopes, test_runs
+from mcptally.seeds.validation_logic import (
+    arguments,
+    normalised_error,  # fmt: skip
+)
+from mcptally.seeds.validation_protocol import (
+    argument_semantics,
+    cron,
+    reference_validators,
+    schema_errors,
+)
+from mcptally.seeds.validation_protocol import texts as validation_texts
+from tests.transcripts import c2s, call, event, opened, s2c, text, write
+
+pytestmark = pytest.mark.slow
+
+NAMES = st.sampled_from(
+    """content isError type text data mimeType resource uri success error runId flow errors findings
+    metrics result target valid warnings category code status total_count limit offset params args
+    _meta properties required enum format url sql cron path summary total checks isValid pass
+    failures confidence error_detail tool toString a""".split()  # noqa: SIM905  (forty names)
+)
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=8)
+    | st.sampled_from(["text", "image", "audio", "resource", "object", "string", "fill", "passed"])
+    | st.sampled_from(["<?xml version='1.0'?><a>", "AAAA", "image/png", "SELECT * FROM t", "uri"])
+    | st.sampled_from(["https://", "* * * * *", '{"args":{}}', "E_NETWORK", "network", "\ud800"])
+)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(NAMES, inner, max_size=6),
+    max_leaves=25,
+)
+
+
+def _text(value):
+    return json.dumps(value)
+
+
+CHECKS = {
+    "document": content.document,
+    "program": content.program,
+    "blocks": lambda value: list(content.blocks(value)),
+    "envelope": lambda value: (envelopes.document(value), envelopes.program(value)),
+    "judged": lambda value: (
+        list(envelopes.judged(value, is_error=None)) if isinstance(value, dict) else None
+    ),
+    "run": lambda value: list(test_runs.run(value, "")) if isinstance(value, dict) else None,
+    "shapes": lambda value: (test_runs.program(value), test_runs.document(value)),
+    "determined": test_runs.determined,
+    "simple": lambda value: [list(test_runs.simple(tool, value, "")) for tool in test_runs.TOOLS],
+    "answered": lambda value: validation_texts.answered(_text(value)),
+    "asked": lambda value: validation_texts.asked(_text(value)),
+    "vague": lambda value: validation_texts.vague("Invalid path", value),
+    "declared": lambda value: validation_texts.declared(_text(value)),
+    "regular": normalised_error.read,
+    "unwrapped": arguments.unwrapped,
+    "listed": lambda value: list(list_counts.listed(value)),
+    "xml": lambda value: list(xml.check(f"<?xml version='1.0'?>{value}")),
+    "cron": lambda value: (cron.looks_like(str(value)), cron.fault(str(value))),
+    "meaning": lambda value: list(argument_semantics.remarks(_text(value), value)),
+}
+
+
+@pytest.mark.parametrize("name", CHECKS)
+@given(value=VALUES)
+@settings(max_examples=60, deadline=None)
+def test_no_value_makes_a_contract_raise(name, value):
+    CHECKS[name](value)
+
+
+@given(schema=VALUES, value=VALUES)
+@settings(max_examples=100, deadline=None)
+def test_no_schema_makes_a_dry_run_raise(schema, value):
+    list(schema_errors.remarks(_text(schema), value))
+    list(argument_semantics.remarks(_text(schema), value))
+
+
+@pytest.mark.parametrize("text", ["url", "sql", "day", "other", "\ud800"])
+def test_half_a_character_in_an_argument_does_not_stop_a_dry_run(scored: Path, text: str):
+    store = mt.open_store(scored)
+    answer = dry_run.validate(store, server="demo", tool="t", arguments={text: "a\ud800"})
+    assert answer.valid == (text not in {"sql", "day"})
+
+
+@pytest.fixture(scope="module")
+def scored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dry")
+    members = {name: {"type": "string"} for name in ("url", "sql", "day")}
+    members["day"]["format"] = "date"
+    tools = [{"name": "t", "inputSchema": {"type": "object", "properties": members}}]
+    lines = [
+        opened(),
+        c2s(1, {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}),
+        s2c(2, {"jsonrpc": "2.0", "id": 1, "result": {"tools": tools}}),
+        c2s(3, call(2, "t", keyword="foo", key="foo")),
+        s2c(4, text(2, "foo: no such key", isError=True)),
+    ]
+    return mt.score([write(folder / "a.jsonl", lines)], out=folder / "store").out
+
+
+def test_a_word_to_search_for_is_no_key(scored: Path):
+    store = mt.open_store(scored)
+    ask = functools.partial(dry_run.validate, store, server="demo", tool="t")
+    assert any("the key 'foo' failed" in told for told in ask(arguments={"key": "foo"}).warnings)
+    assert not any("failed" in told for told in ask(arguments={"keyword": "foo"}).warnings)
+
+
+@given(schema=VALUES, value=VALUES)
+@settings(max_examples=100, deadline=None)
+def test_the_originals_throw_only_what_they_threw(schema, value):
+    for check in (
+        lambda: reference_validators.doc_basic({"t": schema}, "t", value),
+        lambda: reference_validators.ncp_schema_only(schema, value),
+    ):
+        try:
+            check()
+        except reference_validators.ThrownError:
+            continue
+    answer = reference_validators.handle_validate(
+        {"tool": "s:t", "parameters": value, "schedule": value},
+        {"s": {"t": schema}},
+        {"s": {"capability": True, "result": {"success": True, "content": value}}},
+    )
+    assert {"valid", "errors", "warnings"} <= answer.keys()
+
+
+TOO_LARGE = 10**309 - 1
+"""The largest integer that a transcript holds: JSON that no double holds."""
+
+
+def test_a_score_is_not_stopped_by_what_no_column_or_double_or_header_holds(tmp_path: Path):
+    run = {"runId": "a", "target": {}, "flow": [{"latencyMs": TOO_LARGE}], "result": "passed"}
+    run |= {"findings": {}, "errors": [], "metrics": {"totalTimeMs": TOO_LARGE}}
+    half = json.dumps({"error": {"code": "E_X", "hint": "\ud800", "details": "\ud800"}})
+    headers = {"mcp-name": "=?base64?é?=", "mcp-method": "tools/call"}
+    answers = [
+        ("probe", text(1, "ran", structuredContent=run)),
+        ("infer_form", text(2, "form", structuredContent={"confidence": TOO_LARGE})),
+        ("fill_and_submit", text(3, "sent")),
+        ("half", text(4, half, isError=True)),
+        ("header", text(5)),
+    ]
+    lines = [opened()]
+    for number, (tool, answer) in enumerate(answers, start=1):
+        more = {"scope": "x"} if tool == "header" else {}
+        if more:
+            told = {"phase": "request", "method": "POST", "path": "/", "headers": headers}
+            lines.append(event("http", len(lines), dir="c2s", **more, **told))
+        lines.append(c2s(len(lines), call(number, tool), **more))
+        lines.append(s2c(len(lines), answer, **more))
+    out = mt.score([write(tmp_path / "a.jsonl", lines)], out=tmp_path / "store").out
+    asked = "SELECT tool, error_details FROM calls ORDER BY tool"
+    rows = dict(mt.open_store(out).sql(asked).fetchall())
+    assert rows.keys() == {tool for tool, _ in answers}
+    assert rows["half"] == "\N{REPLACEMENT CHARACTER}"
+    steps = mt.open_store(out).sql("SELECT latency_ms FROM ui_steps").fetchall()
+    assert steps == [(None,)]
+
+
+@pytest.mark.parametrize("member", ["hint", "details"])
+def test_half_a_character_in_an_error_is_replaced(member: str):
+    told = json.dumps({"error": {"code": "E_X", member: "a\ud800"}})
+    errors = pl.DataFrame({"outcome": ["tool_error"], "error_text": [told], "text": [told]})
+    (row,) = normalised_error.regular(errors).to_dicts()
+    assert row[f"error_{member}"] == "a\N{REPLACEMENT CHARACTER}"
+
+
+LONG = 60_000
+ENDLESS = {
+    "a MIME type of blanks": lambda: [
+        breach.code
+        for breach in content.blocks(
+            [{"type": "image", "data": "AAAA", "mimeType": "image/png" + "; a= " * LONG + '"'}]
+        )
+    ],
+    "an error that says missing": lambda: validation_texts.vague("missing " * LONG, {}),
+    "SQL of parentheses": lambda: [
+        remark.level
+        for remark in argument_semantics.remarks(
+            _text({"properties": {"sql": {"type": "string"}}}), {"sql": "select " + "(" * 9000}
+        )
+    ],
+    "tables in parentheses": lambda: argument_semantics.tables("select * from " + "(" * LONG),
+    "XML of escapes": lambda: list(xml.check(f"<?xml version='1.0'?><a>{'&gt;' * 400_000}</a>")),
+}
+SAID = (["content.mime_type"], True, ["unchecked"], set(), [])
+
+
+@pytest.mark.parametrize(("ask", "said"), [*zip(ENDLESS.values(), SAID, strict=True)], ids=ENDLESS)
+def test_what_a_stranger_wrote_to_be_read_for_ever_is_read(ask, said):
+    """Each of these once took minutes, or more years than there are."""
+    assert ask() == said

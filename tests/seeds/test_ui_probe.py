@@ -1,0 +1,155 @@
+"""Envelopes and UI test runs, as the program judges them and as the document reads."""
+
+# ruff: noqa: E501  (tables of cases, one a line)
+import json
+import re
+
+import pytest
+
+import mcptally as mt
+from mcptally.seeds.ui_probe import envelopes, test_runs
+from tests import corpus
+from tests import transcripts as t
+from tests.seeds.cases import cases
+
+
+@pytest.mark.parametrize("case", cases("ui-test-run.jsonl"))
+def test_a_run_is_judged_as_the_program_judges_it(case):
+    issues = test_runs.program(case["run"])
+    assert case["oracle"] == {
+        "schemaValid": not issues,
+        "issues": [{"path": ".".join(map(str, i.path)), "code": i.code} for i in issues],
+        "determinedResult": test_runs.determined(case["run"]),
+    }
+
+
+def example() -> dict:
+    path = corpus.need("seeds/ui-probe-response-structure.md")
+    return json.loads(re.findall(r"```json\n(.*?)```", path.read_text("utf-8"), re.DOTALL)[-1])
+
+
+def test_the_documents_own_example_contradicts_itself():
+    run = example()
+    assert test_runs.program(run) == []
+    assert test_runs.document(run) == []
+    assert test_runs.determined(run) == "failed"
+    assert run["result"] in test_runs.allowed(run)
+    assert [(b.code, b.path) for b in test_runs.run(run, "")] == [
+        ("ui_probe.run_result", "/result"),
+        ("ui_probe.run_metrics", "/metrics/consoleErrors"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "program", "document"),
+    [
+        ({}, 0, 0),
+        ({"errors": [{"type": "accessibility", "message": "m", "code": "E", "timestamp": "t"}]}, 0, 1),
+        ({"findings": {"forms": []}}, 0, 1),
+        ({"findings": {"forms": [{"name": "f", "fields": []}], "accessibility": {}}}, 3, 0),
+        ({"flow": [{"stepId": "s", "action": "fill", "inferredIntent": "i", "outcome": "success", "latencyMs": 1, "timestamp": "t"}]}, 0, 1),
+        ({"flow": {}}, 1, 1),
+        ({"result": "ok"}, 1, 1),
+        ({"result": 5}, 1, 1),
+        ({"metrics": {"totalTimeMs": True, "steps": 0, "networkErrors": 0}}, 2, 2),
+    ],
+)  # fmt: skip
+def test_the_two_readings_of_a_run_differ_where_they_are_known_to(change, program, document):
+    run = {
+        "runId": "r",
+        "target": {"url": "u", "viewport": "v", "userAgent": "a"},
+        "flow": [],
+        "findings": {"forms": [], "accessibility": {"axeViolations": 0, "details": []}},
+        "errors": [],
+        "result": "passed",
+        "metrics": {"totalTimeMs": 1, "steps": 0, "networkErrors": 0, "consoleErrors": 0},
+    } | change
+    assert (len(test_runs.program(run)), len(test_runs.document(run))) == (program, document)
+
+
+def seed_answers() -> dict[str, dict]:
+    path = corpus.need("seeds/ui-probe-response-structure.md")
+    parts = re.findall(r"#### (\w+)\n.*?```json\n(.*?)```", path.read_text("utf-8"), re.DOTALL)
+    strict = ((tool, re.sub(r"\s+//.*", "", text).replace("[...]", "[]")) for tool, text in parts)
+    return {tool: json.loads(text) for tool, text in strict}
+
+
+def test_the_documents_own_answers_keep_the_document():
+    answers = seed_answers()
+    assert set(answers) == set(test_runs.TOOLS)
+    for tool, answer in answers.items():
+        assert envelopes.document(answer) == []
+        assert test_runs.data(tool, answer["data"]) == []
+        assert list(test_runs.simple(tool, answer["data"], "/data")) == []
+
+
+@pytest.mark.parametrize(
+    ("envelope", "document", "program"),
+    [
+        ({"success": True, "data": {}}, [], []),
+        ({"success": True, "data": {}, "error": "x"}, ["/error"], []),
+        ({"success": True}, ["/data"], []),
+        ({"success": False, "error": "x"}, [], []),
+        ({"success": False}, ["/error"], []),
+        ({"success": False, "error": {}}, ["/error"], ["/error"]),
+        ({"success": "no"}, ["/success"], ["/success"]),
+        ([], [""], [""]),
+    ],
+)
+def test_an_envelope_has_two_readings(envelope, document, program):
+    assert [breach.path for breach in envelopes.document(envelope)] == document
+    assert [breach.path for breach in envelopes.program(envelope)] == program
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("Network error", True),
+        ("Error: Network Error", True),
+        ("API Error: 500 Internal Server Error", True),
+        ("HTTP 429: Too Many Requests", True),
+        ("Request failed: network error while fetching", True),
+        ("The internal server error page of nginx", False),
+        ("How to fix a network error", False),
+        ("network errors: none", False),
+        ("Network error" + "x" * 600, False),
+    ],
+)
+def test_a_message_of_an_error_is_told_from_a_text_about_errors(text, found):
+    assert bool(list(envelopes.message_without_is_error(text, ""))) == found
+
+
+def test_runs_become_tables_and_unsure_forms_findings(tmp_path):
+    run = {
+        "runId": "r1",
+        "target": {"url": "https://a/", "viewport": "1x1", "userAgent": "ua"},
+        "flow": [{"stepId": "s", "action": "click", "inferredIntent": "i", "outcome": "fail", "latencyMs": 3.5, "timestamp": "2025-01-01T00:00:00Z"}],
+        "findings": {"forms": [], "accessibility": {"axeViolations": 2, "details": []}},
+        "errors": [{"type": "timeout", "message": "m", "code": "E_OWN", "timestamp": "2025-01-01T00:00:00Z"}],
+        "result": "passed",
+        "metrics": {"totalTimeMs": 9, "steps": 1, "networkErrors": 0, "consoleErrors": 0},
+    }  # fmt: skip
+    infer = {"success": True, "data": {"formSchema": {"name": "a"}, "confidence": 0.4}}
+    lines = [
+        t.opened(),
+        t.c2s(1, t.call(1, "infer_form")),
+        t.s2c(2, t.text(1, json.dumps(infer))),
+        t.c2s(3, t.call(2, "fill_and_submit", formSchema={"name": "a"})),
+        t.s2c(4, t.text(2, json.dumps({"success": True, "data": run}))),
+    ]
+    mt.score([t.write(tmp_path / "a.jsonl", lines)], out=tmp_path / "store")
+    store = mt.open_store(tmp_path / "store")
+    assert store.sql("SELECT run_id, result, result_determined, axe_violations FROM ui_runs").fetchall() == [
+        ("r1", "passed", "failed", 2)
+    ]  # fmt: skip
+    assert store.sql("SELECT position, outcome, latency_ms FROM ui_steps").fetchall() == [
+        (0, "fail", 3.5)
+    ]
+    assert store.sql("SELECT code, code_known FROM ui_errors").fetchall() == [("E_OWN", False)]
+    rules = store.sql("SELECT rule FROM findings WHERE rule LIKE 'ui_probe.%'").pl()
+    assert set(rules.get_column("rule")) == {
+        "ui_probe.run_result",
+        "ui_probe.run_code",
+        "ui_probe.run_step",
+        "ui_probe.unsure_form",
+    }

@@ -1,0 +1,87 @@
+"""The two validators of the validation-protocol seed, faults included."""
+
+# ruff: noqa: E501  (tables of cases, one a line)
+
+import copy
+
+import pytest
+
+from mcptally.seeds.validation_protocol import reference_validators
+from tests.seeds.cases import cases
+
+CASES = cases("validation-protocol.jsonl")
+SCHEMAS = [c for c in CASES if c.values[0].get("kind", "schema") == "schema"]
+HANDLED = [c for c in CASES if c.values[0].get("kind") == "handle_validate"]
+
+
+@pytest.mark.parametrize("case", SCHEMAS)
+def test_the_documents_listing_says_what_it_said(case):
+    try:
+        tools = {case["tool"]: case["inputSchema"]}
+        said = reference_validators.doc_basic(tools, case["tool"], case["arguments"])
+    except reference_validators.ThrownError as error:
+        said = {"__throws": str(error)}
+    assert said == case["oracle"]["doc_basic"]
+
+
+@pytest.mark.parametrize("case", SCHEMAS)
+def test_the_program_says_what_it_said_by_schema_alone(case):
+    said = reference_validators.ncp_schema_only(case["inputSchema"], case["arguments"])
+    assert said == case["oracle"]["ncp_schema_only"]
+
+
+@pytest.mark.parametrize("case", HANDLED)
+def test_the_program_answers_as_it_answered(case):
+    said = reference_validators.handle_validate(case["args"], case["catalog"], case["internal"])
+    assert _without_advice(said) == _without_advice(case["oracle"]["result"])
+
+
+def _without_advice(answer):
+    # The program goes on to list the schedules it reads: its own text, which is not copied.
+    answer = copy.deepcopy(answer)
+    answer["errors"] = [
+        "Invalid schedule" if error.startswith("Invalid schedule: ") else error
+        for error in answer["errors"]
+    ]
+    return answer
+
+
+def test_an_unknown_tool_is_said_as_the_document_says_it():
+    assert reference_validators.doc_basic({}, "x", {}) == {
+        "valid": False,
+        "errors": ["Unknown tool: x"],
+        "warnings": [],
+    }
+
+
+@pytest.mark.parametrize(
+    ("schedule", "readable"),
+    [
+        ("every 5 minutes", True),
+        ("every 75 minutes", False),
+        ("every 75 minutes on monday", True),
+        ("In 2 Hours ", True),
+        ("in 2 weeks", False),
+        ("0 9 * * *", False),
+        ("2025-01-01T00:00:00Z", False),
+        ("mon-fri", True),
+    ],
+)
+def test_a_schedule_is_read_as_the_program_reads_it(schedule, readable):
+    assert reference_validators.readable_schedule(schedule) == readable
+
+
+@pytest.mark.parametrize(
+    ("schema", "given", "error"),
+    [
+        ({"properties": {"n": {"type": "integer"}}}, {"n": 1.0}, None),
+        ({"properties": {"n": {"type": "integer"}}}, {"n": 1.5}, 'Parameter "n" must be an integer, got 1.5'),
+        ({"properties": {"o": {"type": "object"}}}, {"o": None}, None),
+        ({"properties": {"e": {"enum": [1]}}}, {"e": True}, 'Parameter "e" must be one of: 1'),
+        ({"properties": {"e": {"enum": [{}]}}}, {"e": {}}, 'Parameter "e" must be one of: [object Object]'),
+    ],
+)  # fmt: skip
+def test_values_are_compared_as_javascript_compares_them(schema, given, error):
+    assert reference_validators.ncp_schema_only(schema, given)["errors"] == (
+        [error] if error else []
+    )

@@ -1,0 +1,18 @@
+"""SQL over the tables of a store alone: the views of the questions take a third of a second."""
+
+from pathlib import Path
+
+import duckdb
+import polars as pl
+
+from mcptally.tables.schema import TABLES
+
+
+def ask(store: Path, query: str) -> pl.DataFrame:
+    """The answer of DuckDB to a query over the tables of a store."""
+    with duckdb.connect() as connection:
+        for table in TABLES:
+            if table.name in query:
+                files = str(store / table.name / "*.parquet")
+                connection.read_parquet(files).create_view(table.name)
+        return connection.sql(query).pl()

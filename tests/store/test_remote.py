@@ -1,0 +1,300 @@
+"""Archives and stores behind URLs, on an S3 server of this machine and in memory."""
+
+import datetime
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("fsspec", reason="needs mcptally[s3]")
+pytest.importorskip("distributed", reason="needs mcptally[dask]")
+
+import fsspec
+
+import mcptally as mt
+from mcptally.errors import McptallyError, StoreError, UnreadableError, UsageError
+from mcptally.messages.decode import decode
+from mcptally.store.files import source_of
+from mcptally.store.remote_copy import local_copy
+from mcptally.transcript import remote
+from tests.pipeline.engines.clusters import QUIET, machines
+from tests.pipeline.engines.test_dask import FILES, assert_same, tables
+
+pytestmark = [*QUIET, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory) -> Path:
+    """A store of the files, made from this machine's disk, without places of files."""
+    out = tmp_path_factory.mktemp("here") / "store"
+    mt.score(FILES, out=out)
+    return out
+
+
+@pytest.fixture(scope="module")
+def bucket():
+    """An S3 server with the files in a bucket, and its address in the environment."""
+    pytest.importorskip("s3fs", reason="needs mcptally[s3]")
+    moto = pytest.importorskip("moto.server", reason="needs moto and flask, an S3 server")
+    server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_ENDPOINT_URL", "http://{}:{}".format(*server.get_host_and_port()))
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            patch.setenv(name, "test")
+        patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        remote._file_system.cache_clear()
+        system = fsspec.filesystem("s3", skip_instance_cache=True)
+        system.mkdir("bucket")
+        for path in FILES:
+            system.pipe_file(f"bucket/traces/{path.name}", path.read_bytes())
+        yield system
+    remote._file_system.cache_clear()
+    server.stop()
+
+
+@pytest.fixture
+def memory():
+    """The file system in memory, with the files in it."""
+    system = fsspec.filesystem("memory")
+    for path in FILES:
+        system.pipe_file(f"/archive/traces/{path.name}", path.read_bytes())
+    yield system
+    system.store.clear()
+    system.pseudo_dirs[:] = [""]
+
+
+def same_but_for_places(store: Path, other: Path) -> None:
+    places = ("file", "files")
+    these = tables(other)
+    for name, frame in tables(store).items():
+        ours, theirs = (f.drop(*places, strict=False) for f in (frame, these[name]))
+        assert ours.equals(theirs), name
+
+
+@pytest.mark.usefixtures("bucket")
+def test_an_archive_in_a_bucket_is_scored_as_on_disk(tmp_path: Path, here: Path):
+    mt.score("s3://bucket/traces", out=tmp_path / "store")
+    same_but_for_places(tmp_path / "store", here)
+    files = set(tables(tmp_path / "store")["calls"]["file"])
+    assert files == {f"s3://bucket/traces/{path.name}" for path in FILES}
+
+
+def test_a_second_run_reads_only_what_changed(tmp_path: Path, bucket):
+    out, here = tmp_path / "store", tmp_path / "here"
+    here.mkdir()
+
+    def bring(name: str, data: bytes) -> None:
+        bucket.pipe_file(f"bucket/growing/{name}", data)
+        (here / name).write_bytes(data)
+
+    for path in FILES[:2]:
+        bring(path.name, path.read_bytes())
+    mt.score("s3://bucket/growing", out=out)
+    assert mt.score("s3://bucket/growing", out=out).reused == 2
+    bring(FILES[0].name, FILES[2].read_bytes())
+    assert mt.score("s3://bucket/growing", out=out).reused < 2
+    mt.score(here, out=tmp_path / "fresh")
+    same_but_for_places(out, tmp_path / "fresh")
+
+
+def test_a_store_in_a_bucket_is_the_store_on_disk(tmp_path: Path, here: Path, bucket):
+    summary = mt.score(FILES, out="s3://bucket/stores/one")
+    assert summary.out == "s3://bucket/stores/one"
+    bucket.invalidate_cache()
+    bucket.get("bucket/stores/one", str(tmp_path / "store"), recursive=True)
+    assert_same(tmp_path / "store", here)
+    assert not bucket.exists("bucket/stores/one/.work")
+    again = mt.score(FILES[:3], out="s3://bucket/stores/one")
+    assert (again.files, again.reused > 0) == (3, True)
+    bucket.invalidate_cache()
+    bucket.get("bucket/stores/one", str(tmp_path / "less"), recursive=True)
+    mt.score(FILES[:3], out=tmp_path / "fresh")
+    assert_same(tmp_path / "less", tmp_path / "fresh")
+
+
+def test_workers_read_from_a_bucket_and_write_to_it(tmp_path: Path, here: Path, bucket):
+    with machines(tmp_path, workers=2) as found:  # whose environment names the bucket's server
+        mt.score(
+            "s3://bucket/traces",
+            out="s3://bucket/stores/two",
+            engine="dask",
+            scheduler=found.address,
+            partition_bytes=1,
+        )
+        assert not list(found.folder.rglob("*.arrow"))
+    bucket.invalidate_cache()
+    bucket.get("bucket/stores/two", str(tmp_path / "store"), recursive=True)
+    same_but_for_places(tmp_path / "store", here)
+    assert not bucket.exists("bucket/stores/two/.work")
+
+
+@pytest.mark.parametrize(
+    "named",
+    ["traces", "traces/", "traces/*.zst", "traces/git.jsonl.zst"],
+)
+@pytest.mark.usefixtures("memory")
+def test_a_folder_a_pattern_and_a_file_are_found_in_memory(named: str):
+    found = remote.discover(f"memory://archive/{named}")
+    assert {Path(str(path)).name for path in found} <= {path.name for path in FILES}
+    assert len(found) == (1 if "git" in named else len(FILES))
+
+
+def test_a_file_is_digested_while_it_is_read(memory):
+    [path] = remote.discover("memory://archive/traces/git.jsonl.zst")
+    assert remote.is_remote(path)
+    with path.open() as file:
+        head = file.read(4)
+        file.seek(0)
+        assert file.read().startswith(head)
+    memory.rm("/archive/traces/git.jsonl.zst")
+    assert source_of(FILES[1]).sha256 == path.sha256()
+
+
+def test_a_file_that_goes_away_ends_the_run(memory):
+    [path] = remote.discover("memory://archive/traces/git.jsonl.zst")
+    memory.rm("/archive/traces/git.jsonl.zst")
+    with pytest.raises(McptallyError, match=r"memory:.*git\.jsonl\.zst: cannot be reached"):
+        decode([path])
+
+
+def test_a_file_that_got_shorter_ends_the_run(memory):
+    [path] = remote.discover("memory://archive/traces/git.jsonl.zst")
+    memory.pipe_file("/archive/traces/git.jsonl.zst", b"short")
+    with pytest.raises(McptallyError, match="shorter than when it was listed"):
+        decode([path])
+
+
+def test_a_place_with_other_things_is_no_store(memory):
+    memory.pipe_file("/archive/photos/cat.jpg", b"cat")
+    with pytest.raises(StoreError, match=r"holds other things and no store \(cat\.jpg\)"):
+        mt.score(FILES, out="memory://archive/photos")
+    assert memory.find("/archive/photos") == ["/archive/photos/cat.jpg"]
+
+
+def test_a_url_that_was_made_a_path_is_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="memory://archive/store: a URL is given as text"):
+        mt.score(FILES[:1], out=Path("memory://archive/store"))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.fixture(params=["s3", "memory"])
+def root(request) -> str:
+    """A place for stores, on S3 and where a PUT knows no condition."""
+    request.getfixturevalue("bucket" if request.param == "s3" else "memory")
+    return {"s3": "s3://bucket/stores", "memory": "memory://archive"}[request.param]
+
+
+def taken(url: str, folder: Path) -> Path:
+    remote.fetch(url, folder, remote.names(url))
+    return folder
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["a first store", "a store that is there"])
+def test_of_two_runs_on_one_store_behind_a_url_the_second_to_publish_is_refused(
+    tmp_path: Path, root: str, first: bool
+):
+    url = f"{root}/contested-{first}"
+    if not first:
+        mt.score(FILES[:1], out=url)
+
+    def overtaken() -> None:
+        with local_copy(url) as folder:
+            mt.score(FILES[:3], out=folder)
+            mt.score(FILES[:2], out=url)
+
+    with pytest.raises(StoreError, match="another run has published there since this one began"):
+        overtaken()
+    mt.score(FILES[:2], out=tmp_path / "fresh")
+    assert_same(taken(url, tmp_path / "store"), tmp_path / "fresh")
+    listed = json.loads((tmp_path / "store" / "store.json").read_text())["parts"].keys()
+    assert set(remote.names(url)) == {"store.json", *listed}
+
+
+@pytest.mark.parametrize("before", [None, '"0123456789abcdef0123456789abcdef"'])
+def test_s3_itself_refuses_a_manifest_over_another_version(tmp_path: Path, bucket, before):
+    bucket.pipe_file("bucket/stores/manifest", b"theirs")
+    (tmp_path / "manifest").write_bytes(b"ours")
+    put = remote.put_over(tmp_path / "manifest", "s3://bucket/stores", "manifest", before=before)
+    assert not put
+    assert bucket.cat_file("bucket/stores/manifest") == b"theirs"
+    there = remote.version("s3://bucket/stores", "manifest")
+    assert remote.put_over(tmp_path / "manifest", "s3://bucket/stores", "manifest", before=there)
+    assert bucket.cat_file("bucket/stores/manifest") == b"ours"
+
+
+def test_files_of_a_run_that_did_not_end_go_after_a_day(memory):
+    mt.score(FILES[:1], out="memory://archive/store")
+    for name, days in (("old", 2), ("new", 0)):
+        path = f"/archive/store/calls/{name}.parquet"
+        memory.pipe_file(path, b"left by a run that was killed")
+        memory.store[path].created -= datetime.timedelta(days=days)
+    mt.score(FILES[:2], out="memory://archive/store")
+    assert not memory.exists("/archive/store/calls/old.parquet")
+    assert memory.exists("/archive/store/calls/new.parquet")
+
+
+def test_what_else_lies_beside_a_store_is_left_alone(memory):
+    mt.score(FILES[:2], out="memory://archive/store")
+    others = {"/archive/store/report.html": b"page", "/archive/store/notes/of.txt": b"ours"}
+    for name, data in others.items():
+        memory.pipe_file(name, data)
+    mt.score(FILES[:1], out="memory://archive/store")
+    assert {name: memory.cat_file(name) for name in others} == others
+
+
+def test_a_run_that_fails_leaves_the_store_behind_a_url_as_it_was(memory):
+    mt.score(FILES[:1], out="memory://archive/store")
+    before = {name: memory.cat_file(name) for name in memory.find("/archive/store")}
+    memory.pipe_file("/archive/broken/noise.jsonl", b"{\n")
+    with pytest.raises(UnreadableError):
+        mt.score("memory://archive/broken", out="memory://archive/store")
+    assert {name: memory.cat_file(name) for name in memory.find("/archive/store")} == before
+
+
+def test_a_damaged_part_behind_a_url_is_made_and_put_anew(tmp_path: Path, memory):
+    mt.score(FILES[:1], out="memory://archive/store")
+    [part] = [name for name in memory.find("/archive/store/calls") if name.endswith(".parquet")]
+    whole = memory.cat_file(part)
+    memory.pipe_file(part, whole[:-9])
+    summary = mt.score(FILES[:1], out="memory://archive/store")
+    assert summary.reused == 0
+    memory.get("/archive/store", str(tmp_path / "store"), recursive=True)
+    assert tables(tmp_path / "store")["calls"].height
+
+
+@pytest.mark.usefixtures("memory")
+def test_an_empty_place_has_no_transcripts():
+    with pytest.raises(UnreadableError, match=r"memory://nowhere: no transcripts there"):
+        mt.score("memory://nowhere", out="memory://archive/store")
+
+
+@pytest.mark.parametrize(
+    ("missing", "url", "says"),
+    [
+        ("fsspec", "s3://bucket/traces", "pip install 'mcptally[s3]'"),
+        ("s3fs", "s3://bucket/traces", "pip install 'mcptally[s3]'"),
+        ("gcsfs", "gs://bucket/traces", "gs:// cannot be read"),
+        ("nothing", "nosuch://bucket", "nosuch:// cannot be read"),
+    ],
+)
+def test_what_a_url_needs_is_named(tmp_path: Path, missing: str, url: str, says: str):
+    code = (
+        f"import sys; sys.modules[{missing!r}] = None\n"
+        "from mcptally.cli import main\n"
+        f"sys.argv = ['mcptally', 'score', {url!r}, '-o', 'store']\n"
+        "sys.exit(main())"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert run.returncode == 2, run.stderr
+    assert says in run.stderr
+
+
+def test_a_store_behind_a_url_says_how_to_read_it():
+    with pytest.raises(StoreError, match="aws s3 sync s3://bucket/store store"):
+        mt.open_store("s3://bucket/store")

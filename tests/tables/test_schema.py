@@ -1,0 +1,55 @@
+"""Every declared column is filled by something real."""
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import mcptally as mt
+from mcptally.tables.schema import TABLES, UiErrors, UiRuns, UiSteps, Validations
+from tests import corpus
+
+EMPTY = {
+    "recordings": {
+        "source": "only imported recordings have one",
+        "url": "the traffic of the corpus was recorded without it",
+    },
+    "validations": dict.fromkeys(
+        Validations.columns(), "hardly any server has a validate tool: tests/contracts records one"
+    ),
+    **{
+        table.name: dict.fromkeys(table.columns(), "nobody recorded a UI probe: tests/contracts")
+        for table in (UiRuns, UiSteps, UiErrors)
+    },
+    "calls": {
+        "validated_by": "needs a validate tool",
+        "validated_as": "needs a validate tool",
+        "seed_error": "only where the reading cannot judge",
+        "inspector_error": "only where the original throws",
+        "output_schema_error": "no server of the recorded traffic breaks its own output schema",
+        "output_schema_path": "likewise",
+    },
+}
+"""Columns that recorded traffic need not fill, and why."""
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory) -> Path:
+    traffic = corpus.need("traffic")
+    out = tmp_path_factory.mktemp("tables") / "store"
+    mt.score([traffic], out=out)
+    return out
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+def test_every_column_has_a_value_somewhere_in_real_traffic(store: Path, table):
+    frame = pl.read_parquet(store / table.name / "*.parquet")
+    assert frame.schema == table.schema()
+    empty = {name for name in frame.columns if frame.get_column(name).null_count() == frame.height}
+    assert empty - EMPTY.get(table.name, {}).keys() == set()
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+def test_every_column_says_what_it_means(table):
+    for name, column in table.columns().items():
+        assert len(column.meaning) > 5, name

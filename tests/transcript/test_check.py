@@ -1,0 +1,232 @@
+"""`check` tells every way in which an archive is not whole, and says nothing of one that is."""
+
+import fcntl
+import gzip
+import hashlib
+import json
+from itertools import pairwise
+
+import pytest
+import zstandard
+
+from mcptally.errors import UnreadableError
+from mcptally.transcript.check import check
+from tests.commands import run
+
+
+def recording(name="r1", *, messages=3, segment_every=0, close=True, **closing):
+    """The events of a recording, as the recorder would write them."""
+    events, segment = [], 0
+
+    def add(event, **fields):
+        seq = len(events)
+        events.append(
+            {"v": 1, "event": event, "recording": name, "seq": seq, "ts_ns": 100 + seq, **fields}
+        )
+
+    add("open", segment=0, server="s", transport="stdio")
+    for number in range(messages):
+        if segment_every and number and number % segment_every == 0:
+            segment += 1
+            add("open", segment=segment, server="s", transport="stdio")
+        add("message", dir="c2s", msg={"jsonrpc": "2.0", "id": number, "method": "ping"})
+    counts = {"open": segment + 1, "message": messages, "lost": 0}
+    if close:
+        add("close", **{"reason": "eof", "counts": counts, **closing})
+    return events
+
+
+def text(events):
+    return "".join(json.dumps(e) + "\n" for e in events).encode()
+
+
+def write(folder, events, name="a.jsonl"):
+    data = events if isinstance(events, bytes) else text(events)
+    pack = {".gz": gzip.compress, ".zst": zstandard.ZstdCompressor().compress}
+    (folder / name).write_bytes(pack.get("." + name.rpartition(".")[2], bytes)(data))
+    return folder
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.jsonl.zst"])
+def test_a_whole_recording_is_whole_however_it_is_packed(tmp_path, name):
+    answer = check([write(tmp_path, recording(), name)])
+    assert answer.whole
+    assert [(r.verdict, r.events, r.problems) for r in answer.recordings] == [("whole", 5, [])]
+
+
+def test_segments_in_files_of_any_order_are_one_whole_recording(tmp_path):
+    events = recording(messages=6, segment_every=2)
+    cuts = [i for i, e in enumerate(events) if e["event"] == "open"] + [len(events)]
+    for n, (a, b) in enumerate(pairwise(cuts)):
+        write(tmp_path, events[a:b], f"{9 - n}.jsonl")
+    answer = check([tmp_path])
+    assert answer.whole, answer
+    assert answer.recordings[0].segments == 3
+    (tmp_path / "8.jsonl").unlink()
+    assert problems(check([tmp_path])) == [
+        "3 events are missing at seq 3-5", "1 segments are missing: 1",
+    ]  # fmt: skip
+
+
+def problems(answer):
+    assert not answer.whole
+    return [p for r in answer.recordings for p in r.problems]
+
+
+def dropped(events, *numbers):
+    return [e for e in events if e["seq"] not in numbers]
+
+
+def changed(events, number, **fields):
+    return [{**e, **fields} if e["seq"] == number else e for e in events]
+
+
+DAMAGE = {
+    "a hole": (dropped(recording(), 2), "1 events are missing at seq 2", "incomplete"),
+    "two holes": (
+        dropped(recording(messages=6), 2, 5), "2 events are missing at seq 2, 5", "incomplete",
+    ),
+    "a missing beginning": (
+        dropped(recording(), 0), "1 events are missing at seq 0", "incomplete",
+    ),
+    "a repeat": (
+        [*recording()[:3], *recording()[2:]], "1 events have a seq that was there already",
+        "incomplete",
+    ),
+    "a clock that went back": (
+        changed(recording(), 3, ts_ns=1), "the time goes back 1 times", "incomplete",
+    ),
+    "another count": (
+        recording(counts={"message": 4}), "close counts 4 message events, 3 are there",
+        "incomplete",
+    ),
+    "a gap": (
+        [
+            *recording()[:2],
+            {"v": 1, "event": "gap", "recording": "r1", "seq": 3, "ts_ns": 103, "lost": 1},
+            *[{**e, "seq": e["seq"] + 2, "ts_ns": e["ts_ns"] + 2} for e in recording()[2:]],
+        ],
+        "the recorder lost 1 events and says so in a gap", "incomplete",
+    ),
+    "no close": (recording(close=False), "no close: killed, or cut off", "unclosed"),
+    "events after close": (
+        [*recording(), {**recording()[1], "seq": 5, "ts_ns": 105}], "1 events after close",
+        "incomplete",
+    ),
+    "a segment twice": (
+        changed(recording(messages=4, segment_every=2), 3, segment=0),
+        "1 segments are there twice", "incomplete",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("events", "said", "verdict"), DAMAGE.values(), ids=DAMAGE)
+def test_damage_is_named(tmp_path, events, said, verdict):
+    answer = check([write(tmp_path, events)])
+    assert said in problems(answer)
+    assert answer.recordings[0].verdict == verdict
+
+
+def test_however_many_holes_there_are_a_time_that_goes_back_goes_back_once(tmp_path):
+    events = [e for e in recording(messages=10_000) if e["seq"] % 2 == 0]
+    for event in events[len(events) // 2 :]:
+        event["ts_ns"] -= 9000
+    answer = check([write(tmp_path, events)])
+    assert "the time goes back 1 times" in problems(answer)
+    assert len(answer.recordings[0].problems[0]) < 300
+
+
+def test_a_segment_that_is_missing_after_thousands_is_named(tmp_path):
+    events = recording(messages=10_005, segment_every=1, close=False)
+    gone = next(e for e in events if e.get("segment") == 10_001)
+    gone["segment"] = 0
+    answer = check([write(tmp_path, events)])
+    assert "1 segments are missing: 10001" in problems(answer)
+
+
+def test_a_gap_accounts_for_the_numbers_of_what_was_lost(tmp_path):
+    answer = check([write(tmp_path, DAMAGE["a gap"][0])])
+    assert not any("missing" in p for p in problems(answer))
+
+
+LINES = {
+    "a torn tail": (text(recording())[:-9], "torn tail: the last line has no end", 1),
+    "garbage": (b"hello\n" + text(recording()), "not JSON", 6),
+    "another program's line": (b'{"a":1}\n' + text(recording()), "not an event", 8),
+    "a newer format": (
+        b'{"v":2,"event":"open","recording":"x","seq":0,"ts_ns":1}\n' + text(recording()),
+        "format 2 is not known", 10,
+    ),
+    "an unknown event": (
+        b'{"v":1,"event":"hm","recording":"x","seq":0,"ts_ns":1}\n' + text(recording()),
+        "not an event of transcript format 1: Invalid value", 10,
+    ),
+    "seq that is text": (
+        b'{"v":1,"event":"open","recording":"x","seq":"0","ts_ns":1}\n' + text(recording()),
+        "not an event", 10,
+    ),
+    "nesting without end": (
+        b"[" * 100_000 + b"\n" + text(recording()), "nested deeper than", 100_000,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("data", "said", "unread"), LINES.values(), ids=LINES)
+def test_lines_that_are_no_events_are_named_and_their_bytes_counted(tmp_path, data, said, unread):
+    answer = check([write(tmp_path, data)])
+    assert not answer.whole
+    (file,) = answer.damaged_files
+    assert any(said in p for p in file.problems), file
+    assert file.bytes_not_read >= unread
+
+
+def test_a_compressed_file_that_was_cut_is_read_as_far_as_it_goes(tmp_path):
+    events = [{**e, "pad": hashlib.sha256(b"%d" % n).hexdigest() * 4} for n, e in
+              enumerate(recording(messages=5000))]  # fmt: skip
+    whole = zstandard.ZstdCompressor().compress(text(events))
+    (tmp_path / "a.jsonl.zst").write_bytes(whole[: len(whole) // 2])
+    answer = check([tmp_path])
+    assert "torn tail" in " ".join(answer.damaged_files[0].problems)
+    assert answer.recordings[0].events > 100
+    assert answer.recordings[0].verdict == "unclosed"
+
+
+def test_a_recording_that_a_recorder_holds_is_being_written(tmp_path):
+    write(tmp_path, recording(close=False))
+    with (tmp_path / "a.jsonl").open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert check([tmp_path]).recordings[0].verdict == "writing"
+    assert check([tmp_path]).recordings[0].verdict == "unclosed"
+
+
+def test_events_in_any_order_are_whole_as_long_as_none_is_missing(tmp_path):
+    events = recording(messages=10_000)
+    shuffled = [e for k in range(7) for e in events[k::7]]
+    answer = check([write(tmp_path, shuffled)])
+    assert answer.whole, answer.recordings
+    assert answer.recordings[0].events == len(events)
+
+
+def test_nothing_readable_is_an_error(tmp_path):
+    write(tmp_path, b"hello\n")
+    with pytest.raises(UnreadableError, match="no event of a transcript"):
+        check([tmp_path])
+
+
+@pytest.mark.parametrize(
+    ("data", "code"), [(recording(), 0), (dropped(recording(), 2), 1), (b"hello\n", 3)]
+)
+def test_the_command_says_it_by_its_exit_code(tmp_path, data, code):
+    write(tmp_path, data)
+    for form in ("table", "json"):
+        done = run("check", tmp_path, "--format", form)
+        assert done.returncode == code, done.stderr
+        if code < 3 and form == "json":
+            assert json.loads(done.stdout)["whole"] == (code == 0)
+
+
+def test_a_hostile_name_reaches_no_terminal(tmp_path):
+    events = [{**e, "server": "\x1b]0;x\x07", "recording": "\x1b[2J"} for e in recording()]
+    write(tmp_path, events)
+    done = run("check", tmp_path)
+    assert (done.returncode, "\x1b" in done.stdout) == (0, False)

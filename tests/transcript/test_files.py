@@ -1,0 +1,113 @@
+import io
+import os
+import random
+from pathlib import Path
+
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcptally.errors import UnreadableError
+from mcptally.transcript.discover import discover
+from mcptally.transcript.files import ROOM, Damage, Lines, lines, open_stream, text_lines
+from tests.transcripts import opened, write
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.jsonl.zst"])
+def test_a_file_is_decompressed_by_its_first_bytes(tmp_path: Path, name: str):
+    path = write(tmp_path / name, [opened()])
+    disguised = path.rename(tmp_path / "disguised")
+    with open_stream(disguised) as stream:
+        assert stream.read().startswith(b'{"v": 1, "event": "open"')
+
+
+def test_a_folder_gives_its_transcripts_recursively_and_nothing_else(tmp_path: Path):
+    (tmp_path / "deep" / "er").mkdir(parents=True)
+    wanted = [
+        write(tmp_path / "b.jsonl", [opened()]),
+        write(tmp_path / "deep" / "er" / "a.jsonl.zst", [opened()]),
+    ]
+    (tmp_path / "notes.txt").write_text("no transcript")
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    outside = tmp_path.parent / f"{tmp_path.name}-outside.jsonl"
+    outside.write_text("{}\n")
+    (tmp_path / "link.jsonl").symlink_to(outside)
+    assert discover([tmp_path]) == sorted(wanted)
+
+
+def test_a_pattern_gives_what_it_matches(tmp_path: Path):
+    path = write(tmp_path / "one.jsonl", [opened()])
+    write(tmp_path / "two.jsonl", [opened()])
+    assert discover([str(tmp_path / "on*.jsonl")]) == [path]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("missing.jsonl", "no such file or folder"),
+        ("empty", "no transcripts there"),
+        ("**a", r"\*\*a: "),
+    ],
+)
+def test_what_cannot_be_found_is_said(tmp_path: Path, name: str, words: str):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UnreadableError, match=words):
+        discover([tmp_path / name])
+
+
+def test_a_pipe_that_is_named_is_refused(tmp_path: Path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UnreadableError, match="no regular file"):
+        discover([tmp_path / "pipe"])
+
+
+@given(
+    st.lists(st.binary(max_size=20).map(lambda b: b.replace(b"\n", b"")), max_size=12),
+    st.booleans(),
+    st.integers(1, 9),
+)
+def test_runs_of_lines_hold_every_byte_and_the_right_numbers(
+    tmp_path_factory, content: list[bytes], ends: bool, chunk: int
+):
+    path = tmp_path_factory.mktemp("runs") / "x.jsonl"
+    data = b"\n".join(content) + (b"\n" if ends else b"")
+    # What begins like a compressed file is read as one; a transcript begins with a brace.
+    path.write_bytes(b"{" + data)
+    runs = [run for run in lines(path, chunk=chunk) if isinstance(run, Lines)]
+    assert b"".join(run.data for run in runs) == b"{" + data
+    number = 1
+    for run in runs:
+        assert run.first == number
+        assert run.count == len(io.BytesIO(run.data).readlines())
+        number += run.count
+
+
+def test_a_line_that_is_too_long_is_passed_over_and_said(tmp_path: Path):
+    path = tmp_path / "x.jsonl"
+    path.write_bytes(b"short\n" + b"l" * 100 + b"\nnext\n")
+    runs = list(lines(path, chunk=8, max_line=50))
+    assert [run.rule for run in runs if isinstance(run, Damage)] == ["archive.line_too_long"]
+    assert b"".join(r.data for r in runs if isinstance(r, Lines)) == b"short\nnext\n"
+    assert [r.first for r in runs if isinstance(r, Lines) and r.data == b"next\n"] == [3]
+
+
+@pytest.mark.parametrize("name", ["a.jsonl.gz", "a.jsonl.zst"])
+def test_a_compressed_file_that_is_cut_gives_what_is_there(tmp_path: Path, name: str):
+    blob = random.Random(1).randbytes
+    path = write(tmp_path / name, [opened(f"r{i}", blob=blob(40).hex()) for i in range(999)])
+    path.write_bytes(path.read_bytes()[:-100])
+    runs = list(lines(path, chunk=1000))
+    assert sum(run.count for run in runs if isinstance(run, Lines)) > 100
+
+
+def test_a_transcript_of_which_a_part_is_not_read_is_not_rewritten(tmp_path: Path):
+    path = tmp_path / "bomb.jsonl.zst"
+    line = b"x" * ((1 << 20) - 1) + b"\n"
+    pack = zstandard.ZstdCompressor()
+    with path.open("wb") as file, pack.stream_writer(file) as writer:
+        for _ in range((ROOM >> 20) + 8):
+            writer.write(line)
+    with pytest.raises(UnreadableError, match=r"bomb\.jsonl\.zst:\d+: .*unpack"):
+        for _ in text_lines(path):
+            pass

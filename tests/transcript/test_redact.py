@@ -1,0 +1,396 @@
+"""`redact` hides in recordings that exist what a recorder would have hidden, and nothing else."""
+
+import base64
+import gzip
+import json
+import stat
+
+import pytest
+import zstandard
+
+from mcptally.errors import UnreadableError, UsageError
+from mcptally.redaction.policy import hashed
+from mcptally.transcript.redact import redact
+from tests.commands import run
+
+KEY = "ghp_" + "a1B2" * 9
+
+
+def event(seq, kind, **fields):
+    return {"v": 1, "event": kind, "recording": "r1", "seq": seq, "ts_ns": 9 + seq, **fields}
+
+
+EVENTS = [
+    event(0, "open", transport="stdio", server="s", command=["x", "--token", "abc"],
+          redaction="none", segment=0),
+    event(1, "message", dir="c2s", scope=None, bytes=9, msg={"password": "hunter2", "n": [1, 2]}),
+    event(2, "message", dir="s2c", scope=None, bytes=9, msg={"result": "nothing here"}),
+    event(3, "raw", dir="s2c", bytes=9, why="too_large", text=f'{{"t":"{KEY}', truncated=True,
+          sha256="00"),
+    event(4, "raw", dir="s2c", bytes=9, why="not_utf8",
+          b64=base64.b64encode(b"\xff " + KEY.encode()).decode()),
+    event(5, "stderr", text=f"token is {KEY}\n"),
+    event(6, "http", dir="c2s", scope="1", phase="request", method="POST",
+          path="/m?session_id=abcdef012345", headers={"mcp-session-id": "s1", "x-odd": "v",
+                                                       "accept": "text/html"}),
+    event(7, "message", dir="c2s", msg={"password": "x1", "a": "[redacted:jwt]"}, redacted=1),
+    event(8, "close", reason="eof", counts={"open": 1}),
+]  # fmt: skip
+
+
+def text(events):
+    return "".join(json.dumps(e) + "\n" for e in events).encode()
+
+
+PACK = {".jsonl": bytes, ".gz": gzip.compress, ".zst": zstandard.ZstdCompressor().compress}
+UNPACK = {
+    ".jsonl": bytes,
+    ".gz": gzip.decompress,
+    ".zst": lambda data: zstandard.ZstdDecompressor().stream_reader(data).read(),
+}
+
+
+@pytest.mark.parametrize("suffix", PACK)
+def test_every_field_that_holds_traffic_is_redacted_and_no_other(tmp_path, suffix):
+    source = tmp_path / "in" / "deep" / ("a.jsonl" + suffix.removeprefix(".jsonl"))
+    source.parent.mkdir(parents=True)
+    source.write_bytes(PACK[suffix](text(EVENTS)))
+    before = source.read_bytes()
+
+    done = redact([tmp_path / "in"], tmp_path / "out")
+
+    assert source.read_bytes() == before
+    copy = tmp_path / "out" / "deep" / source.name
+    assert stat.S_IMODE(copy.stat().st_mode) == 0o600
+    after = [json.loads(line) for line in UNPACK[suffix](copy.read_bytes()).splitlines()]
+    key = "[redacted:github-token]"
+    changes = {
+        0: {"command": ["x", "--token", "[redacted:token]"], "redaction": "default"},
+        1: {"msg": {"password": "[redacted:password]", "n": [1, 2]}, "redacted": 1},
+        3: {"text": f'{{"t":"{key}', "redacted": 1, "sha256": None},
+        4: {"b64": base64.b64encode(b"\xff " + key.encode()).decode(), "redacted": 1},
+        5: {"text": f"token is {key}\n", "redacted": 1},
+        6: {
+            "path": f"/m?session_id={hashed('session-id', 'abcdef012345')}",
+            "headers": {
+                "mcp-session-id": hashed("session-id", "s1"),
+                "x-odd": "[redacted:header]",
+                "accept": "text/html",
+            },
+        },
+        7: {"msg": {"password": "[redacted:password]", "a": "[redacted:jwt]"}, "redacted": 2},
+    }
+    for old, new in zip(EVENTS, after, strict=True):
+        expected = {**old, **changes.get(old["seq"], {})}
+        assert new == {k: v for k, v in expected.items() if v is not None or k == "scope"}
+    assert (done.files, done.events, done.redacted) == (1, len(EVENTS), 9)
+
+
+def test_what_needs_no_redaction_is_copied_to_the_byte(tmp_path):
+    line = (
+        b'{ "v":1,"event":"message", "recording":"r","seq":1,"ts_ns":2,"new":[1.50],"msg":1E+2}\r\n'
+    )
+    (tmp_path / "a.jsonl").write_bytes(line * 3)
+    redact([tmp_path / "a.jsonl"], tmp_path / "out")
+    assert (tmp_path / "out" / "a.jsonl").read_bytes() == line * 3
+
+
+def test_odd_number_forms_stay_beside_a_secret(tmp_path):
+    line = b'{"v":1,"event":"message","msg":{"n":1.50,"n":1E+2,"password":"hunter2"}}\n'
+    (tmp_path / "a.jsonl").write_bytes(line)
+    redact([tmp_path / "a.jsonl"], tmp_path / "out")
+    assert (tmp_path / "out" / "a.jsonl").read_bytes() == line.replace(
+        b'hunter2"}}', b'[redacted:password]"},"redacted":1}'
+    )
+
+
+def redacted(folder, *lines, rules="default"):
+    """The lines of the copy of a transcript of these lines, and what `redact` says of it."""
+    (folder / "a.jsonl").write_bytes(b"".join(line + b"\n" for line in lines))
+    done = redact([folder / "a.jsonl"], folder / "out", rules=rules)
+    return (folder / "out" / "a.jsonl").read_bytes().splitlines(), done
+
+
+def line(seq, kind, **fields):
+    return json.dumps(event(seq, kind, **fields)).encode()
+
+
+def spoilt(seq, kind, **fields):
+    """An event with a byte that is not UTF-8 before the first `ODD`."""
+    return line(seq, kind, **fields).replace(b"ODD", b"\xff")
+
+
+ODD = f"ODD{KEY}"
+NOT_UTF8 = {
+    "text": spoilt(1, "stderr", text=ODD),
+    "text of a raw": spoilt(1, "raw", dir="s2c", text=ODD),
+    "b64": spoilt(1, "stderr", b64=ODD),
+    "url": spoilt(1, "open", url=f"http://x/?token={ODD}"),
+    "path": spoilt(1, "http", dir="c2s", phase="request", path=f"/?token={ODD}"),
+    "command": spoilt(1, "open", command=["ODD", "--token", "abc-zebra"]),
+    "headers": spoilt(1, "http", dir="c2s", phase="request", headers={"x": "ODD", "y": "zebra"}),
+    "redaction": spoilt(1, "open", redaction=ODD),
+    "recording": spoilt(1, "stderr", text="x").replace(b"r1", b"\xff" + KEY.encode()),
+    "scope": spoilt(1, "message", dir="c2s", msg={}, scope=ODD),
+    "msg": spoilt(1, "message", dir="c2s", msg={"a": ODD}),
+    "redacted": spoilt(1, "stderr", text=KEY, redacted="ODD"),
+    "a name": spoilt(1, "stderr", ODD=KEY),
+}
+
+
+@pytest.mark.parametrize("odd", NOT_UTF8.values(), ids=NOT_UTF8)
+def test_a_line_that_is_not_utf8_is_withheld_and_named_and_the_others_are_redacted(tmp_path, odd):
+    copy, done = redacted(tmp_path, line(0, "stderr", text=KEY), odd, odd, line(2, "close"))
+    stand_in = {"v": 1, "event": "withheld", "why": "the line is not UTF-8", "bytes": len(odd)}
+    assert [json.loads(copy[1]), json.loads(copy[2])] == [stand_in, stand_in]
+    assert json.loads(copy[0])["text"] == "[redacted:github-token]"
+    assert copy[3] == line(2, "close")
+    assert done.withheld == [f"{tmp_path / 'a.jsonl'}:2: the line is not UTF-8 (and 1 more)"]
+    assert (done.events, done.carried) == (2, 0)
+
+
+DEEP = b"[" * 5000 + b'"zebra"' + b"]" * 5000
+NO_OBJECT = {
+    "a line of text": (b"DB_PASSWORD=hunter2", "not JSON"),
+    "an event with a quote missing": (
+        line(1, "http", headers={"x-odd": "zebra"}).replace(b'"x-odd', b"x-odd"),
+        "not JSON",
+    ),
+    "a lone surrogate": (rb'{"v":1,"event":"stderr","text":"\ud800zebra"}', "not JSON"),
+    "nesting without end": (
+        b'{"v":1,"event":"stderr","x":' + DEEP + b"}",
+        "JSON nested deeper than 512 levels",
+    ),
+    "an array": (b'["zebra"]', "JSON, and not an object"),
+    "a torn line": (f'{{"v":1,"event":"message","msg":{{"a":"{KEY}'.encode(), "not JSON"),
+}
+
+
+@pytest.mark.parametrize("rules", ["default", "none"])
+@pytest.mark.parametrize(("odd", "why"), NO_OBJECT.values(), ids=NO_OBJECT)
+def test_of_a_line_that_is_not_a_json_object_nothing_is_copied(tmp_path, odd, why, rules):
+    copy, done = redacted(tmp_path, odd, rules=rules)
+    stand_in = {"v": 1, "event": "withheld", "why": why, "bytes": len(odd)}
+    assert [json.loads(each) for each in copy] == [stand_in]
+    assert done.withheld == [f"{tmp_path / 'a.jsonl'}:1: {why}"]
+
+
+def test_a_torn_last_line_stays_without_its_end(tmp_path):
+    (tmp_path / "a.jsonl").write_bytes(b'{"v":1\r\n\n{"v":1,"eve')
+    redact([tmp_path / "a.jsonl"], tmp_path / "out")
+    first, blank, last = (tmp_path / "out" / "a.jsonl").read_bytes().split(b"\n")
+    assert (first[-2:], blank, last[-1:]) == (b"}\r", b"", b"}")
+
+
+def test_a_json_object_that_is_not_an_event_is_redacted_as_one(tmp_path):
+    odd = line(1, "tomorrow", headers={"x-odd": "zebra"}, command=["--token", "abc"], text=KEY)
+    [copy], done = redacted(tmp_path, odd)
+    after = json.loads(copy)
+    assert after["headers"] == {"x-odd": "[redacted:header]"}
+    assert after["command"] == ["--token", "[redacted:token]"]
+    assert after["text"] == "[redacted:github-token]"
+    assert (done.events, done.carried, done.withheld) == (0, 1, [])
+
+
+def twice(name, first, second, *, kind="stderr"):
+    """An event in which a member stands twice."""
+    start = json.dumps({**event(1, kind), "dir": "c2s"}).encode()[:-1]
+    return b'%b,"%b":%b, "%b":%b}' % (start, name, first, name, second)
+
+
+SECRET = f'"{KEY}"'.encode()
+TWICE = {
+    "the first text": twice(b"text", SECRET, b'"x"'),
+    "the second text": twice(b"text", b'"x"', SECRET),
+    "the first msg": twice(b"msg", b'{"a":%b}' % SECRET, b"{}", kind="message"),
+    "inside msg": twice(b"msg", b'{"a":%b,"a":1}' % SECRET, b"{}", kind="message"),
+    "a header": twice(b"headers", b'{"x-odd":%b,"x-odd":"[redacted:header]"}' % SECRET, b"{}"),
+    "the first recording": twice(b"recording", SECRET, b'"r1"'),
+    "the kind": twice(b"event", SECRET, b'"close"'),
+}
+
+
+@pytest.mark.parametrize("odd", TWICE.values(), ids=TWICE)
+def test_of_two_equal_members_both_are_redacted_and_both_stay(tmp_path, odd):
+    def names(data):
+        return [name for name, _ in json.loads(data, object_pairs_hook=list) if name != "redacted"]
+
+    [copy], _ = redacted(tmp_path, odd)
+    assert KEY.encode() not in copy
+    assert names(copy) == names(odd)
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        *("v", "transport", "recorder", "phase", "status", "sse_event", "reflowed", "truncated"),
+        *("lost", "exit_code", "signal", "counts", "closed_by", "segment", "dir", "bytes"),
+        *("reason", "why", "detail", "redaction"),
+    ],
+)
+def test_fields_in_which_the_recorder_speaks_are_searched_too(tmp_path, field):
+    odd = line(1, "close", **{field: {KEY: [KEY]} if field == "counts" else KEY})
+    [copy], done = redacted(tmp_path, odd)
+    assert KEY.encode() not in copy
+    assert b"[redacted:github-token]" in copy
+    assert done.redacted > 0
+
+
+def test_the_policies_of_an_open_event_are_searched(tmp_path):
+    [copy], _ = redacted(tmp_path, line(0, "open", redaction=f"default; {KEY}"))
+    assert json.loads(copy)["redaction"] == "default; [redacted:github-token]"
+
+
+def test_a_member_whose_name_is_telling_is_redacted(tmp_path):
+    [copy], _ = redacted(tmp_path, line(1, "stderr", api_key="hunter2", **{KEY: 1}))
+    after = json.loads(copy)
+    assert after["api_key"] == "[redacted:api-key]"
+    assert after["[redacted:github-token]"] == 1
+
+
+WRONG_TYPE = {
+    "b64 that is not ASCII": ('"b64":"\u00e9"', {"b64": "W3JlZGFjdGVkOnVucmVhZGFibGVd"}),
+    "b64 in two lines": (
+        f'"b64":"{base64.encodebytes(KEY.encode() * 3).decode()}"'.replace("\n", "\\n"),
+        {"b64": "W3JlZGFjdGVkOnVucmVhZGFibGVd"},
+    ),
+    "b64 that is a list": ('"b64":["zebra"]', {"b64": "W3JlZGFjdGVkOnVucmVhZGFibGVd"}),
+    "headers in pairs": ('"headers":[["x-odd","zebra"]]', {"headers": "[redacted:unreadable]"}),
+    "a header that is a list": (
+        '"headers":{"x-odd":["zebra"]}',
+        {"headers": {"x-odd": "[redacted:header]"}},
+    ),
+    "a command with a number": (
+        '"command":["x",5,"--token","zebra"]',
+        {"command": "[redacted:unreadable]"},
+    ),
+    "a count beyond 64 bits": (
+        f'"text":"{KEY}","redacted":18446744073709551615',
+        {"text": "[redacted:github-token]", "redacted": 1},
+    ),
+    "nothing": ('"b64":null,"headers":null,"command":null', {"b64": None, "headers": None}),
+}
+
+
+@pytest.mark.parametrize(("fields", "expected"), WRONG_TYPE.values(), ids=WRONG_TYPE)
+def test_a_value_that_is_not_what_its_field_says_is_replaced_whole(tmp_path, fields, expected):
+    odd = f'{{"v":1,"event":"raw","recording":"r","seq":1,"ts_ns":2,{fields}}}'.encode()
+    [copy], done = redacted(tmp_path, odd)
+    after = json.loads(copy)
+    assert {key: after[key] for key in expected} == expected
+    assert done.withheld == []
+
+
+def test_an_id_with_a_secret_stays_one_id_in_all_files_and_differs_from_all_others(tmp_path):
+    other = "ghp_" + "c3D4" * 9
+    (tmp_path / "in").mkdir()
+    escaped = line(1, "stderr", text="x", scope=other).replace(b"r1", b"\\u0067" + KEY[1:].encode())
+    files = {
+        "a.jsonl": [line(0, "open", segment=0).replace(b"r1", KEY.encode()), escaped],
+        "b.jsonl": [line(0, "open", segment=1).replace(b"r1", KEY.encode())],
+        "c.jsonl": [line(0, "open", segment=0, scope=other).replace(b"r1", other.encode())],
+    }
+    for name, lines in files.items():
+        (tmp_path / "in" / name).write_bytes(b"".join(each + b"\n" for each in lines))
+    ids, scopes = [], []
+    for out in ("1", "2"):
+        redact([tmp_path / "in"], tmp_path / out)
+        copies = sorted((tmp_path / out).iterdir())
+        events = [json.loads(each) for copy in copies for each in copy.read_bytes().splitlines()]
+        ids.append([each["recording"] for each in events])
+        scopes.append([each.get("scope") for each in events])
+    for first, second, third, fourth in ids:
+        assert first == second == third != fourth
+    assert ids[0][0] != ids[1][0], "its hash can be guessed"
+    assert scopes[0][1] == scopes[0][3] != ids[0][0]
+    assert all(each.startswith("[hashed:id:") for run in ids for each in run)
+    done = redact([tmp_path / "1"], tmp_path / "3")
+    assert done.redacted == 0
+    assert [p.read_bytes() for p in sorted((tmp_path / "3").iterdir())] == [
+        p.read_bytes() for p in sorted((tmp_path / "1").iterdir())
+    ]
+
+
+def test_a_field_that_is_too_much_to_search_costs_no_other_field(tmp_path):
+    [copy], _ = redacted(tmp_path, line(1, "stderr", text="fine", x=["api_key "] * 100_000))
+    after = json.loads(copy)
+    assert (after["text"], after["recording"], after["seq"]) == ("fine", "r1", 1)
+    assert "[redacted:un" in json.dumps(after)
+
+
+def test_a_label_that_was_made_of_an_argument_loses_its_secret(tmp_path):
+    source = tmp_path / "a.jsonl"
+    source.write_bytes(text([{**EVENTS[0], "server": f"TOKEN={KEY}"}]))
+    redact([source], tmp_path / "out")
+    assert KEY not in (tmp_path / "out" / "a.jsonl").read_text()
+
+
+def test_what_cannot_be_read_is_named_by_its_place(tmp_path):
+    (tmp_path / "a.jsonl").write_bytes(b"PK\x03\x04")
+    (tmp_path / "b.jsonl.gz").write_bytes(gzip.compress(text(EVENTS))[:-9])
+    done = redact([tmp_path / "a.jsonl", tmp_path / "b.jsonl.gz"], tmp_path / "out")
+    first, second = done.dropped
+    assert first.startswith(f"{tmp_path / 'a.jsonl'}: is a zip file")
+    assert second.startswith(f"{tmp_path / 'b.jsonl.gz'}:")
+    assert "None" not in second
+
+
+def test_a_second_run_changes_nothing_more(tmp_path):
+    (tmp_path / "a.jsonl").write_bytes(text(EVENTS))
+    redact([tmp_path / "a.jsonl"], tmp_path / "1")
+    done = redact([tmp_path / "1"], tmp_path / "2")
+    assert (tmp_path / "2" / "a.jsonl").read_bytes() == (tmp_path / "1" / "a.jsonl").read_bytes()
+    assert done.redacted == 0
+
+
+def test_policies_add_up_in_the_open_event(tmp_path):
+    (tmp_path / "a.jsonl").write_bytes(text(EVENTS[:1]))
+    redact([tmp_path / "a.jsonl"], tmp_path / "1")
+    redact([tmp_path / "1"], tmp_path / "2", rules="none,+emails")
+    first = json.loads((tmp_path / "2" / "a.jsonl").read_bytes())
+    assert first["redaction"] == "default; none,+emails"
+
+
+@pytest.mark.parametrize("out", ["in", "in/sub", ".", "in/../in"])
+def test_an_output_that_overlaps_the_source_is_refused(tmp_path, out):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.jsonl").write_bytes(text(EVENTS))
+    with pytest.raises(UsageError, match="overlaps the source"):
+        redact([tmp_path / "in"], tmp_path / out)
+    assert sorted(p.name for p in tmp_path.rglob("*")) == ["a.jsonl", "in"]
+
+
+def test_nothing_is_overwritten(tmp_path):
+    for folder in ("1", "2"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "a.jsonl").write_bytes(text(EVENTS))
+    with pytest.raises(UsageError, match="would both become"):
+        redact([tmp_path / "1" / "a.jsonl", tmp_path / "2" / "a.jsonl"], tmp_path / "out")
+    redact([tmp_path / "1", tmp_path / "2"], tmp_path / "out")
+    with pytest.raises(UsageError, match="is there already"):
+        redact([tmp_path / "1", tmp_path / "2"], tmp_path / "out")
+
+
+def test_nothing_to_read_is_an_error(tmp_path):
+    with pytest.raises(UnreadableError):
+        redact([tmp_path / "none"], tmp_path / "out")
+
+
+def test_the_command_redacts_and_says_how_much(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.jsonl").write_bytes(text(EVENTS))
+    done = run("redact", "a.jsonl", "-o", "out")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"1 file, {len(EVENTS)} events, 9 strings replaced\n"
+    again = run("redact", "a.jsonl", "-o", "out", "--policy", "x")
+    assert again.returncode == 2
+    assert "no redaction policy is called 'x'" in again.stderr
+
+
+def test_the_command_names_what_it_withholds_and_exits_1(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.jsonl").write_bytes(text(EVENTS) + NOT_UTF8["text"] + b"\n")
+    done = run("redact", "a.jsonl", "-o", "out")
+    assert done.returncode == 1
+    assert done.stderr == "mcptally: text withheld: a.jsonl:10: the line is not UTF-8\n"
+    assert done.stdout == f"1 file, {len(EVENTS)} events, 9 strings replaced\n"

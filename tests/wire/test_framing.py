@@ -1,0 +1,96 @@
+import hashlib
+import itertools
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcptally.wire.framing import HEAD, STDERR_LINE, TAIL, Splitter, StderrLines, TooLarge, capped
+
+_BYTES = st.lists(
+    st.one_of(
+        st.sampled_from([b"\n", b"\r\n", b"\r", b"{}", b'{"a":1}', b"\xe2\x80\xa8", b"\xff", b""]),
+        st.binary(max_size=40),
+    ),
+    max_size=20,
+).map(b"".join)
+
+
+def cut(data, places):
+    places = sorted({min(p, len(data)) for p in places})
+    edges = [0, *places, len(data)]
+    return [data[a:b] for a, b in itertools.pairwise(edges)]
+
+
+def split(chunks, cap):
+    splitter = Splitter(cap=cap)
+    pieces = [piece for chunk in chunks for piece in splitter.feed(chunk)]
+    return pieces, splitter.end()
+
+
+@given(_BYTES, st.lists(st.integers(0, 400), max_size=12), st.integers(1, 60))
+def test_the_same_bytes_give_the_same_frames_however_they_are_cut(data, places, cap):
+    whole = split([data], cap)
+    assert split(cut(data, places), cap) == whole
+    assert split([data[i : i + 1] for i in range(len(data))], cap) == whole
+
+
+@given(_BYTES, st.integers(1, 60))
+def test_every_line_becomes_one_piece_and_nothing_is_invented(data, cap):
+    pieces, rest = split([data], cap)
+    *lines, tail = data.split(b"\n")
+    assert len(pieces) == len(lines)
+    assert (rest is None) == (tail == b"")
+    wanted = [line.removesuffix(b"\r") for line in lines] + ([tail] if tail else [])
+    for piece, line in zip([*pieces, *([rest] if tail else [])], wanted, strict=True):
+        if isinstance(piece, TooLarge):
+            assert len(line) > cap
+            assert piece.size == len(line)
+            assert piece.sha256 == hashlib.sha256(line).hexdigest()
+            assert line.startswith(piece.head)
+            assert line.endswith(piece.tail)
+        else:
+            assert piece == line
+            assert len(line) <= cap
+
+
+def test_only_a_newline_ends_a_frame():
+    text = '{"a":"\u2028\u2029\x85"}\r \x0b\x0c\x1c\x1d\x1e'.encode()
+    assert Splitter().feed(text + b"\n") == [text]
+
+
+def test_one_carriage_return_belongs_to_the_line_ending_and_no_more():
+    assert Splitter().feed(b"a\r\r\n\r\n\n") == [b"a\r", b"", b""]
+
+
+def test_a_frame_over_the_cap_is_hashed_as_it_passes_and_not_kept():
+    splitter = Splitter(cap=100_000)
+    sha = hashlib.sha256()
+    for number in range(64):
+        chunk = bytes([number]).replace(b"\n", b"x") * 65536
+        sha.update(chunk)
+        assert splitter.feed(chunk) == []
+    (piece,) = splitter.feed(b"\r\n")
+    assert (piece.size, piece.sha256) == (64 * 65536, sha.hexdigest())
+    assert (len(piece.head), len(piece.tail)) == (HEAD, TAIL)
+    assert splitter.pending == 0
+
+
+def test_a_whole_body_is_capped_like_a_frame_and_may_hold_line_breaks():
+    assert capped(b"{\n}", cap=3) == b"{\n}"
+    piece = capped(b"{\n }\r", cap=3)
+    assert (piece.size, piece.sha256) == (5, hashlib.sha256(b"{\n }\r").hexdigest())
+
+
+@given(_BYTES, st.lists(st.integers(0, 400), max_size=12))
+def test_stderr_gives_the_same_lines_however_it_is_cut(data, places):
+    lines = StderrLines()
+    found = [line for chunk in cut(data, places) for line in lines.feed(chunk)] + lines.end()
+    assert b"\n".join(found).replace(b"\r", b"") == data.removesuffix(b"\n").replace(b"\r", b"")
+    assert lines.end() == []
+
+
+def test_a_line_on_stderr_that_grows_too_long_comes_in_parts():
+    lines = StderrLines()
+    found = [part for _ in range(5) for part in lines.feed(b"x" * (STDERR_LINE // 2))]
+    assert found == [b"x" * STDERR_LINE] * 2
+    assert lines.feed(b"\r\n") == [b"x" * (STDERR_LINE // 2)]
