@@ -12,6 +12,8 @@ from mcptally.definitions import in_force, timeline
 from tests.golden import TRACES
 from tests.test_partitioning import tables
 
+pytestmark = pytest.mark.slow
+
 FILES = sorted(TRACES.rglob("*.jsonl*"))
 
 

@@ -16,6 +16,8 @@ from mcptally.plan import weight
 from mcptally.schema import TABLES
 from tests.golden import TRACES
 
+pytestmark = pytest.mark.slow
+
 FILES = sorted(TRACES.rglob("*.jsonl*"))
 
 
