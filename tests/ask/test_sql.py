@@ -148,6 +148,7 @@ def test_a_comparison_takes_no_more_time_than_a_store_may(small: mt.Store, side:
     assert found.tools.fetchall()
 
 
+@pytest.mark.slow
 def test_a_comparison_keeps_to_the_memory_of_its_stores_and_aside_of_the_working_folder(small):
     store = mt.open_store(small.path, memory="200MB")
     rows = store.compare(small)._rows(

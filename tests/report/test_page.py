@@ -23,6 +23,8 @@ from mcptally.page.commands import Commands
 from mcptally.page.words import interval, percent, plain, shown
 from tests.report import anatomy, stores
 
+pytestmark = pytest.mark.slow
+
 PAGES = ("sample", "hostile", "calm", "worse", "large")
 TAGS = frozenset(
     re.findall(
