@@ -174,7 +174,7 @@ def test_sql_takes_no_more_than_it_may(small: mt.Store, query: str):
 MEASURED = """
 import resource, sys
 import mcptally as mt
-from mcptally import spill
+from mcptally.analytics import spill
 from mcptally.errors import QueryError
 
 store = mt.open_store(sys.argv[1], memory="200MB")
@@ -265,6 +265,7 @@ def test_a_query_does_not_wait_for_another_that_is_slow(small: mt.Store):
             slow.result()
 
 
+@pytest.mark.slow
 def test_a_comparison_keeps_to_the_memory_of_its_stores_and_aside_of_the_working_folder(small):
     store = mt.open_store(small.path, memory="200MB")
     rows = store.compare(small)._rows(

@@ -33,6 +33,7 @@ def test_it_holds_what_its_calls_add_up_to(store: mt.Store):
     assert_frame_equal(tidy(kept), tidy(made), rel_tol=1e-9, abs_tol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("question", ["tool_scores", "server_scores", "failure_trend"])
 def test_an_answer_from_it_is_the_answer_from_the_calls(store: mt.Store, question):
     kept, made = store.ask(question).pl(), store.ask(question, **ALL).pl()

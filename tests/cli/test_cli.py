@@ -119,6 +119,7 @@ def test_columns_of_one_name_are_told_apart(store: Path):
     assert json.loads(done.stdout) == [{"a": 1, "a_1": 2}]
 
 
+@pytest.mark.slow
 def test_a_huge_name_does_not_cost_minutes(tmp_path: Path):
     trace = write(tmp_path / "x.jsonl", [opened(), c2s(1, call(1, "t" * 5_000_000))])
     assert run("score", trace, "-o", tmp_path / "store").returncode == 0

@@ -200,6 +200,7 @@ def test_findings_are_counted_where_the_gate_looks(tmp_path):
         assert (result.file and Path(result.file).name, result.line) == (file, line)
 
 
+@pytest.mark.slow
 def test_a_gate_on_a_metric_holds_where_no_tool_is_in_both_stores(tmp_path):
     stores = [build(tmp_path / name, [call(1, tool=name)]) for name in ("a", "b")]
     comparison = stores[0].compare(stores[1])

@@ -98,6 +98,7 @@ def imported(form: str, data: bytes, **options: object) -> None:
         assert report["records"] == report["used"] + sum(report["context"].values()) + rest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", WHOLE)
 @settings(max_examples=40, deadline=None)
 @given(data=st.data())

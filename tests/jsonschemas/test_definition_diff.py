@@ -212,6 +212,7 @@ ODD = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("schema", ODD.values(), ids=ODD)
 def test_no_schema_that_a_server_may_list_stops_a_run(tmp_path: Path, schema: Any):
     talk = Conversation("r", server="s")

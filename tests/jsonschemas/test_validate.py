@@ -92,6 +92,7 @@ UNUSABLE = {
 """Files with schemas that refer to other documents or lead back to themselves on the spot."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("draft", DRAFTS)
 def test_the_compact_meta_schema_says_what_the_official_one_says(draft: str):
     files = members("jsonschema-4.26.0", f"/json/tests/{draft}/")
@@ -144,6 +145,7 @@ def _metaschemas() -> list[tuple[str, Any]]:
     return [(uri, REGISTRY.contents(uri)) for uri in REGISTRY]
 
 
+@pytest.mark.slow
 def test_both_engines_say_the_same_of_recorded_traffic():
     files = corpus.recordings()
     part = gather(files, [file.name for file in files])

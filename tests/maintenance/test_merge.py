@@ -16,6 +16,8 @@ from tests.pipeline.golden import TRACES
 from tests.pipeline.test_incremental import assert_as_made_anew, recording, tables
 from tests.transcripts import c2s, call, opened, s2c, text, write
 
+pytestmark = pytest.mark.slow
+
 FILES = sorted(TRACES.rglob("*.jsonl*"))
 
 

@@ -12,6 +12,8 @@ from mcptally.pipeline import archive_context
 from tests.pipeline.golden import TRACES
 from tests.pipeline.test_partitioning import tables
 
+pytestmark = pytest.mark.slow
+
 FILES = sorted(TRACES.rglob("*.jsonl*"))
 
 

@@ -16,6 +16,8 @@ from mcptally.tables.schema import TABLES
 from mcptally.transcript.files import text_lines
 from tests.pipeline.golden import TRACES
 
+pytestmark = pytest.mark.slow
+
 FILES = sorted(TRACES.rglob("*.jsonl*"))
 
 

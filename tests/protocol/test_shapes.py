@@ -51,6 +51,7 @@ def official() -> dict[str, dict[str, Any]]:
     return {Path(name).stem: schema["$defs"] for name, schema in files.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("era", generate.ERAS)
 def test_our_shapes_and_the_official_ones_say_the_same(official, era: str):
     definitions = official[era]

@@ -47,7 +47,8 @@ class Upstream(contextlib.AbstractContextManager):
         self.port = self._sock.getsockname()[1]
         self.errors = queue.SimpleQueue()
         self.connections = 0
-        threading.Thread(target=self._serve, daemon=True).start()
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
 
     def _serve(self):
         with contextlib.suppress(OSError):
@@ -68,6 +69,9 @@ class Upstream(contextlib.AbstractContextManager):
             sock.close()
 
     def __exit__(self, *_):
+        with contextlib.suppress(OSError):
+            self._sock.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
+        self._thread.join(PATIENCE)
         self._sock.close()
         if not self.errors.empty():
             raise self.errors.get()
@@ -193,11 +197,10 @@ class Rig(contextlib.AbstractContextManager):
         sockets = bind("127.0.0.1:0")
         self.port = sockets[0].getsockname()[1]
         self.said = []
-        archive = Archive(
-            out, policy=redaction_policy.policy(policy), limits=limits, say=self.said.append
-        )
+        kept = redaction_policy.policy(policy)
+        self.archive = Archive(out, policy=kept, limits=limits, say=self.said.append)
         server = Server(f"{scheme}://{host}:{port}/mcp", ca_file=ca_file)
-        self.service = Service(server, sockets, archive=archive, name="rig")
+        self.service = Service(server, sockets, archive=self.archive, name="rig")
         self.thread = threading.Thread(target=self.service.serve, daemon=True)
         self.thread.start()
 
@@ -212,6 +215,7 @@ class Rig(contextlib.AbstractContextManager):
     def __exit__(self, *_):
         if self.thread.is_alive():
             self.stop()
+        self.archive.leave()  # or its thread would live as long as the tests
 
     def events(self):
         """All events so far, recording by recording; what is being written is not there yet."""

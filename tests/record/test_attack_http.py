@@ -546,6 +546,7 @@ async def crowd(folder, size):
     return peak
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads memory from /proc")
 def test_a_thousand_connections_at_once_are_all_served_in_little_memory(tmp_path):
     before = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -86,8 +86,8 @@ def test_a_second_signal_does_not_wait_for_calls_under_way(tmp_path):
     asked = threading.Event()
     patient = (
         "from mcptally.cli import main\n"
-        "from mcptally.record import http\n"
-        "http.GRACE_SECONDS = 100 * 3600\n"
+        "from mcptally.record.http import server\n"
+        "server.GRACE_SECONDS = 100 * 3600\n"
         "main()"
     )
 
@@ -285,8 +285,8 @@ def test_a_password_is_not_shown_where_the_url_cannot_be_used(tmp_path, password
 def test_it_imports_nothing_heavy_and_no_tls_for_plain_http():
     code = (
         "import sys\n"
-        "from mcptally.record import http, http_connect\n"
-        "http_connect.Server('http://127.0.0.1/')\n"
+        "from mcptally.record.http import server, upstream\n"
+        "upstream.Server('http://127.0.0.1/')\n"
         f"print([name for name in {HEAVY!r} if name in sys.modules])"
     )
     done = subprocess.run(

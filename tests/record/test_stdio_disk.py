@@ -89,15 +89,16 @@ def test_a_disk_that_hangs_holds_traffic_up_for_a_second_and_no_longer(tmp_path)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     command = script(
         "import os, sys\n"
-        "from mcptally.record import segment, stdio\n"
+        "from mcptally.record.stdio import session\n"
+        "from mcptally.record.writer import segment\n"
         "from mcptally.record.writer.recording import Archive\n"
         "class OnPipe(segment.Segment):\n"
         "    def __init__(self, folder, name):\n"
         "        super().__init__(folder, name)\n"
         f"        os.dup2(os.open({str(pipe)!r}, os.O_WRONLY), self._fd)\n"
-        "from mcptally.record import writer\n"
-        "writer.Segment = OnPipe\n"
-        f"sys.exit(stdio.run({ECHO!r}, archive=lambda: Archive({str(tmp_path / 't')!r})))"
+        "from mcptally.record.writer import recording\n"
+        "recording.Segment = OnPipe\n"
+        f"sys.exit(session.run({ECHO!r}, archive=lambda: Archive({str(tmp_path / 't')!r})))"
     )
 
     with _Plain(command) as behind:

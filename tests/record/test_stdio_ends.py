@@ -62,11 +62,11 @@ def test_a_server_that_cannot_start_is_recorded_as_that(command, tmp_path):
 def test_a_relay_that_dies_ends_the_server_and_the_recorder(tmp_path):
     recorder = script(
         "import os\n"
-        "from mcptally.record import relay, stdio\n"
+        "from mcptally.record.stdio import relay, session\n"
         "from mcptally.record.writer.recording import Archive\n"
         "def broken(self, lane): raise MemoryError\n"
         "relay.Relay._read = broken\n"
-        f"os._exit(stdio.run(['cat'], archive=lambda: Archive({str(tmp_path)!r})))"
+        f"os._exit(session.run(['cat'], archive=lambda: Archive({str(tmp_path)!r})))"
     )
     with subprocess.Popen(recorder, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         try:

@@ -60,6 +60,7 @@ def complete_lines(path):
     return path.read_bytes().split(b"\n")[:-1] if path.exists() else []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("who", ["client", "recorder", "server"])
 def test_what_a_peer_saw_whole_is_recorded(who, seed, tmp_path):

@@ -132,6 +132,7 @@ def test_a_64_mb_frame_flows_through_and_is_not_held_in_memory(tmp_path):
     assert all(len(e["text"]) <= 65536 for e in raws)
 
 
+@pytest.mark.slow
 def test_a_million_tiny_frames_pass_and_are_all_there(tmp_path):
     count = 1_000_000
     server = script(
@@ -151,6 +152,7 @@ def test_a_million_tiny_frames_pass_and_are_all_there(tmp_path):
     assert close["seq"] == lines - 1 == count + 1 + close["counts"]["open"]
 
 
+@pytest.mark.slow
 def test_a_client_that_sends_without_reading_blocks_nothing_but_itself(tmp_path):
     data = b'{"id":1}\n' * 100_000
     with Behind(tmp_path, ECHO, "--no-compress", "--redact", "none") as behind:

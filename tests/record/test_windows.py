@@ -18,9 +18,10 @@ class OnThreads(Behind):
         self.out = out
         source = (
             "import os\n"
-            "from mcptally.record import redact, windows\n"
+            "from mcptally.record.stdio import windows\n"
+            "from mcptally.redaction import policy\n"
             "from mcptally.record.writer.recording import Archive\n"
-            f"make = lambda: Archive({str(out)!r}, policy=redact.policy('none'))\n"
+            f"make = lambda: Archive({str(out)!r}, policy=policy.policy('none'))\n"
             f"os._exit(windows.run({command!r}, archive=make))"
         )
         self.process = subprocess.Popen(

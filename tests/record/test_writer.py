@@ -24,11 +24,23 @@ if sys.platform != "win32":
 COUNTED = ("open", "message", "raw", "stderr", "http", "gap")
 
 
+MADE = []
+"""Archives whose threads end with the test."""
+
+
+@pytest.fixture(autouse=True)
+def _no_thread_is_left():
+    yield
+    while MADE:
+        MADE.pop().leave()
+
+
 def archive(folder, *, policy="none", **limits):
     said = []
     made = Archive(
         folder, policy=redaction_policy.policy(policy), limits=Limits(**limits), say=said.append
     )
+    MADE.append(made)
     return made, said
 
 
@@ -159,6 +171,7 @@ def test_a_policy_that_fails_costs_the_copy_and_leaks_nothing(tmp_path):
         text = argv = url = json
 
     made = Archive(tmp_path, policy=Broken("broken", frozenset()))
+    MADE.append(made)
     recording = made.open(transport="stdio", server="s", command=["secret"])
     recording.frame(b'{"a":"secret"}', dir="c2s")
     recording.frame(b"secret", dir="c2s")

@@ -88,6 +88,7 @@ _PARTS = st.sampled_from(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", [row for row in SHAPES if row.name in REACH], ids=lambda r: r.name)
 @settings(max_examples=300, deadline=None)
 @given(parts=st.lists(_PARTS, max_size=30))
@@ -114,6 +115,7 @@ _PIECES = _PARTS | st.sampled_from(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.lists(_PIECES, max_size=30), st.sampled_from(["default", "strict", "none,+bearer,-jwt"]))
 def test_a_policy_hides_the_same_with_either_engine(parts, name):
@@ -157,6 +159,7 @@ def test_a_token_among_many_prefixes_of_tokens_is_found_all_the_same(text):
         assert token not in clean
 
 
+@pytest.mark.slow
 def test_what_cannot_be_searched_in_time_is_hidden_as_a_whole():
     data = b'{"a":"' + b"key=a;" * 200_000 + b'"}'
     assert policy().json(data) == (b'"[redacted:unsearchable]"', 1)

@@ -30,6 +30,7 @@ def printed(*arguments):
     return done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["table", "json", "csv", "markdown", "parquet"])
 def test_answers_carry_no_tokens_and_say_so(store, form):
     sql = "SELECT arguments, response, error_text, error_details FROM calls"

@@ -41,6 +41,7 @@ def store(tmp_path_factory) -> Path:
     return out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
 def test_every_column_has_a_value_somewhere_in_real_traffic(store: Path, table):
     frame = pl.read_parquet(store / table.name / "*.parquet")

@@ -41,6 +41,7 @@ def test_most_patterns_of_our_rules_are_read_alike():
     assert len(ALIKE) > 0.85 * len(PATTERNS)
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(st.lists(texts, min_size=1, max_size=20))
 @example(["Path '日本語テキスト' must be absolute"])

@@ -159,6 +159,7 @@ NESTED = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(st.dictionaries(st.sampled_from(["error", "status", "a", "message"]), NESTED, max_size=4))
 def test_any_json_can_be_asked_about(value: dict[str, object]):

@@ -171,6 +171,7 @@ TEXTS = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.lists(TEXTS, min_size=1, max_size=8))
 def test_any_text_gets_a_verdict(texts: list[str | None]):
@@ -183,6 +184,7 @@ def test_any_text_gets_a_verdict(texts: list[str | None]):
     assert said["confidence"].is_between(0, 100).all()
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.lists(TEXTS, min_size=2, max_size=8))
 def test_a_verdict_does_not_depend_on_the_other_calls_of_the_batch(texts: list[str | None]):

@@ -27,6 +27,8 @@ from mcptally.output.html.text import interval, percent, plain, shown
 from tests.analytics.stores import build, call
 from tests.output.html import anatomy, stores
 
+pytestmark = pytest.mark.slow
+
 PAGES = ("sample", "hostile", "calm", "worse", "large")
 TAGS = frozenset(
     re.findall(

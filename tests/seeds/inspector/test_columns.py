@@ -157,6 +157,7 @@ def expected_row(row, schema):
     return found
 
 
+@pytest.mark.slow
 def test_tables_and_single_calls_agree_on_all_recorded_traffic():
     calls, definitions = judged(corpus.recordings())
     rows = inspector_columns.score(calls, definitions)
@@ -181,6 +182,7 @@ def test_tables_and_single_calls_agree_on_all_recorded_traffic():
 ERROR = {"name": "weather"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["", " tail", "\U0001f600 tail", "x\U0001f600"])
 @pytest.mark.parametrize("length", [98, 99, 100, 101])
 def test_evidence_is_cut_at_100_utf16_units_and_half_a_character_is_replaced(tmp_path, length, end):
@@ -275,6 +277,7 @@ def test_a_json_rpc_error_goes_the_programs_way_of_exceptions(
     assert (reference.classification, reference.confidence) == (classification, confidence)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", [-32600, -32601, -32602, -32603, -32700, -32000, 404, None])
 @pytest.mark.parametrize("tool", ["weather", "get_item"])
 @pytest.mark.parametrize("message", ["boom", "item 17 not found", "", "500"])
