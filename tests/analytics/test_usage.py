@@ -56,7 +56,8 @@ def test_a_response_without_a_byte_has_no_size_to_sum(tmp_path: Path, table):
         events.append(c2s(2 * number - 1, call(number)))
         events.append(s2c(2 * number, text(number), bytes=size))
     mt.score([write(tmp_path / "a.jsonl", events)], out=tmp_path / "store")
+    files = mt.open_store(tmp_path / "store").files
     with connect() as connection:
-        create_views(connection, [tmp_path / "store"])
+        create_views(connection, files)
         rows = connection.sql(f"SELECT sum(sized), sum(ln_response_bytes) FROM {table}").fetchall()
     assert rows == [(2, pytest.approx(math.log(100)))]

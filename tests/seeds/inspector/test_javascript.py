@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 from mcptally.seeds.inspector import factors, inspector, javascript
+from mcptally.wire.nesting import MAX_DEPTH
 
 
 @pytest.mark.parametrize(
@@ -48,10 +49,12 @@ def test_what_json_parse_refuses_is_refused(text):
         javascript.parse(text)
 
 
-def test_a_number_of_any_length_and_any_nesting_that_python_can_parse_is_written():
+def test_a_number_of_any_length_and_any_nesting_up_to_the_limit_is_written():
     assert javascript.parse("9" * 5000) == math.inf
-    deep = "[" * 900 + "]" * 900
+    deep = "[" * MAX_DEPTH + "]" * MAX_DEPTH
     assert javascript.stringify(javascript.parse(deep)) == deep
+    with pytest.raises(RecursionError):
+        javascript.parse(f"[{deep}]")
 
 
 @pytest.mark.parametrize("value", [[], {}, "0", "false", 1, -1, math.inf, True])
