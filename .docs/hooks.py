@@ -1,8 +1,8 @@
 # ruff: noqa: INP001  (mkdocs loads this file by its path)
 """What the documentation site shows beside docs/, and its navigation.
 
-docs/index.md is the one list of pages: its sections become the site's. Notebooks, the traces'
-README and a list of the decisions are made into pages when the site is built.
+docs/index.md is the one list of pages: its sections become the site's. Notebooks and the
+README of the sample traces become pages when the site is built.
 """
 
 import base64
@@ -21,7 +21,7 @@ LINK = re.compile(r"\[([^\]]*)\]\(([^)\s]+)\)")
 BESIDE = {
     **{f"notebooks/{path.name}": f"notebooks/{path.stem}.md" for path in ROOT.glob("notebooks/*")},
     "sample_traces/README.md": "sample_traces.md",
-    "docs/decisions": "decisions/index.md",
+    "docs/decisions": "decisions/README.md",
     "README.md": "index.md",
 }
 """A file or folder of the repository → the page of the site that stands for it."""
@@ -52,7 +52,6 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     # Links to programs beside the traces have no page here.
     traces = re.sub(r"\[([^\]]*)\]\((?:plans|record)\.py\)", r"\1", traces)
     files.append(File.generated(config, "sample_traces.md", content=traces))
-    files.append(File.generated(config, "decisions/index.md", content=_decisions()))
     return files
 
 
@@ -80,14 +79,6 @@ def _on_site(here: Path, link: str) -> str | None:
     if beside or not target.is_relative_to(DOCS):
         return beside
     return target.relative_to(DOCS).as_posix()
-
-
-def _decisions() -> str:
-    lines = ["# Decisions", "", "Each with its reasons and the roads not taken.", ""]
-    for path in sorted(DOCS.glob("decisions/*.md")):
-        title = path.read_text(encoding="utf-8").split("\n", 1)[0].lstrip("# ")
-        lines.append(f"- [{title}]({path.name})")
-    return "\n".join(lines) + "\n"
 
 
 def _notebook(path: Path) -> dict[str, str | bytes]:
