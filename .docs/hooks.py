@@ -21,7 +21,7 @@ LINK = re.compile(r"\[([^\]]*)\]\(([^)\s]+)\)")
 BESIDE = {
     **{f"notebooks/{path.name}": f"notebooks/{path.stem}.md" for path in ROOT.glob("notebooks/*")},
     "sample_traces/README.md": "sample_traces.md",
-    "docs/decisions": "decisions/index.md",
+    "docs/decisions": "decisions/README.md",
     "README.md": "index.md",
 }
 """A file or folder of the repository → its page on the site."""
@@ -52,7 +52,6 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     # The programs that the README links to have no page on the site.
     traces = re.sub(r"\[([^\]]*)\]\((?:plans|record)\.py\)", r"\1", traces)
     files.append(File.generated(config, "sample_traces.md", content=traces))
-    files.append(File.generated(config, "decisions/index.md", content=_decisions()))
     return files
 
 

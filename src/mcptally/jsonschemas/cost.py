@@ -1,7 +1,7 @@
 """What judging a value by a stranger's schema may cost, and what is left out where it is too much.
 
 A schema whose evaluation may explode is refused before any engine sees it; errors are gathered
-where that is cheap (docs/decisions/1514).
+where that is cheap (docs/decisions/0076).
 """
 
 import itertools

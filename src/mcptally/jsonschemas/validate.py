@@ -3,7 +3,7 @@
 jsonschema-rs judges, where it agrees with jsonschema; what it refuses to compile and jsonschema
 does not, jsonschema judges. Formats are annotations in both and never assertions (2020-12's
 default). A schema that neither takes is a finding about the tool, never about a call.
-Why so: docs/decisions/0702-schemas.md.
+Why so: docs/decisions/0030.
 """
 
 import functools

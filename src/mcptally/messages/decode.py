@@ -5,7 +5,7 @@
 A run of lines is decoded by one native call into typed structs whose payloads stay raw bytes;
 structs are turned over into columns by native calls too. What does not fit the types is decoded
 again, alone, field by field: one bad line never costs its neighbours, and every line of a file
-ends in some frame. Why this and not a columnar JSON reader: docs/decisions/0002-decode.md.
+ends in some frame. Why this and not a columnar JSON reader: docs/decisions/0002.
 """
 
 import dataclasses

@@ -3,7 +3,7 @@
 What a partition will take is planned by, before anything of it is read (`PROCESS`, `GROWTH`); what
 its lines so far take is known while they are read. A recording, and a file, is never torn apart, so
 one may be larger than what is free: then what fits is read, and a finding says so
-(docs/decisions/1204, 1516).
+(docs/decisions/0042, 0077).
 """
 
 from typing import Final

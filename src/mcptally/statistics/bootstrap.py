@@ -1,6 +1,6 @@
 """Intervals of quantiles: a bootstrap over whole sessions, studentised, on NumPy arrays.
 
-What it is, and where it gives no interval: docs/explanation/statistics.md, docs/decisions/1104.
+What it is, and where it gives no interval: docs/explanation/statistics.md, docs/decisions/0038.
 """
 
 import functools

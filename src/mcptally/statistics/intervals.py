@@ -1,6 +1,6 @@
 """Intervals of rates with sessions as clusters: the one home of their formula, on NumPy arrays.
 
-What it is and why: docs/explanation/statistics.md and docs/decisions/1104.
+What it is and why: docs/explanation/statistics.md and docs/decisions/0038.
 """
 
 from typing import Final, NamedTuple

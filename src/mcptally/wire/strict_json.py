@@ -3,7 +3,7 @@
 Strict means that every parser we use (msgspec, orjson, the standard library, DuckDB, polars)
 accepts the bytes and none has to guess: valid UTF-8, no byte order mark, no NaN, no lone
 surrogate, no number beyond a double, no nesting deeper than `nesting.MAX_DEPTH`. Duplicate keys
-are strict enough. docs/decisions/0101-one-json-checker.md has the measurements.
+are strict enough. docs/decisions/0005 has the measurements.
 """
 
 import re

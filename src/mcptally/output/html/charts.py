@@ -1,6 +1,6 @@
 """Marks of the charts: where each lies in its drawing. The templates draw them.
 
-Small drawings of our own instead of a chart library: docs/decisions/1401.
+Small drawings of our own instead of a chart library: docs/decisions/0061.
 """
 
 import datetime

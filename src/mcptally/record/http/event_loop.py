@@ -1,7 +1,7 @@
 """The event loop under the HTTP recorder: sockets, timers, signals, and a disk that may hang.
 
 Not asyncio's, for one reason: what must be in the file before bytes are passed on is written in
-this thread (handing it to another costs 100 µs a call, docs/decisions/0150), and a write that
+this thread (handing it to another costs 100 µs a call, docs/decisions/0009), and a write that
 never returns would stop all traffic. So every write goes through `commit`, which says what comes
 after it; when it takes longer than `stall_seconds` another thread goes on from there, and the
 one that was held ends when the disk lets go of it.
