@@ -5,7 +5,7 @@ chunk before its last one: it takes the first value of each chunk without asking
 one. Such columns are common: a join makes one chunk per thread (from 256 rows each), `shift` and
 `diff` make one of the rows they add, and a filter that drops all rows of a chunk keeps it, empty.
 `pl.concat_str` reads its columns value by value, whatever their chunks are. Ruff refuses
-`pl.format` everywhere (`banned-api` in pyproject.toml); docs/decisions/1205-text-by-concat-str.md.
+`pl.format` everywhere (`banned-api` in pyproject.toml); docs/decisions/0082-text-by-concat-str.md.
 """
 
 import polars as pl

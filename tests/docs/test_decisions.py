@@ -1,6 +1,6 @@
 """Decision records: consecutive numbers, a date and a status, and an index that lists them all.
 
-python -m tests.test_decisions      writes the table of docs/decisions/README.md again
+python -m tests.docs.test_decisions      writes the table of docs/decisions/README.md again
 """
 
 import re
@@ -41,7 +41,7 @@ def test_the_numbers_of_decision_records_are_consecutive():
 
 def test_the_index_lists_every_decision_record_with_its_title_date_and_status():
     assert INDEX.read_text(encoding="utf-8").endswith("\n\n" + table()), (
-        "run python -m tests.test_decisions"
+        "run python -m tests.docs.test_decisions"
     )
 
 
