@@ -16,6 +16,7 @@ import polars as pl
 
 import mcptally as mt
 from mcptally import errors
+from mcptally.analytics.compare import Comparison
 from mcptally.analytics.views import questions, shown
 from mcptally.cli import COMMANDS, cli
 from mcptally.rules.reference_page import reference
@@ -137,7 +138,7 @@ def _given_back() -> list[type]:
     for thing in [*public, *vars(mt.Store).values()]:
         back = inspect.signature(thing).return_annotation if callable(thing) else None
         # Some annotations are texts, so that what they name need not be loaded.
-        kinds = [mt.compare.Comparison] if back == "Comparison" else [back, *get_args(back)]
+        kinds = [Comparison] if back == "Comparison" else [back, *get_args(back)]
         found |= {
             kind.__name__: kind
             for kind in kinds
