@@ -35,9 +35,9 @@ lint:
 docs:
     mkdocs build --quiet --strict -f .docs/mkdocs.yml
 
-# Run one benchmark; `python -m tests.benchmarks` lists them
-benchmark name="score":
-    python -m tests.benchmarks {{ name }}
+# Run one benchmark; further arguments go to it
+benchmark name="score" *arguments:
+    python -m tests.benchmarks {{ name }} {{ arguments }}
 
 # Run the fast tests with the lowest version of each dependency that pyproject.toml allows
 test-lowest:
