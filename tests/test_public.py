@@ -1,6 +1,19 @@
 """The public names: each has one home, loads on first use, and is typed."""
 
+import ast
+import inspect
+from pathlib import Path
+
+import pytest
+
 import mcptally as mt
+
+TYPED_USE = ast.parse(Path(__file__).with_name("typing").joinpath("api.py").read_text("utf-8"))
+STORE_METHODS = sorted(
+    name
+    for name, member in vars(mt.Store).items()
+    if inspect.isfunction(member) and not name.startswith("_")
+)
 
 
 def test_every_public_name_loads_and_no_other_is_promised():
@@ -18,3 +31,39 @@ def test_the_single_call_functions_answer_in_both_readings():
     for rules in ("document", "inspector"):
         assert mt.is_business_error(context, rules=rules) is True
         assert mt.validate_response(context, rules=rules).classification == "fully_working"
+
+
+def typed_keywords(name):
+    """The keywords of all calls in tests/typing/api.py of `name` or `object.name`."""
+    calls = [
+        node
+        for node in ast.walk(TYPED_USE)
+        if isinstance(node, ast.Call)
+        and name in {getattr(node.func, "attr", None), getattr(node.func, "id", None)}
+    ]
+    assert calls, f"tests/typing/api.py does not call {name}"
+    return {keyword.arg for call in calls for keyword in call.keywords}
+
+
+@pytest.mark.parametrize("name", [name for name in mt.__all__ if name[0].islower()])
+def test_the_typed_use_of_the_api_passes_every_option_of_every_public_function(name):
+    assert typed_keywords(name) >= options(getattr(mt, name))
+
+
+@pytest.mark.parametrize("name", STORE_METHODS)
+def test_the_typed_use_of_the_api_passes_every_option_of_every_method_of_a_store(name):
+    assert typed_keywords(name) >= options(getattr(mt.Store, name))
+
+
+@pytest.mark.parametrize("name", [name for name in mt.__all__ if name[0].isupper()])
+def test_the_typed_use_of_the_api_states_the_type_of_every_public_class(name):
+    stated = {node.id for node in ast.walk(TYPED_USE) if isinstance(node, ast.Name)}
+    assert name in stated
+
+
+def options(function):
+    return {
+        parameter.name
+        for parameter in inspect.signature(function).parameters.values()
+        if parameter.kind is parameter.KEYWORD_ONLY
+    }

@@ -1,0 +1,224 @@
+"""Typed use of the public API, checked by mypy --strict and never run.
+
+Each `assert_type` states what a caller gets. Each `type: ignore` states a call that mypy must
+reject: mypy reports the comment as unused when it no longer does.
+"""
+
+import contextlib
+import datetime
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, assert_type
+
+import duckdb
+
+import mcptally as mt
+from mcptally import (
+    BusinessDecision,
+    ResponseMetadata,
+    ScenarioResult,
+    ScenarioStatus,
+    Store,
+    ValidationContext,
+    ValidationResult,
+)
+
+Classification = (
+    Literal["fully_working", "partially_working", "connectivity_only", "broken", "error"] | None
+)
+Category = Literal["happy_path", "edge_case", "boundary", "error_case"] | None
+Status = Literal["fully_working", "partially_working", "connectivity_only", "broken", "untested"]
+
+
+def score_an_archive() -> None:
+    summary = mt.score(["traces", Path("more")], out="store")
+    assert_type(summary.out, str | Path)
+    assert_type(summary.files, int)
+    assert_type(summary.bytes, int)
+    assert_type(summary.rows, dict[str, int])
+    mt.score(
+        (Path("traces"),),
+        out=Path("store"),
+        rules="rules.toml",
+        scenarios=Path("scenarios.toml"),
+        payloads=False,
+        full=True,
+        jobs=0,
+        engine="dask",
+        scheduler="tcp://host:8786",
+        partition_bytes=1 << 20,
+        progress=lambda *_: None,
+    )
+    mt.score(["traces"])  # type: ignore[call-arg]
+    mt.score(["traces"], "store")  # type: ignore[call-arg]
+    mt.score(1, out="store")  # type: ignore[arg-type]
+
+
+def open_and_query() -> None:
+    store = mt.open_store("store", Path("second"), memory="2GB")
+    assert_type(store, Store)
+    assert_type(Store(Path("store"), Path("second"), memory=None), Store)
+    assert_type(store.path, Path)
+    assert_type(store.paths, tuple[Path, ...])
+    assert_type(store.manifest, dict[str, Any])
+    assert_type(store.memory, str | None)
+    answer = store.ask(
+        "tool_scores",
+        server="time",
+        tool="convert_time",
+        since=datetime.date(2026, 1, 1),
+        until=datetime.datetime(2026, 2, 1, tzinfo=datetime.UTC),
+        client="inspector",
+        min_calls=10,
+    )
+    assert_type(answer, duckdb.DuckDBPyRelation)
+    assert_type(store.ask("tool_scores", since="7d"), duckdb.DuckDBPyRelation)
+    assert_type(store.sql("SELECT ?", params=[1]), duckdb.DuckDBPyRelation)
+    limited: contextlib.AbstractContextManager[None] = store.within(1.5)
+    with limited:
+        store.sql("SELECT 1")
+    store.stops(duckdb.connect())
+    store.interrupt()
+    store.ask("tool_scores", "time")  # type: ignore[call-arg]
+    store.ask("tool_scores", servers="time")  # type: ignore[call-arg]
+    store.sql(b"SELECT 1")  # type: ignore[arg-type]
+
+
+def compare_stores(before: Store, after: Store) -> None:
+    comparison = before.compare(after, min_difference=0.1, min_ratio=1.5, alpha=0.01)
+    assert_type(comparison.base, Path)
+    assert_type(comparison.new, Path)
+    assert_type(comparison.tools, duckdb.DuckDBPyRelation)
+    assert_type(comparison.metrics, duckdb.DuckDBPyRelation)
+    before.compare("after")  # type: ignore[arg-type]
+
+
+def write_a_report(store: Store) -> None:
+    assert_type(mt.report("store"), str)
+    assert_type(
+        mt.report(
+            store,
+            Path("report.html"),
+            base=None,
+            server="time",
+            tool=None,
+            since="7d",
+            until="2026-02-01",
+            client=None,
+        ),
+        str,
+    )
+    mt.report(store, base=store)
+    mt.report(store, "report.html", "base")  # type: ignore[call-arg]
+
+
+def change_stores() -> None:
+    merged = mt.merge_stores(
+        ["store", Path("second")], out="merged", rules="rules.toml", scenarios=None
+    )
+    assert_type(merged.out, Path)
+    assert_type(merged.stores, int)
+    assert_type(merged.files, int)
+    assert_type(merged.rows, dict[str, int])
+    mt.merge_stores(["store"], "merged")  # type: ignore[call-arg]
+
+    forgotten = mt.forget(
+        "store",
+        archive=["traces"],
+        server="time",
+        tool="convert_time",
+        recording=None,
+        rules=None,
+        scenarios=Path("scenarios.toml"),
+        yes=True,
+    )
+    assert_type(forgotten.recordings, int)
+    assert_type(forgotten.calls, int)
+    assert_type(forgotten.events, int)
+    assert_type(forgotten.files, list[str])
+    assert_type(forgotten.missing, list[str])
+    assert_type(forgotten.done, bool)
+    mt.forget("store", "traces")  # type: ignore[call-arg]
+
+
+def count(path: Path, records: int) -> None: ...
+
+
+def import_other_logs() -> None:
+    imported = mt.import_logs(
+        ["log", Path("folder")],
+        "traces",
+        format="har",
+        redaction="none",
+        timezone="UTC",
+        server="time",
+        envelope=None,
+        progress=count,
+    )
+    assert_type(imported.recordings, int)
+    assert_type(imported.events, int)
+    assert_type(imported.passed_over, dict[Path, str])
+    mt.import_logs("log")  # type: ignore[call-arg]
+
+
+def score_one_response(mapping: Mapping[str, Any]) -> None:
+    context = ValidationContext(
+        tool={"name": "get"}, response={"content": []}, input={}, scenario_category="edge_case"
+    )
+    assert_type(context.scenario_category, Category)
+    assert_type(ValidationContext.of(mapping), ValidationContext)
+    ValidationContext(tool={}, response={}, scenario_category="other")  # type: ignore[arg-type]
+
+    result = mt.validate_response(context, rules="inspector")
+    assert_type(result, ValidationResult)
+    assert_type(mt.validate_response(mapping), ValidationResult)
+    assert_type(result.is_valid, bool | None)
+    assert_type(result.is_error, bool | None)
+    assert_type(result.confidence, float | None)
+    assert_type(result.classification, Classification)
+    assert_type(result.issues, tuple[str, ...])
+    assert_type(result.evidence, tuple[str, ...])
+    assert_type(result.response_metadata, ResponseMetadata | None)
+    assert_type(result.throws, str | None)
+    assert_type(result.to_json(), dict[str, Any])
+    mt.validate_response(context, "document")  # type: ignore[call-arg]
+    mt.validate_response(context, rules="program")  # type: ignore[arg-type]
+    mt.validate_response("context")  # type: ignore[arg-type]
+
+    decision = mt.business_decision(context, rules="document")
+    assert_type(decision, BusinessDecision)
+    assert_type(decision.is_business_error, bool | None)
+    assert_type(decision.confidence, float | None)
+    assert_type(decision.threshold, float | None)
+    assert_type(mt.is_business_error(context, rules="document"), bool | None)
+
+    metadata = mt.response_metadata(context, rules="document")
+    assert_type(metadata, ResponseMetadata | None)
+    if metadata is not None:
+        assert_type(metadata.content_types, tuple[str, ...])
+        assert_type(metadata.text_block_count, int)
+        assert_type(metadata.has_structured_content, bool)
+
+
+def score_scenarios(result: ValidationResult) -> None:
+    scenario = ScenarioResult(
+        classification="fully_working",
+        confidence=90.0,
+        is_valid=True,
+        category="happy_path",
+        executed=True,
+        evidence=("text",),
+    )
+    assert_type(mt.overall_confidence([result, scenario], rules="document"), float)
+    status = mt.scenario_status([scenario], planned=3, rules="inspector")
+    assert_type(status, ScenarioStatus)
+    assert_type(status.status, Status)
+    assert_type(status.confidence, float)
+    assert_type(status.executed, int)
+    assert_type(status.passed, int)
+    mt.scenario_status([result])  # type: ignore[list-item]
+
+
+def check_a_response_in_a_test() -> None:
+    mt.assert_tool_response({"content": []}, rules="document")
+    mt.assert_tool_response({}, rules="inspector")  # type: ignore[arg-type]
