@@ -74,11 +74,10 @@ def open_and_query() -> None:
     assert_type(answer, duckdb.DuckDBPyRelation)
     assert_type(store.ask("tool_scores", since="7d"), duckdb.DuckDBPyRelation)
     assert_type(store.sql("SELECT ?", params=[1]), duckdb.DuckDBPyRelation)
-    limited: contextlib.AbstractContextManager[None] = store.within(1.5)
+    limited: contextlib.AbstractContextManager[None] = store.within(1.5, rows=10)
     with limited:
         store.sql("SELECT 1")
-    store.stops(duckdb.connect())
-    store.interrupt()
+    assert_type(store.mark(), tuple[tuple[int, int], ...])
     store.ask("tool_scores", "time")  # type: ignore[call-arg]
     store.ask("tool_scores", servers="time")  # type: ignore[call-arg]
     store.sql(b"SELECT 1")  # type: ignore[arg-type]
