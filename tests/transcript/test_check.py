@@ -161,6 +161,16 @@ LINES = {
         b'{"v":1,"event":"hm","recording":"x","seq":0,"ts_ns":1}\n' + text(recording()),
         "not an event of transcript format 1: Invalid value", 10,
     ),
+    "a line that redact withheld": (
+        b'{"v":1,"event":"withheld","why":"the line is not UTF-8","bytes":7}\n' + text(recording()),
+        "line 1: `mcptally redact` withheld this line because it could not search it for secrets: "
+        "the line is not UTF-8",
+        10,
+    ),
+    "a withheld line without a reason": (
+        b'{"v":1,"event":"withheld","why":7}\n' + text(recording()),
+        "it could not search it for secrets", 10,
+    ),
     "seq that is text": (
         b'{"v":1,"event":"open","recording":"x","seq":"0","ts_ns":1}\n' + text(recording()),
         "not an event", 10,

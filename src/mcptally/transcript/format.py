@@ -14,6 +14,11 @@ Event = Literal["open", "message", "raw", "stderr", "http", "gap", "close"]
 EVENTS: Final[tuple[str, ...]] = get_args(Event)
 """Every `Event`."""
 
+WITHHELD: Final = "withheld"
+"""The value of `event` in a line that `mcptally redact` writes in place of a line it cannot search.
+
+It is not an event: it has `why` and `bytes`, but neither a recording nor a `seq`."""
+
 Dir = Literal["c2s", "s2c"]
 """Which way bytes went: client to server, or server to client."""
 

@@ -13,7 +13,7 @@ import numpy as np
 from msgspec import Raw
 
 from mcptally.transcript.events import EVENT, MEMBERS, MSG, AnyEvent, MessageEvent
-from mcptally.transcript.format import FORMAT_VERSION
+from mcptally.transcript.format import FORMAT_VERSION, WITHHELD
 from mcptally.wire.nesting import MAX_DEPTH, is_too_deep
 
 Refusal = tuple[str, str]
@@ -72,7 +72,10 @@ def event_of(line: bytes) -> AnyEvent | Refusal | None:
                 f"format {version[:20].decode()} is not known to this version, which reads "
                 f"{FORMAT_VERSION}"
             )
-        if bytes(members.get("event", b"")) == b'"message"' and "msg" in members:
+        event_name = bytes(members.get("event", b""))
+        if event_name == _WITHHELD_JSON:
+            return "transcript.withheld", _withheld_message(members)
+        if event_name == b'"message"' and "msg" in members:
             raw = members.pop("msg")
             members["msg"] = Raw(b"{}")
             event = EVENT.decode(msgspec.json.encode(members))
@@ -82,6 +85,18 @@ def event_of(line: bytes) -> AnyEvent | Refusal | None:
     except msgspec.DecodeError:
         pass
     return "transcript.not_an_event", f"not an event of transcript format 1: {fault}"
+
+
+_WITHHELD_JSON: Final = msgspec.json.encode(WITHHELD)
+
+
+def _withheld_message(members: dict[str, Raw]) -> str:
+    """What `redact` did with the line that stood here, and why."""
+    try:
+        why = f": {msgspec.json.decode(members['why'], type=str)[:_SHOWN]}"
+    except (KeyError, msgspec.DecodeError):
+        why = ""
+    return f"`mcptally redact` withheld this line because it could not search it for secrets{why}"
 
 
 def _has_too_deep(data: bytes) -> bool:

@@ -27,7 +27,7 @@ from mcptally.redaction.key_patterns import words
 from mcptally.redaction.policy import HEADERS, Policy, policy
 from mcptally.transcript.discover import discover
 from mcptally.transcript.files import Damage, lines
-from mcptally.transcript.format import EVENTS
+from mcptally.transcript.format import EVENTS, FORMAT_VERSION, WITHHELD
 from mcptally.transcript.parse import Member, members_of, object_of
 
 _encode: Final = msgspec.json.encode
@@ -157,7 +157,8 @@ def _line(line: bytes, hiding: _Hiding, done: Redacted) -> tuple[bytes, str | No
     members = members_of(line)
     if isinstance(members, tuple):
         why = members[1]
-        stand_in = {"v": 1, "event": "withheld", "why": why, "bytes": len(line) - len(end)}
+        size = len(line) - len(end)
+        stand_in = {"v": FORMAT_VERSION, "event": WITHHELD, "why": why, "bytes": size}
         return _encode(stand_in) + end, why
     event = _word(dict(members).get("event", b"null"))
     if event in EVENTS:
