@@ -8,14 +8,14 @@ import pytest
 import zstandard
 
 from mcptally.importers import FORMATS, import_logs
-from mcptally.importers.events import Item, Pipe, Tally
+from mcptally.importers.events import Connection, Item, Tally
 from mcptally.importers.json_array import elements
 from mcptally.importers.packer import Packer
 from mcptally.importers.source import Source
-from mcptally.importers.transcript_builder import Transcript
+from mcptally.importers.transcript_builder import TranscriptBuilder
 from mcptally.redaction.policy import policy
 from mcptally.transcript.files import EXPANSION, Room
-from tests.importers.rig import balanced
+from tests.importers.helpers import all_records_accounted_for
 
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n'
 TOO_LARGE = "unpack to more than 64 times their size"
@@ -85,7 +85,7 @@ def test_the_bombs_of_an_import_share_one_room_and_leave_others_alone(tmp_path: 
         bomb(logs / name, PING, b" ", b"\n" + PING, mebibytes=400)
     (logs / "c.jsonl.zst").write_bytes(zstandard.compress(PING * 20))
     done = import_logs(logs, tmp_path / "t")
-    assert balanced(done)
+    assert all_records_accounted_for(done)
     told = {o.file.name: [w for w in o.tally.unused if TOO_LARGE in w] for o in done.files}
     assert [name for name, words in told.items() if words] == ["b.jsonl.zst"]
     used = {outcome.file.name: outcome.tally.used for outcome in done.files}
@@ -108,7 +108,7 @@ def test_a_file_without_times_is_digested_once_however_often_it_begins(tmp_path:
         digested.append("once")
         return "f"
 
-    transcript = Transcript(
+    transcript = TranscriptBuilder(
         Packer(tmp_path, "x"),
         policy("none"),
         source={"format": "jsonrpc", "missing": []},
@@ -118,7 +118,7 @@ def test_a_file_without_times_is_digested_once_however_often_it_begins(tmp_path:
     )
     begin = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize"}).encode()
     for line in range(50):
-        transcript.put(Item(what="message", line=line, pipe=Pipe("s"), data=begin))
+        transcript.put(Item(kind="message", line=line, connection=Connection("s"), data=begin))
     transcript.finish()
     assert transcript.recordings == 50
     assert digested == ["once"]

@@ -12,16 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcptally.importers import FORMATS, call_records, import_logs
-from mcptally.importers.detect import format_of
-from mcptally.importers.events import Item, Pipe, Tally
+from mcptally.importers.detect import detect_format
+from mcptally.importers.events import Connection, Item, Tally
 from mcptally.importers.formats import claude_code
 from mcptally.importers.formats.mcphawk import is_database
 from mcptally.importers.json_array import elements
-from mcptally.importers.sorted_spool import MAX_RUNS, in_order
-from mcptally.importers.timestamps import duration, moment, zone
+from mcptally.importers.sorted_spool import MAX_RUN_FILES, sorted_by_time
+from mcptally.importers.timestamps import parse_duration, parse_timestamp, parse_timezone
 from mcptally.transcript.check import check
 from tests.importers import styles
-from tests.importers.rig import SAMPLES, TRACES, balanced, events
+from tests.importers.helpers import SAMPLES, TRACES, all_records_accounted_for, events
 
 HTTP = styles.har(events(TRACES / "everything-http.jsonl.zst")[:60]).encode()
 TIME = events(TRACES / "time.jsonl")[:40]
@@ -87,7 +87,7 @@ def imported(form: str, data: bytes, **options: object) -> None:
         source.write_bytes(data)
         out = Path(folder) / "t"
         done = import_logs(source, out, format=form, timezone="UTC", **options)
-        assert balanced(done)
+        assert all_records_accounted_for(done)
         assert not list(out.glob("*.part"))
         if done.recordings:
             answer = check([out])
@@ -128,7 +128,7 @@ def test_rows_of_other_types_in_a_database_are_counted(tmp_path):
         connection.execute("UPDATE messages SET ts = 'soon' WHERE id = 3")
     connection.close()
     done = import_logs(copy, tmp_path / "t")
-    assert balanced(done)
+    assert all_records_accounted_for(done)
     assert {w: p.count for w, p in done.files[0].tally.unused.items()} == {
         "a row with values of other types": 1
     }
@@ -152,7 +152,7 @@ def test_a_row_with_an_impossible_number_stops_no_other(tmp_path, change):
     connection.close()
     whole = import_logs(SAMPLES / "mcphawk.db", tmp_path / "whole")
     done = import_logs(copy, tmp_path / "t")
-    assert balanced(done)
+    assert all_records_accounted_for(done)
     assert done.files[0].tally.used >= whole.files[0].tally.used - 1
     assert all(0 <= event["ts_ns"] < 2**63 for event in events(tmp_path / "t"))
 
@@ -170,15 +170,15 @@ def test_a_database_whose_tables_would_run_what_a_stranger_wrote_is_not_asked(tm
     assert not is_database(endless)
     done = import_logs(endless, tmp_path / "t", format="mcphawk")
     assert [*done.files[0].tally.unused] == ["no database of mcphawk: its tables are missing"]
-    assert balanced(done)
+    assert all_records_accounted_for(done)
 
 
-def _entry(url="http://h/mcp", response=None, **more):
+def _entry(url="http://h/mcp", response=None, **extra):
     ping = '{"jsonrpc":"2.0","id":1,"method":"ping"}'
     request = {"method": "POST", "url": url, "headers": [], "postData": {"text": ping}}
     answer = {"content": {"text": '{"jsonrpc":"2.0","id":1,"result":{}}'}}
     entry = {"startedDateTime": "2026-03-01T10:00:00Z", "time": 5, "request": request}
-    return {"log": {"entries": [entry | {"response": response or answer} | more]}}
+    return {"log": {"entries": [entry | {"response": response or answer} | extra]}}
 
 
 def _span(**attributes):
@@ -222,7 +222,7 @@ ODD = {
 def test_what_cannot_be_is_imported_without_it(tmp_path, form, told):
     (tmp_path / "a.log").write_text(json.dumps(told) + "\n")
     done = import_logs(tmp_path / "a.log", tmp_path / "t", format=form)
-    assert balanced(done)
+    assert all_records_accounted_for(done)
     assert done.lost == 0
     made = events(tmp_path / "t")
     assert made or done.files[0].tally.context
@@ -310,7 +310,7 @@ def test_an_odd_value_in_any_place_of_a_line_stops_no_import(tmp_path, form):
                 around = AROUND.get(form, "{}")
                 path.write_text("".join(f"{around.format(each)}\n" for each in lines))
                 done = import_logs(path, tmp_path / "t", format=form, timezone="UTC")
-                assert balanced(done), (name, place)
+                assert all_records_accounted_for(done), (name, place)
 
 
 @pytest.mark.parametrize("token", ODD_VALUES.values(), ids=ODD_VALUES)
@@ -323,7 +323,7 @@ def test_an_odd_value_in_a_message_of_a_database_stops_no_import(tmp_path, token
         connection.execute("UPDATE messages SET body = ? WHERE id = 3", [body])
     connection.close()
     done = import_logs(copy, tmp_path / "t")
-    assert balanced(done)
+    assert all_records_accounted_for(done)
     assert done.files[0].tally.used + done.lost >= whole
 
 
@@ -345,11 +345,11 @@ def test_lines_that_speak_of_a_log_and_its_entries_are_no_har(tmp_path):
     call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "log"}}
     reply = {"jsonrpc": "2.0", "id": 1, "result": {"content": [], "entries": []}}
     (tmp_path / "a.jsonl").write_text(json.dumps(call) + "\n" + json.dumps(reply) + "\n")
-    assert format_of(tmp_path / "a.jsonl") == "jsonrpc"
+    assert detect_format(tmp_path / "a.jsonl") == "jsonrpc"
     other = json.dumps({"version": 1} | _entry())
     for text in (other, json.dumps(json.loads(other), indent=1), "\ufeff" + json.dumps(_entry())):
         (tmp_path / "a.har").write_text(text, encoding="utf-8")
-        assert format_of(tmp_path / "a.har") == "har"
+        assert detect_format(tmp_path / "a.har") == "har"
 
 
 LONG = 40_000
@@ -373,7 +373,7 @@ def test_a_line_that_was_written_to_be_read_for_ever_is_read(tmp_path, form, sai
     line = json.dumps({"debug": said} | about) if form == "claude-code" else said
     (tmp_path / "a.log").write_text(line + "\n")
     done = import_logs(tmp_path / "a.log", tmp_path / "t", format=form)
-    assert balanced(done)
+    assert all_records_accounted_for(done)
     assert done.lost == 0
 
 
@@ -427,17 +427,19 @@ def test_calls_that_never_end_are_forgotten_oldest_first(tmp_path, monkeypatch):
     done = import_logs(tmp_path / "a.jsonl", tmp_path / "t", format="claude-code")
     tally = done.files[0].tally
     assert tally.notes[call_records.FORGOTTEN] == 2
-    asked = [e["name"] for e in events(tmp_path / "t") if e["event"] == "raw" and "method" in e]
-    assert sorted(asked) == ["x2", "x3", "x4"]
+    request = [e["name"] for e in events(tmp_path / "t") if e["event"] == "raw" and "method" in e]
+    assert sorted(request) == ["x2", "x3", "x4"]
 
 
 def test_requests_that_wait_take_so_much_memory_and_no_more(monkeypatch):
     monkeypatch.setattr(call_records, "WAITING_BYTES", 1000)
-    tally, pipe = Tally(), Pipe("s")
-    waiting = call_records.Waiting(tally)
+    tally, connection = Tally(), Connection("s")
+    waiting = call_records.PendingCalls(tally)
     for number in range(20):
-        asked = call_records.asked(pipe, f"{number}", line=1, at=1, tool="t", arguments=b"1" * 100)
-        waiting.add(f"{number % 15}", asked)
+        request = call_records.request(
+            connection, f"{number}", line=1, at=1, tool="t", arguments=b"1" * 100
+        )
+        waiting.add(f"{number % 15}", request)
     left = list(waiting.left())
     assert sum(len(item.data) for item in left) <= 1000
     assert 0 < len(left) < 10
@@ -452,7 +454,7 @@ def test_a_cut_gzip_file_gives_what_is_there(tmp_path):
     done = import_logs(tmp_path / "mcp-server-time.log.gz", tmp_path / "t")
     assert done.recordings > 3
     assert done.lost >= 1
-    assert balanced(done)
+    assert all_records_accounted_for(done)
 
 
 # --- the parts --------------------------------------------------------------------------------
@@ -490,24 +492,27 @@ _FILES = Path("/proc/self/fd")
 @pytest.mark.skipif(not _FILES.exists(), reason="this system does not say which files are open")
 def test_however_many_runs_there_are_few_files_are_open():
     before = len(list(_FILES.iterdir()))
-    items = [Item(what="message", line=n, pipe=Pipe("s"), at=-n % 7) for n in range(4 * MAX_RUNS)]
+    items = [
+        Item(kind="message", line=n, connection=Connection("s"), at=-n % 7)
+        for n in range(4 * MAX_RUN_FILES)
+    ]
     opened = 0
-    for found in in_order(iter(items), batch=1):
+    for found in sorted_by_time(iter(items), batch=1):
         opened = max(opened, len(list(_FILES.iterdir())))
         assert found.at is not None
-    assert sorted(items, key=lambda i: (i.at, i.line)) == list(in_order(iter(items), batch=1))
-    assert opened - before < 2 * MAX_RUNS
+    assert sorted(items, key=lambda i: (i.at, i.line)) == list(sorted_by_time(iter(items), batch=1))
+    assert opened - before < 2 * MAX_RUN_FILES
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.one_of(st.none(), st.integers(0, 50)), max_size=60), st.integers(1, 2000))
 def test_items_come_in_order_of_time_whatever_the_memory(times, batch):
     items = [
-        Item(what="message", line=n, pipe=Pipe("s"), at=at, data=b"%d" % n)
+        Item(kind="message", line=n, connection=Connection("s"), at=at, data=b"%d" % n)
         for n, at in enumerate(times)
     ]
-    found = list(in_order(iter(items), batch=batch))
-    assert found == list(in_order(iter(items)))
+    found = list(sorted_by_time(iter(items), batch=batch))
+    assert found == list(sorted_by_time(iter(items)))
     assert sorted(i.line for i in found) == list(range(len(times)))
     known = [i.at for i in found if i.at is not None]
     assert known == sorted(known)
@@ -525,19 +530,19 @@ TIMES = {
 
 @pytest.mark.parametrize(("text", "ns"), TIMES.items(), ids=TIMES)
 def test_times_are_read_as_programs_write_them(text, ns):
-    assert moment(text, zone("UTC")) == ns
+    assert parse_timestamp(text, parse_timezone("UTC")) == ns
 
 
 def test_numbers_tell_their_unit_by_their_size():
     for value in (1772358293, 1772358293000, 1772358293000000, 1772358293000000000):
-        assert moment(value) == 1772358293000000000
-    assert moment(1772358293.25) == 1772358293250000000
-    assert moment("2026-03-01 09:44:53", zone("+02:00")) == 1772351093000000000
+        assert parse_timestamp(value) == 1772358293000000000
+    assert parse_timestamp(1772358293.25) == 1772358293250000000
+    assert parse_timestamp("2026-03-01 09:44:53", parse_timezone("+02:00")) == 1772351093000000000
 
 
 @given(st.one_of(_JSON, st.floats(), st.text(max_size=40)))
 def test_what_is_no_time_is_none(value):
-    found = moment(value, zone("UTC"))
+    found = parse_timestamp(value, parse_timezone("UTC"))
     assert found is None or 0 < found < 2**63
 
 
@@ -546,4 +551,4 @@ def test_what_is_no_time_is_none(value):
     [("505ms", 505_000_000), ("0s", 0), ("1m 5s", 65 * 10**9), ("2.5s", 25 * 10**8), ("5", None)],
 )
 def test_durations_are_read(text, ns):
-    assert duration(text) == ns
+    assert parse_duration(text) == ns

@@ -6,13 +6,13 @@ import polars as pl
 import pytest
 
 from mcptally.importers import import_logs
-from tests.importers.rig import FACTS, SAMPLES, balanced, calls_of, facts
+from tests.importers.helpers import FACTS, SAMPLES, all_records_accounted_for, calls_of, facts
 
 
 def both(sample: str, recorded: str, tmp_path: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
     done = import_logs(SAMPLES / sample, tmp_path / "t", redaction="none")
     assert done.lost == 0
-    assert balanced(done)
+    assert all_records_accounted_for(done)
     return (
         calls_of(tmp_path / "t", tmp_path / "imported"),
         calls_of(SAMPLES / recorded, tmp_path / "recorded"),
@@ -67,7 +67,7 @@ def test_a_call_that_both_sides_tell_of_is_one_call(tmp_path):
         b"".join(gzip.decompress((SAMPLES / f"spans-{s}.jsonl.gz").read_bytes()) for s in SIDES)
     )
     done = import_logs(both_sides, tmp_path / "t")
-    assert balanced(done)
+    assert all_records_accounted_for(done)
     tally = done.files[0].tally
     assert tally.context == {"told by the server's span too": 36}
     assert tally.used == 37  # and the notification that a client's span is not made for

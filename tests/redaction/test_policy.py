@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcptally.errors import UsageError
-from mcptally.redaction.key_patterns import PLACES, PREFIXES, SHAPES
+from mcptally.redaction.key_patterns import PLACES
 from mcptally.redaction.policy import RULES, hashed, policy
+from mcptally.redaction.secret_patterns import PREFIXES, SHAPES
 
 _ALPHANUMERIC = string.ascii_letters + string.digits
 DEFAULT = policy()

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcptally.redaction.key_patterns import PREFIXES, SHAPES
 from mcptally.redaction.policy import policy
-from mcptally.redaction.scanner import LARGE, Hit, Texts, matches_near
-from mcptally.redaction.token_checks import REACH
+from mcptally.redaction.scanner import LARGE_FRAME_BYTES, Hit, TextSearch, matches_near
+from mcptally.redaction.secret_patterns import PREFIXES, SHAPES
+from mcptally.redaction.token_checks import MATCH_REACH
 
 PREFIXED = [prefix for row in PREFIXES for prefix in row.prefixes]
 OVERLAPPING = ["key", "token", "kent", "hook", "okey", "to", "tokens", "y"]
@@ -39,7 +39,7 @@ def filled(pieces, seed):
     out = b""
     for piece in pieces:
         out += rng.choices([b"", b'"', b"lorem ipsum ", b"a" * rng.randrange(90)])[0] + piece
-    return out + b" " * max(0, LARGE - len(out))
+    return out + b" " * max(0, LARGE_FRAME_BYTES - len(out))
 
 
 @pytest.mark.parametrize("texts", [PREFIXED, OVERLAPPING], ids=["prefixes", "overlapping"])
@@ -50,23 +50,23 @@ def test_both_engines_find_every_place_of_every_text(texts, data):
     parts = data.draw(st.lists(pieces | pieces.map(lambda p: p[:-1]) | st.binary(max_size=6)))
     frame = filled(parts, len(parts))
     wanted = everywhere(texts, frame)
-    assert Texts(texts).find(frame) == wanted
+    assert TextSearch(texts).find(frame) == wanted
     with pytest.MonkeyPatch.context() as monkeypatch:
         without_the_second_engine(monkeypatch)
-        assert Texts(texts).find(frame) == wanted
+        assert TextSearch(texts).find(frame) == wanted
 
 
 def test_the_second_engine_takes_part_from_the_first_large_frame_on():
-    texts = Texts(["token"])
+    texts = TextSearch(["token"])
     assert texts.find(b"token" * 60)
     assert "_searches" not in vars(texts)
-    assert texts.find(b"token".ljust(LARGE)) == [Hit(0, 5, b"token")]
+    assert texts.find(b"token".ljust(LARGE_FRAME_BYTES)) == [Hit(0, 5, b"token")]
     assert vars(texts)["_searches"]
 
 
 def test_a_text_that_can_overlap_itself_is_refused_rather_than_missed():
     with pytest.raises(ValueError, match="overlap itself"):
-        Texts(["xox"])
+        TextSearch(["xox"])
 
 
 def test_small_frames_leave_the_second_engine_unloaded():
@@ -89,7 +89,9 @@ _PARTS = st.sampled_from(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("row", [row for row in SHAPES if row.name in REACH], ids=lambda r: r.name)
+@pytest.mark.parametrize(
+    "row", [row for row in SHAPES if row.name in MATCH_REACH], ids=lambda r: r.name
+)
 @settings(max_examples=300, deadline=None)
 @given(parts=st.lists(_PARTS, max_size=30))
 def test_looking_near_the_needles_finds_what_looking_everywhere_finds(row, parts):
@@ -99,12 +101,12 @@ def test_looking_near_the_needles_finds_what_looking_everywhere_finds(row, parts
         match.start() for n in row.needles for match in re.finditer(re.escape(n.encode()), low)
     }
     pattern = re.compile(row.pattern.encode())
-    near = [m.span() for m in matches_near(pattern, data, sorted(starts), *REACH[row.name])]
+    near = [m.span() for m in matches_near(pattern, data, sorted(starts), *MATCH_REACH[row.name])]
     assert near == [m.span() for m in pattern.finditer(data)]
 
 
 def test_every_reach_belongs_to_a_shape_with_needles():
-    assert set(REACH) <= {row.name for row in SHAPES if all(row.needles)}
+    assert set(MATCH_REACH) <= {row.name for row in SHAPES if all(row.needles)}
 
 
 _PIECES = _PARTS | st.sampled_from(
@@ -125,8 +127,8 @@ def test_a_policy_hides_the_same_with_either_engine(parts, name):
         without_the_second_engine(monkeypatch)
         policy.cache_clear()
         slow = policy(name)
-        for texts in (slow._looked_for, slow._tokens):
-            texts.find(b" " * LARGE)
+        for texts in (slow._hint_search, slow._prefix_search):
+            texts.find(b" " * LARGE_FRAME_BYTES)
         assert slow.json(frame) == fast
     policy.cache_clear()
 

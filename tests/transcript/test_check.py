@@ -164,7 +164,7 @@ LINES = {
     "a line that redact withheld": (
         b'{"v":1,"event":"withheld","why":"the line is not UTF-8","bytes":7}\n' + text(recording()),
         "line 1: `mcptally redact` withheld this line because it could not search it for secrets: "
-        "the line is not UTF-8",
+         "the line is not UTF-8",
         10,
     ),
     "a withheld line without a reason": (

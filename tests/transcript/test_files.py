@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 
 from mcptally.errors import UnreadableError
 from mcptally.transcript.discover import discover
-from mcptally.transcript.files import ROOM, Damage, Lines, lines, open_stream, text_lines
+from mcptally.transcript.files import (
+    UNPACK_BUDGET_BYTES,
+    Damage,
+    Lines,
+    lines,
+    open_stream,
+    text_lines,
+)
 from tests.transcripts import opened, write
 
 
@@ -106,7 +113,7 @@ def test_a_transcript_of_which_a_part_is_not_read_is_not_rewritten(tmp_path: Pat
     line = b"x" * ((1 << 20) - 1) + b"\n"
     pack = zstandard.ZstdCompressor()
     with path.open("wb") as file, pack.stream_writer(file) as writer:
-        for _ in range((ROOM >> 20) + 8):
+        for _ in range((UNPACK_BUDGET_BYTES >> 20) + 8):
             writer.write(line)
     with pytest.raises(UnreadableError, match=r"bomb\.jsonl\.zst:\d+: .*unpack"):
         for _ in text_lines(path):

@@ -4,7 +4,15 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcptally.wire.framing import HEAD, STDERR_LINE, TAIL, Splitter, StderrLines, TooLarge, capped
+from mcptally.wire.framing import (
+    HEAD,
+    MAX_STDERR_LINE,
+    TAIL,
+    Splitter,
+    StderrLines,
+    TooLarge,
+    cap_frame,
+)
 
 _BYTES = st.lists(
     st.one_of(
@@ -76,8 +84,8 @@ def test_a_frame_over_the_cap_is_hashed_as_it_passes_and_not_kept():
 
 
 def test_a_whole_body_is_capped_like_a_frame_and_may_hold_line_breaks():
-    assert capped(b"{\n}", cap=3) == b"{\n}"
-    piece = capped(b"{\n }\r", cap=3)
+    assert cap_frame(b"{\n}", cap=3) == b"{\n}"
+    piece = cap_frame(b"{\n }\r", cap=3)
     assert (piece.size, piece.sha256) == (5, hashlib.sha256(b"{\n }\r").hexdigest())
 
 
@@ -91,6 +99,6 @@ def test_stderr_gives_the_same_lines_however_it_is_cut(data, places):
 
 def test_a_line_on_stderr_that_grows_too_long_comes_in_parts():
     lines = StderrLines()
-    found = [part for _ in range(5) for part in lines.feed(b"x" * (STDERR_LINE // 2))]
-    assert found == [b"x" * STDERR_LINE] * 2
-    assert lines.feed(b"\r\n") == [b"x" * (STDERR_LINE // 2)]
+    found = [part for _ in range(5) for part in lines.feed(b"x" * (MAX_STDERR_LINE // 2))]
+    assert found == [b"x" * MAX_STDERR_LINE] * 2
+    assert lines.feed(b"\r\n") == [b"x" * (MAX_STDERR_LINE // 2)]

@@ -19,7 +19,7 @@ from mcptally.analytics.store import open_store
 from mcptally.errors import UsageError
 from mcptally.tables.schema import TABLES
 from mcptally.transcript.check import check
-from mcptally.wire.nesting import MAX_DEPTH, is_too_deep, is_value_too_deep, stack_room
+from mcptally.wire.nesting import MAX_DEPTH, is_too_deep, is_value_too_deep, raised_recursion_limit
 from mcptally.wire.strict_json import strict_json_error
 from tests.transcripts import c2s, call, opened, write
 
@@ -222,7 +222,7 @@ def test_a_value_that_holds_itself_is_too_deep() -> None:
 
 def test_the_recursion_limit_is_restored_when_the_last_thread_is_done() -> None:
     before = sys.getrecursionlimit()
-    with stack_room():
+    with raised_recursion_limit():
         raised = sys.getrecursionlimit()
         in_thread(lambda: check_room(raised))
         assert sys.getrecursionlimit() >= raised > before
@@ -230,5 +230,5 @@ def test_the_recursion_limit_is_restored_when_the_last_thread_is_done() -> None:
 
 
 def check_room(least: int) -> None:
-    with stack_room():
+    with raised_recursion_limit():
         assert sys.getrecursionlimit() >= least

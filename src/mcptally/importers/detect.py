@@ -54,7 +54,7 @@ _LOOKS: Final[tuple[tuple[str, Callable[[bytes], bool]], ...]] = (
 )
 
 
-def format_of(path: Path) -> str | None:
+def detect_format(path: Path) -> str | None:
     """Name of the format of a file, `transcript` for one of our own, None if none is known.
 
     Raises:

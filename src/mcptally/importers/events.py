@@ -12,20 +12,20 @@ from msgspec import Struct, field
 
 from mcptally.transcript.format import Dir
 
-What = Literal["begin", "message", "head", "stderr", "http", "gap", "end"]
+ItemKind = Literal["begin", "message", "head", "stderr", "http", "gap", "end"]
 """`begin`: a connection starts, or more is known about the one that did. `message`: a frame as the
-source has it. `head`: a message of which the source lacks the content; `more` has what it knows
+source has it. `head`: a message of which the source lacks the content; `extra` has what it knows
 (`id`, `method`, `name`, `is_error`). `gap`: what the source says is missing. `end`: over."""
 
-MAX_PLACES: Final = 1000
+MAX_LISTED_RUNS: Final = 1000
 """Runs of lines listed for one reason in a report; the count goes on."""
 
 
-MAX_ASKED: Final = 100_000
+MAX_PENDING_CALLS: Final = 100_000
 """Calls without an answer that a reader remembers at a time; then it forgets the oldest."""
 
 
-class Pipe(Struct, frozen=True):
+class Connection(Struct, frozen=True):
     """One connection of a client to a server, as far as the source tells connections apart."""
 
     server: str | None
@@ -38,9 +38,9 @@ class Pipe(Struct, frozen=True):
 class Item(Struct, kw_only=True, omit_defaults=True):
     """One thing that happened, in the order of the source."""
 
-    what: What
+    kind: ItemKind
     line: int
-    pipe: Pipe
+    connection: Connection
     at: int | None = None
     """UTC nanoseconds since 1970; None where the source has no time for it."""
     dir: Dir = "c2s"
@@ -51,11 +51,11 @@ class Item(Struct, kw_only=True, omit_defaults=True):
     scope: str | None = None
     derived: bool = False
     """Made from a record of a call: the source holds no frame."""
-    more: dict[str, Any] = field(default_factory=dict)
+    extra: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclasses.dataclass(slots=True)
-class Places:
+class LineRuns:
     """Lines that share a reason, as runs of consecutive numbers."""
 
     count: int = 0
@@ -66,7 +66,7 @@ class Places:
         self.count += 1
         if self.runs and self.runs[-1][1] in {line, line - 1}:
             self.runs[-1][1] = line
-        elif len(self.runs) < MAX_PLACES:
+        elif len(self.runs) < MAX_LISTED_RUNS:
             self.runs.append([line, line])
 
 
@@ -79,14 +79,14 @@ class Tally:
     used: int = 0
     context: Counter[str] = dataclasses.field(default_factory=Counter)
     """Understood, and no traffic; by kind."""
-    unused: dict[str, Places] = dataclasses.field(default_factory=dict)
+    unused: dict[str, LineRuns] = dataclasses.field(default_factory=dict)
     """Could not be used; by reason."""
     notes: Counter[str] = dataclasses.field(default_factory=Counter)
     """Used, but less is known of them than usual; by what."""
 
     def skip(self, line: int, why: str) -> None:
         """A record that could not be used."""
-        self.unused.setdefault(why, Places()).add(line)
+        self.unused.setdefault(why, LineRuns()).add(line)
 
     @property
     def lost(self) -> int:

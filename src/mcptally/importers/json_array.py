@@ -30,13 +30,13 @@ def elements(pieces: Iterable[bytes], path: tuple[str, ...]) -> Iterator[Element
     A document that ends early gives what there is, and last an element without data, if one had
     begun.
     """
-    scan = _Scan(path)
+    scan = _ArrayScanner(path)
     for piece in pieces:
         yield from scan.feed(piece)
     yield from scan.end()
 
 
-class _Scan:
+class _ArrayScanner:
     """Where in the document we are: enough of it to know the array and its elements."""
 
     def __init__(self, path: tuple[str, ...]) -> None:

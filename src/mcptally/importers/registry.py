@@ -18,7 +18,7 @@ from mcptally.importers.formats import (
 )
 from mcptally.importers.source import Source
 
-Faithful = Literal["frames", "calls", "truncated"]
+Fidelity = Literal["frames", "calls", "truncated"]
 """`frames`: messages as they passed. `truncated`: messages, long ones cut. `calls`: records of
 calls, from which request and reply are made."""
 
@@ -30,10 +30,10 @@ class Format:
     name: str
     title: str
     read: Callable[[Source], Iterator[Item]]
-    faithful: Faithful
+    faithful: Fidelity
     missing: tuple[str, ...] = ()
     """What such a source cannot know; null in the transcript and in the tables."""
-    in_order: bool = True
+    chronological: bool = True
     """Whether the source has things in the order in which they happened."""
     restarts: bool = True
     """Whether an `initialize` begins a new recording: the source does not tell sessions apart."""
@@ -63,7 +63,7 @@ FORMATS: Final[Mapping[str, Format]] = {
             claude_code.read,
             "calls",
             (*_CALLS, "content of successes (MCP logs)", "arguments (MCP logs)"),
-            in_order=False,
+            chronological=False,
             names=("*.jsonl",),
         ),
         Format(
@@ -72,7 +72,7 @@ FORMATS: Final[Mapping[str, Format]] = {
             codex.read,
             "calls",
             _CALLS,
-            in_order=False,
+            chronological=False,
             names=("*.jsonl",),
         ),
         Format(
@@ -89,7 +89,7 @@ FORMATS: Final[Mapping[str, Format]] = {
             har.read,
             "frames",
             ("time of each event of a stream",),
-            in_order=False,
+            chronological=False,
             restarts=False,
             names=("*.har",),
         ),
@@ -99,7 +99,7 @@ FORMATS: Final[Mapping[str, Format]] = {
             otlp.read,
             "calls",
             (*_CALLS, "arguments and content, unless recorded"),
-            in_order=False,
+            chronological=False,
             names=("*.json", "*.jsonl"),
         ),
         Format(

@@ -17,7 +17,7 @@ from mcptally.importers.events import Item
 BATCH_BYTES: Final = 64 << 20
 """Bytes of items held in memory at a time."""
 
-MAX_RUNS: Final = 64
+MAX_RUN_FILES: Final = 64
 """Sorted runs on disk before they are merged into one: each is an open file while they are."""
 
 _ENCODE: Final = msgspec.msgpack.Encoder()
@@ -25,7 +25,7 @@ _DECODE: Final = msgspec.msgpack.Decoder(Item)
 _Key = tuple[int, int]
 
 
-def in_order(items: Iterable[Item], *, batch: int = BATCH_BYTES) -> Iterator[Item]:
+def sorted_by_time(items: Iterable[Item], *, batch: int = BATCH_BYTES) -> Iterator[Item]:
     """The items by time; those without a time stay behind the one before them."""
     held: list[tuple[_Key, bytes]] = []
     size = number = last = 0
@@ -41,7 +41,7 @@ def in_order(items: Iterable[Item], *, batch: int = BATCH_BYTES) -> Iterator[Ite
                 held.sort()
                 runs.append(_write(held, Path(folder) / f"{number}"))
                 held, size = [], 0
-            if len(runs) == MAX_RUNS:
+            if len(runs) == MAX_RUN_FILES:
                 whole = _write(heapq.merge(*map(_read, runs)), Path(folder) / f"{number}-merged")
                 for run in runs:
                     run.unlink()

@@ -10,9 +10,9 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from mcptally.importers.events import Pipe, Tally
-from mcptally.importers.timestamps import moment
-from mcptally.transcript.files import Damage, Room, lines, pieces
+from mcptally.importers.events import Connection, Tally
+from mcptally.importers.timestamps import parse_timestamp
+from mcptally.transcript.files import Damage, Room, lines, read_pieces
 
 _LOG_NAME: Final = re.compile(
     r"\.(?:jsonl?|log|txt|har|ndjson|gz|zst|db|sqlite3?)\Z", re.IGNORECASE
@@ -50,7 +50,7 @@ class Source:
     timezone: datetime.tzinfo | None = None
     """Zone of times that name none; None is this machine's."""
     envelope: Envelope = dataclasses.field(default_factory=Envelope)
-    elsewhere: frozenset[str] = frozenset()
+    servers_with_own_log: frozenset[str] = frozenset()
     """Servers that have a log of their own beside this one."""
     tally: Tally = dataclasses.field(default_factory=Tally)
     room: Room = dataclasses.field(default_factory=Room)
@@ -89,13 +89,13 @@ class Source:
                 continue
             yield line, value
 
-    def pieces(self) -> Iterator[bytes]:
+    def read_pieces(self) -> Iterator[bytes]:
         """The decompressed bytes, about a MiB at a time, for documents that are no lines.
 
         What cannot be read is counted as one record, unused, at the line where reading stopped.
         """
         line = 1
-        for piece in pieces(self.path, room=self.room):
+        for piece in read_pieces(self.path, room=self.room):
             if isinstance(piece, Damage):
                 self.tally.seen += 1
                 self.tally.skip(line, piece.message)
@@ -108,7 +108,7 @@ class Source:
         """Take from the room what short records cost beyond their bytes."""
         self.room.left -= max(0, _RECORD * records - size)
 
-    def beforehand(self) -> "Source":
+    def preview(self) -> "Source":
         """The same file, to be looked through before it is read: what is found there counts not."""
         return dataclasses.replace(self, tally=Tally(), room=dataclasses.replace(self.room))
 
@@ -120,12 +120,12 @@ class Source:
             name = shorter
         return name
 
-    def pipe(
+    def connection(
         self, key: str = "", *, server: str | None = None, transport: str | None = None
-    ) -> Pipe:
+    ) -> Connection:
         """A connection; the label is the user's, or else the source's, or else the file's."""
-        return Pipe(self.server or server or self.stem, key, transport)
+        return Connection(self.server or server or self.stem, key, transport)
 
     def at(self, value: object) -> int | None:
         """A time as the source writes it, in UTC nanoseconds."""
-        return moment(value, self.timezone)
+        return parse_timestamp(value, self.timezone)

@@ -31,7 +31,7 @@ _UNIT_NS: Final = {"h": 3600 * _SECOND, "m": 60 * _SECOND, "s": _SECOND, "ms": 1
 _SMALL_NS: Final = {"us": 1000, "µs": 1000, "ns": 1}
 
 
-def zone(name: str) -> datetime.tzinfo | None:
+def parse_timezone(name: str) -> datetime.tzinfo | None:
     """The zone of a name like `Europe/Berlin`, `UTC`, `+02:00`; None for `local`.
 
     Raises:
@@ -54,7 +54,7 @@ def zone(name: str) -> datetime.tzinfo | None:
         ) from error
 
 
-def moment(value: Any, naive: datetime.tzinfo | None = None) -> int | None:
+def parse_timestamp(value: Any, naive: datetime.tzinfo | None = None) -> int | None:
     """UTC nanoseconds of an ISO 8601 text, or of a number since 1970; None if it is neither.
 
     `naive` is the zone of texts that name none; None is this machine's.
@@ -116,7 +116,7 @@ def _number(value: float) -> int | None:
     return int(value) if value >= 3.2e17 else None
 
 
-def later(start: int | None, nanoseconds: float | None) -> int | None:
+def add_duration(start: int | None, nanoseconds: float | None) -> int | None:
     """The time so long after another, or before it; the other itself where there is none such."""
     if start is None or nanoseconds is None or not abs(nanoseconds) <= _LATEST:  # NaN too
         return start
@@ -124,7 +124,7 @@ def later(start: int | None, nanoseconds: float | None) -> int | None:
     return moved if 0 < moved <= _LATEST else start
 
 
-def duration(text: str) -> int | None:
+def parse_duration(text: str) -> int | None:
     """Nanoseconds of a text like `505ms`, `1m 5s`, `0.25s`; None if it is none."""
     if len(text) > _MAX_DURATION:
         return None

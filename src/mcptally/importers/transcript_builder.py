@@ -14,12 +14,12 @@ from typing import Any, Final
 
 import msgspec
 
-from mcptally.importers.events import Item, Pipe, Tally
+from mcptally.importers.events import Connection, Item, Tally
 from mcptally.importers.packer import Packer
 from mcptally.record.writer.recording import RECORDER
 from mcptally.redaction.policy import Policy
 from mcptally.transcript.format import FORMAT_VERSION
-from mcptally.wire.framing import TooLarge, capped
+from mcptally.wire.framing import TooLarge, cap_frame
 from mcptally.wire.strict_json import strict_json_error
 from mcptally.wire.truncated import fields_of_truncated
 
@@ -55,7 +55,7 @@ class _Recording:
         self.talked = False
 
 
-class Transcript:
+class TranscriptBuilder:
     """Writes what a reader says of one source."""
 
     def __init__(
@@ -75,7 +75,7 @@ class Transcript:
         # Of the whole file: read once, however many recordings without times there are.
         self._fingerprint = functools.cache(fingerprint)
         self._tally = tally
-        self._open: dict[Pipe, _Recording] = {}
+        self._open: dict[Connection, _Recording] = {}
         self._ids: Counter[str] = Counter()
         self.recordings = 0
         self.events: Counter[str] = Counter()
@@ -84,36 +84,36 @@ class Transcript:
     def put(self, item: Item) -> None:
         """One more item."""
         recording = self._of(item)
-        if item.what == "begin":
-            recording.about |= item.more
+        if item.kind == "begin":
+            recording.about |= item.extra
             if item.at is not None:
                 recording.at = max(recording.at, item.at)
             return
-        if item.what == "end":
-            recording.ends = str(item.more.get("reason", "ended"))
+        if item.kind == "end":
+            recording.ends = str(item.extra.get("reason", "ended"))
             return
         self._event(recording, item)
 
     def finish(self) -> None:
         """The source has ended."""
-        for pipe in list(self._open):
-            self._close(pipe, "source_ended")
+        for connection in list(self._open):
+            self._close(connection, "source_ended")
 
     # --- recordings ---------------------------------------------------------------------------
 
     def _of(self, item: Item) -> _Recording:
-        pipe = item.pipe
-        recording = self._open.pop(pipe, None)
+        connection = item.connection
+        recording = self._open.pop(connection, None)
         if recording is not None and self._restarted(recording, item):
-            self._open[pipe] = recording
-            self._close(pipe, "restarted")
+            self._open[connection] = recording
+            self._close(connection, "restarted")
             recording = None
         if recording is None:
             recording = _Recording()
             if len(self._open) >= MAX_OPEN:
                 self._close(next(iter(self._open)), "silent")
-        self._open[pipe] = recording  # last in the dict: the one that spoke last
-        if item.what in {"message", "head"} and item.dir == "c2s" and item.scope is None:
+        self._open[connection] = recording  # last in the dict: the one that spoke last
+        if item.kind in {"message", "head"} and item.dir == "c2s" and item.scope is None:
             method = _method(item)
             # A client that probes for the stateless revision and then initializes is one client.
             recording.talked |= method not in {"server/discover", None}
@@ -121,15 +121,15 @@ class Transcript:
 
     def _restarted(self, recording: _Recording, item: Item) -> bool:
         """Whether a new connection begins here: ids start again, and are other ids."""
-        if item.what == "begin":
-            return bool(recording.counts) and bool(item.more.get("new", True))
+        if item.kind == "begin":
+            return bool(recording.counts) and bool(item.extra.get("new", True))
         if not self._restarts or item.scope is not None:
             return False
-        asks = item.what in {"message", "head"} and item.dir == "c2s"
+        asks = item.kind in {"message", "head"} and item.dir == "c2s"
         return asks and recording.talked and _method(item) == "initialize"
 
-    def _close(self, pipe: Pipe, reason: str) -> None:
-        recording = self._open.pop(pipe)
+    def _close(self, connection: Connection, reason: str) -> None:
+        recording = self._open.pop(connection)
         if not recording.counts:
             return
         counts = {**recording.counts, "lost": recording.lost}
@@ -138,9 +138,9 @@ class Transcript:
         self._packer.end(recording.id)
 
     def _begin(self, recording: _Recording, item: Item) -> None:
-        pipe = item.pipe
+        connection = item.connection
         first = item.at if item.at is not None else recording.at or None
-        told = [self._source["format"], pipe.server, pipe.key]
+        told = [self._source["format"], connection.server, connection.key]
         told += [first] if first is not None else [self._fingerprint()]
         base = hashlib.blake2b(_encode(told), digest_size=16).hexdigest()
         self._ids[base] += 1
@@ -150,7 +150,7 @@ class Transcript:
         recording.id = f"import-{base}"
         about = dict(recording.about)
         about.pop("new", None)
-        fields: dict[str, Any] = {"transport": "import", "server": pipe.server}
+        fields: dict[str, Any] = {"transport": "import", "server": connection.server}
         if command := about.pop("command", None):
             clean, count = self._policy.argv(command)
             fields["command"] = clean
@@ -158,7 +158,7 @@ class Transcript:
         if url := about.pop("url", None):
             fields["url"], count = self._policy.url(url)
             self.redacted += count
-        source = {**self._source, "transport": pipe.transport, **about}
+        source = {**self._source, "transport": connection.transport, **about}
         # A source that has times for most has none for what came before the first of them.
         if item.at is None and not recording.at:
             source["missing"] = sorted({*source["missing"], "time"})
@@ -171,38 +171,38 @@ class Transcript:
     def _event(self, recording: _Recording, item: Item) -> None:
         if not recording.counts:
             self._begin(recording, item)
-        if item.what == "message":
+        if item.kind == "message":
             self._message(recording, item)
-        elif item.what == "head":
+        elif item.kind == "head":
             self._cut(recording, item, self._text(item.data), {})
-        elif item.what == "stderr":
+        elif item.kind == "stderr":
             self._line(recording, "stderr", self._text(item.data), at=item.at)
-        elif item.what == "http":
+        elif item.kind == "http":
             self._http(recording, item)
         else:
             # Events that are missing keep their numbers.
             recording.seq += 1
             recording.lost += 1
-            self._line(recording, "gap", {"lost": 1, **item.more}, at=item.at)
+            self._line(recording, "gap", {"lost": 1, **item.extra}, at=item.at)
 
     def _message(self, recording: _Recording, item: Item) -> None:
-        piece = capped(item.data)
+        piece = cap_frame(item.data)
         if isinstance(piece, TooLarge):
             whole = {"sha256": piece.sha256} if self._policy.name == "none" else {}
-            item.more = {**fields_of_truncated(piece), **item.more}
+            item.extra = {**fields_of_truncated(piece), **item.extra}
             self._cut(recording, item, self._text(piece.head), whole)
             return
         where = {"dir": item.dir, "scope": item.scope, "bytes": item.size}
         if item.derived:
             where["derived"] = True
         if why := strict_json_error(item.data):
-            more = {**item.more, "why": why, **self._text(item.data)}
-            self._line(recording, "raw", {**where, **more}, at=item.at)
+            extra = {**item.extra, "why": why, **self._text(item.data)}
+            self._line(recording, "raw", {**where, **extra}, at=item.at)
             return
         copy, count = self._policy.json(item.data)
         if copy is not item.data and strict_json_error(copy):
-            more = {**item.more, "why": "redaction_failed", "text": ""}
-            self._line(recording, "raw", {**where, **more}, at=item.at)
+            extra = {**item.extra, "why": "redaction_failed", "text": ""}
+            self._line(recording, "raw", {**where, **extra}, at=item.at)
             return
         if count:
             where["redacted"] = count
@@ -212,7 +212,7 @@ class Transcript:
             copy = copy.replace(b"\r", b" ").replace(b"\n", b" ")
             where["reflowed"] = True
         self._line(
-            recording, "message", {**where, **item.more, "msg": msgspec.Raw(copy)}, at=item.at
+            recording, "message", {**where, **item.extra, "msg": msgspec.Raw(copy)}, at=item.at
         )
 
     def _cut(
@@ -223,12 +223,12 @@ class Transcript:
         if item.derived:
             fields["derived"] = True
         fields |= {"why": "too_large", "truncated": True, **whole}
-        for key, value in item.more.items():
+        for key, value in item.extra.items():
             fields[key] = self._plain(value) if isinstance(value, str) else value
         self._line(recording, "raw", {**fields, **text}, at=item.at)
 
     def _http(self, recording: _Recording, item: Item) -> None:
-        fields = {"dir": item.dir, "scope": item.scope, **item.more}
+        fields = {"dir": item.dir, "scope": item.scope, **item.extra}
         if isinstance(fields.get("path"), str):
             fields["path"], count = self._policy.url(fields["path"])
             self.redacted += count
@@ -274,8 +274,8 @@ class Transcript:
 
 
 def _method(item: Item) -> str | None:
-    if item.what == "head":
-        method = item.more.get("method")
+    if item.kind == "head":
+        method = item.extra.get("method")
         return method if isinstance(method, str) else None
     if b'"method"' not in item.data:
         return None

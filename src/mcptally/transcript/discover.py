@@ -41,13 +41,13 @@ def discover(
     found: dict[Path, None] = {}
     out: list[PassedOver] = []
     for path in named:
-        if _is(path, Path.is_dir):
+        if _path_is(path, Path.is_dir):
             found.update(dict.fromkeys(files_below(path, out)))
-        elif _is(path, Path.exists):
+        elif _path_is(path, Path.exists):
             if not path.is_file():
                 raise UnreadableError(f"{path}: is no regular file; name a transcript or a folder")
-            if not _is_text(path):
-                raise UnreadableError(f"{_shown(path)}: {_NO_TEXT}")
+            if not _is_utf8_name(path):
+                raise UnreadableError(f"{_printable_path(path)}: {_NAME_NOT_UTF8}")
             found[path] = None
         else:
             matches = sorted(_matches(path))
@@ -56,10 +56,10 @@ def discover(
             for match in matches:
                 if match.is_dir():
                     found.update(dict.fromkeys(files_below(match, out)))
-                elif _is_text(match):
+                elif _is_utf8_name(match):
                     found[match] = None
                 else:
-                    out.append(PassedOver(_shown(match), _NO_TEXT))
+                    out.append(PassedOver(_printable_path(match), _NAME_NOT_UTF8))
     for each in out:
         passed_over(each)
     if not found:
@@ -72,12 +72,12 @@ def discover(
     return sorted(found)
 
 
-def _is(path: Path, what: Callable[[Path], bool]) -> bool:
+def _path_is(path: Path, what: Callable[[Path], bool]) -> bool:
     """What a path is; one that no system takes (too long, a NUL in it) is nothing."""
     try:
         return what(path)
     except (OSError, ValueError) as error:
-        raise UnreadableError(f"{path}: {reason(error)}") from error
+        raise UnreadableError(f"{path}: {describe_error(error)}") from error
 
 
 def _matches(pattern: Path) -> Iterator[Path]:
@@ -117,25 +117,27 @@ def files_below(
             elif entry.is_symlink() and not _within(path, root):
                 if entry.name.endswith(suffixes) or _leads_to_folder(entry):
                     out.append(
-                        PassedOver(_shown(path), "a link out of the folder; name it as well")
+                        PassedOver(
+                            _printable_path(path), "a link out of the folder; name it as well"
+                        )
                     )
             elif entry.name.endswith(suffixes):
                 if not path.is_file():
-                    out.append(PassedOver(_shown(path), "no regular file"))
-                elif not _is_text(path):
-                    out.append(PassedOver(_shown(path), _NO_TEXT))
+                    out.append(PassedOver(_printable_path(path), "no regular file"))
+                elif not _is_utf8_name(path):
+                    out.append(PassedOver(_printable_path(path), _NAME_NOT_UTF8))
                 elif not entry.is_symlink() or not path.resolve().name.endswith(suffixes):
                     yield path  # (what another link within leads to is found by its own name)
 
 
-_NO_TEXT: Final = "its name is not UTF-8, and no table can hold it; rename it"
+_NAME_NOT_UTF8: Final = "its name is not UTF-8, and no table can hold it; rename it"
 
 
-def _is_text(path: Path) -> bool:
-    return _shown(path) == str(path)
+def _is_utf8_name(path: Path) -> bool:
+    return _printable_path(path) == str(path)
 
 
-def _shown(path: Path) -> str:
+def _printable_path(path: Path) -> str:
     return os.fsencode(path).decode("utf-8", "replace")
 
 
@@ -153,6 +155,6 @@ def _leads_to_folder(entry: "os.DirEntry[str]") -> bool:
         return False
 
 
-def reason(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     """An error of the system in words, without the file's name."""
     return (isinstance(error, OSError) and error.strerror) or str(error)

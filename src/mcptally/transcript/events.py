@@ -237,7 +237,7 @@ OTHER_CONTENT: Final = Block(type=None)
 T = TypeVar("T", bound=Struct)
 
 
-class Shape(Generic[T]):
+class LenientDecoder(Generic[T]):
     """Decodes many JSON texts of one shape at once; the odd ones alone, field by field."""
 
     def __init__(self, cls: type[T]) -> None:
@@ -263,7 +263,7 @@ class Shape(Generic[T]):
                     try:
                         out.append(self.decoder.decode(text))
                     except (msgspec.DecodeError, RecursionError):
-                        out.append(self._mended(text))
+                        out.append(self._decode_by_member(text))
                         odd.append(place)
         return out, odd
 
@@ -272,9 +272,9 @@ class Shape(Generic[T]):
         try:
             return self.decoder.decode(text)
         except (msgspec.DecodeError, RecursionError):
-            return self._mended(text)
+            return self._decode_by_member(text)
 
-    def _mended(self, text: Raw) -> T:
+    def _decode_by_member(self, text: Raw) -> T:
         """The struct of a text that is not of this shape, as far as its members are."""
         value = self.cls()
         try:
@@ -287,27 +287,27 @@ class Shape(Generic[T]):
                 try:
                     setattr(value, field, decoder.decode(raw))
                 except (msgspec.DecodeError, RecursionError):
-                    setattr(value, field, _odd(name, raw, getattr(value, field)))
+                    setattr(value, field, _value_of_other_type(name, raw, getattr(value, field)))
         return value
 
 
 MEMBERS: Final = msgspec.json.Decoder(dict[str, Raw])
-ITEMS: Final = msgspec.json.Decoder(list[Raw])
+ITEMS_DECODER: Final = msgspec.json.Decoder(list[Raw])
 
 
-def _odd(name: str, raw: Raw, default: Any) -> Any:
+def _value_of_other_type(name: str, raw: Raw, default: Any) -> Any:
     """What a member of an unexpected type counts as."""
     if name == "content":
         try:
-            return [BLOCK.one(item) for item in ITEMS.decode(raw)]
+            return [BLOCK_DECODER.one(item) for item in ITEMS_DECODER.decode(raw)]
         except (msgspec.DecodeError, RecursionError):
             return [OTHER_CONTENT]
     return None if name in {"type", "text", "_meta"} else default
 
 
-MSG: Final = Shape(Msg)
-PARAMS: Final = Shape(Params)
-RESULT: Final = Shape(Result)
-BLOCK: Final = Shape(Block)
-ERROR: Final = Shape(Error)
-EVENT: Final[msgspec.json.Decoder[AnyEvent]] = msgspec.json.Decoder(AnyEvent)
+MSG: Final = LenientDecoder(Msg)
+PARAMS: Final = LenientDecoder(Params)
+RESULT: Final = LenientDecoder(Result)
+BLOCK_DECODER: Final = LenientDecoder(Block)
+ERROR: Final = LenientDecoder(Error)
+EVENT_DECODER: Final[msgspec.json.Decoder[AnyEvent]] = msgspec.json.Decoder(AnyEvent)

@@ -19,16 +19,16 @@ from typing import Any, BinaryIO, Final, cast
 import zstandard
 
 from mcptally.errors import UnreadableError
-from mcptally.transcript.discover import reason
+from mcptally.transcript.discover import describe_error
 from mcptally.transcript.remote import is_remote
 
-CHUNK: Final = 1 << 20
+CHUNK_BYTES: Final = 1 << 20
 """Bytes read at a time; measured: smaller costs calls, larger costs cache and second looks."""
 
-SAMPLE: Final = 4 << 20
+SAMPLE_BYTES: Final = 4 << 20
 """Bytes that are unpacked to see how well a file is packed."""
 
-_STEP: Final = 1 << 12
+_SAMPLE_STEP: Final = 1 << 12
 """Bytes read at a time where it is asked how far reading came."""
 
 MAX_LINE: Final = 256 << 20
@@ -39,7 +39,7 @@ EXPANSION: Final = 64
 """How many times its size a compressed file may always unpack to: recorded ones reach 5 to 20,
 those of a server asked the same a thousand times over 200."""
 
-ROOM: Final = 512 << 20
+UNPACK_BUDGET_BYTES: Final = 512 << 20
 """Bytes that the compressed files of a partition may unpack to beyond that, all together."""
 
 _MAX_WINDOW: Final = 1 << 27
@@ -47,7 +47,7 @@ _MAX_WINDOW: Final = 1 << 27
 
 _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
-_FOREIGN: Final = {
+_FOREIGN_MAGIC: Final = {
     b"PK\x03\x04": "a zip file",
     b"PK\x05\x06": "an empty zip file",
     b"7z\xbc\xaf\x27\x1c": "a 7z file",
@@ -62,17 +62,17 @@ _FOREIGN: Final = {
 }
 """First bytes of what is taken for a transcript now and then, and is none."""
 
-_TEXT: Final = re.compile(rb"[\x20-\x7e\s]*\Z")
+_ASCII_TEXT: Final = re.compile(rb"[\x20-\x7e\s]*\Z")
 
 
 @dataclasses.dataclass(slots=True)
 class Room:
     """Bytes that compressed files may still unpack to beyond `EXPANSION` times their size."""
 
-    left: int = ROOM
+    left: int = UNPACK_BUDGET_BYTES
 
 
-class _AsItWas(io.FileIO):
+class _FileAtOpen(io.FileIO):
     """A regular file, read no further than it went when it was opened, even if it goes on growing.
 
     Raises:
@@ -81,7 +81,7 @@ class _AsItWas(io.FileIO):
     """
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path, "rb", opener=_without_waiting)
+        super().__init__(path, "rb", opener=_open_nonblocking)
         about = os.fstat(self.fileno())
         self.size = about.st_size
         if not stat.S_ISREG(about.st_mode):
@@ -95,12 +95,12 @@ class _AsItWas(io.FileIO):
         return io.RawIOBase.readall(self)
 
 
-def _without_waiting(path: str, flags: int) -> int:
+def _open_nonblocking(path: str, flags: int) -> int:
     """Open a file; what was one when it was found, and is a pipe by now, keeps nobody waiting."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
-class _Gzip(gzip.GzipFile):
+class _ClosingGzipFile(gzip.GzipFile):
     """A gzip file that closes the file it reads."""
 
     def __init__(self, file: BinaryIO) -> None:
@@ -118,32 +118,32 @@ def open_stream(path: Path) -> BinaryIO:
     Raises:
         UnreadableError: the file cannot be opened, or is a pipe or a device.
     """
-    return _opened(path)[0]
+    return _open_decompressed(path)[0]
 
 
-def _opened(path: Path) -> tuple[BinaryIO, int, bytes]:
+def _open_decompressed(path: Path) -> tuple[BinaryIO, int, bytes]:
     """The decompressed bytes of a file; its size if it is compressed, else 0; its first bytes."""
     try:
-        raw = path.raw() if is_remote(path) else _AsItWas(path)
+        raw = path.raw() if is_remote(path) else _FileAtOpen(path)
     except (OSError, ValueError) as error:
-        raise UnreadableError(f"{path}: {reason(error)}") from error
-    file = cast("BinaryIO", io.BufferedReader(raw, CHUNK))
+        raise UnreadableError(f"{path}: {describe_error(error)}") from error
+    file = cast("BinaryIO", io.BufferedReader(raw, CHUNK_BYTES))
     try:
         head = file.read(16)
         file.seek(0)
     except OSError as error:
         file.close()
-        raise UnreadableError(f"{path}: {reason(error)}") from error
-    reader = _unpacking(file, head)
+        raise UnreadableError(f"{path}: {describe_error(error)}") from error
+    reader = _decompressor(file, head)
     return (file, 0, head) if reader is None else (reader, raw.size, head)
 
 
-def _unpacking(
+def _decompressor(
     file: BinaryIO, head: bytes, at_a_time: int = zstandard.DECOMPRESSION_RECOMMENDED_INPUT_SIZE
 ) -> BinaryIO | None:
     """What reads a file that begins so, and closes it: what it unpacks to; None if it is plain."""
     if head.startswith(_GZIP):
-        return cast("BinaryIO", _Gzip(file))
+        return cast("BinaryIO", _ClosingGzipFile(file))
     if head.startswith(_ZSTD):
         unpack = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW)
         reader = unpack.stream_reader(
@@ -154,7 +154,7 @@ def _unpacking(
 
 
 def expansion(path: Path) -> float | None:
-    """How many times its size a file unpacks to, by its first `SAMPLE` bytes; None: it is plain.
+    """How many times its size a file unpacks to, by its first `SAMPLE_BYTES` bytes; None: it is plain.
 
     What repeats packs the better the longer it goes on: of a long file it is too little.
 
@@ -162,27 +162,27 @@ def expansion(path: Path) -> float | None:
         UnreadableError: it is a pipe or a device.
         OSError, EOFError, zlib.error, ZstdError: it cannot be read, or is damaged (`BROKEN`).
     """
-    raw = _AsItWas(path)
-    file = cast("BinaryIO", io.BufferedReader(raw, _STEP))
+    raw = _FileAtOpen(path)
+    file = cast("BinaryIO", io.BufferedReader(raw, _SAMPLE_STEP))
     with file:
         head = file.read(16)
         file.seek(0)
-        reader = _unpacking(file, head, _STEP)
+        reader = _decompressor(file, head, _SAMPLE_STEP)
         if reader is None:
             return None
         with reader:
             unpacked = 0
-            while unpacked < SAMPLE and (data := reader.read(CHUNK)):
+            while unpacked < SAMPLE_BYTES and (data := reader.read(CHUNK_BYTES)):
                 unpacked += len(data)
             return unpacked / max(1, raw.tell())
 
 
-def _foreign(path: Path, head: bytes) -> str | None:
+def _foreign_format(path: Path, head: bytes) -> str | None:
     """What a file is that is certainly no lines of JSON."""
-    for magic, words in _FOREIGN.items():
+    for magic, words in _FOREIGN_MAGIC.items():
         if head.startswith(magic):
             return words
-    if head and path.name.endswith((".gz", ".zst")) and not _TEXT.match(head):
+    if head and path.name.endswith((".gz", ".zst")) and not _ASCII_TEXT.match(head):
         return "neither gzip nor zstd, whatever its name says"
     return None
 
@@ -216,7 +216,7 @@ BROKEN: Final = (OSError, EOFError, zlib.error, zstandard.ZstdError)
 
 
 def lines(
-    path: Path, *, chunk: int = CHUNK, max_line: int = MAX_LINE, room: Room | None = None
+    path: Path, *, chunk: int = CHUNK_BYTES, max_line: int = MAX_LINE, room: Room | None = None
 ) -> Iterator[Lines | Damage]:
     """The file's lines in runs of about `chunk` bytes, and what was damaged between them.
 
@@ -226,7 +226,7 @@ def lines(
         max_line: longest line in bytes.
         room: what compressed files may unpack to, shared by those read with it.
     """
-    begun = _begun(path)
+    begun = _start_reading(path)
     if isinstance(begun, Damage):
         yield begun
         return
@@ -274,13 +274,15 @@ def lines(
         yield Lines(b"".join(rest), number, 1)
 
 
-def pieces(path: Path, *, chunk: int = CHUNK, room: Room | None = None) -> Iterator[bytes | Damage]:
+def read_pieces(
+    path: Path, *, chunk: int = CHUNK_BYTES, room: Room | None = None
+) -> Iterator[bytes | Damage]:
     """The file's bytes, about `chunk` at a time, for documents that are no lines.
 
     Reads what `lines` would, within the same limits. A `Damage` is the last of them, without its
     place.
     """
-    begun = _begun(path)
+    begun = _start_reading(path)
     if isinstance(begun, Damage):
         yield begun
         return
@@ -289,13 +291,13 @@ def pieces(path: Path, *, chunk: int = CHUNK, room: Room | None = None) -> Itera
         yield from _blocks(stream, size, chunk, room or Room())
 
 
-def _begun(path: Path) -> tuple[BinaryIO, int] | Damage:
+def _start_reading(path: Path) -> tuple[BinaryIO, int] | Damage:
     """The decompressed bytes of a file, and its size if it is compressed, else 0."""
     try:
-        stream, size, head = _opened(path)
+        stream, size, head = _open_decompressed(path)
     except UnreadableError as error:
         return Damage(None, "archive.cannot_read", str(error).removeprefix(f"{path}: "))
-    if not size and (what := _foreign(path, head)):
+    if not size and (what := _foreign_format(path, head)):
         stream.close()
         return Damage(None, "archive.foreign_file", f"is {what}; unpack or convert it first")
     return stream, size
@@ -311,7 +313,7 @@ def _blocks(stream: BinaryIO, size: int, chunk: int, room: Room) -> Iterator[byt
             block = read(chunk)
         except BROKEN as error:
             rule = "archive.cannot_decompress" if size else "archive.cannot_read"
-            yield Damage(None, rule, f"reading stopped: {reason(error)}")
+            yield Damage(None, rule, f"reading stopped: {describe_error(error)}")
             return
         if not block:
             return
@@ -326,7 +328,7 @@ def _blocks(stream: BinaryIO, size: int, chunk: int, room: Room) -> Iterator[byt
                         None,
                         "archive.unpacks_too_large",
                         f"{size} bytes unpack to more than {EXPANSION} times their size and "
-                        f"{ROOM >> 20} MiB more for all files that belong together: the rest was "
+                        f"{UNPACK_BUDGET_BYTES >> 20} MiB more for all files that belong together: the rest was "
                         "not read; unpack the file yourself to have it read whole",
                     )
                     return

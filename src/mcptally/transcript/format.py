@@ -11,7 +11,7 @@ FORMAT_VERSION: Final = 1
 
 Event = Literal["open", "message", "raw", "stderr", "http", "gap", "close"]
 """What a line tells of."""
-EVENTS: Final[tuple[str, ...]] = get_args(Event)
+EVENT_NAMES: Final[tuple[str, ...]] = get_args(Event)
 """Every `Event`."""
 
 WITHHELD: Final = "withheld"

@@ -12,11 +12,11 @@ import msgspec
 import numpy as np
 from msgspec import Raw
 
-from mcptally.transcript.events import EVENT, MEMBERS, MSG, AnyEvent, MessageEvent
+from mcptally.transcript.events import EVENT_DECODER, MEMBERS, MSG, AnyEvent, MessageEvent
 from mcptally.transcript.format import FORMAT_VERSION, WITHHELD
 from mcptally.wire.nesting import MAX_DEPTH, is_too_deep
 
-Refusal = tuple[str, str]
+Rejection = tuple[str, str]
 """The rule that a line breaks, and what is wrong, in words."""
 
 TORN: Final = "the last line is torn: the recorder was stopped, or is still writing"
@@ -30,7 +30,7 @@ NOISE: Final = f"more than {MAX_NOISE:,} lines before this are no events: the re
 LINE_DEPTH: Final = MAX_DEPTH + 1
 """Deepest nesting of a line: that of a message, and the event around it."""
 
-_SHOWN: Final = 200
+_MAX_QUOTED: Final = 200
 """Characters of a parser's words: they may quote the line."""
 
 
@@ -44,13 +44,13 @@ def at_once(
     if not (valid or is_utf8)(data) or _has_too_deep(data):
         return None
     try:
-        events: list[AnyEvent] = EVENT.decode_lines(data)
+        events: list[AnyEvent] = EVENT_DECODER.decode_lines(data)
     except msgspec.DecodeError:
         return None
     return events if len(events) == lines else None
 
 
-def event_of(line: bytes) -> AnyEvent | Refusal | None:
+def event_of(line: bytes) -> AnyEvent | Rejection | None:
     """The event of one line without its newline, or why it is none; None for a blank line."""
     if not line.strip():
         return None
@@ -59,11 +59,11 @@ def event_of(line: bytes) -> AnyEvent | Refusal | None:
     if is_too_deep(line, LINE_DEPTH):
         return "transcript.too_deep", f"JSON nested deeper than {MAX_DEPTH} levels"
     try:
-        return EVENT.decode(line)
+        return EVENT_DECODER.decode(line)
     except msgspec.ValidationError as error:
-        fault = str(error)[:_SHOWN]
+        fault = str(error)[:_MAX_QUOTED]
     except msgspec.DecodeError as error:
-        return "transcript.not_json", f"not JSON: {error}"[:_SHOWN]
+        return "transcript.not_json", f"not JSON: {error}"[:_MAX_QUOTED]
     try:
         members = MEMBERS.decode(line)
         version = bytes(members.get("v", b""))
@@ -78,7 +78,7 @@ def event_of(line: bytes) -> AnyEvent | Refusal | None:
         if event_name == b'"message"' and "msg" in members:
             raw = members.pop("msg")
             members["msg"] = Raw(b"{}")
-            event = EVENT.decode(msgspec.json.encode(members))
+            event = EVENT_DECODER.decode(msgspec.json.encode(members))
             if isinstance(event, MessageEvent):
                 event.msg = MSG.one(raw)
                 return event
@@ -93,7 +93,7 @@ _WITHHELD_JSON: Final = msgspec.json.encode(WITHHELD)
 def _withheld_message(members: dict[str, Raw]) -> str:
     """What `redact` did with the line that stood here, and why."""
     try:
-        why = f": {msgspec.json.decode(members['why'], type=str)[:_SHOWN]}"
+        why = f": {msgspec.json.decode(members['why'], type=str)[:_MAX_QUOTED]}"
     except (KeyError, msgspec.DecodeError):
         why = ""
     return f"`mcptally redact` withheld this line because it could not search it for secrets{why}"
@@ -121,7 +121,7 @@ Member = tuple[str, bytes]
 """A member of a JSON object: its name, and the JSON text of its value."""
 
 
-def members_of(line: bytes) -> list[Member] | Refusal:
+def members_of(line: bytes) -> list[Member] | Rejection:
     """The members of the JSON object on a line in their order, repeated names included.
 
     Decoding into a dict keeps only the last of several members of one name.
@@ -134,26 +134,26 @@ def members_of(line: bytes) -> list[Member] | Refusal:
         last = MEMBERS.decode(line)
         members = [(name, bytes(value)) for name, value in last.items()]
         text = line.strip()
-        if text in {object_of(members), object_of(members, b", ", b": ")}:
+        if text in {join_members(members), join_members(members, b", ", b": ")}:
             return members
-        return list(_scanned(line.decode()))
+        return list(_scan_members(line.decode()))
     except msgspec.ValidationError:
         return "transcript.not_an_event", "JSON, and not an object"
     except ValueError:  # of msgspec, and of the standard library
         return "transcript.not_json", "not JSON"
 
 
-def object_of(members: list[Member], comma: bytes = b",", colon: bytes = b":") -> bytes:
+def join_members(members: list[Member], comma: bytes = b",", colon: bytes = b":") -> bytes:
     """The JSON object of these members."""
     return b"{" + comma.join([msgspec.json.encode(k) + colon + v for k, v in members]) + b"}"
 
 
 # Numbers stay texts: Python refuses to convert integers of more than 4,300 digits.
-_VALUE: Final = json.JSONDecoder(parse_int=str, parse_float=str, strict=False)
+_VALUE_DECODER: Final = json.JSONDecoder(parse_int=str, parse_float=str, strict=False)
 _BLANK: Final = re.compile(r"[ \t\r\n]*")
 
 
-def _scanned(text: str) -> Iterator[Member]:
+def _scan_members(text: str) -> Iterator[Member]:
     """Each member of an object that msgspec accepts, found by the scanner of `json`."""
 
     def skip(at: int) -> int:
@@ -162,9 +162,9 @@ def _scanned(text: str) -> Iterator[Member]:
 
     at = skip(skip(0) + 1)
     while text[at] != "}":
-        name, at = _VALUE.raw_decode(text, at)
+        name, at = _VALUE_DECODER.raw_decode(text, at)
         begin = skip(skip(at) + 1)
-        _, at = _VALUE.raw_decode(text, begin)
+        _, at = _VALUE_DECODER.raw_decode(text, begin)
         yield name, text[begin:at].encode()
         at = skip(at)
         at = skip(at + 1) if text[at] == "," else at

@@ -17,9 +17,9 @@ from typing import Any, Final
 import msgspec
 
 from mcptally.importers import call_records
-from mcptally.importers.events import MAX_ASKED, Item, Pipe
+from mcptally.importers.events import MAX_PENDING_CALLS, Connection, Item
 from mcptally.importers.source import Source
-from mcptally.importers.timestamps import duration, later
+from mcptally.importers.timestamps import add_duration, parse_duration
 
 _CALLING: Final = re.compile(r"Calling MCP tool: (?P<tool>.+)\Z", re.DOTALL)
 _DONE: Final = re.compile(r"Tool '(?P<tool>.+?)' completed successfully in (?P<took>\S.*)\Z")
@@ -57,7 +57,7 @@ _FOLDER: Final = re.compile(r"mcp-logs-(?P<server>.+)\Z")
 class _Open(msgspec.Struct):
     """A call that has begun."""
 
-    pipe: Pipe
+    connection: Connection
     line: int
     at: int | None
     call: str
@@ -86,38 +86,38 @@ class _Reader:
         self.open: dict[tuple[str, str], list[_Open]] = {}
         """Session and tool → the calls under way, oldest first; `waiting` in all."""
         self.waiting = 0
-        self.uses = call_records.Waiting(source.tally)
+        self.uses = call_records.PendingCalls(source.tally)
 
     # --- MCP logs -----------------------------------------------------------------------------
 
     def log(self, event: _Line, line: int) -> Iterator[Item]:
         at = self.source.at(event.timestamp)
         session = event.session if isinstance(event.session, str) else ""
-        pipe = self.source.pipe(session, server=self.server)
+        connection = self.source.connection(session, server=self.server)
         said = event.debug if isinstance(event.debug, str) else event.error
         text = said if isinstance(said, str) else ""
         if match := _CALLING.match(text):
-            begun = _Open(pipe, line, at, f"{line}", match["tool"])
+            begun = _Open(connection, line, at, f"{line}", match["tool"])
             self.begin((session, match["tool"]), begun)
             self.tally.used += 1
         elif (match := _DONE.match(text)) or (match := _FAILED.match(text)):
             self.tally.used += 1
-            yield from self.over(match, pipe, session, line, at)
+            yield from self.over(match, connection, session, line, at)
         elif text.startswith(_STDERR):
             self.tally.used += 1
             for part in text.removeprefix(_STDERR).rstrip("\n").split("\n"):
                 data = part.encode(errors="replace")
-                yield Item(what="stderr", line=line, pipe=pipe, at=at, data=data)
+                yield Item(kind="stderr", line=line, connection=connection, at=at, data=data)
         else:
             self.tally.context["a remark of the client"] += 1
             if text.startswith(_BEGINS):
-                yield Item(what="begin", line=line, pipe=pipe, at=at)
+                yield Item(kind="begin", line=line, connection=connection, at=at)
             elif _ENDS.match(text):
-                more = {"reason": "connection_closed"}
-                yield Item(what="end", line=line, pipe=pipe, at=at, more=more)
+                extra = {"reason": "connection_closed"}
+                yield Item(kind="end", line=line, connection=connection, at=at, extra=extra)
 
     def begin(self, key: tuple[str, str], begun: _Open) -> None:
-        if self.waiting >= MAX_ASKED:
+        if self.waiting >= MAX_PENDING_CALLS:
             self.oldest(next(iter(self.open)))
             self.tally.notes[call_records.FORGOTTEN] += 1
         self.open.setdefault(key, []).append(begun)
@@ -132,29 +132,33 @@ class _Reader:
         return begun
 
     def over(
-        self, match: re.Match[str], pipe: Pipe, session: str, line: int, at: int | None
+        self, match: re.Match[str], connection: Connection, session: str, line: int, at: int | None
     ) -> Iterator[Item]:
         tool = match["tool"]
         key = (session, tool)
-        begun = self.oldest(key) if key in self.open else _Open(pipe, line, None, f"{line}", tool)
-        took = duration(match["took"])
+        begun = (
+            self.oldest(key) if key in self.open else _Open(connection, line, None, f"{line}", tool)
+        )
+        took = parse_duration(match["took"])
         exact = took is not None and match["took"].strip().endswith("ms")
         start = begun.at
         if at is not None and took is not None and (exact or start is None):
             # Durations in whole seconds are coarser than the times of the lines.
-            start = later(at, -took)
-        yield call_records.asked(pipe, begun.call, line=begun.line, at=start, tool=tool)
+            start = add_duration(at, -took)
+        yield call_records.request(connection, begun.call, line=begun.line, at=start, tool=tool)
         why = match.groupdict().get("why")
         if why is None:
-            yield call_records.answered(pipe, begun.call, line=line, at=at, is_error=False)
+            yield call_records.result_reply(
+                connection, begun.call, line=line, at=at, is_error=False
+            )
         elif code := _CODE.match(why):
             number, message = int(code["code"]), code["message"]
-            yield call_records.refused(
-                pipe, begun.call, line=line, at=at, message=message, code=number
+            yield call_records.error_reply(
+                connection, begun.call, line=line, at=at, message=message, code=number
             )
         else:
             result = call_records.result_of(why, is_error=True)
-            yield call_records.answered(pipe, begun.call, line=line, at=at, result=result)
+            yield call_records.result_reply(connection, begun.call, line=line, at=at, result=result)
 
     # --- transcripts --------------------------------------------------------------------------
 
@@ -181,13 +185,15 @@ class _Reader:
         if match is None or not isinstance(call, str) or call in self.uses:
             return 0
         session = event.session if isinstance(event.session, str) else ""
-        pipe = self.source.pipe(session, server=match["server"])
+        connection = self.source.connection(session, server=match["server"])
         arguments = (
-            call_records.json_bytes(block["input"]) if "input" in block else call_records.UNKNOWN
+            call_records.json_bytes(block["input"])
+            if "input" in block
+            else call_records.NOT_RECORDED
         )
         at = self.source.at(event.timestamp)
-        ask = call_records.asked(
-            pipe, call, line=line, at=at, tool=match["tool"], arguments=arguments
+        ask = call_records.request(
+            connection, call, line=line, at=at, tool=match["tool"], arguments=arguments
         )
         self.uses.add(call, ask)
         return 1
@@ -205,13 +211,13 @@ class _Reader:
             return
         yield ask
         if "content" not in block:
-            yield call_records.answered(ask.pipe, call, line=line, at=at, is_error=failed)
+            yield call_records.result_reply(ask.connection, call, line=line, at=at, is_error=failed)
             return
         code = _CODE.match(_text(content)) if failed else None
         if code is not None:
             number, message = int(code["code"]), code["message"]
-            yield call_records.refused(
-                ask.pipe, call, line=line, at=at, message=message, code=number
+            yield call_records.error_reply(
+                ask.connection, call, line=line, at=at, message=message, code=number
             )
             return
         structured = event.result if isinstance(event.result, dict) else {}
@@ -219,14 +225,14 @@ class _Reader:
         if isinstance(content, list) and "structuredContent" in structured:
             value = {"content": content, "structuredContent": structured["structuredContent"]}
         result = call_records.result_of(value, is_error=failed)
-        yield call_records.answered(ask.pipe, call, line=line, at=at, result=result)
+        yield call_records.result_reply(ask.connection, call, line=line, at=at, result=result)
 
     def left(self) -> Iterator[Item]:
         """Calls that had no result when the file ended."""
         for waiting in self.open.values():
             for begun in waiting:
-                yield call_records.asked(
-                    begun.pipe, begun.call, line=begun.line, at=begun.at, tool=begun.tool
+                yield call_records.request(
+                    begun.connection, begun.call, line=begun.line, at=begun.at, tool=begun.tool
                 )
         yield from self.uses.left()
 

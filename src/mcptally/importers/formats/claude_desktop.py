@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from mcptally.importers.events import Item, Pipe
+from mcptally.importers.events import Connection, Item
 from mcptally.importers.source import Source
 from mcptally.wire.framing import HEAD, TAIL, TooLarge
 from mcptally.wire.truncated import fields_of_truncated
@@ -50,7 +50,7 @@ def read(source: Source) -> Iterator[Item]:
     tally = source.tally
     of_file = source.stem.removeprefix("mcp-server-") if source.stem != "mcp" else None
     block: list[bytes] | None = None
-    block_pipe = source.pipe()
+    block_connection = source.connection()
     for line, data in source.lines():
         match = _LINE.match(data)
         if match is None:
@@ -59,8 +59,10 @@ def read(source: Source) -> Iterator[Item]:
                 tally.context["an object printed over several lines"] += 1
                 if data[:1] == b"}":
                     if command := _command(block):
-                        more = {"command": command, "new": False}
-                        yield Item(what="begin", line=line, pipe=block_pipe, more=more)
+                        extra = {"command": command, "new": False}
+                        yield Item(
+                            kind="begin", line=line, connection=block_connection, extra=extra
+                        )
                     block = None
             elif not data.strip():
                 tally.context["blank"] += 1
@@ -68,59 +70,75 @@ def read(source: Source) -> Iterator[Item]:
                 tally.skip(line, "a line without a time: whose it is, is not said")
             else:
                 tally.used += 1
-                pipe = source.pipe(server=of_file, transport="stdio")
-                yield Item(what="stderr", line=line, pipe=pipe, data=data)
+                connection = source.connection(server=of_file, transport="stdio")
+                yield Item(kind="stderr", line=line, connection=connection, data=data)
             continue
         block = None
         name = match["server"] or match["second"]
         label = name.decode(errors="replace") if name else of_file
         text = match["text"]
-        if label is not None and of_file is None and label in source.elsewhere:
+        if label is not None and of_file is None and label in source.servers_with_own_log:
             tally.context["told by the server's own log"] += 1
             continue
-        pipe = source.pipe(server=label, transport="stdio")
+        connection = source.connection(server=label, transport="stdio")
         at = source.at(match["time"].decode())
         if message := _MESSAGE.match(text):
             if label is None:
                 tally.skip(line, "a message without a server")
                 continue
             tally.used += 1
-            yield _message(message["who"], message["frame"], line=line, pipe=pipe, at=at)
+            yield _message(
+                message["who"], message["frame"], line=line, connection=connection, at=at
+            )
             continue
         if text.endswith(b"{") and not text.endswith(b"{ metadata: {"):
-            block, block_pipe = [text], pipe
+            block, block_connection = [text], connection
         if text.startswith(_BEGINS):
-            yield Item(what="begin", line=line, pipe=pipe, at=at)
+            yield Item(kind="begin", line=line, connection=connection, at=at)
         elif text.startswith(_ENDS):
-            yield Item(what="end", line=line, pipe=pipe, at=at, more={"reason": "transport_closed"})
+            yield Item(
+                kind="end",
+                line=line,
+                connection=connection,
+                at=at,
+                extra={"reason": "transport_closed"},
+            )
         tally.context["a remark of the client"] += 1
 
 
-def _message(who: bytes, frame: bytes, *, line: int, pipe: Pipe, at: int | None) -> Item:
+def _message(
+    who: bytes, frame: bytes, *, line: int, connection: Connection, at: int | None
+) -> Item:
     # No JSON ends so: its keys have quotes.
     frame = _METADATA.sub(b"", frame.strip())
     # Cut within a string it may still be JSON, with a content that nobody sent.
     if cut := _CUT.search(frame):
-        return _head(who, frame, cut, line=line, pipe=pipe, at=at)
+        return _head(who, frame, cut, line=line, connection=connection, at=at)
     direction = "c2s" if who == b"client" else "s2c"
-    return Item(what="message", line=line, pipe=pipe, at=at, dir=direction, data=frame)  # type: ignore[arg-type]
+    return Item(kind="message", line=line, connection=connection, at=at, dir=direction, data=frame)  # type: ignore[arg-type]
 
 
 def _head(
-    who: bytes, frame: bytes, cut: re.Match[bytes], *, line: int, pipe: Pipe, at: int | None
+    who: bytes,
+    frame: bytes,
+    cut: re.Match[bytes],
+    *,
+    line: int,
+    connection: Connection,
+    at: int | None,
 ) -> Item:
     """What is left of a message that the client cut."""
     found = fields_of_truncated(
         TooLarge(frame[: cut.start()][:HEAD], frame[cut.end() :][-TAIL:], 0, "")
     )
     return Item(
-        what="head",
+        kind="head",
         line=line,
-        pipe=pipe,
+        connection=connection,
         at=at,
         dir="c2s" if who == b"client" else "s2c",
         data=frame,
-        more=found,
+        extra=found,
     )
 
 

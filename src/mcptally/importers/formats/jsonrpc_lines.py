@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from mcptally.importers.events import MAX_ASKED, Item
+from mcptally.importers.events import MAX_PENDING_CALLS, Item
 from mcptally.importers.source import Source
 from mcptally.transcript.format import Dir
 
@@ -32,11 +32,11 @@ _WORDS: Final[dict[Dir, str]] = {
 }
 _DIRECTIONS: Final[dict[str, Dir]] = {w: d for d, words in _WORDS.items() for w in words.split()}
 
-_OF_SERVERS: Final = re.compile(
+_SENT_BY_SERVERS: Final = re.compile(
     r"sampling/|roots/list\Z|elicitation/create\Z|notifications/(?:message|resources/|tools/|"
     r"prompts/|elicitation/|subscriptions/|progress\Z|tasks)"
 )
-_OF_EITHER: Final = re.compile(r"ping\Z|tasks/|notifications/(?:cancelled|progress|tasks)")
+_SENT_BY_EITHER: Final = re.compile(r"ping\Z|tasks/|notifications/(?:cancelled|progress|tasks)")
 
 
 class _Message(msgspec.Struct):
@@ -46,7 +46,7 @@ class _Message(msgspec.Struct):
     error: msgspec.Raw = msgspec.Raw()
 
     @property
-    def speaks(self) -> bool:
+    def is_jsonrpc(self) -> bool:
         return isinstance(self.method, str) or bool(len(self.result) or len(self.error))
 
 
@@ -57,7 +57,7 @@ _FIELDS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 def read(source: Source) -> Iterator[Item]:
     """The messages of one file."""
     tally = source.tally
-    asked: dict[tuple[str, bytes], Dir] = {}
+    senders: dict[tuple[str, bytes], Dir] = {}
     for line, data in source.lines():
         text = data.strip()
         if not text:
@@ -71,10 +71,14 @@ def read(source: Source) -> Iterator[Item]:
             continue
         frame, size = found
         envelope = None if frame is text else fields
-        session = _word(_find(envelope, source.envelope.session, SESSION)) or ""
-        item = Item(what="message", line=line, pipe=source.pipe(session), data=frame, size=size)
-        item.at = source.at(_plain(_find(envelope, source.envelope.time, TIME)))
-        item.dir = _told(source, envelope) or _direction(source, session, frame, asked)
+        session = _scalar_text(_find(envelope, source.envelope.session, SESSION)) or ""
+        item = Item(
+            kind="message", line=line, connection=source.connection(session), data=frame, size=size
+        )
+        item.at = source.at(_decoded(_find(envelope, source.envelope.time, TIME)))
+        item.dir = _stated_direction(source, envelope) or _inferred_direction(
+            source, session, frame, senders
+        )
         tally.used += 1
         yield item
 
@@ -98,7 +102,7 @@ def _frame(
     if value is None:
         return None
     if value[:1] == b'"':
-        inner = _plain(value)
+        inner = _decoded(value)
         # A string holds the frame as it was; whether it is JSON is for the transcript to say.
         return (inner.encode(), len(inner.encode())) if isinstance(inner, str) else None
     return (value, None) if value[:1] in {b"{", b"["} else None
@@ -106,7 +110,7 @@ def _frame(
 
 def _is_message(text: bytes) -> bool:
     try:
-        return _DECODE.decode(text).speaks
+        return _DECODE.decode(text).is_jsonrpc
     except (msgspec.DecodeError, RecursionError, ValueError):
         return False
 
@@ -131,20 +135,20 @@ def _find(
     return value
 
 
-def _plain(value: bytes | None) -> Any:
+def _decoded(value: bytes | None) -> Any:
     try:
         return None if value is None else msgspec.json.decode(value)
     except (msgspec.DecodeError, RecursionError, ValueError):
         return None
 
 
-def _word(value: bytes | None) -> str | None:
-    plain = _plain(value)
+def _scalar_text(value: bytes | None) -> str | None:
+    plain = _decoded(value)
     return str(plain) if isinstance(plain, (str, int)) and not isinstance(plain, bool) else None
 
 
-def _told(source: Source, fields: dict[str, msgspec.Raw] | None) -> Dir | None:
-    word = _word(_find(fields, source.envelope.direction, DIRECTION))
+def _stated_direction(source: Source, fields: dict[str, msgspec.Raw] | None) -> Dir | None:
+    word = _scalar_text(_find(fields, source.envelope.direction, DIRECTION))
     if word is None:
         return None
     if word in source.envelope.c2s:
@@ -154,8 +158,8 @@ def _told(source: Source, fields: dict[str, msgspec.Raw] | None) -> Dir | None:
     return _DIRECTIONS.get(re.sub(r"\s", "", word.lower()))
 
 
-def _direction(
-    source: Source, session: str, frame: bytes, asked: dict[tuple[str, bytes], Dir]
+def _inferred_direction(
+    source: Source, session: str, frame: bytes, senders: dict[tuple[str, bytes], Dir]
 ) -> Dir:
     """Which way a message went, as far as the protocol says; how well is noted."""
     notes = source.tally.notes
@@ -164,7 +168,7 @@ def _direction(
     except (msgspec.DecodeError, RecursionError, ValueError):
         notes["direction not known: taken for the client's"] += 1
         return "c2s"
-    either = isinstance(message.method, str) and _OF_EITHER.match(message.method)
+    either = isinstance(message.method, str) and _SENT_BY_EITHER.match(message.method)
     notes[
         "direction not known: taken for the usual one"
         if either
@@ -172,11 +176,11 @@ def _direction(
     ] += 1
     key = (session, bytes(message.id))
     if not isinstance(message.method, str):
-        asker = asked.pop(key, "c2s")
-        return "s2c" if asker == "c2s" else "c2s"
-    direction: Dir = "s2c" if _OF_SERVERS.match(message.method) else "c2s"
+        sender = senders.pop(key, "c2s")
+        return "s2c" if sender == "c2s" else "c2s"
+    direction: Dir = "s2c" if _SENT_BY_SERVERS.match(message.method) else "c2s"
     if len(message.id):
-        if len(asked) >= MAX_ASKED:
-            del asked[next(iter(asked))]
-        asked[key] = direction
+        if len(senders) >= MAX_PENDING_CALLS:
+            del senders[next(iter(senders))]
+        senders[key] = direction
     return direction

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
-from mcptally.importers.events import Item, Pipe
+from mcptally.importers.events import Connection, Item
 from mcptally.importers.source import Source
 from mcptally.transcript.format import Dir
 
@@ -79,21 +79,21 @@ def read(source: Source) -> Iterator[Item]:
 
 
 def _item(source: Source, row: tuple[Any, ...]) -> Item:
-    number, session, time, direction, size, body, name, transport, target, said = row
-    way: Dir = "s2c" if direction == b"s2c" else "c2s"
+    number, session, time, sent, size, body, name, transport, target, said = row
+    direction: Dir = "s2c" if sent == b"s2c" else "c2s"
     carried = _text(transport) or ""
     label = _text(name) or _text(said) or _text(target)
-    pipe: Pipe = source.pipe(
+    connection: Connection = source.connection(
         _text(session) or "",
         server=label,
         transport=_TRANSPORTS.get(carried, "streamable_http" if "http" in carried else None),
     )
     return Item(
-        what="message",
+        kind="message",
         line=int(number),
-        pipe=pipe,
+        connection=connection,
         at=source.at(float(time)),
-        dir=way,
+        dir=direction,
         data=body if isinstance(body, bytes) else str(body).encode(),
         size=int(size) if isinstance(size, int) else None,
     )

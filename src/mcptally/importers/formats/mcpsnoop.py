@@ -40,23 +40,23 @@ def read(source: Source) -> Iterator[Item]:
     """The frames, stderr and commands of one file."""
     tally = source.tally
     for line, seen in source.records(_DECODE, "no event of mcpsnoop"):
-        pipe = source.pipe(
+        connection = source.connection(
             seen.session,
             server=seen.label or None,
             transport=_TRANSPORTS.get(seen.transport or ""),
         )
-        item = Item(what="message", line=line, pipe=pipe, at=source.at(seen.ts))
+        item = Item(kind="message", line=line, connection=connection, at=source.at(seen.ts))
         if seen.direction == "meta":
             tally.context["the command"] += 1
-            item.what, item.more = "begin", {"new": False}
+            item.kind, item.extra = "begin", {"new": False}
             try:
-                item.more["command"] = _META.decode(seen.raw).command
+                item.extra["command"] = _META.decode(seen.raw).command
             except (msgspec.DecodeError, RecursionError, ValueError):
                 tally.notes["a command that cannot be read"] += 1
             yield item
             continue
         if seen.direction == "stderr":
-            item.what = "stderr"
+            item.kind = "stderr"
         elif seen.direction in {"c2s", "s2c"}:
             item.dir = "c2s" if seen.direction == "c2s" else "s2c"
             item.scope = seen.conn or None
@@ -66,17 +66,17 @@ def read(source: Source) -> Iterator[Item]:
         tally.used += 1
         item.data = bytes(seen.raw) or seen.text.encode(errors="replace")
         if seen.status and item.scope:
-            more = {"phase": "response", "status": seen.status}
+            extra = {"phase": "response", "status": seen.status}
             yield Item(
-                what="http",
+                kind="http",
                 line=line,
-                pipe=pipe,
+                connection=connection,
                 at=item.at,
                 dir="s2c",
                 scope=item.scope,
-                more=more,
+                extra=extra,
             )
-        if item.what == "message" and not item.data:
+        if item.kind == "message" and not item.data:
             tally.notes["frames without content"] += 1
             continue
         yield item

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from mcptally.importers import call_records
-from mcptally.importers.events import Item, Pipe
+from mcptally.importers.events import Connection, Item
 from mcptally.importers.json_array import elements
 from mcptally.importers.source import Source
 from mcptally.transcript.format import Dir
@@ -69,7 +69,7 @@ def read(source: Source) -> Iterator[Item]:
     """The calls of one file; spans of other kinds are counted."""
     tally = source.tally
     served: set[str] = set()
-    for _, _, span in _spans(source.beforehand()):
+    for _, _, span in _spans(source.preview()):
         if span.kind in _SERVER and span.parent and len(served) < _MAX_SPANS:
             served.add(span.parent)
     for line, resource, span in _spans(source):
@@ -87,7 +87,7 @@ def read(source: Source) -> Iterator[Item]:
 def _spans(source: Source) -> Iterator[tuple[int, dict[str, Any], _Span]]:
     """Every span with its line and the attributes of its resource."""
     tally = source.tally
-    for element in elements(source.pieces(), ("resourceSpans",)):
+    for element in elements(source.read_pieces(), ("resourceSpans",)):
         line = element.line
         if element.data is None:
             tally.seen += 1
@@ -118,26 +118,34 @@ def _call(
     method: str,
     line: int,
 ) -> Iterator[Item]:
-    way: Dir = "s2c" if method.startswith(_BY_SERVERS) else "c2s"
-    back: Dir = "c2s" if way == "s2c" else "s2c"
+    direction: Dir = "s2c" if method.startswith(_BY_SERVERS) else "c2s"
+    back: Dir = "c2s" if direction == "s2c" else "s2c"
     session = attributes.get("mcp.session.id")
     request = attributes.get("jsonrpc.request.id")
-    pipe = _pipe(source, attributes, resource, session)
+    connection = _connection(source, attributes, resource, session)
     start, end = source.at(_number(span.start)), source.at(_number(span.end))
     name = attributes.get("gen_ai.tool.name") or attributes.get("gen_ai.prompt.name")
     name = name if isinstance(name, str) else None
     uri = attributes.get("mcp.resource.uri")
     uri = uri if isinstance(uri, str) and method.startswith("resources/") else None
     if method.startswith("notifications/"):
-        more: dict[str, Any] = {"method": method}
-        yield Item(what="head", line=line, pipe=pipe, at=start, dir=way, derived=True, more=more)
+        extra: dict[str, Any] = {"method": method}
+        yield Item(
+            kind="head",
+            line=line,
+            connection=connection,
+            at=start,
+            dir=direction,
+            derived=True,
+            extra=extra,
+        )
         return
     call = str(request) if request is not None and session is not None else span.id
-    arguments = call_records.UNKNOWN
+    arguments = call_records.NOT_RECORDED
     if method == "tools/call" and (given := attributes.get("gen_ai.tool.call.arguments")):
         arguments = _json(given)
-    yield call_records.asked(
-        pipe,
+    yield call_records.request(
+        connection,
         call,
         line=line,
         at=start,
@@ -145,21 +153,21 @@ def _call(
         method=method,
         uri=uri,
         arguments=arguments,
-        way=way,
+        direction=direction,
     )
     if attributes.get("error.type") != "no_response":
-        yield _reply(pipe, call, span, attributes, line=line, at=end, way=back)
+        yield _reply(connection, call, span, attributes, line=line, at=end, direction=back)
 
 
 def _reply(
-    pipe: Pipe,
+    connection: Connection,
     call: str,
     span: _Span,
     attributes: dict[str, Any],
     *,
     line: int,
     at: int | None,
-    way: Dir,
+    direction: Dir,
 ) -> Item:
     status = span.status or _Status()
     told = attributes.get("error.type")
@@ -171,29 +179,39 @@ def _reply(
         if result is None and status.message:
             result = status.message
         if result is None:
-            return call_records.answered(pipe, call, line=line, at=at, is_error=True, way=way)
+            return call_records.result_reply(
+                connection, call, line=line, at=at, is_error=True, direction=direction
+            )
         text = call_records.result_of(result, is_error=True)
-        return call_records.answered(pipe, call, line=line, at=at, result=text, way=way)
+        return call_records.result_reply(
+            connection, call, line=line, at=at, result=text, direction=direction
+        )
     number = _code(code) if code is not None else _code(error)
     if number is not None and (number or failed):
         said = status.message
-        return call_records.refused(
-            pipe, call, line=line, at=at, message=said, code=number, way=way
+        return call_records.error_reply(
+            connection, call, line=line, at=at, message=said, code=number, direction=direction
         )
     if error in _GAVE_UP:
-        return call_records.gave_up(pipe, call, line=line, at=at, why=error)
+        return call_records.cancellation(connection, call, line=line, at=at, why=error)
     if failed and error != "hidden_error":
         said = status.message or error
-        return call_records.refused(pipe, call, line=line, at=at, message=said, way=way)
+        return call_records.error_reply(
+            connection, call, line=line, at=at, message=said, direction=direction
+        )
     if result is not None:
         text = call_records.result_of(result)
-        return call_records.answered(pipe, call, line=line, at=at, result=text, way=way)
-    return call_records.answered(pipe, call, line=line, at=at, is_error=False, way=way)
+        return call_records.result_reply(
+            connection, call, line=line, at=at, result=text, direction=direction
+        )
+    return call_records.result_reply(
+        connection, call, line=line, at=at, is_error=False, direction=direction
+    )
 
 
-def _pipe(
+def _connection(
     source: Source, attributes: dict[str, Any], resource: dict[str, Any], session: Any
-) -> Pipe:
+) -> Connection:
     """The connection of a span: its session, or else the process and what it talks to."""
     address = attributes.get("server.address")
     port = attributes.get("server.port")
@@ -208,7 +226,7 @@ def _pipe(
     )
     carried = attributes.get("network.transport")
     transport = _TRANSPORTS.get(carried) if isinstance(carried, str) else None
-    return source.pipe(key, server=str(label) if label else None, transport=transport)
+    return source.connection(key, server=str(label) if label else None, transport=transport)
 
 
 def _plain(attributes: list[_Attribute]) -> dict[str, Any]:

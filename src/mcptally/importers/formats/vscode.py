@@ -36,13 +36,13 @@ def read(source: Source) -> Iterator[Item]:
     of_stderr = False
     for line, data in source.lines():
         match = _LINE.match(data)
-        pipe = source.pipe(server=server)
+        connection = source.connection(server=server)
         if match is None:
             if not data.strip():
                 tally.context["blank"] += 1
             elif of_stderr:
                 tally.used += 1
-                yield Item(what="stderr", line=line, pipe=pipe, data=data)
+                yield Item(kind="stderr", line=line, connection=connection, data=data)
             else:
                 tally.skip(line, "a line without a time")
             continue
@@ -53,20 +53,24 @@ def read(source: Source) -> Iterator[Item]:
         if said is not None:
             tally.used += 1
             frame = text[len(said) :].strip()
-            yield Item(what="message", line=line, pipe=pipe, at=at, dir=_SAYS[said], data=frame)
+            yield Item(
+                kind="message", line=line, connection=connection, at=at, dir=_SAYS[said], data=frame
+            )
         elif of_stderr:
             tally.used += 1
             text = text[len(_STDERR) :]
-            yield Item(what="stderr", line=line, pipe=pipe, at=at, data=text)
+            yield Item(kind="stderr", line=line, connection=connection, at=at, data=text)
         else:
             tally.context["a remark of the editor"] += 1
             if starting := _STARTING.match(text):
                 server = starting["name"].strip().decode(errors="replace")
-                yield Item(what="begin", line=line, pipe=source.pipe(server=server), at=at)
+                yield Item(
+                    kind="begin", line=line, connection=source.connection(server=server), at=at
+                )
             elif command := _COMMAND.match(text):
                 words = command["command"].strip().decode(errors="replace").split(" ")
-                more = {"command": words, "new": False}
-                yield Item(what="begin", line=line, pipe=pipe, at=at, more=more)
+                extra = {"command": words, "new": False}
+                yield Item(kind="begin", line=line, connection=connection, at=at, extra=extra)
             elif over := _OVER.match(text):
-                more = {"reason": f"connection_{over['how'].decode().lower()}"}
-                yield Item(what="end", line=line, pipe=pipe, at=at, more=more)
+                extra = {"reason": f"connection_{over['how'].decode().lower()}"}
+                yield Item(kind="end", line=line, connection=connection, at=at, extra=extra)
