@@ -18,7 +18,7 @@ from mcptally.transcript.files import EXPANSION, Room
 from tests.importers.helpers import all_records_accounted_for
 
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n'
-TOO_LARGE = "unpack to more than 64 times their size"
+TOO_LARGE = "decompress to more than 64 times their size"
 
 BOMBS = {
     "lines of noise": ("jsonrpc", PING, b"noise" * 400 + b"\n", b""),

@@ -92,7 +92,7 @@ def test_claude_code_s_transcript_gives_arguments_and_content_of_each_server(tmp
     )
     done, _ = import_and_read(source, tmp_path)
     assert all_records_accounted_for(done)
-    assert done.files[0].tally.notes["calls that the client refused itself: left out"] == 1
+    assert done.files[0].tally.notes["calls that the client itself refused: left out"] == 1
     calls = calls_of(tmp_path / "transcripts", tmp_path / "store").sort("tool")
     rows = calls.select("server", "tool", "arguments", "outcome", "error_text", "latency_ms").rows()
     assert rows == [
@@ -206,7 +206,7 @@ def test_spans_with_the_mcp_conventions_become_calls(tmp_path, indent):
     source.write_text(json.dumps(document, indent=indent))
     done, _ = import_and_read(source, tmp_path)
     assert all_records_accounted_for(done)
-    assert done.files[0].tally.context == {"a span of something else than MCP": 1}
+    assert done.files[0].tally.context == {"a span without an MCP method": 1}
     calls = calls_of(tmp_path / "transcripts", tmp_path / "store").sort("requested_at")
     names = ("outcome", "arguments", "error_code", "error_text", "resource_uri", "latency_ms")
     assert calls.select(names).rows() == [
@@ -242,7 +242,7 @@ def test_mcpsnoop_s_sessions_are_read(tmp_path):
     done, found = import_and_read(source, tmp_path)
     assert all_records_accounted_for(done)
     assert done.lost == 1
-    assert done.files[0].tally.unused["no event of mcpsnoop"].runs == [[6, 6]]
+    assert done.files[0].tally.unused["not an event of mcpsnoop"].runs == [[6, 6]]
     assert [e["event"] for e in found] == ["open", "message", "stderr", "raw", "message", "close"]
     assert found[0]["command"] == ["node", "x.js"]
     assert found[1]["ts_ns"] % 1_000_000_000 == 123456789

@@ -91,7 +91,7 @@ def imported(form: str, data: bytes, **options: object) -> None:
         assert not list(out.glob("*.part"))
         if done.recordings:
             answer = check([out])
-            gaps = any("says so in a gap" in p for r in answer.recordings for p in r.problems)
+            gaps = any("as its gap events say" in p for r in answer.recordings for p in r.problems)
             assert answer.whole or gaps, answer
         report = json.loads(done.files[0].report.read_text())
         rest = sum(found["count"] for found in report["unused"].values())
@@ -130,7 +130,7 @@ def test_rows_of_other_types_in_a_database_are_counted(tmp_path):
     done = import_logs(copy, tmp_path / "t")
     assert all_records_accounted_for(done)
     assert {w: p.count for w, p in done.files[0].tally.unused.items()} == {
-        "a row with values of other types": 1
+        "a row with values of the wrong type": 1
     }
 
 
@@ -169,7 +169,7 @@ def test_a_database_whose_tables_would_run_what_a_stranger_wrote_is_not_asked(tm
     connection.close()
     assert not is_database(endless)
     done = import_logs(endless, tmp_path / "t", format="mcphawk")
-    assert [*done.files[0].tally.unused] == ["no database of mcphawk: its tables are missing"]
+    assert [*done.files[0].tally.unused] == ["not a database of mcphawk: its tables are missing"]
     assert all_records_accounted_for(done)
 
 

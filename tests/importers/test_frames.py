@@ -190,7 +190,7 @@ def test_our_own_transcripts_are_not_imported(tmp_path):
 
 def test_what_is_of_no_format_is_said(tmp_path):
     (tmp_path / "x.log").write_text("hello\n")
-    with pytest.raises(UnreadableError, match="of no format that is known"):
+    with pytest.raises(UnreadableError, match="unknown format"):
         import_logs(tmp_path / "x.log", tmp_path / "t")
     with pytest.raises(UsageError, match="did you mean vscode"):
         import_logs(tmp_path / "x.log", tmp_path / "t", format="vs-code")

@@ -69,7 +69,7 @@ def test_a_call_that_both_sides_tell_of_is_one_call(tmp_path):
     done = import_logs(both_sides, tmp_path / "t")
     assert all_records_accounted_for(done)
     tally = done.files[0].tally
-    assert tally.context == {"told by the server's span too": 36}
+    assert tally.context == {"also in the server's span": 36}
     assert tally.used == 37  # and the notification that a client's span is not made for
 
 

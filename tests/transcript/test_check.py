@@ -90,14 +90,14 @@ DAMAGE = {
         dropped(recording(), 0), "1 events are missing at seq 0", "incomplete",
     ),
     "a repeat": (
-        [*recording()[:3], *recording()[2:]], "1 events have a seq that was there already",
+        [*recording()[:3], *recording()[2:]], "1 events repeat a seq",
         "incomplete",
     ),
     "a clock that went back": (
         changed(recording(), 3, ts_ns=1), "the time goes back 1 times", "incomplete",
     ),
     "another count": (
-        recording(counts={"message": 4}), "close counts 4 message events, 3 are there",
+        recording(counts={"message": 4}), "the close event counts 4 message events, 3 were read",
         "incomplete",
     ),
     "a gap": (
@@ -106,16 +106,17 @@ DAMAGE = {
             {"v": 1, "event": "gap", "recording": "r1", "seq": 3, "ts_ns": 103, "lost": 1},
             *[{**e, "seq": e["seq"] + 2, "ts_ns": e["ts_ns"] + 2} for e in recording()[2:]],
         ],
-        "the recorder lost 1 events and says so in a gap", "incomplete",
+        "the recorder lost 1 events, as its gap events say", "incomplete",
     ),
-    "no close": (recording(close=False), "no close: killed, or cut off", "unclosed"),
+    "no close": (recording(close=False), "no close event: killed or cut off", "unclosed"),
     "events after close": (
-        [*recording(), {**recording()[1], "seq": 5, "ts_ns": 105}], "1 events after close",
+        [*recording(), {**recording()[1], "seq": 5, "ts_ns": 105}],
+        "1 events after the close event",
         "incomplete",
     ),
     "a segment twice": (
         changed(recording(messages=4, segment_every=2), 3, segment=0),
-        "1 segments are there twice", "incomplete",
+        "1 segments are repeated", "incomplete",
     ),
 }  # fmt: skip
 
@@ -150,12 +151,12 @@ def test_a_gap_accounts_for_the_numbers_of_what_was_lost(tmp_path):
 
 
 LINES = {
-    "a torn tail": (text(recording())[:-9], "torn tail: the last line has no end", 1),
+    "a torn tail": (text(recording())[:-9], "torn tail: the last line is incomplete", 1),
     "garbage": (b"hello\n" + text(recording()), "not JSON", 6),
     "another program's line": (b'{"a":1}\n' + text(recording()), "not an event", 8),
     "a newer format": (
         b'{"v":2,"event":"open","recording":"x","seq":0,"ts_ns":1}\n' + text(recording()),
-        "format 2 is not known", 10,
+        "format 2 is not supported", 10,
     ),
     "an unknown event": (
         b'{"v":1,"event":"hm","recording":"x","seq":0,"ts_ns":1}\n' + text(recording()),
@@ -163,8 +164,7 @@ LINES = {
     ),
     "a line that redact withheld": (
         b'{"v":1,"event":"withheld","why":"the line is not UTF-8","bytes":7}\n' + text(recording()),
-        "line 1: `mcptally redact` withheld this line because it could not search it for secrets: "
-         "the line is not UTF-8",
+        "`mcptally redact` withheld this line because it could not search it for secrets: the line",
         10,
     ),
     "a withheld line without a reason": (
@@ -219,7 +219,7 @@ def test_events_in_any_order_are_whole_as_long_as_none_is_missing(tmp_path):
 
 def test_nothing_readable_is_an_error(tmp_path):
     write(tmp_path, b"hello\n")
-    with pytest.raises(UnreadableError, match="no event of a transcript"):
+    with pytest.raises(UnreadableError, match="no transcript event"):
         check([tmp_path])
 
 

@@ -161,7 +161,7 @@ NO_OBJECT = {
         b'{"v":1,"event":"stderr","x":' + DEEP + b"}",
         "JSON nested deeper than 512 levels",
     ),
-    "an array": (b'["zebra"]', "JSON, and not an object"),
+    "an array": (b'["zebra"]', "JSON, but not an object"),
     "a torn line": (f'{{"v":1,"event":"message","msg":{{"a":"{KEY}'.encode(), "not JSON"),
 }
 
@@ -367,7 +367,7 @@ def test_nothing_is_overwritten(tmp_path):
     with pytest.raises(UsageError, match="would both become"):
         redact([tmp_path / "1" / "a.jsonl", tmp_path / "2" / "a.jsonl"], tmp_path / "out")
     redact([tmp_path / "1", tmp_path / "2"], tmp_path / "out")
-    with pytest.raises(UsageError, match="is there already"):
+    with pytest.raises(UsageError, match="exists already"):
         redact([tmp_path / "1", tmp_path / "2"], tmp_path / "out")
 
 

@@ -1,7 +1,7 @@
-"""What a reader of a foreign log says: the vocabulary between formats and transcripts.
+"""What a format's reader returns: `Item`s for a transcript, and a `Tally` of the source's records.
 
-A reader turns lines (or entries, spans, rows) into `Item`s and accounts for every one of them in
-the `Tally`: used, known to be no traffic (`context`), or not usable (`unused`, with its place).
+A record is a line, entry, span or row. The tally counts each one as used, as context (understood,
+but not traffic) or as unused (with its line and the reason).
 """
 
 import dataclasses
@@ -13,56 +13,58 @@ from msgspec import Struct, field
 from mcptally.transcript.format import Dir
 
 ItemKind = Literal["begin", "message", "head", "stderr", "http", "gap", "end"]
-"""`begin`: a connection starts, or more is known about the one that did. `message`: a frame as the
-source has it. `head`: a message of which the source lacks the content; `extra` has what it knows
-(`id`, `method`, `name`, `is_error`). `gap`: what the source says is missing. `end`: over."""
+"""Kind of an item.
+
+`begin`: a connection starts, or its properties become known. `message`: a frame. `head`: a message
+whose content is missing in the source; `extra` has the known ones of `id`, `method`, `name` and
+`is_error`. `gap`: the source says that something is missing. `end`: a connection ended."""
 
 MAX_LISTED_RUNS: Final = 1000
-"""Runs of lines listed for one reason in a report; the count goes on."""
+"""Most runs of lines that a report lists per reason; further lines are only counted."""
 
 
 MAX_PENDING_CALLS: Final = 100_000
-"""Calls without an answer that a reader remembers at a time; then it forgets the oldest."""
+"""Most calls without a reply that a reader remembers; beyond, it drops the oldest."""
 
 
 class Connection(Struct, frozen=True):
-    """One connection of a client to a server, as far as the source tells connections apart."""
+    """A connection of a client to a server, as far as the source distinguishes connections."""
 
     server: str | None
     key: str = ""
-    """Session, connection or file: equal for what belongs together."""
+    """Session, connection or file: equal for items of the same connection."""
     transport: str | None = None
-    """`stdio`, `streamable_http` or `http_sse`, where the source says."""
+    """`stdio`, `streamable_http` or `http_sse`; None if the source does not say."""
 
 
 class Item(Struct, kw_only=True, omit_defaults=True):
-    """One thing that happened, in the order of the source."""
+    """One event from a source."""
 
     kind: ItemKind
     line: int
     connection: Connection
     at: int | None = None
-    """UTC nanoseconds since 1970; None where the source has no time for it."""
+    """UTC nanoseconds since 1970; None if the source has no time for it."""
     dir: Dir = "c2s"
     data: bytes = b""
-    """The frame, or the text."""
+    """The frame, or the text of a stderr line."""
     size: int | None = None
-    """Bytes on the wire, where the source knows them."""
+    """Bytes on the wire; None if the source does not say."""
     scope: str | None = None
     derived: bool = False
-    """Made from a record of a call: the source holds no frame."""
+    """Whether it was built from a record of a call because the source has no frame."""
     extra: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclasses.dataclass(slots=True)
 class LineRuns:
-    """Lines that share a reason, as runs of consecutive numbers."""
+    """Line numbers with the same reason, as runs of consecutive numbers."""
 
     count: int = 0
     runs: list[list[int]] = dataclasses.field(default_factory=list)
 
     def add(self, line: int) -> None:
-        """One more line."""
+        """Add a line."""
         self.count += 1
         if self.runs and self.runs[-1][1] in {line, line - 1}:
             self.runs[-1][1] = line
@@ -72,23 +74,23 @@ class LineRuns:
 
 @dataclasses.dataclass(slots=True)
 class Tally:
-    """Where every record of a source went: `seen` is `used`, `context` and `unused` together."""
+    """Counts of a source's records: `seen` is the sum of `used`, `context` and `unused`."""
 
     seen: int = 0
-    """Lines; or entries, spans or rows, where those are the source's units."""
+    """Number of records read."""
     used: int = 0
     context: Counter[str] = dataclasses.field(default_factory=Counter)
-    """Understood, and no traffic; by kind."""
+    """Kind of record that is understood, but is not traffic → number."""
     unused: dict[str, LineRuns] = dataclasses.field(default_factory=dict)
-    """Could not be used; by reason."""
+    """Reason why records could not be used → their lines."""
     notes: Counter[str] = dataclasses.field(default_factory=Counter)
-    """Used, but less is known of them than usual; by what."""
+    """Remark about records that were used with less information than usual → number."""
 
     def skip(self, line: int, why: str) -> None:
-        """A record that could not be used."""
+        """Count a record that could not be used."""
         self.unused.setdefault(why, LineRuns()).add(line)
 
     @property
     def lost(self) -> int:
-        """Records that could not be used."""
+        """Number of records that could not be used."""
         return sum(places.count for places in self.unused.values())

@@ -1,4 +1,4 @@
-"""The formats that can be imported: what each is, how it is read, and what it cannot know."""
+"""Table of the formats that can be imported: reader, title, and what the format lacks."""
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
@@ -19,28 +19,28 @@ from mcptally.importers.formats import (
 from mcptally.importers.source import Source
 
 Fidelity = Literal["frames", "calls", "truncated"]
-"""`frames`: messages as they passed. `truncated`: messages, long ones cut. `calls`: records of
-calls, from which request and reply are made."""
+"""What a format contains: `frames`: messages. `truncated`: messages, long ones cut. `calls`:
+records of calls, from which request and reply are built."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Format:
-    """One foreign format."""
+    """A log format of another program."""
 
     name: str
     title: str
     read: Callable[[Source], Iterator[Item]]
     faithful: Fidelity
     missing: tuple[str, ...] = ()
-    """What such a source cannot know; null in the transcript and in the tables."""
+    """What such a log does not contain; it is null in the transcript and in the tables."""
     chronological: bool = True
-    """Whether the source has things in the order in which they happened."""
+    """Whether the records are in the order in which the events happened."""
     restarts: bool = True
-    """Whether an `initialize` begins a new recording: the source does not tell sessions apart."""
+    """Whether an `initialize` starts a new recording, because the log has no session ids."""
     names: tuple[str, ...] = ()
-    """Patterns of the names such files have in a folder."""
+    """Patterns of file names in a folder."""
     cut: bytes | None = None
-    """Words that a file holds some of whose messages were cut: it is `truncated`."""
+    """Text in files whose long messages were cut: such a file is `truncated`."""
 
 
 _CALLS: Final = ("frames", "bytes", "all messages but calls", "request ids of the wire")
@@ -121,7 +121,7 @@ FORMATS: Final[Mapping[str, Format]] = {
         ),
         Format(
             "jsonrpc",
-            "JSON-RPC messages, one a line, bare or in an envelope",
+            "JSON-RPC messages, one per line, bare or in an envelope",
             jsonrpc_lines.read,
             "frames",
             names=("*.jsonl", "*.ndjson", "*.log"),

@@ -1,10 +1,8 @@
-"""Other people's logs to transcripts: `import_logs`.
+"""Converts logs of other programs to transcripts: `import_logs`.
 
-    file → detect → a format's reader → Items → (sorted by time) → Transcript → files
-
-Reading is streaming; memory does not grow with the file, and compressed files unpack no further
-than those of an archive (`archive.Room`, one for all files of an import). Every line, entry or row
-of a source is used or counted, and a report beside the transcript says where each of the others is.
+Reading is streaming, so memory does not grow with the file. Compressed files have the same limits
+as those of an archive (one `transcript.files.Room` for all files of an import). Every line, entry
+or row of a source is used or counted, and a report next to the transcript lists the unused ones.
 """
 
 import dataclasses
@@ -41,7 +39,7 @@ _SUFFIXES: Final = ("", ".gz", ".zst")
 
 @dataclasses.dataclass(slots=True)
 class Outcome:
-    """What became of one file."""
+    """The result of importing one file."""
 
     file: Path
     format: str
@@ -55,26 +53,26 @@ class Outcome:
 
 @dataclasses.dataclass(slots=True)
 class Imported:
-    """What was done."""
+    """The result of `import_logs`."""
 
     files: list[Outcome] = dataclasses.field(default_factory=list)
     passed_over: dict[Path, str] = dataclasses.field(default_factory=dict)
-    """Files of a folder that are not read, and why: of no format known or not the one asked for,
-    links out of the folder, names that are not UTF-8."""
+    """Files of a folder that are not read → why: an unknown format or not the requested one, a link
+    out of the folder, a name that is not UTF-8."""
 
     @property
     def recordings(self) -> int:
-        """Recordings written."""
+        """Number of recordings written."""
         return sum(outcome.recordings for outcome in self.files)
 
     @property
     def events(self) -> int:
-        """Events written, those of our own (`open`, `close`) included."""
+        """Number of events written, including `open` and `close`."""
         return sum(sum(outcome.events.values()) for outcome in self.files)
 
     @property
     def lost(self) -> int:
-        """Lines, entries or rows that could not be used."""
+        """Number of lines, entries or rows that could not be used."""
         return sum(outcome.tally.lost for outcome in self.files)
 
 
@@ -89,21 +87,21 @@ def import_logs(
     envelope: Envelope | None = None,
     progress: Callable[[Path, int], None] | None = None,
 ) -> Imported:
-    """Turn other programs' logs into transcripts in the folder `out`.
+    """Convert logs of other programs to transcripts in the folder `out`.
 
     Args:
-        paths: files, folders (read recursively) or both.
-        out: where transcripts and reports go. Importing a file again replaces what it gave before.
-        format: a name out of `FORMATS`, or `auto`: told by each file's first lines.
-        redaction: the recorder's policy to apply.
-        timezone: zone of times that name none: `local`, `UTC`, `+02:00` or `Europe/Berlin`.
-        server: label for the servers, in place of what the source says.
+        paths: files, and folders (read recursively).
+        out: folder for transcripts and reports. Importing a file again replaces its transcripts.
+        format: a name in `FORMATS`, or `auto`: detected from the first lines of each file.
+        redaction: the redaction policy to apply.
+        timezone: time zone of times without one: `local`, `UTC`, `+02:00` or `Europe/Berlin`.
+        server: label for the servers, instead of the one from the source.
         envelope: names of the fields of JSON-RPC lines.
-        progress: told each file and the records read so far, from time to time.
+        progress: called from time to time with the file and the number of records read.
 
     Raises:
-        UnreadableError: nothing there, or nothing of a format that is known.
-        UsageError: no such format, policy or zone; or a file that is a transcript already.
+        UnreadableError: there are no files, or none of a known format.
+        UsageError: there is no such format, policy or zone; or a named file is a transcript.
     """
     if format != AUTO and format not in FORMATS:
         raise UsageError(
@@ -136,7 +134,7 @@ def import_logs(
 def _plan(
     paths: Iterable[str | Path], request: str, done: Imported
 ) -> Iterator[tuple[Path, str, Format]]:
-    """Files with the name each goes by and its format."""
+    """Yield each file to read, its name in the transcript, and its format."""
     for root in map(Path, paths):
         if root.is_dir():
             left_out: list[PassedOver] = []
@@ -156,13 +154,11 @@ def _plan(
 def _named(path: Path, request: str) -> Format:
     found = detect_format(path)
     if found == TRANSCRIPT and request != "jsonrpc":
-        raise UsageError(f"{path}: is a transcript already; score it as it is")
+        raise UsageError(f"{path}: is a transcript already; score it without importing")
     if request != AUTO:
         return FORMATS[request]
     if found is None:
-        raise UnreadableError(
-            f"{path}: of no format that is known; say which of {', '.join(FORMATS)} it is"
-        )
+        raise UnreadableError(f"{path}: unknown format; name it: one of {', '.join(FORMATS)}")
     return FORMATS[found]
 
 
@@ -181,7 +177,7 @@ def _of_folder(path: Path, request: str, done: Imported) -> Format | None:
         done.passed_over[path] = "is a transcript already"
         return None
     if found is None or (request not in {AUTO, found}):
-        done.passed_over[path] = f"is {found or 'of no format that is known'}"
+        done.passed_over[path] = f"format: {found}" if found else "unknown format"
         return None
     return FORMATS[found]
 
@@ -238,7 +234,7 @@ def _file(
 
 
 def _has(source: Source, words: bytes) -> bool:
-    """Whether the words stand anywhere in a file; read by the chunk."""
+    """Whether a file contains `words`."""
     tail = b""
     for piece in source.preview().read_pieces():
         if words in tail + piece:
@@ -248,7 +244,7 @@ def _has(source: Source, words: bytes) -> bool:
 
 
 def _fingerprint(source: Source, hide: Policy) -> str:
-    """What a file without times holds, as a digest: of the redacted copy, so that it tells none."""
+    """Digest of the redacted lines of a file without times, so that no secret can be guessed."""
     digest = hashlib.blake2b(digest_size=16)
     for run in lines(source.path, room=source.room):
         if isinstance(run, Lines):
@@ -257,7 +253,7 @@ def _fingerprint(source: Source, hide: Policy) -> str:
 
 
 def _report(outcome: Outcome, about: dict[str, Any], hide: Policy, timezone: str) -> None:
-    """Where every record of the source went, beside the transcript."""
+    """Write the report next to the transcript: what became of each record of the source."""
     tally = outcome.tally
 
     def places(found: LineRuns) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""Items to recordings: the events of transcript format 1, redacted, with ids that stay.
+"""Converts items to recordings: redacted events of transcript format 1, with stable ids.
 
-The same source gives the same recording ids whenever and wherever it is imported, also when it has
-grown meanwhile: an id comes of the format, the connection and the time of its first event, or,
-where the source has no times, of the redacted lines of the whole file.
+Importing the same source again gives the same recording ids, also after it has grown. An id is a
+hash of the format, the connection and the time of the first event; if the source has no times, of
+the redacted lines of the whole file.
 """
 
 import functools
@@ -24,10 +24,10 @@ from mcptally.wire.strict_json import strict_json_error
 from mcptally.wire.truncated import fields_of_truncated
 
 MAX_OPEN: Final = 20_000
-"""Recordings that may be unfinished at a time; then the one that was silent longest ends."""
+"""Most unfinished recordings at a time; beyond, the least recently active one is closed."""
 
 UNKNOWN_TIME: Final = 0
-"""`ts_ns` of events of a source without times."""
+"""`ts_ns` of events from a source without times."""
 
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -40,7 +40,7 @@ _HEAD: Final = msgspec.json.Decoder(_Head)
 
 
 class _Recording:
-    """A recording while it is written."""
+    """State of an unfinished recording."""
 
     __slots__ = ("about", "at", "counts", "ends", "id", "lost", "seq", "talked")
 
@@ -56,7 +56,7 @@ class _Recording:
 
 
 class TranscriptBuilder:
-    """Writes what a reader says of one source."""
+    """Writes the recordings of one source from its items."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class TranscriptBuilder:
         self._policy = policy
         self._source = source
         self._restarts = restarts
-        # Of the whole file: read once, however many recordings without times there are.
+        # Reads the whole file, so cache it for all recordings without times.
         self._fingerprint = functools.cache(fingerprint)
         self._tally = tally
         self._open: dict[Connection, _Recording] = {}
@@ -82,7 +82,7 @@ class TranscriptBuilder:
         self.redacted = 0
 
     def put(self, item: Item) -> None:
-        """One more item."""
+        """Add an item."""
         recording = self._of(item)
         if item.kind == "begin":
             recording.about |= item.extra
@@ -95,7 +95,7 @@ class TranscriptBuilder:
         self._event(recording, item)
 
     def finish(self) -> None:
-        """The source has ended."""
+        """Close all recordings at the end of the source."""
         for connection in list(self._open):
             self._close(connection, "source_ended")
 
@@ -112,15 +112,15 @@ class TranscriptBuilder:
             recording = _Recording()
             if len(self._open) >= MAX_OPEN:
                 self._close(next(iter(self._open)), "silent")
-        self._open[connection] = recording  # last in the dict: the one that spoke last
+        self._open[connection] = recording  # last in the dict: the most recently active
         if item.kind in {"message", "head"} and item.dir == "c2s" and item.scope is None:
             method = _method(item)
-            # A client that probes for the stateless revision and then initializes is one client.
+            # A client may probe for the stateless revision, then initialize: still one recording.
             recording.talked |= method not in {"server/discover", None}
         return recording
 
     def _restarted(self, recording: _Recording, item: Item) -> bool:
-        """Whether a new connection begins here: ids start again, and are other ids."""
+        """Whether a new connection begins with this item, so that request ids start again."""
         if item.kind == "begin":
             return bool(recording.counts) and bool(item.extra.get("new", True))
         if not self._restarts or item.scope is not None:
@@ -159,7 +159,7 @@ class TranscriptBuilder:
             fields["url"], count = self._policy.url(url)
             self.redacted += count
         source = {**self._source, "transport": connection.transport, **about}
-        # A source that has times for most has none for what came before the first of them.
+        # Even a source with times may have none for the items before its first time.
         if item.at is None and not recording.at:
             source["missing"] = sorted({*source["missing"], "time"})
         fields |= {"source": source, "recorder": RECORDER, "redaction": self._policy.name}
@@ -180,7 +180,7 @@ class TranscriptBuilder:
         elif item.kind == "http":
             self._http(recording, item)
         else:
-            # Events that are missing keep their numbers.
+            # Missing events keep their numbers.
             recording.seq += 1
             recording.lost += 1
             self._line(recording, "gap", {"lost": 1, **item.extra}, at=item.at)
@@ -208,7 +208,7 @@ class TranscriptBuilder:
             where["redacted"] = count
             self.redacted += count
         if b"\n" in copy or b"\r" in copy:
-            # In strict JSON a line break can only stand between tokens.
+            # In strict JSON, line breaks only occur between tokens.
             copy = copy.replace(b"\r", b" ").replace(b"\n", b" ")
             where["reflowed"] = True
         self._line(
@@ -218,7 +218,7 @@ class TranscriptBuilder:
     def _cut(
         self, recording: _Recording, item: Item, text: dict[str, Any], whole: dict[str, Any]
     ) -> None:
-        """A message of which only the head is known."""
+        """Write a `raw` event for a message whose content is missing or too large."""
         fields: dict[str, Any] = {"dir": item.dir, "scope": item.scope, "bytes": item.size}
         if item.derived:
             fields["derived"] = True
@@ -261,10 +261,10 @@ class TranscriptBuilder:
     ) -> None:
         if at is not None:
             if at < recording.at:
-                self._tally.notes["time set forward: it went back"] += 1
+                self._tally.notes["time was earlier than the previous one; replaced by it"] += 1
             recording.at = max(recording.at, at)
         elif event in {"message", "raw"} and recording.at:
-            self._tally.notes["time of the event before it: it has none"] += 1
+            self._tally.notes["no time; the time of the previous event was used"] += 1
         begin = {"v": FORMAT_VERSION, "event": event, "recording": recording.id}
         line = {**begin, "seq": recording.seq, "ts_ns": recording.at, **fields}
         self._packer.put(recording.id, _encode(line) + b"\n")

@@ -30,7 +30,7 @@ def masked_rows(rows: _Rows) -> _Rows:
 
 
 def _texts(column: pa.Array | pa.ChunkedArray) -> Iterator[str | bytes | None]:
-    """The text and binary values of a column, also nested ones; each distinct value at least once."""
+    """The texts and bytes of a column, also nested; each distinct value at least once."""
     kind = column.type
     if isinstance(column, pa.ChunkedArray):
         for chunk in column.chunks:

@@ -113,7 +113,7 @@ class Policy:
         return self._redact(data)
 
     def argv(self, command: Sequence[str]) -> tuple[list[str], int]:
-        """A command line, redacted and counted like `json`; a flag also names the next word."""
+        """A command line, redacted as in `json`; a flag also names the next word."""
         clean: list[str] = []
         total = 0
         flag: str | None = None
@@ -130,7 +130,7 @@ class Policy:
         return clean, total
 
     def url(self, url: str) -> tuple[str, int]:
-        """A URL or path with query, redacted like `text`; session ids are hashed under every policy."""
+        """A URL or path, redacted as in `text`; session ids are hashed under every policy."""
         data = url.encode(errors="surrogateescape")
         spans = [] if "session-ids" in self._places else list(session_id_spans(data, data.lower()))
         without_ids, first = replace_spans(data, spans)
@@ -159,7 +159,7 @@ class Policy:
 
     @functools.cached_property
     def _hints(self) -> frozenset[str]:
-        """Lower-case texts: a frame without any of them has no `Shape` and no secret's name in it."""
+        """Lower-case texts: a frame without any of them has no `Shape` and no secret name."""
         hints = {needle for row in self._shapes for needle in row.needles} - {""}
         if self._places:
             hints |= NAME_HINTS

@@ -49,7 +49,7 @@ class Hit(NamedTuple):
 
 
 class TextSearch:
-    """Searches for texts; of hits with the same start, the text that was given first comes first."""
+    """Searches for texts; hits with the same start are in the order of `texts`."""
 
     def __init__(self, texts: Iterable[str], *, ahead: str = "") -> None:
         """Prepare a search for `texts`.
@@ -167,7 +167,7 @@ class _TextGroup:
 
 
 def _groups_without_overlaps(texts: Iterable[bytes]) -> list[list[bytes]]:
-    """The texts in groups whose texts cannot overlap: a search that skips overlaps misses nothing."""
+    """Groups of texts that cannot overlap: a search that skips overlaps misses nothing."""
     groups: list[_TextGroup] = []
     for text in sorted(texts, key=lambda text: (min(len(text), _COMPARED_BYTES), text)):
         if not any(group.try_add(text) for group in groups):

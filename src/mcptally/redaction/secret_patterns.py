@@ -295,7 +295,8 @@ PREFIXES: Final[tuple[Prefix, ...]] = (
         name="discord-token",
         title="Discord bot token: the bot's number in base64, a time, a signature",
         prefixes=("MT", "Nz", "OD", "OT"),
-        tail=r"[A-Za-z0-9]{21,26}\." + _URL_SAFE + r"{6}\." + _URL_SAFE + r"{27,40}(?![A-Za-z0-9_\-])",
+        tail=r"[A-Za-z0-9]{21,26}\." + _URL_SAFE + r"{6}\."
+        + _URL_SAFE + r"{27,40}(?![A-Za-z0-9_\-])",
         silent=("MTBF.report.of.the.last.month",),
     ),
     Prefix(

@@ -1,8 +1,8 @@
-"""The bytes of transcripts, decompressed and cut at lines.
+"""Reads the bytes of transcripts, decompressed and split at lines.
 
-Nothing here knows what a line means. Reading is streaming and bounded: a file is never in memory
-whole, is read as long as it was when it was opened, and a line longer than `MAX_LINE`, or what
-unpacks to more than `Room` allows, is passed over and reported.
+The content of lines is not parsed here. Reading is streaming and bounded: a file is never in
+memory as a whole, and is read up to the size that it had when it was opened. A line longer than
+`MAX_LINE`, and data beyond what `Room` allows, are skipped and reported.
 """
 
 import dataclasses
@@ -23,27 +23,29 @@ from mcptally.transcript.discover import describe_error
 from mcptally.transcript.remote import is_remote
 
 CHUNK_BYTES: Final = 1 << 20
-"""Bytes read at a time; measured: smaller costs calls, larger costs cache and second looks."""
+"""Bytes read at a time (measured: smaller chunks cost calls, larger ones cache misses)."""
 
 SAMPLE_BYTES: Final = 4 << 20
-"""Bytes that are unpacked to see how well a file is packed."""
+"""Decompressed bytes from which `expansion` estimates the ratio of a file."""
 
 _SAMPLE_STEP: Final = 1 << 12
-"""Bytes read at a time where it is asked how far reading came."""
+"""Bytes read at a time by `expansion`, which needs the position in the compressed file."""
 
 MAX_LINE: Final = 256 << 20
-"""Longest line that is read: one costs about eleven times its length in memory (`appetite`). The
-recorder's cap on a frame is far below."""
+"""Longest line that is read, in bytes: it costs about eleven times its length in memory.
+
+The recorder's size limit for a frame is far below."""
 
 EXPANSION: Final = 64
-"""How many times its size a compressed file may always unpack to: recorded ones reach 5 to 20,
-those of a server asked the same a thousand times over 200."""
+"""A compressed file may expand to this many times its size without using `Room`.
+
+Recordings reach 5 to 20; a recording of the same call a thousand times exceeds 200."""
 
 UNPACK_BUDGET_BYTES: Final = 512 << 20
-"""Bytes that the compressed files of a partition may unpack to beyond that, all together."""
+"""Bytes beyond that to which the compressed files of a partition may expand, all together."""
 
 _MAX_WINDOW: Final = 1 << 27
-"""Largest zstd window accepted (zstd's own default limit): bounds memory on hostile input."""
+"""Largest zstd window (zstd's own default limit): bounds memory on hostile input."""
 
 _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
@@ -60,20 +62,20 @@ _FOREIGN_MAGIC: Final = {
     b"\xff\xfe": "UTF-16 text",
     b"\xfe\xff": "UTF-16 text",
 }
-"""First bytes of what is taken for a transcript now and then, and is none."""
+"""First bytes of files that users take for transcripts → what the file is."""
 
 _ASCII_TEXT: Final = re.compile(rb"[\x20-\x7e\s]*\Z")
 
 
 @dataclasses.dataclass(slots=True)
 class Room:
-    """Bytes that compressed files may still unpack to beyond `EXPANSION` times their size."""
+    """A budget that several files share: bytes to which they may expand beyond `EXPANSION`."""
 
     left: int = UNPACK_BUDGET_BYTES
 
 
 class _FileAtOpen(io.FileIO):
-    """A regular file, read no further than it went when it was opened, even if it goes on growing.
+    """A regular file that is read up to the size that it had when it was opened.
 
     Raises:
         OSError: it cannot be opened.
@@ -86,7 +88,7 @@ class _FileAtOpen(io.FileIO):
         self.size = about.st_size
         if not stat.S_ISREG(about.st_mode):
             self.close()
-            raise UnreadableError(f"{path}: is no regular file")
+            raise UnreadableError(f"{path}: is not a regular file")
 
     def readinto(self, buffer: Any) -> int:
         return super().readinto(memoryview(buffer)[: max(self.size - self.tell(), 0)]) or 0
@@ -96,12 +98,12 @@ class _FileAtOpen(io.FileIO):
 
 
 def _open_nonblocking(path: str, flags: int) -> int:
-    """Open a file; what was one when it was found, and is a pipe by now, keeps nobody waiting."""
+    """Open a file; if it has become a pipe since it was found, opening does not block."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 class _ClosingGzipFile(gzip.GzipFile):
-    """A gzip file that closes the file it reads."""
+    """A gzip reader that closes the file below it."""
 
     def __init__(self, file: BinaryIO) -> None:
         super().__init__(fileobj=file, mode="rb")
@@ -113,7 +115,7 @@ class _ClosingGzipFile(gzip.GzipFile):
 
 
 def open_stream(path: Path) -> BinaryIO:
-    """The decompressed bytes of one file; gzip and zstd are told by their first bytes.
+    """The decompressed bytes of a file; gzip and zstd are recognised by their first bytes.
 
     Raises:
         UnreadableError: the file cannot be opened, or is a pipe or a device.
@@ -122,7 +124,7 @@ def open_stream(path: Path) -> BinaryIO:
 
 
 def _open_decompressed(path: Path) -> tuple[BinaryIO, int, bytes]:
-    """The decompressed bytes of a file; its size if it is compressed, else 0; its first bytes."""
+    """The decompressed bytes of a file, its size (0 if not compressed), and its first bytes."""
     try:
         raw = path.raw() if is_remote(path) else _FileAtOpen(path)
     except (OSError, ValueError) as error:
@@ -141,7 +143,7 @@ def _open_decompressed(path: Path) -> tuple[BinaryIO, int, bytes]:
 def _decompressor(
     file: BinaryIO, head: bytes, at_a_time: int = zstandard.DECOMPRESSION_RECOMMENDED_INPUT_SIZE
 ) -> BinaryIO | None:
-    """What reads a file that begins so, and closes it: what it unpacks to; None if it is plain."""
+    """A decompressing reader that also closes `file`; None if `head` is not compressed data."""
     if head.startswith(_GZIP):
         return cast("BinaryIO", _ClosingGzipFile(file))
     if head.startswith(_ZSTD):
@@ -154,9 +156,10 @@ def _decompressor(
 
 
 def expansion(path: Path) -> float | None:
-    """How many times its size a file unpacks to, by its first `SAMPLE_BYTES` bytes; None: it is plain.
+    """Decompressed size over compressed size of the start of a file; None if not compressed.
 
-    What repeats packs the better the longer it goes on: of a long file it is too little.
+    The first `SAMPLE_BYTES` decompressed bytes count. Long files often compress better than their
+    start, so the ratio of the whole file may be higher.
 
     Raises:
         UnreadableError: it is a pipe or a device.
@@ -178,7 +181,7 @@ def expansion(path: Path) -> float | None:
 
 
 def _foreign_format(path: Path, head: bytes) -> str | None:
-    """What a file is that is certainly no lines of JSON."""
+    """What a file is that cannot be JSON Lines, else None."""
     for magic, words in _FOREIGN_MAGIC.items():
         if head.startswith(magic):
             return words
@@ -189,42 +192,42 @@ def _foreign_format(path: Path, head: bytes) -> str | None:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Lines:
-    """A run of whole lines of one file."""
+    """Consecutive whole lines of one file."""
 
     data: bytes
-    """The lines, each with its newline, except a torn last one."""
+    """The lines, each with its newline; the last line of a file may lack it."""
     first: int
     """Number of the first line, counted from 1."""
     count: int
-    """How many lines."""
+    """Number of lines."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Damage:
-    """Something in a file that could not be read as lines."""
+    """A part of a file that could not be read."""
 
     line: int | None
-    """Where it begins, counted from 1; None: the file as a whole."""
+    """Line at which it begins, counted from 1; None: the file as a whole."""
     rule: str
-    """The id of the rule that it breaks, of rules/archive.toml."""
+    """Id of a rule in rules/archive.toml."""
     message: str
-    """What is wrong, in words that do not name the file."""
+    """What is wrong, without the name of the file."""
 
 
 BROKEN: Final = (OSError, EOFError, zlib.error, zstandard.ZstdError)
-"""What reading a damaged or cut file raises."""
+"""Exceptions of reading a damaged or truncated file."""
 
 
 def lines(
     path: Path, *, chunk: int = CHUNK_BYTES, max_line: int = MAX_LINE, room: Room | None = None
 ) -> Iterator[Lines | Damage]:
-    """The file's lines in runs of about `chunk` bytes, and what was damaged between them.
+    """Yield the lines of a file in runs of about `chunk` bytes, and the damage between them.
 
     Args:
-        path: the file. One that cannot be opened is damage, too.
-        chunk: bytes that are read at a time.
+        path: the file. If it cannot be opened, that is one `Damage`.
+        chunk: bytes to read at a time.
         max_line: longest line in bytes.
-        room: what compressed files may unpack to, shared by those read with it.
+        room: the budget for decompression, shared by the files that are read with it.
     """
     begun = _start_reading(path)
     if isinstance(begun, Damage):
@@ -259,7 +262,7 @@ def lines(
                     yield Damage(
                         number,
                         "archive.line_too_long",
-                        f"a line of more than {max_line} bytes was passed over",
+                        f"a line of more than {max_line} bytes was skipped",
                     )
                     rest, held, skipping = [], 0, True
                 continue
@@ -277,10 +280,9 @@ def lines(
 def read_pieces(
     path: Path, *, chunk: int = CHUNK_BYTES, room: Room | None = None
 ) -> Iterator[bytes | Damage]:
-    """The file's bytes, about `chunk` at a time, for documents that are no lines.
+    """Yield the bytes of a file, about `chunk` at a time, for documents that are not lines.
 
-    Reads what `lines` would, within the same limits. A `Damage` is the last of them, without its
-    place.
+    The limits are those of `lines`. A `Damage` is the last item, and has no line number.
     """
     begun = _start_reading(path)
     if isinstance(begun, Damage):
@@ -292,7 +294,7 @@ def read_pieces(
 
 
 def _start_reading(path: Path) -> tuple[BinaryIO, int] | Damage:
-    """The decompressed bytes of a file, and its size if it is compressed, else 0."""
+    """The decompressed bytes of a file and its size (0 if not compressed), or the damage."""
     try:
         stream, size, head = _open_decompressed(path)
     except UnreadableError as error:
@@ -304,8 +306,8 @@ def _start_reading(path: Path) -> tuple[BinaryIO, int] | Damage:
 
 
 def _blocks(stream: BinaryIO, size: int, chunk: int, room: Room) -> Iterator[bytes | Damage]:
-    """The stream's bytes; where reading ends before they do, what is wrong."""
-    # `read` would take what was unpacked before a fault with it.
+    """Yield the bytes of the stream; if reading stops early, the last item is a `Damage`."""
+    # `read1`, because `read` would drop the data that was decompressed before an error.
     read = cast("Any", stream).read1 if size else stream.read
     allowed = size * EXPANSION
     while True:
@@ -327,20 +329,20 @@ def _blocks(stream: BinaryIO, size: int, chunk: int, room: Room) -> Iterator[byt
                     yield Damage(
                         None,
                         "archive.unpacks_too_large",
-                        f"{size} bytes unpack to more than {EXPANSION} times their size and "
-                        f"{UNPACK_BUDGET_BYTES >> 20} MiB more for all files that belong together: the rest was "
-                        "not read; unpack the file yourself to have it read whole",
+                        f"{size} bytes decompress to more than {EXPANSION} times their size, and "
+                        f"the {UNPACK_BUDGET_BYTES >> 20} MiB beyond that for all files of a "
+                        "partition are used up: the rest was not read; decompress the file to read it whole",
                     )
                     return
 
 
 def text_lines(path: Path, damage: list[str] | None = None) -> Iterator[tuple[int, bytes]]:
-    """Line number and line (with its newline) one by one, for tools that rewrite transcripts.
+    """Yield (line number, line with its newline), for commands that rewrite transcripts.
 
-    What is damaged beyond reading is left out, and where and why is added to `damage`.
+    Damaged parts are left out, and a message with the place of each is appended to `damage`.
 
     Raises:
-        UnreadableError: it unpacks to more than is read: the rest would be lost.
+        UnreadableError: the file decompresses to more than is read, so the rest would be lost.
     """
     for run in lines(path):
         if isinstance(run, Lines):

@@ -1,8 +1,8 @@
-"""A redaction policy applied to recordings that exist: same files, same events, fewer secrets.
+"""Applies a redaction policy to existing recordings and writes redacted copies.
 
-What a recorder would have hidden is hidden now, by the same policies. Everything else is copied as
-it stands; nothing is counted, repaired or rebuilt, and the source is only read. A line that is not
-a JSON object cannot be searched field by field: a line that says so stands in its place.
+The policies are those of the recorder. Everything else is copied unchanged, and the source is only
+read. A line that is not a JSON object cannot be searched field by field: a `withheld` line
+replaces it.
 """
 
 import base64
@@ -35,29 +35,29 @@ _encode: Final = msgspec.json.encode
 
 @dataclasses.dataclass(slots=True)
 class RedactionSummary:
-    """What was done."""
+    """What `redact` did."""
 
     files: int = 0
-    """Files copied."""
+    """Number of files copied."""
     events: int = 0
-    """Lines that are events."""
+    """Number of lines that are events."""
     redacted: int = 0
-    """Strings replaced or hashed, in events and other lines."""
+    """Number of strings replaced or hashed, in events and other lines."""
     carried: int = 0
-    """Lines that are JSON objects and not events: redacted as events are."""
+    """Number of lines that are JSON objects but not events; they are redacted like events."""
     withheld: list[str] = dataclasses.field(default_factory=list)
-    """Where lines could not be searched and a `withheld` line stands in the copy, and why: for each
-    file and reason the first line, and how many more there are."""
+    """Messages about lines that a `withheld` line replaces: per file and reason, one message with
+    the first line and the number of others."""
     dropped: list[str] = dataclasses.field(default_factory=list)
-    """Where lines could not be read and are missing from the copy, and why."""
+    """Messages about lines that could not be read and are missing from the copy."""
 
 
 class _Redaction(NamedTuple):
-    """What is hidden, and how."""
+    """The policy of a run, and its key for hashed ids."""
 
     policy: Policy
     key: bytes
-    """Keys the hashes that stand for ids, so that nobody finds an id by guessing."""
+    """Random key of the hashes of ids: without it, an id could be found by guessing."""
 
 
 def redact(
@@ -65,17 +65,17 @@ def redact(
 ) -> RedactionSummary:
     """Copy the recordings that `paths` name into the folder `out`, redacted by the policy `rules`.
 
-    Layout and compression stay. Files are readable by their owner only.
+    The copies keep layout and compression. Only their owner can read them.
 
     Args:
         paths: files, folders and patterns, as `score` takes them.
-        out: the folder; it is made where it is not there.
-        rules: a policy as `record --redact` takes it, for instance `default,+emails`.
+        out: the folder; it is created if it does not exist.
+        rules: a policy as in `record --redact`, for example `default,+emails`.
 
     Raises:
-        UnreadableError: nothing there.
-        UsageError: no such policy; or `out` overlaps the source, or has one of the files already.
-        OSError: the disk refuses; what was begun is removed.
+        UnreadableError: there is nothing to read.
+        UsageError: there is no such policy; or `out` overlaps the source or has such a file.
+        OSError: a file cannot be written; the incomplete file is removed.
     """
     redaction = _Redaction(policy(rules), secrets.token_bytes(16))
     done = RedactionSummary()
@@ -93,7 +93,7 @@ def _copies(roots: list[Path], out: Path) -> list[tuple[Path, Path]]:
             here = (root if root.is_dir() else source).resolve()
             if here in {there, *there.parents} or (root.is_dir() and there in here.parents):
                 raise UsageError(
-                    f"{out}: overlaps the source {root}; name a folder outside of it with -o"
+                    f"{out}: overlaps the source {root}; choose a folder outside of it with -o"
                 )
             if root.is_dir():
                 name = source.relative_to(root)
@@ -103,7 +103,7 @@ def _copies(roots: list[Path], out: Path) -> list[tuple[Path, Path]]:
             if target in plan and plan[target].resolve() != source.resolve():
                 raise UsageError(f"{source} and {plan[target]} would both become {target}")
             if target.exists():
-                raise UsageError(f"{target}: is there already; name an empty folder with -o")
+                raise UsageError(f"{target}: exists already; choose an empty folder with -o")
             plan[target] = source
     return [(source, target) for target, source in plan.items()]
 
@@ -136,7 +136,10 @@ def _redact_file(source: Path, target: Path, redaction: _Redaction, done: Redact
 
 @contextlib.contextmanager
 def written_like(source: Path, part: Path) -> Iterator[Callable[[bytes], Any]]:
-    """Writes to `part` with the compression that `source` has; the file is its owner's alone."""
+    """A context whose value writes to the new file `part`, compressed like `source`.
+
+    Only the owner can read the file.
+    """
     with source.open("rb") as file:
         magic = file.read(4)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
@@ -154,7 +157,7 @@ def written_like(source: Path, part: Path) -> Iterator[Callable[[bytes], Any]]:
 def _redact_line(
     line: bytes, redaction: _Redaction, done: RedactionSummary
 ) -> tuple[bytes, str | None]:
-    """A line as it is copied; and why its text is withheld, if it is."""
+    """The line for the copy, and the reason if the original is withheld."""
     if not line.strip():
         return line, None
     end = line[len(line.rstrip(b"\r\n")) :]
@@ -177,7 +180,7 @@ def _redact_line(
 def _redact_members(
     event: str, members: list[Member], redaction: _Redaction
 ) -> tuple[list[Member], int]:
-    """The members of an event after redaction; how many strings were replaced."""
+    """The members of an event after redaction, and the number of strings replaced."""
     count = 0
     clean: list[Member] = []
     others: list[int] = []
@@ -200,7 +203,7 @@ def _redact_members(
         policies = _policy_names(dict(clean).get("redaction"), redaction.policy)
         clean = _set_member(clean, "redaction", _encode(policies))
     if event == "raw" and redaction.policy.rules:
-        # A hash of the whole would let a short secret be guessed.
+        # A short secret could be guessed from a hash of the whole frame.
         clean = [member for member in clean if member[0] != "sha256"]
     if count and event in {"message", "raw", "stderr"}:
         before = _count_value(dict(members).get("redacted"))
@@ -209,14 +212,14 @@ def _redact_members(
 
 
 def _redact_together(members: list[Member], policy_: Policy) -> tuple[list[Member], int]:
-    """Members that have no rule of their own, searched with their names: a name may be telling."""
+    """Members without a redactor of their own, searched with their names, which may matter."""
     clean, count = _redact_json(join_members(members), policy_)
     if not count:
         return members, 0
     found = members_of(clean)
     if not isinstance(found, tuple) and len(found) == len(members):
         return found, count
-    if len(members) == 1:  # it was too much to be searched
+    if len(members) == 1:  # too many hits to search
         return [("withheld", _encode(UNREADABLE))], 1
     alone = [_redact_together([member], policy_) for member in members]
     return [member for one, _ in alone for member in one], sum(count for _, count in alone)
@@ -227,7 +230,7 @@ def _redact_json(data: bytes, policy_: Policy) -> tuple[bytes, int]:
 
 
 _CACHED_BYTES: Final = 256
-"""Bytes up to which results are kept: the ids and kinds of events repeat on every line."""
+"""Length up to which results are cached: ids and kinds of events repeat on every line."""
 
 
 @functools.lru_cache(maxsize=1024)
@@ -236,7 +239,7 @@ def _redact_json_cached(data: bytes, policy_: Policy) -> tuple[bytes, int]:
 
 
 def _set_member(members: list[Member], name: str, value: bytes) -> list[Member]:
-    """The members with this value in each place where the name stands, or at the end."""
+    """The members with `value` under `name`, in place of the old values or at the end."""
     if name not in dict(members):
         return [*members, (name, value)]
     return [(each, value if each == name else old) for each, old in members]
@@ -273,10 +276,10 @@ def _count_value(value: bytes | None) -> int:
 # --- how each field is redacted -----------------------------------------------------------------
 
 UNREADABLE: Final = "[redacted:unreadable]"
-"""Stands for a value that cannot be searched because it is not what its field says."""
+"""Replaces a value that cannot be searched because it does not have its field's type."""
 
 _NUMBER_FIELDS: Final = words("v seq ts_ns bytes segment status lost redacted")
-"""Fields that hold a number in every transcript of ours: not searched where they do."""
+"""Fields that our recorder fills with numbers; numbers in them are not searched."""
 
 
 def _redact_msg(value: bytes, redaction: _Redaction) -> tuple[bytes, int]:
@@ -293,7 +296,7 @@ def _redact_text(value: bytes, redaction: _Redaction) -> tuple[bytes, int]:
 
 
 def _redact_b64(value: bytes, redaction: _Redaction) -> tuple[bytes, int]:
-    """Base64 of the redacted bytes; what is not base64 is replaced whole."""
+    """Base64 of the redacted bytes; a value that is not base64 is replaced as a whole."""
     if value == b"null" or not redaction.policy.rules:
         return value, 0
     try:
@@ -322,7 +325,7 @@ def _redact_command(value: bytes, redaction: _Redaction) -> tuple[bytes, int]:
 
 
 def _redact_headers(value: bytes, redaction: _Redaction) -> tuple[bytes, int]:
-    """Names stay; a header that is not on the recorder's allowlist loses its value."""
+    """Redacted headers; those not on the recorder's allowlist keep only their names."""
     headers = members_of(value)
     if isinstance(headers, tuple):
         return _replace_unreadable(value, redaction)
@@ -333,7 +336,7 @@ def _redact_headers(value: bytes, redaction: _Redaction) -> tuple[bytes, int]:
 
 
 def _replace_unreadable(value: bytes, redaction: _Redaction) -> tuple[bytes, int]:
-    """A value that is not what its field says, and so may hold a secret that no rule finds."""
+    """Replace a value of the wrong type, in which the rules may miss a secret."""
     instead = _encode(UNREADABLE)
     if value in {b"null", instead} or not redaction.policy.rules:
         return value, 0
@@ -353,12 +356,10 @@ def _redact_header(name: str, value: bytes, policy_: Policy) -> bytes:
 
 
 def _redact_id(value: bytes, redaction: _Redaction) -> tuple[bytes, int]:
-    """What ties events together stays different from every other: it is hashed, not replaced."""
+    """An id with a secret becomes a hash: equal ids stay equal, different ones different."""
     if not _redact_json(value, redaction.policy)[1]:
         return value, 0
-    text = (
-        _string_value(value).encode() or value
-    )  # an id is the same however its characters are escaped
+    text = _string_value(value).encode() or value  # equal ids may be escaped differently
     digest = hashlib.blake2b(text, digest_size=8, key=redaction.key).hexdigest()
     return _encode(f"[hashed:id:{digest}]"), 1
 
@@ -371,10 +372,10 @@ _REDACTOR_OF_FIELD: Final[Mapping[str, Callable[[bytes, _Redaction], tuple[bytes
     "url": _redact_url,
     "command": _redact_command,
     "headers": _redact_headers,
-    # What a recorder of old made a label of may have been an argument with a token in it.
+    # Older recorders derived the label from an argument, which may contain a token.
     "server": _redact_text,
     "recording": _redact_id,
     "scope": _redact_id,
     "sse_id": _redact_id,
 }
-"""Fields that need more than a search in their JSON; all others are searched together."""
+"""Field → its redactor; all other fields are searched together as JSON."""

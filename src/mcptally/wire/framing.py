@@ -153,7 +153,7 @@ class OversizedFrame:
         self._tail = (self._tail + data[-TAIL - 1 :])[-TAIL - 1 :]
 
     def finish(self, *, ended: bool = False) -> TooLarge:
-        r"""What is kept. `ended`: a line ending followed, so a last `\r` is not part of the bytes."""
+        r"""What is kept; with `ended`, a last `\r` belongs to the line ending and is dropped."""
         if ended and self._held == b"\r":
             self._size -= 1
             self._tail = self._tail[:-1]

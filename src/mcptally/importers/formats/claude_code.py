@@ -1,13 +1,13 @@
-r"""Claude Code: MCP logs (`mcp-logs-SERVER/TIME.jsonl`) and transcripts (`projects/**.jsonl`).
+r"""Reads Claude Code's MCP logs (`mcp-logs-SERVER/TIME.jsonl`) and transcripts (`projects/**.jsonl`).
 
     {"debug":"Calling MCP tool: send","timestamp":"…","sessionId":"…","cwd":"…"}
     {"debug":"Tool 'send' completed successfully in 505ms",…}
     {"type":"assistant","message":{"content":[{"type":"tool_use","name":"mcp__server__tool",…}]},…}
     {"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"…","is_error":true}]}}
 
-Both hold calls, not frames. A log has tool, outcome, duration and the text of failures, no
-arguments and no content; a transcript has arguments and content, and its times are those of the
-conversation: waiting for the user's permission is within a call's time.
+Both contain calls, not frames. A log has tool, outcome, duration and the text of failures, but no
+arguments and no content. A transcript has arguments and content; its times are those of the
+conversation, so the time of a call includes waiting for the user's permission.
 """
 
 import re
@@ -37,7 +37,7 @@ _OWN_REFUSALS: Final = (
     "Claude requested permissions to use",
     "[Request interrupted by user",
 )
-"""How a result begins that the client made itself: the call never reached the server."""
+"""Start of a result that the client created itself: the call never reached the server."""
 
 
 class _Line(msgspec.Struct):
@@ -55,7 +55,7 @@ _FOLDER: Final = re.compile(r"mcp-logs-(?P<server>.+)\Z")
 
 
 class _Open(msgspec.Struct):
-    """A call that has begun."""
+    """A call without a result so far."""
 
     connection: Connection
     line: int
@@ -65,10 +65,10 @@ class _Open(msgspec.Struct):
 
 
 def read(source: Source) -> Iterator[Item]:
-    """The calls of an MCP log or a transcript."""
+    """Yield the calls of an MCP log or a transcript."""
     folder = _FOLDER.match(source.path.parent.name)
     reader = _Reader(source, folder["server"] if folder else None)
-    for line, event in source.records(_LINE, "not JSON, or no object"):
+    for line, event in source.records(_LINE, "not a JSON object"):
         if isinstance(event.debug, str) or isinstance(event.error, str):
             yield from reader.log(event, line)
         else:
@@ -77,14 +77,14 @@ def read(source: Source) -> Iterator[Item]:
 
 
 class _Reader:
-    """What is under way, line after line."""
+    """State of reading one file: the calls without a result so far."""
 
     def __init__(self, source: Source, server: str | None) -> None:
         self.source = source
         self.tally = source.tally
         self.server = server
         self.open: dict[tuple[str, str], list[_Open]] = {}
-        """Session and tool → the calls under way, oldest first; `waiting` in all."""
+        """Session and tool → open calls, oldest first; `waiting` is their total number."""
         self.waiting = 0
         self.uses = call_records.PendingCalls(source.tally)
 
@@ -109,7 +109,7 @@ class _Reader:
                 data = part.encode(errors="replace")
                 yield Item(kind="stderr", line=line, connection=connection, at=at, data=data)
         else:
-            self.tally.context["a remark of the client"] += 1
+            self.tally.context["a message of the client"] += 1
             if text.startswith(_BEGINS):
                 yield Item(kind="begin", line=line, connection=connection, at=at)
             elif _ENDS.match(text):
@@ -124,7 +124,7 @@ class _Reader:
         self.waiting += 1
 
     def oldest(self, key: tuple[str, str]) -> _Open:
-        """Take out the oldest call of a session and tool."""
+        """Remove and return the oldest open call of a session and tool."""
         self.waiting -= 1
         begun = self.open[key].pop(0)
         if not self.open[key]:
@@ -143,7 +143,7 @@ class _Reader:
         exact = took is not None and match["took"].strip().endswith("ms")
         start = begun.at
         if at is not None and took is not None and (exact or start is None):
-            # Durations in whole seconds are coarser than the times of the lines.
+            # Durations in whole seconds are less exact than the times of the lines.
             start = add_duration(at, -took)
         yield call_records.request(connection, begun.call, line=begun.line, at=start, tool=tool)
         why = match.groupdict().get("why")
@@ -177,7 +177,7 @@ class _Reader:
         if found:
             self.tally.used += 1
         else:
-            self.tally.context["no call of an MCP tool"] += 1
+            self.tally.context["not a call of an MCP tool"] += 1
 
     def use(self, event: _Line, block: dict[str, Any], line: int) -> int:
         name, call = block.get("name"), block.get("id")
@@ -207,7 +207,7 @@ class _Reader:
         failed = block.get("is_error") is True
         content = block.get("content")
         if failed and _text(content).startswith(_OWN_REFUSALS):
-            self.tally.notes["calls that the client refused itself: left out"] += 1
+            self.tally.notes["calls that the client itself refused: left out"] += 1
             return
         yield ask
         if "content" not in block:
@@ -228,7 +228,7 @@ class _Reader:
         yield call_records.result_reply(ask.connection, call, line=line, at=at, result=result)
 
     def left(self) -> Iterator[Item]:
-        """Calls that had no result when the file ended."""
+        """Yield the calls without a result at the end of the file."""
         for waiting in self.open.values():
             for begun in waiting:
                 yield call_records.request(
@@ -238,7 +238,7 @@ class _Reader:
 
 
 def _text(content: Any) -> str:
-    """The text of a result's content."""
+    """The first text in a result's content, or an empty string."""
     if isinstance(content, str):
         return content
     blocks = content if isinstance(content, list) else []

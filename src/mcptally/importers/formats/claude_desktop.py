@@ -1,12 +1,12 @@
-"""Claude Desktop: `mcp-server-NAME.log`, one server each, and `mcp.log`, all of them.
+"""Reads Claude Desktop's logs: `mcp-server-NAME.log` (one server) and `mcp.log` (all servers).
 
     2026-03-01T09:44:53.641Z [files] [info] Message from client: {…} { metadata: undefined }
     2025-06-17T13:21:34.077Z [info] [memory] Message from server: {…}
 
-In the second, server and level change places. Lines without a time are the server's stderr, or
-belong to an object printed over several lines. Builds of 2026 cut long messages in their middle
-(`...[11759 chars truncated]...`): of those the head and the end still tell id, method, name and
-isError. Messages are what the client parsed, printed again: their length on the wire is not known.
+In the second form, server and level are swapped. A line without a time is the server's stderr or
+belongs to an object printed over several lines. Versions of 2026 cut the middle out of long
+messages (`...[11759 chars truncated]...`); id, method, name and isError are then read from the
+rest. The client prints messages after parsing them, so their length on the wire is not known.
 """
 
 import re
@@ -39,14 +39,14 @@ _WORD: Final = re.compile(r"'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\"|`((?:[^`\
 _BEGINS: Final = (b"Initializing server",)
 _ENDS: Final = (b"Server transport closed", b"Client transport closed")
 _MAX_BLOCK: Final = 1000
-"""Lines of one printed object; a longer one is not taken for one."""
+"""Most lines of one printed object; further lines do not belong to it."""
 
 CUT: Final = b"chars truncated]..."
-"""In a file with this some messages are not whole."""
+"""Text in files of which some messages were cut."""
 
 
 def read(source: Source) -> Iterator[Item]:
-    """The messages, stderr and connections of one log."""
+    """Yield the messages, stderr lines and connections of a log."""
     tally = source.tally
     of_file = source.stem.removeprefix("mcp-server-") if source.stem != "mcp" else None
     block: list[bytes] | None = None
@@ -67,7 +67,7 @@ def read(source: Source) -> Iterator[Item]:
             elif not data.strip():
                 tally.context["blank"] += 1
             elif of_file is None:
-                tally.skip(line, "a line without a time: whose it is, is not said")
+                tally.skip(line, "a line without a time and server")
             else:
                 tally.used += 1
                 connection = source.connection(server=of_file, transport="stdio")
@@ -78,7 +78,7 @@ def read(source: Source) -> Iterator[Item]:
         label = name.decode(errors="replace") if name else of_file
         text = match["text"]
         if label is not None and of_file is None and label in source.servers_with_own_log:
-            tally.context["told by the server's own log"] += 1
+            tally.context["also in the server's own log"] += 1
             continue
         connection = source.connection(server=label, transport="stdio")
         at = source.at(match["time"].decode())
@@ -103,15 +103,15 @@ def read(source: Source) -> Iterator[Item]:
                 at=at,
                 extra={"reason": "transport_closed"},
             )
-        tally.context["a remark of the client"] += 1
+        tally.context["a message of the client"] += 1
 
 
 def _message(
     who: bytes, frame: bytes, *, line: int, connection: Connection, at: int | None
 ) -> Item:
-    # No JSON ends so: its keys have quotes.
+    # JSON cannot end with this text: its keys would have quotes.
     frame = _METADATA.sub(b"", frame.strip())
-    # Cut within a string it may still be JSON, with a content that nobody sent.
+    # A message that was cut within a string may still be JSON, but with other content.
     if cut := _CUT.search(frame):
         return _head(who, frame, cut, line=line, connection=connection, at=at)
     direction = "c2s" if who == b"client" else "s2c"
@@ -127,7 +127,7 @@ def _head(
     connection: Connection,
     at: int | None,
 ) -> Item:
-    """What is left of a message that the client cut."""
+    """A `head` item for a message that the client cut."""
     found = fields_of_truncated(
         TooLarge(frame[: cut.start()][:HEAD], frame[cut.end() :][-TAIL:], 0, "")
     )
@@ -143,7 +143,7 @@ def _head(
 
 
 def _command(block: list[bytes]) -> list[str] | None:
-    """The server's command line, out of `Using MCP server command: … { metadata: { args: [ …`."""
+    """The server's command line from `Using MCP server command: … { metadata: { args: [ …`."""
     found = _COMMAND.match(block[0])
     if found is None:
         return None

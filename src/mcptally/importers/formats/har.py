@@ -1,8 +1,9 @@
-"""HAR 1.2: HTTP as browsers and proxies save it, with JSON or event-stream bodies.
+"""Reads HAR 1.2: HTTP traffic saved by browsers and proxies, with JSON or event-stream bodies.
 
-An entry is one exchange. When an event of a stream arrived is not in a HAR: replies have the time
-at which the body was complete, all else that at which it began. A body that the program did not
-save (mitmproxy's streamed ones, a browser's event streams) is a `gap`, not a missing reply.
+An entry is one exchange. A HAR does not say when an event of a stream arrived: a reply gets the
+time at which the body was complete, other messages get the time at which it began. A body that
+was not saved (mitmproxy's streamed bodies, a browser's event streams) is a `gap`, not a missing
+reply.
 """
 
 import base64
@@ -57,7 +58,7 @@ class _Timings(msgspec.Struct):
 
 
 class _Event(msgspec.Struct):
-    """A server-sent event as Chromium keeps it, with the time it came."""
+    """A server-sent event as Chromium saves it, with its time of arrival."""
 
     time: float | None = None
     name: str = msgspec.field(default="", name="eventName")
@@ -78,7 +79,7 @@ _ENTRY: Final = msgspec.json.Decoder(_Entry, strict=False)
 
 
 def read(source: Source) -> Iterator[Item]:
-    """The MCP exchanges of one HAR; all other traffic is counted and passed over."""
+    """Yield the MCP exchanges of a HAR; other entries are counted."""
     tally = source.tally
     endpoints: dict[str, str] = {}
     for number, element in enumerate(elements(source.read_pieces(), ("log", "entries"))):
@@ -90,18 +91,18 @@ def read(source: Source) -> Iterator[Item]:
         try:
             entry = _ENTRY.decode(element.data)
         except (msgspec.DecodeError, RecursionError, ValueError) as error:
-            tally.skip(line, f"no entry of a HAR: {error}"[:120])
+            tally.skip(line, f"not a HAR entry: {error}"[:120])
             continue
         exchange = _Exchange(source, entry, line=line, scope=f"entry-{number}")
         if not exchange.is_mcp(endpoints):
-            tally.context["no MCP traffic"] += 1
+            tally.context["not MCP traffic"] += 1
             continue
         tally.used += 1
         yield from exchange.items(endpoints)
 
 
 class _Exchange:
-    """One entry and its times."""
+    """One entry, its bodies and its times."""
 
     def __init__(self, source: Source, entry: _Entry, *, line: int, scope: str) -> None:
         self.source = source
@@ -129,7 +130,7 @@ class _Exchange:
         return {pair.name.lower(): pair.value for pair in pairs}
 
     def is_mcp(self, endpoints: dict[str, str]) -> bool:
-        """Whether this is MCP: it says so, speaks JSON-RPC, or goes where MCP went before."""
+        """Whether this is MCP: by its headers, JSON-RPC bodies, or the URL of earlier MCP traffic."""
         url = self.url
         return (
             url in endpoints
@@ -199,22 +200,22 @@ class _Exchange:
         elif self.response_body:
             yield self.frame(connection, "s2c", self.end, self.response_body)
         elif self.withheld:
-            self.source.tally.notes["a body that the source does not have"] += 1
+            self.source.tally.notes["a body that is missing in the source"] += 1
             yield Item(
                 kind="gap",
                 line=self.line,
                 connection=connection,
                 at=self.end,
-                extra={"why": "the source does not have this body"},
+                extra={"why": "this body is missing in the source"},
             )
 
     @property
     def withheld(self) -> bool:
-        """Whether there was a body, or must have been one, and it is not here."""
+        """Whether the response had a body that was not saved."""
         size = self.entry.response.content.size
         if size is not None and size > 0:
             return True
-        # A stream that was only listened to may well have been empty.
+        # The stream of a GET may have been empty; the reply to a POST was not.
         is_post = self.entry.request.method == "POST"
         return is_post and self.streams and self.entry.response.status == 200
 
@@ -234,13 +235,13 @@ class _Exchange:
             if event.torn:
                 extra["unterminated"] = True
             if event.name == b"endpoint":
-                # Of the older transport: where the client's messages go from here on.
+                # Legacy SSE transport: the URL to which the client sends its messages.
                 there = event.data.decode(errors="replace").strip()
-                with contextlib.suppress(ValueError):  # no address: then nothing goes there
+                with contextlib.suppress(ValueError):  # not a URL: no messages go there
                     target = urljoin(self.entry.request.url, there).split("?", 1)[0]
                     endpoints[target] = endpoints[self.url]
-            # The reply ends the stream. What came before it came between head and end: at the
-            # head it is in front of the answers that the client gave in other exchanges.
+            # The reply ends the stream. Earlier messages arrived between head and end: with the
+            # time of the head, they precede the client's answers in other exchanges.
             at = self.head if b'"method"' in event.data else self.end
             yield self.frame(connection, "s2c", at, event.data, **extra)
 
@@ -287,7 +288,7 @@ def _after(start: int | None, milliseconds: float | None) -> int | None:
 
 
 def _split(url: str) -> SplitResult:
-    """A URL in its parts; what is none is all path."""
+    """The parts of a URL; an invalid URL is all path."""
     try:
         return urlsplit(url)
     except ValueError:

@@ -1,11 +1,11 @@
-"""Plain JSON-RPC, one message a line, bare or in an envelope whose fields can be named.
+"""Reads plain JSON-RPC, one message per line, bare or in an envelope.
 
     {"jsonrpc":"2.0","id":1,"method":"tools/call",…}
     {"time":"2026-03-01T09:44:53Z","dir":"c2s","msg":{…}}
 
-Fields that were not named are looked for under their usual names. Which way a bare message went is
-told by the protocol where it is one-sided (a request only clients make, the reply to one that was
-seen); what either side may send is taken for the one that mostly does, and counted.
+The fields of the envelope have usual names, or names given by the user. The direction of a bare
+message follows from the protocol if only one side can send it (a request of clients, the reply to
+a known request). A message that either side may send gets the usual direction, and is counted.
 """
 
 import re
@@ -22,7 +22,7 @@ MESSAGE: Final = ("message", "msg", "frame", "payload", "raw", "data", "body", "
 TIME: Final = ("ts_ns", "ts", "time", "timestamp", "at", "@timestamp", "t", "date", "when")
 DIRECTION: Final = ("direction", "dir", "flow")
 SESSION: Final = ("session", "session_id", "sessionId", "recording", "connection", "conn_id")
-"""Usual names of the fields of an envelope, the first that is there counts."""
+"""Usual names of the fields of an envelope; the first one that exists counts."""
 
 _WORDS: Final[dict[Dir, str]] = {
     "c2s": "c2s client_to_server client->server client-to-server clienttoserver client to_server "
@@ -55,7 +55,7 @@ _FIELDS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def read(source: Source) -> Iterator[Item]:
-    """The messages of one file."""
+    """Yield the messages of a file."""
     tally = source.tally
     senders: dict[tuple[str, bytes], Dir] = {}
     for line, data in source.lines():
@@ -93,7 +93,7 @@ def _fields(text: bytes) -> dict[str, msgspec.Raw] | None:
 def _frame(
     source: Source, text: bytes, fields: dict[str, msgspec.Raw] | None
 ) -> tuple[bytes, int | None] | None:
-    """The message in a line, and its size where the line has its very bytes."""
+    """The message in a line, and its size in bytes if the line has the original bytes."""
     if source.envelope.message is None and (_is_message(text) or text[:1] == b"["):
         return text, len(text)
     if fields is None:
@@ -103,7 +103,7 @@ def _frame(
         return None
     if value[:1] == b'"':
         inner = _decoded(value)
-        # A string holds the frame as it was; whether it is JSON is for the transcript to say.
+        # A string has the original frame; `TranscriptBuilder` checks whether it is JSON.
         return (inner.encode(), len(inner.encode())) if isinstance(inner, str) else None
     return (value, None) if value[:1] in {b"{", b"["} else None
 
@@ -161,18 +161,18 @@ def _stated_direction(source: Source, fields: dict[str, msgspec.Raw] | None) -> 
 def _inferred_direction(
     source: Source, session: str, frame: bytes, senders: dict[tuple[str, bytes], Dir]
 ) -> Dir:
-    """Which way a message went, as far as the protocol says; how well is noted."""
+    """Direction of a message according to the protocol; notes how certain it is."""
     notes = source.tally.notes
     try:
         message = _DECODE.decode(frame)
     except (msgspec.DecodeError, RecursionError, ValueError):
-        notes["direction not known: taken for the client's"] += 1
+        notes["unknown direction: client to server assumed"] += 1
         return "c2s"
     either = isinstance(message.method, str) and _SENT_BY_EITHER.match(message.method)
     notes[
-        "direction not known: taken for the usual one"
+        "unknown direction: the usual one assumed"
         if either
-        else "direction told by the protocol"
+        else "direction derived from the protocol"
     ] += 1
     key = (session, bytes(message.id))
     if not isinstance(message.method, str):

@@ -1,7 +1,7 @@
-"""mcpsnoop: the JSON lines of its sessions (`sessions/*.jsonl`).
+"""Reads the session logs of mcpsnoop (`sessions/*.jsonl`).
 
-Frames keep their tokens, not the spaces between them, so their length on the wire is not known.
-On HTTP a connection's id takes the place of the exchange.
+Spaces between the tokens of a frame are lost, so its length on the wire is not known. Over HTTP,
+the id of the connection is used as the id of the exchange.
 """
 
 from collections.abc import Iterator
@@ -37,9 +37,9 @@ _META: Final = msgspec.json.Decoder(_Meta)
 
 
 def read(source: Source) -> Iterator[Item]:
-    """The frames, stderr and commands of one file."""
+    """Yield the frames, stderr lines and commands of a file."""
     tally = source.tally
-    for line, seen in source.records(_DECODE, "no event of mcpsnoop"):
+    for line, seen in source.records(_DECODE, "not an event of mcpsnoop"):
         connection = source.connection(
             seen.session,
             server=seen.label or None,
@@ -52,7 +52,7 @@ def read(source: Source) -> Iterator[Item]:
             try:
                 item.extra["command"] = _META.decode(seen.raw).command
             except (msgspec.DecodeError, RecursionError, ValueError):
-                tally.notes["a command that cannot be read"] += 1
+                tally.notes["a command that cannot be decoded"] += 1
             yield item
             continue
         if seen.direction == "stderr":
@@ -61,7 +61,7 @@ def read(source: Source) -> Iterator[Item]:
             item.dir = "c2s" if seen.direction == "c2s" else "s2c"
             item.scope = seen.conn or None
         else:
-            tally.skip(line, "a direction that is not known")
+            tally.skip(line, "an unknown direction")
             continue
         tally.used += 1
         item.data = bytes(seen.raw) or seen.text.encode(errors="replace")

@@ -1,10 +1,10 @@
-"""OTLP JSON: spans with the MCP semantic conventions, as exporters and collectors write them.
+"""Reads OTLP JSON: spans with the MCP semantic conventions, from exporters and collectors.
 
-One document, or one a line. A span with `mcp.method.name` is a call; arguments and result are in
-it only where its program was told to record them (`gen_ai.tool.call.arguments`, `…result`). Of a
-call that client and server both told of, the server's span is taken: clients know no tool name.
-`jsonrpc.request.id` is the id within one session: where the span names none, the span's own id
-stands in its place.
+A file is one document, or one document per line. A span with `mcp.method.name` is a call. It has
+arguments and result only if its program records them (`gen_ai.tool.call.arguments`, `…result`). If
+client and server both have a span for a call, the server's span is used, because clients do not
+record the tool. `jsonrpc.request.id` is unique within a session only: without a session id, the
+span's own id is used.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from mcptally.importers.source import Source
 from mcptally.transcript.format import Dir
 
 _MAX_SPANS: Final = 2_000_000
-"""Server spans whose parents are remembered, to know a client's span of the same call."""
+"""Most server spans whose parents are remembered, to recognise client spans of the same call."""
 _ERRORS: Final = (2, "2", "STATUS_CODE_ERROR", "ERROR")
 _CLIENT: Final = (3, "3", "SPAN_KIND_CLIENT")
 _SERVER: Final = (2, "2", "SPAN_KIND_SERVER")
@@ -66,7 +66,7 @@ _SPAN: Final = msgspec.json.Decoder(_Span)
 
 
 def read(source: Source) -> Iterator[Item]:
-    """The calls of one file; spans of other kinds are counted."""
+    """Yield the calls of a file; other spans are counted."""
     tally = source.tally
     served: set[str] = set()
     for _, _, span in _spans(source.preview()):
@@ -76,28 +76,28 @@ def read(source: Source) -> Iterator[Item]:
         attributes = _plain(span.attributes)
         method = attributes.get("mcp.method.name")
         if not isinstance(method, str):
-            tally.context["a span of something else than MCP"] += 1
+            tally.context["a span without an MCP method"] += 1
         elif span.kind in _CLIENT and span.id in served:
-            tally.context["told by the server's span too"] += 1
+            tally.context["also in the server's span"] += 1
         else:
             tally.used += 1
             yield from _call(source, span, attributes, resource, method, line)
 
 
 def _spans(source: Source) -> Iterator[tuple[int, dict[str, Any], _Span]]:
-    """Every span with its line and the attributes of its resource."""
+    """Yield (line, attributes of the resource, span) for every span."""
     tally = source.tally
     for element in elements(source.read_pieces(), ("resourceSpans",)):
         line = element.line
         if element.data is None:
             tally.seen += 1
-            tally.skip(line, "spans that are cut off, or too many in one piece")
+            tally.skip(line, "spans that are cut off or too large")
             continue
         try:
             group = _RESOURCE.decode(element.data)
         except (msgspec.DecodeError, RecursionError, ValueError):
             tally.seen += 1
-            tally.skip(line, "no resource spans of OTLP")
+            tally.skip(line, "not resource spans of OTLP")
             continue
         resource = _plain(group.resource.attributes if group.resource else [])
         for raw in (raw for scope in group.scopes for raw in scope.spans):
@@ -105,7 +105,7 @@ def _spans(source: Source) -> Iterator[tuple[int, dict[str, Any], _Span]]:
             try:
                 span = _SPAN.decode(raw)
             except (msgspec.DecodeError, RecursionError, ValueError):
-                tally.skip(line, "no span of OTLP")
+                tally.skip(line, "not a span of OTLP")
                 continue
             yield line, resource, span
 
@@ -212,7 +212,7 @@ def _reply(
 def _connection(
     source: Source, attributes: dict[str, Any], resource: dict[str, Any], session: Any
 ) -> Connection:
-    """The connection of a span: its session, or else the process and what it talks to."""
+    """The connection of a span, by its session, else by process and server address."""
     address = attributes.get("server.address")
     port = attributes.get("server.port")
     where = f"{address}:{port}" if address and port else address
@@ -234,7 +234,7 @@ def _plain(attributes: list[_Attribute]) -> dict[str, Any]:
 
 
 def _value(value: Any) -> Any:
-    """An AnyValue of OTLP as a plain one."""
+    """The Python value of an OTLP `AnyValue`."""
     if not isinstance(value, dict) or len(value) != 1:
         return None
     ((kind, inner),) = value.items()
@@ -260,12 +260,12 @@ def _number(value: Any) -> int | None:
 
 
 def _code(value: Any) -> int | None:
-    """A JSON-RPC code, which the conventions write as text."""
+    """A JSON-RPC error code, which the conventions write as text."""
     return _number(value) if isinstance(value, (int, str)) else None
 
 
 def _json(value: Any) -> msgspec.Raw:
-    """Arguments as JSON text: a string is taken for the JSON that it should be."""
+    """Arguments as JSON text: a string that is JSON is used as it is."""
     if isinstance(value, str):
         try:
             msgspec.json.decode(value)

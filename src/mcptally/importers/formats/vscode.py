@@ -1,9 +1,10 @@
-"""VS Code: the output of an MCP server, at level trace (or debug or info, by version).
+"""Reads VS Code's output of an MCP server, at log level trace (or debug or info, by version).
 
     2026-10-05 09:49:21.377 [debug] [editor -> server] {"jsonrpc":"2.0","id":1,…}
 
-Times are local and name no zone. Versions of early 2025 wrote `[Client Says]` and `[Server Says]`.
-Messages are what the editor parsed, printed again: their length on the wire is not known.
+Times are local, without a time zone. Versions of early 2025 wrote `[Client Says]` and
+`[Server Says]`. The editor prints messages after parsing them, so their length on the wire is not
+known.
 """
 
 import re
@@ -30,7 +31,7 @@ _OVER: Final = re.compile(rb"Connection state: (?P<how>Stopped|Error)")
 
 
 def read(source: Source) -> Iterator[Item]:
-    """The messages, stderr and connections of one log."""
+    """Yield the messages, stderr lines and connections of a log."""
     tally = source.tally
     server: str | None = None
     of_stderr = False
@@ -61,7 +62,7 @@ def read(source: Source) -> Iterator[Item]:
             text = text[len(_STDERR) :]
             yield Item(kind="stderr", line=line, connection=connection, at=at, data=text)
         else:
-            tally.context["a remark of the editor"] += 1
+            tally.context["a message of the editor"] += 1
             if starting := _STARTING.match(text):
                 server = starting["name"].strip().decode(errors="replace")
                 yield Item(
