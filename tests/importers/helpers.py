@@ -1,4 +1,4 @@
-"""What tests of imports share: import, score, and tell the calls as plain rows."""
+"""Helpers for tests of imports: import a log, score it, and compare calls as rows."""
 
 import json
 from pathlib import Path

@@ -1,7 +1,6 @@
-"""Our own recordings told in the styles of programs that do not run here.
+"""Writes our recordings in the log formats of programs that cannot run in the tests.
 
-Written after the shapes that real logs of these programs have (docs/reference/import-formats.md),
-not by the programs themselves.
+The formats follow real logs of these programs (docs/reference/import-formats.md).
 """
 
 import datetime

@@ -1,4 +1,4 @@
-"""Logs that unpack to a thousand times their size: read as far as an archive would be, and told."""
+"""Logs that decompress to a thousand times their size have the same limits as an archive."""
 
 import json
 from collections.abc import Iterator
@@ -57,7 +57,7 @@ class Counted(Source):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("form", "head", "block", "tail"), BOMBS.values(), ids=BOMBS)
-def test_a_bomb_is_read_as_far_as_there_is_room_and_told(
+def test_a_bomb_is_read_up_to_the_limit_and_reported(
     tmp_path: Path, form: str, head: bytes, block: bytes, tail: bytes
 ) -> None:
     path = bomb(tmp_path / "x.log.zst", head, block, tail, mebibytes=8)
@@ -69,7 +69,7 @@ def test_a_bomb_is_read_as_far_as_there_is_room_and_told(
     assert source.unpacked <= path.stat().st_size * EXPANSION + (3 << 20)
 
 
-def test_what_was_looked_through_beforehand_takes_no_room(tmp_path: Path) -> None:
+def test_a_first_pass_does_not_use_the_budget(tmp_path: Path) -> None:
     spans = (b'{"resourceSpans":[', b'{"scopeSpans":[{"spans":[{}]}]},', b"{}]}")
     path = bomb(tmp_path / "x.json.zst", *spans, mebibytes=1)
     source = Source(path, path.name, room=Room(3 << 20))
@@ -78,7 +78,7 @@ def test_what_was_looked_through_beforehand_takes_no_room(tmp_path: Path) -> Non
     assert source.tally.seen == (1 << 20) // len(spans[1])
 
 
-def test_the_bombs_of_an_import_share_one_room_and_leave_others_alone(tmp_path: Path) -> None:
+def test_bombs_share_one_budget_and_other_files_are_read_whole(tmp_path: Path) -> None:
     logs = tmp_path / "logs"
     logs.mkdir()
     for name in ("a.jsonl.zst", "b.jsonl.zst"):
@@ -92,7 +92,7 @@ def test_the_bombs_of_an_import_share_one_room_and_leave_others_alone(tmp_path: 
     assert used == {"a.jsonl.zst": 2, "b.jsonl.zst": 1, "c.jsonl.zst": 20}
 
 
-def test_a_document_nested_without_end_keeps_no_level() -> None:
+def test_a_deeply_nested_document_is_scanned() -> None:
     def pieces() -> Iterator[bytes]:
         yield b'{"log":{"x":' + b"[" * 100_000
         yield b"]" * 100_000 + b',"entries":[{"a":1},{"b":[[2]]}]}}'
@@ -101,7 +101,7 @@ def test_a_document_nested_without_end_keeps_no_level() -> None:
     assert found == [b'{"a":1}', b'{"b":[[2]]}']
 
 
-def test_a_file_without_times_is_digested_once_however_often_it_begins(tmp_path: Path) -> None:
+def test_the_fingerprint_of_a_file_without_times_is_computed_once(tmp_path: Path) -> None:
     digested = []
 
     def fingerprint() -> str:

@@ -1,4 +1,4 @@
-"""Formats that hold calls: what they know becomes calls, what they cannot know stays null."""
+"""Formats that contain calls: their data becomes calls, and what they lack is null."""
 
 import json
 
@@ -227,7 +227,7 @@ def snooped(seq: int, direction: str, **extra: object) -> str:
     return json.dumps({**head, "ts": when, "transport": "stdio", **extra}) + "\n"
 
 
-def test_mcpsnoop_s_sessions_are_read(tmp_path):
+def test_sessions_of_mcpsnoop_are_read(tmp_path):
     ask = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "x"}}
     reply = {"jsonrpc": "2.0", "id": 1, "result": {"content": []}}
     source = tmp_path / "srv-1.jsonl"

@@ -1,4 +1,4 @@
-"""Formats that hold messages: imported, they score as the recording that they tell of."""
+"""Formats that contain messages score like a recording of the same traffic."""
 
 import datetime
 import json
@@ -66,7 +66,7 @@ def test_the_same_traffic_gives_the_same_calls_outcomes_and_verdicts(
     assert sessions[0] == sessions[1]
 
 
-def test_bare_messages_have_no_times_and_directions_by_the_protocol(tmp_path, recorded):
+def test_bare_messages_have_no_times_and_get_directions_from_the_protocol(tmp_path, recorded):
     source = tmp_path / "bare.jsonl"
     source.write_text(styles.bare(events(TRACES / "time.jsonl")))
     _, found = import_and_read(source, tmp_path, redaction="none")
@@ -115,7 +115,7 @@ def test_importing_again_gives_the_same_ids_and_files(tmp_path):
     assert ids[1][: len(ids[0])] == ids[0]
 
 
-def test_a_source_says_where_it_comes_from_and_what_it_cannot_know(tmp_path):
+def test_the_open_event_names_the_source_and_what_it_lacks(tmp_path):
     source = tmp_path / "mcp-server-time.log"
     source.write_text(styles.claude_desktop(events(TRACES / "time.jsonl")))
     _, found = import_and_read(source, tmp_path)
@@ -143,7 +143,7 @@ CUT = (
 )
 
 
-def test_of_a_message_that_was_cut_id_method_name_and_error_are_known(tmp_path):
+def test_id_method_name_and_error_of_a_cut_message_are_known(tmp_path):
     source = tmp_path / "mcp-server-files.log"
     source.write_text(CUT)
     done, found = import_and_read(source, tmp_path)
@@ -155,7 +155,7 @@ def test_of_a_message_that_was_cut_id_method_name_and_error_are_known(tmp_path):
     assert (row["arguments"], row["response"], row["response_bytes"]) == (None, None, None)
 
 
-def test_of_a_folder_the_server_s_own_log_is_read_and_not_also_the_common_one(tmp_path):
+def test_a_server_with_its_own_log_is_not_also_read_from_the_common_log(tmp_path):
     told = events(TRACES / "time.jsonl")
     logs = tmp_path / "Claude"
     logs.mkdir()
@@ -170,7 +170,7 @@ def test_of_a_folder_the_server_s_own_log_is_read_and_not_also_the_common_one(tm
     assert servers.count("time") == servers.count("other")
 
 
-def test_secrets_are_hidden_as_the_recorder_hides_them(tmp_path):
+def test_secrets_are_redacted_as_by_the_recorder(tmp_path):
     source = tmp_path / "wire.jsonl"
     secret = "ghp_" + "a1B2c3D4e5F6" * 3
     ask = {"jsonrpc": "2.0", "id": 1, "method": "tools/call"}
@@ -188,7 +188,7 @@ def test_our_own_transcripts_are_not_imported(tmp_path):
         import_logs(TRACES / "time.jsonl", tmp_path / "t")
 
 
-def test_what_is_of_no_format_is_said(tmp_path):
+def test_an_unknown_format_is_refused(tmp_path):
     (tmp_path / "x.log").write_text("hello\n")
     with pytest.raises(UnreadableError, match="unknown format"):
         import_logs(tmp_path / "x.log", tmp_path / "t")
@@ -198,7 +198,7 @@ def test_what_is_of_no_format_is_said(tmp_path):
         import_logs(tmp_path / "x.log", tmp_path / "t", timezone="Mars/Olympus")
 
 
-def test_without_a_zone_times_are_this_machine_s(tmp_path, monkeypatch):
+def test_times_without_a_zone_have_this_machine_s_zone(tmp_path, monkeypatch):
     import time
 
     timestamps._seconds.cache_clear()

@@ -1,4 +1,4 @@
-"""The scan before redaction: both engines find every place, and looking nearby finds the same."""
+"""Both engines of the scan find every occurrence, and a search near the hits misses nothing."""
 
 import random
 import re
@@ -45,7 +45,7 @@ def filled(pieces, seed):
 @pytest.mark.parametrize("texts", [PREFIXED, OVERLAPPING], ids=["prefixes", "overlapping"])
 @settings(max_examples=100, deadline=None)
 @given(data=st.data())
-def test_both_engines_find_every_place_of_every_text(texts, data):
+def test_both_engines_find_every_occurrence(texts, data):
     pieces = st.sampled_from([text.encode() for text in texts])
     parts = data.draw(st.lists(pieces | pieces.map(lambda p: p[:-1]) | st.binary(max_size=6)))
     frame = filled(parts, len(parts))
@@ -56,7 +56,7 @@ def test_both_engines_find_every_place_of_every_text(texts, data):
         assert TextSearch(texts).find(frame) == wanted
 
 
-def test_the_second_engine_takes_part_from_the_first_large_frame_on():
+def test_ahocorasick_is_used_from_the_first_large_frame_on():
     texts = TextSearch(["token"])
     assert texts.find(b"token" * 60)
     assert "_searches" not in vars(texts)
@@ -64,12 +64,12 @@ def test_the_second_engine_takes_part_from_the_first_large_frame_on():
     assert vars(texts)["_searches"]
 
 
-def test_a_text_that_can_overlap_itself_is_refused_rather_than_missed():
+def test_a_text_that_can_overlap_itself_is_refused():
     with pytest.raises(ValueError, match="overlap itself"):
         TextSearch(["xox"])
 
 
-def test_small_frames_leave_the_second_engine_unloaded():
+def test_small_frames_do_not_import_ahocorasick():
     source = (
         "import sys\n"
         "from mcptally.redaction.policy import policy\n"
@@ -94,7 +94,7 @@ _PARTS = st.sampled_from(
 )
 @settings(max_examples=300, deadline=None)
 @given(parts=st.lists(_PARTS, max_size=30))
-def test_looking_near_the_needles_finds_what_looking_everywhere_finds(row, parts):
+def test_a_search_near_the_needles_finds_the_same_as_a_full_search(row, parts):
     data = b"".join(parts)
     low = data.lower()
     starts = {
@@ -105,7 +105,7 @@ def test_looking_near_the_needles_finds_what_looking_everywhere_finds(row, parts
     assert near == [m.span() for m in pattern.finditer(data)]
 
 
-def test_every_reach_belongs_to_a_shape_with_needles():
+def test_every_entry_of_match_reach_names_a_pattern_with_needles():
     assert set(MATCH_REACH) <= {row.name for row in SHAPES if all(row.needles)}
 
 
@@ -120,7 +120,7 @@ _PIECES = _PARTS | st.sampled_from(
 @pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.lists(_PIECES, max_size=30), st.sampled_from(["default", "strict", "none,+bearer,-jwt"]))
-def test_a_policy_hides_the_same_with_either_engine(parts, name):
+def test_a_policy_replaces_the_same_with_either_engine(parts, name):
     frame = filled(parts, len(parts))
     fast = policy(name).json(frame)
     with pytest.MonkeyPatch.context() as monkeypatch:
@@ -134,7 +134,7 @@ def test_a_policy_hides_the_same_with_either_engine(parts, name):
 
 
 @pytest.mark.parametrize("text", ["auth=", "?auth=", "r8_", "eyJ-", "sk-a-"])
-def test_what_a_peer_repeats_is_not_tried_each_time(text):
+def test_repeated_near_misses_are_not_all_tried(text):
     # Work is counted, not timed: each match that is tried may read up to the end of the text.
     hide = policy()
     hide.text(text.encode())
@@ -154,7 +154,7 @@ def test_what_a_peer_repeats_is_not_tried_each_time(text):
 
 
 @pytest.mark.parametrize("text", ["r8_", "sk-a-", "eyJ-"])
-def test_a_token_among_many_prefixes_of_tokens_is_found_all_the_same(text):
+def test_a_token_among_many_token_prefixes_is_found(text):
     token = b"ghp_" + b"a1B2" * 9
     for data in (token + b" " + text.encode() * 1_000, text.encode() * 8 + b" " + token):
         clean, _ = policy().text(data)
@@ -162,7 +162,7 @@ def test_a_token_among_many_prefixes_of_tokens_is_found_all_the_same(text):
 
 
 @pytest.mark.slow
-def test_what_cannot_be_searched_in_time_is_hidden_as_a_whole():
+def test_a_frame_with_too_many_hits_is_replaced_as_a_whole():
     data = b'{"a":"' + b"key=a;" * 200_000 + b'"}'
     assert policy().json(data) == (b'"[redacted:unsearchable]"', 1)
     assert policy().text(data) == (b"[redacted:unsearchable]", 1)

@@ -62,7 +62,7 @@ class Packer:
             self._flush()
 
     def publish(self) -> list[Path]:
-        """Rename the files to their final names; delete those of an earlier import of the source."""
+        """Give the files their final names; delete those of an earlier import of the source."""
         for recording in list(self._open):
             self.end(recording)
         self._flush()

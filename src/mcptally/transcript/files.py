@@ -331,7 +331,8 @@ def _blocks(stream: BinaryIO, size: int, chunk: int, room: Room) -> Iterator[byt
                         "archive.unpacks_too_large",
                         f"{size} bytes decompress to more than {EXPANSION} times their size, and "
                         f"the {UNPACK_BUDGET_BYTES >> 20} MiB beyond that for all files of a "
-                        "partition are used up: the rest was not read; decompress the file to read it whole",
+                        "partition are used up: the rest was not read; decompress the file to read "
+                        "all of it",
                     )
                     return
 

@@ -130,7 +130,7 @@ class _Exchange:
         return {pair.name.lower(): pair.value for pair in pairs}
 
     def is_mcp(self, endpoints: dict[str, str]) -> bool:
-        """Whether this is MCP: by its headers, JSON-RPC bodies, or the URL of earlier MCP traffic."""
+        """Whether this is MCP: by headers, JSON-RPC bodies, or the URL of earlier MCP traffic."""
         url = self.url
         return (
             url in endpoints
