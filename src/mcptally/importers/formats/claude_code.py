@@ -1,11 +1,13 @@
-r"""Reads Claude Code's MCP logs (`mcp-logs-SERVER/TIME.jsonl`) and its `projects/**.jsonl`.
+r"""Reads logs of Claude Code.
+
+MCP logs are `mcp-logs-SERVER/TIME.jsonl`, transcripts are `projects/**.jsonl`:
 
     {"debug":"Calling MCP tool: send","timestamp":"…","sessionId":"…","cwd":"…"}
     {"debug":"Tool 'send' completed successfully in 505ms",…}
     {"type":"assistant","message":{"content":[{"type":"tool_use","name":"mcp__server__tool",…}]},…}
     {"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"…","is_error":true}]}}
 
-The second are called transcripts below. Both contain calls, not frames. A log has tool, outcome, duration and the text of failures, but no
+Both contain calls, not frames. A log has tool, outcome, duration and the text of failures, but no
 arguments and no content. A transcript has arguments and content; its times are those of the
 conversation, so the time of a call includes waiting for the user's permission.
 """
