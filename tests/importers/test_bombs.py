@@ -8,7 +8,7 @@ import pytest
 import zstandard
 
 from mcptally.importers import FORMATS, import_logs
-from mcptally.importers.events import Connection, Item, Tally
+from mcptally.importers.items import Connection, Item, Tally
 from mcptally.importers.json_array import elements
 from mcptally.importers.packer import Packer
 from mcptally.importers.source import Source

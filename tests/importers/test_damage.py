@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from mcptally.importers import FORMATS, call_records, import_logs
 from mcptally.importers.detect import detect_format
-from mcptally.importers.events import Connection, Item, Tally
 from mcptally.importers.formats import claude_code
 from mcptally.importers.formats.mcphawk import is_database
+from mcptally.importers.items import Connection, Item, Tally
 from mcptally.importers.json_array import elements
 from mcptally.importers.sorted_spool import MAX_RUN_FILES, sorted_by_time
 from mcptally.importers.timestamps import parse_duration, parse_timestamp, parse_timezone

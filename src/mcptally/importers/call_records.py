@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from mcptally.importers.events import MAX_PENDING_CALLS, Connection, Item, Tally
+from mcptally.importers.items import MAX_PENDING_CALLS, Connection, Item, Tally
 from mcptally.wire.strict_json import strict_json_error
 
 _encode: Final = msgspec.json.Encoder().encode

@@ -4,7 +4,6 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Literal
 
-from mcptally.importers.events import Item
 from mcptally.importers.formats import (
     claude_code,
     claude_desktop,
@@ -16,6 +15,7 @@ from mcptally.importers.formats import (
     otlp,
     vscode,
 )
+from mcptally.importers.items import Item
 from mcptally.importers.source import Source
 
 Fidelity = Literal["frames", "calls", "truncated"]

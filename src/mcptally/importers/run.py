@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from mcptally.errors import UnreadableError, UsageError, near
 from mcptally.importers.detect import TRANSCRIPT, detect_format
-from mcptally.importers.events import Item, LineRuns, Tally
+from mcptally.importers.items import Item, LineRuns, Tally
 from mcptally.importers.packer import Packer
 from mcptally.importers.registry import FORMATS, Format
 from mcptally.importers.sorted_spool import sorted_by_time

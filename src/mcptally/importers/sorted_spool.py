@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from mcptally.importers.events import Item
+from mcptally.importers.items import Item
 
 BATCH_BYTES: Final = 64 << 20
 """Bytes of items in memory at a time."""

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from mcptally.importers.events import Connection, Tally
+from mcptally.importers.items import Connection, Tally
 from mcptally.importers.timestamps import parse_timestamp
 from mcptally.transcript.files import Damage, Room, lines, read_pieces
 

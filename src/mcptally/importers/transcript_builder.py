@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from mcptally.importers.events import Connection, Item, Tally
+from mcptally.importers.items import Connection, Item, Tally
 from mcptally.importers.packer import Packer
 from mcptally.record.writer.recording import RECORDER
 from mcptally.redaction.policy import Policy

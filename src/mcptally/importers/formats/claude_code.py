@@ -19,7 +19,7 @@ from typing import Any, Final
 import msgspec
 
 from mcptally.importers import call_records
-from mcptally.importers.events import MAX_PENDING_CALLS, Connection, Item
+from mcptally.importers.items import MAX_PENDING_CALLS, Connection, Item
 from mcptally.importers.source import Source
 from mcptally.importers.timestamps import add_duration, parse_duration
 

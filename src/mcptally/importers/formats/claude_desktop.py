@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from mcptally.importers.events import Connection, Item
+from mcptally.importers.items import Connection, Item
 from mcptally.importers.source import Source
 from mcptally.wire.framing import HEAD, TAIL, TooLarge
 from mcptally.wire.truncated import fields_of_truncated

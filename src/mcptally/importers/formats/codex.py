@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from mcptally.importers import call_records
-from mcptally.importers.events import Connection, Item
+from mcptally.importers.items import Connection, Item
 from mcptally.importers.source import Source
 from mcptally.importers.timestamps import add_duration
 

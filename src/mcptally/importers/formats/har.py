@@ -16,7 +16,7 @@ from urllib.parse import SplitResult, urljoin, urlsplit
 
 import msgspec
 
-from mcptally.importers.events import Connection, Item
+from mcptally.importers.items import Connection, Item
 from mcptally.importers.json_array import elements
 from mcptally.importers.source import Source
 from mcptally.importers.timestamps import add_duration

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from mcptally.importers.events import MAX_PENDING_CALLS, Item
+from mcptally.importers.items import MAX_PENDING_CALLS, Item
 from mcptally.importers.source import Source
 from mcptally.transcript.format import Dir
 

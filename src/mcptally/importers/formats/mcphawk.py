@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
-from mcptally.importers.events import Connection, Item
+from mcptally.importers.items import Connection, Item
 from mcptally.importers.source import Source
 from mcptally.transcript.format import Dir
 

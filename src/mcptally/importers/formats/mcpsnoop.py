@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from mcptally.importers.events import Item
+from mcptally.importers.items import Item
 from mcptally.importers.source import Source
 
 _TRANSPORTS: Final = {"stdio": "stdio", "http": "streamable_http"}

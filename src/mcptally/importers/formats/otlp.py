@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from mcptally.importers import call_records
-from mcptally.importers.events import Connection, Item
+from mcptally.importers.items import Connection, Item
 from mcptally.importers.json_array import elements
 from mcptally.importers.source import Source
 from mcptally.transcript.format import Dir

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from mcptally.importers.events import Item
+from mcptally.importers.items import Item
 from mcptally.importers.source import Source
 from mcptally.transcript.format import Dir
 
