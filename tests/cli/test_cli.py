@@ -63,7 +63,7 @@ def test_where_nothing_can_be_read_it_says_where_and_exits_3(tmp_path: Path, con
 
 def test_a_folder_without_traces_exits_3(tmp_path: Path):
     done = run("score", tmp_path, "-o", tmp_path / "store")
-    assert (done.returncode, "no transcripts there" in done.stderr) == (3, True)
+    assert (done.returncode, "no transcripts found" in done.stderr) == (3, True)
 
 
 def test_a_folder_that_is_no_store_is_refused(tmp_path: Path):

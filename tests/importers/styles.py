@@ -1,7 +1,6 @@
-"""Our own recordings told in the styles of programs that do not run here.
+"""Writes our recordings in the log formats of programs that cannot run in the tests.
 
-Written after the shapes that real logs of these programs have (docs/reference/import-formats.md),
-not by the programs themselves.
+The formats follow real logs of these programs (docs/reference/import-formats.md).
 """
 
 import datetime
@@ -16,15 +15,15 @@ def plain(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
-def moment(ns: int, form: str, zone: datetime.tzinfo = datetime.UTC) -> str:
-    when = datetime.datetime.fromtimestamp(ns // 10**9, zone)
+def parse_timestamp(ns: int, form: str, parse_timezone: datetime.tzinfo = datetime.UTC) -> str:
+    when = datetime.datetime.fromtimestamp(ns // 10**9, parse_timezone)
     return when.strftime(form) + f".{ns // 10**6 % 1000:03d}"
 
 
 def claude_desktop(events: Iterable[Event]) -> str:
     lines = []
     for e in events:
-        head = f"{moment(e['ts_ns'], '%Y-%m-%dT%H:%M:%S')}Z [time] [info]"
+        head = f"{parse_timestamp(e['ts_ns'], '%Y-%m-%dT%H:%M:%S')}Z [time] [info]"
         if e["event"] == "open":
             lines += [
                 f"{head} Initializing server... {{ metadata: undefined }}",
@@ -54,23 +53,23 @@ def claude_desktop_all(events: Iterable[Event]) -> str:
     for e in events:
         if e["event"] == "message":
             who = "client" if e["dir"] == "c2s" else "server"
-            when = moment(e["ts_ns"], "%Y-%m-%dT%H:%M:%S")
+            when = parse_timestamp(e["ts_ns"], "%Y-%m-%dT%H:%M:%S")
             lines.append(f"{when}Z [info] [time] Message from {who}: {plain(e['msg'])}\n")
     return "".join(lines)
 
 
-def vscode(events: Iterable[Event], zone: datetime.tzinfo = datetime.UTC) -> str:
+def vscode(events: Iterable[Event], parse_timezone: datetime.tzinfo = datetime.UTC) -> str:
     lines = []
     for e in events:
-        when = moment(e["ts_ns"], "%Y-%m-%d %H:%M:%S", zone)
+        when = parse_timestamp(e["ts_ns"], "%Y-%m-%d %H:%M:%S", parse_timezone)
         if e["event"] == "open":
             lines += [
                 f"{when} [info] Starting server time",
                 f"{when} [info] Connection state: Running",
             ]
         elif e["event"] == "message":
-            way = "editor -> server" if e["dir"] == "c2s" else "server -> editor"
-            lines.append(f"{when} [debug] [{way}] {plain(e['msg'])}")
+            direction = "editor -> server" if e["dir"] == "c2s" else "server -> editor"
+            lines.append(f"{when} [debug] [{direction}] {plain(e['msg'])}")
         elif e["event"] == "stderr":
             lines.append(f"{when} [warning] [server stderr] {e['text']}")
         elif e["event"] == "close":
@@ -92,7 +91,7 @@ def enveloped(events: Iterable[Event]) -> str:
     return "".join(
         plain(
             {
-                "at": moment(e["ts_ns"], "%Y-%m-%dT%H:%M:%S") + "Z",
+                "at": parse_timestamp(e["ts_ns"], "%Y-%m-%dT%H:%M:%S") + "Z",
                 "way": "out" if e["dir"] == "c2s" else "in",
                 "conn": e["recording"],
                 "inner": {"frame": plain(e["msg"])},
@@ -152,7 +151,7 @@ def _entry(x: Event) -> Event:
     if x["asked"]:
         request["postData"] = {"mimeType": "application/json", "text": x["asked"]}
     return {
-        "startedDateTime": moment(x["began"], "%Y-%m-%dT%H:%M:%S") + "+00:00",
+        "startedDateTime": parse_timestamp(x["began"], "%Y-%m-%dT%H:%M:%S") + "+00:00",
         "time": (x["ended"] - x["began"]) / 1e6,
         "request": request,
         "response": {

@@ -1,4 +1,4 @@
-"""Logs that unpack to a thousand times their size: read as far as an archive would be, and told."""
+"""Logs that decompress to a thousand times their size have the same limits as an archive."""
 
 import json
 from collections.abc import Iterator
@@ -8,17 +8,17 @@ import pytest
 import zstandard
 
 from mcptally.importers import FORMATS, import_logs
-from mcptally.importers.events import Item, Pipe, Tally
+from mcptally.importers.items import Connection, Item, Tally
 from mcptally.importers.json_array import elements
 from mcptally.importers.packer import Packer
 from mcptally.importers.source import Source
-from mcptally.importers.transcript_builder import Transcript
+from mcptally.importers.transcript_builder import TranscriptBuilder
 from mcptally.redaction.policy import policy
 from mcptally.transcript.files import EXPANSION, Room
-from tests.importers.rig import balanced
+from tests.importers.helpers import all_records_accounted_for
 
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n'
-TOO_LARGE = "unpack to more than 64 times their size"
+TOO_LARGE = "decompress to more than 64 times their size"
 
 BOMBS = {
     "lines of noise": ("jsonrpc", PING, b"noise" * 400 + b"\n", b""),
@@ -57,7 +57,7 @@ class Counted(Source):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("form", "head", "block", "tail"), BOMBS.values(), ids=BOMBS)
-def test_a_bomb_is_read_as_far_as_there_is_room_and_told(
+def test_a_bomb_is_read_up_to_the_limit_and_reported(
     tmp_path: Path, form: str, head: bytes, block: bytes, tail: bytes
 ) -> None:
     path = bomb(tmp_path / "x.log.zst", head, block, tail, mebibytes=8)
@@ -69,7 +69,7 @@ def test_a_bomb_is_read_as_far_as_there_is_room_and_told(
     assert source.unpacked <= path.stat().st_size * EXPANSION + (3 << 20)
 
 
-def test_what_was_looked_through_beforehand_takes_no_room(tmp_path: Path) -> None:
+def test_a_first_pass_does_not_use_the_budget(tmp_path: Path) -> None:
     spans = (b'{"resourceSpans":[', b'{"scopeSpans":[{"spans":[{}]}]},', b"{}]}")
     path = bomb(tmp_path / "x.json.zst", *spans, mebibytes=1)
     source = Source(path, path.name, room=Room(3 << 20))
@@ -78,21 +78,21 @@ def test_what_was_looked_through_beforehand_takes_no_room(tmp_path: Path) -> Non
     assert source.tally.seen == (1 << 20) // len(spans[1])
 
 
-def test_the_bombs_of_an_import_share_one_room_and_leave_others_alone(tmp_path: Path) -> None:
+def test_bombs_share_one_budget_and_other_files_are_read_whole(tmp_path: Path) -> None:
     logs = tmp_path / "logs"
     logs.mkdir()
     for name in ("a.jsonl.zst", "b.jsonl.zst"):
         bomb(logs / name, PING, b" ", b"\n" + PING, mebibytes=400)
     (logs / "c.jsonl.zst").write_bytes(zstandard.compress(PING * 20))
     done = import_logs(logs, tmp_path / "t")
-    assert balanced(done)
+    assert all_records_accounted_for(done)
     told = {o.file.name: [w for w in o.tally.unused if TOO_LARGE in w] for o in done.files}
     assert [name for name, words in told.items() if words] == ["b.jsonl.zst"]
     used = {outcome.file.name: outcome.tally.used for outcome in done.files}
     assert used == {"a.jsonl.zst": 2, "b.jsonl.zst": 1, "c.jsonl.zst": 20}
 
 
-def test_a_document_nested_without_end_keeps_no_level() -> None:
+def test_a_deeply_nested_document_is_scanned() -> None:
     def pieces() -> Iterator[bytes]:
         yield b'{"log":{"x":' + b"[" * 100_000
         yield b"]" * 100_000 + b',"entries":[{"a":1},{"b":[[2]]}]}}'
@@ -101,14 +101,14 @@ def test_a_document_nested_without_end_keeps_no_level() -> None:
     assert found == [b'{"a":1}', b'{"b":[[2]]}']
 
 
-def test_a_file_without_times_is_digested_once_however_often_it_begins(tmp_path: Path) -> None:
+def test_the_fingerprint_of_a_file_without_times_is_computed_once(tmp_path: Path) -> None:
     digested = []
 
     def fingerprint() -> str:
         digested.append("once")
         return "f"
 
-    transcript = Transcript(
+    transcript = TranscriptBuilder(
         Packer(tmp_path, "x"),
         policy("none"),
         source={"format": "jsonrpc", "missing": []},
@@ -118,7 +118,7 @@ def test_a_file_without_times_is_digested_once_however_often_it_begins(tmp_path:
     )
     begin = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize"}).encode()
     for line in range(50):
-        transcript.put(Item(what="message", line=line, pipe=Pipe("s"), data=begin))
+        transcript.put(Item(kind="message", line=line, connection=Connection("s"), data=begin))
     transcript.finish()
     assert transcript.recordings == 50
     assert digested == ["once"]

@@ -1,4 +1,4 @@
-"""Formats that hold calls: what they know becomes calls, what they cannot know stays null."""
+"""Formats that contain calls: their data becomes calls, and what they lack is null."""
 
 import json
 
@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from mcptally.importers import import_logs
-from tests.importers.rig import balanced, bring, calls_of
+from tests.importers.helpers import all_records_accounted_for, calls_of, import_and_read
 
 CODE_LOG = [
     {
@@ -39,8 +39,8 @@ def test_claude_code_s_mcp_log_gives_tool_outcome_duration_and_stderr(tmp_path):
     source = folder / "2026-03-01T10-00-00.jsonl"
     lines = [{**line, "sessionId": "s1", "cwd": "/srv/demo"} for line in CODE_LOG]
     source.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    done, found = bring(source, tmp_path)
-    assert balanced(done)
+    done, found = import_and_read(source, tmp_path)
+    assert all_records_accounted_for(done)
     assert done.files[0].format == "claude-code"
     assert [e["text"] for e in found if e["event"] == "stderr"] == ["warming up", "ready"]
     assert found[0]["server"] == "mailer"
@@ -56,15 +56,15 @@ def test_claude_code_s_mcp_log_gives_tool_outcome_duration_and_stderr(tmp_path):
     assert calls.get_column("response_tokens")[0] is None
 
 
-def turn(kind: str, at: str, *blocks: dict[str, object], **more: object) -> str:
+def turn(kind: str, at: str, *blocks: dict[str, object], **extra: object) -> str:
     head = {"type": kind, "timestamp": at, "sessionId": "s1", "cwd": "/srv/demo", "uuid": "u"}
-    return json.dumps({**head, "message": {"role": kind, "content": list(blocks)}, **more}) + "\n"
+    return json.dumps({**head, "message": {"role": kind, "content": list(blocks)}, **extra}) + "\n"
 
 
 def test_claude_code_s_transcript_gives_arguments_and_content_of_each_server(tmp_path):
     use = {"type": "tool_use", "id": "toolu_1", "name": "mcp__web__open", "input": {"url": "x"}}
     other = {"type": "tool_use", "id": "toolu_2", "name": "mcp__my_db__run__sql", "input": {}}
-    refused = {"type": "tool_use", "id": "toolu_3", "name": "mcp__web__close", "input": {}}
+    error_reply = {"type": "tool_use", "id": "toolu_3", "name": "mcp__web__close", "input": {}}
     own = {"type": "tool_use", "id": "toolu_4", "name": "Bash", "input": {"command": "ls"}}
     text = [{"type": "text", "text": "Page not found"}]
     no = "The user doesn't want to proceed with this tool use. The tool use was rejected"
@@ -72,7 +72,7 @@ def test_claude_code_s_transcript_gives_arguments_and_content_of_each_server(tmp
     source.write_text(
         '{"type":"summary","summary":"x","sessionId":"s1","cwd":"/"}\n'
         + turn("assistant", "2026-03-01T10:00:00.000Z", use, other)
-        + turn("assistant", "2026-03-01T10:00:00.100Z", refused, own)
+        + turn("assistant", "2026-03-01T10:00:00.100Z", error_reply, own)
         + turn(
             "user",
             "2026-03-01T10:00:02.000Z",
@@ -90,9 +90,9 @@ def test_claude_code_s_transcript_gives_arguments_and_content_of_each_server(tmp
         )
         + turn("user", "2026-03-01T10:00:05Z", {"type": "tool_result", "tool_use_id": "toolu_4"})
     )
-    done, _ = bring(source, tmp_path)
-    assert balanced(done)
-    assert done.files[0].tally.notes["calls that the client refused itself: left out"] == 1
+    done, _ = import_and_read(source, tmp_path)
+    assert all_records_accounted_for(done)
+    assert done.files[0].tally.notes["calls that the client itself refused: left out"] == 1
     calls = calls_of(tmp_path / "transcripts", tmp_path / "store").sort("tool")
     rows = calls.select("server", "tool", "arguments", "outcome", "error_text", "latency_ms").rows()
     assert rows == [
@@ -106,19 +106,21 @@ def codex(at: str, **payload: object) -> str:
 
 
 def test_codex_rollouts_give_calls_with_their_durations(tmp_path):
-    asked = {"server": "files", "tool": "read", "arguments": {"path": "a"}}
+    request = {"server": "files", "tool": "read", "arguments": {"path": "a"}}
     took = {"secs": 1, "nanos": 500_000_000}
     good = {"content": [{"type": "text", "text": "ok"}], "isError": False}
     bad = {"content": [{"type": "text", "text": "no such file"}], "isError": True}
     source = tmp_path / "rollout-x.jsonl"
     source.write_text(
         '{"timestamp":"2026-03-01T10:00:00Z","type":"session_meta","payload":{"id":"abc"}}\n'
-        + codex("2026-03-01T10:00:01Z", type="mcp_tool_call_begin", call_id="c1", invocation=asked)
+        + codex(
+            "2026-03-01T10:00:01Z", type="mcp_tool_call_begin", call_id="c1", invocation=request
+        )
         + codex(
             "2026-03-01T10:00:03Z",
             type="mcp_tool_call_end",
             call_id="c1",
-            invocation=asked,
+            invocation=request,
             duration=took,
             result={"Ok": good},
         )
@@ -129,7 +131,7 @@ def test_codex_rollouts_give_calls_with_their_durations(tmp_path):
                 "msg": {
                     "type": "mcp_tool_call_end",
                     "call_id": "c2",
-                    "invocation": asked,
+                    "invocation": request,
                     "duration": took,
                     "result": {"Ok": bad},
                 },
@@ -140,14 +142,16 @@ def test_codex_rollouts_give_calls_with_their_durations(tmp_path):
             "2026-03-01T10:00:07Z",
             type="mcp_tool_call_end",
             call_id="c3",
-            invocation=asked,
+            invocation=request,
             duration=took,
             result={"Err": "tool call error: request timed out"},
         )
-        + codex("2026-03-01T10:00:08Z", type="mcp_tool_call_begin", call_id="c4", invocation=asked)
+        + codex(
+            "2026-03-01T10:00:08Z", type="mcp_tool_call_begin", call_id="c4", invocation=request
+        )
     )
-    done, _ = bring(source, tmp_path)
-    assert balanced(done)
+    done, _ = import_and_read(source, tmp_path)
+    assert all_records_accounted_for(done)
     calls = calls_of(tmp_path / "transcripts", tmp_path / "store").sort("requested_at")
     rows = calls.select("request_id", "outcome", "error_code", "error_text", "latency_ms").rows()
     assert rows == [
@@ -200,9 +204,9 @@ def test_spans_with_the_mcp_conventions_become_calls(tmp_path, indent):
     document = {"resourceSpans": [{"resource": resource, "scopeSpans": [{"spans": SPANS}]}]}
     source = tmp_path / "traces.json"
     source.write_text(json.dumps(document, indent=indent))
-    done, _ = bring(source, tmp_path)
-    assert balanced(done)
-    assert done.files[0].tally.context == {"a span of something else than MCP": 1}
+    done, _ = import_and_read(source, tmp_path)
+    assert all_records_accounted_for(done)
+    assert done.files[0].tally.context == {"a span without an MCP method": 1}
     calls = calls_of(tmp_path / "transcripts", tmp_path / "store").sort("requested_at")
     names = ("outcome", "arguments", "error_code", "error_text", "resource_uri", "latency_ms")
     assert calls.select(names).rows() == [
@@ -217,13 +221,13 @@ def test_spans_with_the_mcp_conventions_become_calls(tmp_path, indent):
     assert calls.get_column("text")[-1] == "rain"
 
 
-def snooped(seq: int, direction: str, **more: object) -> str:
+def snooped(seq: int, direction: str, **extra: object) -> str:
     head = {"session_id": "srv-1", "server_label": "demo", "seq": seq, "direction": direction}
     when = f"2026-03-01T10:00:0{seq}.123456789Z"
-    return json.dumps({**head, "ts": when, "transport": "stdio", **more}) + "\n"
+    return json.dumps({**head, "ts": when, "transport": "stdio", **extra}) + "\n"
 
 
-def test_mcpsnoop_s_sessions_are_read(tmp_path):
+def test_sessions_of_mcpsnoop_are_read(tmp_path):
     ask = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "x"}}
     reply = {"jsonrpc": "2.0", "id": 1, "result": {"content": []}}
     source = tmp_path / "srv-1.jsonl"
@@ -235,10 +239,10 @@ def test_mcpsnoop_s_sessions_are_read(tmp_path):
         + snooped(4, "s2c", raw=reply)
         + "{broken\n"
     )
-    done, found = bring(source, tmp_path)
-    assert balanced(done)
+    done, found = import_and_read(source, tmp_path)
+    assert all_records_accounted_for(done)
     assert done.lost == 1
-    assert done.files[0].tally.unused["no event of mcpsnoop"].runs == [[6, 6]]
+    assert done.files[0].tally.unused["not an event of mcpsnoop"].runs == [[6, 6]]
     assert [e["event"] for e in found] == ["open", "message", "stderr", "raw", "message", "close"]
     assert found[0]["command"] == ["node", "x.js"]
     assert found[1]["ts_ns"] % 1_000_000_000 == 123456789

@@ -1,4 +1,4 @@
-"""`mcptally import` as a user meets it."""
+"""`mcptally import` on the command line."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from mcptally.importers import FORMATS
 from tests.commands import run
 from tests.importers import styles
-from tests.importers.rig import TRACES, events
+from tests.importers.helpers import TRACES, events
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -20,7 +20,7 @@ def log(tmp_path) -> Path:
     return path
 
 
-def test_a_log_becomes_a_transcript_that_scores(log, tmp_path):
+def test_an_imported_log_can_be_scored_and_checked(log, tmp_path):
     done = run("import", "auto", log, "-o", tmp_path / "t")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("1 file: 2 recordings, ")
@@ -31,7 +31,7 @@ def test_a_log_becomes_a_transcript_that_scores(log, tmp_path):
     assert checked.returncode == 0, checked.stdout
 
 
-def test_lines_that_are_not_used_are_said_with_their_place_and_exit_1(tmp_path):
+def test_unused_lines_are_reported_with_their_place_and_exit_1(tmp_path):
     source = tmp_path / "wire.jsonl"
     source.write_text('{"jsonrpc":"2.0","id":1,"method":"ping"}\noops\noops\n')
     done = run("import", "jsonrpc", source, "-o", tmp_path / "t")

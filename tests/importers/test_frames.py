@@ -1,4 +1,4 @@
-"""Formats that hold messages: imported, they score as the recording that they tell of."""
+"""Formats that contain messages score like a recording of the same traffic."""
 
 import datetime
 import json
@@ -11,7 +11,14 @@ import pytest
 from mcptally.errors import UnreadableError, UsageError
 from mcptally.importers import Envelope, import_logs, timestamps
 from tests.importers import styles
-from tests.importers.rig import TRACES, balanced, bring, calls_of, events, facts
+from tests.importers.helpers import (
+    TRACES,
+    all_records_accounted_for,
+    calls_of,
+    events,
+    facts,
+    import_and_read,
+)
 
 BERLIN = zoneinfo.ZoneInfo("Europe/Berlin")
 OF_LINES = Envelope(
@@ -47,7 +54,7 @@ def test_the_same_traffic_gives_the_same_calls_outcomes_and_verdicts(
     form = "jsonrpc" if "envelope" in options else "auto"
     done = import_logs(source, tmp_path / "t", format=form, redaction="none", **options)
     assert done.lost == 0
-    assert balanced(done)
+    assert all_records_accounted_for(done)
     imported = calls_of(tmp_path / "t", tmp_path / "store")
     assert facts(imported) == facts(recorded)
     # The sources write milliseconds.
@@ -59,10 +66,10 @@ def test_the_same_traffic_gives_the_same_calls_outcomes_and_verdicts(
     assert sessions[0] == sessions[1]
 
 
-def test_bare_messages_have_no_times_and_directions_by_the_protocol(tmp_path, recorded):
+def test_bare_messages_have_no_times_and_get_directions_from_the_protocol(tmp_path, recorded):
     source = tmp_path / "bare.jsonl"
     source.write_text(styles.bare(events(TRACES / "time.jsonl")))
-    _, found = bring(source, tmp_path, redaction="none")
+    _, found = import_and_read(source, tmp_path, redaction="none")
     assert {e["ts_ns"] for e in found} == {0}
     opened = [e for e in found if e["event"] == "open"]
     assert all("time" in e["source"]["missing"] for e in opened)
@@ -82,7 +89,7 @@ def test_a_har_of_recorded_http_traffic_gives_the_same_calls(tmp_path, trace):
     source.write_text(styles.har(events(recording)))
     done = import_logs(source, tmp_path / "t", redaction="none")
     assert done.lost == 0
-    assert balanced(done)
+    assert all_records_accounted_for(done)
     recorded = calls_of(recording, tmp_path / "a")
     imported = calls_of(tmp_path / "t", tmp_path / "b")
     # Who closed an exchange is not in a HAR: there the client's going is no more than no reply.
@@ -98,20 +105,20 @@ def test_importing_again_gives_the_same_ids_and_files(tmp_path):
     source = tmp_path / "mcp-server-time.log"
     whole = styles.claude_desktop(events(TRACES / "time.jsonl"))
     source.write_text(whole[: len(whole) // 2].rsplit("\n", 1)[0] + "\n")
-    _, first = bring(source, tmp_path)
+    _, first = import_and_read(source, tmp_path)
     source.write_text(whole)
-    _, second = bring(source, tmp_path)
-    _, third = bring(source, tmp_path)
+    _, second = import_and_read(source, tmp_path)
+    _, third = import_and_read(source, tmp_path)
     assert second == third
     ids = [list(dict.fromkeys(e["recording"] for e in found)) for found in (first, second)]
     assert len(ids[0]) < len(ids[1])
     assert ids[1][: len(ids[0])] == ids[0]
 
 
-def test_a_source_says_where_it_comes_from_and_what_it_cannot_know(tmp_path):
+def test_the_open_event_names_the_source_and_what_it_lacks(tmp_path):
     source = tmp_path / "mcp-server-time.log"
     source.write_text(styles.claude_desktop(events(TRACES / "time.jsonl")))
-    _, found = bring(source, tmp_path)
+    _, found = import_and_read(source, tmp_path)
     opened = found[0]
     assert opened["transport"] == "import"
     assert opened["server"] == "time"
@@ -136,11 +143,11 @@ CUT = (
 )
 
 
-def test_of_a_message_that_was_cut_id_method_name_and_error_are_known(tmp_path):
+def test_id_method_name_and_error_of_a_cut_message_are_known(tmp_path):
     source = tmp_path / "mcp-server-files.log"
     source.write_text(CUT)
-    done, found = bring(source, tmp_path)
-    assert balanced(done)
+    done, found = import_and_read(source, tmp_path)
+    assert all_records_accounted_for(done)
     assert found[0]["source"]["faithful"] == "truncated"
     calls = calls_of(tmp_path / "transcripts", tmp_path / "store")
     row = calls.row(0, named=True)
@@ -148,7 +155,7 @@ def test_of_a_message_that_was_cut_id_method_name_and_error_are_known(tmp_path):
     assert (row["arguments"], row["response"], row["response_bytes"]) == (None, None, None)
 
 
-def test_of_a_folder_the_server_s_own_log_is_read_and_not_also_the_common_one(tmp_path):
+def test_a_server_with_its_own_log_is_not_also_read_from_the_common_log(tmp_path):
     told = events(TRACES / "time.jsonl")
     logs = tmp_path / "Claude"
     logs.mkdir()
@@ -156,20 +163,20 @@ def test_of_a_folder_the_server_s_own_log_is_read_and_not_also_the_common_one(tm
     other = styles.claude_desktop_all(told).replace("[time]", "[other]")
     (logs / "mcp.log").write_text(styles.claude_desktop_all(told) + other)
     (logs / "notes.txt").write_text("nothing of interest\n")
-    done, found = bring(logs, tmp_path)
-    assert balanced(done)
+    done, found = import_and_read(logs, tmp_path)
+    assert all_records_accounted_for(done)
     assert [path.name for path in done.passed_over] == ["notes.txt"]
     servers = [e["server"] for e in found if e["event"] == "open"]
     assert servers.count("time") == servers.count("other")
 
 
-def test_secrets_are_hidden_as_the_recorder_hides_them(tmp_path):
+def test_secrets_are_redacted_as_by_the_recorder(tmp_path):
     source = tmp_path / "wire.jsonl"
     secret = "ghp_" + "a1B2c3D4e5F6" * 3
     ask = {"jsonrpc": "2.0", "id": 1, "method": "tools/call"}
     ask["params"] = {"name": "x", "arguments": {"password": "hunter2-hunter2", "t": secret}}
     source.write_text(json.dumps(ask) + "\n")
-    bring(source, tmp_path)
+    import_and_read(source, tmp_path)
     written = json.dumps(events(tmp_path / "transcripts"))
     assert secret not in written
     assert "hunter2" not in written
@@ -181,9 +188,9 @@ def test_our_own_transcripts_are_not_imported(tmp_path):
         import_logs(TRACES / "time.jsonl", tmp_path / "t")
 
 
-def test_what_is_of_no_format_is_said(tmp_path):
+def test_an_unknown_format_is_refused(tmp_path):
     (tmp_path / "x.log").write_text("hello\n")
-    with pytest.raises(UnreadableError, match="of no format that is known"):
+    with pytest.raises(UnreadableError, match="unknown format"):
         import_logs(tmp_path / "x.log", tmp_path / "t")
     with pytest.raises(UsageError, match="did you mean vscode"):
         import_logs(tmp_path / "x.log", tmp_path / "t", format="vs-code")
@@ -191,7 +198,7 @@ def test_what_is_of_no_format_is_said(tmp_path):
         import_logs(tmp_path / "x.log", tmp_path / "t", timezone="Mars/Olympus")
 
 
-def test_without_a_zone_times_are_this_machine_s(tmp_path, monkeypatch):
+def test_times_without_a_zone_have_this_machine_s_zone(tmp_path, monkeypatch):
     import time
 
     timestamps._seconds.cache_clear()
@@ -200,7 +207,7 @@ def test_without_a_zone_times_are_this_machine_s(tmp_path, monkeypatch):
     try:
         source = tmp_path / "x.log"
         source.write_text('2026-07-01 12:00:00.250 [info] [Client Says] {"jsonrpc":"2.0","id":1}\n')
-        _, found = bring(source, tmp_path)
+        _, found = import_and_read(source, tmp_path)
     finally:
         monkeypatch.undo()
         time.tzset()

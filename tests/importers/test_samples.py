@@ -1,4 +1,4 @@
-"""Samples made by the real programs, beside our own recording of the same traffic."""
+"""Samples from the real programs, compared with our recording of the same traffic."""
 
 from pathlib import Path
 
@@ -6,20 +6,20 @@ import polars as pl
 import pytest
 
 from mcptally.importers import import_logs
-from tests.importers.rig import FACTS, SAMPLES, balanced, calls_of, facts
+from tests.importers.helpers import FACTS, SAMPLES, all_records_accounted_for, calls_of, facts
 
 
 def both(sample: str, recorded: str, tmp_path: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
     done = import_logs(SAMPLES / sample, tmp_path / "t", redaction="none")
     assert done.lost == 0
-    assert balanced(done)
+    assert all_records_accounted_for(done)
     return (
         calls_of(tmp_path / "t", tmp_path / "imported"),
         calls_of(SAMPLES / recorded, tmp_path / "recorded"),
     )
 
 
-def test_mitmproxy_s_har_holds_what_we_recorded(tmp_path):
+def test_a_har_of_mitmproxy_has_the_calls_of_our_recording(tmp_path):
     imported, recorded = both("mitmproxy.har.gz", "recorded-mitmproxy.jsonl.gz", tmp_path)
     names = [name for name in FACTS if name != "response_tokens"]
     assert facts(imported, *names) == facts(recorded, *names)
@@ -32,7 +32,7 @@ def test_mitmproxy_s_har_holds_what_we_recorded(tmp_path):
     [("mcphawk.db", "recorded-mcphawk.jsonl.gz"), ("inspector.db", "recorded-inspector.jsonl.gz")],
     ids=["a client of the Python SDK", "the Inspector"],
 )
-def test_mcphawk_s_database_holds_what_we_recorded_printed_again(tmp_path, sample, recorded_as):
+def test_a_database_of_mcphawk_has_the_calls_of_our_recording(tmp_path, sample, recorded_as):
     imported, recorded = both(sample, recorded_as, tmp_path)
     names = [name for name in FACTS if name not in {"arguments", "response_tokens"}]
     assert facts(imported, *names) == facts(recorded, *names)
@@ -45,7 +45,7 @@ def test_mcphawk_s_database_holds_what_we_recorded_printed_again(tmp_path, sampl
     assert facts(spaced[0], "tool", "arguments") == facts(spaced[1], "tool", "arguments")
 
 
-def test_a_server_s_spans_tell_method_tool_outcome_and_time_and_nothing_more(tmp_path):
+def test_spans_of_a_server_give_only_method_tool_outcome_and_time(tmp_path):
     imported, recorded = both("spans-server.jsonl.gz", "recorded-otlp.jsonl.gz", tmp_path)
     names = ("dir", "method", "tool", "prompt")
     assert facts(imported, *names) == facts(recorded, *names)
@@ -59,7 +59,7 @@ def test_a_server_s_spans_tell_method_tool_outcome_and_time_and_nothing_more(tmp
     assert 0 < total[0] < total[1]
 
 
-def test_a_call_that_both_sides_tell_of_is_one_call(tmp_path):
+def test_a_call_in_spans_of_both_sides_is_one_call(tmp_path):
     import gzip
 
     both_sides = tmp_path / "spans.jsonl"
@@ -67,9 +67,9 @@ def test_a_call_that_both_sides_tell_of_is_one_call(tmp_path):
         b"".join(gzip.decompress((SAMPLES / f"spans-{s}.jsonl.gz").read_bytes()) for s in SIDES)
     )
     done = import_logs(both_sides, tmp_path / "t")
-    assert balanced(done)
+    assert all_records_accounted_for(done)
     tally = done.files[0].tally
-    assert tally.context == {"told by the server's span too": 36}
+    assert tally.context == {"also in the server's span": 36}
     assert tally.used == 37  # and the notification that a client's span is not made for
 
 
@@ -79,7 +79,7 @@ SIDES = ("client", "server")
 @pytest.mark.parametrize(
     "sample", ["mcphawk.db", "mitmproxy.har.gz", "spans-server.jsonl.gz", "spans-client.jsonl.gz"]
 )
-def test_the_format_of_a_sample_is_told_by_its_content(sample, tmp_path):
+def test_the_format_of_a_sample_is_detected_from_its_content(sample, tmp_path):
     copy = tmp_path / f"x{''.join(Path(sample).suffixes[1:])}"
     copy.write_bytes((SAMPLES / sample).read_bytes())
     done = import_logs(copy, tmp_path / "t")

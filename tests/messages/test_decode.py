@@ -22,6 +22,10 @@ BROKEN = {
     "not an object": (b"[1, 2]\n", "transcript.not_an_event"),
     "no event": (b'{"v": 1}\n', "transcript.not_an_event"),
     "unknown event": (b'{"event": "party", "recording": "r"}\n', "transcript.not_an_event"),
+    "withheld by redact": (
+        b'{"v":1,"event":"withheld","why":"the line is not UTF-8","bytes":42}\n',
+        "transcript.withheld",
+    ),
     "not UTF-8": (b'{"event": "stderr", "text": "\xff"}\n', "transcript.not_utf8"),
     "seq is no number": (
         b'{"event":"stderr","recording":"r","seq":"x","ts_ns":1}\n',

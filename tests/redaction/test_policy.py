@@ -1,4 +1,4 @@
-"""What the redactor hides, what it leaves alone, and that a frame stays the frame it was."""
+"""What a policy replaces, what it leaves unchanged, and that JSON keeps its structure."""
 
 import json
 import random
@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcptally.errors import UsageError
-from mcptally.redaction.key_patterns import PLACES, PREFIXES, SHAPES
+from mcptally.redaction.key_patterns import PLACES
 from mcptally.redaction.policy import RULES, hashed, policy
+from mcptally.redaction.secret_patterns import PREFIXES, SHAPES
 
 _ALPHANUMERIC = string.ascii_letters + string.digits
 DEFAULT = policy()
@@ -37,7 +38,7 @@ def only(name: str) -> str:
     ("rule", "example"),
     [(row.name, made_up(text)) for row in (*SHAPES, *PLACES) for text in row.fires],
 )
-def test_a_rule_fires_on_its_own_examples(rule, example):
+def test_a_rule_finds_a_secret_in_its_examples(rule, example):
     clean, count = policy(only(rule)).text(example.encode())
     assert count == 1, clean
     assert b"redacted" in clean or b"[hashed:" in clean
@@ -47,7 +48,7 @@ def test_a_rule_fires_on_its_own_examples(rule, example):
     ("rule", "example"),
     [(row.name, text) for row in (*SHAPES, *PLACES, *PREFIXES) for text in row.silent],
 )
-def test_a_rule_stays_silent_on_its_own_examples(rule, example):
+def test_a_rule_finds_nothing_in_its_counterexamples(rule, example):
     assert policy(only(rule)).text(example.encode()) == (example.encode(), 0)
 
 
@@ -61,7 +62,7 @@ HEADS = [(row, prefix) for row in PREFIXES for prefix in row.prefixes]
 @pytest.mark.parametrize(("row", "prefix"), HEADS, ids=[f"{r.name}:{p}" for r, p in HEADS])
 @settings(max_examples=5)
 @given(data=st.data())
-def test_every_known_prefix_is_found_wherever_a_token_may_stand(row, prefix, data):
+def test_tokens_of_every_prefix_are_found_in_json_text_and_urls(row, prefix, data):
     token = data.draw(
         st.from_regex(re.compile(prefix.replace(".", r"\.") + row.tail), fullmatch=True)
     )
@@ -134,7 +135,7 @@ def test_only_the_secret_changes(frame, clean):
         b'{"auth":"none","session":"2","sessionId":"abcdef0123456789"}',
     ],
 )
-def test_what_only_resembles_a_secret_is_left_alone(frame):
+def test_values_that_resemble_secrets_are_not_changed(frame):
     assert DEFAULT.json(frame) == (frame, 0)
     assert DEFAULT.json(frame)[0] is frame
 
@@ -150,24 +151,24 @@ def test_what_only_resembles_a_secret_is_left_alone(frame):
         {"card": 4111111111111111},
     ],
 )
-def test_what_ends_a_string_is_not_taken_for_the_beginning_of_a_value(value):
+def test_a_closing_quote_is_not_taken_for_the_start_of_a_value(value):
     for frame in (json.dumps(value).encode(), msgspec.json.encode(value)):
         assert policy("strict").json(frame) == (frame, 0)
 
 
-def test_a_secret_beside_such_an_end_is_hidden_all_the_same():
+def test_a_secret_after_such_a_closing_quote_is_replaced():
     frame = b'{"a":"Missing \\"password\\":","b":{"password":"hunter2"}}'
     assert DEFAULT.json(frame) == (frame.replace(b"hunter2", b"[redacted:password]"), 1)
 
 
-def test_an_escape_before_a_match_stays_whole():
+def test_an_escape_before_a_match_is_not_split():
     # The line break's own `n` makes `ntn_`, which is how another service's tokens begin.
     frame = b'{"t":"one\\ntn_%s"}' % (b"a1B2" * 12)
     clean, _ = DEFAULT.json(frame)
     assert clean == rb'{"t":"one\n[redacted:service-token]"}'
 
 
-def test_numbers_order_duplicates_and_whitespace_stay_as_they_were():
+def test_numbers_order_duplicates_and_whitespace_do_not_change():
     frame = b'{ "a":1.50,"a":1E+2 , "password" :  "x1",\t"n":12345678901234567890123 }'
     assert DEFAULT.json(frame)[0] == frame.replace(b'"x1"', b'"[redacted:password]"')
 
@@ -204,7 +205,7 @@ def shape(value):
 
 @settings(max_examples=400, deadline=None)
 @given(_JSON, st.booleans(), st.sampled_from(["default", "strict"]))
-def test_redacted_json_is_strict_json_of_the_same_shape_and_stays_as_it_is(value, ascii_only, name):
+def test_redacted_json_keeps_its_structure_and_is_not_redacted_again(value, ascii_only, name):
     frame = json.dumps(value, ensure_ascii=ascii_only).encode()
     clean, count = policy(name).json(frame)
     before, after = msgspec.json.decode(frame), msgspec.json.decode(clean)
@@ -218,19 +219,19 @@ def test_redacted_json_is_strict_json_of_the_same_shape_and_stays_as_it_is(value
 
 @settings(max_examples=200, deadline=None)
 @given(st.binary(max_size=200) | _TEXT.map(str.encode))
-def test_any_bytes_at_all_can_be_redacted(data):
+def test_any_bytes_can_be_redacted(data):
     clean, count = policy("strict").text(data)
     assert (count == 0) == (clean == data)
 
 
-def test_near_misses_in_great_number_take_no_quadratic_time():
+def test_many_near_misses_do_not_take_quadratic_time():
     for unit in (b'\\"password', b'[[["token":[', b"://a:b", b"-----BEGIN PRIVATE KEY-----",
                  b"token=", b"\\\\\\\\", b"a@a.", b"4111 ", b'"', b"Bearer ", b"server=",
                  b'"password":"\\\\\\', b"sk-" + b"a" * 40, b"eyJ" + b"a" * 12 + b"."):  # fmt: skip
         policy("strict").text(unit * (200_000 // len(unit)))
 
 
-def test_session_ids_and_request_state_pair_with_themselves_and_with_nothing_else():
+def test_equal_session_ids_and_request_states_stay_equal_and_others_different():
     first = policy("default").url("/messages/?session_id=0123456789abcdef")
     again = policy("none").url("/messages/?session_id=0123456789abcdef")
     other = policy("default").url("/messages/?session_id=0123456789abcdee")
@@ -260,7 +261,7 @@ def test_headers_are_an_allowlist_with_hashed_session_ids():
     assert count == 1
 
 
-def test_a_flag_names_the_word_after_it():
+def test_a_flag_names_the_next_word():
     command = ["npx", "server", "--api-key", "abc", "--token=xyz12", "-H", "X-Api-Key: abc123def"]
     clean, count = DEFAULT.argv(command)
     assert clean == [
@@ -286,6 +287,6 @@ def test_rules_are_switched_by_name():
 
 
 @pytest.mark.parametrize("text", ["defualt", "default,+nothing", "default,emails"])
-def test_a_misspelt_policy_is_refused_with_what_there_is(text):
+def test_a_misspelt_policy_is_refused_with_the_valid_names(text):
     with pytest.raises(UsageError, match=r"there are default|one of"):
         policy(text)

@@ -1,4 +1,4 @@
-"""The scan before redaction: both engines find every place, and looking nearby finds the same."""
+"""Both engines of the scan find every occurrence, and a search near the hits misses nothing."""
 
 import random
 import re
@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcptally.redaction.key_patterns import PREFIXES, SHAPES
 from mcptally.redaction.policy import policy
-from mcptally.redaction.scanner import LARGE, Hit, Texts, matches_near
-from mcptally.redaction.token_checks import REACH
+from mcptally.redaction.scanner import LARGE_FRAME_BYTES, Hit, TextSearch, matches_near
+from mcptally.redaction.secret_patterns import PREFIXES, SHAPES
+from mcptally.redaction.token_checks import MATCH_REACH
 
 PREFIXED = [prefix for row in PREFIXES for prefix in row.prefixes]
 OVERLAPPING = ["key", "token", "kent", "hook", "okey", "to", "tokens", "y"]
@@ -39,37 +39,37 @@ def filled(pieces, seed):
     out = b""
     for piece in pieces:
         out += rng.choices([b"", b'"', b"lorem ipsum ", b"a" * rng.randrange(90)])[0] + piece
-    return out + b" " * max(0, LARGE - len(out))
+    return out + b" " * max(0, LARGE_FRAME_BYTES - len(out))
 
 
 @pytest.mark.parametrize("texts", [PREFIXED, OVERLAPPING], ids=["prefixes", "overlapping"])
 @settings(max_examples=100, deadline=None)
 @given(data=st.data())
-def test_both_engines_find_every_place_of_every_text(texts, data):
+def test_both_engines_find_every_occurrence(texts, data):
     pieces = st.sampled_from([text.encode() for text in texts])
     parts = data.draw(st.lists(pieces | pieces.map(lambda p: p[:-1]) | st.binary(max_size=6)))
     frame = filled(parts, len(parts))
     wanted = everywhere(texts, frame)
-    assert Texts(texts).find(frame) == wanted
+    assert TextSearch(texts).find(frame) == wanted
     with pytest.MonkeyPatch.context() as monkeypatch:
         without_the_second_engine(monkeypatch)
-        assert Texts(texts).find(frame) == wanted
+        assert TextSearch(texts).find(frame) == wanted
 
 
-def test_the_second_engine_takes_part_from_the_first_large_frame_on():
-    texts = Texts(["token"])
+def test_ahocorasick_is_used_from_the_first_large_frame_on():
+    texts = TextSearch(["token"])
     assert texts.find(b"token" * 60)
     assert "_searches" not in vars(texts)
-    assert texts.find(b"token".ljust(LARGE)) == [Hit(0, 5, b"token")]
+    assert texts.find(b"token".ljust(LARGE_FRAME_BYTES)) == [Hit(0, 5, b"token")]
     assert vars(texts)["_searches"]
 
 
-def test_a_text_that_can_overlap_itself_is_refused_rather_than_missed():
+def test_a_text_that_can_overlap_itself_is_refused():
     with pytest.raises(ValueError, match="overlap itself"):
-        Texts(["xox"])
+        TextSearch(["xox"])
 
 
-def test_small_frames_leave_the_second_engine_unloaded():
+def test_small_frames_do_not_import_ahocorasick():
     source = (
         "import sys\n"
         "from mcptally.redaction.policy import policy\n"
@@ -89,22 +89,24 @@ _PARTS = st.sampled_from(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("row", [row for row in SHAPES if row.name in REACH], ids=lambda r: r.name)
+@pytest.mark.parametrize(
+    "row", [row for row in SHAPES if row.name in MATCH_REACH], ids=lambda r: r.name
+)
 @settings(max_examples=300, deadline=None)
 @given(parts=st.lists(_PARTS, max_size=30))
-def test_looking_near_the_needles_finds_what_looking_everywhere_finds(row, parts):
+def test_a_search_near_the_needles_finds_the_same_as_a_full_search(row, parts):
     data = b"".join(parts)
     low = data.lower()
     starts = {
         match.start() for n in row.needles for match in re.finditer(re.escape(n.encode()), low)
     }
     pattern = re.compile(row.pattern.encode())
-    near = [m.span() for m in matches_near(pattern, data, sorted(starts), *REACH[row.name])]
+    near = [m.span() for m in matches_near(pattern, data, sorted(starts), *MATCH_REACH[row.name])]
     assert near == [m.span() for m in pattern.finditer(data)]
 
 
-def test_every_reach_belongs_to_a_shape_with_needles():
-    assert set(REACH) <= {row.name for row in SHAPES if all(row.needles)}
+def test_every_entry_of_match_reach_names_a_pattern_with_needles():
+    assert set(MATCH_REACH) <= {row.name for row in SHAPES if all(row.needles)}
 
 
 _PIECES = _PARTS | st.sampled_from(
@@ -118,21 +120,21 @@ _PIECES = _PARTS | st.sampled_from(
 @pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.lists(_PIECES, max_size=30), st.sampled_from(["default", "strict", "none,+bearer,-jwt"]))
-def test_a_policy_hides_the_same_with_either_engine(parts, name):
+def test_a_policy_replaces_the_same_with_either_engine(parts, name):
     frame = filled(parts, len(parts))
     fast = policy(name).json(frame)
     with pytest.MonkeyPatch.context() as monkeypatch:
         without_the_second_engine(monkeypatch)
         policy.cache_clear()
         slow = policy(name)
-        for texts in (slow._looked_for, slow._tokens):
-            texts.find(b" " * LARGE)
+        for texts in (slow._hint_search, slow._prefix_search):
+            texts.find(b" " * LARGE_FRAME_BYTES)
         assert slow.json(frame) == fast
     policy.cache_clear()
 
 
 @pytest.mark.parametrize("text", ["auth=", "?auth=", "r8_", "eyJ-", "sk-a-"])
-def test_what_a_peer_repeats_is_not_tried_each_time(text):
+def test_repeated_near_misses_are_not_all_tried(text):
     # Work is counted, not timed: each match that is tried may read up to the end of the text.
     hide = policy()
     hide.text(text.encode())
@@ -152,7 +154,7 @@ def test_what_a_peer_repeats_is_not_tried_each_time(text):
 
 
 @pytest.mark.parametrize("text", ["r8_", "sk-a-", "eyJ-"])
-def test_a_token_among_many_prefixes_of_tokens_is_found_all_the_same(text):
+def test_a_token_among_many_token_prefixes_is_found(text):
     token = b"ghp_" + b"a1B2" * 9
     for data in (token + b" " + text.encode() * 1_000, text.encode() * 8 + b" " + token):
         clean, _ = policy().text(data)
@@ -160,7 +162,7 @@ def test_a_token_among_many_prefixes_of_tokens_is_found_all_the_same(text):
 
 
 @pytest.mark.slow
-def test_what_cannot_be_searched_in_time_is_hidden_as_a_whole():
+def test_a_frame_with_too_many_hits_is_replaced_as_a_whole():
     data = b'{"a":"' + b"key=a;" * 200_000 + b'"}'
     assert policy().json(data) == (b'"[redacted:unsearchable]"', 1)
     assert policy().text(data) == (b"[redacted:unsearchable]", 1)

@@ -268,7 +268,7 @@ def test_a_damaged_part_behind_a_url_is_made_and_put_anew(tmp_path: Path, memory
 
 @pytest.mark.usefixtures("memory")
 def test_an_empty_place_has_no_transcripts():
-    with pytest.raises(UnreadableError, match=r"memory://nowhere: no transcripts there"):
+    with pytest.raises(UnreadableError, match=r"memory://nowhere: no transcripts found"):
         mt.score("memory://nowhere", out="memory://archive/store")
 
 

@@ -1,4 +1,4 @@
-"""`check` tells every way in which an archive is not whole, and says nothing of one that is."""
+"""`check` reports every kind of damage to an archive, and nothing about a whole one."""
 
 import fcntl
 import gzip
@@ -48,7 +48,7 @@ def write(folder, events, name="a.jsonl"):
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.jsonl.zst"])
-def test_a_whole_recording_is_whole_however_it_is_packed(tmp_path, name):
+def test_a_whole_recording_is_whole_in_any_compression(tmp_path, name):
     answer = check([write(tmp_path, recording(), name)])
     assert answer.whole
     assert [(r.verdict, r.events, r.problems) for r in answer.recordings] == [("whole", 5, [])]
@@ -90,14 +90,14 @@ DAMAGE = {
         dropped(recording(), 0), "1 events are missing at seq 0", "incomplete",
     ),
     "a repeat": (
-        [*recording()[:3], *recording()[2:]], "1 events have a seq that was there already",
+        [*recording()[:3], *recording()[2:]], "1 events repeat a seq",
         "incomplete",
     ),
     "a clock that went back": (
         changed(recording(), 3, ts_ns=1), "the time goes back 1 times", "incomplete",
     ),
     "another count": (
-        recording(counts={"message": 4}), "close counts 4 message events, 3 are there",
+        recording(counts={"message": 4}), "the close event counts 4 message events, 3 were read",
         "incomplete",
     ),
     "a gap": (
@@ -106,28 +106,29 @@ DAMAGE = {
             {"v": 1, "event": "gap", "recording": "r1", "seq": 3, "ts_ns": 103, "lost": 1},
             *[{**e, "seq": e["seq"] + 2, "ts_ns": e["ts_ns"] + 2} for e in recording()[2:]],
         ],
-        "the recorder lost 1 events and says so in a gap", "incomplete",
+        "the recorder lost 1 events, as its gap events say", "incomplete",
     ),
-    "no close": (recording(close=False), "no close: killed, or cut off", "unclosed"),
+    "no close": (recording(close=False), "no close event: killed or cut off", "unclosed"),
     "events after close": (
-        [*recording(), {**recording()[1], "seq": 5, "ts_ns": 105}], "1 events after close",
+        [*recording(), {**recording()[1], "seq": 5, "ts_ns": 105}],
+        "1 events after the close event",
         "incomplete",
     ),
     "a segment twice": (
         changed(recording(messages=4, segment_every=2), 3, segment=0),
-        "1 segments are there twice", "incomplete",
+        "1 segments are repeated", "incomplete",
     ),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(("events", "said", "verdict"), DAMAGE.values(), ids=DAMAGE)
-def test_damage_is_named(tmp_path, events, said, verdict):
+def test_damage_has_a_message(tmp_path, events, said, verdict):
     answer = check([write(tmp_path, events)])
     assert said in problems(answer)
     assert answer.recordings[0].verdict == verdict
 
 
-def test_however_many_holes_there_are_a_time_that_goes_back_goes_back_once(tmp_path):
+def test_a_time_that_goes_back_counts_once_between_many_holes(tmp_path):
     events = [e for e in recording(messages=10_000) if e["seq"] % 2 == 0]
     for event in events[len(events) // 2 :]:
         event["ts_ns"] -= 9000
@@ -136,7 +137,7 @@ def test_however_many_holes_there_are_a_time_that_goes_back_goes_back_once(tmp_p
     assert len(answer.recordings[0].problems[0]) < 300
 
 
-def test_a_segment_that_is_missing_after_thousands_is_named(tmp_path):
+def test_a_missing_segment_after_thousands_has_a_message(tmp_path):
     events = recording(messages=10_005, segment_every=1, close=False)
     gone = next(e for e in events if e.get("segment") == 10_001)
     gone["segment"] = 0
@@ -144,22 +145,31 @@ def test_a_segment_that_is_missing_after_thousands_is_named(tmp_path):
     assert "1 segments are missing: 10001" in problems(answer)
 
 
-def test_a_gap_accounts_for_the_numbers_of_what_was_lost(tmp_path):
+def test_events_in_a_gap_are_not_reported_as_missing(tmp_path):
     answer = check([write(tmp_path, DAMAGE["a gap"][0])])
     assert not any("missing" in p for p in problems(answer))
 
 
 LINES = {
-    "a torn tail": (text(recording())[:-9], "torn tail: the last line has no end", 1),
+    "a torn tail": (text(recording())[:-9], "torn tail: the last line is incomplete", 1),
     "garbage": (b"hello\n" + text(recording()), "not JSON", 6),
     "another program's line": (b'{"a":1}\n' + text(recording()), "not an event", 8),
     "a newer format": (
         b'{"v":2,"event":"open","recording":"x","seq":0,"ts_ns":1}\n' + text(recording()),
-        "format 2 is not known", 10,
+        "format 2 is not supported", 10,
     ),
     "an unknown event": (
         b'{"v":1,"event":"hm","recording":"x","seq":0,"ts_ns":1}\n' + text(recording()),
         "not an event of transcript format 1: Invalid value", 10,
+    ),
+    "a line that redact withheld": (
+        b'{"v":1,"event":"withheld","why":"the line is not UTF-8","bytes":7}\n' + text(recording()),
+        "`mcptally redact` withheld this line because it could not search it for secrets: the line",
+        10,
+    ),
+    "a withheld line without a reason": (
+        b'{"v":1,"event":"withheld","why":7}\n' + text(recording()),
+        "it could not search it for secrets", 10,
     ),
     "seq that is text": (
         b'{"v":1,"event":"open","recording":"x","seq":"0","ts_ns":1}\n' + text(recording()),
@@ -172,7 +182,9 @@ LINES = {
 
 
 @pytest.mark.parametrize(("data", "said", "unread"), LINES.values(), ids=LINES)
-def test_lines_that_are_no_events_are_named_and_their_bytes_counted(tmp_path, data, said, unread):
+def test_lines_that_are_not_events_have_a_message_and_their_bytes_are_counted(
+    tmp_path, data, said, unread
+):
     answer = check([write(tmp_path, data)])
     assert not answer.whole
     (file,) = answer.damaged_files
@@ -180,7 +192,7 @@ def test_lines_that_are_no_events_are_named_and_their_bytes_counted(tmp_path, da
     assert file.bytes_not_read >= unread
 
 
-def test_a_compressed_file_that_was_cut_is_read_as_far_as_it_goes(tmp_path):
+def test_a_truncated_compressed_file_is_read_up_to_its_end(tmp_path):
     events = [{**e, "pad": hashlib.sha256(b"%d" % n).hexdigest() * 4} for n, e in
               enumerate(recording(messages=5000))]  # fmt: skip
     whole = zstandard.ZstdCompressor().compress(text(events))
@@ -191,7 +203,7 @@ def test_a_compressed_file_that_was_cut_is_read_as_far_as_it_goes(tmp_path):
     assert answer.recordings[0].verdict == "unclosed"
 
 
-def test_a_recording_that_a_recorder_holds_is_being_written(tmp_path):
+def test_a_recording_locked_by_a_recorder_is_being_written(tmp_path):
     write(tmp_path, recording(close=False))
     with (tmp_path / "a.jsonl").open("rb") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
@@ -199,7 +211,7 @@ def test_a_recording_that_a_recorder_holds_is_being_written(tmp_path):
     assert check([tmp_path]).recordings[0].verdict == "unclosed"
 
 
-def test_events_in_any_order_are_whole_as_long_as_none_is_missing(tmp_path):
+def test_events_in_any_order_are_whole_if_none_is_missing(tmp_path):
     events = recording(messages=10_000)
     shuffled = [e for k in range(7) for e in events[k::7]]
     answer = check([write(tmp_path, shuffled)])
@@ -209,14 +221,14 @@ def test_events_in_any_order_are_whole_as_long_as_none_is_missing(tmp_path):
 
 def test_nothing_readable_is_an_error(tmp_path):
     write(tmp_path, b"hello\n")
-    with pytest.raises(UnreadableError, match="no event of a transcript"):
+    with pytest.raises(UnreadableError, match="no transcript event"):
         check([tmp_path])
 
 
 @pytest.mark.parametrize(
     ("data", "code"), [(recording(), 0), (dropped(recording(), 2), 1), (b"hello\n", 3)]
 )
-def test_the_command_says_it_by_its_exit_code(tmp_path, data, code):
+def test_the_exit_code_says_whether_an_archive_is_whole(tmp_path, data, code):
     write(tmp_path, data)
     for form in ("table", "json"):
         done = run("check", tmp_path, "--format", form)
@@ -225,7 +237,7 @@ def test_the_command_says_it_by_its_exit_code(tmp_path, data, code):
             assert json.loads(done.stdout)["whole"] == (code == 0)
 
 
-def test_a_hostile_name_reaches_no_terminal(tmp_path):
+def test_control_characters_in_names_are_not_printed(tmp_path):
     events = [{**e, "server": "\x1b]0;x\x07", "recording": "\x1b[2J"} for e in recording()]
     write(tmp_path, events)
     done = run("check", tmp_path)

@@ -1,3 +1,5 @@
+"""Finding transcript files and reading their lines."""
+
 import io
 import os
 import random
@@ -10,19 +12,26 @@ from hypothesis import strategies as st
 
 from mcptally.errors import UnreadableError
 from mcptally.transcript.discover import discover
-from mcptally.transcript.files import ROOM, Damage, Lines, lines, open_stream, text_lines
+from mcptally.transcript.files import (
+    UNPACK_BUDGET_BYTES,
+    Damage,
+    Lines,
+    lines,
+    open_stream,
+    text_lines,
+)
 from tests.transcripts import opened, write
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.jsonl.zst"])
-def test_a_file_is_decompressed_by_its_first_bytes(tmp_path: Path, name: str):
+def test_compression_is_recognised_by_the_first_bytes(tmp_path: Path, name: str):
     path = write(tmp_path / name, [opened()])
     disguised = path.rename(tmp_path / "disguised")
     with open_stream(disguised) as stream:
         assert stream.read().startswith(b'{"v": 1, "event": "open"')
 
 
-def test_a_folder_gives_its_transcripts_recursively_and_nothing_else(tmp_path: Path):
+def test_only_the_transcripts_of_a_folder_are_found_at_any_depth(tmp_path: Path):
     (tmp_path / "deep" / "er").mkdir(parents=True)
     wanted = [
         write(tmp_path / "b.jsonl", [opened()]),
@@ -36,7 +45,7 @@ def test_a_folder_gives_its_transcripts_recursively_and_nothing_else(tmp_path: P
     assert discover([tmp_path]) == sorted(wanted)
 
 
-def test_a_pattern_gives_what_it_matches(tmp_path: Path):
+def test_a_pattern_finds_its_matches(tmp_path: Path):
     path = write(tmp_path / "one.jsonl", [opened()])
     write(tmp_path / "two.jsonl", [opened()])
     assert discover([str(tmp_path / "on*.jsonl")]) == [path]
@@ -46,19 +55,19 @@ def test_a_pattern_gives_what_it_matches(tmp_path: Path):
     ("name", "words"),
     [
         ("missing.jsonl", "no such file or folder"),
-        ("empty", "no transcripts there"),
+        ("empty", "no transcripts found"),
         ("**a", r"\*\*a: "),
     ],
 )
-def test_what_cannot_be_found_is_said(tmp_path: Path, name: str, words: str):
+def test_a_path_without_transcripts_is_refused(tmp_path: Path, name: str, words: str):
     (tmp_path / "empty").mkdir()
     with pytest.raises(UnreadableError, match=words):
         discover([tmp_path / name])
 
 
-def test_a_pipe_that_is_named_is_refused(tmp_path: Path):
+def test_a_named_pipe_is_refused(tmp_path: Path):
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(UnreadableError, match="no regular file"):
+    with pytest.raises(UnreadableError, match="not a regular file"):
         discover([tmp_path / "pipe"])
 
 
@@ -67,7 +76,7 @@ def test_a_pipe_that_is_named_is_refused(tmp_path: Path):
     st.booleans(),
     st.integers(1, 9),
 )
-def test_runs_of_lines_hold_every_byte_and_the_right_numbers(
+def test_runs_of_lines_contain_every_byte_with_the_right_line_numbers(
     tmp_path_factory, content: list[bytes], ends: bool, chunk: int
 ):
     path = tmp_path_factory.mktemp("runs") / "x.jsonl"
@@ -83,7 +92,7 @@ def test_runs_of_lines_hold_every_byte_and_the_right_numbers(
         number += run.count
 
 
-def test_a_line_that_is_too_long_is_passed_over_and_said(tmp_path: Path):
+def test_a_line_that_is_too_long_is_skipped_and_reported(tmp_path: Path):
     path = tmp_path / "x.jsonl"
     path.write_bytes(b"short\n" + b"l" * 100 + b"\nnext\n")
     runs = list(lines(path, chunk=8, max_line=50))
@@ -93,7 +102,7 @@ def test_a_line_that_is_too_long_is_passed_over_and_said(tmp_path: Path):
 
 
 @pytest.mark.parametrize("name", ["a.jsonl.gz", "a.jsonl.zst"])
-def test_a_compressed_file_that_is_cut_gives_what_is_there(tmp_path: Path, name: str):
+def test_the_intact_part_of_a_truncated_compressed_file_is_read(tmp_path: Path, name: str):
     blob = random.Random(1).randbytes
     path = write(tmp_path / name, [opened(f"r{i}", blob=blob(40).hex()) for i in range(999)])
     path.write_bytes(path.read_bytes()[:-100])
@@ -101,13 +110,13 @@ def test_a_compressed_file_that_is_cut_gives_what_is_there(tmp_path: Path, name:
     assert sum(run.count for run in runs if isinstance(run, Lines)) > 100
 
 
-def test_a_transcript_of_which_a_part_is_not_read_is_not_rewritten(tmp_path: Path):
+def test_a_transcript_that_is_read_only_in_part_is_not_rewritten(tmp_path: Path):
     path = tmp_path / "bomb.jsonl.zst"
     line = b"x" * ((1 << 20) - 1) + b"\n"
     pack = zstandard.ZstdCompressor()
     with path.open("wb") as file, pack.stream_writer(file) as writer:
-        for _ in range((ROOM >> 20) + 8):
+        for _ in range((UNPACK_BUDGET_BYTES >> 20) + 8):
             writer.write(line)
-    with pytest.raises(UnreadableError, match=r"bomb\.jsonl\.zst:\d+: .*unpack"):
+    with pytest.raises(UnreadableError, match=r"bomb\.jsonl\.zst:\d+: .*decompress"):
         for _ in text_lines(path):
             pass

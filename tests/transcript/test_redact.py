@@ -1,4 +1,4 @@
-"""`redact` hides in recordings that exist what a recorder would have hidden, and nothing else."""
+"""`redact` replaces in existing recordings what the recorder would have replaced."""
 
 import base64
 import gzip
@@ -51,7 +51,7 @@ UNPACK = {
 
 
 @pytest.mark.parametrize("suffix", PACK)
-def test_every_field_that_holds_traffic_is_redacted_and_no_other(tmp_path, suffix):
+def test_only_fields_with_traffic_are_redacted(tmp_path, suffix):
     source = tmp_path / "in" / "deep" / ("a.jsonl" + suffix.removeprefix(".jsonl"))
     source.parent.mkdir(parents=True)
     source.write_bytes(PACK[suffix](text(EVENTS)))
@@ -86,7 +86,7 @@ def test_every_field_that_holds_traffic_is_redacted_and_no_other(tmp_path, suffi
     assert (done.files, done.events, done.redacted) == (1, len(EVENTS), 9)
 
 
-def test_what_needs_no_redaction_is_copied_to_the_byte(tmp_path):
+def test_lines_without_secrets_are_copied_byte_by_byte(tmp_path):
     line = (
         b'{ "v":1,"event":"message", "recording":"r","seq":1,"ts_ns":2,"new":[1.50],"msg":1E+2}\r\n'
     )
@@ -95,7 +95,7 @@ def test_what_needs_no_redaction_is_copied_to_the_byte(tmp_path):
     assert (tmp_path / "out" / "a.jsonl").read_bytes() == line * 3
 
 
-def test_odd_number_forms_stay_beside_a_secret(tmp_path):
+def test_number_formats_next_to_a_secret_do_not_change(tmp_path):
     line = b'{"v":1,"event":"message","msg":{"n":1.50,"n":1E+2,"password":"hunter2"}}\n'
     (tmp_path / "a.jsonl").write_bytes(line)
     redact([tmp_path / "a.jsonl"], tmp_path / "out")
@@ -139,7 +139,7 @@ NOT_UTF8 = {
 
 
 @pytest.mark.parametrize("odd", NOT_UTF8.values(), ids=NOT_UTF8)
-def test_a_line_that_is_not_utf8_is_withheld_and_named_and_the_others_are_redacted(tmp_path, odd):
+def test_a_line_that_is_not_utf8_is_withheld_and_the_others_are_redacted(tmp_path, odd):
     copy, done = redacted(tmp_path, line(0, "stderr", text=KEY), odd, odd, line(2, "close"))
     stand_in = {"v": 1, "event": "withheld", "why": "the line is not UTF-8", "bytes": len(odd)}
     assert [json.loads(copy[1]), json.loads(copy[2])] == [stand_in, stand_in]
@@ -161,21 +161,21 @@ NO_OBJECT = {
         b'{"v":1,"event":"stderr","x":' + DEEP + b"}",
         "JSON nested deeper than 512 levels",
     ),
-    "an array": (b'["zebra"]', "JSON, and not an object"),
+    "an array": (b'["zebra"]', "JSON, but not an object"),
     "a torn line": (f'{{"v":1,"event":"message","msg":{{"a":"{KEY}'.encode(), "not JSON"),
 }
 
 
 @pytest.mark.parametrize("rules", ["default", "none"])
 @pytest.mark.parametrize(("odd", "why"), NO_OBJECT.values(), ids=NO_OBJECT)
-def test_of_a_line_that_is_not_a_json_object_nothing_is_copied(tmp_path, odd, why, rules):
+def test_no_part_of_a_line_that_is_not_a_json_object_is_copied(tmp_path, odd, why, rules):
     copy, done = redacted(tmp_path, odd, rules=rules)
     stand_in = {"v": 1, "event": "withheld", "why": why, "bytes": len(odd)}
     assert [json.loads(each) for each in copy] == [stand_in]
     assert done.withheld == [f"{tmp_path / 'a.jsonl'}:1: {why}"]
 
 
-def test_a_torn_last_line_stays_without_its_end(tmp_path):
+def test_a_torn_last_line_gets_no_newline(tmp_path):
     (tmp_path / "a.jsonl").write_bytes(b'{"v":1\r\n\n{"v":1,"eve')
     redact([tmp_path / "a.jsonl"], tmp_path / "out")
     first, blank, last = (tmp_path / "out" / "a.jsonl").read_bytes().split(b"\n")
@@ -211,7 +211,7 @@ TWICE = {
 
 
 @pytest.mark.parametrize("odd", TWICE.values(), ids=TWICE)
-def test_of_two_equal_members_both_are_redacted_and_both_stay(tmp_path, odd):
+def test_repeated_members_are_all_redacted_and_kept(tmp_path, odd):
     def names(data):
         return [name for name, _ in json.loads(data, object_pairs_hook=list) if name != "redacted"]
 
@@ -228,7 +228,7 @@ def test_of_two_equal_members_both_are_redacted_and_both_stay(tmp_path, odd):
         *("reason", "why", "detail", "redaction"),
     ],
 )
-def test_fields_in_which_the_recorder_speaks_are_searched_too(tmp_path, field):
+def test_fields_that_the_recorder_fills_are_searched_too(tmp_path, field):
     odd = line(1, "close", **{field: {KEY: [KEY]} if field == "counts" else KEY})
     [copy], done = redacted(tmp_path, odd)
     assert KEY.encode() not in copy
@@ -241,7 +241,7 @@ def test_the_policies_of_an_open_event_are_searched(tmp_path):
     assert json.loads(copy)["redaction"] == "default; [redacted:github-token]"
 
 
-def test_a_member_whose_name_is_telling_is_redacted(tmp_path):
+def test_a_member_with_a_secret_name_is_redacted(tmp_path):
     [copy], _ = redacted(tmp_path, line(1, "stderr", api_key="hunter2", **{KEY: 1}))
     after = json.loads(copy)
     assert after["api_key"] == "[redacted:api-key]"
@@ -273,7 +273,7 @@ WRONG_TYPE = {
 
 
 @pytest.mark.parametrize(("fields", "expected"), WRONG_TYPE.values(), ids=WRONG_TYPE)
-def test_a_value_that_is_not_what_its_field_says_is_replaced_whole(tmp_path, fields, expected):
+def test_a_value_of_the_wrong_type_is_replaced_as_a_whole(tmp_path, fields, expected):
     odd = f'{{"v":1,"event":"raw","recording":"r","seq":1,"ts_ns":2,{fields}}}'.encode()
     [copy], done = redacted(tmp_path, odd)
     after = json.loads(copy)
@@ -281,7 +281,7 @@ def test_a_value_that_is_not_what_its_field_says_is_replaced_whole(tmp_path, fie
     assert done.withheld == []
 
 
-def test_an_id_with_a_secret_stays_one_id_in_all_files_and_differs_from_all_others(tmp_path):
+def test_ids_with_secrets_stay_equal_or_different_in_all_files(tmp_path):
     other = "ghp_" + "c3D4" * 9
     (tmp_path / "in").mkdir()
     escaped = line(1, "stderr", text="x", scope=other).replace(b"r1", b"\\u0067" + KEY[1:].encode())
@@ -311,21 +311,21 @@ def test_an_id_with_a_secret_stays_one_id_in_all_files_and_differs_from_all_othe
     ]
 
 
-def test_a_field_that_is_too_much_to_search_costs_no_other_field(tmp_path):
+def test_a_field_that_cannot_be_searched_leaves_other_fields_unchanged(tmp_path):
     [copy], _ = redacted(tmp_path, line(1, "stderr", text="fine", x=["api_key "] * 100_000))
     after = json.loads(copy)
     assert (after["text"], after["recording"], after["seq"]) == ("fine", "r1", 1)
     assert "[redacted:un" in json.dumps(after)
 
 
-def test_a_label_that_was_made_of_an_argument_loses_its_secret(tmp_path):
+def test_a_secret_in_a_label_is_redacted(tmp_path):
     source = tmp_path / "a.jsonl"
     source.write_bytes(text([{**EVENTS[0], "server": f"TOKEN={KEY}"}]))
     redact([source], tmp_path / "out")
     assert KEY not in (tmp_path / "out" / "a.jsonl").read_text()
 
 
-def test_what_cannot_be_read_is_named_by_its_place(tmp_path):
+def test_unreadable_files_have_a_message_with_their_place(tmp_path):
     (tmp_path / "a.jsonl").write_bytes(b"PK\x03\x04")
     (tmp_path / "b.jsonl.gz").write_bytes(gzip.compress(text(EVENTS))[:-9])
     done = redact([tmp_path / "a.jsonl", tmp_path / "b.jsonl.gz"], tmp_path / "out")
@@ -335,7 +335,7 @@ def test_what_cannot_be_read_is_named_by_its_place(tmp_path):
     assert "None" not in second
 
 
-def test_a_second_run_changes_nothing_more(tmp_path):
+def test_a_second_run_changes_nothing(tmp_path):
     (tmp_path / "a.jsonl").write_bytes(text(EVENTS))
     redact([tmp_path / "a.jsonl"], tmp_path / "1")
     done = redact([tmp_path / "1"], tmp_path / "2")
@@ -343,7 +343,7 @@ def test_a_second_run_changes_nothing_more(tmp_path):
     assert done.redacted == 0
 
 
-def test_policies_add_up_in_the_open_event(tmp_path):
+def test_the_open_event_lists_all_policies_applied(tmp_path):
     (tmp_path / "a.jsonl").write_bytes(text(EVENTS[:1]))
     redact([tmp_path / "a.jsonl"], tmp_path / "1")
     redact([tmp_path / "1"], tmp_path / "2", rules="none,+emails")
@@ -367,7 +367,7 @@ def test_nothing_is_overwritten(tmp_path):
     with pytest.raises(UsageError, match="would both become"):
         redact([tmp_path / "1" / "a.jsonl", tmp_path / "2" / "a.jsonl"], tmp_path / "out")
     redact([tmp_path / "1", tmp_path / "2"], tmp_path / "out")
-    with pytest.raises(UsageError, match="is there already"):
+    with pytest.raises(UsageError, match="exists already"):
         redact([tmp_path / "1", tmp_path / "2"], tmp_path / "out")
 
 
@@ -376,7 +376,7 @@ def test_nothing_to_read_is_an_error(tmp_path):
         redact([tmp_path / "none"], tmp_path / "out")
 
 
-def test_the_command_redacts_and_says_how_much(tmp_path, monkeypatch):
+def test_the_command_redacts_and_prints_counts(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.jsonl").write_bytes(text(EVENTS))
     done = run("redact", "a.jsonl", "-o", "out")
@@ -387,7 +387,7 @@ def test_the_command_redacts_and_says_how_much(tmp_path, monkeypatch):
     assert "no redaction policy is called 'x'" in again.stderr
 
 
-def test_the_command_names_what_it_withholds_and_exits_1(tmp_path, monkeypatch):
+def test_the_command_names_withheld_lines_and_exits_1(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.jsonl").write_bytes(text(EVENTS) + NOT_UTF8["text"] + b"\n")
     done = run("redact", "a.jsonl", "-o", "out")

@@ -1,10 +1,20 @@
+"""Frames do not depend on chunks, and frames over the cap keep head, tail and hash."""
+
 import hashlib
 import itertools
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcptally.wire.framing import HEAD, STDERR_LINE, TAIL, Splitter, StderrLines, TooLarge, capped
+from mcptally.wire.framing import (
+    HEAD,
+    MAX_STDERR_LINE,
+    TAIL,
+    Splitter,
+    StderrLines,
+    TooLarge,
+    cap_frame,
+)
 
 _BYTES = st.lists(
     st.one_of(
@@ -28,14 +38,14 @@ def split(chunks, cap):
 
 
 @given(_BYTES, st.lists(st.integers(0, 400), max_size=12), st.integers(1, 60))
-def test_the_same_bytes_give_the_same_frames_however_they_are_cut(data, places, cap):
+def test_frames_do_not_depend_on_chunks(data, places, cap):
     whole = split([data], cap)
     assert split(cut(data, places), cap) == whole
     assert split([data[i : i + 1] for i in range(len(data))], cap) == whole
 
 
 @given(_BYTES, st.integers(1, 60))
-def test_every_line_becomes_one_piece_and_nothing_is_invented(data, cap):
+def test_every_line_becomes_exactly_one_piece(data, cap):
     pieces, rest = split([data], cap)
     *lines, tail = data.split(b"\n")
     assert len(pieces) == len(lines)
@@ -58,11 +68,11 @@ def test_only_a_newline_ends_a_frame():
     assert Splitter().feed(text + b"\n") == [text]
 
 
-def test_one_carriage_return_belongs_to_the_line_ending_and_no_more():
+def test_only_one_carriage_return_belongs_to_the_line_ending():
     assert Splitter().feed(b"a\r\r\n\r\n\n") == [b"a\r", b"", b""]
 
 
-def test_a_frame_over_the_cap_is_hashed_as_it_passes_and_not_kept():
+def test_a_frame_over_the_cap_is_hashed_and_not_kept():
     splitter = Splitter(cap=100_000)
     sha = hashlib.sha256()
     for number in range(64):
@@ -75,22 +85,22 @@ def test_a_frame_over_the_cap_is_hashed_as_it_passes_and_not_kept():
     assert splitter.pending == 0
 
 
-def test_a_whole_body_is_capped_like_a_frame_and_may_hold_line_breaks():
-    assert capped(b"{\n}", cap=3) == b"{\n}"
-    piece = capped(b"{\n }\r", cap=3)
+def test_a_body_is_capped_like_a_frame_and_may_contain_line_breaks():
+    assert cap_frame(b"{\n}", cap=3) == b"{\n}"
+    piece = cap_frame(b"{\n }\r", cap=3)
     assert (piece.size, piece.sha256) == (5, hashlib.sha256(b"{\n }\r").hexdigest())
 
 
 @given(_BYTES, st.lists(st.integers(0, 400), max_size=12))
-def test_stderr_gives_the_same_lines_however_it_is_cut(data, places):
+def test_stderr_lines_do_not_depend_on_chunks(data, places):
     lines = StderrLines()
     found = [line for chunk in cut(data, places) for line in lines.feed(chunk)] + lines.end()
     assert b"\n".join(found).replace(b"\r", b"") == data.removesuffix(b"\n").replace(b"\r", b"")
     assert lines.end() == []
 
 
-def test_a_line_on_stderr_that_grows_too_long_comes_in_parts():
+def test_a_long_line_on_stderr_comes_in_parts():
     lines = StderrLines()
-    found = [part for _ in range(5) for part in lines.feed(b"x" * (STDERR_LINE // 2))]
-    assert found == [b"x" * STDERR_LINE] * 2
-    assert lines.feed(b"\r\n") == [b"x" * (STDERR_LINE // 2)]
+    found = [part for _ in range(5) for part in lines.feed(b"x" * (MAX_STDERR_LINE // 2))]
+    assert found == [b"x" * MAX_STDERR_LINE] * 2
+    assert lines.feed(b"\r\n") == [b"x" * (MAX_STDERR_LINE // 2)]

@@ -1,4 +1,4 @@
-"""How deep JSON may be nested: one limit, the same from wherever it is asked."""
+"""The limit of JSON nesting is the same for every command, function and stack depth."""
 
 import json
 import subprocess
@@ -19,7 +19,7 @@ from mcptally.analytics.store import open_store
 from mcptally.errors import UsageError
 from mcptally.tables.schema import TABLES
 from mcptally.transcript.check import check
-from mcptally.wire.nesting import MAX_DEPTH, is_too_deep, is_value_too_deep, stack_room
+from mcptally.wire.nesting import MAX_DEPTH, is_too_deep, is_value_too_deep, raised_recursion_limit
 from mcptally.wire.strict_json import strict_json_error
 from tests.transcripts import c2s, call, opened, write
 
@@ -132,7 +132,9 @@ def nested(depth: int) -> Any:
     "judge",
     [mt.validate_response, mt.is_business_error, mt.business_decision, mt.response_metadata],
 )
-def test_one_response_is_judged_up_to_the_limit_and_refused_beyond(judge: Any, rules: str) -> None:
+def test_one_response_is_classified_up_to_the_limit_and_refused_beyond(
+    judge: Any, rules: str
+) -> None:
     tool = {"name": "t", "outputSchema": {"type": "object", "properties": {"a": {"type": "null"}}}}
 
     def judged(depth: int) -> Any:
@@ -146,7 +148,7 @@ def test_one_response_is_judged_up_to_the_limit_and_refused_beyond(judge: Any, r
 
 
 @pytest.mark.parametrize("as_text", [False, True])
-def test_a_contract_is_asserted_up_to_the_limit_and_refused_beyond(as_text: bool) -> None:
+def test_assert_tool_response_accepts_up_to_the_limit_and_refuses_beyond(as_text: bool) -> None:
     def asserted(depth: int) -> None:
         inner = "[" * (depth - 1) + "]" * (depth - 1)
         text = '{"content":[{"type":"text","text":"a"}],"structuredContent":' + inner + "}"
@@ -204,7 +206,7 @@ def counted(value: Any) -> int:
 
 
 @given(JSON, st.booleans())
-def test_the_scan_agrees_with_the_value(value: Any, ascii_only: bool) -> None:
+def test_depth_of_text_and_value_agree(value: Any, ascii_only: bool) -> None:
     depth = counted(value)
     text = json.dumps(value, ensure_ascii=ascii_only)
     for limit in (depth - 1, depth, depth + 1):
@@ -214,7 +216,7 @@ def test_the_scan_agrees_with_the_value(value: Any, ascii_only: bool) -> None:
         assert is_value_too_deep(value, limit) == expected
 
 
-def test_a_value_that_holds_itself_is_too_deep() -> None:
+def test_a_cyclic_value_is_too_deep() -> None:
     value: list[Any] = []
     value.append(value)
     assert is_value_too_deep(value)
@@ -222,7 +224,7 @@ def test_a_value_that_holds_itself_is_too_deep() -> None:
 
 def test_the_recursion_limit_is_restored_when_the_last_thread_is_done() -> None:
     before = sys.getrecursionlimit()
-    with stack_room():
+    with raised_recursion_limit():
         raised = sys.getrecursionlimit()
         in_thread(lambda: check_room(raised))
         assert sys.getrecursionlimit() >= raised > before
@@ -230,5 +232,5 @@ def test_the_recursion_limit_is_restored_when_the_last_thread_is_done() -> None:
 
 
 def check_room(least: int) -> None:
-    with stack_room():
+    with raised_recursion_limit():
         assert sys.getrecursionlimit() >= least

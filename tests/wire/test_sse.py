@@ -1,4 +1,4 @@
-"""An event stream observed: the same events however its bytes are cut, and nothing is lost."""
+"""The events of a stream do not depend on its chunks, and no bytes are lost."""
 
 import hashlib
 import itertools
@@ -61,7 +61,7 @@ def parse(parts, **options):
 
 
 @pytest.mark.parametrize(("stream", "expected"), STREAMS)
-def test_a_stream_gives_these_events_whole_and_byte_by_byte(stream, expected):
+def test_a_stream_gives_these_events_whole_or_byte_by_byte(stream, expected):
     assert parse([stream]) == expected
     assert parse(stream[i : i + 1] for i in range(len(stream))) == expected
 
@@ -83,24 +83,24 @@ LINES = st.lists(
 
 
 @given(LINES, st.sampled_from([b"\n", b"\r", b"\r\n"]), st.lists(st.integers(0, 500)))
-def test_however_a_stream_is_cut_the_events_are_the_same(lines, end, places):
+def test_events_do_not_depend_on_chunks(lines, end, places):
     stream = end.join(lines)
     assert parse(cut(stream, places)) == parse([stream])
 
 
 @given(st.binary(max_size=200), st.lists(st.integers(0, 500)))
-def test_any_garbage_gives_events_that_do_not_depend_on_the_cuts(stream, places):
+def test_events_of_garbage_do_not_depend_on_chunks(stream, places):
     assert parse(cut(stream, places)) == parse([stream])
 
 
 @given(st.lists(st.text(alphabet=st.characters(exclude_characters="\r\n")), min_size=1))
-def test_what_a_server_writes_as_data_is_read_back(texts):
+def test_data_that_a_server_writes_is_parsed_back(texts):
     stream = b"".join(b"data: " + text.encode() + b"\n\n" for text in texts)
     assert [one.data for one in parse([stream])] == [text.encode() for text in texts]
 
 
 @pytest.mark.parametrize("step", [1000, 70_000, 10_000_000])
-def test_data_over_the_cap_is_hashed_and_the_stream_goes_on(step):
+def test_data_over_the_cap_is_hashed_and_parsing_continues(step):
     line = b"".join(b"%06d" % i for i in range(50_000))
     stream = b"id: 9\ndata: " + line + b"\ndata: end\n\ndata: next\n\n"
     cap = 100_000
@@ -116,7 +116,7 @@ def test_data_over_the_cap_is_hashed_and_the_stream_goes_on(step):
     assert after == event(b"next")
 
 
-def test_a_line_without_end_that_is_no_data_does_not_fill_memory():
+def test_an_endless_line_without_data_does_not_fill_memory():
     parser = SseParser(cap=1000)
     for _ in range(100):
         assert parser.feed(b":" + b"x" * MAX_FIELD) == []
@@ -126,7 +126,7 @@ def test_a_line_without_end_that_is_no_data_does_not_fill_memory():
 
 
 @given(st.lists(st.binary(max_size=50)), st.integers(0, 100))
-def test_kept_bytes_are_whole_up_to_the_cap_and_hashed_beyond(parts, cap):
+def test_bytes_are_kept_up_to_the_cap_and_hashed_beyond(parts, cap):
     kept = PooledBytes(cap=cap)
     for part in parts:
         kept.feed(part)

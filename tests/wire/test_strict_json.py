@@ -1,3 +1,5 @@
+"""Strict JSON is what every parser in use accepts."""
+
 import json
 
 import msgspec
@@ -56,14 +58,14 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("frame", STRICT.values(), ids=STRICT.keys())
-def test_what_every_parser_accepts_is_strict(frame):
+def test_json_that_every_parser_accepts_is_strict(frame):
     assert strict_json_error(frame) is None
     for parse in (json.loads, orjson.loads, msgspec.json.decode):
         parse(frame)
 
 
 @pytest.mark.parametrize(("why", "frame"), REFUSED.items(), ids=REFUSED.keys())
-def test_what_some_parser_refuses_is_not_strict_and_the_reason_is_told(why, frame):
+def test_json_that_a_parser_refuses_has_a_reason(why, frame):
     assert strict_json_error(frame) == why.partition(",")[0]
 
 
@@ -96,7 +98,7 @@ _NEARLY = st.lists(
 
 
 @given(st.one_of(st.binary(), _NEARLY))
-def test_what_is_called_strict_is_accepted_by_every_parser(frame):
+def test_every_parser_accepts_strict_json(frame):
     if strict_json_error(frame) is None:
         json.loads(frame)
         orjson.loads(frame)

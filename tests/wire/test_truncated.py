@@ -1,8 +1,10 @@
+"""Members of a JSON-RPC message are found at both ends of a frame over the cap."""
+
 import json
 
 import pytest
 
-from mcptally.wire.framing import capped
+from mcptally.wire.framing import cap_frame
 from mcptally.wire.truncated import fields_of_truncated
 
 BIG = "x" * 200_000
@@ -49,13 +51,13 @@ MESSAGES = {
 
 @pytest.mark.parametrize("separators", [(",", ":"), (", ", ": ")], ids=["tight", "spaced"])
 @pytest.mark.parametrize(("message", "wanted"), MESSAGES.values(), ids=MESSAGES.keys())
-def test_what_stands_at_either_end_of_a_large_frame_is_found(message, wanted, separators):
+def test_members_at_either_end_of_a_large_frame_are_found(message, wanted, separators):
     frame = json.dumps(message, separators=separators).encode()
-    assert fields_of_truncated(capped(frame, cap=100_000)) == wanted
+    assert fields_of_truncated(cap_frame(frame, cap=100_000)) == wanted
 
 
 @pytest.mark.parametrize(
     "junk", [b"}" * 99, b"[" * 99, b'"' * 99, b"\\" * 99, b"\xff" * 99, b"{:,"]
 )
-def test_garbage_is_looked_through_without_harm(junk):
-    assert fields_of_truncated(capped(junk * 2000, cap=1000)) == {}
+def test_garbage_has_no_members(junk):
+    assert fields_of_truncated(cap_frame(junk * 2000, cap=1000)) == {}

@@ -1,8 +1,8 @@
-"""Request and reply of a call of which only a record exists.
+"""Builds request and reply items from a record of a call, for logs that have no frames.
 
-What the record holds goes into messages marked `derived`. Where it lacks arguments or content the
-message is a `head`: that it passed is known, and by its id which call it belongs to; the rest is
-null in every table, as it is for a frame that was too large to keep.
+The items are marked `derived`. If the record lacks the arguments or the content, the item is a
+`head`: its id and that it was sent are known; the rest is null in every table, as for a frame that
+was too large to keep.
 """
 
 import json
@@ -11,21 +11,21 @@ from typing import Any, Final
 
 import msgspec
 
-from mcptally.importers.events import MAX_ASKED, Item, Pipe, Tally
+from mcptally.importers.items import MAX_PENDING_CALLS, Connection, Item, Tally
 from mcptally.wire.strict_json import strict_json_error
 
 _encode: Final = msgspec.json.Encoder().encode
-UNKNOWN: Final = msgspec.Raw()
-"""Stands for JSON that the record does not have."""
+NOT_RECORDED: Final = msgspec.Raw()
+"""In place of JSON that the record does not have."""
 
-WAITING_BYTES: Final = 64 << 20
-"""Bytes of requests that `Waiting` holds."""
+PENDING_BYTES: Final = 64 << 20
+"""Most bytes of requests in a `PendingCalls`."""
 
-FORGOTTEN: Final = "calls forgotten: too many without an answer"
+FORGOTTEN: Final = "calls dropped: too many without a reply"
 
 
-class Waiting:
-    """Requests whose answers may yet come; the oldest are forgotten where they are too many."""
+class PendingCalls:
+    """Requests without a reply so far; beyond the limits, the oldest are dropped and counted."""
 
     def __init__(self, tally: Tally) -> None:
         self._tally = tally
@@ -35,28 +35,28 @@ class Waiting:
     def __contains__(self, call: str) -> bool:
         return call in self._items
 
-    def add(self, call: str, asked: Item) -> None:
-        """One more, in the place of an earlier one of the same name."""
+    def add(self, call: str, request: Item) -> None:
+        """Add the request of a call, in place of an earlier one with the same id."""
         self.pop(call)
-        self._size += len(asked.data)
-        self._items[call] = asked
-        while len(self._items) > MAX_ASKED or self._size > WAITING_BYTES:
+        self._size += len(request.data)
+        self._items[call] = request
+        while len(self._items) > MAX_PENDING_CALLS or self._size > PENDING_BYTES:
             self.pop(next(iter(self._items)))
             self._tally.notes[FORGOTTEN] += 1
 
     def pop(self, call: str) -> Item | None:
-        """Take out the request of a call; None if it is not there."""
-        asked = self._items.pop(call, None)
-        self._size -= 0 if asked is None else len(asked.data)
-        return asked
+        """Remove and return the request of a call; None if there is none."""
+        request = self._items.pop(call, None)
+        self._size -= 0 if request is None else len(request.data)
+        return request
 
     def left(self) -> Iterator[Item]:
-        """Those that nobody answered, oldest first."""
+        """Yield the requests that got no reply, oldest first."""
         yield from self._items.values()
 
 
-def asked(
-    pipe: Pipe,
+def request(
+    connection: Connection,
     call: str,
     *,
     line: int,
@@ -64,75 +64,85 @@ def asked(
     tool: str | None = None,
     method: str = "tools/call",
     uri: str | None = None,
-    arguments: bytes = UNKNOWN,
-    way: Any = "c2s",
+    arguments: bytes = NOT_RECORDED,
+    direction: Any = "c2s",
 ) -> Item:
-    """The request of the call `call`; a request without arguments is not known to have none."""
-    item = Item(what="head", line=line, pipe=pipe, at=at, dir=way, derived=True)
+    """The request of a call; without `arguments` (or `uri`), an item without content."""
+    item = Item(kind="head", line=line, connection=connection, at=at, dir=direction, derived=True)
     params = b""
     if uri is not None:
         params = _encode({"uri": uri})
     elif tool is not None and len(arguments):
         params = b'{"name":%b,"arguments":%b}' % (_encode(tool), arguments)
     if params:
-        item.what = "message"
+        item.kind = "message"
         item.data = b'{"jsonrpc":"2.0","id":%b,"method":%b,"params":%b}' % (
             *(_encode(call), _encode(method)),
             params,
         )
     else:
-        item.more = {"id": call, "method": method} | ({"name": tool} if tool is not None else {})
+        item.extra = {"id": call, "method": method} | ({"name": tool} if tool is not None else {})
     return item
 
 
-def answered(
-    pipe: Pipe,
+def result_reply(
+    connection: Connection,
     call: str,
     *,
     line: int,
     at: int | None,
-    result: bytes = UNKNOWN,
+    result: bytes = NOT_RECORDED,
     is_error: bool | None = None,
-    way: Any = "s2c",
+    direction: Any = "s2c",
 ) -> Item:
-    """The reply with `result` (JSON text), or, without it, that there was one."""
-    item = Item(what="head", line=line, pipe=pipe, at=at, dir=way, derived=True)
+    """The reply with `result` (JSON text); without it, an item without content."""
+    item = Item(kind="head", line=line, connection=connection, at=at, dir=direction, derived=True)
     if len(result):
-        item.what = "message"
+        item.kind = "message"
         item.data = b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (_encode(call), result)
     else:
-        item.more = {"id": call} | ({} if is_error is None else {"is_error": is_error})
+        item.extra = {"id": call} | ({} if is_error is None else {"is_error": is_error})
     return item
 
 
-def refused(
-    pipe: Pipe,
+def error_reply(
+    connection: Connection,
     call: str,
     *,
     line: int,
     at: int | None,
     message: str | None,
     code: int | None = None,
-    way: Any = "s2c",
+    direction: Any = "s2c",
 ) -> Item:
-    """The reply with an error; what the record lacks of code and message is left out."""
+    """The reply with an error; `code` and `message` are left out if they are None."""
     error = {} if code is None else {"code": code}
     error |= {} if message is None else {"message": message}  # type: ignore[dict-item]
     data = b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (_encode(call), _encode(error))
-    return Item(what="message", line=line, pipe=pipe, at=at, dir=way, data=data, derived=True)
+    return Item(
+        kind="message",
+        line=line,
+        connection=connection,
+        at=at,
+        dir=direction,
+        data=data,
+        derived=True,
+    )
 
 
-def gave_up(pipe: Pipe, call: str, *, line: int, at: int | None, why: str) -> Item:
-    """The client stopped waiting."""
+def cancellation(connection: Connection, call: str, *, line: int, at: int | None, why: str) -> Item:
+    """The cancellation of a call by the client."""
     params = _encode({"requestId": call, "reason": why})
     data = b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":%b}' % params
-    return Item(what="message", line=line, pipe=pipe, at=at, dir="c2s", data=data, derived=True)
+    return Item(
+        kind="message", line=line, connection=connection, at=at, dir="c2s", data=data, derived=True
+    )
 
 
 def result_of(value: Any, *, is_error: bool | None = None) -> bytes:
-    """A tool's result out of what clients keep of one: a result, its content, or its text.
+    """JSON text of a tool's result, from what a client stored: a result, its content or its text.
 
-    `isError` is written where the record says whether it was one and the value does not.
+    `is_error` is added as `isError` if it is not None and the value has no `isError`.
     """
     if isinstance(value, str):
         value = _decoded(value)
@@ -149,7 +159,7 @@ def result_of(value: Any, *, is_error: bool | None = None) -> bytes:
 
 
 def _decoded(text: str) -> Any:
-    """The object that a text is the JSON of, if it is a tool's result; else the text."""
+    """The value of a JSON text that is a tool's result or its content; else the text."""
     if text.lstrip()[:1] in {"{", "["} and strict_json_error(text.encode(errors="replace")) is None:
         value = msgspec.json.decode(text)
         if isinstance(value, dict) and ("content" in value or "structuredContent" in value):
@@ -167,5 +177,5 @@ def _is_block(value: Any) -> bool:
 
 
 def json_bytes(value: Any) -> bytes:
-    """JSON text; what no UTF-8 can hold is replaced."""
+    """JSON text of a value; lone surrogates are replaced."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")

@@ -1,4 +1,4 @@
-"""Which format a file is: by its first lines, and by its name where the lines could be several."""
+"""Detects the format of a file from its first bytes and lines."""
 
 import contextlib
 import re
@@ -28,7 +28,7 @@ def _any(pattern: re.Pattern[bytes]) -> Callable[[bytes], bool]:
 
 
 def _keys(*keys: str) -> Callable[[bytes], bool]:
-    """JSON objects that have all of these keys (as bytes: a cheap look, at any depth)."""
+    """A test for JSON objects with all of these keys, at any depth (searched as bytes)."""
     wanted = [f'"{key}"'.encode() for key in keys]
     return lambda line: line.lstrip()[:1] == b"{" and all(key in line for key in wanted)
 
@@ -54,8 +54,8 @@ _LOOKS: Final[tuple[tuple[str, Callable[[bytes], bool]], ...]] = (
 )
 
 
-def format_of(path: Path) -> str | None:
-    """Name of the format of a file, `transcript` for one of our own, None if none is known.
+def detect_format(path: Path) -> str | None:
+    """Name of the format of a file; `transcript` for our own, None if it is unknown.
 
     Raises:
         UnreadableError: the file cannot be opened.
@@ -68,27 +68,27 @@ def format_of(path: Path) -> str | None:
 
 
 def _head(path: Path) -> bytes:
-    """The first decompressed bytes; of a damaged file those before the damage."""
+    """The first decompressed bytes; of a damaged file, those before the damage."""
     head = b""
     with open_stream(path) as stream, contextlib.suppress(*BROKEN):
-        # `read` would take what was unpacked before a fault with it.
+        # `read1`, because `read` would drop the data that was decompressed before an error.
         while len(head) < _HEAD and (piece := cast("Any", stream).read1(_HEAD)):
             head += piece
     return head
 
 
 def _is_har(head: bytes, first: bytes) -> bool:
-    """Whether a file is one JSON object with a member `log`: not one a line that speaks of logs."""
+    """Whether a file is one JSON object with a member `log`, not JSON Lines that mention logs."""
     if _LOG.match(head):
         return True
     try:
         return len(_TOP.decode(first).log) > 0
-    except (msgspec.DecodeError, RecursionError, ValueError):  # goes on in the next line
+    except (msgspec.DecodeError, RecursionError, ValueError):  # the object spans several lines
         return head.lstrip()[:1] == b"{" and b'"entries"' in head and b'"log"' in head
 
 
 def _by_lines(lines: Iterable[bytes]) -> str | None:
-    """The format that most of the lines speak for; the earlier of two that as many do."""
+    """The format that matches most of the lines; of equals, the one that was matched first."""
     votes: dict[str, int] = {}
     for line in lines:
         for name, looks in _LOOKS:
@@ -99,6 +99,6 @@ def _by_lines(lines: Iterable[bytes]) -> str | None:
 
 
 def _is_hawk(path: Path) -> bool:
-    from mcptally.importers.formats.mcphawk import is_database  # noqa: PLC0415  (few files are one)
+    from mcptally.importers.formats.mcphawk import is_database  # noqa: PLC0415  (few files need it)
 
     return is_database(path)

@@ -1,7 +1,7 @@
-"""The elements of one array of a JSON document of any size, without reading it whole.
+"""Yields the elements of one array in a JSON document of any size, without loading the document.
 
-Only brackets and strings are looked at; an element is handed on as bytes, for a parser to judge.
-Memory is that of the largest element, and time goes with the length, however it is nested.
+Only brackets and strings are scanned; each element is returned as bytes, which may be invalid
+JSON. Memory is bounded by the largest element; time is linear in the length, at any nesting.
 """
 
 import re
@@ -16,28 +16,27 @@ _MAX_KEY: Final = 256
 
 
 class Element(NamedTuple):
-    """An element of the array."""
+    """An object in the array."""
 
     line: int
-    """Where it begins, from 1."""
+    """Line at which it begins, counted from 1."""
     data: bytes | None
-    """Its bytes; None where they are more than `MAX_LINE`, or cut off by the end of the file."""
+    """Its bytes; None if they are more than `MAX_LINE` or the document ends within it."""
 
 
 def elements(pieces: Iterable[bytes], path: tuple[str, ...]) -> Iterator[Element]:
-    """The objects of the array at `path` (names of nested objects), in order.
+    """Yield the objects in the array at `path` (names of nested members), in order.
 
-    A document that ends early gives what there is, and last an element without data, if one had
-    begun.
+    If the document ends within an object, the last element has no data.
     """
-    scan = _Scan(path)
+    scan = _ArrayScanner(path)
     for piece in pieces:
         yield from scan.feed(piece)
     yield from scan.end()
 
 
-class _Scan:
-    """Where in the document we are: enough of it to know the array and its elements."""
+class _ArrayScanner:
+    """Position in the document: enough state to find the array and its elements."""
 
     def __init__(self, path: tuple[str, ...]) -> None:
         self._path = [name.encode() for name in path]
@@ -47,12 +46,12 @@ class _Scan:
         self._counted = 0
         self._depth = 0
         self._keys: list[bytes] = []
-        """Names of the levels we are in; no more of them than the array's can matter."""
+        """Names of the enclosing members, one more than `path` has at most."""
         self._deeper = 0
         self._last = b""
         self._string: int | None = None
         self._inside: int | None = None
-        """Depth of the array's elements, while in it."""
+        """Depth of the array's elements while inside the array, else None."""
         self._start: int | None = None
         self._start_line = 0
         self._too_large = False
@@ -85,7 +84,7 @@ class _Scan:
             self._string = self._position
         elif mark in b"{[":
             if self._inside is None:
-                # The array itself: right name, and right names around it.
+                # The wanted array: its name and the names around it match the path.
                 if mark == b"[" and [*self._keys, self._last][1:] == self._path:
                     self._inside = self._depth + 1
                 if len(self._keys) > len(self._path):
@@ -121,7 +120,7 @@ class _Scan:
         return self._line
 
     def _drop(self) -> None:
-        """Let go of what is behind us, but for an element or a key that has begun."""
+        """Drop the scanned part of the buffer, except an incomplete element or key."""
         keep = self._position
         if self._start is not None:
             if self._position - self._start <= MAX_LINE:

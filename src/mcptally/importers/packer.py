@@ -1,7 +1,7 @@
-"""Finished lines to files: small recordings whole and together, each large one in its own file.
+"""Writes transcript lines to files: many small recordings per file, large ones in their own files.
 
-A recording is never spread over files that hold others, so that a partition of the analysis is
-never forced to read more than one file at a time.
+A recording is never split over files that contain other recordings, so a partition of the analysis
+never has to read several files together.
 """
 
 import re
@@ -12,13 +12,13 @@ from typing import Final
 import zstandard
 
 PACK_BYTES: Final = 64 << 20
-"""Transcript bytes of a file of small recordings, before the next begins."""
+"""Transcript bytes in a file of small recordings before the next file begins."""
 
 LARGE_BYTES: Final = 8 << 20
-"""A recording that has grown to this gets a file of its own."""
+"""Transcript bytes from which a recording gets a file of its own."""
 
 HELD_BYTES: Final = 64 << 20
-"""Transcript bytes of unfinished recordings held in memory; then the largest go to files."""
+"""Most transcript bytes of unfinished recordings in memory; then the largest go to files."""
 
 _PART: Final = ".part"
 
@@ -39,7 +39,7 @@ class Packer:
         self._parts: dict[Path, None] = {}
 
     def put(self, recording: str, line: bytes) -> None:
-        """One more line of a recording, with its newline."""
+        """Add a line of a recording, with its newline."""
         self._open.setdefault(recording, []).append(line)
         size = self._sizes[recording] = self._sizes.get(recording, 0) + len(line)
         self._held += len(line)
@@ -49,7 +49,7 @@ class Packer:
             self._spill(max(self._sizes, key=self._sizes.__getitem__))
 
     def end(self, recording: str) -> None:
-        """A recording is over."""
+        """Mark a recording as complete."""
         if recording in self._own:
             self._spill(recording)
             del self._own[recording]
@@ -62,7 +62,7 @@ class Packer:
             self._flush()
 
     def publish(self) -> list[Path]:
-        """Give all files their names; what an earlier import of the same source left goes."""
+        """Give the files their final names; delete those of an earlier import of the source."""
         for recording in list(self._open):
             self.end(recording)
         self._flush()
@@ -76,7 +76,7 @@ class Packer:
         return done
 
     def discard(self) -> None:
-        """Remove what was written and not published."""
+        """Delete the files that were not published."""
         for part in self._parts:
             part.unlink(missing_ok=True)
 

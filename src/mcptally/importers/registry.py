@@ -1,10 +1,9 @@
-"""The formats that can be imported: what each is, how it is read, and what it cannot know."""
+"""Table of the formats that can be imported: reader, title, and what the format lacks."""
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Literal
 
-from mcptally.importers.events import Item
 from mcptally.importers.formats import (
     claude_code,
     claude_desktop,
@@ -16,31 +15,32 @@ from mcptally.importers.formats import (
     otlp,
     vscode,
 )
+from mcptally.importers.items import Item
 from mcptally.importers.source import Source
 
-Faithful = Literal["frames", "calls", "truncated"]
-"""`frames`: messages as they passed. `truncated`: messages, long ones cut. `calls`: records of
-calls, from which request and reply are made."""
+Fidelity = Literal["frames", "calls", "truncated"]
+"""What a format contains: `frames`: messages. `truncated`: messages, long ones cut. `calls`:
+records of calls, from which request and reply are built."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Format:
-    """One foreign format."""
+    """A log format of another program."""
 
     name: str
     title: str
     read: Callable[[Source], Iterator[Item]]
-    faithful: Faithful
+    faithful: Fidelity
     missing: tuple[str, ...] = ()
-    """What such a source cannot know; null in the transcript and in the tables."""
-    in_order: bool = True
-    """Whether the source has things in the order in which they happened."""
+    """What such a log does not contain; it is null in the transcript and in the tables."""
+    chronological: bool = True
+    """Whether the records are in the order in which the events happened."""
     restarts: bool = True
-    """Whether an `initialize` begins a new recording: the source does not tell sessions apart."""
+    """Whether an `initialize` starts a new recording, because the log has no session ids."""
     names: tuple[str, ...] = ()
-    """Patterns of the names such files have in a folder."""
+    """Patterns of file names in a folder."""
     cut: bytes | None = None
-    """Words that a file holds some of whose messages were cut: it is `truncated`."""
+    """Text in files whose long messages were cut: such a file is `truncated`."""
 
 
 _CALLS: Final = ("frames", "bytes", "all messages but calls", "request ids of the wire")
@@ -63,7 +63,7 @@ FORMATS: Final[Mapping[str, Format]] = {
             claude_code.read,
             "calls",
             (*_CALLS, "content of successes (MCP logs)", "arguments (MCP logs)"),
-            in_order=False,
+            chronological=False,
             names=("*.jsonl",),
         ),
         Format(
@@ -72,7 +72,7 @@ FORMATS: Final[Mapping[str, Format]] = {
             codex.read,
             "calls",
             _CALLS,
-            in_order=False,
+            chronological=False,
             names=("*.jsonl",),
         ),
         Format(
@@ -89,7 +89,7 @@ FORMATS: Final[Mapping[str, Format]] = {
             har.read,
             "frames",
             ("time of each event of a stream",),
-            in_order=False,
+            chronological=False,
             restarts=False,
             names=("*.har",),
         ),
@@ -99,7 +99,7 @@ FORMATS: Final[Mapping[str, Format]] = {
             otlp.read,
             "calls",
             (*_CALLS, "arguments and content, unless recorded"),
-            in_order=False,
+            chronological=False,
             names=("*.json", "*.jsonl"),
         ),
         Format(
@@ -121,7 +121,7 @@ FORMATS: Final[Mapping[str, Format]] = {
         ),
         Format(
             "jsonrpc",
-            "JSON-RPC messages, one a line, bare or in an envelope",
+            "JSON-RPC messages, one per line, bare or in an envelope",
             jsonrpc_lines.read,
             "frames",
             names=("*.jsonl", "*.ndjson", "*.log"),

@@ -1,7 +1,7 @@
-"""Items in order of time, however many there are: sorted in memory by the batch, merged from disk.
+"""Sorts any number of items by time: batches are sorted in memory and merged from disk.
 
-Spans, calls and HTTP entries are logged when they end; a transcript has requests and replies in
-the order in which they passed.
+Spans, calls and HTTP entries are logged when they end, but a transcript has requests and replies
+in the order in which they were sent.
 """
 
 import heapq
@@ -12,21 +12,21 @@ from typing import Final
 
 import msgspec
 
-from mcptally.importers.events import Item
+from mcptally.importers.items import Item
 
 BATCH_BYTES: Final = 64 << 20
-"""Bytes of items held in memory at a time."""
+"""Bytes of items in memory at a time."""
 
-MAX_RUNS: Final = 64
-"""Sorted runs on disk before they are merged into one: each is an open file while they are."""
+MAX_RUN_FILES: Final = 64
+"""Most sorted files on disk: then they are merged into one, with all of them open."""
 
 _ENCODE: Final = msgspec.msgpack.Encoder()
 _DECODE: Final = msgspec.msgpack.Decoder(Item)
 _Key = tuple[int, int]
 
 
-def in_order(items: Iterable[Item], *, batch: int = BATCH_BYTES) -> Iterator[Item]:
-    """The items by time; those without a time stay behind the one before them."""
+def sorted_by_time(items: Iterable[Item], *, batch: int = BATCH_BYTES) -> Iterator[Item]:
+    """Yield the items sorted by time; an item without a time follows its predecessor."""
     held: list[tuple[_Key, bytes]] = []
     size = number = last = 0
     with tempfile.TemporaryDirectory(prefix="mcptally-") as folder:
@@ -41,7 +41,7 @@ def in_order(items: Iterable[Item], *, batch: int = BATCH_BYTES) -> Iterator[Ite
                 held.sort()
                 runs.append(_write(held, Path(folder) / f"{number}"))
                 held, size = [], 0
-            if len(runs) == MAX_RUNS:
+            if len(runs) == MAX_RUN_FILES:
                 whole = _write(heapq.merge(*map(_read, runs)), Path(folder) / f"{number}-merged")
                 for run in runs:
                     run.unlink()

@@ -1,4 +1,4 @@
-"""A file to be imported: its lines, what is told about it from outside, and its tally."""
+"""A file to import: how to read it, what the user said about it, and its tally."""
 
 import dataclasses
 import datetime
@@ -10,9 +10,9 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from mcptally.importers.events import Pipe, Tally
-from mcptally.importers.timestamps import moment
-from mcptally.transcript.files import Damage, Room, lines, pieces
+from mcptally.importers.items import Connection, Tally
+from mcptally.importers.timestamps import parse_timestamp
+from mcptally.transcript.files import Damage, Room, lines, read_pieces
 
 _LOG_NAME: Final = re.compile(
     r"\.(?:jsonl?|log|txt|har|ndjson|gz|zst|db|sqlite3?)\Z", re.IGNORECASE
@@ -21,45 +21,45 @@ _LOG_NAME: Final = re.compile(
 _T = TypeVar("_T")
 
 _RECORD: Final = 16
-"""Bytes that a line, or an object of a document, counts at least where room is short: millions of
-empty ones unpack from nothing, and cost time each."""
+"""Least number of bytes that a line or object takes from the `Room`: a few compressed bytes can
+hold millions of empty ones, and each costs time."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Envelope:
-    """Where the parts of a line are, for plain JSON-RPC lines: names, or dotted paths."""
+    """Names or dotted paths of the fields of JSON-RPC lines."""
 
     time: str | None = None
     direction: str | None = None
     message: str | None = None
     session: str | None = None
     c2s: tuple[str, ...] = ()
-    """Further words of the direction field for client to server."""
+    """Further values of the direction field that mean client to server."""
     s2c: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(slots=True)
 class Source:
-    """One file, and how to read it."""
+    """A file to import."""
 
     path: Path
     name: str
-    """How the file is called in the transcript: without the folders that lead to it."""
+    """Its name in the transcript: relative to the folder that was given."""
     server: str | None = None
-    """Label given by the user; readers use it where they would guess one otherwise."""
+    """Label given by the user; it replaces the labels of the source."""
     timezone: datetime.tzinfo | None = None
-    """Zone of times that name none; None is this machine's."""
+    """Time zone of times without one; None: this machine's."""
     envelope: Envelope = dataclasses.field(default_factory=Envelope)
-    elsewhere: frozenset[str] = frozenset()
-    """Servers that have a log of their own beside this one."""
+    servers_with_own_log: frozenset[str] = frozenset()
+    """Servers that have a log of their own in the same folder."""
     tally: Tally = dataclasses.field(default_factory=Tally)
     room: Room = dataclasses.field(default_factory=Room)
-    """What compressed files may unpack to; one for all files of an import."""
+    """Budget for decompression, shared by all files of an import."""
 
     def lines(self) -> Iterator[tuple[int, bytes]]:
-        """Number (from 1) and bytes of every line, without its ending.
+        """Yield the number (from 1) and bytes of every line, without its ending.
 
-        Counts them as seen, and what cannot be read as unused.
+        Each line is counted as seen; a part that cannot be read is counted as unused.
         """
         for run in lines(self.path, room=self.room):
             if isinstance(run, Damage):
@@ -74,9 +74,9 @@ class Source:
                 number += 1
 
     def records(self, decoder: msgspec.json.Decoder[_T], why: str) -> Iterator[tuple[int, _T]]:
-        """Number (from 1) and value of every line that a decoder takes.
+        """Yield the number (from 1) and decoded value of every line that `decoder` accepts.
 
-        Blank ones count as context, all others as unused for the reason `why`.
+        Blank lines are counted as context, refused ones as unused with the reason `why`.
         """
         for line, data in self.lines():
             if not data.strip():
@@ -89,13 +89,13 @@ class Source:
                 continue
             yield line, value
 
-    def pieces(self) -> Iterator[bytes]:
-        """The decompressed bytes, about a MiB at a time, for documents that are no lines.
+    def read_pieces(self) -> Iterator[bytes]:
+        """Yield the decompressed bytes, about a MiB at a time, for documents that are not lines.
 
-        What cannot be read is counted as one record, unused, at the line where reading stopped.
+        If reading stops early, one unused record is counted at that line.
         """
         line = 1
-        for piece in pieces(self.path, room=self.room):
+        for piece in read_pieces(self.path, room=self.room):
             if isinstance(piece, Damage):
                 self.tally.seen += 1
                 self.tally.skip(line, piece.message)
@@ -105,27 +105,27 @@ class Source:
             line += piece.count(b"\n")
 
     def _charge(self, records: int, size: int) -> None:
-        """Take from the room what short records cost beyond their bytes."""
+        """Take the cost of short records beyond their bytes from the `Room`."""
         self.room.left -= max(0, _RECORD * records - size)
 
-    def beforehand(self) -> "Source":
-        """The same file, to be looked through before it is read: what is found there counts not."""
+    def preview(self) -> "Source":
+        """The same file for a first pass, which changes neither the tally nor the `Room`."""
         return dataclasses.replace(self, tally=Tally(), room=dataclasses.replace(self.room))
 
     @property
     def stem(self) -> str:
-        """The file's name without endings that say only that it is a log."""
+        """The file's name without suffixes such as `.log` or `.jsonl.gz`."""
         name = os.fsencode(self.path.name).decode(errors="replace")
         while (shorter := _LOG_NAME.sub("", name)) not in {name, ""}:
             name = shorter
         return name
 
-    def pipe(
+    def connection(
         self, key: str = "", *, server: str | None = None, transport: str | None = None
-    ) -> Pipe:
-        """A connection; the label is the user's, or else the source's, or else the file's."""
-        return Pipe(self.server or server or self.stem, key, transport)
+    ) -> Connection:
+        """A connection; its label is the user's, else `server`, else the stem of the file."""
+        return Connection(self.server or server or self.stem, key, transport)
 
     def at(self, value: object) -> int | None:
-        """A time as the source writes it, in UTC nanoseconds."""
-        return moment(value, self.timezone)
+        """A time of the source in UTC nanoseconds; None if it is not a time."""
+        return parse_timestamp(value, self.timezone)

@@ -1,8 +1,8 @@
-"""Times as other programs write them, as UTC nanoseconds.
+"""Parses times and durations as other programs write them; results are nanoseconds.
 
-ISO 8601 with a zone says itself when it was. Without one the zone has to be told (`--timezone`);
-the default is this machine's, since logs without zones are mostly read where they were written.
-A time that a clock change made ambiguous is taken as the first of the two.
+Times without a time zone get the zone of `--timezone`. Its default is this machine's zone, because
+such logs are mostly read where they were written. A time that a clock change made ambiguous is
+taken as the earlier one.
 """
 
 import datetime
@@ -22,7 +22,7 @@ _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _SECOND: Final = 10**9
 _LATEST: Final = 2**63 - 1
 
-# A number since 1970 tells its unit by its size: these are all of the years 1980 to 2200.
+# The unit of a number since 1970 follows from its size: each range covers the years 1980 to 2200.
 _UNITS: Final = ((3.2e8, 7.3e9, 10**9), (3.2e11, 7.3e12, 10**6), (3.2e14, 7.3e15, 1000))
 
 _DURATION: Final = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s?(?P<unit>ms|us|µs|ns|s|m|h)")
@@ -31,11 +31,11 @@ _UNIT_NS: Final = {"h": 3600 * _SECOND, "m": 60 * _SECOND, "s": _SECOND, "ms": 1
 _SMALL_NS: Final = {"us": 1000, "µs": 1000, "ns": 1}
 
 
-def zone(name: str) -> datetime.tzinfo | None:
-    """The zone of a name like `Europe/Berlin`, `UTC`, `+02:00`; None for `local`.
+def parse_timezone(name: str) -> datetime.tzinfo | None:
+    """The time zone of a name such as `Europe/Berlin`, `UTC` or `+02:00`; None for `local`.
 
     Raises:
-        UsageError: no such zone.
+        UsageError: there is no such zone.
     """
     if name == "local":
         return None
@@ -50,14 +50,14 @@ def zone(name: str) -> datetime.tzinfo | None:
         return zoneinfo.ZoneInfo(name)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError) as error:
         raise UsageError(
-            f"no time zone is called {name!r}; say local, UTC, +02:00, or a name like Europe/Berlin"
+            f"no time zone is called {name!r}; use local, UTC, +02:00 or a name like Europe/Berlin"
         ) from error
 
 
-def moment(value: Any, naive: datetime.tzinfo | None = None) -> int | None:
-    """UTC nanoseconds of an ISO 8601 text, or of a number since 1970; None if it is neither.
+def parse_timestamp(value: Any, naive: datetime.tzinfo | None = None) -> int | None:
+    """UTC nanoseconds of an ISO 8601 text or of a number since 1970; None if it is neither.
 
-    `naive` is the zone of texts that name none; None is this machine's.
+    `naive` is the time zone of texts without one; None: this machine's.
     """
     if isinstance(value, bool) or value is None:
         return None
@@ -79,13 +79,13 @@ def moment(value: Any, naive: datetime.tzinfo | None = None) -> int | None:
     return whole if 0 < whole <= _LATEST else None
 
 
-@functools.lru_cache(maxsize=1024)  # neighbouring lines are of one second
+@functools.lru_cache(maxsize=1024)  # adjacent lines often have the same second
 def _seconds(day: str, time: str, written: str | None, naive: datetime.tzinfo | None) -> int | None:
-    """Seconds since 1970 of a day and time in a zone."""
+    """Seconds since 1970 of a day and time; `written` is the zone in the text, if any."""
     try:
         when = datetime.datetime.fromisoformat(f"{day}T{time}")
         if written:
-            # A zone of 24 hours and more is none.
+            # An offset of 24 hours or more is invalid and raises ValueError.
             when = when.replace(tzinfo=_written(written))
         elif naive is None:
             when = when.astimezone()
@@ -111,21 +111,21 @@ def _number(value: float) -> int | None:
         if low <= value < high:
             if isinstance(value, int):
                 return value * unit
-            # Decimals of a float are exact to the microsecond; more digits would be noise.
+            # A float is exact to the microsecond; further digits are noise.
             return round(value * unit / 1000) * 1000
     return int(value) if value >= 3.2e17 else None
 
 
-def later(start: int | None, nanoseconds: float | None) -> int | None:
-    """The time so long after another, or before it; the other itself where there is none such."""
+def add_duration(start: int | None, nanoseconds: float | None) -> int | None:
+    """`start` moved by a number of nanoseconds; `start` itself if the result is out of range."""
     if start is None or nanoseconds is None or not abs(nanoseconds) <= _LATEST:  # NaN too
         return start
     moved = start + round(nanoseconds)
     return moved if 0 < moved <= _LATEST else start
 
 
-def duration(text: str) -> int | None:
-    """Nanoseconds of a text like `505ms`, `1m 5s`, `0.25s`; None if it is none."""
+def parse_duration(text: str) -> int | None:
+    """Nanoseconds of a text like `505ms`, `1m 5s` or `0.25s`; None if it is not a duration."""
     if len(text) > _MAX_DURATION:
         return None
     rest = _DURATION.sub("", text).strip()

@@ -1,8 +1,8 @@
-"""Items to recordings: the events of transcript format 1, redacted, with ids that stay.
+"""Converts items to recordings: redacted events of transcript format 1, with stable ids.
 
-The same source gives the same recording ids whenever and wherever it is imported, also when it has
-grown meanwhile: an id comes of the format, the connection and the time of its first event, or,
-where the source has no times, of the redacted lines of the whole file.
+Importing the same source again gives the same recording ids, also after it has grown. An id is a
+hash of the format, the connection and the time of the first event; if the source has no times, of
+the redacted lines of the whole file.
 """
 
 import functools
@@ -14,20 +14,20 @@ from typing import Any, Final
 
 import msgspec
 
-from mcptally.importers.events import Item, Pipe, Tally
+from mcptally.importers.items import Connection, Item, Tally
 from mcptally.importers.packer import Packer
 from mcptally.record.writer.recording import RECORDER
 from mcptally.redaction.policy import Policy
 from mcptally.transcript.format import FORMAT_VERSION
-from mcptally.wire.framing import TooLarge, capped
+from mcptally.wire.framing import TooLarge, cap_frame
 from mcptally.wire.strict_json import strict_json_error
 from mcptally.wire.truncated import fields_of_truncated
 
 MAX_OPEN: Final = 20_000
-"""Recordings that may be unfinished at a time; then the one that was silent longest ends."""
+"""Most unfinished recordings at a time; beyond, the least recently active one is closed."""
 
 UNKNOWN_TIME: Final = 0
-"""`ts_ns` of events of a source without times."""
+"""`ts_ns` of events from a source without times."""
 
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -40,7 +40,7 @@ _HEAD: Final = msgspec.json.Decoder(_Head)
 
 
 class _Recording:
-    """A recording while it is written."""
+    """State of an unfinished recording."""
 
     __slots__ = ("about", "at", "counts", "ends", "id", "lost", "seq", "talked")
 
@@ -55,8 +55,8 @@ class _Recording:
         self.talked = False
 
 
-class Transcript:
-    """Writes what a reader says of one source."""
+class TranscriptBuilder:
+    """Writes the recordings of one source from its items."""
 
     def __init__(
         self,
@@ -72,64 +72,64 @@ class Transcript:
         self._policy = policy
         self._source = source
         self._restarts = restarts
-        # Of the whole file: read once, however many recordings without times there are.
+        # Reads the whole file, so cache it for all recordings without times.
         self._fingerprint = functools.cache(fingerprint)
         self._tally = tally
-        self._open: dict[Pipe, _Recording] = {}
+        self._open: dict[Connection, _Recording] = {}
         self._ids: Counter[str] = Counter()
         self.recordings = 0
         self.events: Counter[str] = Counter()
         self.redacted = 0
 
     def put(self, item: Item) -> None:
-        """One more item."""
+        """Add an item."""
         recording = self._of(item)
-        if item.what == "begin":
-            recording.about |= item.more
+        if item.kind == "begin":
+            recording.about |= item.extra
             if item.at is not None:
                 recording.at = max(recording.at, item.at)
             return
-        if item.what == "end":
-            recording.ends = str(item.more.get("reason", "ended"))
+        if item.kind == "end":
+            recording.ends = str(item.extra.get("reason", "ended"))
             return
         self._event(recording, item)
 
     def finish(self) -> None:
-        """The source has ended."""
-        for pipe in list(self._open):
-            self._close(pipe, "source_ended")
+        """Close all recordings at the end of the source."""
+        for connection in list(self._open):
+            self._close(connection, "source_ended")
 
     # --- recordings ---------------------------------------------------------------------------
 
     def _of(self, item: Item) -> _Recording:
-        pipe = item.pipe
-        recording = self._open.pop(pipe, None)
+        connection = item.connection
+        recording = self._open.pop(connection, None)
         if recording is not None and self._restarted(recording, item):
-            self._open[pipe] = recording
-            self._close(pipe, "restarted")
+            self._open[connection] = recording
+            self._close(connection, "restarted")
             recording = None
         if recording is None:
             recording = _Recording()
             if len(self._open) >= MAX_OPEN:
                 self._close(next(iter(self._open)), "silent")
-        self._open[pipe] = recording  # last in the dict: the one that spoke last
-        if item.what in {"message", "head"} and item.dir == "c2s" and item.scope is None:
+        self._open[connection] = recording  # last in the dict: the most recently active
+        if item.kind in {"message", "head"} and item.dir == "c2s" and item.scope is None:
             method = _method(item)
-            # A client that probes for the stateless revision and then initializes is one client.
+            # A client may probe for the stateless revision, then initialize: still one recording.
             recording.talked |= method not in {"server/discover", None}
         return recording
 
     def _restarted(self, recording: _Recording, item: Item) -> bool:
-        """Whether a new connection begins here: ids start again, and are other ids."""
-        if item.what == "begin":
-            return bool(recording.counts) and bool(item.more.get("new", True))
+        """Whether a new connection begins with this item, so that request ids start again."""
+        if item.kind == "begin":
+            return bool(recording.counts) and bool(item.extra.get("new", True))
         if not self._restarts or item.scope is not None:
             return False
-        asks = item.what in {"message", "head"} and item.dir == "c2s"
+        asks = item.kind in {"message", "head"} and item.dir == "c2s"
         return asks and recording.talked and _method(item) == "initialize"
 
-    def _close(self, pipe: Pipe, reason: str) -> None:
-        recording = self._open.pop(pipe)
+    def _close(self, connection: Connection, reason: str) -> None:
+        recording = self._open.pop(connection)
         if not recording.counts:
             return
         counts = {**recording.counts, "lost": recording.lost}
@@ -138,9 +138,9 @@ class Transcript:
         self._packer.end(recording.id)
 
     def _begin(self, recording: _Recording, item: Item) -> None:
-        pipe = item.pipe
+        connection = item.connection
         first = item.at if item.at is not None else recording.at or None
-        told = [self._source["format"], pipe.server, pipe.key]
+        told = [self._source["format"], connection.server, connection.key]
         told += [first] if first is not None else [self._fingerprint()]
         base = hashlib.blake2b(_encode(told), digest_size=16).hexdigest()
         self._ids[base] += 1
@@ -150,7 +150,7 @@ class Transcript:
         recording.id = f"import-{base}"
         about = dict(recording.about)
         about.pop("new", None)
-        fields: dict[str, Any] = {"transport": "import", "server": pipe.server}
+        fields: dict[str, Any] = {"transport": "import", "server": connection.server}
         if command := about.pop("command", None):
             clean, count = self._policy.argv(command)
             fields["command"] = clean
@@ -158,8 +158,8 @@ class Transcript:
         if url := about.pop("url", None):
             fields["url"], count = self._policy.url(url)
             self.redacted += count
-        source = {**self._source, "transport": pipe.transport, **about}
-        # A source that has times for most has none for what came before the first of them.
+        source = {**self._source, "transport": connection.transport, **about}
+        # Even a source with times may have none for the items before its first time.
         if item.at is None and not recording.at:
             source["missing"] = sorted({*source["missing"], "time"})
         fields |= {"source": source, "recorder": RECORDER, "redaction": self._policy.name}
@@ -171,64 +171,64 @@ class Transcript:
     def _event(self, recording: _Recording, item: Item) -> None:
         if not recording.counts:
             self._begin(recording, item)
-        if item.what == "message":
+        if item.kind == "message":
             self._message(recording, item)
-        elif item.what == "head":
+        elif item.kind == "head":
             self._cut(recording, item, self._text(item.data), {})
-        elif item.what == "stderr":
+        elif item.kind == "stderr":
             self._line(recording, "stderr", self._text(item.data), at=item.at)
-        elif item.what == "http":
+        elif item.kind == "http":
             self._http(recording, item)
         else:
-            # Events that are missing keep their numbers.
+            # Missing events keep their numbers.
             recording.seq += 1
             recording.lost += 1
-            self._line(recording, "gap", {"lost": 1, **item.more}, at=item.at)
+            self._line(recording, "gap", {"lost": 1, **item.extra}, at=item.at)
 
     def _message(self, recording: _Recording, item: Item) -> None:
-        piece = capped(item.data)
+        piece = cap_frame(item.data)
         if isinstance(piece, TooLarge):
             whole = {"sha256": piece.sha256} if self._policy.name == "none" else {}
-            item.more = {**fields_of_truncated(piece), **item.more}
+            item.extra = {**fields_of_truncated(piece), **item.extra}
             self._cut(recording, item, self._text(piece.head), whole)
             return
         where = {"dir": item.dir, "scope": item.scope, "bytes": item.size}
         if item.derived:
             where["derived"] = True
         if why := strict_json_error(item.data):
-            more = {**item.more, "why": why, **self._text(item.data)}
-            self._line(recording, "raw", {**where, **more}, at=item.at)
+            extra = {**item.extra, "why": why, **self._text(item.data)}
+            self._line(recording, "raw", {**where, **extra}, at=item.at)
             return
         copy, count = self._policy.json(item.data)
         if copy is not item.data and strict_json_error(copy):
-            more = {**item.more, "why": "redaction_failed", "text": ""}
-            self._line(recording, "raw", {**where, **more}, at=item.at)
+            extra = {**item.extra, "why": "redaction_failed", "text": ""}
+            self._line(recording, "raw", {**where, **extra}, at=item.at)
             return
         if count:
             where["redacted"] = count
             self.redacted += count
         if b"\n" in copy or b"\r" in copy:
-            # In strict JSON a line break can only stand between tokens.
+            # In strict JSON, line breaks only occur between tokens.
             copy = copy.replace(b"\r", b" ").replace(b"\n", b" ")
             where["reflowed"] = True
         self._line(
-            recording, "message", {**where, **item.more, "msg": msgspec.Raw(copy)}, at=item.at
+            recording, "message", {**where, **item.extra, "msg": msgspec.Raw(copy)}, at=item.at
         )
 
     def _cut(
         self, recording: _Recording, item: Item, text: dict[str, Any], whole: dict[str, Any]
     ) -> None:
-        """A message of which only the head is known."""
+        """Write a `raw` event for a message whose content is missing or too large."""
         fields: dict[str, Any] = {"dir": item.dir, "scope": item.scope, "bytes": item.size}
         if item.derived:
             fields["derived"] = True
         fields |= {"why": "too_large", "truncated": True, **whole}
-        for key, value in item.more.items():
+        for key, value in item.extra.items():
             fields[key] = self._plain(value) if isinstance(value, str) else value
         self._line(recording, "raw", {**fields, **text}, at=item.at)
 
     def _http(self, recording: _Recording, item: Item) -> None:
-        fields = {"dir": item.dir, "scope": item.scope, **item.more}
+        fields = {"dir": item.dir, "scope": item.scope, **item.extra}
         if isinstance(fields.get("path"), str):
             fields["path"], count = self._policy.url(fields["path"])
             self.redacted += count
@@ -261,10 +261,10 @@ class Transcript:
     ) -> None:
         if at is not None:
             if at < recording.at:
-                self._tally.notes["time set forward: it went back"] += 1
+                self._tally.notes["time was earlier than the previous one; replaced by it"] += 1
             recording.at = max(recording.at, at)
         elif event in {"message", "raw"} and recording.at:
-            self._tally.notes["time of the event before it: it has none"] += 1
+            self._tally.notes["no time; the time of the previous event was used"] += 1
         begin = {"v": FORMAT_VERSION, "event": event, "recording": recording.id}
         line = {**begin, "seq": recording.seq, "ts_ns": recording.at, **fields}
         self._packer.put(recording.id, _encode(line) + b"\n")
@@ -274,8 +274,8 @@ class Transcript:
 
 
 def _method(item: Item) -> str | None:
-    if item.what == "head":
-        method = item.more.get("method")
+    if item.kind == "head":
+        method = item.extra.get("method")
         return method if isinstance(method, str) else None
     if b'"method"' not in item.data:
         return None

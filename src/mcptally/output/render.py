@@ -19,7 +19,8 @@ import pyarrow.parquet as pq
 from mcptally.errors import QueryError
 from mcptally.output.text_table import text_table
 from mcptally.output.values import cell, plain
-from mcptally.redaction.display import CONTROLS, clean, escaped, masked_rows
+from mcptally.redaction.arrow_masking import masked_rows
+from mcptally.redaction.display import CONTROLS, clean, escaped
 
 Format = Literal["table", "json", "csv", "parquet", "markdown"]
 """How an answer is written; the option `--format` has the same names."""

@@ -1,7 +1,7 @@
-"""Secrets that are known by the name beside them: in JSON at any depth, in text, in URLs.
+"""Finds secrets by the name beside them: in JSON at any depth, in text, in URLs.
 
-`name: value` has many spellings; all of them are a name, a separator and a value, and the name
-alone says whether the value is secret.
+`name: value` has many spellings. Each is a name, a separator and a value, and the name decides
+whether the value is secret.
 """
 
 import functools
@@ -9,20 +9,32 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from mcptally.redaction.key_patterns import KEY_OWNERS, NEVER_FIRST, SQUASHED, words
-from mcptally.redaction.scanner import MOST_TRIES, Hit, Texts
-from mcptally.redaction.spans import URL_PASSWORD, Span, begins_done, decoded, done, hashed
+from mcptally.redaction.key_patterns import (
+    SECRET_NAMES,
+    WORDS_BEFORE_HARMLESS_TOKEN,
+    WORDS_BEFORE_KEY,
+    words,
+)
+from mcptally.redaction.scanner import MAX_FAILED_MATCHES, Hit, TextSearch
+from mcptally.redaction.spans import (
+    URL_PASSWORD,
+    Span,
+    hashed,
+    is_redacted,
+    starts_redacted,
+    unescaped_value,
+)
 from mcptally.redaction.token_checks import token_like
 
 _QUERY_NAMES: Final = words("key sig signature x-amz-signature x-goog-signature code auth")
-"""Names that say nothing in text and everything in a query: a signed URL, an OAuth code."""
+"""Names that mark a secret in a URL query only: parts of a signed URL, an OAuth code."""
 
 NAME_HINTS: Final = (
     words("pass pwd secret token key auth cookie credential jwt contrasena mnemonic seed")
     | {"requeststate", "mcp-session-id", "/session", "?sid", "&sid", "?session", "&session"}
     | {mark + name for mark in "?&" for name in _QUERY_NAMES}
 )
-"""One of these is in every name that `secret_name` or `session_spans` knows, in lower case."""
+"""Lower-case texts: each name that `secret_kind` or `session_id_spans` recognises has one."""
 
 _SEPARATOR: Final = re.compile(
     rb"[a-z0-9_\-]{0,40}(?:"
@@ -33,24 +45,26 @@ _SEPARATOR: Final = re.compile(
     rb"|(?P<xml>(?: [^<>\"]{0,80})?>)"
     rb")"
 )
-"""What may stand between a part of a name and its value, in lower case."""
+"""Matches between a part of a name and its value: the rest of the name and the separator.
+
+The searched bytes are in lower case."""
 
 _QUOTE: Final = re.compile(rb"(\\*)([\"'])")
 _PLAIN_VALUE: Final = re.compile(rb"[^\s\"'\\,;&<>(){}\[\]|`]{1,4096}")
 _LONG_VALUE: Final = re.compile(rb"[^\s\"'\\,;&<>(){}\[\]|`]{128,4096}")
 _NAME_BYTES: Final = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-."
 _CAMEL: Final = re.compile(rb"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
-_EMPTY: Final = frozenset(
+_PLACEHOLDERS: Final = frozenset(
     b"null none nil true false undefined string str int number object bool boolean any required "
     b"optional redacted hidden changeme".split()
 )
 
 
 @functools.lru_cache(maxsize=4096)
-def secret_name(name: bytes) -> str | None:
-    """What a value with this name holds (`password`, `token`, `api-key` …), or None.
+def secret_kind(name: bytes) -> str | None:
+    """The kind of secret under this name (`password`, `token`, `api-key` …), or None.
 
-    The last words decide: `access_token` holds one, `token_type` and `maxTokens` do not.
+    The last words decide: `access_token` names a secret, `token_type` and `maxTokens` do not.
     """
     parts = [part.lower().decode() for part in _CAMEL.findall(name)]
     while parts and parts[-1].isdigit():
@@ -64,26 +78,32 @@ def secret_name(name: bytes) -> str | None:
         return "session-id"
     last, before = parts[-1], parts[-2] if len(parts) > 1 else ""
     if last in {"token", "tokens"}:
-        if before in NEVER_FIRST or (last == "tokens" and before not in KEY_OWNERS | {"refresh"}):
+        if before in WORDS_BEFORE_HARMLESS_TOKEN or (
+            last == "tokens" and before not in WORDS_BEFORE_KEY | {"refresh"}
+        ):
             return None
         return "token"
     if last in {"key", "keys"}:
-        return "api-key" if before in KEY_OWNERS else None
+        return "api-key" if before in WORDS_BEFORE_KEY else None
     if last == "pass":
         return "password" if before else None
     if last == "auth":
         return "auth"
-    return SQUASHED.get(last) or SQUASHED.get(before + last) or SQUASHED.get(squashed)
+    return SECRET_NAMES.get(last) or SECRET_NAMES.get(before + last) or SECRET_NAMES.get(squashed)
 
 
-def named_spans(
+def spans_by_name(
     view: bytes, low: bytes, places: frozenset[str], hits: Iterable[Hit]
 ) -> Iterator[Span]:
-    """Values whose name says what they are; `hits` are places where a part of a name stands."""
+    """Spans of the values that have a secret's name; `hits` are the places of parts of names.
+
+    `view` is the frame after `unescape`, `low` the same in lower case; `places` has the names of
+    the `PLACES` rules that are on.
+    """
     seen: set[int] = set()
     hidden = stretch = tries = 0
     for hit in hits:
-        if hit.start < hidden or (hit.start < stretch and tries > MOST_TRIES):
+        if hit.start < hidden or (hit.start < stretch and tries > MAX_FAILED_MATCHES):
             continue
         match = _SEPARATOR.match(low, hit.end)
         if match is None or match.end() in seen:
@@ -91,17 +111,17 @@ def named_spans(
         seen.add(match.end())
         start = _name_start(view, hit.start)
         name = view[start : match.start(match.lastgroup or 0)]
-        kind = secret_name(name)
+        kind = secret_kind(name)
         found: Iterable[Span] = ()
         if match["quoted"] is not None:
-            if kind and _PLACE_OF.get(kind, "keys") in places:
-                found = _values(view, match.end(), kind)
+            if kind and _RULE_OF_KIND.get(kind, "keys") in places:
+                found = _quoted_value_spans(view, match.end(), kind)
         elif "assignments" in places:
-            found = _assigned(view, match, start, name, kind)
+            found = _assignment_spans(view, match, start, name, kind)
         before = hidden
-        bare = name.lower() in _BARE
+        bare = name.lower() in _BARE_TOKEN_NAMES
         for span in found:
-            if bare and _is_word(view[span.start : span.end]):
+            if bare and _is_model_token(view[span.start : span.end]):
                 continue
             hidden = span.end
             yield span
@@ -110,17 +130,17 @@ def named_spans(
             stretch = max(stretch, long.end())
 
 
-def _is_word(value: bytes) -> bool:
-    """Rather a token of a language model's than one that opens anything."""
-    return value[:1] in _OF_A_MODEL or (len(value) < 6 and value.isalpha())
+def _is_model_token(value: bytes) -> bool:
+    """Whether the value looks like a token of a language model, not like a credential."""
+    return value[:1] in _MODEL_TOKEN_STARTS or (len(value) < 6 and value.isalpha())
 
 
-_BARE: Final = frozenset({b"token", b"tokens"})
-_PLACE_OF: Final = {"request-state": "request-state", "session-id": "session-ids"}
+_BARE_TOKEN_NAMES: Final = frozenset({b"token", b"tokens"})
+_RULE_OF_KIND: Final = {"request-state": "request-state", "session-id": "session-ids"}
 
 
 def _name_start(view: bytes, at: int) -> int:
-    """Where the name begins that has a stem at `at`; the `n` of an escaped line break is not it."""
+    """Start of the name that includes position `at`, without the `n` of an escaped line break."""
     if view[at : at + 1] in {b"?", b"&", b"/"}:
         return at + 1
     chunk = view[max(0, at - 48) : at]
@@ -130,27 +150,27 @@ def _name_start(view: bytes, at: int) -> int:
     return min(start, at)
 
 
-def _values(view: bytes, at: int, kind: str) -> Iterator[Span]:
-    """The string at `at`, or the strings of the list there."""
+def _quoted_value_spans(view: bytes, at: int, kind: str) -> Iterator[Span]:
+    """The span of the string at `at`, or the spans of the strings in the list at `at`."""
     if view[at : at + 1] == b"[":
         while (quote := _LIST_ITEM.match(view, at + 1)) is not None:
-            start, end = _quoted(view, quote)
-            yield from _hide(view, start, end, kind)
+            start, end = _quoted_content(view, quote)
+            yield from _value_span(view, start, end, kind)
             at = end + len(quote[1]) + len(quote[2]) - 1
     elif quote := _QUOTE.match(view, at):
-        start, end = _quoted(view, quote)
-        yield from _hide(view, start, end, kind)
+        start, end = _quoted_content(view, quote)
+        yield from _value_span(view, start, end, kind)
 
 
 _LIST_ITEM: Final = re.compile(rb"[\s,]{0,64}(\\*)([\"'])")
 
 
-def _quoted(view: bytes, quote: re.Match[bytes]) -> tuple[int, int]:
-    r"""Where the content of a quoted string begins and ends.
+def _quoted_content(view: bytes, quote: re.Match[bytes]) -> tuple[int, int]:
+    r"""Start and end of the content of a quoted string.
 
-    `\"` at a depth of n backslashes closes at the next quote with n before it. More may stand
-    there: pairs of content backslashes, which double with every depth. Fewer close an outer
-    string, and with it this one, which was cut.
+    A string that opens with a quote after n backslashes closes at the next quote after n. More
+    than n backslashes belong to the content: pairs, which double with every level of escaping.
+    Fewer than n close an outer string; then this string was cut.
     """
     depth, mark = len(quote[1]), quote[2]
     start = quote.end()
@@ -171,41 +191,41 @@ _DOUBLE: Final = re.compile(rb"(\\*)\"")
 _SINGLE_END: Final = re.compile(rb"\\*['\"]")
 
 
-def _hide(view: bytes, start: int, end: int, kind: str) -> Iterator[Span]:
+def _value_span(view: bytes, start: int, end: int, kind: str) -> Iterator[Span]:
     value = view[start:end]
-    # The end of a value among many backslashes may be found elsewhere the second time.
-    if not value or begins_done(value) or value.lower() in _EMPTY:
+    # Compare only the start: among many backslashes, a second search may end the value elsewhere.
+    if not value or starts_redacted(value) or value.lower() in _PLACEHOLDERS:
         return
     if kind in {"request-state", "session-id"}:
-        yield Span(start, end, hashed(kind, decoded(value)).encode())
+        yield Span(start, end, hashed(kind, unescaped_value(value)).encode())
         return
     scheme = _SCHEME.match(value)
     if kind == "authorization" and scheme:
         start += scheme.end()
-        if done(view[start:end]):
+        if is_redacted(view[start:end]):
             return
     if not value.strip(b"*.xX<>$ "):
         return
     if kind == "auth":
-        # Docker's and npm's configuration: a mode like "none" or "oauth2" elsewhere.
+        # A secret in the configuration of Docker and npm; elsewhere a mode like "none" or "oauth2".
         if len(value) < 16 or not token_like(value):
             return
         kind = "authorization"
     yield Span(start, end, f"[redacted:{kind}]".encode())
 
 
-_OF_A_MODEL: Final = (b" ", b"\xc4", b"\xe2")
-"""With a blank, or what stands for one, begins a word as language models have it."""
+_MODEL_TOKEN_STARTS: Final = (b" ", b"\xc4", b"\xe2")
+"""A language model's token for a whole word starts with a space or a byte that encodes one."""
 
 _SCHEME: Final = re.compile(
     rb"(?i:bearer|basic|digest|token|apikey|negotiate|dpop|aws4-hmac-sha256) +"
 )
 
 
-def _assigned(
+def _assignment_spans(
     view: bytes, match: re.Match[bytes], start: int, name: bytes, kind: str | None
 ) -> Iterator[Span]:
-    """`name=value`, `name: value`, `--name value`, `<name>value<` in plain text."""
+    """The span of the value in `name=value`, `name: value`, `--name value` or `<name>value<`."""
     after = match.end()
     before = view[start - 1 : start]
     query = before in {b"?", b"&"} and match["plain"] == b"="
@@ -216,12 +236,12 @@ def _assigned(
         return
     quote = _QUOTE.match(view, after)
     if quote and not query and match["xml"] is None:
-        # A quote may also close the string that the text stands in: `"msg":"password: "`.
-        first, last = _quoted(view, quote)
+        # The quote may close the string around the text instead: `"msg":"password: "`.
+        first, last = _quoted_content(view, quote)
         text = view[first:last]
-        sure = kind in {"password", "secret", "api-key"} or _worth(text, name, b"=")
-        if _closes(view, last, quote) and sure and not _NO_TEXT.search(text):
-            yield from _hide(view, first, last, kind or "token")
+        sure = kind in {"password", "secret", "api-key"} or _is_plausible_value(text, name, b"=")
+        if _is_closed(view, last, quote) and sure and not _NOT_A_SECRET_TEXT.search(text):
+            yield from _value_span(view, first, last, kind or "token")
         return
     if (found := _PLAIN_VALUE.match(view, after)) is None:
         return
@@ -236,32 +256,32 @@ def _assigned(
             found, value = more, more[0]
         separator = b"=" if flag else (match["plain"] or b"")
         calls = view[found.end() : found.end() + 1] in {b"(", b"["}
-        wanted = not calls and _worth(value, name, separator)
+        wanted = not calls and _is_plausible_value(value, name, separator)
         if kind in {"authorization", "cookie"} and match["plain"] == b": ":
-            # A header line: its value has spaces and ends with the line or the quotation.
+            # A header line: the value may contain spaces and ends with the line or at a quote.
             line = _LINE.match(view, found.start())
             if kind == "cookie" and line and b"=" in line[0]:
                 yield Span(*line.span(), b"[redacted:cookie]")
                 return
-    if wanted and not done(value):
-        yield from _hide(view, found.start(), found.end(), kind or "query-key")
+    if wanted and not is_redacted(value):
+        yield from _value_span(view, found.start(), found.end(), kind or "query-key")
 
 
-_NO_TEXT: Final = re.compile(rb"\s|\A(?:\$\{|\$\(|\{\{|<.*>\Z|.{0,2}\Z)")
-"""A sentence, a template, or next to nothing."""
+_NOT_A_SECRET_TEXT: Final = re.compile(rb"\s|\A(?:\$\{|\$\(|\{\{|<.*>\Z|.{0,2}\Z)")
+"""A text with spaces, a template, or at most two characters."""
 _LINE: Final = re.compile(rb"[^\r\n\"'\\]{1,8192}")
 
 
-def _closes(view: bytes, end: int, quote: re.Match[bytes]) -> bool:
+def _is_closed(view: bytes, end: int, quote: re.Match[bytes]) -> bool:
     return view.startswith(quote[0], end)
 
 
-def _worth(value: bytes, name: bytes, separator: bytes) -> bool:
-    """Does the value of an assignment in running text look like one, rather than like a word?"""
-    if len(value) < 3 or value.lower() in _EMPTY or _NO_VALUE.match(value):
+def _is_plausible_value(value: bytes, name: bytes, separator: bytes) -> bool:
+    """Whether the value of an assignment in plain text looks like a secret, not like a word."""
+    if len(value) < 3 or value.lower() in _PLACEHOLDERS or _NOT_A_VALUE.match(value):
         return False
     if URL_PASSWORD in value:
-        return False  # it did not look like one before the password in it was replaced
+        return False  # before the password in it was replaced, it was not taken for a secret either
     if separator == b"=" and (name.isupper() or name.startswith(b"-")):
         return True
     if name[:2].lower() == b"x-":
@@ -276,17 +296,17 @@ def _worth(value: bytes, name: bytes, separator: bytes) -> bool:
 
 
 _PIN: Final = re.compile(rb"(?i)pass|pwd|secret|pin\Z")
-_NO_VALUE: Final = re.compile(
+_NOT_A_VALUE: Final = re.compile(
     rb"[=<:]|\$[A-Za-z_{(]|%[A-Za-z]\b|%\(|\{\{|--|\*+\Z|\.\.?/|\.{3}|~?(?:/[A-Za-z0-9_.-]+){2}"
 )
-"""A comparison, a variable, a template, a flag, an ellipsis, a path."""
+"""Start of a comparison, a variable, a template, a flag, an ellipsis or a path."""
 
 
-def session_spans(view: bytes, low: bytes) -> Iterator[Span]:
-    """Session ids in paths and queries."""
+def session_id_spans(view: bytes, low: bytes) -> Iterator[Span]:
+    """Spans of session ids in paths and queries, with their hashes."""
     starts = {
         hit.start - before
-        for hit in _STEMS.find(low)
+        for hit in _SESSION_WORDS.find(low)
         for before in (1, 3, 4, 5)
         if hit.start >= before and low[hit.start - before] in b"?&/"
     }
@@ -296,8 +316,8 @@ def session_spans(view: bytes, low: bytes) -> Iterator[Span]:
             yield Span(*match.span(group), hashed("session-id", match[group].decode()).encode())
 
 
-_STEMS: Final = Texts(["session", "sid="])
-"""One of them stands close behind the `?`, `&` or `/` where a match of `_SESSION` begins."""
+_SESSION_WORDS: Final = TextSearch(["session", "sid="])
+"""One of them follows the `?`, `&` or `/` at which a match of `_SESSION` begins."""
 
 _SESSION: Final = re.compile(
     rb"(?:[?&](?i:(?:mcp[_-]?)?session[_-]?id|sid|x-session-id)=(?P<value>[A-Za-z0-9_\-.~%]{8,512})"

@@ -1,31 +1,18 @@
-"""What counts as a secret beside `secret_shapes.py`: key names that say that a value is secret.
+"""Names that mark the value beside them as secret: rules, and tables of words.
 
-`redact.py` reads these rows and those of `secret_shapes.py`. They are Python and not TOML
-because the recorder pays for them at every start.
+`secret_patterns` has the secrets that are recognised by their own form. The rows are Python, not
+TOML: parsing a file would delay every start of the recorder.
 """
 
 from typing import Final, NamedTuple
 
-from mcptally.redaction.secret_patterns import DEFAULT, PREFIXES, SHAPES, Prefix, Shape
-
-__all__ = [
-    "KEY_OWNERS",
-    "NEVER_FIRST",
-    "PLACES",
-    "PREFIXES",
-    "SHAPES",
-    "SQUASHED",
-    "Place",
-    "Prefix",
-    "Shape",
-    "words",
-]
+from mcptally.redaction.secret_patterns import DEFAULT
 
 
 class Place(NamedTuple):
-    """A place where the *name* beside a value says that the value is secret.
+    """A rule by which the *name* beside a value marks the value as secret.
 
-    Fields as in `secret_shapes.Shape`; what the names are is in the tables below.
+    Fields as in `secret_patterns.Shape`; the names are in the tables below.
     """
 
     name: str
@@ -37,7 +24,7 @@ class Place(NamedTuple):
 
 
 def words(text: str) -> frozenset[str]:
-    """The words of a text, as a set."""
+    """The words of a text as a set; whitespace separates them."""
     return frozenset(text.split())
 
 
@@ -56,37 +43,37 @@ PLACES: Final[tuple[Place, ...]] = (
     ),
     Place(
         name="session-ids",
-        title="Session ids in URLs and under Mcp-Session-Id: hashed, so that pairing works",
+        title="Session ids in URLs and under Mcp-Session-Id: hashed, so that equal ids stay equal",
         source="MCP 2025-11-25, transports, session management",
         fires=("/messages/?session_id=<32>",),
         silent=("/sessions", "?session=1"),
     ),
     Place(
         name="request-state",
-        title="`requestState` of an input_required result: hashed, so that its echo still pairs",
+        title="`requestState` of an input_required result: hashed, so that its echo stays equal",
         source="MCP 2026-07-28, input_required results",
         fires=('{"requestState":"<30>"}',),
         silent=('{"requestState":{"type":"string"}}',),
     ),
 )
 
-NEVER_FIRST: Final = words(
+WORDS_BEFORE_HARMLESS_TOKEN: Final = words(
     """progress page nextpage next prev previous continuation continue sync cursor start end stop
     pad eos bos unk sep cls mask special max min per input output total cached completion prompt
     first last color design native erc20 base quote lp reward governance unexpected invalid
     resume delta change partial sub num number n count"""
 )
-"""Words before `token` that make it a cursor, a model's token or a coin, not a credential."""
+"""Words before `token` that mean a cursor, a language model's token or a coin: not a secret."""
 
-KEY_OWNERS: Final = words(
+WORDS_BEFORE_KEY: Final = words(
     """api secret private access signing sign encryption encrypt decryption master service shared
     account license ssh deploy admin auth authentication authorization client app application
     subscription storage webhook hmac server crypto rsa pgp gpg tls ssl aes jwt functions ocp
     consumer developer dev rest integration write read publishable project bot team session"""
 )
-"""Words before `key` that make it a credential; a bare `key` is only a name."""
+"""Words before `key` that mean a credential; `key` alone does not."""
 
-SQUASHED: Final[dict[str, str]] = {
+SECRET_NAMES: Final[dict[str, str]] = {
     word: label
     for label, words in {
         "password": "password passwd pwd passphrase passcode userpassword dbpassword passwort"
@@ -104,4 +91,4 @@ SQUASHED: Final[dict[str, str]] = {
     }.items()
     for word in words.split()
 }
-"""Whole key names, lower case and without separators, and what they hold."""
+"""Key name, in lower case and without separators → the kind of secret under it."""

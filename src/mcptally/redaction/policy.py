@@ -1,13 +1,14 @@
-"""Redaction of the recorded copy: finds secrets in bytes and puts a name in their place.
+"""Redaction policies: find secrets in bytes and replace them with their names.
 
-The engine knows quoting, not documents: a value begins after its quote and ends at the next quote
-with as many backslashes before it, so the same search works in JSON, in JSON inside a string
-inside JSON, in a torn frame and in plain text. What it looks for are the rows of
-`redaction_rules.py`. An ordinary frame is dismissed by two scans and returned as it is; only what
-is replaced differs from the wire. What is and is not caught: docs/explanation/redaction.md.
+The search parses quotes, not documents: a value begins after its quote and ends at the next quote
+with the same number of backslashes before it. So it works the same way in JSON, in JSON inside a
+string, in a torn frame and in plain text. The rules are the rows of `secret_patterns` and
+`key_patterns`. Two scans decide that an ordinary frame has no secret; the frame is then returned
+as it is. docs/explanation/redaction.md says what is and is not found.
 
-Replaced is `[redacted:NAME]`, hashed is `[hashed:NAME:16 hex digits]` (SHA-256 of the value, so
-that two sights of one session id or `requestState` still pair). Neither is redacted again.
+A secret becomes `[redacted:NAME]`. A session id or `requestState` becomes `[hashed:NAME:16 hex
+digits]`, from the SHA-256 of the value, so that equal values stay equal. Neither text is redacted
+again.
 """
 
 import functools
@@ -18,22 +19,23 @@ from typing import Final
 import msgspec
 
 from mcptally.errors import UsageError, near
-from mcptally.redaction.key_matching import NAME_HINTS, named_spans, secret_name, session_spans
-from mcptally.redaction.key_patterns import PLACES, PREFIXES, SHAPES, Place, Prefix, Shape, words
-from mcptally.redaction.scanner import MOST_TRIES, Hit, Texts, matches_near
+from mcptally.redaction.key_matching import NAME_HINTS, secret_kind, session_id_spans, spans_by_name
+from mcptally.redaction.key_patterns import PLACES, Place, words
+from mcptally.redaction.scanner import MAX_FAILED_MATCHES, Hit, TextSearch, matches_near
+from mcptally.redaction.secret_patterns import PREFIXES, SHAPES, Prefix, Shape
 from mcptally.redaction.spans import (
     URL_PASSWORD,
     Span,
-    done,
     hashed,
-    replace,
+    is_redacted,
+    replace_spans,
     unescape,
     within_strings,
 )
-from mcptally.redaction.token_checks import CHECKS, REACH
+from mcptally.redaction.token_checks import CHECKS, MATCH_REACH
 
 BASES: Final = ("default", "strict", "none")
-"""What a policy begins with."""
+"""Base policies: the first word of a policy."""
 
 RULES: Final[dict[str, Prefix | Shape | Place]] = {
     row.name: row for rows in (PLACES, SHAPES, PREFIXES) for row in rows
@@ -45,20 +47,20 @@ RULES: Final[dict[str, Prefix | Shape | Place]] = {
 
 @functools.lru_cache(maxsize=64)
 def policy(text: str = "default") -> "Policy":
-    """The policy that a text like `default,+emails,-jwt` stands for.
+    """The policy that a text like `default,+emails,-jwt` describes.
 
-    The first word is `default`, `strict` (everything there is) or `none`; the others switch one
-    rule on (`+`) or off (`-`). `mcptally.redaction.policy.RULES` has the names.
+    The first word is `default`, `strict` (all rules) or `none`; each other word switches one rule
+    on (`+`) or off (`-`). `RULES` has their names.
 
     Raises:
-        UsageError: a word that is no policy and no rule.
+        UsageError: a word is neither a policy nor a rule.
     """
     parts = [part.strip() for part in text.split(",") if part.strip()] or ["default"]
     base = "default" if parts[0][0] in "+-" else parts.pop(0)
     if base not in BASES:
         raise UsageError(
-            f"no redaction policy is called {base!r}; there are {', '.join(BASES)}, and rules are "
-            f"switched as in default,+emails,-jwt{near(base, BASES)}"
+            f"no redaction policy is called {base!r}; there are {', '.join(BASES)}; switch single "
+            f"rules as in default,+emails,-jwt{near(base, BASES)}"
         )
     on = {name for name, row in RULES.items() if base in row.on}
     for word in parts:
@@ -75,72 +77,71 @@ def policy(text: str = "default") -> "Policy":
 
 
 class Policy:
-    """What is hidden in a recorded copy; made by `policy`."""
+    """A set of redaction rules and the methods that apply it; made by `policy`."""
 
     def __init__(self, name: str, rules: frozenset[str]) -> None:
         self.name: Final = name
         """The text for `open.redaction`."""
         self.rules: Final = rules
-        """Names of the rules that are on."""
+        """Names of the active rules."""
         self._by_prefix = {p: row for row in PREFIXES if row.name in rules for p in row.prefixes}
         self._shapes = [row for row in SHAPES if row.name in rules]
-        self._always = [n for n, row in enumerate(self._shapes) if "" in row.needles]
+        self._unconditional = [n for n, row in enumerate(self._shapes) if "" in row.needles]
         self._places = frozenset(row.name for row in PLACES if row.name in rules)
 
     def __repr__(self) -> str:
         return f"policy({self.name!r})"
 
     def json(self, frame: bytes) -> tuple[bytes, int]:
-        """Strict JSON with its secrets replaced, and how many were.
+        """Strict JSON with its secrets replaced, and the number of replacements.
 
-        Only strings change: number forms, key order, duplicate keys and whitespace stay. The same
-        object comes back when there is nothing to hide.
+        Only strings change: number formats, key order, duplicate keys and whitespace stay. If
+        nothing is replaced, the same object is returned.
         """
-        if (spans := self._found(frame)) is None:
+        if (spans := self._secret_spans(frame)) is None:
             return b'"%b"' % UNSEARCHABLE, 1
         if not spans:
             return frame, 0
-        clean, count = replace(frame, spans)
+        clean, count = replace_spans(frame, spans)
         if count and not _is_json(clean) and _is_json(frame):
-            # A quote that ends a string was taken for one that begins a value, or a number is
-            # a card's.
-            clean, count = replace(frame, within_strings(frame, spans))
+            # A closing quote was taken for the start of a value, or a number for a card's number.
+            clean, count = replace_spans(frame, within_strings(frame, spans))
         return clean, count
 
     def text(self, data: bytes) -> tuple[bytes, int]:
-        """Any other bytes (a torn frame, stderr, a path, a URL), likewise."""
-        return self._apply(data)
+        """Other bytes (a torn frame, stderr, a path, a URL), redacted and counted as in `json`."""
+        return self._redact(data)
 
     def argv(self, command: Sequence[str]) -> tuple[list[str], int]:
-        """A command line, likewise; `--token X` is known also where X is a word of its own."""
+        """A command line, redacted as in `json`; a flag also names the next word."""
         clean: list[str] = []
         total = 0
         flag: str | None = None
         for word in command:
             data = word.encode(errors="surrogateescape")
-            named = flag and word and not word.startswith("-") and not done(data)
+            named = flag and word and not word.startswith("-") and not is_redacted(data)
             if named and "assignments" in self.rules:
                 new, count = f"[redacted:{flag}]".encode(), 1
             else:
-                new, count = self._apply(data)
+                new, count = self._redact(data)
             clean.append(new.decode(errors="surrogateescape"))
             total += count
-            flag = secret_name(word.encode(errors="replace")) if word.startswith("--") else None
+            flag = secret_kind(word.encode(errors="replace")) if word.startswith("--") else None
         return clean, total
 
     def url(self, url: str) -> tuple[str, int]:
-        """A URL or path with query: as `text`, and session ids are hashed whatever the policy."""
+        """A URL or path, redacted as in `text`; session ids are hashed under every policy."""
         data = url.encode(errors="surrogateescape")
-        spans = [] if "session-ids" in self._places else list(session_spans(data, data.lower()))
-        without_ids, first = replace(data, spans)
-        clean, second = self._apply(without_ids)
+        spans = [] if "session-ids" in self._places else list(session_id_spans(data, data.lower()))
+        without_ids, first = replace_spans(data, spans)
+        clean, second = self._redact(without_ids)
         return clean.decode(errors="surrogateescape"), first + second
 
     def headers(self, pairs: Iterable[tuple[str, str]]) -> tuple[dict[str, str], int]:
-        """The headers that may be recorded, lower case, with session ids hashed.
+        """The headers that may be recorded, and the number of replacements.
 
-        An allowlist: a header that is not in `HEADERS` is left out and not counted. Of a repeated
-        header the values are joined with a comma (RFC 9110 5.3).
+        Names are in lower case, session ids are hashed. A header that is not in `HEADERS` is left
+        out and not counted. Values of a repeated header are joined with a comma (RFC 9110 5.3).
         """
         kept: dict[str, str] = {}
         total = 0
@@ -158,19 +159,19 @@ class Policy:
 
     @functools.cached_property
     def _hints(self) -> frozenset[str]:
-        """Lower-case texts: without one of them no shape matches and no name is telling."""
+        """Lower-case texts: a frame without any of them has no `Shape` and no secret name."""
         hints = {needle for row in self._shapes for needle in row.needles} - {""}
         if self._places:
             hints |= NAME_HINTS
         return frozenset(h for h in hints if not any(o in h for o in hints - {h}))
 
     @functools.cached_property
-    def _looked_for(self) -> Texts:
-        return Texts(sorted(self._hints))
+    def _hint_search(self) -> TextSearch:
+        return TextSearch(sorted(self._hints))
 
     @functools.cached_property
     def _needles(self) -> dict[bytes, list[tuple[int, int, bytes]]]:
-        """For a hint: the number of a shape, and where in which of its needles the hint stands."""
+        """Hint → (index of a `Shape`, offset of the hint in its needle, the needle)."""
         found: dict[bytes, list[tuple[int, int, bytes]]] = {}
         for number, row in enumerate(self._shapes):
             for needle in row.needles:
@@ -181,44 +182,44 @@ class Policy:
         return found
 
     @functools.cached_property
-    def _tokens(self) -> Texts:
-        """First look at known token prefixes; the shortest of their tails has 14 characters."""
-        return Texts(self._by_prefix, ahead=r"[A-Za-z0-9_.=+/%-]{14}")
+    def _prefix_search(self) -> TextSearch:
+        """Search for the prefixes of tokens; the shortest tail has 14 characters."""
+        return TextSearch(self._by_prefix, ahead=r"[A-Za-z0-9_.=+/%-]{14}")
 
-    def _apply(self, data: bytes) -> tuple[bytes, int]:
-        spans = self._found(data)
-        return (UNSEARCHABLE, 1) if spans is None else replace(data, spans)
+    def _redact(self, data: bytes) -> tuple[bytes, int]:
+        spans = self._secret_spans(data)
+        return (UNSEARCHABLE, 1) if spans is None else replace_spans(data, spans)
 
-    def _found(self, data: bytes) -> list[Span] | None:
-        """What is to go; None where so much looks like secrets that it cannot all be looked at."""
+    def _secret_spans(self, data: bytes) -> list[Span] | None:
+        """The spans to replace; None if there are too many hits to search in time."""
         if not self.rules:
             return []
         plain = unescape(data)
         view = plain[0] if plain else data
         low = view.lower()
-        hits = self._looked_for.find(low)
-        tokens = self._tokens.find(view)
-        if len(hits) + len(tokens) > _HITS + len(data) // _BYTES_PER_HIT:
+        hits = self._hint_search.find(low)
+        tokens = self._prefix_search.find(view)
+        if len(hits) + len(tokens) > _MAX_HITS + len(data) // _BYTES_PER_HIT:
             return None
         spans = self._token_spans(view, tokens) if tokens else []
-        if hits or self._always:
+        if hits or self._unconditional:
             spans += self._spans(view, low, hits)
         if plain:
             back = plain[1]
-            spans = [Span(*back(span.start, span.end), span.instead) for span in spans]
+            spans = [Span(*back(span.start, span.end), span.replacement) for span in spans]
             if b"%2" in data and b"://" in data and "url-password" in self.rules:
-                # In the plain view an escaped `/` ends the part of a URL that a password is in.
+                # In the unescaped view, an escaped `/` would end the userinfo part of a URL.
                 row = next(row for row in self._shapes if row.name == "url-password")
-                spans += self._shape_spans(data, row, set(_all(b"://", data)))
+                spans += self._shape_spans(data, row, set(_positions(b"://", data)))
         return spans
 
     def _spans(self, view: bytes, low: bytes, hits: list[Hit]) -> list[Span]:
         spans: list[Span] = []
         if "session-ids" in self._places:
-            spans += session_spans(view, low)
+            spans += session_id_spans(view, low)
         if self._places and (named := [hit for hit in hits if hit.text in _NAMES]):
-            spans += named_spans(view, low, self._places, named)
-        starts: dict[int, set[int]] = {number: set() for number in self._always}
+            spans += spans_by_name(view, low, self._places, named)
+        starts: dict[int, set[int]] = {number: set() for number in self._unconditional}
         for hit in hits:
             for number, offset, needle in self._needles.get(hit.text, ()):
                 if low.startswith(needle, at := hit.start - offset) and at >= 0:
@@ -230,27 +231,27 @@ class Policy:
     def _shape_spans(self, view: bytes, row: Shape, starts: set[int]) -> list[Span]:
         spans: list[Span] = []
         pattern, check = _compiled(row.pattern), CHECKS.get(row.check)
-        reach = REACH.get(row.name)
+        reach = MATCH_REACH.get(row.name)
         for match in (
             matches_near(pattern, view, sorted(starts), *reach) if reach else pattern.finditer(view)
         ):
             value = match["secret"]
-            if value and not done(value) and (check is None or check(value)):
-                spans.append(Span(*match.span("secret"), _instead(row)))
+            if value and not is_redacted(value) and (check is None or check(value)):
+                spans.append(Span(*match.span("secret"), _replacement_for(row)))
         return spans
 
     def _token_spans(self, view: bytes, hits: list[Hit]) -> list[Span]:
         spans: list[Span] = []
         first = last = run = tries = 0
         for start, _, text in hits:
-            if first < start < last or (start < run and tries > MOST_TRIES):
+            if first < start < last or (start < run and tries > MAX_FAILED_MATCHES):
                 continue
             row = self._by_prefix[text.decode()]
             if not _may_begin(view, start):
                 continue
             if found := _compiled(re.escape(text.decode()) + row.tail).match(view, start):
                 first, last = start, found.end()
-                spans.append(Span(start, last, _instead(row)))
+                spans.append(Span(start, last, _replacement_for(row)))
                 continue
             tries = tries + 1 if start < run else 1
             if start >= run and (long := _RUN.match(view, start)):
@@ -270,10 +271,10 @@ HEADERS: Final = SESSION_HEADERS | words(
     user-agent vary via www-authenticate x-accel-buffering x-ratelimit-limit
     x-ratelimit-remaining x-ratelimit-reset x-request-id"""
 )
-"""Headers that may be recorded, and no others: what is not known to be harmless stays out."""
+"""Allowlist of the headers that are recorded."""
 
 
-# --- patterns, compiled when first needed -------------------------------------------------------
+# --- helpers ------------------------------------------------------------------------------------
 
 
 @functools.cache
@@ -282,20 +283,20 @@ def _compiled(pattern: str) -> re.Pattern[bytes]:
 
 
 UNSEARCHABLE: Final = b"[redacted:unsearchable]"
-"""Stands for a whole frame in which the search would take seconds: it holds up all traffic."""
+"""Replaces a whole frame whose search would take seconds and delay all traffic."""
 
-_HITS: Final = 20_000
+_MAX_HITS: Final = 20_000
 _BYTES_PER_HIT: Final = 50
-"""So many places to look at, and one more for so many bytes: of 99,307 recorded messages none
-had more than 500."""
+"""A frame may have `_MAX_HITS` hits, and one more per `_BYTES_PER_HIT` bytes.
+
+Of 99,307 recorded messages, none had more than 500."""
 
 _RUN: Final = re.compile(rb"[A-Za-z0-9_.=+/%-]+")
-"""What the tail of a token may consist of: a token found nowhere in it is not looked for in vain
-as often as its prefix stands there."""
+"""A run of token characters; in each run only `MAX_FAILED_MATCHES` failed matches are tried."""
 
 
 def _may_begin(view: bytes, start: int) -> bool:
-    r"""No letter or digit stands before, unless it belongs to an escape like `\n` or `%3D`."""
+    r"""Whether a token may begin here: not after a letter or digit, unless it ends an escape."""
     if not start or not view[start - 1 : start].isalnum():
         return True
     return _ESCAPE_BEFORE.search(view, max(0, start - 24), start) is not None
@@ -304,10 +305,10 @@ def _may_begin(view: bytes, start: int) -> bool:
 _ESCAPE_BEFORE: Final = re.compile(
     rb"(?:\\[nrtbf]|%[0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4}|(?:\x1b|\\u001[Bb])\[[0-9;]{0,16}m)\Z"
 )
-"""Also what switches colours on a terminal: its last letter is no beginning of a word."""
+"""An escape, or a terminal's colour code, that ends here with a letter or digit."""
 
 
-def _all(text: bytes, data: bytes) -> list[int]:
+def _positions(text: bytes, data: bytes) -> list[int]:
     return [match.start() for match in re.finditer(re.escape(text), data)]
 
 
@@ -319,7 +320,7 @@ def _is_json(frame: bytes) -> bool:
     return True
 
 
-def _instead(row: Prefix | Shape) -> bytes:
+def _replacement_for(row: Prefix | Shape) -> bytes:
     if row.name == "url-password":
         return URL_PASSWORD
     return f"[redacted:{row.name}]".encode()

@@ -1,10 +1,10 @@
-"""Where, if anywhere, is it worth to look closely? Many texts found in one fast scan.
+"""Finds many short texts in one fast scan, so that slow patterns run only near them.
 
-Two engines give the same places. Small frames: a regular expression of the standard library that
-stops only at the rarest character of each text, which is a character class, and compares the rest
-there, backwards and forwards. Large frames: ahocorasick_rs, which looks at 16 or 32 bytes at a
-time; it is loaded when the first one comes, so that starting costs nothing. Where it is missing,
-all frames go the first way.
+Two engines give the same hits. Small frames use a regular expression of the standard library: it
+stops at the rarest character of each text and compares the rest of the text before and after it.
+Large frames use ahocorasick_rs, which compares 16 or 32 bytes at a time. It is imported for the
+first large frame, so the recorder's start does not pay for it. If it is not installed, all frames
+use the regular expression.
 """
 
 import functools
@@ -13,60 +13,64 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-MOST_TRIES: Final = 16
-"""Failures in one long stretch of text after which it is passed over: a peer may have written it
-to make the search slow, which would hold up everybody's traffic."""
+MAX_FAILED_MATCHES: Final = 16
+"""Failed matches after which the rest of a long run of text is skipped.
 
-LARGE: Final = 4096
-"""Bytes of a frame that is worth loading the second engine (3 ms, once)."""
+A peer may send such a run to make the search slow, which would delay all traffic."""
 
-LOADED: Final = 400
-"""Bytes of a frame from which on it is the faster one, once it is there."""
+LARGE_FRAME_BYTES: Final = 4096
+"""Bytes of a frame for which ahocorasick_rs is imported (3 ms, once)."""
 
-_COMMON: Final = 'etaoinsrhldcumf"gpyA:,wbv/k1023456789xj.q-_'
-"""Characters of JSON and English, commonest first; one that is missing is rarer still."""
+LOADED_ENGINE_BYTES: Final = 400
+"""Bytes of a frame from which ahocorasick_rs is faster, once it is imported."""
 
-_FEW: Final = 4
-"""Texts of one anchor that are cheaper to compare than the condition on what follows."""
+_CHARACTERS_BY_FREQUENCY: Final = 'etaoinsrhldcumf"gpyA:,wbv/k1023456789xj.q-_'
+"""Characters of JSON and English, the most frequent first; all others are rarer."""
 
-_TOGETHER: Final = 32
-"""Texts in one search: with 50 it is slower, with 65 the library goes byte by byte (measured)."""
+_FEW_TEXTS: Final = 4
+"""Up to this number of texts per anchor, compare the texts before testing `ahead`."""
 
-_TELLING: Final = 4
-"""Bytes of a text that its search looks at; a shorter one makes it look at fewer of them all."""
+_MAX_TEXTS_PER_SEARCH: Final = 32
+"""Most texts in one search: 50 are slower; from 65 the library goes byte by byte (measured)."""
+
+_COMPARED_BYTES: Final = 4
+"""Bytes that a search compares first; its shortest text limits the number for all its texts."""
 
 _Search = Callable[[bytes], list[tuple[int, int, int]]]
-"""Which of a group's texts stands where, from and to."""
+"""Finds (index of the text, start, end) for each hit of a group of texts."""
 
 
 class Hit(NamedTuple):
-    """A place where a text stands."""
+    """An occurrence of a text."""
 
     start: int
     end: int
     text: bytes
 
 
-class Texts:
-    """Texts to look for; among those that begin at one place, the first of them comes first."""
+class TextSearch:
+    """Searches for texts; hits with the same start are in the order of `texts`."""
 
     def __init__(self, texts: Iterable[str], *, ahead: str = "") -> None:
-        """`ahead` is a regular expression, not longer than what may follow a text's anchor.
+        """Prepare a search for `texts`.
 
-        It is a condition that `find` may use to leave out hits, and need not.
+        Args:
+            texts: the texts, ASCII.
+            ahead: a regular expression for what follows the rarest character of each text. `find`
+                may leave out hits where it does not match.
 
         Raises:
-            ValueError: a text can overlap itself, and a vectorised search would miss it.
+            ValueError: a text can overlap itself, so a vectorised search would miss hits.
         """
         self._texts = tuple(dict.fromkeys(text.encode() for text in texts))
         for text in self._texts:
             if any(text.endswith(text[:size]) for size in range(1, len(text))):
                 raise ValueError(f"{text!r} can overlap itself")
         self._ahead = f"(?={ahead})" if ahead else ""
-        self._fast_from = LARGE
+        self._fast_from = LARGE_FRAME_BYTES
 
     def find(self, data: bytes) -> list[Hit]:
-        """Every place where one of the texts stands, from left to right; they may overlap."""
+        """Every occurrence of every text, from left to right; occurrences may overlap."""
         if len(data) >= self._fast_from and (searches := self._searches):
             found = [
                 (start, ranks[index])
@@ -88,7 +92,7 @@ class Texts:
 
     @functools.cached_property
     def _by_anchor(self) -> Mapping[int, Sequence[tuple[int, int, bytes]]]:
-        """For the character of an anchor: where in which texts it stands."""
+        """Anchor character → (its offset in the text, rank of the text, text)."""
         groups: dict[int, list[tuple[int, int, bytes]]] = {}
         for rank, text in enumerate(self._texts):
             at = max(range(len(text)), key=lambda i: (_rarity(text[i]), i))
@@ -97,60 +101,60 @@ class Texts:
 
     @functools.cached_property
     def _pattern(self) -> re.Pattern[bytes]:
-        """Matches the one character where a text has its anchor."""
+        """Matches the anchor (the rarest character) of any text."""
         return re.compile("|".join(self._branches()).encode() or b"(?!)")
 
     def _branches(self) -> Iterator[str]:
         for char, group in sorted(self._by_anchor.items()):
-            texts = sorted({_around(text.decode(), at) for at, _, text in group})
+            texts = sorted({_rest_of_text(text.decode(), at) for at, _, text in group})
             one_of = f"(?:{'|'.join(texts)})"
-            order = (one_of, self._ahead) if len(texts) <= _FEW else (self._ahead, one_of)
+            order = (one_of, self._ahead) if len(texts) <= _FEW_TEXTS else (self._ahead, one_of)
             yield re.escape(chr(char)) + "".join(order)
 
     @functools.cached_property
     def _searches(self) -> list[tuple[_Search, Sequence[int]]]:
-        """A search for each group of texts, and the ranks of its texts; none: not to be had."""
+        """One search per group of texts with their ranks; empty without ahocorasick_rs."""
         try:
             from ahocorasick_rs import BytesAhoCorasick, MatchKind  # noqa: PLC0415 - start-up
         except ImportError:
             self._fast_from = sys.maxsize
             return []
-        self._fast_from = LOADED
+        self._fast_from = LOADED_ENGINE_BYTES
         rank = {text: number for number, text in enumerate(self._texts)}
-        # The other kinds of matching go byte by byte; this one tells no hits that overlap.
+        # The other match kinds go byte by byte; this one does not report overlapping hits.
         kind = MatchKind.LeftmostFirst
         return [
             (BytesAhoCorasick(group, kind).find_matches_as_indexes, [rank[text] for text in group])
-            for group in _apart(self._texts)
+            for group in _groups_without_overlaps(self._texts)
         ]
 
 
-def _around(text: str, at: int) -> str:
-    """A condition for a match of the character at `at`: the rest of the text stands around it."""
+def _rest_of_text(text: str, at: int) -> str:
+    """Lookarounds for the characters of `text` before and after the one at `at`."""
     behind = f"(?<={re.escape(text[: at + 1])})" if at else ""
     return behind + (f"(?={re.escape(text[at + 1 :])})" if text[at + 1 :] else "")
 
 
 def _rarity(char: int) -> int:
-    rank = _COMMON.find(chr(char))
-    return len(_COMMON) if rank < 0 else rank
+    rank = _CHARACTERS_BY_FREQUENCY.find(chr(char))
+    return len(_CHARACTERS_BY_FREQUENCY) if rank < 0 else rank
 
 
-class _Group:
-    """Texts of which no two can overlap."""
+class _TextGroup:
+    """Texts that cannot overlap each other."""
 
     def __init__(self) -> None:
         self.texts: list[bytes] = []
         self._begin: set[bytes] = set()
         self._end: set[bytes] = set()
 
-    def take(self, text: bytes) -> bool:
-        """Take the text in, if it fits."""
+    def try_add(self, text: bytes) -> bool:
+        """Add the text if it cannot overlap the others; return whether it was added."""
         begin = {text[:size] for size in range(1, len(text))}
         end = {text[size:] for size in range(1, len(text))}
         if self.texts and (
-            len(self.texts) == _TOGETHER
-            or min(len(self.texts[0]), _TELLING) != min(len(text), _TELLING)
+            len(self.texts) == _MAX_TEXTS_PER_SEARCH
+            or min(len(self.texts[0]), _COMPARED_BYTES) != min(len(text), _COMPARED_BYTES)
             or not begin.isdisjoint(self._end)
             or not end.isdisjoint(self._begin)
             or any(text in other or other in text for other in self.texts)
@@ -162,26 +166,30 @@ class _Group:
         return True
 
 
-def _apart(texts: Iterable[bytes]) -> list[list[bytes]]:
-    """The texts in groups, so that a search for a group that tells no overlaps misses nothing."""
-    groups: list[_Group] = []
-    for text in sorted(texts, key=lambda text: (min(len(text), _TELLING), text)):
-        if not any(group.take(text) for group in groups):
-            groups.append(_Group())
-            groups[-1].take(text)
+def _groups_without_overlaps(texts: Iterable[bytes]) -> list[list[bytes]]:
+    """Groups of texts that cannot overlap: a search that skips overlaps misses nothing."""
+    groups: list[_TextGroup] = []
+    for text in sorted(texts, key=lambda text: (min(len(text), _COMPARED_BYTES), text)):
+        if not any(group.try_add(text) for group in groups):
+            groups.append(_TextGroup())
+            groups[-1].try_add(text)
     return [group.texts for group in groups]
 
 
 def matches_near(
     pattern: re.Pattern[bytes], data: bytes, starts: Iterable[int], before: int, after: int
 ) -> Iterator[re.Match[bytes]]:
-    """What `pattern.finditer` finds, when every match has a text at one of `starts` (ascending).
+    """The matches of `pattern.finditer`, if every match contains one of `starts` (ascending).
 
-    A match begins at most `before` bytes ahead of it. `after` bytes behind it decide where a match
-    may begin: they are enough for the shortest, and a cut there rules none out.
+    Args:
+        pattern: what to find.
+        data: the bytes to search.
+        starts: positions of the texts without which the pattern does not match.
+        before: most bytes between the start of a match and such a text.
+        after: bytes from such a text that hold the end of the shortest match.
     """
     last = 0
-    for first, end in _joined(starts, before, after):
+    for first, end in _windows(starts, before, after):
         at = max(first, last)
         while at < end and (rough := pattern.search(data, at, end)):
             match = pattern.match(data, rough.start())
@@ -192,8 +200,8 @@ def matches_near(
                 at = last = match.end()
 
 
-def _joined(starts: Iterable[int], before: int, after: int) -> Iterator[tuple[int, int]]:
-    """Windows around the starts, those that touch as one."""
+def _windows(starts: Iterable[int], before: int, after: int) -> Iterator[tuple[int, int]]:
+    """Ranges from `before` to `after` around the starts; touching ranges are merged."""
     first = end = -1
     for start in starts:
         if start - before > end:

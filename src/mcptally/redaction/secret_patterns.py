@@ -1,61 +1,61 @@
-"""What secret values look like, as rows: tokens known by their prefix, and by the text around them.
+"""Rows that describe secrets by their form: by the prefix of a token, or by the text around it.
 
-The recorder's redaction reads these rows, and so does the analysis (`leak.secret`). They are
-Python and not TOML because the recorder pays for them at every start: nothing is parsed, and a
-pattern is compiled when it is first needed.
+The recorder's redaction uses these rows, and so does the finding `leak.secret`. The rows are
+Python, not TOML: parsing a file would delay every start of the recorder. A pattern is compiled
+when it is first used.
 
-In examples `<20>` stands for twenty characters of made-up token text, so that no line of this
-file looks like a real credential to a scanner.
+In examples, `<20>` stands for twenty made-up characters of a token, so that no line of this file
+looks like a real credential to a scanner.
 """
 
 from typing import Final, NamedTuple
 
 DEFAULT: Final = frozenset({"default", "strict"})
-"""Policies with a row that hides what nobody misses."""
+"""`on` of a rule that finds secrets."""
 STRICT: Final = frozenset({"strict"})
-"""Policies with a row that hides more than secrets."""
+"""`on` of a rule that also finds other personal or random-looking data."""
 
 
 class Prefix(NamedTuple):
-    """A token that begins with text nothing else begins with."""
+    """A token with a prefix by which it is recognised."""
 
     name: str
-    """What stands in its place: `[redacted:NAME]`."""
+    """Id of the rule, and the name in `[redacted:NAME]`."""
     title: str
     prefixes: tuple[str, ...]
-    """Beginnings, each of them a part of the token."""
+    """The prefixes; they are a part of the token."""
     tail: str
-    """Regular expression of what follows the prefix; linear, no nested repetition."""
+    """Regular expression for the rest of the token; linear, without nested repetition."""
     source: str = "mcptally"
-    """The standard that says so, or that it is ours."""
+    """The standard that defines the form; `mcptally` if we chose it."""
     on: frozenset[str] = DEFAULT
-    """Policies that have this row."""
+    """Base policies that include this rule."""
     silent: tuple[str, ...] = ()
-    """Texts in which it must find nothing."""
+    """Example texts in which the rule must find nothing."""
 
 
 class Shape(NamedTuple):
-    """A secret that is known by the text around it; fields as in `Prefix`."""
+    """A secret that is recognised by the text around it; fields as in `Prefix`."""
 
     name: str
     title: str
     needles: tuple[str, ...]
-    """Lower-case texts, one of which every match contains: no needle, no search."""
+    """Lower-case texts: every match contains one of them. `""` searches every frame."""
     pattern: str
-    """Regular expression; its group `secret` is what goes."""
+    """Regular expression; its group `secret` is replaced."""
     check: str = ""
-    """Name of a further check of the secret, out of `redaction_shapes.CHECKS`."""
+    """Name of a further check of the secret in `token_checks.CHECKS`."""
     source: str = "mcptally"
     on: frozenset[str] = DEFAULT
     fires: tuple[str, ...] = ()
-    """Texts in which it must find something."""
+    """Example texts in which the rule must find a secret."""
     silent: tuple[str, ...] = ()
 
 
-_W: Final = r"[A-Za-z0-9_\-]"
-_A: Final = r"[A-Za-z0-9]"
+_URL_SAFE: Final = r"[A-Za-z0-9_\-]"
+_ALPHANUMERIC: Final = r"[A-Za-z0-9]"
 _MIXED: Final = r"(?=[a-z_\-]{0,60}[A-Z0-9])"
-"""Lower-case words joined by hyphens are prose or a CSS class, not a token."""
+"""Requires a capital or a digit: lower-case words joined by hyphens are prose or a CSS class."""
 
 _TWO_DIGITS_OR_CAPITAL: Final = r"(?=(?:[A-Za-z_\-]{0,30}[0-9]){2}|[a-z0-9_\-]{0,60}[A-Z])"
 
@@ -64,13 +64,13 @@ PREFIXES: Final[tuple[Prefix, ...]] = (
         name="anthropic-key",
         title="Anthropic API or OAuth key",
         prefixes=("sk-ant-",),
-        tail=_W + r"{16,}",
+        tail=_URL_SAFE + r"{16,}",
     ),
     Prefix(
         name="openai-key",
-        title="OpenAI key, and the many services that copied its shape",
+        title="OpenAI key, and keys of services that use the same form",
         prefixes=("sk-", "sess-"),
-        tail=_MIXED + _W + r"{20,}",
+        tail=_MIXED + _URL_SAFE + r"{20,}",
         silent=("sk-loading-indicator-container", "risk-management-strategies-and-more"),
     ),
     Prefix(
@@ -113,26 +113,26 @@ PREFIXES: Final[tuple[Prefix, ...]] = (
         name="npm-token",
         title="npm access token",
         prefixes=("npm_",),
-        tail=_A + r"{36}(?![A-Za-z0-9_])",
+        tail=_ALPHANUMERIC + r"{36}(?![A-Za-z0-9_])",
         silent=("npm_package_devDependencies_typescript_eslint",),
     ),
     Prefix(
         name="pypi-token",
         title="PyPI or TestPyPI token",
         prefixes=("pypi-",),
-        tail=r"Ag" + _W + r"{40,}",
+        tail=r"Ag" + _URL_SAFE + r"{40,}",
     ),
     Prefix(
         name="huggingface-token",
         title="Hugging Face token: user or organisation",
         prefixes=("hf_", "api_org_"),
-        tail=_MIXED + _A + r"{30,}",
+        tail=_MIXED + _ALPHANUMERIC + r"{30,}",
     ),
     Prefix(
         name="sendgrid-key",
         title="SendGrid API key",
         prefixes=("SG.",),
-        tail=_W + r"{16,}\." + _W + r"{16,}",
+        tail=_URL_SAFE + r"{16,}\." + _URL_SAFE + r"{16,}",
     ),
     Prefix(
         name="stripe-key",
@@ -204,7 +204,7 @@ PREFIXES: Final[tuple[Prefix, ...]] = (
             "tskey-",  # Tailscale
             "vercel_blob_rw_",
         ),
-        tail=_TWO_DIGITS_OR_CAPITAL + _W + r"{18,}",
+        tail=_TWO_DIGITS_OR_CAPITAL + _URL_SAFE + r"{18,}",
         silent=("xai-grok-large-preview-2", "glc_short1"),
     ),
     Prefix(
@@ -218,21 +218,21 @@ PREFIXES: Final[tuple[Prefix, ...]] = (
         name="brave-key",
         title="Brave Search API key",
         prefixes=("BSA",),
-        tail=_W + r"{28}(?![A-Za-z0-9_\-])",
+        tail=_URL_SAFE + r"{28}(?![A-Za-z0-9_\-])",
         silent=("BSA rule 2",),
     ),
     Prefix(
         name="crates-token",
         title="crates.io API token",
         prefixes=("cio",),
-        tail=_A + r"{32}(?![A-Za-z0-9_\-])",
+        tail=_ALPHANUMERIC + r"{32}(?![A-Za-z0-9_\-])",
         silent=("cio-service-name",),
     ),
     Prefix(
         name="fireworks-key",
         title="Fireworks API key",
         prefixes=("fw_",),
-        tail=_A + r"{24}(?![A-Za-z0-9_\-])",
+        tail=_ALPHANUMERIC + r"{24}(?![A-Za-z0-9_\-])",
         silent=("fw_rule_2",),
     ),
     Prefix(
@@ -246,21 +246,21 @@ PREFIXES: Final[tuple[Prefix, ...]] = (
         name="notion-secret",
         title="Notion integration secret of the older form",
         prefixes=("secret_",),
-        tail=_A + r"{43}(?![A-Za-z0-9_\-])",
+        tail=_ALPHANUMERIC + r"{43}(?![A-Za-z0-9_\-])",
         silent=("secret_manager_access_of_all_the_good_users_x1",),
     ),
     Prefix(
         name="artifactory-key",
         title="JFrog Artifactory API key",
         prefixes=("AKCp",),
-        tail=_A + r"{69}(?![A-Za-z0-9_\-])",
+        tail=_ALPHANUMERIC + r"{69}(?![A-Za-z0-9_\-])",
         silent=("AKCp5",),
     ),
     Prefix(
         name="alibaba-key",
         title="Alibaba Cloud access key id",
         prefixes=("LTAI",),
-        tail=r"(?=[A-Za-z]{0,15}[0-9])" + _A + r"{16,24}(?![A-Za-z0-9_\-])",
+        tail=r"(?=[A-Za-z]{0,15}[0-9])" + _ALPHANUMERIC + r"{16,24}(?![A-Za-z0-9_\-])",
         silent=("LTAI5",),
     ),
     Prefix(
@@ -274,28 +274,29 @@ PREFIXES: Final[tuple[Prefix, ...]] = (
         name="facebook-token",
         title="Facebook or Instagram access token",
         prefixes=("EAA",),
-        tail=_A + r"{100,}(?![A-Za-z0-9_\-+/=])",
+        tail=_ALPHANUMERIC + r"{100,}(?![A-Za-z0-9_\-+/=])",
         silent=("EAAT is a medium",),
     ),
     Prefix(
         name="yandex-key",
         title="Yandex Cloud API key",
         prefixes=("AQVN",),
-        tail=_W + r"{35,38}(?![A-Za-z0-9_\-])",
+        tail=_URL_SAFE + r"{35,38}(?![A-Za-z0-9_\-])",
         silent=("AQVN7",),
     ),
     Prefix(
         name="google-refresh-token",
         title="Google OAuth refresh token",
         prefixes=("1//0",),
-        tail=_W + r"{60,}",
+        tail=_URL_SAFE + r"{60,}",
         silent=("1//0 is no path",),
     ),
     Prefix(
         name="discord-token",
         title="Discord bot token: the bot's number in base64, a time, a signature",
         prefixes=("MT", "Nz", "OD", "OT"),
-        tail=r"[A-Za-z0-9]{21,26}\." + _W + r"{6}\." + _W + r"{27,40}(?![A-Za-z0-9_\-])",
+        tail=r"[A-Za-z0-9]{21,26}\." + _URL_SAFE + r"{6}\."
+        + _URL_SAFE + r"{27,40}(?![A-Za-z0-9_\-])",
         silent=("MTBF.report.of.the.last.month",),
     ),
     Prefix(
@@ -324,7 +325,7 @@ PREFIXES: Final[tuple[Prefix, ...]] = (
 _B64: Final = r"[A-Za-z0-9+/=_\-.~]"
 
 _BEGIN: Final = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrtbf])|(?<=[0-9\[]m))"
-"""A token begins here: no letter or digit before it but the one of an escape (or of a colour)."""
+"""Start of a token: no letter or digit before it, except at the end of an escape or colour code."""
 
 SHAPES: Final[tuple[Shape, ...]] = (
     Shape(
@@ -377,7 +378,7 @@ SHAPES: Final[tuple[Shape, ...]] = (
     ),
     Shape(
         name="webhook-url",
-        title="Webhook address that is itself the credential",
+        title="Webhook URL whose path is the credential",
         needles=("hook",),
         pattern=(
             r"https?://(?:hooks\.slack\.com/(?:services|workflows|triggers)"
@@ -468,7 +469,7 @@ SHAPES: Final[tuple[Shape, ...]] = (
     ),
     Shape(
         name="long-tokens",
-        title="Any long run that looks random: 32 characters or more, letters and digits mixed",
+        title="Any random-looking run of 32 or more characters with letters and digits mixed",
         needles=("",),
         pattern=r"(?<![A-Za-z0-9+/_\-])(?P<secret>[A-Za-z0-9+/_\-]{32,}={0,2})(?![A-Za-z0-9])",
         check="random_like",

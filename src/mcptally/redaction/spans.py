@@ -1,6 +1,6 @@
-"""Editing bytes without breaking them: spans that go, escapes that stay whole, hashes.
+"""Replaces spans of bytes so that JSON stays JSON: no edit splits an escape sequence.
 
-Whatever is asked for, a JSON document stays one: an edit never cuts an escape in half.
+Also maps between a frame and its unescaped view, and hashes values that must stay comparable.
 """
 
 import re
@@ -8,56 +8,56 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
-from mcptally.redaction.scanner import Texts
+from mcptally.redaction.scanner import TextSearch
 
 _HASH_BYTES: Final = 8
 _BACKSLASH: Final = 0x5C
 
 
 class Span(NamedTuple):
-    """A stretch of the frame that goes, and what stands there afterwards."""
+    """A range of a frame and the bytes that replace it."""
 
     start: int
     end: int
-    instead: bytes
+    replacement: bytes
 
 
 def hashed(kind: str, value: str) -> str:
-    """`[hashed:KIND:…]` for a value that must still pair with itself.
+    """`[hashed:KIND:…]`, so that equal values stay equal after redaction.
 
-    Plain SHA-256, cut to 64 bits, without a key: two recordings of one session by different
-    processes pair, and `mcptally redact` gives what the recorder would have given. It hides what
-    nobody can guess (session ids are random by specification), not a value out of a short list.
+    The hash is SHA-256 without a key, cut to 64 bits: recordings of one session by several
+    processes get the same text, and `mcptally redact` gives the same as the recorder. It protects
+    values that cannot be guessed (session ids are random by specification), not short lists.
     """
-    if done(value.encode(errors="surrogateescape")):
+    if is_redacted(value.encode(errors="surrogateescape")):
         return value
-    import hashlib  # noqa: PLC0415 - OpenSSL costs every start, and few recordings need it
+    import hashlib  # noqa: PLC0415 - loading OpenSSL at every start would be slow
 
     digest = hashlib.sha256(f"mcptally\0{value}".encode(errors="surrogateescape")).hexdigest()
     return f"[hashed:{kind}:{digest[: 2 * _HASH_BYTES]}]"
 
 
-def done(value: bytes) -> bool:
-    """Was this put here by an earlier redaction?"""
-    return _DONE.fullmatch(value) is not None
+def is_redacted(value: bytes) -> bool:
+    """Whether the value is the replacement text of an earlier redaction."""
+    return _REDACTED.fullmatch(value) is not None
 
 
-def begins_done(value: bytes) -> bool:
-    """Was the beginning of this put here by an earlier redaction?"""
-    return _DONE.match(value) is not None
+def starts_redacted(value: bytes) -> bool:
+    """Whether the value starts with the replacement text of an earlier redaction."""
+    return _REDACTED.match(value) is not None
 
 
-_DONE: Final = re.compile(
+_REDACTED: Final = re.compile(
     rb"(?:\[redacted:[a-z-]+\]|\[hashed:[a-z-]+:[0-9a-f]{16}\]|redacted-url-password)"
 )
 
 URL_PASSWORD: Final = b"redacted-url-password"
-"""Brackets would make the URL unreadable to every parser that checks its host."""
+"""Replacement for a password in a URL: brackets would make URL parsers refuse the host."""
 
 
-def decoded(value: bytes) -> str:
-    """The value with its escapes undone, as often as it was escaped."""
-    import json  # noqa: PLC0415 - as above
+def unescaped_value(value: bytes) -> str:
+    """The value with its JSON escapes decoded, up to eight levels."""
+    import json  # noqa: PLC0415 - few recordings need it
 
     text = value.decode(errors="surrogateescape")
     for _ in range(8):
@@ -74,18 +74,18 @@ _ESCAPE: Final = re.compile(
     rb"\\(?P<run>\\*)(?:u00(?P<u>[2-7][0-9A-Fa-f])|/)"
     rb"|%(?P<url>0[AaDd]|2[0BbDdEeFf]|3[AaDd]|40|5[Ff])"
 )
-"""ASCII characters escaped in JSON, and in URLs those that secrets are known by."""
+"""Escapes of ASCII characters in JSON, and of separators and quotes in URLs."""
 
-_ESCAPED: Final = Texts(["\\u00", "\\/", "%"])
+_ESCAPED: Final = TextSearch(["\\u00", "\\/", "%"])
 
-Back = Callable[[int, int], tuple[int, int]]
-"""From a stretch of the plain view to the stretch of the frame that it stands for."""
+MapBack = Callable[[int, int], tuple[int, int]]
+"""Maps a range of the unescaped view to the range of the frame that it came from."""
 
 
-def unescape(data: bytes) -> tuple[bytes, Back] | None:
-    r"""The frame with escaped ASCII characters written plainly, and the way back to its offsets.
+def unescape(data: bytes) -> tuple[bytes, MapBack] | None:
+    r"""The frame with escaped ASCII characters decoded, and a map back to offsets of the frame.
 
-    A quote that was `\u0022` gets the backslashes it would have had as `\"`. None when nothing is
+    A quote written as `\u0022` gets the backslashes that it would have as `\"`. None if nothing is
     escaped.
     """
     if b"\\" not in data and b"%" not in data:
@@ -132,7 +132,7 @@ def unescape(data: bytes) -> tuple[bytes, Back] | None:
 
 
 def within_strings(frame: bytes, spans: Iterable[Span]) -> list[Span]:
-    """Of strict JSON: the spans that lie inside one string each."""
+    """The spans that lie inside one string of strict JSON each; the others are dropped."""
     ordered = sorted(spans, reverse=True)
     inside: list[Span] = []
     for string in _STRING.finditer(frame):
@@ -148,8 +148,8 @@ def within_strings(frame: bytes, spans: Iterable[Span]) -> list[Span]:
 _STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"')
 
 
-def replace(data: bytes, spans: Iterable[Span]) -> tuple[bytes, int]:
-    """`data` with the spans replaced; of spans that overlap the first and longest stays."""
+def replace_spans(data: bytes, spans: Iterable[Span]) -> tuple[bytes, int]:
+    """`data` with spans replaced, and how many; of overlapping spans, the first, longest wins."""
     out: list[bytes] = []
     last = count = 0
     for span in sorted(spans, key=lambda s: (s.start, -s.end)):
@@ -158,7 +158,7 @@ def replace(data: bytes, spans: Iterable[Span]) -> tuple[bytes, int]:
             if end > last and start < last:
                 last = end
             continue
-        out += (data[last:start], span.instead)
+        out += (data[last:start], span.replacement)
         last = end
         count += 1
     if not count:
@@ -168,7 +168,7 @@ def replace(data: bytes, spans: Iterable[Span]) -> tuple[bytes, int]:
 
 
 def _whole_escapes(data: bytes, start: int, end: int) -> tuple[int, int]:
-    """The span without the halves of escapes at its edges, so that a string stays a string."""
+    """The span without partial escapes at its ends, so that JSON strings stay valid."""
     run = 0
     while start > run and data[start - run - 1] == _BACKSLASH:
         run += 1

@@ -1,11 +1,11 @@
-"""What a secret value looks like by itself, and how it differs from a word."""
+"""Checks that tell a secret value from an ordinary word, without looking at its context."""
 
 import re
 from typing import Final
 
 
 def token_like(value: bytes) -> bool:
-    """Eight characters or more that are no plain word: digits and letters, or cases mixed."""
+    """Whether a value mixes letters and digits or letter cases; 5 to 7 characters need both."""
     if len(value) < 8:
         return _SHORT_SECRET.fullmatch(value) is not None
     return (_DIGIT.search(value) is not None and _LETTER.search(value) is not None) or (
@@ -22,12 +22,12 @@ _SHORT_SECRET: Final = re.compile(rb"(?=.{0,7}[0-9])(?=.{0,7}[A-Za-z])[\x21-\x7e
 
 
 def base64_like(value: bytes) -> bool:
-    """Base64 by length and by what stands in it, rather than a word after `Basic`."""
+    """Whether the value is base64 by length and content, not a word after `Basic`."""
     return len(value) % 4 == 0 and (value.endswith(b"=") or token_like(value))
 
 
 def random_like(value: bytes) -> bool:
-    """No path, no name: digits and letters change places too often for a word."""
+    """Whether letters, digits and cases alternate more often than in words, names and paths."""
     changes = len(_CHANGE.findall(value))
     return changes * 6 >= len(value) and b"//" not in value and value.count(b"/") * 12 <= len(value)
 
@@ -36,7 +36,7 @@ _CHANGE: Final = re.compile(rb"(?=[A-Za-z][0-9]|[0-9][A-Za-z]|[a-z][A-Z])")
 
 
 def luhn(value: bytes) -> bool:
-    """The check digit of ISO/IEC 7812-1 holds."""
+    """Whether 13 to 19 digits have the right check digit (Luhn, ISO/IEC 7812-1)."""
     digits = [c - 48 for c in value if 48 <= c <= 57]
     if not 13 <= len(digits) <= 19:
         return False
@@ -50,9 +50,9 @@ CHECKS: Final = {
     "random_like": random_like,
     "luhn": luhn,
 }
-"""The checks that a `Shape` may name."""
+"""Checks by the name that `Shape.check` uses."""
 
-REACH: Final = {
+MATCH_REACH: Final = {
     "bearer": (0, 64),
     "basic": (0, 64),
     "url-password": (0, 512),
@@ -62,6 +62,6 @@ REACH: Final = {
     "terraform-token": (14, 96),
     "mailchimp-key": (32, 8),
 }
-"""Where a match lies around its needle: it begins at most so many bytes before the needle, and so
-many from there on are more than the shortest match takes. Other shapes are looked for everywhere.
-"""
+"""Name of a `Shape` → `before` and `after` of `scanner.matches_near`.
+
+Patterns without an entry are searched in the whole frame."""

@@ -7,7 +7,8 @@ from importlib import resources
 from typing import Any, Final
 
 from mcptally.errors import UsageError, near
-from mcptally.redaction.key_patterns import PLACES, PREFIXES, SHAPES, Place, Prefix, Shape
+from mcptally.redaction.key_patterns import PLACES, Place
+from mcptally.redaction.secret_patterns import PREFIXES, SHAPES, Prefix, Shape
 
 FILES: Final = (
     "archive.toml",

@@ -1,7 +1,7 @@
-"""Is an archive whole? Everything the transcript promises, checked line by line.
+"""Checks line by line whether an archive is whole, and lists what is missing.
 
-A line is an event here exactly if it is one to `score`; payloads are passed over. Memory is that of
-one file's read buffer and a few numbers for each recording, and for each hole in one.
+Lines are parsed exactly as in `score`; payloads are not looked at. Memory holds one read buffer,
+and a few numbers for each recording and each hole in its numbering.
 """
 
 import dataclasses
@@ -17,34 +17,36 @@ import msgspec
 
 from mcptally.errors import UnreadableError
 from mcptally.transcript.discover import PassedOver, discover
-from mcptally.transcript.events import EVENTS as SHAPES
+from mcptally.transcript.events import EVENTS as EVENT_TYPES
 from mcptally.transcript.events import AnyEvent, CloseEvent, GapEvent, OpenEvent
 from mcptally.transcript.files import Damage, Lines, Room, lines
-from mcptally.transcript.format import EVENTS
+from mcptally.transcript.format import EVENT_NAMES
 from mcptally.transcript.parse import MAX_NOISE, NOISE, at_once, event_of, is_torn
 from mcptally.wire.nesting import with_stack_room
 
 if sys.platform != "win32":
     import fcntl
 
-Verdict = Literal["whole", "writing", "unclosed", "incomplete"]
-"""`writing` and `unclosed` have no `close`: the first is held open by its recorder, the second was
-killed, or copied too early. `incomplete` means that something is missing or contradicts itself."""
+CheckVerdict = Literal["whole", "writing", "unclosed", "incomplete"]
+"""State of a recording.
+
+`writing` and `unclosed` recordings have no `close` event: a recorder still writes the first, the
+second was killed or copied too early. `incomplete`: events are missing or contradict each other."""
 
 _MAX_RUNS: Final = 4096
-"""Runs of `seq` kept of a recording before they are merged: bounds memory on shuffled files."""
+"""Runs of `seq` kept per recording before they are merged: bounds memory on shuffled files."""
 _MAX_LISTED: Final = 20
 
-_TOGETHER: Final = 16 << 20
-"""Bytes of files that share the room to unpack in: what a partition of `score` has, about."""
+_PARTITION_BYTES: Final = 16 << 20
+"""Bytes of files that share one `Room`: about the size of a partition of `score`."""
 
-_NAMES: Final = {shape: str(shape.__struct_config__.tag) for shape in SHAPES}
+_EVENT_NAME: Final = {shape: str(shape.__struct_config__.tag) for shape in EVENT_TYPES}
 _COUNTS: Final = msgspec.json.Decoder(dict[str, Any])
 
 
 @dataclasses.dataclass(slots=True)
-class _Run:
-    """Consecutive `seq`: first, last, and the times of both."""
+class _SeqRun:
+    """A run of consecutive `seq`, and the times of its first and last event."""
 
     first: int
     last: int
@@ -53,57 +55,57 @@ class _Run:
 
 
 @dataclasses.dataclass(slots=True)
-class _Seen:
-    """What is known of one recording so far."""
+class _RecordingState:
+    """What the events of one recording add up to so far."""
 
     file: Path
     server: str | None = None
     transport: str | None = None
     counts: Counter[str] = dataclasses.field(default_factory=Counter)
-    runs: list[_Run] = dataclasses.field(default_factory=list)
-    room: int = _MAX_RUNS
-    """How many runs there may be before they are merged the next time."""
+    runs: list[_SeqRun] = dataclasses.field(default_factory=list)
+    max_runs: int = _MAX_RUNS
+    """Number of runs at which they are merged the next time."""
     segments: list[int] = dataclasses.field(default_factory=list)
     latest: int = 0
-    """The highest of them; `file` is where it is."""
+    """The highest number in `segments`; `file` has that segment."""
     lost: int = 0
     backwards: int = 0
     repeats: int = 0
     closed: int | None = None
-    """The `seq` of its `close`."""
-    promised: dict[str, Any] | None = None
+    """The `seq` of the `close` event."""
+    counts_in_close: dict[str, Any] | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RecordingCheck:
-    """What was found about one recording."""
+    """The result for one recording."""
 
     recording: str
     server: str | None
     transport: str | None
-    verdict: Verdict
+    verdict: CheckVerdict
     events: int
-    """Events read."""
+    """Number of events read."""
     segments: int
-    """Segments read: `open` events with a number of their own."""
+    """Number of segments read: `open` events with different segment numbers."""
     problems: list[str]
-    """Sentences; empty when the verdict is `whole`."""
+    """Messages; empty if the verdict is `whole`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FileCheck:
-    """What was wrong with one file."""
+    """The problems of one file."""
 
     file: str
     lines: int
     bytes_not_read: int
-    """Bytes, decompressed, of lines that are no events of format 1."""
+    """Decompressed bytes of lines that are not events of format 1."""
     problems: list[str]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ArchiveCheck:
-    """The whole answer."""
+    """The result for an archive."""
 
     whole: bool
     files: int
@@ -114,30 +116,30 @@ class ArchiveCheck:
 
 @with_stack_room
 def check(paths: Iterable[str | Path]) -> ArchiveCheck:
-    """Say whether the archive that `paths` name is whole.
+    """Check whether the archive that `paths` name is whole.
 
     Raises:
-        UnreadableError: nothing there, or no event of a transcript in any of it.
+        UnreadableError: there are no files, or no file has an event of a transcript.
     """
-    seen: dict[str, _Seen] = {}
+    seen: dict[str, _RecordingState] = {}
     damaged = []
     out: list[PassedOver] = []
     files = discover(paths, out.append)
     room, together = Room(), 0
     for path in files:
         together += _size(path)
-        if together > _TOGETHER:
+        if together > _PARTITION_BYTES:
             room, together = Room(), 0
-        report = _file(path, seen, room)
+        report = _check_file(path, seen, room)
         if report.problems:
             damaged.append(report)
-    damaged += [FileCheck(each.name, 0, 0, [f"passed over: {each.why}"]) for each in out]
+    damaged += [FileCheck(each.name, 0, 0, [f"skipped: {each.why}"]) for each in out]
     if not seen:
         first = damaged[0] if damaged else None
         why = f"; {first.file}: {first.problems[0]}" if first else ""
-        raise UnreadableError(f"no event of a transcript in {len(files)} files{why}")
-    held = functools.cache(is_held)  # a file may hold a million recordings
-    recordings = [_judge(name, state, held) for name, state in seen.items()]
+        raise UnreadableError(f"no transcript event in {len(files)} files{why}")
+    is_held_cached = functools.cache(is_held)  # a file may hold a million recordings
+    recordings = [_check_recording(name, state, is_held_cached) for name, state in seen.items()]
     return ArchiveCheck(
         whole=not damaged and all(r.verdict == "whole" for r in recordings),
         files=len(files),
@@ -151,10 +153,10 @@ def _size(path: Path) -> int:
     try:
         return path.stat().st_size
     except OSError:
-        return 0  # said when the file is read
+        return 0  # reading the file reports it
 
 
-def _file(path: Path, seen: dict[str, _Seen], room: Room) -> FileCheck:
+def _check_file(path: Path, seen: dict[str, _RecordingState], room: Room) -> FileCheck:
     problems: list[str] = []
     unread = total = noise = 0
     bad: Counter[str] = Counter()
@@ -167,18 +169,18 @@ def _file(path: Path, seen: dict[str, _Seen], room: Room) -> FileCheck:
         total = run.first + run.count - 1
         known = at_once(run.data, run.count)
         for event in known or ():
-            _take(event, path, seen)
-        for number, line in _each(run) if known is None else ():
+            _add_event(event, path, seen)
+        for number, line in _numbered_lines(run) if known is None else ():
             event_or_why = event_of(line.removesuffix(b"\n"))
             if isinstance(event_or_why, tuple):
                 rule, words = event_or_why
                 if not line.endswith(b"\n") and is_torn(line):
-                    rule = words = "torn tail: the last line has no end"
+                    rule = words = "torn tail: the last line is incomplete"
                 bad[rule] += 1
                 first_bad.setdefault(rule, (number, words))
                 unread += len(line)
             elif event_or_why is not None:
-                _take(event_or_why, path, seen)
+                _add_event(event_or_why, path, seen)
                 continue
             noise += 1
         if noise > MAX_NOISE:
@@ -192,8 +194,8 @@ def _file(path: Path, seen: dict[str, _Seen], room: Room) -> FileCheck:
     return FileCheck(str(path), total, unread, problems)
 
 
-def _each(run: Lines) -> Iterator[tuple[int, bytes]]:
-    """Each line of a run, its newline included, with its number."""
+def _numbered_lines(run: Lines) -> Iterator[tuple[int, bytes]]:
+    """Yield (number, line with its newline) for each line of a run."""
     number, begin = run.first, 0
     while begin < len(run.data):
         end = run.data.find(b"\n", begin) + 1 or len(run.data)
@@ -201,12 +203,12 @@ def _each(run: Lines) -> Iterator[tuple[int, bytes]]:
         number, begin = number + 1, end
 
 
-def _take(event: AnyEvent, path: Path, seen: dict[str, _Seen]) -> None:
-    """Take one event into account."""
+def _add_event(event: AnyEvent, path: Path, seen: dict[str, _RecordingState]) -> None:
+    """Add one event to the state of its recording."""
     state = seen.get(event.recording)
     if state is None:
-        state = seen[event.recording] = _Seen(path)
-    _in_order(state, event)
+        state = seen[event.recording] = _RecordingState(path)
+    _note_seq(state, event)
     if isinstance(event, OpenEvent):
         state.server = state.server or event.server
         state.transport = state.transport or event.transport
@@ -217,34 +219,34 @@ def _take(event: AnyEvent, path: Path, seen: dict[str, _Seen]) -> None:
     elif isinstance(event, GapEvent):
         state.lost += event.lost or 0
     elif isinstance(event, CloseEvent):
-        state.closed, state.promised = event.seq, _counts(event)
-    state.counts[_NAMES[type(event)]] += 1
+        state.closed, state.counts_in_close = event.seq, _counts_of(event)
+    state.counts[_EVENT_NAME[type(event)]] += 1
 
 
-def _counts(event: CloseEvent) -> dict[str, Any] | None:
+def _counts_of(event: CloseEvent) -> dict[str, Any] | None:
     try:
         return _COUNTS.decode(event.counts)
     except msgspec.DecodeError:
         return None
 
 
-def _in_order(state: _Seen, event: AnyEvent) -> None:
+def _note_seq(state: _RecordingState, event: AnyEvent) -> None:
     runs = state.runs
     last = runs[-1] if runs else None
     if last is not None and event.seq == last.last + 1:
         state.backwards += event.ts_ns < last.ended
         last.last, last.ended = event.seq, event.ts_ns
         return
-    runs.append(_Run(event.seq, event.seq, event.ts_ns, event.ts_ns))
-    if len(runs) > state.room:
+    runs.append(_SeqRun(event.seq, event.seq, event.ts_ns, event.ts_ns))
+    if len(runs) > state.max_runs:
         state.runs = _merged(state)
-        # Where there are holes they stay many: to merge them at each event would take for ever.
-        state.room = max(_MAX_RUNS, 2 * len(state.runs))
+        # Holes keep the runs apart, so raise the limit: merging at every event would be slow.
+        state.max_runs = max(_MAX_RUNS, 2 * len(state.runs))
 
 
-def _merged(state: _Seen) -> list[_Run]:
-    """The runs in order of `seq`, joined; repeats, and times that go back within, are counted."""
-    merged: list[_Run] = []
+def _merged(state: _RecordingState) -> list[_SeqRun]:
+    """The runs sorted by `seq` and joined; counts repeated `seq` and times that go back."""
+    merged: list[_SeqRun] = []
     for run in sorted(state.runs, key=lambda r: (r.first, r.last)):
         before = merged[-1] if merged else None
         if before is None or run.first > before.last + 1:
@@ -258,7 +260,9 @@ def _merged(state: _Seen) -> list[_Run]:
     return merged
 
 
-def _judge(name: str, state: _Seen, held: Callable[[Path], bool]) -> RecordingCheck:
+def _check_recording(
+    name: str, state: _RecordingState, is_held_cached: Callable[[Path], bool]
+) -> RecordingCheck:
     runs = state.runs = _merged(state)
     state.backwards += sum(b.began < a.ended for a, b in pairwise(runs))
     problems = []
@@ -266,31 +270,31 @@ def _judge(name: str, state: _Seen, held: Callable[[Path], bool]) -> RecordingCh
     if runs[0].first:
         holes.insert(0, (0, runs[0].first - 1))
     if state.lost:
-        problems.append(f"the recorder lost {state.lost} events and says so in a gap")
-    # Lost events keep their numbers: what a gap accounts for is told once.
+        problems.append(f"the recorder lost {state.lost} events, as its gap events say")
+    # Lost events keep their numbers, so do not report again what a gap event reports.
     missing = sum(last - first + 1 for first, last in holes)
     if missing > state.lost:
-        listed = ", ".join(_range(*hole) for hole in holes[:_MAX_LISTED])
+        listed = ", ".join(_range_text(*hole) for hole in holes[:_MAX_LISTED])
         more = f" and {len(holes) - _MAX_LISTED} more" if len(holes) > _MAX_LISTED else ""
         problems.append(f"{missing - state.lost} events are missing at seq {listed}{more}")
     if state.repeats:
-        problems.append(f"{state.repeats} events have a seq that was there already")
+        problems.append(f"{state.repeats} events repeat a seq")
     if state.backwards:
         problems.append(f"the time goes back {state.backwards} times")
     if state.closed is not None and (
         after := sum(max(0, r.last - max(r.first, state.closed + 1) + 1) for r in runs)
     ):
-        problems.append(f"{after} events after close")
-    problems += _segments(state)
+        problems.append(f"{after} events after the close event")
+    problems += _segment_problems(state)
     if not state.counts["open"]:
-        problems.append("no open: its first segment is missing")
+        problems.append("no open event: the first segment is missing")
     if state.closed is not None and not missing and not state.repeats:
-        problems += _promises(state)
+        problems += _count_mismatches(state)
     broken = bool(problems)
-    verdict: Verdict = "incomplete" if broken else "whole"
+    verdict: CheckVerdict = "incomplete" if broken else "whole"
     if state.closed is None:
-        writing = held(state.file)
-        problems.append("it is being written" if writing else "no close: killed, or cut off")
+        writing = is_held_cached(state.file)
+        problems.append("still being written" if writing else "no close event: killed or cut off")
         if not broken:
             verdict = "writing" if writing else "unclosed"
     return RecordingCheck(
@@ -304,32 +308,32 @@ def _judge(name: str, state: _Seen, held: Callable[[Path], bool]) -> RecordingCh
     )
 
 
-def _segments(state: _Seen) -> Iterator[str]:
+def _segment_problems(state: _RecordingState) -> Iterator[str]:
     found = set(state.segments)
     if len(found) < len(state.segments):
-        yield f"{len(state.segments) - len(found)} segments are there twice"
+        yield f"{len(state.segments) - len(found)} segments are repeated"
     if found and (missing := max(found) + 1 - len(found)):
         gone = islice((str(n) for n in range(max(found)) if n not in found), _MAX_LISTED)
         yield f"{missing} segments are missing: {', '.join(gone)}"
 
 
-def _promises(state: _Seen) -> Iterator[str]:
-    """Where `close` says another number of events than was read."""
-    promised = state.promised or {}
-    for event, number in promised.items():
-        if event not in EVENTS or event == "close" or not isinstance(number, int):
+def _count_mismatches(state: _RecordingState) -> Iterator[str]:
+    """Messages about kinds of events whose number differs from the `counts` in `close`."""
+    counts_in_close = state.counts_in_close or {}
+    for event, number in counts_in_close.items():
+        if event not in EVENT_NAMES or event == "close" or not isinstance(number, int):
             continue
         if number != state.counts[event]:
-            yield f"close counts {number} {event} events, {state.counts[event]} are there"
+            yield f"the close event counts {number} {event} events, {state.counts[event]} were read"
 
 
-def _range(first: int, last: int) -> str:
+def _range_text(first: int, last: int) -> str:
     return str(first) if first == last else f"{first}-{last}"
 
 
 def is_held(path: Path) -> bool:
-    """Does a recorder hold this file's lock?"""
-    if sys.platform == "win32":  # no such locks there: it looks unclosed
+    """Whether a recorder holds the lock of this file."""
+    if sys.platform == "win32":  # no flock: such a recording counts as unclosed
         return False
     try:
         with path.open("rb") as file:

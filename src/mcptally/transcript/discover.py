@@ -1,4 +1,4 @@
-"""Which files an archive is: what paths, folders and patterns name, and what is passed over."""
+"""Finds the transcript files that paths, folders and patterns name, and reports skipped files."""
 
 import dataclasses
 import glob
@@ -13,12 +13,12 @@ from mcptally.transcript.format import SUFFIXES
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PassedOver:
-    """Something that a folder or a pattern leads to, and that is not read."""
+    """A file in a folder, or a match of a pattern, that is not read."""
 
     name: str
-    """Its path, as far as it is UTF-8."""
+    """Its path; bytes that are not UTF-8 are replaced."""
     why: str
-    """Why it is not, in words."""
+    """Why it is not read."""
 
 
 def discover(
@@ -26,28 +26,30 @@ def discover(
 ) -> list[Path]:
     """The transcript files that `paths` name, sorted, each once.
 
-    A folder gives its `*.jsonl`, `*.jsonl.gz` and `*.jsonl.zst`, recursively, without following
-    links out of it; a pattern gives what it matches; a file that is named is always taken.
+    A folder stands for its `*.jsonl`, `*.jsonl.gz` and `*.jsonl.zst` files at any depth; links out
+    of the folder are not followed. A pattern stands for its matches. A named file is always read.
 
     Args:
         paths: files, folders and patterns.
-        passed_over: is told what has such a name, or is matched, and is not read, and why.
+        passed_over: called with each file of such a name, and each match, that is not read.
 
     Raises:
-        UnreadableError: a path does not exist, is no regular file or no pattern, cannot be listed,
-            has a name that is not UTF-8, or nothing was found.
+        UnreadableError: a path does not exist, is not a regular file, cannot be listed or has a
+            name that is not UTF-8; a pattern is invalid; or no file was found.
     """
     named = [Path(path) for path in paths]
     found: dict[Path, None] = {}
     out: list[PassedOver] = []
     for path in named:
-        if _is(path, Path.is_dir):
+        if _path_is(path, Path.is_dir):
             found.update(dict.fromkeys(files_below(path, out)))
-        elif _is(path, Path.exists):
+        elif _path_is(path, Path.exists):
             if not path.is_file():
-                raise UnreadableError(f"{path}: is no regular file; name a transcript or a folder")
-            if not _is_text(path):
-                raise UnreadableError(f"{_shown(path)}: {_NO_TEXT}")
+                raise UnreadableError(
+                    f"{path}: is not a regular file; name a transcript or a folder"
+                )
+            if not _is_utf8_name(path):
+                raise UnreadableError(f"{_printable_path(path)}: {_NAME_NOT_UTF8}")
             found[path] = None
         else:
             matches = sorted(_matches(path))
@@ -56,52 +58,56 @@ def discover(
             for match in matches:
                 if match.is_dir():
                     found.update(dict.fromkeys(files_below(match, out)))
-                elif _is_text(match):
+                elif _is_utf8_name(match):
                     found[match] = None
                 else:
-                    out.append(PassedOver(_shown(match), _NO_TEXT))
+                    out.append(PassedOver(_printable_path(match), _NAME_NOT_UTF8))
     for each in out:
         passed_over(each)
     if not found:
         places = ", ".join(map(str, named)) or "nothing"
-        seen = f"; passed over: {out[0].name}: {out[0].why}" if out else ""
+        seen = f"; skipped: {out[0].name}: {out[0].why}" if out else ""
         raise UnreadableError(
-            f"{places}: no transcripts there "
+            f"{places}: no transcripts found "
             f"(looked for {', '.join('*' + s for s in SUFFIXES)}){seen}"
         )
     return sorted(found)
 
 
-def _is(path: Path, what: Callable[[Path], bool]) -> bool:
-    """What a path is; one that no system takes (too long, a NUL in it) is nothing."""
+def _path_is(path: Path, what: Callable[[Path], bool]) -> bool:
+    """Whether a path passes a test such as `Path.is_dir`.
+
+    Raises:
+        UnreadableError: the system refuses the path (too long, contains a NUL).
+    """
     try:
         return what(path)
     except (OSError, ValueError) as error:
-        raise UnreadableError(f"{path}: {reason(error)}") from error
+        raise UnreadableError(f"{path}: {describe_error(error)}") from error
 
 
 def _matches(pattern: Path) -> Iterator[Path]:
-    """What a pattern matches. `**` goes through no links to folders: they may lead in circles."""
+    """The matches of a pattern; `**` does not follow links to folders, which may form cycles."""
     parts = pattern.parts
     fixed = next((i for i, part in enumerate(parts) if glob.has_magic(part)), len(parts))
     if fixed < len(parts):
         try:
             yield from Path(*parts[:fixed]).glob(str(Path(*parts[fixed:])))
-        except ValueError as error:  # `**` beside other characters, for one
+        except ValueError as error:  # for example, `**` next to other characters
             raise UnreadableError(f"{pattern}: {error}") from error
 
 
 def files_below(
     folder: Path, out: list[PassedOver], suffixes: tuple[str, ...] = SUFFIXES
 ) -> Iterator[Path]:
-    """The files of a folder and those below whose names end so, without following links out of it.
+    """Yield the files of a folder, at any depth, whose names end with one of `suffixes`.
 
-    `out` is given what has such a name and is left out.
+    Links out of the folder are not followed. Files that are skipped are appended to `out`.
 
     Raises:
         UnreadableError: a folder cannot be listed.
     """
-    # However deep: a loop, not a recursion.
+    # A loop, not recursion: folders may be nested deeper than Python's recursion limit.
     root = folder.resolve()
     todo = [folder]
     while todo:
@@ -117,32 +123,34 @@ def files_below(
             elif entry.is_symlink() and not _within(path, root):
                 if entry.name.endswith(suffixes) or _leads_to_folder(entry):
                     out.append(
-                        PassedOver(_shown(path), "a link out of the folder; name it as well")
+                        PassedOver(
+                            _printable_path(path), "a link out of the folder; name it as well"
+                        )
                     )
             elif entry.name.endswith(suffixes):
                 if not path.is_file():
-                    out.append(PassedOver(_shown(path), "no regular file"))
-                elif not _is_text(path):
-                    out.append(PassedOver(_shown(path), _NO_TEXT))
+                    out.append(PassedOver(_printable_path(path), "not a regular file"))
+                elif not _is_utf8_name(path):
+                    out.append(PassedOver(_printable_path(path), _NAME_NOT_UTF8))
                 elif not entry.is_symlink() or not path.resolve().name.endswith(suffixes):
-                    yield path  # (what another link within leads to is found by its own name)
+                    yield path  # (the target of a link inside the folder is found by its own name)
 
 
-_NO_TEXT: Final = "its name is not UTF-8, and no table can hold it; rename it"
+_NAME_NOT_UTF8: Final = "its name is not UTF-8, which tables cannot store; rename it"
 
 
-def _is_text(path: Path) -> bool:
-    return _shown(path) == str(path)
+def _is_utf8_name(path: Path) -> bool:
+    return _printable_path(path) == str(path)
 
 
-def _shown(path: Path) -> str:
+def _printable_path(path: Path) -> str:
     return os.fsencode(path).decode("utf-8", "replace")
 
 
 def _within(path: Path, root: Path) -> bool:
     try:
         return path.resolve().is_relative_to(root)
-    except (OSError, RuntimeError):  # a link that leads to itself
+    except (OSError, RuntimeError):  # a link to itself
         return True
 
 
@@ -153,6 +161,6 @@ def _leads_to_folder(entry: "os.DirEntry[str]") -> bool:
         return False
 
 
-def reason(error: Exception) -> str:
-    """An error of the system in words, without the file's name."""
+def describe_error(error: Exception) -> str:
+    """The message of an error, without the file's name."""
     return (isinstance(error, OSError) and error.strerror) or str(error)

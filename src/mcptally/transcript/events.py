@@ -1,8 +1,8 @@
-"""The shapes of transcript events and JSON-RPC messages, as msgspec structs.
+"""Transcript events and JSON-RPC messages as msgspec structs, and decoders for them.
 
-Payloads stay raw JSON (`Raw`; an empty one is an absent member), what is nearly always a string is
-typed as one, and a value of another type than declared counts as absent (`Shape.one`): odd traffic
-is read as far as it goes.
+Payloads stay raw JSON (`Raw`; an empty `Raw` is an absent member). Members that are nearly always
+strings are typed as strings. `LenientDecoder` treats a member of another type as absent, so that
+the rest of an invalid message is still decoded.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ _Version = Literal[1]
 
 
 class MessageEvent(Struct, tag_field="event", tag="message", gc=False):
-    """A frame that is strict JSON."""
+    """A frame of strict JSON."""
 
     recording: str
     seq: _Int
@@ -34,7 +34,7 @@ class MessageEvent(Struct, tag_field="event", tag="message", gc=False):
 
 
 class RawFrame(Struct, tag_field="event", tag="raw", gc=False):
-    """What arrived and is not strict JSON, or is over the size cap."""
+    """A frame that is not strict JSON or is over the size limit."""
 
     recording: str
     seq: _Int
@@ -54,7 +54,7 @@ class RawFrame(Struct, tag_field="event", tag="raw", gc=False):
 
 
 class StderrEvent(Struct, tag_field="event", tag="stderr", gc=False):
-    """Output of the server on stderr; only that it was there."""
+    """A line of the server's stderr; its text is not decoded."""
 
     recording: str
     seq: _Int
@@ -63,7 +63,7 @@ class StderrEvent(Struct, tag_field="event", tag="stderr", gc=False):
 
 
 class Headers(Struct, gc=False, rename="kebab"):
-    """The HTTP headers that say something about a conversation."""
+    """The HTTP headers that identify sessions and requests."""
 
     mcp_session_id: str | None = None
     mcp_protocol_version: str | None = None
@@ -90,7 +90,7 @@ class HttpEvent(Struct, tag_field="event", tag="http", gc=False):
 
 
 class OpenEvent(Struct, tag_field="event", tag="open", gc=False):
-    """A segment begins."""
+    """The first event of a segment."""
 
     recording: str
     seq: _Int
@@ -107,7 +107,7 @@ class OpenEvent(Struct, tag_field="event", tag="open", gc=False):
 
 
 class CloseEvent(Struct, tag_field="event", tag="close", gc=False):
-    """The recording ended in order."""
+    """The last event of a recording that was not cut off."""
 
     recording: str
     seq: _Int
@@ -120,7 +120,7 @@ class CloseEvent(Struct, tag_field="event", tag="close", gc=False):
 
 
 class GapEvent(Struct, tag_field="event", tag="gap", gc=False):
-    """Events that the recorder had to drop."""
+    """A number of events that the recorder could not write."""
 
     recording: str
     seq: _Int
@@ -131,7 +131,7 @@ class GapEvent(Struct, tag_field="event", tag="gap", gc=False):
 
 
 class Msg(Struct, gc=False):
-    """A JSON-RPC message, or what stands in its place; `method` decides what it asks."""
+    """A JSON-RPC message, valid or not."""
 
     jsonrpc: Raw = ABSENT
     id: Raw = ABSENT
@@ -155,7 +155,7 @@ class RequestMeta(Struct, gc=False):
 
 
 class Params(Struct, gc=False, rename="camel"):
-    """Members of `params` that any stage asks for, whatever the method."""
+    """The members of `params` that any stage uses, over all methods."""
 
     name: str | None = None
     uri: str | None = None
@@ -176,7 +176,7 @@ class Params(Struct, gc=False, rename="camel"):
 
 
 class Block(Struct, gc=False, rename="camel"):
-    """A content block. None stands for null or any other value that is no string."""
+    """A content block; None stands for null or a value that is not a string."""
 
     type: str | UnsetType | None = UNSET
     text: str | UnsetType | None = UNSET
@@ -195,7 +195,7 @@ class ResultMeta(Struct, gc=False):
 
 
 class Result(Struct, gc=False, rename="camel"):
-    """Members of `result` that any stage asks for, whatever the method."""
+    """The members of `result` that any stage uses, over all methods."""
 
     content: list[Block] | UnsetType | None = UNSET
     is_error: Raw = ABSENT
@@ -211,7 +211,7 @@ class Result(Struct, gc=False, rename="camel"):
 
 
 class Error(Struct, gc=False):
-    """A JSON-RPC error."""
+    """A JSON-RPC error object."""
 
     code: _Signed | None = None
     message: str | None = None
@@ -227,18 +227,18 @@ EVENTS: Final[dict[type[Struct], str]] = {
     CloseEvent: "closes",
     GapEvent: "gaps",
 }
-"""Every event and the frame its rows go to."""
+"""Type of an event → the data frame that its rows go to."""
 
 AnyEvent = MessageEvent | RawFrame | StderrEvent | HttpEvent | OpenEvent | CloseEvent | GapEvent
 
 OTHER_CONTENT: Final = Block(type=None)
-"""Stands alone in `content` that is no array."""
+"""The only block of a `content` that is not an array."""
 
 T = TypeVar("T", bound=Struct)
 
 
-class Shape(Generic[T]):
-    """Decodes many JSON texts of one shape at once; the odd ones alone, field by field."""
+class LenientDecoder(Generic[T]):
+    """Decodes JSON texts to one struct; texts that do not fit are decoded member by member."""
 
     def __init__(self, cls: type[T]) -> None:
         hints = get_type_hints(cls, include_extras=True)
@@ -250,20 +250,20 @@ class Shape(Generic[T]):
         }
 
     def many(self, texts: Sequence[Raw]) -> tuple[list[T], list[int]]:
-        """One struct a text, in order, and the places of those that are not of this shape."""
+        """One struct per text, in order, and the indexes of texts that do not fit the struct."""
         out: list[T] = []
         odd: list[int] = []
         for start in range(0, len(texts), 512):
             batch = texts[start : start + 512]
             try:
-                # One by one, natively: joining them into lines first costs a copy of them all.
+                # Decode one by one: joining the texts into lines would copy them all.
                 out += list(map(self.decoder.decode, batch))
             except (msgspec.DecodeError, RecursionError):
                 for place, text in enumerate(batch, start):
                     try:
                         out.append(self.decoder.decode(text))
                     except (msgspec.DecodeError, RecursionError):
-                        out.append(self._mended(text))
+                        out.append(self._decode_by_member(text))
                         odd.append(place)
         return out, odd
 
@@ -272,10 +272,10 @@ class Shape(Generic[T]):
         try:
             return self.decoder.decode(text)
         except (msgspec.DecodeError, RecursionError):
-            return self._mended(text)
+            return self._decode_by_member(text)
 
-    def _mended(self, text: Raw) -> T:
-        """The struct of a text that is not of this shape, as far as its members are."""
+    def _decode_by_member(self, text: Raw) -> T:
+        """The struct of a text that does not fit: members of other types are left out."""
         value = self.cls()
         try:
             members = MEMBERS.decode(text)
@@ -287,27 +287,27 @@ class Shape(Generic[T]):
                 try:
                     setattr(value, field, decoder.decode(raw))
                 except (msgspec.DecodeError, RecursionError):
-                    setattr(value, field, _odd(name, raw, getattr(value, field)))
+                    setattr(value, field, _value_of_other_type(name, raw, getattr(value, field)))
         return value
 
 
 MEMBERS: Final = msgspec.json.Decoder(dict[str, Raw])
-ITEMS: Final = msgspec.json.Decoder(list[Raw])
+ITEMS_DECODER: Final = msgspec.json.Decoder(list[Raw])
 
 
-def _odd(name: str, raw: Raw, default: Any) -> Any:
-    """What a member of an unexpected type counts as."""
+def _value_of_other_type(name: str, raw: Raw, default: Any) -> Any:
+    """The value of a member whose type is not the declared one."""
     if name == "content":
         try:
-            return [BLOCK.one(item) for item in ITEMS.decode(raw)]
+            return [BLOCK_DECODER.one(item) for item in ITEMS_DECODER.decode(raw)]
         except (msgspec.DecodeError, RecursionError):
             return [OTHER_CONTENT]
     return None if name in {"type", "text", "_meta"} else default
 
 
-MSG: Final = Shape(Msg)
-PARAMS: Final = Shape(Params)
-RESULT: Final = Shape(Result)
-BLOCK: Final = Shape(Block)
-ERROR: Final = Shape(Error)
-EVENT: Final[msgspec.json.Decoder[AnyEvent]] = msgspec.json.Decoder(AnyEvent)
+MSG: Final = LenientDecoder(Msg)
+PARAMS: Final = LenientDecoder(Params)
+RESULT: Final = LenientDecoder(Result)
+BLOCK_DECODER: Final = LenientDecoder(Block)
+ERROR: Final = LenientDecoder(Error)
+EVENT_DECODER: Final[msgspec.json.Decoder[AnyEvent]] = msgspec.json.Decoder(AnyEvent)

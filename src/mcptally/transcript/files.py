@@ -1,8 +1,8 @@
-"""The bytes of transcripts, decompressed and cut at lines.
+"""Reads the bytes of transcripts, decompressed and split at lines.
 
-Nothing here knows what a line means. Reading is streaming and bounded: a file is never in memory
-whole, is read as long as it was when it was opened, and a line longer than `MAX_LINE`, or what
-unpacks to more than `Room` allows, is passed over and reported.
+The content of lines is not parsed here. Reading is streaming and bounded: a file is never in
+memory as a whole, and is read up to the size that it had when it was opened. A line longer than
+`MAX_LINE`, and data beyond what `Room` allows, are skipped and reported.
 """
 
 import dataclasses
@@ -19,35 +19,37 @@ from typing import Any, BinaryIO, Final, cast
 import zstandard
 
 from mcptally.errors import UnreadableError
-from mcptally.transcript.discover import reason
+from mcptally.transcript.discover import describe_error
 from mcptally.transcript.remote import is_remote
 
-CHUNK: Final = 1 << 20
-"""Bytes read at a time; measured: smaller costs calls, larger costs cache and second looks."""
+CHUNK_BYTES: Final = 1 << 20
+"""Bytes read at a time (measured: smaller chunks cost calls, larger ones cache misses)."""
 
-SAMPLE: Final = 4 << 20
-"""Bytes that are unpacked to see how well a file is packed."""
+SAMPLE_BYTES: Final = 4 << 20
+"""Decompressed bytes from which `expansion` estimates the ratio of a file."""
 
-_STEP: Final = 1 << 12
-"""Bytes read at a time where it is asked how far reading came."""
+_SAMPLE_STEP: Final = 1 << 12
+"""Bytes read at a time by `expansion`, which needs the position in the compressed file."""
 
 MAX_LINE: Final = 256 << 20
-"""Longest line that is read: one costs about eleven times its length in memory (`appetite`). The
-recorder's cap on a frame is far below."""
+"""Longest line that is read, in bytes: it costs about eleven times its length in memory.
+
+The recorder's size limit for a frame is far below."""
 
 EXPANSION: Final = 64
-"""How many times its size a compressed file may always unpack to: recorded ones reach 5 to 20,
-those of a server asked the same a thousand times over 200."""
+"""A compressed file may expand to this many times its size without using `Room`.
 
-ROOM: Final = 512 << 20
-"""Bytes that the compressed files of a partition may unpack to beyond that, all together."""
+Recordings reach 5 to 20; a recording of the same call a thousand times exceeds 200."""
+
+UNPACK_BUDGET_BYTES: Final = 512 << 20
+"""Bytes beyond that to which the compressed files of a partition may expand, all together."""
 
 _MAX_WINDOW: Final = 1 << 27
-"""Largest zstd window accepted (zstd's own default limit): bounds memory on hostile input."""
+"""Largest zstd window (zstd's own default limit): bounds memory on hostile input."""
 
 _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
-_FOREIGN: Final = {
+_FOREIGN_MAGIC: Final = {
     b"PK\x03\x04": "a zip file",
     b"PK\x05\x06": "an empty zip file",
     b"7z\xbc\xaf\x27\x1c": "a 7z file",
@@ -60,20 +62,20 @@ _FOREIGN: Final = {
     b"\xff\xfe": "UTF-16 text",
     b"\xfe\xff": "UTF-16 text",
 }
-"""First bytes of what is taken for a transcript now and then, and is none."""
+"""First bytes of files that users take for transcripts → what the file is."""
 
-_TEXT: Final = re.compile(rb"[\x20-\x7e\s]*\Z")
+_ASCII_TEXT: Final = re.compile(rb"[\x20-\x7e\s]*\Z")
 
 
 @dataclasses.dataclass(slots=True)
 class Room:
-    """Bytes that compressed files may still unpack to beyond `EXPANSION` times their size."""
+    """A budget that several files share: bytes to which they may expand beyond `EXPANSION`."""
 
-    left: int = ROOM
+    left: int = UNPACK_BUDGET_BYTES
 
 
-class _AsItWas(io.FileIO):
-    """A regular file, read no further than it went when it was opened, even if it goes on growing.
+class _FileAtOpen(io.FileIO):
+    """A regular file that is read up to the size that it had when it was opened.
 
     Raises:
         OSError: it cannot be opened.
@@ -81,12 +83,12 @@ class _AsItWas(io.FileIO):
     """
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path, "rb", opener=_without_waiting)
+        super().__init__(path, "rb", opener=_open_nonblocking)
         about = os.fstat(self.fileno())
         self.size = about.st_size
         if not stat.S_ISREG(about.st_mode):
             self.close()
-            raise UnreadableError(f"{path}: is no regular file")
+            raise UnreadableError(f"{path}: is not a regular file")
 
     def readinto(self, buffer: Any) -> int:
         return super().readinto(memoryview(buffer)[: max(self.size - self.tell(), 0)]) or 0
@@ -95,13 +97,13 @@ class _AsItWas(io.FileIO):
         return io.RawIOBase.readall(self)
 
 
-def _without_waiting(path: str, flags: int) -> int:
-    """Open a file; what was one when it was found, and is a pipe by now, keeps nobody waiting."""
+def _open_nonblocking(path: str, flags: int) -> int:
+    """Open a file; if it has become a pipe since it was found, opening does not block."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
-class _Gzip(gzip.GzipFile):
-    """A gzip file that closes the file it reads."""
+class _ClosingGzipFile(gzip.GzipFile):
+    """A gzip reader that closes the file below it."""
 
     def __init__(self, file: BinaryIO) -> None:
         super().__init__(fileobj=file, mode="rb")
@@ -113,37 +115,37 @@ class _Gzip(gzip.GzipFile):
 
 
 def open_stream(path: Path) -> BinaryIO:
-    """The decompressed bytes of one file; gzip and zstd are told by their first bytes.
+    """The decompressed bytes of a file; gzip and zstd are recognised by their first bytes.
 
     Raises:
         UnreadableError: the file cannot be opened, or is a pipe or a device.
     """
-    return _opened(path)[0]
+    return _open_decompressed(path)[0]
 
 
-def _opened(path: Path) -> tuple[BinaryIO, int, bytes]:
-    """The decompressed bytes of a file; its size if it is compressed, else 0; its first bytes."""
+def _open_decompressed(path: Path) -> tuple[BinaryIO, int, bytes]:
+    """The decompressed bytes of a file, its size (0 if not compressed), and its first bytes."""
     try:
-        raw = path.raw() if is_remote(path) else _AsItWas(path)
+        raw = path.raw() if is_remote(path) else _FileAtOpen(path)
     except (OSError, ValueError) as error:
-        raise UnreadableError(f"{path}: {reason(error)}") from error
-    file = cast("BinaryIO", io.BufferedReader(raw, CHUNK))
+        raise UnreadableError(f"{path}: {describe_error(error)}") from error
+    file = cast("BinaryIO", io.BufferedReader(raw, CHUNK_BYTES))
     try:
         head = file.read(16)
         file.seek(0)
     except OSError as error:
         file.close()
-        raise UnreadableError(f"{path}: {reason(error)}") from error
-    reader = _unpacking(file, head)
+        raise UnreadableError(f"{path}: {describe_error(error)}") from error
+    reader = _decompressor(file, head)
     return (file, 0, head) if reader is None else (reader, raw.size, head)
 
 
-def _unpacking(
+def _decompressor(
     file: BinaryIO, head: bytes, at_a_time: int = zstandard.DECOMPRESSION_RECOMMENDED_INPUT_SIZE
 ) -> BinaryIO | None:
-    """What reads a file that begins so, and closes it: what it unpacks to; None if it is plain."""
+    """A decompressing reader that also closes `file`; None if `head` is not compressed data."""
     if head.startswith(_GZIP):
-        return cast("BinaryIO", _Gzip(file))
+        return cast("BinaryIO", _ClosingGzipFile(file))
     if head.startswith(_ZSTD):
         unpack = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW)
         reader = unpack.stream_reader(
@@ -154,79 +156,80 @@ def _unpacking(
 
 
 def expansion(path: Path) -> float | None:
-    """How many times its size a file unpacks to, by its first `SAMPLE` bytes; None: it is plain.
+    """Decompressed size over compressed size of the start of a file; None if not compressed.
 
-    What repeats packs the better the longer it goes on: of a long file it is too little.
+    The first `SAMPLE_BYTES` decompressed bytes count. Long files often compress better than their
+    start, so the ratio of the whole file may be higher.
 
     Raises:
         UnreadableError: it is a pipe or a device.
         OSError, EOFError, zlib.error, ZstdError: it cannot be read, or is damaged (`BROKEN`).
     """
-    raw = _AsItWas(path)
-    file = cast("BinaryIO", io.BufferedReader(raw, _STEP))
+    raw = _FileAtOpen(path)
+    file = cast("BinaryIO", io.BufferedReader(raw, _SAMPLE_STEP))
     with file:
         head = file.read(16)
         file.seek(0)
-        reader = _unpacking(file, head, _STEP)
+        reader = _decompressor(file, head, _SAMPLE_STEP)
         if reader is None:
             return None
         with reader:
             unpacked = 0
-            while unpacked < SAMPLE and (data := reader.read(CHUNK)):
+            while unpacked < SAMPLE_BYTES and (data := reader.read(CHUNK_BYTES)):
                 unpacked += len(data)
             return unpacked / max(1, raw.tell())
 
 
-def _foreign(path: Path, head: bytes) -> str | None:
-    """What a file is that is certainly no lines of JSON."""
-    for magic, words in _FOREIGN.items():
+def _foreign_format(path: Path, head: bytes) -> str | None:
+    """What a file is that cannot be JSON Lines, else None."""
+    for magic, words in _FOREIGN_MAGIC.items():
         if head.startswith(magic):
             return words
-    if head and path.name.endswith((".gz", ".zst")) and not _TEXT.match(head):
+    if head and path.name.endswith((".gz", ".zst")) and not _ASCII_TEXT.match(head):
         return "neither gzip nor zstd, whatever its name says"
     return None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Lines:
-    """A run of whole lines of one file."""
+    """Consecutive whole lines of one file."""
 
     data: bytes
-    """The lines, each with its newline, except a torn last one."""
+    """The lines, each with its newline; the last line of a file may lack it."""
     first: int
     """Number of the first line, counted from 1."""
     count: int
-    """How many lines."""
+    """Number of lines."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Damage:
-    """Something in a file that could not be read as lines."""
+    """A part of a file that could not be read."""
 
     line: int | None
-    """Where it begins, counted from 1; None: the file as a whole."""
+    """Line at which it begins, counted from 1; None: the file as a whole."""
     rule: str
-    """The id of the rule that it breaks, of rules/archive.toml."""
+    """Id of a rule in rules/archive.toml."""
     message: str
-    """What is wrong, in words that do not name the file."""
+    """What is wrong, without the name of the file."""
 
 
 BROKEN: Final = (OSError, EOFError, zlib.error, zstandard.ZstdError)
-"""What reading a damaged or cut file raises."""
+"""Exceptions of reading a damaged or truncated file."""
 
 
 def lines(
-    path: Path, *, chunk: int = CHUNK, max_line: int = MAX_LINE, room: Room | None = None
+    path: Path, *, chunk: int = CHUNK_BYTES, max_line: int = MAX_LINE, room: Room | None = None
 ) -> Iterator[Lines | Damage]:
-    """The file's lines in runs of about `chunk` bytes, and what was damaged between them.
+    """Yield the lines of a file in runs of about `chunk` bytes, and the damage between them.
 
     Args:
-        path: the file. One that cannot be opened is damage, too.
-        chunk: bytes that are read at a time.
+        path: the file. If it cannot be opened, that is one `Damage`.
+        chunk: bytes to read at a time.
         max_line: longest line in bytes.
-        room: what compressed files may unpack to, shared by those read with it.
+        room: the budget for decompression, shared by the files that are read with it.
     """
-    begun = _begun(path)
+    begun = _start_reading(path)
     if isinstance(begun, Damage):
         yield begun
         return
@@ -259,7 +262,7 @@ def lines(
                     yield Damage(
                         number,
                         "archive.line_too_long",
-                        f"a line of more than {max_line} bytes was passed over",
+                        f"a line of more than {max_line} bytes was skipped",
                     )
                     rest, held, skipping = [], 0, True
                 continue
@@ -274,13 +277,14 @@ def lines(
         yield Lines(b"".join(rest), number, 1)
 
 
-def pieces(path: Path, *, chunk: int = CHUNK, room: Room | None = None) -> Iterator[bytes | Damage]:
-    """The file's bytes, about `chunk` at a time, for documents that are no lines.
+def read_pieces(
+    path: Path, *, chunk: int = CHUNK_BYTES, room: Room | None = None
+) -> Iterator[bytes | Damage]:
+    """Yield the bytes of a file, about `chunk` at a time, for documents that are not lines.
 
-    Reads what `lines` would, within the same limits. A `Damage` is the last of them, without its
-    place.
+    The limits are those of `lines`. A `Damage` is the last item, and has no line number.
     """
-    begun = _begun(path)
+    begun = _start_reading(path)
     if isinstance(begun, Damage):
         yield begun
         return
@@ -289,21 +293,21 @@ def pieces(path: Path, *, chunk: int = CHUNK, room: Room | None = None) -> Itera
         yield from _blocks(stream, size, chunk, room or Room())
 
 
-def _begun(path: Path) -> tuple[BinaryIO, int] | Damage:
-    """The decompressed bytes of a file, and its size if it is compressed, else 0."""
+def _start_reading(path: Path) -> tuple[BinaryIO, int] | Damage:
+    """The decompressed bytes of a file and its size (0 if not compressed), or the damage."""
     try:
-        stream, size, head = _opened(path)
+        stream, size, head = _open_decompressed(path)
     except UnreadableError as error:
         return Damage(None, "archive.cannot_read", str(error).removeprefix(f"{path}: "))
-    if not size and (what := _foreign(path, head)):
+    if not size and (what := _foreign_format(path, head)):
         stream.close()
         return Damage(None, "archive.foreign_file", f"is {what}; unpack or convert it first")
     return stream, size
 
 
 def _blocks(stream: BinaryIO, size: int, chunk: int, room: Room) -> Iterator[bytes | Damage]:
-    """The stream's bytes; where reading ends before they do, what is wrong."""
-    # `read` would take what was unpacked before a fault with it.
+    """Yield the bytes of the stream; if reading stops early, the last item is a `Damage`."""
+    # `read1`, because `read` would drop the data that was decompressed before an error.
     read = cast("Any", stream).read1 if size else stream.read
     allowed = size * EXPANSION
     while True:
@@ -311,7 +315,7 @@ def _blocks(stream: BinaryIO, size: int, chunk: int, room: Room) -> Iterator[byt
             block = read(chunk)
         except BROKEN as error:
             rule = "archive.cannot_decompress" if size else "archive.cannot_read"
-            yield Damage(None, rule, f"reading stopped: {reason(error)}")
+            yield Damage(None, rule, f"reading stopped: {describe_error(error)}")
             return
         if not block:
             return
@@ -325,20 +329,21 @@ def _blocks(stream: BinaryIO, size: int, chunk: int, room: Room) -> Iterator[byt
                     yield Damage(
                         None,
                         "archive.unpacks_too_large",
-                        f"{size} bytes unpack to more than {EXPANSION} times their size and "
-                        f"{ROOM >> 20} MiB more for all files that belong together: the rest was "
-                        "not read; unpack the file yourself to have it read whole",
+                        f"{size} bytes decompress to more than {EXPANSION} times their size, and "
+                        f"the {UNPACK_BUDGET_BYTES >> 20} MiB beyond that for all files of a "
+                        "partition are used up: the rest was not read; decompress the file to read "
+                        "all of it",
                     )
                     return
 
 
 def text_lines(path: Path, damage: list[str] | None = None) -> Iterator[tuple[int, bytes]]:
-    """Line number and line (with its newline) one by one, for tools that rewrite transcripts.
+    """Yield (line number, line with its newline), for commands that rewrite transcripts.
 
-    What is damaged beyond reading is left out, and where and why is added to `damage`.
+    Damaged parts are left out, and a message with the place of each is appended to `damage`.
 
     Raises:
-        UnreadableError: it unpacks to more than is read: the rest would be lost.
+        UnreadableError: the file decompresses to more than is read, so the rest would be lost.
     """
     for run in lines(path):
         if isinstance(run, Lines):

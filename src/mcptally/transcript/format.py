@@ -1,7 +1,7 @@
-"""The transcript, format 1: its version, its words, its limits.
+"""Constants of transcript format 1: its version, event names and file suffixes.
 
-A transcript is UTF-8 JSON Lines, one event a line; docs/reference/transcript.md describes the
-fields. This is the one format that is ever migrated: tables are rebuilt from it.
+A transcript is UTF-8 JSON Lines, one event per line; docs/reference/transcript.md describes the
+fields. It is the only format that is ever migrated: tables are rebuilt from transcripts.
 """
 
 from typing import Final, Literal, get_args
@@ -10,15 +10,20 @@ FORMAT_VERSION: Final = 1
 """Value of `v` in every event."""
 
 Event = Literal["open", "message", "raw", "stderr", "http", "gap", "close"]
-"""What a line tells of."""
-EVENTS: Final[tuple[str, ...]] = get_args(Event)
-"""Every `Event`."""
+"""Kind of an event."""
+EVENT_NAMES: Final[tuple[str, ...]] = get_args(Event)
+"""All kinds of events."""
+
+WITHHELD: Final = "withheld"
+"""The value of `event` in a line that `mcptally redact` writes in place of a line it cannot search.
+
+It is not an event: it has `why` and `bytes`, but neither a recording nor a `seq`."""
 
 Dir = Literal["c2s", "s2c"]
-"""Which way bytes went: client to server, or server to client."""
+"""Direction of a message: client to server, or server to client."""
 
 Transport = Literal["stdio", "streamable_http", "http_sse", "import"]
-"""What carried a recording; `import`: it was made of another program's log."""
+"""Transport of a recording; `import`: it was converted from a log of another program."""
 
 SUFFIXES: Final = (".jsonl", ".jsonl.gz", ".jsonl.zst")
-"""What is read of a folder, recursively; a file that is named is always read."""
+"""Suffixes of the files that are read in a folder; a file that is named is always read."""

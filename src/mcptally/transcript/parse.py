@@ -1,6 +1,6 @@
-"""One line of a transcript: the event that it is, or the rule it breaks and why.
+"""Parses lines of a transcript to events, or to the rule that a line breaks and a message.
 
-`score`, `check` and `forget` all ask here, so they never disagree about a line.
+`score`, `check` and `forget` all use this module, so they never disagree about a line.
 """
 
 import json
@@ -12,46 +12,52 @@ import msgspec
 import numpy as np
 from msgspec import Raw
 
-from mcptally.transcript.events import EVENT, MEMBERS, MSG, AnyEvent, MessageEvent
-from mcptally.transcript.format import FORMAT_VERSION
+from mcptally.transcript.events import EVENT_DECODER, MEMBERS, MSG, AnyEvent, MessageEvent
+from mcptally.transcript.format import FORMAT_VERSION, WITHHELD
 from mcptally.wire.nesting import MAX_DEPTH, is_too_deep
 
-Refusal = tuple[str, str]
-"""The rule that a line breaks, and what is wrong, in words."""
+Rejection = tuple[str, str]
+"""Id of the rule that a line breaks, and a message."""
 
 TORN: Final = "the last line is torn: the recorder was stopped, or is still writing"
 
 MAX_NOISE: Final = 1_000_000
-"""Lines of a file that may be no events before the rest of it is left alone: each costs
-microseconds, and a bomb of a few kB has hundreds of millions."""
+"""Number of lines without an event after which the rest of a file is not read.
 
-NOISE: Final = f"more than {MAX_NOISE:,} lines before this are no events: the rest was not read"
+Each costs microseconds, and a decompression bomb of a few kB has hundreds of millions."""
+
+NOISE: Final = (
+    f"more than {MAX_NOISE:,} lines before this one are not events: the rest was not read"
+)
 
 LINE_DEPTH: Final = MAX_DEPTH + 1
-"""Deepest nesting of a line: that of a message, and the event around it."""
+"""Deepest nesting of a line: a message and the event around it."""
 
-_SHOWN: Final = 200
-"""Characters of a parser's words: they may quote the line."""
+_MAX_QUOTED: Final = 200
+"""Characters kept of a parser's message, which may quote the line."""
 
 
 def at_once(
     data: bytes, lines: int, valid: Callable[[bytes], bool] | None = None
 ) -> list[AnyEvent] | None:
-    """The events of lines that are one each; None where any is none.
+    """The events of `data`; None if any of its lines is not an event.
 
-    `valid` says whether bytes are UTF-8; by default `is_utf8` does.
+    Args:
+        data: whole lines.
+        lines: their number.
+        valid: whether bytes are UTF-8; default `is_utf8`.
     """
     if not (valid or is_utf8)(data) or _has_too_deep(data):
         return None
     try:
-        events: list[AnyEvent] = EVENT.decode_lines(data)
+        events: list[AnyEvent] = EVENT_DECODER.decode_lines(data)
     except msgspec.DecodeError:
         return None
     return events if len(events) == lines else None
 
 
-def event_of(line: bytes) -> AnyEvent | Refusal | None:
-    """The event of one line without its newline, or why it is none; None for a blank line."""
+def event_of(line: bytes) -> AnyEvent | Rejection | None:
+    """The event on a line without its newline, or the rule that it breaks; None if it is blank."""
     if not line.strip():
         return None
     if not is_utf8(line):
@@ -59,23 +65,26 @@ def event_of(line: bytes) -> AnyEvent | Refusal | None:
     if is_too_deep(line, LINE_DEPTH):
         return "transcript.too_deep", f"JSON nested deeper than {MAX_DEPTH} levels"
     try:
-        return EVENT.decode(line)
+        return EVENT_DECODER.decode(line)
     except msgspec.ValidationError as error:
-        fault = str(error)[:_SHOWN]
+        fault = str(error)[:_MAX_QUOTED]
     except msgspec.DecodeError as error:
-        return "transcript.not_json", f"not JSON: {error}"[:_SHOWN]
+        return "transcript.not_json", f"not JSON: {error}"[:_MAX_QUOTED]
     try:
         members = MEMBERS.decode(line)
         version = bytes(members.get("v", b""))
         if version.isdigit() and version != b"%d" % FORMAT_VERSION:
             return "transcript.unknown_format", (
-                f"format {version[:20].decode()} is not known to this version, which reads "
+                f"transcript format {version[:20].decode()} is not supported; this version reads "
                 f"{FORMAT_VERSION}"
             )
-        if bytes(members.get("event", b"")) == b'"message"' and "msg" in members:
+        event_name = bytes(members.get("event", b""))
+        if event_name == _WITHHELD_JSON:
+            return "transcript.withheld", _withheld_message(members)
+        if event_name == b'"message"' and "msg" in members:
             raw = members.pop("msg")
             members["msg"] = Raw(b"{}")
-            event = EVENT.decode(msgspec.json.encode(members))
+            event = EVENT_DECODER.decode(msgspec.json.encode(members))
             if isinstance(event, MessageEvent):
                 event.msg = MSG.one(raw)
                 return event
@@ -84,8 +93,20 @@ def event_of(line: bytes) -> AnyEvent | Refusal | None:
     return "transcript.not_an_event", f"not an event of transcript format 1: {fault}"
 
 
+_WITHHELD_JSON: Final = msgspec.json.encode(WITHHELD)
+
+
+def _withheld_message(members: dict[str, Raw]) -> str:
+    """The message about a line that `redact` withheld, with the reason from the line."""
+    try:
+        why = f": {msgspec.json.decode(members['why'], type=str)[:_MAX_QUOTED]}"
+    except (KeyError, msgspec.DecodeError):
+        why = ""
+    return f"`mcptally redact` withheld this line because it could not search it for secrets{why}"
+
+
 def _has_too_deep(data: bytes) -> bool:
-    """Whether any of these lines is nested too deep; most are too short, or have few brackets."""
+    """Whether a line is nested too deep; most lines are too short or have few brackets."""
     if len(data) <= 2 * LINE_DEPTH:
         return False
     codes = np.frombuffer(data, np.uint8)
@@ -94,7 +115,7 @@ def _has_too_deep(data: bytes) -> bool:
     long = np.flatnonzero(ends - starts > 2 * LINE_DEPTH)
     if not long.size:
         return False
-    opening = (codes & 0xDF) == ord("[")  # and `{`, which differs from it in this bit
+    opening = (codes & 0xDF) == ord("[")  # also `{`, which differs from `[` in this bit
     return any(
         np.count_nonzero(opening[start:end]) > LINE_DEPTH
         and is_too_deep(data[start:end], LINE_DEPTH)
@@ -103,13 +124,13 @@ def _has_too_deep(data: bytes) -> bool:
 
 
 Member = tuple[str, bytes]
-"""A member of a JSON object: its name, and the JSON text of its value."""
+"""A member of a JSON object: name, JSON text of the value."""
 
 
-def members_of(line: bytes) -> list[Member] | Refusal:
-    """The members of the JSON object on a line in their order, repeated names included.
+def members_of(line: bytes) -> list[Member] | Rejection:
+    """The members of the JSON object on a line, in order and with repeated names.
 
-    Decoding into a dict keeps only the last of several members of one name.
+    A dict would keep only the last of several members of the same name.
     """
     if not is_utf8(line):
         return "transcript.not_utf8", "the line is not UTF-8"
@@ -119,27 +140,27 @@ def members_of(line: bytes) -> list[Member] | Refusal:
         last = MEMBERS.decode(line)
         members = [(name, bytes(value)) for name, value in last.items()]
         text = line.strip()
-        if text in {object_of(members), object_of(members, b", ", b": ")}:
+        if text in {join_members(members), join_members(members, b", ", b": ")}:
             return members
-        return list(_scanned(line.decode()))
+        return list(_scan_members(line.decode()))
     except msgspec.ValidationError:
-        return "transcript.not_an_event", "JSON, and not an object"
-    except ValueError:  # of msgspec, and of the standard library
+        return "transcript.not_an_event", "JSON, but not an object"
+    except ValueError:  # from msgspec or the standard library
         return "transcript.not_json", "not JSON"
 
 
-def object_of(members: list[Member], comma: bytes = b",", colon: bytes = b":") -> bytes:
-    """The JSON object of these members."""
+def join_members(members: list[Member], comma: bytes = b",", colon: bytes = b":") -> bytes:
+    """The JSON text of the object with these members."""
     return b"{" + comma.join([msgspec.json.encode(k) + colon + v for k, v in members]) + b"}"
 
 
-# Numbers stay texts: Python refuses to convert integers of more than 4,300 digits.
-_VALUE: Final = json.JSONDecoder(parse_int=str, parse_float=str, strict=False)
+# Keep numbers as text: Python refuses to convert integers of more than 4,300 digits.
+_VALUE_DECODER: Final = json.JSONDecoder(parse_int=str, parse_float=str, strict=False)
 _BLANK: Final = re.compile(r"[ \t\r\n]*")
 
 
-def _scanned(text: str) -> Iterator[Member]:
-    """Each member of an object that msgspec accepts, found by the scanner of `json`."""
+def _scan_members(text: str) -> Iterator[Member]:
+    """Yield each member of an object that msgspec accepts, with the scanner of `json`."""
 
     def skip(at: int) -> int:
         blank = _BLANK.match(text, at)
@@ -147,21 +168,21 @@ def _scanned(text: str) -> Iterator[Member]:
 
     at = skip(skip(0) + 1)
     while text[at] != "}":
-        name, at = _VALUE.raw_decode(text, at)
+        name, at = _VALUE_DECODER.raw_decode(text, at)
         begin = skip(skip(at) + 1)
-        _, at = _VALUE.raw_decode(text, begin)
+        _, at = _VALUE_DECODER.raw_decode(text, begin)
         yield name, text[begin:at].encode()
         at = skip(at)
         at = skip(at + 1) if text[at] == "," else at
 
 
 def is_torn(line: bytes) -> bool:
-    """Whether a last line without a newline that is no event may be the beginning of one."""
+    """Whether an invalid last line without a newline may be the start of an event."""
     return line.lstrip(b" \t\r").startswith(b"{")
 
 
 def is_utf8(data: bytes) -> bool:
-    """Whether the bytes are UTF-8; msgspec does not look inside the values it skips."""
+    """Whether the bytes are UTF-8; msgspec does not check the values that it skips."""
     if data.isascii():
         return True
     try:

@@ -1,8 +1,8 @@
-"""A redaction policy applied to recordings that exist: same files, same events, fewer secrets.
+"""Applies a redaction policy to existing recordings and writes redacted copies.
 
-What a recorder would have hidden is hidden now, by the same policies. Everything else is copied as
-it stands; nothing is counted, repaired or rebuilt, and the source is only read. A line that is not
-a JSON object cannot be searched field by field: a line that says so stands in its place.
+The policies are those of the recorder. Everything else is copied unchanged, and the source is only
+read. A line that is not a JSON object cannot be searched field by field: a `withheld` line
+replaces it.
 """
 
 import base64
@@ -27,63 +27,65 @@ from mcptally.redaction.key_patterns import words
 from mcptally.redaction.policy import HEADERS, Policy, policy
 from mcptally.transcript.discover import discover
 from mcptally.transcript.files import Damage, lines
-from mcptally.transcript.format import EVENTS
-from mcptally.transcript.parse import Member, members_of, object_of
+from mcptally.transcript.format import EVENT_NAMES, FORMAT_VERSION, WITHHELD
+from mcptally.transcript.parse import Member, join_members, members_of
 
 _encode: Final = msgspec.json.encode
 
 
 @dataclasses.dataclass(slots=True)
-class Redacted:
-    """What was done."""
+class RedactionSummary:
+    """What `redact` did."""
 
     files: int = 0
-    """Files copied."""
+    """Number of files copied."""
     events: int = 0
-    """Lines that are events."""
+    """Number of lines that are events."""
     redacted: int = 0
-    """Strings replaced or hashed, in events and other lines."""
+    """Number of strings replaced or hashed, in events and other lines."""
     carried: int = 0
-    """Lines that are JSON objects and not events: redacted as events are."""
+    """Number of lines that are JSON objects but not events; they are redacted like events."""
     withheld: list[str] = dataclasses.field(default_factory=list)
-    """Where lines could not be searched and a `withheld` line stands in the copy, and why: for each
-    file and reason the first line, and how many more there are."""
+    """Messages about lines that a `withheld` line replaces: per file and reason, one message with
+    the first line and the number of others."""
     dropped: list[str] = dataclasses.field(default_factory=list)
-    """Where lines could not be read and are missing from the copy, and why."""
+    """Messages about lines that could not be read and are missing from the copy."""
 
 
-class _Hiding(NamedTuple):
-    """What is hidden, and how."""
+class _Redaction(NamedTuple):
+    """The policy of a run, and its key for hashed ids."""
 
     policy: Policy
     key: bytes
-    """Keys the hashes that stand for ids, so that nobody finds an id by guessing."""
+    """Random key of the hashes of ids: without it, an id could be found by guessing."""
 
 
-def redact(paths: Iterable[str | Path], out: str | Path, *, rules: str = "default") -> Redacted:
+def redact(
+    paths: Iterable[str | Path], out: str | Path, *, rules: str = "default"
+) -> RedactionSummary:
     """Copy the recordings that `paths` name into the folder `out`, redacted by the policy `rules`.
 
-    Layout and compression stay. Files are readable by their owner only.
+    The copies keep layout and compression. Only their owner can read them.
 
     Args:
         paths: files, folders and patterns, as `score` takes them.
-        out: the folder; it is made where it is not there.
-        rules: a policy as `record --redact` takes it, for instance `default,+emails`.
+        out: the folder; it is created if it does not exist.
+        rules: a policy as in `record --redact`, for example `default,+emails`.
 
     Raises:
-        UnreadableError: nothing there.
-        UsageError: no such policy; or `out` overlaps the source, or has one of the files already.
-        OSError: the disk refuses; what was begun is removed.
+        UnreadableError: there is nothing to read.
+        UsageError: there is no such policy; or `out` overlaps the source or has such a file.
+        OSError: a file cannot be written; the incomplete file is removed.
     """
-    hiding = _Hiding(policy(rules), secrets.token_bytes(16))
-    done = Redacted()
-    for source, target in _plan([Path(p) for p in paths], Path(out)):
-        _file(source, target, hiding, done)
+    redaction = _Redaction(policy(rules), secrets.token_bytes(16))
+    done = RedactionSummary()
+    for source, target in _copies([Path(p) for p in paths], Path(out)):
+        _redact_file(source, target, redaction, done)
         done.files += 1
     return done
 
 
-def _plan(roots: list[Path], out: Path) -> list[tuple[Path, Path]]:
+def _copies(roots: list[Path], out: Path) -> list[tuple[Path, Path]]:
     plan: dict[Path, Path] = {}
     there = out.resolve()
     for root in roots:
@@ -91,7 +93,7 @@ def _plan(roots: list[Path], out: Path) -> list[tuple[Path, Path]]:
             here = (root if root.is_dir() else source).resolve()
             if here in {there, *there.parents} or (root.is_dir() and there in here.parents):
                 raise UsageError(
-                    f"{out}: overlaps the source {root}; name a folder outside of it with -o"
+                    f"{out}: overlaps the source {root}; choose a folder outside of it with -o"
                 )
             if root.is_dir():
                 name = source.relative_to(root)
@@ -101,12 +103,12 @@ def _plan(roots: list[Path], out: Path) -> list[tuple[Path, Path]]:
             if target in plan and plan[target].resolve() != source.resolve():
                 raise UsageError(f"{source} and {plan[target]} would both become {target}")
             if target.exists():
-                raise UsageError(f"{target}: is there already; name an empty folder with -o")
+                raise UsageError(f"{target}: exists already; choose an empty folder with -o")
             plan[target] = source
     return [(source, target) for target, source in plan.items()]
 
 
-def _file(source: Path, target: Path, hiding: _Hiding, done: Redacted) -> None:
+def _redact_file(source: Path, target: Path, redaction: _Redaction, done: RedactionSummary) -> None:
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     part = target.with_name(f"{target.name}.part")
     withheld: dict[str, list[int]] = {}
@@ -118,7 +120,7 @@ def _file(source: Path, target: Path, hiding: _Hiding, done: Redacted) -> None:
                     done.dropped.append(f"{where}: {run.message}")
                     continue
                 for number, line in enumerate(io.BytesIO(run.data), start=run.first):
-                    clean, why = _line(line, hiding, done)
+                    clean, why = _redact_line(line, redaction, done)
                     write(clean)
                     if why:
                         first_and_count = withheld.setdefault(why, [number, 0])
@@ -134,7 +136,10 @@ def _file(source: Path, target: Path, hiding: _Hiding, done: Redacted) -> None:
 
 @contextlib.contextmanager
 def written_like(source: Path, part: Path) -> Iterator[Callable[[bytes], Any]]:
-    """Writes to `part` with the compression that `source` has; the file is its owner's alone."""
+    """A context whose value writes to the new file `part`, compressed like `source`.
+
+    Only the owner can read the file.
+    """
     with source.open("rb") as file:
         magic = file.read(4)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
@@ -149,114 +154,119 @@ def written_like(source: Path, part: Path) -> Iterator[Callable[[bytes], Any]]:
             yield raw.write
 
 
-def _line(line: bytes, hiding: _Hiding, done: Redacted) -> tuple[bytes, str | None]:
-    """A line as it is copied; and why its text is withheld, if it is."""
+def _redact_line(
+    line: bytes, redaction: _Redaction, done: RedactionSummary
+) -> tuple[bytes, str | None]:
+    """The line for the copy, and the reason if the original is withheld."""
     if not line.strip():
         return line, None
     end = line[len(line.rstrip(b"\r\n")) :]
     members = members_of(line)
     if isinstance(members, tuple):
         why = members[1]
-        stand_in = {"v": 1, "event": "withheld", "why": why, "bytes": len(line) - len(end)}
+        size = len(line) - len(end)
+        stand_in = {"v": FORMAT_VERSION, "event": WITHHELD, "why": why, "bytes": size}
         return _encode(stand_in) + end, why
-    event = _word(dict(members).get("event", b"null"))
-    if event in EVENTS:
+    event = _string_value(dict(members).get("event", b"null"))
+    if event in EVENT_NAMES:
         done.events += 1
     else:
         done.carried += 1
-    clean, count = _redacted(event, members, hiding)
+    clean, count = _redact_members(event, members, redaction)
     done.redacted += count
-    return (line if clean == members else object_of(clean) + end), None
+    return (line if clean == members else join_members(clean) + end), None
 
 
-def _redacted(event: str, members: list[Member], hiding: _Hiding) -> tuple[list[Member], int]:
-    """The members of an event after redaction; how many strings were replaced."""
+def _redact_members(
+    event: str, members: list[Member], redaction: _Redaction
+) -> tuple[list[Member], int]:
+    """The members of an event after redaction, and the number of strings replaced."""
     count = 0
     clean: list[Member] = []
     others: list[int] = []
     for name, value in members:
-        replace = _HOW.get(name)
+        replace = _REDACTOR_OF_FIELD.get(name)
         if replace is None:
-            if name not in _NUMBERS or not value.isdigit():
+            if name not in _NUMBER_FIELDS or not value.isdigit():
                 others.append(len(clean))
             clean.append((name, value))
             continue
-        instead, replaced = replace(value, hiding)
+        instead, replaced = replace(value, redaction)
         clean.append((name, instead if replaced else value))
         count += replaced
     if others:
-        found, replaced = _together([clean[at] for at in others], hiding.policy)
+        found, replaced = _redact_together([clean[at] for at in others], redaction.policy)
         count += replaced
         for at, member in zip(others, found, strict=True):
             clean[at] = member
     if event == "open":
-        policies = _policies(dict(clean).get("redaction"), hiding.policy)
-        clean = _with(clean, "redaction", _encode(policies))
-    if event == "raw" and hiding.policy.rules:
-        # A hash of the whole would let a short secret be guessed.
+        policies = _policy_names(dict(clean).get("redaction"), redaction.policy)
+        clean = _set_member(clean, "redaction", _encode(policies))
+    if event == "raw" and redaction.policy.rules:
+        # A short secret could be guessed from a hash of the whole frame.
         clean = [member for member in clean if member[0] != "sha256"]
     if count and event in {"message", "raw", "stderr"}:
-        before = _number(dict(members).get("redacted"))
-        clean = _with(clean, "redacted", _encode(count + before))
+        before = _count_value(dict(members).get("redacted"))
+        clean = _set_member(clean, "redacted", _encode(count + before))
     return clean, count
 
 
-def _together(members: list[Member], hide: Policy) -> tuple[list[Member], int]:
-    """Members that have no rule of their own, searched with their names: a name may be telling."""
-    clean, count = _search(object_of(members), hide)
+def _redact_together(members: list[Member], policy_: Policy) -> tuple[list[Member], int]:
+    """Members without a redactor of their own, searched with their names, which may matter."""
+    clean, count = _redact_json(join_members(members), policy_)
     if not count:
         return members, 0
     found = members_of(clean)
     if not isinstance(found, tuple) and len(found) == len(members):
         return found, count
-    if len(members) == 1:  # it was too much to be searched
+    if len(members) == 1:  # too many hits to search
         return [("withheld", _encode(UNREADABLE))], 1
-    alone = [_together([member], hide) for member in members]
+    alone = [_redact_together([member], policy_) for member in members]
     return [member for one, _ in alone for member in one], sum(count for _, count in alone)
 
 
-def _search(data: bytes, hide: Policy) -> tuple[bytes, int]:
-    return _remembered(data, hide) if len(data) <= _SHORT else hide.json(data)
+def _redact_json(data: bytes, policy_: Policy) -> tuple[bytes, int]:
+    return _redact_json_cached(data, policy_) if len(data) <= _CACHED_BYTES else policy_.json(data)
 
 
-_SHORT: Final = 256
-"""Bytes up to which results are kept: the ids and kinds of events repeat on every line."""
+_CACHED_BYTES: Final = 256
+"""Length up to which results are cached: ids and kinds of events repeat on every line."""
 
 
 @functools.lru_cache(maxsize=1024)
-def _remembered(data: bytes, hide: Policy) -> tuple[bytes, int]:
-    return hide.json(data)
+def _redact_json_cached(data: bytes, policy_: Policy) -> tuple[bytes, int]:
+    return policy_.json(data)
 
 
-def _with(members: list[Member], name: str, value: bytes) -> list[Member]:
-    """The members with this value in each place where the name stands, or at the end."""
+def _set_member(members: list[Member], name: str, value: bytes) -> list[Member]:
+    """The members with `value` under `name`, in place of the old values or at the end."""
     if name not in dict(members):
         return [*members, (name, value)]
     return [(each, value if each == name else old) for each, old in members]
 
 
-def _word(value: bytes) -> str:
+def _string_value(value: bytes) -> str:
     try:
         return msgspec.json.decode(value, type=str)
     except msgspec.DecodeError:
         return ""
 
 
-def _policies(before: bytes | None, hide: Policy) -> str:
+def _policy_names(before: bytes | None, policy_: Policy) -> str:
     try:
         name = msgspec.json.decode(before or b"null", type=str | None) or "none"
     except msgspec.DecodeError:
         name = "unknown"
     applied = [part for part in name.split("; ") if part != "none"]
-    if hide.name != "none" and hide.name not in applied:
-        applied.append(hide.name)
+    if policy_.name != "none" and policy_.name not in applied:
+        applied.append(policy_.name)
     return "; ".join(applied) or "none"
 
 
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 
 
-def _number(value: bytes | None) -> int:
+def _count_value(value: bytes | None) -> int:
     try:
         return msgspec.json.decode(value or b"0", type=_Count)
     except msgspec.DecodeError:
@@ -266,106 +276,106 @@ def _number(value: bytes | None) -> int:
 # --- how each field is redacted -----------------------------------------------------------------
 
 UNREADABLE: Final = "[redacted:unreadable]"
-"""Stands for a value that cannot be searched because it is not what its field says."""
+"""Replaces a value that cannot be searched because it does not have its field's type."""
 
-_NUMBERS: Final = words("v seq ts_ns bytes segment status lost redacted")
-"""Fields that hold a number in every transcript of ours: not searched where they do."""
-
-
-def _msg(value: bytes, hiding: _Hiding) -> tuple[bytes, int]:
-    return hiding.policy.json(value)
+_NUMBER_FIELDS: Final = words("v seq ts_ns bytes segment status lost redacted")
+"""Fields that our recorder fills with numbers; numbers in them are not searched."""
 
 
-def _text(value: bytes, hiding: _Hiding) -> tuple[bytes, int]:
+def _redact_msg(value: bytes, redaction: _Redaction) -> tuple[bytes, int]:
+    return redaction.policy.json(value)
+
+
+def _redact_text(value: bytes, redaction: _Redaction) -> tuple[bytes, int]:
     try:
         text = msgspec.json.decode(value, type=str)
     except msgspec.DecodeError:
-        return hiding.policy.json(value)
-    clean, count = hiding.policy.text(text.encode())
+        return redaction.policy.json(value)
+    clean, count = redaction.policy.text(text.encode())
     return _encode(clean.decode(errors="replace")), count
 
 
-def _b64(value: bytes, hiding: _Hiding) -> tuple[bytes, int]:
-    """Base64 of the redacted bytes; what is not base64 is replaced whole."""
-    if value == b"null" or not hiding.policy.rules:
+def _redact_b64(value: bytes, redaction: _Redaction) -> tuple[bytes, int]:
+    """Base64 of the redacted bytes; a value that is not base64 is replaced as a whole."""
+    if value == b"null" or not redaction.policy.rules:
         return value, 0
     try:
         data = base64.b64decode(msgspec.json.decode(value, type=str), validate=True)
     except (msgspec.DecodeError, binascii.Error, ValueError):  # the last: not ASCII
         clean, count = UNREADABLE.encode(), 1
     else:
-        clean, count = hiding.policy.text(data)
+        clean, count = redaction.policy.text(data)
     return _encode(base64.b64encode(clean).decode()), count
 
 
-def _url(value: bytes, hiding: _Hiding) -> tuple[bytes, int]:
+def _redact_url(value: bytes, redaction: _Redaction) -> tuple[bytes, int]:
     try:
-        clean, count = hiding.policy.url(msgspec.json.decode(value, type=str))
+        clean, count = redaction.policy.url(msgspec.json.decode(value, type=str))
     except msgspec.DecodeError:
-        return hiding.policy.json(value)
+        return redaction.policy.json(value)
     return _encode(clean), count
 
 
-def _command(value: bytes, hiding: _Hiding) -> tuple[bytes, int]:
+def _redact_command(value: bytes, redaction: _Redaction) -> tuple[bytes, int]:
     try:
-        clean, count = hiding.policy.argv(msgspec.json.decode(value, type=list[str]))
+        clean, count = redaction.policy.argv(msgspec.json.decode(value, type=list[str]))
     except msgspec.DecodeError:
-        return _unreadable(value, hiding)
+        return _replace_unreadable(value, redaction)
     return _encode(clean), count
 
 
-def _headers(value: bytes, hiding: _Hiding) -> tuple[bytes, int]:
-    """Names stay; a header that is not on the recorder's allowlist loses its value."""
+def _redact_headers(value: bytes, redaction: _Redaction) -> tuple[bytes, int]:
+    """Redacted headers; those not on the recorder's allowlist keep only their names."""
     headers = members_of(value)
     if isinstance(headers, tuple):
-        return _unreadable(value, hiding)
-    clean = [(name, _header(name, text, hiding.policy)) for name, text in headers]
-    names, count = _together(clean, hiding.policy)
+        return _replace_unreadable(value, redaction)
+    clean = [(name, _redact_header(name, text, redaction.policy)) for name, text in headers]
+    names, count = _redact_together(clean, redaction.policy)
     count += sum(old != new for old, new in zip(headers, clean, strict=True))
-    return object_of(names), count
+    return join_members(names), count
 
 
-def _unreadable(value: bytes, hiding: _Hiding) -> tuple[bytes, int]:
-    """A value that is not what its field says, and so may hold a secret that no rule finds."""
+def _replace_unreadable(value: bytes, redaction: _Redaction) -> tuple[bytes, int]:
+    """Replace a value of the wrong type, in which the rules may miss a secret."""
     instead = _encode(UNREADABLE)
-    if value in {b"null", instead} or not hiding.policy.rules:
+    if value in {b"null", instead} or not redaction.policy.rules:
         return value, 0
     return instead, 1
 
 
-def _header(name: str, value: bytes, hide: Policy) -> bytes:
+def _redact_header(name: str, value: bytes, policy_: Policy) -> bytes:
     try:
         text = msgspec.json.decode(value, type=str)
     except msgspec.DecodeError:
-        return _encode("[redacted:header]") if hide.rules else value
+        return _encode("[redacted:header]") if policy_.rules else value
     if name.lower() in HEADERS:
-        clean = hide.headers([(name, text)])[0][name.lower()]
+        clean = policy_.headers([(name, text)])[0][name.lower()]
     else:
-        clean = "[redacted:header]" if hide.rules else text
+        clean = "[redacted:header]" if policy_.rules else text
     return value if clean == text else _encode(clean)
 
 
-def _identity(value: bytes, hiding: _Hiding) -> tuple[bytes, int]:
-    """What ties events together stays different from every other: it is hashed, not replaced."""
-    if not _search(value, hiding.policy)[1]:
+def _redact_id(value: bytes, redaction: _Redaction) -> tuple[bytes, int]:
+    """An id with a secret becomes a hash: equal ids stay equal, different ones different."""
+    if not _redact_json(value, redaction.policy)[1]:
         return value, 0
-    text = _word(value).encode() or value  # an id is the same however its characters are escaped
-    digest = hashlib.blake2b(text, digest_size=8, key=hiding.key).hexdigest()
+    text = _string_value(value).encode() or value  # equal ids may be escaped differently
+    digest = hashlib.blake2b(text, digest_size=8, key=redaction.key).hexdigest()
     return _encode(f"[hashed:id:{digest}]"), 1
 
 
-_HOW: Final[Mapping[str, Callable[[bytes, _Hiding], tuple[bytes, int]]]] = {
-    "msg": _msg,
-    "text": _text,
-    "b64": _b64,
-    "path": _url,
-    "url": _url,
-    "command": _command,
-    "headers": _headers,
-    # What a recorder of old made a label of may have been an argument with a token in it.
-    "server": _text,
-    "recording": _identity,
-    "scope": _identity,
-    "sse_id": _identity,
+_REDACTOR_OF_FIELD: Final[Mapping[str, Callable[[bytes, _Redaction], tuple[bytes, int]]]] = {
+    "msg": _redact_msg,
+    "text": _redact_text,
+    "b64": _redact_b64,
+    "path": _redact_url,
+    "url": _redact_url,
+    "command": _redact_command,
+    "headers": _redact_headers,
+    # Older recorders derived the label from an argument, which may contain a token.
+    "server": _redact_text,
+    "recording": _redact_id,
+    "scope": _redact_id,
+    "sse_id": _redact_id,
 }
-"""Fields that need more than a search in their JSON; all others are searched together."""
+"""Field → its redactor; all other fields are searched together as JSON."""

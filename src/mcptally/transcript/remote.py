@@ -1,8 +1,8 @@
-"""Files behind URLs (`s3://bucket/key` and whatever else fsspec knows), read as files here are.
+"""Reads and writes files behind URLs (`s3://bucket/key` and other protocols of fsspec).
 
-A `RemoteFile` has what reading an archive asks of a `Path`: its name, its size and times, its bytes
-in a stream. What goes wrong on the way to it is no property of the file, so it ends the run; a
-finding would make the tables depend on the network.
+A `RemoteFile` replaces a `Path` when an archive is read: it has a name, a size, times and a stream
+of bytes. A connection error is not a property of the file, so it ends the run: a finding would
+make the tables depend on the network.
 """
 
 import contextlib
@@ -21,20 +21,20 @@ from mcptally.errors import McptallyError, UnreadableError, UsageError
 from mcptally.transcript.format import SUFFIXES
 
 BLOCK: Final = 4 << 20
-"""Bytes that are asked for at a time."""
+"""Bytes per request."""
 
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _EXTRAS: Final = {"s3": "s3", "s3a": "s3"}
-"""Protocol → the extra that brings what it needs."""
+"""Protocol → the extra that installs what it needs."""
 
 
 def is_url(path: str | os.PathLike[str]) -> bool:
-    """Whether a path is an address such as `s3://bucket/key`."""
+    """Whether a path is a URL such as `s3://bucket/key`."""
     return isinstance(path, str) and _URL.match(path) is not None
 
 
 def was_url(path: Path) -> str | None:
-    """The URL that somebody made a path of: a path has no two slashes in a row."""
+    """The URL that was converted to a `Path`, which drops one of two slashes; else None."""
     found = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):/(?!/)", path.as_posix())
     return f"{found[1]}://{path.as_posix()[found.end() :]}" if found else None
 
@@ -56,10 +56,10 @@ def _file_system(protocol: str) -> Any:
 
 
 def place(url: str) -> tuple[Any, str]:
-    """The file system of a URL, and its path there.
+    """The fsspec file system of a URL, and the path in it.
 
     Raises:
-        UsageError: what it takes is not installed, or there is no such protocol.
+        UsageError: a package is not installed, or there is no such protocol.
     """
     system = _file_system(url.partition("://")[0].lower())
     return system, str(system._strip_protocol(url))  # noqa: SLF001  (fsspec's own name for it)
@@ -67,28 +67,28 @@ def place(url: str) -> tuple[Any, str]:
 
 @contextlib.contextmanager
 def reaching(url: str) -> Iterator[None]:
-    """What a file system raises, said as an error of ours.
+    """A context that converts errors of a file system to `McptallyError`.
 
     Raises:
-        McptallyError: `url` cannot be reached, and why.
+        McptallyError: `url` cannot be reached; the message says why.
     """
     try:
         yield
     except McptallyError:
         raise
-    except Exception as error:  # every file system has exceptions of its own; all mean this
+    except Exception as error:  # every file system has its own exceptions; all mean the same here
         raise McptallyError(f"{url}: cannot be reached: {type(error).__name__}: {error}") from error
 
 
 class RemoteFile:
-    """A file behind a URL, as it was when it was listed; ordered by its URL."""
+    """A file behind a URL, with the size and version of its listing; ordered by URL."""
 
     def __init__(self, url: str, size: int, mark: tuple[int, int]) -> None:
         self.url = url
         self.size = size
         """Bytes."""
         self.mark = mark
-        """When it changed, in nanoseconds, and a number that stands for its version."""
+        """Time of change in nanoseconds, and a number derived from its version."""
         self._read: str | None = None
 
     @property
@@ -98,7 +98,7 @@ class RemoteFile:
 
     @property
     def suffix(self) -> str:
-        """What its name ends in."""
+        """The suffix of its name."""
         return PurePosixPath(self.url).suffix
 
     def __str__(self) -> str:
@@ -123,50 +123,50 @@ class RemoteFile:
         return self.url > str(other)
 
     def absolute(self) -> "RemoteFile":
-        """Itself: it is the same from everywhere."""
+        """Itself: a URL is always absolute."""
         return self
 
     def stat(self) -> os.stat_result:
-        """Its size, time of change and version (as inode), as far as they are known."""
+        """Its size, time of change and version (as the inode)."""
         changed, version = self.mark
         seconds = changed // 10**9
         fields = (0o100444, version, 0, 1, 0, 0, self.size, seconds, seconds, seconds)
-        # By name, for nanoseconds are no part of the sequence.
+        # Nanoseconds are not part of the sequence, so pass them by name.
         return os.stat_result(fields, {"st_mtime_ns": changed, "st_ctime_ns": changed})
 
     def raw(self) -> "_Stream":
-        """Its bytes, as they come.
+        """An unbuffered stream of its bytes.
 
         Raises:
-            McptallyError: here or while it is read: it cannot be reached, or has become shorter.
+            McptallyError: now or while reading: it cannot be reached, or has become shorter.
         """
         return _Stream(self)
 
     def open(self, _mode: str = "rb") -> BinaryIO:
-        """Its bytes, to be read; errors as in `raw`."""
+        """A buffered stream of its bytes; errors as in `raw`."""
         return cast("BinaryIO", io.BufferedReader(self.raw(), BLOCK))
 
     def sha256(self) -> str:
-        """Hex digits of its SHA-256: made while it was read, if it was read to its end."""
+        """Its SHA-256 in hex; reads the file unless it was read to its end before."""
         if self._read is None:
             with self.open() as file:
                 while file.read(BLOCK):
                     pass
-        assert self._read is not None  # noqa: S101  (the stream says so at its end)
+        assert self._read is not None  # noqa: S101  (the stream sets it at its end)
         return self._read
 
     def was_read(self, digest: str) -> None:
-        """Keep the digest of what a stream gave."""
+        """Store the digest that a stream computed."""
         self._read = digest
 
 
 def is_remote(path: object) -> TypeGuard[RemoteFile]:
-    """Whether what stands where a `Path` is expected is a remote file."""
+    """Whether a value in place of a `Path` is a `RemoteFile`."""
     return isinstance(path, RemoteFile)
 
 
 class _Stream(io.RawIOBase):
-    """The bytes of a remote file, and their digest once all of them went by."""
+    """The bytes of a remote file; computes the digest while they are read in order."""
 
     def __init__(self, file: RemoteFile) -> None:
         super().__init__()
@@ -213,12 +213,12 @@ class _Stream(io.RawIOBase):
 def discover(url: str) -> list[Path]:
     """The transcript files that a URL names: a file, a folder (recursively), or a pattern.
 
-    Each is a `RemoteFile`: it stands where the stages of reading expect a `Path`.
+    Each is a `RemoteFile`, which the reading stages accept in place of a `Path`.
 
     Raises:
-        UnreadableError: nothing is there.
-        UsageError: what the protocol takes is not installed.
-        McptallyError: it cannot be reached.
+        UnreadableError: there are no transcripts.
+        UsageError: a package for the protocol is not installed.
+        McptallyError: the URL cannot be reached.
     """
     system, path = place(url)
     with reaching(url):
@@ -237,7 +237,7 @@ def discover(url: str) -> list[Path]:
     ]
     if not files:
         raise UnreadableError(
-            f"{url}: no transcripts there (looked for {', '.join('*' + s for s in SUFFIXES)})"
+            f"{url}: no transcripts found (looked for {', '.join('*' + s for s in SUFFIXES)})"
         )
     return cast("list[Path]", files)
 
@@ -249,15 +249,15 @@ def _listed(url: str, about: dict[str, Any]) -> RemoteFile:
 
 
 def _changed(about: dict[str, Any]) -> float:
-    """When a file changed, in seconds since 1970; now where that is not known."""
+    """Time of change in seconds since 1970; the current time if it is not known."""
     times = ("LastModified", "last_modified", "mtime", "created")
-    # Not known: then nothing but its bytes says whether it is the same.
+    # Not known: the current time differs from any stored one, so the bytes are compared.
     changed = next((about[key] for key in times if key in about), time.time())
     return float(changed.timestamp() if hasattr(changed, "timestamp") else changed)
 
 
 def names(url: str) -> list[str]:
-    """What lies below a URL, each by its path from there, sorted.
+    """The paths of all files below a URL, relative to it, sorted.
 
     Raises:
         McptallyError: it cannot be reached.
@@ -271,7 +271,7 @@ def names(url: str) -> list[str]:
 
 
 def put(folder: Path, url: str, parts: Sequence[str]) -> None:
-    """Copy files of a folder to below a URL, each by its path from there; each appears whole.
+    """Copy files from a folder to the same relative paths below a URL; each copy is atomic.
 
     Raises:
         McptallyError: it cannot be reached.
@@ -283,9 +283,7 @@ def put(folder: Path, url: str, parts: Sequence[str]) -> None:
 
 
 def version(url: str, name: str) -> str | None:
-    """What changes when a file below a URL is replaced: its ETag on S3, elsewhere a digest of it.
-
-    None where there is no such file.
+    """The version of a file below a URL: its ETag on S3, elsewhere its SHA-256; None if missing.
 
     Raises:
         McptallyError: it cannot be reached.
@@ -302,12 +300,10 @@ def version(url: str, name: str) -> str | None:
 
 
 def put_over(file: Path, url: str, name: str, *, before: str | None) -> bool:
-    """Put a file below a URL in the place of this version of it (None: of nothing).
+    """Upload a file below a URL if the current version is `before`; return whether it was.
 
-    On S3 the request has a condition (`If-Match`, `If-None-Match`): where another version is there,
-    nothing is put. Other protocols have no such condition: the file is put whatever is there.
-
-    Gives whether it was put.
+    `before` is a result of `version`. On S3 the request is conditional (`If-Match`,
+    `If-None-Match`). Other protocols have no conditions: the file is always uploaded.
 
     Raises:
         McptallyError: it cannot be reached.
@@ -330,7 +326,7 @@ def put_over(file: Path, url: str, name: str, *, before: str | None) -> bool:
 _REFUSED: Final = frozenset(
     {"PreconditionFailed", "412", "ConditionalRequestConflict", "NoSuchKey"}
 )
-"""Codes by which S3 says that a condition of a PUT does not hold."""
+"""Error codes of S3 for a PUT whose condition does not hold."""
 
 
 def _is_s3(url: str) -> bool:
@@ -338,7 +334,7 @@ def _is_s3(url: str) -> bool:
 
 
 def ages(url: str) -> dict[str, datetime.timedelta]:
-    """How old each file below a URL is, by its path from there; zero where that is not known.
+    """Relative path of each file below a URL → its age; zero if it is not known.
 
     Raises:
         McptallyError: it cannot be reached.
@@ -357,7 +353,7 @@ def ages(url: str) -> dict[str, datetime.timedelta]:
 
 
 def fetch(url: str, folder: Path, parts: Sequence[str]) -> None:
-    """Copy what lies below a URL into a folder, each file to its path from there.
+    """Download files from below a URL to the same relative paths in a folder.
 
     Raises:
         McptallyError: it cannot be reached.
@@ -371,7 +367,7 @@ def fetch(url: str, folder: Path, parts: Sequence[str]) -> None:
 
 
 def remove(url: str, parts: Sequence[str]) -> None:
-    """Remove files below a URL, each by its path from there.
+    """Remove files below a URL, given their relative paths.
 
     Raises:
         McptallyError: it cannot be reached.

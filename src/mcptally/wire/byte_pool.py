@@ -1,35 +1,36 @@
-"""Bytes kept until they are complete: each up to a cap, all together up to a pool."""
+"""Buffers for incomplete bodies and events: each has a cap, and all share a pool."""
 
 from typing import Final
 
-from mcptally.wire.framing import DEFAULT_CAP, HEAD, Over, Piece
+from mcptally.wire.framing import DEFAULT_CAP, HEAD, OversizedFrame, Piece
 
 POOL_BYTES: Final = 256 * 1024 * 1024
-"""What a run keeps at most of all bodies and events that have begun and not ended."""
+"""Most bytes that a run buffers of all incomplete bodies and events together."""
 
 
 class Pool:
-    """How much may still be kept by all who share it; what is small never asks."""
+    """A number of bytes that several buffers share; small buffers do not take from it."""
 
     def __init__(self, size: int = POOL_BYTES) -> None:
         self._left = size
 
     def take(self, size: int) -> bool:
-        """Take so many bytes, if they are there."""
+        """Take `size` bytes; return False if fewer are left."""
         if size > self._left:
             return False
         self._left -= size
         return True
 
     def give(self, size: int) -> None:
-        """Give back what was taken."""
+        """Return `size` bytes that were taken."""
         self._left += size
 
 
 class PooledBytes:
-    """Bytes kept whole up to a cap; beyond it only head, tail, size and hash.
+    """A buffer that keeps bytes up to a cap; beyond it, only head, tail, size and hash.
 
-    More than `framing.HEAD` bytes come out of the pool: when it is empty, the cap is there.
+    More than `framing.HEAD` bytes are taken from the pool. If the pool is empty, the buffer acts
+    as if its cap were reached.
     """
 
     def __init__(self, *, cap: int = DEFAULT_CAP, pool: Pool | None = None) -> None:
@@ -37,31 +38,31 @@ class PooledBytes:
         self._pool = pool
         self._taken = 0
         self._parts: list[bytes] = []
-        self._over: Over | None = None
+        self._oversized: OversizedFrame | None = None
         self.size = 0
-        """Bytes that were fed, kept or not."""
+        """Number of bytes fed, kept or not."""
 
     def __del__(self) -> None:
-        """Whatever became of it: the pool is for those who are left."""
+        """Return the bytes to the pool, however the buffer ends."""
         self._give_back()
 
     def feed(self, data: bytes) -> None:
-        """Add bytes that arrived."""
+        """Add `data`."""
         self.size += len(data)
-        if self._over is not None:
-            self._over.feed(data)
+        if self._oversized is not None:
+            self._oversized.feed(data)
             return
         self._parts.append(data)
         if self.size > self._cap or (self.size > HEAD and not self._may_grow()):
-            self._over = Over(b"".join(self._parts), cap=self._cap)
+            self._oversized = OversizedFrame(b"".join(self._parts), cap=self._cap)
             self._parts.clear()
             self._give_back()
 
     def take(self) -> Piece:
-        """What was kept: the bytes, or what is left of them when they were over the cap."""
+        """The bytes, or the `TooLarge` of bytes over the cap."""
         self._give_back()
-        if self._over is not None:
-            return self._over.finish()
+        if self._oversized is not None:
+            return self._oversized.finish()
         return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
 
     def _may_grow(self) -> bool:

@@ -1,7 +1,7 @@
-"""Content codings, undone on the recorder's copy: gzip, deflate and zstd, streaming and bounded.
+"""Decodes content codings (gzip, deflate, zstd) of the recorder's copy, in bounded steps.
 
-What passes through the proxy is never decoded; this only lets the recording hold JSON where the
-wire held compressed JSON. Brotli has no decoder in the standard library, so it stays undecoded.
+The proxy forwards the original bytes; only the recording gets the decoded JSON. Brotli stays
+encoded: the standard library has no decoder for it.
 """
 
 import zlib
@@ -11,39 +11,39 @@ from typing import Final, Protocol
 import zstandard
 
 _STEP: Final = 256 * 1024
-"""Most bytes that one step of a zlib decoder gives: bounds what a decompression bomb can take."""
+"""Most bytes from one step of a zlib decoder: bounds the memory of a decompression bomb."""
 
 _ZSTD_STEP: Final = 1024
-"""Input bytes a step of the zstd decoder: a block of 128 KB can hide in 4 bytes."""
+"""Input bytes per step of the zstd decoder: 4 bytes can expand to a block of 128 KB."""
 
 _ZSTD_WINDOW: Final = 8 << 20
 """Largest zstd window, as RFC 9659 limits it for HTTP."""
 
 
 class CodingError(Exception):
-    """The bytes are not what their coding says, or the coding is one we cannot undo."""
+    """The bytes do not match their coding, or the coding is not supported."""
 
 
 class Decoder(Protocol):
-    """Undoes one content coding."""
+    """Decodes one content coding."""
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """The decoded bytes, in bounded steps.
+        """Yield the decoded bytes, in bounded steps.
 
         Raises:
-            CodingError: the bytes are not of this coding.
+            CodingError: the bytes do not match this coding.
         """
 
     def end(self) -> None:
-        """Say that the input is over.
+        """Check that the input is complete.
 
         Raises:
-            CodingError: it ended too early.
+            CodingError: the input ended too early.
         """
 
 
 class _Zlib:
-    """Gzip (with any number of members), zlib, and the raw deflate that some servers send."""
+    """Decodes gzip (any number of members), zlib, and the raw deflate that some servers send."""
 
     def __init__(self, *, gzip: bool) -> None:
         self._gzip = gzip
@@ -100,10 +100,10 @@ class _Zstd:
 
 
 def decoder(content_encoding: str) -> Decoder | None:
-    """The decoder for a Content-Encoding value; None when there is nothing to undo.
+    """The decoder for a Content-Encoding value; None if the content is not encoded.
 
     Raises:
-        CodingError: the coding, or the number of codings, is none that we undo.
+        CodingError: the coding is not supported, or there is more than one.
     """
     codings = [c.strip().lower() for c in content_encoding.split(",")]
     applied = [c for c in codings if c not in ("", "identity")]

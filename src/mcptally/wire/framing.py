@@ -1,24 +1,24 @@
-r"""Bytes in, frames out: where one line of a pipe ends, without any input or output.
+r"""Splits a stream of bytes into frames (lines), without I/O.
 
-A frame ends at `\n` and nowhere else (U+2028, U+0085 and a lone CR are legal inside JSON or
-between its tokens); one trailing `\r` belongs to the line ending. A frame over the cap is not
-kept: its head, its tail, its size and its hash are.
+A frame ends only at `\n`: U+2028, U+0085 and a lone CR are legal inside JSON or between its
+tokens. One `\r` before the `\n` belongs to the line ending. Of a frame over the cap, only the
+head, the tail, the size and the hash are kept.
 """
 
 from typing import Final, NamedTuple
 
 HEAD: Final = 64 * 1024
-"""Bytes kept of the beginning of a frame over the cap."""
+"""Bytes kept from the start of a frame over the cap."""
 
 TAIL: Final = 4 * 1024
-"""Bytes kept of its end, to look for the id and isError there: many servers write them last."""
+"""Bytes kept from its end, where many servers write the id and isError."""
 
 DEFAULT_CAP: Final = 16 * 1024 * 1024
-"""Bytes of the largest frame that is kept whole (the largest seen in the wild was 12.3 MB)."""
+"""Size of the largest frame that is kept whole, in bytes (the largest one seen had 12.3 MB)."""
 
 
-STDERR_LINE: Final = 64 * 1024
-"""Bytes beyond which a line on stderr is recorded in parts."""
+MAX_STDERR_LINE: Final = 64 * 1024
+"""Length in bytes from which a line on stderr is recorded in parts."""
 
 
 class TooLarge(NamedTuple):
@@ -31,28 +31,28 @@ class TooLarge(NamedTuple):
 
 
 Piece = bytes | TooLarge
-"""A frame without its line ending, or what is left of one that was too large."""
+"""A frame without its line ending, or what is kept of a frame over the cap."""
 
 
-def capped(body: bytes, *, cap: int = DEFAULT_CAP) -> Piece:
-    """A whole body as one piece: itself, or what is left of it when it is over the cap."""
-    return body if len(body) <= cap else Over(body, cap=cap).finish()
+def cap_frame(body: bytes, *, cap: int = DEFAULT_CAP) -> Piece:
+    """`body`, or what is kept of it if it is over the cap."""
+    return body if len(body) <= cap else OversizedFrame(body, cap=cap).finish()
 
 
 class Splitter:
-    """Cuts a stream of bytes into frames, however the bytes arrive; memory stays below the cap."""
+    """Splits a stream into frames, independent of how it is cut into chunks; memory is bounded."""
 
     def __init__(self, *, cap: int = DEFAULT_CAP) -> None:
         self._cap = cap
         self._kept = bytearray()
         self._size = 0
-        self._over: Over | None = None
+        self._oversized: OversizedFrame | None = None
 
     def feed(self, chunk: bytes) -> list[Piece]:
         """The frames that `chunk` completes, in order."""
         if not self._size:
             if chunk.endswith(b"\n") and len(chunk) <= self._cap:
-                # The common case: whole lines, nothing kept from before.
+                # The common case: whole lines and no incomplete frame.
                 lines = chunk.split(b"\n")
                 lines.pop()
                 return [line[:-1] if line.endswith(b"\r") else line for line in lines]
@@ -73,27 +73,27 @@ class Splitter:
         return pieces
 
     def end(self) -> Piece | None:
-        """What was left without a line ending when the stream ended, if anything."""
+        """The last frame if the stream ended without a line ending, else None."""
         return self._take(ended=False) if self._size else None
 
     @property
     def pending(self) -> int:
-        """Bytes of the frame that has begun and not ended."""
+        """Bytes of the incomplete frame."""
         return self._size
 
     def _keep(self, data: bytes) -> None:
         self._size += len(data)
-        if self._over is not None:
-            self._over.feed(data)
+        if self._oversized is not None:
+            self._oversized.feed(data)
         else:
             self._kept += data
             # One byte more than the cap may still be the `\r` of the line ending.
             if self._size > self._cap + 1:
                 kept, self._kept = self._kept, bytearray()
-                self._over = Over(bytes(kept), cap=self._cap)
+                self._oversized = OversizedFrame(bytes(kept), cap=self._cap)
 
     def _take(self, *, ended: bool) -> Piece:
-        over, self._over = self._over, None
+        over, self._oversized = self._oversized, None
         size, self._size = self._size, 0
         if over is not None:
             return over.finish(ended=ended)
@@ -104,11 +104,11 @@ class Splitter:
         frame = bytes(kept)
         if size <= self._cap:
             return frame
-        return Over(frame, cap=self._cap).finish()
+        return OversizedFrame(frame, cap=self._cap).finish()
 
 
 class StderrLines:
-    """Cuts what a server writes to stderr into lines; one that grows too long comes in parts."""
+    """Splits stderr into lines; a line of `MAX_STDERR_LINE` bytes or more comes in parts."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -116,34 +116,34 @@ class StderrLines:
     def feed(self, chunk: bytes) -> list[bytes]:
         """The lines that `chunk` completes, without their endings."""
         *lines, self._rest = (self._rest + chunk).split(b"\n")
-        if len(self._rest) >= STDERR_LINE:
+        if len(self._rest) >= MAX_STDERR_LINE:
             lines.append(self._rest)
             self._rest = b""
         return [line.removesuffix(b"\r") for line in lines]
 
     def end(self) -> list[bytes]:
-        """The line that ended with the stream, if there is one."""
+        """The last line if the stream ended without a line ending, as a list of one or none."""
         rest, self._rest = self._rest, b""
         return [rest] if rest else []
 
 
-class Over:
-    """What outgrew the cap: hashed as it passes, with a head and a rolling tail."""
+class OversizedFrame:
+    """Hashes bytes over the cap as they arrive, and keeps their head and tail."""
 
     def __init__(self, first: bytes, *, cap: int) -> None:
-        # OpenSSL is dear to load and most recorders never need it: start-up is felt in a client.
+        # Loading OpenSSL is slow, most recorders never need it, and clients wait for the start.
         import hashlib  # noqa: PLC0415
 
         self._sha = hashlib.sha256()
         self._head = first[: min(HEAD, cap)]
         self._tail = b""
         self._size = 0
-        # The last byte waits: it may be the `\r` of the line ending, which is not hashed.
+        # Hash the last byte later: it may be the `\r` of the line ending, which is not hashed.
         self._held = b""
         self.feed(first)
 
     def feed(self, data: bytes) -> None:
-        """More of it has come."""
+        """Add `data`."""
         if not data:
             return
         self._sha.update(self._held)
@@ -153,7 +153,7 @@ class Over:
         self._tail = (self._tail + data[-TAIL - 1 :])[-TAIL - 1 :]
 
     def finish(self, *, ended: bool = False) -> TooLarge:
-        r"""What is left of it; `ended`: by a line ending, whose `\r` is none of its own."""
+        r"""What is kept; with `ended`, a last `\r` belongs to the line ending and is dropped."""
         if ended and self._held == b"\r":
             self._size -= 1
             self._tail = self._tail[:-1]

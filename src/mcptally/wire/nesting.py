@@ -1,8 +1,8 @@
-"""How deep JSON is nested, decided by a scan: never by how much stack a caller has left.
+"""Limits the nesting of JSON, independent of the parser and of the caller's stack depth.
 
-Parsers stop at limits of their own, and in Python at what is left of the recursion limit. So depth
-is decided before anything is decoded (`is_too_deep`), and what is not too deep is decoded with room
-for it (`with_stack_room`). Pure Python without imports that cost start-up: the recorder uses it.
+Parsers have limits of their own, and in Python the rest of the recursion limit counts. So the
+depth is checked before decoding (`is_too_deep`), and decoding runs with a raised recursion limit
+(`with_stack_room`). The recorder uses this module: it imports nothing that is slow to load.
 """
 
 import contextlib
@@ -15,24 +15,25 @@ from itertools import accumulate
 from typing import Any, Final, ParamSpec, TypeVar
 
 MAX_DEPTH: Final = 512
-"""Deepest JSON nesting of a message, a payload or a value that is read: every parser in use accepts
-it (orjson stops at 1024, msgspec at Python's recursion limit). A line of a transcript has one level
-more, the event around its message."""
+"""Deepest nesting of a message, payload or value that is read.
+
+Every parser in use accepts it (orjson stops at 1024, msgspec at Python's recursion limit). A line
+of a transcript may have one more level: the event around its message."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_ROOM: Final = 3000
-"""Levels of recursion for values of `MAX_DEPTH`, at several function calls for each level."""
+_EXTRA_FRAMES: Final = 3000
+"""Stack frames for values of `MAX_DEPTH`, with several function calls per level."""
 
 _NO_BRACKET_OR_QUOTE: Final = bytes(set(range(256)) - set(b'[]{}"'))
 _UP_OR_DOWN: Final = bytes(1 if c in b"[{" else 255 for c in range(256))
 
 
 def is_too_deep(text: bytes | str, limit: int = MAX_DEPTH) -> bool:
-    """Whether arrays and objects of one JSON text stand within each other deeper than `limit`.
+    """Whether a JSON text has more than `limit` levels of nested arrays and objects.
 
-    Of bytes that are not JSON, this is decided for the part before the fault at least.
+    If the text is not valid JSON, at least the part before the error is checked.
     """
     if len(text) <= limit:
         return False
@@ -44,7 +45,7 @@ def is_too_deep(text: bytes | str, limit: int = MAX_DEPTH) -> bool:
 
 
 def is_value_too_deep(value: Any, limit: int = MAX_DEPTH) -> bool:
-    """The same of a value: of lists and dicts; one that holds itself is too deep."""
+    """Whether a value has more than `limit` levels of lists and dicts; a cycle is too deep."""
     level = [value]
     for _ in range(limit + 1):
         level = [v for v in level if isinstance(v, dict | list)]
@@ -55,9 +56,9 @@ def is_value_too_deep(value: Any, limit: int = MAX_DEPTH) -> bool:
 
 
 def _depth(text: bytes) -> int:
-    """How deep the nesting of well-formed JSON goes, in C as far as possible (3 ms per MB)."""
+    """Number of nested levels of valid JSON (3 ms per MB: most of the work is done in C)."""
     if b"\\" in text:
-        # Without escapes every quote left begins or ends a string.
+        # Without escapes, every quote starts or ends a string.
         text = text.replace(b"\\\\", b"").replace(b'\\"', b"")
     quoted = text.translate(None, _NO_BRACKET_OR_QUOTE).split(b'"')
     steps = array("b", b"".join(quoted[::2]).translate(_UP_OR_DOWN))
@@ -69,10 +70,10 @@ _limits: Final[dict[str, int]] = {"users": 0, "before": 0, "set": 0}
 
 
 @contextlib.contextmanager
-def stack_room() -> Iterator[None]:
-    """Raise Python's recursion limit for a while, so that decoding does not depend on the caller.
+def raised_recursion_limit() -> Iterator[None]:
+    """Raise Python's recursion limit in a `with` block: decoding must not depend on stack depth.
 
-    The limit is that of all threads: the last of those that needed room restores it.
+    All threads share the limit; the last thread to leave such a block restores it.
     """
     depth = 0
     frame = sys._getframe()  # noqa: SLF001 - the one cheap way to count frames
@@ -82,26 +83,26 @@ def stack_room() -> Iterator[None]:
         if not _limits["users"]:
             _limits["before"] = _limits["set"] = sys.getrecursionlimit()
         _limits["users"] += 1
-        if sys.getrecursionlimit() < depth + _ROOM:
-            _limits["set"] = depth + _ROOM
-            sys.setrecursionlimit(depth + _ROOM)
+        if sys.getrecursionlimit() < depth + _EXTRA_FRAMES:
+            _limits["set"] = depth + _EXTRA_FRAMES
+            sys.setrecursionlimit(depth + _EXTRA_FRAMES)
     try:
         yield
     finally:
         with _lock:
             _limits["users"] -= 1
             if not _limits["users"] and sys.getrecursionlimit() == _limits["set"]:
-                # Refused where a thread is deeper than that by now; then the limit stays.
+                # Python refuses if the current stack is deeper; then the limit stays raised.
                 with contextlib.suppress(RecursionError):
                     sys.setrecursionlimit(_limits["before"])
 
 
 def with_stack_room(function: Callable[P, R]) -> Callable[P, R]:
-    """`function`, called in `stack_room`."""
+    """Decorator that calls `function` inside `raised_recursion_limit`."""
 
     @functools.wraps(function)
     def roomy(*args: P.args, **kwargs: P.kwargs) -> R:
-        with stack_room():
+        with raised_recursion_limit():
             return function(*args, **kwargs)
 
     return roomy

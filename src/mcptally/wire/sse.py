@@ -1,9 +1,9 @@
-"""Server-sent events, observed: bytes of an event stream in, events out, without input or output.
+"""Parses server-sent events without I/O.
 
-The parsing is that of the HTML standard (section 9.2, "Server-sent events"): lines end at LF, CR
-or CRLF, `data` lines join with a newline, a blank line ends an event. Unlike a browser it keeps
-what a recording must not lose: comments, events without data, and what was torn off at the end.
-Memory stays below the cap; data over it is hashed as it passes.
+Follows the HTML standard (section 9.2, "Server-sent events"): a line ends at LF, CR or CRLF,
+`data` lines are joined with a newline, and a blank line ends an event. Unlike a browser, the
+parser also returns comments, events without data, and an unfinished last event. Memory is bounded
+by the cap; data over it is hashed as it arrives.
 """
 
 import re
@@ -17,14 +17,14 @@ _BOM: Final = b"\xef\xbb\xbf"
 _DATA: Final = b"data:"
 
 MAX_FIELD: Final = 64 * 1024
-"""Bytes kept of a line that is not data (a comment, an id): the rest of it is passed over."""
+"""Bytes kept of a line that is not data (a comment, an id); the rest is dropped."""
 
 
 class SseEvent(NamedTuple):
     """One block of an event stream."""
 
     data: Piece | None
-    """The `data` lines joined; None when the block has none."""
+    """The `data` lines, joined; None if the block has none."""
     name: bytes | None
     """Value of the last `event` line."""
     id: bytes | None
@@ -32,24 +32,24 @@ class SseEvent(NamedTuple):
     retry: bytes | None
     """Value of the last `retry` line."""
     text: bytes
-    """All lines of a block without data (comments, ids), joined with LF; else empty."""
+    """If the block has no data, all its lines (comments, ids), joined with LF; else empty."""
     torn: bool
-    """The stream ended before the blank line; a client never acts on such an event."""
+    """Whether the stream ended before the blank line; clients ignore such an event."""
 
 
 class SseParser:
-    """Finds the events of one stream, however its bytes are cut."""
+    """Parses the events of one stream, independent of how it is cut into chunks."""
 
     def __init__(self, *, cap: int = DEFAULT_CAP, pool: Pool | None = None) -> None:
         self._cap = cap
         self._pool = pool
         self._after_cr = False
         self._first = True
-        # The line that has begun: its parts, or, once `_streaming`, bytes already in `_data`.
+        # The incomplete line: its parts, or nothing once `_streaming` sends them to `_data`.
         self._line: list[bytes] = []
         self._line_size = 0
         self._streaming = False
-        self._begin()
+        self._reset()
 
     def feed(self, chunk: bytes) -> list[SseEvent]:
         """The events that `chunk` completes, in order."""
@@ -66,41 +66,41 @@ class SseParser:
         found: list[SseEvent] = []
         for line in lines:
             if self._line_size:
-                self._grow(line)
+                self._extend_line(line)
                 self._end_line()
             elif line:
                 self._take_line(line)
             elif (event := self._dispatch(torn=False)) is not None:
                 found.append(event)
         if rest:
-            self._grow(rest)
+            self._extend_line(rest)
         return found
 
     def end(self) -> SseEvent | None:
-        """What the stream ended in the middle of, if anything."""
+        """The unfinished event at the end of the stream, if any."""
         if self._line_size:
             self._end_line()
         return self._dispatch(torn=True)
 
-    def _begin(self) -> None:
+    def _reset(self) -> None:
         self._data: PooledBytes | None = None
         self._name: bytes | None = None
         self._id: bytes | None = None
         self._retry: bytes | None = None
-        self._others: list[bytes] = []
-        self._others_size = 0
+        self._other_lines: list[bytes] = []
+        self._other_lines_size = 0
 
     def _dispatch(self, *, torn: bool) -> SseEvent | None:
-        if self._data is None and not self._others:
+        if self._data is None and not self._other_lines:
             return None
         data = None if self._data is None else self._data.take()
-        text = b"" if data is not None else b"\n".join(self._others)
+        text = b"" if data is not None else b"\n".join(self._other_lines)
         event = SseEvent(data, self._name, self._id, self._retry, text, torn)
-        self._begin()
+        self._reset()
         return event
 
-    def _grow(self, part: bytes) -> None:
-        """Add to a line whose end has not been seen."""
+    def _extend_line(self, part: bytes) -> None:
+        """Add a part to the incomplete line."""
         if self._streaming:
             self._add_data(part)
         elif self._line_size < MAX_FIELD:
@@ -109,7 +109,7 @@ class SseParser:
         if self._line_size >= MAX_FIELD and not self._streaming:
             line = self._without_bom(b"".join(self._line))
             if line.startswith(_DATA):
-                # A long line of data goes to its place as it arrives: nothing holds it twice.
+                # Stream a long `data` line into its buffer, so that it is not kept twice.
                 self._streaming = True
                 self._line.clear()
                 self._open_data(line[len(_DATA) :].removeprefix(b" "))
@@ -150,9 +150,9 @@ class SseParser:
             self._id = value
         elif field == b"retry":
             self._retry = value
-        if self._others_size < MAX_FIELD:
-            self._others.append(line)
-            self._others_size += len(line)
+        if self._other_lines_size < MAX_FIELD:
+            self._other_lines.append(line)
+            self._other_lines_size += len(line)
 
     def _open_data(self, value: bytes) -> None:
         if self._data is None:

@@ -1,9 +1,9 @@
-"""The one JSON checker of the recorder: may these bytes be spliced into a transcript as they are?
+"""Decides whether a frame is strict JSON and can be copied into a transcript unchanged.
 
-Strict means that every parser we use (msgspec, orjson, the standard library, DuckDB, polars)
-accepts the bytes and none has to guess: valid UTF-8, no byte order mark, no NaN, no lone
-surrogate, no number beyond a double, no nesting deeper than `nesting.MAX_DEPTH`. Duplicate keys
-are strict enough. docs/decisions/0005 has the measurements.
+Every parser in use (msgspec, orjson, the standard library, DuckDB, polars) accepts strict JSON:
+valid UTF-8, no byte order mark, no NaN, no lone surrogate, no number beyond a double, no nesting
+deeper than `nesting.MAX_DEPTH`. Duplicate keys are allowed. The measurements are in
+docs/decisions/0005.
 """
 
 import re
@@ -17,12 +17,12 @@ _decode: Final = msgspec.json.Decoder().decode
 
 _BOM: Final = b"\xef\xbb\xbf"
 
-# A double ends at 1.8e308, so an integer of 310 digits overflows; msgspec reads it exactly and
-# orjson refuses it. Any run that long covers nine samples taken every 32 bytes.
+# The largest double is 1.8e308, so an integer of 310 digits overflows: msgspec decodes it exactly,
+# orjson refuses it. A run of that length covers nine samples taken every 32 bytes.
 _LONGEST_INTEGER: Final = 309
 _STRIDE: Final = 32
 _SAMPLED_DIGITS: Final = re.compile(rb"[0-9]{9}")
-# Digits behind a point make no number larger, and every parser rounds them.
+# Digits after a decimal point are not counted: every parser rounds them.
 _DIGITS: Final = re.compile(rb"(?<![0-9.])[0-9]{%d}" % (_LONGEST_INTEGER + 1))
 _STRING: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
 
@@ -57,7 +57,7 @@ def _reason(frame: bytes) -> str:
         text = frame.decode()
     except UnicodeDecodeError:
         return "not_utf8"
-    # Only lines that msgspec refused come here: rare, so the slower second opinion is affordable.
+    # Only frames that msgspec refuses get here: rare enough for a second, slower parser.
     import json  # noqa: PLC0415
 
     try:

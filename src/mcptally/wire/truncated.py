@@ -1,7 +1,6 @@
-"""What can still be told of a frame that was too large to keep: id, method, name, is_error.
+"""Finds `id`, `method`, `name` and `is_error` of a frame of which only head and tail were kept.
 
-The head is read forwards and the tail backwards, each as far as nesting is certain; what was not
-found is left out. Nothing here needs the middle of the frame.
+The head is scanned forwards and the tail backwards, as long as the nesting level is certain.
 """
 
 import re
@@ -15,12 +14,12 @@ _TOKEN: Final = re.compile(
     rb'\s*(?:(?P<string>"[^"\\]*(?:\\.[^"\\]*)*")|(?P<punct>[][{},:])|(?P<word>[-+.\w]+))'
 )
 _SCALAR: Final = rb'(?:"[^"\\]*(?:\\.[^"\\]*)*"|[-+.\w]+)'
-# A member with a scalar value, or a closing bracket, at the very end of the text.
+# A member with a scalar value, or a closing bracket, at the end of the text.
 _LAST: Final = re.compile(
     rb'(?P<close>[]}])\s*\Z|,\s*"(?P<key>[A-Za-z]{1,16})"\s*:\s*(?P<value>' + _SCALAR + rb")\s*\Z"
 )
 _LONGEST_STEP: Final = 1024
-"""Bytes looked at for one step back from the end: ids and error flags are short."""
+"""Bytes searched for one step backwards: ids and error flags are short."""
 
 _PATHS: Final[dict[tuple[str, ...], str]] = {
     ("id",): "id",
@@ -29,11 +28,11 @@ _PATHS: Final[dict[tuple[str, ...], str]] = {
     ("params", "uri"): "name",
     ("result", "isError"): "is_error",
 }
-"""Where in a JSON-RPC message each of the four is written."""
+"""Path in a JSON-RPC message → field."""
 
 
 def fields_of_truncated(piece: TooLarge) -> dict[str, Any]:
-    """`id`, `method`, `name` (tool or prompt name, or resource uri) and `is_error`, where found."""
+    """Those of `id`, `method`, `name` (of the tool or prompt, or the uri) and `is_error` found."""
     return _backwards(piece.tail) | _forwards(piece.head)
 
 
@@ -78,7 +77,7 @@ def _forwards(head: bytes) -> dict[str, Any]:
 
 
 def _backwards(tail: bytes) -> dict[str, Any]:
-    """Members written last: of the message itself, and one level down, of its result."""
+    """`id` of the message and `isError` of its result, if they are the last members written."""
     found: dict[str, Any] = {}
     depth = 0
     end = len(tail)

@@ -1,1 +1,4 @@
-"""Foreign log formats, one module per format."""
+"""Readers for log formats of other programs: one module per format, with a function `read`.
+
+May import the modules of `importers` except `run`, `registry` and `detect`.
+"""

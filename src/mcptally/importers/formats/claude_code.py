@@ -1,13 +1,15 @@
-r"""Claude Code: MCP logs (`mcp-logs-SERVER/TIME.jsonl`) and transcripts (`projects/**.jsonl`).
+r"""Reads logs of Claude Code.
+
+MCP logs are `mcp-logs-SERVER/TIME.jsonl`, transcripts are `projects/**.jsonl`:
 
     {"debug":"Calling MCP tool: send","timestamp":"…","sessionId":"…","cwd":"…"}
     {"debug":"Tool 'send' completed successfully in 505ms",…}
     {"type":"assistant","message":{"content":[{"type":"tool_use","name":"mcp__server__tool",…}]},…}
     {"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"…","is_error":true}]}}
 
-Both hold calls, not frames. A log has tool, outcome, duration and the text of failures, no
-arguments and no content; a transcript has arguments and content, and its times are those of the
-conversation: waiting for the user's permission is within a call's time.
+Both contain calls, not frames. A log has tool, outcome, duration and the text of failures, but no
+arguments and no content. A transcript has arguments and content; its times are those of the
+conversation, so the time of a call includes waiting for the user's permission.
 """
 
 import re
@@ -17,9 +19,9 @@ from typing import Any, Final
 import msgspec
 
 from mcptally.importers import call_records
-from mcptally.importers.events import MAX_ASKED, Item, Pipe
+from mcptally.importers.items import MAX_PENDING_CALLS, Connection, Item
 from mcptally.importers.source import Source
-from mcptally.importers.timestamps import duration, later
+from mcptally.importers.timestamps import add_duration, parse_duration
 
 _CALLING: Final = re.compile(r"Calling MCP tool: (?P<tool>.+)\Z", re.DOTALL)
 _DONE: Final = re.compile(r"Tool '(?P<tool>.+?)' completed successfully in (?P<took>\S.*)\Z")
@@ -37,7 +39,7 @@ _OWN_REFUSALS: Final = (
     "Claude requested permissions to use",
     "[Request interrupted by user",
 )
-"""How a result begins that the client made itself: the call never reached the server."""
+"""Start of a result that the client created itself: the call never reached the server."""
 
 
 class _Line(msgspec.Struct):
@@ -55,9 +57,9 @@ _FOLDER: Final = re.compile(r"mcp-logs-(?P<server>.+)\Z")
 
 
 class _Open(msgspec.Struct):
-    """A call that has begun."""
+    """A call without a result so far."""
 
-    pipe: Pipe
+    connection: Connection
     line: int
     at: int | None
     call: str
@@ -65,10 +67,10 @@ class _Open(msgspec.Struct):
 
 
 def read(source: Source) -> Iterator[Item]:
-    """The calls of an MCP log or a transcript."""
+    """Yield the calls of an MCP log or a transcript."""
     folder = _FOLDER.match(source.path.parent.name)
     reader = _Reader(source, folder["server"] if folder else None)
-    for line, event in source.records(_LINE, "not JSON, or no object"):
+    for line, event in source.records(_LINE, "not a JSON object"):
         if isinstance(event.debug, str) or isinstance(event.error, str):
             yield from reader.log(event, line)
         else:
@@ -77,54 +79,54 @@ def read(source: Source) -> Iterator[Item]:
 
 
 class _Reader:
-    """What is under way, line after line."""
+    """State of reading one file: the calls without a result so far."""
 
     def __init__(self, source: Source, server: str | None) -> None:
         self.source = source
         self.tally = source.tally
         self.server = server
         self.open: dict[tuple[str, str], list[_Open]] = {}
-        """Session and tool → the calls under way, oldest first; `waiting` in all."""
+        """Session and tool → open calls, oldest first; `waiting` is their total number."""
         self.waiting = 0
-        self.uses = call_records.Waiting(source.tally)
+        self.uses = call_records.PendingCalls(source.tally)
 
     # --- MCP logs -----------------------------------------------------------------------------
 
     def log(self, event: _Line, line: int) -> Iterator[Item]:
         at = self.source.at(event.timestamp)
         session = event.session if isinstance(event.session, str) else ""
-        pipe = self.source.pipe(session, server=self.server)
+        connection = self.source.connection(session, server=self.server)
         said = event.debug if isinstance(event.debug, str) else event.error
         text = said if isinstance(said, str) else ""
         if match := _CALLING.match(text):
-            begun = _Open(pipe, line, at, f"{line}", match["tool"])
+            begun = _Open(connection, line, at, f"{line}", match["tool"])
             self.begin((session, match["tool"]), begun)
             self.tally.used += 1
         elif (match := _DONE.match(text)) or (match := _FAILED.match(text)):
             self.tally.used += 1
-            yield from self.over(match, pipe, session, line, at)
+            yield from self.over(match, connection, session, line, at)
         elif text.startswith(_STDERR):
             self.tally.used += 1
             for part in text.removeprefix(_STDERR).rstrip("\n").split("\n"):
                 data = part.encode(errors="replace")
-                yield Item(what="stderr", line=line, pipe=pipe, at=at, data=data)
+                yield Item(kind="stderr", line=line, connection=connection, at=at, data=data)
         else:
-            self.tally.context["a remark of the client"] += 1
+            self.tally.context["a message of the client"] += 1
             if text.startswith(_BEGINS):
-                yield Item(what="begin", line=line, pipe=pipe, at=at)
+                yield Item(kind="begin", line=line, connection=connection, at=at)
             elif _ENDS.match(text):
-                more = {"reason": "connection_closed"}
-                yield Item(what="end", line=line, pipe=pipe, at=at, more=more)
+                extra = {"reason": "connection_closed"}
+                yield Item(kind="end", line=line, connection=connection, at=at, extra=extra)
 
     def begin(self, key: tuple[str, str], begun: _Open) -> None:
-        if self.waiting >= MAX_ASKED:
+        if self.waiting >= MAX_PENDING_CALLS:
             self.oldest(next(iter(self.open)))
             self.tally.notes[call_records.FORGOTTEN] += 1
         self.open.setdefault(key, []).append(begun)
         self.waiting += 1
 
     def oldest(self, key: tuple[str, str]) -> _Open:
-        """Take out the oldest call of a session and tool."""
+        """Remove and return the oldest open call of a session and tool."""
         self.waiting -= 1
         begun = self.open[key].pop(0)
         if not self.open[key]:
@@ -132,29 +134,33 @@ class _Reader:
         return begun
 
     def over(
-        self, match: re.Match[str], pipe: Pipe, session: str, line: int, at: int | None
+        self, match: re.Match[str], connection: Connection, session: str, line: int, at: int | None
     ) -> Iterator[Item]:
         tool = match["tool"]
         key = (session, tool)
-        begun = self.oldest(key) if key in self.open else _Open(pipe, line, None, f"{line}", tool)
-        took = duration(match["took"])
+        begun = (
+            self.oldest(key) if key in self.open else _Open(connection, line, None, f"{line}", tool)
+        )
+        took = parse_duration(match["took"])
         exact = took is not None and match["took"].strip().endswith("ms")
         start = begun.at
         if at is not None and took is not None and (exact or start is None):
-            # Durations in whole seconds are coarser than the times of the lines.
-            start = later(at, -took)
-        yield call_records.asked(pipe, begun.call, line=begun.line, at=start, tool=tool)
+            # Durations in whole seconds are less exact than the times of the lines.
+            start = add_duration(at, -took)
+        yield call_records.request(connection, begun.call, line=begun.line, at=start, tool=tool)
         why = match.groupdict().get("why")
         if why is None:
-            yield call_records.answered(pipe, begun.call, line=line, at=at, is_error=False)
+            yield call_records.result_reply(
+                connection, begun.call, line=line, at=at, is_error=False
+            )
         elif code := _CODE.match(why):
             number, message = int(code["code"]), code["message"]
-            yield call_records.refused(
-                pipe, begun.call, line=line, at=at, message=message, code=number
+            yield call_records.error_reply(
+                connection, begun.call, line=line, at=at, message=message, code=number
             )
         else:
             result = call_records.result_of(why, is_error=True)
-            yield call_records.answered(pipe, begun.call, line=line, at=at, result=result)
+            yield call_records.result_reply(connection, begun.call, line=line, at=at, result=result)
 
     # --- transcripts --------------------------------------------------------------------------
 
@@ -173,7 +179,7 @@ class _Reader:
         if found:
             self.tally.used += 1
         else:
-            self.tally.context["no call of an MCP tool"] += 1
+            self.tally.context["not a call of an MCP tool"] += 1
 
     def use(self, event: _Line, block: dict[str, Any], line: int) -> int:
         name, call = block.get("name"), block.get("id")
@@ -181,13 +187,15 @@ class _Reader:
         if match is None or not isinstance(call, str) or call in self.uses:
             return 0
         session = event.session if isinstance(event.session, str) else ""
-        pipe = self.source.pipe(session, server=match["server"])
+        connection = self.source.connection(session, server=match["server"])
         arguments = (
-            call_records.json_bytes(block["input"]) if "input" in block else call_records.UNKNOWN
+            call_records.json_bytes(block["input"])
+            if "input" in block
+            else call_records.NOT_RECORDED
         )
         at = self.source.at(event.timestamp)
-        ask = call_records.asked(
-            pipe, call, line=line, at=at, tool=match["tool"], arguments=arguments
+        ask = call_records.request(
+            connection, call, line=line, at=at, tool=match["tool"], arguments=arguments
         )
         self.uses.add(call, ask)
         return 1
@@ -201,17 +209,17 @@ class _Reader:
         failed = block.get("is_error") is True
         content = block.get("content")
         if failed and _text(content).startswith(_OWN_REFUSALS):
-            self.tally.notes["calls that the client refused itself: left out"] += 1
+            self.tally.notes["calls that the client itself refused: left out"] += 1
             return
         yield ask
         if "content" not in block:
-            yield call_records.answered(ask.pipe, call, line=line, at=at, is_error=failed)
+            yield call_records.result_reply(ask.connection, call, line=line, at=at, is_error=failed)
             return
         code = _CODE.match(_text(content)) if failed else None
         if code is not None:
             number, message = int(code["code"]), code["message"]
-            yield call_records.refused(
-                ask.pipe, call, line=line, at=at, message=message, code=number
+            yield call_records.error_reply(
+                ask.connection, call, line=line, at=at, message=message, code=number
             )
             return
         structured = event.result if isinstance(event.result, dict) else {}
@@ -219,20 +227,20 @@ class _Reader:
         if isinstance(content, list) and "structuredContent" in structured:
             value = {"content": content, "structuredContent": structured["structuredContent"]}
         result = call_records.result_of(value, is_error=failed)
-        yield call_records.answered(ask.pipe, call, line=line, at=at, result=result)
+        yield call_records.result_reply(ask.connection, call, line=line, at=at, result=result)
 
     def left(self) -> Iterator[Item]:
-        """Calls that had no result when the file ended."""
+        """Yield the calls without a result at the end of the file."""
         for waiting in self.open.values():
             for begun in waiting:
-                yield call_records.asked(
-                    begun.pipe, begun.call, line=begun.line, at=begun.at, tool=begun.tool
+                yield call_records.request(
+                    begun.connection, begun.call, line=begun.line, at=begun.at, tool=begun.tool
                 )
         yield from self.uses.left()
 
 
 def _text(content: Any) -> str:
-    """The text of a result's content."""
+    """The first text in a result's content, or an empty string."""
     if isinstance(content, str):
         return content
     blocks = content if isinstance(content, list) else []

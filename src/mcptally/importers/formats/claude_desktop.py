@@ -1,19 +1,19 @@
-"""Claude Desktop: `mcp-server-NAME.log`, one server each, and `mcp.log`, all of them.
+"""Reads Claude Desktop's logs: `mcp-server-NAME.log` (one server) and `mcp.log` (all servers).
 
     2026-03-01T09:44:53.641Z [files] [info] Message from client: {…} { metadata: undefined }
     2025-06-17T13:21:34.077Z [info] [memory] Message from server: {…}
 
-In the second, server and level change places. Lines without a time are the server's stderr, or
-belong to an object printed over several lines. Builds of 2026 cut long messages in their middle
-(`...[11759 chars truncated]...`): of those the head and the end still tell id, method, name and
-isError. Messages are what the client parsed, printed again: their length on the wire is not known.
+In the second form, server and level are swapped. A line without a time is the server's stderr or
+belongs to an object printed over several lines. Versions of 2026 cut the middle out of long
+messages (`...[11759 chars truncated]...`); id, method, name and isError are then read from the
+rest. The client prints messages after parsing them, so their length on the wire is not known.
 """
 
 import re
 from collections.abc import Iterator
 from typing import Final
 
-from mcptally.importers.events import Item, Pipe
+from mcptally.importers.items import Connection, Item
 from mcptally.importers.source import Source
 from mcptally.wire.framing import HEAD, TAIL, TooLarge
 from mcptally.wire.truncated import fields_of_truncated
@@ -39,18 +39,18 @@ _WORD: Final = re.compile(r"'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\"|`((?:[^`\
 _BEGINS: Final = (b"Initializing server",)
 _ENDS: Final = (b"Server transport closed", b"Client transport closed")
 _MAX_BLOCK: Final = 1000
-"""Lines of one printed object; a longer one is not taken for one."""
+"""Most lines of one printed object; further lines do not belong to it."""
 
 CUT: Final = b"chars truncated]..."
-"""In a file with this some messages are not whole."""
+"""Text in files of which some messages were cut."""
 
 
 def read(source: Source) -> Iterator[Item]:
-    """The messages, stderr and connections of one log."""
+    """Yield the messages, stderr lines and connections of a log."""
     tally = source.tally
     of_file = source.stem.removeprefix("mcp-server-") if source.stem != "mcp" else None
     block: list[bytes] | None = None
-    block_pipe = source.pipe()
+    block_connection = source.connection()
     for line, data in source.lines():
         match = _LINE.match(data)
         if match is None:
@@ -59,73 +59,91 @@ def read(source: Source) -> Iterator[Item]:
                 tally.context["an object printed over several lines"] += 1
                 if data[:1] == b"}":
                     if command := _command(block):
-                        more = {"command": command, "new": False}
-                        yield Item(what="begin", line=line, pipe=block_pipe, more=more)
+                        extra = {"command": command, "new": False}
+                        yield Item(
+                            kind="begin", line=line, connection=block_connection, extra=extra
+                        )
                     block = None
             elif not data.strip():
                 tally.context["blank"] += 1
             elif of_file is None:
-                tally.skip(line, "a line without a time: whose it is, is not said")
+                tally.skip(line, "a line without a time and server")
             else:
                 tally.used += 1
-                pipe = source.pipe(server=of_file, transport="stdio")
-                yield Item(what="stderr", line=line, pipe=pipe, data=data)
+                connection = source.connection(server=of_file, transport="stdio")
+                yield Item(kind="stderr", line=line, connection=connection, data=data)
             continue
         block = None
         name = match["server"] or match["second"]
         label = name.decode(errors="replace") if name else of_file
         text = match["text"]
-        if label is not None and of_file is None and label in source.elsewhere:
-            tally.context["told by the server's own log"] += 1
+        if label is not None and of_file is None and label in source.servers_with_own_log:
+            tally.context["also in the server's own log"] += 1
             continue
-        pipe = source.pipe(server=label, transport="stdio")
+        connection = source.connection(server=label, transport="stdio")
         at = source.at(match["time"].decode())
         if message := _MESSAGE.match(text):
             if label is None:
                 tally.skip(line, "a message without a server")
                 continue
             tally.used += 1
-            yield _message(message["who"], message["frame"], line=line, pipe=pipe, at=at)
+            yield _message(
+                message["who"], message["frame"], line=line, connection=connection, at=at
+            )
             continue
         if text.endswith(b"{") and not text.endswith(b"{ metadata: {"):
-            block, block_pipe = [text], pipe
+            block, block_connection = [text], connection
         if text.startswith(_BEGINS):
-            yield Item(what="begin", line=line, pipe=pipe, at=at)
+            yield Item(kind="begin", line=line, connection=connection, at=at)
         elif text.startswith(_ENDS):
-            yield Item(what="end", line=line, pipe=pipe, at=at, more={"reason": "transport_closed"})
-        tally.context["a remark of the client"] += 1
+            yield Item(
+                kind="end",
+                line=line,
+                connection=connection,
+                at=at,
+                extra={"reason": "transport_closed"},
+            )
+        tally.context["a message of the client"] += 1
 
 
-def _message(who: bytes, frame: bytes, *, line: int, pipe: Pipe, at: int | None) -> Item:
-    # No JSON ends so: its keys have quotes.
+def _message(
+    who: bytes, frame: bytes, *, line: int, connection: Connection, at: int | None
+) -> Item:
+    # JSON cannot end with this text: its keys would have quotes.
     frame = _METADATA.sub(b"", frame.strip())
-    # Cut within a string it may still be JSON, with a content that nobody sent.
+    # A message that was cut within a string may still be JSON, but with other content.
     if cut := _CUT.search(frame):
-        return _head(who, frame, cut, line=line, pipe=pipe, at=at)
+        return _head(who, frame, cut, line=line, connection=connection, at=at)
     direction = "c2s" if who == b"client" else "s2c"
-    return Item(what="message", line=line, pipe=pipe, at=at, dir=direction, data=frame)  # type: ignore[arg-type]
+    return Item(kind="message", line=line, connection=connection, at=at, dir=direction, data=frame)  # type: ignore[arg-type]
 
 
 def _head(
-    who: bytes, frame: bytes, cut: re.Match[bytes], *, line: int, pipe: Pipe, at: int | None
+    who: bytes,
+    frame: bytes,
+    cut: re.Match[bytes],
+    *,
+    line: int,
+    connection: Connection,
+    at: int | None,
 ) -> Item:
-    """What is left of a message that the client cut."""
+    """A `head` item for a message that the client cut."""
     found = fields_of_truncated(
         TooLarge(frame[: cut.start()][:HEAD], frame[cut.end() :][-TAIL:], 0, "")
     )
     return Item(
-        what="head",
+        kind="head",
         line=line,
-        pipe=pipe,
+        connection=connection,
         at=at,
         dir="c2s" if who == b"client" else "s2c",
         data=frame,
-        more=found,
+        extra=found,
     )
 
 
 def _command(block: list[bytes]) -> list[str] | None:
-    """The server's command line, out of `Using MCP server command: … { metadata: { args: [ …`."""
+    """The server's command line from `Using MCP server command: … { metadata: { args: [ …`."""
     found = _COMMAND.match(block[0])
     if found is None:
         return None

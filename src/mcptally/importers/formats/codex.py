@@ -1,11 +1,11 @@
-"""Codex: rollouts (`sessions/**/rollout-*.jsonl`) and the output of `codex exec --json`.
+"""Reads Codex rollouts (`sessions/**/rollout-*.jsonl`) and the output of `codex exec --json`.
 
     {"timestamp":"…","type":"event_msg","payload":{"type":"mcp_tool_call_end","call_id":"…",
      "invocation":{"server":"…","tool":"…","arguments":{}},"duration":{"secs":1,"nanos":0},
      "result":{"Ok":{"content":[],"isError":false}}}}
 
-Older ones have `{"id":"…","msg":{…}}`. A call is logged when it ends, with its duration; a call
-whose begin was logged and whose end was not is one without a reply. `exec --json` has no times.
+Older rollouts have `{"id":"…","msg":{…}}`. A call is logged at its end, with its duration. A call
+with a begin but no end has no reply. The output of `exec --json` has no times.
 """
 
 from collections.abc import Iterator
@@ -14,13 +14,13 @@ from typing import Any, Final
 import msgspec
 
 from mcptally.importers import call_records
-from mcptally.importers.events import Item, Pipe
+from mcptally.importers.items import Connection, Item
 from mcptally.importers.source import Source
-from mcptally.importers.timestamps import later
+from mcptally.importers.timestamps import add_duration
 
 _SECOND: Final = 10**9
 _CANCELLED: Final = ("user cancelled", "user canceled", "user rejected", "cancelled", "canceled")
-"""How the client's own words for a call begin that it gave up; other errors are the server's."""
+"""Start of the error of a call that the client cancelled; other errors come from the server."""
 
 
 class _Line(msgspec.Struct):
@@ -35,11 +35,11 @@ _LINE: Final = msgspec.json.Decoder(_Line)
 
 
 def read(source: Source) -> Iterator[Item]:
-    """The calls of one rollout."""
+    """Yield the calls of a rollout."""
     tally = source.tally
     session = ""
-    begun = call_records.Waiting(tally)
-    for line, event in source.records(_LINE, "not JSON, or no object"):
+    begun = call_records.PendingCalls(tally)
+    for line, event in source.records(_LINE, "not a JSON object"):
         at = source.at(event.timestamp)
         body = _first_object(event.payload, event.msg, event.item)
         if event.type == "session_meta" and isinstance(body.get("id"), str):
@@ -49,7 +49,7 @@ def read(source: Source) -> Iterator[Item]:
             kind = "mcp_tool_call_begin" if event.type == "item.started" else "mcp_tool_call_end"
             body = _of_item(body)
         if kind not in ("mcp_tool_call_begin", "mcp_tool_call_end"):
-            tally.context["no call of an MCP tool"] += 1
+            tally.context["not a call of an MCP tool"] += 1
             continue
         call, invocation = body.get("call_id"), body.get("invocation")
         if not isinstance(call, str) or not isinstance(invocation, dict):
@@ -57,14 +57,14 @@ def read(source: Source) -> Iterator[Item]:
             continue
         tally.used += 1
         took = _duration(body.get("duration"))
-        start = at if took is None or kind == "mcp_tool_call_begin" else later(at, -took)
+        start = at if took is None or kind == "mcp_tool_call_begin" else add_duration(at, -took)
         ask = _asked(source, invocation, session, call, line=line, at=start)
         if kind == "mcp_tool_call_begin":
             begun.add(call, ask)
             continue
         first = begun.pop(call)
         yield first if first is not None and took is None else ask
-        yield _answered(ask.pipe, call, body.get("result"), line=line, at=at)
+        yield _answered(ask.connection, call, body.get("result"), line=line, at=at)
     yield from begun.left()
 
 
@@ -78,29 +78,29 @@ def _asked(
     at: int | None,
 ) -> Item:
     server, tool = invocation.get("server"), invocation.get("tool")
-    arguments = call_records.UNKNOWN
+    arguments = call_records.NOT_RECORDED
     if invocation.get("arguments") is not None:
         arguments = msgspec.Raw(call_records.json_bytes(invocation["arguments"]))
-    pipe = source.pipe(session, server=server if isinstance(server, str) else None)
+    connection = source.connection(session, server=server if isinstance(server, str) else None)
     name = tool if isinstance(tool, str) else None
-    return call_records.asked(pipe, call, line=line, at=at, tool=name, arguments=arguments)
+    return call_records.request(connection, call, line=line, at=at, tool=name, arguments=arguments)
 
 
-def _answered(pipe: Pipe, call: str, result: Any, *, line: int, at: int | None) -> Item:
+def _answered(connection: Connection, call: str, result: Any, *, line: int, at: int | None) -> Item:
     if isinstance(result, dict) and "Ok" in result:
-        return call_records.answered(
-            pipe, call, line=line, at=at, result=call_records.result_of(result["Ok"])
+        return call_records.result_reply(
+            connection, call, line=line, at=at, result=call_records.result_of(result["Ok"])
         )
     if isinstance(result, dict) and "Err" in result:
         why = result["Err"] if isinstance(result["Err"], str) else str(result["Err"])
         if why.lower().startswith(_CANCELLED):
-            return call_records.gave_up(pipe, call, line=line, at=at, why=why)
-        return call_records.refused(pipe, call, line=line, at=at, message=why)
-    return call_records.answered(pipe, call, line=line, at=at)
+            return call_records.cancellation(connection, call, line=line, at=at, why=why)
+        return call_records.error_reply(connection, call, line=line, at=at, message=why)
+    return call_records.result_reply(connection, call, line=line, at=at)
 
 
 def _of_item(item: dict[str, Any]) -> dict[str, Any]:
-    """An item of `exec --json` in the shape of an event."""
+    """An item of `exec --json`, converted to the fields of a rollout event."""
     result: Any = None
     error = item.get("error")
     if item.get("status") == "failed" or error is not None:

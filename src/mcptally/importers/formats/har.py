@@ -1,8 +1,9 @@
-"""HAR 1.2: HTTP as browsers and proxies save it, with JSON or event-stream bodies.
+"""Reads HAR 1.2: HTTP traffic saved by browsers and proxies, with JSON or event-stream bodies.
 
-An entry is one exchange. When an event of a stream arrived is not in a HAR: replies have the time
-at which the body was complete, all else that at which it began. A body that the program did not
-save (mitmproxy's streamed ones, a browser's event streams) is a `gap`, not a missing reply.
+An entry is one exchange. A HAR does not say when an event of a stream arrived: a reply gets the
+time at which the body was complete, other messages get the time at which it began. A body that
+was not saved (mitmproxy's streamed bodies, a browser's event streams) is a `gap`, not a missing
+reply.
 """
 
 import base64
@@ -15,10 +16,10 @@ from urllib.parse import SplitResult, urljoin, urlsplit
 
 import msgspec
 
-from mcptally.importers.events import Item, Pipe
+from mcptally.importers.items import Connection, Item
 from mcptally.importers.json_array import elements
 from mcptally.importers.source import Source
-from mcptally.importers.timestamps import later
+from mcptally.importers.timestamps import add_duration
 from mcptally.wire.sse import SseParser
 
 _MILLISECOND: Final = 10**6
@@ -57,7 +58,7 @@ class _Timings(msgspec.Struct):
 
 
 class _Event(msgspec.Struct):
-    """A server-sent event as Chromium keeps it, with the time it came."""
+    """A server-sent event as Chromium saves it, with its time of arrival."""
 
     time: float | None = None
     name: str = msgspec.field(default="", name="eventName")
@@ -78,10 +79,10 @@ _ENTRY: Final = msgspec.json.Decoder(_Entry, strict=False)
 
 
 def read(source: Source) -> Iterator[Item]:
-    """The MCP exchanges of one HAR; all other traffic is counted and passed over."""
+    """Yield the MCP exchanges of a HAR; other entries are counted."""
     tally = source.tally
-    homes: dict[str, str] = {}
-    for number, element in enumerate(elements(source.pieces(), ("log", "entries"))):
+    endpoints: dict[str, str] = {}
+    for number, element in enumerate(elements(source.read_pieces(), ("log", "entries"))):
         line = element.line
         tally.seen += 1
         if element.data is None:
@@ -90,26 +91,26 @@ def read(source: Source) -> Iterator[Item]:
         try:
             entry = _ENTRY.decode(element.data)
         except (msgspec.DecodeError, RecursionError, ValueError) as error:
-            tally.skip(line, f"no entry of a HAR: {error}"[:120])
+            tally.skip(line, f"not a HAR entry: {error}"[:120])
             continue
         exchange = _Exchange(source, entry, line=line, scope=f"entry-{number}")
-        if not exchange.is_mcp(homes):
-            tally.context["no MCP traffic"] += 1
+        if not exchange.is_mcp(endpoints):
+            tally.context["not MCP traffic"] += 1
             continue
         tally.used += 1
-        yield from exchange.items(homes)
+        yield from exchange.items(endpoints)
 
 
 class _Exchange:
-    """One entry and its times."""
+    """One entry, its bodies and its times."""
 
     def __init__(self, source: Source, entry: _Entry, *, line: int, scope: str) -> None:
         self.source = source
         self.entry = entry
         self.line = line
         self.scope = scope
-        self.asked = _bytes(entry.request.post)
-        self.said = _bytes(entry.response.content)
+        self.request_body = _bytes(entry.request.post)
+        self.response_body = _bytes(entry.response.content)
         start = source.at(entry.started)
         timings = entry.timings
         before = (timings.blocked, timings.dns, timings.connect, timings.send, timings.wait)
@@ -122,21 +123,24 @@ class _Exchange:
         response = self.headers(entry.response.headers)
         self.streams = response.get("content-type", "").startswith("text/event-stream")
         self.session = request.get("mcp-session-id") or response.get("mcp-session-id")
-        self.speaks = "mcp-protocol-version" in request or "mcp-method" in request
+        self.has_mcp_header = "mcp-protocol-version" in request or "mcp-method" in request
 
     @staticmethod
     def headers(pairs: list[_Header]) -> dict[str, str]:
         return {pair.name.lower(): pair.value for pair in pairs}
 
-    def is_mcp(self, homes: dict[str, str]) -> bool:
-        """Whether this is MCP: it says so, speaks JSON-RPC, or goes where MCP went before."""
+    def is_mcp(self, endpoints: dict[str, str]) -> bool:
+        """Whether this is MCP: by headers, JSON-RPC bodies, or the URL of earlier MCP traffic."""
         url = self.url
         return (
-            url in homes
+            url in endpoints
             or self.session is not None
-            or self.speaks
-            or b'"jsonrpc"' in self.asked
-            or (self.streams and (b'"jsonrpc"' in self.said or b"event: endpoint" in self.said))
+            or self.has_mcp_header
+            or b'"jsonrpc"' in self.request_body
+            or (
+                self.streams
+                and (b'"jsonrpc"' in self.response_body or b"event: endpoint" in self.response_body)
+            )
             or any('"jsonrpc"' in event.data for event in self.entry.events)
         )
 
@@ -144,21 +148,25 @@ class _Exchange:
     def url(self) -> str:
         return self.entry.request.url.split("?", 1)[0].split("#", 1)[0]
 
-    def items(self, homes: dict[str, str]) -> Iterator[Item]:
+    def items(self, endpoints: dict[str, str]) -> Iterator[Item]:
         entry = self.entry
-        home = homes.setdefault(self.url, self.url)
-        parts = _split(home)
+        endpoint = endpoints.setdefault(self.url, self.url)
+        parts = _split(endpoint)
         label = f"{parts.hostname or ''}{_port(parts)}{parts.path}"
         words = re.split(r"[^a-z]+", parts.path.rsplit("/", 1)[-1].lower())
-        legacy = b"event: endpoint" in self.said or "sse" in words
+        legacy = b"event: endpoint" in self.response_body or "sse" in words
         transport = "http_sse" if legacy else "streamable_http"
-        pipe = self.source.pipe(home, server=label, transport=transport)
+        connection = self.source.connection(endpoint, server=label, transport=transport)
         yield Item(
-            what="begin", line=self.line, pipe=pipe, at=self.start, more={"url": home, "new": False}
+            kind="begin",
+            line=self.line,
+            connection=connection,
+            at=self.start,
+            extra={"url": endpoint, "new": False},
         )
         path = _split(entry.request.url)
         yield self.http(
-            pipe,
+            connection,
             "c2s",
             self.start,
             phase="request",
@@ -166,89 +174,101 @@ class _Exchange:
             path=path.path + (f"?{path.query}" if path.query else ""),
             headers=[(pair.name, pair.value) for pair in entry.request.headers],
         )
-        if self.asked:
-            yield self.frame(pipe, "c2s", self.start, self.asked)
+        if self.request_body:
+            yield self.frame(connection, "c2s", self.start, self.request_body)
         status = entry.response.status
         if status:
             pairs = [(pair.name, pair.value) for pair in entry.response.headers]
-            yield self.http(pipe, "s2c", self.head, phase="response", status=status, headers=pairs)
-        yield from self.replies(pipe, homes)
-        yield self.http(pipe, "s2c", self.end, phase="end")
+            yield self.http(
+                connection, "s2c", self.head, phase="response", status=status, headers=pairs
+            )
+        yield from self.replies(connection, endpoints)
+        yield self.http(connection, "s2c", self.end, phase="end")
 
-    def replies(self, pipe: Pipe, homes: dict[str, str]) -> Iterator[Item]:
+    def replies(self, connection: Connection, endpoints: dict[str, str]) -> Iterator[Item]:
         entry = self.entry
         if entry.events:
             for event in entry.events:
                 at = self.source.at(event.time) or self.end
-                more = {"sse_event": event.name} if event.name else {}
-                more |= {"sse_id": event.id} if event.id else {}
-                yield self.frame(pipe, "s2c", at, event.data.encode(errors="replace"), **more)
-        elif self.said and self.streams:
-            yield from self.stream(pipe, homes)
-        elif self.said:
-            yield self.frame(pipe, "s2c", self.end, self.said)
+                extra = {"sse_event": event.name} if event.name else {}
+                extra |= {"sse_id": event.id} if event.id else {}
+                yield self.frame(
+                    connection, "s2c", at, event.data.encode(errors="replace"), **extra
+                )
+        elif self.response_body and self.streams:
+            yield from self.stream(connection, endpoints)
+        elif self.response_body:
+            yield self.frame(connection, "s2c", self.end, self.response_body)
         elif self.withheld:
-            self.source.tally.notes["a body that the source does not have"] += 1
+            self.source.tally.notes["a body that is missing in the source"] += 1
             yield Item(
-                what="gap",
+                kind="gap",
                 line=self.line,
-                pipe=pipe,
+                connection=connection,
                 at=self.end,
-                more={"why": "the source does not have this body"},
+                extra={"why": "this body is missing in the source"},
             )
 
     @property
     def withheld(self) -> bool:
-        """Whether there was a body, or must have been one, and it is not here."""
+        """Whether the response had a body that was not saved."""
         size = self.entry.response.content.size
         if size is not None and size > 0:
             return True
-        # A stream that was only listened to may well have been empty.
-        asked = self.entry.request.method == "POST"
-        return asked and self.streams and self.entry.response.status == 200
+        # The stream of a GET may have been empty; the reply to a POST was not.
+        is_post = self.entry.request.method == "POST"
+        return is_post and self.streams and self.entry.response.status == 200
 
-    def stream(self, pipe: Pipe, homes: dict[str, str]) -> Iterator[Item]:
-        parser = SseParser(cap=len(self.said) + 1)
-        events = parser.feed(self.said)
+    def stream(self, connection: Connection, endpoints: dict[str, str]) -> Iterator[Item]:
+        parser = SseParser(cap=len(self.response_body) + 1)
+        events = parser.feed(self.response_body)
         if (last := parser.end()) is not None:
             events.append(last)
         for event in events:
             if not isinstance(event.data, bytes) or not event.data:
                 continue
-            more: dict[str, Any] = {}
+            extra: dict[str, Any] = {}
             if event.name is not None:
-                more["sse_event"] = event.name.decode(errors="replace")
+                extra["sse_event"] = event.name.decode(errors="replace")
             if event.id is not None:
-                more["sse_id"] = event.id.decode(errors="replace")
+                extra["sse_id"] = event.id.decode(errors="replace")
             if event.torn:
-                more["unterminated"] = True
+                extra["unterminated"] = True
             if event.name == b"endpoint":
-                # Of the older transport: where the client's messages go from here on.
+                # Legacy SSE transport: the URL to which the client sends its messages.
                 there = event.data.decode(errors="replace").strip()
-                with contextlib.suppress(ValueError):  # no address: then nothing goes there
+                with contextlib.suppress(ValueError):  # not a URL: no messages go there
                     target = urljoin(self.entry.request.url, there).split("?", 1)[0]
-                    homes[target] = homes[self.url]
-            # The reply ends the stream. What came before it came between head and end: at the
-            # head it is in front of the answers that the client gave in other exchanges.
+                    endpoints[target] = endpoints[self.url]
+            # The reply ends the stream. Earlier messages arrived between head and end: with the
+            # time of the head, they precede the client's answers in other exchanges.
             at = self.head if b'"method"' in event.data else self.end
-            yield self.frame(pipe, "s2c", at, event.data, **more)
+            yield self.frame(connection, "s2c", at, event.data, **extra)
 
-    def frame(self, pipe: Pipe, way: Any, at: int | None, data: bytes, **more: Any) -> Item:
+    def frame(
+        self, connection: Connection, direction: Any, at: int | None, data: bytes, **extra: Any
+    ) -> Item:
         return Item(
-            what="message",
+            kind="message",
             line=self.line,
-            pipe=pipe,
+            connection=connection,
             at=at,
-            dir=way,
+            dir=direction,
             data=data,
             size=len(data),
             scope=self.scope,
-            more=more,
+            extra=extra,
         )
 
-    def http(self, pipe: Pipe, way: Any, at: int | None, **more: Any) -> Item:
+    def http(self, connection: Connection, direction: Any, at: int | None, **extra: Any) -> Item:
         return Item(
-            what="http", line=self.line, pipe=pipe, at=at, dir=way, scope=self.scope, more=more
+            kind="http",
+            line=self.line,
+            connection=connection,
+            at=at,
+            dir=direction,
+            scope=self.scope,
+            extra=extra,
         )
 
 
@@ -264,11 +284,11 @@ def _bytes(body: _Body | None) -> bytes:
 
 
 def _after(start: int | None, milliseconds: float | None) -> int | None:
-    return later(start, None if milliseconds is None else milliseconds * _MILLISECOND)
+    return add_duration(start, None if milliseconds is None else milliseconds * _MILLISECOND)
 
 
 def _split(url: str) -> SplitResult:
-    """A URL in its parts; what is none is all path."""
+    """The parts of a URL; an invalid URL is all path."""
     try:
         return urlsplit(url)
     except ValueError:

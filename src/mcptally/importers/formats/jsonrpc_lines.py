@@ -1,11 +1,11 @@
-"""Plain JSON-RPC, one message a line, bare or in an envelope whose fields can be named.
+"""Reads plain JSON-RPC, one message per line, bare or in an envelope.
 
     {"jsonrpc":"2.0","id":1,"method":"tools/call",…}
     {"time":"2026-03-01T09:44:53Z","dir":"c2s","msg":{…}}
 
-Fields that were not named are looked for under their usual names. Which way a bare message went is
-told by the protocol where it is one-sided (a request only clients make, the reply to one that was
-seen); what either side may send is taken for the one that mostly does, and counted.
+The fields of the envelope have usual names, or names given by the user. The direction of a bare
+message follows from the protocol if only one side can send it (a request of clients, the reply to
+a known request). A message that either side may send gets the usual direction, and is counted.
 """
 
 import re
@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from mcptally.importers.events import MAX_ASKED, Item
+from mcptally.importers.items import MAX_PENDING_CALLS, Item
 from mcptally.importers.source import Source
 from mcptally.transcript.format import Dir
 
@@ -22,7 +22,7 @@ MESSAGE: Final = ("message", "msg", "frame", "payload", "raw", "data", "body", "
 TIME: Final = ("ts_ns", "ts", "time", "timestamp", "at", "@timestamp", "t", "date", "when")
 DIRECTION: Final = ("direction", "dir", "flow")
 SESSION: Final = ("session", "session_id", "sessionId", "recording", "connection", "conn_id")
-"""Usual names of the fields of an envelope, the first that is there counts."""
+"""Usual names of the fields of an envelope; the first one that exists counts."""
 
 _WORDS: Final[dict[Dir, str]] = {
     "c2s": "c2s client_to_server client->server client-to-server clienttoserver client to_server "
@@ -32,11 +32,11 @@ _WORDS: Final[dict[Dir, str]] = {
 }
 _DIRECTIONS: Final[dict[str, Dir]] = {w: d for d, words in _WORDS.items() for w in words.split()}
 
-_OF_SERVERS: Final = re.compile(
+_SENT_BY_SERVERS: Final = re.compile(
     r"sampling/|roots/list\Z|elicitation/create\Z|notifications/(?:message|resources/|tools/|"
     r"prompts/|elicitation/|subscriptions/|progress\Z|tasks)"
 )
-_OF_EITHER: Final = re.compile(r"ping\Z|tasks/|notifications/(?:cancelled|progress|tasks)")
+_SENT_BY_EITHER: Final = re.compile(r"ping\Z|tasks/|notifications/(?:cancelled|progress|tasks)")
 
 
 class _Message(msgspec.Struct):
@@ -46,7 +46,7 @@ class _Message(msgspec.Struct):
     error: msgspec.Raw = msgspec.Raw()
 
     @property
-    def speaks(self) -> bool:
+    def is_jsonrpc(self) -> bool:
         return isinstance(self.method, str) or bool(len(self.result) or len(self.error))
 
 
@@ -55,9 +55,9 @@ _FIELDS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def read(source: Source) -> Iterator[Item]:
-    """The messages of one file."""
+    """Yield the messages of a file."""
     tally = source.tally
-    asked: dict[tuple[str, bytes], Dir] = {}
+    senders: dict[tuple[str, bytes], Dir] = {}
     for line, data in source.lines():
         text = data.strip()
         if not text:
@@ -71,10 +71,14 @@ def read(source: Source) -> Iterator[Item]:
             continue
         frame, size = found
         envelope = None if frame is text else fields
-        session = _word(_find(envelope, source.envelope.session, SESSION)) or ""
-        item = Item(what="message", line=line, pipe=source.pipe(session), data=frame, size=size)
-        item.at = source.at(_plain(_find(envelope, source.envelope.time, TIME)))
-        item.dir = _told(source, envelope) or _direction(source, session, frame, asked)
+        session = _scalar_text(_find(envelope, source.envelope.session, SESSION)) or ""
+        item = Item(
+            kind="message", line=line, connection=source.connection(session), data=frame, size=size
+        )
+        item.at = source.at(_decoded(_find(envelope, source.envelope.time, TIME)))
+        item.dir = _stated_direction(source, envelope) or _inferred_direction(
+            source, session, frame, senders
+        )
         tally.used += 1
         yield item
 
@@ -89,7 +93,7 @@ def _fields(text: bytes) -> dict[str, msgspec.Raw] | None:
 def _frame(
     source: Source, text: bytes, fields: dict[str, msgspec.Raw] | None
 ) -> tuple[bytes, int | None] | None:
-    """The message in a line, and its size where the line has its very bytes."""
+    """The message in a line, and its size in bytes if the line has the original bytes."""
     if source.envelope.message is None and (_is_message(text) or text[:1] == b"["):
         return text, len(text)
     if fields is None:
@@ -98,15 +102,15 @@ def _frame(
     if value is None:
         return None
     if value[:1] == b'"':
-        inner = _plain(value)
-        # A string holds the frame as it was; whether it is JSON is for the transcript to say.
+        inner = _decoded(value)
+        # A string has the original frame; `TranscriptBuilder` checks whether it is JSON.
         return (inner.encode(), len(inner.encode())) if isinstance(inner, str) else None
     return (value, None) if value[:1] in {b"{", b"["} else None
 
 
 def _is_message(text: bytes) -> bool:
     try:
-        return _DECODE.decode(text).speaks
+        return _DECODE.decode(text).is_jsonrpc
     except (msgspec.DecodeError, RecursionError, ValueError):
         return False
 
@@ -131,20 +135,20 @@ def _find(
     return value
 
 
-def _plain(value: bytes | None) -> Any:
+def _decoded(value: bytes | None) -> Any:
     try:
         return None if value is None else msgspec.json.decode(value)
     except (msgspec.DecodeError, RecursionError, ValueError):
         return None
 
 
-def _word(value: bytes | None) -> str | None:
-    plain = _plain(value)
+def _scalar_text(value: bytes | None) -> str | None:
+    plain = _decoded(value)
     return str(plain) if isinstance(plain, (str, int)) and not isinstance(plain, bool) else None
 
 
-def _told(source: Source, fields: dict[str, msgspec.Raw] | None) -> Dir | None:
-    word = _word(_find(fields, source.envelope.direction, DIRECTION))
+def _stated_direction(source: Source, fields: dict[str, msgspec.Raw] | None) -> Dir | None:
+    word = _scalar_text(_find(fields, source.envelope.direction, DIRECTION))
     if word is None:
         return None
     if word in source.envelope.c2s:
@@ -154,29 +158,29 @@ def _told(source: Source, fields: dict[str, msgspec.Raw] | None) -> Dir | None:
     return _DIRECTIONS.get(re.sub(r"\s", "", word.lower()))
 
 
-def _direction(
-    source: Source, session: str, frame: bytes, asked: dict[tuple[str, bytes], Dir]
+def _inferred_direction(
+    source: Source, session: str, frame: bytes, senders: dict[tuple[str, bytes], Dir]
 ) -> Dir:
-    """Which way a message went, as far as the protocol says; how well is noted."""
+    """Direction of a message according to the protocol; notes how certain it is."""
     notes = source.tally.notes
     try:
         message = _DECODE.decode(frame)
     except (msgspec.DecodeError, RecursionError, ValueError):
-        notes["direction not known: taken for the client's"] += 1
+        notes["unknown direction: client to server assumed"] += 1
         return "c2s"
-    either = isinstance(message.method, str) and _OF_EITHER.match(message.method)
+    either = isinstance(message.method, str) and _SENT_BY_EITHER.match(message.method)
     notes[
-        "direction not known: taken for the usual one"
+        "unknown direction: the usual one assumed"
         if either
-        else "direction told by the protocol"
+        else "direction derived from the protocol"
     ] += 1
     key = (session, bytes(message.id))
     if not isinstance(message.method, str):
-        asker = asked.pop(key, "c2s")
-        return "s2c" if asker == "c2s" else "c2s"
-    direction: Dir = "s2c" if _OF_SERVERS.match(message.method) else "c2s"
+        sender = senders.pop(key, "c2s")
+        return "s2c" if sender == "c2s" else "c2s"
+    direction: Dir = "s2c" if _SENT_BY_SERVERS.match(message.method) else "c2s"
     if len(message.id):
-        if len(asked) >= MAX_ASKED:
-            del asked[next(iter(asked))]
-        asked[key] = direction
+        if len(senders) >= MAX_PENDING_CALLS:
+            del senders[next(iter(senders))]
+        senders[key] = direction
     return direction

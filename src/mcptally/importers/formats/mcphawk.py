@@ -1,8 +1,7 @@
-"""mcphawk: the SQLite database of its captures (`mcphawk.db`, version 1.0).
+"""Reads the SQLite database of mcphawk 1.0 (`mcphawk.db`).
 
-It keeps messages decoded and printed again, with its own redaction, and tells sessions apart
-itself. Statuses of HTTP are not in it. Rows are in the order in which they were written, which is
-not quite that of their times; the times are what counts.
+mcphawk parses and reprints messages, applies its own redaction, and identifies sessions. It stores
+no HTTP statuses. Rows are sorted by time, because they are not always written in that order.
 """
 
 import contextlib
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
-from mcptally.importers.events import Item, Pipe
+from mcptally.importers.items import Connection, Item
 from mcptally.importers.source import Source
 from mcptally.transcript.format import Dir
 
@@ -26,7 +25,7 @@ _QUERY: Final = """
     FROM messages m LEFT JOIN sessions s ON s.id = m.session_id
     ORDER BY m.ts, m.id
 """
-# What SQLite says of a damaged schema quotes it, and may be no UTF-8.
+# The message about a damaged schema quotes it, and may not be UTF-8.
 _BROKEN: Final = (sqlite3.Error, UnicodeDecodeError)
 _TRANSPORTS: Final = {"stdio": "stdio", "sse": "http_sse"}
 
@@ -41,7 +40,7 @@ def is_database(path: Path) -> bool:
 
 
 def _has_tables(connection: sqlite3.Connection) -> bool:
-    # A view or a generated column of that name would run what a stranger wrote, without end.
+    # A view or generated column of that name could run untrusted SQL that never ends.
     kinds = dict(
         connection.execute("SELECT name, type = 'table' AND rootpage > 0 FROM sqlite_master")
     )
@@ -53,14 +52,14 @@ def _has_tables(connection: sqlite3.Connection) -> bool:
 
 
 def read(source: Source) -> Iterator[Item]:
-    """The messages of one database, oldest first."""
+    """Yield the messages of a database, oldest first."""
     tally = source.tally
     last = 0
     try:
         with contextlib.closing(_open(source.path)) as connection:
             if not _has_tables(connection):
                 tally.seen += 1
-                tally.skip(last, "no database of mcphawk: its tables are missing")
+                tally.skip(last, "not a database of mcphawk: its tables are missing")
                 return
             connection.text_factory = bytes
             for row in connection.execute(_QUERY):
@@ -68,7 +67,7 @@ def read(source: Source) -> Iterator[Item]:
                 try:
                     item = _item(source, row)
                 except (ValueError, TypeError, AttributeError, OverflowError):
-                    tally.skip(last, "a row with values of other types")
+                    tally.skip(last, "a row with values of the wrong type")
                     continue
                 last = item.line
                 tally.used += 1
@@ -79,21 +78,21 @@ def read(source: Source) -> Iterator[Item]:
 
 
 def _item(source: Source, row: tuple[Any, ...]) -> Item:
-    number, session, time, direction, size, body, name, transport, target, said = row
-    way: Dir = "s2c" if direction == b"s2c" else "c2s"
+    number, session, time, sent, size, body, name, transport, target, said = row
+    direction: Dir = "s2c" if sent == b"s2c" else "c2s"
     carried = _text(transport) or ""
     label = _text(name) or _text(said) or _text(target)
-    pipe: Pipe = source.pipe(
+    connection: Connection = source.connection(
         _text(session) or "",
         server=label,
         transport=_TRANSPORTS.get(carried, "streamable_http" if "http" in carried else None),
     )
     return Item(
-        what="message",
+        kind="message",
         line=int(number),
-        pipe=pipe,
+        connection=connection,
         at=source.at(float(time)),
-        dir=way,
+        dir=direction,
         data=body if isinstance(body, bytes) else str(body).encode(),
         size=int(size) if isinstance(size, int) else None,
     )
@@ -104,10 +103,10 @@ def _text(value: object) -> str | None:
 
 
 def _open(path: Path) -> sqlite3.Connection:
-    """The database, which is only read.
+    """A read-only connection to the database.
 
-    One that is in use has a journal beside it, which SQLite must be able to look at; where the
-    folder does not allow that, the journal is left out.
+    A database in use has a journal next to it, which SQLite must open. If the folder does not
+    allow that, the journal is ignored.
     """
     place = quote(str(path.resolve()))
     connection = sqlite3.connect(f"file:{place}?mode=ro", uri=True)

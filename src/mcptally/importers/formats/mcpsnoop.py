@@ -1,7 +1,7 @@
-"""mcpsnoop: the JSON lines of its sessions (`sessions/*.jsonl`).
+"""Reads the session logs of mcpsnoop (`sessions/*.jsonl`).
 
-Frames keep their tokens, not the spaces between them, so their length on the wire is not known.
-On HTTP a connection's id takes the place of the exchange.
+Spaces between the tokens of a frame are lost, so its length on the wire is not known. Over HTTP,
+the id of the connection is used as the id of the exchange.
 """
 
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from mcptally.importers.events import Item
+from mcptally.importers.items import Item
 from mcptally.importers.source import Source
 
 _TRANSPORTS: Final = {"stdio": "stdio", "http": "streamable_http"}
@@ -37,46 +37,46 @@ _META: Final = msgspec.json.Decoder(_Meta)
 
 
 def read(source: Source) -> Iterator[Item]:
-    """The frames, stderr and commands of one file."""
+    """Yield the frames, stderr lines and commands of a file."""
     tally = source.tally
-    for line, seen in source.records(_DECODE, "no event of mcpsnoop"):
-        pipe = source.pipe(
+    for line, seen in source.records(_DECODE, "not an event of mcpsnoop"):
+        connection = source.connection(
             seen.session,
             server=seen.label or None,
             transport=_TRANSPORTS.get(seen.transport or ""),
         )
-        item = Item(what="message", line=line, pipe=pipe, at=source.at(seen.ts))
+        item = Item(kind="message", line=line, connection=connection, at=source.at(seen.ts))
         if seen.direction == "meta":
             tally.context["the command"] += 1
-            item.what, item.more = "begin", {"new": False}
+            item.kind, item.extra = "begin", {"new": False}
             try:
-                item.more["command"] = _META.decode(seen.raw).command
+                item.extra["command"] = _META.decode(seen.raw).command
             except (msgspec.DecodeError, RecursionError, ValueError):
-                tally.notes["a command that cannot be read"] += 1
+                tally.notes["a command that cannot be decoded"] += 1
             yield item
             continue
         if seen.direction == "stderr":
-            item.what = "stderr"
+            item.kind = "stderr"
         elif seen.direction in {"c2s", "s2c"}:
             item.dir = "c2s" if seen.direction == "c2s" else "s2c"
             item.scope = seen.conn or None
         else:
-            tally.skip(line, "a direction that is not known")
+            tally.skip(line, "an unknown direction")
             continue
         tally.used += 1
         item.data = bytes(seen.raw) or seen.text.encode(errors="replace")
         if seen.status and item.scope:
-            more = {"phase": "response", "status": seen.status}
+            extra = {"phase": "response", "status": seen.status}
             yield Item(
-                what="http",
+                kind="http",
                 line=line,
-                pipe=pipe,
+                connection=connection,
                 at=item.at,
                 dir="s2c",
                 scope=item.scope,
-                more=more,
+                extra=extra,
             )
-        if item.what == "message" and not item.data:
+        if item.kind == "message" and not item.data:
             tally.notes["frames without content"] += 1
             continue
         yield item

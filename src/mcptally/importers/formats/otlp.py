@@ -1,10 +1,10 @@
-"""OTLP JSON: spans with the MCP semantic conventions, as exporters and collectors write them.
+"""Reads OTLP JSON: spans with the MCP semantic conventions, from exporters and collectors.
 
-One document, or one a line. A span with `mcp.method.name` is a call; arguments and result are in
-it only where its program was told to record them (`gen_ai.tool.call.arguments`, `…result`). Of a
-call that client and server both told of, the server's span is taken: clients know no tool name.
-`jsonrpc.request.id` is the id within one session: where the span names none, the span's own id
-stands in its place.
+A file is one document, or one document per line. A span with `mcp.method.name` is a call. It has
+arguments and result only if its program records them (`gen_ai.tool.call.arguments`, `…result`). If
+client and server both have a span for a call, the server's span is used, because clients do not
+record the tool. `jsonrpc.request.id` is unique within a session only: without a session id, the
+span's own id is used.
 """
 
 from collections.abc import Iterator
@@ -13,13 +13,13 @@ from typing import Any, Final
 import msgspec
 
 from mcptally.importers import call_records
-from mcptally.importers.events import Item, Pipe
+from mcptally.importers.items import Connection, Item
 from mcptally.importers.json_array import elements
 from mcptally.importers.source import Source
 from mcptally.transcript.format import Dir
 
 _MAX_SPANS: Final = 2_000_000
-"""Server spans whose parents are remembered, to know a client's span of the same call."""
+"""Most server spans whose parents are remembered, to recognise client spans of the same call."""
 _ERRORS: Final = (2, "2", "STATUS_CODE_ERROR", "ERROR")
 _CLIENT: Final = (3, "3", "SPAN_KIND_CLIENT")
 _SERVER: Final = (2, "2", "SPAN_KIND_SERVER")
@@ -66,38 +66,38 @@ _SPAN: Final = msgspec.json.Decoder(_Span)
 
 
 def read(source: Source) -> Iterator[Item]:
-    """The calls of one file; spans of other kinds are counted."""
+    """Yield the calls of a file; other spans are counted."""
     tally = source.tally
     served: set[str] = set()
-    for _, _, span in _spans(source.beforehand()):
+    for _, _, span in _spans(source.preview()):
         if span.kind in _SERVER and span.parent and len(served) < _MAX_SPANS:
             served.add(span.parent)
     for line, resource, span in _spans(source):
         attributes = _plain(span.attributes)
         method = attributes.get("mcp.method.name")
         if not isinstance(method, str):
-            tally.context["a span of something else than MCP"] += 1
+            tally.context["a span without an MCP method"] += 1
         elif span.kind in _CLIENT and span.id in served:
-            tally.context["told by the server's span too"] += 1
+            tally.context["also in the server's span"] += 1
         else:
             tally.used += 1
             yield from _call(source, span, attributes, resource, method, line)
 
 
 def _spans(source: Source) -> Iterator[tuple[int, dict[str, Any], _Span]]:
-    """Every span with its line and the attributes of its resource."""
+    """Yield (line, attributes of the resource, span) for every span."""
     tally = source.tally
-    for element in elements(source.pieces(), ("resourceSpans",)):
+    for element in elements(source.read_pieces(), ("resourceSpans",)):
         line = element.line
         if element.data is None:
             tally.seen += 1
-            tally.skip(line, "spans that are cut off, or too many in one piece")
+            tally.skip(line, "spans that are cut off or too large")
             continue
         try:
             group = _RESOURCE.decode(element.data)
         except (msgspec.DecodeError, RecursionError, ValueError):
             tally.seen += 1
-            tally.skip(line, "no resource spans of OTLP")
+            tally.skip(line, "not resource spans of OTLP")
             continue
         resource = _plain(group.resource.attributes if group.resource else [])
         for raw in (raw for scope in group.scopes for raw in scope.spans):
@@ -105,7 +105,7 @@ def _spans(source: Source) -> Iterator[tuple[int, dict[str, Any], _Span]]:
             try:
                 span = _SPAN.decode(raw)
             except (msgspec.DecodeError, RecursionError, ValueError):
-                tally.skip(line, "no span of OTLP")
+                tally.skip(line, "not a span of OTLP")
                 continue
             yield line, resource, span
 
@@ -118,26 +118,34 @@ def _call(
     method: str,
     line: int,
 ) -> Iterator[Item]:
-    way: Dir = "s2c" if method.startswith(_BY_SERVERS) else "c2s"
-    back: Dir = "c2s" if way == "s2c" else "s2c"
+    direction: Dir = "s2c" if method.startswith(_BY_SERVERS) else "c2s"
+    back: Dir = "c2s" if direction == "s2c" else "s2c"
     session = attributes.get("mcp.session.id")
     request = attributes.get("jsonrpc.request.id")
-    pipe = _pipe(source, attributes, resource, session)
+    connection = _connection(source, attributes, resource, session)
     start, end = source.at(_number(span.start)), source.at(_number(span.end))
     name = attributes.get("gen_ai.tool.name") or attributes.get("gen_ai.prompt.name")
     name = name if isinstance(name, str) else None
     uri = attributes.get("mcp.resource.uri")
     uri = uri if isinstance(uri, str) and method.startswith("resources/") else None
     if method.startswith("notifications/"):
-        more: dict[str, Any] = {"method": method}
-        yield Item(what="head", line=line, pipe=pipe, at=start, dir=way, derived=True, more=more)
+        extra: dict[str, Any] = {"method": method}
+        yield Item(
+            kind="head",
+            line=line,
+            connection=connection,
+            at=start,
+            dir=direction,
+            derived=True,
+            extra=extra,
+        )
         return
     call = str(request) if request is not None and session is not None else span.id
-    arguments = call_records.UNKNOWN
+    arguments = call_records.NOT_RECORDED
     if method == "tools/call" and (given := attributes.get("gen_ai.tool.call.arguments")):
         arguments = _json(given)
-    yield call_records.asked(
-        pipe,
+    yield call_records.request(
+        connection,
         call,
         line=line,
         at=start,
@@ -145,21 +153,21 @@ def _call(
         method=method,
         uri=uri,
         arguments=arguments,
-        way=way,
+        direction=direction,
     )
     if attributes.get("error.type") != "no_response":
-        yield _reply(pipe, call, span, attributes, line=line, at=end, way=back)
+        yield _reply(connection, call, span, attributes, line=line, at=end, direction=back)
 
 
 def _reply(
-    pipe: Pipe,
+    connection: Connection,
     call: str,
     span: _Span,
     attributes: dict[str, Any],
     *,
     line: int,
     at: int | None,
-    way: Dir,
+    direction: Dir,
 ) -> Item:
     status = span.status or _Status()
     told = attributes.get("error.type")
@@ -171,30 +179,40 @@ def _reply(
         if result is None and status.message:
             result = status.message
         if result is None:
-            return call_records.answered(pipe, call, line=line, at=at, is_error=True, way=way)
+            return call_records.result_reply(
+                connection, call, line=line, at=at, is_error=True, direction=direction
+            )
         text = call_records.result_of(result, is_error=True)
-        return call_records.answered(pipe, call, line=line, at=at, result=text, way=way)
+        return call_records.result_reply(
+            connection, call, line=line, at=at, result=text, direction=direction
+        )
     number = _code(code) if code is not None else _code(error)
     if number is not None and (number or failed):
         said = status.message
-        return call_records.refused(
-            pipe, call, line=line, at=at, message=said, code=number, way=way
+        return call_records.error_reply(
+            connection, call, line=line, at=at, message=said, code=number, direction=direction
         )
     if error in _GAVE_UP:
-        return call_records.gave_up(pipe, call, line=line, at=at, why=error)
+        return call_records.cancellation(connection, call, line=line, at=at, why=error)
     if failed and error != "hidden_error":
         said = status.message or error
-        return call_records.refused(pipe, call, line=line, at=at, message=said, way=way)
+        return call_records.error_reply(
+            connection, call, line=line, at=at, message=said, direction=direction
+        )
     if result is not None:
         text = call_records.result_of(result)
-        return call_records.answered(pipe, call, line=line, at=at, result=text, way=way)
-    return call_records.answered(pipe, call, line=line, at=at, is_error=False, way=way)
+        return call_records.result_reply(
+            connection, call, line=line, at=at, result=text, direction=direction
+        )
+    return call_records.result_reply(
+        connection, call, line=line, at=at, is_error=False, direction=direction
+    )
 
 
-def _pipe(
+def _connection(
     source: Source, attributes: dict[str, Any], resource: dict[str, Any], session: Any
-) -> Pipe:
-    """The connection of a span: its session, or else the process and what it talks to."""
+) -> Connection:
+    """The connection of a span, by its session, else by process and server address."""
     address = attributes.get("server.address")
     port = attributes.get("server.port")
     where = f"{address}:{port}" if address and port else address
@@ -208,7 +226,7 @@ def _pipe(
     )
     carried = attributes.get("network.transport")
     transport = _TRANSPORTS.get(carried) if isinstance(carried, str) else None
-    return source.pipe(key, server=str(label) if label else None, transport=transport)
+    return source.connection(key, server=str(label) if label else None, transport=transport)
 
 
 def _plain(attributes: list[_Attribute]) -> dict[str, Any]:
@@ -216,7 +234,7 @@ def _plain(attributes: list[_Attribute]) -> dict[str, Any]:
 
 
 def _value(value: Any) -> Any:
-    """An AnyValue of OTLP as a plain one."""
+    """The Python value of an OTLP `AnyValue`."""
     if not isinstance(value, dict) or len(value) != 1:
         return None
     ((kind, inner),) = value.items()
@@ -242,12 +260,12 @@ def _number(value: Any) -> int | None:
 
 
 def _code(value: Any) -> int | None:
-    """A JSON-RPC code, which the conventions write as text."""
+    """A JSON-RPC error code, which the conventions write as text."""
     return _number(value) if isinstance(value, (int, str)) else None
 
 
 def _json(value: Any) -> msgspec.Raw:
-    """Arguments as JSON text: a string is taken for the JSON that it should be."""
+    """Arguments as JSON text: a string that is JSON is used as it is."""
     if isinstance(value, str):
         try:
             msgspec.json.decode(value)

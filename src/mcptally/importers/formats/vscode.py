@@ -1,16 +1,17 @@
-"""VS Code: the output of an MCP server, at level trace (or debug or info, by version).
+"""Reads VS Code's output of an MCP server, at log level trace (or debug or info, by version).
 
     2026-10-05 09:49:21.377 [debug] [editor -> server] {"jsonrpc":"2.0","id":1,…}
 
-Times are local and name no zone. Versions of early 2025 wrote `[Client Says]` and `[Server Says]`.
-Messages are what the editor parsed, printed again: their length on the wire is not known.
+Times are local, without a time zone. Versions of early 2025 wrote `[Client Says]` and
+`[Server Says]`. The editor prints messages after parsing them, so their length on the wire is not
+known.
 """
 
 import re
 from collections.abc import Iterator
 from typing import Final
 
-from mcptally.importers.events import Item
+from mcptally.importers.items import Item
 from mcptally.importers.source import Source
 from mcptally.transcript.format import Dir
 
@@ -30,19 +31,19 @@ _OVER: Final = re.compile(rb"Connection state: (?P<how>Stopped|Error)")
 
 
 def read(source: Source) -> Iterator[Item]:
-    """The messages, stderr and connections of one log."""
+    """Yield the messages, stderr lines and connections of a log."""
     tally = source.tally
     server: str | None = None
     of_stderr = False
     for line, data in source.lines():
         match = _LINE.match(data)
-        pipe = source.pipe(server=server)
+        connection = source.connection(server=server)
         if match is None:
             if not data.strip():
                 tally.context["blank"] += 1
             elif of_stderr:
                 tally.used += 1
-                yield Item(what="stderr", line=line, pipe=pipe, data=data)
+                yield Item(kind="stderr", line=line, connection=connection, data=data)
             else:
                 tally.skip(line, "a line without a time")
             continue
@@ -53,20 +54,24 @@ def read(source: Source) -> Iterator[Item]:
         if said is not None:
             tally.used += 1
             frame = text[len(said) :].strip()
-            yield Item(what="message", line=line, pipe=pipe, at=at, dir=_SAYS[said], data=frame)
+            yield Item(
+                kind="message", line=line, connection=connection, at=at, dir=_SAYS[said], data=frame
+            )
         elif of_stderr:
             tally.used += 1
             text = text[len(_STDERR) :]
-            yield Item(what="stderr", line=line, pipe=pipe, at=at, data=text)
+            yield Item(kind="stderr", line=line, connection=connection, at=at, data=text)
         else:
-            tally.context["a remark of the editor"] += 1
+            tally.context["a message of the editor"] += 1
             if starting := _STARTING.match(text):
                 server = starting["name"].strip().decode(errors="replace")
-                yield Item(what="begin", line=line, pipe=source.pipe(server=server), at=at)
+                yield Item(
+                    kind="begin", line=line, connection=source.connection(server=server), at=at
+                )
             elif command := _COMMAND.match(text):
                 words = command["command"].strip().decode(errors="replace").split(" ")
-                more = {"command": words, "new": False}
-                yield Item(what="begin", line=line, pipe=pipe, at=at, more=more)
+                extra = {"command": words, "new": False}
+                yield Item(kind="begin", line=line, connection=connection, at=at, extra=extra)
             elif over := _OVER.match(text):
-                more = {"reason": f"connection_{over['how'].decode().lower()}"}
-                yield Item(what="end", line=line, pipe=pipe, at=at, more=more)
+                extra = {"reason": f"connection_{over['how'].decode().lower()}"}
+                yield Item(kind="end", line=line, connection=connection, at=at, extra=extra)

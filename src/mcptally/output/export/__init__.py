@@ -16,7 +16,8 @@ from mcptally.analytics.store import Store, open_store, steadily
 from mcptally.errors import UsageError, near
 from mcptally.output.export import csv, har, jsonl, otlp, parquet
 from mcptally.output.whole_file import whole_file
-from mcptally.redaction.display import hidden, masked_rows
+from mcptally.redaction.arrow_masking import masked_rows
+from mcptally.redaction.display import hidden
 from mcptally.tables.schema import TABLES
 
 __all__ = ["FORMATS", "Exported", "export"]

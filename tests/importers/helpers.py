@@ -1,4 +1,4 @@
-"""What tests of imports share: import, score, and tell the calls as plain rows."""
+"""Helpers for tests of imports: import a log, score it, and compare calls as rows."""
 
 import json
 from pathlib import Path
@@ -35,7 +35,9 @@ def events(path: Path) -> list[dict[str, Any]]:
     return found
 
 
-def bring(source: Path, tmp_path: Path, **options: Any) -> tuple[Imported, list[dict[str, Any]]]:
+def import_and_read(
+    source: Path, tmp_path: Path, **options: Any
+) -> tuple[Imported, list[dict[str, Any]]]:
     """Import one source; what was done, and the events written."""
     out = tmp_path / "transcripts"
     done = import_logs(source, out, **options)
@@ -55,7 +57,7 @@ def facts(calls: pl.DataFrame, *names: str) -> list[tuple[Any, ...]]:
     return sorted(rows, key=lambda row: json.dumps(row, default=str))
 
 
-def balanced(done: Imported) -> bool:
+def all_records_accounted_for(done: Imported) -> bool:
     """Whether every record of every source is accounted for."""
     return all(
         o.tally.seen == o.tally.used + o.tally.context.total() + o.tally.lost for o in done.files

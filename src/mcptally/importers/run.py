@@ -1,0 +1,281 @@
+"""Converts logs of other programs to transcripts: `import_logs`.
+
+Reading is streaming, so memory does not grow with the file. Compressed files have the same limits
+as those of an archive (one `transcript.files.Room` for all files of an import). Every line, entry
+or row of a source is used or counted, and a report next to the transcript lists the unused ones.
+"""
+
+import dataclasses
+import fnmatch
+import functools
+import hashlib
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from mcptally.errors import UnreadableError, UsageError, near
+from mcptally.importers.detect import TRANSCRIPT, detect_format
+from mcptally.importers.items import Item, LineRuns, Tally
+from mcptally.importers.packer import Packer
+from mcptally.importers.registry import FORMATS, Format
+from mcptally.importers.sorted_spool import sorted_by_time
+from mcptally.importers.source import Envelope, Source
+from mcptally.importers.timestamps import parse_timezone
+from mcptally.importers.transcript_builder import TranscriptBuilder
+from mcptally.record.writer.recording import RECORDER
+from mcptally.redaction.policy import Policy, policy
+from mcptally.transcript.discover import PassedOver, files_below
+from mcptally.transcript.files import Lines, Room, lines
+
+__all__ = ["FORMATS", "Envelope", "Imported", "Outcome", "import_logs"]
+
+AUTO: Final = "auto"
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
+_SUFFIXES: Final = ("", ".gz", ".zst")
+
+
+@dataclasses.dataclass(slots=True)
+class Outcome:
+    """The result of importing one file."""
+
+    file: Path
+    format: str
+    tally: Tally
+    recordings: int = 0
+    events: dict[str, int] = dataclasses.field(default_factory=dict)
+    redacted: int = 0
+    written: list[Path] = dataclasses.field(default_factory=list)
+    report: Path | None = None
+
+
+@dataclasses.dataclass(slots=True)
+class Imported:
+    """The result of `import_logs`."""
+
+    files: list[Outcome] = dataclasses.field(default_factory=list)
+    passed_over: dict[Path, str] = dataclasses.field(default_factory=dict)
+    """Files of a folder that are not read → why: an unknown format or not the requested one, a link
+    out of the folder, a name that is not UTF-8."""
+
+    @property
+    def recordings(self) -> int:
+        """Number of recordings written."""
+        return sum(outcome.recordings for outcome in self.files)
+
+    @property
+    def events(self) -> int:
+        """Number of events written, including `open` and `close`."""
+        return sum(sum(outcome.events.values()) for outcome in self.files)
+
+    @property
+    def lost(self) -> int:
+        """Number of lines, entries or rows that could not be used."""
+        return sum(outcome.tally.lost for outcome in self.files)
+
+
+def import_logs(
+    paths: str | Path | Iterable[str | Path],
+    out: str | Path,
+    *,
+    format: str = AUTO,  # noqa: A002  (the command's word)
+    redaction: str = "default",
+    timezone: str = "local",
+    server: str | None = None,
+    envelope: Envelope | None = None,
+    progress: Callable[[Path, int], None] | None = None,
+) -> Imported:
+    """Convert logs of other programs to transcripts in the folder `out`.
+
+    Args:
+        paths: files, and folders (read recursively).
+        out: folder for transcripts and reports. Importing a file again replaces its transcripts.
+        format: a name in `FORMATS`, or `auto`: detected from the first lines of each file.
+        redaction: the redaction policy to apply.
+        timezone: time zone of times without one: `local`, `UTC`, `+02:00` or `Europe/Berlin`.
+        server: label for the servers, instead of the one from the source.
+        envelope: names of the fields of JSON-RPC lines.
+        progress: called from time to time with the file and the number of records read.
+
+    Raises:
+        UnreadableError: there are no files, or none of a known format.
+        UsageError: there is no such format, policy or zone; or a named file is a transcript.
+    """
+    if format != AUTO and format not in FORMATS:
+        raise UsageError(
+            f"no format is called {format!r}{near(format, FORMATS)} "
+            f"(there are: {', '.join([AUTO, *FORMATS])})"
+        )
+    hide = policy(redaction)
+    naive = parse_timezone(timezone)
+    done = Imported()
+    plan = list(_plan([paths] if isinstance(paths, (str, Path)) else paths, format, done))
+    own = {
+        (path.parent, path.name.removeprefix("mcp-server-").split(".log")[0])
+        for path, _, form in plan
+        if form.name == "claude-desktop" and path.name.startswith("mcp-server-")
+    }
+    room = Room()
+    for path, name, form in plan:
+        beside = frozenset(server for folder, server in own if folder == path.parent)
+        source = Source(path, name, server, naive, envelope or Envelope(), beside, room=room)
+        done.files.append(_file(source, form, Path(out), hide, timezone, progress))
+    if not done.files:
+        first = next(iter(done.passed_over.items()), None)
+        raise UnreadableError(
+            f"nothing to import{f': {first[0]}: {first[1]}' if first else ''}; formats: "
+            f"{', '.join(FORMATS)}"
+        )
+    return done
+
+
+def _plan(
+    paths: Iterable[str | Path], request: str, done: Imported
+) -> Iterator[tuple[Path, str, Format]]:
+    """Yield each file to read, its name in the transcript, and its format."""
+    for root in map(Path, paths):
+        if root.is_dir():
+            left_out: list[PassedOver] = []
+            files = sorted(files_below(root, left_out, ("",)))
+            done.passed_over |= {Path(each.name): each.why for each in left_out}
+            for path in files:
+                if not path.name.endswith((".part", "-wal", "-shm")):
+                    form = _of_folder(path, request, done)
+                    if form is not None:
+                        yield path, path.relative_to(root).as_posix(), form
+        elif root.is_file():
+            yield root, root.name, _named(root, request)
+        else:
+            raise UnreadableError(f"{root}: no such file or folder")
+
+
+def _named(path: Path, request: str) -> Format:
+    found = detect_format(path)
+    if found == TRANSCRIPT and request != "jsonrpc":
+        raise UsageError(f"{path}: is a transcript already; score it without importing")
+    if request != AUTO:
+        return FORMATS[request]
+    if found is None:
+        raise UnreadableError(f"{path}: unknown format; name it: one of {', '.join(FORMATS)}")
+    return FORMATS[found]
+
+
+def _of_folder(path: Path, request: str, done: Imported) -> Format | None:
+    if request != AUTO:
+        patterns = [f"{p}{s}" for p in FORMATS[request].names for s in _SUFFIXES]
+        if not any(fnmatch.fnmatchcase(path.name, pattern) for pattern in patterns):
+            done.passed_over[path] = f"its name is not one of {request}'s"
+            return None
+    try:
+        found = detect_format(path)
+    except UnreadableError as error:
+        done.passed_over[path] = str(error)
+        return None
+    if found == TRANSCRIPT:
+        done.passed_over[path] = "is a transcript already"
+        return None
+    if found is None or (request not in {AUTO, found}):
+        done.passed_over[path] = f"format: {found}" if found else "unknown format"
+        return None
+    return FORMATS[found]
+
+
+def _file(
+    source: Source,
+    form: Format,
+    out: Path,
+    hide: Policy,
+    timezone: str,
+    progress: Callable[[Path, int], None] | None,
+) -> Outcome:
+    place = hashlib.blake2b(os.fsencode(source.path.resolve()), digest_size=4).hexdigest()
+    label = _UNSAFE.sub("_", source.stem).strip("._")[:60] or "log"
+    stem = f"{form.name}-{label}-{place}"
+    packer = Packer(out, stem)
+    about = {
+        "format": form.name,
+        "file": hide.text(source.name.encode(errors="replace"))[0].decode(errors="replace"),
+        "faithful": "truncated" if form.cut and _has(source.preview(), form.cut) else form.faithful,
+        "missing": list(form.missing),
+    }
+    transcript = TranscriptBuilder(
+        packer,
+        hide,
+        source=about,
+        restarts=form.restarts,
+        fingerprint=functools.partial(_fingerprint, source.preview(), hide),
+        tally=source.tally,
+    )
+    try:
+        items: Iterator[Item] = form.read(source)
+        for number, item in enumerate(items if form.chronological else sorted_by_time(items)):
+            transcript.put(item)
+            if progress and not number % 10_000:
+                progress(source.path, source.tally.seen)
+        transcript.finish()
+        written = packer.publish()
+    except BaseException:
+        packer.discard()
+        raise
+    outcome = Outcome(
+        source.path,
+        form.name,
+        source.tally,
+        transcript.recordings,
+        dict(transcript.events),
+        transcript.redacted,
+        written,
+    )
+    outcome.report = out / f"{stem}.report.json"
+    _report(outcome, about, hide, timezone)
+    return outcome
+
+
+def _has(source: Source, words: bytes) -> bool:
+    """Whether a file contains `words`."""
+    tail = b""
+    for piece in source.preview().read_pieces():
+        if words in tail + piece:
+            return True
+        tail = piece[-len(words) :]
+    return False
+
+
+def _fingerprint(source: Source, hide: Policy) -> str:
+    """Digest of the redacted lines of a file without times, so that no secret can be guessed."""
+    digest = hashlib.blake2b(digest_size=16)
+    for run in lines(source.path, room=source.room):
+        if isinstance(run, Lines):
+            digest.update(hide.text(run.data)[0])
+    return digest.hexdigest()
+
+
+def _report(outcome: Outcome, about: dict[str, Any], hide: Policy, timezone: str) -> None:
+    """Write the report next to the transcript: what became of each record of the source."""
+    tally = outcome.tally
+
+    def places(found: LineRuns) -> dict[str, Any]:
+        return {"count": found.count, "lines": found.runs}
+
+    said = {
+        "recorder": RECORDER,
+        "source": about,
+        "timezone": timezone,
+        "redaction": hide.name,
+        "redacted": outcome.redacted,
+        "records": tally.seen,
+        "used": tally.used,
+        "context": dict(tally.context),
+        "unused": {why: places(found) for why, found in tally.unused.items()},
+        "notes": dict(tally.notes),
+        "recordings": outcome.recordings,
+        "events": outcome.events,
+        "written": [path.name for path in outcome.written],
+    }
+    if outcome.report is not None:
+        outcome.report.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        outcome.report.touch(mode=0o600)
+        text = json.dumps(said, indent=1, ensure_ascii=False)
+        outcome.report.write_text(text + "\n", encoding="utf-8")

@@ -1,0 +1,83 @@
+"""Masks secrets in the texts of Arrow tables and record batches.
+
+The recorder imports the rest of the folder, so only this module may import pyarrow.
+"""
+
+from collections.abc import Iterator
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mcptally.redaction.display import hidden, masked
+
+_Rows = TypeVar("_Rows", pa.Table, pa.RecordBatch)
+
+
+def masked_rows(rows: _Rows) -> _Rows:
+    """The table or batch with secrets masked in column names and in texts at any depth.
+
+    Each distinct text of a column is searched once.
+    """
+    for place, name in enumerate(rows.schema.names):
+        column = rows.column(place)
+        changed = {
+            text: told for text in set(_texts(column)) if text and (told := masked(text)) != text
+        }
+        if changed or hidden(name) != name:
+            rows = rows.set_column(place, hidden(name), _replaced(column, changed))
+    return rows
+
+
+def _texts(column: pa.Array | pa.ChunkedArray) -> Iterator[str | bytes | None]:
+    """The texts and bytes of a column, also nested; each distinct value at least once."""
+    kind = column.type
+    if isinstance(column, pa.ChunkedArray):
+        for chunk in column.chunks:
+            yield from _texts(chunk)
+    elif pa.types.is_dictionary(kind):
+        yield from _texts(column.dictionary)
+    elif _is_text(kind):
+        yield from pc.unique(column).to_pylist()
+    elif pa.types.is_map(kind):
+        yield from _texts(column.keys)
+        yield from _texts(column.items)
+    elif pa.types.is_struct(kind):
+        for field in column.flatten():
+            yield from _texts(field)
+    elif pa.types.is_nested(kind) and not pa.types.is_union(kind):
+        yield from _texts(column.flatten())
+
+
+def _is_text(kind: pa.DataType) -> bool:
+
+    tests = (
+        *(pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
+        *(pa.types.is_binary, pa.types.is_large_binary),
+    )
+    return any(test(kind) for test in tests)
+
+
+def _replaced(column: Any, changed: dict[Any, Any]) -> Any:
+    """The column with each key of `changed` replaced by its value."""
+    if not changed:
+        return column
+
+    def within(value: Any) -> Any:
+        if isinstance(value, str | bytes):
+            return changed.get(value, value)
+        if type(value) in {list, tuple}:
+            return type(value)(map(within, value))
+        return {k: within(v) for k, v in value.items()} if isinstance(value, dict) else value
+
+    if isinstance(column, pa.ChunkedArray):
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+        return pa.chunked_array([_replaced(each, changed) for each in column.chunks], column.type)
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if _is_text(column.type) and not pa.types.is_string_view(column.type):
+        encoded = column.dictionary_encode()
+        values = pa.array(within(encoded.dictionary.to_pylist()), column.type)
+        return values.try_add(encoded.indices)
+    return pa.array(within(column.to_pylist()), column.type)
