@@ -131,5 +131,5 @@ def test_the_command_says_what_it_took_from_where(two: Path):
         cli, ["merge", f"{two / 'a'}", f"{two / 'b'}", "-o", f"{two / 'all'}"]
     )
     assert done.exit_code == 0, done
-    assert "2 stores, 4 files, 2 of them as they were scored" in done.output
+    assert "2 stores, 4 files, 2 of them as scored before" in done.output
     assert "1 recording in several stores" in done.output

@@ -73,7 +73,7 @@ DECIDE_NOTHING = {
 
 def test_every_package_that_judges_counts_as_part_of_the_program():
     folder = Path(mt.__file__).parent
-    parsed = [ast.parse(path.read_bytes()) for path in fingerprint.judging(folder)
+    parsed = [ast.parse(path.read_bytes()) for path in fingerprint.deciding_files(folder)
               if path.suffix == ".py"]  # fmt: skip
     nodes = [node for tree in parsed for node in ast.walk(tree)]
     names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
@@ -81,7 +81,7 @@ def test_every_package_that_judges_counts_as_part_of_the_program():
     packages = {name.partition(".")[0] for name in names} - sys.stdlib_module_names - {"mcptally"}
     known = metadata.packages_distributions()
     found = {known.get(name, [name])[0].replace("_", "-") for name in packages}
-    assert found - DECIDE_NOTHING.keys() == {*fingerprint.JUDGES}
+    assert found - DECIDE_NOTHING.keys() == {*fingerprint.DECIDING_PACKAGES}
 
 
 # --- archives whose recordings know things of each other ---------------------------------------
@@ -479,8 +479,8 @@ IN_FULL = {
     "without payloads": (lambda _: {"payloads": False}, "payloads"),
     "another mcptally": (_otherwise(code="x"), "another version of mcptally"),
     "another format": (_otherwise(format=99), "is a store of format 99"),
-    "a damaged part": (_broken_part, ".parquet is not as it was written"),
-    "a missing part": (_missing_part, ".parquet is not as it was written"),
+    "a damaged part": (_broken_part, ".parquet changed since it was written"),
+    "a missing part": (_missing_part, ".parquet changed since it was written"),
 }
 
 

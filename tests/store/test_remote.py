@@ -169,7 +169,7 @@ def test_a_file_that_got_shorter_ends_the_run(memory):
 
 def test_a_place_with_other_things_is_no_store(memory):
     memory.pipe_file("/archive/photos/cat.jpg", b"cat")
-    with pytest.raises(StoreError, match=r"holds other things and no store \(cat\.jpg\)"):
+    with pytest.raises(StoreError, match=r"is not a store and has other files \(cat\.jpg\)"):
         mt.score(FILES, out="memory://archive/photos")
     assert memory.find("/archive/photos") == ["/archive/photos/cat.jpg"]
 

@@ -20,11 +20,11 @@ import polars as pl
 from mcptally.errors import QueryError, StoreError, UnreadableError, UsageError, near
 from mcptally.maintenance.erase_transcripts import Erased, Target, naming
 from mcptally.pipeline import fingerprint, incremental
-from mcptally.pipeline.engines import opened
+from mcptally.pipeline.engines import open_engine
+from mcptally.pipeline.incremental import EarlierStores
 from mcptally.pipeline.plan import limit_of
-from mcptally.pipeline.run import Run
+from mcptally.pipeline.run import Settings, build, publish
 from mcptally.pipeline.scoring import Judging
-from mcptally.process_memory import gc_paused
 from mcptally.store import files as store_files
 from mcptally.tables.ids import digest
 from mcptally.tables.schema import Calls, Messages, Recordings, Validations
@@ -95,7 +95,7 @@ def forget(
         rules=Path(rules) if rules else None, scenarios=Path(scenarios) if scenarios else None
     )
     about = {"server": server, "tool": tool, "recording": recording}
-    with opened("local") as workers, store_files.working(folder) as work:
+    with open_engine("local") as engine, store_files.working(folder) as work:
         manifest = store_files.read_manifest(folder)
         made = store_files.Made(
             judging.digest,
@@ -105,12 +105,12 @@ def forget(
             by=manifest.get("made_by", "score"),
         )
         erased = _Journal(folder, manifest, about)
-        kept = _kept(folder, made)
+        earlier = _kept(folder, made)
         files = store_files.live(folder, manifest)
-        target, calls = _target(files, kept, server=server, tool=tool, recording=recording)
+        target, calls = _target(files, earlier, server=server, tool=tool, recording=recording)
         told = Forgotten(len(target.whole), calls)
-        copies = _copies(kept, archive)
-        _find(kept, target, told, erased)
+        copies = _copies(earlier, archive)
+        _find(earlier, target, told, erased)
         for name in sorted({*told.files, *copies}):
             events = erased.already(name)
             if events is None:
@@ -124,26 +124,25 @@ def forget(
         if not yes:
             return told
         made = dataclasses.replace(made, forgotten=[*made.forgotten, _trace(about, told)])
-        kept.leave_out(0, target.whole)
-        kept.fixed |= {name for name in kept.sources if not Path(name).is_file()}
-        here = [Path(name) for name in kept.sources if name not in kept.fixed]
-        run = Run(folder, work, judging, kept, payloads=made.payloads, progress=lambda *_: None)
-        with gc_paused():
-            run.through(here, workers, limit=limit_of(workers.jobs))
-        run.publish(made)
-        if left := store_files.sweep(folder):
+        gone = {name for name in earlier.sources if not Path(name).is_file()}
+        earlier = dataclasses.replace(earlier, unavailable=frozenset(gone))
+        earlier = earlier.excluding(0, target.whole)
+        left = [Path(name) for name in earlier.sources if name not in gone]
+        settings = Settings(folder, work, judging, made.payloads, limit_of(engine.jobs))
+        publish(settings, build(settings, left, engine, earlier), made)
+        if remaining := store_files.sweep(folder):
             raise StoreError(
-                f"{left[0]}: holds what was forgotten, is part of no store any more, and cannot be "
-                "removed; remove it"
+                f"{remaining[0]}: holds what was forgotten, is no longer part of the store, and "
+                "could not be removed; remove it"
             )
     told.done = True
     return told
 
 
-def _kept(folder: Path, made: store_files.Made) -> incremental.Earlier:
-    found = incremental.earlier(folder, made)
-    if isinstance(found, incremental.Earlier):
-        if unknown := sorted({*found.homes["file"].drop_nulls()} - found.sources.keys()):
+def _kept(folder: Path, made: store_files.Made) -> EarlierStores:
+    found = incremental.open_earlier(folder, made)
+    if isinstance(found, EarlierStores):
+        if unknown := sorted({*found.recording_places["file"].drop_nulls()} - found.sources.keys()):
             raise StoreError(
                 f"{folder / store_files.MANIFEST}: does not name {unknown[0]}, and the store has "
                 f"rows of it; rebuild the store with: mcptally score ARCHIVE -o {folder}"
@@ -166,9 +165,9 @@ def _trace(about: Mapping[str, str | None], told: Forgotten) -> dict[str, Any]:
     }
 
 
-def _copies(kept: incremental.Earlier, archive: Iterable[str | Path]) -> set[str]:
+def _copies(earlier: EarlierStores, archive: Iterable[str | Path]) -> set[str]:
     paths = list(archive)
-    known = {Path(name).resolve() for name in kept.sources}
+    known = {Path(name).resolve() for name in earlier.sources}
     return (
         {str(path) for path in discover(paths) if path.resolve() not in known} if paths else set()
     )
@@ -204,20 +203,20 @@ class _Journal:
         store_files.replace_manifest(self.folder, self.manifest | {"erasing": erasing})
 
 
-def _find(kept: incremental.Earlier, target: Target, told: Forgotten, erased: _Journal) -> None:
+def _find(earlier: EarlierStores, target: Target, told: Forgotten, erased: _Journal) -> None:
     """The transcripts of the store that hold some of it."""
-    for name in sorted(kept.files_of(target.recordings)):
+    for name in sorted(earlier.files_of(target.recordings)):
         path = Path(name)
         if not path.is_file():
             told.missing.append(name)
-        elif not fingerprint.is_same(path, kept.sources[name]) and erased.already(name) is None:
+        elif not fingerprint.is_same(path, earlier.sources[name]) and erased.already(name) is None:
             first = "score the archive first"
             if name in erased.unfinished:
                 first = f"run the forget that was interrupted again, or {first}"
             raise UnreadableError(f"{name}: changed since it was scored; {first}")
         else:
             told.files.append(name)
-    partly = kept.files_of(target.recordings - target.whole)
+    partly = earlier.files_of(target.recordings - target.whole)
     if lost := sorted(partly & {*told.missing}):
         raise UnreadableError(
             f"{lost[0]}: is not here, and a tool is forgotten by reading its recordings again; run "
@@ -230,7 +229,7 @@ def _find(kept: incremental.Earlier, target: Target, told: Forgotten, erased: _J
 
 def _target(
     files: store_files.Files,
-    kept: incremental.Earlier,
+    earlier: EarlierStores,
     *,
     server: str | None,
     tool: str | None,
@@ -246,7 +245,7 @@ def _target(
     calls = calls.join(recordings.select("recording"), on="recording", how="semi")
     if tool is None:
         return Target(whole=set(recordings.get_column("recording"))), calls.height
-    return _of_tool(files, kept, tool, recordings.select("recording"), calls)
+    return _of_tool(files, earlier, tool, recordings.select("recording"), calls)
 
 
 _OF_CALLS: Final = (
@@ -266,7 +265,7 @@ def _require(frame: pl.DataFrame, column: str, name: str) -> None:
 
 def _of_tool(
     files: store_files.Files,
-    kept: incremental.Earlier,
+    earlier: EarlierStores,
     tool: str,
     recordings: pl.DataFrame,
     calls: pl.DataFrame,
@@ -283,7 +282,7 @@ def _of_tool(
         [pl.DataFrame(schema={"recording": pl.String, "tool": pl.String})]
         + [
             pl.read_parquet(path, columns=["recording", "tool"], glob=False)
-            for path in files.get(f"{store_files.KNOWN}/listed", ())
+            for path in files.get(f"{store_files.SUMMARIES}/listed", ())
         ]
     ).join(recordings, on="recording", how="semi")
     _require(pl.concat([listed, calls.select("recording", "tool")]), "tool", tool)
@@ -314,7 +313,7 @@ def _of_tool(
         check_sortedness=False,
     ).filter(pl.col("seq") < pl.col("reach"))
     completions = _completions(
-        kept,
+        earlier,
         tool,
         every_message.join(
             calls.filter(
@@ -346,10 +345,10 @@ def _of_tool(
 _OF_MESSAGES: Final = ("recording", "seq", "index", "session", "dir", "method", "call_id")
 
 
-def _completions(kept: incremental.Earlier, tool: str, messages: pl.DataFrame) -> pl.DataFrame:
+def _completions(earlier: EarlierStores, tool: str, messages: pl.DataFrame) -> pl.DataFrame:
     """The calls of these messages that name a tool, in what was asked or answered."""
     places = set(messages.select("recording", "seq").iter_rows())
-    files = kept.files_of(messages.get_column("recording").unique())
+    files = earlier.files_of(messages.get_column("recording").unique())
     found = [
         place
         for path in sorted(map(Path, files))
