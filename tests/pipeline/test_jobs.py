@@ -1,4 +1,4 @@
-"""Many processes, and runs that do not come to their end."""
+"""Runs with several processes, and runs that fail or are stopped."""
 
 import json
 import os
@@ -66,7 +66,7 @@ def test_a_process_that_dies_ends_the_run_with_a_message(tmp_path: Path):
             list(pool.run(own={1: [("discard", (1,))]}))
 
 
-def test_an_error_in_another_process_is_raised_here(tmp_path: Path):
+def test_an_error_in_a_child_process_is_raised_in_the_parent(tmp_path: Path):
     with LocalPool(2, tmp_path, 0) as pool, pytest.raises(RuntimeError, match="AssertionError"):
         list(pool.run(own={1: [("finish", (1, None))]}))
 
@@ -107,7 +107,7 @@ def test_after_a_run_that_is_stopped_the_same_command_makes_the_store(
     out = tmp_path / "store"
     command = [sys.executable, "-m", "mcptally", "score", str(TRACES), "-o", str(out)]
     with subprocess.Popen([*command, "--jobs", "2"], stderr=subprocess.PIPE, text=True) as run:
-        # Work has begun once its folder is there.
+        # The run has begun once its work folder exists.
         while not (out / ".work").exists():
             assert run.poll() is None
         run.send_signal(sent)

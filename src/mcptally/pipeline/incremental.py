@@ -126,8 +126,8 @@ class EarlierStores:
 
     def excluding(self, store: int, recordings: Iterable[str]) -> Self:
         """The same without the rows of these recordings in one store."""
-        more = {"store": store, "recording": pl.Series(list(recordings), dtype=pl.String)}
-        rows = ExcludedRecordings.project(pl.DataFrame(more).cast({"store": pl.Int64}))
+        names = pl.DataFrame({"recording": list(recordings)}, schema={"recording": pl.String})
+        rows = ExcludedRecordings.project(names.with_columns(store=pl.lit(store, pl.Int64)))
         return dataclasses.replace(
             self, excluded_recordings=pl.concat([self.excluded_recordings, rows])
         )
