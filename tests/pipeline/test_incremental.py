@@ -20,7 +20,7 @@ from polars.testing import assert_frame_equal
 
 import mcptally as mt
 from mcptally.errors import StoreError
-from mcptally.pipeline import fingerprint, incremental
+from mcptally.pipeline import carry_over, fingerprint
 from mcptally.tables.schema import TABLES
 from mcptally.transcript.files import text_lines
 from tests.pipeline.golden import TRACES
@@ -411,10 +411,10 @@ def test_all_files_but_one_can_be_removed(scored: Path):
 
 
 def test_many_small_runs_leave_few_parts(tmp_path: Path):
-    for number in range(incremental.MANY + 3):
+    for number in range(carry_over.MANY + 3):
         write(tmp_path / f"{number}.jsonl", recording(f"r{number}", number))
         again(tmp_path, payloads=False)
-    assert len(list((tmp_path / "store" / "calls").glob("*.parquet"))) < incremental.MANY
+    assert len(list((tmp_path / "store" / "calls").glob("*.parquet"))) < carry_over.MANY
     files = sorted(tmp_path.glob("*.jsonl"))
     assert_as_full_run(tmp_path / "store", files, tmp_path, payloads=False)
 
