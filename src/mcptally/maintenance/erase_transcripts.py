@@ -161,7 +161,7 @@ class Erased:
             return b""
         members = members_of(line)
         if isinstance(members, tuple) or len(dict(members)) < len(members):
-            # Of two members with one name readers see only the last: the other may hold the target.
+            # Of two members with one name, readers see the last; the first may hold the target.
             return _gap(event.recording, event.seq, event.ts_ns, 1)
         return self._without_target(event, line)
 

@@ -51,14 +51,14 @@ class EarlierStores:
     as_scored: frozenset[str]
     """Recordings that should be scored again and cannot be: a file of theirs is unavailable."""
     conflicting: frozenset[str] = frozenset()
-    """Recordings of which several stores have different files that cannot be read any more."""
+    """Recordings of which the stores have different files, some of them unavailable."""
     rescored: frozenset[str] = frozenset()
     """Files whose rows are not reused. All files that share a recording are in here together."""
     unavailable: frozenset[str] = frozenset()
     """Files that are gone or changed and cannot be scored again: their rows are kept."""
     excluded_recordings: pl.DataFrame = dataclasses.field(default_factory=ExcludedRecordings.empty)
-    """`ExcludedRecordings`: rows of a store that are not reused, as they are forgotten or another
-    store has them."""
+    """`ExcludedRecordings`: recordings whose rows in a store are not reused: they are forgotten, or
+    taken from another store."""
     excluded_files: pl.DataFrame = dataclasses.field(default_factory=ExcludedFiles.empty)
     """`ExcludedFiles`: the same for findings that belong to no recording."""
 

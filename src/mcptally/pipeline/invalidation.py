@@ -55,7 +55,7 @@ def _stale(
 
 
 def _coarse_evidence(needs: pl.DataFrame, summary: PartitionSummary) -> pl.DataFrame:
-    """For each need: how many tenths of other calls failed then; are results mostly JSON?"""
+    """For each need: the failure rate of other calls in tenths, and whether results are JSON."""
     calls = needs.select("server", "tool", ts_ns=Needs.minute.col * evidence.MINUTE)
     return evidence.add_evidence(calls, summary.minutes, summary.forms).select(
         outage=pl.col("concurrent_failure_share").mul(10).floor(),

@@ -1,4 +1,4 @@
-"""What a partition tells all others: facts on its servers and tools, and what its own calls need.
+"""The summary of a partition: facts on its servers and tools, and what its calls depend on.
 
 A call is judged with the facts of the whole archive, so that the tables do not depend on how files
 were grouped. Facts are kept by recording, so that a recording can be removed later.

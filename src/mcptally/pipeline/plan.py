@@ -46,10 +46,10 @@ def limit_of(jobs: int) -> int:
 
 
 def bytes_in_memory(limit: int) -> int:
-    """Bytes of transcript whose gathered partitions stay in memory, in all processes together.
+    """How many bytes of transcript stay in memory as gathered partitions, in all processes.
 
-    The others wait on disk. A gathered partition takes twice the bytes of its transcript, which
-    `GROWTH` includes.
+    Further partitions wait on disk. A gathered partition takes twice the bytes of its transcript;
+    `GROWTH` includes that.
 
     Args:
         limit: the limit of a partition in bytes of transcript.
@@ -155,7 +155,7 @@ class _FirstEvent(msgspec.Struct):
 
 
 def first_recording(path: Path) -> str | None:
-    """The recording of a file's first event; None without a readable one."""
+    """The recording of a file's first event; None if the event cannot be read."""
     try:
         with open_stream(path) as stream:
             line, _, _ = stream.read(_HEAD_LIMIT).partition(b"\n")

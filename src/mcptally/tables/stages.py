@@ -1,4 +1,4 @@
-"""Tables that stages of the pipeline hand to each other, and that no store has.
+"""Tables that stages of the pipeline hand to each other; they are not part of a store.
 
 A stage projects its frame onto the declared table before it hands it on (`StageTable.project`), so
 that a missing or misspelt column fails there, and columns that are no longer needed use no memory.
@@ -203,7 +203,7 @@ class ArgumentCombinations(StageTable):
 
 
 class DryRuns(StageTable):
-    """One row per answered or unanswered call of a server's own validation."""
+    """One row per call in which a server was asked to validate arguments (`Validations`)."""
 
     call_id = Calls.call_id
     recording = Calls.recording

@@ -100,7 +100,7 @@ def test_recordings_split_over_workers_are_put_together(tmp_path: Path, pair: Ma
     assert_same(tmp_path / "store", tmp_path / "local")
 
 
-def test_values_are_nested_as_deep_on_a_worker_as_here(tmp_path: Path, pair: Machines):
+def test_a_worker_reads_values_as_deeply_nested_as_a_local_run(tmp_path: Path, pair: Machines):
     traces = archive(tmp_path / "traces")
     mt.score([traces], out=tmp_path / "local")
     mt.score([traces], out=tmp_path / "store", engine=pair.client)

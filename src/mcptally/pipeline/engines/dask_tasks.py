@@ -100,7 +100,7 @@ def gather(run: DaskRun, batch: Batch) -> SavedPartition:
 
 
 def share_settings(settings: FinishSettings) -> FinishSettings:
-    """Its argument: as a task result, Dask sends it to each worker once and can repeat it."""
+    """The settings, as a task result: Dask sends that once per worker and can compute it again."""
     return settings
 
 
