@@ -81,7 +81,7 @@ def gc_paused() -> Iterator[None]:
 
 
 def free() -> int | None:
-    """Bytes that this process may still allocate; None if the system does not tell.
+    """Bytes that this process may still allocate; None if that is unknown.
 
     The least of `MemAvailable` in /proc/meminfo and what the limits of its cgroups (version 2 and
     1) leave, not counting their file cache.

@@ -325,10 +325,10 @@ NAMED: dict[str, tuple[str, dict[str, Any], bool]] = {
         True,
     ),
     "not in the header of another": (PLAIN, {"headers": {"mcp-name": "tool-7732"}}, False),
-    "in a frame that is no JSON": (PLAIN, {"text": f'{{"tools":[{{"name":"{PLAIN}",'}, True),
+    "in a frame that is not JSON": (PLAIN, {"text": f'{{"tools":[{{"name":"{PLAIN}",'}, True),
     "in one that escapes it": (ODD, {"text": json.dumps([ODD])[:-1]}, True),
     "in one that escapes it otherwise": (ODD, {"text": '["l\\u00F6schen \\"7731\\""'}, True),
-    "in one that is no text": (
+    "in one that is not text": (
         PLAIN,
         {"b64": base64.b64encode(b'\xff{"name":"tool-7731"').decode()},
         True,
@@ -379,7 +379,7 @@ ODD_LINES: dict[str, tuple[bytes, str]] = {
     "recording": (json.dumps(ODD | {"recording": "ODDr1"}).encode(), "the line is not UTF-8"),
     "url": (json.dumps(opened(url=f"http://ODD/{GONE}")).encode(), "the line is not UTF-8"),
     "command": (json.dumps(opened(command=["ODD", GONE])).encode(), "the line is not UTF-8"),
-    "a direction that is none": (
+    "an invalid direction": (
         json.dumps(c2s(3, call(3, "tool-gone", x=GONE), dir="up")).encode(),
         "not an event of transcript format 1: Invalid enum value 'up' - at `$.dir`",
     ),

@@ -64,9 +64,9 @@ def test_after_a_kill_at_any_step_the_store_is_the_old_one_or_the_new_one(
 
 def test_a_first_run_that_was_killed_says_what_to_do(tmp_path: Path):
     (tmp_path / "store" / ".work").mkdir(parents=True)
-    with pytest.raises(StoreError, match="start the same command again") as told:
+    with pytest.raises(StoreError, match="start the same command again") as raised:
         mt.open_store(tmp_path / "store")
-    assert "mcptally merge STORES -o" in str(told.value)
+    assert "mcptally merge STORES -o" in str(raised.value)
 
 
 def test_a_damaged_merged_store_says_to_merge_again(tmp_path: Path, scored: Path):

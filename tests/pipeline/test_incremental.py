@@ -214,7 +214,9 @@ def test_recordings_split_over_random_files_are_put_together(tmp_path: Path):
     assert_as_full_run(tmp_path / "store", files, tmp_path)
 
 
-def told(name: str, *said: tuple[int, Callable[..., dict[str, Any]], Any]) -> list[dict[str, Any]]:
+def recording_of(
+    name: str, *said: tuple[int, Callable[..., dict[str, Any]], Any]
+) -> list[dict[str, Any]]:
     """A recording of the server `demo`: minute, side and message of each event."""
     begin = 1_700_000_000_000_000_000
     events = [opened(name)]
@@ -282,10 +284,10 @@ def test_a_call_is_scored_again_when_another_recording_changes_its_context(
 ):
     """And again when that recording is removed."""
     write(tmp_path / "bystander.jsonl", [opened("r0", server="another")])
-    write(tmp_path / "first.jsonl", told("r1", *first))
+    write(tmp_path / "first.jsonl", recording_of("r1", *first))
     again(tmp_path)
     before = values(tmp_path / "store", column)
-    write(tmp_path / "later.jsonl", told("r2", *later))
+    write(tmp_path / "later.jsonl", recording_of("r2", *later))
     assert again(tmp_path).reused == 1
     assert values(tmp_path / "store", column) != before
     assert_as_full_run(tmp_path / "store", sorted(tmp_path.glob("*.jsonl")), tmp_path)

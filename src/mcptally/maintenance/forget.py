@@ -20,9 +20,10 @@ from mcptally.errors import QueryError, StoreError, UnreadableError, UsageError,
 from mcptally.maintenance.erase_transcripts import Erased, Target, messages_naming
 from mcptally.pipeline import fingerprint, incremental
 from mcptally.pipeline.engines import open_engine
+from mcptally.pipeline.gathering import Settings
 from mcptally.pipeline.incremental import EarlierStores
 from mcptally.pipeline.plan import limit_of
-from mcptally.pipeline.run import Settings, build, publish
+from mcptally.pipeline.run import build, publish
 from mcptally.pipeline.scoring import Judging
 from mcptally.store import files as store_files
 from mcptally.tables.ids import digest

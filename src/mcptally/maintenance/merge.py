@@ -18,9 +18,10 @@ import polars as pl
 from mcptally.errors import StoreError, UsageError
 from mcptally.pipeline import fingerprint
 from mcptally.pipeline.engines import open_engine
+from mcptally.pipeline.gathering import Settings
 from mcptally.pipeline.incremental import EarlierStores
 from mcptally.pipeline.plan import limit_of
-from mcptally.pipeline.run import Settings, build, publish
+from mcptally.pipeline.run import build, publish
 from mcptally.pipeline.scoring import Judging
 from mcptally.store import files as store_files
 from mcptally.tables.stages import ExcludedFiles

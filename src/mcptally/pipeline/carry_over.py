@@ -176,7 +176,7 @@ def _summary(
 
 
 def _tables(earlier: EarlierStores, part: Part) -> Iterator[tuple[str, Path]]:
-    """The tables of a part, with its file of each; `tools` is made anew by every run."""
+    """The tables of a part, with its file of each; every run writes `tools` again."""
     for table in TABLES:
         path = earlier.file(part, table.name)
         if table is not Tools and path.exists():

@@ -5,7 +5,7 @@ scored, with the recordings that depend on them; all other rows are carried over
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,21 +13,24 @@ import polars as pl
 
 from mcptally.errors import UnreadableError
 from mcptally.pipeline import fingerprint, incremental
-from mcptally.pipeline.archive_context import ArchiveContext, StoredSummaries
+from mcptally.pipeline.archive_context import ArchiveContext
 from mcptally.pipeline.carry_over import CarriedOver, carry_over
 from mcptally.pipeline.engines import open_engine
 from mcptally.pipeline.engines.pool import Engine, WorkerPool
-from mcptally.pipeline.engines.worker import FinishSettings, GatherReport, Partition
+from mcptally.pipeline.engines.worker import FinishSettings
+from mcptally.pipeline.gathering import (
+    Gathered,
+    Progress,
+    Settings,
+    files_to_gather,
+    gather_with_dependents,
+    plan_groups,
+    stored_summaries,
+)
 from mcptally.pipeline.incremental import EarlierStores
 from mcptally.pipeline.partition import tools
 from mcptally.pipeline.partition_summary import NEEDS, PartitionSummary
-from mcptally.pipeline.plan import (
-    bytes_in_memory,
-    find_transcripts,
-    limit_of,
-    plan,
-    transcript_bytes,
-)
+from mcptally.pipeline.plan import bytes_in_memory, find_transcripts, limit_of
 from mcptally.pipeline.scoring import Judging
 from mcptally.process_memory import gc_paused
 from mcptally.store import files as store_files
@@ -36,9 +39,6 @@ from mcptally.store.remote_copy import local_copy
 from mcptally.tables.schema import TABLES, Finding, Findings, Recordings, findings_frame
 from mcptally.transcript.discover import PassedOver
 from mcptally.transcript.remote import is_url
-
-Progress = Callable[[int, int], None]
-"""Called with bytes of work done and bytes in all; every file counts twice: gathered, finished."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -60,30 +60,6 @@ class Summary:
     """Files whose rows are those of an earlier run."""
     in_full: str | None = None
     """Why no row of the existing store could be reused."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Settings:
-    """What the steps of a run have in common."""
-
-    store: Path
-    work: Path
-    """The work folder inside the store."""
-    judging: Judging
-    payloads: bool
-    partition_bytes: int
-    """Bytes of transcript per partition."""
-    progress: Progress = lambda *_: None
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Gathered:
-    """A partition that a worker has gathered."""
-
-    partition: Partition
-    size: int
-    """Bytes of transcript."""
-    report: GatherReport
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -181,10 +157,10 @@ def build(
     with gc_paused():
         named = {str(path): path for path in files}
         earlier = earlier and earlier.without_changed(named)
-        groups = _plan(_files_to_gather(named, earlier), settings, engine)
+        groups = plan_groups(files_to_gather(named, earlier), settings, engine)
         memory = bytes_in_memory(settings.partition_bytes)
         with engine.pool(max(1, len(groups)), settings.work, memory) as pool:
-            gathered, earlier, context = _gather_with_dependents(
+            gathered, earlier, context = gather_with_dependents(
                 settings, pool, engine, groups, named, earlier
             )
             carried = _carry_over(settings, earlier)
@@ -234,159 +210,6 @@ def publish(settings: Settings, built: Build, made: store_files.Made) -> Summary
     )
 
 
-# --- gathering -----------------------------------------------------------------------------------
-
-
-def _files_to_gather(named: Mapping[str, Path], earlier: EarlierStores | None) -> list[Path]:
-    """The files that are new or whose rows are not reused."""
-    if earlier is None:
-        return list(named.values())
-    new = named.keys() - earlier.sources.keys()
-    return [named[name] for name in sorted((earlier.rescored | new) & named.keys())]
-
-
-def _plan(files: Sequence[Path], settings: Settings, engine: Engine) -> list[list[Path]]:
-    return plan(files, limit=settings.partition_bytes, jobs=engine.jobs)
-
-
-def _gather_with_dependents(
-    settings: Settings,
-    pool: WorkerPool,
-    engine: Engine,
-    groups: list[list[Path]],
-    named: Mapping[str, Path],
-    earlier: EarlierStores | None,
-) -> tuple[list[Gathered], EarlierStores | None, ArchiveContext]:
-    """Gather groups of files, and then the files whose rows depend on what was gathered.
-
-    Gives all gathered partitions, the earlier stores without the rows of their files, and what the
-    archive says then.
-    """
-    first = len(earlier.parts) + 1 if earlier else 0  # lower numbers are for parts carried over
-    gathered: list[Gathered] = []
-    while True:
-        gathered += _gather(settings, pool, groups, gathered, first)
-        gathered = _merge_split_recordings(pool, gathered)
-        if earlier is None:
-            return gathered, None, _archive_context(settings, gathered, None)
-        extended, context = _without_dependents(settings, gathered, earlier)
-        more = sorted(extended.rescored - earlier.rescored)
-        earlier = extended
-        if not more and context is not None:
-            return gathered, earlier, context
-        groups = _plan([named.get(name) or Path(name) for name in more], settings, engine)
-
-
-def _gather(
-    settings: Settings,
-    pool: WorkerPool,
-    groups: Sequence[list[Path]],
-    before: Sequence[Gathered],
-    first: int,
-) -> list[Gathered]:
-    """Gather groups of files as partitions, numbered after those of `before`, or from `first`."""
-    first = max((each.partition.number + 1 for each in before), default=first)
-    partitions = [Partition(first + place, group) for place, group in enumerate(groups)]
-    sizes = {each.number: sum(map(transcript_bytes, each.files)) for each in partitions}
-    done = sum(each.size for each in before)
-    total = done + sum(sizes.values())
-    reports: dict[int, GatherReport] = {}
-    for number, report in pool.gather(partitions):
-        reports[number] = report
-        done += sizes[number]
-        settings.progress(done, 2 * total)
-    return [Gathered(each, sizes[each.number], reports[each.number]) for each in partitions]
-
-
-def _merge_split_recordings(pool: WorkerPool, gathered: Sequence[Gathered]) -> list[Gathered]:
-    """The partitions, where those that share a recording are gathered again as one.
-
-    A file may hold several recordings, so that the plan could not see what belongs together.
-    """
-    partitions = {each.partition.number: each for each in gathered}
-    while groups := _sharing_recordings(partitions):
-        for group in groups:
-            # A number that was never given: a late worker may still write a discarded partition.
-            number = max(partitions) + 1
-            parts = [partitions.pop(each) for each in group]
-            pool.discard(group)
-            files = sorted({path for part in parts for path in part.partition.files})
-            merged = Partition(number, files)
-            [(_, report)] = pool.gather([merged])
-            partitions[number] = Gathered(merged, sum(part.size for part in parts), report)
-    return list(partitions.values())
-
-
-def _sharing_recordings(partitions: Mapping[int, Gathered]) -> list[list[int]]:
-    """Groups of partitions, by number, that share recordings directly or through others."""
-    rows = [
-        pl.DataFrame({"recording": each.report.recordings}).with_columns(
-            number=pl.lit(number, pl.Int64)
-        )
-        for number, each in partitions.items()
-    ]
-    empty = pl.DataFrame(schema={"recording": pl.String, "number": pl.Int64})
-    shared = (
-        pl.concat([empty, *rows])
-        .group_by("recording")
-        .agg("number")
-        .filter(pl.col("number").list.len() > 1)
-    )
-    parent = {number: number for number in partitions}
-
-    def root(number: int) -> int:
-        while parent[number] != number:
-            number = parent[number]
-        return number
-
-    for first, *others in shared.get_column("number").to_list():
-        for other in others:
-            parent[root(other)] = root(first)
-    groups: dict[int, list[int]] = {}
-    for number in partitions:
-        groups.setdefault(root(number), []).append(number)
-    return [group for group in groups.values() if len(group) > 1]
-
-
-def _without_dependents(
-    settings: Settings, gathered: Sequence[Gathered], earlier: EarlierStores
-) -> tuple[EarlierStores, ArchiveContext | None]:
-    """The earlier stores without the rows that depend on what was gathered, and the context.
-
-    No context if a gathered recording has rows in the stores: its other files are gathered first.
-    """
-    recordings = {name for each in gathered for name in each.report.recordings}
-    extended = earlier.without(earlier.files_of(recordings))
-    if extended.rescored != earlier.rescored:
-        return extended, None
-    context = _archive_context(settings, gathered, extended)
-    servers = _affected_servers(gathered, extended)
-    affected = extended.affected_recordings(context, servers, settings.work / "spool")
-    return extended.without(extended.files_of(affected)), context
-
-
-# --- finishing -----------------------------------------------------------------------------------
-
-
-def _affected_servers(gathered: Sequence[Gathered], earlier: EarlierStores) -> set[str | None]:
-    return {name for each in gathered for name in each.report.servers} | earlier.changed_servers()
-
-
-def _summaries(work: Path, numbers: Iterable[int]) -> StoredSummaries:
-    """The summaries that workers wrote for partitions of these numbers."""
-    return StoredSummaries(work / store_files.SUMMARIES, [f"{number:06d}" for number in numbers])
-
-
-def _archive_context(
-    settings: Settings, gathered: Sequence[Gathered], earlier: EarlierStores | None
-) -> ArchiveContext:
-    """The facts of the archive: on all tools, and on the servers that this run affects."""
-    summaries = [_summaries(settings.work, sorted(each.partition.number for each in gathered))]
-    if earlier is not None:
-        summaries += earlier.summaries(_affected_servers(gathered, earlier))
-    return ArchiveContext(summaries, settings.work / "spool")
-
-
 def _carry_over(settings: Settings, earlier: EarlierStores | None) -> CarriedOver:
     if earlier is None:
         return CarriedOver(Written(dict.fromkeys((table.name for table in TABLES), 0), {}, 0), {})
@@ -399,7 +222,7 @@ def _finish(
     """Finish the gathered partitions; yields the numbers of rows that were written of each."""
 
     def context_of(number: int) -> PartitionSummary:
-        summaries = _summaries(settings.work, [number])
+        summaries = stored_summaries(settings.work, [number])
         own = summaries.read("listed", ["definition"]).get_column("definition")
         return context.excerpt(summaries.read(NEEDS), own)
 

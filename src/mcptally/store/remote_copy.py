@@ -57,7 +57,7 @@ class _Downloaded(NamedTuple):
     """The store behind the URL when it was copied."""
 
     version: str | None
-    """Version of `store.json`; None if there was none."""
+    """Version of `store.json`; None if it did not exist."""
     files: dict[str, str]
     """The files that were copied, with their digests."""
     listed: set[str]

@@ -145,7 +145,7 @@ for _name, _column in Recordings.columns().items():
         setattr(GatheredRecordings, _name, _column)
 
 
-# --- summaries of partitions: what other partitions and later runs are told ----------------------
+# --- summaries of partitions, for other partitions and later runs --------------------------------
 
 
 class Listings(StageTable):
@@ -215,7 +215,7 @@ class DryRuns(StageTable):
     same = Column(_S, "Digest of the arguments.")
     answered_ns = Column(_I, "When the answer arrived.", _NS)
     latency_ms = Column(_F, "How long the answer took.", "ms")
-    valid = Column(_B, "The answer; null if it is none.")
+    valid = Column(_B, "The answer; null if it cannot be read.")
     errors = Column(pl.List(_S), "Errors of the answer.")
     warnings = Column(pl.List(_S), "Warnings of the answer.")
     phase = Column(_S, "How deep the server looked; see `validations.phase`.")

@@ -34,7 +34,7 @@ from tests.wire.test_nesting import archive
 FILES = [TRACES / f"{name}.jsonl.zst" for name in ("excel-http", "git", "memory", "sqlite")]
 pytestmark = [*QUIET, pytest.mark.slow]
 EACH = 1
-"""A limit that makes each file a partition."""
+"""A partition limit so low that each partition has one file."""
 
 
 def tables(store: Path) -> dict[str, pl.DataFrame]:
@@ -166,11 +166,11 @@ def once(when: Callable[[int, int], bool], act: Callable[[], None]) -> Callable[
     """A progress callback that acts once, as soon as a condition holds."""
     waiting = [act]
 
-    def tell(done: int, total: int) -> None:
+    def report(done: int, total: int) -> None:
         if waiting and when(done, total):
             waiting.pop()()
 
-    return tell
+    return report
 
 
 def test_a_run_ends_when_a_partition_kills_its_workers(tmp_path: Path):
@@ -209,8 +209,8 @@ def test_a_run_ends_when_the_last_worker_dies(tmp_path: Path, alone: Machines):
 
 def test_a_cluster_without_workers_is_an_error_with_advice(tmp_path: Path, monkeypatch):
     monkeypatch.setattr(dask_engine, "CHECK_SECONDS", 0.1)
-    with machines(tmp_path) as nobody, pytest.raises(McptallyError, match="dask worker tcp://"):
-        mt.score(FILES, out=tmp_path / "store", engine=nobody.client)
+    with machines(tmp_path) as empty, pytest.raises(McptallyError, match="dask worker tcp://"):
+        mt.score(FILES, out=tmp_path / "store", engine=empty.client)
     assert not (tmp_path / "store").exists()
 
 
