@@ -1,9 +1,9 @@
-"""What a process that scores does with memory: how much is free, and how its allocators behave.
+"""Memory of this process: how much is available, and settings of its allocators.
 
-Memory it once had, it uses again: the kernel zeroes every page that a process touches first, which
-costs as much a byte as parsing JSON does; given back and asked for again, partition after
-partition, that is most of a run's system time. The settings act where they are made before the
-columnar libraries load.
+A process that scores keeps freed memory for the next partition. The kernel zeroes each page when it
+is first touched, which takes as long per byte as parsing JSON; releasing memory and asking for it
+again would be most of a run's system time. The settings must be made before the columnar libraries
+load.
 """
 
 import atexit
@@ -25,11 +25,11 @@ ENVIRONMENT: Final = {
     "MALLOC_TRIM_THRESHOLD_": str((1 << 31) - 1),
     "MALLOC_TOP_PAD_": str(64 << 20),
 }
-"""For a process of its own: one thread (cores are used by processes), and what is freed is kept so
-long that a next partition asks for it again."""
+"""Environment of a process that scores: one thread, as there is a process per core, and allocators
+that keep freed memory until the next partition needs it."""
 
-MUCH: Final = 1 << 30
-"""Bytes of memory above which a process gives back what it does not use: a large recording."""
+LARGE_HEAP: Final = 1 << 30
+"""Bytes of memory above which a process releases free memory: it has a large recording."""
 
 _CGROUPS: Final = {
     "": ("/sys/fs/cgroup", "memory.max", "memory.current", ""),
@@ -38,63 +38,63 @@ _CGROUPS: Final = {
         "total_",
     ),
 }
-"""Where cgroups, of version 2 and 1, say how much there may be and how much is taken; and how the
-lines of their `memory.stat` about all below them begin."""
+"""For cgroups of version 2 and 1: their root, the files with limit and usage, and the prefix of
+`memory.stat` lines that include child groups."""
 
 _MALLOPT: Final = {
     "MALLOC_MMAP_THRESHOLD_": -3,
     "MALLOC_TRIM_THRESHOLD_": -1,
     "MALLOC_TOP_PAD_": -2,
 }
-"""Those that glibc reads as a process begins, and their numbers in malloc.h."""
+"""Settings that glibc reads at process start, with their `mallopt` parameters (malloc.h)."""
 
 
 def settle() -> None:
-    """`ENVIRONMENT` for this process, as far as it has not loaded the libraries already."""
+    """Apply `ENVIRONMENT` to this process, except to libraries that are loaded already."""
     if "polars" not in sys.modules:
-        gc.disable()  # nothing that loading makes is garbage
-        atexit.register(_look_for_no_garbage)
+        gc.disable()  # loading modules leaves no garbage
+        atexit.register(_skip_final_collection)
         for name in ENVIRONMENT.keys() - _MALLOPT.keys():
             os.environ.setdefault(name, ENVIRONMENT[name])
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
-    if mallopt is not None:  # glibc's
+    if mallopt is not None:  # only glibc has it
         for name, number in _MALLOPT.items():
             mallopt(number, int(ENVIRONMENT[name]))
 
 
-def _look_for_no_garbage() -> None:
-    """Let a process end at once; but DuckDB would tell the user of all that it then misses."""
+def _skip_final_collection() -> None:
+    """Skip the collection at exit, which takes time; DuckDB would report leaked objects then."""
     if "_duckdb" not in sys.modules:
         gc.freeze()
 
 
 @contextlib.contextmanager
 def gc_paused() -> Iterator[None]:
-    """Without the collector: structs by the hundred thousand, none of them in cycles."""
-    collecting = gc.isenabled()
+    """Disable the garbage collector during bulk decoding; the structs are acyclic."""
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if collecting:
+        if was_enabled:
             gc.enable()
 
 
 def free() -> int | None:
-    """Bytes that this process may still take, by the system and its cgroups; None: they don't say.
+    """Bytes that this process may still allocate; None if that is unknown.
 
-    Sources: `MemAvailable` of /proc/meminfo; the limits and use of cgroups, version 2 and 1, less
-    what they only remember of files.
+    The least of `MemAvailable` in /proc/meminfo and what the limits of its cgroups (version 2 and
+    1) leave, not counting their file cache.
     """
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
         [available] = [line.split()[1] for line in lines if line.startswith("MemAvailable:")]
     except (OSError, ValueError):
         return None
-    return min([int(available) << 10, *_left_in_cgroups()])
+    return min([int(available) << 10, *_available_in_cgroups()])
 
 
-def _left_in_cgroups() -> Iterator[int]:
+def _available_in_cgroups() -> Iterator[int]:
     try:
         lines = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -109,49 +109,50 @@ def _left_in_cgroups() -> Iterator[int]:
                 break
             try:
                 left = left_in(group, most, now, all_)
-            except (OSError, ValueError):  # no limit, or nobody says
+            except (OSError, ValueError):  # no limit, or not readable
                 continue
             yield left
 
 
 def left_in(group: Path, most: str, now: str, all_: str = "") -> int:
-    """Bytes that a cgroup may still take.
+    """Bytes that processes of a cgroup may still allocate.
 
-    Pages of files that were read count as taken by who read them, until somebody needs the room.
+    Cached pages of files count as used until the memory is needed, so they are added.
 
     Args:
         group: its folder.
-        most: the file with its limit.
-        now: the file with what it has taken.
-        all_: how the lines of `memory.stat` begin that count what is below it, too.
+        most: name of the file with the limit.
+        now: name of the file with the usage.
+        all_: prefix of the lines of `memory.stat` that include child groups.
 
     Raises:
-        OSError: it does not say.
-        ValueError: it has no limit.
+        OSError: a file cannot be read.
+        ValueError: there is no limit.
     """
     limit, taken = (int((group / name).read_text(encoding="ascii")) for name in (most, now))
     lines = (group / "memory.stat").read_text(encoding="ascii").splitlines()
-    said = dict(line.split(" ", 1) for line in lines)
+    stat = dict(line.split(" ", 1) for line in lines)
     files = (f"{all_}active_file", f"{all_}inactive_file")
-    return limit - taken + sum(int(said.get(name, 0)) for name in files)
+    return limit - taken + sum(int(stat.get(name, 0)) for name in files)
 
 
-def trim_heap(above: int = MUCH) -> None:
-    """Between two steps: if this process has that much, the C allocator gives back what is free.
+def trim_heap(above: int = LARGE_HEAP) -> None:
+    """Release free memory of the C allocator if this process has more than `above` bytes.
 
-    Where one step's garbage is another allocator's need, a large recording would take both.
+    Called between two steps: each allocator keeps its own free memory, so that a large recording
+    would take the peaks of all of them.
     """
     if sys.platform == "linux":
         pages = int(Path("/proc/self/statm").read_bytes().split()[1])
-        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # only glibc has it
         if trim is not None and pages * os.sysconf("SC_PAGE_SIZE") > above:
             trim(0)
 
 
 def dask_setup(_worker: object) -> None:
-    """Run by Dask in a worker that was started with `--preload mcptally.process_memory`.
+    """Apply `ENVIRONMENT`: Dask calls this in workers with `--preload mcptally.process_memory`.
 
-    Dask's own settings give memory back at once, which is the opposite.
+    Dask's own settings release memory at once.
     """
     settle()
-    gc.enable()  # a worker lives on, and its cycles with it
+    gc.enable()  # a worker runs for long, so that cycles would add up

@@ -40,11 +40,11 @@ IMPORTS: Final = time.process_time() - BEFORE
 
 STAGES: Final[tuple[tuple[str, ModuleType, tuple[str, ...]], ...]] = (
     ("lines to columns", partition, ("decode",)),
-    ("damage", partition, ("mend",)),
-    ("sessions", partition, ("converse",)),
+    ("integrity", partition, ("deduplicate",)),
+    ("sessions", partition, ("assign_sessions",)),
     ("pairing", partition, ("pair",)),
     ("what is known of tools", partition, ("listings", "with_combination", "combinations")),
-    ("what is known of tools", evidence, ("with_end", "minutes", "forms", "surround")),
+    ("what is known of tools", evidence, ("with_end", "minutes", "forms", "add_evidence")),
     ("what is known of tools", validation_calls, ("gather", "foretold")),
     ("protocol findings", all_rules, ("find",)),
     ("recordings", partition, ("_recordings",)),
@@ -53,18 +53,18 @@ STAGES: Final[tuple[tuple[str, ModuleType, tuple[str, ...]], ...]] = (
     ("scenarios", scoring, ("scenarios",)),
     ("hidden errors", hidden_errors, ("hidden",)),
     ("verdicts", classify, ("judge",)),
-    ("seed and inspector scores", scoring.seed, ("score",)),
+    ("seed and inspector scores", scoring.inspector_columns, ("score",)),
     ("retries", partition, ("chain",)),
     ("contracts", partition, ("regular",)),
     ("contracts", stages, ("find", "tables")),
     ("secrets in results", leaked_secrets, ("find",)),
     ("findings about definitions", definition_lint, ("find", "find_behaviour")),
     ("usage", partition, ("usage",)),
-    ("notes and spool", worker, ("note", "keep", "kept")),
+    ("summaries and spool", worker, ("write_summary", "save", "load")),
     ("Parquet", store_files, ("write_part",)),
     ("tools table", run, ("tools",)),
     ("publishing", store_files, ("publish",)),
-    ("checksums", store_files, ("look", "source_of")),
+    ("checksums", store_files, ("file_state", "source_of")),
 )
 
 

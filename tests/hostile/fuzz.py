@@ -127,7 +127,8 @@ def erasure(data: bytes) -> None:
 
 def erased(folder: Path, data: bytes) -> None:
     """Check what is left of a file without a recording, and without a tool of it."""
-    tool = Target(members={"r1": {1: {0}, 3: {1}}}, aloud={"r1": 1}, tool="echo", listing={"r1"})
+    members = {"r1": {1: {0}, 3: {1}}}
+    tool = Target(members=members, callless_after={"r1": 1}, tool="echo", listing={"r1"})
     for target in (Target(whole={"r1"}), tool):
         path = folder / "a.jsonl"
         path.write_bytes(data)

@@ -1,4 +1,4 @@
-"""What `doctor` finds, and that it tells no secrets."""
+"""`doctor` finds problems and shows no secrets."""
 
 import json
 import os
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(autouse=True)
 def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A home with nothing in it: what this machine's holds is no test's business."""
+    """An empty home folder, so that tests do not depend on this machine."""
     (tmp_path / "home").mkdir()
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME"):
@@ -47,7 +47,7 @@ def run(*arguments: str | Path, **environment: str) -> subprocess.CompletedProce
     return subprocess.run(command, capture_output=True, text=True, check=False, env=env)
 
 
-def test_here_there_is_no_error(store: Path):
+def test_there_is_no_error_in_the_test_environment(store: Path):
     checks = doctor.examine(stores=[store], configs=[])
     assert [each for each in checks if each.state == "error"] == []
     names = {each.name for each in checks}
@@ -65,7 +65,7 @@ def test_variables_are_set_empty_or_missing_and_their_values_stay_secret(monkeyp
     assert "s3cr3t" not in str(checks)
 
 
-def test_client_configurations_are_found_out_without_their_secrets(tmp_path: Path):
+def test_client_configurations_are_checked_without_showing_secrets(tmp_path: Path):
     config = tmp_path / "mcp.json"
     behind = ["-m", "mcptally", "record", "--out=x", "--", "npx", "one"]
     servers = {
@@ -80,7 +80,7 @@ def test_client_configurations_are_found_out_without_their_secrets(tmp_path: Pat
     assert "s3cr3t" not in done.stdout + done.stderr
 
 
-def test_a_damaged_archive_is_a_warning_that_says_where_to_look(archive: Path):
+def test_a_damaged_archive_is_a_warning_with_advice(archive: Path):
     assert "0 files damaged" in found(f"archive {archive}", archives=[archive]).says
     archive.write_bytes(archive.read_bytes() + b"torn {")
     torn = found(f"archive {archive}", archives=[archive])
@@ -101,7 +101,7 @@ def test_a_store_whose_archive_changed_is_a_warning(store: Path, archive: Path):
     assert found(f"store {store}: archive", stores=[store]).state == "warning"
 
 
-def test_a_store_whose_archive_lies_behind_a_url_is_not_said_to_have_changed(store: Path):
+def test_files_behind_urls_are_not_reported_as_changed(store: Path):
     manifest = json.loads((store / "store.json").read_text())
     manifest["archive"][0]["file"] = "s3://bucket/traces.jsonl"
     (store / "store.json").write_text(json.dumps(manifest))
@@ -111,7 +111,7 @@ def test_a_store_whose_archive_lies_behind_a_url_is_not_said_to_have_changed(sto
 
 
 @pytest.mark.parametrize("lacking", ["rows", "scored_at"])
-def test_a_manifest_that_lacks_something_is_an_error(store: Path, lacking: str):
+def test_a_manifest_without_a_member_is_an_error(store: Path, lacking: str):
     manifest = json.loads((store / "store.json").read_text())
     del manifest[lacking]
     (store / "store.json").write_text(json.dumps(manifest))
@@ -124,17 +124,19 @@ def test_an_interpreter_that_cannot_start_the_recorder_is_an_error(monkeypatch):
     assert found("recorder start-up").state == "error"
 
 
-def test_without_a_home_it_says_so_and_looks_at_the_rest(monkeypatch):
+def test_a_missing_home_is_an_error_and_other_checks_still_run(monkeypatch):
     monkeypatch.delenv("HOME", raising=False)
     monkeypatch.delenv("XDG_DATA_HOME", raising=False)
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
-    monkeypatch.setattr(os, "getuid", lambda: 2**31 - 7)  # nobody's, as in some containers
+    monkeypatch.setattr(
+        os, "getuid", lambda: 2**31 - 7
+    )  # unknown to the system, as in some containers
     checks = {each.name: each for each in doctor.examine()}
     assert checks["write recordings"].state == "error"
     assert "duckdb" in checks
 
 
-def test_an_error_is_the_exit_code_and_json_has_all(tmp_path: Path):
+def test_an_error_sets_the_exit_code_and_json_has_all_checks(tmp_path: Path):
     done = run("--store", tmp_path / "none", "--format", "json")
     assert done.returncode == 1
     checks = json.loads(done.stdout)

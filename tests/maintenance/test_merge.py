@@ -1,4 +1,4 @@
-"""Stores put into one are what a run over their archives together makes."""
+"""Merged stores equal the store of a run over all of their archives."""
 
 import json
 import shutil
@@ -13,7 +13,7 @@ import mcptally as mt
 from mcptally.cli import cli
 from mcptally.errors import StoreError, UsageError
 from tests.pipeline.golden import TRACES
-from tests.pipeline.test_incremental import assert_as_made_anew, recording, tables
+from tests.pipeline.test_incremental import assert_as_full_run, recording, tables
 from tests.transcripts import c2s, call, opened, s2c, text, write
 
 pytestmark = pytest.mark.slow
@@ -21,13 +21,13 @@ pytestmark = pytest.mark.slow
 FILES = sorted(TRACES.rglob("*.jsonl*"))
 
 
-def test_stores_of_sample_traces_make_the_store_of_all(tmp_path: Path):
+def test_merged_stores_of_sample_traces_equal_one_run_over_all(tmp_path: Path):
     parts = [FILES[0::3], FILES[1::3], FILES[2::3]]
     for number, files in enumerate(parts):
         mt.score(files, out=tmp_path / str(number))
     done = mt.merge_stores([tmp_path / "0", tmp_path / "1", tmp_path / "2"], out=tmp_path / "all")
     assert (done.stores, done.files, done.twice, done.as_scored) == (3, len(FILES), 0, [])
-    assert_as_made_anew(tmp_path / "all", FILES, tmp_path)
+    assert_as_full_run(tmp_path / "all", FILES, tmp_path)
     assert mt.score(FILES, out=tmp_path / "all").reused == len(FILES)
 
 
@@ -35,7 +35,7 @@ def test_stores_of_sample_traces_make_the_store_of_all(tmp_path: Path):
 @given(
     st.lists(st.tuples(st.integers(0, 400), st.integers(1, 3)), min_size=2, max_size=6),
 )
-def test_whatever_stores_know_of_each_other_they_make_the_store_of_all(tmp_path_factory, files):
+def test_merged_stores_of_random_archives_equal_one_run_over_all(tmp_path_factory, files):
     """Each file goes into the first store, the second or both."""
     folder = tmp_path_factory.mktemp("merged")
     paths = [
@@ -49,7 +49,7 @@ def test_whatever_stores_know_of_each_other_they_make_the_store_of_all(tmp_path_
             mt.score(chosen, out=folder / f"store{store}")
             stores.append(folder / f"store{store}")
     mt.merge_stores(stores, out=folder / "all")
-    assert_as_made_anew(folder / "all", paths, folder)
+    assert_as_full_run(folder / "all", paths, folder)
 
 
 @pytest.fixture
@@ -66,25 +66,25 @@ def two(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_pieces_of_a_recording_come_together(two: Path):
+def test_segments_of_a_recording_in_two_stores_are_put_together(two: Path):
     done = mt.merge_stores([two / "a", two / "b"], out=two / "all")
     assert (done.twice, done.as_scored) == (1, [])
-    assert_as_made_anew(two / "all", [two / "of-a", two / "of-b"], two)
+    assert_as_full_run(two / "all", [two / "of-a", two / "of-b"], two)
 
 
 def test_a_store_may_be_merged_into_itself(two: Path):
     mt.merge_stores([two / "a", two / "b"], out=two / "a")
-    assert_as_made_anew(two / "a", [two / "of-a", two / "of-b"], two)
+    assert_as_full_run(two / "a", [two / "of-a", two / "of-b"], two)
 
 
-def test_where_the_pieces_are_not_here_the_first_stays_and_a_later_run_mends_it(two: Path):
+def test_without_its_files_a_split_recording_stays_until_a_later_run_scores_it(two: Path):
     shutil.move(two / "of-b", two / "away")
     done = mt.merge_stores([two / "a", two / "b"], out=two / "all")
     assert done.as_scored == ["c"]
     assert done.rows["recordings"] == 3
     shutil.move(two / "away", two / "of-b")
     mt.score([two / "of-a", two / "of-b"], out=two / "all")
-    assert_as_made_anew(two / "all", [two / "of-a", two / "of-b"], two)
+    assert_as_full_run(two / "all", [two / "of-a", two / "of-b"], two)
     assert json.loads((two / "all" / "store.json").read_text())["as_scored"] == []
 
 
@@ -93,7 +93,7 @@ def test_a_copy_under_another_name_counts_once(two: Path):
     mt.score(two / "copy", out=two / "c")
     done = mt.merge_stores([two / "a", two / "c"], out=two / "all")
     assert done.twice == 2
-    assert_as_made_anew(two / "all", [two / "of-a"], two)
+    assert_as_full_run(two / "all", [two / "of-a"], two)
 
 
 def test_without_any_transcript_rows_stay_as_they_were_scored(two: Path):
@@ -106,14 +106,14 @@ def test_without_any_transcript_rows_stay_as_they_were_scored(two: Path):
     assert sorted(calls["recording"]) == ["a", "b", "c"]
 
 
-def test_stores_made_otherwise_are_refused(two: Path):
+def test_stores_scored_with_other_options_are_refused(two: Path):
     mt.score(two / "of-b", out=two / "b", payloads=False)
     with pytest.raises(StoreError, match="cannot be merged: it was made without payloads"):
         mt.merge_stores([two / "a", two / "b"], out=two / "all")
     assert not (two / "all").exists()
 
 
-def test_one_name_for_two_files_is_refused(two: Path, monkeypatch: pytest.MonkeyPatch):
+def test_different_files_of_the_same_name_are_refused(two: Path, monkeypatch: pytest.MonkeyPatch):
     for name in "ab":
         monkeypatch.chdir(two / f"of-{name}")
         mt.score("own.jsonl", out=two / name)
@@ -121,17 +121,17 @@ def test_one_name_for_two_files_is_refused(two: Path, monkeypatch: pytest.Monkey
         mt.merge_stores([two / "a", two / "b"], out=two / "all")
 
 
-def test_a_url_is_no_place_to_merge_into(two: Path, monkeypatch: pytest.MonkeyPatch):
+def test_merging_into_a_url_is_refused(two: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(two)
     with pytest.raises(UsageError, match="s3://bucket/store: stores are merged into a folder"):
         mt.merge_stores([two / "a"], out="s3://bucket/store")
     assert not Path("s3:").exists()
 
 
-def test_the_command_says_what_it_took_from_where(two: Path):
+def test_the_command_reports_reused_files_and_shared_recordings(two: Path):
     done = CliRunner().invoke(
         cli, ["merge", f"{two / 'a'}", f"{two / 'b'}", "-o", f"{two / 'all'}"]
     )
     assert done.exit_code == 0, done
-    assert "2 stores, 4 files, 2 of them as they were scored" in done.output
+    assert "2 stores, 4 files, 2 of them as scored before" in done.output
     assert "1 recording in several stores" in done.output

@@ -34,16 +34,16 @@ AFTER: Final = [TRACES / "time.jsonl", TRACES / "git.jsonl.zst"]
 CHANGES: Final = frozenset(
     {"os.mkdir", "os.rename", "os.link", "os.remove", "os.rmdir", "os.truncate", "os.symlink"}
 )
-"""Audit events of changes; `open` is one where it writes."""
+"""Audit events of changes; `open` for writing is one, too."""
 
 MOST: Final = 1000
-"""More steps than any command has."""
+"""A number above the steps of any command."""
 
 _WRITES: Final = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
 
 def tables(store: Path) -> dict[str, pl.DataFrame]:
-    """Every table of a store, as a query reads it, sorted."""
+    """Every table of a store as a query reads it, sorted."""
     import mcptally as mt
     from mcptally.tables.schema import TABLES
 
@@ -56,7 +56,7 @@ def tables(store: Path) -> dict[str, pl.DataFrame]:
 
 
 def in_plain_duckdb(store: Path) -> set[str] | None:
-    """The calls that `mcptally.duckdb` gives a client; None where there is no such file."""
+    """The ids of calls in the views of `mcptally.duckdb`; None if there is no such file."""
     if not (store / "mcptally.duckdb").exists():
         return None
     with duckdb.connect(str(store / "mcptally.duckdb"), read_only=True) as connection:
@@ -75,8 +75,8 @@ def is_like(now: dict[str, pl.DataFrame], wanted: dict[str, pl.DataFrame]) -> bo
 # --- commands that are killed --------------------------------------------------------------------
 
 
-class World(NamedTuple):
-    """A command, and the files that it works on."""
+class Scenario(NamedTuple):
+    """A command and the files that it works on."""
 
     build: Callable[[Path], object]
     """Makes the files in a folder, with a store `store`."""
@@ -151,10 +151,10 @@ def _merge(folder: Path) -> None:
     mt.merge_stores([folder / "store", folder / "other"], out=folder / "store")
 
 
-WORLDS: Final = {
-    "score": World(_build_score, _score),
-    "forget": World(_build_forget, _forget),
-    "merge": World(_build_merge, _merge),
+SCENARIOS: Final = {
+    "score": Scenario(_build_score, _score),
+    "forget": Scenario(_build_forget, _forget),
+    "merge": Scenario(_build_merge, _merge),
 }
 
 
@@ -186,7 +186,7 @@ def _changed(event: str, arguments: tuple[Any, ...]) -> Iterator[str]:
 
 
 def die_at(step: int, folder: Path) -> None:
-    """Have this process killed before it changes a file in a folder for the n-th time."""
+    """Kill this process before it changes files in a folder for the n-th time."""
     seen = 0
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
@@ -202,11 +202,11 @@ def die_at(step: int, folder: Path) -> None:
 
 
 def kill_at(steps: Iterable[int], command: str, folder: Path) -> None:
-    """Have the command killed at each step; what each kill leaves is put into `folder`/left.
+    """Kill the command at each step, and move the files that it leaves to `folder`/left.
 
-    For a process of its own that has done nothing yet: each command runs in a fork of it.
+    Must run in a new process without threads: each command runs in a fork of it.
     """
-    from mcptally.pipeline import run  # noqa: F401  (once for all)
+    from mcptally.pipeline import run  # noqa: F401  (imported once for all forks)
 
     for step in steps:
         shutil.rmtree(folder / "world", ignore_errors=True)
@@ -215,8 +215,8 @@ def kill_at(steps: Iterable[int], command: str, folder: Path) -> None:
         if not child:
             die_at(step, folder / "world")
             try:
-                WORLDS[command].run(folder / "world")
-            except BaseException:  # noqa: BLE001  (this process must not go on)
+                SCENARIOS[command].run(folder / "world")
+            except BaseException:  # noqa: BLE001  (the fork must end here)
                 traceback.print_exc()
                 os._exit(1)
             os._exit(0)
@@ -240,16 +240,16 @@ def killed_after(seconds: float, store: Path, files: Sequence[Path]) -> bool:
 
 
 class Scene:
-    """The files of a command before it ran, and the tables of its store before and after."""
+    """A scenario with its files before the command, and the store's tables before and after."""
 
     def __init__(self, command: str, folder: Path) -> None:
-        self.command, self.world = command, WORLDS[command]
+        self.command, self.scenario = command, SCENARIOS[command]
         self.kept, self.folder = folder / "kept", folder / "world"
-        self.world.build(self.folder)
+        self.scenario.build(self.folder)
         self.before = tables(self.folder / "store")
         shutil.move(self.folder, self.kept)
         self.reset()
-        self.world.run(self.folder)
+        self.scenario.run(self.folder)
         self.after = tables(self.folder / "store")
         assert not is_like(self.before, self.after)
 
@@ -259,7 +259,7 @@ class Scene:
         shutil.copytree(self.kept, self.folder)
 
     def kill(self, steps: Iterable[int]) -> list[int]:
-        """Kill the command at these steps, as far as it has so many; gives those."""
+        """Kill the command at these steps; gives those that the command has."""
         words = [
             sys.executable,
             "-m",
@@ -274,7 +274,7 @@ class Scene:
         return sorted(int(path.name) for path in (self.kept.parent / "left").iterdir())
 
     def after_kill(self, step: int) -> str:
-        """Which store a kill at a step left; the command is run once more.
+        """Which store a kill at a step left; runs the command once more.
 
         Raises:
             AssertionError: the store is neither the old one nor the new one, or the next run of
@@ -288,13 +288,13 @@ class Scene:
         # A second `forget` of what is forgotten finds nothing to forget.
         done = contextlib.suppress(QueryError) if left == "the new store" else None
         with done or contextlib.nullcontext():
-            self.world.run(self.folder)
-        assert self.found() == "the new store", "the next run made something else"
+            self.scenario.run(self.folder)
+        assert self.found() == "the new store", "the next run gave another store"
         assert not (self.folder / "store" / ".work").exists()
         return left
 
     def found(self) -> str:
-        """Which store lies there."""
+        """Which of the two stores is in the folder."""
         now = tables(self.folder / "store")
         if (seen := in_plain_duckdb(self.folder / "store")) is not None:
             states = [set(each["calls"]["call_id"]) for each in (self.before, self.after)]
@@ -321,7 +321,7 @@ def main() -> None:
         if given.random:
             _at_random(Path(name), given.random, random.Random(given.seed))
             return
-        for command in WORLDS:
+        for command in SCENARIOS:
             counts: collections.Counter[str] = collections.Counter()
             (Path(name) / command).mkdir()
             scene = Scene(command, Path(name) / command)

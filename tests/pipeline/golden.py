@@ -1,6 +1,6 @@
 """The tables of the sample traces as readable text, kept in tests/golden/.
 
-python -m tests.pipeline.golden      writes them anew; read the diff before you commit it
+python -m tests.pipeline.golden      writes them again; read the diff before you commit
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""What the archive knows is the same however much of it fits into memory."""
+"""The tables do not depend on how many of the archive's facts fit into memory."""
 
 from pathlib import Path
 
@@ -18,31 +18,33 @@ FILES = sorted(TRACES.rglob("*.jsonl*"))
 
 
 @pytest.fixture(scope="module")
-def roomy(tmp_path_factory) -> dict[str, pl.DataFrame]:
-    out = tmp_path_factory.mktemp("roomy") / "store"
+def in_memory(tmp_path_factory) -> dict[str, pl.DataFrame]:
+    out = tmp_path_factory.mktemp("in_memory") / "store"
     mt.score(FILES, out=out)
     return tables(out)
 
 
-def test_what_does_not_fit_into_memory_is_known_all_the_same(tmp_path: Path, monkeypatch, roomy):
+def test_facts_on_disk_give_the_tables_of_facts_in_memory(tmp_path: Path, monkeypatch, in_memory):
     monkeypatch.setattr(archive_context, "ROWS", 10)
-    monkeypatch.setattr(archive_context, "OFTEN", 3)
+    monkeypatch.setattr(archive_context, "COMPACT_FROM", 3)
     monkeypatch.setattr(archive_context, "AT_A_TIME", 2)
     mt.score(FILES, out=tmp_path / "store", partition_bytes=1)
     for name, frame in tables(tmp_path / "store").items():
-        assert_frame_equal(frame, roomy[name])
+        assert_frame_equal(frame, in_memory[name])
 
 
-def test_a_store_is_continued_with_little_memory_as_with_much(tmp_path: Path, monkeypatch, roomy):
+def test_an_incremental_run_with_facts_on_disk_gives_the_tables_of_a_full_run(
+    tmp_path: Path, monkeypatch, in_memory
+):
     monkeypatch.setattr(archive_context, "ROWS", 10)
-    monkeypatch.setattr(archive_context, "OFTEN", 3)
+    monkeypatch.setattr(archive_context, "COMPACT_FROM", 3)
     mt.score(FILES[::2], out=tmp_path / "store", partition_bytes=1)
     assert mt.score(FILES, out=tmp_path / "store", partition_bytes=1).reused
     for name, frame in tables(tmp_path / "store").items():
-        assert_frame_equal(frame, roomy[name])
+        assert_frame_equal(frame, in_memory[name])
 
 
-def test_a_timeline_says_what_all_listings_say():
+def test_the_timeline_gives_the_definitions_in_force_of_all_listings():
     listed = pl.DataFrame(
         {
             "server": ["s"] * 9,

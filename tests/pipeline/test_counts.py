@@ -17,7 +17,7 @@ TRAFFIC = corpus.traffic() or [
 
 
 def by(*parts):
-    """Calls counted by what of (recording, direction, method, outcome) `parts` names."""
+    """A function that counts calls by some of recording, direction, method and outcome."""
 
     def count(calls):
         names = ("recording", "dir", "method", "outcome")
@@ -50,7 +50,7 @@ def test_all_sample_traces_together_count_as_they_do_apart():
     assert len(calls) > 1000
 
 
-def test_a_line_that_is_lost_is_a_difference(tmp_path):
+def test_a_lost_line_is_a_difference(tmp_path):
     lines = (ROOT / "sample_traces" / "time.jsonl").read_bytes().splitlines(keepends=True)
     whole = write(tmp_path / "whole.jsonl", lines)
     answer = next(i for i, line in enumerate(lines) if b'"isError":true' in line)
@@ -74,7 +74,7 @@ REAL = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("outcome", REAL)
-def test_each_outcome_is_seen_in_a_real_call(tmp_path, outcome):
+def test_each_outcome_occurs_in_a_real_call(tmp_path, outcome):
     name, tool = REAL[outcome]
     file = corpus.need(name) if name.startswith("traffic/") else ROOT / name
     run.score([file], out=tmp_path / "store")

@@ -18,7 +18,7 @@ from mcptally.errors import McptallyError, StoreError
 from mcptally.output.mcp_server import server
 from tests.output.test_mcp_server import talk
 from tests.pipeline import faults
-from tests.pipeline.test_incremental import assert_as_made_anew
+from tests.pipeline.test_incremental import assert_as_full_run
 from tests.transcripts import c2s, call, opened, s2c, text, write
 
 pytestmark = pytest.mark.slow
@@ -33,7 +33,7 @@ ON_POSIX = pytest.mark.skipif(sys.platform == "win32", reason="signals as on POS
 
 @pytest.fixture(scope="module")
 def scored(tmp_path_factory) -> Path:
-    """The stores `before` and `after` files came, as undisturbed runs make them."""
+    """The stores of undisturbed runs: `before` files were added, and `after`."""
     folder = tmp_path_factory.mktemp("scored")
     mt.score(faults.BEFORE, out=folder / "before")
     mt.score(faults.AFTER, out=folder / "after")
@@ -41,9 +41,9 @@ def scored(tmp_path_factory) -> Path:
 
 
 @ON_POSIX
-@pytest.mark.parametrize("command", faults.WORLDS)
+@pytest.mark.parametrize("command", faults.SCENARIOS)
 def test_after_a_kill_the_store_is_the_old_one_or_the_new_one(tmp_path: Path, command: str):
-    """At some steps; the slow test and `python -m tests.pipeline.faults` take all."""
+    """Kills at some steps; the next test and `python -m tests.pipeline.faults` kill at all."""
     scene = faults.Scene(command, tmp_path)
     for step in scene.kill([20, 80, 100, 110, 120]):
         scene.after_kill(step)
@@ -51,24 +51,26 @@ def test_after_a_kill_the_store_is_the_old_one_or_the_new_one(tmp_path: Path, co
 
 @ON_POSIX
 @pytest.mark.slow
-@pytest.mark.parametrize("command", faults.WORLDS)
-def test_after_a_kill_at_any_step_it_is_so_too(tmp_path: Path, command: str):
+@pytest.mark.parametrize("command", faults.SCENARIOS)
+def test_after_a_kill_at_any_step_the_store_is_the_old_one_or_the_new_one(
+    tmp_path: Path, command: str
+):
     scene = faults.Scene(command, tmp_path)
     left = [scene.after_kill(step) for step in scene.kill(range(1, faults.MOST))]
     assert set(left) == {"the old store", "the new store"}
-    # One step makes the old one the new one.
+    # There is one step that replaces the store.
     assert left == sorted(left, key=["the old store", "the new store"].index)
 
 
 def test_a_first_run_that_was_killed_says_what_to_do(tmp_path: Path):
     (tmp_path / "store" / ".work").mkdir(parents=True)
-    with pytest.raises(StoreError, match="start the same command again") as told:
+    with pytest.raises(StoreError, match="start the same command again") as raised:
         mt.open_store(tmp_path / "store")
-    assert "mcptally merge STORES -o" in str(told.value)
+    assert "mcptally merge STORES -o" in str(raised.value)
 
 
-def test_a_merged_store_that_is_damaged_is_merged_again(tmp_path: Path, scored: Path):
-    """Its transcripts may lie elsewhere."""
+def test_a_damaged_merged_store_says_to_merge_again(tmp_path: Path, scored: Path):
+    """Its transcripts may be on another machine."""
     mt.merge_stores([scored / "before"], out=tmp_path / "all")
     for path in (tmp_path / "all" / "calls").iterdir():
         path.unlink()
@@ -96,7 +98,7 @@ def test_an_open_store_answers_from_the_store_that_replaced_it(replaced: Path, s
     assert opened_before.manifest["rows"]["calls"] == wanted[0][0]
 
 
-def test_an_answer_whose_files_went_is_asked_for_again(replaced: Path, scored: Path):
+def test_a_query_whose_files_were_removed_is_run_again(replaced: Path, scored: Path):
     wanted = mt.open_store(scored / "after").sql("SELECT max(line) FROM calls").fetchall()
     store = mt.open_store(replaced)
     runs = [lambda: mt.score(faults.AFTER, out=replaced, full=True)]
@@ -104,16 +106,16 @@ def test_an_answer_whose_files_went_is_asked_for_again(replaced: Path, scored: P
     def ask() -> list[tuple[int]]:
         answer = store.sql("SELECT max(line) FROM calls")
         if runs:
-            runs.pop()()  # the files that `answer` names are gone then
+            runs.pop()()  # removes the files that `answer` names
         return answer.fetchall()
 
     assert steadily([store], ask) == wanted
     runs.append(lambda: mt.score(faults.AFTER, out=replaced, full=True))
-    with pytest.raises(duckdb.IOException):  # as it is without
+    with pytest.raises(duckdb.IOException):  # without `steadily`
         ask()
 
 
-def test_a_store_that_never_holds_still_is_given_up_with_what_to_do(replaced: Path):
+def test_a_store_that_is_replaced_again_and_again_is_an_error_with_advice(replaced: Path):
     store = mt.open_store(replaced)
 
     def ask() -> None:
@@ -127,7 +129,7 @@ def test_a_store_that_never_holds_still_is_given_up_with_what_to_do(replaced: Pa
 
 LIMITED = """
 import resource, signal, sys
-sys.dont_write_bytecode = True  # Python would keep half a module, for whoever imports it next
+sys.dont_write_bytecode = True  # the limit would cut the cached modules of Python
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), int(sys.argv[1])))
 from mcptally.cli import main
@@ -139,7 +141,9 @@ if __name__ == "__main__":
 
 @pytest.mark.skipif(sys.platform == "win32", reason="limits as on POSIX")
 @pytest.mark.parametrize("size", [100, 20_000])
-def test_no_room_is_said_and_the_store_stays_as_it_was(tmp_path: Path, scored: Path, size: int):
+def test_a_full_disk_is_an_error_and_leaves_the_store_as_it_was(
+    tmp_path: Path, scored: Path, size: int
+):
     store = tmp_path / "store"
     shutil.copytree(scored / "before", store)
     before = {path: path.read_bytes() for path in store.rglob("*") if path.is_file()}
@@ -161,7 +165,7 @@ def test_no_room_is_said_and_the_store_stays_as_it_was(tmp_path: Path, scored: P
 
 
 @pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="a file whose reading fails")
-def test_a_file_that_cannot_be_read_is_a_finding_and_stops_nothing(tmp_path: Path):
+def test_a_file_that_cannot_be_read_is_a_finding_and_does_not_end_the_run(tmp_path: Path):
     """Reading /proc/self/mem from its beginning is an input/output error."""
     bad = tmp_path / "bad.jsonl"
     bad.symlink_to("/proc/self/mem")
@@ -175,17 +179,17 @@ def test_a_file_that_cannot_be_read_is_a_finding_and_stops_nothing(tmp_path: Pat
     bad.unlink()
     shutil.copyfile(good, bad)
     mt.score([bad, good], out=tmp_path / "store")
-    assert_as_made_anew(tmp_path / "store", [bad, good], tmp_path)
+    assert_as_full_run(tmp_path / "store", [bad, good], tmp_path)
 
 
-def test_a_file_that_goes_away_between_runs_takes_its_rows_along(tmp_path: Path):
+def test_rows_of_a_file_that_was_removed_are_removed(tmp_path: Path):
     for name in "ab":
         talk_ = [opened(name), c2s(1, call(1), name), s2c(2, text(1), name)]
         write(tmp_path / f"{name}.jsonl", talk_)
     mt.score(tmp_path, out=tmp_path / "store")
     (tmp_path / "a.jsonl").unlink()
     mt.score(tmp_path, out=tmp_path / "store")
-    assert_as_made_anew(tmp_path / "store", [tmp_path], tmp_path)
+    assert_as_full_run(tmp_path / "store", [tmp_path], tmp_path)
 
 
 # --- damaged stores -----------------------------------------------------------------------------
@@ -195,7 +199,7 @@ def test_a_file_that_goes_away_between_runs_takes_its_rows_along(tmp_path: Path)
 def whole(tmp_path_factory) -> Path:
     """An archive, and its store in two parts."""
     folder = tmp_path_factory.mktemp("whole")
-    chance = random.Random(5)  # what damage does to the bytes is the same each time
+    chance = random.Random(5)  # so that the damage is the same each time
     for name in "ab":
         said = [
             each
@@ -221,7 +225,7 @@ def _cut(path: Path) -> None:
 
 
 def _flip(path: Path) -> None:
-    """Bits of every page are others; its length and its end are as they were."""
+    """Change bytes in every page; length and end stay."""
     data = bytearray(path.read_bytes())
     for place in range(50, len(data) * 3 // 4, 37):
         data[place] ^= 0xFF
@@ -252,7 +256,7 @@ def store(tmp_path: Path, whole: Path) -> Path:
 
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
 @pytest.mark.parametrize(("damage", "words"), DAMAGE.values(), ids=DAMAGE)
-def test_a_damaged_file_is_named_with_what_to_do(whole, store: Path, damage, words, command):
+def test_a_damaged_file_is_named_with_advice(whole, store: Path, damage, words, command):
     path = part(store, "calls", 1)
     rows = pl.read_parquet(path)
     damage(path)
@@ -269,7 +273,7 @@ def test_a_damaged_file_is_named_with_what_to_do(whole, store: Path, damage, wor
 
 
 @pytest.mark.parametrize("damage", [damage for damage, _ in DAMAGE.values()], ids=DAMAGE)
-def test_doctor_names_the_file_and_the_next_run_mends_it(whole, store: Path, damage):
+def test_doctor_names_a_damaged_file_and_the_next_run_replaces_it(whole, store: Path, damage):
     path = part(store, "findings", 1)
     damage(path)
     done = CliRunner().invoke(cli, ["doctor", "--store", f"{store}"])
@@ -278,10 +282,10 @@ def test_doctor_names_the_file_and_the_next_run_mends_it(whole, store: Path, dam
     summary = mt.score(whole, out=store)
     assert summary.in_full is not None
     assert f"findings/{path.name}" in summary.in_full
-    assert_as_made_anew(store, [whole], store.parent)
+    assert_as_full_run(store, [whole], store.parent)
 
 
-def test_what_only_the_next_run_reads_is_no_reason_not_to_answer(store: Path, whole: Path):
+def test_a_damaged_summary_does_not_prevent_queries(store: Path, whole: Path):
     path = part(store, ".known/minutes", 0)
     _cut(path)
     mt.open_store(store).sql("SELECT count(*) FROM calls").fetchall()
@@ -289,25 +293,25 @@ def test_what_only_the_next_run_reads_is_no_reason_not_to_answer(store: Path, wh
     assert f"minutes/{path.name}" in str(summary.in_full)
 
 
-def test_served_a_damaged_store_answers_with_an_error(store: Path):
+def test_serve_answers_with_an_error_if_the_store_is_damaged(store: Path):
     _flip(part(store, "calls", 0))
     _flip(part(store, "calls", 1))
     [answer] = talk(store.parent, ("sql", {"query": "SELECT sum(length(response)) FROM calls"}))
     assert answer.is_error
 
 
-def test_a_store_that_is_cut_short_is_not_served(store: Path):
+def test_a_store_with_a_truncated_file_is_not_served(store: Path):
     _cut(part(store, "calls", 0))
     with pytest.raises(StoreError, match="is damaged"):
         server(store)
 
 
-def test_a_mistake_in_a_query_is_not_taken_for_damage(store: Path):
+def test_an_error_in_a_query_is_not_reported_as_damage(store: Path):
     done = CliRunner().invoke(cli, ["query", f"{store}", "SELECT nothing FROM calls"])
     assert "damaged" not in str(done.exception)
 
 
-def test_a_manifest_that_is_cut_short_is_made_anew(store: Path, whole: Path):
+def test_a_truncated_manifest_is_replaced_by_the_next_run(store: Path, whole: Path):
     _cut(store / "store.json")
     with pytest.raises(StoreError, match="cannot be read"):
         mt.open_store(store)

@@ -1,4 +1,4 @@
-"""The tables of the sample traces are what they were when somebody last looked."""
+"""The tables of the sample traces equal the reviewed golden files."""
 
 import pytest
 
@@ -13,7 +13,7 @@ def texts() -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_tables_of_a_sample_trace_are_as_reviewed(texts: dict[str, str], name: str):
+def test_the_tables_of_a_sample_trace_equal_the_golden_file(texts: dict[str, str], name: str):
     kept = golden.FOLDER / f"{name}.txt"
     assert kept.exists(), "no golden file: python -m tests.pipeline.golden, then read it"
     assert texts[name] == kept.read_text(encoding="utf-8"), (

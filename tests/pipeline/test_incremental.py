@@ -1,5 +1,4 @@
-"""A store that is scored again: only what changed is made anew, and the tables are those of a run
-that made everything."""
+"""Incremental runs: only what changed is scored again, and the tables equal those of a full run."""
 
 import ast
 import gzip
@@ -21,7 +20,7 @@ from polars.testing import assert_frame_equal
 
 import mcptally as mt
 from mcptally.errors import StoreError
-from mcptally.pipeline import fingerprint, incremental
+from mcptally.pipeline import carry_over, fingerprint
 from mcptally.tables.schema import TABLES
 from mcptally.transcript.files import text_lines
 from tests.pipeline.golden import TRACES
@@ -45,8 +44,8 @@ def tables(store: Path) -> dict[str, pl.DataFrame]:
     return found
 
 
-def assert_as_made_anew(store: Path, files: Iterable[Path], folder: Path, **how: Any) -> None:
-    """The store is what a run over the same files into a new one makes."""
+def assert_as_full_run(store: Path, files: Iterable[Path], folder: Path, **how: Any) -> None:
+    """Assert that a store equals one of a full run over the same files."""
     anew = folder / "anew"
     shutil.rmtree(anew, ignore_errors=True)
     mt.score(list(files), out=anew, **how)
@@ -61,19 +60,19 @@ def assert_as_made_anew(store: Path, files: Iterable[Path], folder: Path, **how:
     ]
 
 
-# --- what a row may depend on beside the archive ------------------------------------------------
+# --- packages that rows depend on ----------------------------------------------------------------
 
-DECIDE_NOTHING = {
-    "scipy": "intervals, which questions ask for",
-    "zstandard": "bytes are as they were packed, or damage",
-    "mcp-types": "the shapes of the protocol were made from it, and lie in a file",
+WITHOUT_EFFECT = {
+    "scipy": "intervals in answers to questions",
+    "zstandard": "decompression, which is lossless",
+    "mcp-types": "message schemas were generated from it into a file",
     "pydantic": "as mcp-types",
 }
 
 
-def test_every_package_that_judges_counts_as_part_of_the_program():
+def test_every_imported_package_that_may_change_rows_is_part_of_the_digest():
     folder = Path(mt.__file__).parent
-    parsed = [ast.parse(path.read_bytes()) for path in fingerprint.judging(folder)
+    parsed = [ast.parse(path.read_bytes()) for path in fingerprint.deciding_files(folder)
               if path.suffix == ".py"]  # fmt: skip
     nodes = [node for tree in parsed for node in ast.walk(tree)]
     names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
@@ -81,25 +80,25 @@ def test_every_package_that_judges_counts_as_part_of_the_program():
     packages = {name.partition(".")[0] for name in names} - sys.stdlib_module_names - {"mcptally"}
     known = metadata.packages_distributions()
     found = {known.get(name, [name])[0].replace("_", "-") for name in packages}
-    assert found - DECIDE_NOTHING.keys() == {*fingerprint.JUDGES}
+    assert found - WITHOUT_EFFECT.keys() == {*fingerprint.DECIDING_PACKAGES}
 
 
-# --- archives whose recordings know things of each other ---------------------------------------
+# --- archives whose recordings depend on each other ----------------------------------------------
 
 MINUTE = 60 * 10**9
 
 
 def asked(id_: Any, tool: str, given: dict[str, Any]) -> dict[str, Any]:
-    """A call that asks the server whether another would be right."""
+    """A call of the server's own validation of other arguments."""
     params = {"name": "validate", "arguments": {"tool": tool, "arguments": given}}
     return {"jsonrpc": "2.0", "id": id_, "method": "tools/call", "params": params}
 
 
 def recording(name: str, seed: int) -> list[dict[str, Any]]:
-    """A recording of a server that others are of, too: by chance it lists tools, fails, validates.
+    """A random recording of one of two servers: it may list tools, fail, or validate arguments.
 
-    What it says decides about calls of the others: which definition was in force, whether
-    everything failed at that time, what form results usually have, which arguments are rare.
+    Calls of other recordings depend on it: which definition was in force, whether everything failed
+    at that time, what form results usually have, which arguments are rare.
     """
     chance = random.Random(seed)
     server = chance.choice(["demo", "other"])
@@ -154,7 +153,7 @@ OPS = st.lists(
 
 
 def arrive(folder: Path, ops: list[tuple[str, int, int]]) -> Iterator[list[Path]]:
-    """The files of the archive after each thing that happened to it."""
+    """The files of the archive after each operation."""
     for what, place, seed in ops:
         path = folder / f"{place}.jsonl"
         if what == "put" or not path.exists():
@@ -177,16 +176,16 @@ def arrive(folder: Path, ops: list[tuple[str, int, int]]) -> Iterator[list[Path]
 
 @settings(max_examples=8)
 @given(OPS)
-def test_whatever_happens_to_an_archive_the_tables_are_those_of_one_run(tmp_path_factory, ops):
+def test_after_random_changes_of_an_archive_the_tables_equal_a_full_run(tmp_path_factory, ops):
     folder = tmp_path_factory.mktemp("archive")
     store = tmp_path_factory.mktemp("store") / "store"
     for files in arrive(folder, ops):
         summary = mt.score(files, out=store)
         assert summary.in_full is None
-    assert_as_made_anew(store, files, tmp_path_factory.mktemp("anew"))
+    assert_as_full_run(store, files, tmp_path_factory.mktemp("anew"))
 
 
-def test_files_that_arrive_one_after_the_other_make_the_tables_of_one_run(tmp_path: Path):
+def test_files_added_one_after_the_other_give_the_tables_of_a_full_run(tmp_path: Path):
     chance = random.Random(12)
     files = FILES.copy()
     chance.shuffle(files)
@@ -195,11 +194,11 @@ def test_files_that_arrive_one_after_the_other_make_the_tables_of_one_run(tmp_pa
         assert summary.files == count
         assert summary.in_full is None
     assert summary.reused > 0
-    assert_as_made_anew(tmp_path / "store", files, tmp_path)
+    assert_as_full_run(tmp_path / "store", files, tmp_path)
 
 
-def test_lines_dealt_to_files_by_chance_come_together_again(tmp_path: Path):
-    """Recordings torn over files, and files with many recordings."""
+def test_recordings_split_over_random_files_are_put_together(tmp_path: Path):
+    """Recordings in several files, and files with several recordings."""
     files = [tmp_path / f"{number}.jsonl" for number in range(6)]
     chance = random.Random(3)
     lines: dict[Path, list[bytes]] = {path: [] for path in files}
@@ -212,10 +211,12 @@ def test_lines_dealt_to_files_by_chance_come_together_again(tmp_path: Path):
         path.write_bytes(b"".join(held))
     for count in (2, 3, 5, 6):
         mt.score(files[:count], out=tmp_path / "store")
-    assert_as_made_anew(tmp_path / "store", files, tmp_path)
+    assert_as_full_run(tmp_path / "store", files, tmp_path)
 
 
-def told(name: str, *said: tuple[int, Callable[..., dict[str, Any]], Any]) -> list[dict[str, Any]]:
+def recording_of(
+    name: str, *said: tuple[int, Callable[..., dict[str, Any]], Any]
+) -> list[dict[str, Any]]:
     """A recording of the server `demo`: minute, side and message of each event."""
     begin = 1_700_000_000_000_000_000
     events = [opened(name)]
@@ -278,30 +279,32 @@ DEPENDS = {
 
 
 @pytest.mark.parametrize(("first", "later", "column"), DEPENDS.values(), ids=DEPENDS)
-def test_a_call_is_judged_again_when_others_tell(tmp_path: Path, first, later, column):
-    """And back again when they are gone."""
+def test_a_call_is_scored_again_when_another_recording_changes_its_context(
+    tmp_path: Path, first, later, column
+):
+    """And again when that recording is removed."""
     write(tmp_path / "bystander.jsonl", [opened("r0", server="another")])
-    write(tmp_path / "first.jsonl", told("r1", *first))
+    write(tmp_path / "first.jsonl", recording_of("r1", *first))
     again(tmp_path)
     before = values(tmp_path / "store", column)
-    write(tmp_path / "later.jsonl", told("r2", *later))
+    write(tmp_path / "later.jsonl", recording_of("r2", *later))
     assert again(tmp_path).reused == 1
     assert values(tmp_path / "store", column) != before
-    assert_as_made_anew(tmp_path / "store", sorted(tmp_path.glob("*.jsonl")), tmp_path)
+    assert_as_full_run(tmp_path / "store", sorted(tmp_path.glob("*.jsonl")), tmp_path)
     (tmp_path / "later.jsonl").unlink()
     assert again(tmp_path).reused == 1
     assert values(tmp_path / "store", column) == before
-    assert_as_made_anew(tmp_path / "store", sorted(tmp_path.glob("*.jsonl")), tmp_path)
+    assert_as_full_run(tmp_path / "store", sorted(tmp_path.glob("*.jsonl")), tmp_path)
 
 
 def values(store: Path, column: str) -> list[Any]:
-    """A column of the calls of the recording that was there first."""
+    """A column of the calls of recording `r1`."""
     rows = tables(store)["calls"].filter(recording="r1").sort("seq")
     return rows.get_column(column).to_list()
 
 
-def test_recordings_that_are_being_written_are_scored_as_far_as_they_are(tmp_path: Path):
-    """A real transcript grows by bytes, to the middle of a line; then a second segment begins."""
+def test_recordings_that_are_still_written_are_scored_as_far_as_they_go(tmp_path: Path):
+    """A transcript grows, also to the middle of a line, and then a second segment begins."""
     (tmp_path / "still.jsonl").write_bytes((TRACES / "time.jsonl").read_bytes()[:20_000])
     grows = tmp_path / "grows.jsonl"
     lines = [line for _, line in text_lines(TRACES / "sqlite.jsonl.zst")]
@@ -311,10 +314,10 @@ def test_recordings_that_are_being_written_are_scored_as_far_as_they_are(tmp_pat
     for size in (5_000, 40_001, len(b"".join(lines[: last // 2]))):
         grows.write_bytes(written[:size])
         again(tmp_path)
-    assert_as_made_anew(tmp_path / "store", sorted(tmp_path.glob("*.jsonl")), tmp_path)
+    assert_as_full_run(tmp_path / "store", sorted(tmp_path.glob("*.jsonl")), tmp_path)
     (tmp_path / "later.jsonl").write_bytes(b"".join(lines[last // 2 :]))
     assert again(tmp_path).reused == 1
-    assert_as_made_anew(tmp_path / "store", sorted(tmp_path.glob("*.jsonl")), tmp_path)
+    assert_as_full_run(tmp_path / "store", sorted(tmp_path.glob("*.jsonl")), tmp_path)
 
 
 # --- what is reused, and what is not --------------------------------------------------------------
@@ -322,7 +325,7 @@ def test_recordings_that_are_being_written_are_scored_as_far_as_they_are(tmp_pat
 
 @pytest.fixture
 def scored(tmp_path: Path) -> Path:
-    """An archive of three recordings of as many servers, and its store."""
+    """An archive of three recordings of three servers, and its store."""
     for number in range(3):
         calls = [
             each
@@ -349,13 +352,13 @@ def inodes(store: Path) -> set[int]:
 def test_a_file_that_did_not_change_is_not_even_opened(scored: Path):
     for path in scored.glob("*.jsonl"):
         os.utime(path, ns=(0, 10**18))
-    again(scored)  # reads them, as their times are others, and knows them by these from now on
+    again(scored)  # reads the files as their times changed, and stores the new times
     manifest = json.loads((scored / "store" / "store.json").read_text())
     assert all(row["sha256"] for row in manifest["archive"])
     assert again(scored).reused == 3
 
 
-def test_a_file_with_other_times_and_the_same_bytes_is_reused(scored: Path):
+def test_a_file_with_the_same_bytes_and_other_times_is_reused(scored: Path):
     before = inodes(scored / "store")
     for path in scored.glob("*.jsonl"):
         path.write_bytes(path.read_bytes())
@@ -363,25 +366,25 @@ def test_a_file_with_other_times_and_the_same_bytes_is_reused(scored: Path):
     assert inodes(scored / "store") == before
 
 
-def test_a_change_that_leaves_the_size_is_seen(scored: Path):
+def test_a_change_of_a_file_that_keeps_its_size_is_found(scored: Path):
     path = scored / "1.jsonl"
     path.write_bytes(path.read_bytes().replace(b"fine", b"FINE"))
     assert again(scored).reused == 2
-    assert_as_made_anew(scored / "store", sorted(scored.glob("*.jsonl")), scored)
+    assert_as_full_run(scored / "store", sorted(scored.glob("*.jsonl")), scored)
 
 
-def test_a_file_that_is_named_otherwise_is_another(scored: Path):
+def test_a_renamed_file_is_scored_again(scored: Path):
     (scored / "1.jsonl").rename(scored / "9.jsonl")
     assert again(scored).reused == 2
-    assert_as_made_anew(scored / "store", sorted(scored.glob("*.jsonl")), scored)
+    assert_as_full_run(scored / "store", sorted(scored.glob("*.jsonl")), scored)
 
 
-def test_a_file_that_is_packed_is_another(scored: Path):
+def test_a_file_that_was_compressed_is_scored_again(scored: Path):
     path = scored / "2.jsonl"
     (scored / "2.jsonl.gz").write_bytes(gzip.compress(path.read_bytes()))
     path.unlink()
     assert again(scored).reused == 2
-    assert_as_made_anew(scored / "store", sorted(scored.glob("*.jsonl*")), scored)
+    assert_as_full_run(scored / "store", sorted(scored.glob("*.jsonl*")), scored)
 
 
 def test_a_file_that_grew_while_it_was_read_is_read_again(scored: Path):
@@ -391,34 +394,34 @@ def test_a_file_that_grew_while_it_was_read_is_read_again(scored: Path):
     assert again(scored).reused == 2
 
 
-def test_files_without_a_recording_come_and_go(scored: Path):
+def test_files_without_a_recording_can_be_added_and_removed(scored: Path):
     (scored / "broken.jsonl").write_text("{\n")
     (scored / "empty.jsonl").write_text("")
     again(scored)
     assert again(scored).reused == 5
-    assert_as_made_anew(scored / "store", sorted(scored.glob("*.jsonl")), scored)
+    assert_as_full_run(scored / "store", sorted(scored.glob("*.jsonl")), scored)
     (scored / "broken.jsonl").unlink()
     assert again(scored).reused == 4
-    assert_as_made_anew(scored / "store", sorted(scored.glob("*.jsonl")), scored)
+    assert_as_full_run(scored / "store", sorted(scored.glob("*.jsonl")), scored)
 
 
-def test_all_files_may_go_but_one(scored: Path):
+def test_all_files_but_one_can_be_removed(scored: Path):
     (scored / "0.jsonl").unlink()
     (scored / "1.jsonl").unlink()
     assert again(scored).reused == 1
-    assert_as_made_anew(scored / "store", [scored / "2.jsonl"], scored)
+    assert_as_full_run(scored / "store", [scored / "2.jsonl"], scored)
 
 
 def test_many_small_runs_leave_few_parts(tmp_path: Path):
-    for number in range(incremental.MANY + 3):
+    for number in range(carry_over.MANY + 3):
         write(tmp_path / f"{number}.jsonl", recording(f"r{number}", number))
         again(tmp_path, payloads=False)
-    assert len(list((tmp_path / "store" / "calls").glob("*.parquet"))) < incremental.MANY
+    assert len(list((tmp_path / "store" / "calls").glob("*.parquet"))) < carry_over.MANY
     files = sorted(tmp_path.glob("*.jsonl"))
-    assert_as_made_anew(tmp_path / "store", files, tmp_path, payloads=False)
+    assert_as_full_run(tmp_path / "store", files, tmp_path, payloads=False)
 
 
-def test_without_payloads_nothing_that_was_said_is_kept_for_the_next_run(tmp_path: Path):
+def test_without_payloads_summaries_hold_no_arguments(tmp_path: Path):
     said = {"secret": "the argument that nobody may keep"}
     begin = opened()
     write(
@@ -437,21 +440,21 @@ def test_without_payloads_nothing_that_was_said_is_kept_for_the_next_run(tmp_pat
         assert b"nobody may keep" not in frame.write_json().encode(), path
     write(tmp_path / "1.jsonl", [opened("r2"), c2s(1, call(2, "a", **said), "r2")])
     again(tmp_path, payloads=False)
-    assert_as_made_anew(
+    assert_as_full_run(
         tmp_path / "store", sorted(tmp_path.glob("*.jsonl")), tmp_path, payloads=False
     )
 
 
-# --- when everything is made anew ---------------------------------------------------------------
+# --- when nothing is reused ----------------------------------------------------------------------
 
 
 def _rules(folder: Path) -> dict[str, Any]:
-    """A rule file that switches a rule off."""
+    """A rule file that disables a rule."""
     (folder / "rules.toml").write_text('[[rule]]\nid = "verdict.context.outage"\ndisabled = true\n')
     return {"rules": folder / "rules.toml"}
 
 
-def _otherwise(**fields: Any) -> Callable[[Path], dict[str, Any]]:
+def _with_manifest(**fields: Any) -> Callable[[Path], dict[str, Any]]:
     def change(folder: Path) -> dict[str, Any]:
         path = folder / "store" / "store.json"
         path.write_text(json.dumps(json.loads(path.read_text()) | fields))
@@ -477,25 +480,25 @@ def _missing_part(folder: Path) -> dict[str, Any]:
 IN_FULL = {
     "other rules": (_rules, "rules or scenarios"),
     "without payloads": (lambda _: {"payloads": False}, "payloads"),
-    "another mcptally": (_otherwise(code="x"), "another version of mcptally"),
-    "another format": (_otherwise(format=99), "is a store of format 99"),
-    "a damaged part": (_broken_part, ".parquet is not as it was written"),
-    "a missing part": (_missing_part, ".parquet is not as it was written"),
+    "another mcptally": (_with_manifest(code="x"), "another version of mcptally"),
+    "another format": (_with_manifest(format=99), "is a store of format 99"),
+    "a damaged part": (_broken_part, ".parquet changed since it was written"),
+    "a missing part": (_missing_part, ".parquet changed since it was written"),
 }
 
 
 @pytest.mark.parametrize(("change", "why"), IN_FULL.values(), ids=IN_FULL)
-def test_what_rows_were_made_by_is_no_more_so_all_are_made_anew(scored: Path, change, why):
+def test_rows_with_another_provenance_are_not_reused(scored: Path, change, why):
     how = change(scored)
     summary = again(scored, **how)
     assert summary.in_full is not None
     assert why in summary.in_full
     assert summary.reused == 0
-    assert_as_made_anew(scored / "store", sorted(scored.glob("*.jsonl")), scored, **how)
+    assert_as_full_run(scored / "store", sorted(scored.glob("*.jsonl")), scored, **how)
     assert again(scored, **how).reused == 3
 
 
-def test_a_file_that_the_manifest_does_not_list_is_neither_read_nor_kept(scored: Path):
+def test_a_file_that_the_manifest_does_not_list_is_not_read_and_is_removed(scored: Path):
     store = scored / "store"
     for path in [*(store / "calls").iterdir(), *(store / ".known" / "minutes").iterdir()]:
         shutil.copyfile(path, path.with_name(f"left-{path.name}"))
@@ -506,10 +509,10 @@ def test_a_file_that_the_manifest_does_not_list_is_neither_read_nor_kept(scored:
     assert again(scored).reused == 3
     kept = sorted(store.rglob("*.parquet"))
     assert not [path for path in kept if "left" in path.name]
-    # Definitions are put together by every run, and tables without rows are made anew.
-    made_anew = {path.name.partition("-")[0] for path in set(before) - set(kept)}
-    assert made_anew <= {"tools", "empty"}
-    assert_as_made_anew(store, sorted(scored.glob("*.jsonl")), scored)
+    # Every run writes `tools` and the files of empty tables again.
+    rewritten = {path.name.partition("-")[0] for path in set(before) - set(kept)}
+    assert rewritten <= {"tools", "empty"}
+    assert_as_full_run(store, sorted(scored.glob("*.jsonl")), scored)
 
 
 def test_a_full_run_can_be_asked_for(scored: Path):
@@ -518,6 +521,6 @@ def test_a_full_run_can_be_asked_for(scored: Path):
 
 
 def test_a_store_of_another_format_says_how_to_rebuild_it(scored: Path):
-    _otherwise(format=99)(scored)
+    _with_manifest(format=99)(scored)
     with pytest.raises(StoreError, match="mcptally score ARCHIVE -o"):
         mt.open_store(scored / "store")

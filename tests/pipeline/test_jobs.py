@@ -1,4 +1,4 @@
-"""Many processes, and runs that do not come to their end."""
+"""Runs with several processes, and runs that fail or are stopped."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from polars.testing import assert_frame_equal
 
 import mcptally as mt
 from mcptally.errors import McptallyError, StoreError
-from mcptally.pipeline.engines.local import Crew
+from mcptally.pipeline.engines.local import LocalPool
 from mcptally.pipeline.plan import plan
 from mcptally.store.files import working
 from tests.pipeline.golden import TRACES
@@ -35,7 +35,7 @@ def test_three_processes_write_the_tables_of_one(tmp_path: Path, alone):
         assert_frame_equal(frame, alone[name])
 
 
-def test_recordings_torn_over_the_shares_of_processes_are_put_together(tmp_path: Path, alone):
+def test_recordings_split_over_processes_are_put_together(tmp_path: Path, alone):
     files = scattered(tmp_path, parts=4)
     mt.score(files, out=tmp_path / "store", jobs=2, partition_bytes=1)
     for name, frame in tables(tmp_path / "store").items():
@@ -58,22 +58,22 @@ def test_a_plan_holds_every_file_once_and_segments_together(tmp_path: Path, jobs
 
 
 def test_a_process_that_dies_ends_the_run_with_a_message(tmp_path: Path):
-    with Crew(2, tmp_path, 0) as crew:
-        pid = crew.others[0].process.pid
+    with LocalPool(2, tmp_path, 0) as pool:
+        pid = pool.children[0].process.pid
         assert pid is not None
         os.kill(pid, signal.SIGKILL)
         with pytest.raises(McptallyError, match="smaller --jobs"):
-            crew.each({1: [("drop", (1,))]})
+            list(pool.run(own={1: [("discard", (1,))]}))
 
 
-def test_an_error_in_another_process_is_raised_here(tmp_path: Path):
-    with Crew(2, tmp_path, 0) as crew, pytest.raises(RuntimeError, match="AssertionError"):
-        crew.each({1: [("finish", (1, None))]})
+def test_an_error_in_a_child_process_is_raised_in_the_parent(tmp_path: Path):
+    with LocalPool(2, tmp_path, 0) as pool, pytest.raises(RuntimeError, match="AssertionError"):
+        list(pool.run(own={1: [("finish", (1, None))]}))
 
 
 def test_a_task_that_cannot_be_sent_ends_the_run_with_a_message(tmp_path: Path):
-    with Crew(2, tmp_path, 0) as crew, pytest.raises(McptallyError, match="could not be sent"):
-        crew.each({1: [("settle", (lambda: None, True))]})
+    with LocalPool(2, tmp_path, 0) as pool, pytest.raises(McptallyError, match="could not be sent"):
+        list(pool.run(own={1: [("configure", (lambda: None,))]}))
 
 
 def test_a_second_run_on_a_store_is_refused(tmp_path: Path):
@@ -101,13 +101,13 @@ def test_a_first_run_that_fails_leaves_no_folder(tmp_path: Path):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals as on POSIX")
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
-def test_a_run_that_is_stopped_leaves_a_store_that_can_be_made_again(
+def test_after_a_run_that_is_stopped_the_same_command_makes_the_store(
     tmp_path: Path, sent: signal.Signals, code: int
 ):
     out = tmp_path / "store"
     command = [sys.executable, "-m", "mcptally", "score", str(TRACES), "-o", str(out)]
     with subprocess.Popen([*command, "--jobs", "2"], stderr=subprocess.PIPE, text=True) as run:
-        # Work has begun once its folder is there.
+        # The run has begun once its work folder exists.
         while not (out / ".work").exists():
             assert run.poll() is None
         run.send_signal(sent)

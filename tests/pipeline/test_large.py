@@ -1,4 +1,4 @@
-"""Sizes that are out of the ordinary: a huge frame, a file of one line, very many small files."""
+"""Memory limits and unusual sizes: a huge frame, very many small files."""
 
 import json
 import subprocess
@@ -50,7 +50,7 @@ def test_two_thousand_files_of_one_event_are_two_thousand_recordings(tmp_path: P
     assert (rows["recordings"], rows["calls"]) == (2000, 2000)
 
 
-SCORE_AND_SAY_PEAK = """
+SCORE_AND_PRINT_PEAK = """
 import sys
 from mcptally.cli.score import command
 command(sys.argv[1:], standalone_mode=False)
@@ -63,11 +63,11 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="the peak is read fro
 
 
 def peak(archive: Path, *options: str) -> int:
-    """Bytes that a process of its own takes at most to score an archive."""
+    """Peak memory in bytes of a new process that scores an archive."""
     store = archive.with_name(f"{archive.name}-store")
     command = [str(archive), "-o", str(store), "--jobs", "1", *options]
     said = subprocess.run(
-        [sys.executable, "-c", SCORE_AND_SAY_PEAK, *command],
+        [sys.executable, "-c", SCORE_AND_PRINT_PEAK, *command],
         check=True,
         stdout=subprocess.PIPE,
         text=True,
@@ -76,7 +76,7 @@ def peak(archive: Path, *options: str) -> int:
 
 
 @linux
-def test_memory_stays_below_what_was_given(tmp_path: Path):
+def test_memory_stays_below_the_given_limit(tmp_path: Path):
     generate(tmp_path / "archive", size=80 * MB)
     limit = 520 << 20
     assert peak(tmp_path / "archive", "--memory", str(limit)) < limit
@@ -86,34 +86,34 @@ def test_memory_stays_below_what_was_given(tmp_path: Path):
 def test_memory_does_not_grow_with_the_archive(tmp_path: Path):
     given = str(450 << 20)
     needed = []
-    for size in (80, 160):  # more than what waits in memory
+    for size in (80, 160):  # more than fits in memory
         generate(tmp_path / f"{size}", size=size * MB, shape="small")
         needed.append(peak(tmp_path / f"{size}", "--memory", given))
-    # Kept in memory, what was added would take three times its bytes. (Peaks differ by 20 MB.)
+    # In memory, the additional partitions would take three times their bytes. Peaks vary by 20 MB.
     assert needed[1] - needed[0] < 80 * MB
 
 
 @linux
-def test_a_session_takes_three_kilobytes_a_call(tmp_path: Path):
+def test_a_session_takes_less_than_four_kilobytes_per_call(tmp_path: Path):
     calls = 60_000
     growth.session(tmp_path / "archive", calls=calls)
     assert peak(tmp_path / "archive") < 300 * MB + 4000 * calls
 
 
 @linux
-def test_a_large_frame_takes_so_many_times_its_bytes(tmp_path: Path):
+def test_a_large_frame_takes_less_than_14_times_its_bytes(tmp_path: Path):
     size = 40 * MB
     growth.frame(tmp_path / "archive", size=size)
     assert peak(tmp_path / "archive") < 300 * MB + 14 * size
 
 
 @linux
-def test_each_of_many_files_takes_little(tmp_path: Path):
+def test_each_of_many_files_takes_less_than_10_kilobytes(tmp_path: Path):
     growth.files(tmp_path / "archive", count=4000)
     assert peak(tmp_path / "archive") < 300 * MB + 10_000 * 4000
 
 
-def test_too_little_memory_is_said_before_the_work():
+def test_too_little_memory_is_an_error_before_work_begins():
     with pytest.raises(UsageError, match="too little for 4 process"):
         partition_of(1 << 30, jobs=4)
     assert jobs_of(1 << 30, cores=4) == 2

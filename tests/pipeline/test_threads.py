@@ -1,4 +1,4 @@
-"""`mcptally.score` in a user's script: polars has several threads there, the command gives it one.
+"""`mcptally.score` in a user's script, where polars has several threads (the command sets one).
 
 With several threads the columns of a frame come in chunks of different lengths, some of them empty.
 """

@@ -1,4 +1,4 @@
-"""Folders may be called what they like: no name is a pattern, a list or SQL."""
+"""Names of folders are never read as patterns, lists or SQL."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ def said(name: str) -> list:
 
 @pytest.mark.parametrize("name", ["a[1]", "a*b", "a?b", "it's, {b}"])
 def test_every_stage_works_in_a_folder_of_any_name(tmp_path: Path, name: str):
-    for other in ("a1", "a-b", "aab"):  # what a pattern would find, too
+    for other in ("a1", "a-b", "aab"):  # a pattern would match these, too
         (tmp_path / other / "store" / "calls").mkdir(parents=True)
         (tmp_path / other / "store" / "calls" / "000000.parquet").write_bytes(b"no Parquet")
     folder = tmp_path / name

@@ -1,4 +1,4 @@
-"""A store holds plain files and folders only; anything else in it is refused."""
+"""A store with anything other than plain files and folders is refused."""
 
 import os
 import shutil
@@ -62,7 +62,7 @@ def a_link_to_a_device(store: Path, _: Path) -> None:
         a_link_to_a_device,
     ],
 )
-def test_a_store_with_something_else_than_files_and_folders_is_refused(small, tmp_path, change):
+def test_a_store_with_a_link_or_device_is_refused(small, tmp_path, change):
     aside, folder = tmp_path / "aside", shutil.copytree(small.path, tmp_path / "store")
     aside.mkdir()
     change(folder, aside)
@@ -74,7 +74,7 @@ def test_a_store_with_something_else_than_files_and_folders_is_refused(small, tm
     assert str(folder) in done.stderr
 
 
-def test_a_store_may_be_named_by_a_link(small: mt.Store, tmp_path: Path):
+def test_the_path_of_a_store_may_be_a_link(small: mt.Store, tmp_path: Path):
     (tmp_path / "latest").symlink_to(small.path.resolve(), target_is_directory=True)
     linked = mt.open_store(tmp_path / "latest")
     assert linked.sql("SELECT tool FROM calls").fetchall() == [("read",)]

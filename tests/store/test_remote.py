@@ -27,7 +27,7 @@ pytestmark = [*QUIET, pytest.mark.slow]
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory) -> Path:
-    """A store of the files, made from this machine's disk, without places of files."""
+    """A store of the local files, without columns that name files."""
     out = tmp_path_factory.mktemp("here") / "store"
     mt.score(FILES, out=out)
     return out
@@ -57,7 +57,7 @@ def bucket():
 
 @pytest.fixture
 def memory():
-    """The file system in memory, with the files in it."""
+    """fsspec's file system in memory, with the files in it."""
     system = fsspec.filesystem("memory")
     for path in FILES:
         system.pipe_file(f"/archive/traces/{path.name}", path.read_bytes())
@@ -116,7 +116,7 @@ def test_a_store_in_a_bucket_is_the_store_on_disk(tmp_path: Path, here: Path, bu
 
 
 def test_workers_read_from_a_bucket_and_write_to_it(tmp_path: Path, here: Path, bucket):
-    with machines(tmp_path, workers=2) as found:  # whose environment names the bucket's server
+    with machines(tmp_path, workers=2) as found:  # they inherit the address of the S3 server
         mt.score(
             "s3://bucket/traces",
             out="s3://bucket/stores/two",
@@ -142,7 +142,7 @@ def test_a_folder_a_pattern_and_a_file_are_found_in_memory(named: str):
     assert len(found) == (1 if "git" in named else len(FILES))
 
 
-def test_a_file_is_digested_while_it_is_read(memory):
+def test_the_digest_of_a_file_is_computed_while_it_is_read(memory):
     [path] = remote.discover("memory://archive/traces/git.jsonl.zst")
     assert remote.is_remote(path)
     with path.open() as file:
@@ -167,14 +167,14 @@ def test_a_file_that_got_shorter_ends_the_run(memory):
         decode([path])
 
 
-def test_a_place_with_other_things_is_no_store(memory):
+def test_a_url_with_other_files_is_refused_as_a_store(memory):
     memory.pipe_file("/archive/photos/cat.jpg", b"cat")
-    with pytest.raises(StoreError, match=r"holds other things and no store \(cat\.jpg\)"):
+    with pytest.raises(StoreError, match=r"is not a store and has other files \(cat\.jpg\)"):
         mt.score(FILES, out="memory://archive/photos")
     assert memory.find("/archive/photos") == ["/archive/photos/cat.jpg"]
 
 
-def test_a_url_that_was_made_a_path_is_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_path_made_from_a_url_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match="memory://archive/store: a URL is given as text"):
         mt.score(FILES[:1], out=Path("memory://archive/store"))
@@ -183,7 +183,7 @@ def test_a_url_that_was_made_a_path_is_no_folder(tmp_path: Path, monkeypatch: py
 
 @pytest.fixture(params=["s3", "memory"])
 def root(request) -> str:
-    """A place for stores, on S3 and where a PUT knows no condition."""
+    """A URL for stores, on S3 and on a file system without conditional PUT."""
     request.getfixturevalue("bucket" if request.param == "s3" else "memory")
     return {"s3": "s3://bucket/stores", "memory": "memory://archive"}[request.param]
 
@@ -226,7 +226,7 @@ def test_s3_itself_refuses_a_manifest_over_another_version(tmp_path: Path, bucke
     assert bucket.cat_file("bucket/stores/manifest") == b"ours"
 
 
-def test_files_of_a_run_that_did_not_end_go_after_a_day(memory):
+def test_files_of_a_run_that_did_not_end_are_removed_after_a_day(memory):
     mt.score(FILES[:1], out="memory://archive/store")
     for name, days in (("old", 2), ("new", 0)):
         path = f"/archive/store/calls/{name}.parquet"
@@ -237,7 +237,7 @@ def test_files_of_a_run_that_did_not_end_go_after_a_day(memory):
     assert memory.exists("/archive/store/calls/new.parquet")
 
 
-def test_what_else_lies_beside_a_store_is_left_alone(memory):
+def test_other_files_beside_a_store_stay(memory):
     mt.score(FILES[:2], out="memory://archive/store")
     others = {"/archive/store/report.html": b"page", "/archive/store/notes/of.txt": b"ours"}
     for name, data in others.items():
@@ -255,7 +255,7 @@ def test_a_run_that_fails_leaves_the_store_behind_a_url_as_it_was(memory):
     assert {name: memory.cat_file(name) for name in memory.find("/archive/store")} == before
 
 
-def test_a_damaged_part_behind_a_url_is_made_and_put_anew(tmp_path: Path, memory):
+def test_a_damaged_part_behind_a_url_is_made_and_uploaded_again(tmp_path: Path, memory):
     mt.score(FILES[:1], out="memory://archive/store")
     [part] = [name for name in memory.find("/archive/store/calls") if name.endswith(".parquet")]
     whole = memory.cat_file(part)
@@ -267,7 +267,7 @@ def test_a_damaged_part_behind_a_url_is_made_and_put_anew(tmp_path: Path, memory
 
 
 @pytest.mark.usefixtures("memory")
-def test_an_empty_place_has_no_transcripts():
+def test_an_empty_url_has_no_transcripts():
     with pytest.raises(UnreadableError, match=r"memory://nowhere: no transcripts found"):
         mt.score("memory://nowhere", out="memory://archive/store")
 
@@ -281,7 +281,7 @@ def test_an_empty_place_has_no_transcripts():
         ("nothing", "nosuch://bucket", "nosuch:// cannot be read"),
     ],
 )
-def test_what_a_url_needs_is_named(tmp_path: Path, missing: str, url: str, says: str):
+def test_a_missing_package_for_a_url_is_named(tmp_path: Path, missing: str, url: str, says: str):
     code = (
         f"import sys; sys.modules[{missing!r}] = None\n"
         "from mcptally.cli import main\n"

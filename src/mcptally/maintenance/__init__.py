@@ -1,1 +1,4 @@
-"""Commands that change or examine what is there: doctor, merge, forget."""
+"""Owns operations on existing stores and installations: doctor, merge, forget.
+
+May import every folder except `cli`.
+"""

@@ -1,6 +1,6 @@
-"""Whether mcptally can work here: each check is ok, a warning or an error, with what to do.
+"""Checks whether mcptally can work on this machine; each check says what to do about a problem.
 
-No value of an environment variable and no line of a configuration is ever shown.
+No value of an environment variable and no content of a configuration is shown.
 """
 
 import dataclasses
@@ -31,14 +31,14 @@ from mcptally.transcript import check
 from mcptally.transcript.remote import is_url
 
 State = Literal["ok", "warning", "error"]
-"""What became of a check, best first; with an error something does not work."""
+"""Result of a check, best first. With an error something does not work."""
 
-TESTED: Final = ((3, 11), (3, 13))
-"""Versions of Python that the tests run with, the first and the last."""
-START_UP: Final = 2.5
-"""How many times a bare interpreter with asyncio the recorder's start may take."""
-ROOM: Final = (100 * 10**6, 10**9)
-"""Free bytes below which writing is an error and a warning."""
+TESTED_PYTHON: Final = ((3, 11), (3, 13))
+"""First and last version of Python that the tests run with."""
+START_UP_LIMIT: Final = 2.5
+"""Limit for the recorder's start-up time, as a multiple of a Python interpreter with asyncio."""
+FREE_BYTES: Final = (100 * 10**6, 10**9)
+"""Free bytes below which there is an error, and a warning."""
 
 VARIABLES: Final = {
     "PATH": "where servers are found",
@@ -56,21 +56,21 @@ VARIABLES: Final = {
     "DASK_SCHEDULER_ADDRESS": "which cluster works with --engine dask",
     "PYTHONPATH": "which mcptally runs",
 }
-"""Variables of the environment that change what mcptally does, and how."""
-NEEDED: Final = ("PATH",) if os.name == "nt" else ("PATH", "HOME")
-"""Variables that have to be set."""
+"""Environment variables that change what mcptally does, and how."""
+REQUIRED: Final = ("PATH",) if os.name == "nt" else ("PATH", "HOME")
+"""Environment variables that must be set."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at."""
+    """A check and its result."""
 
     name: str
     state: State
     says: str
     """What was found."""
     do: str = ""
-    """What to do about it; empty where nothing is to be done."""
+    """What to do about it; empty if there is nothing to do."""
 
 
 def examine(
@@ -79,12 +79,12 @@ def examine(
     stores: Sequence[Path] = (),
     configs: Sequence[Path] | None = None,
 ) -> list[Check]:
-    """Every check, in the order in which they are read.
+    """All checks, in the order of the report.
 
     Args:
-        archives: recordings to look through.
-        stores: stores to look through.
-        configs: client configurations; by default those in the usual places.
+        archives: archives to check.
+        stores: stores to check.
+        configs: client configurations to check; by default those in the usual places.
     """
     return [
         *_python(),
@@ -99,18 +99,18 @@ def examine(
 
 
 def worst(checks: Iterable[Check]) -> State:
-    """The worst state of all."""
+    """The worst state of the checks."""
     return max((found.state for found in checks), key=get_args(State).index, default="ok")
 
 
 def _python() -> Iterator[Check]:
     yield Check("platform", "ok", f"{platform.system()} {platform.release()} {platform.machine()}")
     version = sys.version_info[:2]
-    first, last = (".".join(map(str, end)) for end in TESTED)
+    first, last = (".".join(map(str, end)) for end in TESTED_PYTHON)
     says = f"{platform.python_version()} ({platform.python_implementation()})"
-    if version < TESTED[0]:
+    if version < TESTED_PYTHON[0]:
         yield Check("python", "error", says, f"mcptally needs Python {first} or later")
-    elif version > TESTED[1]:
+    elif version > TESTED_PYTHON[1]:
         yield Check("python", "warning", says, f"tested with Python {first} to {last}")
     else:
         yield Check("python", "ok", says)
@@ -149,7 +149,7 @@ def _variables() -> Iterator[Check]:
     for name, meaning in VARIABLES.items():
         value = os.environ.get(name)
         state = "missing" if value is None else "set" if value.strip() else "empty"
-        if name in NEEDED and state != "set":
+        if name in REQUIRED and state != "set":
             yield Check(name, "error", f"{state}; {meaning}", f"set {name}")
         elif state == "empty" and name != "NO_COLOR":
             do = f"set {name} or unset it: empty, it may count as set"
@@ -175,14 +175,18 @@ def _places(stores: Iterable[Path]) -> Iterator[Check]:
         there = next(path for path in around if os.path.exists(path))  # noqa: PTH110
         name = f"write to {place}"
         if not os.access(there, os.W_OK | os.X_OK):
-            yield Check(name, "error", f"{there} is not ours to write in", "choose another folder")
+            yield Check(
+                name, "error", f"no permission to write to {there}", "choose another folder"
+            )
             continue
         free = shutil.disk_usage(there).free
         says = f"{free / 1e9:,.1f} GB free"
-        if free < ROOM[0]:
-            yield Check(name, "error", says, "make room: recordings get gaps when it is full")
-        elif free < ROOM[1]:
-            yield Check(name, "warning", says, "make room before recording for long")
+        if free < FREE_BYTES[0]:
+            yield Check(
+                name, "error", says, "free some space: recordings get gaps when the disk is full"
+            )
+        elif free < FREE_BYTES[1]:
+            yield Check(name, "warning", says, "free some space before you record for long")
         else:
             yield Check(name, "ok", says)
 
@@ -196,20 +200,20 @@ def _start_up() -> Check:
     bare, recorder = [], []
     relay = "windows" if sys.platform == "win32" else "stdio"
     try:
-        for _ in range(3):  # in turn, so that a busy machine is as busy for both
+        for _ in range(3):  # alternate, so that load on the machine affects both alike
             bare.append(seconds("import asyncio"))
             recorder.append(seconds(f"import mcptally.cli.record, mcptally.record.{relay}"))
     except (OSError, subprocess.CalledProcessError) as error:
         return Check("recorder start-up", "error", f"{error}", "install mcptally again")
     ratio = min(recorder) / min(bare)
     says = f"{statistics.median(recorder) * 1000:.0f} ms, {ratio:.1f} times a bare interpreter"
-    if ratio > START_UP:
+    if ratio > START_UP_LIMIT:
         return Check("recorder start-up", "warning", says, "look for slow disks and .pth files")
     return Check("recorder start-up", "ok", says)
 
 
 def usual_configurations() -> list[Path]:
-    """Configurations of clients in their usual places, those that there are."""
+    """The client configurations that exist in their usual places."""
     if sys.platform == "darwin":
         base = "~/Library/Application Support"
     elif os.name == "nt":
@@ -227,7 +231,7 @@ def usual_configurations() -> list[Path]:
         f"{here}/.cursor/mcp.json",
         f"{here}/.vscode/mcp.json",
     )
-    # Where nobody knows what `~` is, or a folder may not be looked into, there is none.
+    # `os.path` does not raise if there is no home folder or no permission.
     found = map(os.path.expanduser, places)
     return [Path(path) for path in found if os.path.isfile(path)]  # noqa: PTH113
 
@@ -240,7 +244,7 @@ def _configurations(configs: Sequence[Path]) -> Iterator[Check]:
         try:
             servers = wrap.status(path)
         except McptallyError as error:
-            yield Check(name, "warning", f"{error}", "mend it, or name the right file")
+            yield Check(name, "warning", f"{error}", "fix it, or name the right file")
             continue
         wrapped = sum(state is True for state in servers.values())
         remote = sum(state is None for state in servers.values())
@@ -281,7 +285,9 @@ def _store(path: Path) -> Iterator[Check]:
         written, scored_at = dict(manifest["rows"]), manifest["scored_at"]
         sources = {source["file"]: source["size"] for source in manifest["archive"]}
         if broken := fingerprint.damaged(path, manifest):
-            yield Check(name, "error", f"{', '.join(broken)}: not as written", again)
+            yield Check(
+                name, "error", f"{', '.join(broken)}: missing or changed since written", again
+            )
             return
         names = {table.name for table in TABLES}
         rows = {
@@ -293,15 +299,15 @@ def _store(path: Path) -> Iterator[Check]:
         yield Check(name, "error", f"{error}", again)
         return
     except (KeyError, TypeError) as error:
-        yield Check(name, "error", f"{store_files.MANIFEST} is not as written: {error!r}", again)
+        yield Check(name, "error", f"{store_files.MANIFEST} is damaged: {error!r}", again)
         return
     wrong = [kind for kind, count in written.items() if rows.get(kind) != count]
     if wrong:
-        says = f"{', '.join(wrong)}: not the rows that {store_files.MANIFEST} says"
+        says = f"{', '.join(wrong)}: number of rows differs from {store_files.MANIFEST}"
         yield Check(name, "error", says, again)
     else:
         yield Check(name, "ok", f"{rows['calls']:,} calls, scored {scored_at}")
-    # What lies behind a URL is not asked for: that would take the network.
+    # Files behind URLs are not checked: doctor does not use the network.
     changed = [file for file, size in sources.items() if not is_url(file) and _size(file) != size]
     if changed:
         says = f"{len(changed)} of its {len(sources)} files changed or are gone"

@@ -1,6 +1,6 @@
-"""Transcripts without what is to be forgotten: each written anew beside itself, then in its place.
+"""Removes data from transcripts: each is rewritten beside itself, then replaced.
 
-A `gap` stands where something was, and never says what.
+A `gap` event marks each place where something was removed, and does not say what it was.
 """
 
 import base64
@@ -33,33 +33,33 @@ from mcptally.transcript.parse import event_of, members_of
 from mcptally.transcript.redact import written_like
 
 WHY: Final = "forgotten on request"
-"""The reason that a `gap` in the place of something forgotten gives."""
+"""The reason in the `gap` events that replace removed lines."""
 
-ALOUD: Final = (StderrEvent, RawFrame)
-"""Events of a recording that no call can be told of."""
+CALLLESS: Final = (StderrEvent, RawFrame)
+"""Kinds of events that cannot be assigned to a call."""
 
 
 @dataclasses.dataclass(slots=True)
 class Target:
-    """What is to be forgotten of transcripts."""
+    """What is removed from transcripts."""
 
     whole: set[str] = dataclasses.field(default_factory=set)
-    """Recordings."""
+    """Recordings that are removed as a whole."""
     members: dict[str, dict[int, set[int]]] = dataclasses.field(default_factory=dict)
-    """Of other recordings, messages: `seq`, and of a batch the `index`."""
-    aloud: dict[str, int] = dataclasses.field(default_factory=dict)
-    """Recordings of which nothing is left from a `seq` on that no call can be told of."""
+    """Messages in other recordings: recording → `seq` → `index` in the batch (0 otherwise)."""
+    callless_after: dict[str, int] = dataclasses.field(default_factory=dict)
+    """Recording → `seq` after which events that cannot be assigned to a call are removed."""
     tool: str | None = None
-    """Whose definition is taken out of listings."""
+    """The tool whose definition is removed from listings."""
     listing: set[str] = dataclasses.field(default_factory=set)
-    """Recordings in which it may be listed."""
+    """Recordings that may list it."""
     key: bytes = dataclasses.field(default_factory=lambda: secrets.token_bytes(16))
-    """Keys the hashes that stand in for the names of whole recordings; kept nowhere."""
+    """Key of the hashes that replace the ids of removed recordings; never stored."""
 
     @property
     def recordings(self) -> set[str]:
-        """All that anything is taken out of."""
-        return {*self.whole, *self.members, *self.aloud, *self.listing}
+        """All recordings from which anything is removed."""
+        return {*self.whole, *self.members, *self.callless_after, *self.listing}
 
 
 _Fields = dict[str, msgspec.Raw]
@@ -68,9 +68,10 @@ _encode: Final = msgspec.json.encode
 
 
 class Erased:
-    """One transcript without what is forgotten; written in its place if `write`.
+    """Removes a target from a transcript; with `write=False` it only counts the lines to change.
 
-    Before it takes the place, `note` is called with its SHA-256 and the number of lines.
+    Before the transcript is replaced, `note` is called with the SHA-256 of the new one and the
+    number of changed lines.
     """
 
     def __init__(
@@ -84,13 +85,15 @@ class Erased:
         self.path = path
         self.target = target
         self.events = 0
-        """Lines that were dropped, replaced or shortened."""
-        self.first: dict[str, AnyEvent] = {}
+        """Number of lines that are removed, replaced or shortened."""
+        self.first_events: dict[str, AnyEvent] = {}
+        """First event of each recording that is removed as a whole."""
         self.lost: Counter[str] = Counter()
-        self.odd: dict[str, list[int]] = {}
-        """Why lines that are not events went: the number of the first, and how many."""
+        """Number of its events."""
+        self.not_events: dict[str, list[int]] = {}
+        """Reason → first line and number of the lines that are removed as they are not events."""
         self.damage: list[str] = []
-        """What could not be read, and so cannot stay."""
+        """Unreadable parts of the file, which are removed."""
         if not any(self._is_about(line) for _, line in text_lines(path)):
             return
         if write:
@@ -101,12 +104,12 @@ class Erased:
 
     @property
     def taken_out(self) -> list[str]:
-        """Where lines were taken out that nobody can read, and why."""
+        """Places and reasons of lines that are removed because they cannot be read."""
         return [
             *self.damage,
             *(
                 f"{self.path}:{number}: {why}" + (f" (and {count - 1} more)" if count > 1 else "")
-                for why, (number, count) in self.odd.items()
+                for why, (number, count) in self.not_events.items()
             ),
         ]
 
@@ -129,7 +132,7 @@ class Erased:
                     left = self._line(number, line)
                     self.events += left is not line
                     write(left)
-                for name, first in sorted(self.first.items()):
+                for name, first in sorted(self.first_events.items()):
                     mark = hashlib.blake2b(name.encode(), digest_size=8, key=self.target.key)
                     stand_in = f"forgotten-{mark.hexdigest()}"
                     write(_gap(stand_in, first.seq, first.ts_ns, self.lost[name]))
@@ -144,47 +147,52 @@ class Erased:
             part.unlink(missing_ok=True)
 
     def _line(self, number: int, line: bytes) -> bytes:
-        """A line as it stays: as it was, shortened, as a gap, or not at all."""
+        """What replaces a line: the line itself, a shorter one, a gap, or nothing."""
         event = event_of(line)
         if event is None:
             return line
         if isinstance(event, tuple):
-            # Nobody can tell what it is about: it may be the rest of a torn one.
-            self.odd.setdefault(event[1], [number, 0])[1] += 1
+            # It may be part of a removed event that was torn.
+            self.not_events.setdefault(event[1], [number, 0])[1] += 1
             return b""
         if event.recording in self.target.whole:
-            self.first.setdefault(event.recording, event)
+            self.first_events.setdefault(event.recording, event)
             self.lost[event.recording] += 1
             return b""
         members = members_of(line)
         if isinstance(members, tuple) or len(dict(members)) < len(members):
-            # Readers see the last of two equal members only; the other may be about anything.
+            # Of two members with one name, readers see the last; the first may hold the target.
             return _gap(event.recording, event.seq, event.ts_ns, 1)
-        return self._left(event, line)
+        return self._without_target(event, line)
 
-    def _left(self, event: AnyEvent, line: bytes) -> bytes:
+    def _without_target(self, event: AnyEvent, line: bytes) -> bytes:
+        """What replaces a line with an event of a recording that is not removed as a whole."""
         target, gap = self.target, _gap(event.recording, event.seq, event.ts_ns, 1)
-        since = target.aloud.get(event.recording)
-        if isinstance(event, ALOUD) and since is not None and event.seq > since:
+        since = target.callless_after.get(event.recording)
+        if isinstance(event, CALLLESS) and since is not None and event.seq > since:
             return gap
         indices = target.members.get(event.recording, {}).get(event.seq)
-        named = event.recording in target.listing and target.tool is not None
+        may_list = event.recording in target.listing and target.tool is not None
         if isinstance(event, RawFrame) and indices is not None:
             return gap
-        if named and _names(event, line, target.tool or ""):
-            return _closed(line, target.tool or "") if isinstance(event, CloseEvent) else gap
+        if may_list and _may_name_tool(event, line, target.tool or ""):
+            return (
+                _close_without_tool(line, target.tool or "")
+                if isinstance(event, CloseEvent)
+                else gap
+            )
         if not isinstance(event, MessageEvent) or event.recording not in target.recordings:
             return line
         fields = _FIELDS.decode(line)
         message = bytes(fields["msg"])
         members = [message] if message[:1] != b"[" else _array(message)
         kept = [each for n, each in enumerate(members) if n not in (indices or ())]
-        if named:
-            kept = [each for each in kept if not _is_said_of(each, target.tool or "")]
+        if may_list:
+            kept = [each for each in kept if not _is_notification_about(each, target.tool or "")]
         if not kept and members:
             return gap
-        if named:
-            kept = [_unlisted(each, target.tool) for each in kept]
+        if may_list:
+            kept = [_without_definition(each, target.tool) for each in kept]
         if kept == members:
             return line
         text = kept[0] if message[:1] != b"[" else b"[" + b",".join(kept) + b"]"
@@ -192,10 +200,10 @@ class Erased:
         return _encode(fields) + b"\n"
 
 
-def naming(
+def messages_naming(
     path: Path, tool: str, places: Collection[tuple[str, int]]
 ) -> Iterator[tuple[str, int, int]]:
-    """Which messages at these places (recording, `seq`) name a tool: with the index in a batch."""
+    """The messages at `places` (recording, `seq`) that name a tool, with the index in the batch."""
     for _, line in text_lines(path):
         event = event_of(line)
         if not isinstance(event, MessageEvent) or (event.recording, event.seq) not in places:
@@ -208,32 +216,34 @@ def naming(
 
 
 def _is_in(tool: str, text: str) -> bool:
+    """Whether a text contains the name of a tool, plain or with JSON escapes."""
     return tool in text or ("\\" in text and tool in _unescaped(text))
 
 
-def _is_said_of(message: bytes, tool: str) -> bool:
-    """Whether a notification names the tool: it belongs to no call, or is what a call said of it.
+def _is_notification_about(message: bytes, tool: str) -> bool:
+    """Whether a notification names the tool.
 
-    So does a message in which a member stands twice and that names it: readers see one of them.
+    Also true for any message that names it and has a duplicate member: readers see only one of the
+    two.
     """
     if not _is_in(tool, message.decode()):
         return False
-    repeats = False
+    has_duplicates = False
 
     def members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        nonlocal repeats
-        repeats = repeats or len(dict(pairs)) < len(pairs)
+        nonlocal has_duplicates
+        has_duplicates = has_duplicates or len(dict(pairs)) < len(pairs)
         return dict(pairs)
 
     try:
         value = json.loads(message, object_pairs_hook=members, parse_int=str)
     except (ValueError, RecursionError):
         return True
-    return repeats or (isinstance(value, dict) and "method" in value and "id" not in value)
+    return has_duplicates or (isinstance(value, dict) and "method" in value and "id" not in value)
 
 
-def _names(event: AnyEvent, line: bytes, tool: str) -> bool:
-    """Whether an event that belongs to no call may name the tool, or an HTTP head does."""
+def _may_name_tool(event: AnyEvent, line: bytes, tool: str) -> bool:
+    """Whether an event without a call may name the tool, or an HTTP header names it."""
     fields = _FIELDS.decode(line)
     if isinstance(event, HttpEvent):
         headers = _value(fields, "headers")
@@ -241,18 +251,18 @@ def _names(event: AnyEvent, line: bytes, tool: str) -> bool:
         return name in (tool, f"=?base64?{base64.b64encode(tool.encode()).decode()}?=")
     if isinstance(event, CloseEvent):
         return _is_in(tool, line.decode())
-    if not isinstance(event, ALOUD):
+    if not isinstance(event, CALLLESS):
         return False
     if _value(fields, "truncated"):
-        return True  # it may stand in the part that is not there
+        return True  # the missing part may name it
     text = str(_value(fields, "text") or "")
     with contextlib.suppress(ValueError):
         text += base64.b64decode(str(_value(fields, "b64") or "")).decode("utf-8", "replace")
     return _is_in(tool, text)
 
 
-def _closed(line: bytes, tool: str) -> bytes:
-    """A `close` without the members that name the tool: that the recording ended stays."""
+def _close_without_tool(line: bytes, tool: str) -> bytes:
+    """A `close` event without the members that name the tool; the event itself stays."""
     fields = _FIELDS.decode(line)
     kept = {
         name: value
@@ -275,7 +285,7 @@ def _value(fields: _Fields, name: str) -> Any:
 
 
 def _unescaped(text: str) -> str:
-    """The text with what JSON's escapes in it stand for, wherever they are."""
+    """The text with JSON escapes decoded, also outside of strings."""
     plain = re.sub(
         r"\\u([0-9a-fA-F]{4})|\\(.)",
         lambda found: chr(int(found[1], 16)) if found[1] else found[2],
@@ -288,8 +298,8 @@ def _array(text: bytes) -> list[bytes]:
     return [bytes(each) for each in msgspec.json.decode(text, type=list[msgspec.Raw])]
 
 
-def _unlisted(message: bytes, tool: str | None) -> bytes:
-    """A reply to tools/list without the definition of a tool; other messages as they are."""
+def _without_definition(message: bytes, tool: str | None) -> bytes:
+    """A reply to tools/list without the definition of a tool; other messages unchanged."""
     if b'"tools"' not in message and b"\\u" not in message:
         return message
     try:

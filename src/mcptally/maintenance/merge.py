@@ -1,9 +1,10 @@
-"""Stores put into one, as if their archives had been scored together.
+"""Merges stores into one, as if their archives had been scored together.
 
-Rows are carried over as they are. A recording that several stores hold is taken once. Recordings
-whose rows would be others by what all stores know together, or that lie in pieces in several
-stores, are scored again from their transcripts; where those are not here, the rows stay as the
-first store has them, and `store.json` says so (`as_scored`): a later `score` mends it.
+Rows are carried over unchanged, those of a recording that several stores hold from the first of
+them. A recording is scored again from its transcripts if the stores together say something else
+about its servers, or if several stores have different files of it. If its transcripts are not
+available, its rows stay as the first store has them, and `store.json` lists it under `as_scored`,
+so that a later `score` can score it again.
 """
 
 import contextlib
@@ -15,19 +16,21 @@ from typing import Any
 import polars as pl
 
 from mcptally.errors import StoreError, UsageError
-from mcptally.pipeline import fingerprint, incremental
-from mcptally.pipeline.engines import opened
+from mcptally.pipeline import fingerprint
+from mcptally.pipeline.engines import open_engine
+from mcptally.pipeline.gathering import Settings
+from mcptally.pipeline.incremental import EarlierStores
 from mcptally.pipeline.plan import limit_of
-from mcptally.pipeline.run import Run
+from mcptally.pipeline.run import build, publish
 from mcptally.pipeline.scoring import Judging
-from mcptally.process_memory import gc_paused
 from mcptally.store import files as store_files
+from mcptally.tables.stages import ExcludedFiles
 from mcptally.transcript.remote import was_url
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Merged:
-    """What a merge made."""
+    """What a merge did."""
 
     out: Path
     stores: int
@@ -41,7 +44,7 @@ class Merged:
     twice: int
     """Recordings that several stores held."""
     as_scored: list[str]
-    """Recordings that would be judged otherwise, or put together, if their files were here."""
+    """Recordings that should have been scored again, and whose files are not available."""
 
 
 def merge_stores(
@@ -51,19 +54,20 @@ def merge_stores(
     rules: str | Path | None = None,
     scenarios: str | Path | None = None,
 ) -> Merged:
-    """Put several stores into one.
+    """Merge several stores into one.
 
     Args:
-        paths: stores, all made by this mcptally with the same rules and options. What several of
-            them hold is taken from the first.
-        out: the store that is made, a folder; one of `paths`, or another.
-        rules: the rule file they were scored with, if any.
-        scenarios: the scenarios file they were scored with, if any.
+        paths: stores that were scored by this version of mcptally with the same rules and options.
+            The first one has precedence.
+        out: the folder of the merged store; it may be one of `paths`.
+        rules: the rule file that the stores were scored with, if any.
+        scenarios: the scenarios file that the stores were scored with, if any.
 
     Raises:
-        UsageError: no store is given, `out` is a URL, or two stores know different files by one
-            name.
-        StoreError: one is no store, or was made by another mcptally or otherwise than the first.
+        UsageError: no store is given, `out` is a URL, or two stores have different files of the
+            same name.
+        StoreError: a path is not a store, or a store was scored by another version of mcptally or
+            with other rules or options.
     """
     folders = list(dict.fromkeys(Path(path) for path in paths))
     if not folders:
@@ -71,17 +75,17 @@ def merge_stores(
     if url := was_url(Path(out)):
         raise UsageError(f"{url}: stores are merged into a folder; copy it to the URL afterwards")
     for folder in folders:
-        store_files.read_manifest(folder)  # before anything is made
+        store_files.read_manifest(folder)  # check all stores before `out` is created
     judging = Judging.of(
         rules=Path(rules) if rules else None, scenarios=Path(scenarios) if scenarios else None
     )
     target = Path(out)
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as stack:
         for folder in folders:
             if folder.resolve() != target.resolve():
-                held.enter_context(store_files.alone_in(folder))
-        workers = held.enter_context(opened("local"))
-        work = held.enter_context(store_files.working(target))
+                stack.enter_context(store_files.alone_in(folder))
+        engine = stack.enter_context(open_engine("local"))
+        work = stack.enter_context(store_files.working(target))
         manifests = [store_files.read_manifest(folder) for folder in folders]
         made = store_files.Made(
             judging.digest,
@@ -96,19 +100,19 @@ def merge_stores(
                     f"{folder}: cannot be merged: {why}; score its archive again, and give --rules "
                     "and --scenarios if the stores were scored with them"
                 )
-        _refuse_others(manifests)
-        kept = incremental.Earlier(folders, manifests)
-        kept.fixed = {
+        _require_same_files(manifests)
+        earlier = EarlierStores.read(folders, manifests)
+        unavailable = {
             name
-            for name, source in kept.sources.items()
+            for name, source in earlier.sources.items()
             if not fingerprint.is_same(Path(name), source)
         }
-        twice = _once(kept)
-        here = [Path(name) for name in kept.sources if name not in kept.fixed]
-        run = Run(target, work, judging, kept, payloads=made.payloads, progress=lambda *_: None)
-        with gc_paused():
-            run.through(here, workers, limit=limit_of(workers.jobs))
-        summary = run.publish(made)
+        earlier = dataclasses.replace(earlier, unavailable=frozenset(unavailable))
+        earlier, twice = _without_copies(earlier)
+        files = [Path(name) for name in earlier.sources if name not in earlier.unavailable]
+        settings = Settings(target, work, judging, made.payloads, limit_of(engine.jobs))
+        built = build(settings, files, engine, earlier)
+        summary = publish(settings, built, made)
     return Merged(
         target,
         len(folders),
@@ -116,61 +120,62 @@ def merge_stores(
         summary.rows,
         summary.reused,
         twice,
-        sorted(kept.as_scored | kept.apart),
+        list(built.as_scored),
     )
 
 
-def _refuse_others(manifests: Sequence[Mapping[str, Any]]) -> None:
-    """See that a name stands for the same file in all stores."""
-    known: dict[str, str] = {}
+def _require_same_files(manifests: Sequence[Mapping[str, Any]]) -> None:
+    """Check that a name means the same file in all stores."""
+    digests: dict[str, str] = {}
     for manifest in manifests:
         for row in manifest["archive"]:
-            if known.setdefault(row["file"], row["sha256"]) != row["sha256"]:
+            if digests.setdefault(row["file"], row["sha256"]) != row["sha256"]:
                 raise UsageError(
-                    f"{row['file']}: stands for different files in these stores; score the "
-                    "archives together"
+                    f"{row['file']}: means different files in these stores; score the archives "
+                    "together"
                 )
 
 
-def _once(kept: incremental.Earlier) -> int:
-    """Take what several stores hold from the first of them; gives how many recordings that is.
+def _without_copies(earlier: EarlierStores) -> tuple[EarlierStores, int]:
+    """The stores with each recording once, and how many recordings are in several of them.
 
-    A recording whose files are not the same in all is scored again from all of them, or stays as
-    the first store has it.
+    If the files of a recording differ between stores, it is scored again from all of them, or stays
+    as the first store has it if a file is unavailable.
     """
-    hashes = {name: source.sha256 for name, source in kept.sources.items()}
-    homes = kept.homes.with_columns(
-        sha256=pl.col("file").replace_strict(hashes, default=None, return_dtype=pl.String)
+    digests = {name: source.sha256 for name, source in earlier.sources.items()}
+    places = earlier.recording_places.with_columns(
+        sha256=pl.col("file").replace_strict(digests, default=None, return_dtype=pl.String)
     )
-    held = (
-        homes.group_by("recording", "store")
+    shared = (
+        places.group_by("recording", "store")
         .agg(pl.col("sha256").unique().sort(), pl.col("file").unique())
         .sort("recording", "store")
         .filter(pl.len().over("recording") > 1)
     )
     later: dict[int, list[str]] = {}
-    for (recording,), rows in held.group_by("recording", maintain_order=True):
+    for (recording,), rows in shared.group_by("recording", maintain_order=True):
         copies = rows.get_column("sha256").to_list()
         files = set(rows.explode("file").get_column("file"))
         if any(each != copies[0] for each in copies):
-            if not files & kept.fixed:
-                kept.drop(files)
+            if not files & earlier.unavailable:
+                earlier = earlier.without(files)
                 continue
-            kept.apart.add(str(recording))
+            conflicting = earlier.conflicting | {str(recording)}
+            earlier = dataclasses.replace(earlier, conflicting=conflicting)
         for number in rows.get_column("store").to_list()[1:]:
             later.setdefault(number, []).append(str(recording))
     for number, recordings in later.items():
-        kept.leave_out(number, recordings)
-    lone = kept.lone.filter(pl.int_range(pl.len()).over("file") > 0)
-    kept.left_files = pl.concat([kept.left_files, lone.select("store", "file")])
-    _drop_copies(kept)
-    return held.get_column("recording").n_unique()
+        earlier = earlier.excluding(number, recordings)
+    copied = earlier.file_places.filter(pl.int_range(pl.len()).over("file") > 0)
+    excluded = pl.concat([earlier.excluded_files, ExcludedFiles.project(copied)])
+    earlier = dataclasses.replace(earlier, excluded_files=excluded)
+    return _without_unused_files(earlier), shared.get_column("recording").n_unique()
 
 
-def _drop_copies(kept: incremental.Earlier) -> None:
-    """Forget of files of which nothing is taken: copies of what another store holds."""
-    live = kept.files_of(kept.homes.get_column("recording").unique())
-    lone = set(kept.lone.get_column("file"))
-    for name in set(kept.homes.get_column("file")) - live - lone - kept.again:
-        del kept.sources[name]
-        kept.fixed.discard(name)
+def _without_unused_files(earlier: EarlierStores) -> EarlierStores:
+    """The stores without files of which no row is used: copies of files that another store has."""
+    recordings = earlier.recording_places.get_column("recording").unique()
+    used = earlier.files_of(recordings) | {*earlier.file_places.get_column("file")}
+    unused = {*earlier.recording_places.get_column("file")} - used - earlier.rescored
+    sources = {name: each for name, each in earlier.sources.items() if name not in unused}
+    return dataclasses.replace(earlier, sources=sources, unavailable=earlier.unavailable - unused)

@@ -1,9 +1,9 @@
-"""What the whole archive knows, put together from the notes of its partitions in bounded memory.
+"""What the whole archive says, combined from the summaries of all partitions in bounded memory.
 
-    notes of partitions → sums, first sights, a timeline → an excerpt for each partition
+    stored summaries → sums, first listings, a timeline → an excerpt for each partition
 
-What stays in memory grows with servers, tools and how often they change, not with how often they
-are called; what grows with time (calls by minute) goes to disk above a size.
+Memory grows with the number of servers and tools and with how often definitions change, not with
+the number of calls. Facts that grow with time (calls by minute) go to disk above a size.
 """
 
 import dataclasses
@@ -16,119 +16,129 @@ from typing import Final
 import polars as pl
 
 from mcptally.messages.tool_definitions import (
-    TIMELINE,
     relevant_listings,
     sightings,
     sum_sightings,
     timeline,
 )
-from mcptally.pipeline.partition_summary import COUNTS, NEEDS, PartitionSummary, summed
+from mcptally.pipeline.partition_summary import (
+    COUNTS,
+    NEEDS,
+    SUMMARY_TABLES,
+    PartitionSummary,
+    summed,
+)
 from mcptally.seeds.validation_protocol import calls as validation_calls
+from mcptally.tables.stages import Definitions, Needs, Timeline
 from mcptally.verdict import evidence
 
 AT_A_TIME: Final = 8
-"""Partitions whose notes are read together."""
+"""Number of partitions whose summaries are read together."""
 
 ROWS: Final = 500_000
-"""Rows of a kind that are kept in memory, about; more are read again, or put on disk."""
+"""About how many rows of a kind stay in memory; more are read again, or written to disk."""
 
 _BY_SERVER: Final = ("combinations", "validations", "minutes", "forms")
-"""Kinds of knowledge that only calls of the same server are judged by, row by row."""
+"""Kinds of facts that only calls of the same server depend on."""
 
-OFTEN: Final = 10_000
-"""Rows below which it does not pay to make them fewer."""
+COMPACT_FROM: Final = 10_000
+"""Number of rows below which they are not compacted."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Noted:
-    """Where the notes of some partitions lie, and of whom they count."""
+class StoredSummaries:
+    """The summaries of some partitions, in files, as far as they are used."""
 
     folder: Path
     """Has a folder of files for each kind."""
     parts: Sequence[str]
-    live: pl.DataFrame | None = None
-    """The recordings that count; None: all."""
+    recordings: pl.DataFrame | None = None
+    """The recordings that are used (column `recording`); None: all."""
     servers: pl.DataFrame | None = None
-    """Servers of which the kinds that are by server are read; None: all."""
+    """The servers that are used (column `server`), for kinds that are by server; None: all."""
 
     def read(self, kind: str, columns: Sequence[str] | None = None) -> pl.DataFrame:
-        """Rows of one kind that count."""
+        """The rows of one kind that are used; all columns of its table, or those given."""
         files = [self.folder / kind / f"{part}.parquet" for part in self.parts]
         rows = pl.read_parquet(files, columns=None if columns is None else [*columns], glob=False)
+        if columns is None:
+            rows = SUMMARY_TABLES[kind].project(rows)
         if self.servers is not None and kind in (*_BY_SERVER, NEEDS):
             rows = rows.join(self.servers, on="server", how="semi", nulls_equal=True)
-        if self.live is not None and "recording" in rows.columns:
-            rows = rows.join(self.live, on="recording", how="semi")
+        if self.recordings is not None and "recording" in rows.columns:
+            rows = rows.join(self.recordings, on="recording", how="semi")
         return rows
 
-    def by_few(self) -> Iterator["Noted"]:
-        """The same, some partitions at a time."""
+    def batches(self) -> Iterator["StoredSummaries"]:
+        """The same, `AT_A_TIME` partitions at a time."""
         for start in range(0, len(self.parts), AT_A_TIME):
             yield dataclasses.replace(self, parts=self.parts[start : start + AT_A_TIME])
 
 
 class ArchiveContext:
-    """What all know together."""
+    """What the whole archive says about servers and tools."""
 
-    def __init__(self, noted: Iterable[Noted], folder: Path) -> None:
-        """Read the notes; what does not fit into memory goes to `folder`, into files of its own."""
-        self.noted = list(noted)
+    def __init__(self, summaries: Iterable[StoredSummaries], spool: Path) -> None:
+        """Read the summaries; what does not fit into memory goes to files in the folder `spool`."""
+        self.summaries = list(summaries)
         self.sums = {
-            name: _Few(functools.partial(_summed, counts))
+            name: _CompactRows(functools.partial(_summed, counts))
             for name, counts in COUNTS.items()
             if name != "minutes"
         }
-        self.works = _Few(_working)
-        self.minutes = _Pile(folder, "minute", lambda rows: summed([rows], COUNTS["minutes"]))
-        self.validations = _Pile(folder, "answered_ns", lambda rows: rows)
-        self.definitions = _Few(lambda rows: rows.unique("definition").sort("definition"))
-        self.listed = _Few(relevant_listings)
-        self.seen = _Few(lambda rows: sum_sightings([rows]))
-        self.timeline = self._read()
+        self.calls_by_tool = _CompactRows(_by_tool)
+        self.minutes = _SpilledRows(spool, "minute", lambda rows: summed([rows], COUNTS["minutes"]))
+        self.validations = _SpilledRows(spool, "answered_ns", lambda rows: rows)
+        self.definitions = _CompactRows(lambda rows: rows.unique("definition").sort("definition"))
+        self.listed = _CompactRows(relevant_listings)
+        self.sightings = _CompactRows(lambda rows: sum_sightings([rows]))
+        self.timeline = Timeline.project(self._read())
 
     def _read(self) -> pl.DataFrame:
-        """All notes once; gives the timeline, for which many have to be read again."""
-        waiting: list[pl.DataFrame] = []
+        """Read all summaries; gives the timeline."""
+        listings: list[pl.DataFrame] = []
         total = 0
-        for few in (few for noted in self.noted for few in noted.by_few()):
-            listed = few.read("listed")
+        for batch in (batch for summaries in self.summaries for batch in summaries.batches()):
+            listed = batch.read("listed")
             self.listed.add(listed)
-            self.seen.add(sightings(listed))
+            self.sightings.add(sightings(listed))
             here = listed.select("definition").unique()
-            self.definitions.add(few.read("definitions").join(here, on="definition", how="semi"))
-            for name, total_of in self.sums.items():
-                total_of.add(few.read(name))
-            minutes = few.read("minutes")
-            self.works.add(_working(minutes))
+            self.definitions.add(batch.read("definitions").join(here, on="definition", how="semi"))
+            for kind, rows in self.sums.items():
+                rows.add(batch.read(kind))
+            minutes = batch.read("minutes")
+            self.calls_by_tool.add(_by_tool(minutes))
             self.minutes.add(minutes)
             self.validations.add(
-                few.read("validations")
+                batch.read("validations")
                 .select(validation_calls.FORETELLING)
                 .drop_nulls(["valid", "answered_ns"])
             )
             total += listed.height
             if total <= ROWS:
-                waiting.append(listed.select(TIMELINE))
+                listings.append(Timeline.project(listed))
             else:
-                waiting.clear()
+                listings.clear()
         if total <= ROWS:
-            return timeline(pl.concat(waiting))
-        # Where one server ends and another begins does not matter, so they are taken in turns.
-        turns = -(-total // ROWS)
-        return pl.concat([timeline(self._listed(turn, turns)) for turn in range(turns)])
+            return timeline(pl.concat(listings))
+        # The timeline of one tool does not depend on others: make it for some tools at a time.
+        shares = -(-total // ROWS)
+        return pl.concat([timeline(self._listings(share, shares)) for share in range(shares)])
 
-    def _listed(self, turn: int, turns: int) -> pl.DataFrame:
-        mine = pl.struct("server", "tool").hash() % turns == turn
+    def _listings(self, share: int, shares: int) -> pl.DataFrame:
+        """All listings of one of `shares` equal shares of the tools."""
+        mine = pl.struct("server", "tool").hash() % shares == share
+        columns = ("recording", *Timeline.schema().names())
         return pl.concat(
             [
-                few.read("listed", ("recording", *TIMELINE)).filter(mine).select(TIMELINE)
-                for noted in self.noted
-                for few in noted.by_few()
+                Timeline.project(batch.read("listed", columns).filter(mine))
+                for summaries in self.summaries
+                for batch in summaries.batches()
             ]
         )
 
-    def whole(self) -> PartitionSummary:
-        """What definitions and servers are judged by: of listings, those that tell something."""
+    def summary(self) -> PartitionSummary:
+        """What the `tools` table and findings about servers are made from."""
         none = pl.DataFrame()
         return PartitionSummary(
             self.listed.rows,
@@ -141,82 +151,82 @@ class ArchiveContext:
         )
 
     def excerpt(self, needs: pl.DataFrame, own: pl.Series) -> PartitionSummary:
-        """What decides about the calls that have these needs.
+        """The facts that calls with these needs depend on.
 
         Args:
-            needs: `knowledge.needs` rows.
-            own: definitions that were listed in their own sessions.
+            needs: `Needs` rows.
+            own: definitions that were listed in the calls' own sessions.
         """
         servers = needs.select("server").unique()
         tools = needs.select("server", "tool").unique()
-        listed = _near(self.timeline, tools)
+        listed = _of_keys(self.timeline, tools)
         used = pl.concat([listed.get_column("definition"), own]).unique()
         return PartitionSummary(
             listed,
-            self.definitions.rows.filter(pl.col("definition").is_in(used.implode())),
-            combinations=_near(self.sums["combinations"].rows, servers),
-            validations=_near(self.validations.between(None, None), servers),
+            self.definitions.rows.filter(Definitions.definition.col.is_in(used.implode())),
+            combinations=_of_keys(self.sums["combinations"].rows, servers),
+            validations=_of_keys(self.validations.between(None, None), servers),
             shapes=self.sums["shapes"].rows.clear(),
-            minutes=evidence.working(self._minutes(needs), self.works.rows),
-            forms=_near(self.sums["forms"].rows, servers),
+            minutes=evidence.working(self._minutes(needs), self.calls_by_tool.rows),
+            forms=_of_keys(self.sums["forms"].rows, servers),
         )
 
     def _minutes(self, needs: pl.DataFrame) -> pl.DataFrame:
-        """Minutes of the same servers, and those beside them."""
+        """Calls by minute of the same servers in the same minutes and those next to them."""
         at = needs.select("server", "minute").unique()
-        near = pl.concat([at.with_columns(pl.col("minute") + step) for step in (-1, 0, 1)])
-        span = near.select(first=pl.col("minute").min(), last=pl.col("minute").max()).row(0)
-        return _near(self.minutes.between(*span), near.unique())
+        near = pl.concat([at.with_columns(Needs.minute.col + step) for step in (-1, 0, 1)])
+        span = near.select(first=Needs.minute.col.min(), last=Needs.minute.col.max()).row(0)
+        return _of_keys(self.minutes.between(*span), near.unique())
 
 
-class _Few:
-    """Rows that are made fewer whenever they have doubled."""
+class _CompactRows:
+    """Rows that are compacted whenever their number has doubled."""
 
-    def __init__(self, fewer: Callable[[pl.DataFrame], pl.DataFrame]) -> None:
-        self.fewer = fewer
-        self.waiting: list[pl.DataFrame] = []
+    def __init__(self, compact: Callable[[pl.DataFrame], pl.DataFrame]) -> None:
+        self.compact = compact
+        self.frames: list[pl.DataFrame] = []
         self.size = 0
-        """Rows at the last time."""
+        """Number of rows after they were last compacted."""
 
     def add(self, rows: pl.DataFrame) -> None:
-        self.waiting.append(self.fewer(rows))
-        if sum(frame.height for frame in self.waiting) > 2 * max(self.size, OFTEN):
+        self.frames.append(self.compact(rows))
+        if sum(frame.height for frame in self.frames) > 2 * max(self.size, COMPACT_FROM):
             self.size = self.rows.height
 
     @property
     def rows(self) -> pl.DataFrame:
-        """Those that are left of all that were added."""
-        if len(self.waiting) > 1:
-            self.waiting = [self.fewer(pl.concat(self.waiting))]
-        return self.waiting[0]
+        """All rows, compacted."""
+        if len(self.frames) > 1:
+            self.frames = [self.compact(pl.concat(self.frames))]
+        return self.frames[0]
 
 
-class _Pile:
-    """Rows in the order of a column: in memory, and more of them in files."""
+class _SpilledRows:
+    """Compacted rows in memory; above `ROWS` they are sorted by a column and written to files."""
 
     def __init__(
-        self, folder: Path, order: str, fewer: Callable[[pl.DataFrame], pl.DataFrame]
+        self, folder: Path, order: str, compact: Callable[[pl.DataFrame], pl.DataFrame]
     ) -> None:
         self.folder = folder
         self.order = order
-        self.few = _Few(fewer)
+        self.in_memory = _CompactRows(compact)
         self.files: list[Path] = []
 
     def add(self, rows: pl.DataFrame) -> None:
-        self.few.add(rows)
-        waiting = sum(frame.height for frame in self.few.waiting)
-        if waiting > ROWS and self.few.rows.height > ROWS // 2:
+        self.in_memory.add(rows)
+        waiting = sum(frame.height for frame in self.in_memory.frames)
+        if waiting > ROWS and self.in_memory.rows.height > ROWS // 2:
             path = self.folder / f"{self.order}-{secrets.token_hex(4)}.parquet"
             self.folder.mkdir(parents=True, exist_ok=True)
-            written = self.few.rows.sort(self.order)
+            written = self.in_memory.rows.sort(self.order)
             written.write_parquet(path, compression="zstd", row_group_size=ROWS // 20)
             self.files.append(path)
-            self.few = _Few(self.few.fewer)
-            self.few.add(written.clear())
+            self.in_memory = _CompactRows(self.in_memory.compact)
+            self.in_memory.add(written.clear())
 
     def between(self, first: int | None, last: int | None) -> pl.DataFrame:
-        """Rows from the one to the other, and maybe more."""
-        rows = self.few.rows
+        """At least the rows whose value is between `first` and `last`; all if these are None."""
+        rows = self.in_memory.rows
         if not self.files:
             return rows
         files = pl.scan_parquet(self.files, glob=False)
@@ -229,9 +239,10 @@ def _summed(counts: Sequence[str], rows: pl.DataFrame) -> pl.DataFrame:
     return summed([rows], counts)
 
 
-def _working(minutes: pl.DataFrame) -> pl.DataFrame:
+def _by_tool(minutes: pl.DataFrame) -> pl.DataFrame:
+    """Calls and failed calls of each tool."""
     return minutes.group_by("server", "tool").agg(pl.col("calls", "failed").sum())
 
 
-def _near(rows: pl.DataFrame, keys: pl.DataFrame) -> pl.DataFrame:
+def _of_keys(rows: pl.DataFrame, keys: pl.DataFrame) -> pl.DataFrame:
     return rows.join(keys, on=keys.columns, how="semi", nulls_equal=True)

@@ -1,7 +1,8 @@
-"""Whether rows that were made before can stand beside those that are made now.
+"""Comparisons of files, programs and stores: can rows of an earlier run stand beside new ones?
 
-A file is the same by what its folder says of it, or by its bytes; a program by its own files and
-by the versions of what it judges with; a store by the digests in its `store.json`.
+A file is unchanged if its size, times and inode are, or else if its bytes are. The program is
+unchanged if its source files are, and the versions of the packages it judges with. The files of a
+store are compared with the digests in `store.json`.
 """
 
 import functools
@@ -15,33 +16,33 @@ from typing import Any, Final
 import mcptally
 from mcptally.errors import StoreError, UnreadableError
 from mcptally.store import files as store_files
-from mcptally.store.files import Made, Source
+from mcptally.store.files import Made, SourceFile
 
-JUDGES: Final = (
+DECIDING_PACKAGES: Final = (
     *("polars", "pyarrow", "numpy", "msgspec", "duckdb", "ahocorasick-rs"),
     *("jsonschema-rs", "jsonschema", "jsonschema-specifications", "referencing"),
 )
-"""Packages whose version may change what a row says."""
+"""Packages whose version may change a row."""
 
 
 @functools.cache
 def code_digest() -> str:
-    """Digest of this program and what it judges with: rows of another are made again."""
+    """Digest of this program and the packages it judges with; rows of another are not reused."""
     folder = Path(mcptally.__file__).parent
-    found = hashlib.sha256(f"{mcptally.__version__} {platform.python_version()}".encode())
-    for name in JUDGES:
+    code = hashlib.sha256(f"{mcptally.__version__} {platform.python_version()}".encode())
+    for name in DECIDING_PACKAGES:
         try:
-            found.update(f"{name} {importlib.metadata.version(name)}\n".encode())
+            code.update(f"{name} {importlib.metadata.version(name)}\n".encode())
         except importlib.metadata.PackageNotFoundError:
             continue
-    for path in judging(folder):
-        found.update(f"{path.relative_to(folder).as_posix()}\n".encode())
-        found.update(path.read_bytes())
-    return found.hexdigest()[:16]
+    for path in deciding_files(folder):
+        code.update(f"{path.relative_to(folder).as_posix()}\n".encode())
+        code.update(path.read_bytes())
+    return code.hexdigest()[:16]
 
 
-def judging(folder: Path) -> list[Path]:
-    """The files of this program, which lies in `folder`, that may change what a row says."""
+def deciding_files(folder: Path) -> list[Path]:
+    """The files of this program, installed in `folder`, that may change a row."""
     return [
         path
         for path in sorted(folder.rglob("*"))
@@ -57,34 +58,36 @@ _WITHOUT_EFFECT: Final = (
     *("transcript/check.py", "transcript/redact.py", "transcript/remote.py"),
     *("store/remote_copy.py", "store/plain_files.py"),
 )
-"""Places that write transcripts, read stores or distribute work: they change no row of a table."""
+"""Modules that change no row: they write transcripts, read stores or distribute work."""
 
 
 def reuse_blocker(folder: Path, manifest: Mapping[str, Any], made: Made) -> str | None:
-    """Why rows of a store cannot stand beside rows that are made so; None: they can."""
+    """Why rows of a store cannot be reused by a run with provenance `made`; None if they can."""
     if manifest.get("code") != made.code:
-        return "another version of mcptally, or of what it judges with, made it"
+        return "another version of mcptally, or of a package that it judges with, made it"
     if manifest.get("rules") != made.rules:
-        return "the rules or scenarios are others"
+        return "it was made with other rules or scenarios"
     if manifest.get("payloads") != made.payloads:
         return "it was made with" + ("out" if made.payloads else "") + " payloads"
     if wrong := damaged(folder, manifest):
-        return f"{wrong[0]} is not as it was written"
+        return f"{wrong[0]} changed since it was written"
     return None
 
 
 def damaged(folder: Path, manifest: Mapping[str, Any]) -> list[str]:
-    """Names of a store's live files that are not as they were written, or not there."""
+    """Names of a store's live files that are missing or changed since they were written."""
     return sorted(
-        name for name, part in manifest["parts"].items() if not _is(folder / name, part["sha256"])
+        name
+        for name, part in manifest["parts"].items()
+        if not _has_digest(folder / name, part["sha256"])
     )
 
 
 def refuse_damaged(names: Iterable[str]) -> None:
-    """See that those of these names that are stores are as they were written.
+    """Check the digests of all stores among these names.
 
     Raises:
-        StoreError: one is not; it says which file, and what to do.
+        StoreError: a file of a store is damaged; the message names it and says what to do.
     """
     for folder in map(Path, names):
         if not (folder / store_files.MANIFEST).is_file():
@@ -92,24 +95,24 @@ def refuse_damaged(names: Iterable[str]) -> None:
         manifest = store_files.read_manifest(folder)
         if wrong := damaged(folder, manifest):
             raise StoreError(
-                f"{folder / wrong[0]}: is damaged: not as it was written; "
+                f"{folder / wrong[0]}: is damaged (it changed since it was written); "
                 f"{store_files.how_to_rebuild(folder, manifest)}"
             )
 
 
-def _is(path: Path, sha256: str) -> bool:
+def _has_digest(path: Path, sha256: str) -> bool:
     try:
         return store_files.digest_of(path) == sha256
     except OSError:
         return False
 
 
-def is_same(path: Path, source: Source) -> bool:
-    """Whether a file is as it was when it was scored: by what its folder says, or by its bytes."""
+def is_same(path: Path, source: SourceFile) -> bool:
+    """Whether a file is unchanged since it was scored, by size, times and inode or by its bytes."""
     if not source.whole:
         return False
     try:
-        size, *stat = store_files.look(path).identity
+        size, *stat = store_files.file_state(path).identity
         if size != source.size:
             return False
         return tuple(stat) == source.stat or store_files.digest_of(path) == source.sha256

@@ -1,13 +1,13 @@
-"""One partition, whole recordings together: the line from files to the tables of a store.
+"""The two steps that score one partition: a set of files with whole recordings.
 
-    gather:  files → calls, messages, findings, recordings, listings      (needs these files only)
-    finish:  gathered + what the whole archive knows → tables             (what is written)
+    gather:  files → calls, messages, findings, recordings, summary     (needs only these files)
+    finish:  gathered partition + excerpt of the archive → tables       (what the store holds)
 
-Both are functions of their arguments alone: the same on one core, on all, and on a cluster.
+Both depend on their arguments only, so that one process, many and a cluster give the same tables.
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -34,82 +34,102 @@ from mcptally.seeds.validation_logic.normalised_error import regular
 from mcptally.seeds.validation_protocol import calls as validation_calls
 from mcptally.tables.joins import left_join_columns
 from mcptally.tables.schema import TIME, Calls, Findings, Messages, Recordings, Table, Tools, Usage
+from mcptally.tables.stages import (
+    ArgumentCombinations,
+    CallsByMinute,
+    Definitions,
+    DryRuns,
+    ErrorForms,
+    GatheredCalls,
+    GatheredMessages,
+    GatheredRecordings,
+    Listings,
+    ResultForms,
+)
 from mcptally.verdict import evidence
 from mcptally.wire.nesting import with_stack_room
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Gathered:
-    """What one partition says by itself."""
+class GatheredPartition:
+    """What `gather` hands to `finish`."""
 
     calls: pl.DataFrame
+    """`GatheredCalls`."""
     messages: pl.DataFrame
+    """`GatheredMessages`."""
     findings: pl.DataFrame
+    """`Findings` that depend on the partition alone."""
     recordings: pl.DataFrame
-    learned: PartitionSummary
+    """`GatheredRecordings`."""
+    summary: PartitionSummary
 
 
 @with_stack_room
-def gather(files: Sequence[Path], names: Sequence[str]) -> Gathered:
-    """Decode and pair the events of `files`, which `names` call in tables and findings."""
+def gather(files: Sequence[Path], names: Sequence[str]) -> GatheredPartition:
+    """Decode and pair the events of `files`; tables and findings call the files by `names`."""
     events = decode(files, names)
     trim_heap()
     events = deduplicate(events, list(names), files)
-    talk = assign_sessions(events)
+    conversation = assign_sessions(events)
     trim_heap()
-    paired = pair(events, talk)
+    paired = pair(events, conversation)
     file_names = pl.DataFrame(
         {"file": pl.Series(range(len(names)), dtype=pl.UInt32), "file_name": list(names)}
     )
-    calls = _named(paired.calls, file_names)
-    messages = _named(paired.messages, file_names)
+    calls = _with_file_names(paired.calls, file_names)
+    messages = _with_file_names(paired.messages, file_names)
     del paired
     trim_heap()
     calls = with_combination(calls).with_columns(error_forms.shape())
     calls = evidence.with_end(calls, events.closes)
-    learned = PartitionSummary(
-        *listings(calls, messages),
-        combinations(calls),
-        validation_calls.gather(calls, events.asks),
-        error_forms.counted(calls),
-        evidence.minutes(calls),
-        evidence.forms(calls),
-    )
-    found = together([events.findings, all_rules.find(events, messages, calls, names)])
-    recordings = _recordings(events, talk, calls, file_names)
-    del events, talk
+    summary = _summary(events, calls, messages)
+    findings = together([events.findings, all_rules.find(events, messages, calls, names)])
+    recordings = _recordings(events, conversation, calls, file_names)
+    del events, conversation
     trim_heap()
-    return Gathered(calls.drop(_OF_PAIRING), messages.drop(_OF_TALK), found, recordings, learned)
+    return GatheredPartition(
+        GatheredCalls.project(calls),
+        GatheredMessages.project(messages),
+        Findings.frame(findings),
+        GatheredRecordings.project(recordings),
+        summary,
+    )
 
 
-_OF_PAIRING: Final = (
-    *("row", "reply_row", "error_reply", "scope", "bytes", "header_version"),
-    *("id_key", "replay", "name", "uri", "meta_progress_token", "meta_protocol_version"),
-    *("meta_client_info", "asked_version", "tools", "reply_version", "refused", "refusal_code"),
-    *("handshake", "client_capabilities", "server_capabilities", "negotiated", "progress_ns"),
-    *("error_message", "result_type"),
-)
-_OF_TALK: Final = (
-    *("row", "sse_id", "redacted", "jsonrpc", "has_result", "has_error", "truncated"),
-    *("http_status", "closed_by", "header_version", "resumes", "asker", "id_key"),
-    *("session_source", "replay"),
-)
-"""Columns of calls and of messages that nothing asks for any more: each is 16 bytes a row."""
+def _summary(events: Events, calls: pl.DataFrame, messages: pl.DataFrame) -> PartitionSummary:
+    listed, definitions = listings(calls, messages)
+    return PartitionSummary(
+        Listings.project(listed),
+        Definitions.project(definitions),
+        ArgumentCombinations.project(combinations(calls)),
+        DryRuns.project(validation_calls.gather(calls, events.asks)),
+        ErrorForms.project(error_forms.counted(calls)),
+        CallsByMinute.project(evidence.minutes(calls)),
+        ResultForms.project(evidence.forms(calls)),
+    )
 
 
 @with_stack_room
 def finish(
-    part: Gathered, archive: PartitionSummary, judging: Judging, *, payloads: bool = True
+    part: GatheredPartition, archive: PartitionSummary, judging: Judging, *, payloads: bool = True
 ) -> dict[type[Table], pl.DataFrame]:
-    """The tables of one partition, judged; `Tools` belongs to the archive: see `tools`."""
-    calls = in_force(part.calls, part.learned.listed, archive.listed)
+    """The tables of one partition, except `Tools`, which is about the whole archive (`tools`).
+
+    Args:
+        part: the gathered partition.
+        archive: the excerpt of the archive's facts that its calls depend on.
+        judging: rules and scenarios.
+        payloads: whether arguments, responses and their text are kept.
+    """
+    calls = in_force(part.calls, part.summary.listed, archive.listed)
     calls = validate.validate(calls, archive.definitions)
     trim_heap()
     calls = evidence.add_evidence(calls, archive.minutes, archive.forms)
     calls = chain(score_calls(calls, archive.definitions, archive.combinations, judging))
     calls = validation_calls.foretold(calls.hstack(regular(calls)), archive.validations)
     trim_heap()
-    broken, tests = stages.find(calls, part.messages, archive.definitions)
+    seed_findings, ui_tables = stages.find(calls, part.messages, archive.definitions)
     findings = require_rules(
         together(
             [
@@ -117,28 +137,28 @@ def finish(
                 validate.find(calls),
                 definition_lint.find_behaviour(calls, archive.definitions),
                 leaked_secrets.find(calls),
-                broken,
+                seed_findings,
             ]
         )
     )
     counts = findings.group_by("recording").agg(findings=pl.len())
     recordings = part.recordings.join(counts, on="recording", how="left").with_columns(
-        pl.col("findings").fill_null(0)
+        Recordings.findings.col.fill_null(0)
     )
-    contracts = stages.tables(tests, calls, part.learned.validations, payloads=payloads)
+    seed_tables = stages.tables(ui_tables, calls, part.summary.validations, payloads=payloads)
     if not payloads:
         calls = calls.drop("arguments", "response", "text")
         findings = findings.with_columns(evidence=pl.lit(None, pl.String))
-    table = Calls.frame(calls.with_columns(_times(_CALL_TIMES)).rename({"id": "request_id"}))
+    scored = Calls.frame(calls.with_columns(_times(_CALL_TIMES)).rename({"id": "request_id"}))
     return {
-        Calls: table,
-        Usage: usage(table),
+        Calls: scored,
+        Usage: usage(scored),
         Messages: Messages.frame(
             part.messages.with_columns(_times({"at": "ts_ns"})).rename({"id": "request_id"})
         ),
         Findings: Findings.frame(findings),
         Recordings: Recordings.frame(recordings),
-        **contracts,
+        **seed_tables,
     }
 
 
@@ -149,18 +169,18 @@ def tools(
     """The `tools` table of the whole archive, and the findings about definitions.
 
     Args:
-        archive: what all partitions know; of listings, those that are `definitions.telling`.
-        seen: `definitions.sightings` of all of them, if those are not all.
+        archive: facts of all partitions; of listings at least the `relevant_listings`.
+        seen: the `sightings` of all listings, if `archive` does not have all of them.
     """
     seen = sightings(archive.listed) if seen is None else seen
     texts = dict(archive.definitions.select("definition", "text").iter_rows())
-    found = [
+    findings = [
         definition_lint.find(archive.listed, archive.definitions),
         stages.find_in_archive(archive.listed, archive.definitions, archive.shapes),
     ]
     return {
         Tools: with_drift(versions(seen, archive.definitions), texts),
-        Findings: require_rules(together(found)),
+        Findings: require_rules(together(findings)),
     }
 
 
@@ -169,9 +189,11 @@ _CALL_TIMES: Final = {
     "answered_at": "reply_ns",
     "cancelled_at": "cancelled_ns",
 }
+"""Column of `calls` → gathered column."""
 
 
-def _times(names: dict[str, str]) -> list[pl.Expr]:
+def _times(names: Mapping[str, str]) -> list[pl.Expr]:
+    """Columns with times from columns with nanoseconds."""
     return [
         # 0 is the time of an imported event whose source has none.
         pl.from_epoch(pl.when(pl.col(source) > 0).then(source), time_unit="ns")
@@ -181,14 +203,15 @@ def _times(names: dict[str, str]) -> list[pl.Expr]:
     ]
 
 
-def _named(frame: pl.DataFrame, file_names: pl.DataFrame) -> pl.DataFrame:
+def _with_file_names(frame: pl.DataFrame, file_names: pl.DataFrame) -> pl.DataFrame:
+    """The frame with names of files in place of their numbers."""
     return left_join_columns(frame, file_names, "file").drop("file").rename({"file_name": "file"})
 
 
 def _recordings(
-    events: Events, talk: Conversation, calls: pl.DataFrame, file_names: pl.DataFrame
+    events: Events, conversation: Conversation, calls: pl.DataFrame, file_names: pl.DataFrame
 ) -> pl.DataFrame:
-    """The `recordings` table, its findings still to be counted."""
+    """`GatheredRecordings`, with further columns."""
     frames = {
         "messages": events.messages,
         "raws": events.raws,
@@ -199,9 +222,9 @@ def _recordings(
         "http_events": events.http,
     }
     envelope = ["recording", "file", "seq", "ts_ns"]
-    known = pl.col("ts_ns").filter(pl.col("ts_ns") > 0)
+    known = pl.col("ts_ns").filter(pl.col("ts_ns") > 0)  # 0: an imported event without a time
     every = pl.concat([frame.select(envelope) for frame in frames.values()])
-    rows = talk.recordings.join(
+    rows = conversation.recordings.join(
         every.group_by("recording").agg(
             events=pl.len(),
             opened_at=pl.from_epoch(known.min(), time_unit="ns").cast(TIME),
@@ -218,12 +241,12 @@ def _recordings(
         .group_by("recording", maintain_order=True)
         .agg(files=pl.col("file_name"))
     )
-    counted = [
+    counts_by_kind = [
         frame.group_by("recording").agg(pl.len().alias(name)) for name, frame in frames.items()
     ]
-    aside = [
+    additions = [
         files,
-        *counted,
+        *counts_by_kind,
         events.opens.group_by("recording").agg(segments=pl.col("segment").n_unique()),
         events.http.group_by("recording").agg(exchanges=pl.col("scope").n_unique()),
         events.gaps.group_by("recording").agg(pl.col("lost").sum()),
@@ -253,8 +276,8 @@ def _recordings(
             .first(),
         ),
     ]
-    for extra in aside:
-        rows = rows.join(extra, on="recording", how="left")
+    for addition in additions:
+        rows = rows.join(addition, on="recording", how="left")
     counts = [*frames, "calls", "tool_calls", "unanswered", "sessions", "exchanges", "segments"]
     return rows.with_columns(
         pl.col(*counts, "lost").fill_null(0),

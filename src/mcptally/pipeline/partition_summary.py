@@ -1,37 +1,49 @@
-"""What a partition knows of its servers and tools, and what its calls ask of what others know.
+"""The summary of a partition: facts on its servers and tools, and what its calls depend on.
 
-A call is judged by what the whole archive knows, so that nothing depends on who is in its
-partition. What is known is noted by recording, so that a recording can be taken out again; how the
-notes of all partitions are put together is in `ledger`.
+A call is judged with the facts of the whole archive, so that the tables do not depend on how files
+were grouped. Facts are kept by recording, so that a recording can be removed later.
+`archive_context` combines the summaries of all partitions.
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 import polars as pl
 
+from mcptally.tables.stages import (
+    ArgumentCombinations,
+    CallsByMinute,
+    Definitions,
+    DryRuns,
+    ErrorForms,
+    Listings,
+    Needs,
+    ResultForms,
+    StageTable,
+)
 from mcptally.verdict import evidence
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PartitionSummary:
-    """What is known of servers and tools: by a partition, or by all as far as one asks for it."""
+    """Facts on servers and tools: of one partition, or an excerpt of those of the whole archive."""
 
     listed: pl.DataFrame
-    """`definitions.LISTING` rows; of what all know, the columns of `definitions.TIMELINE`."""
+    """`Listings`; in an excerpt `Timeline`."""
     definitions: pl.DataFrame
-    """`definitions.DEFINITION` rows."""
+    """`Definitions`."""
     combinations: pl.DataFrame
-    """Which arguments are given together how often: `seed.scenario.combinations`."""
+    """`ArgumentCombinations`; in an excerpt summed over recordings."""
     validations: pl.DataFrame
-    """What servers' own validations said: `contracts.validation.SCHEMA`."""
+    """`DryRuns`; in an excerpt the columns `validation_protocol.calls.FORETELLING`."""
     shapes: pl.DataFrame
-    """In what forms servers' errors come: `contracts.error_shapes.SCHEMA`."""
+    """`ErrorForms`; in an excerpt summed over recordings."""
     minutes: pl.DataFrame
-    """How many calls failed when: `context.minutes`; of what all know, of tools that ever work."""
+    """`CallsByMinute`; in an excerpt summed over recordings, of tools that worked at least once."""
     forms: pl.DataFrame
-    """How many results of a tool are JSON: `context.forms`."""
+    """`ResultForms`; in an excerpt summed over recordings."""
 
 
 COUNTS: Final = {
@@ -40,31 +52,40 @@ COUNTS: Final = {
     "minutes": ("calls", "failed"),
     "forms": ("seen", "json", "all"),
 }
-"""What is known in numbers, which add up."""
+"""Kinds of facts that are numbers, and their columns that add up over recordings."""
 
 NEEDS: Final = "needs"
-"""The kind of notes that `needs` makes: of calls, and no knowledge."""
+"""The kind of `Needs` rows: what calls depend on, not a fact."""
 
-KINDS: Final = (*(field.name for field in dataclasses.fields(PartitionSummary)), NEEDS)
-"""What is noted of each partition, a file each."""
+SUMMARY_TABLES: Final[Mapping[str, type[StageTable]]] = MappingProxyType(
+    {
+        "listed": Listings,
+        "definitions": Definitions,
+        "combinations": ArgumentCombinations,
+        "validations": DryRuns,
+        "shapes": ErrorForms,
+        "minutes": CallsByMinute,
+        "forms": ResultForms,
+        NEEDS: Needs,
+    }
+)
+"""The table of each kind of rows in a stored summary; each kind has a folder of files."""
+
+KINDS: Final = tuple(SUMMARY_TABLES)
 
 
 def summed(frames: Sequence[pl.DataFrame], counts: Sequence[str]) -> pl.DataFrame:
-    """Counts of all recordings together."""
+    """The columns `counts` summed over recordings."""
     keys = [name for name in frames[0].columns if name not in ("recording", *counts)]
     every = pl.concat([frame.select(*keys, *counts) for frame in frames])
     return every.group_by(keys).agg(pl.col(counts).sum())
 
 
 def needs(calls: pl.DataFrame, listed: pl.DataFrame) -> pl.DataFrame:
-    """What of the archive's knowledge decides about calls, each thing once a recording.
-
-    Servers, tools (null of other calls) and minutes; `open_ns` is the time of a call of a tool that
-    its own session never lists: whose definition is that of another session.
-    """
+    """The `Needs` of calls, given the `Listings` of their partition."""
     is_tool = (pl.col("dir") == "c2s") & pl.col("tool").is_not_null()
     own = listed.select("session", "tool", own=pl.lit(value=True)).unique()
-    return (
+    rows = (
         calls.select(
             *("recording", "server", "session", "tool", "ts_ns"),
             minute=pl.col("ts_ns") // evidence.MINUTE,
@@ -75,13 +96,13 @@ def needs(calls: pl.DataFrame, listed: pl.DataFrame) -> pl.DataFrame:
             *("recording", "server", "tool", "minute"),
             open_ns=pl.when("is_tool", pl.col("own").is_null()).then("ts_ns"),
         )
-        .unique()
     )
+    return Needs.project(rows.unique())
 
 
-def notes(learned: PartitionSummary, calls: pl.DataFrame) -> dict[str, pl.DataFrame]:
-    """What is noted of a partition, for the rest of this run and for the next: by kind."""
-    frames = {kind: getattr(learned, kind) for kind in KINDS if kind != NEEDS}
-    # Equal arguments are told by `same`: what was said is kept in the tables alone, or not at all.
-    hidden = learned.validations.with_columns(arguments=pl.lit(None, pl.String))
-    return frames | {"validations": hidden, NEEDS: needs(calls, learned.listed)}
+def summary_frames(summary: PartitionSummary, calls: pl.DataFrame) -> dict[str, pl.DataFrame]:
+    """What is stored of a partition for the rest of this run and for later ones: kind → rows."""
+    frames = {kind: getattr(summary, kind) for kind in KINDS if kind != NEEDS}
+    # Arguments may hold secrets: only their digest (`same`) is stored.
+    hidden = summary.validations.with_columns(arguments=pl.lit(None, pl.String))
+    return frames | {"validations": hidden, NEEDS: needs(calls, summary.listed)}

@@ -1,4 +1,4 @@
-"""Calls to scored calls: scenarios, hidden errors, the verdict, the seed score in both readings."""
+"""The scores of calls: scenarios, hidden errors, the verdict, the seed score in both readings."""
 
 import dataclasses
 from pathlib import Path
@@ -16,17 +16,17 @@ from mcptally.verdict.rule_set import RuleSet
 
 @dataclasses.dataclass(frozen=True)
 class Judging:
-    """What calls are judged by: the rules in force, and scenarios that somebody gave."""
+    """The rules in force and the scenarios that a user gave: what calls are judged with."""
 
     rules: RuleSet = dataclasses.field(default_factory=RuleSet)
     given: tuple[Given, ...] = ()
 
     @classmethod
     def of(cls, *, rules: Path | None = None, scenarios: Path | None = None) -> "Judging":
-        """The shipped rules with a user's changes (TOML), and a user's scenarios.
+        """The shipped rules with a user's changes (a TOML file), and a user's scenarios.
 
         Raises:
-            RuleError: the rule file cannot be read, or a row is incomplete, or a rule does not do
+            RuleError: the rule file cannot be read, a row is incomplete, or a rule does not do
                 what its examples say.
             UsageError: the scenarios file cannot be read, or an entry is incomplete.
         """
@@ -34,23 +34,23 @@ class Judging:
 
     @property
     def digest(self) -> str:
-        """16 hex digits that stand for these rules and scenarios."""
+        """16 hex digits that change when the rules or scenarios change."""
         return digest(repr((self.rules.verdict, self.rules.hidden, self.given)))
 
 
 def score_calls(
     calls: pl.DataFrame, definitions: pl.DataFrame, combinations: pl.DataFrame, judging: Judging
 ) -> pl.DataFrame:
-    """`calls` (paired and validated) with `outcome` final and every score beside it.
+    """`calls` with their final `outcome` and the columns of all scores.
 
     Args:
-        calls: the columns that pairing and validation make.
-        definitions: `definition`, `input_schema` and `output_schema` of the tools.
-        combinations: which arguments are given together how often, in the whole archive.
+        calls: `GatheredCalls` with the columns of `in_force`, `validate` and `add_evidence`.
+        definitions: `Definitions` of the tools.
+        combinations: `ArgumentCombinations` of the whole archive, summed over recordings or not.
         judging: the rules in force.
     """
     calls = calls.hstack(scenarios(calls, definitions, combinations, judging.given))
-    calls = _with_hidden(calls, judging)
+    calls = _with_hidden_errors(calls, judging)
     calls = calls.hstack(classify.judge(calls, judging.rules.verdict))
     calls = calls.with_columns(
         pl.when(pl.col("outcome") == "hidden_error")
@@ -62,16 +62,15 @@ def score_calls(
     return inspector_columns.score(calls, definitions)
 
 
-def _with_hidden(calls: pl.DataFrame, judging: Judging) -> pl.DataFrame:
-    """Results that report a failure without saying so become `hidden_error`."""
-    # Only results of tools can hide an error.
-    may = (pl.col("outcome") == "ok") & pl.col("tool").is_not_null()
-    asked = calls.with_columns(
-        text=pl.when(may).then("first_text"),
-        structured=pl.when(may).then("structured_content"),
+def _with_hidden_errors(calls: pl.DataFrame, judging: Judging) -> pl.DataFrame:
+    """`calls`, where results that report a failure in their text have outcome `hidden_error`."""
+    is_result = (pl.col("outcome") == "ok") & pl.col("tool").is_not_null()
+    results = calls.with_columns(
+        text=pl.when(is_result).then("first_text"),
+        structured=pl.when(is_result).then("structured_content"),
         texts_count=pl.col("text_blocks"),
     )
-    calls = calls.hstack(hidden_errors.hidden(asked, judging.rules.hidden))
+    calls = calls.hstack(hidden_errors.hidden(results, judging.rules.hidden))
     is_hidden = (pl.col("outcome") == "ok") & pl.col("hidden_error").fill_null(value=False)
     return calls.with_columns(
         outcome=pl.when(is_hidden).then(pl.lit("hidden_error")).otherwise(pl.col("outcome")),

@@ -1,7 +1,7 @@
-"""The `usage` table: what the calls of tools add up to, per session, tool and hour.
+"""The `usage` table: sums over the calls of tools, per session, tool and hour.
 
-Questions about rates read it in the place of ten million calls. queries/_usage.sql says the same
-of the calls that filters choose; a test holds the two together.
+Questions about rates read these sums instead of ten million calls. analytics/queries/_usage.sql
+computes the same sums for the calls that filters choose; a test compares the two.
 """
 
 from typing import Final
@@ -14,20 +14,20 @@ from mcptally.tables.schema import Calls, Usage
 from mcptally.verdict.classify import JUDGED
 
 KEYS: Final = ("recording", "session", "server", "tool", "hour")
-"""What one row is of; `hour` is the beginning of one, in UTC."""
+"""The key of a row; `hour` is its beginning, in UTC."""
 
 _ENDED: Final = ("ok", *JUDGED)
 _READINGS: Final[dict[str, Rules]] = {"seed": "document", "inspector": "inspector"}
 
 
 def usage(calls: pl.DataFrame) -> pl.DataFrame:
-    """The rows of `Usage` of whole recordings' `Calls` rows."""
+    """The `Usage` rows of the `Calls` rows of whole recordings."""
     tools = calls.lazy().filter(
         Calls.method.col == "tools/call", Calls.dir.col == "c2s", Calls.tool.col.is_not_null()
     )
     hour = Calls.requested_at.col.dt.truncate("1h").alias("hour")
-    sums = {name: flag.cast(pl.UInt32) for name, flag in _flags(_repeated(tools)).items()}
-    sums |= _amounts()
+    sums = {name: flag.cast(pl.UInt32) for name, flag in _flags(_retried(tools)).items()}
+    sums |= _summands()
     rows = tools.select(
         *(pl.col(name) for name in KEYS[:4]),
         hour,
@@ -46,12 +46,12 @@ def usage(calls: pl.DataFrame) -> pl.DataFrame:
         *(pl.col(f"sum_{name}").sum().alias(name) for name in sums),
     )
     firsts = (
-        tools.filter(_HAPPY, _CLASS.is_not_null())
+        tools.filter(_HAPPY, _CLASSIFICATION.is_not_null())
         .sort("requested_at", "seq", "index", nulls_last=True)
         .select(
             *(pl.col(name) for name in KEYS[:4]),
             hour,
-            first_happy=_CLASS,
+            first_happy=_CLASSIFICATION,
             first_happy_at="requested_at",
             first_happy_seq="seq",
             first_happy_index="index",
@@ -66,18 +66,18 @@ def usage(calls: pl.DataFrame) -> pl.DataFrame:
 
 
 _THROWN: Final = pl.col("inspector_error").is_not_null()
-"""Where the original program throws, its own engine calls the scenario executed and broken."""
-_CLASS: Final = pl.coalesce(
+"""The original program throws on this call; its engine counts that as executed and broken."""
+_CLASSIFICATION: Final = pl.coalesce(
     "inspector_classification", pl.when(_THROWN).then(pl.lit("broken", pl.String))
 )
 _CONFIDENCE: Final = pl.coalesce("inspector_confidence", pl.when(_THROWN).then(0.0))
 _HAPPY: Final = Calls.scenario.col.fill_null("happy_path") == "happy_path"
 
 
-def _repeated(tools: pl.LazyFrame) -> dict[str, list[str]]:
-    """The calls that stand for their chains: the first repetition of each, and the first to work.
+def _retried(tools: pl.LazyFrame) -> dict[str, list[str]]:
+    """Ids of the first retry in each chain of attempts, and of the first retry that succeeded.
 
-    So a chain counts once, in the hour of that call.
+    A chain counts once, in the hour of that call.
     """
     retries = (
         tools.filter(Calls.attempt_why.col == "retry")
@@ -95,13 +95,13 @@ def _repeated(tools: pl.LazyFrame) -> dict[str, list[str]]:
     }
 
 
-def _flags(repeated: dict[str, list[str]]) -> dict[str, pl.Expr]:
-    """What is counted: column → which calls."""
+def _flags(retried: dict[str, list[str]]) -> dict[str, pl.Expr]:
+    """Column of `Usage` → whether a call counts in it; `retried` are the ids of `_retried`."""
     outcome, verdict = Calls.outcome.col, Calls.verdict.col
     ended = outcome.is_in(_ENDED)
     judged = ended & ~verdict.is_in(["infrastructure", "ambiguous"]).fill_null(value=False)
-    checked = Calls.input_schema_state.col.is_in(["valid", "invalid"])
-    promised = Calls.output_schema_state.col.is_in(["valid", "invalid", "missing_output"])
+    input_checked = Calls.input_schema_state.col.is_in(["valid", "invalid"])
+    output_checked = Calls.output_schema_state.col.is_in(["valid", "invalid", "missing_output"])
     executed = pl.col("inspector_classification").is_not_null() | _THROWN
     passed = pl.col("inspector_is_valid") & executed
     logic = (
@@ -131,12 +131,12 @@ def _flags(repeated: dict[str, list[str]]) -> dict[str, pl.Expr]:
         "judged_errors": judged & verdict.is_in(["tool_failure", "business"]),
         "failed": judged & (verdict == "tool_failure"),
         "ended_infrastructure": ended & (verdict == "infrastructure"),
-        "inputs_checked": checked,
-        "inputs_invalid": checked & (Calls.input_schema_state.col == "invalid"),
-        "outputs_checked": promised,
-        "outputs_invalid": promised & (Calls.output_schema_state.col != "valid"),
+        "inputs_checked": input_checked,
+        "inputs_invalid": input_checked & (Calls.input_schema_state.col == "invalid"),
+        "outputs_checked": output_checked,
+        "outputs_invalid": output_checked & (Calls.output_schema_state.col != "valid"),
         "retries": Calls.attempt_why.col == "retry",
-        **{name: Calls.call_id.col.is_in(calls) for name, calls in repeated.items()},
+        **{name: Calls.call_id.col.is_in(calls) for name, calls in retried.items()},
         "sized": Calls.response_bytes.col > 0,
         "inspector_judged": pl.col("inspector_confidence").is_not_null(),
         "seed_judged": pl.col("seed_confidence").is_not_null(),
@@ -148,19 +148,19 @@ def _flags(repeated: dict[str, list[str]]) -> dict[str, pl.Expr]:
         "inspector_passed": passed,
         "happy": passed & _HAPPY,
         "handled": passed & (Calls.scenario.col == "error_case"),
-        "business_logic": (_CLASS == "fully_working") & logic,
-        "inspector_results": _CLASS.is_not_null(),
+        "business_logic": (_CLASSIFICATION == "fully_working") & logic,
+        "inspector_results": _CLASSIFICATION.is_not_null(),
     }
 
 
-def _amounts() -> dict[str, pl.Expr]:
-    """What is summed: column → each call's part."""
+def _summands() -> dict[str, pl.Expr]:
+    """Column of `Usage` → what a call adds to it."""
     retry = Calls.attempt_why.col == "retry"
     size = Calls.response_bytes.col
 
-    def weighed(name: str, confidence: pl.Expr) -> pl.Expr:
-        of = rows_of(_READINGS[name])
-        weights = {each: of.class_weight(each) for each in CLASSIFICATIONS}
+    def weighted(name: str, confidence: pl.Expr) -> pl.Expr:
+        reading = rows_of(_READINGS[name])
+        weights = {each: reading.class_weight(each) for each in CLASSIFICATIONS}
         return confidence * pl.col(f"{name}_classification").replace_strict(
             weights, default=None, return_dtype=pl.Float64
         )
@@ -171,7 +171,7 @@ def _amounts() -> dict[str, pl.Expr]:
         "retry_tokens": pl.when(retry).then(spent),
         "ln_latency_ms": Calls.latency_ms.col.clip(0.001).log(),
         "ln_response_bytes": pl.when(size > 0).then(size.cast(pl.Float64).log()),
-        "seed_weighed": weighed("seed", pl.col("seed_confidence")),
-        "inspector_weighed": weighed("inspector", _CONFIDENCE),
+        "seed_weighed": weighted("seed", pl.col("seed_confidence")),
+        "inspector_weighed": weighted("inspector", _CONFIDENCE),
         "inspector_confidences": _CONFIDENCE,
     }

@@ -1,1 +1,4 @@
-"""Files of a store: Parquet tables and the manifest that lists them."""
+"""Owns the files of a store: Parquet tables, summaries, and the manifest that lists them.
+
+May import `tables`, `transcript` and what lies below them.
+"""

@@ -1,15 +1,14 @@
-"""A store on disk: Parquet files, and `store.json`, the manifest, which lists the live ones.
+"""The files of a store: Parquet files, and `store.json`, the manifest that lists the live ones.
 
-STORE/store.json                          format, versions, the archive's files, the live files
-STORE/<table>/<number>-<run>.parquet      rows, zstd
-STORE/.known/<kind>/<number>-<run>.parquet  what each recording says of its servers and tools, and
-                                          what it is judged by: for the next run, which reuses
-                                          what did not change
-STORE/.work/                              work in progress of a run
+STORE/store.json                            format, versions, files of the archive, live files
+STORE/<table>/<number>-<run>.parquet        rows, zstd
+STORE/.known/<kind>/<number>-<run>.parquet  summaries of partitions: the next run reads them to find
+                                            out which rows it can reuse
+STORE/.work/                                work in progress of a run
 
-A file is written once and never changed. A run adds files under new names, replaces `store.json`
-in one step, and removes the files that it lists no longer. So a store is the one before or the one
-after, whenever a run is killed; the next run removes what a killed one left.
+A file is written once and never changed. A run adds files under new names, replaces `store.json` in
+one step, and removes the files that it no longer lists. So a run that is killed leaves either the
+old store or the new one; the next run removes its other files.
 """
 
 import contextlib
@@ -40,54 +39,54 @@ from mcptally.tables.schema import TABLES, Recordings, Table
 from mcptally.transcript.remote import is_remote, was_url
 
 STORE_FORMAT: Final = 2
-"""Version of the store's layout; a store of another version is rebuilt, never migrated."""
+"""Version of the store's layout. A store of another version is rebuilt, not migrated."""
 
 MANIFEST: Final = "store.json"
 WORK: Final = ".work"
-KNOWN: Final = ".known"
+SUMMARIES: Final = ".known"
 VIEWS: Final = "mcptally.duckdb"
-"""Views over the live files, for other DuckDB clients; see `database`."""
+"""Views over the live files for other DuckDB clients; see `analytics.duckdb_file`."""
 
 EMPTY: Final = "empty"
-"""What the name of a file without rows begins with; every table has at least one file."""
+"""Prefix of the name of a file without rows; every table has at least one file."""
 
-RACY: Final = 2_000_000_000
-"""Nanoseconds after a change in which a file may change again and look the same: clocks of file
-systems are that coarse."""
+TIMESTAMP_MARGIN_NS: Final = 2_000_000_000
+"""Nanoseconds within which two changes of a file may get the same time: file systems have coarse
+clocks."""
 
-PAYLOAD: Final = frozenset({"response", "text"})
-"""Columns that hold what was said; dictionaries and statistics do not pay for them."""
+_PAYLOADS: Final = frozenset({"response", "text"})
+"""Columns of payloads, for which Parquet dictionaries and statistics cost more than they save."""
 
-DIFFERENT: Final = frozenset(
+_MOSTLY_DISTINCT: Final = frozenset(
     {"call_id", "attempt_of", "requested_at", "answered_at", "at", "latency_ms"}
     | {"first_call", "last_call", "first_happy_at"}
 )
-"""Columns whose values hardly come twice: a dictionary of them is the column again."""
+"""Columns whose values rarely repeat, so that a dictionary would be as large as the column."""
 
-DICTIONARY: Final = 4 << 20
-"""Bytes that a column's dictionary may have: the error texts of a row group."""
+_DICTIONARY_BYTES: Final = 4 << 20
+"""Limit of a column's dictionary: enough for the error texts of a row group."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Source:
+class SourceFile:
     """A file of the archive as it was when it was read."""
 
     file: str
     size: int
     sha256: str
     stat: tuple[int, ...] | None = dataclasses.field(default=None, compare=False)
-    """`mtime_ns`, `ctime_ns` and inode, by which an unchanged file is known without reading it;
-    None where they say nothing."""
+    """`mtime_ns`, `ctime_ns` and inode: a file with the same values is unchanged. None if a later
+    change might not show in them."""
     whole: bool = dataclasses.field(default=True, compare=False)
-    """Whether nothing changed while it was read; if not, the next run reads it again."""
+    """Whether the file did not change while it was read; otherwise the next run reads it again."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Written:
-    """What was put into a store: of a partition, or carried over from another store."""
+    """Numbers of rows that were put into a store."""
 
     rows: dict[str, int]
-    """By table."""
+    """Rows by name of table."""
     outcomes: dict[str, int]
     """Calls by outcome."""
     broken: int
@@ -96,32 +95,33 @@ class Written:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Made:
-    """What the rows of a store were made by, and what it is to say of its past."""
+    """The provenance of a store: what its rows were made with, and what its manifest keeps."""
 
     rules: str = "default"
     """Digest of the rules and scenarios in force."""
     payloads: bool = True
     code: str = ""
-    """Digest of the program: other programs may judge otherwise."""
+    """Digest of the program, as another version may judge differently."""
     as_scored: Sequence[str] = ()
-    """Recordings that are judged by what an earlier store knew: their files were not there."""
+    """Recordings that should have been scored again, and whose files were not available."""
     forgotten: Sequence[Mapping[str, Any]] = ()
-    """What was removed on request, and when: never what it said."""
+    """When data was removed on request, and how much: never which."""
     by: str = "score"
-    """The command that makes the store from nothing: `score` or `merge`."""
+    """The command that can make the store anew: `score` or `merge`."""
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """What `store.json` says.
+    """The content of `store.json`.
 
     Raises:
-        StoreError: no store there, one that a first run left unfinished, or one of another version.
+        StoreError: there is no store, the first run into it did not end, it has another format, or
+            a file is missing or damaged.
     """
     path = folder / MANIFEST
     if not folder.is_dir():
         if url := was_url(folder):
             raise StoreError(
-                f"{url}: a store is asked in a folder; copy it into one first, as with: "
+                f"{url}: a store must be in a local folder to be queried; copy it first, as with: "
                 f"aws s3 sync {url} {folder.name}"
             )
         raise StoreError(
@@ -132,10 +132,10 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         manifest = _checked(folder, _load(path))
         try:
             for name, part in manifest["parts"].items():
-                if not name.startswith(KNOWN):
+                if not name.startswith(SUMMARIES):
                     _require(folder, manifest, name, part["bytes"])
         except StoreError:
-            # A run may have replaced the store since: then the files of the new one are there.
+            # If a run has replaced the store since, read the new manifest.
             if _load(path) == manifest:
                 raise
         else:
@@ -149,7 +149,7 @@ def _load(path: Path) -> Any:
         folder = path.parent
         if (folder / WORK).is_dir():
             raise StoreError(
-                f"{folder}: the first run into it has not come to its end; if none is running, "
+                f"{folder}: the first run into this store has not ended; if no run is active, "
                 f"start the same command again: mcptally score ARCHIVE -o {folder}, or "
                 f"mcptally merge STORES -o {folder}"
             ) from error
@@ -159,10 +159,10 @@ def _load(path: Path) -> Any:
 
 
 def _checked(folder: Path, manifest: Any) -> dict[str, Any]:
-    """A manifest that this version reads.
+    """The manifest, if this version can read it.
 
     Raises:
-        StoreError: it is none.
+        StoreError: the manifest is of another format, or not a manifest.
     """
     version = manifest.get("format") if isinstance(manifest, dict) else None
     if isinstance(version, int | str) and version != STORE_FORMAT:
@@ -172,42 +172,43 @@ def _checked(folder: Path, manifest: Any) -> dict[str, Any]:
         )
     if version != STORE_FORMAT or not _is_ours(manifest):
         raise StoreError(
-            f"{folder / MANIFEST}: is no {MANIFEST} of ours; {how_to_rebuild(folder, manifest)}"
+            f"{folder / MANIFEST}: is not a manifest of mcptally; "
+            f"{how_to_rebuild(folder, manifest)}"
         )
     known: dict[str, Any] = manifest
     if missing := [name for name, found in live(folder, known).items() if not found]:
         raise StoreError(
-            f"{folder}: has no table {', '.join(missing)}, as a store of another mcptally; "
+            f"{folder}: has no table {', '.join(missing)}: another version of mcptally made it; "
             f"{how_to_rebuild(folder, manifest)}"
         )
     return known
 
 
 def how_to_rebuild(folder: Path, manifest: Any) -> str:
-    """What to do about a store that cannot be read: the transcripts of a merged one may be away."""
+    """Advice for a store that cannot be read: merge again, or score again."""
     if isinstance(manifest, dict) and manifest.get("made_by") == "merge":
         return f"merge the stores again: mcptally merge STORES -o {folder}"
     return f"rebuild it with: mcptally score ARCHIVE -o {folder}"
 
 
 Files = Mapping[str, list[Path]]
-"""The live files of a store: name of a table, or folder of notes → its files."""
+"""The live files of a store: name of a table, or folder of summaries → its files."""
 
 
 def live(folder: Path, manifest: Mapping[str, Any]) -> Files:
-    """The live files, in the order of the manifest; every table is there."""
+    """The live files in the order of the manifest; every table has an entry."""
     files: dict[str, list[Path]] = {table.name: [] for table in TABLES}
     for name in manifest["parts"]:
         files.setdefault(name.rpartition("/")[0], []).append(folder / name)
     return files
 
 
-_PART: Final = re.compile(rf"({re.escape(KNOWN)}/)?[a-z_]+/[A-Za-z0-9_-]+\.parquet")
-"""Names of live files: in a folder of the store, and nowhere else."""
+_PART: Final = re.compile(rf"({re.escape(SUMMARIES)}/)?[a-z_]+/[A-Za-z0-9_-]+\.parquet")
+"""Valid names of live files: relative paths into the folders of the store."""
 
 
 def _is_ours(manifest: dict[str, Any]) -> bool:
-    """Whether what is read of a manifest has the form that it was written in."""
+    """Whether the members of a manifest that are read have the right types."""
     sources, parts = manifest.get("archive"), manifest.get("parts")
     return (
         isinstance(sources, list)
@@ -221,19 +222,19 @@ def _is_ours(manifest: dict[str, Any]) -> bool:
 
 
 def _require(folder: Path, manifest: Mapping[str, Any], name: str, size: int) -> None:
-    """See that a Parquet file is there, and as long as it was written."""
+    """Check that a Parquet file exists and has the length that it was written with."""
     try:
         now = (folder / name).stat().st_size
     except OSError as error:
         now, what = -1, f"cannot be read: {error.strerror}"
     else:
-        what = f"is damaged: {now} bytes long, and was written with {size}"
+        what = f"is damaged: it has {now} bytes and was written with {size}"
     if now != size:
         raise StoreError(f"{folder / name}: {what}; {how_to_rebuild(folder, manifest)}")
 
 
 def forgotten(folder: Path) -> list[dict[str, Any]]:
-    """What was removed from a store on request, also from one of another format."""
+    """The manifest's list of removals on request, also of a store of another format."""
     with contextlib.suppress(OSError, ValueError, AttributeError, TypeError, RecursionError):
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         return list(manifest.get("forgotten", ()))
@@ -242,17 +243,18 @@ def forgotten(folder: Path) -> list[dict[str, Any]]:
 
 @contextlib.contextmanager
 def working(folder: Path) -> Iterator[Path]:
-    """An empty work folder inside the store at `folder`, for this run alone; gone afterwards.
+    """An empty work folder inside the store at `folder`, locked for this run; removed afterwards.
 
     Raises:
-        StoreError: the folder holds something else than a store, or another run works in it.
+        StoreError: the folder holds something other than a store, another run works in it, or the
+            disk is full.
     """
-    _refuse_others(folder)
+    _require_store_or_empty(folder)
     new = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
     try:
         with alone_in(folder):
-            _refuse_others(folder)
+            _require_store_or_empty(folder)
             sweep(folder)
             try:
                 yield prepare(folder)
@@ -262,23 +264,23 @@ def working(folder: Path) -> Iterator[Path]:
         if new and folder.is_dir() and not any(folder.iterdir()):
             folder.rmdir()
         if isinstance(error, OSError | pl.exceptions.ComputeError) and _is_full(error):
-            left = "it is as it was before" if (folder / MANIFEST).exists() else "it is not there"
+            left = "it is as it was before" if (folder / MANIFEST).exists() else "there is no store"
             raise StoreError(
-                f"{folder}: cannot be written, {error}; {left}; make room and score again"
+                f"{folder}: cannot be written, {error}; {left}; free some space and score again"
             ) from error
         raise
 
 
 def prepare(folder: Path) -> Path:
     """A new work folder inside the store at `folder`."""
-    # Under a new name: a process that outlived a killed run writes where nobody looks.
+    # A new name: a process that survives its run must not write into the next work folder.
     work = folder / WORK / secrets.token_hex(4)
-    (work / KNOWN).mkdir(parents=True)
+    (work / SUMMARIES).mkdir(parents=True)
     return work
 
 
-def _refuse_others(folder: Path) -> None:
-    """See that what is in a folder is a store, or what a killed run left of one.
+def _require_store_or_empty(folder: Path) -> None:
+    """Check that a folder is empty, a store, or what a killed run left of one.
 
     Raises:
         StoreError: it is something else.
@@ -289,16 +291,14 @@ def _refuse_others(folder: Path) -> None:
         raise StoreError(f"{folder}: is a file; name a folder for the store")
     known = any((folder / name).exists() for name in (MANIFEST, WORK))
     if not known and any(folder.iterdir()):
-        raise StoreError(
-            f"{folder}: is a folder with other things in it and no store; name a new folder"
-        )
+        raise StoreError(f"{folder}: is not a store and has other files in it; name a new folder")
 
 
 def sweep(folder: Path) -> list[Path]:
-    """Remove what the manifest does not list: files of the store before, and of killed runs.
+    """Remove the files that the manifest does not list; gives those that could not be removed.
 
-    Only for the run that is alone in the store. Where the manifest cannot be read, nothing is
-    removed. Gives the files that could not be removed.
+    They belong to the previous store or to killed runs. The caller must hold the lock of the store.
+    Without a readable manifest only work folders are removed.
     """
     manifest = folder / MANIFEST
     listed: set[str] = set()
@@ -310,19 +310,19 @@ def sweep(folder: Path) -> list[Path]:
             return []
     left, old = [], list(_unlisted(folder, listed))
     if old and not has_views(folder):
-        (folder / VIEWS).unlink(missing_ok=True)  # its views may name files that go now
+        (folder / VIEWS).unlink(missing_ok=True)  # its views may name files that are removed now
     for path in old:
         try:
             path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
-        except OSError:  # in use (Windows), or not ours to remove
+        except OSError:  # in use (Windows), or no permission
             left.append(path)
     shutil.rmtree(folder / WORK, ignore_errors=True)
     return left
 
 
 def _unlisted(folder: Path, listed: Collection[str]) -> Iterator[Path]:
-    """Files in the folders of a store that are not listed, and folders after what is in them."""
-    for name in (*(table.name for table in TABLES), KNOWN):
+    """Files in a store's folders that are not listed, and empty folders after their content."""
+    for name in (*(table.name for table in TABLES), SUMMARIES):
         place = folder / name
         if place.is_symlink():
             yield place
@@ -338,7 +338,7 @@ def _unlisted(folder: Path, listed: Collection[str]) -> Iterator[Path]:
 
 
 def mark(folder: Path) -> tuple[int, int]:
-    """What changes when a run replaces the store at `folder`."""
+    """Inode and time of the manifest: they change when a run replaces the store at `folder`."""
     try:
         stat = (folder / MANIFEST).stat()
     except OSError:
@@ -347,7 +347,7 @@ def mark(folder: Path) -> tuple[int, int]:
 
 
 def has_views(folder: Path) -> bool:
-    """Whether `mcptally.duckdb` is of the store as it is now: it has the time of the manifest."""
+    """Whether `mcptally.duckdb` belongs to the current manifest: it has the manifest's time."""
     try:
         views, manifest = (folder / name for name in (VIEWS, MANIFEST))
         return views.stat().st_mtime_ns == manifest.stat().st_mtime_ns
@@ -356,15 +356,15 @@ def has_views(folder: Path) -> bool:
 
 
 def _is_full(error: Exception) -> bool:
-    """Whether there is no room: the writers say so in a number, or (polars) in words alone."""
+    """Whether the disk is full. Writers report it by error number, polars only in the message."""
     numbers = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
-    said = isinstance(error, OSError) and error.errno in numbers
-    return said or any(os.strerror(number) in str(error) for number in numbers)
+    by_number = isinstance(error, OSError) and error.errno in numbers
+    return by_number or any(os.strerror(number) in str(error) for number in numbers)
 
 
 @contextlib.contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
-    """The folder locked for this process; the system lets go when the process ends."""
+    """Lock a store for this process; the system releases the lock when the process ends."""
     if sys.platform == "win32":
         yield
         return
@@ -375,7 +375,7 @@ def alone_in(folder: Path) -> Iterator[None]:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise StoreError(
-            f"{folder}: another run is writing to this store; wait for its end"
+            f"{folder}: another run is writing to this store; wait until it ends"
         ) from None
     else:
         yield
@@ -384,14 +384,14 @@ def alone_in(folder: Path) -> Iterator[None]:
 
 
 def write_part(work: Path, table: type[Table], part: str, frame: pl.DataFrame) -> int:
-    """Write one part of a table into the work folder; gives the number of rows."""
+    """Write a part of a table into the work folder, sorted by its key; gives the number of rows."""
     target = work / table.name / f"{part}.parquet"
     target.parent.mkdir(parents=True, exist_ok=True)
     data = table.frame(frame)
     order = data.select(pl.arg_sort_by(table.key, nulls_last=True).cast(pl.UInt32)).to_series()
     in_order = order.equals(pl.int_range(data.height, dtype=pl.UInt32, eager=True))
     schema = data.clear().to_arrow(compat_level=pl.CompatLevel.newest()).schema
-    # A row group at a time: the whole in order, and as Arrow has it, would be two copies more.
+    # One row group at a time: sorting and converting the whole frame would make two more copies.
     with pq.ParquetWriter(target, schema, **_options(schema.names)) as writer:
         for start in range(0, max(1, data.height), ROW_GROUP):
             rows = data.slice(start, ROW_GROUP)
@@ -402,7 +402,7 @@ def write_part(work: Path, table: type[Table], part: str, frame: pl.DataFrame) -
 
 
 def copy_part(source: Path, target: Path, keep: Callable[[pl.DataFrame], pl.DataFrame]) -> int:
-    """Write the rows of a part that `keep` leaves, in their order; gives how many those are."""
+    """Write the rows of a part that the filter `keep` returns; gives their number."""
     target.parent.mkdir(parents=True, exist_ok=True)
     rows = 0
     with pq.ParquetFile(source) as file:
@@ -417,36 +417,36 @@ def copy_part(source: Path, target: Path, keep: Callable[[pl.DataFrame], pl.Data
     return rows
 
 
-SOUGHT: Final = frozenset(
+_FILTERED: Final = frozenset(
     {"server", "tool", "recording", "session", "seq", "requested_at", "at", "outcome", "rule", "id"}
 )
-"""Columns that questions filter by: only their statistics let a reader pass over row groups."""
+"""Columns that queries filter by; with their statistics a reader can skip row groups."""
 
 ROW_GROUP: Final = 50_000
 
 
 def _options(names: Sequence[str]) -> dict[str, Any]:
-    again = [name for name in names if name not in PAYLOAD | DIFFERENT]
+    repeating = [name for name in names if name not in _PAYLOADS | _MOSTLY_DISTINCT]
     return {
         "compression": "zstd",
         "compression_level": 3,
-        "use_dictionary": again,
-        "dictionary_pagesize_limit": DICTIONARY,
-        "write_statistics": [name for name in names if name in SOUGHT],
+        "use_dictionary": repeating,
+        "dictionary_pagesize_limit": _DICTIONARY_BYTES,
+        "write_statistics": [name for name in names if name in _FILTERED],
     }
 
 
-def write_known(work: Path, part: str, frames: Mapping[str, pl.DataFrame]) -> None:
-    """Write what the next run wants to know of a part into the work folder."""
+def write_summary(work: Path, part: str, frames: Mapping[str, pl.DataFrame]) -> None:
+    """Write the summary of a part (kind → rows) into the work folder."""
     for kind, frame in frames.items():
-        target = work / KNOWN / kind / f"{part}.parquet"
+        target = work / SUMMARIES / kind / f"{part}.parquet"
         target.parent.mkdir(parents=True, exist_ok=True)
         frame.write_parquet(target, compression="zstd", compression_level=1)
 
 
-def sweep_known(work: Path) -> None:
-    """Remove from a work folder what was noted of partitions that are no part of it."""
-    for path in (work / KNOWN).rglob("*.parquet"):
+def remove_orphan_summaries(work: Path) -> None:
+    """Remove from a work folder the summaries of partitions that were not finished."""
+    for path in (work / SUMMARIES).rglob("*.parquet"):
         if not (work / Recordings.name / path.name).exists():
             path.unlink()
 
@@ -455,27 +455,26 @@ def publish(
     folder: Path,
     work: Path,
     *,
-    sources: Iterable[Source],
+    sources: Iterable[SourceFile],
     rows: Mapping[str, int],
     made: Made,
     kept: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
 ) -> None:
-    """Make the work folder's parts the store's, with files that it has already.
+    """Move the parts of the work folder into the store and replace its manifest.
 
-    Until `store.json` is replaced, the store is the one before. `sweep` removes what it lists no
-    longer.
+    Readers see the previous store until `store.json` is replaced. `sweep` removes old files.
 
     Args:
         folder: the store.
-        work: what `working` gave, with the parts written into it.
+        work: the folder that `working` gave, with the parts written into it.
         sources: the archive's files.
-        rows: name of each table → how many rows it has.
-        made: what the rows were made by.
-        kept: files of the store that stay, with what its manifest says of them.
+        rows: name of each table → number of rows in the new store.
+        made: provenance of the rows.
+        kept: files of the store that stay, with their entries in its manifest.
     """
-    held = {name.rpartition("/")[0] for name in kept}
+    kept_tables = {name.rpartition("/")[0] for name in kept}
     for table in TABLES:
-        if table.name not in held and not any((work / table.name).glob("*.parquet")):
+        if table.name not in kept_tables and not any((work / table.name).glob("*.parquet")):
             (work / table.name).mkdir(exist_ok=True)
             pq.write_table(
                 pa.Table.from_batches([], table.frame(pl.DataFrame()).to_arrow().schema),
@@ -509,54 +508,54 @@ def publish(
 
 
 def replace_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
-    """Write `store.json` anew, in one step; for the run that is alone in the store."""
+    """Replace `store.json` in one step. The caller must hold the lock of the store."""
     draft = folder / WORK / MANIFEST
     draft.write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
-    os.replace(draft, folder / MANIFEST)  # noqa: PTH105  (the atomic one, by its name)
+    os.replace(draft, folder / MANIFEST)  # noqa: PTH105  (atomic)
 
 
 def parts(work: Path) -> Iterator[tuple[str, Path]]:
-    """Every Parquet file of a work folder that is to become a store, by its name."""
-    for name in (*(table.name for table in TABLES), KNOWN):
+    """Name and path of each Parquet file in the table and summary folders of a work folder."""
+    for name in (*(table.name for table in TABLES), SUMMARIES):
         for path in sorted((work / name).rglob("*.parquet")):
             yield path.relative_to(work).as_posix(), path
 
 
 def digest_of(path: Path) -> str:
     """SHA-256 of a file."""
-    if is_remote(path):  # read once already, over the network
+    if is_remote(path):  # computed while it was read over the network
         return path.sha256()
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-class Look(NamedTuple):
-    """A file as it was before it was read."""
+class FileState(NamedTuple):
+    """Size, times and inode of a file before it was read."""
 
     identity: tuple[int, ...]
-    """Size, time of change, time of change of the file's own record, and inode."""
-    settled: bool
-    """Whether a later change is sure to show in them."""
+    """Size, mtime, ctime (nanoseconds) and inode."""
+    stable: bool
+    """Whether every later change will show in them."""
 
 
-def look(path: Path) -> Look:
-    """The file as it is now, before it is read; one that is gone is nothing, and never settled."""
+def file_state(path: Path) -> FileState:
+    """The state of a file now; of a missing file all zeros, and not stable."""
     try:
         stat = path.stat()
     except OSError:
-        return Look((0, 0, 0, 0), settled=False)
+        return FileState((0, 0, 0, 0), stable=False)
     identity = (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
-    return Look(identity, max(identity[1:3]) < time.time_ns() - RACY)
+    return FileState(identity, max(identity[1:3]) < time.time_ns() - TIMESTAMP_MARGIN_NS)
 
 
-def source_of(path: Path, before: Look | None = None) -> Source:
-    """Size and SHA-256 of a file of the archive; `before` is how it was when it was read."""
+def source_of(path: Path, before: FileState | None = None) -> SourceFile:
+    """Size and SHA-256 of a file of the archive; `before` is its state before it was read."""
     try:
         sha256 = digest_of(path)
-    except OSError:  # a finding says so
-        return Source(str(path), 0, "", whole=False)
-    now = look(path)
+    except OSError:  # reported as a finding
+        return SourceFile(str(path), 0, "", whole=False)
+    now = file_state(path)
     whole = before is None or before.identity == now.identity
-    steady = before is not None and before.settled and whole
+    is_stable = before is not None and before.stable and whole
     size, *stat = now.identity
-    return Source(str(path), size, sha256, tuple(stat) if steady else None, whole)
+    return SourceFile(str(path), size, sha256, tuple(stat) if is_stable else None, whole)

@@ -1,4 +1,4 @@
-"""A store holds plain files and folders only: a link or device in it would open something else."""
+"""Check that a store holds plain files and folders only: links and devices lead elsewhere."""
 
 import os
 from pathlib import Path
@@ -7,18 +7,18 @@ from mcptally.errors import StoreError
 
 
 def require_plain_files(folder: Path) -> None:
-    """Refuse a store in which anything, at any depth, is not a plain file or folder.
+    """Check that everything in a store, at any depth, is a plain file or folder.
 
     The store's own folder may be a symbolic link: the caller named it.
 
     Raises:
-        StoreError: there is a symbolic link, a named pipe, a socket or a device.
+        StoreError: it has a symbolic link, a named pipe, a socket or a device.
     """
     folders = [folder]
     while folders:
         try:
             entries = list(os.scandir(folders.pop()))
-        except FileNotFoundError:  # a run removed it meanwhile
+        except FileNotFoundError:  # removed by a run in the meantime
             continue
         except OSError as error:
             raise StoreError(f"{error.filename}: cannot be read: {error.strerror}") from error

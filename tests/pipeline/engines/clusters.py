@@ -1,4 +1,4 @@
-"""A Dask cluster of real processes on this machine, whose workers can be killed."""
+"""A Dask cluster of processes on this machine, whose workers can be killed."""
 
 import contextlib
 import gc
@@ -15,18 +15,18 @@ import pytest
 from mcptally.pipeline.engines import dask_tasks
 
 PATIENCE = 60.0
-"""Seconds that a process may take to start, on a machine as loaded as can be."""
+"""Seconds that a process may take to start on a very busy machine."""
 
 
 QUIET = [
     pytest.mark.filterwarnings(f"ignore::{kind}")
     for kind in ("ResourceWarning", "DeprecationWarning", "pytest.PytestUnraisableExceptionWarning")
 ]
-"""For tests in which others' servers and event loops run: what those warn of is not ours."""
+"""Ignore warnings of servers and event loops that are not mcptally's."""
 
 
 class Machines:
-    """A scheduler, and workers as they are asked for: each a process with one thread."""
+    """A scheduler, and workers that a test starts: each is a process with one thread."""
 
     def __init__(self, scheduler: distributed.LocalCluster, folder: Path) -> None:
         self.address: str = scheduler.scheduler_address
@@ -39,7 +39,7 @@ class Machines:
 
         Args:
             count: how many.
-            before: a folder whose packages they find first.
+            before: a folder that comes first in their path of packages.
         """
         first = [str(before)] if before else []
         path = os.pathsep.join([*first, os.environ.get("PYTHONPATH", "")])
@@ -69,13 +69,13 @@ class Machines:
 
 
 def hold() -> None:
-    """Run on a worker: it works on nothing any more, and finishes nothing."""
+    """Block a worker (run there): its tasks wait forever."""
     dask_tasks._ONE_AT_A_TIME.acquire()
 
 
 @contextlib.contextmanager
 def machines(folder: Path, workers: int = 0) -> Iterator[Machines]:
-    """A cluster with so many workers to begin with."""
+    """A cluster that starts with this number of workers."""
     with (
         distributed.LocalCluster(
             n_workers=0,
@@ -90,6 +90,6 @@ def machines(folder: Path, workers: int = 0) -> Iterator[Machines]:
         if workers:
             found.add(workers)
         yield found
-    with warnings.catch_warnings():  # sockets of a killed worker, told of when they are collected
+    with warnings.catch_warnings():  # about sockets of killed workers
         warnings.simplefilter("ignore")
         gc.collect()

@@ -1,4 +1,4 @@
-"""A run on Dask writes what a run on this machine writes, whoever dies on the way."""
+"""A run on Dask writes the tables of a run on this machine, also when workers die."""
 
 import os
 import subprocess
@@ -20,7 +20,9 @@ from mcptally.cli import cli
 from mcptally.errors import McptallyError, UnreadableError, UsageError
 from mcptally.pipeline.engines import dask as dask_engine
 from mcptally.pipeline.engines import dask_tasks
-from mcptally.pipeline.engines.dask import DaskCrew
+from mcptally.pipeline.engines.dask import DaskPool
+from mcptally.pipeline.engines.worker import FinishSettings, Partition
+from mcptally.pipeline.scoring import Judging
 from mcptally.store.files import prepare
 from mcptally.tables.schema import TABLES
 from tests import corpus
@@ -32,11 +34,11 @@ from tests.wire.test_nesting import archive
 FILES = [TRACES / f"{name}.jsonl.zst" for name in ("excel-http", "git", "memory", "sqlite")]
 pytestmark = [*QUIET, pytest.mark.slow]
 EACH = 1
-"""A limit that makes every file a partition of its own."""
+"""A partition limit so low that each partition has one file."""
 
 
 def tables(store: Path) -> dict[str, pl.DataFrame]:
-    """Every table of a store, whole, places of files too, in the order of its key."""
+    """Every table of a store with all columns, in the order of its key."""
     return {
         table.name: pl.read_parquet(
             store / table.name / "*.parquet", missing_columns="insert"
@@ -61,14 +63,14 @@ def here(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory):
-    """A cluster whose two workers nobody kills."""
+    """A cluster with two workers that stay alive."""
     with machines(tmp_path_factory.mktemp("pair"), workers=2) as found:
         yield found
 
 
 @pytest.fixture
 def alone(tmp_path):
-    """A cluster with one worker, to be treated badly."""
+    """A cluster with one worker, which tests may kill."""
     with machines(tmp_path, workers=1) as found:
         yield found
 
@@ -90,7 +92,7 @@ def test_two_workers_write_the_tables_of_one_machine(tmp_path: Path, here: Path,
     assert not list(pair.folder.rglob("*.arrow")), "scratch files stayed on a worker"
 
 
-def test_recordings_torn_over_workers_are_put_together(tmp_path: Path, pair: Machines):
+def test_recordings_split_over_workers_are_put_together(tmp_path: Path, pair: Machines):
     (tmp_path / "files").mkdir()
     files = scattered(tmp_path / "files", parts=3)
     mt.score(files, out=tmp_path / "local", partition_bytes=EACH)
@@ -98,14 +100,14 @@ def test_recordings_torn_over_workers_are_put_together(tmp_path: Path, pair: Mac
     assert_same(tmp_path / "store", tmp_path / "local")
 
 
-def test_values_are_nested_as_deep_on_a_worker_as_here(tmp_path: Path, pair: Machines):
+def test_a_worker_reads_values_as_deeply_nested_as_a_local_run(tmp_path: Path, pair: Machines):
     traces = archive(tmp_path / "traces")
     mt.score([traces], out=tmp_path / "local")
     mt.score([traces], out=tmp_path / "store", engine=pair.client)
     assert_same(tmp_path / "store", tmp_path / "local")
 
 
-def test_a_broken_file_is_rows_wherever_it_is_read(tmp_path: Path, pair: Machines):
+def test_a_broken_file_gives_the_same_findings_on_a_worker(tmp_path: Path, pair: Machines):
     files = tmp_path / "files"
     files.mkdir()
     (files / "cut.jsonl.zst").write_bytes(FILES[0].read_bytes()[:-20])
@@ -135,7 +137,7 @@ def test_a_relative_archive_keeps_its_names(tmp_path: Path, pair: Machines, monk
     assert set(tables(tmp_path / "store")["calls"]["file"]) == {str(Path("traces/time.jsonl"))}
 
 
-def test_a_worker_killed_while_partitions_are_gathered_costs_nothing(
+def test_a_worker_killed_while_partitions_are_gathered_changes_no_table(
     tmp_path: Path, here: Path, alone: Machines
 ):
     alone.add()
@@ -150,7 +152,7 @@ def test_what_a_dead_worker_had_gathered_is_gathered_again(
     tmp_path: Path, here: Path, alone: Machines
 ):
     def replace() -> None:
-        alone.add()  # it knows nothing yet
+        alone.add()  # it has gathered nothing
         alone.kill(0)
 
     replaced = once(lambda done, total: 2 * done >= total, replace)
@@ -161,29 +163,29 @@ def test_what_a_dead_worker_had_gathered_is_gathered_again(
 
 
 def once(when: Callable[[int, int], bool], act: Callable[[], None]) -> Callable[[int, int], None]:
-    """Progress that does something the first time that a condition holds."""
+    """A progress callback that acts once, as soon as a condition holds."""
     waiting = [act]
 
-    def tell(done: int, total: int) -> None:
+    def report(done: int, total: int) -> None:
         if waiting and when(done, total):
             waiting.pop()()
 
-    return tell
+    return report
 
 
-def test_a_partition_that_workers_die_of_ends_the_run(tmp_path: Path):
+def test_a_run_ends_when_a_partition_kills_its_workers(tmp_path: Path):
     with (
         dask.config.set({"distributed.scheduler.allowed-failures": 0}),
         machines(tmp_path, workers=1) as fragile,
-        DaskCrew(fragile.client, prepare(tmp_path / "store")) as crew,
+        DaskPool(fragile.client, prepare(tmp_path / "store")) as pool,
     ):
         fragile.client.run(hold)
-        asked = crew._submit(dask_tasks.gather, crew.run, dask_tasks.Batch(0, FILES[:1], ["a"]))
+        asked = pool._submit(dask_tasks.gather, pool.run, dask_tasks.Batch(0, FILES[:1], ["a"]))
         while not any(fragile.client.processing().values()):
             assert fragile.workers[0].poll() is None
         fragile.kill(0)
         with pytest.raises(McptallyError, match="1 workers died one after the other"):
-            list(crew._answers([asked]))
+            list(pool._results([asked]))
 
 
 def test_a_second_run_on_a_cluster_does_what_is_new(tmp_path: Path, here: Path, pair: Machines):
@@ -196,55 +198,55 @@ def test_a_second_run_on_a_cluster_does_what_is_new(tmp_path: Path, here: Path, 
         assert_frame_equal(frame, theirs[name])
 
 
-def test_a_cluster_whose_last_worker_dies_ends_the_run(tmp_path: Path, alone: Machines):
-    crew = DaskCrew(alone.client, prepare(tmp_path / "store"), look=0.1, patience=3)
-    with crew:
-        crew.any([("gather", (0, FILES[:1]))])
+def test_a_run_ends_when_the_last_worker_dies(tmp_path: Path, alone: Machines):
+    pool = DaskPool(alone.client, prepare(tmp_path / "store"), check_seconds=0.1, empty_checks=3)
+    with pool:
+        list(pool.gather([Partition(0, FILES[:1])]))
         alone.kill(0)
         with pytest.raises(McptallyError, match="no worker is left"):
-            crew.any([("gather", (1, FILES[:1]))])
+            list(pool.gather([Partition(1, FILES[:1])]))
 
 
-def test_a_cluster_without_workers_is_told_so(tmp_path: Path, monkeypatch):
-    monkeypatch.setattr(dask_engine, "LOOK", 0.1)
-    with machines(tmp_path) as nobody, pytest.raises(McptallyError, match="dask worker tcp://"):
-        mt.score(FILES, out=tmp_path / "store", engine=nobody.client)
+def test_a_cluster_without_workers_is_an_error_with_advice(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(dask_engine, "CHECK_SECONDS", 0.1)
+    with machines(tmp_path) as empty, pytest.raises(McptallyError, match="dask worker tcp://"):
+        mt.score(FILES, out=tmp_path / "store", engine=empty.client)
     assert not (tmp_path / "store").exists()
 
 
 def test_a_file_that_a_worker_does_not_find_is_named(tmp_path: Path, pair: Machines):
     with (
-        DaskCrew(pair.client, prepare(tmp_path / "store")) as crew,
+        DaskPool(pair.client, prepare(tmp_path / "store")) as pool,
         pytest.raises(UnreadableError, match=r"gone\.jsonl: worker tcp://.* has no such file"),
     ):
-        crew.any([("gather", (0, [tmp_path / "gone.jsonl"]))])
+        list(pool.gather([Partition(0, [tmp_path / "gone.jsonl"])]))
 
 
 def test_a_store_that_workers_do_not_see_is_refused(tmp_path: Path, pair: Machines):
     work = tmp_path / "elsewhere" / ".work" / "1"
     with pytest.raises(UsageError, match=r"does not see .*elsewhere: workers"):
-        DaskCrew(pair.client, work).__enter__()
+        DaskPool(pair.client, work).__enter__()
 
 
-def test_what_was_gathered_weighs_what_gathering_it_again_costs(tmp_path: Path, pair: Machines):
+def test_the_size_told_to_dask_is_the_cost_of_gathering_again(tmp_path: Path, pair: Machines):
     path = TRACES / "time.jsonl"
-    with DaskCrew(pair.client, prepare(tmp_path / "store")) as crew:
-        crew.any([("gather", (0, [path]))])
-        [(asked, _)] = crew.kept.values()
+    with DaskPool(pair.client, prepare(tmp_path / "store")) as pool:
+        list(pool.gather([Partition(0, [path])]))
+        [(asked, _)] = pool.gathered.values()
         assert pair.client.nbytes([asked.key], summary=False)[asked.key] > path.stat().st_size
 
 
 def test_a_file_that_changed_is_not_gathered_again_as_if_it_had_not(tmp_path: Path, pair: Machines):
     path = tmp_path / "growing.jsonl"
     path.write_bytes((TRACES / "time.jsonl").read_bytes())
-    with DaskCrew(pair.client, prepare(tmp_path / "store")) as crew:
-        crew.any([("gather", (0, [path]))])
-        pair.client.run(dask_tasks.clear, crew.run)
+    with DaskPool(pair.client, prepare(tmp_path / "store")) as pool:
+        list(pool.gather([Partition(0, [path])]))
+        pair.client.run(dask_tasks.clear, pool.run)
         with path.open("ab") as file:
             file.write(b"\n")
-        settle = ("settle", (None, True))
+        settings = FinishSettings(Judging(), payloads=True)
         with pytest.raises(UnreadableError, match=r"growing\.jsonl: changed while"):
-            crew.each({0: [settle, ("finish", (0, None))]})
+            list(pool.finish([0], lambda _: None, settings))
 
 
 def test_a_worker_with_another_version_is_refused(tmp_path: Path):
@@ -258,8 +260,8 @@ def test_a_worker_with_another_version_is_refused(tmp_path: Path):
 
 
 @pytest.mark.parametrize("name", ["mcptally", "polars", "python"])
-def test_a_worker_that_came_later_is_asked_again(tmp_path: Path, pair: Machines, name: str):
-    run = dask_tasks.Run("x", tmp_path, None, {**dask_tasks.versions(), name: "0.0"})
+def test_each_task_checks_the_versions_of_its_worker(tmp_path: Path, pair: Machines, name: str):
+    run = dask_tasks.DaskRun("x", tmp_path, None, {**dask_tasks.versions(), name: "0.0"})
     asked = pair.client.submit(dask_tasks.gather, run, dask_tasks.Batch(0, [], []), pure=False)
     with pytest.raises(UsageError, match=f"has {name} .* was started with 0.0"):
         asked.result()
@@ -305,7 +307,7 @@ def test_an_extra_that_is_missing_is_named(tmp_path: Path):
         (["--engine", "dask", "--scheduler", "gone.json"], "no Dask scheduler answers"),
     ],
 )
-def test_an_engine_that_cannot_be_had_is_told(tmp_path: Path, arguments: list[str], says: str):
+def test_an_engine_that_cannot_be_used_is_an_error(tmp_path: Path, arguments: list[str], says: str):
     out = tmp_path / "store"
     result = click.testing.CliRunner().invoke(
         cli, ["score", str(FILES[0]), "-o", str(out), *arguments]
@@ -316,13 +318,13 @@ def test_an_engine_that_cannot_be_had_is_told(tmp_path: Path, arguments: list[st
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"address": 5}'])
-def test_a_file_that_names_no_scheduler_is_told(tmp_path: Path, content: str):
+def test_a_file_that_is_not_a_scheduler_file_is_an_error(tmp_path: Path, content: str):
     file = tmp_path / "scheduler.json"
     file.write_text(content)
     with pytest.raises(McptallyError, match=r"no Dask scheduler answers at .*scheduler\.json"):
         mt.score(FILES[:1], out=tmp_path / "store", engine="dask", scheduler=str(file))
 
 
-def test_an_engine_is_offered_for_a_misspelt_one(tmp_path: Path):
+def test_a_misspelt_engine_gets_a_suggestion(tmp_path: Path):
     with pytest.raises(UsageError, match="did you mean dask"):
         mt.score(FILES, out=tmp_path / "store", engine="dsk")

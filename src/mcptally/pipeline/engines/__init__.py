@@ -1,51 +1,31 @@
-"""Which engine does the work of a run: processes of this machine, or a Dask cluster."""
+"""Engines that do the work of a run: processes of this machine, or a Dask cluster.
+
+May import the modules of `pipeline` that work on one partition, and the folders below `pipeline`.
+"""
 
 import contextlib
 import os
-import sys
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from mcptally.errors import UsageError, near
-from mcptally.pipeline.engines.local import Crew, Team
+from mcptally.pipeline.engines.local import LocalEngine
+from mcptally.pipeline.engines.pool import Engine
 
 ENGINES: Final = ("local", "dask")
 
 
-class Engine(Protocol):
-    """Something that can do the work of a run."""
-
-    jobs: int
-    """How many partitions it works on at a time."""
-
-    def crew(self, parts: int, work: Path, held: int) -> Team:
-        """Who does the work of a run of so many partitions, in this work folder.
-
-        Of this machine's processes, partitions of `held` bytes wait in memory; more on disk.
-        """
-
-
-class _Local:
-    def __init__(self, jobs: int) -> None:
-        self.jobs = jobs
-
-    def crew(self, parts: int, work: Path, held: int) -> Team:
-        # A partition that is alone makes room for nobody: to put it on disk would be two copies.
-        return Crew(min(self.jobs, parts), work, held if parts > 1 else sys.maxsize)
-
-
 @contextlib.contextmanager
-def opened(
-    engine: Any, *, scheduler: str | None = None, jobs: int = 1, parcels: str | None = None
+def open_engine(
+    engine: Any, *, scheduler: str | None = None, jobs: int = 1, upload_url: str | None = None
 ) -> Iterator[Engine]:
-    """An engine at work, closed afterwards if it was opened here.
+    """An engine, closed at the end if it was opened here.
 
     Args:
         engine: its name, one of `ENGINES`, or a `distributed.Client`.
         scheduler: address or scheduler file of the Dask cluster.
-        jobs: processes on this machine; 0 means one a core.
-        parcels: the URL below which workers elsewhere put what they write, if the store is no
+        jobs: processes on this machine; 0 means one per core.
+        upload_url: the URL below which Dask workers put what they write, if the store is not a
             folder that they see.
 
     Raises:
@@ -54,15 +34,17 @@ def opened(
         McptallyError: the cluster cannot be reached, or has no workers.
     """
     if jobs < 0:
-        raise UsageError(f"jobs is {jobs}: give 0 for one a core, or how many")
+        raise UsageError(f"jobs is {jobs}: give the number of processes, or 0 for one per core")
     jobs = jobs or cores()
     if isinstance(engine, str) and engine not in ENGINES:
         hint = near(engine, ENGINES)
-        raise UsageError(f"no engine is called {engine!r}{hint} (there are: {', '.join(ENGINES)})")
+        raise UsageError(f"unknown engine {engine!r}{hint} (there are: {', '.join(ENGINES)})")
     if engine == "local":
         if scheduler is not None:
-            raise UsageError("a scheduler is Dask's: give --engine dask (engine='dask') as well")
-        yield _Local(jobs)
+            raise UsageError(
+                "a scheduler belongs to Dask: give --engine dask (engine='dask') as well"
+            )
+        yield LocalEngine(jobs)
         return
     try:
         from mcptally.pipeline.engines import dask as dask_engine  # noqa: PLC0415  (an extra)
@@ -73,7 +55,7 @@ def opened(
             "the engine dask needs Dask, which is not installed: pip install 'mcptally[dask]'"
         ) from error
     client = None if isinstance(engine, str) else engine
-    with dask_engine.connected(scheduler, client=client, jobs=jobs, parcels=parcels) as found:
+    with dask_engine.connected(scheduler, client=client, jobs=jobs, upload_url=upload_url) as found:
         yield found
 
 

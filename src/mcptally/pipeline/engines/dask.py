@@ -1,7 +1,7 @@
-"""A run on Dask: partitions dealt to the workers of a cluster, whichever of them live.
+"""The worker pool of a Dask cluster.
 
-This process reads nothing: it deals, listens, and puts together what the workers learned. Dask
-keeps count of who holds what; what was on a worker that dies, another does again (see `errand`).
+This process reads no transcripts: it submits tasks and combines their reports. Dask knows which
+worker has which result, and repeats the tasks of a worker that dies (see `dask_tasks`).
 """
 
 import contextlib
@@ -10,7 +10,7 @@ import json
 import queue
 import secrets
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
 from types import TracebackType
@@ -22,15 +22,16 @@ import distributed
 from mcptally import process_memory
 from mcptally.errors import McptallyError, UsageError
 from mcptally.pipeline.engines import dask_tasks
-from mcptally.pipeline.engines.local import Task
-from mcptally.pipeline.engines.worker import Learned
+from mcptally.pipeline.engines.pool import ContextOf
+from mcptally.pipeline.engines.worker import FinishSettings, GatherReport, Partition
+from mcptally.store.files import Written
 from mcptally.transcript import remote
 
-LOOK: Final = 30.0
-"""Seconds without news after which we look whether anybody is left to do the work."""
+CHECK_SECONDS: Final = 30.0
+"""Seconds without a result after which the cluster is asked whether it has a worker."""
 
-PATIENCE: Final = 10
-"""How many looks in a row may find nobody: clusters that grow and shrink take their time."""
+EMPTY_CHECKS: Final = 10
+"""Checks in a row without a worker after which the run ends: clusters grow and shrink slowly."""
 
 
 @contextlib.contextmanager
@@ -39,27 +40,28 @@ def connected(
     *,
     client: "distributed.Client | None" = None,
     jobs: int,
-    parcels: str | None = None,
-) -> Iterator["Dask"]:
-    """A cluster to work on.
+    upload_url: str | None = None,
+) -> Iterator["DaskEngine"]:
+    """The engine of a Dask cluster.
 
     Args:
-        scheduler: its address, or the path of a scheduler file (`*.json`); if None, what Dask's
-            configuration says (`DASK_SCHEDULER_ADDRESS`), or else a cluster on this machine.
-        client: a client of it that is there already.
+        scheduler: address of the cluster, or the path of a scheduler file (`*.json`); if None,
+            what Dask's configuration says (`DASK_SCHEDULER_ADDRESS`), or else a new cluster on
+            this machine.
+        client: a client that is connected already.
         jobs: workers of a cluster on this machine.
-        parcels: the URL below which workers put what they write, where they do not write into the
+        upload_url: the URL below which workers put what they write, if they do not write into the
             store's folder.
 
     Raises:
-        McptallyError: it cannot be reached, or has no workers.
+        McptallyError: the cluster cannot be reached, or has no workers.
         UsageError: a worker has another version of mcptally.
     """
     with contextlib.ExitStack() as closing:
         if client is None:
             address = scheduler or dask.config.get("scheduler-address", None)
             client = closing.enter_context(_client(address) if address else _on_this_machine(jobs))
-        yield Dask(client, parcels)
+        yield DaskEngine(client, upload_url)
 
 
 def _client(address: str) -> "distributed.Client":
@@ -68,7 +70,7 @@ def _client(address: str) -> "distributed.Client":
             known = json.loads(Path(address).read_bytes())  # Dask would wait for the file
             return distributed.Client(known["address"], set_as_default=False)
         return distributed.Client(address, set_as_default=False)
-    except (OSError, ValueError, LookupError, TypeError) as error:  # (a file that is none)
+    except (OSError, ValueError, LookupError, TypeError) as error:  # not a scheduler file
         raise McptallyError(
             f"no Dask scheduler answers at {address}: {error}; start one with: dask scheduler"
         ) from error
@@ -87,7 +89,7 @@ def _on_this_machine(jobs: int) -> Iterator["distributed.Client"]:
             threads_per_worker=1,
             memory_limit=None,
             dashboard_address="127.0.0.1:0",
-            silence_logs=_SILENT,
+            silence_logs=_LOG_LEVEL,
             preload=[dask_tasks.__name__],
         ) as cluster,
         distributed.Client(cluster, set_as_default=False) as client,
@@ -95,76 +97,76 @@ def _on_this_machine(jobs: int) -> Iterator["distributed.Client"]:
         yield client
 
 
-_SILENT: Final = 50
-"""Log level of a cluster of our own: what matters, we say."""
+_LOG_LEVEL: Final = 50
+"""Log level of a cluster of our own: mcptally itself reports what matters."""
 
 
-class Dask:
+class DaskEngine:
     """The cluster that a client is connected to."""
 
-    def __init__(self, client: "distributed.Client", parcels: str | None = None) -> None:
+    def __init__(self, client: "distributed.Client", upload_url: str | None = None) -> None:
         self.client = client
-        self.parcels = parcels
+        self.upload_url = upload_url
         try:
-            client.wait_for_workers(1, timeout=LOOK)
+            client.wait_for_workers(1, timeout=CHECK_SECONDS)
         except TimeoutError as error:
             raise McptallyError(
                 f"the Dask cluster at {_address(client)} has no workers; start some with: "
                 f"dask worker {_address(client)} --nthreads 1"
             ) from error
-        self._check()
+        self._require_versions()
         self.jobs = len(client.nthreads())
 
-    def crew(self, _parts: int, work: Path, _held: int) -> "DaskCrew":
-        """The workers, ready for a run whose work folder this is."""
-        return DaskCrew(self.client, work, parcels=self.parcels)
+    def pool(self, _partitions: int, work: Path, _memory: int) -> "DaskPool":
+        """The workers of the cluster, for a run that writes to the work folder `work`."""
+        return DaskPool(self.client, work, upload_url=self.upload_url)
 
-    def _check(self) -> None:
-        """See that workers have mcptally, and ours; one that comes later is asked again there."""
+    def _require_versions(self) -> None:
+        """Check the versions of all workers; workers that join later are checked in each task."""
         ours = dask_tasks.versions()
-        for worker, version in self._answers(metadata.version, "mcptally").items():
+        for worker, version in self._ask_workers(metadata.version, "mcptally").items():
             if isinstance(version, BaseException):
                 raise UsageError(
                     f"worker {worker} has no mcptally; install it on every worker: "
                     f"pip install 'mcptally[dask]=={ours['mcptally']}'"
                 )
-            dask_tasks.refuse(worker, {**ours, "mcptally": version}, ours)
-        for worker, theirs in self._answers(dask_tasks.versions).items():
+            dask_tasks.require_versions(worker, {**ours, "mcptally": version}, ours)
+        for worker, theirs in self._ask_workers(dask_tasks.versions).items():
             if isinstance(theirs, BaseException):
                 raise UsageError(f"worker {worker} cannot load mcptally: {theirs}") from theirs
-            dask_tasks.refuse(worker, theirs, ours)
+            dask_tasks.require_versions(worker, theirs, ours)
 
-    def _answers(self, function: Callable[..., Any], *arguments: object) -> dict[str, Any]:
+    def _ask_workers(self, function: Callable[..., Any], *arguments: object) -> dict[str, Any]:
         found: dict[str, Any] = self.client.run(function, *arguments, on_error="return")
         return found
 
 
-class DaskCrew:
-    """The workers of a cluster, as the one member of a crew."""
+class DaskPool:
+    """The workers of a cluster."""
 
     def __init__(
         self,
         client: "distributed.Client",
         work: Path,
         *,
-        parcels: str | None = None,
-        look: float = LOOK,
-        patience: int = PATIENCE,
+        upload_url: str | None = None,
+        check_seconds: float = CHECK_SECONDS,
+        empty_checks: int = EMPTY_CHECKS,
     ) -> None:
         self.client = client
-        self.run = dask_tasks.Run(
-            secrets.token_hex(8), work.absolute(), parcels, dask_tasks.versions()
+        self.run = dask_tasks.DaskRun(
+            secrets.token_hex(8), work.absolute(), upload_url, dask_tasks.versions()
         )
-        self.look = look
-        self.patience = patience
-        self.kept: dict[int, tuple[distributed.Future, Learned]] = {}
-        self.settled: distributed.Future | None = None
+        self.check_seconds = check_seconds
+        self.empty_checks = empty_checks
+        self.gathered: dict[int, tuple[distributed.Future, GatherReport]] = {}
+        """Number of a gathered partition → its task, and its report."""
 
     def __enter__(self) -> Self:
-        if self.run.parcels is None:
+        if self.run.upload_url is None:
             for worker, seen in self.client.run(dask_tasks.sees, self.run.work).items():
                 if not seen:
-                    raise UsageError(dask_tasks.unseen(worker, self.run.work))
+                    raise UsageError(dask_tasks.not_seen(worker, self.run.work))
         return self
 
     def __exit__(
@@ -173,114 +175,101 @@ class DaskCrew:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.kept.clear()
-        # A worker that cannot be asked any more leaves nothing that outlives it.
+        self.gathered.clear()
+        # A worker that cannot be reached any more removes its scratch folder itself.
         with contextlib.suppress(OSError, RuntimeError):
             self.client.run(dask_tasks.clear, self.run, on_error="ignore")
 
-    def any(
-        self, tasks: Sequence[Task], done: Callable[[int], None] = lambda _: None
-    ) -> list[tuple[int, Any]]:
-        """Each partition gathered by whoever is free, and what it brought to light."""
-        asked: dict[distributed.Future, int] = {}
-        numbers: list[int] = []
-        for place, (_, (number, files)) in enumerate(tasks):
+    def gather(self, partitions: Sequence[Partition]) -> Iterator[tuple[int, GatherReport]]:
+        """Gather partitions, each on a free worker; see `WorkerPool`."""
+        numbers: dict[distributed.Future, int] = {}
+        for part in partitions:
             batch = dask_tasks.Batch(
-                number, [path.absolute() for path in files], [str(path) for path in files]
+                part.number, [path.absolute() for path in part.files], [str(p) for p in part.files]
             )
-            numbers.append(number)
-            asked[self._submit(dask_tasks.gather, self.run, batch)] = place
-        learned: dict[int, Learned] = {}
-        for future, kept in self._answers(list(asked)):
-            place = asked[future]
-            learned[place] = kept.learned
-            self.kept[numbers[place]] = (future, kept.learned)
-            done(place)
-        self._fetch()
-        return [(0, learned[place]) for place in range(len(tasks))]
+            numbers[self._submit(dask_tasks.gather, self.run, batch)] = part.number
+        for future, saved in self._results(list(numbers)):
+            number = numbers[future]
+            self.gathered[number] = (future, saved.report)
+            yield number, saved.report
+        self._download()
 
-    def each(
-        self,
-        tasks: Mapping[int, Iterable[Task]],
-        done: Callable[[int, int], None] = lambda *_: None,
-    ) -> list[Any]:
-        """Partitions dropped or finished, as `Share` would."""
-        asked: dict[distributed.Future, int] = {}
+    def discard(self, numbers: Iterable[int]) -> None:
+        """Delete gathered partitions."""
+        for number in numbers:
+            del self.gathered[number]
+
+    def finish(
+        self, numbers: Iterable[int], context_of: ContextOf, settings: FinishSettings
+    ) -> Iterator[Written]:
+        """Finish partitions, where possible on the worker that gathered them; see `WorkerPool`."""
+        # A task, not an argument: the scheduler gets it once and can repeat it on any worker.
+        shared = self._submit(dask_tasks.share_settings, settings)
 
         def submitted() -> Iterator[distributed.Future]:
-            for place, (name, arguments) in enumerate(tasks.get(0, ())):
-                if name == "drop":
-                    del self.kept[arguments[0]]
-                elif name == "settle":
-                    # As a task it is told to the scheduler once, and made again on who needs it.
-                    self.settled = self._submit(dask_tasks.settle, dask_tasks.Settled(*arguments))
-                else:
-                    number, archive = arguments
-                    kept = self.kept.pop(number)
-                    future = self._submit(dask_tasks.finish, self.run, *kept, self.settled, archive)
-                    asked[future] = place
-                    yield future
+            for number in numbers:
+                saved, report = self.gathered.pop(number)
+                yield self._submit(
+                    dask_tasks.finish, self.run, saved, report, shared, context_of(number)
+                )
 
-        results = []
         ahead = 2 * len(self.client.nthreads()) + 8
-        for future, written in self._answers(submitted(), ahead):
-            results.append(written)
-            done(0, asked.pop(future))
-        self._fetch()
-        return results
+        for _, written in self._results(submitted(), ahead):
+            yield written
+        self._download()
 
-    def _fetch(self) -> None:
-        """Bring what workers wrote to parcels, if they do not see the work folder."""
-        if self.run.parcels is not None:
-            sent = f"{self.run.parcels}/{self.run.name}"
-            parts = remote.names(sent)
-            remote.fetch(sent, self.run.work, parts)
-            remote.remove(sent, parts)
+    def _download(self) -> None:
+        """Fetch what workers uploaded, if they do not see the work folder."""
+        if self.run.upload_url is not None:
+            uploaded = f"{self.run.upload_url}/{self.run.name}"
+            parts = remote.names(uploaded)
+            remote.fetch(uploaded, self.run.work, parts)
+            remote.remove(uploaded, parts)
 
     def _submit(self, function: Callable[..., Any], *arguments: object) -> "distributed.Future":
         key = f"mcptally-{function.__name__}-{secrets.token_hex(8)}"
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GB"}):
             return self.client.submit(function, *arguments, key=key, pure=False)
 
-    def _answers(
+    def _results(
         self, futures: Iterable["distributed.Future"], ahead: int = sys.maxsize
     ) -> Iterator[tuple["distributed.Future", Any]]:
-        """Futures as they are done, with their results; no more than `ahead` wait at a time.
+        """Futures as they are done, with their results; at most `ahead` are waited for at a time.
 
         Raises:
-            McptallyError: an error of ours on a worker, or nobody is left to do the work.
+            McptallyError: a task raised it, or the cluster has no workers any more.
         """
-        news: queue.SimpleQueue[distributed.Future] = queue.SimpleQueue()
+        done: queue.SimpleQueue[distributed.Future] = queue.SimpleQueue()
         coming = iter(futures)
         waiting: set[distributed.Future] = set()
         try:
             while True:
                 for future in itertools.islice(coming, ahead - len(waiting)):
                     waiting.add(future)
-                    future.add_done_callback(news.put)
+                    future.add_done_callback(done.put)
                 if not waiting:
                     return
-                future = self._next(news)
+                future = self._next_done(done)
                 waiting.discard(future)
                 yield future, self._result(future)
         except BaseException:
-            # Not at a good end: what a dead worker held is on its way again by then, and wanted.
+            # Only after an error: otherwise Dask may be repeating tasks of a dead worker whose
+            # results are still needed.
             self.client.cancel([future for future in waiting if not future.done()])
             raise
 
-    def _next(self, news: "queue.SimpleQueue[distributed.Future]") -> "distributed.Future":
-        for _ in range(self.patience):
+    def _next_done(self, done: "queue.SimpleQueue[distributed.Future]") -> "distributed.Future":
+        for _ in range(self.empty_checks):
             with contextlib.suppress(queue.Empty):
-                return news.get(timeout=self.look)
-            while self._anybody():
+                return done.get(timeout=self.check_seconds)
+            while self._has_workers():
                 with contextlib.suppress(queue.Empty):
-                    return news.get(timeout=self.look)
+                    return done.get(timeout=self.check_seconds)
         raise McptallyError(
             f"no worker is left at {_address(self.client)}; start some and score again"
         )
 
-    def _anybody(self) -> bool:
-        """Whether the cluster has a worker."""
+    def _has_workers(self) -> bool:
         try:
             return bool(self.client.nthreads())
         except OSError:

@@ -1,8 +1,8 @@
-"""What a worker of a cluster is asked to do: gather a partition, and finish it.
+"""The Dask tasks of a run: gather a partition, and finish it.
 
-Both may be asked again, by anybody, at any time: a worker that dies is forgotten, and another does
-what it did. So nothing here counts on what went before. A gathered partition waits in the scratch
-folder of the worker that gathered it; where that is gone, it is gathered again.
+When a worker dies, Dask repeats its tasks on another one, so a task depends on its arguments only.
+A gathered partition waits in the scratch folder of the worker that gathered it; if that folder is
+gone, the partition is gathered again.
 """
 
 import contextlib
@@ -21,41 +21,48 @@ import polars as pl
 
 import mcptally
 from mcptally.errors import UnreadableError, UsageError
-from mcptally.pipeline.engines.worker import Learned, judge, keep, kept, note, read
-from mcptally.pipeline.partition import Gathered
+from mcptally.pipeline.engines.worker import (
+    FinishSettings,
+    GatherReport,
+    finish_and_write,
+    gather_files,
+    load,
+    save,
+    write_summary,
+)
+from mcptally.pipeline.partition import GatheredPartition
 from mcptally.pipeline.partition_summary import PartitionSummary
-from mcptally.pipeline.plan import weight
-from mcptally.pipeline.scoring import Judging
+from mcptally.pipeline.plan import transcript_bytes
 from mcptally.process_memory import gc_paused
 from mcptally.store import files as store_files
 from mcptally.transcript.remote import is_remote, put
 
 _ONE_AT_A_TIME: Final = threading.Lock()
-"""A worker with many threads would hold as many partitions at once: memory goes by process."""
+"""Memory is planned per process, so a worker with many threads works on one partition at a time."""
 
 
 def versions() -> dict[str, str]:
-    """What must be the same everywhere, for tables to be what one machine would write."""
+    """Versions that must be equal on all workers, or else tables could differ."""
     python = ".".join(platform.python_version_tuple()[:2])
     return {"mcptally": mcptally.__version__, "polars": pl.__version__, "python": python}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Run:
-    """What all errands of a run have in common."""
+class DaskRun:
+    """What all tasks of a run have in common."""
 
     name: str
-    """Nobody else's."""
+    """A name that no other run has."""
     work: Path
-    """The store's work folder; every worker sees it under this path, unless there are parcels."""
-    parcels: str | None
-    """The URL below which workers put what they write, for who started the run to fetch."""
+    """The store's work folder; without an upload URL every worker sees it under this path."""
+    upload_url: str | None
+    """URL below which workers put what they write; the process that started the run fetches it."""
     versions: dict[str, str]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Batch:
-    """The files of a partition, and how its tables call them."""
+    """The files of a partition, and their names in tables and findings."""
 
     number: int
     files: list[Path]
@@ -63,154 +70,147 @@ class Batch:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Settled:
-    """What every partition is finished by."""
-
-    judging: Judging
-    payloads: bool
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Kept:
-    """A gathered partition: what it brought to light, and where the rest of it waits."""
+class SavedPartition:
+    """A gathered partition in the scratch folder of a worker."""
 
     batch: Batch
-    learned: Learned
+    report: GatherReport
     folder: Path
-    transcript: int
+    transcript_bytes: int
     """Bytes of its files, unpacked."""
 
     def __sizeof__(self) -> int:
-        """What it costs to have it elsewhere, told in bytes, by which Dask chooses who goes on.
+        """The size that Dask compares when it chooses the worker for the next task.
 
-        It is no data to be sent, but work to be done again: that takes about as long as sending
-        twice the transcript at the 100 MB/s that Dask reckons with.
+        Another worker would have to gather the partition again. That takes about as long as
+        sending twice its transcript at the 100 MB/s that Dask assumes.
         """
-        return 2 * self.transcript
+        return 2 * self.transcript_bytes
 
 
-def gather(run: Run, batch: Batch) -> Kept:
-    """Gather a partition and keep it in this worker's scratch folder.
+def gather(run: DaskRun, batch: Batch) -> SavedPartition:
+    """Gather a partition and save it in this worker's scratch folder.
 
     Raises:
         UnreadableError: a file is not there on this machine.
         UsageError: this worker does not see the work folder, or has another version of mcptally.
     """
-    with _working(run):
+    with _prepared(run):
         return _gather(run, batch)[1]
 
 
-def settle(settled: Settled) -> Settled:
-    """What it was given: as a task of its own it reaches a worker once, and outlives any."""
-    return settled
+def share_settings(settings: FinishSettings) -> FinishSettings:
+    """The settings, as a task result: Dask sends that once per worker and can compute it again."""
+    return settings
 
 
 def finish(
-    run: Run, here: Kept, learned: Learned, settled: Settled, archive: PartitionSummary
+    run: DaskRun,
+    saved: SavedPartition,
+    report: GatherReport,
+    settings: FinishSettings,
+    context: PartitionSummary,
 ) -> store_files.Written:
-    """Judge a partition and write its tables into the work folder.
+    """Finish a partition and write its tables into the work folder.
 
     Args:
         run: the run.
-        here: the partition, as whoever gathered it last left it.
-        learned: what the archive's knowledge was made of.
-        settled: what to finish by.
-        archive: what all know of its tools.
+        saved: the partition as the last worker that gathered it saved it.
+        report: the report that the context of the archive was made with.
+        settings: what the partition is finished with.
+        context: what the whole archive says about its servers and tools.
 
     Raises:
-        UnreadableError: a file of it is gone or changed, so that it could not be gathered again.
+        UnreadableError: the partition must be gathered again, and one of its files is gone or
+            changed.
         UsageError: this worker does not see the work folder, or has another version of mcptally.
     """
-    with _working(run):
+    with _prepared(run):
         try:
-            part = kept(here.folder)
+            part = load(saved.folder)
         except OSError:
-            part, here = _gather(run, here.batch)
+            part, saved = _gather(run, saved.batch)
         if changed := [
             now.file
-            for now, before in zip(here.learned.sources, learned.sources, strict=True)
+            for now, before in zip(saved.report.sources, report.sources, strict=True)
             if now != before
         ]:
             raise UnreadableError(
                 f"{changed[0]}: changed while it was scored, and the worker that had read it is "
                 "gone; score again"
             )
-        with _desk(run) as work:
-            written = judge(
-                work,
-                here.batch.number,
-                part,
-                archive,
-                settled.judging,
-                payloads=settled.payloads,
-            )
-        shutil.rmtree(here.folder, ignore_errors=True)
+        with _output_folder(run) as work:
+            written = finish_and_write(work, saved.batch.number, part, context, settings)
+        shutil.rmtree(saved.folder, ignore_errors=True)
         return written
 
 
 @contextlib.contextmanager
-def _desk(run: Run) -> Iterator[Path]:
-    """Where to write: the work folder, or a folder here whose parts are sent off at the end."""
-    if run.parcels is None:
+def _output_folder(run: DaskRun) -> Iterator[Path]:
+    """The work folder, or a folder of this worker whose files are uploaded at the end."""
+    if run.upload_url is None:
         yield run.work
         return
     folder = _scratch(_worker()) / run.name / f"out-{secrets.token_hex(4)}"
-    (folder / store_files.KNOWN).mkdir(parents=True)
+    (folder / store_files.SUMMARIES).mkdir(parents=True)
     try:
         yield folder
         parts = [path.relative_to(folder).as_posix() for path in folder.rglob("*.parquet")]
-        put(folder, f"{run.parcels}/{run.name}", parts)
+        put(folder, f"{run.upload_url}/{run.name}", parts)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def clear(run: Run, dask_worker: Any = None) -> None:
-    """Remove what the run left in this worker's scratch folder; not a task, so it is told whose."""
+def clear(run: DaskRun, dask_worker: Any = None) -> None:
+    """Remove the run's files from the worker's scratch folder.
+
+    This is not a task, so Dask passes the worker as `dask_worker`.
+    """
     shutil.rmtree(_scratch(dask_worker) / run.name, ignore_errors=True)
 
 
 def dask_setup(_worker: object) -> None:
-    """Run by Dask in each worker of a cluster of our own, as it starts."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who started the run, who ends it
+    """Ignore Ctrl-C; Dask calls this when it starts a worker of a cluster of our own."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started the run ends it
 
 
 def sees(folder: Path) -> bool:
-    """Whether the folder is there on this machine."""
+    """Whether the folder exists on this machine."""
     return folder.is_dir()
 
 
-def _gather(run: Run, batch: Batch) -> tuple[Gathered, Kept]:
+def _gather(run: DaskRun, batch: Batch) -> tuple[GatheredPartition, SavedPartition]:
     folder = _scratch(_worker()) / run.name / f"{batch.number:06d}-{secrets.token_hex(4)}"
     for path in batch.files:
-        # Elsewhere a file that is gone is a finding; here it is a mistake in how this was set up.
+        # On one machine a missing file is a finding; on a worker it means a wrong setup.
         if not is_remote(path) and not path.exists():
             raise UnreadableError(
                 f"{path}: worker {_me()} has no such file; every worker reads the archive itself: "
                 "put it where all of them find it under the same path, or name it by a URL such "
                 "as s3://bucket/traces"
             )
-    part, learned = read(batch.files, batch.names)
-    keep(folder, part)
-    with _desk(run) as work:
-        note(work, batch.number, part)
-    return part, Kept(batch, learned, folder, sum(map(weight, batch.files)))
+    part, report = gather_files(batch.files, batch.names)
+    save(folder, part)
+    with _output_folder(run) as work:
+        write_summary(work, batch.number, part)
+    return part, SavedPartition(batch, report, folder, sum(map(transcript_bytes, batch.files)))
 
 
 @contextlib.contextmanager
-def _working(run: Run) -> Iterator[None]:
-    """This worker fit for the run, and busy with nothing else of ours."""
-    refuse(_me(), versions(), run.versions)
-    if run.parcels is None and not sees(run.work):
-        raise UsageError(unseen(_me(), run.work))
+def _prepared(run: DaskRun) -> Iterator[None]:
+    """Check that this worker can take part in the run, and let it work on nothing else."""
+    require_versions(_me(), versions(), run.versions)
+    if run.upload_url is None and not sees(run.work):
+        raise UsageError(not_seen(_me(), run.work))
     with _ONE_AT_A_TIME, gc_paused():
         yield
 
 
-def refuse(worker: str, theirs: dict[str, str], ours: dict[str, str]) -> None:
-    """See that a worker has our versions.
+def require_versions(worker: str, theirs: dict[str, str], ours: dict[str, str]) -> None:
+    """Check that a worker has the versions of the process that started the run.
 
     Raises:
-        UsageError: it has not.
+        UsageError: a version differs.
     """
     for name, version in ours.items():
         if theirs.get(name) != version:
@@ -222,8 +222,8 @@ def refuse(worker: str, theirs: dict[str, str], ours: dict[str, str]) -> None:
             )
 
 
-def unseen(worker: str, work: Path) -> str:
-    """What to say of a worker that does not see the store's folder."""
+def not_seen(worker: str, work: Path) -> str:
+    """The message about a worker that does not see the store's folder."""
     return (
         f"worker {worker} does not see {work.parent.parent}: workers write the store themselves; "
         "put it where all of them find it under the same path"
@@ -235,12 +235,12 @@ def _me() -> str:
 
 
 def _scratch(worker: Any) -> Path:
-    """Where a worker may leave things; gone when it ends."""
+    """The worker's folder for temporary files; Dask removes it when the worker ends."""
     return Path(worker.local_directory) / "mcptally"
 
 
 def _worker() -> Any:
-    """The worker whose task this is."""
-    from distributed import get_worker  # noqa: PLC0415  (an extra; here it runs already)
+    """The worker that runs this task."""
+    from distributed import get_worker  # noqa: PLC0415  (an extra; loaded already on a worker)
 
     return get_worker()

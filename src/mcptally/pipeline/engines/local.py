@@ -1,10 +1,9 @@
-"""The processes that share an archive: this one, and others beside it where there is work."""
+"""The worker pool of one machine: this process, and child processes if there is work for them."""
 
 import collections
 import contextlib
 import ctypes
 import gc
-import itertools
 import multiprocessing
 import multiprocessing.connection
 import os
@@ -15,61 +14,56 @@ import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, NoReturn, Protocol, Self
+from types import MappingProxyType, TracebackType
+from typing import Any, Final, NoReturn, Self
 
 from mcptally import process_memory
 from mcptally.errors import McptallyError
-from mcptally.pipeline.engines.worker import Share
+from mcptally.pipeline.engines.pool import ContextOf
+from mcptally.pipeline.engines.worker import (
+    FinishSettings,
+    GatherReport,
+    Partition,
+    PartitionWorker,
+)
+from mcptally.store.files import Written
 
 _AHEAD: Final = 2
-"""Tasks given to a process at a time while there are plenty, so that it never waits."""
+"""Tasks that a child process has at a time, so that it never waits for the next."""
 
-_PDEATHSIG: Final = 1
+_PR_SET_PDEATHSIG: Final = 1
 
 Task = tuple[str, tuple[Any, ...]]
-"""A method of `Share` and its arguments."""
+"""A method of `PartitionWorker` and its arguments."""
 
 
-class Team(Protocol):
-    """Whoever does the tasks of a run: processes here, or the workers of a cluster.
+class LocalEngine:
+    """Processes of this machine."""
 
-    What a task raises, of ours or of the system, is raised here; McptallyError also says that
-    somebody died over it.
+    def __init__(self, jobs: int) -> None:
+        self.jobs = jobs
+
+    def pool(self, partitions: int, work: Path, memory: int) -> "LocalPool":
+        """A process per partition, at most `jobs`; see `Engine.pool`."""
+        # A single partition stays in memory: nothing else needs the room, and writing it to disk
+        # and reading it back would make two copies.
+        return LocalPool(
+            min(self.jobs, partitions), work, memory if partitions > 1 else sys.maxsize
+        )
+
+
+class LocalPool:
+    """`jobs` processes including this one, each with a `PartitionWorker`.
+
+    Together they keep partitions of `memory` bytes of transcript in memory. A partition is
+    finished by the process that gathered it.
     """
 
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
-
-    def any(
-        self, tasks: Sequence[Task], done: Callable[[int], None] = ...
-    ) -> list[tuple[int, Any]]:
-        """Each task done by whoever is free: the member who did it, and what came of it."""
-
-    def each(
-        self, tasks: Mapping[int, Iterable[Task]], done: Callable[[int, int], None] = ...
-    ) -> list[Any]:
-        """The tasks of each member done by that one; what came of them, in no order.
-
-        Tasks are asked for as they are given to somebody, a few ahead.
-        """
-
-
-class Crew:
-    """`jobs` processes, of which this one is the first; each has a share of its own.
-
-    Partitions of `held` bytes of transcript wait in memory, in all of them together.
-    """
-
-    def __init__(self, jobs: int, work: Path, held: int) -> None:
-        self.share = Share(work, held // jobs)
-        self.others = [_Other(work, held // jobs) for _ in range(jobs - 1)]
+    def __init__(self, jobs: int, work: Path, memory: int) -> None:
+        self.worker = PartitionWorker(work, memory // jobs)
+        self.children = [_Child(work, memory // jobs) for _ in range(jobs - 1)]
+        self.owners: dict[int, int] = {}
+        """Number of a gathered partition → number of its process; 0 is this one."""
 
     def __enter__(self) -> Self:
         return self
@@ -80,119 +74,136 @@ class Crew:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for other in self.others:
-            other.end()
+        for child in self.children:
+            child.end()
 
-    def any(
-        self, tasks: Sequence[Task], done: Callable[[int], None] = lambda _: None
-    ) -> list[tuple[int, Any]]:
-        """Each task done by whoever is free: the member who did it, and what came of it."""
-        results: list[tuple[int, Any]] = [(0, None)] * len(tasks)
-        waiting = collections.deque(enumerate(tasks))
-        while waiting:
-            for other in self.others:
-                ahead = _AHEAD if len(waiting) > _AHEAD * (len(self.others) + 1) else 1
-                while waiting and len(other.asked) < ahead:
-                    other.ask(*waiting.popleft())
-            if waiting:
-                number, (name, arguments) = waiting.popleft()
-                results[number] = (0, getattr(self.share, name)(*arguments))
-                done(number)
-            for member, number, result in self._answers(wait=False):
-                results[number] = (member, result)
-                done(number)
-        for member, number, result in self._answers(wait=True):
-            results[number] = (member, result)
-            done(number)
-        return results
+    def gather(self, partitions: Sequence[Partition]) -> Iterator[tuple[int, GatherReport]]:
+        """Gather partitions, each in the next free process; see `WorkerPool`."""
+        tasks = [("gather", (each.number, each.files)) for each in partitions]
+        for process, (_, (number, _)), report in self.run(tasks):
+            self.owners[number] = process
+            yield number, report
 
-    def each(
+    def discard(self, numbers: Iterable[int]) -> None:
+        """Delete gathered partitions."""
+        tasks = {
+            process: [("discard", (number,)) for number in mine]
+            for process, mine in self._by_owner(numbers).items()
+        }
+        for _, (_, (number,)), _ in self.run(own=tasks):
+            del self.owners[number]
+
+    def finish(
+        self, numbers: Iterable[int], context_of: ContextOf, settings: FinishSettings
+    ) -> Iterator[Written]:
+        """Finish partitions, each in its own process; see `WorkerPool`."""
+
+        def tasks(mine: Iterable[int]) -> Iterator[Task]:
+            yield "configure", (settings,)
+            for number in mine:
+                yield "finish", (number, context_of(number))
+
+        own = {process: tasks(mine) for process, mine in self._by_owner(numbers).items()}
+        for _, (method, _), written in self.run(own=own):
+            if method == "finish":
+                yield written
+
+    def _by_owner(self, numbers: Iterable[int]) -> dict[int, list[int]]:
+        found: dict[int, list[int]] = {}
+        for number in numbers:
+            found.setdefault(self.owners[number], []).append(number)
+        return found
+
+    def run(
         self,
-        tasks: Mapping[int, Iterable[Task]],
-        done: Callable[[int, int], None] = lambda *_: None,
-    ) -> list[Any]:
-        """The tasks of each member done by that one; what came of them, in no order."""
-        coming = {member: enumerate(mine) for member, mine in tasks.items()}
-        results = []
+        shared: Iterable[Task] = (),
+        *,
+        own: Mapping[int, Iterable[Task]] = MappingProxyType({}),
+    ) -> Iterator[tuple[int, Task, Any]]:
+        """Run tasks in all processes; yields process, task and result as each is done.
 
-        def hear(*, wait: bool) -> None:
-            self._feed(coming)
-            for member, place, result in self._answers(wait=wait):
-                results.append(result)
-                done(member, place)
-                self._feed(coming)
+        Args:
+            shared: tasks for whichever process is free.
+            own: tasks of a certain process, by its number. They are drawn from the iterable as
+                they are sent, `_AHEAD` at a time.
+        """
+        waiting = collections.deque(shared)
+        mine = {process: iter(tasks) for process, tasks in own.items()}
 
-        for number, (name, arguments) in coming.get(0, ()):
-            hear(wait=False)
-            results.append(getattr(self.share, name)(*arguments))
-            done(0, number)
-        hear(wait=True)
-        return results
+        def next_task(process: int) -> Task | None:
+            task = next(mine.get(process, iter(())), None)
+            return task or (waiting.popleft() if waiting else None)
 
-    def _feed(self, coming: Mapping[int, Iterator[tuple[int, Task]]]) -> None:
-        """Give the others what they are to do next."""
-        for member, other in enumerate(self.others, start=1):
-            for number, task in itertools.islice(
-                coming.get(member, iter(())), _AHEAD - len(other.asked)
-            ):
-                other.ask(number, task)
-
-    def _answers(self, *, wait: bool) -> Iterator[tuple[int, int, Any]]:
-        """Answers that are there, or all that are outstanding: member, number, result."""
-        while busy := {
-            other.pipe: (member, other)
-            for member, other in enumerate(self.others, start=1)
-            if other.asked
-        }:
-            ready = multiprocessing.connection.wait(list(busy), timeout=None if wait else 0)
-            if not ready:
+        while True:
+            for process, child in enumerate(self.children, start=1):
+                # The last shared tasks go out one by one, so that all processes end together.
+                last = not own and len(waiting) <= _AHEAD * (len(self.children) + 1)
+                while len(child.sent) < (1 if last else _AHEAD) and (task := next_task(process)):
+                    child.send(task)
+            here = next_task(0)
+            if here is not None:
+                method, arguments = here
+                yield 0, here, getattr(self.worker, method)(*arguments)
+            elif not any(child.sent for child in self.children):
                 return
-            for pipe in ready:
-                member, other = busy[pipe]  # type: ignore[index]
-                yield member, *other.answer()
+            yield from self._answers(wait=here is None)
+
+    def _answers(self, *, wait: bool) -> Iterator[tuple[int, Task, Any]]:
+        """Process, task and result of the answers that are there; with `wait`, at least one."""
+        busy: Mapping[Any, tuple[int, _Child]] = {
+            child.pipe: (process, child)
+            for process, child in enumerate(self.children, start=1)
+            if child.sent
+        }
+        for pipe in multiprocessing.connection.wait(list(busy), timeout=None if wait else 0):
+            process, child = busy[pipe]
+            yield process, *child.receive()
 
 
-class _Other:
-    """Another process and its share."""
+class _Child:
+    """A child process with a `PartitionWorker`, and the pipe to it."""
 
-    def __init__(self, work: Path, budget: int) -> None:
+    def __init__(self, work: Path, memory: int) -> None:
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
-        self.asked: collections.deque[int] = collections.deque()
+        self.sent: collections.deque[Task] = collections.deque()
+        """Tasks without an answer, in order."""
         self.unsent: Exception | None = None
-        self.process = context.Process(target=_serve, args=(theirs, work, budget), daemon=True)
-        with _environment():
+        """Why a task could not be sent."""
+        self.process = context.Process(target=_serve, args=(theirs, work, memory), daemon=True)
+        with _child_environment():
             self.process.start()
         theirs.close()
-        self.tasks: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
-        self.sender = threading.Thread(target=self._send, daemon=True)
+        self.outbox: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
+        self.sender = threading.Thread(target=self._send_all, daemon=True)
         self.sender.start()
 
-    def ask(self, number: int, task: Task) -> None:
-        self.asked.append(number)
-        self.tasks.put(task)
+    def send(self, task: Task) -> None:
+        self.sent.append(task)
+        self.outbox.put(task)
 
-    def _send(self) -> None:
-        """Send tasks on: the pipe takes no more than it holds while the process is at work."""
+    def _send_all(self) -> None:
+        """Write tasks to the pipe, in a thread: a full pipe blocks while the child is working."""
         try:
-            while (task := self.tasks.get()) is not None:
+            while (task := self.outbox.get()) is not None:
                 self.pipe.send(task)
-        except OSError:  # it died, which whoever waits for its answer is told
+        except OSError:  # the child died; `receive` reports it
             pass
         except Exception as error:  # noqa: BLE001  (no memory, say: an answer would never come)
             self.unsent = error
             self.process.terminate()
 
-    def answer(self) -> tuple[int, Any]:
+    def receive(self) -> tuple[Task, Any]:
+        """The oldest task without an answer, and its result."""
         try:
             result, error = self.pipe.recv()
         except (EOFError, OSError):
-            self._died()
+            self._raise_died()
         if error is not None:
             raise error
-        return self.asked.popleft(), result
+        return self.sent.popleft(), result
 
-    def _died(self) -> NoReturn:
+    def _raise_died(self) -> NoReturn:
         self.process.join(10)
         if self.unsent is not None:
             raise McptallyError(
@@ -200,21 +211,21 @@ class _Other:
                 "smaller --jobs"
             ) from self.unsent
         raise McptallyError(
-            f"a process of this run ended by itself (exit code {self.process.exitcode}; the "
-            "system may have been out of memory): try a smaller --jobs"
+            f"a process of this run died (exit code {self.process.exitcode}; the system may have "
+            "been out of memory): try a smaller --jobs"
         )
 
     def end(self) -> None:
         self.process.terminate()
         self.process.join()
-        self.tasks.put(None)
+        self.outbox.put(None)
         self.sender.join()
         self.pipe.close()
 
 
 @contextlib.contextmanager
-def _environment() -> Iterator[None]:
-    """The environment as a process of its own should have it."""
+def _child_environment() -> Iterator[None]:
+    """Set the environment that child processes inherit."""
     before = dict(os.environ)
     os.environ.update(process_memory.ENVIRONMENT)
     try:
@@ -224,26 +235,32 @@ def _environment() -> Iterator[None]:
         os.environ.update(before)
 
 
-def _serve(pipe: Any, work: Path, budget: int) -> None:
-    """Do what is asked until the other end hangs up."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process decides, and ends this one
+def _serve(pipe: Any, work: Path, memory: int) -> None:
+    """Run tasks from the pipe until its other end is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and ends this process
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGKILL)  # it may be killed, too
+        # Without this the process would outlive a parent that was killed.
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     gc.disable()
-    share = Share(work, budget)
+    worker = PartitionWorker(work, memory)
     while True:
         try:
-            name, arguments = pipe.recv()
+            method, arguments = pipe.recv()
         except EOFError:
             return
-        answer: tuple[Any, BaseException | None]
         try:
-            answer = getattr(share, name)(*arguments), None
-        except (McptallyError, OSError) as error:  # a full disk, say
-            answer = None, error
-        except Exception:  # noqa: BLE001  (whatever it is, the first process says it)
-            answer = None, RuntimeError(f"in another process:\n{traceback.format_exc()}")
-        try:
-            pipe.send(answer)
+            pipe.send(_answer(getattr(worker, method), arguments))
         except OSError:
             return
+
+
+def _answer(
+    method: Callable[..., Any], arguments: tuple[Any, ...]
+) -> tuple[Any, BaseException | None]:
+    """The result of a task, or the error to raise in the parent."""
+    try:
+        return method(*arguments), None
+    except (McptallyError, OSError) as error:  # a full disk, say
+        return None, error
+    except Exception:  # noqa: BLE001  (the parent reports it)
+        return None, RuntimeError(f"in another process:\n{traceback.format_exc()}")

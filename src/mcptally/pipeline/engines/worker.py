@@ -1,7 +1,7 @@
-"""One process's share of an archive: partitions it has gathered and finishes once all is known.
+"""What a worker does with a partition: gather it, keep it in memory or on disk, finish it.
 
-The steps are functions of their arguments (`read`, `keep`, `kept`, `judge`); `Share` is a process
-that does them here, and holds what fits into memory in between.
+The steps are functions of their arguments. `PartitionWorker` runs them in one process and keeps
+gathered partitions in between; Dask tasks (`dask_tasks`) call the same functions.
 """
 
 import contextlib
@@ -14,99 +14,121 @@ from typing import Final
 
 import polars as pl
 
-from mcptally.pipeline.partition import Gathered, finish, gather
-from mcptally.pipeline.partition_summary import PartitionSummary, notes
-from mcptally.pipeline.plan import weight
+from mcptally.pipeline.partition import GatheredPartition, finish, gather
+from mcptally.pipeline.partition_summary import PartitionSummary, summary_frames
+from mcptally.pipeline.plan import transcript_bytes
 from mcptally.pipeline.scoring import Judging
 from mcptally.store import files as store_files
 from mcptally.tables.schema import TABLES, Calls, Findings
 
-_SPOOLED: Final = ("calls", "messages", "findings", "recordings")
-_LEARNED: Final = tuple(field.name for field in dataclasses.fields(PartitionSummary))
+_FRAMES: Final = tuple(
+    field.name for field in dataclasses.fields(GatheredPartition) if field.name != "summary"
+)
+_SUMMARY_FRAMES: Final = tuple(field.name for field in dataclasses.fields(PartitionSummary))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Learned:
-    """What gathering a partition brought to light, besides what it noted."""
+class Partition:
+    """Files that are gathered together."""
+
+    number: int
+    files: Sequence[Path]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class GatherReport:
+    """What a run needs to know of a gathered partition at once."""
 
     recordings: pl.Series
-    """Their names, each once."""
-    sources: list[store_files.Source]
+    """Ids of its recordings, each once."""
+    sources: list[store_files.SourceFile]
     """Its files as they were when they were read."""
     servers: list[str | None]
-    """The labels of its servers, each once."""
+    """Labels of its servers, each once."""
 
 
-def read(files: Sequence[Path], names: Sequence[str]) -> tuple[Gathered, Learned]:
-    """Gather a partition of `files`, which `names` call: itself, and what it brought to light."""
-    looks = [store_files.look(path) for path in files]
+@dataclasses.dataclass(frozen=True, slots=True)
+class FinishSettings:
+    """What every partition of a run is finished with."""
+
+    judging: Judging
+    payloads: bool
+    """Whether arguments, responses and their text are kept."""
+
+
+def gather_files(
+    files: Sequence[Path], names: Sequence[str]
+) -> tuple[GatheredPartition, GatherReport]:
+    """Gather `files` as one partition; tables and findings call them by `names`."""
+    states = [store_files.file_state(path) for path in files]
     part = gather(files, names)
     sources = [
-        dataclasses.replace(store_files.source_of(path, look), file=name)
-        for path, look, name in zip(files, looks, names, strict=True)
+        dataclasses.replace(store_files.source_of(path, state), file=name)
+        for path, state, name in zip(files, states, names, strict=True)
     ]
-    # Of its own: a column may be a view of all the texts that it was taken from.
+    # Copy: a slice would keep the buffer with all texts of its frame alive.
     recordings = pl.Series("recording", part.recordings.get_column("recording").to_list())
     servers = part.recordings.get_column("server").unique().to_list()
-    return part, Learned(recordings, sources, servers)
+    return part, GatherReport(recordings, sources, servers)
 
 
-def note(work: Path, number: int, part: Gathered) -> None:
-    """Write what a partition knows into the work folder, for all to be judged by."""
+def write_summary(work: Path, number: int, part: GatheredPartition) -> None:
+    """Write the summary of a partition into the work folder."""
     with _draft(work) as draft:
-        store_files.write_known(draft, f"{number:06d}", notes(part.learned, part.calls))
+        frames = summary_frames(part.summary, part.calls)
+        store_files.write_summary(draft, f"{number:06d}", frames)
 
 
-_LONG: Final = ("response", "structured_content", "arguments", "text", "first_text")
-"""Columns of calls whose texts are most of a partition, and are often the same."""
+_LONG_TEXTS: Final = ("response", "structured_content", "arguments", "text", "first_text")
+"""Columns of calls whose texts are most of a partition; many of their values are equal."""
 
 
-def packed(part: Gathered) -> Gathered:
-    """A partition that waits: each long text once, which is half of it on real traffic."""
-    once = pl.Categorical(pl.Categories.random())
-    return dataclasses.replace(part, calls=part.calls.with_columns(pl.col(_LONG).cast(once)))
+def pack(part: GatheredPartition) -> GatheredPartition:
+    """The partition with each distinct long text once: half the memory on real traffic."""
+    categories = pl.Categorical(pl.Categories.random())
+    calls = part.calls.with_columns(pl.col(_LONG_TEXTS).cast(categories))
+    return dataclasses.replace(part, calls=calls)
 
 
-def unpacked(part: Gathered) -> Gathered:
-    """What `packed` was given."""
-    return dataclasses.replace(part, calls=part.calls.with_columns(pl.col(_LONG).cast(pl.String)))
+def unpack(part: GatheredPartition) -> GatheredPartition:
+    """The partition that was given to `pack`."""
+    calls = part.calls.with_columns(pl.col(_LONG_TEXTS).cast(pl.String))
+    return dataclasses.replace(part, calls=calls)
 
 
-def keep(folder: Path, part: Gathered) -> None:
-    """Put a gathered partition into a folder."""
+def save(folder: Path, part: GatheredPartition) -> None:
+    """Write a gathered partition into a new folder."""
     folder.mkdir(parents=True)
-    part = packed(part)
-    frames = {name: getattr(part, name) for name in _SPOOLED}
-    frames |= {name: getattr(part.learned, name) for name in _LEARNED}
+    part = pack(part)
+    frames = {name: getattr(part, name) for name in _FRAMES}
+    frames |= {name: getattr(part.summary, name) for name in _SUMMARY_FRAMES}
     for name, frame in frames.items():
         frame.write_ipc(folder / f"{name}.arrow", compression="lz4")
 
 
-def kept(folder: Path) -> Gathered:
-    """The partition that a folder holds.
+def load(folder: Path) -> GatheredPartition:
+    """The partition that `save` wrote into a folder.
 
     Raises:
         OSError: it is not there.
     """
     frames = {
         name: pl.scan_ipc(folder / f"{name}.arrow", glob=False).collect()
-        for name in (*_SPOOLED, *_LEARNED)
+        for name in (*_FRAMES, *_SUMMARY_FRAMES)
     }
-    learned = PartitionSummary(**{name: frames.pop(name) for name in _LEARNED})
-    return unpacked(Gathered(**frames, learned=learned))
+    summary = PartitionSummary(**{name: frames.pop(name) for name in _SUMMARY_FRAMES})
+    return unpack(GatheredPartition(**frames, summary=summary))
 
 
-def judge(
+def finish_and_write(
     work: Path,
     number: int,
-    part: Gathered,
-    archive: PartitionSummary,
-    judging: Judging,
-    *,
-    payloads: bool,
+    part: GatheredPartition,
+    context: PartitionSummary,
+    settings: FinishSettings,
 ) -> store_files.Written:
-    """Finish a partition, and write its tables into the work folder, whole or not at all."""
-    tables = finish(part, archive, judging, payloads=payloads)
+    """Finish a partition and write all of its tables into the work folder, or none of them."""
+    tables = finish(part, context, settings.judging, payloads=settings.payloads)
     rows = dict.fromkeys((table.name for table in TABLES), 0)
     with _draft(work) as draft:
         for table, frame in tables.items():
@@ -118,10 +140,11 @@ def judge(
 
 @contextlib.contextmanager
 def _draft(work: Path) -> Iterator[Path]:
-    """A folder whose parts are put into the work folder at the end, each in one step.
+    """A temporary folder; at the end each of its files is renamed into the work folder.
 
-    A worker of a cluster may be taken for dead and go on: then two write the same part, and neither
-    must ever be seen half written, nor make anew a work folder whose run is over.
+    The scheduler of a cluster may give a partition to a second worker while the first still
+    writes it. So a part must never be visible half written, and a work folder that was removed at
+    the end of its run must not be created again.
     """
     draft = work / f"draft-{secrets.token_hex(4)}"
     draft.mkdir()
@@ -135,52 +158,52 @@ def _draft(work: Path) -> Iterator[Path]:
         shutil.rmtree(draft, ignore_errors=True)
 
 
-class Share:
-    """Partitions on their way through one process: some in memory, more on disk.
+class PartitionWorker:
+    """Gathers and finishes partitions in this process, and keeps them in between.
 
-    Those in memory are of `budget` bytes of transcript together, those on disk in the work folder.
+    Partitions of `memory` bytes of transcript stay in memory, others go to the work folder.
     """
 
-    def __init__(self, work: Path, budget: int = 0) -> None:
+    def __init__(self, work: Path, memory: int = 0) -> None:
         self.work = work
-        self.budget = budget
-        self.held: dict[int, tuple[int, Gathered]] = {}
-        self.settled: tuple[Judging, bool] | None = None
+        self.memory = memory
+        self.in_memory: dict[int, tuple[int, GatheredPartition]] = {}
+        """Number → bytes of transcript, and the packed partition."""
+        self.settings: FinishSettings | None = None
 
-    def gather(self, number: int, files: Sequence[Path]) -> Learned:
+    def gather(self, number: int, files: Sequence[Path]) -> GatherReport:
         """Gather a partition and keep it."""
-        part, learned = read(files, [str(path) for path in files])
-        note(self.work, number, part)
-        size = sum(map(weight, files))
-        if sum(held for held, _ in self.held.values()) + size <= self.budget:
-            self.held[number] = (size, packed(part))
+        part, report = gather_files(files, [str(path) for path in files])
+        write_summary(self.work, number, part)
+        size = sum(map(transcript_bytes, files))
+        if sum(kept for kept, _ in self.in_memory.values()) + size <= self.memory:
+            self.in_memory[number] = (size, pack(part))
         else:
-            keep(self._folder(number), part)
-        return learned
+            save(self._folder(number), part)
+        return report
 
-    def drop(self, number: int) -> None:
-        """Forget a partition: its files are gathered again, with others."""
-        if self.held.pop(number, None) is None:
+    def discard(self, number: int) -> None:
+        """Delete a gathered partition."""
+        if self.in_memory.pop(number, None) is None:
             shutil.rmtree(self._folder(number))
 
-    def settle(self, judging: Judging, payloads: bool) -> None:  # noqa: FBT001
-        """What every partition is finished by."""
-        self.settled = (judging, payloads)
+    def configure(self, settings: FinishSettings) -> None:
+        """Set what the following partitions are finished with."""
+        self.settings = settings
 
-    def finish(self, number: int, archive: PartitionSummary) -> store_files.Written:
-        """Judge a partition and write its tables; `archive` is what all know of its tools."""
-        assert self.settled is not None  # noqa: S101  (settle comes first, always)
-        judging, payloads = self.settled
-        return judge(self.work, number, self._take(number), archive, judging, payloads=payloads)
+    def finish(self, number: int, context: PartitionSummary) -> store_files.Written:
+        """Finish a gathered partition and write its tables."""
+        assert self.settings is not None  # noqa: S101  (`configure` is always called before)
+        return finish_and_write(self.work, number, self._take(number), context, self.settings)
 
     def _folder(self, number: int) -> Path:
         return self.work / "spool" / f"{number:06d}"
 
-    def _take(self, number: int) -> Gathered:
-        held = self.held.pop(number, None)
-        if held is not None:
-            return unpacked(held[1])
+    def _take(self, number: int) -> GatheredPartition:
+        kept = self.in_memory.pop(number, None)
+        if kept is not None:
+            return unpack(kept[1])
         folder = self._folder(number)
-        part = kept(folder)
+        part = load(folder)
         shutil.rmtree(folder)
         return part

@@ -1,0 +1,220 @@
+"""Rows of earlier stores, put into a new store unchanged.
+
+A part that is reused as a whole is linked or stays where it is; of other parts the rows that are
+reused are copied. Small parts are joined.
+"""
+
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple, cast
+
+import polars as pl
+import pyarrow.parquet as pq
+
+from mcptally.pipeline.incremental import EarlierStores, Part
+from mcptally.pipeline.partition_summary import KINDS
+from mcptally.store import files as store_files
+from mcptally.tables.schema import TABLES, Calls, Findings, Tools
+
+SMALL: Final = 4 << 20
+"""Bytes in all tables below which a part is small."""
+
+MANY: Final = 8
+"""Number of small parts from which they are joined."""
+
+
+class CarriedOver(NamedTuple):
+    """What was carried over into a new store."""
+
+    written: store_files.Written
+    kept: dict[str, Mapping[str, Any]]
+    """Files that stay where they are, with their entries in the manifest."""
+
+
+class _Reused(NamedTuple):
+    """What is reused of a part."""
+
+    recordings: list[str]
+    files: list[str]
+    """Files whose findings belong to no recording."""
+    whole: bool
+    """Whether this is all that the part has."""
+
+
+def carry_over(earlier: EarlierStores, work: Path, target: Path) -> CarriedOver:
+    """Put the reused rows of earlier stores into the work folder of the store at `target`.
+
+    Parts of that store that are reused as a whole stay where they are.
+    """
+    number = 0
+    small: list[Part] = []
+    kept: dict[str, Mapping[str, Any]] = {}
+    folders = [folder.resolve() for folder in earlier.folders]
+
+    def written(part: Part) -> bool:
+        if folders[part.store] == target.resolve() and _reused(earlier, part).whole:
+            kept.update(_manifest_entries(earlier, part))
+            return False
+        return _copy(earlier, work, f"{number:06d}", part)
+
+    for part in earlier.parts:
+        if _size(earlier, part) < SMALL:
+            small.append(part)
+        else:
+            number += written(part)
+    if len(small) >= MANY:
+        for parts in _groups(earlier, small):
+            _join(earlier, work, f"{number:06d}", parts)
+            number += 1
+    else:
+        for part in small:
+            number += written(part)
+    files = [*(target / name for name in kept), *(path for _, path in store_files.parts(work))]
+    return CarriedOver(_count(files), kept)
+
+
+def _reused(earlier: EarlierStores, part: Part) -> _Reused:
+    here = (pl.col("store") == part.store) & (pl.col("part") == part.name)
+    places, files = earlier.recording_places.filter(here), earlier.file_places.filter(here)
+    recordings = earlier.reused_places().filter(here).get_column("recording").unique().to_list()
+    names = (
+        files.filter(~earlier.is_rescored())
+        .join(earlier.excluded_files, on=["store", "file"], how="anti")
+        .get_column("file")
+        .to_list()
+    )
+    every = places.get_column("recording").n_unique() + files.height
+    return _Reused(recordings, names, len(recordings) + len(names) == every)
+
+
+def _manifest_entries(earlier: EarlierStores, part: Part) -> dict[str, Mapping[str, Any]]:
+    """The manifest's entries of all files of a part, including its summary."""
+    names = [
+        *(f"{table}/{part.name}.parquet" for table, _ in _tables(earlier, part)),
+        *(f"{store_files.SUMMARIES}/{kind}/{part.name}.parquet" for kind in KINDS),
+    ]
+    entries = earlier.manifests[part.store]["parts"]
+    return {name: entries[name] for name in names}
+
+
+def _size(earlier: EarlierStores, part: Part) -> int:
+    files = (earlier.file(part, table.name) for table in TABLES)
+    return sum(path.stat().st_size for path in files if path.exists())
+
+
+def _groups(earlier: EarlierStores, parts: Sequence[Part]) -> Iterator[list[Part]]:
+    """Parts that are joined: as few as are no longer small together, so that they fit in memory."""
+    group: list[Part] = []
+    for part in parts:
+        group.append(part)
+        if sum(_size(earlier, each) for each in group) >= SMALL:
+            yield group
+            group = []
+    if group:
+        yield group
+
+
+def _copy(earlier: EarlierStores, work: Path, name: str, part: Part) -> bool:
+    """Link a part into the work folder, or copy its reused rows; gives whether there are any."""
+    reused = _reused(earlier, part)
+    if not reused.recordings and not reused.files:
+        return False
+    for table, source in _tables(earlier, part):
+        target = work / table / f"{name}.parquet"
+        if reused.whole:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            _link(source, target)
+        else:
+            store_files.copy_part(source, target, _row_filter(table, reused))
+    if reused.whole:
+        for kind in KINDS:
+            target = work / store_files.SUMMARIES / kind / f"{name}.parquet"
+            target.parent.mkdir(parents=True, exist_ok=True)
+            _link(earlier.file(part, f"{store_files.SUMMARIES}/{kind}"), target)
+    else:
+        store_files.write_summary(work, name, _summary(earlier, [(part, reused)]))
+    return True
+
+
+def _join(earlier: EarlierStores, work: Path, name: str, parts: Sequence[Part]) -> None:
+    """Write the reused rows of several parts as one part."""
+    reused = [(part, _reused(earlier, part)) for part in parts]
+    for table in TABLES:
+        frames = [
+            _row_filter(table.name, rows)(
+                pl.read_parquet(earlier.file(part, table.name), glob=False)
+            )
+            for part, rows in reused
+            if earlier.file(part, table.name).exists()
+        ]
+        if frames:
+            store_files.write_part(work, table, name, pl.concat(frames))
+    store_files.write_summary(work, name, _summary(earlier, reused))
+
+
+def _summary(
+    earlier: EarlierStores, reused: Sequence[tuple[Part, _Reused]]
+) -> dict[str, pl.DataFrame]:
+    """The summary of the reused recordings of some parts: kind → frame."""
+
+    def read(part: Part, kind: str, recordings: list[str]) -> pl.DataFrame:
+        path = earlier.file(part, f"{store_files.SUMMARIES}/{kind}")
+        rows = pl.read_parquet(path, glob=False)
+        return rows if kind == "definitions" else rows.filter(pl.col("recording").is_in(recordings))
+
+    frames = {
+        kind: pl.concat([read(part, kind, rows.recordings) for part, rows in reused])
+        for kind in KINDS
+    }
+    listed = frames["listed"].select("definition").unique()
+    frames["definitions"] = (
+        frames["definitions"].join(listed, on="definition", how="semi").unique("definition")
+    )
+    return frames
+
+
+def _tables(earlier: EarlierStores, part: Part) -> Iterator[tuple[str, Path]]:
+    """The tables of a part, with its file of each; every run writes `tools` again."""
+    for table in TABLES:
+        path = earlier.file(part, table.name)
+        if table is not Tools and path.exists():
+            yield table.name, path
+
+
+def _row_filter(table: str, reused: _Reused) -> Callable[[pl.DataFrame], pl.DataFrame]:
+    """A function that keeps the reused rows of a table."""
+    chosen = pl.col("recording").is_in(reused.recordings)
+    if table == Findings.name:
+        chosen |= pl.col("recording").is_null() & pl.col("file").is_in(reused.files)
+    return lambda rows: rows.filter(chosen)
+
+
+def _link(source: Path, target: Path) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # not every file system has hard links
+        shutil.copyfile(source, target)
+
+
+def _count(files: Iterable[Path]) -> store_files.Written:
+    """The numbers of rows in files of a store; those of summaries are ignored."""
+    by_table: dict[str, list[Path]] = {table.name: [] for table in TABLES}
+    for path in files:
+        if path.parent.parent.name != store_files.SUMMARIES:
+            by_table[path.parent.name].append(path)
+    rows = {
+        name: sum(cast("int", pq.read_metadata(path).num_rows) for path in paths)
+        for name, paths in by_table.items()
+    }
+    outcomes: dict[str, int] = {}
+    broken = 0
+    if rows[Calls.name]:
+        calls = pl.scan_parquet(by_table[Calls.name], glob=False)
+        outcomes = dict(calls.group_by("outcome").len().collect().iter_rows())
+    if rows[Findings.name]:
+        findings = pl.scan_parquet(by_table[Findings.name], glob=False)
+        errors = findings.filter(about="file", severity="error").select(pl.len())
+        broken = errors.collect().item()
+    return store_files.Written(rows, outcomes, broken)

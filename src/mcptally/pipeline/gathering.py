@@ -1,0 +1,192 @@
+"""Gathers the partitions of a run: files that changed, and then the files that depend on them."""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+import polars as pl
+
+from mcptally.pipeline.archive_context import ArchiveContext, StoredSummaries
+from mcptally.pipeline.engines.pool import Engine, WorkerPool
+from mcptally.pipeline.engines.worker import GatherReport, Partition
+from mcptally.pipeline.incremental import EarlierStores
+from mcptally.pipeline.plan import plan, transcript_bytes
+from mcptally.pipeline.scoring import Judging
+from mcptally.store import files as store_files
+
+Progress = Callable[[int, int], None]
+"""Called with bytes of work done and bytes in all; every file counts twice: gathered, finished."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Settings:
+    """What the steps of a run have in common."""
+
+    store: Path
+    work: Path
+    """The work folder inside the store."""
+    judging: Judging
+    payloads: bool
+    partition_bytes: int
+    """Bytes of transcript per partition."""
+    progress: Progress = lambda *_: None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Gathered:
+    """A partition that a worker has gathered."""
+
+    partition: Partition
+    size: int
+    """Bytes of transcript."""
+    report: GatherReport
+
+
+def files_to_gather(named: Mapping[str, Path], earlier: EarlierStores | None) -> list[Path]:
+    """The files that are new or whose rows are not reused."""
+    if earlier is None:
+        return list(named.values())
+    new = named.keys() - earlier.sources.keys()
+    return [named[name] for name in sorted((earlier.rescored | new) & named.keys())]
+
+
+def plan_groups(files: Sequence[Path], settings: Settings, engine: Engine) -> list[list[Path]]:
+    """The files of each partition, with the limits of this run."""
+    return plan(files, limit=settings.partition_bytes, jobs=engine.jobs)
+
+
+def gather_with_dependents(
+    settings: Settings,
+    pool: WorkerPool,
+    engine: Engine,
+    groups: list[list[Path]],
+    named: Mapping[str, Path],
+    earlier: EarlierStores | None,
+) -> tuple[list[Gathered], EarlierStores | None, ArchiveContext]:
+    """Gather groups of files, and then the files whose rows depend on what was gathered.
+
+    Gives all gathered partitions, the earlier stores without the rows of their files, and what the
+    archive says then.
+    """
+    first = len(earlier.parts) + 1 if earlier else 0  # lower numbers are for parts carried over
+    gathered: list[Gathered] = []
+    while True:
+        gathered += _gather(settings, pool, groups, gathered, first)
+        gathered = _merge_split_recordings(pool, gathered)
+        if earlier is None:
+            return gathered, None, _archive_context(settings, gathered, None)
+        extended, context = _without_dependents(settings, gathered, earlier)
+        more = sorted(extended.rescored - earlier.rescored)
+        earlier = extended
+        if not more and context is not None:
+            return gathered, earlier, context
+        groups = plan_groups([named.get(name) or Path(name) for name in more], settings, engine)
+
+
+def _gather(
+    settings: Settings,
+    pool: WorkerPool,
+    groups: Sequence[list[Path]],
+    before: Sequence[Gathered],
+    first: int,
+) -> list[Gathered]:
+    """Gather groups of files as partitions, numbered after those of `before`, or from `first`."""
+    first = max((each.partition.number + 1 for each in before), default=first)
+    partitions = [Partition(first + place, group) for place, group in enumerate(groups)]
+    sizes = {each.number: sum(map(transcript_bytes, each.files)) for each in partitions}
+    done = sum(each.size for each in before)
+    total = done + sum(sizes.values())
+    reports: dict[int, GatherReport] = {}
+    for number, report in pool.gather(partitions):
+        reports[number] = report
+        done += sizes[number]
+        settings.progress(done, 2 * total)
+    return [Gathered(each, sizes[each.number], reports[each.number]) for each in partitions]
+
+
+def _merge_split_recordings(pool: WorkerPool, gathered: Sequence[Gathered]) -> list[Gathered]:
+    """The partitions, where those that share a recording are gathered again as one.
+
+    A file may hold several recordings, so that the plan could not see what belongs together.
+    """
+    partitions = {each.partition.number: each for each in gathered}
+    while groups := _sharing_recordings(partitions):
+        for group in groups:
+            # A number that was never given: a late worker may still write a discarded partition.
+            number = max(partitions) + 1
+            parts = [partitions.pop(each) for each in group]
+            pool.discard(group)
+            files = sorted({path for part in parts for path in part.partition.files})
+            merged = Partition(number, files)
+            [(_, report)] = pool.gather([merged])
+            partitions[number] = Gathered(merged, sum(part.size for part in parts), report)
+    return list(partitions.values())
+
+
+def _sharing_recordings(partitions: Mapping[int, Gathered]) -> list[list[int]]:
+    """Groups of partitions, by number, that share recordings directly or through others."""
+    rows = [
+        pl.DataFrame({"recording": each.report.recordings}).with_columns(
+            number=pl.lit(number, pl.Int64)
+        )
+        for number, each in partitions.items()
+    ]
+    empty = pl.DataFrame(schema={"recording": pl.String, "number": pl.Int64})
+    shared = (
+        pl.concat([empty, *rows])
+        .group_by("recording")
+        .agg("number")
+        .filter(pl.col("number").list.len() > 1)
+    )
+    parent = {number: number for number in partitions}
+
+    def root(number: int) -> int:
+        while parent[number] != number:
+            number = parent[number]
+        return number
+
+    for first, *others in shared.get_column("number").to_list():
+        for other in others:
+            parent[root(other)] = root(first)
+    groups: dict[int, list[int]] = {}
+    for number in partitions:
+        groups.setdefault(root(number), []).append(number)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def _without_dependents(
+    settings: Settings, gathered: Sequence[Gathered], earlier: EarlierStores
+) -> tuple[EarlierStores, ArchiveContext | None]:
+    """The earlier stores without the rows that depend on what was gathered, and the context.
+
+    No context if a gathered recording has rows in the stores: its other files are gathered first.
+    """
+    recordings = {name for each in gathered for name in each.report.recordings}
+    extended = earlier.without(earlier.files_of(recordings))
+    if extended.rescored != earlier.rescored:
+        return extended, None
+    context = _archive_context(settings, gathered, extended)
+    servers = _affected_servers(gathered, extended)
+    affected = extended.affected_recordings(context, servers, settings.work / "spool")
+    return extended.without(extended.files_of(affected)), context
+
+
+def _affected_servers(gathered: Sequence[Gathered], earlier: EarlierStores) -> set[str | None]:
+    return {name for each in gathered for name in each.report.servers} | earlier.changed_servers()
+
+
+def stored_summaries(work: Path, numbers: Iterable[int]) -> StoredSummaries:
+    """The summaries that workers wrote for partitions of these numbers."""
+    return StoredSummaries(work / store_files.SUMMARIES, [f"{number:06d}" for number in numbers])
+
+
+def _archive_context(
+    settings: Settings, gathered: Sequence[Gathered], earlier: EarlierStores | None
+) -> ArchiveContext:
+    """The facts of the archive: on all tools, and on the servers that this run affects."""
+    summaries = [
+        stored_summaries(settings.work, sorted(each.partition.number for each in gathered))
+    ]
+    if earlier is not None:
+        summaries += earlier.summaries(_affected_servers(gathered, earlier))
+    return ArchiveContext(summaries, settings.work / "spool")

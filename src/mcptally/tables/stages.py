@@ -1,0 +1,299 @@
+"""Tables that stages of the pipeline hand to each other; they are not part of a store.
+
+A stage projects its frame onto the declared table before it hands it on (`StageTable.project`), so
+that a missing or misspelt column fails there, and columns that are no longer needed use no memory.
+"""
+
+import polars as pl
+
+from mcptally.tables.schema import Calls, Column, Messages, Recordings, Table, Tools
+
+_S, _I, _B, _F = pl.String, pl.Int64, pl.Boolean, pl.Float64
+_U = pl.UInt32
+_NS = "ns since 1970"
+
+
+class StageTable(Table):
+    """A table that one stage makes and a later one reads."""
+
+    @classmethod
+    def project(cls, frame: pl.DataFrame) -> pl.DataFrame:
+        """`frame` with exactly this table's columns, in order.
+
+        Raises:
+            TypeError: a column is missing or has another type: a mistake in the stage that made it.
+        """
+        wrong = [
+            f"{name} is {frame.schema.get(name, 'missing')} instead of {dtype}"
+            for name, dtype in cls.schema().items()
+            if frame.schema.get(name) != dtype
+        ]
+        if wrong:
+            raise TypeError(f"{cls.__name__}: {'; '.join(wrong)}")
+        return frame.select(cls.schema().names())
+
+    @classmethod
+    def empty(cls) -> pl.DataFrame:
+        """The table without rows."""
+        return pl.DataFrame(schema=cls.schema())
+
+
+# --- from `gather` to `finish`, one partition ----------------------------------------------------
+
+
+class GatheredCalls(StageTable):
+    """The calls of a partition, paired and not yet judged."""
+
+    call_id = Calls.call_id
+    pos = Column(_U, "Place of the request among the messages of its partition.")
+    reply = Column(_U, "`pos` of the reply; null without one.")
+    match = Column(_S, "How the reply was found; see `messages.match`.")
+    recording = Calls.recording
+    file = Calls.file
+    line = Calls.line
+    seq = Calls.seq
+    index = Calls.index
+    dir = Calls.dir
+    session = Calls.session
+    session_source = Calls.session_source
+    server = Calls.server
+    command = Calls.command
+    server_name = Calls.server_name
+    server_version = Calls.server_version
+    client = Calls.client
+    client_version = Calls.client_version
+    protocol_version = Calls.protocol_version
+    protocol_source = Calls.protocol_source
+    transport = Calls.transport
+    id = Column(_S, "JSON text of the request's `id`.")
+    method = Calls.method
+    tool = Calls.tool
+    prompt = Calls.prompt
+    resource_uri = Calls.resource_uri
+    ts_ns = Column(_I, "When the request's last byte arrived; 0 where no time is known.", _NS)
+    reply_ns = Column(_I, "When the reply's last byte arrived.", _NS)
+    cancelled_ns = Column(_I, "When the call was cancelled.", _NS)
+    cancel_reason = Calls.cancel_reason
+    latency_ms = Calls.latency_ms
+    first_progress_ms = Calls.first_progress_ms
+    progress_count = Calls.progress_count
+    request_bytes = Calls.request_bytes
+    response_bytes = Calls.response_bytes
+    truncated = Column(_B, "Whether only the head of the request was recorded.")
+    reply_truncated = Column(_B, "Whether only the head of the reply was recorded.")
+    http_status = Calls.http_status
+    closed_by = Calls.closed_by
+    arguments = Calls.arguments
+    combination = Column(_S, "Names of the arguments of a tool's call, sorted.")
+    request_state = Column(_S, "JSON text of the request's `requestState`.")
+    input_responses = Column(_S, "JSON text of the request's `inputResponses`.")
+    task_id = Column(_S, "Task that the request is about.")
+    response = Calls.response
+    reply_state = Column(_S, "JSON text of the result's `requestState`.")
+    is_error = Column(_S, "JSON text of the result's `isError`.")
+    structured_content = Column(_S, "JSON text of the result's `structuredContent`.")
+    task = Column(_S, "JSON text of the result's `task`.")
+    content_kind = Column(_S, "JSON type of the result's `content`, or `absent`.")
+    content_types = Calls.content_types
+    blocks_plain = Column(_B, "Whether every content block has only the members of its type.")
+    text_blocks = Calls.text_blocks
+    image_blocks = Calls.image_blocks
+    audio_blocks = Calls.audio_blocks
+    resource_blocks = Calls.resource_blocks
+    first_text = Column(_S, "Text of the first text block.")
+    text = Calls.text
+    has_structured_content = Calls.has_structured_content
+    has_meta = Calls.has_meta
+    outcome = Column(_S, "Outcome before hidden errors are looked for; see `calls.outcome`.")
+    error_code = Calls.error_code
+    error_text = Calls.error_text
+    error_data = Column(_S, "JSON text of the error's `data`.")
+    error_shape = Calls.error_shape
+    exit_code = Column(_I, "Exit code of the server, for calls in flight when it ended.")
+    signal = Column(_I, "Number of the signal that ended the server, for calls in flight then.")
+    closed = Column(_B, "True for calls that were in flight when their recording was closed.")
+
+
+class GatheredMessages(StageTable):
+    """The messages of a partition, each with its call."""
+
+    recording = Messages.recording
+    seq = Messages.seq
+    index = Messages.index
+    pos = Column(_U, "Place of the message in its partition.")
+    batch = Messages.batch
+    session = Messages.session
+    dir = Messages.dir
+    scope = Messages.scope
+    ts_ns = Column(_I, "When its last byte arrived; 0 where no time is known.", _NS)
+    bytes = Messages.bytes
+    kind = Messages.kind
+    method = Messages.method
+    id = Column(_S, "JSON text of `id`; null where absent.")
+    call_id = Messages.call_id
+    match = Messages.match
+    file = Messages.file
+    line = Messages.line
+
+
+class GatheredRecordings(StageTable):
+    """The `recordings` table of a partition without the number of findings."""
+
+
+for _name, _column in Recordings.columns().items():
+    if _name != "findings":
+        setattr(GatheredRecordings, _name, _column)
+
+
+# --- summaries of partitions, for other partitions and later runs --------------------------------
+
+
+class Listings(StageTable):
+    """One row per tool in a reply to tools/list."""
+
+    recording = Calls.recording
+    session = Calls.session
+    pos = Column(_U, "Place of the reply in its partition.")
+    listed_ns = Column(_I, "When the reply arrived; 0 where no time is known.", _NS)
+    server = Calls.server
+    server_name = Calls.server_name
+    tool = Tools.tool
+    definition = Tools.definition
+    revision = Column(_S, "Protocol revision in force for the request.")
+    file = Column(_S, "Transcript file of the request.")
+    line = Column(_I, "Line of the request in its file, from 1.")
+    seq = Column(_I, "`seq` of the request.")
+    index = Column(_U, "Position of the request in a JSON-RPC batch; 0 otherwise.")
+    announced = Column(
+        _B, "Whether notifications/tools/list_changed had come before in the session."
+    )
+
+
+class Timeline(StageTable):
+    """The listings at which the definition of a tool changes, of the whole archive."""
+
+    server = Listings.server
+    tool = Listings.tool
+    listed_ns = Listings.listed_ns
+    definition = Listings.definition
+
+
+class Definitions(StageTable):
+    """One row per distinct tool definition."""
+
+    definition = Tools.definition
+    tool = Tools.tool
+    title = Tools.title
+    description = Tools.description
+    input_schema = Tools.input_schema
+    output_schema = Tools.output_schema
+    annotations = Tools.annotations
+    bytes = Tools.bytes
+    text = Column(_S, "Canonical JSON of the definition.")
+
+
+class ArgumentCombinations(StageTable):
+    """How often which arguments of a tool are given together, by recording."""
+
+    recording = Calls.recording
+    server = Calls.server
+    tool = Calls.tool
+    combination = GatheredCalls.combination
+    calls = Column(_U, "Calls with exactly these arguments.")
+
+
+class DryRuns(StageTable):
+    """One row per call in which a server was asked to validate arguments (`Validations`)."""
+
+    call_id = Calls.call_id
+    recording = Calls.recording
+    session = Calls.session
+    server = Calls.server
+    native = Column(_S, "How it was asked: `tool` or `method`.")
+    tool = Column(_S, "Tool whose arguments were to be validated.")
+    arguments = Column(_S, "These arguments, as canonical JSON; null in stored summaries.")
+    same = Column(_S, "Digest of the arguments.")
+    answered_ns = Column(_I, "When the answer arrived.", _NS)
+    latency_ms = Column(_F, "How long the answer took.", "ms")
+    valid = Column(_B, "The answer; null if it cannot be read.")
+    errors = Column(pl.List(_S), "Errors of the answer.")
+    warnings = Column(pl.List(_S), "Warnings of the answer.")
+    phase = Column(_S, "How deep the server looked; see `validations.phase`.")
+
+
+class ErrorForms(StageTable):
+    """How many errors a server gave in which form, by recording."""
+
+    recording = Calls.recording
+    server = Calls.server
+    shape = Column(_S, "Form of the error; see `calls.error_shape`.")
+    calls = Column(_U, "Calls with an error of this form.")
+
+
+class CallsByMinute(StageTable):
+    """How many calls of a tool were made and failed in a minute, by recording."""
+
+    recording = Calls.recording
+    server = Calls.server
+    minute = Column(_I, "Minute of the requests.", "minutes since 1970")
+    tool = Calls.tool
+    calls = Column(_I, "Calls.")
+    failed = Column(_I, "Of those, failed.")
+
+
+class ResultForms(StageTable):
+    """How many results of a tool are JSON, by recording."""
+
+    server = Calls.server
+    tool = Calls.tool
+    recording = Calls.recording
+    seen = Column(_I, "Results with text.")
+    json = Column(_I, "Of those, whose text is JSON.")
+    all = Column(_I, "Results with and without text.")
+
+
+class Needs(StageTable):
+    """What the rows of a recording depend on that other recordings know, each thing once."""
+
+    recording = Calls.recording
+    server = Calls.server
+    tool = Column(_S, "Tool of the calls; null for calls of other methods.")
+    minute = CallsByMinute.minute
+    open_ns = Column(
+        _I, "Time of a call of a tool that its own session never lists; otherwise null.", _NS
+    )
+
+
+# --- what earlier stores hold --------------------------------------------------------------------
+
+
+class RecordingPlaces(StageTable):
+    """Which part of which store has the rows of a recording, by file with its events."""
+
+    store = Column(_I, "Number of the store.")
+    part = Column(_S, "Name of the part.")
+    recording = Recordings.recording
+    server = Recordings.server
+    file = Column(_S, "Transcript file with events of the recording.")
+
+
+class FilePlaces(StageTable):
+    """Which part of which store has findings of a file that belong to no recording."""
+
+    store = RecordingPlaces.store
+    part = RecordingPlaces.part
+    file = Column(_S, "Transcript file.")
+
+
+class ExcludedRecordings(StageTable):
+    """Recordings whose rows in a store are not reused."""
+
+    store = RecordingPlaces.store
+    recording = Recordings.recording
+
+
+class ExcludedFiles(StageTable):
+    """Files whose findings without a recording in a store are not reused."""
+
+    store = RecordingPlaces.store
+    file = FilePlaces.file
