@@ -10,8 +10,8 @@ from polars.testing import assert_frame_equal
 
 import mcptally as mt
 from mcptally.analytics.views import connect, create_views
-from mcptally.pipeline.usage import KEYS
 from mcptally.tables.schema import Usage
+from mcptally.tables.usage_sums import KEYS
 from tests.transcripts import c2s, call, opened, s2c, text, write
 
 ALL = {"since": datetime.date(2000, 1, 1)}
@@ -55,7 +55,8 @@ def test_a_response_without_a_byte_has_no_size_to_sum(tmp_path: Path, table):
         events.append(c2s(2 * number - 1, call(number)))
         events.append(s2c(2 * number, text(number), bytes=size))
     mt.score([write(tmp_path / "a.jsonl", events)], out=tmp_path / "store")
+    store = mt.open_store(tmp_path / "store")
     with connect() as connection:
-        create_views(connection, [tmp_path / "store"])
+        create_views(connection, store.files)
         rows = connection.sql(f"SELECT sum(sized), sum(ln_response_bytes) FROM {table}").fetchall()
     assert rows == [(2, pytest.approx(math.log(100)))]

@@ -20,6 +20,7 @@ from mcptally.errors import StoreError, UsageError
 from mcptally.seeds.validation_protocol import sql_functions as validation_sql_functions
 from mcptally.statistics import sql_functions
 from mcptally.tables.schema import Usage
+from mcptally.tables.usage_sums import calls_sql, usage_sql
 
 
 @functools.cache
@@ -47,7 +48,11 @@ def all_texts() -> Mapping[str, str]:
     files = sorted(
         (file for file in folder.iterdir() if file.name.endswith(".sql")), key=lambda f: f.name
     )
-    return {f.name.removesuffix(".sql"): f.read_text(encoding="utf-8") for f in files}
+    written = {f.name.removesuffix(".sql"): f.read_text(encoding="utf-8") for f in files}
+    return written | {
+        "_tool_calls": f"-- Calls of tools, with what is derived from each.\n{calls_sql()}",
+        "_usage": f"-- The rows of `usage`, computed from calls.\n{usage_sql('_tool_calls')}",
+    }
 
 
 def connect(memory: str | None = None) -> duckdb.DuckDBPyConnection:

@@ -2,12 +2,12 @@
 -- Its interval joins those of the sides (Newcombe's way, of logarithms: Zou and Donner 2008).
 WITH calls AS (
     SELECT 'base' AS side, p.server, p.new_tool, session, latency_ms
-    FROM base._judged j
+    FROM base._tool_calls j
     JOIN pairs p ON p.server IS NOT DISTINCT FROM j.server AND p.base_tool = j.tool
     WHERE latency_ms IS NOT NULL AND presence IN ('both', 'renamed')
     UNION ALL
     SELECT 'new', p.server, p.new_tool, session, latency_ms
-    FROM new._judged j
+    FROM new._tool_calls j
     JOIN pairs p ON p.server IS NOT DISTINCT FROM j.server AND p.new_tool = j.tool
     WHERE latency_ms IS NOT NULL AND presence IN ('both', 'renamed')
 ),

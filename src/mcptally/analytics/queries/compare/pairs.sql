@@ -13,9 +13,9 @@ WITH definitions AS (
 ),
 called AS (
     SELECT 'base' AS side, server, tool, count(*) AS calls, count(DISTINCT session) AS sessions
-    FROM base._judged GROUP BY ALL
+    FROM base._tool_calls GROUP BY ALL
     UNION ALL
-    SELECT 'new', server, tool, count(*), count(DISTINCT session) FROM new._judged GROUP BY ALL
+    SELECT 'new', server, tool, count(*), count(DISTINCT session) FROM new._tool_calls GROUP BY ALL
 ),
 known AS (
     SELECT
