@@ -172,7 +172,7 @@ def test_a_time_before_everything_leaves_everything_and_one_after_nothing(store:
             "latency",
             {"server": "git", "tool": "read_file"},
             errors.QueryError,
-            "has no tool 'read_file'; there is one at filesystem",
+            "has no tool 'read_file'; it belongs to filesystem",
         ),
         ("latency", {"since": "yesterday"}, errors.UsageError, "2026-11-21T14:30"),
         ("latency", {"since": "2d", "until": "3d"}, errors.UsageError, "not after since"),

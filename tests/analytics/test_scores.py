@@ -200,7 +200,8 @@ def test_the_correction_for_the_verdicts_own_error_is_rogan_and_gladens(tmp_path
     store = build(tmp_path / "s", rows)
     row = one(store)
     right, failures, kept, others = store.sql(
-        "SELECT called_failures, labelled_failures, called_others, labelled_others FROM _measured"
+        "SELECT called_failures, labelled_failures, called_others, labelled_others "
+        "FROM _verdict_accuracy"
     ).fetchall()[0]
     sens, spec = (right + 1) / (failures + 2), (kept + 1) / (others + 2)
     expected = (30 / 90 - (1 - spec) * 60 / 90) / (sens + spec - 1)

@@ -61,7 +61,7 @@ def validate(store: Store, *, server: str, tool: str, arguments: Any) -> Answer:
         tool: name of the tool.
         arguments: what it would be called with; a wrapped or textual object is unwrapped.
     """
-    return steadily([store], lambda: _Run(store, server, tool, arguments).answer(), whole=True)
+    return steadily([store], lambda: _Run(store, server, tool, arguments).answer(), consistent=True)
 
 
 class _Run:

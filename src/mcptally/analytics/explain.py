@@ -59,7 +59,7 @@ def explain(store: Store, call: str, rules: RuleSet | None = None) -> Explanatio
     Raises:
         QueryError: no call has this id, or several begin with it.
     """
-    return steadily([store], lambda: _explain(store, call, rules or RuleSet()), whole=True)
+    return steadily([store], lambda: _explain(store, call, rules or RuleSet()), consistent=True)
 
 
 def _explain(store: Store, call: str, rules: RuleSet) -> Explanation:
