@@ -119,7 +119,7 @@ def test_a_store_that_never_holds_still_is_given_up_with_what_to_do(replaced: Pa
     def ask() -> None:
         (replaced / "store.json").touch()
 
-    with pytest.raises(StoreError, match="ask again when no run writes to it"):
+    with pytest.raises(StoreError, match="try again when no run writes to it"):
         steadily([store], ask, consistent=True)
 
 

@@ -62,7 +62,7 @@ def test_calls_that_are_slow_together_say_less():
         assert higher - lower > 1.5 * (high - low)
 
 
-@pytest.mark.parametrize("sessions", [2 * bootstrap.CLUSTERS - 1, 5000])
+@pytest.mark.parametrize("sessions", [2 * bootstrap.MAX_CLUSTERS - 1, 5000])
 def test_very_many_sessions_are_resampled_in_groups(sessions):
     values = np.random.default_rng(4).permutation(sessions * 4) / (sessions * 4)
     names = np.random.default_rng(5).integers(0, 2**63, sessions, dtype=np.uint64)

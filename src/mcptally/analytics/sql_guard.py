@@ -68,9 +68,7 @@ def check_select(connection: duckdb.DuckDBPyConnection, query: str) -> None:
     except (duckdb.Error, UnicodeEncodeError) as error:
         raise QueryError(f"{error}") from error
     if types != [duckdb.StatementType.SELECT]:
-        raise QueryError(
-            "a query must be a single SELECT; statements that change something are refused"
-        )
+        raise QueryError("a query must be a single SELECT that changes nothing")
     try:
         with connection.cursor() as cursor:
             found = cursor.execute("SELECT json_serialize_sql(?)", [select]).fetchall()

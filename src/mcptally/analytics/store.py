@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from mcptally.analytics import compare, views
 from mcptally.analytics.child_process import Limited, hold_memory
-from mcptally.analytics.filters import EVIDENCE, Filters, Moment
+from mcptally.analytics.filters import CALL_FILTERS, Filters, Moment
 from mcptally.analytics.sql_guard import SPILL, check_select, lock
 from mcptally.analytics.views import questions
 from mcptally.errors import QueryError, StoreError, UsageError, near
@@ -152,13 +152,15 @@ class Store:
             )
             if name in given and column in columns
         }
-        evidence = {name: given[name] for name in EVIDENCE & given.keys() - conditions.keys()}
+        call_filters = {
+            name: given[name] for name in CALL_FILTERS & given.keys() - conditions.keys()
+        }
         where = " AND ".join(conditions.values()) or "true"
         return self._rows(
-            self._connection(frozenset(evidence), question),
+            self._connection(frozenset(call_filters), question),
             f'SELECT * FROM "{question}" WHERE {where}',
             [given[name] for name in conditions],
-            evidence,
+            call_filters,
         )
 
     def sql(self, query: str, params: Any = None) -> duckdb.DuckDBPyRelation:

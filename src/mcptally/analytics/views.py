@@ -158,7 +158,7 @@ def create_questions(connection: duckdb.DuckDBPyConnection, texts: Mapping[str, 
 
 
 def _created_object(name: str, text: str) -> str:
-    """What a CREATE statement creates of this SQL: a view, or a macro if its second line says so."""
+    """The part of a CREATE statement before this SQL: a view, or a macro by its second line."""
     second = text.splitlines()[1] if "\n" in text else ""
     if second.startswith("-- Value of: "):
         return f'MACRO "{name}"({second.removeprefix("-- Value of: ")}) AS'
