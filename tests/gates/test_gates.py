@@ -10,7 +10,7 @@ import mcptally as mt
 from mcptally.errors import UsageError
 from mcptally.gates import ci_reports
 from mcptally.gates import limits as gates
-from tests.analytics.stores import FAILED, NO_NETWORK, build, call, sessions
+from tests.analytics.built_stores import FAILED, NO_NETWORK, build, call, sessions
 from tests.commands import run
 from tests.transcripts import c2s, opened, s2c, text, write
 from tests.transcripts import call as asked
