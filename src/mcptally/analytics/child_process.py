@@ -268,9 +268,8 @@ def _main() -> None:
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles it and kills this process
     if sys.platform != "win32":
-        resource.setrlimit(
-            resource.RLIMIT_CORE, (0, 0)
-        )  # a core dump would contain recorded traffic
+        # A core dump would contain recorded traffic.
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # print() must not write into the frames
     calls: queue.SimpleQueue[Any] = queue.SimpleQueue()

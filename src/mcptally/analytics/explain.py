@@ -146,7 +146,7 @@ def _lines(found: Explanation, limit: int) -> Iterator[str]:
             yield f"  {why} {call[name]}"
     if found.hidden_rule:
         rule = found.hidden_rule
-        yield f"  hidden error or not decided by {rule['id']}: {rule['title']}"
+        yield f"  whether the result hides an error was decided by {rule['id']}: {rule['title']}"
     yield from _verdict(found)
     yield ""
     yield "Schemas"

@@ -37,7 +37,7 @@ _ROUNDING: Final = 1e-4
 """Relative size below which a variance in single precision counts as zero."""
 _LEVELS: Final = (0.025, 0.975)
 _STEPS: Final = np.linspace(0, 3, 13)
-"""Where a bound is searched, as multiples of the distance that the standard error suggests."""
+"""Grid of the search for a bound, in multiples of its expected distance from the quantile."""
 
 
 class Sample(NamedTuple):

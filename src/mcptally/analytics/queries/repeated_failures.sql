@@ -18,7 +18,7 @@ WITH kinds AS MATERIALIZED (
     )
     GROUP BY same
 ),
--- Only where some calls failed and some did not does their order matter.
+-- The order of calls matters only if some failed and some did not.
 mixed AS MATERIALIZED (
     SELECT same FROM kinds WHERE calls > 1 AND errors BETWEEN 1 AND calls - 1
 ),

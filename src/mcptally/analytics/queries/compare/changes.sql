@@ -65,7 +65,7 @@ rates AS MATERIALIZED (
     UNION ALL BY NAME
     SELECT * FROM log_rates
 ),
--- Tools ---------------------------------------------------------------------------------------
+-- Both sides of every tool.
 tools AS (
     SELECT
         'tool' AS level, p.server, p.base_tool, p.new_tool, b.metric, b.share, m.family, m.weight,
