@@ -1,4 +1,4 @@
-"""One store of the sample traces for the questions, and its tables as plain rows."""
+"""A store of the sample traces for the questions, and its tables as rows."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from tests import corpus
 
 
 def plain_rows(store: Path) -> dict[str, list[dict]]:
-    """The tables of a store as rows, without what is long."""
+    """The tables of a store as rows, without long columns."""
     tables = ("calls", "messages", "findings", "tools", "recordings")
     wide = ["response", "text"]
     found = {}

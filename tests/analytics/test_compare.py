@@ -1,4 +1,4 @@
-"""What compare says of two archives whose difference is known."""
+"""A comparison finds the known differences of two archives."""
 
 import random
 
@@ -8,14 +8,14 @@ from mcptally.analytics import compare
 from mcptally.analytics.store import open_store
 from mcptally.pipeline.run import score
 from tests import corpus
-from tests.analytics.inject import copy
-from tests.analytics.stores import BEGAN, FAILED, OK, build, call, definition, sessions
+from tests.analytics.built_stores import BEGAN, FAILED, OK, build, call, definition, sessions
+from tests.analytics.change_traffic import copy
 
 pytestmark = pytest.mark.slow
 
 
 def rows(seed, tool="t", *, p=0.1, latency=10.0, count=40, size=6, **fields):
-    """Sessions of calls that fail at a rate, each session with a pace of its own."""
+    """Sessions of calls that fail at a rate; each session has its own mean latency."""
     dice = random.Random(f"{seed}{tool}")
     return [
         call(
@@ -66,12 +66,12 @@ def test_a_tool_that_fails_more_is_worse_and_the_others_are_not(tmp_path):
     assert "cannot rule out failure rate" in words["well"]
 
 
-def test_the_other_way_round_it_is_better(tmp_path):
+def test_a_tool_that_fails_less_is_better(tmp_path):
     found = compared(tmp_path, rows(1, p=0.4), rows(2, p=0.1))
     assert verdicts(found)["t", "failure_rate"] == "better"
 
 
-def test_a_tool_twice_as_slow_is_told_with_how_many_times(tmp_path):
+def test_a_tool_twice_as_slow_is_reported_with_the_ratio(tmp_path):
     base = rows(1, "slow") + rows(1, "steady")
     new = rows(2, "slow", latency=20.0) + rows(2, "steady")
     found = compared(tmp_path, base, new)
@@ -95,14 +95,14 @@ def test_a_change_too_small_to_matter_is_no_change(tmp_path):
     assert verdicts(found)["t", "failure_rate"] == "unchanged"
 
 
-def test_few_sessions_are_too_little_however_many_calls(tmp_path):
+def test_few_sessions_are_too_little_data_even_with_many_calls(tmp_path):
     found = compared(tmp_path, sessions([(0, 500)] * 4), sessions([(400, 500)] * 4))
     assert changes(found) == {"t": "too_little_data"}
     (words,) = (r["words"] for r in found.tools.pl().to_dicts() if r["tool"])
     assert "2,000 and 2,000 calls in 4 and 4 sessions" in words.replace("2000", "2,000")
 
 
-def test_another_mix_of_the_same_tools_is_no_regression(tmp_path):
+def test_a_different_mix_of_the_same_tools_is_no_regression(tmp_path):
     base = rows(1, "firm", p=0.0, size=9) + rows(1, "frail", p=0.5, size=1)
     new = rows(2, "firm", p=0.0, size=1) + rows(2, "frail", p=0.5, size=9)
     found = compared(tmp_path, base, new)
@@ -120,7 +120,7 @@ def test_a_server_whose_tools_all_fail_more_is_worse(tmp_path):
     assert (server["change"], server["worse"]) == ("worse", ["failure_rate", "error_rate"])
 
 
-def test_tools_that_come_go_and_change_their_name(tmp_path):
+def test_new_vanished_and_renamed_tools_are_recognised(tmp_path):
     words = "Reads the weather of a town, for today or for a day of the coming week."
     schema = '{"properties":{"town":{"type":"string"}},"type":"object"}'
     old = [
@@ -148,7 +148,7 @@ def test_tools_that_come_go_and_change_their_name(tmp_path):
     assert by_tool["stays"]["definition_changed"] == ["input_schema", "description"]
 
 
-def test_what_is_not_called_is_not_gone(tmp_path):
+def test_a_tool_that_is_listed_but_not_called_has_not_vanished(tmp_path):
     listed = [definition("a"), definition("b")]
     found = compared(tmp_path, [call(1, "a"), call(1, "b")], [call(2, "a")], listed, listed)
     assert changes(found)["b"] == "too_little_data"
@@ -161,7 +161,7 @@ def test_servers_without_a_label_are_compared_too(tmp_path):
     assert changes(found) == {"t": "worse"}
 
 
-def test_q_values_grow_with_the_number_of_tools_looked_at(tmp_path):
+def test_q_values_grow_with_the_number_of_compared_tools(tmp_path):
     alone = compared(tmp_path / "1", rows(1, p=0.1), rows(2, p=0.3))
     others = [f"o{number}" for number in range(20)]
     many = compared(
@@ -177,7 +177,7 @@ def test_q_values_grow_with_the_number_of_tools_looked_at(tmp_path):
     assert q[1]["q_value"] == pytest.approx(21 * q[0]["q_value"])
 
 
-def test_the_weights_of_a_family_are_its_whole():
+def test_the_weights_of_each_family_sum_to_one():
     families = {}
     for _, family, weight in compare.METRICS:
         families[family] = families.get(family, 0) + weight
@@ -205,7 +205,7 @@ def real(tmp_path_factory):
     return folder
 
 
-def test_changes_injected_into_real_traffic_are_found_and_nothing_else(real):
+def test_only_the_changes_made_to_real_traffic_are_reported(real):
     found = open_store(real / "base-store").compare(open_store(real / "new-store"))
     told = found.tools.filter("change IN ('worse', 'better', 'vanished', 'new', 'renamed')")
     assert {(r["server"], r["tool"], r["change"]) for r in told.pl().to_dicts() if r["tool"]} == {
@@ -218,12 +218,12 @@ def test_changes_injected_into_real_traffic_are_found_and_nothing_else(real):
     assert "latency_vs_session" in worse["time-v1"]
 
 
-def test_real_traffic_against_itself_is_quiet(real):
+def test_real_traffic_compared_with_itself_has_no_change(real):
     store = open_store(real / "base-store")
     quiet = {"unclear", "unchanged", "too_little_data"}
     assert set(store.compare(store).tools.pl().get_column("change")) <= quiet
 
 
-def test_when_it_was_is_no_part_of_a_comparison(tmp_path):
+def test_the_time_of_calls_does_not_affect_a_comparison(tmp_path):
     later = [row | {"requested_at": BEGAN.replace(year=2027)} for row in rows(1)]
     assert verdicts(compared(tmp_path, rows(1), later))["t", "failure_rate"] != "worse"

@@ -1,4 +1,4 @@
-"""`STORE/mcptally.duckdb` in a DuckDB that knows nothing of mcptally."""
+"""`STORE/mcptally.duckdb` can be queried by a DuckDB without mcptally."""
 
 import os
 import shutil
@@ -17,7 +17,7 @@ from tests.transcripts import c2s, call, opened, s2c, text, write
 
 pytestmark = pytest.mark.slow
 
-NEED_US = {"tool_scores", "server_scores", "failure_trend"}
+NEED_MCPTALLY = {"tool_scores", "server_scores", "failure_trend"}
 
 
 @pytest.fixture
@@ -29,8 +29,8 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "store"
 
 
-def plainly(folder: Path, query: str, *settings: str, file: Path | None = None) -> list:
-    """What a plain DuckDB says that was started in `folder`."""
+def answer_of_duckdb(folder: Path, query: str, *settings: str, file: Path | None = None) -> list:
+    """The answer of a plain DuckDB that was started in `folder`."""
     code = (
         "import duckdb, sys\n"
         "connection = duckdb.connect(sys.argv[1], read_only=True)\n"
@@ -45,50 +45,52 @@ def plainly(folder: Path, query: str, *settings: str, file: Path | None = None) 
 COUNT = "SELECT tool, count(*) FROM calls GROUP BY tool"
 
 
-def test_started_in_the_store_it_answers(folder: Path):
-    assert plainly(folder, COUNT) == [("read", 1)]
-    assert plainly(folder, "SELECT server, tool, calls FROM latency") == [("demo", "read", 1)]
+def test_duckdb_started_in_the_store_can_query_it(folder: Path):
+    assert answer_of_duckdb(folder, COUNT) == [("read", 1)]
+    assert answer_of_duckdb(folder, "SELECT server, tool, calls FROM latency") == [
+        ("demo", "read", 1)
+    ]
 
 
-def test_moved_and_copied_it_answers(folder: Path, tmp_path: Path):
+def test_a_moved_or_copied_store_can_be_queried(folder: Path, tmp_path: Path):
     shutil.copytree(folder, tmp_path / "copy")
     moved = folder.rename(tmp_path / "moved it's here")
     for place in (tmp_path / "copy", moved):
-        assert plainly(place, COUNT) == [("read", 1)]
+        assert answer_of_duckdb(place, COUNT) == [("read", 1)]
 
 
-def test_from_elsewhere_it_answers_once_told_where_to_look(folder: Path, tmp_path: Path):
+def test_duckdb_started_elsewhere_needs_file_search_path(folder: Path, tmp_path: Path):
     look = f"SET file_search_path = '{folder}'"
-    assert plainly(tmp_path, COUNT, look, file=folder / duckdb_file.FILE) == [("read", 1)]
+    assert answer_of_duckdb(tmp_path, COUNT, look, file=folder / duckdb_file.FILE) == [("read", 1)]
 
 
-def test_it_holds_every_question_that_duckdb_can_answer_alone(folder: Path):
-    rows = plainly(folder, "SELECT view_name FROM duckdb_views() WHERE NOT internal")
+def test_it_has_a_view_of_every_question_that_plain_duckdb_can_answer(folder: Path):
+    rows = answer_of_duckdb(folder, "SELECT view_name FROM duckdb_views() WHERE NOT internal")
     left = questions().keys() - {name for (name,) in rows}
-    assert left >= NEED_US
+    assert left >= NEED_MCPTALLY
     assert len(left) < len(questions()) / 2
 
 
-def test_answers_that_need_mcptally_can_be_kept_as_tables(folder: Path):
-    assert set(duckdb_file.keep(folder)) >= NEED_US
-    assert plainly(folder, "SELECT tool, calls FROM tool_scores") == [("read", 1)]
+def test_answers_that_need_mcptally_can_be_written_as_tables(folder: Path):
+    assert set(duckdb_file.keep(folder)) >= NEED_MCPTALLY
+    assert answer_of_duckdb(folder, "SELECT tool, calls FROM tool_scores") == [("read", 1)]
 
 
 @pytest.mark.parametrize("name", ["a,b", "a[1]", "a*b", "it's"])
-def test_whatever_the_store_is_called(folder: Path, name: str):
+def test_a_store_whose_name_is_a_pattern_can_be_queried(folder: Path, name: str):
     store = folder.rename(folder.with_name(name))
-    shutil.copytree(store, store.with_name("a-b"))  # what a pattern would find, too
+    shutil.copytree(store, store.with_name("a-b"))  # a pattern would match this one as well
     before = {path.name for path in store.iterdir()}
     duckdb_file.refresh(store)
-    assert set(duckdb_file.keep(store)) >= NEED_US
+    assert set(duckdb_file.keep(store)) >= NEED_MCPTALLY
     assert {path.name for path in store.iterdir()} == before
-    assert plainly(store, "SELECT tool, calls FROM tool_scores") == [("read", 1)]
-    assert plainly(store, COUNT) == [("read", 1)]
+    assert answer_of_duckdb(store, "SELECT tool, calls FROM tool_scores") == [("read", 1)]
+    assert answer_of_duckdb(store, COUNT) == [("read", 1)]
     assert mt.open_store(store).sql(COUNT).fetchall() == [("read", 1)]
     assert mt.open_store(store, store).ask("latency").pl().height == 1
 
 
-def test_where_it_cannot_be_written_nothing_is_left_behind(folder: Path):
+def test_a_failed_write_leaves_no_files(folder: Path):
     (folder / duckdb_file.FILE).unlink()
     (folder / duckdb_file.FILE).mkdir()
     before = sorted(folder.iterdir())
@@ -97,7 +99,7 @@ def test_where_it_cannot_be_written_nothing_is_left_behind(folder: Path):
     assert sorted(folder.iterdir()) == before
 
 
-def test_a_reader_that_has_the_file_open_is_not_disturbed(folder: Path):
+def test_an_open_reader_is_not_affected_by_a_write(folder: Path):
     with duckdb.connect(str(folder / duckdb_file.FILE), read_only=True) as reader:
         views = "SELECT count(*) FROM duckdb_views() WHERE NOT internal"
         before = reader.sql(views).fetchall()
@@ -105,20 +107,20 @@ def test_a_reader_that_has_the_file_open_is_not_disturbed(folder: Path):
         assert reader.sql(views).fetchall() == before != [(0,)]
 
 
-def test_it_is_made_anew_where_the_store_is_newer(folder: Path):
+def test_it_is_rewritten_if_the_store_is_newer(folder: Path):
     duckdb_file.keep(folder)
     duckdb_file.refresh(folder)
-    assert plainly(folder, "SELECT tool FROM tool_scores") == [("read",)]
+    assert answer_of_duckdb(folder, "SELECT tool FROM tool_scores") == [("read",)]
     later = (folder / duckdb_file.FILE).stat().st_mtime + 10
     os.utime(folder / "store.json", (later, later))
     duckdb_file.refresh(folder)
-    assert plainly(folder, "SELECT count(*) FROM duckdb_tables()") == [(0,)]
+    assert answer_of_duckdb(folder, "SELECT count(*) FROM duckdb_tables()") == [(0,)]
 
 
-def test_who_may_only_read_goes_without(folder: Path):
+def test_without_write_permission_no_file_is_written(folder: Path):
     (folder / duckdb_file.FILE).unlink()
     folder.chmod(0o555)
-    mine = os.access(folder, os.W_OK)  # as root's everything is
+    mine = os.access(folder, os.W_OK)  # root can write everywhere
     try:
         duckdb_file.refresh(folder)
     finally:

@@ -36,21 +36,21 @@ def test_a_failed_call_shows_request_reply_verdict_rules_and_attempts(store: mt.
         '"path": "a"',
         "Cannot read properties",
         "Verdict: tool_failure",
-        "decided   verdict.",
-        "Seed score, as the seed document reads",
-        "Seed score, as its program does",
+        "decided     verdict.",
+        "Seed score, by the seed document",
+        "Seed score, by its original program",
         f"{second} ok",
     ):
         assert expected in words
 
 
-def test_the_first_rule_that_holds_is_the_one_that_decided(store: mt.Store):
+def test_the_first_matching_rule_is_the_one_that_decided(store: mt.Store):
     for name in ids(store):
         found = explain.explain(store, name)
         assert (found.rules[0]["id"] if found.rules else None) == found.call["rule"]
 
 
-def test_a_call_that_did_not_fail_says_that_no_verdict_is_asked_for(store: mt.Store):
+def test_a_call_that_did_not_fail_has_no_verdict(store: mt.Store):
     assert "the call did not fail" in explain.text(explain.explain(store, ids(store)[1]))
 
 
@@ -60,6 +60,6 @@ def test_the_beginning_of_an_id_is_enough(store: mt.Store):
 
 
 @pytest.mark.parametrize(("name", "words"), [("nope", "no call has the id"), ("", "several")])
-def test_an_id_that_is_not_one_call_says_so(store: mt.Store, name: str, words: str):
+def test_an_id_of_no_call_or_of_several_is_rejected(store: mt.Store, name: str, words: str):
     with pytest.raises(QueryError, match=words):
         explain.explain(store, name)

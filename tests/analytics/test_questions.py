@@ -1,4 +1,4 @@
-"""Each standing question against the same question answered in plain Python."""
+"""Each standing question equals its reference answer in plain Python."""
 
 import datetime
 from collections import defaultdict
@@ -9,14 +9,14 @@ import mcptally as mt
 from mcptally import errors
 from mcptally.analytics.views import questions, shown
 from tests import corpus
-from tests.analytics import plainly
+from tests.analytics import reference_answers
 from tests.analytics.conftest import plain_rows
 
 VARIED = (
     *("duckdb-v1", "eslint", "everything-http", "excel-nobody", "fastmcp-sse", "filesystem"),
     *("git", "mysql", "redis-outage", "shell", "time-v1", "todo-v1"),
 )
-"""Pipes, both kinds of HTTP, outages, servers of four SDKs, and one whose definitions change."""
+"""Recordings with pipes, both kinds of HTTP, outages, four SDKs, and a changed definition."""
 KEYS = {
     "clients": ("client", "client_version"),
     "error_groups": ("server", "tool", "verdict"),
@@ -30,7 +30,7 @@ KEYS = {
     "slowest_calls": ("server", "tool", "rank"),
 }
 SUMMED = {"error_groups", "schema_violations"}
-"""Questions that part their rows further than the plain answer does: what they count is summed."""
+"""Questions with more rows than the reference answer has: their counts are summed."""
 
 
 def keyed(name, rows):
@@ -54,35 +54,35 @@ def agree(name, answer, plain):
                 assert [row[column] for row in got] == [near] * len(got), (key, column)
 
 
-NAMES = [answer.__name__ for answer in plainly.ANSWERS]
+NAMES = [answer.__name__ for answer in reference_answers.ANSWERS]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_question_says_what_plain_python_says(store: mt.Store, rows, name):
-    plain = list(getattr(plainly, name)(rows))
+def test_a_question_equals_the_reference_answer(store: mt.Store, rows, name):
+    plain = list(getattr(reference_answers, name)(rows))
     agree(name, store.ask(name).pl().to_dicts(), plain)
-    assert plain or name == "drift", "the traffic says nothing about this question"
+    assert plain or name == "drift", "the traffic has no data for this question"
 
 
 @pytest.mark.slow
-def test_questions_about_recorded_traffic_say_what_plain_python_says(tmp_path):
+def test_questions_about_recorded_traffic_equal_the_reference_answers(tmp_path):
     traffic = corpus.need("traffic")
     mt.score([traffic / f"{name}.jsonl.zst" for name in VARIED], out=tmp_path / "store")
     store, rows = mt.open_store(tmp_path / "store"), plain_rows(tmp_path / "store")
     for name in NAMES:
-        plain = list(getattr(plainly, name)(rows))
+        plain = list(getattr(reference_answers, name)(rows))
         agree(name, store.ask(name).pl().to_dicts(), plain)
-        assert plain, "the traffic says nothing about this question"
+        assert plain, "the traffic has no data for this question"
 
 
-def test_every_question_is_checked_here_or_with_the_statistics():
+def test_every_question_has_a_reference_answer_or_is_tested_elsewhere():
     elsewhere = {"tool_scores", "server_scores", "failure_trend"}
     contracts = {"validator_honesty", "preventable_failures", "error_shapes"}
     assert questions().keys() - elsewhere - contracts <= set(NAMES)
 
 
 @pytest.mark.parametrize("name", questions())
-def test_a_table_shows_columns_that_there_are(store: mt.Store, name):
+def test_the_columns_to_show_exist(store: mt.Store, name):
     assert set(shown(name)) <= set(store.ask(name).columns)
 
 
@@ -95,11 +95,11 @@ def test_time_and_client_choose_the_calls_that_count(store: mt.Store, rows, name
     given["both"] = given["since"] | given["client"]
     asked = store.ask(name, **given[filters]).pl().to_dicts()
     tables = counted(rows, **given[filters])
-    agree(name, asked, list(getattr(plainly, name)(tables)))
+    agree(name, asked, list(getattr(reference_answers, name)(tables)))
 
 
 def counted(rows, since=None, until=None, client=None):
-    """The rows that count."""
+    """The rows that count under the filters."""
 
     def within(first, last):
         return since is None or (last >= since and first < until)
@@ -126,35 +126,35 @@ def counted(rows, since=None, until=None, client=None):
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in KEYS])
-def test_server_and_tool_choose_rows_and_leave_the_numbers_alone(store: mt.Store, name):
+def test_server_and_tool_choose_rows_without_changing_them(store: mt.Store, name):
     every = store.ask(name).pl().to_dicts()
     server, tool = every[0]["server"], every[0]["tool"]
     mine = store.ask(name, server=server, tool=tool).pl().to_dicts()
     assert mine == [row for row in every if (row["server"], row["tool"]) == (server, tool)]
 
 
-def test_where_an_answer_has_no_column_for_it_a_server_chooses_the_calls_that_count(store, rows):
+def test_without_a_server_column_the_server_chooses_the_calls_that_count(store, rows):
     tables = {key: [r for r in rows[key] if r["server"] == "git"] for key in ("calls", "findings")}
     for name in ("clients", "finding_counts", "protocol_versions"):
-        plain = list(getattr(plainly, name)(tables))
+        plain = list(getattr(reference_answers, name)(tables))
         agree(name, store.ask(name, server="git").pl().to_dicts(), plain)
 
 
-def test_min_calls_leaves_out_rows_that_rest_on_less(store: mt.Store):
+def test_min_calls_leaves_out_rows_with_fewer_calls(store: mt.Store):
     every = store.ask("latency").pl().to_dicts()
     some = store.ask("latency", min_calls=20).pl().to_dicts()
     assert 0 < len(some) < len(every)
     assert some == [row for row in every if row["calls"] >= 20]
 
 
-def test_a_tool_scores_the_same_whether_asked_for_alone_or_not(store: mt.Store):
+def test_a_tool_has_the_same_scores_with_and_without_a_filter(store: mt.Store):
     every = store.ask("tool_scores").pl()
     alone = store.ask("tool_scores", server="git", tool="git_status").pl()
     assert alone.height == 1
     assert alone.equals(every.filter(server="git", tool="git_status"))
 
 
-def test_a_time_before_everything_leaves_everything_and_one_after_nothing(store: mt.Store):
+def test_a_start_before_all_calls_keeps_all_and_an_end_before_them_keeps_none(store: mt.Store):
     first = datetime.date(2000, 1, 1)
     assert store.ask("latency", since=first).pl().equals(store.ask("latency").pl())
     assert store.ask("latency", until="2000-01-01").fetchall() == []
@@ -172,14 +172,16 @@ def test_a_time_before_everything_leaves_everything_and_one_after_nothing(store:
             "latency",
             {"server": "git", "tool": "read_file"},
             errors.QueryError,
-            "has no tool 'read_file'; there is one at filesystem",
+            "has no tool 'read_file'; it belongs to filesystem",
         ),
         ("latency", {"since": "yesterday"}, errors.UsageError, "2026-11-21T14:30"),
         ("latency", {"since": "2d", "until": "3d"}, errors.UsageError, "not after since"),
         ("unused_tools", {"min_calls": 3}, errors.UsageError, "does not count calls"),
     ],
 )
-def test_what_cannot_be_asked_is_answered_with_what_can(store, question, filters, error, words):
+def test_an_invalid_question_or_filter_is_rejected_with_suggestions(
+    store, question, filters, error, words
+):
     with pytest.raises(error, match=words):
         store.ask(question, **filters)
 

@@ -1,4 +1,4 @@
-"""Numbers of tools and servers against what is worked out by hand."""
+"""Scores of tools and servers equal numbers that are computed by hand."""
 
 import math
 import re
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from tests.analytics.stores import (
+from tests.analytics.built_stores import (
     FAILED,
     NO_NETWORK,
     OK,
@@ -120,7 +120,7 @@ def test_one_session_is_one_observation_however_many_calls(tmp_path):
     assert (row["failure_rate"], row["n_eff"], row["insufficient_data"]) == (0.3, 1, True)
 
 
-def test_what_the_tool_cannot_help_is_apart_from_its_failures(tmp_path):
+def test_infrastructure_errors_do_not_count_as_failures_of_the_tool(tmp_path):
     kinds = [FAILED, REFUSED, NO_NETWORK, UNCLEAR, OK]
     extra = [{"outcome": "cancelled"}, {"outcome": "input_required"}, {"outcome": "task"}]
     row = one(build(tmp_path / "s", [call(i, **kind) for i, kind in enumerate(kinds + extra)]))
@@ -155,7 +155,7 @@ def test_calls_without_a_tool_or_server_break_nothing(tmp_path):
     assert (server["server"], server["calls"], server["confidence_tool_mean"]) == (None, 2, 50)
 
 
-def test_shrinkage_draws_small_tools_to_what_tools_are_like(tmp_path):
+def test_shrinkage_moves_small_tools_towards_the_mean(tmp_path):
     rows = []
     for number in range(8):  # eight tools that fail in one of ten
         rows += sessions([(1, 1)] * 3 + [(0, 1)] * 27, f"steady{number}")
@@ -168,7 +168,7 @@ def test_shrinkage_draws_small_tools_to_what_tools_are_like(tmp_path):
     assert small["failure_rate_shrunk_low"] < 0.1 < small["failure_rate_shrunk_high"]
 
 
-def test_shrinkage_is_as_strong_as_tools_are_alike(tmp_path):
+def test_shrinkage_follows_kleinmans_moments(tmp_path):
     # Eight tools fail 1 to 8 times in 30 sessions, each worth 29 calls: Kleinman's moments.
     rates = [number / 30 for number in range(1, 9)]
     rows = [
@@ -185,7 +185,7 @@ def test_shrinkage_is_as_strong_as_tools_are_alike(tmp_path):
     assert found.to_list() == pytest.approx(expected)
 
 
-def test_ranks_are_by_the_bound_that_evidence_supports(tmp_path):
+def test_ranks_are_by_the_bounds_of_the_shrunk_rate(tmp_path):
     rows = sessions([(1, 1)] * 20 + [(0, 1)] * 20, "bad")
     rows += sessions([(1, 1)], "unlucky")
     rows += sessions([(0, 1)] * 40, "good")
@@ -195,12 +195,13 @@ def test_ranks_are_by_the_bound_that_evidence_supports(tmp_path):
     assert found.sort("rank_best").get_column("tool")[0] == "good"
 
 
-def test_the_correction_for_the_verdicts_own_error_is_rogan_and_gladens(tmp_path):
+def test_the_correction_for_errors_of_the_verdict_is_rogan_and_gladens(tmp_path):
     rows = sessions([(1, 2)] * 30) + [call(number, **REFUSED) for number in range(30)]
     store = build(tmp_path / "s", rows)
     row = one(store)
     right, failures, kept, others = store.sql(
-        "SELECT called_failures, labelled_failures, called_others, labelled_others FROM _measured"
+        "SELECT called_failures, labelled_failures, called_others, labelled_others "
+        "FROM _verdict_accuracy"
     ).fetchall()[0]
     sens, spec = (right + 1) / (failures + 2), (kept + 1) / (others + 2)
     expected = (30 / 90 - (1 - spec) * 60 / 90) / (sens + spec - 1)
@@ -219,7 +220,7 @@ def test_a_server_has_the_mean_of_its_calls_and_of_its_tools(tmp_path):
     assert row["confidence_tool_mean_low"] < 50 < row["confidence_tool_mean_high"]
 
 
-def test_a_name_that_the_server_never_listed_does_not_weigh_as_a_tool(tmp_path):
+def test_a_name_that_the_server_never_listed_does_not_count_as_a_tool(tmp_path):
     rows = sessions([(0, 1)] * 10, "real") + sessions([(1, 1)] * 10, "imagined")
     store = build(tmp_path / "s", rows, [definition("real")])
     (row,) = store.ask("server_scores").pl().to_dicts()
@@ -255,7 +256,7 @@ def test_latency_quantiles_have_intervals_where_enough_calls_lie_beyond(
             assert low < value < high
 
 
-def test_a_quantile_lies_between_two_latencies_as_numpy_has_it(tmp_path):
+def test_a_quantile_is_interpolated_as_numpy_does(tmp_path):
     times = [float(n * n) for n in range(1, 12)]
     row = one(build(tmp_path / "s", [call(n, latency_ms=time) for n, time in enumerate(times)]))
     found = [row[f"latency_{name}_ms"] for name in ("p50", "p95", "p99")]
@@ -314,7 +315,7 @@ def test_an_empty_store_has_scores_without_rows(tmp_path):
     assert store.ask("failure_trend").pl().height == 0
 
 
-def test_every_number_has_its_sentence(tmp_path):
+def test_every_score_is_documented(tmp_path):
     page = Path(__file__).resolve().parents[2] / "docs" / "explanation" / "statistics.md"
     words = set(re.findall(r"`(\w+)`", page.read_text(encoding="utf-8")))
     store = build(tmp_path / "s", [])

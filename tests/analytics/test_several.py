@@ -1,4 +1,4 @@
-"""Several stores answer as one."""
+"""Several stores opened together answer as one."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import pytest
 import mcptally as mt
 from mcptally.errors import StoreError
 from tests import corpus
-from tests.analytics import plainly
+from tests.analytics import reference_answers
 from tests.analytics.test_questions import NAMES, agree
 from tests.transcripts import c2s, call, opened, s2c, text, write
 
@@ -24,17 +24,17 @@ def parts(tmp_path_factory) -> mt.Store:
     return mt.open_store(folder / "first", folder / "second")
 
 
-# What a listing cost is summed over the stores, so sessions that both of them saw count twice; and
-# findings about a server as a whole belong to the store that made them.
+# Costs of listings are summed over the stores, so sessions in both count twice. Findings about a
+# server as a whole belong to the store that has them.
 APART = {"context_cost", "unused_tools", "drift", "finding_counts"}
 
 
 @pytest.mark.parametrize("name", sorted({*NAMES} - APART))
 def test_stores_that_overlap_answer_as_one_store_of_everything(parts: mt.Store, rows, name):
-    agree(name, parts.ask(name).pl().to_dicts(), list(getattr(plainly, name)(rows)))
+    agree(name, parts.ask(name).pl().to_dicts(), list(getattr(reference_answers, name)(rows)))
 
 
-def test_filters_go_through_all_of_them(parts: mt.Store, store: mt.Store):
+def test_filters_apply_to_all_stores(parts: mt.Store, store: mt.Store):
     for name in ("git", "excel", "time"):
         whole = store.ask("latency", server=name).fetchall()
         assert parts.ask("latency", server=name).fetchall() == whole
@@ -83,7 +83,7 @@ def test_a_recording_that_two_stores_hold_is_as_the_first_has_it(tmp_path: Path)
     assert mt.open_store(*stores[::-1]).sql(about).fetchall() == [("read",), ("write",)]
 
 
-def test_each_of_them_has_to_be_a_store(tmp_path: Path):
+def test_every_path_must_be_a_store(tmp_path: Path):
     good = listed(tmp_path, "monday", 1)
     with pytest.raises(StoreError, match="no such store"):
         mt.open_store(good, tmp_path / "none")

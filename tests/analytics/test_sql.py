@@ -1,4 +1,4 @@
-"""SQL reads a store and nothing else, whoever wrote it."""
+"""SQL from an untrusted source can only read the store, within limits."""
 
 import contextlib
 import gc
@@ -27,7 +27,7 @@ from tests.transcripts import c2s, call, opened, s2c, text, write
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory) -> mt.Store:
-    """A small store with things beside it that are nobody's business."""
+    """A small store, with files beside it that SQL must not read."""
     folder = tmp_path_factory.mktemp("sql")
     events = [opened(), c2s(1, call(1, "read")), s2c(2, text(1, "fine"))]
     write(folder / "traces.jsonl", events)
@@ -71,9 +71,9 @@ WRITES = {
     "a file in the store": "COPY (SELECT 1) TO '{folder}/store/calls/out.csv'",
     "a file, explained": "EXPLAIN ANALYZE COPY (SELECT 1) TO '{folder}/store/calls/out.csv'",
     "a file, after a SELECT": "SELECT 1; COPY (SELECT 1) TO '{folder}/store/calls/out.csv'",
-    "a file, in a comment's lee": "/* SELECT */ COPY (SELECT 1) TO '{folder}/store/calls/out.csv'",
+    "a file, after a comment": "/* SELECT */ COPY (SELECT 1) TO '{folder}/store/calls/out.csv'",
     "a database": "ATTACH '{folder}/store/calls/other.duckdb' AS other",
-    "all there is": "EXPORT DATABASE '{folder}/store/calls/export'",
+    "the whole database": "EXPORT DATABASE '{folder}/store/calls/export'",
     "a view": "CREATE OR REPLACE VIEW calls AS SELECT 1",
     "a view's end": "DROP VIEW calls",
     "a row": "INSERT INTO calls VALUES (1)",
@@ -104,7 +104,7 @@ WRITES = {
     "SQL in a text, explained": "EXPLAIN SELECT 'é' FROM query('SELECT 1')",
     "a checkpoint after a text that is not ASCII": "SELECT 'é', * FROM checkpoint()",
     "a log after a text that is not ASCII": "SELECT 'é', write_log('x')",
-    "half a character": "SELECT '\ud800'",
+    "a lone surrogate": "SELECT '\ud800'",
     "a resource's kind": "SELECT * FROM register_external_resource_type ('x', kind := 'y')",
     "the memory limit": "SET memory_limit = '1TB'",
     "a function in Python": "CREATE FUNCTION f(x) AS x",
@@ -128,7 +128,7 @@ NATIVE = {
     "padding": "SELECT length(lpad('a', 1000000000, 'b'))",
     "replacing": "SELECT length(replace(repeat('a', 10000000), 'a', repeat('b', 1000)))",
 }
-"""What DuckDB neither interrupts nor counts: one call of a function, in native code."""
+"""Functions in native code whose time and memory DuckDB does not control."""
 
 
 MORE = {
@@ -158,12 +158,12 @@ MORE = {
     "parentheses": f"SELECT {'(' * 5000}1{')' * 5000}",
     "a long sum": f"SELECT {'+'.join(['1'] * 20000)}",
 }
-"""What takes more time or memory than there is."""
+"""Queries that need more time or memory than their limits."""
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("query", MORE.values(), ids=MORE)
-def test_sql_takes_no_more_than_it_may(small: mt.Store, query: str):
+def test_sql_is_stopped_at_its_limits(small: mt.Store, query: str):
     store = mt.open_store(small.path, memory="200MB")
     said = "was stopped; ask for less|not supported|maximum supported|depth limit"
     with pytest.raises((QueryError, duckdb.Error), match=said), store.within(1):
@@ -174,7 +174,6 @@ def test_sql_takes_no_more_than_it_may(small: mt.Store, query: str):
 MEASURED = """
 import resource, sys
 import mcptally as mt
-from mcptally.analytics import spill
 from mcptally.errors import QueryError
 
 store = mt.open_store(sys.argv[1], memory="200MB")
@@ -191,7 +190,9 @@ print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits what a process may write to")
 @pytest.mark.parametrize("query", NATIVE.values(), ids=NATIVE)
-def test_a_function_that_duckdb_cannot_interrupt_keeps_to_the_limits(small: mt.Store, query: str):
+def test_a_function_that_duckdb_cannot_interrupt_is_stopped_at_its_limits(
+    small: mt.Store, query: str
+):
     script = [sys.executable, "-c", MEASURED, str(small.path), query]
     done = subprocess.run(script, capture_output=True, text=True, check=True, timeout=300)
     said, peak = done.stdout.splitlines()
@@ -235,26 +236,26 @@ def test_an_answer_with_limits_has_the_types_and_values_of_one_without(small: mt
     assert question.fetchall() == small.ask("tool_scores", server="demo").fetchall()
 
 
-def test_rows_without_end_are_answered_as_far_as_they_are_wanted(small: mt.Store):
+def test_an_endless_query_returns_the_requested_rows(small: mt.Store):
     store = mt.open_store(small.path, memory="200MB")
     with store.within(20, rows=3):
         rows = store.sql("SELECT * FROM range(1000000000000)").fetchall()
     assert rows == [(0,), (1,), (2,)]
 
 
-def test_parameters_and_errors_cross_to_the_process_of_a_query(small: mt.Store):
+def test_parameters_and_errors_pass_through_the_child_process(small: mt.Store):
     store = mt.open_store(small.path, memory="200MB")
     assert store.sql("SELECT ? + 1", params=[41]).fetchall() == [(42,)]
     with pytest.raises(QueryError, match="nope") as refused:
         store.sql("SELECT nope FROM calls")
     assert isinstance(refused.value.__cause__, duckdb.BinderException)
-    with pytest.raises(QueryError, match="one SELECT at a time"):
+    with pytest.raises(QueryError, match="must be a single SELECT"):
         store.sql("DROP VIEW calls")
     with pytest.raises(UsageError, match="yesterday-ish"):
         store.ask("protocol_versions", since="yesterday-ish")
 
 
-def test_a_query_does_not_wait_for_another_that_is_slow(small: mt.Store):
+def test_a_query_does_not_wait_for_a_slow_one(small: mt.Store):
     store = mt.open_store(small.path, memory="200MB")
     with ThreadPoolExecutor(2) as pool, store.within(10):
         list(pool.map(store.sql, ["SELECT 1", "SELECT 2"]))  # both processes are there
@@ -266,7 +267,9 @@ def test_a_query_does_not_wait_for_another_that_is_slow(small: mt.Store):
 
 
 @pytest.mark.slow
-def test_a_comparison_keeps_to_the_memory_of_its_stores_and_aside_of_the_working_folder(small):
+def test_a_comparison_has_the_memory_limit_of_its_stores_and_spills_outside_the_working_folder(
+    small,
+):
     store = mt.open_store(small.path, memory="200MB")
     rows = store.compare(small)._rows(
         "SELECT current_setting('memory_limit'), current_setting('temp_directory')"
@@ -276,13 +279,13 @@ def test_a_comparison_keeps_to_the_memory_of_its_stores_and_aside_of_the_working
     assert not Path(aside).is_relative_to(Path.cwd())
 
 
-def test_memory_that_is_no_size_is_refused_with_what_to_write(small: mt.Store):
-    with pytest.raises(UsageError, match="'lots' is no size; write 2GB"):
+def test_an_invalid_memory_size_is_rejected_with_an_example(small: mt.Store):
+    with pytest.raises(UsageError, match="'lots' is not a size; write 2GB"):
         mt.open_store(small.path, memory="lots").ask("latency")
 
 
 @pytest.mark.slow
-def test_threads_may_ask_a_store_from_its_first_question_on(small: mt.Store):
+def test_threads_may_share_a_store_from_the_first_question(small: mt.Store):
     asked = ["latency", "sessions", "tool_scores", "latency"] * 2
     for _ in range(5):
         store, together = mt.open_store(small.path), threading.Barrier(len(asked))
@@ -295,7 +298,7 @@ def test_threads_may_ask_a_store_from_its_first_question_on(small: mt.Store):
             assert list(pool.map(ask, asked)) == [1] * len(asked)
 
 
-def test_what_does_not_fit_into_memory_is_put_aside_where_only_we_look(small: mt.Store):
+def test_data_is_spilled_to_a_folder_that_only_this_user_can_read(small: mt.Store):
     store = mt.open_store(small.path)
     [(aside,)] = store.sql("SELECT current_setting('temp_directory')").fetchall()
     assert Path(aside).stat().st_mode & 0o777 == 0o700
@@ -305,7 +308,7 @@ def test_what_does_not_fit_into_memory_is_put_aside_where_only_we_look(small: mt
     assert not Path(aside).exists()
 
 
-def test_a_folder_of_a_process_that_was_killed_is_removed_and_one_in_use_is_not():
+def test_a_spill_folder_of_a_killed_process_is_removed_and_one_in_use_is_kept():
     script = (
         "import os; from mcptally.analytics.spill import SpillFolder\n"
         "print(SpillFolder().path, flush=True)\n"
@@ -327,7 +330,7 @@ def test_a_folder_of_a_process_that_was_killed_is_removed_and_one_in_use_is_not(
         assert not folder.path.exists()
 
 
-def test_a_query_that_was_killed_leaves_no_folder(small: mt.Store):
+def test_a_killed_query_leaves_no_spill_folder(small: mt.Store):
     store = mt.open_store(small.path, memory="200MB")
     [(aside,)] = store.sql("SELECT current_setting('temp_directory')").fetchall()
     assert Path(aside).is_dir()
@@ -342,7 +345,7 @@ def test_the_views_that_only_questions_read_are_not_listed(small: mt.Store):
     assert not [name for name in names if name.startswith("_")]
 
 
-def test_times_can_be_fetched_as_they_are(small: mt.Store):
+def test_fetched_times_have_a_time_zone(small: mt.Store):
     [(at,)] = small.sql("SELECT requested_at FROM calls").fetchall()
     assert at.utcoffset() is not None
 
@@ -382,12 +385,12 @@ def files(folder: Path) -> dict[Path, bytes]:
         "SELECT tool AS \"日本\" FROM calls -- é query('SELECT 1')",
     ],
 )
-def test_a_select_in_any_form_is_answered(small: mt.Store, query: str):
+def test_every_form_of_select_is_answered(small: mt.Store, query: str):
     assert small.sql(query).fetchall() == [("read",)]
 
 
 @pytest.mark.parametrize("query", ["DESCRIBE calls", "SHOW TABLES", "EXPLAIN SELECT * FROM calls"])
-def test_what_only_describes_is_answered(small: mt.Store, query: str):
+def test_statements_that_describe_are_answered(small: mt.Store, query: str):
     assert small.sql(query).fetchall()
 
 
@@ -422,7 +425,7 @@ SPOILT: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize(("manifest", "words"), SPOILT.values(), ids=SPOILT)
-def test_a_manifest_that_somebody_spoilt_is_no_store(small: mt.Store, tmp_path, manifest, words):
+def test_a_store_with_an_invalid_manifest_is_rejected(small: mt.Store, tmp_path, manifest, words):
     folder = shutil.copytree(small.path, tmp_path / "store")
     (folder / "store.json").write_text(json.dumps(manifest))
     with pytest.raises(StoreError, match=words):
@@ -442,8 +445,8 @@ CALLS = [
 ]
 
 
-def test_no_mixture_of_letters_blanks_and_comments_hides_a_call(small: mt.Store):
-    """Random statements that would run SQL in a text; 68,000 more were tried by hand."""
+def test_letters_white_space_and_comments_cannot_hide_a_call(small: mt.Store):
+    """Random statements that would run SQL from a text; 68,000 more were tried once."""
     chosen = random.Random(7)
     connection = small._connection()
     passed = []

@@ -1,8 +1,8 @@
-"""Rates over time, and when they alarm."""
+"""Failure rates over time, and their alarms."""
 
 import pytest
 
-from tests.analytics.stores import build, days
+from tests.analytics.built_stores import build, days
 
 
 def trend(tmp_path, rates, period="day"):
@@ -32,16 +32,16 @@ def test_two_bad_days_of_three_alarm_and_one_does_not(tmp_path):
     assert found["alarm"].to_list() == [False] * 9 + [True] + [False] * 2
 
 
-def test_a_rise_below_five_points_alarms_nobody(tmp_path):
+def test_a_rise_below_five_points_raises_no_alarm(tmp_path):
     assert trend(tmp_path, [4] * 8 + [4, 4, 4])["alarm"].sum() == 0
 
 
-def test_without_a_baseline_nothing_is_judged(tmp_path):
+def test_without_a_baseline_there_is_no_comparison(tmp_path):
     found = trend(tmp_path, [0, 9, 9])
     assert found["alarm"].sum() == 0
     assert not found["comparable"].fill_null(value=False).any()
 
 
-def test_hours_and_weeks_are_there_too(tmp_path):
+def test_there_are_periods_of_hours_and_weeks(tmp_path):
     assert trend(tmp_path, [1] * 8, "week").height == 2
     assert trend(tmp_path / "h", [1] * 3, "hour").height == 3

@@ -1,4 +1,4 @@
-"""The table `usage` says of calls what the same sums say that filters make anew."""
+"""The table `usage` equals the aggregates that SQL computes from calls."""
 
 import datetime
 import math
@@ -10,12 +10,12 @@ from polars.testing import assert_frame_equal
 
 import mcptally as mt
 from mcptally.analytics.views import connect, create_views
-from mcptally.pipeline.usage import KEYS
 from mcptally.tables.schema import Usage
+from mcptally.tables.usage_sums import KEYS
 from tests.transcripts import c2s, call, opened, s2c, text, write
 
 ALL = {"since": datetime.date(2000, 1, 1)}
-"""A filter that leaves every call that has a time, so that everything is summed up anew."""
+"""A filter that keeps every call that has a time, so that SQL computes the aggregates."""
 
 
 def tidy(frame: pl.DataFrame) -> pl.DataFrame:
@@ -23,7 +23,7 @@ def tidy(frame: pl.DataFrame) -> pl.DataFrame:
     return Usage.frame(frame).with_columns(pl.col(lists).list.sort()).sort(KEYS, nulls_last=True)
 
 
-def test_it_holds_what_its_calls_add_up_to(store: mt.Store):
+def test_polars_and_sql_compute_the_same_rows(store: mt.Store):
     with connect() as connection:
         create_views(connection, store.files)
         kept, made = (connection.sql(f"SELECT * FROM {name}").pl() for name in ("usage", "_usage"))
@@ -35,7 +35,7 @@ def test_it_holds_what_its_calls_add_up_to(store: mt.Store):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("question", ["tool_scores", "server_scores", "failure_trend"])
-def test_an_answer_from_it_is_the_answer_from_the_calls(store: mt.Store, question):
+def test_an_answer_from_usage_equals_the_answer_from_calls(store: mt.Store, question):
     kept, made = store.ask(question).pl(), store.ask(question, **ALL).pl()
     assert kept.height > 10
     assert_frame_equal(kept, made, rel_tol=1e-9)
@@ -50,14 +50,14 @@ def test_it_counts_every_call_of_a_tool_once(store: mt.Store):
 
 
 @pytest.mark.parametrize("table", ["usage", "_usage"])
-def test_a_response_without_a_byte_has_no_size_to_sum(tmp_path: Path, table):
+def test_an_empty_response_does_not_count_as_sized(tmp_path: Path, table):
     events = [opened()]
     for number, size in enumerate([0, 1, 100], 1):
         events.append(c2s(2 * number - 1, call(number)))
         events.append(s2c(2 * number, text(number), bytes=size))
     mt.score([write(tmp_path / "a.jsonl", events)], out=tmp_path / "store")
-    files = mt.open_store(tmp_path / "store").files
+    store = mt.open_store(tmp_path / "store")
     with connect() as connection:
-        create_views(connection, files)
+        create_views(connection, store.files)
         rows = connection.sql(f"SELECT sum(sized), sum(ln_response_bytes) FROM {table}").fetchall()
     assert rows == [(2, pytest.approx(math.log(100)))]

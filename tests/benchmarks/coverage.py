@@ -57,7 +57,7 @@ def failures(random, n, p, rho):
 
 
 def sums(tool, n, y, metric="failure_rate") -> pl.DataFrame:
-    """Rows as `_sums` has them, of arrays (tool, session)."""
+    """Rows as `_session_metrics` has them, of arrays (tool, session)."""
     tools, sessions = np.indices(n.shape)
     return pl.DataFrame(
         {
@@ -85,7 +85,7 @@ USED = {
 
 
 def rates_view(connection: duckdb.DuckDBPyConnection, data: pl.DataFrame) -> None:
-    """Makes `usage` and `_sums` of rows, and `_rates` as in every store."""
+    """Makes `usage` and `_session_metrics` of rows, and `_rates` as in every store."""
     columns = {
         name: f"coalesce({USED.get(name, '0')}, 0)::{'DOUBLE' if 'ln_' in name else 'BIGINT'}"
         for name, kind in Usage.schema().items()
@@ -102,13 +102,14 @@ def rates_view(connection: duckdb.DuckDBPyConnection, data: pl.DataFrame) -> Non
     made = ", ".join(f"{value} AS {name}" for name, value in columns.items())
     texts = views.all_texts()
     connection.register("rows", data)
-    connection.execute("CREATE OR REPLACE TABLE _sums AS SELECT * FROM rows")
+    connection.execute("CREATE OR REPLACE TABLE _session_metrics AS SELECT * FROM rows")
     connection.unregister("rows")
     connection.execute(
-        f"CREATE OR REPLACE TABLE usage AS SELECT {made} FROM _sums GROUP BY server, tool, session"
+        f"CREATE OR REPLACE TABLE usage AS SELECT {made} FROM _session_metrics "
+        "GROUP BY server, tool, session"
     )
-    connection.execute(f"CREATE OR REPLACE MACRO _moments_of(n, y) AS {texts['_moments_of']}")
-    for name in ("_visits", "_rates_of"):
+    connection.execute(f"CREATE OR REPLACE MACRO _moments(n, y) AS {texts['_moments']}")
+    for name in ("_session_counts", "_rates_per"):
         connection.execute(f"CREATE OR REPLACE MACRO {name}(per) AS TABLE {texts[name]}")
     connection.execute(f"CREATE OR REPLACE VIEW _rates AS {texts['_rates']}")
 
@@ -124,7 +125,7 @@ def coverage(random, replicates: int) -> Iterator[tuple[str, float, float, int, 
                     rates_view(connection, sums("t", n, failures(random, n, p, rho)))
                     covered, width = connection.sql(
                         f"SELECT avg(({p} BETWEEN low AND high)::INT), avg(high - low) "
-                        "FROM _rates_of('tool') WHERE metric = 'failure_rate'"
+                        "FROM _rates_per('tool') WHERE metric = 'failure_rate'"
                     ).fetchall()[0]
                     yield size, p, rho, g, covered, width
 
@@ -211,7 +212,7 @@ def discoveries(random, tools: int, *, change: float) -> tuple[int, int, int]:
     connection.execute("USE memory")
     connection.execute(
         "CREATE TABLE pairs AS SELECT DISTINCT server, tool AS base_tool, tool AS new_tool, "
-        "'both' AS presence FROM base._sums"
+        "'both' AS presence FROM base._session_metrics"
     )
     rows = connection.sql(
         f"SELECT tool, metric FROM ({compare._sql('changes')}) "

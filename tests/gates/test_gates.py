@@ -1,4 +1,4 @@
-"""Gates: what fails, what the data leave open, and what CI reads."""
+"""Gates: which results fail or are undecided, and the reports for CI."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ import mcptally as mt
 from mcptally.errors import UsageError
 from mcptally.gates import ci_reports
 from mcptally.gates import limits as gates
-from tests.analytics.stores import FAILED, NO_NETWORK, build, call, sessions
+from tests.analytics.built_stores import FAILED, NO_NETWORK, build, call, sessions
 from tests.commands import run
 from tests.transcripts import c2s, opened, s2c, text, write
 from tests.transcripts import call as asked
@@ -29,7 +29,7 @@ def states(store, *texts):
     return {r.tool: r.state for r in gates.check(store, gates.load(texts))}
 
 
-def test_a_gate_fails_for_sure_passes_for_sure_or_stays_open(store):
+def test_a_gate_fails_passes_or_is_undecided_by_the_whole_interval(store):
     assert states(store, "failure_rate > 10%") == {
         "bad": "failed",
         "good": "passed",
@@ -45,7 +45,7 @@ def test_a_gate_may_be_a_lower_limit(store):
     }
 
 
-def test_a_count_has_no_interval_and_is_never_open(store):
+def test_a_count_has_no_interval_and_is_never_undecided(store):
     assert states(store, "tool_failures > 0") == {
         "bad": "failed",
         "good": "passed",
@@ -65,17 +65,17 @@ RATES = {
     "invalid_input_rate": {"input_schema_state": "invalid"},
     "invalid_output_rate": {"output_schema_state": "invalid"},
 }
-"""Rate: a call that counts in it."""
+"""Each rate, with the fields of a call that is a hit of it."""
 OTHERS = {"input_schema_state": "valid", "output_schema_state": "valid"}
 
 
 def single_calls(tool, hits, total, fields):
-    """Sessions of one call each, so that n_eff is their number."""
+    """Sessions of one call each, so that n_eff is the number of sessions."""
     return [call(n, tool, **(OTHERS | (fields if n < hits else {}))) for n in range(total)]
 
 
 @pytest.mark.parametrize(("rate", "fields"), RATES.items(), ids=RATES)
-def test_each_rate_is_judged_by_its_own_data(tmp_path, rate, fields):
+def test_each_rate_is_decided_by_its_own_data(tmp_path, rate, fields):
     store = build(
         tmp_path / "s",
         single_calls("n_eff of 9", 9, 9, fields)
@@ -105,15 +105,15 @@ def test_a_server_that_never_answered_fails_a_gate_on_infrastructure(tmp_path):
     assert (result.state, "too little data" in result.message) == ("undecided", True)
 
 
-def test_enough_failures_do_not_make_up_for_a_rate_with_too_little_data(tmp_path):
-    """Few calls have a schema for their output; many are judged."""
+def test_enough_data_for_failures_does_not_decide_a_rate_with_too_little_data(tmp_path):
+    """Few calls have an output schema; all count for the failure rate."""
     rows = [call(n, **({"output_schema_state": "invalid"} if n < 9 else {})) for n in range(40)]
     store = build(tmp_path / "s", rows)
     assert states(store, "failure_rate > 50%") == {"t": "passed"}
     assert states(store, "invalid_output_rate > 5%") == {"t": "undecided"}
 
 
-def test_an_end_of_an_interval_is_a_number_however_few_the_data(tmp_path):
+def test_a_gate_on_the_end_of_an_interval_ignores_insufficient_data(tmp_path):
     store = build(tmp_path / "s", single_calls("t", 9, 9, NO_NETWORK))
     assert states(store, "infrastructure_rate > 5%") == {"t": "undecided"}
     assert states(store, "infrastructure_rate_low > 5%") == {"t": "failed"}
@@ -124,12 +124,12 @@ def test_a_latency_without_an_interval_is_undecided(tmp_path):
     assert states(store, "latency_p95_ms > 2000") == {"t": "undecided"}
 
 
-def test_a_server_has_gates_of_its_own(store):
+def test_a_gate_may_be_about_servers(store):
     (result,) = gates.check(store, gates.load(["server.failure_rate > 10%"]))
     assert (result.server, result.tool, result.state) == ("s", None, "failed")
 
 
-def test_of_gates_in_a_file_the_last_that_fits_counts(store, tmp_path):
+def test_of_gates_in_a_file_the_last_that_matches_counts(store, tmp_path):
     path = tmp_path / "gates.toml"
     path.write_text(
         '[[gate]]\nfail-on = ["failure_rate > 10%", "calls > 1000"]\n'
@@ -143,19 +143,19 @@ def test_of_gates_in_a_file_the_last_that_fits_counts(store, tmp_path):
 
 
 WRONG = {
-    "no gate": ("nonsense", "is no gate"),
+    "not a gate": ("nonsense", "is not a gate"),
     "a misspelt change": ("vanish", "did you mean vanished"),
-    "no number": ("failure_rate > much", "is no gate"),
-    "a column there is not": ("failure_rat > 1", "did you mean failure_rate"),
-    "findings that there are never": ("findings.eror > 0", "did you mean error"),
-    "a column that is no number": ("tool > 1", "is no number"),
+    "not a number": ("failure_rate > much", "is not a gate"),
+    "an unknown column": ("failure_rat > 1", "did you mean failure_rate"),
+    "an unknown severity": ("findings.eror > 0", "did you mean error"),
+    "a column of text": ("tool > 1", "is not a number"),
     "a change in one store": ("worse", "compare BASE NEW"),
-    "a file there is not": ("none.toml", "cannot be read"),
+    "a missing file": ("none.toml", "cannot be read"),
 }
 
 
 @pytest.mark.parametrize(("gate", "words"), WRONG.values(), ids=WRONG)
-def test_a_gate_that_makes_no_sense_is_refused_with_what_to_do(store, gate, words):
+def test_an_invalid_gate_is_rejected_with_advice(store, gate, words):
     with pytest.raises(UsageError, match=words):
         gates.check(store, gates.load([gate]))
 
@@ -163,21 +163,21 @@ def test_a_gate_that_makes_no_sense_is_refused_with_what_to_do(store, gate, word
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("", "holds no gate"),
+        ("", "contains no gate"),
         ("[[gate]]\nfail-no = 'x'", "did you mean fail-on"),
         ("[[gate]]\nserver = 's'", "needs a field fail-on"),
-        ("[[gate]]\nfail-on = 'calls > 1'\ntool = 3", "are texts"),
+        ("[[gate]]\nfail-on = 'calls > 1'\ntool = 3", "must be strings"),
         ("[[gate", "cannot be read"),
     ],
 )
-def test_a_file_of_gates_that_makes_no_sense_says_where(tmp_path, content, words):
+def test_an_invalid_file_of_gates_is_rejected_with_the_reason(tmp_path, content, words):
     path = tmp_path / "g.toml"
     path.write_text(content)
     with pytest.raises(UsageError, match=words):
         gates.load([str(path)])
 
 
-def test_findings_are_counted_where_the_gate_looks(tmp_path):
+def test_findings_are_counted_at_matching_servers_and_tools(tmp_path):
     paths = []
     for server in ("one", "two"):
         events = [opened(server, server=server)]
@@ -201,7 +201,7 @@ def test_findings_are_counted_where_the_gate_looks(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_gate_on_a_metric_holds_where_no_tool_is_in_both_stores(tmp_path):
+def test_a_gate_on_a_metric_passes_if_no_tool_is_in_both_stores(tmp_path):
     stores = [build(tmp_path / name, [call(1, tool=name)]) for name in ("a", "b")]
     comparison = stores[0].compare(stores[1])
     assert gates.check_changes(comparison, gates.load(["failure_rate > 5%"])) == []
@@ -223,7 +223,7 @@ def test_sarif_names_a_transcript_by_a_uri(file, uri):
     assert location["physicalLocation"]["artifactLocation"]["uri"] == uri
 
 
-def test_changes_are_gated_by_kind_and_by_how_far(tmp_path):
+def test_changes_are_gated_by_kind_and_by_size(tmp_path):
     base = build(tmp_path / "a", sessions([(0, 3)] * 40, "t"))
     new = build(tmp_path / "b", sessions([(2, 3)] * 20 + [(1, 3)] * 20, "t"))
     comparison = base.compare(new)
@@ -235,11 +235,11 @@ def test_changes_are_gated_by_kind_and_by_how_far(tmp_path):
     assert failed("worse") == failed("worse.failure_rate") == {"t"}
     assert failed("failure_rate > 20%") == {"t"}
     assert failed("failure_rate > 60%") == failed("vanished") == failed("better") == set()
-    with pytest.raises(UsageError, match="metrics compared"):
+    with pytest.raises(UsageError, match="compared metrics"):
         failed("retries > 1")
 
 
-def test_hostile_names_end_as_plain_text_in_the_reports(tmp_path):
+def test_hostile_names_are_plain_text_in_the_reports(tmp_path):
     rows = sessions([(1, 2)] * 40, "evil\x1b[31m\x00<&]]>\uffff")
     results = gates.check(build(tmp_path / "s", rows), gates.load(["failure_rate > 10%"]))
     root = ET.fromstring(ci_reports.as_junit(results))  # noqa: S314  (we wrote it)
@@ -251,7 +251,7 @@ def test_hostile_names_end_as_plain_text_in_the_reports(tmp_path):
     assert "\x1b" not in "".join(ci_reports.lines(results))
 
 
-def test_junit_counts_failures_and_skips(store):
+def test_junit_counts_undecided_results_as_skipped(store):
     results = gates.check(store, gates.load(["failure_rate > 10%"]))
     suite = ET.fromstring(ci_reports.as_junit(results)).find("testsuite")  # noqa: S314
     assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("3", "1", "1")
@@ -268,7 +268,7 @@ def transcript(path, failing):
 
 
 @pytest.mark.slow
-def test_commands_exit_with_1_beyond_a_gate_and_with_0_without(tmp_path):
+def test_commands_exit_with_1_if_a_gate_fails_and_else_with_0(tmp_path):
     bad, good = transcript(tmp_path / "b.jsonl", 12), transcript(tmp_path / "g.jsonl", 0)
     gate = ("--fail-on", "failure_rate > 10%", "--junit", tmp_path / "j.xml")
     done = run("score", bad, "-o", tmp_path / "bad", *gate, "--sarif", tmp_path / "s.json")
@@ -287,6 +287,6 @@ def test_commands_exit_with_1_beyond_a_gate_and_with_0_without(tmp_path):
     assert (done.returncode, "give --fail-on" in done.stderr) == (2, True)
 
 
-def test_a_gate_says_nothing_of_a_tool_without_a_value(tmp_path):
+def test_a_tool_without_a_value_has_no_result(tmp_path):
     store = build(tmp_path / "s", [call(1)])
     assert gates.check(store, gates.load(["invalid_output_rate > 0"])) == []

@@ -143,7 +143,7 @@ MISTAKES = {
         "did you mean demo",
     ),
     "a misspelt column": ("sql", {"query": "SELECT tol FROM calls"}, "mcptally://tables"),
-    "a change": ("sql", {"query": "DROP VIEW calls"}, "one SELECT at a time"),
+    "a change": ("sql", {"query": "DROP VIEW calls"}, "must be a single SELECT"),
     "a file": ("sql", {"query": "SELECT * FROM read_text('/etc/hosts')"}, "disabled"),
     "no call": ("show_call", {"call": "zz"}, "column call_id of calls"),
     "an endless query": ("sql", {"query": ENDLESS}, "ask for less"),

@@ -121,8 +121,8 @@ def test_a_store_that_is_replaced_again_and_again_is_an_error_with_advice(replac
     def ask() -> None:
         (replaced / "store.json").touch()
 
-    with pytest.raises(StoreError, match="ask again when no run writes to it"):
-        steadily([store], ask, whole=True)
+    with pytest.raises(StoreError, match="try again when no run writes to it"):
+        steadily([store], ask, consistent=True)
 
 
 # --- no room -------------------------------------------------------------------------------------

@@ -149,7 +149,7 @@ def test_a_path_that_worked_elsewhere_is_unchecked_with_its_date(store):
     assert answer.valid
     (warning,) = answer.warnings
     assert warning.startswith(
-        "Unchecked offline: whether the path '/data/a.txt' is there; it worked on 20"
+        "Unchecked offline: whether the path '/data/a.txt' exists; it worked on 20"
     )
 
 

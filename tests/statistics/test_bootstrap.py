@@ -1,4 +1,4 @@
-"""Intervals of quantiles: what they depend on, and what they do not."""
+"""Intervals of quantiles depend on values and sessions, and not on the order of calls."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ def found(values, owners):
 
 
 def paced(sessions, calls, spread):
-    """Latencies of sessions that each have a pace of their own."""
+    """Latencies of sessions that each have their own mean."""
     dice = np.random.default_rng(3)
     owners = np.repeat(np.arange(sessions), calls)
     pace = dice.normal(0, spread, sessions)
@@ -26,7 +26,7 @@ def test_the_order_of_calls_changes_nothing():
     assert found(values, owners) == found(values[order], owners[order])
 
 
-def test_owners_may_be_said_once_for_calls_in_a_row():
+def test_sessions_may_be_given_once_for_consecutive_calls():
     values, owners = paced(80, 30, 0.5)
     each = np.arange(80, dtype=np.uint64)
     short = bootstrap.Sample(values, each, np.full(80, 30))
@@ -53,7 +53,7 @@ def test_independent_calls_have_the_interval_of_order_statistics():
     assert (low, high) == pytest.approx((936, 963), abs=5)
 
 
-def test_calls_that_are_slow_together_say_less():
+def test_slow_sessions_make_intervals_wider():
     values, owners = paced(200, 20, 0.3)
     alone = found(values, np.random.default_rng(2).permutation(owners))
     together = found(np.sort(values), owners)
@@ -62,7 +62,7 @@ def test_calls_that_are_slow_together_say_less():
         assert higher - lower > 1.5 * (high - low)
 
 
-@pytest.mark.parametrize("sessions", [2 * bootstrap.CLUSTERS - 1, 5000])
+@pytest.mark.parametrize("sessions", [2 * bootstrap.MAX_CLUSTERS - 1, 5000])
 def test_very_many_sessions_are_resampled_in_groups(sessions):
     values = np.random.default_rng(4).permutation(sessions * 4) / (sessions * 4)
     names = np.random.default_rng(5).integers(0, 2**63, sessions, dtype=np.uint64)
@@ -72,17 +72,17 @@ def test_very_many_sessions_are_resampled_in_groups(sessions):
         assert high - value == pytest.approx(expected, rel=0.35)
 
 
-def test_a_factor_of_all_times_is_a_factor_of_all_bounds():
+def test_scaled_latencies_have_scaled_bounds():
     values, owners = paced(70, 12, 0.8)
     for q, ends in found(values, owners).items():
         assert found(values * 8, owners)[q] == tuple(end and end * 8 for end in ends)
 
 
-def test_times_that_are_all_the_same_have_an_interval_of_one_point():
+def test_equal_latencies_have_an_interval_of_one_point():
     assert found([5.0] * 1200, np.repeat(np.arange(60), 20))[0.5] == (5.0, 5.0, 5.0)
 
 
-def test_slow_calls_of_three_sessions_do_not_say_how_slow_calls_get():
+def test_slow_calls_in_only_three_sessions_give_no_interval():
     owners = np.repeat(np.arange(80), [60] * 3 + [15] * 77)
     values = np.random.default_rng(6).lognormal(size=len(owners))
     values[owners < 3] *= 1000
@@ -97,7 +97,7 @@ def test_one_session_with_most_calls_leaves_no_interval():
     assert found(values, owners)[0.95][1:] == (None, None)
 
 
-def test_sessions_that_are_all_alike_have_bounds_all_the_same():
+def test_identical_sessions_have_an_interval_around_the_quantile():
     values = np.tile([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0], 400)
     owners = np.repeat(np.arange(400), 8)
     for value, low, high in found(values, owners).values():

@@ -1,11 +1,11 @@
-"""The simulation of docs/explanation/statistics.md runs on the SQL as it is, on a few draws."""
+"""The simulation of docs/explanation/statistics.md runs on the current SQL, with few draws."""
 
 import numpy as np
 
 from tests.benchmarks import coverage
 
 
-def test_every_part_of_the_simulation_finds_the_columns_that_it_reads():
+def test_every_part_of_the_simulation_runs_on_the_current_sql():
     random = np.random.default_rng(1)
     *cell, covered, width = next(coverage.coverage(random, 50))
     assert cell == ["6 calls a session", 0.02, 0.05, 8]

@@ -1,1 +1,5 @@
-"""Open stores and answer questions about them: queries, comparisons, explanations, dry runs."""
+"""Answers questions about stores: standing questions, SQL, comparisons, explanations, dry runs.
+
+It imports statistics, store, seeds, verdict and the folders below them, and no folder that writes
+stores or shows answers.
+"""

@@ -1,12 +1,13 @@
-"""Functions that run in child processes with a limit on time and memory that holds in native code.
+"""Runs functions in child processes with limits on time and memory that also hold in native code.
 
-DuckDB looks at interrupts between vectors only, and its scalar functions allocate outside its own
-accounting. So a statement of a stranger runs in a child process: this process kills it at the end
-of its time, and the system refuses it memory beyond its limit. The processes stay for further
-calls, since a start takes about a second; one that was killed or ran out of memory is replaced.
+DuckDB checks for interrupts only between vectors, and its scalar functions allocate memory that it
+does not count. So untrusted SQL runs in a child process: this process kills the child when its time
+is over, and the operating system enforces the memory limit. A start takes about a second, so the
+processes are reused; one that was killed or ran out of memory is replaced.
 
 A call and its answer are frames on the child's stdin and stdout: a kind (one byte), a length (eight
-bytes), the contents. Calls are pickled by this process; answers are bytes, and never unpickled.
+bytes) and the content. Calls are pickled by this process. Answers are bytes and are never
+unpickled.
 """
 
 import collections
@@ -37,16 +38,18 @@ if sys.platform != "win32":
     import resource
 
 PROCESSES: Final = 2
-"""Calls that run at the same time; another one waits."""
+"""Number of calls that run at the same time; further calls wait."""
 
 START_SECONDS: Final = 120.0
-"""How long a process may take until it can answer."""
+"""How long a process may take to start."""
 
 HEADROOM: Final = 256 << 20
-"""Bytes beyond a memory limit and a quarter of it: Arrow's copy of an answer, stacks, what
-allocators keep. With half of it, grouping 20 million rows within 500 MB failed at times."""
+"""Bytes allowed beyond a memory limit and a quarter of it.
 
-LESS: Final = "ask for less: one server, a shorter time, fewer columns"
+They are for Arrow's copy of an answer, stacks, and memory that allocators keep. With half as much,
+grouping 20 million rows within 500 MB failed sometimes."""
+
+_ADVICE: Final = "ask for less: one server, a shorter time, fewer columns"
 
 _FRAME: Final = struct.Struct(">cQ")
 _ANSWER: Final = b"A"
@@ -61,7 +64,7 @@ _START: Final = (
 
 
 class _MemoryError(Exception):
-    """The child ran out of memory; the message is DuckDB's or Python's."""
+    """The child ran out of memory. The message is from DuckDB or Python."""
 
 
 class _KilledError(Exception):
@@ -69,15 +72,13 @@ class _KilledError(Exception):
 
 
 class Limited:
-    """A function, built in each child process by `target`, that is called there.
-
-    Threads may share it.
+    """Child processes that each run the same function, with limits. Threads may share it.
 
     Args:
-        target: `module:name` of a function that, called with `arguments` in the child, gives the
-            function to call. It may call `hold_memory`.
-        arguments: what `target` is called with.
-        memory: the limit that `target` sets, in words for a message.
+        target: `module:name` of a function that the child calls with `arguments`, and that returns
+            the function to run. It may call `hold_memory`.
+        arguments: the arguments of `target`.
+        memory: the memory limit that `target` sets, as text for error messages.
     """
 
     def __init__(self, target: str, *arguments: Any, memory: str) -> None:
@@ -87,23 +88,23 @@ class Limited:
         self._free: Final[collections.deque[_Child]] = collections.deque()
 
     def prepare(self) -> None:
-        """Start a process now, and do not wait for it: the first call is answered sooner."""
+        """Start a process without waiting for it, so that the first call is answered sooner."""
         self._free.append(_Child(*self._start))
 
     def call(self, *arguments: Any, seconds: float | None = None) -> bytes:
-        """What the function gives for these arguments.
+        """The result of the function for these arguments, which must be picklable.
 
         Args:
-            arguments: what can be pickled.
-            seconds: how long the function may take, and how long to wait for a free process.
+            arguments: the arguments.
+            seconds: time limit of the function, and of waiting for a free process.
 
         Raises:
-            QueryError: it took too long or too much memory, or every process is busy.
-            McptallyError: what the function raised, if it is one; a DuckDB error is its cause.
+            QueryError: the function exceeded its time or memory, or every process is busy.
+            McptallyError: the function raised it; if DuckDB raised an error, that is its cause.
         """
         if not self._places.acquire(timeout=seconds):
             raise QueryError(
-                f"{PROCESSES} other queries are still running after {seconds:g} s; ask again"
+                f"{PROCESSES} other queries are still running after {seconds:g} s; try again"
             )
         try:
             child = self._idle() or _Child(*self._start)
@@ -116,11 +117,12 @@ class Limited:
                 child.kill()
                 if isinstance(error, _KilledError):
                     raise QueryError(
-                        f"it took more than {seconds:g} s and was stopped; {LESS}"
+                        f"the query took more than {seconds:g} s and was stopped; {_ADVICE}"
                     ) from None
                 if isinstance(error, _MemoryError):
                     raise QueryError(
-                        f"it took more than {self._memory} and was stopped; {LESS} ({error})"
+                        f"the query took more than {self._memory} and was stopped; {_ADVICE} "
+                        f"({error})"
                     ) from None
                 raise
             self._free.append(child)
@@ -129,40 +131,40 @@ class Limited:
             self._places.release()
 
     def _idle(self) -> "_Child | None":
-        """A process that is there and waits for a call."""
+        """A live process that waits for a call, if there is one."""
         while self._free:
-            with contextlib.suppress(IndexError):  # another thread was first
+            with contextlib.suppress(IndexError):  # another thread took it
                 if (child := self._free.pop()).is_alive():
                     return child
         return None
 
 
 class _Child:
-    """One child process; one call at a time."""
+    """One child process, which handles one call at a time."""
 
     def __init__(self, target: str, arguments: tuple[Any, ...]) -> None:
-        self._said: Final = tempfile.TemporaryFile()  # noqa: SIM115  (as long as the child)
+        self._stderr: Final = tempfile.TemporaryFile()  # noqa: SIM115  (lives as long as the child)
         self._process: Final = subprocess.Popen(
             [sys.executable, "-c", _START.format(path=sys.path)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=self._said,
+            stderr=self._stderr,
         )
-        self._late = False
+        self._timed_out = False
         self._ready = False
-        self.kill: Final = weakref.finalize(self, _end, self._process, self._said)
+        self.kill: Final = weakref.finalize(self, _end, self._process, self._stderr)
         self._send((target, arguments))
 
     def is_alive(self) -> bool:
-        return not self._late and self._process.poll() is None
+        return not self._timed_out and self._process.poll() is None
 
     def call(self, arguments: tuple[Any, ...], seconds: float | None) -> bytes:
-        """The child's answer; the time of its start does not count.
+        """The child's answer. Its start does not count towards the time.
 
         Raises:
             McptallyError: the function raised it.
-            _KilledError: the time is over.
-            _MemoryError: the memory does not suffice.
+            _KilledError: it exceeded its time.
+            _MemoryError: it exceeded its memory.
         """
         if not self._ready:
             self._within(START_SECONDS, self._receive)
@@ -171,10 +173,10 @@ class _Child:
         return self._within(seconds, self._receive)
 
     def _within(self, seconds: float | None, step: Callable[[], bytes]) -> bytes:
-        """The result of a step; the process is killed if it takes longer."""
+        """The result of a step. The process is killed if the step takes longer."""
         if seconds is None:
             return step()
-        timer = threading.Timer(seconds, self._kill_late)
+        timer = threading.Timer(seconds, self._time_out)
         timer.daemon = True
         timer.start()
         try:
@@ -182,40 +184,42 @@ class _Child:
         finally:
             timer.cancel()
 
-    def _kill_late(self) -> None:
-        self._late = True
+    def _time_out(self) -> None:
+        self._timed_out = True
         self._process.kill()
 
-    def _send(self, what: Any) -> None:
+    def _send(self, message: Any) -> None:
         assert self._process.stdin is not None  # noqa: S101  (it is a pipe)
-        with contextlib.suppress(BrokenPipeError):  # the missing answer says why
-            _write(self._process.stdin, _ANSWER, pickle.dumps(what))
+        with contextlib.suppress(BrokenPipeError):  # reading the answer reports the error
+            _write(self._process.stdin, _ANSWER, pickle.dumps(message))
 
     def _receive(self) -> bytes:
         assert self._process.stdout is not None  # noqa: S101  (it is a pipe)
         frame = _read(self._process.stdout)
         if frame is None:
             code = self._process.wait()
-            if self._late:
+            if self._timed_out:
                 raise _KilledError
-            self._said.seek(max(0, self._said.seek(0, os.SEEK_END) - 2000))
-            said = self._said.read().decode(errors="replace").strip()
-            raise _MemoryError(f"its process ended with code {code}{': ' if said else ''}{said}")
+            self._stderr.seek(max(0, self._stderr.seek(0, os.SEEK_END) - 2000))
+            output = self._stderr.read().decode(errors="replace").strip()
+            raise _MemoryError(
+                f"its process ended with code {code}{': ' if output else ''}{output}"
+            )
         kind, content = frame
         if kind == _NO_MEMORY:
             raise _MemoryError(content.decode().partition("\n")[0])
         if kind == _FAULT:
-            raise RuntimeError(f"in the process of a query:\n{content.decode()}")
+            raise RuntimeError(f"in the child process of a query:\n{content.decode()}")
         if kind == _ERROR:
-            raise _rebuilt(**json.loads(content))
+            raise _rebuilt_error(**json.loads(content))
         return content
 
 
-def _end(process: subprocess.Popen[bytes], said: IO[bytes]) -> None:
+def _end(process: subprocess.Popen[bytes], stderr: IO[bytes]) -> None:
     process.kill()
     process.wait()
-    for file in (process.stdin, process.stdout, said):
-        with contextlib.suppress(OSError):  # what was not sent cannot be flushed
+    for file in (process.stdin, process.stdout, stderr):
+        with contextlib.suppress(OSError):  # unsent data cannot be flushed
             if file is not None:
                 file.close()
     remove_abandoned()
@@ -228,7 +232,7 @@ def _write(pipe: IO[bytes], kind: bytes, content: bytes | memoryview) -> None:
 
 
 def _read(pipe: IO[bytes]) -> tuple[bytes, bytes] | None:
-    """The next frame; None at the end."""
+    """The next frame; None at the end of the stream."""
     head = pipe.read(_FRAME.size)
     if len(head) < _FRAME.size:
         return None
@@ -237,8 +241,8 @@ def _read(pipe: IO[bytes]) -> tuple[bytes, bytes] | None:
     return (kind, content) if len(content) == size else None
 
 
-def _rebuilt(kind: str, message: str, cause: str | None) -> McptallyError:
-    """An error of the child as one of this process."""
+def _rebuilt_error(kind: str, message: str, cause: str | None) -> McptallyError:
+    """An exception of this process for an error of the child."""
     error: McptallyError = getattr(errors, kind)(message)
     if cause is not None:
         error.__cause__ = getattr(duckdb, cause, duckdb.Error)(message)
@@ -246,31 +250,32 @@ def _rebuilt(kind: str, message: str, cause: str | None) -> McptallyError:
 
 
 def hold_memory(most: int) -> None:
-    """Refuse this process more than `most` bytes (and `HEADROOM`) beyond what it has now.
+    """Limit this process to `most` bytes, a quarter of that and `HEADROOM`, beyond its memory now.
 
-    Linux counts what a process can write to (RLIMIT_DATA); address space that is only reserved, of
-    which DuckDB and Arrow have gigabytes, is free. Other systems do not have such a limit.
+    RLIMIT_DATA on Linux counts writable memory, and not address space that is only reserved, of
+    which DuckDB and Arrow have gigabytes. Other systems do not have such a limit.
     """
     if sys.platform != "linux":
         return
-    with open("/proc/self/status", encoding="ascii") as status:  # noqa: PTH123  (a kernel's file)
+    with open("/proc/self/status", encoding="ascii") as status:  # noqa: PTH123  (not a regular file)
         data = next(int(line.split()[1]) for line in status if line.startswith("VmData:"))
     resource.setrlimit(resource.RLIMIT_DATA, ((data << 10) + most + most // 4 + HEADROOM,) * 2)
 
 
 def _main() -> None:
-    """The child: build the function, then call it for each frame of stdin."""
+    """The main function of the child: build the function, then call it for each frame of stdin."""
     import signal  # noqa: PLC0415  (only the child needs it)
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides, and kills this process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles it and kills this process
     if sys.platform != "win32":
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a dump would hold recorded traffic
+        # A core dump would contain recorded traffic.
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever prints, prints elsewhere
+    os.dup2(2, 1)  # print() must not write into the frames
     calls: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     def read() -> None:
-        # A thread of its own: it sees the parent's end while native code runs.
+        # A separate thread notices that the parent ended, even while native code runs.
         while (frame := _read(sys.stdin.buffer)) is not None:
             calls.put(pickle.loads(frame[1]))  # noqa: S301  (the parent wrote it)
         os._exit(0)
@@ -278,31 +283,31 @@ def _main() -> None:
     threading.Thread(target=read, daemon=True).start()
     target, arguments = calls.get()
     module, _, name = target.partition(":")
-    kind, made = _tried(lambda: getattr(importlib.import_module(module), name)(*arguments))
-    _write(answers, kind, b"" if kind == _ANSWER else made)
+    kind, function = _outcome(lambda: getattr(importlib.import_module(module), name)(*arguments))
+    _write(answers, kind, b"" if kind == _ANSWER else function)
     while kind == _ANSWER:
         given = calls.get()
-        kind, content = _tried(functools.partial(made, *given))
+        kind, content = _outcome(functools.partial(function, *given))
         _write(answers, kind, content)
-        if kind == _ERROR:  # an ordinary one: the next call may go well
+        if kind == _ERROR:  # an ordinary error: the child can take the next call
             kind = _ANSWER
-    os._exit(0)  # DuckDB reports Python functions that it still knows as leaks
+    os._exit(0)  # skips DuckDB's reports about registered functions
 
 
-def _tried(step: Callable[[], Any]) -> tuple[bytes, Any]:
-    """The kind and the contents of a step's answer."""
+def _outcome(step: Callable[[], Any]) -> tuple[bytes, Any]:
+    """The kind and the content of the frame that answers a step."""
     try:
         return _ANSWER, step()
     except (McptallyError, duckdb.Error, MemoryError) as error:
         cause = error.__cause__ if isinstance(error, McptallyError) else error
-        # An error of a Python function in SQL is a text in DuckDB's.
+        # DuckDB reports an error of a Python function in SQL as text.
         if isinstance(cause, duckdb.OutOfMemoryException | MemoryError) or "MemoryError" in str(
             cause
         ):
             return _NO_MEMORY, str(error).encode("utf-8", "replace")
-        ours = type(error).__name__ if isinstance(error, McptallyError) else "QueryError"
-        theirs = type(cause).__name__ if isinstance(cause, duckdb.Error) else None
-        told = {"kind": ours, "message": str(error), "cause": theirs}
-        return _ERROR, json.dumps(told).encode()
-    except Exception:  # noqa: BLE001  (a fault of ours: the parent raises it)
+        kind = type(error).__name__ if isinstance(error, McptallyError) else "QueryError"
+        duckdb_kind = type(cause).__name__ if isinstance(cause, duckdb.Error) else None
+        fields = {"kind": kind, "message": str(error), "cause": duckdb_kind}
+        return _ERROR, json.dumps(fields).encode()
+    except Exception:  # noqa: BLE001  (a bug of mcptally: the parent raises it)
         return _FAULT, traceback.format_exc().encode("utf-8", "replace")

@@ -1,20 +1,21 @@
-"""What changed between two stores: every metric of every tool and server, and what may be said.
+"""Compares two stores: every metric of every tool and server, with a summary in words.
 
-The arithmetic is SQL (`queries/compare/`), run over both stores in one DuckDB connection; this
-module puts its rows into words. What each number means: docs/explanation/statistics.md.
+The arithmetic is SQL (`queries/compare/`) over both stores in one DuckDB connection. This module
+runs it and writes the sentences of the summary. docs/explanation/statistics.md explains the
+numbers.
 """
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import duckdb
 import pyarrow as pa
 
 from mcptally.analytics.sql_guard import lock
-from mcptally.analytics.store import Store, open_store, steadily
+from mcptally.analytics.union import Files
 from mcptally.analytics.views import connect, create_views
 from mcptally.statistics import sql_functions
 
@@ -28,19 +29,23 @@ METRICS: Final = (
     ("invalid_output_rate", "others", 0.05),
     ("invalid_input_rate", "others", 0.05),
 )
-"""What is compared (`ln_` metrics as ratios of geometric means), the family whose false
-discoveries are held down together, and the metric's share of them."""
+"""Each metric that is compared, its family of tests, and its weight within the family.
+
+The false-discovery rate is controlled per family. Metrics that begin with `ln_` are compared as
+ratios of geometric means."""
 
 COMPARED: Final = (*(name.removeprefix("ln_") for name, _, _ in METRICS), "latency_p95_ms")
-"""The metrics as a comparison names them; the last is told beside the others, and never tested."""
+"""The metrics by their names in a comparison. The last one is reported but not tested."""
 
 MIN_SESSIONS: Final = 5
 MIN_CALLS: Final = 10
-"""Less on either side is too little data: no test is made, and none counts towards q."""
+"""A tool with less than this on either side has too little data and is not tested."""
 
 MIN_EVENTS: Final = 5
 MIN_EVENT_SESSIONS: Final = 3
-"""A share is tested where, both archives together, so much happened (and did not happen)."""
+"""A rate is tested if its event occurred, and failed to occur, at least this often.
+
+Both stores count together."""
 
 MIN_DIFFERENCE: Final = 0.05
 MIN_RATIO: Final = 1.25
@@ -59,16 +64,16 @@ RANK: Final = (
     "only_in_new",
     "too_little_data",
 )
-"""What a tool's change can be, the most pressing first; a tool gets the first that holds."""
+"""Kinds of change of a tool, the most important first. A tool has the first one that applies."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two stores compared.
+    """The changes between two stores.
 
     Attributes:
-        base: the folder of the store before; the first, where several were opened as one.
-        new: the folder of the store after, likewise.
+        base: folder of the base store; the first, if several were opened as one.
+        new: folder of the new store; the first, if several were opened as one.
     """
 
     base: Path
@@ -77,12 +82,12 @@ class Comparison:
 
     @property
     def tools(self) -> duckdb.DuckDBPyRelation:
-        """One row a tool and a server (`level`): `change`, and the verdict in words."""
+        """One row per tool and per server (`level`), with `change` and a sentence in `words`."""
         return self._rows("SELECT * FROM summary")
 
     @property
     def metrics(self) -> duckdb.DuckDBPyRelation:
-        """One row a tool or server and metric: both values, the change, its interval, q."""
+        """One row per tool or server, and metric: both values, the change, its interval, q."""
         return self._rows(
             "SELECT * FROM changes ORDER BY level DESC, q_value NULLS LAST, server, tool, metric"
         )
@@ -93,53 +98,55 @@ class Comparison:
         return cursor.sql(query)
 
 
-def compare(
-    base: Store | str | Path,
-    new: Store | str | Path,
-    *,
-    min_difference: float = MIN_DIFFERENCE,
-    min_ratio: float = MIN_RATIO,
-    alpha: float = ALPHA,
-) -> Comparison:
-    """What changed from one store to another.
+class Side(NamedTuple):
+    """One side of a comparison: a store, or several as one."""
+
+    paths: Sequence[Path]
+    """The folders."""
+    files: Sequence[Files]
+    """The live files of each folder, by table."""
+    memory: str | None
+    """Memory limit of DuckDB, such as `2GB`."""
+
+
+def compare(base: Side, new: Side, parameters: Mapping[str, Any]) -> Comparison:
+    """The comparison of two sides.
 
     Args:
-        base: the store before; or several opened as one, as `new` may be.
-        new: the store after.
-        min_difference: a share that moved by less is no change worth a word (0.05: five points).
-        min_ratio: the same for latency and size (1.25: a quarter more).
-        alpha: the share of the changes called one that may be chance (false discovery rate).
+        base: the side before.
+        new: the side after.
+        parameters: those of `limits`.
 
     Raises:
-        StoreError: one of the two is no store.
+        StoreError: a table is missing or damaged.
     """
-    bounds = limits(min_difference=min_difference, min_ratio=min_ratio, alpha=alpha)
-    before, after = (one if isinstance(one, Store) else open_store(one) for one in (base, new))
-    return steadily([before, after], lambda: _compare(before, after, bounds), whole=True)
-
-
-def _compare(before: Store, after: Store, bounds: Mapping[str, Any]) -> Comparison:
-    connection = connect(after.memory or before.memory)
-    for name, opened in (("base", before), ("new", after)):
+    connection = connect(new.memory or base.memory)
+    for name, side in (("base", base), ("new", new)):
         connection.execute(f"ATTACH ':memory:' AS {name}")
         connection.execute(f"USE {name}")
-        create_views(connection, opened.files)
+        create_views(connection, side.files)
     connection.execute("USE memory")
-    lock(connection, (*before.paths, *after.paths))
+    lock(connection, (*base.paths, *new.paths))
     connection.execute(f"CREATE TABLE pairs AS {_sql('pairs')}")
-    connection.execute(f"CREATE TABLE changes AS {_sql('changes')}", bounds)
+    connection.execute(f"CREATE TABLE changes AS {_sql('changes')}", parameters)
     connection.execute(f"INSERT INTO changes BY NAME {_sql('p95')}")
     summary = pa.Table.from_pylist(_summary(connection), schema=_SUMMARY)
     connection.register("summarised", summary)
     connection.execute("CREATE TABLE summary AS SELECT * FROM summarised")
     connection.unregister("summarised")
-    return Comparison(before.path, after.path, connection)
+    return Comparison(base.paths[0], new.paths[0], connection)
 
 
 def limits(
     *, min_difference: float = MIN_DIFFERENCE, min_ratio: float = MIN_RATIO, alpha: float = ALPHA
 ) -> dict[str, Any]:
-    """The parameters of `queries/compare/changes.sql`."""
+    """The parameters of `queries/compare/changes.sql`.
+
+    Args:
+        min_difference: smallest change of a rate that is reported (0.05: five percentage points).
+        min_ratio: smallest ratio of latencies and sizes that is reported (1.25: a quarter more).
+        alpha: false-discovery rate: the share of reported changes that may be chance.
+    """
     return {
         "metrics": [dict(zip(("metric", "family", "weight"), row, strict=True)) for row in METRICS],
         "min_sessions": MIN_SESSIONS,
@@ -208,8 +215,8 @@ def _summary(connection: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
 
 def _of_tool(pair: Mapping[str, Any], changes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     presence, fields = pair["presence"], pair["definition_changed"]
-    found = _found(changes)
-    words = list(found["said"])
+    found = _combined(changes)
+    words = list(found["sentences"])
     change = found["change"]
     if presence == "vanished":
         change = "vanished"
@@ -239,7 +246,7 @@ def _of_tool(pair: Mapping[str, Any], changes: Sequence[Mapping[str, Any]]) -> d
         "tool": pair["new_tool"] or pair["base_tool"],
         "base_tool": pair["base_tool"],
         "change": change,
-        "words": "; ".join(words) if words else _silence(pair, changes),
+        "words": "; ".join(words) if words else _reason_for_no_change(pair, changes),
         "definition_changed": fields,
         **{key: found[key] for key in ("worse", "better", "q_value")},
         **{
@@ -250,16 +257,16 @@ def _of_tool(pair: Mapping[str, Any], changes: Sequence[Mapping[str, Any]]) -> d
 
 
 def _of_server(server: str | None, changes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """A server's tools together, each weighing the same on both sides."""
-    found = _found(changes)
+    """The row of a server, whose tools have the same weight on both sides."""
+    found = _combined(changes)
     sizes = {
         name: max(row[name] for row in changes)
         for name in ("base_calls", "new_calls", "base_sessions", "new_sessions")
     }
     common = min(row["calls_of_common_tools"] for row in changes)
-    words = list(found["said"]) or [_silence(sizes, changes)]
+    words = list(found["sentences"]) or [_reason_for_no_change(sizes, changes)]
     if common < 0.995:
-        words.append(f"tools of both archives only: {common:.0%} of calls")
+        words.append(f"only tools that are in both archives: {common:.0%} of calls")
     return {
         "level": "server",
         "server": server,
@@ -271,17 +278,17 @@ def _of_server(server: str | None, changes: Sequence[Mapping[str, Any]]) -> dict
     }
 
 
-def _found(changes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What the tests of one tool's metrics say together."""
+def _combined(changes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The change of one tool, combined from the tests of its metrics."""
     by: dict[str, list[Mapping[str, Any]]] = {}
     for row in changes:
         by.setdefault(row["verdict"], []).append(row)
     worse, better = by.get("worse", []), by.get("better", [])
-    said = [_sentence(row) for row in (*worse, *better)]
+    sentences = [_sentence(row) for row in (*worse, *better)]
     if worse or better:
         change = "worse" if worse else "better"
     elif "unclear" in by:
-        change, said = "unclear", [_open_question(by["unclear"])]
+        change, sentences = "unclear", [_unclear_sentence(by["unclear"])]
     elif "unchanged" in by:
         change = "unchanged"
     else:
@@ -289,39 +296,39 @@ def _found(changes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     qs = [row["q_value"] for row in changes if row["q_value"] is not None]
     return {
         "change": change,
-        "said": said,
+        "sentences": sentences,
         "worse": [row["metric"] for row in worse],
         "better": [row["metric"] for row in better],
         "q_value": min(qs, default=None),
     }
 
 
-_NOUNS: Final = {
+_PHRASES: Final = {
     "failure_rate": ("fails more", "fails less", "failure rate"),
     "error_rate": ("more errors", "fewer errors", "error rate"),
     "hidden_error_rate": ("hides more errors", "hides fewer errors", "rate of hidden errors"),
     "invalid_input_rate": (
-        "more calls break its input schema",
-        "fewer calls break its input schema",
+        "more calls violate its input schema",
+        "fewer calls violate its input schema",
         "rate of invalid arguments",
     ),
     "invalid_output_rate": (
-        "more answers break its output schema",
-        "fewer answers break its output schema",
+        "more answers violate its output schema",
+        "fewer answers violate its output schema",
         "rate of invalid outputs",
     ),
     "latency_ms": ("slower", "faster", "latency"),
     "latency_vs_session": (
-        "slower beside the session's other calls",
-        "faster beside the session's other calls",
-        "latency beside the session's other calls",
+        "slower relative to the session's other calls",
+        "faster relative to the session's other calls",
+        "latency relative to the session's other calls",
     ),
     "response_bytes": ("larger answers", "smaller answers", "size of answers"),
 }
 
 
 def _sentence(row: Mapping[str, Any]) -> str:
-    more, less, _ = _NOUNS[row["metric"]]
+    more, less, _ = _PHRASES[row["metric"]]
     what = more if row["verdict"] == "worse" else less
     q = "q < 0.001" if row["q_value"] < 0.001 else f"q {row['q_value']:.3f}"
     if row["scale"] == "difference":
@@ -337,20 +344,20 @@ def _sentence(row: Mapping[str, Any]) -> str:
     )
 
 
-def _open_question(rows: Iterable[Mapping[str, Any]]) -> str:
-    """What the data cannot rule out: the most important metric that is not settled."""
-    row = min(rows, key=lambda r: list(_NOUNS).index(r["metric"]))
+def _unclear_sentence(rows: Iterable[Mapping[str, Any]]) -> str:
+    """A sentence about the most important metric whose change is unclear."""
+    row = min(rows, key=lambda r: list(_PHRASES).index(r["metric"]))
     span = _points(row) if row["scale"] == "difference" else _times(row)
-    return f"no sure change; these data cannot rule out {_NOUNS[row['metric']][2]} {span}"
+    return f"no certain change; the data cannot rule out {_PHRASES[row['metric']][2]} {span}"
 
 
-def _silence(sizes: Mapping[str, Any], changes: Sequence[Mapping[str, Any]]) -> str:
+def _reason_for_no_change(sizes: Mapping[str, Any], changes: Sequence[Mapping[str, Any]]) -> str:
     if any(row["verdict"] == "unchanged" for row in changes):
-        return "no change of a size that matters, and these data would show one"
+        return "no relevant change, and there is enough data to detect one"
     return (
         f"too little data: {sizes['base_calls']} and {sizes['new_calls']} calls in "
         f"{sizes['base_sessions']} and {sizes['new_sessions']} sessions "
-        f"({MIN_CALLS} calls in {MIN_SESSIONS} sessions needed on either side)"
+        f"(each side needs {MIN_CALLS} calls in {MIN_SESSIONS} sessions)"
     )
 
 

@@ -1,8 +1,8 @@
-"""A dry run of a call against a store: the validation protocol offline, without side effects.
+"""Validates a call against a store, without making it: the validation protocol offline.
 
-What the server itself once answered for the same tool, definition and arguments takes precedence.
-Otherwise three phases: the schema, what the arguments mean, and what the archive has seen of the
-paths, tables, keys and addresses in them. What cannot be known offline is named as unchecked.
+If the server itself has validated the same tool, definition and arguments, its answer is returned.
+Otherwise there are three phases: the schema, the semantics of the arguments, and earlier calls with
+the same paths, tables, keys and addresses. What cannot be checked offline is listed as unchecked.
 """
 
 import dataclasses
@@ -26,19 +26,19 @@ from mcptally.seeds.validation_protocol.texts import canonical
 from mcptally.seeds.violation import pointer
 from mcptally.wire.nesting import MAX_DEPTH, is_too_deep, is_value_too_deep, with_stack_room
 
-FEW: Final = 5
-"""Calls that worked from which the range of their values says something."""
+MIN_CALLS: Final = 5
+"""Successful calls that are needed to compare an argument with their values."""
 
 RECENT: Final = 10_000
-"""Calls of a tool, the latest, that are looked at for the values that worked."""
+"""How many of the latest successful calls of a tool are compared."""
 
-SHOWN: Final = 300
-"""Characters of a text of somebody else that are shown."""
+MAX_TEXT: Final = 300
+"""Characters of a recorded text that are shown."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer of a dry run, and where it comes from."""
+    """The answer of a dry run and its source."""
 
     valid: bool
     errors: list[str]
@@ -46,46 +46,48 @@ class Answer:
     source: str
 
     def to_json(self) -> str:
-        """Exactly `{valid, errors, warnings}`."""
-        told = {"valid": self.valid, "errors": self.errors, "warnings": self.warnings}
-        return json.dumps(told, ensure_ascii=False)
+        """The answer as JSON with the members valid, errors and warnings."""
+        members = {"valid": self.valid, "errors": self.errors, "warnings": self.warnings}
+        return json.dumps(members, ensure_ascii=False)
 
 
 @with_stack_room
 def validate(store: Store, *, server: str, tool: str, arguments: Any) -> Answer:
-    """Whether a call would be accepted, as far as it can be known without making it.
+    """Predict whether a server would accept a call, without making it.
 
     Args:
-        store: what is known.
-        server: label of the server, or the name it gives itself.
+        store: the store with earlier traffic.
+        server: label of the server, or the name that it reports.
         tool: name of the tool.
-        arguments: what it would be called with; a wrapped or textual object is unwrapped.
+        arguments: arguments of the call; an object that is wrapped or sent as text is unwrapped.
     """
-    return steadily([store], lambda: _Run(store, server, tool, arguments).answer(), whole=True)
+    return steadily(
+        [store], lambda: _DryRun(store, server, tool, arguments).answer(), consistent=True
+    )
 
 
-class _Run:
-    """One dry run: what is asked, and what is found on the way."""
+class _DryRun:
+    """One dry run: the call, and the errors and warnings found so far."""
 
     def __init__(self, store: Store, server: str, tool: str, arguments: Any) -> None:
         self.store = store
-        self.server, self.tool, self.given = server, tool, arguments
+        self.server, self.tool, self.arguments = server, tool, arguments
         self.errors: list[str] = []
         self.warnings: list[str] = []
 
     def answer(self) -> Answer:
-        label = self._label()
+        label = self._server_label()
         if label is None:
-            return self._made("names of servers")
+            return self._result("names of servers")
         self.server = label
         definition = self._definition()
         if definition is None and self.errors:
-            return self._made("definitions of the server's tools")
+            return self._result("definitions of the server's tools")
         digest, schema = definition or (None, None)
-        arguments = self._arguments(schema)
+        arguments = self._unwrapped(schema)
         if arguments is None:
-            return self._made("the arguments themselves")
-        if native := self._native(digest, arguments):
+            return self._result("the arguments themselves")
+        if native := self._validated_by_server(digest, arguments):
             return native
         remarks = []
         if schema is None:
@@ -94,37 +96,39 @@ class _Run:
         else:
             remarks += schema_errors.remarks(schema, arguments)
             remarks += argument_semantics.remarks(schema, arguments, tools=self._tools())
-        remarks += self._range(arguments)
-        evidence = list(self._evidence(schema, arguments))
-        known = {remark.name for remark in evidence}
+        remarks += self._unusual_values(arguments)
+        earlier = list(self._earlier_use(schema, arguments))
+        known = {remark.name for remark in earlier}
         for remark in remarks:
-            # What the archive has seen of a value says more than that it is unchecked.
+            # A remark about earlier use of a value replaces the one that it is unchecked.
             if remark.level != "unchecked" or remark.name not in known:
-                self._tell(remark)
-        for remark in [*evidence, *self._same(arguments)]:
-            self._tell(remark)
-        return self._made(f"definition {digest}, {self._span()}" if digest else self._span())
+                self._add(remark)
+        for remark in [*earlier, *self._same_call(arguments)]:
+            self._add(remark)
+        return self._result(
+            f"definition {digest}, {self._time_range()}" if digest else self._time_range()
+        )
 
-    def _tell(self, remark: Remark) -> None:
+    def _add(self, remark: Remark) -> None:
         if remark.level == "unchecked":
             self.warnings.append(_shown(f"Unchecked offline: {remark.words}"))
         elif remark.words == "Missing required parameter":
             self.errors.append(_shown(f"{remark.words}: {remark.name}"))
         else:
             about = f'Parameter "{remark.name}": ' if remark.name else ""
-            told = self.errors if remark.level == "error" else self.warnings
-            told.append(_shown(about + remark.words))
+            remarks = self.errors if remark.level == "error" else self.warnings
+            remarks.append(_shown(about + remark.words))
 
-    def _made(self, source: str) -> Answer:
-        errors, warnings = (list(dict.fromkeys(told)) for told in (self.errors, self.warnings))
+    def _result(self, source: str) -> Answer:
+        errors, warnings = (list(dict.fromkeys(texts)) for texts in (self.errors, self.warnings))
         return Answer(not errors, errors, warnings, source)
 
     def _rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
-        # Arrow, because fetchall() wants pytz for times.
+        # As Arrow, because fetchall() needs pytz for times.
         rows = self.store.sql(sql, params=list(values)).to_arrow_table().to_pylist()
         return [tuple(row.values()) for row in rows]
 
-    def _label(self) -> str | None:
+    def _server_label(self) -> str | None:
         known = self._rows(
             "SELECT DISTINCT server, server_name FROM calls WHERE server IS NOT NULL"
         )
@@ -135,7 +139,8 @@ class _Run:
         if len(named) == 1:
             return str(named.pop())
         if named:
-            words = f"{', '.join(sorted(named))} call themselves {self.server}; name one of them"
+            labels_of_name = ", ".join(sorted(named))
+            words = f"{labels_of_name} all report the name {self.server}; give one of these labels"
             self.errors.append(_shown(words))
         else:
             names = labels | {name for _, name in known if name}
@@ -166,30 +171,30 @@ class _Run:
         rows = self._rows("SELECT DISTINCT tool FROM tools WHERE server = ?", self.server)
         return frozenset(name for (name,) in rows)
 
-    def _arguments(self, schema: str | None) -> dict[str, Any] | None:
+    def _unwrapped(self, schema: str | None) -> dict[str, Any] | None:
         declared = msgspec.json.decode(schema) if schema else {}
         properties = declared.get("properties") if isinstance(declared, dict) else None
         names = properties if isinstance(properties, dict) else {}
-        if is_value_too_deep(self.given) or (
-            isinstance(self.given, str) and is_too_deep(self.given)
+        if is_value_too_deep(self.arguments) or (
+            isinstance(self.arguments, str) and is_too_deep(self.arguments)
         ):
             self.errors.append(f"Arguments: nested deeper than {MAX_DEPTH} levels")
             return None
-        if not isinstance(self.given, dict | str):
-            words = f"Arguments: expected object, got {kind(self.given)}"
+        if not isinstance(self.arguments, dict | str):
+            words = f"Arguments: expected object, got {kind(self.arguments)}"
             self.errors.append(words)
             return None
-        # Half a character, which JSON can spell, is in no column and no engine takes it.
-        arguments, layers = unwrapped(javascript.judgeable(self.given), names)
-        if isinstance(self.given, str) and not layers:
+        # A lone surrogate is possible in JSON, but no column can hold it and no engine accepts it.
+        arguments, layers = unwrapped(javascript.judgeable(self.arguments), names)
+        if isinstance(self.arguments, str) and not layers:
             self.errors.append("Arguments: expected object, got string")
             return None
         if layers:
             self.warnings.append(f"Arguments were unwrapped from: {', '.join(layers)}")
         return arguments
 
-    def _native(self, digest: str | None, arguments: dict[str, Any]) -> Answer | None:
-        """What the server itself said of the same tool, definition and arguments, most lately."""
+    def _validated_by_server(self, digest: str | None, arguments: dict[str, Any]) -> Answer | None:
+        """The server's latest own validation of the same tool, definition and arguments."""
         rows = self._rows(
             "SELECT valid, errors, warnings, answered_at FROM validations "
             "WHERE server = ? AND tool = ? AND definition IS NOT DISTINCT FROM ? "
@@ -205,8 +210,8 @@ class _Run:
         errors, warnings = ([_shown(text) for text in texts or ()] for texts in (errors, warnings))
         return Answer(valid, errors, warnings, f"the server's own answer of {_day(at)}")
 
-    def _range(self, arguments: dict[str, Any]) -> Iterator[Remark]:
-        """Numbers outside, and words other than, those of calls that worked."""
+    def _unusual_values(self, arguments: dict[str, Any]) -> Iterator[Remark]:
+        """Warnings about values that no successful call had: numbers out of range, new words."""
         for name, value in arguments.items():
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
             if not is_number and not (isinstance(value, str) and len(value) <= 40):
@@ -226,32 +231,32 @@ class _Run:
                 value if isinstance(value, str) else json.dumps(value),
             )
             calls, kinds, low, high, same = row
-            if calls < FEW:
+            if calls < MIN_CALLS:
                 continue
             if is_number and low is not None and not low <= value <= high:
-                words = f"{value} is outside the range of {calls} calls that worked"
+                words = f"{value} is outside the range of {calls} successful calls"
                 yield Remark("warning", name, f"{words} ({low:g} to {high:g})")
             elif not is_number and not same and kinds <= calls // 10:
-                words = f"{value!r} is none of the {kinds} values of {calls} calls that worked"
+                words = f"{value!r} is none of the {kinds} values of {calls} successful calls"
                 yield Remark("warning", name, words)
 
-    def _evidence(self, schema: str | None, arguments: dict[str, Any]) -> Iterator[Remark]:
-        """What the archive last saw of the paths, addresses, keys and tables in the arguments."""
+    def _earlier_use(self, schema: str | None, arguments: dict[str, Any]) -> Iterator[Remark]:
+        """Remarks about the last use of the paths, addresses, keys and tables in the arguments."""
         for name, value, what in _resources(schema, arguments):
-            failed, worked = self._seen(value, in_arguments=what != "the table")
+            failed, worked = self._last_use(value, in_arguments=what != "the table")
             if failed and (worked is None or failed[0] >= worked[0]):
                 at, tool, text = failed
                 words = f"{what} {value!r} failed on {_day(at)} ({tool}: {_line(text)})"
                 yield Remark("warning", name, words)
             elif worked:
                 at, tool, _ = worked
-                words = f"whether {what} {value!r} is there; it worked on {_day(at)} ({tool})"
+                words = f"whether {what} {value!r} exists; it worked on {_day(at)} ({tool})"
                 yield Remark("unchecked", name, words)
             elif what == "the table":
                 yield Remark("unchecked", name, f"whether {what} {value!r} exists")
 
-    def _seen(self, value: str, *, in_arguments: bool) -> tuple[Any, Any]:
-        """The last failure about a value and the last success with it: (when, tool, text)."""
+    def _last_use(self, value: str, *, in_arguments: bool) -> tuple[Any, Any]:
+        """The last failure and the last success with a value: (time, tool, text), or None."""
         quoted = json.dumps(value, ensure_ascii=False)
         within = quoted if in_arguments else quoted[1:-1]
         rows = self._rows(
@@ -270,8 +275,8 @@ class _Run:
         worked = next((row[1:] for row in rows if row[0]), None)
         return failed, worked
 
-    def _same(self, arguments: dict[str, Any]) -> Iterator[Remark]:
-        """The same call, if it was made and failed when it was made last."""
+    def _same_call(self, arguments: dict[str, Any]) -> Iterator[Remark]:
+        """A warning if the same call failed the last time it was made."""
         texts = {
             canonical(arguments),
             json.dumps(arguments),
@@ -289,7 +294,7 @@ class _Run:
             if outcome != "ok":
                 yield Remark("warning", "", f"The same call failed on {_day(at)}: {_line(text)}")
 
-    def _span(self) -> str:
+    def _time_range(self) -> str:
         ((first, last),) = self._rows(
             "SELECT min(requested_at) AS first, max(requested_at) AS last FROM calls "
             "WHERE server = ?",
@@ -301,11 +306,11 @@ class _Run:
 _KEY: Final = re.compile(
     r"(?i)(?:key(?!words?|board)|token|connection|dsn|host|database|account|profile)"
 )
-"""In the name of an argument that names a resource by a key."""
+"""Matches names of arguments whose values identify a resource by a key."""
 
 
 def _resources(schema: str | None, arguments: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Name, value and kind of what a call relies on: paths, addresses, keys, tables."""
+    """Name, value and kind of the resources that a call needs: paths, addresses, keys, tables."""
     kinds = {each.path: each.kind for each in argument_semantics.plan(schema)} if schema else {}
     for name, value in arguments.items():
         if not isinstance(value, str) or not 2 <= len(value) <= 2000:
@@ -327,10 +332,10 @@ def _day(at: datetime.datetime | None) -> str:
 
 
 def _line(text: str | None) -> str:
-    """The first line of an error, short."""
+    """The first line of an error, at most 120 characters."""
     first = (text or "no reply").strip().partition("\n")[0]
     return first if len(first) <= 120 else first[:117] + "..."
 
 
 def _shown(text: str) -> str:
-    return clean(sanitised(text, SHOWN))
+    return clean(sanitised(text, MAX_TEXT))

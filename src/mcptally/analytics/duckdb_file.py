@@ -1,10 +1,10 @@
-"""`STORE/mcptally.duckdb`: the store's tables and questions for any DuckDB client.
+"""Writes `STORE/mcptally.duckdb`: the store's tables and questions for any DuckDB client.
 
-The file holds views, no data. Their paths are relative, so that a store can be moved and copied;
-DuckDB looks such paths up in the folder in which it was started and in `file_search_path`.
+The file contains views and no data. Their paths are relative, so that a store can be moved and
+copied; DuckDB resolves them in its working folder and in `file_search_path`.
 
-Questions that need mcptally's own statistics cannot be views there. `keep` puts their answers into
-the file, as tables.
+Questions that need mcptally's own statistics cannot be views there. `keep` writes their answers to
+the file as tables.
 """
 
 import contextlib
@@ -23,95 +23,95 @@ from mcptally.store import files as store_files
 from mcptally.tables.schema import TABLES
 
 FILE: Final = store_files.VIEWS
-"""Its name in the store's folder."""
+"""The name of the file in the store's folder."""
 
 
 def refresh(folder: Path) -> None:
-    """Make the file unless there is one of this store as it was scored last.
+    """Write the file unless it is up to date.
 
-    Whoever may only read the store goes without.
+    Without permission to write to the store, nothing happens.
     """
-    # What is wrong with a table is said when the store is opened.
+    # A damaged table is reported when the store is opened.
     with contextlib.suppress(OSError, duckdb.Error, StoreError):
         if not store_files.has_views(folder):
             write(folder)
 
 
 def write(folder: Path) -> list[str]:
-    """Make the file anew, with views only; gives the questions that cannot be among them."""
-    with _anew(folder) as (connection, files):
-        return _make_views(connection, files)
+    """Write the file with views only; return the questions that cannot be views."""
+    with _replacing(folder) as (connection, files):
+        return _create_views(connection, files)
 
 
 def keep(folder: Path) -> list[str]:
-    """Make the file anew, with a table of each answer that cannot be a view; gives their names.
+    """Write the file with a table for each question that cannot be a view; return their names.
 
     Raises:
-        StoreError: the folder is no store, or may not be written.
+        StoreError: the folder is not a store, or cannot be written.
     """
     opened = analytics_store.open_store(folder)
     try:
-        with _anew(folder) as (connection, files):
-            left = _make_views(connection, files)
+        with _replacing(folder) as (connection, files):
+            left = _create_views(connection, files)
             for name in left:
                 connection.register("_answer", opened.ask(name).to_arrow_table())
                 connection.execute(f'CREATE TABLE "{name}" AS SELECT * FROM _answer')
                 connection.unregister("_answer")
-                about = f"{views.questions()[name]} As it was answered when this file was made."
-                connection.execute(f'COMMENT ON TABLE "{name}" IS {_text(about)}')
+                comment = f"{views.questions()[name]} Answered when this file was written."
+                connection.execute(f'COMMENT ON TABLE "{name}" IS {_sql_string(comment)}')
     except (OSError, duckdb.IOException) as error:
         raise StoreError(f"{folder / FILE}: cannot be written: {error}") from error
     return left
 
 
 @contextlib.contextmanager
-def _anew(folder: Path) -> Iterator[tuple[duckdb.DuckDBPyConnection, store_files.Files]]:
-    """A database that takes the file's place when it is done, and is gone if it is not.
+def _replacing(folder: Path) -> Iterator[tuple[duckdb.DuckDBPyConnection, store_files.Files]]:
+    """A new database that replaces the file on success, and the store's live files.
 
-    With it the live files that its views are to name, by their paths from the folder.
+    The paths of the live files are relative to the folder. On an error the new database is removed.
     """
     draft = folder / f".{FILE}.{os.getpid()}"
     draft.unlink(missing_ok=True)
     try:
         changed = (folder / store_files.MANIFEST).stat().st_mtime_ns
         files = store_files.live(Path(), store_files.read_manifest(folder))
-        with duckdb.connect(str(draft)) as connection, _plainly_named(folder) as place:
+        with duckdb.connect(str(draft)) as connection, _pattern_free_path(folder) as place:
             connection.execute("SET file_search_path = ?", [str(place)])
             yield connection, files
-        # Whether it is of the store as it is now can be seen from outside.
+        # Equal times mark the file as up to date with store.json.
         os.utime(draft, ns=(changed, changed))
-        os.replace(draft, folder / FILE)  # noqa: PTH105  (the atomic one, by its name)
+        os.replace(draft, folder / FILE)  # noqa: PTH105  (atomic on every system)
     finally:
         draft.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
-def _plainly_named(folder: Path) -> Iterator[Path]:
-    """A path of the folder that DuckDB takes for neither a list of paths nor a pattern."""
+def _pattern_free_path(folder: Path) -> Iterator[Path]:
+    """A path to the folder that DuckDB does not read as a list of paths or as a pattern."""
     place = folder.resolve()
     if not set(",*?[") & set(str(place)):
         yield place
         return
-    with tempfile.TemporaryDirectory(prefix="mcptally-") as aside:
-        link = Path(aside) / "store"
+    with tempfile.TemporaryDirectory(prefix="mcptally-") as temporary:
+        link = Path(temporary) / "store"
         link.symlink_to(place, target_is_directory=True)
         yield link
 
 
-def _make_views(connection: duckdb.DuckDBPyConnection, files: store_files.Files) -> list[str]:
-    """Tables and questions as views; gives the questions that cannot be."""
+def _create_views(connection: duckdb.DuckDBPyConnection, files: store_files.Files) -> list[str]:
+    """Create views of tables and questions; return the questions that cannot be views."""
     for table in TABLES:
         connection.execute(
             f'CREATE VIEW "{table.name}" AS SELECT * FROM {union.read(files[table.name])}'
         )
-        connection.execute(f'COMMENT ON VIEW "{table.name}" IS {_text(table.meaning)}')
+        connection.execute(f'COMMENT ON VIEW "{table.name}" IS {_sql_string(table.meaning)}')
     left = views.create_plain_questions(connection)
     for name, title in views.questions().items():
         if name not in left:
-            connection.execute(f'COMMENT ON VIEW "{name}" IS {_text(title)}')
+            connection.execute(f'COMMENT ON VIEW "{name}" IS {_sql_string(title)}')
     return [name for name in left if not name.startswith("_")]
 
 
-def _text(words: str) -> str:
-    quoted = words.replace("'", "''")
+def _sql_string(text: str) -> str:
+    quoted = text.replace("'", "''")
     return f"'{quoted}'"

@@ -1,4 +1,4 @@
-"""One call explained: the request, the reply, every rule and factor considered, in words."""
+"""Explains one call: the request, the reply, and every rule and factor that decided about it."""
 
 import dataclasses
 import json
@@ -19,17 +19,17 @@ _OUTCOMES: Final = {
     "hidden_error": "it was answered with a result that is not marked as an error and reports one",
     "tool_error": "it was answered with a result marked as an error (isError)",
     "protocol_error": "it was answered with a JSON-RPC error",
-    "input_required": "it was answered with a question; a later call of the chain goes on",
+    "input_required": "it was answered with a request for input; a later call continues",
     "task": "it was answered with a task; later calls of the chain ask for its result",
-    "timeout": "it was never answered, and given up for the time it took",
-    "cancelled": "it was never answered, and cancelled",
+    "timeout": "it was never answered, and the client gave up after a time limit",
+    "cancelled": "it was cancelled before an answer",
     "no_response": "it was never answered",
 }
 _VERDICTS: Final = {
     "business": "the tool did its job and refused this request",
-    "tool_failure": "the tool failed: no change of the request would mend it",
+    "tool_failure": "the tool failed: no change of the request would fix it",
     "infrastructure": "the network, an upstream or a dependency failed",
-    "ambiguous": "the text does not say whose failure it is",
+    "ambiguous": "the text does not tell who is at fault",
 }
 
 
@@ -40,26 +40,26 @@ class Explanation:
     call: dict[str, Any]
     """The call's row."""
     rules: list[dict[str, Any]]
-    """Verdict rules that hold for it, in the order in which they decide; the first decided."""
+    """The verdict rules that match, in order of precedence; the first one decided."""
     hidden_rule: dict[str, Any] | None
-    """The rule that decided whether its success hides an error."""
+    """The rule that decided whether its result hides an error."""
     findings: list[dict[str, Any]]
     attempts: list[dict[str, Any]]
-    """The calls of its chain, itself included."""
+    """The calls of its chain, including itself."""
 
 
 def explain(store: Store, call: str, rules: RuleSet | None = None) -> Explanation:
-    """Everything the store knows about one call.
+    """All that a store has about one call.
 
     Args:
-        store: where the call is.
-        call: its `call_id`, or the beginning of it.
-        rules: the rules to consult; by default those that come with mcptally.
+        store: the store with the call.
+        call: the `call_id`, or the beginning of it.
+        rules: the rules to match; by default those of mcptally.
 
     Raises:
-        QueryError: no call has this id, or several begin with it.
+        QueryError: no call has this id, or several ids begin with it.
     """
-    return steadily([store], lambda: _explain(store, call, rules or RuleSet()), whole=True)
+    return steadily([store], lambda: _explain(store, call, rules or RuleSet()), consistent=True)
 
 
 def _explain(store: Store, call: str, rules: RuleSet) -> Explanation:
@@ -68,7 +68,7 @@ def _explain(store: Store, call: str, rules: RuleSet) -> Explanation:
     if frame.is_empty():
         raise QueryError(f"no call has the id {call!r}; ids are in the column call_id of calls")
     if frame.height > 1:
-        raise QueryError(f"several calls have ids that begin with {call!r}; give more of it")
+        raise QueryError(f"several calls have ids that begin with {call!r}; give more characters")
     row = frame.row(0, named=True)
     by_id = {rule.id: rule for rule in (*rules.verdict, *rules.hidden)}
     firing = classify.firing(frame, rules.verdict).get_column("rule")
@@ -102,22 +102,22 @@ def _rows(store: Store, sql: str, *params: Any) -> list[dict[str, Any]]:
 
 
 def masked(found: Explanation) -> Explanation:
-    """The explanation with its secrets replaced; before anything is cut, which could hide half."""
+    """The explanation with secrets masked. Texts are cut later: a cut could split a secret."""
     return Explanation(**display.masked(dataclasses.asdict(found)))
 
 
 def text(found: Explanation, *, limit: int = 4000) -> str:
-    """The explanation in words; payloads longer than `limit` characters are cut."""
+    """The explanation as text; payloads longer than `limit` characters are cut."""
     return "\n".join(_lines(found, limit)) + "\n"
 
 
 def _lines(found: Explanation, limit: int) -> Iterator[str]:
     call = found.call
-    asked = call["tool"] or call["prompt"] or call["resource_uri"] or ""
-    yield f"{call['method']} {asked}".rstrip()
+    target = call["tool"] or call["prompt"] or call["resource_uri"] or ""
+    yield f"{call['method']} {target}".rstrip()
     yield f"  call        {call['call_id']}"
-    itself = _said(call["server_name"], call["server_version"])
-    yield f"  server      {call['server'] or '?'}{itself}"
+    reported = _reported_name(call["server_name"], call["server_version"])
+    yield f"  server      {call['server'] or '?'}{reported}"
     yield f"  client      {call['client'] or '?'} {call['client_version'] or ''}".rstrip()
     revision, source = call["protocol_version"], call["protocol_source"]
     yield f"  protocol    {revision or '?'} ({source or 'unknown'})"
@@ -146,14 +146,14 @@ def _lines(found: Explanation, limit: int) -> Iterator[str]:
             yield f"  {why} {call[name]}"
     if found.hidden_rule:
         rule = found.hidden_rule
-        yield f"  read as a success that hides an error or not by {rule['id']}: {rule['title']}"
+        yield f"  whether the result hides an error was decided by {rule['id']}: {rule['title']}"
     yield from _verdict(found)
     yield ""
     yield "Schemas"
     for side in ("input", "output"):
         state = call[f"{side}_schema_state"]
         detail = call[f"{side}_schema_error"]
-        yield f"  {side:<8}{state or 'not asked'}{f': {detail}' if detail else ''}"
+        yield f"  {side:<8}{state or 'not validated'}{f': {detail}' if detail else ''}"
     yield f"  definition {call['definition'] or '-'} ({call['definition_source'] or 'none'})"
     yield from _seed(call)
     if found.findings:
@@ -173,33 +173,35 @@ def _lines(found: Explanation, limit: int) -> Iterator[str]:
             yield f" {mark}{attempt['attempt']:>3} {name} {outcome}, {spent}{why}"
 
 
-def _said(name: str | None, version: str | None) -> str:
-    return f" (calls itself {name} {version or ''}".rstrip() + ")" if name else ""
+def _reported_name(name: str | None, version: str | None) -> str:
+    return f" (reports the name {name} {version or ''}".rstrip() + ")" if name else ""
 
 
 def _verdict(found: Explanation) -> Iterator[str]:
     call = found.call
     yield ""
     if call["verdict"] is None:
-        yield "Verdict: none is asked for; the call did not fail"
+        yield "Verdict: none, because the call did not fail"
         return
     yield f"Verdict: {call['verdict']}: {_VERDICTS[call['verdict']]}"
     yield f"  reason {call['reason']}, fault of the {call['fault'] or 'unknown'}"
-    yield f"  trying again: {call['retryable'] or 'unknown'}"
+    yield f"  retryable: {call['retryable'] or 'unknown'}"
     if call["confidence"] is not None:
-        sure = f"{call['confidence']:.0f} %"
-        yield f"  confidence {sure}: how often this rule is right on labelled calls"
+        percent = f"{call['confidence']:.0f} %"
+        yield f"  confidence {percent}: how often this rule is right on labelled calls"
     yield f"  decided by {call['rule']}"
     for number, rule in enumerate(found.rules):
-        decided = "decided" if rule["id"] == call["rule"] else "held too" if number else "holds now"
-        yield f"    {decided:<9} {rule['id']}: {rule['title']}"
-        yield f"              says {rule['verdict']}, {rule['reason']}; source: {rule['source']}"
+        decided = (
+            "decided" if rule["id"] == call["rule"] else "matches" if number else "matches now"
+        )
+        yield f"    {decided:<11} {rule['id']}: {rule['title']}"
+        yield f"                says {rule['verdict']}, {rule['reason']}; source: {rule['source']}"
 
 
 def _seed(call: dict[str, Any]) -> Iterator[str]:
     for prefix, title in (
-        ("seed", "as the seed document reads"),
-        ("inspector", "as its program does"),
+        ("seed", "by the seed document"),
+        ("inspector", "by its original program"),
     ):
         if call[f"{prefix}_classification"] is None:
             continue
@@ -223,12 +225,12 @@ def _seed(call: dict[str, Any]) -> Iterator[str]:
 
 
 def _yes(value: object) -> str:
-    return "not looked at" if value is None else "yes" if value else "no"
+    return "not evaluated" if value is None else "yes" if value else "no"
 
 
 def _block(payload: str | None, limit: int) -> Iterator[str]:
     if payload is None:
-        yield "  (not kept, or none)"
+        yield "  (none, or not kept)"
         return
     try:
         shown = json.dumps(json.loads(payload), indent=2, ensure_ascii=False)

@@ -1,8 +1,8 @@
-"""What a question is asked about: whose calls, of which time, and how many at the least.
+"""The filters of a question: server, tool, client, time, and a minimum number of calls.
 
-Two kinds of filter. Time and client choose the *calls that count*, and every number is made from
-those. Server and tool choose *rows*, where an answer has a column of that name: the scores of one
-tool are what they are among all others. Where it has none, they choose the calls that count, too.
+Time and client choose the *calls that count*: all numbers are computed from these calls. Server and
+tool choose *rows* if the answer has a column of that name, so the scores of one tool are the same
+as among all others. If the answer has no such column, they choose the calls that count as well.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ from mcptally.errors import UsageError
 from mcptally.tables.schema import TABLES, Calls, Findings, Messages, Recordings, Tools
 
 Moment: TypeAlias = datetime.datetime | datetime.date | str
-"""A point in time: a datetime or date, or text as `moment` reads it."""
+"""A point in time: a datetime, a date, or text that `moment` parses."""
 
 _AGO: Final = re.compile(r"(\d+)\s*([smhdw])", re.ASCII)
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -23,15 +23,15 @@ _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w":
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Filters:
-    """What is asked about; None: no limit.
+    """The filters of a question; None: no filter.
 
     Attributes:
         server: label of a server.
         tool: name of a tool.
-        since: calls made then or later.
-        until: calls made before then.
-        client: name that a client gives itself.
-        min_calls: only rows that rest on so many calls.
+        since: only calls made then or later.
+        until: only calls made before then.
+        client: only calls of a client that reports this name.
+        min_calls: only rows with at least so many calls.
     """
 
     server: str | None = None
@@ -45,7 +45,7 @@ class Filters:
         """The filters that are set, by name; times as UTC.
 
         Raises:
-            UsageError: a time that cannot be read, or an end before the beginning.
+            UsageError: a time cannot be parsed, or `until` is not after `since`.
         """
         found = {
             field.name: moment(value, field.name) if field.name in {"since", "until"} else value
@@ -54,20 +54,20 @@ class Filters:
         }
         if "since" in found and "until" in found and found["since"] >= found["until"]:
             raise UsageError(
-                f"until ({found['until']}) is not after since ({found['since']}); no call is "
-                "both made then or later and before"
+                f"until ({found['until']}) is not after since ({found['since']}), so no call can "
+                "match"
             )
         return found
 
 
 def moment(value: Moment, name: str = "time") -> datetime.datetime:
-    """A point in time, UTC where no zone is said; a date is its first moment.
+    """A point in time, in UTC unless a zone is given; a date means its first moment.
 
-    Text is ISO 8601 (`2026-11-21`, `2026-11-21T14:30`, `…+02:00`) or how long ago (`90m`, `24h`,
-    `7d`, `2w`).
+    Text is ISO 8601 (`2026-11-21`, `2026-11-21T14:30`, `…+02:00`) or an age (`90m`, `24h`, `7d`,
+    `2w`).
 
     Raises:
-        UsageError: neither.
+        UsageError: the text is neither.
     """
     utc = datetime.UTC
     if isinstance(value, str):
@@ -76,25 +76,27 @@ def moment(value: Moment, name: str = "time") -> datetime.datetime:
                 back = datetime.timedelta(**{_UNITS[ago[2]]: int(ago[1])})
                 return datetime.datetime.now(utc) - back
             except OverflowError:
-                raise UsageError(f"{name}: {value!r} is longer ago than time is counted") from None
+                raise UsageError(
+                    f"{name}: {value!r} is before the first date that can be stored"
+                ) from None
         try:
             value = datetime.datetime.fromisoformat(value.strip())
         except ValueError:
             raise UsageError(
-                f"{name}: {value!r} is no time; write 2026-11-21, 2026-11-21T14:30 (UTC), or how "
-                "long ago: 90m, 24h, 7d"
+                f"{name}: {value!r} is not a time; write 2026-11-21, 2026-11-21T14:30 (UTC), or an "
+                "age: 90m, 24h, 7d"
             ) from None
     if not isinstance(value, datetime.datetime):
         value = datetime.datetime(value.year, value.month, value.day, tzinfo=utc)
     return value.replace(tzinfo=utc) if value.tzinfo is None else value.astimezone(utc)
 
 
-EVIDENCE: Final = frozenset({"server", "tool", "since", "until", "client"})
+CALL_FILTERS: Final = frozenset({"server", "tool", "since", "until", "client"})
 """Filters that can choose the calls that count."""
 
-_CALL: Final = "call_id IN (SELECT call_id FROM calls)"
-_PLACE: Final = (
-    f"({_CALL} OR call_id IS NULL AND "
+_COUNTED_CALL: Final = "call_id IN (SELECT call_id FROM calls)"
+_COUNTED_PLACE: Final = (
+    f"({_COUNTED_CALL} OR call_id IS NULL AND "
     "(recording, seq, coalesce(index, 0)) IN (SELECT (recording, seq, index) FROM messages))"
 )
 _PREDICATES: Final[Mapping[str, Mapping[str, str]]] = {
@@ -114,7 +116,7 @@ _PREDICATES: Final[Mapping[str, Mapping[str, str]]] = {
     },
     Messages.name: {
         "server": "recording IN (SELECT recording FROM recordings)",
-        "tool": _CALL,
+        "tool": _COUNTED_CALL,
         "client": "session IN (SELECT session FROM calls)",
         "since": "\"at\" >= getvariable('since')",
         "until": "\"at\" < getvariable('until')",
@@ -122,11 +124,11 @@ _PREDICATES: Final[Mapping[str, Mapping[str, str]]] = {
     Findings.name: {
         "server": "server = getvariable('server')",
         "tool": "tool = getvariable('tool')",
-        "client": _PLACE,
-        "since": _PLACE,
-        "until": _PLACE,
+        "client": _COUNTED_PLACE,
+        "since": _COUNTED_PLACE,
+        "until": _COUNTED_PLACE,
     },
-    # Who read a list of tools is not in the table: a client's calls are set against all tools.
+    # The table does not tell which client read a list of tools, so `client` leaves all tools.
     Tools.name: {
         "server": "server = getvariable('server')",
         "tool": "tool = getvariable('tool')",
@@ -134,28 +136,30 @@ _PREDICATES: Final[Mapping[str, Mapping[str, str]]] = {
         "until": "first_seen < getvariable('until')",
     },
 }
-"""Table → filter → what holds for its rows. The values are variables of the connection; the other
-tables named are filtered themselves, and made in this order."""
+"""Table → filter → condition of its rows.
 
-_ABOUT: Final = {
-    "call_id": _CALL,
+The values of filters are variables of the connection. Other tables in a condition are filtered
+views themselves, created in this order."""
+
+_BY_COLUMN: Final = {
+    "call_id": _COUNTED_CALL,
     "session": "session IN (SELECT session FROM calls)",
     "recording": "recording IN (SELECT recording FROM recordings)",
 }
-"""What holds for the rows of any other table, by the first of these columns that it has."""
+"""Condition of the rows of any other table, by the first of these columns that it has."""
 
 ORDER: Final = (
     *_PREDICATES,
     *(table.name for table in TABLES if table.name not in _PREDICATES),
 )
-"""The tables in the order in which their views can be made."""
+"""The tables in the order in which their views can be created."""
 
 
 def predicates(table: str, names: Collection[str]) -> list[str]:
-    """SQL that holds for the rows of a table that count, where filters of these names are set."""
+    """SQL conditions of the rows of a table that count, if filters with these names are set."""
     known = _PREDICATES.get(table)
     if known is None:
         columns = next(kind for kind in TABLES if kind.name == table).columns()
-        about = next((what for column, what in _ABOUT.items() if column in columns), None)
-        return [about] if about and names else []
+        condition = next((text for column, text in _BY_COLUMN.items() if column in columns), None)
+        return [condition] if condition and names else []
     return list(dict.fromkeys(known[name] for name in sorted(names) if name in known))

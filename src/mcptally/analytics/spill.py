@@ -1,7 +1,7 @@
-"""Folders for what a query does not keep in memory, removed even if their process was killed.
+"""Temporary folders for data that a query cannot keep in memory, removed even after a kill.
 
-A folder is locked (`flock`) by the process that uses it. The system drops the lock when the process
-ends, however it ends, so a folder that can be locked is one that nobody uses.
+The process that uses a folder holds a lock on it (`flock`). The system releases the lock when the
+process ends in any way, so a folder that can be locked is abandoned.
 """
 
 import contextlib
@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-if sys.platform != "win32":  # there is neither flock nor a descriptor of a folder
+if sys.platform != "win32":  # Windows has neither flock nor descriptors of folders
     import fcntl
 
 PREFIX: Final = "mcptally-spill-"
@@ -31,7 +31,7 @@ class SpillFolder:
             self._lock = _lock(self.path, wait=True)
 
     def remove(self) -> None:
-        """Remove the folder and what is in it."""
+        """Remove the folder with its contents."""
         shutil.rmtree(self.path, ignore_errors=True)
         _unlock(self._lock)
 
@@ -41,7 +41,7 @@ def remove_abandoned() -> None:
     if sys.platform == "win32":
         return
     for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
-        with contextlib.suppress(OSError):  # it is in use, or another user's, or gone
+        with contextlib.suppress(OSError):  # in use, or gone
             if path.lstat().st_uid == os.getuid():
                 lock = _lock(path, wait=False)
                 shutil.rmtree(path, ignore_errors=True)
@@ -49,7 +49,7 @@ def remove_abandoned() -> None:
 
 
 def _lock(path: Path, *, wait: bool) -> int | None:
-    """A descriptor that holds the lock of a folder; None where the system has none.
+    """A descriptor that holds the lock of a folder; None if it cannot be locked.
 
     Raises:
         OSError: another process holds it, or the path is not a folder.
@@ -66,7 +66,7 @@ def _lock(path: Path, *, wait: bool) -> int | None:
         fcntl.flock(folder, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except OSError:
         os.close(folder)
-        if wait:  # a file system without locks: the folder is not removed for us
+        if wait:  # A file system without locks: nobody else removes the folder.
             return None
         raise
     return folder

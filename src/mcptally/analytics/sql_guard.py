@@ -1,6 +1,6 @@
-"""What SQL from others may do: read a store's tables, by one SELECT, which calls nothing that acts.
+"""Restricts SQL from untrusted sources to one SELECT that only reads a store's tables.
 
-`check_select` looks at the text; `lock` takes everything else out of the connection's reach.
+`check_select` checks the statement; `lock` restricts what the connection can access.
 """
 
 import json
@@ -18,21 +18,22 @@ from mcptally.errors import QueryError
 from mcptally.tables.schema import TABLES
 
 SPILL: Final = "20GB"
-"""What queries of a store may put on the disk while they run."""
+"""Disk space that the queries of a store may use while they run."""
 
 
 def lock(connection: duckdb.DuckDBPyConnection, paths: Sequence[Path]) -> None:
-    """Let a connection read the stores' tables and nothing else, for good.
+    """Restrict a connection permanently to reading the stores' tables.
 
-    No other file, no network, no extension, no variable of the Python that runs it, no settings.
-    What does not fit into memory goes to a folder of our own, up to `SPILL`, and is gone with us.
+    It cannot access other files, the network, extensions, Python variables or settings. Data that
+    does not fit into memory goes to a spill folder, up to `SPILL`, which is removed with the
+    connection.
     """
-    aside = SpillFolder()
-    weakref.finalize(connection, aside.remove)
-    connection.execute("SET temp_directory = ?", [str(aside.path)])
+    spill = SpillFolder()
+    weakref.finalize(connection, spill.remove)
+    connection.execute("SET temp_directory = ?", [str(spill.path)])
     connection.execute("SET max_temp_directory_size = ?", [SPILL])
     folders = [path.resolve() / table.name for path in paths for table in TABLES]
-    # Both the pattern that is asked for and the files that it finds are looked up here.
+    # DuckDB checks both the pattern of a query and the files that match it.
     allowed = {f"{name}/" for folder in folders for name in (folder, as_pattern(folder))}
     connection.execute("SET allowed_directories = ?", [sorted(allowed)])
     for setting, value in (
@@ -40,7 +41,7 @@ def lock(connection: duckdb.DuckDBPyConnection, paths: Sequence[Path]) -> None:
         ("python_enable_replacements", "false"),
         ("autoload_known_extensions", "false"),
         ("autoinstall_known_extensions", "false"),
-        ("lock_configuration", "true"),  # last
+        ("lock_configuration", "true"),  # must be last
     ):
         connection.execute(f"SET {setting} = {value}")
 
@@ -51,13 +52,13 @@ _EXPLAIN: Final = re.compile(
 
 
 def check_select(connection: duckdb.DuckDBPyConnection, query: str) -> None:
-    """See that a text is one SELECT (or EXPLAIN of one); views of a store are never changed.
+    """Raise unless a text is one SELECT, or EXPLAIN of one, without forbidden functions.
 
-    The functions that it calls are read from the tree that DuckDB's own parser makes of it. Quotes,
-    comments, letters of any script and the many characters that DuckDB takes for blanks hide none.
+    The names of functions come from the syntax tree of DuckDB's own parser, so quotes, comments and
+    unusual white space cannot hide a call.
 
     Raises:
-        QueryError: it is none, several, or one that calls a function that acts.
+        QueryError: it is no SELECT, several statements, or calls one of `_FORBIDDEN`.
     """
     explained = _EXPLAIN.match(query)
     select = query[explained.end() :] if explained else query
@@ -67,7 +68,7 @@ def check_select(connection: duckdb.DuckDBPyConnection, query: str) -> None:
     except (duckdb.Error, UnicodeEncodeError) as error:
         raise QueryError(f"{error}") from error
     if types != [duckdb.StatementType.SELECT]:
-        raise QueryError("a store answers one SELECT at a time, and nothing that changes anything")
+        raise QueryError("a query must be a single SELECT that changes nothing")
     try:
         with connection.cursor() as cursor:
             found = cursor.execute("SELECT json_serialize_sql(?)", [select]).fetchall()
@@ -75,14 +76,15 @@ def check_select(connection: duckdb.DuckDBPyConnection, query: str) -> None:
         raise QueryError(f"{error}") from error
     tree: str = found[0][0]
     if tree.startswith('{"error":true'):
-        raise QueryError(f"DuckDB cannot say what this statement calls: {tree}")
-    for name in _called(tree) & _ACTING:
+        raise QueryError(f"DuckDB cannot list the functions of this statement: {tree}")
+    for name in _called(tree) & _FORBIDDEN:
         raise QueryError(
-            f"{name}() does something else than read the store's tables, or hides what it does"
+            f"{name}() is refused: it does something other than read the store's tables, or runs "
+            "SQL from a text"
         )
 
 
-_ACTING: Final = frozenset(
+_FORBIDDEN: Final = frozenset(
     {
         "checkpoint",
         "create_external_resource",
@@ -98,13 +100,14 @@ _ACTING: Final = frozenset(
         "write_log",
     }
 )
-"""Functions that a SELECT can call and that act, or run SQL that stands in a text."""
+"""Functions of a SELECT that have side effects or that run SQL from a text."""
 
 
 _FUNCTION: Final = re.compile(r'"function_name":("(?:[^"\\]|\\.)*")')
-"""A name in the JSON of a tree; a text in the statement cannot look so, its quotes are escaped."""
+"""A function's name in the JSON of a tree. Text in the statement cannot match: its quotes are
+escaped."""
 
 
 def _called(tree: str) -> set[str]:
-    """Names of every function that a serialized statement calls."""
+    """The names of all functions that a serialized statement calls."""
     return {json.loads(name).lower() for name in _FUNCTION.findall(tree)}

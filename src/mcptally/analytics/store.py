@@ -1,6 +1,7 @@
-"""A store that is asked, or several as one: standing questions, and any SQL, within limits.
+"""Opens a store, or several as one, and answers standing questions and SQL within limits.
 
-SQL may come from anybody, an agent too: it can read the store's tables and nothing else.
+SQL may come from an untrusted source, such as an agent: it can read the store's tables and nothing
+else.
 """
 
 import contextlib
@@ -10,23 +11,19 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import duckdb
 import pyarrow as pa
 
-from mcptally.analytics import views
+from mcptally.analytics import compare, views
 from mcptally.analytics.child_process import Limited, hold_memory
-from mcptally.analytics.filters import EVIDENCE, Filters, Moment
+from mcptally.analytics.filters import CALL_FILTERS, Filters, Moment
 from mcptally.analytics.sql_guard import SPILL, check_select, lock
 from mcptally.analytics.views import questions
 from mcptally.errors import QueryError, StoreError, UsageError, near
 from mcptally.statistics import sql_functions
 from mcptally.store import files as store_files
-
-if TYPE_CHECKING:
-    from mcptally.analytics.compare import Comparison
-
 
 _T = TypeVar("_T")
 _Key: TypeAlias = tuple[frozenset[str], str | None]
@@ -38,32 +35,32 @@ class Store:
     Every answer is a DuckDB relation: `.pl()`, `.to_arrow_table()`, `.fetchall()`, and `.df()` with
     the extra `mcptally[pandas]`. Threads may share a store.
 
-    With a limit (`memory`, or inside `within`) an answer is made at once, in a child process that
-    is killed at its limit, and the relation reads the finished rows.
+    With a limit (`memory`, or inside `within`) an answer is computed at once, in a child process
+    that is killed when it reaches the limit. The relation then reads the finished rows.
 
     Attributes:
-        path: the folder of the store, or of the first of several.
-        paths: the folders of all of them.
-        manifest: what `store.json` of the first says; when the store is asked again after a run
-            replaced it, what it says then.
-        memory: what DuckDB may take, such as `2GB`; None: four fifths of the machine's.
+        path: folder of the store, or of the first of several.
+        paths: folders of all of them.
+        manifest: content of the first store's `store.json`. It is read again when a question is
+            asked after a run replaced the store.
+        memory: memory limit of DuckDB, such as `2GB`; None: four fifths of the machine's memory.
     """
 
     _exact: bool = False
-    """Whether Arrow gets DuckDB's own types, which other programs do not know."""
+    """Whether Arrow data keeps DuckDB's own types, which other programs cannot read."""
 
     def __init__(self, path: Path, *more: Path, memory: str | None = None) -> None:
         self.path: Final = path
         self.paths: Final = (path, *more)
         self.memory: Final = memory
-        self._over: Final[dict[_Key, duckdb.DuckDBPyConnection]] = {}
-        self._added: Final[set[str]] = set()
-        self._making: Final = threading.RLock()
+        self._connections: Final[dict[_Key, duckdb.DuckDBPyConnection]] = {}
+        self._created: Final[set[str]] = set()
+        self._lock: Final = threading.RLock()
         self._child: Limited | None = None
         self._limits: Final[list[tuple[float, int]]] = []
-        self._read()
+        self._load()
 
-    def _read(self) -> None:
+    def _load(self) -> None:
         self._mark = self.mark()
         manifests = [store_files.read_manifest(path) for path in self.paths]
         self.manifest = manifests[0]
@@ -73,17 +70,17 @@ class Store:
         ]
 
     def mark(self) -> tuple[tuple[int, int], ...]:
-        """What changes when a run replaces one of the stores."""
+        """A value that changes when a run replaces one of the stores."""
         return tuple(map(store_files.mark, self.paths))
 
     @property
     def files(self) -> Sequence[store_files.Files]:
-        """The live files of each store, by table; as of now, if a run replaced one."""
-        with self._making:
+        """The live files of each store, by table; read again after a run replaced a store."""
+        with self._lock:
             if self.mark() != self._mark:
-                self._read()
-                self._over.clear()
-                self._added.clear()
+                self._load()
+                self._connections.clear()
+                self._created.clear()
             return self._files
 
     def ask(
@@ -103,14 +100,14 @@ class Store:
             question: its name; `mcptally query STORE` lists them.
             server: label of a server.
             tool: name of a tool.
-            since: count calls made then or later; a date or time, its ISO text, or `7d`, `24h`.
-            until: count calls made before then.
-            client: count calls of a client of this name.
-            min_calls: only rows that rest on so many calls.
+            since: count only calls made then or later: a date or time, its ISO text, `7d` or `24h`.
+            until: count only calls made before then.
+            client: count only calls of the client with this name.
+            min_calls: leave out rows with fewer calls.
 
         Raises:
             QueryError: there is no such question, server, tool or client.
-            UsageError: a filter that cannot be read, or that this question does not take.
+            UsageError: a filter cannot be parsed, or the question does not support it.
         """
         if self._is_limited:
             return self._in_child(
@@ -123,14 +120,15 @@ class Store:
                 client=client,
                 min_calls=min_calls,
             )
-        given = Filters(
+        filters = Filters(
             server=server,
             tool=tool,
             since=since,
             until=until,
             client=client,
             min_calls=min_calls,
-        ).given()
+        )
+        given = filters.given()
         if question not in questions():
             raise QueryError(
                 f"no question is called {question!r}{near(question, questions())} "
@@ -143,7 +141,7 @@ class Store:
         columns = self._rows(plain, f'SELECT * FROM "{question}"').columns
         if min_calls is not None and "calls" not in columns:
             raise UsageError(
-                f"{question} does not count calls, so min_calls (--min-calls) says nothing there"
+                f"{question} does not count calls, so min_calls (--min-calls) does not apply"
             )
         conditions = {
             name: condition
@@ -154,43 +152,45 @@ class Store:
             )
             if name in given and column in columns
         }
-        evidence = {name: given[name] for name in EVIDENCE & given.keys() - conditions.keys()}
+        call_filters = {
+            name: given[name] for name in CALL_FILTERS & given.keys() - conditions.keys()
+        }
         where = " AND ".join(conditions.values()) or "true"
         return self._rows(
-            self._connection(frozenset(evidence), question),
+            self._connection(frozenset(call_filters), question),
             f'SELECT * FROM "{question}" WHERE {where}',
             [given[name] for name in conditions],
-            evidence,
+            call_filters,
         )
 
     def sql(self, query: str, params: Any = None) -> duckdb.DuckDBPyRelation:
         """The answer to a SELECT over the tables and questions, which are views.
 
         Raises:
-            QueryError: it is no single SELECT, DuckDB refuses it, or it is beyond a limit.
+            QueryError: it is not a single SELECT, DuckDB rejects it, or it exceeds a limit.
         """
         if self._is_limited:
             return self._in_child("sql", query, params)
         if _SHOW_TABLES.fullmatch(query):
-            query = _TABLES_THERE
+            query = _LIST_TABLES
         connection = self._connection()
         check_select(connection, query)
-        self._add(views.all_texts())
+        self._create_questions(views.all_texts())
         return self._rows(connection, query, params)
 
     def _connection(
         self, filters: frozenset[str] = frozenset(), question: str | None = None
     ) -> duckdb.DuckDBPyConnection:
-        """The store's tables as views, and this question as one; made when first asked for.
+        """A connection with the tables, and this question, as views.
 
-        With a lock, for whoever asks in several threads.
+        It is created on first use, under a lock because threads share a store.
         """
         key = (filters, question if filters else None)
-        with self._making:
+        with self._lock:
             files = self.files
-            if key not in self._over:
+            if key not in self._connections:
                 connection = views.connect(self.memory)
-                with self._as_ours():
+                with self._reporting_the_version():
                     if filters:
                         views.create_views(connection, files, *key)
                     else:
@@ -198,27 +198,27 @@ class Store:
                 if self._exact:
                     connection.execute("SET arrow_lossless_conversion = true")
                 lock(connection, self.paths)
-                self._over[key] = connection
+                self._connections[key] = connection
             if question is not None and not filters:
-                self._add(views.texts_of(question))
-            return self._over[key]
+                self._create_questions(views.texts_of(question))
+            return self._connections[key]
 
-    def _add(self, texts: Mapping[str, str]) -> None:
-        """Make views of those of these questions that are none yet: 0.01 s each."""
-        with self._making, self._as_ours():
-            new = {name: text for name, text in texts.items() if name not in self._added}
-            views.create_questions(self._over[frozenset(), None], new)
-            self._added.update(new)
+    def _create_questions(self, texts: Mapping[str, str]) -> None:
+        """Create views of those questions that have none yet; each takes 0.01 s."""
+        with self._lock, self._reporting_the_version():
+            new = {name: text for name, text in texts.items() if name not in self._created}
+            views.create_questions(self._connections[frozenset(), None], new)
+            self._created.update(new)
 
     @contextlib.contextmanager
-    def _as_ours(self) -> Iterator[None]:
-        """Say whose store it is when its tables are not what the views expect."""
+    def _reporting_the_version(self) -> Iterator[None]:
+        """Turn a DuckDB error about missing columns into one that names the store's version."""
         try:
             yield
         except (duckdb.BinderException, duckdb.CatalogException) as error:
             made_by = self.manifest.get("mcptally")
             raise StoreError(
-                f"{self.path}: cannot be read as it was made by mcptally {made_by}; rebuild it "
+                f"{self.path}: was written by mcptally {made_by} and cannot be read; rebuild it "
                 f"with: mcptally score ARCHIVE -o {self.path} ({_first_line(error)})"
             ) from error
 
@@ -240,7 +240,7 @@ class Store:
         return relation
 
     def _check_names(self, given: Mapping[str, Any]) -> None:
-        """See that there is a server, tool and client of the names given; offer near ones."""
+        """Raise if no server, tool or client has the given name; suggest similar names."""
         for kind in ("server", "tool", "client"):
             if kind not in given:
                 continue
@@ -252,7 +252,7 @@ class Store:
             ).fetchall()
             names = [name for (name,) in rows]
             if given[kind] not in names:
-                hint = near(given[kind], names) or _some(kind, names)
+                hint = near(given[kind], names) or _list_of_names(kind, names)
                 raise QueryError(f"no {kind} is called {given[kind]!r}{hint}")
         if "server" in given and "tool" in given:
             rows = self._rows(
@@ -264,20 +264,20 @@ class Store:
             servers = sorted(str(name) for (name,) in rows)
             if given["server"] not in servers:
                 raise QueryError(
-                    f"server {given['server']!r} has no tool {given['tool']!r}; there is one at "
+                    f"server {given['server']!r} has no tool {given['tool']!r}; it belongs to "
                     f"{', '.join(servers[:5])}"
                 )
 
     @contextlib.contextmanager
     def within(self, seconds: float | None, *, rows: int = 0) -> Iterator[None]:
-        """Stop each answer that is asked for inside and takes longer.
+        """Limit the time and rows of each answer that is asked for inside the `with` block.
 
         Args:
-            seconds: how long an answer may take; None: as long as it takes.
-            rows: how many of its rows are made where there is a limit; 0: all.
+            seconds: how long an answer may take; None: no limit.
+            rows: how many rows of an answer are computed if there is a limit; 0: all.
 
         Raises:
-            QueryError: it took too long, or more memory than there may be.
+            QueryError: an answer exceeded its time or memory.
         """
         limit = (math.inf if seconds is None else seconds, rows)
         self._limits.append(limit)
@@ -288,17 +288,17 @@ class Store:
 
     @property
     def _is_limited(self) -> bool:
-        """Whether answers are made in a child process."""
+        """Whether answers are computed in a child process."""
         timed = any(math.isfinite(seconds) for seconds, _ in self._limits)
         return timed or self.memory is not None
 
     def _in_child(self, name: str, *args: Any, **kwargs: Any) -> duckdb.DuckDBPyRelation:
-        """The answer of one of this store's methods, made in a child process."""
-        with self._making:
+        """The answer of one of this store's methods, computed in a child process."""
+        with self._lock:
             if self._child is None:
                 most = self.memory or "four fifths of this machine's memory"
                 self._child = Limited(
-                    "mcptally.analytics.store:_answering",
+                    "mcptally.analytics.store:_answer_function",
                     self.paths,
                     self.memory,
                     memory=f"{most} of memory (or {SPILL} of disk)",
@@ -313,23 +313,45 @@ class Store:
             table = stream.read_all()
         return duckdb.connect().from_arrow(table)
 
-    def compare(self, other: "Store", **limits: float) -> "Comparison":
-        """What changed from this store to `other`; the limits are those of `compare.compare`."""
-        from mcptally.analytics import compare  # noqa: PLC0415  (it opens stores itself)
+    def compare(
+        self,
+        other: "Store",
+        *,
+        min_difference: float = compare.MIN_DIFFERENCE,
+        min_ratio: float = compare.MIN_RATIO,
+        alpha: float = compare.ALPHA,
+    ) -> compare.Comparison:
+        """What changed from this store to `other`.
 
-        return compare.compare(self, other, **limits)
+        Args:
+            other: the store after; each of the two may be several stores opened as one.
+            min_difference: smallest change of a rate that is reported (0.05: five points).
+            min_ratio: smallest ratio of latencies and sizes that is reported (1.25: a quarter
+                more).
+            alpha: false-discovery rate: the share of reported changes that may be chance.
+
+        Raises:
+            StoreError: a table is missing or damaged.
+        """
+        parameters = compare.limits(min_difference=min_difference, min_ratio=min_ratio, alpha=alpha)
+
+        def compared() -> compare.Comparison:
+            base, new = (compare.Side(s.paths, s.files, s.memory) for s in (self, other))
+            return compare.compare(base, new, parameters)
+
+        return steadily([self, other], compared, consistent=True)
 
     def __repr__(self) -> str:
         return f"Store({', '.join(repr(str(path)) for path in self.paths)})"
 
 
 class HeldStore(Store):
-    """A store in a child process, which is refused more memory than the store may take."""
+    """A store for a child process: the process may not allocate more than its memory limit."""
 
     def __init__(self, *paths: Path, memory: str | None, exact: bool = False) -> None:
         super().__init__(*paths, memory=memory)
         self._exact = exact
-        # This makes the views, so that no answer pays for them.
+        # This creates the views, so that no answer waits for them.
         [(limit,)] = self.sql("SELECT current_setting('memory_limit')").fetchall()
         number, unit = limit.split()
         power = ("bytes", "KiB", "MiB", "GiB", "TiB").index(unit)
@@ -340,8 +362,8 @@ class HeldStore(Store):
         return False
 
 
-def _answering(paths: Sequence[Path], memory: str | None) -> Callable[..., memoryview]:
-    """What the child process of a store calls: the store's answers as Arrow IPC streams."""
+def _answer_function(paths: Sequence[Path], memory: str | None) -> Callable[..., memoryview]:
+    """The function that a child process calls: a store's answers as Arrow IPC streams."""
     store = HeldStore(*paths, memory=memory, exact=True)
 
     def answer(name: str, args: Any, kwargs: Any, rows: int) -> memoryview:
@@ -362,69 +384,70 @@ def _answering(paths: Sequence[Path], memory: str | None) -> Callable[..., memor
 
 
 _SHOW_TABLES: Final = re.compile(r"\s*SHOW\s+(?:ALL\s+)?TABLES\s*;?\s*", re.IGNORECASE)
-_TABLES_THERE: Final = (
+_LIST_TABLES: Final = (
     "SELECT view_name AS name FROM duckdb_views() "
     "WHERE NOT internal AND view_name NOT LIKE '\\_%' ESCAPE '\\' ORDER BY name"
 )
-"""Without the views that only questions read."""
+"""Replaces SHOW TABLES, which would also list the views that only questions read."""
 
 
 def _first_line(error: Exception) -> str:
     return str(error).partition("\n")[0]
 
 
-def _some(kind: str, names: list[str]) -> str:
-    """A half-sentence with the names there are, where they are few enough to read."""
+def _list_of_names(kind: str, names: list[str]) -> str:
+    """The end of an error message: the first names there are."""
     if not names:
         return f"; no {kind} is named in this store"
     few = ", ".join(sorted(names)[:8])
     return f"; there are: {few}{', …' if len(names) > 8 else ''}"
 
 
-def steadily(stores: Sequence[Store], work: Callable[[], _T], *, whole: bool = False) -> _T:
-    """What `work` gives, which reads these stores; done again if a run replaced one and it failed.
+def steadily(stores: Sequence[Store], work: Callable[[], _T], *, consistent: bool = False) -> _T:
+    """The result of `work`, which is repeated if a run replaces a store while `work` reads it.
 
-    A run removes the files of the store before it, which may be gone before they were read.
+    A run removes the files of the previous store, possibly before `work` has read them.
 
     Args:
-        stores: what `work` reads.
-        work: it must not write anything before it has read everything.
-        whole: whether all that it reads has to be of the same state of the stores.
+        stores: the stores that `work` reads.
+        work: a function that must read everything before it writes anything.
+        consistent: whether to repeat `work` also if it succeeded but a store was replaced, so that
+            all that it read is from the same state.
 
     Raises:
         StoreError: the stores were replaced each time.
     """
-    for _ in range(_TIMES):
+    for _ in range(_ATTEMPTS):
         before = [store.mark() for store in stores]
         try:
             found = work()
-        except Exception:  # (of DuckDB, or of Arrow when it reads batches)
+        except Exception:  # DuckDB raises, or Arrow while it reads batches
             if [store.mark() for store in stores] == before:
                 raise
         else:
-            if not whole or [store.mark() for store in stores] == before:
+            if not consistent or [store.mark() for store in stores] == before:
                 return found
     raise StoreError(
-        f"{stores[0].path}: was replaced {_TIMES} times while it was read; ask again when no run "
-        "writes to it"
+        f"{stores[0].path}: was replaced {_ATTEMPTS} times while it was read; try again when no "
+        "run writes to it"
     )
 
 
-_TIMES: Final = 5
+_ATTEMPTS: Final = 5
 
 
 def open_store(path: str | Path, *more: str | Path, memory: str | None = None) -> Store:
     """Open the store at `path`, or several stores as one.
 
-    A recording that several of them hold counts once, as the first of them has it.
+    A recording that several of them contain counts once, as the first of them has it.
 
     Args:
-        path: a store.
-        more: others.
-        memory: what DuckDB may take, such as `2GB`; by default four fifths of the machine's. With
-            it answers are made in a child process, which is refused more.
+        path: folder of a store.
+        more: folders of other stores.
+        memory: memory limit of DuckDB, such as `2GB`; by default four fifths of the machine's
+            memory. With a limit, answers are computed in a child process that cannot exceed it.
 
     Raises:
-        StoreError: there is no store, or none that this version reads.
+        StoreError: there is no store, or this version cannot read it.
     """
     return Store(Path(path), *map(Path, more), memory=memory)

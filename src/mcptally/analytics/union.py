@@ -1,7 +1,7 @@
-"""The tables of one store, or of several as one: what a view of each reads.
+"""Writes the SQL that reads the tables of one store, or of several as one.
 
-A recording that several stores hold counts once, as the first of them has it. Versions of a tool's
-definition are put in one line, and what changed between them is found again.
+A recording that several stores contain counts once, as the first of them has it. The versions of a
+tool's definition are merged into one history, and the drift between them is computed again.
 """
 
 import re
@@ -21,7 +21,7 @@ Files = Mapping[str, list[Path]]
 
 
 def tables(connection: duckdb.DuckDBPyConnection, stores: Sequence[Files]) -> dict[str, str]:
-    """Name of each table → what to put after FROM to read it, of stores by their live files."""
+    """Name of each table → the FROM clause that reads it from the live files of the stores."""
     if len(stores) == 1:
         return {table.name: read(stores[0][table.name]) for table in TABLES}
     shared = _shared(connection, stores)
@@ -43,18 +43,18 @@ def tables(connection: duckdb.DuckDBPyConnection, stores: Sequence[Files]) -> di
 
 
 def as_pattern(path: Path) -> str:
-    """The pattern that only this path fits: what DuckDB reads are patterns."""
+    """The path as a glob pattern that matches only itself, since DuckDB reads patterns."""
     return re.sub(r"([*?\[])", r"[\1]", str(path))
 
 
 def read(files: Sequence[Path]) -> str:
-    """The SQL that reads these files as one table."""
+    """The SQL expression that reads these files as one table."""
     names = ", ".join("'" + as_pattern(path).replace("'", "''") + "'" for path in files)
     return f"read_parquet([{names}])"
 
 
 def _shared(connection: duckdb.DuckDBPyConnection, stores: Sequence[Files]) -> str:
-    """A table of the recordings that several stores hold, with the number of the first."""
+    """Create a table of the recordings that several stores contain, with the first such store."""
     parts = " UNION ALL ".join(
         f"SELECT recording, {number} AS owner FROM {read(files[Recordings.name])}"
         for number, files in enumerate(stores)
@@ -67,20 +67,26 @@ def _shared(connection: duckdb.DuckDBPyConnection, stores: Sequence[Files]) -> s
 
 
 def _versions(connection: duckdb.DuckDBPyConnection, source: str) -> str:
-    """A table of the versions of tool definitions of all stores, and the drift between them."""
-    once = [Tools.first_seen.name, Tools.last_seen.name, Tools.sessions.name, Tools.listings.name]
+    """Create a table of the versions of tool definitions of all stores, with their drift."""
+    summed = [Tools.first_seen.name, Tools.last_seen.name, Tools.sessions.name, Tools.listings.name]
     frame: pl.DataFrame = connection.sql(f"SELECT * FROM {source}").pl()
-    merged = frame.group_by("server", "tool", "definition", maintain_order=True).agg(
-        pl.exclude("server", "tool", "definition", *once).first(),
-        pl.col("first_seen").min(),
-        pl.col("last_seen").max(),
-        pl.col("sessions", "listings").sum(),
+    version = [Tools.server.name, Tools.tool.name, Tools.definition.name]
+    merged = frame.group_by(version, maintain_order=True).agg(
+        pl.exclude(*version, *summed).first(),
+        Tools.first_seen.col.min(),
+        Tools.last_seen.col.max(),
+        Tools.sessions.col.sum(),
+        Tools.listings.col.sum(),
     )
-    texts = {row["definition"]: _text(row) for row in merged.iter_rows(named=True)}
+    texts = {
+        row[Tools.definition.name]: _definition_json(row) for row in merged.iter_rows(named=True)
+    }
     tools = definition_diff.with_drift(Tools.frame(merged), texts)
-    # Icons, _meta and the like are not in the table: where nothing else differs, one of them did.
-    unseen = pl.col("drift").is_not_null() & (pl.col("changed").list.len() == 0)
-    tools = tools.with_columns(drift=pl.when(unseen).then(pl.lit("hints")).otherwise("drift"))
+    # The table has no icons, _meta and the like. If no other field differs, one of them does.
+    unseen = Tools.drift.col.is_not_null() & (Tools.changed.col.list.len() == 0)
+    tools = tools.with_columns(
+        pl.when(unseen).then(pl.lit("hints")).otherwise(Tools.drift.col).alias(Tools.drift.name)
+    )
     connection.register("_merged", Tools.frame(tools).to_arrow())
     connection.execute("CREATE TABLE _versions AS SELECT * FROM _merged")
     connection.unregister("_merged")
@@ -94,12 +100,12 @@ _MEMBERS: Final = {
 }
 
 
-def _text(row: dict[str, Any]) -> str:
-    """A definition's JSON text, as far as the table has it."""
-    words = {key: row[key] for key in ("title", "description") if row[key] is not None}
-    parts = {
+def _definition_json(row: dict[str, Any]) -> str:
+    """The JSON text of a definition, with the fields that the table has."""
+    texts = {key: row[key] for key in ("title", "description") if row[key] is not None}
+    schemas = {
         key: msgspec.Raw(row[column].encode())
         for key, column in _MEMBERS.items()
         if row[column] is not None
     }
-    return msgspec.json.encode({"name": row["tool"], **words, **parts}).decode()
+    return msgspec.json.encode({"name": row["tool"], **texts, **schemas}).decode()

@@ -1,9 +1,9 @@
-"""Views over stores: their tables, and every question of `queries/*.sql`.
+"""Creates DuckDB views over stores: their tables, and every question in `queries/*.sql`.
 
-A question is a SQL file whose first line, a comment, is its title in plain words; a second one,
-`-- Shows: a, b`, names the columns that a terminal table shows first. A file whose name begins with
-`_` is no question but a part of some; with `-- Of: per` as its second line it is a table that
-depends on `per`.
+The first line of a question's file is a comment with its title. The second line, `-- Shows: a, b`,
+names the columns that a terminal shows first. A file whose name begins with `_` is a part that
+questions share: a view, or with `-- Of: per` in its second line a table macro with the parameter
+`per`, or with `-- Value of: n` a scalar macro.
 """
 
 import contextlib
@@ -20,20 +20,21 @@ from mcptally.errors import StoreError, UsageError
 from mcptally.seeds.validation_protocol import sql_functions as validation_sql_functions
 from mcptally.statistics import sql_functions
 from mcptally.tables.schema import Usage
+from mcptally.tables.usage_sums import calls_sql, usage_sql
 
 
 @functools.cache
 def questions() -> Mapping[str, str]:
-    """Name of every standing question → what it answers."""
+    """Name of every standing question → its title."""
     return {
         name: text.splitlines()[0].removeprefix("-- ")
         for name, text in all_texts().items()
-        if not name.startswith("_")  # a view that questions share
+        if not name.startswith("_")
     }
 
 
 def shown(question: str) -> list[str]:
-    """The columns that a table of this question's answer shows; empty: all."""
+    """The columns of a question's answer that a terminal table shows; empty: all."""
     for line in all_texts()[question].splitlines()[:2]:
         if line.startswith("-- Shows: "):
             return line.removeprefix("-- Shows: ").split(", ")
@@ -42,31 +43,35 @@ def shown(question: str) -> list[str]:
 
 @functools.cache
 def all_texts() -> Mapping[str, str]:
-    """Name of every question, and of every part that questions share → its SQL."""
+    """Name of every question and of every shared part → its SQL."""
     folder = resources.files("mcptally.analytics").joinpath("queries")
     files = sorted(
         (file for file in folder.iterdir() if file.name.endswith(".sql")), key=lambda f: f.name
     )
-    return {f.name.removesuffix(".sql"): f.read_text(encoding="utf-8") for f in files}
+    written = {f.name.removesuffix(".sql"): f.read_text(encoding="utf-8") for f in files}
+    return written | {
+        "_tool_calls": f"-- Calls of tools, with what is derived from each.\n{calls_sql()}",
+        "_usage": f"-- The rows of `usage`, computed from calls.\n{usage_sql('_tool_calls')}",
+    }
 
 
 def connect(memory: str | None = None) -> duckdb.DuckDBPyConnection:
-    """An empty database in memory that knows the functions that the questions use.
+    """An empty database in memory with the functions that the questions use.
 
     Args:
-        memory: what it may take, such as `2GB`; by default four fifths of the machine's.
+        memory: memory limit, such as `2GB`; by default four fifths of the machine's memory.
 
     Raises:
-        UsageError: `memory` is no size.
+        UsageError: `memory` is not a size.
     """
     connection = duckdb.connect()
     if memory is not None:
         try:
             connection.execute("SET memory_limit = ?", [memory])
         except duckdb.Error:
-            raise UsageError(f"memory {memory!r} is no size; write 2GB or 500MB") from None
-    # A progress bar would go to stdout, among the results, terminal or not. In a notebook
-    # without ipywidgets there is none to switch off, and DuckDB raises.
+            raise UsageError(f"memory {memory!r} is not a size; write 2GB or 500MB") from None
+    # DuckDB writes its progress bar to stdout, among the results. In a notebook without ipywidgets
+    # it has none and raises.
     with contextlib.suppress(duckdb.InvalidInputException):
         connection.execute("SET enable_progress_bar = false")
     sql_functions.register(connection)
@@ -80,16 +85,16 @@ def create_views(
     filters: Collection[str] = (),
     question: str | None = None,
 ) -> None:
-    """The tables of stores, as one, and every question, as views.
+    """Create views of the tables of stores, as one, and of every question.
 
     Args:
-        connection: where to make them.
+        connection: where to create them.
         stores: the live files of each store, by table.
-        filters: names of filters; their values are variables of whatever cursor asks.
-        question: the only question that is needed.
+        filters: names of filters; their values are variables of the cursor that asks.
+        question: the only question that is needed; None: all.
 
     Raises:
-        StoreError: a store lacks a table, or one is damaged.
+        StoreError: a table is missing or damaged.
     """
     create_tables(connection, stores, filters)
     texts = dict(all_texts() if question is None else texts_of(question))
@@ -103,15 +108,15 @@ def create_tables(
     stores: Sequence[union.Files],
     filters: Collection[str] = (),
 ) -> None:
-    """The tables of stores as views, without what filters of these names leave out.
+    """Create views of the tables of stores, without the rows that these filters leave out.
 
     Raises:
-        StoreError: a store lacks a table, or one is damaged.
+        StoreError: a table is missing or damaged.
     """
     tables = union.tables(connection, stores)
     for name in ORDER:
         if filters and name == Usage.name:
-            continue  # it sums up all calls: made anew of those that count
+            continue  # it aggregates all calls: computed again from the calls that count
         where = " AND ".join(predicates(name, filters)) or "true"
         try:
             connection.execute(
@@ -120,13 +125,13 @@ def create_tables(
         except duckdb.Error as error:
             place = stores[0][name][0].parent.parent if len(stores) == 1 else "one of the stores"
             raise StoreError(
-                f"{place}: its table {name} is damaged: {str(error).splitlines()[0]}; rebuild it "
+                f"{place}: table {name} is damaged: {str(error).splitlines()[0]}; rebuild it "
                 "with: mcptally score ARCHIVE -o STORE"
             ) from error
 
 
 def texts_of(question: str) -> dict[str, str]:
-    """A question's text after those of the questions that it may read."""
+    """The SQL of a question and of the parts and questions that it may read, by name."""
     text = all_texts()[question]
     named = set(re.findall(r"\b(?:FROM|JOIN)\s+(\w+)|\b(_\w+)\(", text))
     own = re.findall(r"\b(\w+) AS (?:NOT )?(?:MATERIALIZED )?\(", text)
@@ -137,50 +142,48 @@ def texts_of(question: str) -> dict[str, str]:
 
 
 def create_questions(connection: duckdb.DuckDBPyConnection, texts: Mapping[str, str]) -> None:
-    """Questions as views, all of them.
+    """Create views of questions.
 
     Args:
         connection: one that has the tables as views.
-        texts: name of each question → its SQL; with those that they read, unless they are there.
+        texts: name of each question → its SQL, including the parts that it reads and that do not
+            exist yet.
 
     Raises:
-        StoreError: one of them reads what is not there.
+        StoreError: a question reads something that does not exist.
     """
-    if left := _create_those_possible(connection, texts):
+    if left := _create_what_binds(connection, texts):
         name, error = next(iter(left.items()))
-        raise StoreError(f"the question {name} cannot be made: {error}") from error
+        raise StoreError(f"the question {name} cannot be created: {error}") from error
 
 
-def _kind(name: str, text: str) -> str:
-    """What a file makes: a view, or what depends on what its second line names.
-
-    That is a table after `-- Of: `, and a value after `-- Value of: `.
-    """
-    about = text.splitlines()[1] if "\n" in text else ""
-    if about.startswith("-- Value of: "):
-        return f'MACRO "{name}"({about.removeprefix("-- Value of: ")}) AS'
-    if about.startswith("-- Of: "):
-        # A level that is asked for by name is all that is worked out.
-        return f'MACRO "{name}"({about.removeprefix("-- Of: ")}) AS TABLE'
+def _created_object(name: str, text: str) -> str:
+    """The part of a CREATE statement before this SQL: a view, or a macro by its second line."""
+    second = text.splitlines()[1] if "\n" in text else ""
+    if second.startswith("-- Value of: "):
+        return f'MACRO "{name}"({second.removeprefix("-- Value of: ")}) AS'
+    if second.startswith("-- Of: "):
+        # As a macro, DuckDB computes only the level that is asked for.
+        return f'MACRO "{name}"({second.removeprefix("-- Of: ")}) AS TABLE'
     return f'VIEW "{name}" AS'
 
 
 def create_plain_questions(connection: duckdb.DuckDBPyConnection) -> list[str]:
-    """Questions as views where DuckDB knows its own functions only; gives those that need more."""
-    return list(_create_those_possible(connection, all_texts()))
+    """Create the views that need only DuckDB's own functions; return the names of the others."""
+    return list(_create_what_binds(connection, all_texts()))
 
 
-def _create_those_possible(
+def _create_what_binds(
     connection: duckdb.DuckDBPyConnection, texts: Mapping[str, str]
 ) -> dict[str, duckdb.CatalogException]:
-    """Questions as views, one that reads another after it; gives those that lack something."""
+    """Create the views that bind, each after those that it reads; return the errors of the rest."""
     waiting = dict(texts)
     missing: dict[str, duckdb.CatalogException] = {}
     while waiting:
         missing = {}
         for name, text in waiting.items():
             try:
-                connection.execute(f"CREATE {_kind(name, text)} {text}")
+                connection.execute(f"CREATE {_created_object(name, text)} {text}")
             except duckdb.CatalogException as error:
                 missing[name] = error
         if len(missing) == len(waiting):

@@ -77,13 +77,15 @@ def command(
       mcptally compare main branch --fail-on worse --junit report.xml
       mcptally compare main branch --fail-on 'failure_rate > 5%' --fail-on definition_changed
     """
-    from mcptally.analytics.compare import compare
+    from mcptally.analytics.store import open_store
     from mcptally.gates import limits as gates
     from mcptally.output import render
 
     require_gates(fail_on, junit, sarif)
     limits = gates.load(fail_on)
-    found = compare(base, new, min_difference=min_difference, min_ratio=min_ratio, alpha=alpha)
+    found = open_store(base).compare(
+        open_store(new), min_difference=min_difference, min_ratio=min_ratio, alpha=alpha
+    )
     rows = found.metrics if metrics else found.tools
     if form == "table" and not metrics and not every:
         quiet = ", ".join(f"'{name}'" for name in _QUIET)

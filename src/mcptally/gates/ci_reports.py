@@ -1,4 +1,4 @@
-"""Results of gates as JUnit XML and SARIF 2.1.0, for CI, and as lines for a person."""
+"""Writes the results of gates as JUnit XML, as SARIF 2.1.0, and as lines of text."""
 
 import json
 from collections.abc import Sequence
@@ -12,34 +12,35 @@ from mcptally.gates.limits import Gate, Result
 from mcptally.output.whole_file import whole_file
 from mcptally.redaction.display import clean, hidden
 
-_SHOWN: Final = 20
+_MAX_FAILURES: Final = 20
+"""Failures that are listed in text; the rest are counted."""
 
 
 def lines(results: Sequence[Result]) -> list[str]:
-    """What a person is told: every failure, how much is undecided, how much passed."""
-    told = [
-        f"FAILED {_told(result.subject)}: {_told(result.message)}"
+    """Lines of text: the failures, the number of undecided results, and the totals."""
+    texts = [
+        f"FAILED {_display_text(result.subject)}: {_display_text(result.message)}"
         for result in results
         if result.state == "failed"
     ]
-    open_ones = [result for result in results if result.state == "undecided"]
-    if open_ones:
-        told.append(
-            f"{len(open_ones):,} undecided (too little data, or the interval holds the limit), "
-            f"first: {_told(open_ones[0].subject)}: {_told(open_ones[0].message)}"
+    undecided = [result for result in results if result.state == "undecided"]
+    if undecided:
+        texts.append(
+            f"{len(undecided):,} undecided (too little data, or the interval contains the limit), "
+            f"first: {_display_text(undecided[0].subject)}: {_display_text(undecided[0].message)}"
         )
     failures = sum(result.state == "failed" for result in results)
-    if failures > _SHOWN:
-        told[_SHOWN:failures] = [f"… and {failures - _SHOWN:,} more failed"]
-    passed = len(results) - failures - len(open_ones)
-    told.append(f"gates: {failures:,} failed, {len(open_ones):,} undecided, {passed:,} passed")
-    return told
+    if failures > _MAX_FAILURES:
+        texts[_MAX_FAILURES:failures] = [f"… and {failures - _MAX_FAILURES:,} more failed"]
+    passed = len(results) - failures - len(undecided)
+    texts.append(f"gates: {failures:,} failed, {len(undecided):,} undecided, {passed:,} passed")
+    return texts
 
 
 def write(
     results: Sequence[Result], *, junit: Path | None = None, sarif: Path | None = None
 ) -> None:
-    """Write the files that are asked for."""
+    """Write the reports whose paths are given."""
     if junit is not None:
         _write(junit, as_junit(results))
     if sarif is not None:
@@ -47,14 +48,14 @@ def write(
 
 
 def as_junit(results: Sequence[Result]) -> bytes:
-    """JUnit XML: a suite a gate, a case a tool; what is undecided counts as skipped."""
+    """JUnit XML with one suite per gate and one case per tool; undecided results are skipped."""
     root = ET.Element("testsuites", name="mcptally")
     for gate, found in _by_gate(results):
         states = [result.state for result in found]
         suite = ET.SubElement(
             root,
             "testsuite",
-            name=_told(_title(gate)),
+            name=_display_text(_title(gate)),
             tests=str(len(found)),
             failures=str(states.count("failed")),
             skipped=str(states.count("undecided")),
@@ -64,22 +65,22 @@ def as_junit(results: Sequence[Result]) -> bytes:
             case = ET.SubElement(
                 suite,
                 "testcase",
-                classname=_told(result.server or "store"),
-                name=_told(result.tool or "(all of its tools)"),
+                classname=_display_text(result.server or "store"),
+                name=_display_text(result.tool or "(all of its tools)"),
             )
             if result.state != "passed":
                 kind = "failure" if result.state == "failed" else "skipped"
-                ET.SubElement(case, kind, message=_told(result.message))
+                ET.SubElement(case, kind, message=_display_text(result.message))
     data: bytes = ET.tostring(root, encoding="utf-8", xml_declaration=True)
     return data
 
 
 def as_sarif(results: Sequence[Result]) -> bytes:
-    """SARIF 2.1.0: a rule a gate, a result for whatever failed."""
+    """SARIF 2.1.0 with one rule per gate and one result per failure."""
     rules = [
         {
-            "id": _told(_title(gate)),
-            "shortDescription": {"text": _told(f"fails on {gate.text}")},
+            "id": _display_text(_title(gate)),
+            "shortDescription": {"text": _display_text(f"fails on {gate.text}")},
             "defaultConfiguration": {"level": "error"},
         }
         for gate, _ in _by_gate(results)
@@ -106,7 +107,7 @@ def as_sarif(results: Sequence[Result]) -> bytes:
 def _sarif_result(result: Result) -> dict[str, Any]:
     location: dict[str, Any] = {
         "logicalLocations": [
-            {"fullyQualifiedName": _told(result.subject), "kind": "function"},
+            {"fullyQualifiedName": _display_text(result.subject), "kind": "function"},
         ]
     }
     if result.file:
@@ -115,9 +116,9 @@ def _sarif_result(result: Result) -> dict[str, Any]:
             "region": {"startLine": result.line or 1},
         }
     return {
-        "ruleId": _told(_title(result.gate)),
+        "ruleId": _display_text(_title(result.gate)),
         "level": "error",
-        "message": {"text": _told(f"{result.subject}: {result.message}")},
+        "message": {"text": _display_text(f"{result.subject}: {result.message}")},
         "locations": [location],
     }
 
@@ -144,6 +145,6 @@ def _write(path: Path, data: bytes) -> None:
     whole_file(path, lambda file: file.write(data))
 
 
-def _told(text: str) -> str:
-    """Recorded text as a report has it: without secrets, on one line."""
+def _display_text(text: str) -> str:
+    """Recorded text for a report: with secrets masked, on one line."""
     return clean(hidden(text))

@@ -1,9 +1,9 @@
-"""Gates: limits that a store or a comparison may not go beyond, and what CI reads of them.
+"""Checks gates: limits for the columns of a store's scores or for a comparison.
 
 A gate is a short text: a column, `>` or `<`, and a number (`failure_rate > 5%`); for a comparison
-also a kind of change (`worse`). A gate fails only where the whole interval is beyond the limit.
-Where the interval holds the limit, or this rate rests on too little data, it is undecided: each
-rate by its own interval and its own data, not by those of the failure rate.
+also a kind of change (`worse`). A gate fails only if the whole interval is beyond the limit. If the
+interval contains the limit, or there is too little data for this rate, the gate is undecided. Each
+rate is checked with its own interval and its own data, not with those of the failure rate.
 """
 
 import dataclasses
@@ -32,7 +32,7 @@ _GATE: Final = re.compile(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Gate:
-    """One limit, for the servers and tools that match."""
+    """One limit, and the servers and tools that it applies to."""
 
     text: str
     scope: str
@@ -44,13 +44,13 @@ class Gate:
     tool: str = "*"
 
     def matches(self, server: str | None, tool: str | None) -> bool:
-        """Whether the gate is about this tool (or, without a tool, about the server)."""
+        """Whether the gate applies to this tool or, without a tool, to this server."""
         return fnmatch.fnmatchcase(server or "", self.server) and (
             tool is None or fnmatch.fnmatchcase(tool, self.tool)
         )
 
     def state(self, low: float, high: float) -> State:
-        """What the interval from `low` to `high` says about the limit."""
+        """The state of the gate for an interval from `low` to `high`."""
         if self.beyond == "<":
             low, high, limit = -high, -low, -self.limit
         else:
@@ -62,7 +62,7 @@ class Gate:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Result:
-    """What one gate says about one tool, server or store."""
+    """The result of one gate for one tool, server or store."""
 
     gate: Gate
     state: State
@@ -74,15 +74,15 @@ class Result:
 
     @property
     def subject(self) -> str:
-        """What it is about, in one word."""
+        """The server and tool that the result is about."""
         return "/".join(part for part in (self.server, self.tool) if part) or "the store"
 
 
 def parse(text: str, *, server: str = "*", tool: str = "*") -> Gate:
-    """A gate from its text.
+    """Parse the text of a gate.
 
     Raises:
-        UsageError: it is none.
+        UsageError: the text is not a gate.
     """
     word = text.strip()
     kind, _, metric = word.partition(".")
@@ -92,7 +92,7 @@ def parse(text: str, *, server: str = "*", tool: str = "*") -> Gate:
     if found is None:
         hint = near(word, RANK)
         raise UsageError(
-            f"{text!r} is no gate{hint}; write a column, > or <, and a number, as in "
+            f"{text!r} is not a gate{hint}; write a column, > or <, and a number, as in "
             "'failure_rate > 5%', or a kind of change (comparisons only), as in 'worse'"
         )
     limit = float(found["limit"]) / (100 if found["percent"] else 1)
@@ -102,25 +102,25 @@ def parse(text: str, *, server: str = "*", tool: str = "*") -> Gate:
 
 
 def load(texts: Iterable[str]) -> list[Gate]:
-    """Gates from the command line: each text is a gate, or the path of a TOML file of gates.
+    """Load gates from the command line: each text is a gate or the path of a TOML file of gates.
 
     Raises:
-        UsageError: a text that is no gate, or a file that cannot be read.
+        UsageError: a text is not a gate, or a file cannot be read.
     """
     gates: list[Gate] = []
     for text in texts:
-        gates += _of_file(Path(text)) if text.endswith(".toml") else [parse(text)]
+        gates += _load_file(Path(text)) if text.endswith(".toml") else [parse(text)]
     return gates
 
 
-def _of_file(path: Path) -> list[Gate]:
+def _load_file(path: Path) -> list[Gate]:
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise UsageError(f"{path}: cannot be read as a file of gates: {error}") from error
     rows = table.get("gate")
     if not isinstance(rows, list) or not rows:
-        raise UsageError(f"{path}: holds no gate; write tables [[gate]] with a field fail-on")
+        raise UsageError(f"{path}: contains no gate; write tables [[gate]] with a field fail-on")
     gates = []
     for number, row in enumerate(rows, start=1):
         where = f"{path}: gate {number}"
@@ -133,41 +133,49 @@ def _of_file(path: Path) -> list[Gate]:
             raise UsageError(f"{where}: needs a field fail-on, as in fail-on = 'failure_rate > 5%'")
         names = {key: row.get(key, "*") for key in ("server", "tool")}
         if not all(isinstance(name, str) for name in names.values()):
-            raise UsageError(f"{where}: server and tool are texts")
+            raise UsageError(f"{where}: server and tool must be strings")
         gates += [parse(text, **names) for text in texts]
     return gates
 
 
 def check(store: Store, gates: Sequence[Gate]) -> list[Result]:
-    """What the gates say about one store; of gates on the same column the last that fits counts.
+    """Check gates on one store. Of several gates on a column, the last one that matches counts.
 
     Raises:
-        UsageError: a gate on a column that there is not.
+        UsageError: a gate names an unknown column.
     """
     results: list[Result] = []
     for scope, question in _SCOPES.items():
         if mine := [gate for gate in gates if gate.scope == scope]:
             relation = store.ask(question)
-            _known(mine, relation.columns, question)
+            _check_columns(mine, relation.columns, question)
             rows = relation.to_arrow_table().to_pylist()
             results += [
-                result for row in rows for gate in _last(mine, row) if (result := _of(gate, row))
+                result
+                for row in rows
+                for gate in _last_matching(mine, row)
+                if (result := _check_row(gate, row))
             ]
     if found := [gate for gate in gates if gate.scope == "findings"]:
-        results += [_of_findings(store, gate) for gate in found]
+        results += [_check_findings(store, gate) for gate in found]
     if wrong := next((gate for gate in gates if gate.scope == "change"), None):
-        raise UsageError(f"{wrong.text!r} compares two stores: mcptally compare BASE NEW --fail-on")
-    return [_placed(store, result) if result.state == "failed" else result for result in results]
+        raise UsageError(
+            f"{wrong.text!r} compares two stores; use mcptally compare BASE NEW --fail-on"
+        )
+    return [
+        _with_place(store, result) if result.state == "failed" else result for result in results
+    ]
 
 
 def check_changes(comparison: Comparison, gates: Sequence[Gate]) -> list[Result]:
-    """What the gates say about a comparison.
+    """Check gates on a comparison.
 
-    A column is a metric and its limit the change: a difference of shares, a ratio of the others.
-    It fails where the change is beyond the limit for sure, q-value included.
+    The column of a gate is a metric, and its limit is a change: a difference of rates, or a ratio
+    of other metrics. The gate fails if the whole interval is beyond the limit and the change is
+    significant by its q-value.
 
     Raises:
-        UsageError: a gate on a metric that is not compared.
+        UsageError: a gate names a metric that is not compared.
     """
     tools = comparison.tools.to_arrow_table().to_pylist()
     metrics = comparison.metrics.to_arrow_table().to_pylist()
@@ -177,28 +185,28 @@ def check_changes(comparison: Comparison, gates: Sequence[Gate]) -> list[Result]
         for row in tools:
             if not gate.matches(row["server"], row["tool"]):
                 continue
-            hit = metric in row[kind] if metric else _happened(kind, row)
+            hit = metric in row[kind] if metric else _has_change(kind, row)
             state: State = "failed" if hit else "passed"
             results.append(Result(gate, state, row["server"], row["tool"], row["words"]))
     limits = [gate for gate in gates if gate.scope != "change"]
-    _known(limits, COMPARED, "the metrics compared")
+    _check_columns(limits, COMPARED, "the compared metrics")
     for scope in _SCOPES:
         mine = [gate for gate in limits if gate.scope == scope]
         for row in metrics:
             if row["level"] != scope:
                 continue
-            fitting = _last([gate for gate in mine if gate.column == row["metric"]], row)
-            results += [_of_change(gate, row) for gate in fitting]
+            fitting = _last_matching([gate for gate in mine if gate.column == row["metric"]], row)
+            results += [_check_change(gate, row) for gate in fitting]
     return results
 
 
-def _happened(kind: str, row: Mapping[str, Any]) -> bool:
+def _has_change(kind: str, row: Mapping[str, Any]) -> bool:
     if kind == "definition_changed":
         return bool(row["definition_changed"])
     return row["change"] == kind or (kind in ("worse", "better") and bool(row[kind]))
 
 
-def _known(gates: Iterable[Gate], columns: Iterable[str], where: str) -> None:
+def _check_columns(gates: Iterable[Gate], columns: Iterable[str], where: str) -> None:
     columns = list(columns)
     for gate in gates:
         if gate.column not in columns:
@@ -207,8 +215,8 @@ def _known(gates: Iterable[Gate], columns: Iterable[str], where: str) -> None:
             )
 
 
-def _last(gates: Iterable[Gate], row: Mapping[str, Any]) -> Iterable[Gate]:
-    """Of the gates that fit a row the last one for each column and direction."""
+def _last_matching(gates: Iterable[Gate], row: Mapping[str, Any]) -> Iterable[Gate]:
+    """Of the gates that match a row, the last one for each column and direction."""
     fitting = {
         (gate.column, gate.beyond): gate
         for gate in gates
@@ -217,13 +225,13 @@ def _last(gates: Iterable[Gate], row: Mapping[str, Any]) -> Iterable[Gate]:
     return fitting.values()
 
 
-def _of(gate: Gate, row: Mapping[str, Any]) -> Result | None:
-    """What a gate says about a tool or server; nothing where the column is empty."""
+def _check_row(gate: Gate, row: Mapping[str, Any]) -> Result | None:
+    """The result of a gate for a tool or server; None if the column is null."""
     value = row[gate.column]
     if value is None:
         return None
     if not isinstance(value, int | float):
-        raise UsageError(f"{gate.text!r}: {gate.column} is no number")
+        raise UsageError(f"{gate.text!r}: {gate.column} is not a number")
     state, span = gate.state(value, value), ""
     ends = [f"{gate.column}_{end}" for end in ("low", "high")]
     if ends[0] in row:
@@ -245,27 +253,27 @@ def _of(gate: Gate, row: Mapping[str, Any]) -> Result | None:
     )
 
 
-_OF_FAILURES: Final = frozenset(
+_FAILURE_RATES: Final = frozenset(
     {"confidence", "failure_rate", "failure_rate_shrunk", "failure_rate_corrected"}
 )
-"""Columns that are the failure rate in other words: `insufficient_data` is theirs."""
+"""Columns that are derived from the failure rate; they share `insufficient_data`."""
 
 
 def _data_column(column: str) -> str:
-    """The column that says whether an estimate with an interval rests on too little data.
+    """The column that says whether there is too little data for an estimate with an interval.
 
-    Only rates have one. Latencies and means of points have no interval where data are too few.
+    Only rates have one. Latencies and means of points have no interval if there is too little data.
     """
-    return "insufficient_data" if column in _OF_FAILURES else f"{column}_insufficient_data"
+    return "insufficient_data" if column in _FAILURE_RATES else f"{column}_insufficient_data"
 
 
-def _of_change(gate: Gate, row: Mapping[str, Any]) -> Result:
+def _check_change(gate: Gate, row: Mapping[str, Any]) -> Result:
     low, high = row["change_low"], row["change_high"]
     state: State = "undecided"
     if low is not None and high is not None:
         state = gate.state(low, high)
         if state == "failed" and row["verdict"] not in ("worse", "better"):
-            state = "undecided"  # beyond the limit, but so are some of this many by chance
+            state = "undecided"  # some of so many changes are beyond a limit by chance
     span = "" if low is None or high is None else f" ({low:.3g} to {high:.3g})"
     q = "" if row["q_value"] is None else f", q {row['q_value']:.3f}"
     change = "none" if row["change"] is None else f"{row['change']:.3g}"
@@ -275,8 +283,8 @@ def _of_change(gate: Gate, row: Mapping[str, Any]) -> Result:
     return Result(gate, state, row["server"], row["tool"], message)
 
 
-def _of_findings(store: Store, gate: Gate) -> Result:
-    """Findings of one severity, or of one rule, at the servers and tools that match."""
+def _check_findings(store: Store, gate: Gate) -> Result:
+    """Check the number of findings of a severity or rule at the matching servers and tools."""
     rows = store.sql(
         "SELECT server, tool, count(*), min((file, line)) FROM findings "
         "WHERE severity = $1 OR rule = $1 GROUP BY server, tool",
@@ -284,7 +292,7 @@ def _of_findings(store: Store, gate: Gate) -> Result:
     ).fetchall()
     if not rows:
         names = [*get_args(Severity), *(row["id"] for row in find_rules())]
-        _known([gate], names, "the severities and rules")
+        _check_columns([gate], names, "the severities and rules")
     fitting = [row for row in rows if gate.matches(row[0], row[1] or "")]
     count = sum(n for _, _, n, _ in fitting)
     places = [place for *_, place in fitting if None not in place]
@@ -293,8 +301,8 @@ def _of_findings(store: Store, gate: Gate) -> Result:
     return Result(gate, gate.state(count, count), None, None, message, file, line)
 
 
-def _placed(store: Store, result: Result) -> Result:
-    """With the file and line of a call that shows it: the first failure, or the first call."""
+def _with_place(store: Store, result: Result) -> Result:
+    """The result with file and line of an example: the first failure, or the first call."""
     if result.file is not None or result.server is None:
         return result
     rows = store.sql(

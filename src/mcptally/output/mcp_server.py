@@ -17,7 +17,6 @@ from mcp.types import ToolAnnotations
 from pydantic import BaseModel, Field
 
 import mcptally
-from mcptally.analytics import compare as comparison
 from mcptally.analytics import dry_run, explain
 from mcptally.analytics.child_process import Limited
 from mcptally.analytics.store import HeldStore, Store, open_store, steadily
@@ -257,7 +256,7 @@ class _Desk:
     ) -> Rows:
         """Say what changed from the base store to this one, tool by tool, in words."""
         assert self.base is not None  # noqa: S101  (the tool exists only with it)
-        found = comparison.compare(self.base, self.store).tools
+        found = self.base.compare(self.store).tools
         quiet = "('unclear', 'unchanged', 'too_little_data', 'only_in_base', 'only_in_new')"
         rows = found if every else found.filter(f"change NOT IN {quiet}")
         return _rows(rows, limit, ["level", "server", "tool", "change", "words"])

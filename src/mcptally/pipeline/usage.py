@@ -1,177 +1,95 @@
-"""The `usage` table: sums over the calls of tools, per session, tool and hour.
+"""The `usage` table: aggregates of the calls of tools, per session, tool and hour.
 
-Questions about rates read these sums instead of ten million calls. analytics/queries/_usage.sql
-computes the same sums for the calls that filters choose; a test compares the two.
+Questions about rates read it instead of ten million calls. What is aggregated is declared in
+`tables.schema.Usage`; `tables.usage_sums` makes the same in SQL, and a test compares the two.
 """
 
-from typing import Final
+from collections.abc import Iterator
 
 import polars as pl
 
-from mcptally.seeds.inspector.model import CLASSIFICATIONS, Rules
-from mcptally.seeds.inspector.rows import rows as rows_of
-from mcptally.tables.schema import Calls, Usage
-from mcptally.verdict.classify import JUDGED
-
-KEYS: Final = ("recording", "session", "server", "tool", "hour")
-"""The key of a row; `hour` is its beginning, in UTC."""
-
-_ENDED: Final = ("ok", *JUDGED)
-_READINGS: Final[dict[str, Rules]] = {"seed": "document", "inspector": "inspector"}
+from mcptally.tables.schema import Aggregate, Calls, Usage
+from mcptally.tables.usage_sums import AGGREGATES, FACTS, FIRST, FIRST_ORDER, KEYS, TOOL_CALL
 
 
 def usage(calls: pl.DataFrame) -> pl.DataFrame:
-    """The `Usage` rows of the `Calls` rows of whole recordings."""
-    tools = calls.lazy().filter(
-        Calls.method.col == "tools/call", Calls.dir.col == "c2s", Calls.tool.col.is_not_null()
-    )
-    hour = Calls.requested_at.col.dt.truncate("1h").alias("hour")
-    sums = {name: flag.cast(pl.UInt32) for name, flag in _flags(_retried(tools)).items()}
-    sums |= _summands()
-    rows = tools.select(
-        *(pl.col(name) for name in KEYS[:4]),
-        hour,
-        Calls.requested_at.col,
-        Calls.latency_ms.col,
-        "response_tokens",
-        *(value.alias(f"sum_{name}") for name, value in sums.items()),
-    )
-    found = rows.group_by(KEYS).agg(
-        pl.len().alias("calls"),
-        pl.len().alias("planned"),
-        Calls.requested_at.col.min().alias("first_call"),
-        Calls.requested_at.col.max().alias("last_call"),
-        Calls.latency_ms.col.drop_nulls().alias("latencies_ms"),
-        Calls.response_tokens.col.drop_nulls(),
-        *(pl.col(f"sum_{name}").sum().alias(name) for name in sums),
+    """The rows of `Usage` from the `Calls` rows of whole recordings."""
+    tools = calls.lazy().filter(pl.sql_expr(TOOL_CALL))
+    hour = Calls.requested_at.col.dt.truncate("1h").alias(Usage.hour.name)
+    tools = tools.with_columns(hour, *_chain_flags(tools))
+    for name, value in FACTS.items():
+        tools = tools.with_columns(pl.sql_expr(value).alias(name))
+    # Values are made for all rows at once, and only then aggregated: groups are many and small.
+    values = {
+        f"value_{name}": _value(column)
+        for name, column in AGGREGATES.items()
+        if column.how not in {"rows", "first"}
+    }
+    found = (
+        tools.select(*KEYS, **values)
+        .group_by(KEYS)
+        .agg(
+            _aggregated(name, column)
+            for name, column in AGGREGATES.items()
+            if column.how != "first"
+        )
     )
     firsts = (
-        tools.filter(_HAPPY, _CLASSIFICATION.is_not_null())
-        .sort("requested_at", "seq", "index", nulls_last=True)
+        tools.filter(pl.sql_expr(FIRST))
+        .sort(FIRST_ORDER, nulls_last=True)
         .select(
-            *(pl.col(name) for name in KEYS[:4]),
-            hour,
-            first_happy=_CLASSIFICATION,
-            first_happy_at="requested_at",
-            first_happy_seq="seq",
-            first_happy_index="index",
+            *KEYS,
+            **{
+                name: pl.sql_expr(column.value)
+                for name, column in AGGREGATES.items()
+                if column.how == "first"
+            },
         )
         .unique(KEYS, keep="first")
     )
+    lists = [name for name, column in AGGREGATES.items() if column.how == "list"]
     found = found.join(firsts, on=KEYS, how="left", nulls_equal=True).with_columns(
-        pl.when(pl.col(name).list.len() > 0).then(name)
-        for name in ("latencies_ms", "response_tokens")
+        pl.when(pl.col(name).list.len() > 0).then(name) for name in lists
     )
     return Usage.frame(found.collect())
 
 
-_THROWN: Final = pl.col("inspector_error").is_not_null()
-"""The original program throws on this call; its engine counts that as executed and broken."""
-_CLASSIFICATION: Final = pl.coalesce(
-    "inspector_classification", pl.when(_THROWN).then(pl.lit("broken", pl.String))
-)
-_CONFIDENCE: Final = pl.coalesce("inspector_confidence", pl.when(_THROWN).then(0.0))
-_HAPPY: Final = Calls.scenario.col.fill_null("happy_path") == "happy_path"
+def _value(column: Aggregate) -> pl.Expr:
+    value = pl.sql_expr(column.value)
+    return value.cast(pl.UInt32) if column.how == "count" else value
 
 
-def _retried(tools: pl.LazyFrame) -> dict[str, list[str]]:
-    """Ids of the first retry in each chain of attempts, and of the first retry that succeeded.
+def _aggregated(name: str, column: Aggregate) -> pl.Expr:
+    value = pl.col(f"value_{name}")
+    match column.how:
+        case "rows":
+            found = pl.len()
+        case "min":
+            found = value.min()
+        case "max":
+            found = value.max()
+        case "list":
+            found = value.drop_nulls()
+        case _:
+            found = value.sum()
+    return found.alias(name)
+
+
+def _chain_flags(tools: pl.LazyFrame) -> Iterator[pl.Expr]:
+    """Flags of the calls that stand for their chains: the first retry, and the first to succeed.
 
     A chain counts once, in the hour of that call.
     """
+    chain = (Calls.server.name, Calls.tool.name, Calls.attempt_of.name)
     retries = (
         tools.filter(Calls.attempt_why.col == "retry")
-        .select("server", "tool", "attempt_of", "call_id", "requested_at", "outcome")
-        .sort("requested_at", "call_id", nulls_last=True)
+        .select(*chain, Calls.call_id.col, Calls.requested_at.col, Calls.outcome.col)
+        .sort(Calls.requested_at.name, Calls.call_id.name, nulls_last=True)
         .collect()
     )
-    chain = ["server", "tool", "attempt_of"]
-    return {
-        name: rows.unique(chain, keep="first").get_column("call_id").to_list()
-        for name, rows in (
-            ("retried_calls", retries),
-            ("recovered_calls", retries.filter(Calls.outcome.col == "ok")),
-        )
-    }
-
-
-def _flags(retried: dict[str, list[str]]) -> dict[str, pl.Expr]:
-    """Column of `Usage` → whether a call counts in it; `retried` are the ids of `_retried`."""
-    outcome, verdict = Calls.outcome.col, Calls.verdict.col
-    ended = outcome.is_in(_ENDED)
-    judged = ended & ~verdict.is_in(["infrastructure", "ambiguous"]).fill_null(value=False)
-    input_checked = Calls.input_schema_state.col.is_in(["valid", "invalid"])
-    output_checked = Calls.output_schema_state.col.is_in(["valid", "invalid", "missing_output"])
-    executed = pl.col("inspector_classification").is_not_null() | _THROWN
-    passed = pl.col("inspector_is_valid") & executed
-    logic = (
-        pl.col("inspector_evidence").list.join("\n").str.contains("business logic", literal=True)
-    )
-    outcomes = {
-        "ok": "ok",
-        "hidden_errors": "hidden_error",
-        "tool_errors": "tool_error",
-        "protocol_errors": "protocol_error",
-        "timeouts": "timeout",
-        "no_responses": "no_response",
-        "cancelled": "cancelled",
-        "input_required": "input_required",
-        "tasks": "task",
-    }
-    verdicts = {
-        "business": "business",
-        "tool_failures": "tool_failure",
-        "infrastructure": "infrastructure",
-        "ambiguous": "ambiguous",
-    }
-    return {
-        **{name: outcome == value for name, value in outcomes.items()},
-        **{name: verdict == value for name, value in verdicts.items()},
-        "judged": judged,
-        "judged_errors": judged & verdict.is_in(["tool_failure", "business"]),
-        "failed": judged & (verdict == "tool_failure"),
-        "ended_infrastructure": ended & (verdict == "infrastructure"),
-        "inputs_checked": input_checked,
-        "inputs_invalid": input_checked & (Calls.input_schema_state.col == "invalid"),
-        "outputs_checked": output_checked,
-        "outputs_invalid": output_checked & (Calls.output_schema_state.col != "valid"),
-        "retries": Calls.attempt_why.col == "retry",
-        **{name: Calls.call_id.col.is_in(calls) for name, calls in retried.items()},
-        "sized": Calls.response_bytes.col > 0,
-        "inspector_judged": pl.col("inspector_confidence").is_not_null(),
-        "seed_judged": pl.col("seed_confidence").is_not_null(),
-        "seed_results": pl.col("seed_classification").is_not_null(),
-        "seed_executed": pl.col("seed_classification").is_not_null(),
-        "seed_passed": pl.col("seed_classification").is_not_null() & pl.col("seed_is_valid"),
-        "validation_errors": pl.col("seed_is_error") & pl.col("seed_is_business_error"),
-        "inspector_executed": executed,
-        "inspector_passed": passed,
-        "happy": passed & _HAPPY,
-        "handled": passed & (Calls.scenario.col == "error_case"),
-        "business_logic": (_CLASSIFICATION == "fully_working") & logic,
-        "inspector_results": _CLASSIFICATION.is_not_null(),
-    }
-
-
-def _summands() -> dict[str, pl.Expr]:
-    """Column of `Usage` → what a call adds to it."""
-    retry = Calls.attempt_why.col == "retry"
-    size = Calls.response_bytes.col
-
-    def weighted(name: str, confidence: pl.Expr) -> pl.Expr:
-        reading = rows_of(_READINGS[name])
-        weights = {each: reading.class_weight(each) for each in CLASSIFICATIONS}
-        return confidence * pl.col(f"{name}_classification").replace_strict(
-            weights, default=None, return_dtype=pl.Float64
-        )
-
-    spent = Calls.request_bytes.col.fill_null(0) // 4 + Calls.response_tokens.col.fill_null(0)
-    return {
-        "retry_ms": pl.when(retry).then(Calls.latency_ms.col),
-        "retry_tokens": pl.when(retry).then(spent),
-        "ln_latency_ms": Calls.latency_ms.col.clip(0.001).log(),
-        "ln_response_bytes": pl.when(size > 0).then(size.cast(pl.Float64).log()),
-        "seed_weighed": weighted("seed", pl.col("seed_confidence")),
-        "inspector_weighed": weighted("inspector", _CONFIDENCE),
-        "inspector_confidences": _CONFIDENCE,
-    }
+    for name, rows in (
+        ("is_first_retry", retries),
+        ("is_first_recovery", retries.filter(Calls.outcome.col == "ok")),
+    ):
+        ids = rows.unique(chain, keep="first").get_column(Calls.call_id.name)
+        yield Calls.call_id.col.is_in(ids.to_list()).alias(name)

@@ -1,1 +1,4 @@
-"""Intervals of rates and quantiles with sessions as clusters."""
+"""Computes intervals of rates and quantiles with sessions as clusters, and their DuckDB functions.
+
+It imports no other folder of mcptally.
+"""

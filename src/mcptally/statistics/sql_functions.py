@@ -1,8 +1,8 @@
-"""What SQL has no function for: quantiles of distributions and intervals, as DuckDB functions.
+"""Registers quantiles of distributions and intervals as functions in DuckDB.
 
-`register` gives a connection `t_quantile`, `t_test`, `beta_quantile`, `wilson_low`, `wilson_high`,
-`rate_interval`, `rate_bounds` and `latency_quantiles`. They see aggregated rows, one a tool. SciPy
-is imported when one is first used: most questions need none.
+`register` adds `t_quantile`, `t_test`, `beta_quantile`, `wilson_low`, `wilson_high`,
+`rate_interval`, `rate_bounds` and `latency_quantiles` to a connection. They get aggregated rows,
+such as one per tool. SciPy is imported on first use, since most questions do not need it.
 """
 
 import atexit
@@ -25,7 +25,7 @@ _open: Final[weakref.WeakSet[duckdb.DuckDBPyConnection]] = weakref.WeakSet()
 
 
 def register(connection: duckdb.DuckDBPyConnection) -> None:
-    """Give a connection the functions of this module."""
+    """Add the functions of this module to a connection."""
     number, numbers = "DOUBLE", "DOUBLE[]"
     rate = "STRUCT(n_eff DOUBLE, t DOUBLE, low DOUBLE, high DOUBLE)"
     functions: tuple[tuple[str, Callable[..., Any], tuple[str, ...], str], ...] = (
@@ -39,7 +39,7 @@ def register(connection: duckdb.DuckDBPyConnection) -> None:
         ("rate_bounds", rate_bounds, (numbers, numbers), numbers),
     )
     for name, function, takes, gives in functions:
-        # Numbers see null as NaN and give null for NaN; lists are not asked about null.
+        # Functions of numbers get null as NaN, and NaN becomes null. DuckDB handles null lists.
         nulls = DEFAULT if gives == numbers else SPECIAL
         connection.create_function(
             name, function, list(takes), gives, type=ARROW, null_handling=nulls
@@ -48,9 +48,9 @@ def register(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def close_at_exit(connection: duckdb.DuckDBPyConnection) -> None:
-    """Close a connection before the interpreter goes.
+    """Close a connection before the interpreter ends.
 
-    One that still knows Python functions then makes DuckDB report leaks on stderr.
+    Otherwise DuckDB reports its registered Python functions as leaks on stderr.
     """
     _open.add(connection)
 
@@ -62,8 +62,8 @@ def _close() -> None:
 
 
 def t_quantile(p: pa.ChunkedArray, df: pa.ChunkedArray) -> pa.Array:
-    """Quantile `p` of Student's t with `df` degrees of freedom; of the normal where infinite."""
-    from scipy.special import ndtri, stdtrit  # noqa: PLC0415  (0.2 s, paid by who needs it)
+    """Quantile `p` of Student's t with `df` degrees of freedom; if infinite, of the normal."""
+    from scipy.special import ndtri, stdtrit  # noqa: PLC0415  (takes 0.2 s, and few questions need it)
 
     level, freedom = _floats(p), _floats(df)
     with np.errstate(invalid="ignore"):
@@ -71,7 +71,7 @@ def t_quantile(p: pa.ChunkedArray, df: pa.ChunkedArray) -> pa.Array:
 
 
 def t_test(t: pa.ChunkedArray, df: pa.ChunkedArray) -> pa.Array:
-    """Two-sided p-value of a `t` with `df` degrees of freedom."""
+    """Two-sided p-value of the statistic `t` with `df` degrees of freedom."""
     from scipy.special import stdtr  # noqa: PLC0415
 
     return _array(2 * stdtr(_floats(df), -np.abs(_floats(t))))
@@ -93,44 +93,44 @@ def rate_interval(
     sessions: pa.ChunkedArray,
     rarer: pa.ChunkedArray,
 ) -> pa.Array:
-    """What sums over sessions say of rates, as structs: `intervals.of_sums`."""
-    found = intervals.of_sums(*map(_floats, (n, y, nn, yy, yn, sessions, rarer)))
+    """The intervals of rates from sums over sessions, as structs: `intervals.rate_intervals`."""
+    found = intervals.rate_intervals(*map(_floats, (n, y, nn, yy, yn, sessions, rarer)))
     return pa.StructArray.from_arrays([_array(column) for column in found], found._fields)
 
 
 def wilson_low(rate: pa.ChunkedArray, n_eff: pa.ChunkedArray, t: pa.ChunkedArray) -> pa.Array:
-    """The low end of `intervals.wilson`."""
+    """Low end of `intervals.wilson`."""
     return _array(intervals.wilson(_floats(rate), _floats(n_eff), _floats(t))[0])
 
 
 def wilson_high(rate: pa.ChunkedArray, n_eff: pa.ChunkedArray, t: pa.ChunkedArray) -> pa.Array:
-    """The high end of `intervals.wilson`."""
+    """High end of `intervals.wilson`."""
     return _array(intervals.wilson(_floats(rate), _floats(n_eff), _floats(t))[1])
 
 
 def rate_bounds(hits: pa.ChunkedArray, sizes: pa.ChunkedArray) -> pa.Array:
-    """Low and high end of a rate's 95 % interval, a list a row; nulls where nothing was counted.
+    """Low and high end of a rate's 95 % interval, as one list per row; nulls without calls.
 
-    A row has two lists of one length: of each session, how many calls did what the rate is of, and
-    how many there were. The interval is that of `_rates_of.sql`.
+    A row has two lists of equal length: the hits and the calls of each session. The interval is the
+    same as in `_rates_per.sql`.
     """
     rows = zip(_lists(hits), _lists(sizes), strict=True)
     return pa.array([intervals.rate_bounds(y, n) for y, n in rows], pa.list_(pa.float64()))
 
 
-def latency_quantiles(times: pa.ChunkedArray, owners: pa.ChunkedArray) -> pa.Array:
-    """`bootstrap.quantiles`: each with the bounds of its 95 % interval; a list a row.
+def latency_quantiles(latencies: pa.ChunkedArray, sessions: pa.ChunkedArray) -> pa.Array:
+    """Latency quantiles with the bounds of their 95 % intervals: `bootstrap.quantiles` per row.
 
-    A row has lists of latencies, and for each list whose it is, the hash of a session.
+    A row has lists of latencies, and for each of these lists the hash of its session.
     """
-    lists, whose = times.combine_chunks(), owners.combine_chunks()
+    lists, hashes = latencies.combine_chunks(), sessions.combine_chunks()
     rows, parts = lists.offsets.to_numpy(), lists.values.offsets.to_numpy()
     values = lists.values.values.to_numpy(zero_copy_only=False)
-    names, places = whose.values.to_numpy(zero_copy_only=False), whose.offsets.to_numpy()
+    owners, places = hashes.values.to_numpy(zero_copy_only=False), hashes.offsets.to_numpy()
     samples = [
         bootstrap.Sample(
             values[parts[first] : parts[last]],
-            names[places[row] : places[row + 1]],
+            owners[places[row] : places[row + 1]],
             np.diff(parts[first : last + 1]),
         )
         for row, (first, last) in enumerate(itertools.pairwise(rows))
@@ -139,7 +139,7 @@ def latency_quantiles(times: pa.ChunkedArray, owners: pa.ChunkedArray) -> pa.Arr
 
 
 def _lists(column: pa.ChunkedArray) -> list[Floats]:
-    """The lists of a column, without a look at each number."""
+    """The lists of a column as views of its values."""
     lists = column.combine_chunks()
     values = lists.values.to_numpy(zero_copy_only=False)
     return [values[i:j] for i, j in itertools.pairwise(lists.offsets.to_numpy())]

@@ -37,6 +37,44 @@ class Column:
         return pl.col(self.name)
 
 
+class Aggregate(Column):
+    """A column of `Usage`: how it is aggregated over calls, and what of each call.
+
+    `tables.usage_sums` makes the SQL and the polars expressions of these declarations.
+    """
+
+    __slots__ = ("how", "value")
+
+    def __init__(
+        self,
+        how: Literal["rows", "count", "sum", "min", "max", "list", "first"],
+        value: str,
+        dtype: pl.DataType | type[pl.DataType],
+        meaning: str,
+        unit: str = "",
+    ) -> None:
+        """Declare an aggregate.
+
+        Args:
+            how: `rows` counts calls, `count` counts calls for which `value` is true, `list`
+                collects values that are not null, `first` takes the value of the first call with
+                scenario `happy_path`.
+            value: SQL over the columns of `Calls` and over `tables.usage_sums.FACTS`, in the
+                dialect that DuckDB and `polars.sql_expr` share.
+            dtype: type of the column.
+            meaning: what the column holds.
+            unit: its unit.
+        """
+        super().__init__(dtype, meaning, unit)
+        self.how: Final = how
+        self.value: Final = value
+
+
+def _count(condition: str, meaning: str) -> Aggregate:
+    """The number of calls for which an SQL condition is true."""
+    return Aggregate("count", condition, pl.UInt32, meaning)
+
+
 class Table:
     """A table of a store: its columns, in order, are the class's `Column` attributes."""
 
@@ -505,13 +543,23 @@ class UiErrors(Table):
     timestamp = Column(_S, "When, as the run says it.")
 
 
+_CLASS_WEIGHTS: Final = (
+    "WHEN 'fully_working' THEN 1.0 WHEN 'partially_working' THEN 0.7 "
+    "WHEN 'connectivity_only' THEN 0.3 WHEN 'error' THEN 0.2 WHEN 'broken' THEN 0.0"
+)
+"""Weight of each class of a scenario result; `rules/seed.toml` has the same numbers."""
+
+
 class Usage(Table):
-    """One row a session, tool and hour: what its calls add up to."""
+    """One row per session, tool and hour, with aggregates of its calls.
+
+    To add an aggregate, add one row here.
+    """
 
     name = "usage"
     meaning = (
-        "One row a session, tool and hour: what its calls add up to. Questions about rates read it "
-        "in the place of the calls; every count adds up over rows."
+        "One row per session, tool and hour, with aggregates of its calls. Questions about rates "
+        "read it instead of the calls; every count can be summed over rows."
     )
     key = ("recording", "session", "server", "tool", "hour")
 
@@ -519,61 +567,154 @@ class Usage(Table):
     session = Column(_S, "Session.")
     server = Column(_S, "Label of the server.")
     tool = Column(_S, "Tool that was called.")
-    hour = Column(TIME, "The hour in which the calls were made; null where no time is known.")
-    calls = Column(_U, "Calls.")
-    first_call = Column(TIME, "When the first was made.")
-    last_call = Column(TIME, "When the last was made.")
-    ok = Column(_U, "Calls with outcome `ok`.")
-    hidden_errors = Column(_U, "Calls with outcome `hidden_error`.")
-    tool_errors = Column(_U, "Calls with outcome `tool_error`.")
-    protocol_errors = Column(_U, "Calls with outcome `protocol_error`.")
-    timeouts = Column(_U, "Calls with outcome `timeout`.")
-    no_responses = Column(_U, "Calls with outcome `no_response`.")
-    cancelled = Column(_U, "Calls with outcome `cancelled`.")
-    input_required = Column(_U, "Calls with outcome `input_required`.")
-    tasks = Column(_U, "Calls with outcome `task`.")
-    business = Column(_U, "Calls with verdict `business`.")
-    tool_failures = Column(_U, "Calls with verdict `tool_failure`.")
-    infrastructure = Column(_U, "Calls with verdict `infrastructure`.")
-    ambiguous = Column(_U, "Calls with verdict `ambiguous`.")
-    judged = Column(_U, "Calls that the failure rate counts.")
-    judged_errors = Column(_U, "Of those, with verdict `tool_failure` or `business`.")
-    failed = Column(_U, "Of those, with verdict `tool_failure`.")
-    ended_infrastructure = Column(_U, "Calls that came to an end, with verdict `infrastructure`.")
-    inputs_checked = Column(_U, "Calls whose arguments a schema could judge.")
-    inputs_invalid = Column(_U, "Of those, with arguments that break it.")
-    outputs_checked = Column(_U, "Calls whose result a schema could judge.")
-    outputs_invalid = Column(_U, "Of those, with a result that breaks it, or without one.")
-    retries = Column(_U, "Calls that repeat a failed one.")
-    retried_calls = Column(_U, "Calls that were repeated, in the hour of the first repetition.")
-    recovered_calls = Column(_U, "Of those, that ended well, in the hour when they did.")
-    retry_ms = Column(_F, "Time that the repetitions took.", "ms")
-    retry_tokens = Column(_I, "What they cost a model: bytes over 4.", "tokens")
-    latencies_ms = Column(pl.List(_F), "Latency of each call that was answered, unordered.", "ms")
-    ln_latency_ms = Column(_F, "Sum of the natural logarithms of the latencies.")
-    response_tokens = Column(pl.List(_I), "Estimate of each response, unordered.", "tokens")
-    sized = Column(_U, "Calls with a response of more than nothing.")
-    ln_response_bytes = Column(_F, "Sum of the natural logarithms of their sizes in bytes.")
-    inspector_judged = Column(_U, "Calls that have an `inspector_confidence`.")
-    seed_judged = Column(_U, "Calls that have a `seed_confidence`.")
-    planned = Column(_U, "Scenario results: each call is one.")
-    seed_executed = Column(_U, "Results that the seed document's reading classifies.")
-    seed_passed = Column(_U, "Of those, that indicate a working tool.")
-    validation_errors = Column(_U, "Errors that it calls business logic.")
-    seed_weighed = Column(_F, "Sum of confidence times weight of the class.", "percent")
-    seed_results = Column(_U, "Results that have a class in the seed document's reading.")
-    inspector_executed = Column(_U, "Results that the original program classifies or throws on.")
-    inspector_passed = Column(_U, "Of those, that indicate a working tool.")
-    happy = Column(_U, "Of those, with scenario `happy_path`.")
-    handled = Column(_U, "Of the passed, with scenario `error_case`.")
-    business_logic = Column(_U, "Results `fully_working` whose evidence says business logic.")
-    inspector_results = Column(_U, "Results that have a class in the original program.")
-    inspector_weighed = Column(_F, "Sum of confidence times weight of that class.", "percent")
-    inspector_confidences = Column(_F, "Sum of their confidences.", "percent")
-    first_happy = Column(_S, "Class of the first of them with scenario `happy_path`.")
-    first_happy_at = Column(TIME, "When that was asked.")
-    first_happy_seq = Column(_I, "`seq` of that request.")
-    first_happy_index = Column(_U, "Its position in a JSON-RPC batch.")
+    hour = Column(TIME, "Hour in which the calls were made; null if no time is known.")
+    calls = Aggregate("rows", "", _U, "Calls.")
+    first_call = Aggregate("min", "requested_at", TIME, "Time of the first call.")
+    last_call = Aggregate("max", "requested_at", TIME, "Time of the last call.")
+    ok = _count("outcome = 'ok'", "Calls with outcome `ok`.")
+    hidden_errors = _count("outcome = 'hidden_error'", "Calls with outcome `hidden_error`.")
+    tool_errors = _count("outcome = 'tool_error'", "Calls with outcome `tool_error`.")
+    protocol_errors = _count("outcome = 'protocol_error'", "Calls with outcome `protocol_error`.")
+    timeouts = _count("outcome = 'timeout'", "Calls with outcome `timeout`.")
+    no_responses = _count("outcome = 'no_response'", "Calls with outcome `no_response`.")
+    cancelled = _count("outcome = 'cancelled'", "Calls with outcome `cancelled`.")
+    input_required = _count("outcome = 'input_required'", "Calls with outcome `input_required`.")
+    tasks = _count("outcome = 'task'", "Calls with outcome `task`.")
+    business = _count("verdict = 'business'", "Calls with verdict `business`.")
+    tool_failures = _count("verdict = 'tool_failure'", "Calls with verdict `tool_failure`.")
+    infrastructure = _count("verdict = 'infrastructure'", "Calls with verdict `infrastructure`.")
+    ambiguous = _count("verdict = 'ambiguous'", "Calls with verdict `ambiguous`.")
+    judged = _count("judged", "Calls that the failure rate counts.")
+    judged_errors = _count(
+        "judged AND verdict IN ('tool_failure', 'business')",
+        "Of those, calls with verdict `tool_failure` or `business`.",
+    )
+    failed = _count(
+        "judged AND verdict = 'tool_failure'", "Of those, calls with verdict `tool_failure`."
+    )
+    ended_infrastructure = _count(
+        "ended AND verdict = 'infrastructure'",
+        "Calls that ended, with verdict `infrastructure`.",
+    )
+    inputs_checked = _count("input_checked", "Calls whose arguments a schema could validate.")
+    inputs_invalid = _count(
+        "input_schema_state = 'invalid'", "Of those, calls with invalid arguments."
+    )
+    outputs_checked = _count("output_checked", "Calls whose result a schema could validate.")
+    outputs_invalid = _count(
+        "output_checked AND output_schema_state <> 'valid'",
+        "Of those, calls with an invalid result or without one.",
+    )
+    retries = _count("is_retry", "Calls that repeat a failed one.")
+    retried_calls = _count(
+        "is_first_retry", "Calls that were repeated, in the hour of the first repetition."
+    )
+    recovered_calls = _count(
+        "is_first_recovery", "Of those, calls that succeeded later, in the hour when they did."
+    )
+    retry_ms = Aggregate(
+        "sum", "CASE WHEN is_retry THEN latency_ms END", _F, "Latency of the repetitions.", "ms"
+    )
+    retry_tokens = Aggregate(
+        "sum",
+        "CASE WHEN is_retry "
+        "THEN coalesce(request_bytes, 0) // 4 + coalesce(response_tokens, 0) END",
+        _I,
+        "What the repetitions cost a model: bytes over 4.",
+        "tokens",
+    )
+    latencies_ms = Aggregate(
+        "list",
+        "latency_ms",
+        pl.List(_F),
+        "Latency of each call that was answered, unordered.",
+        "ms",
+    )
+    ln_latency_ms = Aggregate(
+        "sum",
+        "CASE WHEN latency_ms IS NOT NULL THEN ln(greatest(latency_ms, 0.001)) END",
+        _F,
+        "Sum of the natural logarithms of the latencies.",
+    )
+    response_tokens = Aggregate(
+        "list",
+        "response_tokens",
+        pl.List(_I),
+        "Estimate of each response, unordered.",
+        "tokens",
+    )
+    sized = _count("response_bytes > 0", "Calls with a response that is not empty.")
+    ln_response_bytes = Aggregate(
+        "sum",
+        "CASE WHEN response_bytes > 0 THEN ln(response_bytes) END",
+        _F,
+        "Sum of the natural logarithms of the sizes of those responses in bytes.",
+    )
+    inspector_judged = _count(
+        "inspector_confidence IS NOT NULL", "Calls that have an `inspector_confidence`."
+    )
+    seed_judged = _count("seed_confidence IS NOT NULL", "Calls that have a `seed_confidence`.")
+    planned = Aggregate("rows", "", _U, "Scenario results: each call is one.")
+    seed_executed = _count("seed_executed", "Results that the seed document's reading classifies.")
+    seed_passed = _count(
+        "seed_executed AND seed_is_valid", "Of those, results that indicate a working tool."
+    )
+    validation_errors = _count(
+        "seed_is_error AND seed_is_business_error", "Errors that it calls business logic."
+    )
+    seed_weighed = Aggregate(
+        "sum",
+        f"seed_confidence * CASE seed_classification {_CLASS_WEIGHTS} END",
+        _F,
+        "Sum of confidence times weight of the class.",
+        "percent",
+    )
+    seed_results = _count(
+        "seed_classification IS NOT NULL",
+        "Results that have a class in the seed document's reading.",
+    )
+    inspector_executed = _count(
+        "inspector_executed", "Results that the original program classifies or throws on."
+    )
+    inspector_passed = _count(
+        "inspector_executed AND inspector_is_valid",
+        "Of those, results that indicate a working tool.",
+    )
+    happy = _count(
+        "inspector_executed AND inspector_is_valid AND planned_scenario = 'happy_path'",
+        "Of those, results with scenario `happy_path`.",
+    )
+    handled = _count(
+        "inspector_executed AND inspector_is_valid AND planned_scenario = 'error_case'",
+        "Of the passed, results with scenario `error_case`.",
+    )
+    business_logic = _count(
+        "inspector_class = 'fully_working' "
+        "AND strpos(array_to_string(inspector_evidence, ' | '), 'business logic') > 0",
+        "Results `fully_working` whose evidence says business logic.",
+    )
+    inspector_results = _count(
+        "inspector_class IS NOT NULL", "Results that have a class in the original program."
+    )
+    inspector_weighed = Aggregate(
+        "sum",
+        f"inspector_points * CASE inspector_class {_CLASS_WEIGHTS} END",
+        _F,
+        "Sum of confidence times weight of that class.",
+        "percent",
+    )
+    inspector_confidences = Aggregate(
+        "sum", "inspector_points", _F, "Sum of their confidences.", "percent"
+    )
+    first_happy = Aggregate(
+        "first",
+        "inspector_class",
+        _S,
+        "Class of the first of them with scenario `happy_path`.",
+    )
+    first_happy_at = Aggregate("first", "requested_at", TIME, "Time of that request.")
+    first_happy_seq = Aggregate("first", "seq", _I, "`seq` of that request.")
+    first_happy_index = Aggregate("first", '"index"', _U, "Its position in a JSON-RPC batch.")
 
 
 TABLES: Final[tuple[type[Table], ...]] = (

@@ -24,7 +24,7 @@ from mcptally.errors import QueryError, StoreError, UsageError
 from mcptally.output.html import report
 from mcptally.output.html.commands import Commands
 from mcptally.output.html.text import interval, percent, plain, shown
-from tests.analytics.stores import build, call
+from tests.analytics.built_stores import build, call
 from tests.output.html import anatomy, stores
 
 pytestmark = pytest.mark.slow

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 
 import duckdb
 import polars as pl
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from mcptally.seeds.inspector import document, inspector, rollup
 from mcptally.seeds.inspector.model import CLASSIFICATIONS, SCENARIOS, ScenarioResult
+from mcptally.tables.usage_sums import AGGREGATES, sums_sql
 from tests import corpus
 
 RESULTS = {
@@ -22,41 +24,47 @@ RESULTS = {
     "requested_at": pl.Datetime("us", "UTC"),
     "seq": pl.Int64,
     "index": pl.UInt32,
-    "scenario": pl.String,
+    "planned_scenario": pl.String,
     "inspector_executed": pl.Boolean,
     "inspector_is_valid": pl.Boolean,
-    "inspector_classification": pl.String,
-    "inspector_confidence": pl.Float64,
+    "inspector_class": pl.String,
+    "inspector_points": pl.Float64,
     "inspector_evidence": pl.List(pl.String),
     "seed_executed": pl.Boolean,
     "seed_is_valid": pl.Boolean,
     "seed_classification": pl.String,
     "seed_confidence": pl.Float64,
-    "seed_is_validation": pl.Boolean,
+    "seed_is_error": pl.Boolean,
+    "seed_is_business_error": pl.Boolean,
 }
 
 
 def summed(tools):
-    """The rows of _seed_scores of tools, each a list of results and a number planned."""
+    """The tools' rows of _seed_scores; each tool is a list of results and a number planned."""
     rows = []
     for tool, (results, planned) in tools.items():
         for place, result in enumerate(results):
-            row = {"server": tool, "tool": tool, "seq": place, "scenario": result.category}
-            row |= {"inspector_evidence": list(result.evidence), "seed_is_validation": False}
+            row = {"server": tool, "tool": tool, "seq": place}
+            row |= {"planned_scenario": result.category}
+            row |= {"inspector_evidence": list(result.evidence)}
+            row |= {"inspector_class": result.classification}
+            row |= {"inspector_points": result.confidence}
+            row |= {"seed_classification": result.classification}
+            row |= {"seed_confidence": result.confidence}
             for reading in ("seed", "inspector"):
                 row[f"{reading}_executed"] = result.executed
                 row[f"{reading}_is_valid"] = result.is_valid
-                row[f"{reading}_classification"] = result.classification
-                row[f"{reading}_confidence"] = result.confidence
             rows.append(row)
-        missing = {"server": tool, "tool": tool, "seq": 10**6, "scenario": "edge_case"}
+        missing = {"server": tool, "tool": tool, "seq": 10**6, "planned_scenario": "edge_case"}
         missing |= {"seed_executed": False, "inspector_executed": False}
         rows += [missing] * (planned - len(results))
     frame = pl.DataFrame([{k: r.get(k) for k in RESULTS} for r in rows], schema=RESULTS)
+    query = rollup.scores_sql()
+    names = [name for name in AGGREGATES if re.search(rf"\b{name}\b", query)]
     with duckdb.connect() as connection:
-        connection.register("_seed_results", frame)
-        connection.execute(f"CREATE VIEW usage AS SELECT * FROM ({rollup.sql('_seed_sums')})")
-        found = connection.sql(rollup.sql("_seed_scores")).pl()
+        connection.register("results", frame)
+        connection.execute(f"CREATE VIEW usage AS {sums_sql('results', names)}")
+        found = connection.sql(query).pl()
     tools_only = found.filter(pl.col("level") == "tool")
     return {row["tool"]: row for row in tools_only.iter_rows(named=True)}
 

@@ -1,2 +1,2 @@
--- Means and shares with sessions as clusters, per tool and per server (level), and metric.
-FROM _rates_of('tool') UNION ALL FROM _rates_of('server')
+-- Rates and means with intervals, per tool and per server (`level`) and metric.
+FROM _rates_per('tool') UNION ALL FROM _rates_per('server')

@@ -1,19 +1,19 @@
--- What is known of every tool or every server: rates, intervals, costs.
+-- Rates, intervals, latencies and costs of every tool or every server.
 -- Of: per
 WITH used AS NOT MATERIALIZED (
-    SELECT *, if(per = 'tool', u.tool, NULL) AS named, hash(session) AS visit,
-        hash(hash(server), if(per = 'tool', hash(u.tool), 0)) AS kind
+    SELECT *, if(per = 'tool', u.tool, NULL) AS named, hash(session) AS session_hash,
+        hash(hash(server), if(per = 'tool', hash(u.tool), 0)) AS tool_hash
     FROM usage u
 ),
 times AS MATERIALIZED (
     SELECT
         any_value(server) AS server, any_value(named) AS tool,
-        latency_quantiles(list(latencies_ms), list(visit)) AS q
+        latency_quantiles(list(latencies_ms), list(session_hash)) AS q
     FROM used
     WHERE latencies_ms IS NOT NULL
-    GROUP BY kind
+    GROUP BY tool_hash
 ),
-rated AS MATERIALIZED (SELECT * FROM _rates_of(per)),
+rated AS MATERIALIZED (SELECT * FROM _rates_per(per)),
 rates AS (
     SELECT
         level, server, tool,
@@ -35,7 +35,7 @@ rates AS (
     )
     GROUP BY ALL
 ),
--- Empirical Bayes: what tools of this server (of five or more) or of all servers are like.
+-- Empirical Bayes: the prior from the tools of this server, if it has five or more, or of all.
 likes AS (
     SELECT
         level, if(grouping(server) = 0, server, NULL) AS server, grouping(server) = 1 AS every,
@@ -50,7 +50,7 @@ priors AS (
     SELECT
         level, server, every,
         (k + 0.5) / (w + 1) AS mu,
-        -- Kleinman's moments: the share of the spread that lies between tools.
+        -- Kleinman's method of moments: the share of the variance that lies between tools.
         CASE WHEN 0 < k AND k < w THEN
             least(0.9, greatest(0.01,
                 ((kk - k ** 2 / w) / (k / w * (1 - k / w)) - (t - 1)) / (w - ww / w - (t - 1))))
@@ -97,9 +97,9 @@ tallies AS MATERIALIZED (
         sum(recovered_calls)::BIGINT AS recovered_calls,
         sum(judged_errors) AS judged_errors, sum(judged) AS judged
     FROM used
-    GROUP BY kind
+    GROUP BY tool_hash
 ),
--- Rogan-Gladen: the verdict misses some failures and finds some that are none.
+-- Rogan-Gladen correction: the verdict misses some failures and reports some that are not.
 corrections AS (
     SELECT
         r.level, r.server, r.tool, errors.mean AS errors, r.failure.mean AS p,
@@ -117,7 +117,7 @@ corrections AS (
     ) errors
         ON errors.server IS NOT DISTINCT FROM r.server
         AND errors.tool IS NOT DISTINCT FROM r.tool
-    CROSS JOIN _measured
+    CROSS JOIN _verdict_accuracy
 ),
 tokens AS (
     SELECT
@@ -125,8 +125,8 @@ tokens AS (
         avg(n) AS response_tokens_mean,
         quantile_cont(n, 0.95) AS response_tokens_p95,
         sum(n)::BIGINT AS response_tokens_total
-    FROM (SELECT server, named, kind, unnest(response_tokens) AS n FROM used)
-    GROUP BY kind
+    FROM (SELECT server, named, tool_hash, unnest(response_tokens) AS n FROM used)
+    GROUP BY tool_hash
 ),
 several AS (
     SELECT server, count(*) AS tools
@@ -156,7 +156,7 @@ SELECT
     100 * (1 - failure.mean) AS confidence,
     100 * (1 - failure.high) AS confidence_low,
     100 * (1 - failure.low) AS confidence_high,
-    _too_little(failure.n_eff, failure.low, failure.high) AS insufficient_data,
+    _insufficient_data(failure.n_eff, failure.low, failure.high) AS insufficient_data,
     failure.mean AS failure_rate, failure.low AS failure_rate_low,
     failure.high AS failure_rate_high,
     coalesce(failure.n, 0)::BIGINT AS judged_calls, failure.n_eff AS n_eff,
@@ -168,28 +168,28 @@ SELECT
     greatest(0, c.rate - c.down) AS failure_rate_corrected_low,
     least(1, c.rate + c.up) AS failure_rate_corrected_high,
     error.mean AS error_rate, error.low AS error_rate_low, error.high AS error_rate_high,
-    _too_little(error.n_eff, error.low, error.high)
+    _insufficient_data(error.n_eff, error.low, error.high)
         AS error_rate_insufficient_data,
     hidden.mean AS hidden_error_rate, hidden.low AS hidden_error_rate_low,
     hidden.high AS hidden_error_rate_high,
-    _too_little(hidden.n_eff, hidden.low, hidden.high)
+    _insufficient_data(hidden.n_eff, hidden.low, hidden.high)
         AS hidden_error_rate_insufficient_data,
     r.infrastructure.mean AS infrastructure_rate,
     r.infrastructure.low AS infrastructure_rate_low,
     r.infrastructure.high AS infrastructure_rate_high,
-    _too_little(r.infrastructure.n_eff, r.infrastructure.low, r.infrastructure.high)
+    _insufficient_data(r.infrastructure.n_eff, r.infrastructure.low, r.infrastructure.high)
         AS infrastructure_rate_insufficient_data,
     unanswered.mean AS unanswered_rate, unanswered.low AS unanswered_rate_low,
     unanswered.high AS unanswered_rate_high,
-    _too_little(unanswered.n_eff, unanswered.low, unanswered.high)
+    _insufficient_data(unanswered.n_eff, unanswered.low, unanswered.high)
         AS unanswered_rate_insufficient_data,
     input.mean AS invalid_input_rate, input.low AS invalid_input_rate_low,
     input.high AS invalid_input_rate_high,
-    _too_little(input.n_eff, input.low, input.high)
+    _insufficient_data(input.n_eff, input.low, input.high)
         AS invalid_input_rate_insufficient_data,
     output.mean AS invalid_output_rate, output.low AS invalid_output_rate_low,
     output.high AS invalid_output_rate_high,
-    _too_little(output.n_eff, output.low, output.high)
+    _insufficient_data(output.n_eff, output.low, output.high)
         AS invalid_output_rate_insufficient_data,
     ok, hidden_errors, tool_errors, protocol_errors, timeouts, no_responses,
     timeouts + no_responses AS unanswered, cancelled, input_required, tasks,
@@ -199,7 +199,7 @@ SELECT
     q[4] AS latency_p95_ms, q[5] AS latency_p95_ms_low, q[6] AS latency_p95_ms_high,
     q[7] AS latency_p99_ms, q[8] AS latency_p99_ms_low, q[9] AS latency_p99_ms_high,
     retries, retry.mean AS retry_rate, retry.low AS retry_rate_low, retry.high AS retry_rate_high,
-    _too_little(retry.n_eff, retry.low, retry.high)
+    _insufficient_data(retry.n_eff, retry.low, retry.high)
         AS retry_rate_insufficient_data,
     retried_calls, recovered_calls, retry_seconds, retry_tokens,
     d.bytes AS definition_bytes, d.tokens AS definition_tokens,

@@ -1,5 +1,5 @@
--- The seed's overall confidence, scenario status and health, per tool and per server (level).
--- Numbers: rules/seed.toml and rules/inspector.toml; tests hold these to the reference.
+-- The seed's overall confidence, scenario status and health, per tool and per server (`level`).
+-- The numbers come from rules/seed.toml and rules/inspector.toml; a test compares the results.
 WITH tallies AS (
     SELECT
         if(grouping(tool) = 0, 'tool', 'server') AS level, server, tool,
@@ -35,7 +35,7 @@ rates AS (
 confidences AS (
     SELECT
         *,
-        -- least() passes over NULL, which nothing executed must stay.
+        -- least() ignores NULL, but without an executed result this must stay NULL.
         if(inspector_executed > 0,
             least(100e0, least(100e0, executed_share + if(happy, 10, 0)) + if(handled, 5, 0))
                 * if(inspector_executed < 3, 7e-1, 1e0), NULL) AS base

@@ -1,13 +1,13 @@
--- Which clients called, in which version, and how do calls fare with each?
+-- Which clients made calls, in which versions, and how often do their calls fail?
 -- Shows: client, client_version, servers, sessions, calls, tool_calls, error_rate, tool_failures, invalid_input_rate, retry_rate, cancelled, protocol_versions
--- A session mostly has one of each of these, so its calls are counted together; as a hash, its name
--- is cheap to group by.
+-- Most sessions have one value of each key, so grouping by session first leaves few rows. A hash
+-- of the session is cheaper to group by than its name.
 WITH parts AS MATERIALIZED (
     SELECT
-        client, client_version, hash(session) AS visit, server, protocol_version, transport,
+        client, client_version, hash(session) AS session_hash, server, protocol_version, transport,
         count(*) FILTER (tools) AS tool_calls,
-        -- Of calls of tools that came to an end. What tells clients apart here is mostly what they
-        -- were made to call: compare them on the same tools (`--tool`).
+        -- Only calls of tools that ended. Clients differ here mostly by the tools that they call:
+        -- compare them on the same tool (`--tool`).
         count(*) FILTER (tools AND outcome IN
             ('ok', 'hidden_error', 'tool_error', 'protocol_error', 'timeout', 'no_response'))
             AS ended,
@@ -36,7 +36,7 @@ bounds AS (
             sum(invalid)::DOUBLE AS invalid, sum(checked)::DOUBLE AS checked,
             sum(retries)::DOUBLE AS retries, sum(tool_calls)::DOUBLE AS tool_calls
         FROM parts
-        GROUP BY client, client_version, visit
+        GROUP BY client, client_version, session_hash
     )
     GROUP BY client, client_version
 ),
@@ -44,7 +44,7 @@ sums AS (
     SELECT
         client, client_version,
         count(DISTINCT server) AS servers,
-        count(DISTINCT visit) AS sessions,
+        count(DISTINCT session_hash) AS sessions,
         sum(calls)::BIGINT AS calls,
         sum(tool_calls)::BIGINT AS tool_calls,
         sum(errors)::BIGINT AS errors,

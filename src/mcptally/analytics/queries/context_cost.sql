@@ -1,4 +1,4 @@
--- What does each tool cost a model's context: its definition in every session, and its results?
+-- How many tokens does each tool take of a model's context, by its definition and its results?
 -- Shows: server, tool, total_tokens, total_rate, definition_tokens, sessions, listed_tokens, calls, result_tokens, result_tokens_p50, result_tokens_p95
 WITH listed AS (
     SELECT
@@ -36,7 +36,7 @@ costs AS (
 )
 SELECT
     server, tool, total_tokens,
-    -- Of all that its server costs.
+    -- Share of the tokens of its server.
     total_tokens / nullif(sum(total_tokens) OVER (PARTITION BY server), 0) AS total_rate,
     * EXCLUDE (server, tool, total_tokens)
 FROM costs

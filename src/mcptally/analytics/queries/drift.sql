@@ -1,4 +1,4 @@
--- Which tools changed their definition, what changed, and how did calls fare before and after?
+-- Which tools changed their definition, what changed, and how many calls failed before and after?
 -- Shows: server, tool, drift, changed, first_seen, calls_before, failures_before, calls, failures
 WITH used AS (
     SELECT

@@ -1,4 +1,4 @@
--- In which forms do each server's errors come, and in what shares?
+-- In which formats does each server report errors, and how often in each?
 -- Shows: server, shape, calls, share, tools
 SELECT
     server, error_shape AS shape, count(*) AS calls,

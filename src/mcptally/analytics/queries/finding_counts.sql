@@ -1,4 +1,4 @@
--- What violations and oddities were found, how often, and where is an example?
+-- Which rules have findings, how many, and where is an example?
 -- Shows: rule, severity, about, findings, servers, sessions, message, example
 SELECT
     rule, severity, about,
@@ -9,7 +9,7 @@ SELECT
     count(DISTINCT tool) AS tools,
     count(DISTINCT call_id) AS calls,
     arg_min(message, (recording, seq, file, line)) AS message,
-    -- Where to look: the call, or else the place in the archive.
+    -- An example: the call, or else the place in the archive.
     arg_min(coalesce(call_id, file || coalesce(':' || line, ''), tool),
         (recording, seq, file, line)) AS example
 FROM findings

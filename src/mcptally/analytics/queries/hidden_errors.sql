@@ -1,25 +1,26 @@
--- Which results claim success and report a failure, and by which sign is that known?
+-- Which results claim success but report a failure, and which rule detected that?
 -- Shows: server, tool, hidden_errors, hidden_error_rate, hidden_rule, hidden_confidence, verdict, example, example_call
--- How many calls claim success is in `usage`. Hashes of names are cheaper to group by than names.
+-- The number of calls that claim success comes from `usage`. Hashes of names are cheaper to group
+-- by than the names.
 WITH hidden AS NOT MATERIALIZED (
-    SELECT *, hash(hash(server), hash(tool)) AS kind, hash(session) AS visit
+    SELECT *, hash(hash(server), hash(tool)) AS tool_hash, hash(session) AS session_hash
     FROM calls
     WHERE method = 'tools/call' AND dir = 'c2s' AND tool IS NOT NULL AND outcome = 'hidden_error'
 ),
-found AS MATERIALIZED (
+counts AS MATERIALIZED (
     SELECT
-        kind, hidden_rule, verdict, any_value(server) AS server, any_value(tool) AS tool,
+        tool_hash, hidden_rule, verdict, any_value(server) AS server, any_value(tool) AS tool,
         count(*) AS hidden_errors,
         sum(hidden_confidence) AS confidence, count(hidden_confidence) AS judged,
         max(requested_at) AS last_seen,
         arg_min(coalesce(error_text, text), call_id) AS example,
         min(call_id) AS example_call
     FROM hidden
-    GROUP BY kind, hidden_rule, verdict
+    GROUP BY tool_hash, hidden_rule, verdict
 ),
-signs AS (
+rules AS (
     SELECT
-        kind, hidden_rule, any_value(server) AS server, any_value(tool) AS tool,
+        tool_hash, hidden_rule, any_value(server) AS server, any_value(tool) AS tool,
         sum(hidden_errors)::BIGINT AS hidden_errors,
         sum(confidence) / nullif(sum(judged), 0) AS hidden_confidence,
         first(verdict ORDER BY hidden_errors DESC, verdict) FILTER (verdict IS NOT NULL)
@@ -27,36 +28,36 @@ signs AS (
         max(last_seen) AS last_seen,
         left(arg_min(example, example_call), 300) AS example,
         min(example_call) AS example_call
-    FROM found
-    GROUP BY kind, hidden_rule
+    FROM counts
+    GROUP BY tool_hash, hidden_rule
 ),
 claims AS MATERIALIZED (
-    SELECT hash(hash(server), hash(tool)) AS kind, hash(session) AS visit,
+    SELECT hash(hash(server), hash(tool)) AS tool_hash, hash(session) AS session_hash,
         sum(ok + hidden_errors)::DOUBLE AS n
     FROM usage
     WHERE ok + hidden_errors > 0
-        AND hash(hash(server), hash(tool)) IN (SELECT kind FROM found)
-    GROUP BY kind, visit
+        AND hash(hash(server), hash(tool)) IN (SELECT tool_hash FROM counts)
+    GROUP BY tool_hash, session_hash
 ),
 sessions AS MATERIALIZED (
-    SELECT kind, hidden_rule, visit, count(*)::DOUBLE AS y FROM hidden GROUP BY ALL
+    SELECT tool_hash, hidden_rule, session_hash, count(*)::DOUBLE AS y FROM hidden GROUP BY ALL
 ),
-shares AS (
-    SELECT r.kind, r.hidden_rule, sum(n)::BIGINT AS calls, count(y) AS sessions,
+rates AS (
+    SELECT r.tool_hash, r.hidden_rule, sum(n)::BIGINT AS calls, count(y) AS sessions,
         rate_bounds(list(coalesce(y, 0)), list(n)) AS bounds
-    FROM (SELECT DISTINCT kind, hidden_rule FROM found) r
-    JOIN claims v USING (kind)
+    FROM (SELECT DISTINCT tool_hash, hidden_rule FROM counts) r
+    JOIN claims v USING (tool_hash)
     LEFT JOIN sessions s
-        ON s.kind = r.kind AND s.hidden_rule IS NOT DISTINCT FROM r.hidden_rule
-        AND s.visit = v.visit
-    GROUP BY r.kind, r.hidden_rule
+        ON s.tool_hash = r.tool_hash AND s.hidden_rule IS NOT DISTINCT FROM r.hidden_rule
+        AND s.session_hash = v.session_hash
+    GROUP BY r.tool_hash, r.hidden_rule
 )
 SELECT
     s.server, s.tool, calls, hidden_errors,
-    -- Of the tool's calls that claim success; all signs together: tool_scores.
+    -- Share of the tool's calls that claim success. tool_scores has the rate of all rules together.
     hidden_errors / calls AS hidden_error_rate,
     bounds[1] AS hidden_error_rate_low, bounds[2] AS hidden_error_rate_high,
     s.hidden_rule, hidden_confidence, verdict, sessions, last_seen, example, example_call
-FROM signs s
-JOIN shares r ON r.kind = s.kind AND r.hidden_rule IS NOT DISTINCT FROM s.hidden_rule
+FROM rules s
+JOIN rates r ON r.tool_hash = s.tool_hash AND r.hidden_rule IS NOT DISTINCT FROM s.hidden_rule
 ORDER BY hidden_errors DESC, s.server, s.tool, s.hidden_rule

@@ -1,6 +1,6 @@
--- How do latencies spread, per tool: how many calls took from how long to how long?
+-- How are the latencies of each tool distributed?
 -- Shows: server, tool, from_ms, to_ms, calls, share
--- Two bins to each doubling, so that a second hump (a cache, a time-out) can be seen.
+-- Two bins per doubling are fine enough to show a second peak, as a cache or a time-out makes.
 WITH binned AS (
     SELECT server, tool, floor(2 * log2(greatest(latency_ms, 0.001)))::INTEGER AS bin
     FROM calls

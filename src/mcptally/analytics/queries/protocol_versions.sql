@@ -1,4 +1,4 @@
--- Which revisions of the protocol are spoken, how is that known, and who breaks their rules?
+-- Which protocol revisions are in use, how is that known, and how many violations are there of each?
 -- Shows: protocol_version, protocol_source, servers, clients, sessions, calls, protocol_errors, unanswered, finding_errors, finding_warnings
 WITH spoken AS (
     SELECT
@@ -21,7 +21,7 @@ found AS (
         count(*) FILTER (f.severity = 'warning') AS finding_warnings
     FROM findings f
     JOIN calls c USING (call_id)
-    -- Only what is about the protocol; what breaks a tool's schema is in schema_violations.
+    -- Only findings about the protocol; violations of a tool's schema are in schema_violations.
     WHERE starts_with(f.rule, 'protocol.')
     GROUP BY ALL
 )

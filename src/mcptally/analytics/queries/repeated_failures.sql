@@ -1,23 +1,24 @@
--- Which failed calls had failed before with the same arguments, so that memory alone would have warned, and of which successes would it have warned in vain?
+-- Which failed calls had failed before with the same arguments, and for how many successful calls would a warning have been wrong?
 -- Shows: server, tool, calls, failed, warned_of, worked, warned_in_vain, example
--- A call is warned of when the last call before it of this tool with these arguments, in whatever
--- session, was answered with an error. Calls whose arguments nobody kept say nothing here.
--- Hashes of names and arguments are cheaper to group by than those.
+-- There is a warning if the previous call of the tool with the same arguments, in any session, was
+-- answered with an error. Calls whose arguments were not kept are left out.
+-- Hashes of names and arguments are cheaper to group by than the texts.
 WITH kinds AS MATERIALIZED (
     SELECT
-        same, any_value(kind) AS kind, any_value(server) AS server, any_value(tool) AS tool,
-        any_value(arguments) AS arguments,
+        same, any_value(tool_hash) AS tool_hash, any_value(server) AS server,
+        any_value(tool) AS tool, any_value(arguments) AS arguments,
         count(*) AS calls,
         count(*) FILTER (outcome IN ('tool_error', 'hidden_error', 'protocol_error')) AS errors,
         count(*) FILTER (outcome IN
             ('tool_error', 'hidden_error', 'protocol_error', 'timeout', 'no_response')) AS failed,
         count(*) FILTER (outcome = 'ok') AS worked
     FROM (
-        SELECT *, hash(kind, hash(arguments)) AS same FROM _asked WHERE arguments IS NOT NULL
+        SELECT *, hash(tool_hash, hash(arguments)) AS same FROM _unvalidated_calls
+        WHERE arguments IS NOT NULL
     )
     GROUP BY same
 ),
--- Where all went the same way, it does not matter in which order.
+-- The order of calls matters only if some failed and some did not.
 mixed AS MATERIALIZED (
     SELECT same FROM kinds WHERE calls > 1 AND errors BETWEEN 1 AND calls - 1
 ),
@@ -29,8 +30,8 @@ ordered AS (
         ) AS warned
     FROM (
         SELECT
-            hash(kind, hash(arguments)) AS same, outcome, requested_at, recording, seq, "index"
-        FROM _asked
+            hash(tool_hash, hash(arguments)) AS same, outcome, requested_at, recording, seq, "index"
+        FROM _unvalidated_calls
         WHERE arguments IS NOT NULL
     )
     SEMI JOIN mixed USING (same)
@@ -51,10 +52,10 @@ SELECT
     sum(coalesce("right", if(errors = calls, calls - 1, 0)))::BIGINT AS warned_of,
     sum(worked)::BIGINT AS worked,
     sum(coalesce(vain, 0))::BIGINT AS warned_in_vain,
-    -- What failed most often.
+    -- The arguments that failed most often.
     left(arg_max(arguments, (errors, arguments)) FILTER (calls > 1), 200) AS example
 FROM kinds
 LEFT JOIN warnings USING (same)
-GROUP BY kind
+GROUP BY tool_hash
 HAVING warned_of > 0 OR warned_in_vain > 0
 ORDER BY warned_of DESC, failed DESC, server, tool

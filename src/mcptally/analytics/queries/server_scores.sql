@@ -1,17 +1,17 @@
--- Which servers can be trusted, by calls and by tools, and how sure is that?
+-- How reliable is each server, by calls and by tools, and how certain is that?
 -- Shows: server, confidence, calls, tool_failures, hidden_errors, tools, confidence_tool_mean, sessions, insufficient_data, business, infrastructure, ok, latency_p50_ms
 WITH rated AS MATERIALIZED (
     SELECT v.* FROM (
-        SELECT kind, any_value(server) AS server, any_value(tool) AS tool,
+        SELECT tool_hash, any_value(server) AS server, any_value(tool) AS tool,
             sum(failure_n) AS n, sum(failure_y) / sum(failure_n) AS mean
-        FROM _visits('tool')
+        FROM _session_counts('tool')
         WHERE failure_n > 0
-        GROUP BY kind
+        GROUP BY tool_hash
     ) v
-    -- Names that the server does not list are the agent's, not tools whose mean counts.
-    ANTI JOIN _unlisted u ON u.server IS NOT DISTINCT FROM v.server AND u.tool = v.tool
+    -- A name that the server does not list was invented by the agent and is not one of its tools.
+    ANTI JOIN _unlisted_tools u ON u.server IS NOT DISTINCT FROM v.server AND u.tool = v.tool
 ),
--- Every tool counts the same: the mean over tools, its variance from sessions as clusters.
+-- The mean over tools gives every tool the same weight; sessions are clusters for its variance.
 tool_means AS (
     SELECT server, avg(mean) AS p, sum(n) AS n, count(*) AS tools
     FROM rated
@@ -22,12 +22,12 @@ tool_spread AS (
     FROM (
         SELECT any_value(t.server) AS server,
             sum((failure_y - t.mean * failure_n) / t.weight) AS u
-        FROM _visits('tool') s
+        FROM _session_counts('tool') s
         JOIN (
-            SELECT r.kind, r.server, r.mean, r.n * m.tools AS weight
+            SELECT r.tool_hash, r.server, r.mean, r.n * m.tools AS weight
             FROM rated r
             JOIN tool_means m ON m.server IS NOT DISTINCT FROM r.server
-        ) t USING (kind)
+        ) t USING (tool_hash)
         WHERE failure_n > 0
         GROUP BY hash(hash(t.server), hash(s.session))
     )
@@ -50,7 +50,7 @@ SELECT
     100 * (1 - b.p) AS confidence_tool_mean,
     100 * (1 - b.high) AS confidence_tool_mean_low,
     100 * (1 - b.low) AS confidence_tool_mean_high,
-    _too_little(b.n_eff, b.low, b.high) AS confidence_tool_mean_insufficient_data,
+    _insufficient_data(b.n_eff, b.low, b.high) AS confidence_tool_mean_insufficient_data,
     rank() OVER (ORDER BY failure_rate_shrunk_low DESC NULLS LAST) AS rank_worst,
     rank() OVER (ORDER BY failure_rate_shrunk_high NULLS LAST) AS rank_best,
     seed_overall_confidence, seed_points_low AS seed_overall_confidence_low,

@@ -1,7 +1,7 @@
--- What happened in each session: who spoke with whom, how long, and what failed?
+-- What happened in each session: client, server, duration, calls and failures?
 -- Shows: server, client, protocol_version, started_at, seconds, calls, tool_calls, tools, errors, tool_failures, retries, result_tokens, session
--- Hashes of names are cheaper to group by than names. A session mostly has one of each of the
--- others, so that few rows are left to choose the first and the last from.
+-- Hashes of names are cheaper to group by than the names. Most sessions have one value of each
+-- other key, so few rows are left from which to choose the first and the last.
 WITH parts AS (
     SELECT
         hash(session) AS s, hash(recording) AS r,
@@ -21,7 +21,7 @@ WITH parts AS (
     FROM calls
     GROUP BY s, r, session_source, server, client, client_version, protocol_version, transport
 ),
-talks AS (
+session_rows AS (
     SELECT
         s, r, any_value(session) AS session, any_value(recording) AS recording,
         arg_min(session_source, first_seq) AS session_source,
@@ -39,8 +39,8 @@ talks AS (
     FROM parts
     GROUP BY s, r
 ),
--- Apart from the rest: where anything is counted once, DuckDB keeps all rows that are counted.
-used AS (
+-- In its own query: a count(DISTINCT) beside the other aggregates would keep all rows in memory.
+tool_counts AS (
     SELECT s, r, count(*) AS tools
     FROM (
         SELECT DISTINCT hash(session) AS s, hash(recording) AS r, hash(tool) AS tool
@@ -53,7 +53,7 @@ SELECT
     t.ended_at, t.seconds, t.calls, t.tool_calls, coalesce(u.tools, 0) AS tools, t.errors,
     t.tool_failures, t.unanswered, t.retries, t.result_tokens,
     r."end" AS recording_end, r.exit_code, r.signal, t.session_source, t.session, t.recording
-FROM talks t
-LEFT JOIN used u USING (s, r)
+FROM session_rows t
+LEFT JOIN tool_counts u USING (s, r)
 LEFT JOIN recordings r ON r.recording = t.recording
 ORDER BY t.started_at, t.session, t.recording

@@ -1,11 +1,11 @@
--- Which tools can be trusted, how sure is that, and on how much evidence?
+-- How reliable is each tool, how certain is that, and on how much data?
 -- Shows: server, tool, confidence, calls, tool_failures, hidden_errors, sessions, insufficient_data, business, infrastructure, ok, latency_p50_ms
 SELECT
     a.* EXCLUDE (level, tools, tools_listed, q, seed_points_low, seed_points_high,
         inspector_points_low, inspector_points_high),
     rank() OVER (ORDER BY failure_rate_shrunk_low DESC NULLS LAST) AS rank_worst,
     rank() OVER (ORDER BY failure_rate_shrunk_high NULLS LAST) AS rank_best,
-    -- Whether the server ever listed a tool of this name; null where no listing was recorded.
+    -- Whether the server ever listed a tool of this name; null if no listing was recorded.
     if(s.lists, tools_listed > 0, NULL) AS listed,
     seed_overall_confidence, seed_points_low AS seed_overall_confidence_low,
     seed_points_high AS seed_overall_confidence_high, seed_scenario_status, health,

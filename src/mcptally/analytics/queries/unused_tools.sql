@@ -24,7 +24,7 @@ called AS (
 )
 SELECT
     s.server, s.tool, s.sessions, s.listings, s.definition_tokens, s.listed_tokens,
-    -- Of what the server's list costs: this could be spared.
+    -- Share of the tokens of the server's list that leaving out this tool would save.
     s.server_listed_rate,
     (SELECT coalesce(sum(n), 0)::BIGINT FROM called c WHERE c.server IS NOT DISTINCT FROM s.server)
         AS server_calls,

@@ -1,4 +1,4 @@
--- When a server's own validation said yes, did the real call work; when it said no, would it have failed?
+-- How often is a server's own validation right: do calls that it accepts work, and do those that it refuses fail?
 -- Shows: server, phase, validations, validated_calls, valid_worked, valid_worked_low, valid_worked_high, invalid_precision, invalid_recall, insufficient_data
 WITH asked AS (
     SELECT
@@ -18,7 +18,7 @@ sessions AS (
         *, valid_and_worked + valid_and_failed AS valid_n,
         invalid_and_worked + invalid_and_failed AS invalid_n,
         valid_and_failed + invalid_and_failed AS failed_n
-    FROM _foresight_sums
+    FROM _native_validation
 ),
 real_calls AS (
     SELECT
@@ -31,9 +31,9 @@ real_calls AS (
         sum(valid_and_worked) / nullif(sum(valid_n), 0) AS valid_worked,
         sum(invalid_and_failed) / nullif(sum(invalid_n), 0) AS invalid_precision,
         sum(invalid_and_failed) / nullif(sum(failed_n), 0) AS invalid_recall,
-        _interval_of(_moments_of(valid_n, valid_and_worked)) AS yes,
-        _interval_of(_moments_of(invalid_n, invalid_and_failed)) AS no,
-        _interval_of(_moments_of(failed_n, invalid_and_failed)) AS found
+        _interval(_moments(valid_n, valid_and_worked)) AS yes,
+        _interval(_moments(invalid_n, invalid_and_failed)) AS no,
+        _interval(_moments(failed_n, invalid_and_failed)) AS found
     FROM sessions
     GROUP BY server
 ),
@@ -51,7 +51,8 @@ SELECT
     invalid_recall, found.low AS invalid_recall_low,
     found.high AS invalid_recall_high,
     if(a.server IS NULL, NULL,
-        _too_little(yes.n_eff, yes.low, yes.high) OR _too_little(no.n_eff, no.low, no.high)
+        _insufficient_data(yes.n_eff, yes.low, yes.high)
+            OR _insufficient_data(no.n_eff, no.low, no.high)
     ) AS insufficient_data
 FROM servers s
 LEFT JOIN asked a ON a.server IS NOT DISTINCT FROM s.server

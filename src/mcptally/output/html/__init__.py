@@ -83,7 +83,7 @@ def report(
     found = steadily(
         [about] if other is None else [about, other],
         lambda: answers.ask(about, other, **filters),
-        whole=True,
+        consistent=True,
     )
     lines = commands.Commands(*map(str, about.paths), filters=found.filters)
     page = _render(found, lines)

@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from mcptally.analytics.compare import Comparison, compare
+from mcptally.analytics.compare import Comparison
 from mcptally.analytics.store import Store
 
 _COUNTED = (
@@ -119,7 +119,7 @@ def ask(store: Store, base: Store | None = None, **filters: Any) -> Answers:
         retries=answer("retry_loops"),
         findings=answer("finding_counts"),
         alarms=trend.pl(),
-        compared=_compared(compare(base, store), given) if base is not None else None,
+        compared=_compared(base.compare(store), given) if base is not None else None,
     )
 
 

@@ -1,8 +1,7 @@
 """The seed score per tool and server: overall confidence, scenario status, health.
 
-The sums are DuckDB's: queries/_seed_results.sql makes scenario results of calls,
-queries/_seed_sums.sql adds up those of a session, which a store keeps as its table `usage`, and
-queries/_seed_scores.sql makes scores of that.
+DuckDB computes it: `tables.usage_sums` has the SQL of the aggregates per session, which a store
+keeps as its table `usage`, and `queries/_seed_scores.sql` computes scores from them.
 """
 
 from importlib import resources
@@ -10,23 +9,28 @@ from importlib import resources
 import duckdb
 import polars as pl
 
-VIEWS = {"_seed_results": "_seed_results", "usage": "_seed_sums", "_seed_scores": "_seed_scores"}
-"""View → the file that makes it of the one before; the first is made of `calls`."""
+from mcptally.tables.schema import Calls
+from mcptally.tables.usage_sums import calls_sql, usage_sql
 
 
 def tool_rollup(calls: pl.DataFrame) -> pl.DataFrame:
-    """One row a tool (`level` = tool) and one a server, of scored calls."""
+    """One row per tool (`level` = tool) and per server, from scored calls."""
+    views = {
+        "_tool_calls": calls_sql(where="tool IS NOT NULL AND dir = 'c2s'"),
+        "usage": usage_sql("_tool_calls"),
+        "_seed_scores": scores_sql(),
+    }
     with duckdb.connect() as connection:
-        connection.register("calls", calls)
-        for view, file in VIEWS.items():
-            connection.execute(f'CREATE VIEW "{view}" AS SELECT * FROM ({sql(file)})')
+        connection.register("calls", Calls.frame(calls))
+        for view, query in views.items():
+            connection.execute(f'CREATE VIEW "{view}" AS {query}')
         found: pl.DataFrame = connection.sql(
             "SELECT * FROM _seed_scores ORDER BY level DESC, server, tool"
         ).pl()
     return found
 
 
-def sql(file: str) -> str:
-    """The text of one of the files of `VIEWS`."""
+def scores_sql() -> str:
+    """The text of `queries/_seed_scores.sql`."""
     folder = resources.files("mcptally.analytics").joinpath("queries")
-    return folder.joinpath(f"{file}.sql").read_text(encoding="utf-8")
+    return folder.joinpath("_seed_scores.sql").read_text(encoding="utf-8")

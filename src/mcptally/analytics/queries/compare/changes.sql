@@ -1,25 +1,26 @@
--- How far every metric of every tool and server moved, and whether that can be chance.
+-- The change of every metric of every tool and server, and whether it can be chance.
 WITH metrics AS (SELECT unnest($metrics, recursive := true)),
 sums AS MATERIALIZED (
     SELECT 'base' AS side, s.* EXCLUDE (level, tool), p.new_tool AS tool
-    FROM base._sums s
+    FROM base._session_metrics s
     JOIN pairs p ON p.server IS NOT DISTINCT FROM s.server AND p.base_tool = s.tool
     WHERE level = 'tool' AND presence IN ('both', 'renamed')
     UNION ALL
     SELECT 'new', s.* EXCLUDE (level, tool), p.new_tool
-    FROM new._sums s
+    FROM new._session_metrics s
     JOIN pairs p ON p.server IS NOT DISTINCT FROM s.server AND p.new_tool = s.tool
     WHERE level = 'tool' AND presence IN ('both', 'renamed')
 ),
--- Latency beside that of the session's other calls: a slow session slows all of its tools.
-paces AS (
+-- Latency relative to the session's other calls, because a slow session slows all of its tools.
+relative_latencies AS (
     SELECT
-        side, server, tool, session, n, y - n * pace AS late,
-        sum(y - n * pace) OVER (PARTITION BY side, server, session) - late AS others_late,
+        side, server, tool, session, n, y - n * mean_latency AS residual,
+        sum(y - n * mean_latency) OVER (PARTITION BY side, server, session) - residual
+            AS others_residual,
         sum(n) OVER (PARTITION BY side, server, session) - n AS others
     FROM (
         SELECT *, sum(y) OVER (PARTITION BY server, tool)
-            / sum(n) OVER (PARTITION BY server, tool) AS pace
+            / sum(n) OVER (PARTITION BY server, tool) AS mean_latency
         FROM sums
         WHERE metric = 'ln_latency_ms'
     )
@@ -28,14 +29,15 @@ logs AS MATERIALIZED (
     SELECT side, server, tool, metric, session, n, y FROM sums WHERE metric LIKE 'ln\_%' ESCAPE '\'
     UNION ALL
     SELECT side, server, tool, 'ln_latency_vs_session', session, n,
-        late - n * others_late / (others + 2)
-    FROM paces
+        residual - n * others_residual / (others + 2)
+    FROM relative_latencies
 ),
--- The jackknife's variance (what leaving out one session changes) and as many degrees of freedom
--- as sessions of equal size would make: sessions are of very different sizes.
+-- The jackknife variance over sessions. The degrees of freedom are those of so many sessions of
+-- equal size, because sessions differ much in size.
 log_rates AS (
     SELECT
-        t.side, t.server, t.tool, t.metric, false AS share, t.n, t.y, sessions, 0 AS hit, 0 AS missed,
+        t.side, t.server, t.tool, t.metric, false AS share, t.n, t.y, sessions,
+        0 AS hit, 0 AS missed,
         t.mean,
         sum(((l.y - t.mean * l.n) / t.n / nullif(1 - l.n / t.n, 0)) ** 2) AS variance,
         greatest(1, 1 / sum((l.n / t.n) ** 2) - 1) AS df
@@ -63,20 +65,20 @@ rates AS MATERIALIZED (
     UNION ALL BY NAME
     SELECT * FROM log_rates
 ),
--- Tools ---------------------------------------------------------------------------------------
+-- Both sides of every tool.
 tools AS (
     SELECT
         'tool' AS level, p.server, p.base_tool, p.new_tool, b.metric, b.share, m.family, m.weight,
         b.n AS base_n, n.n AS new_n, b.sessions AS base_sessions, n.sessions AS new_sessions,
         b.mean AS base, b.variance AS base_variance, n.mean AS new, n.variance AS new_variance,
-        -- A side where it never happens has no spread of its own: it borrows the other's.
+        -- A side with a rate of 0 or 1 has no variance of its own; it takes DEFF and t of the other.
         b.y IN (0, b.n) AS base_edge, n.y IN (0, n.n) AS new_edge,
         if(base_edge AND NOT new_edge, greatest(b.n_eff, b.n * n.n_eff / n.n), b.n_eff) AS base_eff,
         if(new_edge AND NOT base_edge, greatest(n.n_eff, n.n * b.n_eff / b.n), n.n_eff) AS new_eff,
         if(base_edge, n.t, b.t) AS bt, if(new_edge, b.t, n.t) AS nt,
         (b.y + n.y) / (b.n + n.n) AS pooled,
         pooled * (1 - pooled) AS binomial,
-        -- As if nothing had changed: spread around the common mean, and no less than chance's.
+        -- Variance under the null hypothesis: around the pooled mean, and at least binomial.
         if(b.share, greatest(binomial / b.n, b.sessions / (b.sessions - 1) / b.n ** 2
             * (b.yy - 2 * pooled * b.yn + pooled ** 2 * b.nn
                 - (b.y - pooled * b.n) ** 2 / b.sessions)), b.variance) AS base_null,
@@ -84,12 +86,12 @@ tools AS (
             * (n.yy - 2 * pooled * n.yn + pooled ** 2 * n.nn
                 - (n.y - pooled * n.n) ** 2 / n.sessions)), n.variance) AS new_null,
         if(b.share, b.sessions - 1, b.df) AS base_df, if(b.share, n.sessions - 1, n.df) AS new_df,
-        1.0 AS covered,
-        -- What never happens, or hardly, can show no change of the kind that a test finds; nor
-        -- can times of a few sessions, or of one large and many tiny ones.
+        1.0 AS common_share,
+        -- A test needs enough events, and for times enough calls in sessions of similar size.
         if(b.share, least(b.y + n.y, b.n + n.n - b.y - n.y) >= $min_events
             AND least(b.hit + n.hit, b.missed + n.missed) >= $min_event_sessions,
-            least(b.n, n.n) >= 2 * $min_calls AND least(b.df, n.df) >= $min_sessions - 1) AS happens
+            least(b.n, n.n) >= 2 * $min_calls AND least(b.df, n.df) >= $min_sessions - 1)
+            AS has_events
     FROM pairs p
     JOIN rates b
         ON b.side = 'base' AND b.server IS NOT DISTINCT FROM p.server AND b.tool = p.new_tool
@@ -98,9 +100,9 @@ tools AS (
         AND n.metric = b.metric
     JOIN metrics m ON m.metric = b.metric
 ),
--- Servers, standardised: each tool weighs what it weighs in both archives together, so that a
--- change of what is called moves nothing.
-weighed AS MATERIALIZED (
+-- Servers, standardised: each tool has the weight that it has in both archives together, so that
+-- a different mix of calls is no change.
+weighted_tools AS MATERIALIZED (
     SELECT
         server, base_tool, new_tool, metric, share, base, new, pooled, base_n, new_n,
         (base_n + new_n) / sum(base_n + new_n) OVER (PARTITION BY server, metric) AS w
@@ -114,7 +116,7 @@ session_residuals AS (
             / if(side = 'base', base_n, new_n)) AS u,
         sum(w * (s.y - pooled * s.n) / if(side = 'base', base_n, new_n)) AS v
     FROM sums s
-    JOIN weighed w
+    JOIN weighted_tools w
         ON w.server IS NOT DISTINCT FROM s.server AND w.new_tool = s.tool AND w.metric = s.metric
     GROUP BY ALL
 ),
@@ -132,9 +134,9 @@ session_spread AS (
 totals AS (
     SELECT server, metric, sum(n) FILTER (side = 'base') AS bn, sum(n) FILTER (side = 'new') AS nn
     FROM (
-        SELECT 'base' AS side, * FROM base._sums WHERE level = 'server'
+        SELECT 'base' AS side, * FROM base._session_metrics WHERE level = 'server'
         UNION ALL
-        SELECT 'new', * FROM new._sums WHERE level = 'server'
+        SELECT 'new', * FROM new._session_metrics WHERE level = 'server'
     )
     GROUP BY ALL
 ),
@@ -144,14 +146,14 @@ standardised AS (
         sum(w * base) AS base, sum(w * new) AS new,
         sum(if(share, w ** 2 * pooled * (1 - pooled) / base_n, 0)) AS base_floor,
         sum(if(share, w ** 2 * pooled * (1 - pooled) / new_n, 0)) AS new_floor
-    FROM weighed
+    FROM weighted_tools
     GROUP BY ALL
 ),
 server_sides AS (
     SELECT
         s.*, bg, ng, base_variance, new_variance,
         greatest(base_null, base_floor) AS base_null, greatest(new_null, new_floor) AS new_null,
-        (base_n + new_n) / (bn + nn) AS covered,
+        (base_n + new_n) / (bn + nn) AS common_share,
         CASE WHEN base IN (0, 1) THEN bg
             ELSE base * (1 - base) / greatest(base_variance, base_floor) END AS base_eff,
         CASE WHEN new IN (0, 1) THEN ng
@@ -166,7 +168,8 @@ servers AS (
         'server' AS level, server, NULL::VARCHAR AS base_tool, NULL::VARCHAR AS new_tool,
         metric, share, family, weight, base_n, new_n, bg AS base_sessions, ng AS new_sessions,
         base, base_variance, new, new_variance, base_eff, new_eff, bt, nt, base_null, new_null,
-        bg - 1 AS base_df, ng - 1 AS new_df, covered, NOT share OR base + new NOT IN (0, 2) AS happens
+        bg - 1 AS base_df, ng - 1 AS new_df, common_share,
+        NOT share OR base + new NOT IN (0, 2) AS has_events
     FROM server_sides
     JOIN metrics USING (metric)
 ),
@@ -188,46 +191,49 @@ tested AS (
         *,
         least(base_sessions, new_sessions) >= $min_sessions
             AND least(base_n, new_n) >= $min_calls AS testable,
-        new - base AS moved,
-        -- Welch and Satterthwaite.
+        new - base AS difference,
+        -- Degrees of freedom of Welch and Satterthwaite.
         (base_null + new_null) ** 2
             / nullif(base_null ** 2 / base_df + new_null ** 2 / new_df, 0) AS df_null,
         (base_variance + new_variance) ** 2
             / nullif(base_variance ** 2 / base_df + new_variance ** 2 / new_df, 0) AS df,
-        t_quantile(0.975, df) * sqrt(base_variance + new_variance) AS half,
-        if(testable AND happens, if(new = base, 1, coalesce(
+        t_quantile(0.975, df) * sqrt(base_variance + new_variance) AS half_width,
+        if(testable AND has_events, if(new = base, 1, coalesce(
             t_test((new - base) / nullif(sqrt(base_null + new_null), 0), df_null), 1)), NULL)
             AS p_value
     FROM sides
 ),
--- Benjamini and Hochberg: of all changes called one, at most this share is chance. Within a family
--- each metric has its share of that (weights of Genovese, Roeder and Wasserman).
+-- The q-value of Benjamini and Hochberg limits the share of reported changes that are chance.
+-- Within a family each metric has a weight (Genovese, Roeder and Wasserman).
 weighted AS (
-    SELECT *, p_value * count(p_value) OVER (PARTITION BY level, metric) / weight AS heavy
+    SELECT *, p_value * count(p_value) OVER (PARTITION BY level, metric) / weight AS weighted_p
     FROM tested
 ),
 ranked AS (
-    SELECT *, row_number() OVER (PARTITION BY level, family ORDER BY heavy NULLS LAST) AS place
+    SELECT
+        *,
+        row_number() OVER (PARTITION BY level, family ORDER BY weighted_p NULLS LAST) AS p_rank
     FROM weighted
 ),
 judged AS (
     SELECT
-        -- Beside others that got faster everyone looks slow: the tool itself must have moved too.
-        metric <> 'ln_latency_vs_session' OR moved * coalesce(any_value(moved)
+        -- If the other tools got faster, a tool looks slow: its own latency must change as well.
+        metric <> 'ln_latency_vs_session' OR difference * coalesce(any_value(difference)
             FILTER (metric = 'ln_latency_ms') OVER (PARTITION BY level, server, new_tool), 0)
-            >= ln($min_ratio) ** 2 AS seconded,
+            >= ln($min_ratio) ** 2 AS latency_agrees,
         * EXCLUDE (base, new),
-        CASE WHEN p_value IS NOT NULL THEN least(1, min(heavy / place) OVER (
-            PARTITION BY level, family ORDER BY place DESC ROWS UNBOUNDED PRECEDING)) END AS q_value,
+        CASE WHEN p_value IS NOT NULL THEN least(1, min(weighted_p / p_rank) OVER (
+            PARTITION BY level, family ORDER BY p_rank DESC ROWS UNBOUNDED PRECEDING)) END
+            AS q_value,
         if(share, base, exp(base)) AS base, if(share, new, exp(new)) AS new,
-        if(share, moved, exp(moved)) AS change,
-        -- Newcombe's difference of two Wilson intervals; for the others, of two logarithms.
-        if(share, moved - sqrt((new - new_low) ** 2 + (base_high - base) ** 2),
-            exp(moved - half)) AS change_low,
-        if(share, moved + sqrt((new_high - new) ** 2 + (base - base_low) ** 2),
-            exp(moved + half)) AS change_high,
-        if(share, $min_difference, ln($min_ratio)) AS enough,
-        if(share, 0, 1) AS none
+        if(share, difference, exp(difference)) AS change,
+        -- Rates: Newcombe's difference of two Wilson intervals. Others: a difference of logarithms.
+        if(share, difference - sqrt((new - new_low) ** 2 + (base_high - base) ** 2),
+            exp(difference - half_width)) AS change_low,
+        if(share, difference + sqrt((new_high - new) ** 2 + (base - base_low) ** 2),
+            exp(difference + half_width)) AS change_high,
+        if(share, $min_difference, ln($min_ratio)) AS min_change,
+        if(share, 0, 1) AS no_change
     FROM ranked
 )
 SELECT
@@ -237,12 +243,14 @@ SELECT
     base, new, change, change_low, change_high, p_value, q_value,
     CASE
         WHEN NOT testable THEN 'too_little_data'
-        WHEN q_value <= $alpha AND seconded AND moved >= enough AND change_low > none THEN 'worse'
-        WHEN q_value <= $alpha AND seconded AND moved <= -enough AND change_high < none THEN 'better'
-        WHEN share AND greatest(change_high, -change_low) < enough THEN 'unchanged'
-        WHEN NOT share AND greatest(ln(change_high), -ln(change_low)) < enough THEN 'unchanged'
+        WHEN q_value <= $alpha AND latency_agrees AND difference >= min_change
+            AND change_low > no_change THEN 'worse'
+        WHEN q_value <= $alpha AND latency_agrees AND difference <= -min_change
+            AND change_high < no_change THEN 'better'
+        WHEN share AND greatest(change_high, -change_low) < min_change THEN 'unchanged'
+        WHEN NOT share AND greatest(ln(change_high), -ln(change_low)) < min_change THEN 'unchanged'
         ELSE 'unclear'
     END AS verdict,
     base_n::BIGINT AS base_calls, new_n::BIGINT AS new_calls, base_sessions, new_sessions,
-    covered AS calls_of_common_tools
+    common_share AS calls_of_common_tools
 FROM judged

@@ -1,4 +1,4 @@
--- Which tool of `new` is which tool of `base`, and which are new, gone or renamed.
+-- Pairs of the same tool in `base` and `new`; which tools are new, vanished or renamed.
 WITH definitions AS (
     SELECT side, server, tool,
         arg_max({definition: definition, title: title, description: description,
@@ -13,11 +13,11 @@ WITH definitions AS (
 ),
 called AS (
     SELECT 'base' AS side, server, tool, count(*) AS calls, count(DISTINCT session) AS sessions
-    FROM base._judged GROUP BY ALL
+    FROM base._tool_calls GROUP BY ALL
     UNION ALL
-    SELECT 'new', server, tool, count(*), count(DISTINCT session) FROM new._judged GROUP BY ALL
+    SELECT 'new', server, tool, count(*), count(DISTINCT session) FROM new._tool_calls GROUP BY ALL
 ),
-known AS (
+known_tools AS (
     SELECT
         coalesce(c.side, d.side) AS side, coalesce(c.server, d.server) AS server,
         coalesce(c.tool, d.tool) AS tool, coalesce(calls, 0) AS calls,
@@ -26,38 +26,38 @@ known AS (
     FULL JOIN definitions d
         ON d.side = c.side AND d.server IS NOT DISTINCT FROM c.server AND d.tool = c.tool
 ),
-lists AS (SELECT DISTINCT side, server FROM definitions),
-before AS (SELECT * FROM known WHERE side = 'base'),
-after AS (SELECT * FROM known WHERE side = 'new'),
--- A tool counts as gone or new only where the other side listed its server's tools.
-gone AS (
+listed_servers AS (SELECT DISTINCT side, server FROM definitions),
+before AS (SELECT * FROM known_tools WHERE side = 'base'),
+after AS (SELECT * FROM known_tools WHERE side = 'new'),
+-- A tool counts as vanished or new only if the other side listed its server's tools.
+vanished_tools AS (
     SELECT b.* FROM before b
     ANTI JOIN after n ON n.server IS NOT DISTINCT FROM b.server AND n.tool = b.tool
-    JOIN lists l ON l.side = 'new' AND l.server IS NOT DISTINCT FROM b.server
+    JOIN listed_servers l ON l.side = 'new' AND l.server IS NOT DISTINCT FROM b.server
     WHERE b.d IS NOT NULL
 ),
-fresh AS (
+new_tools AS (
     SELECT n.* FROM after n
     ANTI JOIN before b ON n.server IS NOT DISTINCT FROM b.server AND n.tool = b.tool
-    JOIN lists l ON l.side = 'base' AND l.server IS NOT DISTINCT FROM n.server
+    JOIN listed_servers l ON l.side = 'base' AND l.server IS NOT DISTINCT FROM n.server
     WHERE n.d IS NOT NULL
 ),
-likeness AS (
+candidates AS (
     SELECT
         g.server, g.tool AS base_tool, f.tool AS new_tool,
-        replace(coalesce(g.d.description, ''), g.tool, '') AS said,
-        replace(coalesce(f.d.description, ''), f.tool, '') AS says,
+        replace(coalesce(g.d.description, ''), g.tool, '') AS old_text,
+        replace(coalesce(f.d.description, ''), f.tool, '') AS new_text,
         (g.d.input_schema = f.d.input_schema)::INTEGER
-            + if(said = says, 1, jaro_winkler_similarity(said, says)) AS score
-    FROM gone g
-    JOIN fresh f ON f.server IS NOT DISTINCT FROM g.server
-    -- The same arguments, and nearly the same words: else it is another tool.
-    WHERE g.d.input_schema = f.d.input_schema AND length(said) > 0
-        AND jaro_winkler_similarity(said, says) >= 0.9
+            + if(old_text = new_text, 1, jaro_winkler_similarity(old_text, new_text)) AS score
+    FROM vanished_tools g
+    JOIN new_tools f ON f.server IS NOT DISTINCT FROM g.server
+    -- A renamed tool has the same arguments and nearly the same description.
+    WHERE g.d.input_schema = f.d.input_schema AND length(old_text) > 0
+        AND jaro_winkler_similarity(old_text, new_text) >= 0.9
 ),
 renamed AS (
     SELECT server, base_tool, new_tool
-    FROM likeness
+    FROM candidates
     QUALIFY row_number() OVER (PARTITION BY server, base_tool ORDER BY score DESC, new_tool) = 1
         AND row_number() OVER (PARTITION BY server, new_tool ORDER BY score DESC, base_tool) = 1
 )
@@ -73,7 +73,7 @@ SELECT
     END AS presence,
     coalesce(b.calls, 0) AS base_calls, coalesce(n.calls, 0) AS new_calls,
     coalesce(b.sessions, 0) AS base_sessions, coalesce(n.sessions, 0) AS new_sessions,
-    -- From what an agent obeys to what it never sees.
+    -- The fields of a definition, the one with most effect on an agent first.
     CASE WHEN b.d IS NULL OR n.d IS NULL OR b.d.definition = n.d.definition THEN []
     ELSE list_filter([
         if(b.d.input_schema IS DISTINCT FROM n.d.input_schema, 'input_schema', NULL),
@@ -85,7 +85,7 @@ SELECT
     b.d.tokens AS base_definition_tokens, n.d.tokens AS new_definition_tokens
 FROM before b
 LEFT JOIN renamed r ON r.server IS NOT DISTINCT FROM b.server AND r.base_tool = b.tool
-LEFT JOIN gone g ON g.server IS NOT DISTINCT FROM b.server AND g.tool = b.tool
+LEFT JOIN vanished_tools g ON g.server IS NOT DISTINCT FROM b.server AND g.tool = b.tool
 FULL JOIN after n
     ON n.server IS NOT DISTINCT FROM b.server AND n.tool = coalesce(r.new_tool, b.tool)
-LEFT JOIN fresh f ON f.server IS NOT DISTINCT FROM n.server AND f.tool = n.tool
+LEFT JOIN new_tools f ON f.server IS NOT DISTINCT FROM n.server AND f.tool = n.tool

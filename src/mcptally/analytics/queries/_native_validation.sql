@@ -1,4 +1,4 @@
--- What a server's own validation adds up to per session: of real calls that it judged before.
+-- Calls per session that the server's own validation had judged before, by answer and outcome.
 SELECT
     server, session, count(*) AS calls,
     count(*) FILTER (failed AND unforeseeable) AS unforeseeable,
@@ -12,7 +12,7 @@ FROM (
         outcome IN ('tool_error', 'hidden_error', 'protocol_error', 'timeout', 'no_response')
             AS failed,
         coalesce(verdict IN ('infrastructure', 'ambiguous'), false) AS unforeseeable
-    FROM _asked
+    FROM _unvalidated_calls
     WHERE validated_by IS NOT NULL
 )
 GROUP BY server, session

@@ -1,7 +1,7 @@
-"""The standing questions answered again in plain Python, from the rows of the tables.
+"""Reference answers of the standing questions in plain Python, from the rows of the tables.
 
-Each function takes the tables as lists of rows and gives the answer's rows, as far as it says the
-same: the columns that it has are compared, whatever their order.
+Each function takes the tables as lists of rows and yields rows of the answer. Only the columns that
+it yields are compared, in any order.
 """
 
 import itertools
@@ -20,7 +20,7 @@ def groups(rows, *keys):
 
 
 def quantile(values, q):
-    """Between the two nearest values, in proportion."""
+    """The quantile with linear interpolation."""
     values = sorted(values)
     place = (len(values) - 1) * q
     below = int(place)
@@ -74,7 +74,7 @@ def latency(tables):
 
 
 def latency_histogram(tables):
-    """Bins by their ends: two to each doubling, counted from one millisecond."""
+    """Bins by their bounds: two per doubling, counted from one millisecond."""
     answered = [row for row in of_tools(tables) if row["latency_ms"] is not None]
     ends = [2 ** (half / 2) for half in range(-20, 80)]
     for (server, tool), rows in groups(answered, "server", "tool").items():
@@ -202,7 +202,7 @@ def repeated_failures(tables):
 
 
 def schema_violations(tables):
-    """By place; the question parts them by error as well."""
+    """Grouped by place; the question groups by error as well."""
     found = defaultdict(list)
     bad = {"invalid", "unusable_schema", "missing_output"}
     for row in tables["calls"]:
@@ -315,7 +315,7 @@ def finding_counts(tables):
 
 
 def error_groups(tables):
-    """Without templates: whose failures they are; the question parts them further."""
+    """Grouped without templates, by which the question groups as well."""
     failed = [row for row in tables["calls"] if row["dir"] == "c2s" and row["outcome"] in FAILED]
     named = [
         {**row, "tool": row["method"] if row["tool"] is None else row["tool"]} for row in failed

@@ -1,6 +1,6 @@
-"""Copies transcripts with a known change: a tool that fails more, one that is slower, one renamed.
+"""Copies transcripts with known changes: tools that fail more, are slower, or are renamed.
 
-    python -m tests.analytics.inject TRAFFIC OUT --fail time/convert_time=0.1 \
+    python -m tests.analytics.change_traffic TRAFFIC OUT --fail time/convert_time=0.1 \
         --slow memory/search_nodes=2 --rename git/git_status=git_state
 """
 
@@ -34,7 +34,7 @@ def changed(
     keep: Any = None,
     seed: int = 7,
 ) -> Iterator[bytes]:
-    """The lines of one transcript, changed; `keep(recording)` says which recordings stay."""
+    """The changed lines of one transcript; `keep(recording)` chooses recordings."""
     fail, slow, rename = fail or {}, slow or {}, rename or {}
     dice = random.Random(seed)
     server: dict[str, str] = {}
@@ -83,7 +83,7 @@ def _change(event, msg, label, asked, late, fail, slow, rename, dice) -> None:
         return
     if dice.random() < fail.get((label, tool), 0):
         msg["result"] = CRASH
-    # Slower by a factor: this and everything after it happens later.
+    # A slower call delays itself and all later events.
     extra = (slow.get((label, tool), 1) - 1) * (event["ts_ns"] - at)
     late[recording] = late.get(recording, 0) + int(extra)
 

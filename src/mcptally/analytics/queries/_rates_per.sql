@@ -1,24 +1,24 @@
--- Means and shares with sessions as clusters, per tool or server, and metric.
+-- Rates and means with intervals (sessions are clusters), per tool or per server, and metric.
 -- Of: per
--- Moments of all metrics are summed side by side: ten rows a session would be what costs.
+-- The moments of all metrics are summed in one row: ten rows per session would be slow.
 WITH moments AS (
     SELECT
         any_value(level) AS level, any_value(server) AS server, any_value(tool) AS tool,
         unnest([
-            {metric: 'failure_rate', share: true, of: _moments_of(failure_n, failure_y)},
-            {metric: 'error_rate', share: true, of: _moments_of(ended_n, error_y)},
-            {metric: 'hidden_error_rate', share: true, of: _moments_of(hidden_n, hidden_y)},
-            {metric: 'infrastructure_rate', share: true, of: _moments_of(ended_n, infrastructure_y)},
-            {metric: 'unanswered_rate', share: true, of: _moments_of(ended_n, unanswered_y)},
-            {metric: 'invalid_input_rate', share: true, of: _moments_of(input_n, input_y)},
-            {metric: 'invalid_output_rate', share: true, of: _moments_of(output_n, output_y)},
-            {metric: 'retry_rate', share: true, of: _moments_of(retry_n, retry_y)},
+            {metric: 'failure_rate', share: true, of: _moments(failure_n, failure_y)},
+            {metric: 'error_rate', share: true, of: _moments(ended_n, error_y)},
+            {metric: 'hidden_error_rate', share: true, of: _moments(hidden_n, hidden_y)},
+            {metric: 'infrastructure_rate', share: true, of: _moments(ended_n, infrastructure_y)},
+            {metric: 'unanswered_rate', share: true, of: _moments(ended_n, unanswered_y)},
+            {metric: 'invalid_input_rate', share: true, of: _moments(input_n, input_y)},
+            {metric: 'invalid_output_rate', share: true, of: _moments(output_n, output_y)},
+            {metric: 'retry_rate', share: true, of: _moments(retry_n, retry_y)},
             {metric: 'inspector_overall_confidence', share: false,
-                of: _moments_of(inspector_n, inspector_y)},
-            {metric: 'seed_overall_confidence', share: false, of: _moments_of(seed_n, seed_y)}
+                of: _moments(inspector_n, inspector_y)},
+            {metric: 'seed_overall_confidence', share: false, of: _moments(seed_n, seed_y)}
         ], recursive := true)
-    FROM _visits(per)
-    GROUP BY kind
+    FROM _session_counts(per)
+    GROUP BY tool_hash
 ),
 spread AS (
     SELECT

@@ -1,4 +1,4 @@
--- Names that calls use and their server never listed, though it listed tools.
+-- Names of tools that calls use and that their server, which lists tools, never listed.
 SELECT c.server, c.tool
 FROM (
     SELECT any_value(server) AS server, any_value(tool) AS tool

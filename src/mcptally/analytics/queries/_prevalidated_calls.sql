@@ -1,6 +1,5 @@
--- Calls of tools that could have been foreseen, and what came of them.
--- Those that a dry run refuses or a server's own validation judged. Of all other calls nothing was
--- known before: who counts them needs no look at each.
+-- Calls whose outcome could be predicted before they were made, with prediction and outcome.
+-- A dry run refuses the call, or the server's own validation had given an answer about it.
 WITH definitions AS MATERIALIZED (
     SELECT
         hash(hash(server), hash(tool), hash(definition)) AS id,
@@ -9,12 +8,13 @@ WITH definitions AS MATERIALIZED (
     FROM tools
     GROUP BY id
 ),
--- The same arguments mean the same: each is looked at once; most schemas say nothing of meaning.
-meanings AS MATERIALIZED (
-    SELECT said, meaning_error(input_schema, arguments) AS meaning
+-- Equal arguments are checked once. Most schemas have no semantic constraints and are skipped.
+semantic_errors AS MATERIALIZED (
+    SELECT arguments_hash, meaning_error(input_schema, arguments) AS meaning
     FROM (
-        SELECT said, any_value(m.input_schema) AS input_schema, any_value(arguments) AS arguments
-        FROM _asked a
+        SELECT arguments_hash, any_value(m.input_schema) AS input_schema,
+            any_value(arguments) AS arguments
+        FROM _unvalidated_calls a
         JOIN (
             SELECT definition, any_value(input_schema) AS input_schema
             FROM definitions
@@ -22,23 +22,23 @@ meanings AS MATERIALIZED (
             HAVING has_meaning(any_value(input_schema))
         ) m USING (definition)
         WHERE input_schema_state = 'valid' AND arguments IS NOT NULL
-        GROUP BY said
+        GROUP BY arguments_hash
     )
     WHERE meaning IS NOT NULL
 ),
-looked AS (
+candidates AS (
     SELECT
-        kind, visit, requested_at, outcome, verdict, validated_as,
+        tool_hash, session_hash, requested_at, outcome, verdict, validated_as,
         input_schema_path, input_schema_error, meaning,
         hash(hash(server), hash(tool), hash(definition)) AS id, input_schema_state
-    FROM _asked
-    LEFT JOIN meanings USING (said)
+    FROM _unvalidated_calls
+    LEFT JOIN semantic_errors USING (arguments_hash)
     WHERE validated_by IS NOT NULL OR input_schema_state = 'invalid'
         OR input_schema_state = 'valid' AND meaning IS NOT NULL
 )
 SELECT
     c.* EXCLUDE (id, input_schema_state),
-    -- Only a definition that had been listed by then could have refused the call.
+    -- Only a definition that was listed before the call could have refused it.
     CASE
         WHEN first_seen > requested_at THEN NULL
         WHEN input_schema_state = 'invalid' THEN 'schema'
@@ -47,8 +47,8 @@ SELECT
     END AS dry_run_phase,
     outcome = 'ok' AS worked,
     outcome IN ('tool_error', 'hidden_error', 'protocol_error', 'timeout', 'no_response') AS failed,
-    -- Nobody can foresee these; what they say of a validation is nothing.
+    -- No validation can predict these failures, so they say nothing about its quality.
     coalesce(verdict IN ('infrastructure', 'ambiguous'), false) AS unforeseeable,
     dry_run_phase IS NOT NULL OR coalesce(NOT validated_as, false) AS refused
-FROM looked c
+FROM candidates c
 LEFT JOIN definitions d USING (id)

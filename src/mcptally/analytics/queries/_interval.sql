@@ -1,4 +1,4 @@
--- How sure a rate is, from what `_moments_of` says of it: n_eff, t, low and high.
+-- The interval of a rate (n_eff, t, low, high) from its `_moments`.
 -- Value of: m
 rate_interval(
     struct_extract(m, 'n'), struct_extract(m, 'y'), struct_extract(m, 'nn'),

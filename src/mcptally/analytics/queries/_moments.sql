@@ -1,4 +1,4 @@
--- What rates are made of: sums over sessions of `n` calls each, of which `y` did something; no nulls.
+-- Sums over sessions for a rate: `n` calls per session, of which `y` are hits. Nulls are not allowed.
 -- Value of: n, y
 {
     n: sum(n), y: sum(y), yy: sum(y * y), yn: sum(y * n), nn: sum(n * n),

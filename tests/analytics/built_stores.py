@@ -1,4 +1,4 @@
-"""Stores of calls that are written down, for tests of what is computed from them."""
+"""Builds stores from calls that a test writes down."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
@@ -48,7 +48,7 @@ def sessions(counts: Iterable[tuple[int, int]], tool: str = "t", **fields: Any) 
 
 
 def days(start: int, counts: Iterable[tuple[int, int]], **fields: Any) -> list[dict]:
-    """One day of calls; its sessions are its own."""
+    """One day of calls, in sessions that only this day has."""
     at = BEGAN + timedelta(days=start)
     return [
         row | {"session": f"{start}/{row['session']}", "requested_at": at}

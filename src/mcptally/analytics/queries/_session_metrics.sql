@@ -1,5 +1,5 @@
--- Per session, tool or server (level) and metric: n observations with the sum y.
--- Shares count calls; `ln_…` sum natural logarithms, so their mean is that of a typical call.
+-- Observations `n` and their sum `y`, per session, tool or server (`level`), and metric.
+-- Rates count calls. `ln_` metrics sum natural logarithms, whose mean describes a typical call.
 WITH sessions AS (
     SELECT
         level, server, tool, session,
@@ -17,6 +17,6 @@ WITH sessions AS (
             {metric: 'inspector_overall_confidence', n: inspector_n, y: inspector_y},
             {metric: 'seed_overall_confidence', n: seed_n, y: seed_y}
         ], recursive := true)
-    FROM (FROM _visits('tool') UNION ALL FROM _visits('server'))
+    FROM (FROM _session_counts('tool') UNION ALL FROM _session_counts('server'))
 )
 SELECT * FROM sessions WHERE n > 0

@@ -1,12 +1,13 @@
--- What the calls of a session add up to, per tool or server: of `…_n` calls, `…_y`.
+-- Counts per session, and tool or server: `…_n` calls, of which `…_y` are hits of a metric.
 -- Of: per
--- A row of `usage` is all that its session did with its tool, where that took place in one hour,
--- and needs no sum. Hashes of names are cheaper to group by than names.
+-- If a session lies within one hour, its row of `usage` is complete and is not summed again.
+-- Hashes of names are cheaper to group by than the names.
 WITH counts AS NOT MATERIALIZED (
     SELECT
         per AS level, server, if(per = 'tool', u.tool, NULL) AS tool, session,
-        hash(session) AS owner, hash(hash(server), if(per = 'tool', hash(u.tool), 0)) AS kind,
-        hash(hash(server), if(per = 'tool', hash(u.tool), 0), hash(session)) AS visit,
+        hash(session) AS session_hash,
+        hash(hash(server), if(per = 'tool', hash(u.tool), 0)) AS tool_hash,
+        hash(hash(server), if(per = 'tool', hash(u.tool), 0), hash(session)) AS group_hash,
         calls AS retry_n, retries AS retry_y,
         judged AS failure_n, u.failed AS failure_y,
         ok + hidden_errors + tool_errors + protocol_errors + timeouts + no_responses AS ended_n,
@@ -22,32 +23,32 @@ WITH counts AS NOT MATERIALIZED (
         seed_judged AS seed_n, seed_weighed AS seed_y
     FROM usage u
 ),
--- Sessions of more than one hour: only they can have several rows a tool.
-several AS MATERIALIZED (
-    SELECT hash(session) AS owner
+-- Sessions that span several hours or recordings: only they can have several rows per tool.
+long_sessions AS MATERIALIZED (
+    SELECT hash(session) AS session_hash
     FROM usage
     WHERE per = 'tool'
-    GROUP BY owner
+    GROUP BY session_hash
     HAVING min(hour) IS DISTINCT FROM max(hour) OR count(hour) NOT IN (0, count(*))
         OR min(hash(recording)) <> max(hash(recording))
 )
 SELECT
-    level, server, tool, session, kind, visit, COLUMNS('_[ny]$')::DOUBLE
+    level, server, tool, session, tool_hash, group_hash, COLUMNS('_[ny]$')::DOUBLE
 FROM counts
-ANTI JOIN several USING (owner)
+ANTI JOIN long_sessions USING (session_hash)
 WHERE per = 'tool'
 UNION ALL
 SELECT
-    any_value(level), any_value(server), any_value(tool), any_value(session), any_value(kind),
-    visit, sum(COLUMNS('_[ny]$'))::DOUBLE
+    any_value(level), any_value(server), any_value(tool), any_value(session), any_value(tool_hash),
+    group_hash, sum(COLUMNS('_[ny]$'))::DOUBLE
 FROM counts
-SEMI JOIN several USING (owner)
+SEMI JOIN long_sessions USING (session_hash)
 WHERE per = 'tool'
-GROUP BY visit
+GROUP BY group_hash
 UNION ALL
 SELECT
-    any_value(level), any_value(server), NULL, any_value(session), any_value(kind),
-    visit, sum(COLUMNS('_[ny]$'))::DOUBLE
+    any_value(level), any_value(server), NULL, any_value(session), any_value(tool_hash),
+    group_hash, sum(COLUMNS('_[ny]$'))::DOUBLE
 FROM counts
 WHERE per = 'server'
-GROUP BY visit
+GROUP BY group_hash
