@@ -12,11 +12,8 @@ from hypothesis import strategies as st
 import mcptally as mt
 from mcptally.analytics import dry_run
 from mcptally.seeds.redmine import content, list_counts, xml
-from mcptally.seeds.ui_probe import envelopes, test_runs
-from mcptally.seeds.validation_logic import (
-    arguments,
-    normalised_error,  # fmt: skip
-)
+from mcptally.seeds.ui_probe import envelopes, test_runs, tool_data
+from mcptally.seeds.validation_logic import arguments, normalised_error, structured_error
 from mcptally.seeds.validation_protocol import (
     argument_semantics,
     cron,
@@ -58,25 +55,27 @@ def _text(value):
 CHECKS = {
     "document": content.document,
     "program": content.program,
-    "blocks": lambda value: list(content.blocks(value)),
+    "blocks": lambda value: list(content.block_violations(value)),
     "envelope": lambda value: (envelopes.document(value), envelopes.program(value)),
     "judged": lambda value: (
-        list(envelopes.judged(value, is_error=None)) if isinstance(value, dict) else None
+        list(envelopes.violations(value, is_error=None)) if isinstance(value, dict) else None
     ),
-    "run": lambda value: list(test_runs.run(value, "")) if isinstance(value, dict) else None,
+    "run": lambda value: list(test_runs.violations(value, "")) if isinstance(value, dict) else None,
     "shapes": lambda value: (test_runs.program(value), test_runs.document(value)),
     "determined": test_runs.determined,
-    "simple": lambda value: [list(test_runs.simple(tool, value, "")) for tool in test_runs.TOOLS],
-    "answered": lambda value: validation_texts.answered(_text(value)),
-    "asked": lambda value: validation_texts.asked(_text(value)),
-    "vague": lambda value: validation_texts.vague("Invalid path", value),
-    "declared": lambda value: validation_texts.declared(_text(value)),
-    "regular": normalised_error.read,
+    "simple": lambda value: [
+        list(tool_data.violations(tool, value, "")) for tool in tool_data.TOOLS
+    ],
+    "answered": lambda value: validation_texts.parse_answer(_text(value)),
+    "asked": lambda value: validation_texts.parse_request(_text(value)),
+    "vague": lambda value: validation_texts.is_vague("Invalid path", value),
+    "declared": lambda value: validation_texts.schema_differences(_text(value)),
+    "regular": structured_error.read,
     "unwrapped": arguments.unwrapped,
-    "listed": lambda value: list(list_counts.listed(value)),
+    "listed": lambda value: list(list_counts.object_messages(value)),
     "xml": lambda value: list(xml.check(f"<?xml version='1.0'?>{value}")),
-    "cron": lambda value: (cron.looks_like(str(value)), cron.fault(str(value))),
-    "meaning": lambda value: list(argument_semantics.remarks(_text(value), value)),
+    "cron": lambda value: (cron.looks_like(str(value)), cron.syntax_error(str(value))),
+    "meaning": lambda value: list(argument_semantics.semantic_remarks(_text(value), value)),
 }
 
 
@@ -90,8 +89,8 @@ def test_no_value_makes_a_contract_raise(name, value):
 @given(schema=VALUES, value=VALUES)
 @settings(max_examples=100, deadline=None)
 def test_no_schema_makes_a_dry_run_raise(schema, value):
-    list(schema_errors.remarks(_text(schema), value))
-    list(argument_semantics.remarks(_text(schema), value))
+    list(schema_errors.schema_remarks(_text(schema), value))
+    list(argument_semantics.semantic_remarks(_text(schema), value))
 
 
 @pytest.mark.parametrize("text", ["url", "sql", "day", "other", "\ud800"])
@@ -128,14 +127,14 @@ def test_a_word_to_search_for_is_no_key(scored: Path):
 @settings(max_examples=100, deadline=None)
 def test_the_originals_throw_only_what_they_threw(schema, value):
     for check in (
-        lambda: reference_validators.doc_basic({"t": schema}, "t", value),
-        lambda: reference_validators.ncp_schema_only(schema, value),
+        lambda: reference_validators.document_answer({"t": schema}, "t", value),
+        lambda: reference_validators.program_schema_check(schema, value),
     ):
         try:
             check()
         except reference_validators.ThrownError:
             continue
-    answer = reference_validators.handle_validate(
+    answer = reference_validators.program_answer(
         {"tool": "s:t", "parameters": value, "schedule": value},
         {"s": {"t": schema}},
         {"s": {"capability": True, "result": {"success": True, "content": value}}},
@@ -180,26 +179,28 @@ def test_a_score_is_not_stopped_by_what_no_column_or_double_or_header_holds(tmp_
 def test_half_a_character_in_an_error_is_replaced(member: str):
     told = json.dumps({"error": {"code": "E_X", member: "a\ud800"}})
     errors = pl.DataFrame({"outcome": ["tool_error"], "error_text": [told], "text": [told]})
-    (row,) = normalised_error.regular(errors).to_dicts()
+    (row,) = normalised_error.normalise_errors(errors).to_dicts()
     assert row[f"error_{member}"] == "a\N{REPLACEMENT CHARACTER}"
 
 
 LONG = 60_000
 ENDLESS = {
     "a MIME type of blanks": lambda: [
-        breach.code
-        for breach in content.blocks(
+        violation.code
+        for violation in content.block_violations(
             [{"type": "image", "data": "AAAA", "mimeType": "image/png" + "; a= " * LONG + '"'}]
         )
     ],
-    "an error that says missing": lambda: validation_texts.vague("missing " * LONG, {}),
+    "an error that says missing": lambda: validation_texts.is_vague("missing " * LONG, {}),
     "SQL of parentheses": lambda: [
         remark.level
-        for remark in argument_semantics.remarks(
+        for remark in argument_semantics.semantic_remarks(
             _text({"properties": {"sql": {"type": "string"}}}), {"sql": "select " + "(" * 9000}
         )
     ],
-    "tables in parentheses": lambda: argument_semantics.tables("select * from " + "(" * LONG),
+    "tables in parentheses": lambda: argument_semantics.tables_in_sql(
+        "select * from " + "(" * LONG
+    ),
     "XML of escapes": lambda: list(xml.check(f"<?xml version='1.0'?><a>{'&gt;' * 400_000}</a>")),
 }
 SAID = (["content.mime_type"], True, ["unchecked"], set(), [])

@@ -8,7 +8,7 @@ import mcp.types
 import pytest
 
 from mcptally.seeds.redmine import content, xml
-from mcptally.seeds.redmine.list_counts import counted
+from mcptally.seeds.redmine.list_counts import count_messages
 from tests.seeds.cases import cases
 
 READINGS = {"repo": content.program, "adr": content.document}
@@ -17,8 +17,8 @@ READINGS = {"repo": content.program, "adr": content.document}
 @pytest.mark.parametrize("case", cases("content-shape.jsonl"))
 @pytest.mark.parametrize("name", READINGS)
 def test_both_readings_stop_where_the_originals_do(case, name):
-    breaches = READINGS[name](case["response"])
-    said = {"valid": False, "error": breaches[0].code} if breaches else {"valid": True}
+    violations = READINGS[name](case["response"])
+    said = {"valid": False, "error": violations[0].code} if violations else {"valid": True}
     assert said == case["oracle"][name]
 
 
@@ -45,8 +45,8 @@ def test_both_readings_stop_where_the_originals_do(case, name):
 def test_a_block_is_judged_as_each_original_judges_it(block, program, document):
     result = {"content": [block], "isError": "anything"}
     for reading, expected in (("program", program), ("document", document)):
-        breaches = content.READINGS[reading](result)
-        assert (breaches[0].code if breaches else None) == expected
+        violations = content.READINGS[reading](result)
+        assert (violations[0].code if violations else None) == expected
 
 
 def test_the_assertion_names_block_and_path():
@@ -59,7 +59,7 @@ def test_the_assertion_names_block_and_path():
         "  block 1 at /content/1/text: text is empty",
     ]
     content.assert_tool_response(result | {"isError": False}, rules="document")
-    with pytest.raises(ValueError, match="no reading is called 'strict'"):
+    with pytest.raises(ValueError, match="rules must be one of document, program, not 'strict'"):
         content.assert_tool_response(result, rules="strict")  # type: ignore[arg-type]
 
 
@@ -98,7 +98,7 @@ PNG = "iVBORw0KGgo="
     ],
 )  # fmt: skip
 def test_a_block_is_what_mcp_means_by_it(block, rules):
-    assert [breach.code for breach in content.blocks([block])] == rules
+    assert [violation.code for violation in content.block_violations([block])] == rules
 
 
 DECLARED = '<?xml version="1.0" encoding="UTF-8"?>\n'
@@ -126,7 +126,7 @@ DECLARED = '<?xml version="1.0" encoding="UTF-8"?>\n'
     ],
 )  # fmt: skip
 def test_xml_is_judged_with_its_place(text, said):
-    assert [breach.message for breach in xml.check(DECLARED + text)] == said
+    assert [violation.message for violation in xml.check(DECLARED + text)] == said
 
 
 def test_the_declaration_is_judged_too():
@@ -156,11 +156,13 @@ def test_entities_are_not_expanded():
     ],
 )
 def test_a_list_counts_its_items(told, items, wrong):
-    assert len(list(counted(told, items))) == wrong
+    assert len(list(count_messages(told, items))) == wrong
 
 
 def test_json_lists_count_as_well():
-    from mcptally.seeds.redmine.list_counts import listed
+    from mcptally.seeds.redmine.list_counts import object_messages
 
-    assert list(listed(json.loads('{"issues":[1,2],"total_count":1,"offset":0,"limit":25}')))
-    assert not list(listed(json.loads('{"issues":[1],"tags":[2],"total_count":7}')))
+    assert list(
+        object_messages(json.loads('{"issues":[1,2],"total_count":1,"offset":0,"limit":25}'))
+    )
+    assert not list(object_messages(json.loads('{"issues":[1],"tags":[2],"total_count":7}')))

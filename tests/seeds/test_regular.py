@@ -14,7 +14,7 @@ from mcptally.verdict import classify
 
 EXAMPLES = [
     (rule.id, kind, example)
-    for rule in normalised_error.rules()
+    for rule in normalised_error.category_rules()
     for kind in ("fires", "silent")
     for example in getattr(rule, kind)
 ]
@@ -22,7 +22,7 @@ EXAMPLES = [
 
 @pytest.fixture(scope="module")
 def decided() -> list[str]:
-    return normalised_error.decides([example for _, _, example in EXAMPLES])
+    return normalised_error.deciding_rule_ids([example for _, _, example in EXAMPLES])
 
 
 @pytest.mark.parametrize("number", range(len(EXAMPLES)))
@@ -32,13 +32,13 @@ def test_a_row_decides_its_examples_and_no_others(decided, number):
 
 
 def test_every_reason_of_a_verdict_has_a_row():
-    known = {reason for rule in normalised_error.rules() for reason in rule.reasons}
+    known = {reason for rule in normalised_error.category_rules() for reason in rule.reasons}
     assert {rule.reason for rule in classify.rules()} - known == set()
 
 
 def of(text="", **given):
     row = {"outcome": "tool_error", "error_text": text} | given
-    return normalised_error.regular(pl.DataFrame([row])).row(0, named=True)
+    return normalised_error.normalise_errors(pl.DataFrame([row])).row(0, named=True)
 
 
 @pytest.mark.parametrize(

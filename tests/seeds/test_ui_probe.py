@@ -7,7 +7,8 @@ import re
 import pytest
 
 import mcptally as mt
-from mcptally.seeds.ui_probe import envelopes, test_runs
+from mcptally.seeds.redmine import error_phrases
+from mcptally.seeds.ui_probe import envelopes, test_runs, tool_data
 from tests import corpus
 from tests import transcripts as t
 from tests.seeds.cases import cases
@@ -34,7 +35,7 @@ def test_the_documents_own_example_contradicts_itself():
     assert test_runs.document(run) == []
     assert test_runs.determined(run) == "failed"
     assert run["result"] in test_runs.allowed(run)
-    assert [(b.code, b.path) for b in test_runs.run(run, "")] == [
+    assert [(b.code, b.path) for b in test_runs.violations(run, "")] == [
         ("ui_probe.run_result", "/result"),
         ("ui_probe.run_metrics", "/metrics/consoleErrors"),
     ]
@@ -76,11 +77,11 @@ def seed_answers() -> dict[str, dict]:
 
 def test_the_documents_own_answers_keep_the_document():
     answers = seed_answers()
-    assert set(answers) == set(test_runs.TOOLS)
+    assert set(answers) == set(tool_data.TOOLS)
     for tool, answer in answers.items():
         assert envelopes.document(answer) == []
-        assert test_runs.data(tool, answer["data"]) == []
-        assert list(test_runs.simple(tool, answer["data"], "/data")) == []
+        assert tool_data.issues(tool, answer["data"]) == []
+        assert list(tool_data.violations(tool, answer["data"], "/data")) == []
 
 
 @pytest.mark.parametrize(
@@ -97,8 +98,8 @@ def test_the_documents_own_answers_keep_the_document():
     ],
 )
 def test_an_envelope_has_two_readings(envelope, document, program):
-    assert [breach.path for breach in envelopes.document(envelope)] == document
-    assert [breach.path for breach in envelopes.program(envelope)] == program
+    assert [violation.path for violation in envelopes.document(envelope)] == document
+    assert [violation.path for violation in envelopes.program(envelope)] == program
 
 
 @pytest.mark.parametrize(
@@ -116,7 +117,7 @@ def test_an_envelope_has_two_readings(envelope, document, program):
     ],
 )
 def test_a_message_of_an_error_is_told_from_a_text_about_errors(text, found):
-    assert bool(list(envelopes.message_without_is_error(text, ""))) == found
+    assert bool(list(error_phrases.message_without_is_error(text, ""))) == found
 
 
 def test_runs_become_tables_and_unsure_forms_findings(tmp_path):

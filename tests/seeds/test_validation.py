@@ -161,7 +161,7 @@ def test_a_path_that_worked_elsewhere_is_unchecked_with_its_date(store):
         ("validating", "read_file", {}, "Missing required parameter: path"),
         ("validating", "read_file", {"path": 5}, 'Parameter "path": expected string, got integer'),
         ("validating", "read_file", [], "Arguments: expected object, got array"),
-        ("validating", "read_file", {"path": "a\0b"}, 'Parameter "path": holds a NUL character'),
+        ("validating", "read_file", {"path": "a\0b"}, 'Parameter "path": contains a NUL character'),
     ],
 )
 def test_errors_are_specific(store, server, tool, arguments, error):
@@ -259,7 +259,7 @@ def test_a_validation_in_another_recording_counts_for_an_hour(tmp_path):
     ],
 )
 def test_an_error_is_vague_when_it_names_nothing(text, given, vague):
-    assert validation_texts.vague(text, given) == vague
+    assert validation_texts.is_vague(text, given) == vague
 
 
 PHASES = [
@@ -311,7 +311,7 @@ def test_a_phase_is_told_by_words(phase, kind, text):
     ],
 )
 def test_cron_expressions_are_read(text, valid):
-    assert (cron.fault(text) is None) == valid
+    assert (cron.syntax_error(text) is None) == valid
 
 
 def schema(**properties):
@@ -350,13 +350,15 @@ TEXT = {"type": "string"}
     ],
 )  # fmt: skip
 def test_arguments_are_judged_by_what_they_mean(properties, arguments, levels):
-    found = argument_semantics.remarks(schema(**properties), arguments, tools=frozenset({"read"}))
+    found = argument_semantics.semantic_remarks(
+        schema(**properties), arguments, tools=frozenset({"read"})
+    )
     assert [remark.level for remark in found] == levels
 
 
 def test_sql_is_parsed_and_never_run(tmp_path):
     target = tmp_path / "x.csv"
     text = f"COPY (SELECT 1 AS a) TO '{target}'"
-    assert not list(argument_semantics.remarks(schema(sql=TEXT), {"sql": text}))
-    argument_semantics.tables(text)
+    assert not list(argument_semantics.semantic_remarks(schema(sql=TEXT), {"sql": text}))
+    argument_semantics.tables_in_sql(text)
     assert not target.exists()

@@ -18,7 +18,7 @@ HANDLED = [c for c in CASES if c.values[0].get("kind") == "handle_validate"]
 def test_the_documents_listing_says_what_it_said(case):
     try:
         tools = {case["tool"]: case["inputSchema"]}
-        said = reference_validators.doc_basic(tools, case["tool"], case["arguments"])
+        said = reference_validators.document_answer(tools, case["tool"], case["arguments"])
     except reference_validators.ThrownError as error:
         said = {"__throws": str(error)}
     assert said == case["oracle"]["doc_basic"]
@@ -26,13 +26,13 @@ def test_the_documents_listing_says_what_it_said(case):
 
 @pytest.mark.parametrize("case", SCHEMAS)
 def test_the_program_says_what_it_said_by_schema_alone(case):
-    said = reference_validators.ncp_schema_only(case["inputSchema"], case["arguments"])
+    said = reference_validators.program_schema_check(case["inputSchema"], case["arguments"])
     assert said == case["oracle"]["ncp_schema_only"]
 
 
 @pytest.mark.parametrize("case", HANDLED)
 def test_the_program_answers_as_it_answered(case):
-    said = reference_validators.handle_validate(case["args"], case["catalog"], case["internal"])
+    said = reference_validators.program_answer(case["args"], case["catalog"], case["internal"])
     assert _without_advice(said) == _without_advice(case["oracle"]["result"])
 
 
@@ -47,7 +47,7 @@ def _without_advice(answer):
 
 
 def test_an_unknown_tool_is_said_as_the_document_says_it():
-    assert reference_validators.doc_basic({}, "x", {}) == {
+    assert reference_validators.document_answer({}, "x", {}) == {
         "valid": False,
         "errors": ["Unknown tool: x"],
         "warnings": [],
@@ -82,6 +82,6 @@ def test_a_schedule_is_read_as_the_program_reads_it(schedule, readable):
     ],
 )  # fmt: skip
 def test_values_are_compared_as_javascript_compares_them(schema, given, error):
-    assert reference_validators.ncp_schema_only(schema, given)["errors"] == (
+    assert reference_validators.program_schema_check(schema, given)["errors"] == (
         [error] if error else []
     )

@@ -18,12 +18,8 @@ from mcptally.analytics.store import Store, steadily
 from mcptally.errors import near
 from mcptally.jsonschemas.validate import kind
 from mcptally.redaction.display import clean, sanitised
-from mcptally.seeds.inspector import javascript
-from mcptally.seeds.validation_logic.arguments import unwrapped
-from mcptally.seeds.validation_protocol import argument_semantics, schema_errors
-from mcptally.seeds.validation_protocol.argument_semantics import Remark
-from mcptally.seeds.validation_protocol.texts import canonical
-from mcptally.seeds.violation import pointer
+from mcptally.seeds import argument_checks
+from mcptally.seeds.argument_checks import Remark, canonical, judgeable, pointer, unwrapped
 from mcptally.wire.nesting import MAX_DEPTH, is_too_deep, is_value_too_deep, with_stack_room
 
 FEW: Final = 5
@@ -92,8 +88,8 @@ class _Run:
             words = "arguments against their schema (no definition of the tool was recorded)"
             remarks.append(Remark("unchecked", "", words))
         else:
-            remarks += schema_errors.remarks(schema, arguments)
-            remarks += argument_semantics.remarks(schema, arguments, tools=self._tools())
+            remarks += argument_checks.schema_remarks(schema, arguments)
+            remarks += argument_checks.semantic_remarks(schema, arguments, tools=self._tools())
         remarks += self._range(arguments)
         evidence = list(self._evidence(schema, arguments))
         known = {remark.name for remark in evidence}
@@ -107,13 +103,13 @@ class _Run:
 
     def _tell(self, remark: Remark) -> None:
         if remark.level == "unchecked":
-            self.warnings.append(_shown(f"Unchecked offline: {remark.words}"))
-        elif remark.words == "Missing required parameter":
-            self.errors.append(_shown(f"{remark.words}: {remark.name}"))
+            self.warnings.append(_shown(f"Unchecked offline: {remark.message}"))
+        elif remark.message == "Missing required parameter":
+            self.errors.append(_shown(f"{remark.message}: {remark.name}"))
         else:
             about = f'Parameter "{remark.name}": ' if remark.name else ""
             told = self.errors if remark.level == "error" else self.warnings
-            told.append(_shown(about + remark.words))
+            told.append(_shown(about + remark.message))
 
     def _made(self, source: str) -> Answer:
         errors, warnings = (list(dict.fromkeys(told)) for told in (self.errors, self.warnings))
@@ -180,7 +176,7 @@ class _Run:
             self.errors.append(words)
             return None
         # Half a character, which JSON can spell, is in no column and no engine takes it.
-        arguments, layers = unwrapped(javascript.judgeable(self.given), names)
+        arguments, layers = unwrapped(judgeable(self.given), names)
         if isinstance(self.given, str) and not layers:
             self.errors.append("Arguments: expected object, got string")
             return None
@@ -306,13 +302,17 @@ _KEY: Final = re.compile(
 
 def _resources(schema: str | None, arguments: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
     """Name, value and kind of what a call relies on: paths, addresses, keys, tables."""
-    kinds = {each.path: each.kind for each in argument_semantics.plan(schema)} if schema else {}
+    kinds = (
+        {each.path: each.kind for each in argument_checks.semantic_parameters(schema)}
+        if schema
+        else {}
+    )
     for name, value in arguments.items():
         if not isinstance(value, str) or not 2 <= len(value) <= 2000:
             continue
         kind = kinds.get((name,), "")
         if kind == "sql":
-            for table in sorted(argument_semantics.tables(value))[:10]:
+            for table in sorted(argument_checks.tables_in_sql(value))[:10]:
                 yield name, table, "the table"
         elif kind == "path" or value.startswith(("/", "./", "../", "~/")):
             yield name, value, "the path"

@@ -23,7 +23,7 @@ from mcptally.messages.tool_definitions import (
     timeline,
 )
 from mcptally.pipeline.partition_summary import COUNTS, NEEDS, PartitionSummary, summed
-from mcptally.seeds.validation_protocol import calls as validation_calls
+from mcptally.seeds.stages import PREDICTION_COLUMNS
 from mcptally.verdict import evidence
 
 AT_A_TIME: Final = 8
@@ -103,7 +103,7 @@ class ArchiveContext:
             self.minutes.add(minutes)
             self.validations.add(
                 few.read("validations")
-                .select(validation_calls.FORETELLING)
+                .select(PREDICTION_COLUMNS)
                 .drop_nulls(["valid", "answered_ns"])
             )
             total += listed.height

@@ -11,8 +11,11 @@ import polars as pl
 from mcptally.messages.tool_definitions import LISTING, in_force
 from mcptally.pipeline.archive_context import ArchiveContext, Noted
 from mcptally.pipeline.partition_summary import NEEDS, PartitionSummary
-from mcptally.seeds.inspector.scenario import rare
-from mcptally.seeds.validation_protocol import calls as validation_calls
+from mcptally.seeds.stages import (
+    PREDICTION_COLUMNS,
+    PREDICTION_WINDOW_NS,
+    rare_combinations,
+)
 from mcptally.verdict import evidence
 from mcptally.verdict.hidden_errors import usually_json
 
@@ -42,7 +45,7 @@ def _touched(
     keys = ["server", "tool"]
     yield unlike.join(flipped.select(keys).unique(), on=keys, how="semi", nulls_equal=True)
     keys = ["server", "tool", "combination"]
-    scarce = (rare(before.combinations), rare(now.combinations))
+    scarce = (rare_combinations(before.combinations), rare_combinations(now.combinations))
     for mine, theirs in (scarce, scarce[::-1]):
         only = mine.join(theirs, on=keys, how="anti", nulls_equal=True)
         yield combinations.join(only, on=keys, how="semi", nulls_equal=True)
@@ -78,7 +81,7 @@ def _definitions(asked: pl.DataFrame, listed: pl.DataFrame) -> pl.Series:
 
 def _foretold(needs: pl.DataFrame, before: pl.DataFrame, now: pl.DataFrame) -> pl.DataFrame:
     """Needs that a validation may speak of which was not known, or is known no longer."""
-    names = validation_calls.FORETELLING
+    names = PREDICTION_COLUMNS
     both = (before.select(names), now.select(names))
     changed = pl.concat(
         [
@@ -87,7 +90,7 @@ def _foretold(needs: pl.DataFrame, before: pl.DataFrame, now: pl.DataFrame) -> p
         ]
     ).drop_nulls("answered_ns")
     said = changed.select("server", "tool", said=pl.col("answered_ns") // evidence.MINUTE).unique()
-    near = validation_calls.NEAR_NS // evidence.MINUTE + 1
+    near = PREDICTION_WINDOW_NS // evidence.MINUTE + 1
     return needs.join(said, on=["server", "tool"], nulls_equal=True).filter(
         (pl.col("minute") - pl.col("said")).is_between(0, near)
     )

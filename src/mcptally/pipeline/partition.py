@@ -28,10 +28,6 @@ from mcptally.process_memory import trim_heap
 from mcptally.protocol import all_rules, definition_lint, leaked_secrets
 from mcptally.rules.findings import require_rules, together
 from mcptally.seeds import stages
-from mcptally.seeds.inspector.scenario import combinations, with_combination
-from mcptally.seeds.redmine import error_forms
-from mcptally.seeds.validation_logic.normalised_error import regular
-from mcptally.seeds.validation_protocol import calls as validation_calls
 from mcptally.tables.joins import left_join_columns
 from mcptally.tables.schema import TIME, Calls, Findings, Messages, Recordings, Table, Tools, Usage
 from mcptally.verdict import evidence
@@ -65,13 +61,13 @@ def gather(files: Sequence[Path], names: Sequence[str]) -> Gathered:
     messages = _named(paired.messages, file_names)
     del paired
     trim_heap()
-    calls = with_combination(calls).with_columns(error_forms.shape())
+    calls = stages.with_combination(calls).with_columns(stages.error_form())
     calls = evidence.with_end(calls, events.closes)
     learned = PartitionSummary(
         *listings(calls, messages),
-        combinations(calls),
-        validation_calls.gather(calls, events.asks),
-        error_forms.counted(calls),
+        stages.argument_combinations(calls),
+        stages.gather_validations(calls, events.asks),
+        stages.count_error_forms(calls),
         evidence.minutes(calls),
         evidence.forms(calls),
     )
@@ -107,9 +103,10 @@ def finish(
     trim_heap()
     calls = evidence.add_evidence(calls, archive.minutes, archive.forms)
     calls = chain(score_calls(calls, archive.definitions, archive.combinations, judging))
-    calls = validation_calls.foretold(calls.hstack(regular(calls)), archive.validations)
+    calls = calls.hstack(stages.normalise_errors(calls))
+    calls = stages.with_validations(calls, archive.validations)
     trim_heap()
-    broken, tests = stages.find(calls, part.messages, archive.definitions)
+    broken, tests = stages.contract_findings(calls, part.messages, archive.definitions)
     findings = require_rules(
         together(
             [
@@ -125,7 +122,7 @@ def finish(
     recordings = part.recordings.join(counts, on="recording", how="left").with_columns(
         pl.col("findings").fill_null(0)
     )
-    contracts = stages.tables(tests, calls, part.learned.validations, payloads=payloads)
+    contracts = stages.contract_tables(tests, calls, part.learned.validations, payloads=payloads)
     if not payloads:
         calls = calls.drop("arguments", "response", "text")
         findings = findings.with_columns(evidence=pl.lit(None, pl.String))
@@ -156,7 +153,7 @@ def tools(
     texts = dict(archive.definitions.select("definition", "text").iter_rows())
     found = [
         definition_lint.find(archive.listed, archive.definitions),
-        stages.find_in_archive(archive.listed, archive.definitions, archive.shapes),
+        stages.archive_findings(archive.listed, archive.definitions, archive.shapes),
     ]
     return {
         Tools: with_drift(versions(seen, archive.definitions), texts),

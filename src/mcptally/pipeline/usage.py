@@ -4,12 +4,11 @@ Questions about rates read it in the place of ten million calls. queries/_usage.
 of the calls that filters choose; a test holds the two together.
 """
 
-from typing import Final
+from typing import Final, Literal
 
 import polars as pl
 
-from mcptally.seeds.inspector.model import CLASSIFICATIONS, Rules
-from mcptally.seeds.inspector.rows import rows as rows_of
+from mcptally.seeds.stages import class_weights
 from mcptally.tables.schema import Calls, Usage
 from mcptally.verdict.classify import JUDGED
 
@@ -17,7 +16,6 @@ KEYS: Final = ("recording", "session", "server", "tool", "hour")
 """What one row is of; `hour` is the beginning of one, in UTC."""
 
 _ENDED: Final = ("ok", *JUDGED)
-_READINGS: Final[dict[str, Rules]] = {"seed": "document", "inspector": "inspector"}
 
 
 def usage(calls: pl.DataFrame) -> pl.DataFrame:
@@ -158,11 +156,9 @@ def _amounts() -> dict[str, pl.Expr]:
     retry = Calls.attempt_why.col == "retry"
     size = Calls.response_bytes.col
 
-    def weighed(name: str, confidence: pl.Expr) -> pl.Expr:
-        of = rows_of(_READINGS[name])
-        weights = {each: of.class_weight(each) for each in CLASSIFICATIONS}
-        return confidence * pl.col(f"{name}_classification").replace_strict(
-            weights, default=None, return_dtype=pl.Float64
+    def weighed(prefix: Literal["seed", "inspector"], confidence: pl.Expr) -> pl.Expr:
+        return confidence * pl.col(f"{prefix}_classification").replace_strict(
+            class_weights(prefix), default=None, return_dtype=pl.Float64
         )
 
     spent = Calls.request_bytes.col.fill_null(0) // 4 + Calls.response_tokens.col.fill_null(0)

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from mcptally.seeds.inspector import ajv, ajv_patterns, inspector
+from mcptally.seeds.inspector import inspector
+from mcptally.seeds.inspector.ajv import patterns as ajv_patterns
+from mcptally.seeds.inspector.ajv import schemas as ajv
 from mcptally.seeds.inspector.model import ValidationContext
 
 GOLDEN = [

@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from mcptally.seeds.inspector import javascript, single
+from mcptally.seeds import javascript
+from mcptally.seeds.inspector import single
 from mcptally.seeds.inspector.model import ScenarioResult, ValidationContext
 from tests import corpus
 

@@ -8,8 +8,9 @@ import pytest
 from mcptally.jsonschemas.validate import validate
 from mcptally.messages.tool_definitions import in_force
 from mcptally.pipeline.partition import gather
+from mcptally.seeds import javascript
 from mcptally.seeds.inspector import columns as inspector_columns
-from mcptally.seeds.inspector import document, factors, inspector, javascript, single, wording
+from mcptally.seeds.inspector import document, factors, inspector, single, wording
 from mcptally.seeds.inspector.model import ValidationContext
 from tests import corpus
 
@@ -56,7 +57,7 @@ def scored(tmp_path, conversations, *, business="errors", scenario=None):
     calls = calls.filter(pl.col("method") == "tools/call")
     if scenario:
         calls = calls.with_columns(scenario=pl.lit(scenario))
-    rows = inspector_columns.score(calls, definitions, business=business)
+    rows = inspector_columns.add_seed_scores(calls, definitions, business=business)
     return {row["recording"]: row for row in rows.iter_rows(named=True)}
 
 
@@ -159,7 +160,7 @@ def expected_row(row, schema):
 
 def test_tables_and_single_calls_agree_on_all_recorded_traffic():
     calls, definitions = judged(corpus.recordings())
-    rows = inspector_columns.score(calls, definitions)
+    rows = inspector_columns.add_seed_scores(calls, definitions)
     assert rows.height == calls.height
     assert rows.get_column("call_id").equals(calls.get_column("call_id"))
     answered = rows.filter(
@@ -216,7 +217,7 @@ def calls_with(outcome, **values):
 
 
 def one(outcome, **values):
-    return inspector_columns.score(calls_with(outcome, **values)).row(0, named=True)
+    return inspector_columns.add_seed_scores(calls_with(outcome, **values)).row(0, named=True)
 
 
 @pytest.mark.parametrize("outcome", ["timeout", "no_response"])
@@ -320,7 +321,7 @@ def test_a_reply_over_the_recorders_cap_is_not_guessed_at():
 
 
 def test_no_calls_no_rows():
-    empty = inspector_columns.score(calls_with("ok").clear())
+    empty = inspector_columns.add_seed_scores(calls_with("ok").clear())
     assert empty.height == 0
     assert set(inspector_columns.COLUMNS) <= set(empty.columns)
 

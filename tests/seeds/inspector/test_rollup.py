@@ -9,9 +9,10 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from mcptally.seeds.inspector import document, inspector, rollup
+from mcptally.seeds.inspector import document, inspector
 from mcptally.seeds.inspector.model import CLASSIFICATIONS, SCENARIOS, ScenarioResult
 from tests import corpus
+from tests.seeds.inspector import rollup
 
 RESULTS = {
     "server": pl.String,

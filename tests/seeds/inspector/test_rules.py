@@ -6,7 +6,7 @@ import pytest
 
 from mcptally.seeds.inspector import document, inspector
 from mcptally.seeds.inspector.model import ScenarioResult, ValidationContext
-from mcptally.seeds.inspector.rows import FILES, rows
+from mcptally.seeds.inspector.rows import FILES, rule_rows
 
 TEXT_PARTS = {
     "mcp_code",
@@ -35,7 +35,7 @@ LETTERS = {
 failed, not executed."""
 
 READINGS = {"document": document, "inspector": inspector}
-ROWS = [(reading, row) for reading in FILES for row in rows(reading).rows]
+ROWS = [(reading, row) for reading in FILES for row in rule_rows(reading).rows]
 
 
 def scenarios(letters):
@@ -162,7 +162,7 @@ def test_each_of_the_five_mcp_codes_makes_a_json_rpc_error_business_in_the_docum
 
 
 def test_the_lists_have_the_lengths_that_their_sources_count():
-    program, written = rows("inspector"), rows("document")
+    program, written = rule_rows("inspector"), rule_rows("document")
     assert len(program.members("pattern")) == 97
     assert len(program.members("tool_keyword")) == 57
     assert len(program.members("http_status")) == 7
@@ -176,7 +176,7 @@ def test_the_lists_have_the_lengths_that_their_sources_count():
 
 
 def test_the_differences_between_the_lists_are_the_ones_the_contradictions_page_names():
-    program, written = rows("inspector"), rows("document")
+    program, written = rule_rows("inspector"), rule_rows("document")
     extra = set(program.members("pattern")) - set(written.members("pattern"))
     high = set(written.members("high_confidence"))
     assert len(extra - high) == 37

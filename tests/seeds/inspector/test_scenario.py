@@ -30,7 +30,9 @@ def derived(schema, arguments, beside=None):
         other = row | {"arguments": json.dumps(beside["arguments"])}
         rows += [other] * beside["calls"]
     calls = frame(rows)
-    found = scenario.scenarios(calls, definitions(schema), scenario.combinations(calls))
+    found = scenario.assign_scenarios(
+        calls, definitions(schema), scenario.argument_combinations(calls)
+    )
     assert found.height == len(rows)
     assert found["scenario_source"][0] == "arguments"
     return found["scenario"][0]
@@ -52,9 +54,11 @@ def test_rare_is_counted_over_all_partitions_and_does_not_depend_on_how_they_wer
     rows = [row] * 25 + [row | {"arguments": '{"b":1}'}]
     whole = frame(rows)
     parts = [frame(rows[:3]), frame(rows[3:20]), frame(rows[20:])]
-    counted = pl.concat([scenario.combinations(part) for part in parts])
-    apart = [scenario.scenarios(part, definitions({}), counted) for part in parts]
-    together = scenario.scenarios(whole, definitions({}), scenario.combinations(whole))
+    counted = pl.concat([scenario.argument_combinations(part) for part in parts])
+    apart = [scenario.assign_scenarios(part, definitions({}), counted) for part in parts]
+    together = scenario.assign_scenarios(
+        whole, definitions({}), scenario.argument_combinations(whole)
+    )
     assert pl.concat(apart).equals(together)
     assert together["scenario"].to_list() == ["happy_path"] * 25 + ["edge_case"]
 
@@ -65,8 +69,10 @@ def test_rare_is_counted_over_all_partitions_and_does_not_depend_on_how_they_wer
 )
 def test_arguments_that_are_no_object_are_a_scenario_like_any_other(arguments):
     calls = frame([{"server": "s", "tool": "t", "definition": "d", "arguments": arguments}])
-    found = scenario.scenarios(
-        calls, definitions({"properties": {"a": {"maximum": 1}}}), scenario.combinations(calls)
+    found = scenario.assign_scenarios(
+        calls,
+        definitions({"properties": {"a": {"maximum": 1}}}),
+        scenario.argument_combinations(calls),
     )
     assert found["scenario"].to_list() == ["happy_path"]
 
@@ -85,7 +91,9 @@ def test_arguments_that_are_no_object_are_a_scenario_like_any_other(arguments):
 )
 def test_a_schema_that_loops_or_is_nonsense_does_no_harm(schema):
     calls = frame([{"server": "s", "tool": "t", "definition": "d", "arguments": '{"a":{"a":4}}'}])
-    found = scenario.scenarios(calls, definitions(schema), scenario.combinations(calls))
+    found = scenario.assign_scenarios(
+        calls, definitions(schema), scenario.argument_combinations(calls)
+    )
     assert found["scenario"].to_list() == ["happy_path"]
 
 
@@ -106,13 +114,15 @@ def test_a_schema_that_loops_or_is_nonsense_does_no_harm(schema):
 def test_a_schema_that_would_explode_sets_no_limits(schema):
     arguments = '{"x":' * 60 + "4" + "}" * 60
     calls = frame([{"server": "s", "tool": "t", "definition": "d", "arguments": arguments}])
-    found = scenario.scenarios(calls, definitions(schema), scenario.combinations(calls))
+    found = scenario.assign_scenarios(
+        calls, definitions(schema), scenario.argument_combinations(calls)
+    )
     assert found["scenario"].to_list() == ["happy_path"]
 
 
 def test_calls_of_other_methods_have_no_scenario():
     calls = frame([{"server": "s", "arguments": '{"a":""}'}])
-    found = scenario.scenarios(calls, definitions({}), scenario.combinations(calls))
+    found = scenario.assign_scenarios(calls, definitions({}), scenario.argument_combinations(calls))
     assert found.row(0) == (None, None)
 
 
@@ -130,8 +140,11 @@ def told(tmp_path, text, name="s.toml"):
     path = tmp_path / name
     path.write_text(text, encoding="utf-8")
     calls = frame(ROWS)
-    found = scenario.scenarios(
-        calls, definitions({}), scenario.combinations(calls), scenario_file.load(path)
+    found = scenario.assign_scenarios(
+        calls,
+        definitions({}),
+        scenario.argument_combinations(calls),
+        scenario_file.load_scenarios(path),
     )
     return {
         row["call_id"]: found["scenario"][i]
@@ -173,7 +186,7 @@ def test_one_is_not_true_however_deep_it_stands(tmp_path, wanted, matches):
         f'[[scenario]]\nscenario = "boundary"\narguments = {{n = {wanted}}}\n'
     )
     calls = frame([{"server": "s", "tool": "t", "arguments": '{"n":[1.0,{"a":2}]}'}])
-    (entry,) = scenario_file.load(tmp_path / "s.toml")
+    (entry,) = scenario_file.load_scenarios(tmp_path / "s.toml")
     assert entry.matched(calls).to_list() == ["boundary" if matches else None]
 
 
@@ -203,11 +216,11 @@ def test_a_file_that_makes_no_sense_says_where_and_what_to_do(tmp_path, text, sa
     path = tmp_path / "s.toml"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(UsageError, match=says):
-        scenario_file.load(path)
+        scenario_file.load_scenarios(path)
     with pytest.raises(UsageError, match=r"s\.toml"):
-        scenario_file.load(path)
+        scenario_file.load_scenarios(path)
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path):
     with pytest.raises(UsageError, match=r"none\.toml"):
-        scenario_file.load(tmp_path / "none.toml")
+        scenario_file.load_scenarios(tmp_path / "none.toml")

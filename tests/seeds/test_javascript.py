@@ -8,7 +8,8 @@ import math
 import polars as pl
 import pytest
 
-from mcptally.seeds.inspector import factors, inspector, javascript
+from mcptally.seeds import javascript
+from mcptally.seeds.inspector import factors, inspector
 
 
 @pytest.mark.parametrize(
