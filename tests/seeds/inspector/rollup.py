@@ -1,8 +1,8 @@
 """The seed score per tool and server: overall confidence, scenario status, health.
 
-The sums are DuckDB's: queries/_seed_results.sql makes scenario results of calls,
-queries/_seed_sums.sql adds up those of a session, which a store keeps as its table `usage`, and
-queries/_seed_scores.sql makes scores of that.
+`queries/_seed_results.sql` turns calls into scenario results, `queries/_seed_sums.sql` sums those
+of a session (a store keeps the sums in its table `usage`), and `queries/_seed_scores.sql` turns the
+sums into scores.
 """
 
 from importlib import resources
@@ -11,11 +11,11 @@ import duckdb
 import polars as pl
 
 VIEWS = {"_seed_results": "_seed_results", "usage": "_seed_sums", "_seed_scores": "_seed_scores"}
-"""View → the file that makes it of the one before; the first is made of `calls`."""
+"""Views and their SQL files, in order: each reads the one before, the first reads `calls`."""
 
 
 def tool_rollup(calls: pl.DataFrame) -> pl.DataFrame:
-    """One row a tool (`level` = tool) and one a server, of scored calls."""
+    """One row per tool (`level` is `tool`) and one per server, from scored calls."""
     with duckdb.connect() as connection:
         connection.register("calls", calls)
         for view, file in VIEWS.items():

@@ -1,4 +1,4 @@
-"""Every row of the seed score, held to its own examples, and every member to its row."""
+"""Every rule row of the seed score is tested with its own examples, every member with its row."""
 
 import json
 
@@ -31,8 +31,8 @@ LETTERS = {
     "x": ("broken", 0, False, "happy_path"),
     "-": ("broken", 0, False, "happy_path"),
 }
-"""How a row's examples spell scenarios: held, held as a business error, held an error case,
-failed, not executed."""
+"""Letters for scenarios in a row's examples: passed, passed as a business error, passed as an error
+case, failed, not executed."""
 
 READINGS = {"document": document, "inspector": inspector}
 ROWS = [(reading, row) for reading in FILES for row in rule_rows(reading).rows]
@@ -161,7 +161,7 @@ def test_each_of_the_five_mcp_codes_makes_a_json_rpc_error_business_in_the_docum
     assert document.validate_rpc("frobnicate", {}, code, "quiet").classification == "fully_working"
 
 
-def test_the_lists_have_the_lengths_that_their_sources_count():
+def test_the_lists_have_the_lengths_of_their_sources():
     program, written = rule_rows("inspector"), rule_rows("document")
     assert len(program.members("pattern")) == 97
     assert len(program.members("tool_keyword")) == 57
@@ -185,7 +185,7 @@ def test_the_differences_between_the_lists_are_the_ones_the_contradictions_page_
     }
 
 
-def test_rows_hold_no_member_that_upper_case_could_hide():
+def test_the_members_of_rows_are_in_lower_case():
     for _, row in ROWS:
         if row.part in TEXT_PARTS:
             assert [m for m in row.members if m != m.lower()] == [], row.id

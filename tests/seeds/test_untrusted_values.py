@@ -1,4 +1,4 @@
-"""Whatever a stranger's server sends, contracts answer; they never raise."""
+"""No value from an untrusted server makes a check of the seed documents raise."""
 
 import functools
 import json
@@ -82,7 +82,7 @@ CHECKS = {
 @pytest.mark.parametrize("name", CHECKS)
 @given(value=VALUES)
 @settings(max_examples=60, deadline=None)
-def test_no_value_makes_a_contract_raise(name, value):
+def test_no_value_makes_a_check_raise(name, value):
     CHECKS[name](value)
 
 
@@ -94,7 +94,7 @@ def test_no_schema_makes_a_dry_run_raise(schema, value):
 
 
 @pytest.mark.parametrize("text", ["url", "sql", "day", "other", "\ud800"])
-def test_half_a_character_in_an_argument_does_not_stop_a_dry_run(scored: Path, text: str):
+def test_a_lone_surrogate_in_an_argument_does_not_stop_a_dry_run(scored: Path, text: str):
     store = mt.open_store(scored)
     answer = dry_run.validate(store, server="demo", tool="t", arguments={text: "a\ud800"})
     assert answer.valid == (text not in {"sql", "day"})
@@ -116,7 +116,7 @@ def scored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return mt.score([write(folder / "a.jsonl", lines)], out=folder / "store").out
 
 
-def test_a_word_to_search_for_is_no_key(scored: Path):
+def test_an_argument_called_keyword_is_not_a_key(scored: Path):
     store = mt.open_store(scored)
     ask = functools.partial(dry_run.validate, store, server="demo", tool="t")
     assert any("the key 'foo' failed" in told for told in ask(arguments={"key": "foo"}).warnings)
@@ -125,7 +125,7 @@ def test_a_word_to_search_for_is_no_key(scored: Path):
 
 @given(schema=VALUES, value=VALUES)
 @settings(max_examples=100, deadline=None)
-def test_the_originals_throw_only_what_they_threw(schema, value):
+def test_the_reference_validators_raise_only_their_own_exception(schema, value):
     for check in (
         lambda: reference_validators.document_answer({"t": schema}, "t", value),
         lambda: reference_validators.program_schema_check(schema, value),
@@ -146,7 +146,7 @@ TOO_LARGE = 10**309 - 1
 """The largest integer that a transcript holds: JSON that no double holds."""
 
 
-def test_a_score_is_not_stopped_by_what_no_column_or_double_or_header_holds(tmp_path: Path):
+def test_values_that_no_column_can_hold_do_not_stop_scoring(tmp_path: Path):
     run = {"runId": "a", "target": {}, "flow": [{"latencyMs": TOO_LARGE}], "result": "passed"}
     run |= {"findings": {}, "errors": [], "metrics": {"totalTimeMs": TOO_LARGE}}
     half = json.dumps({"error": {"code": "E_X", "hint": "\ud800", "details": "\ud800"}})
@@ -176,7 +176,7 @@ def test_a_score_is_not_stopped_by_what_no_column_or_double_or_header_holds(tmp_
 
 
 @pytest.mark.parametrize("member", ["hint", "details"])
-def test_half_a_character_in_an_error_is_replaced(member: str):
+def test_a_lone_surrogate_in_an_error_is_replaced(member: str):
     told = json.dumps({"error": {"code": "E_X", member: "a\ud800"}})
     errors = pl.DataFrame({"outcome": ["tool_error"], "error_text": [told], "text": [told]})
     (row,) = normalised_error.normalise_errors(errors).to_dicts()
@@ -207,6 +207,6 @@ SAID = (["content.mime_type"], True, ["unchecked"], set(), [])
 
 
 @pytest.mark.parametrize(("ask", "said"), [*zip(ENDLESS.values(), SAID, strict=True)], ids=ENDLESS)
-def test_what_a_stranger_wrote_to_be_read_for_ever_is_read(ask, said):
-    """Each of these once took minutes, or more years than there are."""
+def test_input_written_to_take_exponential_time_is_checked_quickly(ask, said):
+    """Each of these once took minutes or longer."""
     assert ask() == said
