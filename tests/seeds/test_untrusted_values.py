@@ -119,8 +119,10 @@ def scored(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_an_argument_called_keyword_is_not_a_key(scored: Path):
     store = mt.open_store(scored)
     ask = functools.partial(dry_run.validate, store, server="demo", tool="t")
-    assert any("the key 'foo' failed" in told for told in ask(arguments={"key": "foo"}).warnings)
-    assert not any("failed" in told for told in ask(arguments={"keyword": "foo"}).warnings)
+    assert any(
+        "the key 'foo' failed" in warning for warning in ask(arguments={"key": "foo"}).warnings
+    )
+    assert not any("failed" in warning for warning in ask(arguments={"keyword": "foo"}).warnings)
 
 
 @given(schema=VALUES, value=VALUES)

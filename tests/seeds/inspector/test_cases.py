@@ -127,13 +127,13 @@ def test_scenario_status_and_its_confidence_equal_the_programs():
 
 
 def test_overall_confidence_with_an_unknown_classification_is_nan():
-    odd = [ScenarioResult("splendid", 100, is_valid=True)]
-    assert math.isnan(single.overall_confidence(odd, rules="inspector"))
-    assert math.isnan(single.overall_confidence(odd, rules="document"))
+    results = [ScenarioResult("splendid", 100, is_valid=True)]
+    assert math.isnan(single.overall_confidence(results, rules="inspector"))
+    assert math.isnan(single.overall_confidence(results, rules="document"))
 
 
 @pytest.mark.parametrize(
-    ("response", "said"),
+    ("response", "message"),
     [
         (None, "null"),
         (True, "in true"),
@@ -143,12 +143,12 @@ def test_overall_confidence_with_an_unknown_classification_is_nan():
         ({"isError": True, "content": [{"text": ["x"]}]}, "substring"),
     ],
 )
-def test_a_result_has_the_exception_that_the_program_throws(response, said):
+def test_a_result_has_the_exception_that_the_program_throws(response, message):
     result = single.validate_response(
         ValidationContext(tool={"name": "x"}, response=response), rules="inspector"
     )
     assert result.classification is None
-    assert said in result.throws
+    assert message in result.throws
     written = single.validate_response(ValidationContext(tool={"name": "x"}, response=response))
     assert written.classification in ("broken", "error", "fully_working")
 

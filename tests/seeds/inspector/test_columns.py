@@ -31,16 +31,16 @@ def transcript(path, conversations):
     for name, (tool, arguments, reply) in conversations.items():
         events = [{"event": "open", "transport": "stdio", "server": name, "recorder": "test"}]
 
-        def said(direction, message, events=events):
+        def add(direction, message, events=events):
             events.append({"event": "message", "dir": direction, "scope": None, "msg": message})
 
         if tool is not None:
-            said("c2s", {"jsonrpc": "2.0", "id": 0, "method": "tools/list"})
-            said("s2c", {"jsonrpc": "2.0", "id": 0, "result": {"tools": [tool]}})
+            add("c2s", {"jsonrpc": "2.0", "id": 0, "method": "tools/list"})
+            add("s2c", {"jsonrpc": "2.0", "id": 0, "result": {"tools": [tool]}})
         params = {"name": (tool or {}).get("name", name), "arguments": arguments}
-        said("c2s", {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
+        add("c2s", {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
         if reply is not None:
-            said("s2c", {"jsonrpc": "2.0", "id": 1, **reply})
+            add("s2c", {"jsonrpc": "2.0", "id": 1, **reply})
         for seq, event in enumerate(events):
             envelope = {"v": 1, "recording": name, "seq": seq, "ts_ns": 10**18 + seq}
             lines.append(javascript_json(envelope | event))

@@ -136,7 +136,7 @@ ROWS = [
 ]  # fmt: skip
 
 
-def told(tmp_path, text, name="s.toml"):
+def scenarios_by_call(tmp_path, text, name="s.toml"):
     path = tmp_path / name
     path.write_text(text, encoding="utf-8")
     calls = frame(ROWS)
@@ -174,7 +174,7 @@ def told(tmp_path, text, name="s.toml"):
     ],
 )
 def test_an_entry_matches_the_calls_with_its_values(tmp_path, entry, calls):
-    found = told(tmp_path, f'[[scenario]]\nscenario = "edge_case"\n{entry}\n')
+    found = scenarios_by_call(tmp_path, f'[[scenario]]\nscenario = "edge_case"\n{entry}\n')
     assert found == dict.fromkeys(calls, "edge_case")
 
 
@@ -197,7 +197,7 @@ def test_the_first_entry_that_matches_counts(tmp_path):
             {"scenario": "boundary", "server": "git"},
         ]
     )
-    assert told(tmp_path, text, "s.json") == {"1": "error_case", "2": "boundary"}
+    assert scenarios_by_call(tmp_path, text, "s.json") == {"1": "error_case", "2": "boundary"}
 
 
 @pytest.mark.parametrize(

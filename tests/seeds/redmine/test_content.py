@@ -18,8 +18,8 @@ READINGS = {"repo": content.program, "adr": content.document}
 @pytest.mark.parametrize("name", READINGS)
 def test_both_readings_stop_where_the_originals_do(case, name):
     violations = READINGS[name](case["response"])
-    said = {"valid": False, "error": violations[0].code} if violations else {"valid": True}
-    assert said == case["oracle"][name]
+    outcome = {"valid": False, "error": violations[0].code} if violations else {"valid": True}
+    assert outcome == case["oracle"][name]
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ DECLARED = '<?xml version="1.0" encoding="UTF-8"?>\n'
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "messages"),
     [
         ('<issues type="array" total_count="0" limit="25" offset="0"/>', []),
         ("<a>Tom &amp; Jerry &quot;</a>", []),
@@ -125,13 +125,13 @@ DECLARED = '<?xml version="1.0" encoding="UTF-8"?>\n'
         ),
     ],
 )  # fmt: skip
-def test_xml_violations_have_a_line_and_a_column(text, said):
-    assert [violation.message for violation in xml.check(DECLARED + text)] == said
+def test_xml_violations_have_a_line_and_a_column(text, messages):
+    assert [violation.message for violation in xml.check(DECLARED + text)] == messages
 
 
 def test_the_xml_declaration_is_checked():
-    said = [b.code for b in xml.check('<?xml version="1.1" encoding="latin-1"?><a/>')]
-    assert said == ["content.xml_version", "content.xml_encoding"]
+    codes = [b.code for b in xml.check('<?xml version="1.1" encoding="latin-1"?><a/>')]
+    assert codes == ["content.xml_version", "content.xml_encoding"]
     assert [b.code for b in xml.check(" " + DECLARED + "<a/>")] == ["content.xml_malformed"]
 
 
@@ -142,7 +142,7 @@ def test_entities_are_not_expanded():
 
 
 @pytest.mark.parametrize(
-    ("told", "items", "wrong"),
+    ("counts", "items", "wrong"),
     [
         ({}, 3, 0),
         ({"total_count": 3}, 3, 0),
@@ -155,8 +155,8 @@ def test_entities_are_not_expanded():
         ({"total_count": 2, "limit": 25}, 3, 1),
     ],
 )
-def test_counts_are_compared_with_the_number_of_items(told, items, wrong):
-    assert len(list(count_messages(told, items))) == wrong
+def test_counts_are_compared_with_the_number_of_items(counts, items, wrong):
+    assert len(list(count_messages(counts, items))) == wrong
 
 
 def test_counts_of_json_objects_are_compared():

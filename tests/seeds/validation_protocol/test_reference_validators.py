@@ -18,22 +18,22 @@ HANDLED = [c for c in CASES if c.values[0].get("kind") == "handle_validate"]
 def test_the_documents_listing_gives_the_recorded_answer(case):
     try:
         tools = {case["tool"]: case["inputSchema"]}
-        said = reference_validators.document_answer(tools, case["tool"], case["arguments"])
+        answer = reference_validators.document_answer(tools, case["tool"], case["arguments"])
     except reference_validators.ThrownError as error:
-        said = {"__throws": str(error)}
-    assert said == case["oracle"]["doc_basic"]
+        answer = {"__throws": str(error)}
+    assert answer == case["oracle"]["doc_basic"]
 
 
 @pytest.mark.parametrize("case", SCHEMAS)
 def test_the_programs_schema_check_gives_the_recorded_answer(case):
-    said = reference_validators.program_schema_check(case["inputSchema"], case["arguments"])
-    assert said == case["oracle"]["ncp_schema_only"]
+    answer = reference_validators.program_schema_check(case["inputSchema"], case["arguments"])
+    assert answer == case["oracle"]["ncp_schema_only"]
 
 
 @pytest.mark.parametrize("case", HANDLED)
 def test_the_program_gives_the_recorded_answer(case):
-    said = reference_validators.program_answer(case["args"], case["catalog"], case["internal"])
-    assert _without_advice(said) == _without_advice(case["oracle"]["result"])
+    answer = reference_validators.program_answer(case["args"], case["catalog"], case["internal"])
+    assert _without_advice(answer) == _without_advice(case["oracle"]["result"])
 
 
 def _without_advice(answer):

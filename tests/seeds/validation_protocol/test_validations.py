@@ -180,11 +180,11 @@ def test_the_command_prints_the_answer_and_its_exit_code_is_the_result(store):
     )
     assert done.stderr.startswith("source: the server's own answer of 20")
     done = run("validate", store.path, *about, "--arguments", '{"pat": "x"}')
-    said = json.loads(done.stdout)
+    answer = json.loads(done.stdout)
     assert done.returncode == 1
-    assert list(said) == ["valid", "errors", "warnings"]
-    assert said["errors"] == ["Missing required parameter: path"]
-    assert said["warnings"] == ['Parameter "pat": is not in the schema; did you mean path?']
+    assert list(answer) == ["valid", "errors", "warnings"]
+    assert answer["errors"] == ["Missing required parameter: path"]
+    assert answer["warnings"] == ['Parameter "pat": is not in the schema; did you mean path?']
     assert run(*about, "--arguments", "{").returncode == 2
 
 

@@ -28,7 +28,7 @@ def calls_at_boundary(rows: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataF
     limited = schemas.with_columns(
         limited=pl.Series([_has_limits(s) for s in schemas["input_schema"]], dtype=pl.Boolean)
     ).filter("limited")
-    asked = (
+    candidates = (
         rows.select("definition", "arguments")
         .filter(pl.col("arguments").is_not_null())
         .unique()
@@ -37,10 +37,10 @@ def calls_at_boundary(rows: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataF
     )
     found = [
         _at_boundary(schema, text)
-        for schema, text in asked.select("input_schema", "arguments").iter_rows()
+        for schema, text in candidates.select("input_schema", "arguments").iter_rows()
     ]
     return (
-        asked.filter(pl.Series(found, dtype=pl.Boolean))
+        candidates.filter(pl.Series(found, dtype=pl.Boolean))
         .select("definition", "arguments", boundary=pl.lit(value=True))
     )  # fmt: skip
 

@@ -421,8 +421,8 @@ def _unanswered(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _with_decisions(scored: pl.DataFrame, rows: pl.DataFrame, text: str) -> pl.DataFrame:
-    """`scored` with the business-error columns for the text column named `text` of `rows`."""
-    asked = rows.select(
+    """`scored` with the business-error decisions on the column of `rows` that `text` names."""
+    inputs = rows.select(
         _ROW,
         "tool",
         "arguments",
@@ -430,7 +430,7 @@ def _with_decisions(scored: pl.DataFrame, rows: pl.DataFrame, text: str) -> pl.D
         rpc=pl.col("outcome") == "protocol_error",
         error_code=pl.when(pl.col("outcome") == "protocol_error").then("error_code"),
     )
-    found = pl.concat([asked.select(_ROW), decisions(asked)], how="horizontal")
+    found = pl.concat([inputs.select(_ROW), decisions(inputs)], how="horizontal")
     return scored.join(found, on=_ROW, how="left", maintain_order="left")
 
 

@@ -25,18 +25,18 @@ BUSINESS: Final = (
 _LOW: Final = pl.col("low")
 
 
-def decisions(asked: pl.DataFrame) -> pl.DataFrame:
-    """The business-error columns of both readings, one row for each row of `asked`, in order.
+def decisions(inputs: pl.DataFrame) -> pl.DataFrame:
+    """The business-error columns of both readings, one row for each row of `inputs`, in order.
 
     Args:
-        asked: `text` (what is examined), `tool`, `arguments` (JSON text or null), `error_code`,
+        inputs: `text` (what is examined), `tool`, `arguments` (JSON text or null), `error_code`,
             and `rpc` (whether the text is the message of a JSON-RPC error; the program makes no
             decision about those).
     """
     rows = (
-        asked.join(_texts(asked.get_column("text")), on="text", how="left", maintain_order="left")
-        .join(_tools(asked.get_column("tool")), on="tool", how="left", maintain_order="left")
-        .join(_references(asked), on=["text", "arguments"], how="left", nulls_equal=True,
+        inputs.join(_texts(inputs.get_column("text")), on="text", how="left", maintain_order="left")
+        .join(_tools(inputs.get_column("tool")), on="tool", how="left", maintain_order="left")
+        .join(_references(inputs), on=["text", "arguments"], how="left", nulls_equal=True,
               maintain_order="left")
         .with_columns(pl.col("s_tested").fill_null(value=False))
     )  # fmt: skip
@@ -122,10 +122,10 @@ _MAY_HOLD_IDS: Final = (
 A single pattern for all three takes five times as long, because it has no literal prefix."""
 
 
-def _references(asked: pl.DataFrame) -> pl.DataFrame:
+def _references(inputs: pl.DataFrame) -> pl.DataFrame:
     """The pairs of text and arguments in which the text contains an id from the arguments."""
     worth = pl.any_horizontal(pl.col("arguments").str.contains(each) for each in _MAY_HOLD_IDS)
-    pairs = asked.select("text", "arguments").filter(worth & pl.col("text").is_not_null()).unique()
+    pairs = inputs.select("text", "arguments").filter(worth & pl.col("text").is_not_null()).unique()
     carried = _ids(pairs.get_column("arguments").unique())
     held = pairs.join(carried, on="arguments").filter(
         pl.col("text").str.to_lowercase().str.contains(pl.col("id"), literal=True)
@@ -180,9 +180,9 @@ def _program_points() -> list[pl.Expr]:
 
 
 def _program_columns() -> list[pl.Expr]:
-    asked = ~pl.col("rpc")
+    is_decided = ~pl.col("rpc")
     # With an MCP code the program returns at once and evaluates no other factor.
-    weighed = asked & ~pl.col("i_code")
+    weighed = is_decided & ~pl.col("i_code")
     by_code = {"factor_mcp_code": pl.col("i_code")}
     by_weight = {
         "business_confidence": pl.col("i_share"),
@@ -195,8 +195,8 @@ def _program_columns() -> list[pl.Expr]:
     }
     decided = pl.col("i_code") | (pl.col("i_share") >= pl.col("i_threshold"))
     found = (
-        {"is_business_error": pl.when(asked).then(decided)}
-        | {name: pl.when(asked).then(value) for name, value in by_code.items()}
+        {"is_business_error": pl.when(is_decided).then(decided)}
+        | {name: pl.when(is_decided).then(value) for name, value in by_code.items()}
         | {name: pl.when(weighed).then(value) for name, value in by_weight.items()}
     )
     return [found[name].alias(f"inspector_{name}") for name in BUSINESS]

@@ -15,7 +15,7 @@ FILES: Final[dict[Reading, str]] = {"document": "seed.toml", "inspector": "inspe
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SeedRule(rules.Rule):
-    """A row of the seed score."""
+    """A rule row of the seed score."""
 
     part: str
     """The part of the score that uses the row; a part may have several rows."""

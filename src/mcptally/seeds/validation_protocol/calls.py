@@ -174,17 +174,17 @@ def with_validations(calls: pl.DataFrame, validations: pl.DataFrame) -> pl.DataF
     if not answered.height:
         return calls.with_columns(**none)
     validated_tools = answered.select("server", "tool").unique()
-    asked = calls.filter(pl.col("dir") == "c2s").join(
+    requested = calls.filter(pl.col("dir") == "c2s").join(
         validated_tools, on=["server", "tool"], how="semi", nulls_equal=True, maintain_order="left"
     )
-    texts = asked.get_column("arguments").fill_null("{}")
+    texts = requested.get_column("arguments").fill_null("{}")
     distinct = texts.unique(maintain_order=True)
     digests = pl.DataFrame(
         {"text": distinct, "arguments_digest": [_arguments_digest(text) for text in distinct]},
         schema={"text": pl.String, "arguments_digest": pl.String},
     )
-    asked = (
-        asked.select("call_id", "session", "server", "tool", "ts_ns", text=texts)
+    requested = (
+        requested.select("call_id", "session", "server", "tool", "ts_ns", text=texts)
         .join(digests, on="text", how="left", maintain_order="left")
         .sort("ts_ns")
     )
@@ -194,13 +194,13 @@ def with_validations(calls: pl.DataFrame, validations: pl.DataFrame) -> pl.DataF
         validated_by="call_id",
         validated_as="valid",
     ).sort("ts_ns", "validated_by")
-    in_session = asked.join_asof(
+    in_session = requested.join_asof(
         answered.drop("server"),
         on="ts_ns",
         by=["session", "tool", "arguments_digest"],
         check_sortedness=False,
     )
-    on_server = asked.join_asof(
+    on_server = requested.join_asof(
         answered.drop("session"),
         on="ts_ns",
         by=["server", "tool", "arguments_digest"],

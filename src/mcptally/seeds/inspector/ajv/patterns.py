@@ -15,7 +15,7 @@ _SYNTAX: Final = frozenset("^$\\.*+?()[]{}|/")
 _CLASSES: Final = frozenset("dDwWsS")
 _WORD: Final = "[0-9A-Z_a-z]"
 _TRANSLATED: Final = {
-    # JavaScript's word boundaries know ASCII words only.
+    # In JavaScript, only ASCII letters, digits and _ are word characters.
     "b": f"(?:(?<={_WORD})(?!{_WORD})|(?<!{_WORD})(?={_WORD}))",
     "B": f"(?:(?<={_WORD})(?={_WORD})|(?<!{_WORD})(?!{_WORD}))",
     "0": r"\x00",
