@@ -31,7 +31,6 @@ from mcptally.pipeline import partition, run, scoring
 from mcptally.pipeline.engines import worker
 from mcptally.protocol import all_rules, definition_lint, leaked_secrets
 from mcptally.seeds import stages
-from mcptally.seeds.validation_protocol import calls as validation_calls
 from mcptally.store import files as store_files
 from mcptally.verdict import classify, evidence, hidden_errors
 from tests.benchmarks.archive import SHAPES, generate
@@ -43,20 +42,20 @@ STAGES: Final[tuple[tuple[str, ModuleType, tuple[str, ...]], ...]] = (
     ("integrity", partition, ("deduplicate",)),
     ("sessions", partition, ("assign_sessions",)),
     ("pairing", partition, ("pair",)),
-    ("what is known of tools", partition, ("listings", "with_combination", "combinations")),
+    ("what is known of tools", partition, ("listings",)),
     ("what is known of tools", evidence, ("with_end", "minutes", "forms", "add_evidence")),
-    ("what is known of tools", validation_calls, ("gather", "foretold")),
+    ("what is known of tools", stages, ("with_combination", "argument_combinations")),
+    ("what is known of tools", stages, ("gather_validations", "with_validations")),
     ("protocol findings", all_rules, ("find",)),
     ("recordings", partition, ("_recordings",)),
     ("definitions in force", partition, ("in_force",)),
     ("schemas", validate, ("validate", "find")),
-    ("scenarios", scoring, ("scenarios",)),
+    ("scenarios", scoring, ("assign_scenarios",)),
     ("hidden errors", hidden_errors, ("hidden",)),
     ("verdicts", classify, ("judge",)),
-    ("seed and inspector scores", scoring.inspector_columns, ("score",)),
+    ("seed and inspector scores", scoring, ("add_seed_scores",)),
     ("retries", partition, ("chain",)),
-    ("contracts", partition, ("regular",)),
-    ("contracts", stages, ("find", "tables")),
+    ("contracts", stages, ("normalise_errors", "contract_findings", "contract_tables")),
     ("secrets in results", leaked_secrets, ("find",)),
     ("findings about definitions", definition_lint, ("find", "find_behaviour")),
     ("usage", partition, ("usage",)),

@@ -18,8 +18,8 @@ from mcptally.jsonschemas import patterns
 from mcptally.jsonschemas.cost import errors_of
 from mcptally.jsonschemas.dialects import outside_references
 from mcptally.jsonschemas.validate import _judge_with_patterns, judge_of, judge_value
-from mcptally.seeds.inspector.ajv import compiled
-from mcptally.seeds.inspector.javascript import Throws
+from mcptally.seeds.inspector.ajv.schemas import compiled
+from mcptally.seeds.javascript import Throws
 from mcptally.seeds.validation_protocol import schema_errors
 from tests.hostile.rig import Outcome, judged
 from tests.transcripts import c2s, call, opened, s2c, write
@@ -345,7 +345,7 @@ def test_errors_without_end_are_not_gathered(schema: Any, value: Any) -> None:
     assert not isinstance(judge, str)
     state, words, path = judge_value(judge, json.dumps(value))
     assert (state, bool(words), path is None) == ("invalid", True, False)
-    assert len(list(schema_errors.remarks(json.dumps(schema), value))) <= 1
+    assert len(list(schema_errors.schema_remarks(json.dumps(schema), value))) <= 1
     original = compiled(schema)
     assert original is not None
     assert original.first_error(value)

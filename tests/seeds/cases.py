@@ -1,4 +1,4 @@
-"""Cases of the corpus: inputs with the answers of the programs behind the seeds."""
+"""Cases of the corpus: inputs, and the answers of the original programs."""
 
 import json
 from typing import Any
@@ -9,7 +9,7 @@ from tests import corpus
 
 
 def cases(name: str) -> list[Any]:
-    """The cases of a file as parameters; one that is skipped where the file is not there."""
+    """The cases of a file as parameters; a single skipped one if the file is missing."""
     path = corpus.find(f"cases/{name}")
     if path is None:
         skip = pytest.mark.skip(reason=corpus.missing(f"cases/{name}"))

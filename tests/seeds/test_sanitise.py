@@ -1,4 +1,4 @@
-"""Nothing that is printed or exported carries what looks like a secret."""
+"""Printed and exported values do not contain secrets."""
 
 import json
 
@@ -32,7 +32,7 @@ def printed(*arguments):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["table", "json", "csv", "markdown", "parquet"])
-def test_answers_carry_no_tokens_and_say_so(store, form):
+def test_query_output_masks_tokens(store, form):
     sql = "SELECT arguments, response, error_text, error_details FROM calls"
     out = printed("query", store, sql, "--format", form)
     assert SECRET.encode() not in out
@@ -40,13 +40,13 @@ def test_answers_carry_no_tokens_and_say_so(store, form):
 
 
 @pytest.mark.parametrize("form", ["table", "json"])
-def test_a_call_is_shown_without_its_tokens(store, form):
+def test_show_masks_tokens(store, form):
     ((call,),) = mt.open_store(store).sql("SELECT call_id FROM calls").fetchall()
     out = printed("show", store, call, "--format", form)
     assert SECRET.encode() not in out
     assert b"redacted:" in out
 
 
-def test_the_store_itself_keeps_what_was_recorded(store):
+def test_the_store_keeps_the_recorded_values(store):
     ((arguments,),) = mt.open_store(store).sql("SELECT arguments FROM calls").fetchall()
     assert SECRET in arguments

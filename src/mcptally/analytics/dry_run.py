@@ -18,12 +18,8 @@ from mcptally.analytics.store import Store, steadily
 from mcptally.errors import near
 from mcptally.jsonschemas.validate import kind
 from mcptally.redaction.display import clean, sanitised
-from mcptally.seeds.inspector import javascript
-from mcptally.seeds.validation_logic.arguments import unwrapped
-from mcptally.seeds.validation_protocol import argument_semantics, schema_errors
-from mcptally.seeds.validation_protocol.argument_semantics import Remark
-from mcptally.seeds.validation_protocol.texts import canonical
-from mcptally.seeds.violation import pointer
+from mcptally.seeds import argument_checks
+from mcptally.seeds.argument_checks import Remark, canonical, judgeable, pointer, unwrapped
 from mcptally.wire.nesting import MAX_DEPTH, is_too_deep, is_value_too_deep, with_stack_room
 
 MIN_CALLS: Final = 5
@@ -94,8 +90,8 @@ class _DryRun:
             words = "arguments against their schema (no definition of the tool was recorded)"
             remarks.append(Remark("unchecked", "", words))
         else:
-            remarks += schema_errors.remarks(schema, arguments)
-            remarks += argument_semantics.remarks(schema, arguments, tools=self._tools())
+            remarks += argument_checks.schema_remarks(schema, arguments)
+            remarks += argument_checks.semantic_remarks(schema, arguments, tools=self._tools())
         remarks += self._unusual_values(arguments)
         earlier = list(self._earlier_use(schema, arguments))
         known = {remark.name for remark in earlier}
@@ -111,13 +107,13 @@ class _DryRun:
 
     def _add(self, remark: Remark) -> None:
         if remark.level == "unchecked":
-            self.warnings.append(_shown(f"Unchecked offline: {remark.words}"))
-        elif remark.words == "Missing required parameter":
-            self.errors.append(_shown(f"{remark.words}: {remark.name}"))
+            self.warnings.append(_shown(f"Unchecked offline: {remark.message}"))
+        elif remark.message == "Missing required parameter":
+            self.errors.append(_shown(f"{remark.message}: {remark.name}"))
         else:
             about = f'Parameter "{remark.name}": ' if remark.name else ""
             remarks = self.errors if remark.level == "error" else self.warnings
-            remarks.append(_shown(about + remark.words))
+            remarks.append(_shown(about + remark.message))
 
     def _result(self, source: str) -> Answer:
         errors, warnings = (list(dict.fromkeys(texts)) for texts in (self.errors, self.warnings))
@@ -185,7 +181,7 @@ class _DryRun:
             self.errors.append(words)
             return None
         # A lone surrogate is possible in JSON, but no column can hold it and no engine accepts it.
-        arguments, layers = unwrapped(javascript.judgeable(self.arguments), names)
+        arguments, layers = unwrapped(judgeable(self.arguments), names)
         if isinstance(self.arguments, str) and not layers:
             self.errors.append("Arguments: expected object, got string")
             return None
@@ -311,13 +307,17 @@ _KEY: Final = re.compile(
 
 def _resources(schema: str | None, arguments: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
     """Name, value and kind of the resources that a call needs: paths, addresses, keys, tables."""
-    kinds = {each.path: each.kind for each in argument_semantics.plan(schema)} if schema else {}
+    kinds = (
+        {each.path: each.kind for each in argument_checks.semantic_parameters(schema)}
+        if schema
+        else {}
+    )
     for name, value in arguments.items():
         if not isinstance(value, str) or not 2 <= len(value) <= 2000:
             continue
         kind = kinds.get((name,), "")
         if kind == "sql":
-            for table in sorted(argument_semantics.tables(value))[:10]:
+            for table in sorted(argument_checks.tables_in_sql(value))[:10]:
                 yield name, table, "the table"
         elif kind == "path" or value.startswith(("/", "./", "../", "~/")):
             yield name, value, "the path"

@@ -28,7 +28,7 @@ from mcptally.pipeline.partition_summary import (
     PartitionSummary,
     summed,
 )
-from mcptally.seeds.validation_protocol import calls as validation_calls
+from mcptally.seeds.stages import PREDICTION_COLUMNS
 from mcptally.tables.stages import Definitions, Needs, Timeline
 from mcptally.verdict import evidence
 
@@ -111,7 +111,7 @@ class ArchiveContext:
             self.minutes.add(minutes)
             self.validations.add(
                 batch.read("validations")
-                .select(validation_calls.FORETELLING)
+                .select(PREDICTION_COLUMNS)
                 .drop_nulls(["valid", "answered_ns"])
             )
             total += listed.height

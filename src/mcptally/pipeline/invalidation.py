@@ -11,8 +11,11 @@ import polars as pl
 from mcptally.messages.tool_definitions import in_force
 from mcptally.pipeline.archive_context import ArchiveContext, StoredSummaries
 from mcptally.pipeline.partition_summary import NEEDS, PartitionSummary
-from mcptally.seeds.inspector.scenario import rare
-from mcptally.seeds.validation_protocol import calls as validation_calls
+from mcptally.seeds.stages import (
+    PREDICTION_COLUMNS,
+    PREDICTION_WINDOW_NS,
+    rare_combinations,
+)
 from mcptally.tables.stages import Listings, Needs, ResultForms
 from mcptally.verdict import evidence
 from mcptally.verdict.hidden_errors import usually_json
@@ -43,7 +46,7 @@ def _stale(
     keys = ["server", "tool"]
     yield not_json.join(flipped.select(keys).unique(), on=keys, how="semi", nulls_equal=True)
     keys = ["server", "tool", "combination"]
-    scarce = (rare(before.combinations), rare(now.combinations))
+    scarce = (rare_combinations(before.combinations), rare_combinations(now.combinations))
     for mine, theirs in (scarce, scarce[::-1]):
         only = mine.join(theirs, on=keys, how="anti", nulls_equal=True)
         yield combinations.join(only, on=keys, how="semi", nulls_equal=True)
@@ -80,7 +83,7 @@ def _changed_validations(
     needs: pl.DataFrame, before: pl.DataFrame, now: pl.DataFrame
 ) -> pl.DataFrame:
     """Needs that a validation is about which is known only before or only now."""
-    names = validation_calls.FORETELLING
+    names = PREDICTION_COLUMNS
     both = (before.select(names), now.select(names))
     changed = pl.concat(
         [
@@ -91,7 +94,7 @@ def _changed_validations(
     answered = changed.select(
         "server", "tool", answered=pl.col("answered_ns") // evidence.MINUTE
     ).unique()
-    near = validation_calls.NEAR_NS // evidence.MINUTE + 1
+    near = PREDICTION_WINDOW_NS // evidence.MINUTE + 1
     return needs.join(answered, on=["server", "tool"], nulls_equal=True).filter(
         (Needs.minute.col - pl.col("answered")).is_between(0, near)
     )

@@ -28,10 +28,6 @@ from mcptally.process_memory import trim_heap
 from mcptally.protocol import all_rules, definition_lint, leaked_secrets
 from mcptally.rules.findings import require_rules, together
 from mcptally.seeds import stages
-from mcptally.seeds.inspector.scenario import combinations, with_combination
-from mcptally.seeds.redmine import error_forms
-from mcptally.seeds.validation_logic.normalised_error import regular
-from mcptally.seeds.validation_protocol import calls as validation_calls
 from mcptally.tables.joins import left_join_columns
 from mcptally.tables.schema import TIME, Calls, Findings, Messages, Recordings, Table, Tools, Usage
 from mcptally.tables.stages import (
@@ -81,7 +77,7 @@ def gather(files: Sequence[Path], names: Sequence[str]) -> GatheredPartition:
     messages = _with_file_names(paired.messages, file_names)
     del paired
     trim_heap()
-    calls = with_combination(calls).with_columns(error_forms.shape())
+    calls = stages.with_combination(calls).with_columns(stages.error_form())
     calls = evidence.with_end(calls, events.closes)
     summary = _summary(events, calls, messages)
     findings = together([events.findings, all_rules.find(events, messages, calls, names)])
@@ -102,9 +98,9 @@ def _summary(events: Events, calls: pl.DataFrame, messages: pl.DataFrame) -> Par
     return PartitionSummary(
         Listings.project(listed),
         Definitions.project(definitions),
-        ArgumentCombinations.project(combinations(calls)),
-        DryRuns.project(validation_calls.gather(calls, events.asks)),
-        ErrorForms.project(error_forms.counted(calls)),
+        ArgumentCombinations.project(stages.argument_combinations(calls)),
+        DryRuns.project(stages.gather_validations(calls, events.asks)),
+        ErrorForms.project(stages.count_error_forms(calls)),
         CallsByMinute.project(evidence.minutes(calls)),
         ResultForms.project(evidence.forms(calls)),
     )
@@ -127,9 +123,10 @@ def finish(
     trim_heap()
     calls = evidence.add_evidence(calls, archive.minutes, archive.forms)
     calls = chain(score_calls(calls, archive.definitions, archive.combinations, judging))
-    calls = validation_calls.foretold(calls.hstack(regular(calls)), archive.validations)
+    calls = calls.hstack(stages.normalise_errors(calls))
+    calls = stages.with_validations(calls, archive.validations)
     trim_heap()
-    seed_findings, ui_tables = stages.find(calls, part.messages, archive.definitions)
+    seed_findings, ui_tables = stages.contract_findings(calls, part.messages, archive.definitions)
     findings = require_rules(
         together(
             [
@@ -145,7 +142,7 @@ def finish(
     recordings = part.recordings.join(counts, on="recording", how="left").with_columns(
         Recordings.findings.col.fill_null(0)
     )
-    seed_tables = stages.tables(ui_tables, calls, part.summary.validations, payloads=payloads)
+    seed_tables = stages.contract_tables(ui_tables, calls, part.summary.validations, payloads=payloads)
     if not payloads:
         calls = calls.drop("arguments", "response", "text")
         findings = findings.with_columns(evidence=pl.lit(None, pl.String))
@@ -176,7 +173,7 @@ def tools(
     texts = dict(archive.definitions.select("definition", "text").iter_rows())
     findings = [
         definition_lint.find(archive.listed, archive.definitions),
-        stages.find_in_archive(archive.listed, archive.definitions, archive.shapes),
+        stages.archive_findings(archive.listed, archive.definitions, archive.shapes),
     ]
     return {
         Tools: with_drift(versions(seen, archive.definitions), texts),

@@ -5,10 +5,12 @@ from pathlib import Path
 
 import polars as pl
 
-from mcptally.seeds.inspector import columns as inspector_columns
-from mcptally.seeds.inspector.scenario import scenarios
-from mcptally.seeds.inspector.scenario_file import Given
-from mcptally.seeds.inspector.scenario_file import load as load_given
+from mcptally.seeds.stages import (
+    ScenarioEntry,
+    add_seed_scores,
+    assign_scenarios,
+    load_scenarios,
+)
 from mcptally.tables.ids import digest
 from mcptally.verdict import classify, hidden_errors
 from mcptally.verdict.rule_set import RuleSet
@@ -19,7 +21,7 @@ class Judging:
     """The rules in force and the scenarios that a user gave: what calls are judged with."""
 
     rules: RuleSet = dataclasses.field(default_factory=RuleSet)
-    given: tuple[Given, ...] = ()
+    given: tuple[ScenarioEntry, ...] = ()
 
     @classmethod
     def of(cls, *, rules: Path | None = None, scenarios: Path | None = None) -> "Judging":
@@ -30,7 +32,7 @@ class Judging:
                 what its examples say.
             UsageError: the scenarios file cannot be read, or an entry is incomplete.
         """
-        return cls(RuleSet.load(rules), load_given(scenarios) if scenarios else ())
+        return cls(RuleSet.load(rules), load_scenarios(scenarios) if scenarios else ())
 
     @property
     def digest(self) -> str:
@@ -49,7 +51,7 @@ def score_calls(
         combinations: `ArgumentCombinations` of the whole archive, summed over recordings or not.
         judging: the rules in force.
     """
-    calls = calls.hstack(scenarios(calls, definitions, combinations, judging.given))
+    calls = calls.hstack(assign_scenarios(calls, definitions, combinations, judging.given))
     calls = _with_hidden_errors(calls, judging)
     calls = calls.hstack(classify.judge(calls, judging.rules.verdict))
     calls = calls.with_columns(
@@ -59,7 +61,7 @@ def score_calls(
         .alias("confidence"),
         response_tokens=pl.col("response").str.len_bytes().cast(pl.Int64) // 4,
     )
-    return inspector_columns.score(calls, definitions)
+    return add_seed_scores(calls, definitions)
 
 
 def _with_hidden_errors(calls: pl.DataFrame, judging: Judging) -> pl.DataFrame:

@@ -1,14 +1,22 @@
-"""Contracts that results keep or break: four seed documents', as they read and as they ran.
+"""What the five seed documents ask for: their contracts, scores, tables and normalised errors.
 
-content, xml, lists, error_shapes   blocks and texts of results                (Redmine)
-envelopes, ui_probe, ui_tables      {success, data, error}, test runs          (UI probe)
-validation, …_texts, validators     the validate tool and its answers          (validation protocol)
-schema_phase, semantic, cron        what a dry run of our own says             (validation protocol)
-given, regular                      arguments unwrapped, errors made regular   (validation logic)
+May import verdict, jsonschemas, redaction, rules, tables, messages, wire and errors.
 
-`results` and `line` say where these stand in the pipeline, `foresight` lends `semantic` to DuckDB.
+Five folders, one per document, do not import each other:
 
-A reading is a function of one value, by name `document` or `program`; findings are made from
-columns, and a value is read only where a cheap look at its text says that it is worth it. Nothing
-here sets `outcome` or `verdict`.
+    inspector/            response-validation-core: the seed scores, scenarios
+    redmine/              redmine-response-validation-adr.ja: content blocks, XML, list counts
+    ui_probe/             ui-probe-response-structure: envelopes, UI test runs
+    validation_logic/     github-mcp-validation-logic: wrapped arguments, normalised errors
+    validation_protocol/  mcp-validation-protocol: the `validate` tool, checks of arguments
+
+They share `violation`, `tool_result`, `json_text` and `javascript`. `results` runs the checks of
+tool results. Other folders import:
+
+    pipeline/             `stages`
+    analytics/            `argument_checks`, `validation_protocol.sql_functions`, `inspector.model`
+    evaluation/, library  `inspector.single`, `inspector.model`, `redmine.content`
+
+A check that has two readings offers them as functions `document` and `program`. Nothing in this
+folder sets `outcome` or `verdict`.
 """

@@ -1,44 +1,117 @@
-"""Where the contracts stand in the line: what is found in a partition, and in the archive."""
+"""What pipeline/ uses of the seed documents: the only module of seeds/ that it imports.
+
+Some stages need a partition alone (`argument_combinations`, `gather_validations`,
+`count_error_forms`). Others also need what the whole archive knows: `assign_scenarios`,
+`add_seed_scores`, `normalise_errors`, `with_validations`, `contract_findings`, `contract_tables`.
+`archive_findings` needs the archive's knowledge only.
+"""
+
+from typing import Final, Literal
 
 import polars as pl
 
 from mcptally.rules import findings as rule_findings
 from mcptally.seeds import results
+from mcptally.seeds.inspector.columns import add_seed_scores
+from mcptally.seeds.inspector.model import CLASSIFICATIONS, Reading
+from mcptally.seeds.inspector.rows import rule_rows
+from mcptally.seeds.inspector.scenario import (
+    argument_combinations,
+    assign_scenarios,
+    rare_combinations,
+    with_combination,
+)
+from mcptally.seeds.inspector.scenario_file import ScenarioEntry, load_scenarios
 from mcptally.seeds.redmine import error_forms
+from mcptally.seeds.redmine.error_forms import count_error_forms, error_form
 from mcptally.seeds.validation_logic import arguments
+from mcptally.seeds.validation_logic.normalised_error import normalise_errors
 from mcptally.seeds.validation_protocol import calls as validation_calls
+from mcptally.seeds.validation_protocol.calls import (
+    PREDICTION_COLUMNS,
+    PREDICTION_WINDOW_NS,
+    gather_validations,
+    with_validations,
+)
 from mcptally.tables.schema import Table, UiSteps, Validations
 
+__all__ = [
+    "PREDICTION_COLUMNS",
+    "PREDICTION_WINDOW_NS",
+    "ScenarioEntry",
+    "add_seed_scores",
+    "archive_findings",
+    "argument_combinations",
+    "assign_scenarios",
+    "class_weights",
+    "contract_findings",
+    "contract_tables",
+    "count_error_forms",
+    "error_form",
+    "gather_validations",
+    "load_scenarios",
+    "normalise_errors",
+    "rare_combinations",
+    "with_combination",
+    "with_validations",
+]
 
-def find(
+_READINGS: Final[dict[str, Reading]] = {"seed": "document", "inspector": "inspector"}
+
+
+def class_weights(prefix: Literal["seed", "inspector"]) -> dict[str, float]:
+    """The weight of each classification in the overall confidence.
+
+    Args:
+        prefix: beginning of the columns of the reading, `seed_*` or `inspector_*`.
+    """
+    rows = rule_rows(_READINGS[prefix])
+    return {name: rows.class_weight(name) for name in CLASSIFICATIONS}
+
+
+def contract_findings(
     calls: pl.DataFrame, messages: pl.DataFrame, definitions: pl.DataFrame
 ) -> tuple[pl.DataFrame, dict[type[Table], pl.DataFrame]]:
-    """Findings about the contracts of judged `calls`, and the tables of their UI tests."""
-    found, tests = results.find(calls)
-    asked = [
-        arguments.find(calls, definitions),
-        *validation_calls.find(calls, messages, definitions),
+    """Findings about scored `calls` by the seed documents, and the tables of their UI test runs."""
+    found, ui_tables = results.check_results(calls)
+    requests = [
+        arguments.wrapped_findings(calls, definitions),
+        *validation_calls.validation_findings(calls, messages, definitions),
     ]
-    return rule_findings.together([*found, *asked]), tests
+    return rule_findings.together([*found, *requests]), ui_tables
 
 
-def tables(
-    tests: dict[type[Table], pl.DataFrame],
+def contract_tables(
+    ui_tables: dict[type[Table], pl.DataFrame],
     calls: pl.DataFrame,
     validations: pl.DataFrame,
     *,
     payloads: bool,
 ) -> dict[type[Table], pl.DataFrame]:
-    """The tables of a partition that are about contracts; `validations` are its own."""
+    """The seed documents' tables of a partition.
+
+    Args:
+        ui_tables: the second value of `contract_findings`.
+        calls: the scored calls of the partition.
+        validations: what `gather_validations` gathered in the partition.
+        payloads: whether arguments and inputs are kept.
+    """
     if not payloads:
-        hidden = tests[UiSteps].with_columns(input=pl.lit(None, pl.String))
-        tests = tests | {UiSteps: hidden}
-    return {Validations: validation_calls.table(validations, calls, payloads=payloads), **tests}
+        without_input = ui_tables[UiSteps].with_columns(input=pl.lit(None, pl.String))
+        ui_tables = ui_tables | {UiSteps: without_input}
+    table = validation_calls.validations_table(validations, calls, payloads=payloads)
+    return {Validations: table, **ui_tables}
 
 
-def find_in_archive(
-    listed: pl.DataFrame, definitions: pl.DataFrame, shapes: pl.DataFrame
+def archive_findings(
+    listed: pl.DataFrame, definitions: pl.DataFrame, form_counts: pl.DataFrame
 ) -> pl.DataFrame:
-    """Findings about servers, from what the whole archive knows."""
-    declared = validation_calls.find_declared(listed, definitions)
-    return rule_findings.together([*declared, error_forms.find(shapes)])
+    """Findings about servers, which need the knowledge of the whole archive.
+
+    Args:
+        listed: the tools that servers listed.
+        definitions: the tools' definitions.
+        form_counts: rows of `count_error_forms` of all partitions.
+    """
+    declared = validation_calls.declaration_findings(listed, definitions)
+    return rule_findings.together([*declared, error_forms.form_findings(form_counts)])

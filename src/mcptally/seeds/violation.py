@@ -1,4 +1,4 @@
-"""A breach: one place in one value that breaks a contract; what every contract answers with."""
+"""Violations: the places in a value that break a contract, and the findings made from them."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
@@ -9,47 +9,64 @@ from mcptally.jsonschemas import walk
 from mcptally.rules import findings as rule_findings
 from mcptally.tables.schema import Findings
 
-_ABOUT: Final = frozenset({*Findings.schema().names(), "revision"})
-"""What a finding says of the call that it is about."""
+_CALL_COLUMNS: Final = frozenset({*Findings.schema().names(), "revision"})
+"""The columns of a call that its findings repeat."""
 
 
 class Violation(NamedTuple):
-    """What is wrong, and where in the value."""
+    """One place in a value that breaks a contract."""
 
     path: str
     """JSON Pointer into the value."""
     message: str
     code: str = ""
-    """The words of the original program, or the id of the rule that it breaks."""
+    """The id of the violated rule, or the message of the original program."""
     evidence: str | None = None
 
 
 def pointer(*parts: str | int) -> str:
-    """A JSON Pointer (RFC 6901) of its parts."""
+    """The JSON Pointer (RFC 6901) with these parts."""
     return walk.pointer(parts)
 
 
-def findings(calls: pl.DataFrame, breaches: Iterable[tuple[int, Violation]]) -> list[pl.DataFrame]:
-    """Findings of breaches, each with the row of `calls` that it is about; `code` is the rule."""
+def text_pointer(block: int) -> str:
+    """The JSON Pointer, within a tool result, to the text of the content block number `block`."""
+    return pointer("content", block, "text")
+
+
+def findings(
+    calls: pl.DataFrame, violations: Iterable[tuple[int, Violation]]
+) -> list[pl.DataFrame]:
+    """Findings made from violations.
+
+    Args:
+        calls: the calls that the findings are about.
+        violations: pairs of a row number in `calls` and a violation whose `code` is a rule id.
+    """
     by_rule: dict[str, list[tuple[int, str, str, str | None]]] = {}
-    for row, breach in breaches:
-        told = (row, breach.path, breach.message, breach.evidence)
-        by_rule.setdefault(breach.code, []).append(told)
+    for row, violation in violations:
+        values = (row, violation.path, violation.message, violation.evidence)
+        by_rule.setdefault(violation.code, []).append(values)
     return [
         rule_findings.findings_of(
             rule,
-            _about(calls, told),
-            pl.col("said"),
-            path=pl.col("place"),
-            evidence="shown",
+            _with_calls(calls, values),
+            pl.col("violation_message"),
+            path=pl.col("violation_path"),
+            evidence="violation_evidence",
         )
-        for rule, told in by_rule.items()
+        for rule, values in by_rule.items()
     ]
 
 
-def _about(calls: pl.DataFrame, told: Sequence[tuple[Any, ...]]) -> pl.DataFrame:
-    schema = {"row": pl.UInt32, "place": pl.String, "said": pl.String, "shown": pl.String}
-    rows = pl.DataFrame(told, schema=schema, orient="row")
-    # No column more: lists of a call's content, taken once for each breach, grow by their product.
-    about = calls.select(pl.col(name) for name in calls.columns if name in _ABOUT)
+def _with_calls(calls: pl.DataFrame, values: Sequence[tuple[Any, ...]]) -> pl.DataFrame:
+    schema = {
+        "row": pl.UInt32,
+        "violation_path": pl.String,
+        "violation_message": pl.String,
+        "violation_evidence": pl.String,
+    }
+    rows = pl.DataFrame(values, schema=schema, orient="row")
+    # Select the few columns first: a call with many violations would copy its lists once for each.
+    about = calls.select(pl.col(name) for name in calls.columns if name in _CALL_COLUMNS)
     return about[rows.get_column("row")].hstack(rows.drop("row"))

@@ -1,6 +1,6 @@
-"""Output schemas as AJV 6.12.6 judges them.
+"""Validation of output schemas, compared with AJV 6.12.6.
 
-`ajv-6.12.6.jsonl` holds random schemas with random values and what AJV itself answered to them
+`ajv-6.12.6.jsonl` holds random schemas with random values, and AJV's own answers
 (Node 20, `new Ajv()`, one instance a schema): `refused` where it would not compile the schema,
 else the error's text for each value, null where it is valid.
 """
@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from mcptally.seeds.inspector import ajv, ajv_patterns, inspector
+from mcptally.seeds.inspector import inspector
+from mcptally.seeds.inspector.ajv import patterns as ajv_patterns
+from mcptally.seeds.inspector.ajv import schemas as ajv
 from mcptally.seeds.inspector.model import ValidationContext
 
 GOLDEN = [
@@ -20,13 +22,13 @@ GOLDEN = [
 JUDGED = [case for case in GOLDEN if "values" in case]
 
 
-def test_what_ajv_refuses_counts_as_no_schema():
+def test_a_schema_that_ajv_rejects_counts_as_no_schema():
     refused = [case["schema"] for case in GOLDEN if "refused" in case]
     assert len(refused) > 100
     assert [schema for schema in refused if ajv.compiled(schema) is not None] == []
 
 
-def test_what_ajv_compiles_is_judged_as_ajv_judges_it():
+def test_values_are_valid_for_the_same_schemas_as_with_ajv():
     wrong = [
         (case["schema"], each["value"])
         for case in JUDGED
@@ -38,7 +40,7 @@ def test_what_ajv_compiles_is_judged_as_ajv_judges_it():
     assert wrong == []
 
 
-def test_the_words_are_ajvs_for_all_but_a_few_tangled_schemas():
+def test_messages_equal_those_of_ajv_for_nearly_all_schemas():
     errors = [
         (ajv.compiled(case["schema"]).first_error(each["value"]), each["error"])
         for case in JUDGED
@@ -80,7 +82,7 @@ def test_the_words_are_ajvs_for_all_but_a_few_tangled_schemas():
         ),
     ],
 )
-def test_an_error_is_worded_as_ajv_words_it(schema, value, words):
+def test_an_error_message_equals_that_of_ajv(schema, value, words):
     assert ajv.compiled(schema).first_error(value) == words
 
 
@@ -103,7 +105,7 @@ def test_an_error_is_worded_as_ajv_words_it(schema, value, words):
         [],
     ],
 )
-def test_a_schema_is_refused(schema):
+def test_a_schema_is_rejected(schema):
     assert ajv.compiled(schema) is None
 
 
@@ -122,19 +124,19 @@ def test_a_schema_is_compiled(schema):
     assert ajv.compiled(schema) is not None
 
 
-def test_a_pattern_that_would_never_end_does():
+def test_a_pattern_match_with_exponential_time_is_abandoned():
     schema = {"pattern": "^(a+)+$"}
     assert ajv.compiled(schema).first_error("a" * 50 + "!") is not None
 
 
-def test_a_number_too_great_for_a_double_is_an_integer_to_javascript():
+def test_a_number_too_large_for_a_double_is_an_integer():
     tool = {"name": "x", "outputSchema": {"properties": {"n": {"type": "integer"}}}}
     response = {"content": [{"type": "text", "text": '{"n":1e400}'}]}
     found = inspector.metadata(ValidationContext(tool=tool, response=response))
     assert found.output_schema_validation.is_valid
 
 
-def test_a_lone_surrogate_is_judged_like_any_character():
+def test_a_lone_surrogate_is_validated_like_any_character():
     assert ajv.compiled({"maxLength": 1}).first_error("\ud800") is None
     assert ajv.compiled({"maxLength": 1}).first_error({"\ud800": ["\udc00"]}) is None
 
@@ -160,7 +162,7 @@ def test_a_lone_surrogate_is_judged_like_any_character():
         (r"^\u41$", ["u41"], ["A"]),
     ],
 )
-def test_patterns_mean_what_they_mean_without_the_u_flag(pattern, matches, other):
+def test_patterns_mean_the_same_as_in_javascript_without_the_u_flag(pattern, matches, other):
     compiled = ajv.compiled({"pattern": pattern})
     assert compiled is not None, ajv_patterns.translate_pattern(pattern)
     assert [text for text in matches if compiled.first_error(text) is not None] == []
@@ -168,7 +170,7 @@ def test_patterns_mean_what_they_mean_without_the_u_flag(pattern, matches, other
 
 
 @pytest.mark.parametrize("text", ["^(?:a|b)+[c-e]{1,2}$", "a.b", r"\d+\s*\w?", "[^a-z]"])
-def test_a_pattern_that_is_respelt_twice_stays_the_same(text):
+def test_translating_a_translated_pattern_does_not_change_it(text):
     once = ajv_patterns.translate_pattern(text)
     assert ajv_patterns.translate_pattern(once) == once
 
@@ -184,7 +186,7 @@ def test_a_pattern_that_is_respelt_twice_stays_the_same(text):
         {"multipleOf": 0.1},
     ],
 )
-def test_a_verdict_of_another_dialect_is_not_taken_over(schema):
+def test_a_schema_with_different_meanings_by_dialect_is_not_portable(schema):
     assert ajv.compile_status(json.dumps(schema)) == (False, False)
 
 
@@ -196,5 +198,5 @@ def test_a_verdict_of_another_dialect_is_not_taken_over(schema):
         {"$schema": "http://json-schema.org/draft-07/schema#", "required": ["a"]},
     ],
 )
-def test_a_verdict_that_every_dialect_shares_is_taken_over(schema):
+def test_a_schema_with_the_same_meaning_in_every_dialect_is_portable(schema):
     assert ajv.compile_status(json.dumps(schema)) == (False, True)

@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from mcptally.seeds.inspector import javascript, single
+from mcptally.seeds import javascript
+from mcptally.seeds.inspector import single
 from mcptally.seeds.inspector.model import ScenarioResult, ValidationContext
 from tests import corpus
 
@@ -56,7 +57,7 @@ def test_is_business_error_answers_every_case_as_the_program_did():
     assert wrong == []
 
 
-def test_every_factor_confidence_and_threshold_is_the_programs():
+def test_every_factor_confidence_and_threshold_equals_the_programs():
     wrong = []
     for case in lines("inspector.jsonl"):
         factors = case["factors"]
@@ -84,7 +85,7 @@ def test_response_metadata_answers_every_case_as_the_program_did():
     assert wrong == []
 
 
-def test_overall_confidence_is_the_programs_to_the_last_digit():
+def test_overall_confidence_equals_the_programs_to_the_last_digit():
     wrong = []
     for case in lines("overall-confidence.jsonl"):
         results = [
@@ -96,7 +97,7 @@ def test_overall_confidence_is_the_programs_to_the_last_digit():
     assert wrong == []
 
 
-def test_scenario_status_and_its_confidence_are_the_programs():
+def test_scenario_status_and_its_confidence_equal_the_programs():
     wrong = []
     for case in lines("scenario-status.jsonl"):
         results = [
@@ -125,14 +126,14 @@ def test_scenario_status_and_its_confidence_are_the_programs():
     assert wrong == []
 
 
-def test_an_unknown_classification_makes_the_overall_confidence_no_number():
-    odd = [ScenarioResult("splendid", 100, is_valid=True)]
-    assert math.isnan(single.overall_confidence(odd, rules="inspector"))
-    assert math.isnan(single.overall_confidence(odd, rules="document"))
+def test_overall_confidence_with_an_unknown_classification_is_nan():
+    results = [ScenarioResult("splendid", 100, is_valid=True)]
+    assert math.isnan(single.overall_confidence(results, rules="inspector"))
+    assert math.isnan(single.overall_confidence(results, rules="document"))
 
 
 @pytest.mark.parametrize(
-    ("response", "said"),
+    ("response", "message"),
     [
         (None, "null"),
         (True, "in true"),
@@ -142,17 +143,17 @@ def test_an_unknown_classification_makes_the_overall_confidence_no_number():
         ({"isError": True, "content": [{"text": ["x"]}]}, "substring"),
     ],
 )
-def test_where_the_program_throws_the_result_says_so_and_nothing_crashes(response, said):
+def test_a_result_has_the_exception_that_the_program_throws(response, message):
     result = single.validate_response(
         ValidationContext(tool={"name": "x"}, response=response), rules="inspector"
     )
     assert result.classification is None
-    assert said in result.throws
+    assert message in result.throws
     written = single.validate_response(ValidationContext(tool={"name": "x"}, response=response))
     assert written.classification in ("broken", "error", "fully_working")
 
 
-def test_a_misspelt_reading_is_refused_with_the_near_name():
+def test_a_misspelt_reading_is_refused_with_a_suggestion():
     context = ValidationContext(tool={"name": "x"}, response={})
     with pytest.raises(Exception, match="did you mean inspector"):
         single.validate_response(context, rules="inspektor")

@@ -1,4 +1,4 @@
-"""The columns say what the reference says: on the case files, on real traffic, on odd replies."""
+"""The columns agree with the reference on the case files, real traffic and irregular replies."""
 
 import json
 
@@ -8,8 +8,9 @@ import pytest
 from mcptally.jsonschemas.validate import validate
 from mcptally.messages.tool_definitions import in_force
 from mcptally.pipeline.partition import gather
+from mcptally.seeds import javascript
 from mcptally.seeds.inspector import columns as inspector_columns
-from mcptally.seeds.inspector import document, factors, inspector, javascript, single, wording
+from mcptally.seeds.inspector import document, factors, inspector, single, wording
 from mcptally.seeds.inspector.model import ValidationContext
 from tests import corpus
 
@@ -30,16 +31,16 @@ def transcript(path, conversations):
     for name, (tool, arguments, reply) in conversations.items():
         events = [{"event": "open", "transport": "stdio", "server": name, "recorder": "test"}]
 
-        def said(direction, message, events=events):
+        def add(direction, message, events=events):
             events.append({"event": "message", "dir": direction, "scope": None, "msg": message})
 
         if tool is not None:
-            said("c2s", {"jsonrpc": "2.0", "id": 0, "method": "tools/list"})
-            said("s2c", {"jsonrpc": "2.0", "id": 0, "result": {"tools": [tool]}})
+            add("c2s", {"jsonrpc": "2.0", "id": 0, "method": "tools/list"})
+            add("s2c", {"jsonrpc": "2.0", "id": 0, "result": {"tools": [tool]}})
         params = {"name": (tool or {}).get("name", name), "arguments": arguments}
-        said("c2s", {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
+        add("c2s", {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
         if reply is not None:
-            said("s2c", {"jsonrpc": "2.0", "id": 1, **reply})
+            add("s2c", {"jsonrpc": "2.0", "id": 1, **reply})
         for seq, event in enumerate(events):
             envelope = {"v": 1, "recording": name, "seq": seq, "ts_ns": 10**18 + seq}
             lines.append(javascript_json(envelope | event))
@@ -56,7 +57,7 @@ def scored(tmp_path, conversations, *, business="errors", scenario=None):
     calls = calls.filter(pl.col("method") == "tools/call")
     if scenario:
         calls = calls.with_columns(scenario=pl.lit(scenario))
-    rows = inspector_columns.score(calls, definitions, business=business)
+    rows = inspector_columns.add_seed_scores(calls, definitions, business=business)
     return {row["recording"]: row for row in rows.iter_rows(named=True)}
 
 
@@ -64,7 +65,7 @@ def printable(texts):
     return [javascript.printable(text) for text in texts]
 
 
-def test_every_case_that_can_be_on_a_wire_scores_in_the_table_as_the_program_did(tmp_path):
+def test_the_table_gives_the_programs_score_for_every_case_that_can_be_sent(tmp_path):
     path = corpus.need("cases/inspector.jsonl")
     cases = {}
     for line in path.read_text(encoding="utf-8").splitlines():
@@ -160,7 +161,7 @@ def expected_row(row, schema):
 @pytest.mark.slow
 def test_tables_and_single_calls_agree_on_all_recorded_traffic():
     calls, definitions = judged(corpus.recordings())
-    rows = inspector_columns.score(calls, definitions)
+    rows = inspector_columns.add_seed_scores(calls, definitions)
     assert rows.height == calls.height
     assert rows.get_column("call_id").equals(calls.get_column("call_id"))
     answered = rows.filter(
@@ -185,7 +186,7 @@ ERROR = {"name": "weather"}
 @pytest.mark.slow
 @pytest.mark.parametrize("end", ["", " tail", "\U0001f600 tail", "x\U0001f600"])
 @pytest.mark.parametrize("length", [98, 99, 100, 101])
-def test_evidence_is_cut_at_100_utf16_units_and_half_a_character_is_replaced(tmp_path, length, end):
+def test_evidence_is_cut_at_100_utf16_units_and_a_lone_surrogate_is_replaced(tmp_path, length, end):
     text = "e" * length + end
     row = scored(tmp_path, {"a": (ERROR, {}, {"result": {"isError": True, "content": [
         {"type": "text", "text": text}]}})})["a"]  # fmt: skip
@@ -203,8 +204,10 @@ def test_an_error_longer_than_the_decoder_keeps_is_examined_to_its_end(tmp_path)
 
 
 def calls_with(outcome, **values):
-    row = dict.fromkeys(inspector_columns._USED) | {"outcome": outcome, "tool": "weather"} | values
-    schema = dict.fromkeys(inspector_columns._USED, pl.String) | {
+    row = (
+        dict.fromkeys(inspector_columns._INPUTS) | {"outcome": outcome, "tool": "weather"} | values
+    )
+    schema = dict.fromkeys(inspector_columns._INPUTS, pl.String) | {
         "error_code": pl.Int64,
         "content_types": pl.List(pl.String),
         "blocks_plain": pl.Boolean,
@@ -218,12 +221,12 @@ def calls_with(outcome, **values):
 
 
 def one(outcome, **values):
-    return inspector_columns.score(calls_with(outcome, **values)).row(0, named=True)
+    return inspector_columns.add_seed_scores(calls_with(outcome, **values)).row(0, named=True)
 
 
 @pytest.mark.parametrize("outcome", ["timeout", "no_response"])
 @pytest.mark.parametrize("scenario", [None, "happy_path", "error_case"])
-def test_a_call_that_gets_no_answer_is_broken_in_both_readings(outcome, scenario):
+def test_an_unanswered_call_is_broken_in_both_readings(outcome, scenario):
     row = one(outcome, scenario=scenario)
     for reading in READINGS:
         assert row[f"{reading}_classification"] == "broken"
@@ -235,7 +238,7 @@ def test_a_call_that_gets_no_answer_is_broken_in_both_readings(outcome, scenario
     assert row["seed_issues"] == ["No response"]
 
 
-def test_a_cancelled_call_says_nothing_about_the_tool():
+def test_a_cancelled_call_has_no_score():
     row = one("cancelled")
     assert {row[name] for name in inspector_columns.COLUMNS} == {None}
 
@@ -246,7 +249,7 @@ def test_a_call_of_another_method_has_no_score():
 
 
 @pytest.mark.parametrize("outcome", ["input_required", "task"])
-def test_an_interim_answer_is_no_response_yet_but_the_program_would_judge_it(outcome):
+def test_only_the_program_scores_an_interim_answer(outcome):
     row = one(outcome, response='{"resultType":"x"}', content_kind="absent", blocks_plain=True)
     assert {row[name] for name in inspector_columns.COLUMNS if name.startswith("seed_")} == {None}
     assert row["inspector_classification"] == "broken"
@@ -262,7 +265,7 @@ def test_an_interim_answer_is_no_response_yet_but_the_program_would_judge_it(out
         ("error_case", "Timeout: boom", "broken", 0, []),
     ],
 )
-def test_a_json_rpc_error_goes_the_programs_way_of_exceptions(
+def test_a_json_rpc_error_is_scored_as_an_exception_of_the_program(
     scenario, message, classification, confidence, evidence
 ):
     row = one("protocol_error", error_code=-32602, error_text=message, scenario=scenario)
@@ -281,7 +284,7 @@ def test_a_json_rpc_error_goes_the_programs_way_of_exceptions(
 @pytest.mark.parametrize("code", [-32600, -32601, -32602, -32603, -32700, -32000, 404, None])
 @pytest.mark.parametrize("tool", ["weather", "get_item"])
 @pytest.mark.parametrize("message", ["boom", "item 17 not found", "", "500"])
-def test_a_json_rpc_error_scores_in_the_table_as_the_document_reads_it(code, tool, message):
+def test_the_table_gives_the_documents_score_for_a_json_rpc_error(code, tool, message):
     arguments = '{"itemId": 17}'
     row = one("protocol_error", tool=tool, error_code=code, error_text=message, arguments=arguments)
     result = document.validate_rpc(tool, {"itemId": 17}, code, message)
@@ -317,13 +320,13 @@ def test_where_the_program_throws_the_classification_is_null_and_the_column_says
     assert {row["seed_error"] for row in rows.values()} == {None}
 
 
-def test_a_reply_over_the_recorders_cap_is_not_guessed_at():
+def test_a_reply_over_the_recorders_size_limit_has_no_score():
     row = one("tool_error", is_error="true")
     assert {row[name] for name in inspector_columns.COLUMNS} == {None}
 
 
-def test_no_calls_no_rows():
-    empty = inspector_columns.score(calls_with("ok").clear())
+def test_without_calls_there_are_no_rows():
+    empty = inspector_columns.add_seed_scores(calls_with("ok").clear())
     assert empty.height == 0
     assert set(inspector_columns.COLUMNS) <= set(empty.columns)
 

@@ -1,4 +1,4 @@
-"""The pages about the seed score name rows that exist, and their examples work."""
+"""The pages about the seed score name existing rules, and their examples load."""
 
 import fnmatch
 import re
@@ -8,10 +8,10 @@ import pytest
 
 from mcptally.seeds.inspector import scenario_file
 from mcptally.seeds.inspector.columns import COLUMNS
-from mcptally.seeds.inspector.rows import FILES, rows
+from mcptally.seeds.inspector.rows import FILES, rule_rows
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
-IDS = {row.id for reading in FILES for row in rows(reading).rows}
+IDS = {row.id for reading in FILES for row in rule_rows(reading).rows}
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ def test_every_rule_that_a_page_names_exists(page):
     assert lost == []
 
 
-def test_the_contradictions_page_speaks_of_columns_that_exist():
+def test_every_column_on_the_contradictions_page_exists():
     text = (DOCS / "reference" / "seed-contradictions.md").read_text(encoding="utf-8")
     sums = {"seed_scenario_status", "inspector_scenario_status"}
     named = set(re.findall(r"`((?:seed|inspector)_[a-z_]+)`", text))
@@ -37,9 +37,9 @@ def test_the_examples_of_a_scenarios_file_load(tmp_path):
     text = (DOCS / "reference" / "scenarios.md").read_text(encoding="utf-8")
     (toml,) = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
     (tmp_path / "s.toml").write_text(toml, encoding="utf-8")
-    assert [entry.scenario for entry in scenario_file.load(tmp_path / "s.toml")] == [
+    assert [entry.scenario for entry in scenario_file.load_scenarios(tmp_path / "s.toml")] == [
         *("error_case", "boundary")
     ]
     (inline,) = re.findall(r"`(\[\{.*?\}\])`", text)
     (tmp_path / "s.json").write_text(inline, encoding="utf-8")
-    assert len(scenario_file.load(tmp_path / "s.json")) == 1
+    assert len(scenario_file.load_scenarios(tmp_path / "s.json")) == 1

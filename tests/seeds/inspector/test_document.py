@@ -127,7 +127,7 @@ def test_the_overall_confidence_example_is_83_percent():
     assert single.overall_confidence(results, rules="inspector") == 83.0
 
 
-def test_overall_confidence_of_nothing_is_no_number_in_the_document_and_zero_in_the_program():
+def test_overall_confidence_without_results_is_nan_in_the_document_and_0_in_the_program():
     assert math.isnan(single.overall_confidence([]))
     assert single.overall_confidence([], rules="inspector") == 0
 
@@ -154,7 +154,7 @@ def test_content_types_are_repeated_and_read_from_raw_blocks():
         ),
     ],
 )
-def test_the_output_schema_is_judged_in_its_own_dialect(schema, response, outcome):
+def test_an_output_schema_is_validated_in_its_own_dialect(schema, response, outcome):
     context = ValidationContext(tool={"name": "x", "outputSchema": schema}, response=response)
     found = single.response_metadata(context).output_schema_validation
     assert (found and found.is_valid) is outcome
@@ -201,7 +201,7 @@ def test_a_validation_expected_tool_counts_beside_any_other_factor_and_not_alone
         (-32000, "file not found", "fully_working", 100),
     ],
 )
-def test_a_json_rpc_error_is_validation_or_mere_connectivity(
+def test_a_json_rpc_error_is_a_business_error_or_connectivity_only(
     code, message, classification, confidence
 ):
     result = document.validate_rpc("weather", {}, code, message)

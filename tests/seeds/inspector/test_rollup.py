@@ -10,10 +10,11 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from mcptally.seeds.inspector import document, inspector, rollup
+from mcptally.seeds.inspector import document, inspector
 from mcptally.seeds.inspector.model import CLASSIFICATIONS, SCENARIOS, ScenarioResult
 from mcptally.tables.usage_sums import AGGREGATES, sums_sql
 from tests import corpus
+from tests.seeds.inspector import rollup
 
 RESULTS = {
     "server": pl.String,
@@ -141,7 +142,7 @@ RESULT = st.builds(
 @pytest.mark.slow
 @settings(max_examples=40, deadline=None, phases=[Phase.explicit, Phase.generate])
 @given(st.lists(st.tuples(st.lists(RESULT, min_size=1, max_size=9), st.integers(0, 3)), min_size=1))
-def test_the_sql_is_the_reference_in_both_readings(drawn):
+def test_the_sql_agrees_with_both_readings(drawn):
     tools = {
         f"t{i}": (results, len(results) + missing) for i, (results, missing) in enumerate(drawn)
     }
@@ -230,7 +231,7 @@ def test_a_call_that_the_program_throws_on_is_executed_and_broken():
     assert row["inspector_overall_confidence"] == 50
 
 
-def test_a_server_sums_up_the_calls_of_all_its_tools():
+def test_the_row_of_a_server_sums_the_calls_of_its_tools():
     rows = [GOOD, CRASH | {"tool": "other"}]
     found = rollup.tool_rollup(calls(rows))
     assert found["level"].to_list() == ["tool", "tool", "server"]

@@ -1,4 +1,4 @@
-"""Every row of the seed score, held to its own examples, and every member to its row."""
+"""Every rule row of the seed score is tested with its own examples, every member with its row."""
 
 import json
 
@@ -6,7 +6,7 @@ import pytest
 
 from mcptally.seeds.inspector import document, inspector
 from mcptally.seeds.inspector.model import ScenarioResult, ValidationContext
-from mcptally.seeds.inspector.rows import FILES, rows
+from mcptally.seeds.inspector.rows import FILES, rule_rows
 
 TEXT_PARTS = {
     "mcp_code",
@@ -31,11 +31,11 @@ LETTERS = {
     "x": ("broken", 0, False, "happy_path"),
     "-": ("broken", 0, False, "happy_path"),
 }
-"""How a row's examples spell scenarios: held, held as a business error, held an error case,
-failed, not executed."""
+"""Letters for scenarios in a row's examples: passed, passed as a business error, passed as an error
+case, failed, not executed."""
 
 READINGS = {"document": document, "inspector": inspector}
-ROWS = [(reading, row) for reading in FILES for row in rows(reading).rows]
+ROWS = [(reading, row) for reading in FILES for row in rule_rows(reading).rows]
 
 
 def scenarios(letters):
@@ -161,8 +161,8 @@ def test_each_of_the_five_mcp_codes_makes_a_json_rpc_error_business_in_the_docum
     assert document.validate_rpc("frobnicate", {}, code, "quiet").classification == "fully_working"
 
 
-def test_the_lists_have_the_lengths_that_their_sources_count():
-    program, written = rows("inspector"), rows("document")
+def test_the_lists_have_the_lengths_of_their_sources():
+    program, written = rule_rows("inspector"), rule_rows("document")
     assert len(program.members("pattern")) == 97
     assert len(program.members("tool_keyword")) == 57
     assert len(program.members("http_status")) == 7
@@ -176,7 +176,7 @@ def test_the_lists_have_the_lengths_that_their_sources_count():
 
 
 def test_the_differences_between_the_lists_are_the_ones_the_contradictions_page_names():
-    program, written = rows("inspector"), rows("document")
+    program, written = rule_rows("inspector"), rule_rows("document")
     extra = set(program.members("pattern")) - set(written.members("pattern"))
     high = set(written.members("high_confidence"))
     assert len(extra - high) == 37
@@ -185,7 +185,7 @@ def test_the_differences_between_the_lists_are_the_ones_the_contradictions_page_
     }
 
 
-def test_rows_hold_no_member_that_upper_case_could_hide():
+def test_the_members_of_rows_are_in_lower_case():
     for _, row in ROWS:
         if row.part in TEXT_PARTS:
             assert [m for m in row.members if m != m.lower()] == [], row.id

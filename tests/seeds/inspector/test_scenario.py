@@ -1,4 +1,4 @@
-"""What a call was a test of: derived from its arguments, or given in a file."""
+"""Scenarios of calls: derived from their arguments, or given in a file."""
 
 import json
 
@@ -30,7 +30,9 @@ def derived(schema, arguments, beside=None):
         other = row | {"arguments": json.dumps(beside["arguments"])}
         rows += [other] * beside["calls"]
     calls = frame(rows)
-    found = scenario.scenarios(calls, definitions(schema), scenario.combinations(calls))
+    found = scenario.assign_scenarios(
+        calls, definitions(schema), scenario.argument_combinations(calls)
+    )
     assert found.height == len(rows)
     assert found["scenario_source"][0] == "arguments"
     return found["scenario"][0]
@@ -47,14 +49,16 @@ def test_a_scenario_row_fires_and_stays_silent_on_its_own_examples(name, example
     assert (derived(**example) == name) is fires
 
 
-def test_rare_is_counted_over_all_partitions_and_does_not_depend_on_how_they_were_cut():
+def test_rare_combinations_are_counted_over_all_partitions():
     row = {"server": "s", "tool": "t", "definition": "d", "arguments": '{"a":1}'}
     rows = [row] * 25 + [row | {"arguments": '{"b":1}'}]
     whole = frame(rows)
     parts = [frame(rows[:3]), frame(rows[3:20]), frame(rows[20:])]
-    counted = pl.concat([scenario.combinations(part) for part in parts])
-    apart = [scenario.scenarios(part, definitions({}), counted) for part in parts]
-    together = scenario.scenarios(whole, definitions({}), scenario.combinations(whole))
+    counted = pl.concat([scenario.argument_combinations(part) for part in parts])
+    apart = [scenario.assign_scenarios(part, definitions({}), counted) for part in parts]
+    together = scenario.assign_scenarios(
+        whole, definitions({}), scenario.argument_combinations(whole)
+    )
     assert pl.concat(apart).equals(together)
     assert together["scenario"].to_list() == ["happy_path"] * 25 + ["edge_case"]
 
@@ -63,10 +67,12 @@ def test_rare_is_counted_over_all_partitions_and_does_not_depend_on_how_they_wer
     "arguments",
     [None, "5", "[1]", '"x"', "null", "{", '{"a":' * 600 + "1" + "}" * 600],
 )
-def test_arguments_that_are_no_object_are_a_scenario_like_any_other(arguments):
+def test_arguments_that_are_not_an_object_have_a_scenario(arguments):
     calls = frame([{"server": "s", "tool": "t", "definition": "d", "arguments": arguments}])
-    found = scenario.scenarios(
-        calls, definitions({"properties": {"a": {"maximum": 1}}}), scenario.combinations(calls)
+    found = scenario.assign_scenarios(
+        calls,
+        definitions({"properties": {"a": {"maximum": 1}}}),
+        scenario.argument_combinations(calls),
     )
     assert found["scenario"].to_list() == ["happy_path"]
 
@@ -83,9 +89,11 @@ def test_arguments_that_are_no_object_are_a_scenario_like_any_other(arguments):
         {"allOf": [{"$ref": "#"}, {"maximum": 3}]},
     ],
 )
-def test_a_schema_that_loops_or_is_nonsense_does_no_harm(schema):
+def test_a_recursive_or_invalid_schema_sets_no_limits(schema):
     calls = frame([{"server": "s", "tool": "t", "definition": "d", "arguments": '{"a":{"a":4}}'}])
-    found = scenario.scenarios(calls, definitions(schema), scenario.combinations(calls))
+    found = scenario.assign_scenarios(
+        calls, definitions(schema), scenario.argument_combinations(calls)
+    )
     assert found["scenario"].to_list() == ["happy_path"]
 
 
@@ -103,16 +111,18 @@ def test_a_schema_that_loops_or_is_nonsense_does_no_harm(schema):
     ],
     ids=["on the spot", "by the level"],
 )
-def test_a_schema_that_would_explode_sets_no_limits(schema):
+def test_a_schema_with_exponential_validation_time_sets_no_limits(schema):
     arguments = '{"x":' * 60 + "4" + "}" * 60
     calls = frame([{"server": "s", "tool": "t", "definition": "d", "arguments": arguments}])
-    found = scenario.scenarios(calls, definitions(schema), scenario.combinations(calls))
+    found = scenario.assign_scenarios(
+        calls, definitions(schema), scenario.argument_combinations(calls)
+    )
     assert found["scenario"].to_list() == ["happy_path"]
 
 
 def test_calls_of_other_methods_have_no_scenario():
     calls = frame([{"server": "s", "arguments": '{"a":""}'}])
-    found = scenario.scenarios(calls, definitions({}), scenario.combinations(calls))
+    found = scenario.assign_scenarios(calls, definitions({}), scenario.argument_combinations(calls))
     assert found.row(0) == (None, None)
 
 
@@ -126,12 +136,15 @@ ROWS = [
 ]  # fmt: skip
 
 
-def told(tmp_path, text, name="s.toml"):
+def scenarios_by_call(tmp_path, text, name="s.toml"):
     path = tmp_path / name
     path.write_text(text, encoding="utf-8")
     calls = frame(ROWS)
-    found = scenario.scenarios(
-        calls, definitions({}), scenario.combinations(calls), scenario_file.load(path)
+    found = scenario.assign_scenarios(
+        calls,
+        definitions({}),
+        scenario.argument_combinations(calls),
+        scenario_file.load_scenarios(path),
     )
     return {
         row["call_id"]: found["scenario"][i]
@@ -160,20 +173,20 @@ def told(tmp_path, text, name="s.toml"):
         ('call_id = "2"', {"2"}),
     ],
 )
-def test_an_entry_matches_what_it_names(tmp_path, entry, calls):
-    found = told(tmp_path, f'[[scenario]]\nscenario = "edge_case"\n{entry}\n')
+def test_an_entry_matches_the_calls_with_its_values(tmp_path, entry, calls):
+    found = scenarios_by_call(tmp_path, f'[[scenario]]\nscenario = "edge_case"\n{entry}\n')
     assert found == dict.fromkeys(calls, "edge_case")
 
 
 @pytest.mark.parametrize(
     ("wanted", "matches"), [("[1, {a = 2}]", True), ("[true, {a = 2}]", False), ("[1]", False)]
 )
-def test_one_is_not_true_however_deep_it_stands(tmp_path, wanted, matches):
+def test_1_does_not_match_true_at_any_depth(tmp_path, wanted, matches):
     (tmp_path / "s.toml").write_text(
         f'[[scenario]]\nscenario = "boundary"\narguments = {{n = {wanted}}}\n'
     )
     calls = frame([{"server": "s", "tool": "t", "arguments": '{"n":[1.0,{"a":2}]}'}])
-    (entry,) = scenario_file.load(tmp_path / "s.toml")
+    (entry,) = scenario_file.load_scenarios(tmp_path / "s.toml")
     assert entry.matched(calls).to_list() == ["boundary" if matches else None]
 
 
@@ -184,7 +197,7 @@ def test_the_first_entry_that_matches_counts(tmp_path):
             {"scenario": "boundary", "server": "git"},
         ]
     )
-    assert told(tmp_path, text, "s.json") == {"1": "error_case", "2": "boundary"}
+    assert scenarios_by_call(tmp_path, text, "s.json") == {"1": "error_case", "2": "boundary"}
 
 
 @pytest.mark.parametrize(
@@ -195,19 +208,19 @@ def test_the_first_entry_that_matches_counts(tmp_path):
         ("[[scenario]]\nscenario = 'boundary'\ntol = 'x'", "did you mean tool"),
         ("[[scenario]]\nscenario = 'boundary'\ntool = 5", "tool must be a string"),
         ("[[scenario]]\nscenario = 'boundary'\narguments = 5", "arguments must be a table"),
-        ("x = 1", "holds no entries"),
+        ("x = 1", "has no entries"),
         ("[[", "cannot be read"),
     ],
 )
-def test_a_file_that_makes_no_sense_says_where_and_what_to_do(tmp_path, text, says):
+def test_an_invalid_file_is_refused_with_the_place_and_a_hint(tmp_path, text, says):
     path = tmp_path / "s.toml"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(UsageError, match=says):
-        scenario_file.load(path)
+        scenario_file.load_scenarios(path)
     with pytest.raises(UsageError, match=r"s\.toml"):
-        scenario_file.load(path)
+        scenario_file.load_scenarios(path)
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path):
+def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(UsageError, match=r"none\.toml"):
-        scenario_file.load(tmp_path / "none.toml")
+        scenario_file.load_scenarios(tmp_path / "none.toml")

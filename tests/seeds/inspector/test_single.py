@@ -15,7 +15,7 @@ TOOL = mcp.types.Tool(
 
 
 @pytest.mark.parametrize("rules", ["document", "inspector"])
-def test_models_of_the_sdk_are_taken_as_they_are(rules):
+def test_models_of_the_sdk_are_accepted(rules):
     result = mcp.types.CallToolResult(
         content=[mcp.types.TextContent(type="text", text="7")], structured_content={"id": 7}
     )
@@ -28,7 +28,7 @@ def test_models_of_the_sdk_are_taken_as_they_are(rules):
 
 
 @pytest.mark.parametrize("rules", ["document", "inspector"])
-def test_a_mapping_in_the_documents_spelling_is_a_context(rules):
+def test_a_mapping_with_the_documents_names_is_a_context(rules):
     given = {
         "tool": {"name": "get_user"},
         "input": {"id": 7},
@@ -44,7 +44,7 @@ def test_a_mapping_in_the_documents_spelling_is_a_context(rules):
     )
 
 
-def test_answers_are_spelt_as_the_document_spells_them():
+def test_to_json_uses_the_documents_names():
     context = ValidationContext(
         tool={"name": "x"}, response={"content": [{"type": "text", "text": "y"}]}
     )
@@ -85,6 +85,6 @@ def test_scenarios_of_a_tool_in_both_readings():
 @pytest.mark.parametrize(
     "ask", [single.validate_response, single.is_business_error, single.response_metadata]
 )
-def test_a_context_without_a_definition_of_the_tool_is_refused_in_words(ask, context):
+def test_a_context_without_a_tool_definition_is_refused(ask, context):
     with pytest.raises(UsageError, match="needs `tool`, the definition of the tool"):
         ask(context)

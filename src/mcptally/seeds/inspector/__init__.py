@@ -1,8 +1,10 @@
-"""The seed score in both readings: `inspector_*` is the original program, `seed_*` its document.
+"""The seed score of the document response-validation-core.md, and scenarios.
 
-`rows` loads the rule rows, `model` has the document's types, `wording` the original's sentences;
-`inspector` and `document` are the two readings of one response, and `single` offers both to whom
-has one response; `columns` (with `factors`) runs both over a table of calls; `scenario` and
-`given` say what a call was a test of, `rollup` sums up tools and servers. What the original's
-engine and its schema validator do otherwise than ours is in `javascript` and `ajv`.
+Reads calls with their responses and the tools' schemas. Writes the `seed_*` columns (the document
+as written), the `inspector_*` columns (the original program) and `scenario`, `scenario_source`.
+
+`model` has the document's types, `rows` the rule rows, `wording` the program's sentences.
+`document` and `inspector` are the two readings of one response, `single` offers both to the
+library. `columns` (with `factors`) scores a table of calls. `scenario` (with `boundaries` and
+`scenario_file`) says what a call tested. `ajv/` is the program's schema validator.
 """

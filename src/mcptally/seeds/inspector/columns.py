@@ -1,10 +1,8 @@
-"""Calls to calls with the seed score beside them, in both readings, without a loop over calls.
+"""The seed scores of a table of calls, in both readings.
 
-    calls → settled by columns | odd, by the reference once per distinct response → one frame
-
-`settled` are the calls whose reply the decoder's columns describe in full: blocks that are
-plain, an isError that is true, false or absent, a first text of which all is there. What is left
-(single calls in a thousand) goes through seed/inspector.py and seed/document.py.
+The decoder's columns describe most replies completely: plain blocks, an isError that is true, false
+or absent, a first text that was not cut. Expressions score those. The others, a few in a thousand,
+are irregular: the modules `inspector` and `document` score each distinct one.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +11,9 @@ from typing import Any, Final, Literal
 import polars as pl
 
 from mcptally.messages.content_blocks import ERROR_TEXT_LIMIT, TEXT_LIMIT
-from mcptally.seeds.inspector import ajv, document, inspector, javascript, wording
+from mcptally.seeds import javascript
+from mcptally.seeds.inspector import document, inspector, wording
+from mcptally.seeds.inspector.ajv import schemas as ajv
 from mcptally.seeds.inspector.factors import BUSINESS, decisions
 from mcptally.seeds.inspector.model import (
     BusinessDecision,
@@ -25,8 +25,8 @@ from mcptally.seeds.inspector.model import (
 from mcptally.tables.formatting import formatted
 
 Business = Literal["errors", "every"]
-"""Of which replies the business-error question is asked: of errors, as both readings' callers
-do, or of every reply, which costs a search of all the text there is."""
+"""Which replies get a business-error decision: errors only, as in both readings, or every reply,
+for which all texts must be searched."""
 
 _LIST: Final = pl.List(pl.String)
 _RESULT: Final[dict[str, Any]] = {
@@ -45,13 +45,13 @@ _ENDS: Final = _RESULT | _DECISION | {"error": pl.String}
 COLUMNS: Final = pl.Schema(
     {f"{reading}_{name}": kind for reading in ("seed", "inspector") for name, kind in _ENDS.items()}
 )
-"""Every column that `score` adds."""
+"""Every column that `add_seed_scores` adds."""
 
 _ANSWERED: Final = ("ok", "tool_error", "hidden_error", "input_required", "task")
 _INTERIM: Final = ("input_required", "task")
 _ROW: Final = "seed_row"
 
-_USED: Final = (
+_INPUTS: Final = (
     *("outcome", "tool", "arguments", "response", "error_code", "error_text", "is_error"),
     *("content_kind", "content_types", "blocks_plain", "text_blocks", "image_blocks"),
     *("resource_blocks", "first_text", "has_structured_content", "has_meta"),
@@ -59,68 +59,69 @@ _USED: Final = (
 )
 
 
-def score(
+def add_seed_scores(
     calls: pl.DataFrame, definitions: pl.DataFrame | None = None, *, business: Business = "errors"
 ) -> pl.DataFrame:
-    """`calls` with the `seed_*` and `inspector_*` columns; rows and their order stay.
+    """`calls` with the `seed_*` and `inspector_*` columns, in the same order.
 
-    Calls of other methods than tools/call, calls that were cancelled, and calls whose reply was
-    too large to keep have nulls.
+    The columns are null for methods other than tools/call, for cancelled calls, and for replies
+    that were too large to keep.
 
     Args:
-        calls: one row a call, with the columns of `_USED`; `scenario` may be missing.
+        calls: one row per call, with the columns of `_INPUTS`; `scenario` may be missing.
         definitions: `definition` and `output_schema` (JSON text) of the tools.
-        business: of which replies the business-error question is asked.
+        business: which replies get a business-error decision.
     """
     if "scenario" not in calls.columns:
         calls = calls.with_columns(scenario=pl.lit(None, pl.String))
-    # Without responses, which may be large: only what is odd is read in full.
+    # Responses may be large: only those of irregular replies are copied.
     responses = calls.get_column("response")
     rows = calls.select(
-        *(name for name in _USED if name != "response"),
+        *(name for name in _INPUTS if name != "response"),
         replied=pl.col("response").is_not_null(),
-        curly=pl.col("response").str.starts_with("{"),
+        is_object=pl.col("response").str.starts_with("{"),
     )
     rows = rows.with_row_index(_ROW).filter(pl.col("tool").is_not_null())
     rows = _with_schemas(rows, definitions)
     answered = _with_text(
         rows.filter(pl.col("outcome").is_in(_ANSWERED) & pl.col("replied")), responses, business
     )
-    odd = _is_odd(business)
-    settled = answered.filter(~odd)
-    parts = [
-        _oddities(_with_responses(answered.filter(odd), responses), business),
-        _successes(settled.filter(~pl.col("failed"))),
-        _errors(settled.filter("failed")),
-        _refusals(rows.filter(pl.col("outcome") == "protocol_error")),
-        _silences(rows.filter(pl.col("outcome").is_in(["timeout", "no_response"]))),
-    ]
+    irregular = _is_irregular(business)
+    regular = answered.filter(~irregular)
+    successes = _successes(regular.filter(~pl.col("failed")))
     if business == "every":
-        parts[1] = _with_decisions(parts[1], settled.filter(~pl.col("failed")), "first_text")
-    found = pl.concat([_complete(part) for part in parts])
+        successes = _with_decisions(successes, regular.filter(~pl.col("failed")), "first_text")
+    parts = [
+        _irregular(_with_responses(answered.filter(irregular), responses), business),
+        successes,
+        _tool_errors(regular.filter("failed")),
+        _protocol_errors(rows.filter(pl.col("outcome") == "protocol_error")),
+        _unanswered(rows.filter(pl.col("outcome").is_in(["timeout", "no_response"]))),
+    ]
+    found = pl.concat([_with_all_columns(part) for part in parts])
     found = _without_interim(found, rows)
     every = calls.select(pl.int_range(pl.len(), dtype=pl.UInt32).alias(_ROW))
-    beside = every.join(found, on=_ROW, how="left", maintain_order="left").drop(_ROW)
-    return calls.hstack(beside)
+    scores = every.join(found, on=_ROW, how="left", maintain_order="left").drop(_ROW)
+    return calls.hstack(scores)
 
 
-# ----------------------------------------------------------------------------- what is odd
+# --- irregular replies ---
 
 
-def _is_odd(business: Business) -> pl.Expr:
-    """Whether the decoder's columns do not settle the reply."""
+def _is_irregular(business: Business) -> pl.Expr:
+    """Whether the decoder's columns do not describe the reply completely."""
     plain_error = pl.col("is_error").is_null() | pl.col("is_error").is_in(["true", "false", "null"])
     array = pl.col("content_kind") == "array"
-    odd_shape = (
-        ~pl.col("curly")
+    irregular_shape = (
+        ~pl.col("is_object")
         | ~plain_error
         | (pl.col("content_kind") == "other")
         | (array & ~pl.col("blocks_plain"))
     )
-    # Without a first text the content's JSON is what is examined.
+    # Without a first text, the JSON text of the content is examined.
     no_text = pl.col("first_text").is_null() | (pl.col("first_text") == "")
-    asked = pl.lit(value=True) if business == "every" else pl.col("failed")
-    # A schema that is not known to be satisfied is judged anew, as each reading judges it.
+    is_decided = pl.lit(value=True) if business == "every" else pl.col("failed")
+    # Unless the result is known to be valid in both readings, each validates it again.
     schema = (
         ~pl.col("failed")
         & array
@@ -132,7 +133,7 @@ def _is_odd(business: Business) -> pl.Expr:
             & pl.col("readings_agree")
         )
     )
-    return (odd_shape | (asked & no_text) | schema).fill_null(value=True)
+    return (irregular_shape | (is_decided & no_text) | schema).fill_null(value=True)
 
 
 def _with_responses(rows: pl.DataFrame, responses: pl.Series) -> pl.DataFrame:
@@ -140,11 +141,11 @@ def _with_responses(rows: pl.DataFrame, responses: pl.Series) -> pl.DataFrame:
 
 
 def _with_text(answered: pl.DataFrame, responses: pl.Series, business: Business) -> pl.DataFrame:
-    """Adds `failed`; a first text that the decoder may have cut is read again in full."""
+    """`answered` with `failed`, and with the whole first text where the decoder may have cut it."""
     answered = answered.with_columns(failed=pl.col("is_error").eq("true").fill_null(value=False))
     limit = pl.when("failed").then(ERROR_TEXT_LIMIT).otherwise(TEXT_LIMIT)
-    asked = pl.lit(value=True) if business == "every" else pl.col("failed")
-    cut = answered.filter(asked & (pl.col("first_text").str.len_chars() >= limit))
+    is_decided = pl.lit(value=True) if business == "every" else pl.col("failed")
+    cut = answered.filter(is_decided & (pl.col("first_text").str.len_chars() >= limit))
     if not cut.height:
         return answered
     whole = _with_responses(cut.select(_ROW), responses).select(
@@ -156,7 +157,11 @@ def _with_text(answered: pl.DataFrame, responses: pl.Series, business: Business)
 
 
 def _with_schemas(rows: pl.DataFrame, definitions: pl.DataFrame | None) -> pl.DataFrame:
-    """Adds `output_schema`, whether there is one for either reading, and whether AJV refuses it."""
+    """`rows` with `output_schema`, `has_schema`, `refused` and `readings_agree`.
+
+    `refused` is whether AJV rejects the schema, `readings_agree` whether both readings validate
+    every value alike.
+    """
     if definitions is None:
         return rows.with_columns(
             output_schema=pl.lit(None, pl.String), has_schema=False, readings_agree=True,
@@ -164,12 +169,12 @@ def _with_schemas(rows: pl.DataFrame, definitions: pl.DataFrame | None) -> pl.Da
         )  # fmt: skip
     known = definitions.select("definition", "output_schema").drop_nulls().unique("definition")
     schemas = known.get_column("output_schema").unique()
-    judged = pl.DataFrame(
+    statuses = pl.DataFrame(
         [(text, *ajv.compile_status(text)) for text in schemas],
         schema={"output_schema": pl.String, "refused": pl.Boolean, "readings_agree": pl.Boolean},
         orient="row",
     )
-    known = known.join(judged, on="output_schema", how="left")
+    known = known.join(statuses, on="output_schema", how="left")
     return rows.join(known, on="definition", how="left", maintain_order="left").with_columns(
         has_schema=pl.col("output_schema").is_not_null(),
         refused=pl.col("refused").fill_null(value=False),
@@ -177,11 +182,11 @@ def _with_schemas(rows: pl.DataFrame, definitions: pl.DataFrame | None) -> pl.Da
     )
 
 
-def _oddities(rows: pl.DataFrame, business: Business) -> pl.DataFrame:
-    """Odd replies by the reference, each distinct (request, response) once."""
+def _irregular(rows: pl.DataFrame, business: Business) -> pl.DataFrame:
+    """Scores of irregular replies, computed once per distinct call and response."""
     keys = ["tool", "output_schema", "arguments", "response"]
     distinct = rows.select(keys).unique()
-    scored = [_reference(*row, business=business) for row in distinct.iter_rows()]
+    scored = [_score_one(*row, business=business) for row in distinct.iter_rows()]
     found = pl.DataFrame(
         {
             name: pl.Series([row[name] for row in scored], dtype=kind)
@@ -192,7 +197,7 @@ def _oddities(rows: pl.DataFrame, business: Business) -> pl.DataFrame:
     return rows.select(_ROW, *keys).join(table, on=keys, how="left", nulls_equal=True).drop(keys)
 
 
-def _reference(
+def _score_one(
     tool: str, schema: str | None, arguments: str | None, response: str, *, business: Business
 ) -> dict[str, Any]:
     scored: dict[str, Any] = dict.fromkeys(COLUMNS)
@@ -206,8 +211,8 @@ def _reference(
             response=javascript.parse(response),
         )
     except (ValueError, RecursionError) as error:
-        why = f"cannot be read: {error}"
-        return scored | dict.fromkeys(("seed_error", "inspector_error"), why)
+        message = f"cannot be read: {error}"
+        return scored | dict.fromkeys(("seed_error", "inspector_error"), message)
     for reading, module in (("seed", document), ("inspector", inspector)):
         try:
             result: ValidationResult = module.validate(context)
@@ -229,14 +234,17 @@ def _parsed(arguments: str | None) -> Any:
 
 
 def _result(reading: str, result: ValidationResult) -> dict[str, Any]:
-    judged = result.classification is not None
+    issues = evidence = None
+    if result.classification is not None:
+        issues = [*map(javascript.printable, result.issues)]
+        evidence = [*map(javascript.printable, result.evidence)]
     return {
         f"{reading}_classification": result.classification,
         f"{reading}_confidence": result.confidence,
         f"{reading}_is_valid": result.is_valid,
         f"{reading}_is_error": result.is_error,
-        f"{reading}_issues": [*map(javascript.printable, result.issues)] if judged else None,
-        f"{reading}_evidence": [*map(javascript.printable, result.evidence)] if judged else None,
+        f"{reading}_issues": issues,
+        f"{reading}_evidence": evidence,
         f"{reading}_error": result.throws,
     }
 
@@ -250,11 +258,11 @@ def _decision(reading: str, decision: BusinessDecision) -> dict[str, Any]:
     }
 
 
-# ------------------------------------------------------------------------ what is settled
+# --- regular replies ---
 
 
 def _successes(rows: pl.DataFrame) -> pl.DataFrame:
-    """Replies without an error: one result for each distinct make-up of a reply."""
+    """Scores of replies without an error, computed once per distinct combination of parts."""
     counts = ["text_blocks", "image_blocks", "resource_blocks"]
     flags = ["has_structured_content", "has_meta", "empty", "array", "validated", "refused"]
     keyed = rows.select(
@@ -268,10 +276,10 @@ def _successes(rows: pl.DataFrame) -> pl.DataFrame:
     )
     keys = [*counts, *flags]
     distinct = keyed.select(keys).unique()
-    made = [_made_up(**row) for row in distinct.iter_rows(named=True)]
+    scored = [_score_parts(**row) for row in distinct.iter_rows(named=True)]
     found = pl.DataFrame(
         {
-            f"{reading}_{end}": pl.Series([row[f"{reading}_{end}"] for row in made], dtype=kind)
+            f"{reading}_{end}": pl.Series([row[f"{reading}_{end}"] for row in scored], dtype=kind)
             for reading in ("seed", "inspector")
             for end, kind in _RESULT.items()
         }
@@ -280,7 +288,7 @@ def _successes(rows: pl.DataFrame) -> pl.DataFrame:
     return keyed.join(table, on=keys, how="left", nulls_equal=True).drop(keys)
 
 
-def _made_up(
+def _score_parts(
     *,
     text_blocks: int,
     image_blocks: int,
@@ -292,10 +300,10 @@ def _made_up(
     validated: bool,
     refused: bool,
 ) -> dict[str, Any]:
-    """Both readings of a reply that is made up so."""
+    """Both readings of a reply with these parts."""
     scored: dict[str, Any] = {}
     for reading in ("seed", "inspector"):
-        held = validated and not (refused and reading == "inspector")
+        is_validated = validated and not (refused and reading == "inspector")
         found = ResponseMetadata(
             text_block_count=text_blocks,
             image_count=image_blocks,
@@ -303,7 +311,9 @@ def _made_up(
             has_structured_content=has_structured_content,
             has_meta=has_meta,
             output_schema_validation=(
-                OutputSchemaValidation(has_output_schema=True, is_valid=True) if held else None
+                OutputSchemaValidation(has_output_schema=True, is_valid=True)
+                if is_validated
+                else None
             ),
         )
         if not array:
@@ -316,31 +326,31 @@ def _made_up(
     return scored
 
 
-def _errors(rows: pl.DataFrame) -> pl.DataFrame:
-    """Replies that say isError, with a text."""
-    said = _error_message(rows.get_column("first_text"))
+def _tool_errors(rows: pl.DataFrame) -> pl.DataFrame:
+    """Scores of replies with isError and a text."""
+    sentence = _error_sentence(rows.get_column("first_text"))
     inspected = {
         "classification": pl.lit("fully_working"),
         "confidence": pl.lit(inspector.ROWS.confidence("fully_working")),
         "is_valid": pl.lit(value=True),
         "is_error": pl.lit(value=True),
         "issues": pl.lit([], dtype=_LIST),
-        "evidence": pl.concat_list(pl.lit(wording.RESPONDED_ERROR), "said"),
+        "evidence": pl.concat_list(pl.lit(wording.RESPONDED_ERROR), "sentence"),
     }
-    scored = _with_decisions(rows.select(_ROW), rows, "first_text").with_columns(said=said)
+    scored = _with_decisions(rows.select(_ROW), rows, "first_text").with_columns(sentence=sentence)
     return scored.with_columns(
         *(value.alias(f"inspector_{name}") for name, value in inspected.items()),
         *_document_error(
             otherwise="error",
             confidence=100 * pl.col("seed_business_confidence"),
             issues=pl.lit([document.NOT_VALIDATION], dtype=_LIST),
-            evidence=pl.concat_list("said"),
+            evidence=pl.concat_list("sentence"),
         ),
     )
 
 
-def _refusals(rows: pl.DataFrame) -> pl.DataFrame:
-    """Calls that were answered with a JSON-RPC error."""
+def _protocol_errors(rows: pl.DataFrame) -> pl.DataFrame:
+    """Scores of calls that were answered with a JSON-RPC error."""
     rows = rows.with_columns(pl.col("error_text").fill_null(""))
     message = formatted(
         "MCP error {}: {}",
@@ -354,16 +364,18 @@ def _refusals(rows: pl.DataFrame) -> pl.DataFrame:
     scored = _with_decisions(
         rows.select(_ROW, "error_code", "error_text", "scenario"), rows, "error_text"
     ).with_columns(
-        said=_error_message(rows.get_column("error_text")), rejected=rejected, message=message
+        sentence=_error_sentence(rows.get_column("error_text")), rejected=rejected, message=message
     )
-    either = pl.when("rejected")
+    when_rejected = pl.when("rejected")
     inspected = {
-        "classification": either.then(pl.lit(rule.classification)).otherwise(pl.lit("broken")),
-        "confidence": either.then(rule.value).otherwise(inspector.ROWS.confidence("broken")),
+        "classification": when_rejected.then(pl.lit(rule.classification)).otherwise(
+            pl.lit("broken")
+        ),
+        "confidence": when_rejected.then(rule.value).otherwise(inspector.ROWS.confidence("broken")),
         "is_valid": pl.col("rejected"),
         "is_error": pl.lit(value=True),
         "issues": pl.concat_list(pl.lit(wording.EXECUTION_ERROR) + pl.col("message")),
-        "evidence": either.then(pl.lit([wording.REJECTED], dtype=_LIST)).otherwise(
+        "evidence": when_rejected.then(pl.lit([wording.REJECTED], dtype=_LIST)).otherwise(
             pl.lit([], dtype=_LIST)
         ),
     }
@@ -381,25 +393,25 @@ def _refusals(rows: pl.DataFrame) -> pl.DataFrame:
 def _document_error(
     *, otherwise: str, confidence: pl.Expr, issues: pl.Expr, evidence: pl.Expr
 ) -> list[pl.Expr]:
-    """The document on an error: fully working if it is business logic, or what is given."""
-    business = pl.when("seed_is_business_error")
+    """The document's columns for an error: `fully_working` for business logic, else as given."""
+    when_business = pl.when("seed_is_business_error")
     found = {
-        "classification": business.then(pl.lit("fully_working")).otherwise(pl.lit(otherwise)),
-        "confidence": business.then(document.ROWS.confidence("fully_working")).otherwise(
+        "classification": when_business.then(pl.lit("fully_working")).otherwise(pl.lit(otherwise)),
+        "confidence": when_business.then(document.ROWS.confidence("fully_working")).otherwise(
             confidence
         ),
         "is_valid": pl.col("seed_is_business_error"),
         "is_error": pl.lit(value=True),
-        "issues": business.then(pl.lit([], dtype=_LIST)).otherwise(issues),
-        "evidence": business.then(
-            pl.concat_list(pl.lit(wording.RESPONDED_ERROR), "said")
+        "issues": when_business.then(pl.lit([], dtype=_LIST)).otherwise(issues),
+        "evidence": when_business.then(
+            pl.concat_list(pl.lit(wording.RESPONDED_ERROR), "sentence")
         ).otherwise(evidence),
     }
     return [value.alias(f"seed_{name}") for name, value in found.items()]
 
 
-def _silences(rows: pl.DataFrame) -> pl.DataFrame:
-    """Calls that never got an answer: the program's own timeout strikes, in any scenario."""
+def _unanswered(rows: pl.DataFrame) -> pl.DataFrame:
+    """Scores of calls without an answer: the program's own timeout applies in every scenario."""
     scored = _result("seed", document.unanswered()) | _result(
         "inspector", inspector.failed_call(wording.TIMEOUT, None)
     )
@@ -409,8 +421,8 @@ def _silences(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _with_decisions(scored: pl.DataFrame, rows: pl.DataFrame, text: str) -> pl.DataFrame:
-    """`scored` with the business-error columns of `rows`; both are in the same order."""
-    asked = rows.select(
+    """`scored` with the business-error decisions on the column of `rows` that `text` names."""
+    inputs = rows.select(
         _ROW,
         "tool",
         "arguments",
@@ -418,13 +430,13 @@ def _with_decisions(scored: pl.DataFrame, rows: pl.DataFrame, text: str) -> pl.D
         rpc=pl.col("outcome") == "protocol_error",
         error_code=pl.when(pl.col("outcome") == "protocol_error").then("error_code"),
     )
-    found = pl.concat([asked.select(_ROW), decisions(asked)], how="horizontal")
+    found = pl.concat([inputs.select(_ROW), decisions(inputs)], how="horizontal")
     return scored.join(found, on=_ROW, how="left", maintain_order="left")
 
 
-def _error_message(texts: pl.Series) -> pl.Series:
-    """Evidence of what an error says: the first 100 UTF-16 units of its text."""
-    # polars counts characters: the same unless some of them are two units long.
+def _error_sentence(texts: pl.Series) -> pl.Series:
+    """The evidence sentence with the first 100 UTF-16 code units of an error's text."""
+    # polars counts characters, which differ from code units outside the basic plane only.
     heads = texts.str.head(wording.ERROR_UNITS)
     wide = heads.str.contains("[\U00010000-\U0010ffff]").fill_null(value=False)
     if wide.any():
@@ -437,7 +449,7 @@ def _error_message(texts: pl.Series) -> pl.Series:
 
 
 def _without_interim(found: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
-    """The document judges responses: an answer that only asks for more is none yet."""
+    """`found` without `seed_*` values for interim answers: the document scores final ones only."""
     interim = rows.filter(pl.col("outcome").is_in(_INTERIM)).get_column(_ROW)
     if not len(interim):
         return found
@@ -446,8 +458,8 @@ def _without_interim(found: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
     return found.with_columns(pl.when(keep).then(pl.col(hidden)).name.keep())
 
 
-def _complete(part: pl.DataFrame) -> pl.DataFrame:
-    """A part with every column of the score, in order."""
+def _with_all_columns(part: pl.DataFrame) -> pl.DataFrame:
+    """A part with every column of `COLUMNS`, in order."""
     missing: Sequence[pl.Expr] = [
         pl.lit(None, dtype=kind).alias(name)
         for name, kind in COLUMNS.items()

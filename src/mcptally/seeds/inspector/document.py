@@ -1,8 +1,8 @@
-"""The seed document as written, one response at a time: `seed_*` in plain Python.
+"""The `document` reading of one response: the seed document as written.
 
-This is the reference that the columns are tested against, and what odd responses go through.
-Which reading was chosen where the document leaves two open stands in the rows (rules/seed.toml)
-and in docs/reference/seed-contradictions.md.
+`columns` is tested against this module, and uses it for responses that columns cannot describe.
+Where the document is ambiguous, rules/seed.toml and docs/reference/seed-contradictions.md say
+which meaning was chosen.
 """
 
 import json
@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from mcptally.jsonschemas.validate import judge_of
-from mcptally.seeds.inspector import inspector, javascript, wording
-from mcptally.seeds.inspector.javascript import MISSING
+from mcptally.seeds import javascript
+from mcptally.seeds.inspector import inspector, wording
 from mcptally.seeds.inspector.model import (
     BusinessDecision,
     OutputSchemaValidation,
@@ -24,9 +24,10 @@ from mcptally.seeds.inspector.model import (
     ValidationContext,
     ValidationResult,
 )
-from mcptally.seeds.inspector.rows import rows
+from mcptally.seeds.inspector.rows import rule_rows
+from mcptally.seeds.javascript import MISSING
 
-ROWS = rows("document")
+ROWS = rule_rows("document")
 CODES: Final = frozenset(int(row.value or 0) for row in ROWS.part("mcp_code"))
 
 NOT_VALIDATION: Final = "Tool returned an error that is no validation"
@@ -34,21 +35,21 @@ NO_RESPONSE: Final = "No response"
 CALL_FAILED: Final = "Call failed: "
 
 
-# ---------------------------------------------------------------- section 4, isBusinessLogicError
+# --- section 4, isBusinessLogicError ---
 
 
 def business(context: ValidationContext) -> BusinessDecision:
-    """Whether the document calls the response business logic, and every factor of it."""
+    """The document's decision whether the response is business logic, with its factors."""
     return decide(examined_text(context.response), str(context.tool.get("name", "")), context.input)
 
 
 def business_rpc(tool: str, arguments: Any, code: int | None, message: str) -> BusinessDecision:
-    """The same of a JSON-RPC error: its code is a code, and it is structured by itself."""
+    """The decision on a JSON-RPC error, which has a code and is always structured."""
     return decide(message, tool, arguments, code=code, structured=True)
 
 
 def examined_text(response: Any) -> str:
-    """The text that the factors look at: the program's, and where that throws, what there is."""
+    """The text that the factors examine: the first text, or else the content as JSON text."""
     content = javascript.member(response, "content")
     block = javascript.first(content)
     text = javascript.member(block, "text")
@@ -60,7 +61,15 @@ def examined_text(response: Any) -> str:
 def decide(
     text: str, tool: str, arguments: Any, *, code: int | None = None, structured: bool = False
 ) -> BusinessDecision:
-    """The decision on a text."""
+    """The decision on an examined text.
+
+    Args:
+        text: the text of the error.
+        tool: name of the tool.
+        arguments: arguments of the call.
+        code: the code of a JSON-RPC error.
+        structured: whether the error is structured, whatever its text.
+    """
     low = text.lower()
     mcp = code in CODES or ROWS.holds("mcp_code", low)
     high = ROWS.holds("high_confidence", low)
@@ -101,7 +110,7 @@ def decide(
 
 
 def is_structured_error(text: str) -> bool:
-    """Whether the text is a JSON object that speaks of an error."""
+    """Whether the text is a JSON object with a member that names an error."""
     if not text.lstrip(" \t\r\n").startswith("{"):
         return False
     try:
@@ -112,7 +121,7 @@ def is_structured_error(text: str) -> bool:
 
 
 def ids(arguments: Any) -> tuple[str, ...]:
-    """The ids that a request carried, in lower case."""
+    """The ids in the arguments of a call, in lower case."""
     return tuple(dict.fromkeys(_ids(arguments, named=False)))
 
 
@@ -132,18 +141,18 @@ def _ids(value: Any, *, named: bool) -> Iterator[str]:
 
 
 def references_ids(text: str, carried: Sequence[str]) -> bool:
-    """Whether the text, in lower case, holds one of the ids as a word of its own."""
+    """Whether the text, which must be in lower case, contains one of the ids as a whole word."""
     return any(
         each in text and re.search(f"(?<![0-9a-z]){re.escape(each)}(?![0-9a-z])", text)
         for each in carried
     )
 
 
-# -------------------------------------------------------- section 5, extractResponseMetadata
+# --- section 5, extractResponseMetadata ---
 
 
 def metadata(context: ValidationContext) -> ResponseMetadata:
-    """What the document counts in a response: every block as it stands, types as they come."""
+    """The document's metadata of a response: every object in the content counts as a block."""
     response = context.response
     content = javascript.member(response, "content")
     blocks = (
@@ -166,7 +175,7 @@ def metadata(context: ValidationContext) -> ResponseMetadata:
 def output_schema(
     schema: Any, response: Any, blocks: Sequence[dict[str, Any]]
 ) -> OutputSchemaValidation | None:
-    """How the response stands to the schema; None without one, or with nothing to hold to it."""
+    """Whether the response conforms to the schema; None without a schema or without a value."""
     if schema is None:
         return None
     value = javascript.member(response, "structuredContent")
@@ -175,36 +184,36 @@ def output_schema(
         value = inspector.json_in_text(strings)
         if value is None:
             return None
-    return judged(schema, value)
+    return validate_output(schema, value)
 
 
-def judged(schema: Any, value: Any) -> OutputSchemaValidation | None:
-    """A value held to an output schema in the schema's own dialect; None if it is no schema."""
+def validate_output(schema: Any, value: Any) -> OutputSchemaValidation | None:
+    """Whether a value conforms to a schema in the schema's dialect; None if it is unusable."""
     try:
         judge = judge_of(json.dumps(schema))
     except (ValueError, RecursionError):
         return None
     if isinstance(judge, str):
         return None
-    state, words, path = judge(javascript.judgeable(value))
+    state, message, path = judge(javascript.judgeable(value))
     if state == "valid":
         return OutputSchemaValidation(has_output_schema=True, is_valid=True)
     if state != "invalid":
         return None
-    error = f"{path}: {words}" if path else words
+    error = f"{path}: {message}" if path else message
     return OutputSchemaValidation(has_output_schema=True, is_valid=False, error=error)
 
 
-# ------------------------------------------------------------------ section 3, validateResponse
+# --- section 3, validateResponse ---
 
 
 def validate(context: ValidationContext) -> ValidationResult:
-    """What the document says of one response."""
+    """The document's result for one response."""
     found = metadata(context)
     content = javascript.member(context.response, "content")
     if javascript.truthy(javascript.member(context.response, "isError")):
         text = javascript.member(javascript.first(content), "text")
-        return _error(business(context), text if isinstance(text, str) else "", found)
+        return _error_result(business(context), text if isinstance(text, str) else "", found)
     if not javascript.truthy(content):
         return inspector.broken(wording.NO_CONTENT, found)
     if not isinstance(content, list) or not content:
@@ -212,10 +221,10 @@ def validate(context: ValidationContext) -> ValidationResult:
     return inspector.responded(found)
 
 
-def _error(
+def _error_result(
     decision: BusinessDecision, text: str, found: ResponseMetadata | None
 ) -> ValidationResult:
-    said = wording.ERROR_MESSAGE + javascript.cut(
+    message = wording.ERROR_MESSAGE + javascript.cut(
         text or wording.UNKNOWN_ERROR, wording.ERROR_UNITS
     )
     if decision.is_business_error:
@@ -224,7 +233,7 @@ def _error(
             is_error=True,
             confidence=ROWS.confidence("fully_working"),
             classification="fully_working",
-            evidence=(wording.RESPONDED_ERROR, said),
+            evidence=(wording.RESPONDED_ERROR, message),
             response_metadata=found,
         )
     return ValidationResult(
@@ -233,16 +242,16 @@ def _error(
         confidence=100 * (decision.confidence or 0.0),
         classification="error",
         issues=(NOT_VALIDATION,),
-        evidence=(said,),
+        evidence=(message,),
         response_metadata=found,
     )
 
 
 def validate_rpc(tool: str, arguments: Any, code: int | None, message: str) -> ValidationResult:
-    """What the document says of a call that is answered with a JSON-RPC error."""
+    """The document's result for a call that was answered with a JSON-RPC error."""
     decision = business_rpc(tool, arguments, code, message)
     if decision.is_business_error:
-        return _error(decision, message, None)
+        return _error_result(decision, message, None)
     return ValidationResult(
         is_valid=False,
         is_error=True,
@@ -253,12 +262,12 @@ def validate_rpc(tool: str, arguments: Any, code: int | None, message: str) -> V
 
 
 def rpc_message(code: int | None, message: str) -> str:
-    """A JSON-RPC error as the SDK's exception words it."""
+    """The message of the SDK's exception for a JSON-RPC error."""
     return f"MCP error {'undefined' if code is None else code}: {message}"
 
 
 def unanswered() -> ValidationResult:
-    """What the document says of a call that never got an answer: connection issues."""
+    """The document's result for a call without an answer: a connection issue."""
     return ValidationResult(
         is_valid=False,
         is_error=True,
@@ -268,16 +277,16 @@ def unanswered() -> ValidationResult:
     )
 
 
-# ------------------------------------------------ sections 6 and 7, confidence, status and health
+# --- sections 6 and 7, confidence, status and health ---
 
 
 def overall_confidence(results: Sequence[ValidationResult | ScenarioResult]) -> float:
-    """Mean of confidence x class weight, 0 to 100; NaN of nothing, as 0/0 is."""
+    """The mean of confidence times class weight, 0 to 100; NaN without results (0/0)."""
     return ROWS.mean_confidence(results) if results else math.nan
 
 
 def scenario_status(results: Sequence[ScenarioResult], planned: int) -> ScenarioStatus:
-    """What all scenarios of a tool say of it, of which `planned` were to run."""
+    """The document's status of a tool with `planned` scenarios."""
     executed = sum(result.executed for result in results)
     passed = sum(result.executed and result.is_valid for result in results)
     return ScenarioStatus(
@@ -298,10 +307,10 @@ def _status(planned: int, executed: int, passed: int) -> Status:
 
 
 def health(executed: int, passed: int, validation_errors: int) -> str:
-    """How a tool is, in the document's words."""
-    little, broken, validation, functional = ROWS.part("health")
-    if executed < (little.value or 0):
-        return little.title
+    """The document's name for the health of a tool."""
+    too_few, broken, validation, functional = ROWS.part("health")
+    if executed < (too_few.value or 0):
+        return too_few.title
     if passed <= executed * (broken.value or 0):
         return broken.title
     return validation.title if validation_errors else functional.title

@@ -1,7 +1,7 @@
-"""The six factors as polars expressions: each distinct text is looked at once, each tool once.
+"""The six factors of both readings as polars expressions over distinct texts and tools.
 
-What the expressions say must be what inspector.decide and document.decide say, which are the
-reference; a test holds the two together on all the recorded traffic there is.
+The results must equal those of `inspector.decide` and `document.decide`; a test compares them on
+recorded traffic.
 """
 
 from collections.abc import Sequence
@@ -9,9 +9,10 @@ from typing import Final
 
 import polars as pl
 
-from mcptally.seeds.inspector import document, inspector, javascript
+from mcptally.seeds import javascript
+from mcptally.seeds.inspector import document, inspector
 from mcptally.seeds.inspector.model import FACTORS
-from mcptally.seeds.inspector.rows import Rows
+from mcptally.seeds.inspector.rows import RuleRows
 
 BUSINESS: Final = (
     "is_business_error",
@@ -19,22 +20,23 @@ BUSINESS: Final = (
     "threshold",
     *(f"factor_{name}" for name in FACTORS),
 )
-"""Ends of the columns that say what a business-error decision came to."""
+"""Names of the business-error columns, without the prefix of the reading."""
 
 _LOW: Final = pl.col("low")
 
 
-def decisions(asked: pl.DataFrame) -> pl.DataFrame:
-    """The business-error decision of both readings, a row for each row of `asked`, in order.
+def decisions(inputs: pl.DataFrame) -> pl.DataFrame:
+    """The business-error columns of both readings, one row for each row of `inputs`, in order.
 
-    `asked` has `text` (what is examined), `tool`, `arguments` (JSON text or null), `error_code`,
-    and `rpc`: whether the text is the message of a JSON-RPC error, on which the program never
-    decides.
+    Args:
+        inputs: `text` (what is examined), `tool`, `arguments` (JSON text or null), `error_code`,
+            and `rpc` (whether the text is the message of a JSON-RPC error; the program makes no
+            decision about those).
     """
     rows = (
-        asked.join(_texts(asked.get_column("text")), on="text", how="left", maintain_order="left")
-        .join(_tools(asked.get_column("tool")), on="tool", how="left", maintain_order="left")
-        .join(_references(asked), on=["text", "arguments"], how="left", nulls_equal=True,
+        inputs.join(_texts(inputs.get_column("text")), on="text", how="left", maintain_order="left")
+        .join(_tools(inputs.get_column("tool")), on="tool", how="left", maintain_order="left")
+        .join(_references(inputs), on=["text", "arguments"], how="left", nulls_equal=True,
               maintain_order="left")
         .with_columns(pl.col("s_tested").fill_null(value=False))
     )  # fmt: skip
@@ -46,20 +48,20 @@ def decisions(asked: pl.DataFrame) -> pl.DataFrame:
 
 
 def _share(points: pl.Series, total: float) -> pl.Series:
-    """Points of the total, 1 at most, to the last digit."""
-    # polars divides by a constant by multiplying with its inverse: 5/9 and 5/6 come out one
-    # digit off. There are ten different numbers of points at most, so Python divides.
+    """Points divided by the total, at most 1, with the same rounding as in Python."""
+    # polars multiplies by the inverse of a constant divisor: 5/9 and 5/6 would differ in the last
+    # digit. Python divides the few distinct values instead.
     distinct = points.unique()
     shares = [min(1.0, each / total) for each in distinct]
     return points.replace_strict(distinct, pl.Series(shares, dtype=pl.Float64))
 
 
-def _holds(rows: Rows, *parts: str) -> pl.Expr:
-    """Whether any row of the parts holds of the text in lower case."""
+def _holds(rows: RuleRows, *parts: str) -> pl.Expr:
+    """Whether any row of the parts matches the column `low`, the text in lower case."""
     tests: list[pl.Expr] = []
     for part in parts:
-        # JavaScript compares after toLowerCase. Searching without regard to case is not the
-        # same: it takes U+017F for an s, or does not take U+212A for a k.
+        # JavaScript compares after toLowerCase. A case-insensitive search differs from that for
+        # U+017F (matches s) and U+212A (does not match k).
         if members := rows.members(part):
             tests.append(_LOW.str.contains_any(list(members)))
         tests += [_LOW.str.contains(regex) for regex in rows.regexes(part)]
@@ -67,7 +69,7 @@ def _holds(rows: Rows, *parts: str) -> pl.Expr:
 
 
 def _texts(texts: pl.Series) -> pl.DataFrame:
-    """What holds of each distinct text, in either reading."""
+    """Which rows match each distinct text, in both readings."""
     program, written = inspector.ROWS, document.ROWS
     found = pl.DataFrame({"text": texts.unique()}).with_columns(
         low=pl.col("text").str.to_lowercase()
@@ -99,7 +101,7 @@ def _texts(texts: pl.Series) -> pl.DataFrame:
 
 
 def _tools(tools: pl.Series) -> pl.DataFrame:
-    """Whether each distinct tool is expected to validate."""
+    """Whether the name of each distinct tool says that it validates its input."""
     names = pl.DataFrame({"tool": tools.unique()}).with_columns(
         low=pl.col("tool").str.to_lowercase()
     )
@@ -115,20 +117,20 @@ _MAY_HOLD_IDS: Final = (
     "-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-",
     r"\\u00",
 )
-"""Arguments that are worth parsing: a name that ends like an id, a UUID, a letter in disguise.
+"""Only arguments that match one are parsed: a name that ends in `id`, a UUID, an escaped letter.
 
-Three searches, because one for all three loses its fast start and takes five times as long."""
+A single pattern for all three takes five times as long, because it has no literal prefix."""
 
 
-def _references(asked: pl.DataFrame) -> pl.DataFrame:
-    """Which texts reference an id that their request carried."""
+def _references(inputs: pl.DataFrame) -> pl.DataFrame:
+    """The pairs of text and arguments in which the text contains an id from the arguments."""
     worth = pl.any_horizontal(pl.col("arguments").str.contains(each) for each in _MAY_HOLD_IDS)
-    pairs = asked.select("text", "arguments").filter(worth & pl.col("text").is_not_null()).unique()
+    pairs = inputs.select("text", "arguments").filter(worth & pl.col("text").is_not_null()).unique()
     carried = _ids(pairs.get_column("arguments").unique())
     held = pairs.join(carried, on="arguments").filter(
         pl.col("text").str.to_lowercase().str.contains(pl.col("id"), literal=True)
     )
-    # Few are left, and only these need the word boundary.
+    # Check the word boundaries of the few that are left.
     found = [
         document.references_ids(text.lower(), (each,))
         for text, each in held.select("text", "id").iter_rows()
@@ -178,9 +180,9 @@ def _program_points() -> list[pl.Expr]:
 
 
 def _program_columns() -> list[pl.Expr]:
-    asked = ~pl.col("rpc")
-    # On a code the program returns at once: nothing else is ever computed.
-    weighed = asked & ~pl.col("i_code")
+    is_decided = ~pl.col("rpc")
+    # With an MCP code the program returns at once and evaluates no other factor.
+    weighed = is_decided & ~pl.col("i_code")
     by_code = {"factor_mcp_code": pl.col("i_code")}
     by_weight = {
         "business_confidence": pl.col("i_share"),
@@ -193,8 +195,8 @@ def _program_columns() -> list[pl.Expr]:
     }
     decided = pl.col("i_code") | (pl.col("i_share") >= pl.col("i_threshold"))
     found = (
-        {"is_business_error": pl.when(asked).then(decided)}
-        | {name: pl.when(asked).then(value) for name, value in by_code.items()}
+        {"is_business_error": pl.when(is_decided).then(decided)}
+        | {name: pl.when(is_decided).then(value) for name, value in by_code.items()}
         | {name: pl.when(weighed).then(value) for name, value in by_weight.items()}
     )
     return [found[name].alias(f"inspector_{name}") for name in BUSINESS]

@@ -1,14 +1,15 @@
-"""The original program, one response at a time: `inspector_*` in plain Python.
+"""The `inspector` reading of one response: the original program, reproduced exactly.
 
-This is the reference that the columns are tested against, and what odd responses go through.
-Facts: ../shared/facts/inspector-rules.md, sections 2, 5, 6, 7 and 8; sections are cited below.
+`columns` is tested against this module, and uses it for responses that columns cannot describe.
+The functions bear the names of the program's in comments.
 """
 
 from collections.abc import Sequence
 from typing import Any
 
-from mcptally.seeds.inspector import ajv, javascript, wording
-from mcptally.seeds.inspector.javascript import MISSING, Throws
+from mcptally.seeds import javascript
+from mcptally.seeds.inspector import wording
+from mcptally.seeds.inspector.ajv import schemas as ajv
 from mcptally.seeds.inspector.model import (
     BusinessDecision,
     OutputSchemaValidation,
@@ -20,16 +21,17 @@ from mcptally.seeds.inspector.model import (
     ValidationContext,
     ValidationResult,
 )
-from mcptally.seeds.inspector.rows import rows
+from mcptally.seeds.inspector.rows import rule_rows
+from mcptally.seeds.javascript import MISSING, Throws
 
-ROWS = rows("inspector")
+ROWS = rule_rows("inspector")
 
 
-# ------------------------------------------------------------------ isBusinessLogicError (2)
+# --- isBusinessLogicError ---
 
 
 def business(context: ValidationContext) -> BusinessDecision:
-    """Whether the program calls the response business logic, and every factor of it."""
+    """The program's decision whether the response is business logic, with its factors."""
     try:
         text = examined_text(context.response)
     except Throws as error:
@@ -38,10 +40,10 @@ def business(context: ValidationContext) -> BusinessDecision:
 
 
 def examined_text(response: Any) -> str:
-    """The text that the factors look at, in lower case.
+    """The text that the factors examine, in lower case.
 
     Raises:
-        Throws: the response has no content, or its first text is no string.
+        Throws: the response has no content, or its first text is not a string.
     """
     if response is None:
         raise Throws("TypeError: Cannot read properties of null (reading 'content')")
@@ -58,7 +60,7 @@ def examined_text(response: Any) -> str:
 
 
 def decide(text: str, tool: str) -> BusinessDecision:
-    """The decision on an examined text, which is in lower case."""
+    """The decision on an examined text, which must be in lower case."""
     if ROWS.holds("mcp_code_named", text) and ROWS.holds("mcp_code", text):
         return BusinessDecision(is_business_error=True, mcp_code=True)
     pattern = ROWS.holds("pattern", text)
@@ -98,14 +100,14 @@ def decide(text: str, tool: str) -> BusinessDecision:
     )
 
 
-# -------------------------------------------------------------- extractResponseMetadata (5)
+# --- extractResponseMetadata ---
 
 
 def metadata(context: ValidationContext) -> ResponseMetadata:
-    """What the program counts in a response.
+    """The program's metadata of a response.
 
     Raises:
-        Throws: the response is no object.
+        Throws: the response is not an object.
     """
     response = context.response
     if response is None:
@@ -129,29 +131,29 @@ def metadata(context: ValidationContext) -> ResponseMetadata:
 
 
 def accepted_blocks(content: Any) -> list[dict[str, Any]]:
-    """The content blocks; none at all where a single one is not a block."""
-    if isinstance(content, list) and all(map(_accepted, content)):
+    """The content blocks; an empty list if one of them is not a valid block."""
+    if isinstance(content, list) and all(map(_is_block, content)):
         return content
     return []
 
 
-def _accepted(block: Any) -> bool:
+def _is_block(block: Any) -> bool:
     kind = javascript.member(block, "type")
     if not isinstance(kind, str):
         return False
 
-    def text(*names: str) -> bool:
+    def has_strings(*names: str) -> bool:
         return all(isinstance(javascript.member(block, name), str) for name in names)
 
-    def optional(*names: str) -> bool:
+    def may_have_strings(*names: str) -> bool:
         return all(name not in block or isinstance(block[name], str) for name in names)
 
     return (
-        (kind == "text" and text("text"))
-        or (kind == "image" and text("data", "mimeType"))
-        or (kind in ("resource", "resource_link") and optional("uri", "mimeType"))
-        or (kind == "audio" and text("data") and optional("mimeType"))
-        or optional("text", "data", "mimeType", "uri")
+        (kind == "text" and has_strings("text"))
+        or (kind == "image" and has_strings("data", "mimeType"))
+        or (kind in ("resource", "resource_link") and may_have_strings("uri", "mimeType"))
+        or (kind == "audio" and has_strings("data") and may_have_strings("mimeType"))
+        or may_have_strings("text", "data", "mimeType", "uri")
     )
 
 
@@ -174,7 +176,7 @@ def _output_schema(
 
 
 def json_in_text(blocks: Sequence[dict[str, Any]]) -> Any:
-    """The value of the first text block that is JSON as a whole; None where there is none."""
+    """The value of the first text block whose whole text is JSON; None if there is none."""
     for block in blocks:
         text = block.get("text")
         if block["type"] == "text" and text:
@@ -185,11 +187,11 @@ def json_in_text(blocks: Sequence[dict[str, Any]]) -> Any:
     return None
 
 
-# -------------------------------------------------------------------- validateResponse (6)
+# --- validateResponse ---
 
 
 def validate(context: ValidationContext) -> ValidationResult:
-    """What the program says of one response."""
+    """The program's result for one response."""
     try:
         found = metadata(context)
         response = context.response
@@ -222,7 +224,7 @@ def _error_text(content: Any) -> str:
 
 
 def broken(issue: str, found: ResponseMetadata) -> ValidationResult:
-    """The result of a response that holds nothing."""
+    """The result for a response without content."""
     return ValidationResult(
         is_valid=False,
         is_error=False,
@@ -234,7 +236,7 @@ def broken(issue: str, found: ResponseMetadata) -> ValidationResult:
 
 
 def responded(found: ResponseMetadata) -> ValidationResult:
-    """The result of a response that has content and reports no error."""
+    """The result for a response that has content and does not report an error."""
     schema = found.output_schema_validation
     if schema is not None and not schema.is_valid:
         return ValidationResult(
@@ -257,7 +259,7 @@ def responded(found: ResponseMetadata) -> ValidationResult:
 
 
 def present(found: ResponseMetadata) -> tuple[str, ...]:
-    """Evidence of what a response holds."""
+    """Sentences about the parts that a response has."""
     counted = (
         (wording.TEXT_BLOCKS, found.text_block_count),
         (wording.IMAGES, found.image_count),
@@ -272,7 +274,7 @@ def present(found: ResponseMetadata) -> tuple[str, ...]:
 
 
 def failed_call(message: str, category: Scenario | None) -> ValidationResult:
-    """What the scenario engine says of a call that threw instead of answering (8)."""
+    """The scenario engine's result for a call that threw an exception with this message."""
     (rejected,) = ROWS.part("rejected")
     issues = (wording.EXECUTION_ERROR + message,)
     if category == "error_case" and wording.TIMEOUT not in message:
@@ -293,16 +295,19 @@ def failed_call(message: str, category: Scenario | None) -> ValidationResult:
     )
 
 
-# ----------------------------------------- calculateOverallConfidence (7), TestScenarioEngine (8)
+# --- calculateOverallConfidence, TestScenarioEngine ---
 
 
 def overall_confidence(results: Sequence[ValidationResult | ScenarioResult]) -> float:
-    """Mean of confidence times class weight, 0 to 100; 0 of nothing, NaN with an unknown class."""
+    """The mean of confidence times class weight, 0 to 100.
+
+    It is 0 without results, and NaN if a classification is unknown.
+    """
     return ROWS.mean_confidence(results) if results else 0.0
 
 
 def scenario_status(results: Sequence[ScenarioResult], planned: int) -> ScenarioStatus:
-    """What the scenario engine says of a tool, of which `planned` scenarios were to run."""
+    """The scenario engine's status of a tool with `planned` scenarios."""
     run = [result for result in results if result.executed]
     passed = sum(result.is_valid for result in run)
     happy = any(result.is_valid and result.category == "happy_path" for result in run)

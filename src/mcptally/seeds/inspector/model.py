@@ -1,4 +1,4 @@
-"""The types of the seed document, and what is said about a decision in either reading."""
+"""The types of the seed document, which both readings use."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -7,8 +7,8 @@ from typing import Any, Final, Literal, get_args
 from mcptally.errors import UsageError
 from mcptally.wire.nesting import MAX_DEPTH, is_value_too_deep
 
-Rules = Literal["document", "inspector"]
-"""Which reading: the seed document as written, or the program it describes, exactly."""
+Reading = Literal["document", "inspector"]
+"""`document` is the seed document as written, `inspector` the original program."""
 
 Classification = Literal[
     "fully_working", "partially_working", "connectivity_only", "broken", "error"
@@ -19,7 +19,7 @@ Scenario = Literal["happy_path", "edge_case", "boundary", "error_case"]
 SCENARIOS: Final[tuple[str, ...]] = get_args(Scenario)
 
 Status = Literal["fully_working", "partially_working", "connectivity_only", "broken", "untested"]
-"""Of a tool over all its scenarios; the document knows no `untested`."""
+"""Status of a tool over all its scenarios; only the program uses `untested`."""
 
 FACTORS: Final = (
     "mcp_code",
@@ -29,53 +29,56 @@ FACTORS: Final = (
     "validates_test_data",
     "validation_expected",
 )
-"""The six factors, in the document's order; also the ends of the `…factor_*` columns."""
+"""The six factors, in the document's order; the `…factor_*` columns end in these names."""
 
 
-class _Spelt:
-    """A value that can be spelt as the seed document spells it."""
+class _JsonObject:
+    """A dataclass that can be written as a JSON object with the document's member names."""
 
     def to_json(self) -> dict[str, Any]:
-        """Members in the document's names; those it leaves out when there is nothing are out."""
+        """The members by the names in the document; a member that is None is left out."""
         return {
-            _camel(field.name): _plain(value)
+            _camel_case(field.name): _json_value(value)
             for field in dataclasses.fields(self)  # type: ignore[arg-type]
             if (value := getattr(self, field.name)) is not None
         }
 
 
-def _camel(name: str) -> str:
+def _camel_case(name: str) -> str:
     head, *rest = name.split("_")
     return head + "".join(map(str.capitalize, rest))
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, _Spelt):
+def _json_value(value: Any) -> Any:
+    if isinstance(value, _JsonObject):
         return value.to_json()
     return list(value) if isinstance(value, tuple) else value
 
 
 @dataclasses.dataclass(frozen=True)
 class ValidationContext:
-    """Everything that is needed to judge one response."""
+    """A response and the call it answers."""
 
     tool: Any
-    """Tool definition: `name`, and `outputSchema` where it has one."""
+    """Tool definition: `name`, and `outputSchema` if it has one."""
     response: Any
     """The reply's `result`: parsed JSON, or a model of the MCP SDK."""
     input: Any = dataclasses.field(default_factory=dict)
-    """Arguments that were sent."""
+    """Arguments of the call."""
     scenario_category: Scenario | None = None
 
     @classmethod
     def of(cls, given: "ValidationContext | Mapping[str, Any]") -> "ValidationContext":
-        """The context in plain JSON; a mapping is one in the seed document's own spelling.
+        """The context with plain JSON values.
 
-        Tool and response may be models of the MCP SDK: what they leave at None is not there.
+        Args:
+            given: a context, or a mapping with the member names of the document (`tool`, `input`,
+                `response`, `scenarioCategory`). Tool and response may be models of the MCP SDK;
+                their members that are None count as missing.
 
         Raises:
-            UsageError: there is no tool, what is given as one is no definition, or a value is
-                nested deeper than `nesting.MAX_DEPTH`.
+            UsageError: the tool is missing or not a definition, or a value is nested deeper than
+                `nesting.MAX_DEPTH`.
         """
         if not isinstance(given, ValidationContext):
             given = cls(
@@ -109,13 +112,13 @@ def _as_json(name: str, value: Any) -> Any:
 
 def _too_deep(name: str) -> UsageError:
     return UsageError(
-        f"`{name}` of the context is nested deeper than {MAX_DEPTH} levels, the most that is judged"
+        f"`{name}` of the context is nested deeper than the limit of {MAX_DEPTH} levels"
     )
 
 
 @dataclasses.dataclass(frozen=True)
-class OutputSchemaValidation(_Spelt):
-    """How a response stands to the output schema that its tool declares."""
+class OutputSchemaValidation(_JsonObject):
+    """Whether a response conforms to the output schema of its tool."""
 
     has_output_schema: bool
     is_valid: bool
@@ -123,8 +126,8 @@ class OutputSchemaValidation(_Spelt):
 
 
 @dataclasses.dataclass(frozen=True)
-class ResponseMetadata(_Spelt):
-    """What a response is made of."""
+class ResponseMetadata(_JsonObject):
+    """The number of blocks of each type in a response, and what else it has."""
 
     content_types: tuple[str, ...] = ()
     text_block_count: int = 0
@@ -136,7 +139,7 @@ class ResponseMetadata(_Spelt):
 
 
 @dataclasses.dataclass(frozen=True)
-class ValidationResult(_Spelt):
+class ValidationResult(_JsonObject):
     """Whether a response shows a working tool, and why."""
 
     is_valid: bool | None
@@ -144,7 +147,7 @@ class ValidationResult(_Spelt):
     confidence: float | None
     """0 to 100."""
     classification: Classification | None
-    """None where the original program throws; `throws` then says what."""
+    """None if the original program throws; the exception is then in `throws`."""
     issues: tuple[str, ...] = ()
     evidence: tuple[str, ...] = ()
     response_metadata: ResponseMetadata | None = None
@@ -152,11 +155,11 @@ class ValidationResult(_Spelt):
 
 
 @dataclasses.dataclass(frozen=True)
-class BusinessDecision(_Spelt):
-    """Whether an error is business logic, and everything that decided it.
+class BusinessDecision(_JsonObject):
+    """Whether an error is business logic, with the factors that decided it.
 
-    A field is None where the reading never looks: the program returns at once on an MCP code,
-    and decides nothing where it throws.
+    A factor is None if the reading did not evaluate it: the program returns at once on an MCP
+    code, and has no factors if it throws.
     """
 
     is_business_error: bool | None
@@ -173,8 +176,8 @@ class BusinessDecision(_Spelt):
 
 
 @dataclasses.dataclass(frozen=True)
-class ScenarioResult(_Spelt):
-    """One scenario of a tool, as far as the tool's status depends on it."""
+class ScenarioResult(_JsonObject):
+    """The result of one scenario of a tool."""
 
     classification: Classification | None
     confidence: float | None
@@ -185,11 +188,11 @@ class ScenarioResult(_Spelt):
 
 
 @dataclasses.dataclass(frozen=True)
-class ScenarioStatus(_Spelt):
-    """What all scenarios of a tool together say about it."""
+class ScenarioStatus(_JsonObject):
+    """The status of a tool over all its scenarios."""
 
     status: Status
     confidence: float
-    """0 to 100, NaN where nothing was executed."""
+    """0 to 100, NaN if nothing was executed."""
     executed: int
     passed: int

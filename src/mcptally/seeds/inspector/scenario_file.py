@@ -1,6 +1,7 @@
-"""Scenarios that are given: a file that says which recorded calls were a test of what.
+"""Scenarios files: which scenario each recorded call belongs to.
 
-TOML or JSON, a list of entries named `scenario`; the first that matches a call counts:
+The file is TOML or JSON with a list of entries named `scenario`; the first entry that matches a
+call counts:
 
     [[scenario]]
     scenario = "error_case"          # happy_path, edge_case, boundary or error_case
@@ -9,7 +10,7 @@ TOML or JSON, a list of entries named `scenario`; the first that matches a call 
     arguments = { repo = "/nope" }   # members that the arguments must have, with these values
     session = "…"                    # exactly; likewise recording and call_id
 
-What an entry does not name may be anything; an entry must name something.
+An entry matches calls with any value in the fields that it leaves out; it must have at least one.
 """
 
 import dataclasses
@@ -30,18 +31,18 @@ _FIELDS: Final = ("scenario", "arguments", *_PATTERNS, *_EXACT)
 
 
 @dataclasses.dataclass(frozen=True)
-class Given:
+class ScenarioEntry:
     """An entry of a scenarios file."""
 
     scenario: str
     like: tuple[tuple[str, str], ...] = ()
-    """Columns and the file-name patterns that they must match."""
+    """Pairs of a column and the file-name pattern that it must match."""
     exactly: tuple[tuple[str, str], ...] = ()
     arguments: str = "{}"
-    """JSON text of the members that the arguments must have."""
+    """JSON text of the members that the arguments must contain."""
 
     def matched(self, calls: pl.DataFrame) -> pl.Series:
-        """The scenario for the calls that the entry matches, null for the others."""
+        """The scenario for each call that the entry matches, null for the others."""
         tests = [
             pl.col(name).str.contains(f"^(?s:{_regex(pattern)})$") for name, pattern in self.like
         ]
@@ -51,13 +52,13 @@ class Given:
         wanted = json.loads(self.arguments)
         if wanted:
             texts = calls.filter(found).get_column("arguments").drop_nulls().unique()
-            having = [text for text in texts if _has(text, wanted)]
+            having = [text for text in texts if _contains(text, wanted)]
             found = found & calls.get_column("arguments").is_in(having).fill_null(value=False)
         return pl.select(pl.when(found).then(pl.lit(self.scenario))).to_series()
 
 
 def _regex(pattern: str) -> str:
-    """A file-name pattern as a regex that polars reads."""
+    """The regular expression (Rust syntax) for a file-name pattern."""
     return "".join({"*": ".*", "?": "."}.get(c, _escaped(c)) for c in pattern)
 
 
@@ -66,30 +67,30 @@ def _escaped(character: str) -> str:
     return character if plain else f"\\x{{{ord(character):x}}}"
 
 
-def _has(text: str, wanted: dict[str, Any]) -> bool:
+def _contains(text: str, wanted: dict[str, Any]) -> bool:
     try:
         arguments = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):
         return False
     return isinstance(arguments, dict) and all(
-        name in arguments and _same(arguments[name], value) for name, value in wanted.items()
+        name in arguments and _equal(arguments[name], value) for name, value in wanted.items()
     )
 
 
-def _same(ours: Any, theirs: Any) -> bool:
+def _equal(ours: Any, theirs: Any) -> bool:
     if isinstance(ours, list) and isinstance(theirs, list):
-        return len(ours) == len(theirs) and all(map(_same, ours, theirs))
+        return len(ours) == len(theirs) and all(map(_equal, ours, theirs))
     if isinstance(ours, dict) and isinstance(theirs, dict):
-        return ours.keys() == theirs.keys() and all(_same(v, theirs[k]) for k, v in ours.items())
-    # In Python 1 is True, in JSON it is not; and 1.0 is 1 in both.
+        return ours.keys() == theirs.keys() and all(_equal(v, theirs[k]) for k, v in ours.items())
+    # In Python 1 == True, in JSON they differ; 1.0 equals 1 in both.
     return bool(ours == theirs) and isinstance(ours, bool) == isinstance(theirs, bool)
 
 
-def load(path: Path) -> tuple[Given, ...]:
+def load_scenarios(path: Path) -> tuple[ScenarioEntry, ...]:
     """The entries of a scenarios file.
 
     Raises:
-        UsageError: it cannot be read, or an entry is incomplete or says something unknown.
+        UsageError: the file cannot be read, or an entry is incomplete or has an unknown field.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -98,15 +99,17 @@ def load(path: Path) -> tuple[Given, ...]:
         raise UsageError(f"{path}: cannot be read as a scenarios file: {error}") from error
     entries = table.get("scenario") if isinstance(table, dict) else table
     if not isinstance(entries, list) or not entries:
-        raise UsageError(f"{path}: holds no entries; write [[scenario]] tables (or a JSON list)")
+        raise UsageError(f"{path}: has no entries; write [[scenario]] tables (or a JSON list)")
     return tuple(
         _entry(entry, f"{path}: entry {number}") for number, entry in enumerate(entries, start=1)
     )
 
 
-def _entry(entry: Any, where: str) -> Given:
+def _entry(entry: Any, where: str) -> ScenarioEntry:
     if not isinstance(entry, dict):
-        raise UsageError(f"{where}: must be a table with a scenario and what it applies to")
+        raise UsageError(
+            f"{where}: must be a table with a scenario and the calls that it applies to"
+        )
     for name in entry.keys() - set(_FIELDS):
         raise UsageError(f"{where}: unknown field {name!r}{near(name, _FIELDS)}")
     scenario = entry.get("scenario")
@@ -120,7 +123,7 @@ def _entry(entry: Any, where: str) -> Given:
             raise UsageError(f"{where}: {name} must be a string")
     if not isinstance(entry.get("arguments", {}), dict):
         raise UsageError(f"{where}: arguments must be a table of members and values")
-    return Given(
+    return ScenarioEntry(
         scenario=scenario,
         like=tuple((name, entry[name]) for name in _PATTERNS if name in entry),
         exactly=tuple((name, entry[name]) for name in _EXACT if name in entry),

@@ -1,4 +1,4 @@
-"""The seed score of one response at a time, in either reading: what a test framework calls.
+"""The seed score of one response, in either reading, for test frameworks and the library.
 
     import mcptally as mt
 
@@ -6,20 +6,21 @@
     mt.validate_response(context).classification
     mt.is_business_error(context, rules="inspector")
 
-A context may also be a mapping in the seed document's own spelling (`tool`, `input`, `response`,
-`scenarioCategory`). `rules="document"` follows the document as written and never throws;
-`rules="inspector"` is the original program, exactly, and gives None where that throws.
+A context may also be a mapping with the document's member names (`tool`, `input`, `response`,
+`scenarioCategory`). The argument `rules` chooses the reading: `"document"` follows the seed
+document as written, `"inspector"` reproduces the original program and gives None where it throws.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from mcptally.errors import UsageError, near
-from mcptally.seeds.inspector import document, inspector, javascript
+from mcptally.seeds import javascript
+from mcptally.seeds.inspector import document, inspector
 from mcptally.seeds.inspector.model import (
     BusinessDecision,
+    Reading,
     ResponseMetadata,
-    Rules,
     ScenarioResult,
     ScenarioStatus,
     ValidationContext,
@@ -31,83 +32,83 @@ Context = ValidationContext | Mapping[str, Any]
 
 
 @with_stack_room
-def validate_response(context: Context, *, rules: Rules = "document") -> ValidationResult:
+def validate_response(context: Context, *, rules: Reading = "document") -> ValidationResult:
     """Whether a response shows a working tool, and why.
 
-    Where the original program throws, `classification` is None and `throws` says what.
+    If the original program throws, `classification` is None and `throws` has the exception.
 
     Raises:
-        UsageError: no such rules, a context without a tool, or a value nested too deep.
+        UsageError: `rules` is unknown, the context has no tool, or a value is nested too deep.
     """
-    return _reading(rules).validate(ValidationContext.of(context))
+    return _reading_module(rules).validate(ValidationContext.of(context))
 
 
 @with_stack_room
-def business_decision(context: Context, *, rules: Rules = "document") -> BusinessDecision:
-    """Whether an error is business logic, with its factors, confidence and threshold.
+def business_decision(context: Context, *, rules: Reading = "document") -> BusinessDecision:
+    """Whether an error is business logic, with the factors, confidence and threshold.
 
-    Neither reading asks whether the response is an error at all: callers do that.
+    The response is taken for an error: neither reading checks `isError` here.
 
     Raises:
-        UsageError: no such rules, a context without a tool, or a value nested too deep.
+        UsageError: `rules` is unknown, the context has no tool, or a value is nested too deep.
     """
-    return _reading(rules).business(ValidationContext.of(context))
+    return _reading_module(rules).business(ValidationContext.of(context))
 
 
-def is_business_error(context: Context, *, rules: Rules = "document") -> bool | None:
-    """Whether an error shows a working tool that refuses; None where the original throws.
+def is_business_error(context: Context, *, rules: Reading = "document") -> bool | None:
+    """Whether an error is business logic of a working tool; None if the original throws.
 
     Raises:
-        UsageError: no such rules, a context without a tool, or a value nested too deep.
+        UsageError: `rules` is unknown, the context has no tool, or a value is nested too deep.
     """
     return business_decision(context, rules=rules).is_business_error
 
 
 @with_stack_room
-def response_metadata(context: Context, *, rules: Rules = "document") -> ResponseMetadata | None:
-    """What a response is made of; None where the original throws.
+def response_metadata(context: Context, *, rules: Reading = "document") -> ResponseMetadata | None:
+    """The blocks and other parts of a response; None if the original throws.
 
     Raises:
-        UsageError: no such rules, a context without a tool, or a value nested too deep.
+        UsageError: `rules` is unknown, the context has no tool, or a value is nested too deep.
     """
     try:
-        return _reading(rules).metadata(ValidationContext.of(context))
+        return _reading_module(rules).metadata(ValidationContext.of(context))
     except javascript.Throws:
         return None
 
 
 def overall_confidence(
-    results: Sequence[ValidationResult | ScenarioResult], *, rules: Rules = "document"
+    results: Sequence[ValidationResult | ScenarioResult], *, rules: Reading = "document"
 ) -> float:
-    """Mean of confidence times class weight, 0 to 100.
+    """The mean of confidence times class weight, 0 to 100.
 
-    Of nothing it is NaN in the document (0/0) and 0 in the program.
+    Without results it is NaN in the document (0/0) and 0 in the program.
 
     Raises:
-        UsageError: no such rules.
+        UsageError: `rules` is unknown.
     """
-    return _reading(rules).overall_confidence(results)
+    return _reading_module(rules).overall_confidence(results)
 
 
 def scenario_status(
-    results: Sequence[ScenarioResult], *, planned: int | None = None, rules: Rules = "document"
+    results: Sequence[ScenarioResult], *, planned: int | None = None, rules: Reading = "document"
 ) -> ScenarioStatus:
-    """What all scenarios of a tool say of it.
+    """The status of a tool over all its scenarios.
 
     Args:
         results: the scenarios, in the order in which they ran.
-        planned: how many were to run; as many as there are results, if not given.
-        rules: which reading.
+        planned: the number of planned scenarios; by default the number of results.
+        rules: the reading.
 
     Raises:
-        UsageError: no such rules.
+        UsageError: `rules` is unknown.
     """
     count = len(results) if planned is None else planned
-    return _reading(rules).scenario_status(results, count)
+    return _reading_module(rules).scenario_status(results, count)
 
 
-class _Reading(Protocol):
-    """What both reading modules offer."""
+class _ReadingModule(Protocol):
+    """The functions that the modules `document` and `inspector` have."""
 
     def validate(self, context: ValidationContext) -> ValidationResult: ...
     def business(self, context: ValidationContext) -> BusinessDecision: ...
@@ -118,10 +119,10 @@ class _Reading(Protocol):
     ) -> ScenarioStatus: ...
 
 
-def _reading(rules: str) -> _Reading:
-    readings: dict[str, _Reading] = {"document": document, "inspector": inspector}
-    if rules not in readings:
+def _reading_module(reading: str) -> _ReadingModule:
+    modules: dict[str, _ReadingModule] = {"document": document, "inspector": inspector}
+    if reading not in modules:
         raise UsageError(
-            f"rules must be 'document' or 'inspector', not {rules!r}{near(rules, readings)}"
+            f"rules must be 'document' or 'inspector', not {reading!r}{near(reading, modules)}"
         )
-    return readings[rules]
+    return modules[reading]

@@ -1,4 +1,4 @@
-"""The sentences of issues and evidence, in the original's words."""
+"""The sentences of issues and evidence, exactly as the original program writes them."""
 
 from typing import Final
 
@@ -6,7 +6,7 @@ RESPONDED_ERROR: Final = "Tool responded with error (tool is functional)"
 ERROR_MESSAGE: Final = "Error message: "
 UNKNOWN_ERROR: Final = "Unknown error"
 ERROR_UNITS: Final = 100
-"""UTF-16 units of the error's text that become evidence."""
+"""UTF-16 code units of an error's text that are kept as evidence."""
 NO_CONTENT: Final = "Response has no content"
 EMPTY_CONTENT: Final = "Response content is empty or not an array"
 RESPONDED: Final = "Tool responded successfully with content"
@@ -23,4 +23,4 @@ EXECUTION_ERROR: Final = "Execution error: "
 REJECTED: Final = "Tool properly rejected invalid input with exception"
 TIMEOUT: Final = "Timeout"
 BUSINESS_LOGIC: Final = "business logic"
-"""What an evidence sentence must say for the scenario engine to count it; case matters."""
+"""The scenario engine counts evidence that contains this; case matters."""

@@ -1,1 +1,8 @@
-"""The response contract of the Redmine document."""
+"""The response contract of the Redmine document (redmine-response-validation-adr.ja.md).
+
+Reads tool results: content blocks, XML and counted lists in their texts, the forms of errors.
+Writes findings (`content.*`). The library's `assert_tool_response` is in `content`.
+
+`content` checks blocks, `xml` XML texts, `list_counts` total_count and limit, `error_phrases`
+error messages without isError, `error_forms` whether a server's errors have one form.
+"""

@@ -1,8 +1,8 @@
-"""Content of tool results, block by block: the Redmine seed, as document and as program.
+"""Content blocks of tool results: the contract of the Redmine document, and that of MCP.
 
-`document` and `program` judge one result exactly as the seed's listing and its program do; where
-they differ is in docs/explanation/seed-redmine.md. `blocks` judges by what MCP means a block to be,
-and is what findings are made from.
+`document` and `program` check a result exactly as the document's listing and its program do;
+docs/explanation/seed-redmine.md says where they differ. `block_violations` checks blocks against
+the MCP specification; findings are made from it.
 """
 
 import binascii
@@ -16,22 +16,22 @@ from mcptally.wire.nesting import MAX_DEPTH, is_too_deep, is_value_too_deep, wit
 
 Reading = Literal["document", "program"]
 
-# What the two originals say where a check fails: the matcher that stops them.
+# Messages of the Jest matchers at which the originals stop.
 HAS: Final = "expect(received).toHaveProperty(path)"
 IS: Final = "expect(received).toBe(expected) // Object.is equality"
 IN: Final = "expect(received).toContain(expected) // indexOf"
-_TOO_DEEP: Final = f"the result is nested deeper than {MAX_DEPTH} levels, the most that is judged"
 MORE: Final = "expect(received).toBeGreaterThan(expected)"
+_TOO_DEEP: Final = f"the result is nested deeper than the limit of {MAX_DEPTH} levels"
 
 
 def document(result: Any) -> list[Violation]:
-    """What the document's listing finds wrong with a tool result; its own run ends at the first."""
-    return list(_judged(result, _document_block))
+    """The violations of the document's listing; the listing itself stops at the first."""
+    return list(_violations(result, _document_block))
 
 
 def program(result: Any) -> list[Violation]:
-    """What the program finds wrong with a tool result; its own run ends at the first."""
-    return list(_judged(result, _program_block))
+    """The violations of the program's contract; the program itself stops at the first."""
+    return list(_violations(result, _program_block))
 
 
 READINGS: Final[Mapping[str, Callable[[Any], list[Violation]]]] = {
@@ -42,27 +42,30 @@ READINGS: Final[Mapping[str, Callable[[Any], list[Violation]]]] = {
 
 @with_stack_room
 def assert_tool_response(result: Any, rules: Reading = "program") -> None:
-    """Raise an AssertionError that names block and path where a tool result breaks the contract.
+    """Raise an AssertionError if a tool result breaks the contract; it names each block and path.
 
     Args:
-        result: a CallToolResult as the SDK gives it, as a dict, or as JSON text.
-        rules: `program`, what the seed's own helper asserts, or `document`, what its text lists.
+        result: a CallToolResult of the SDK, a dict, or JSON text.
+        rules: `program` for what the original's helper asserts, `document` for what its text lists.
 
     Raises:
         AssertionError: the result breaks the contract.
-        ValueError: no such reading, a text that is not JSON, or a result nested too deep.
+        ValueError: `rules` is unknown, the text is not JSON, or the result is nested too deep.
     """
-    if rules not in READINGS:
-        raise ValueError(f"no reading is called {rules!r}; there are {', '.join(READINGS)}")
-    if breaches := READINGS[rules](_plain(result)):
-        lines = [f"{_where(breach.path)}: {breach.message}" for breach in breaches]
-        raise AssertionError(
-            "\n".join([f"not a tool response ({rules} reading)", *(f"  {line}" for line in lines)])
-        )
+    reading = rules
+    if reading not in READINGS:
+        raise ValueError(f"rules must be one of {', '.join(READINGS)}, not {reading!r}")
+    if violations := READINGS[reading](_json_values(result)):
+        lines = [f"  {_where(each.path)}: {each.message}" for each in violations]
+        raise AssertionError("\n".join([f"not a tool response ({reading} reading)", *lines]))
 
 
-def _plain(result: Any) -> Any:
-    """A result as JSON values."""
+def _json_values(result: Any) -> Any:
+    """A result as JSON values.
+
+    Raises:
+        ValueError: the text is not JSON, or the result is nested too deep.
+    """
     if isinstance(result, str | bytes | bytearray):
         text = result if isinstance(result, str) else bytes(result)
         if is_too_deep(text):
@@ -76,12 +79,14 @@ def _plain(result: Any) -> Any:
 
 
 def _where(path: str) -> str:
-    """The block and the path, as a person reads them."""
+    """The block number and the path, for an error message."""
     block = re.match(r"/content/(\d+)", path)
     return f"block {block[1]} at {path}" if block else path or "the result"
 
 
-def _judged(result: Any, block: Callable[[Any, int], Iterator[Violation]]) -> Iterator[Violation]:
+def _violations(
+    result: Any, check_block: Callable[[Any, int], Iterator[Violation]]
+) -> Iterator[Violation]:
     for name in ("content", "isError"):
         if not _has(result, name):
             yield Violation(pointer(name), f"{name} is missing", HAS)
@@ -97,15 +102,15 @@ def _judged(result: Any, block: Callable[[Any, int], Iterator[Violation]]) -> It
         if not _has(item, "type"):
             yield Violation(pointer("content", number, "type"), "the block has no type", HAS)
         else:
-            yield from block(item, number)
+            yield from check_block(item, number)
 
 
 def _document_block(item: Any, number: int) -> Iterator[Violation]:
     at = ("content", number)
     kind = item["type"]
     if kind not in ("text", "image", "resource"):
-        words = f"type {json.dumps(kind)} is none of text, image, resource"
-        yield Violation(pointer(*at, "type"), words, IN)
+        message = f"type {json.dumps(kind)} is not one of text, image, resource"
+        yield Violation(pointer(*at, "type"), message, IN)
         return
     needed = {"text": ("text",), "image": ("data", "mimeType"), "resource": ("resource",)}[kind]
     for name in needed:
@@ -160,10 +165,10 @@ def _has(value: Any, name: str) -> bool:
     return isinstance(value, dict) and name in value
 
 
-# --- what MCP means a block to be: the rows of rules/contracts-content.toml ---
+# --- the blocks of the MCP specification: the rules of rules/contracts-content.toml ---
 
 _MIME: Final = re.compile(
-    # What was read is not read again another way (*+): blanks could else be split 2**n ways.
+    # Possessive quantifiers (*+) prevent exponential backtracking on runs of blanks.
     r"[\w!#$&^.+-]+/[\w!#$&^.+*-]+(?:\s*;\s*[\w!#$&^.+-]+=(?:\"[^\"]*\"|[^;\"]*+))*+\Z"
 )
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/]*={0,2}\Z")
@@ -178,23 +183,23 @@ _MAGIC: Final[tuple[tuple[bytes, str], ...]] = (
     (b"ID3", "audio/mpeg"),
     (b"fLaC", "audio/flac"),
 )
-"""How files of a type begin: what an image says it is against what it is."""
+"""First bytes of a file, and the MIME type that they show."""
 
 
-def blocks(content: Any) -> Iterator[Violation]:
-    """What is wrong with `content`; the code of a breach is the id of the rule."""
+def block_violations(content: Any) -> Iterator[Violation]:
+    """The violations in the `content` of a result; their codes are rule ids."""
     if not isinstance(content, list):
-        return  # `protocol.result_shape` has said it
+        return  # reported by the rule `protocol.result_shape`
     for number, block in enumerate(content):
         at = ("content", number)
         if not isinstance(block, dict):
-            yield Violation(pointer(*at), "the block is no object", "content.block_shape")
+            yield Violation(pointer(*at), "the block is not an object", "content.block_shape")
             continue
         kind = block.get("type")
         check = _CHECKS.get(kind) if isinstance(kind, str) else None
         if check is None:
-            words = f"no revision of MCP has blocks of type {json.dumps(kind)[:60]}"
-            yield Violation(pointer(*at, "type"), words, "content.block_type")
+            message = f"no revision of MCP has blocks of type {json.dumps(kind)[:60]}"
+            yield Violation(pointer(*at, "type"), message, "content.block_type")
         else:
             yield from check(block, at)
 
@@ -216,13 +221,15 @@ def _embedded(block: dict[str, Any], at: tuple[str | int, ...]) -> Iterator[Viol
     inside = block.get("resource")
     at = (*at, "resource")
     if not isinstance(inside, dict):
-        yield Violation(pointer(*at), "resource is missing or no object", "content.block_shape")
+        yield Violation(pointer(*at), "resource is missing or not an object", "content.block_shape")
         return
     yield from _strings(inside, at, "uri")
     given = [name for name in ("text", "blob") if name in inside]
     if len(given) != 1:
-        words = "a resource needs text or blob" if not given else "a resource has text and blob"
-        yield Violation(pointer(*at), words, "content.block_shape")
+        message = "the resource has neither text nor blob"
+        if given:
+            message = "the resource has both text and blob"
+        yield Violation(pointer(*at), message, "content.block_shape")
     yield from _strings(inside, at, *given)
     kind = inside.get("mimeType")
     if isinstance(kind, str):
@@ -252,40 +259,41 @@ _CHECKS: Final[
 def _strings(value: dict[str, Any], at: tuple[str | int, ...], *names: str) -> Iterator[Violation]:
     for name in names:
         if not isinstance(value.get(name), str):
-            words = f"{name} is {'no string' if name in value else 'missing'}"
-            yield Violation(pointer(*at, name), words, "content.block_shape")
+            message = f"{name} is {'not a string' if name in value else 'missing'}"
+            yield Violation(pointer(*at, name), message, "content.block_shape")
 
 
 def _mime(kind: str, at: tuple[str | int, ...], family: str = "") -> Iterator[Violation]:
     if not _MIME.match(kind):
-        yield Violation(pointer(*at, "mimeType"), "is no MIME type", "content.mime_type", kind)
+        yield Violation(pointer(*at, "mimeType"), "is not a MIME type", "content.mime_type", kind)
     elif family and not kind.lower().startswith(family) and kind != "application/octet-stream":
-        words = f"the MIME type of {family[:-1]} data does not begin with {family}"
-        yield Violation(pointer(*at, "mimeType"), words, "content.mime_type", kind)
+        message = f"the MIME type of {family[:-1]} data does not begin with {family}"
+        yield Violation(pointer(*at, "mimeType"), message, "content.mime_type", kind)
 
 
 def _base64(data: str, at: tuple[str | int, ...], kind: str) -> Iterator[Violation]:
     if not data:
-        yield Violation(pointer(*at), "there is no data", "content.base64")
+        yield Violation(pointer(*at), "the data is empty", "content.base64")
         return
     if data.startswith("data:"):
-        words = "is a data: URL, not base64"
+        message = "is a data: URL, not base64"
     elif not _BASE64.match(data):
         url_safe = _BASE64_URL.match(data)
-        words = "is base64url, not base64" if url_safe else "is not base64"
+        message = "is base64url, not base64" if url_safe else "is not base64"
     elif len(data) % 4:
-        words = f"base64 of {len(data)} characters: no multiple of 4"
+        message = f"has {len(data)} base64 characters, which is not a multiple of 4"
     else:
         yield from _magic(data, at, kind)
         return
-    yield Violation(pointer(*at), words, "content.base64", data[:60])
+    yield Violation(pointer(*at), message, "content.base64", data[:60])
 
 
 def _magic(data: str, at: tuple[str | int, ...], kind: str) -> Iterator[Violation]:
-    """Whether the data begins as another type of file than its MIME type says."""
+    """The violation of data that begins as a file of another type than its MIME type."""
     head = binascii.a2b_base64(data[:64])
-    told = kind.partition(";")[0].strip().lower()
-    usual = {"image/jpg": "image/jpeg", "audio/mp3": "audio/mpeg"}.get(told, told)
-    for magic, true in _MAGIC:
-        if head.startswith(magic) and usual in {name for _, name in _MAGIC} - {true}:
-            yield Violation(pointer(*at), f"is {true}, not {told}", "content.mime_type", told)
+    declared = kind.partition(";")[0].strip().lower()
+    standard = {"image/jpg": "image/jpeg", "audio/mp3": "audio/mpeg"}.get(declared, declared)
+    for magic, actual in _MAGIC:
+        if head.startswith(magic) and standard in {name for _, name in _MAGIC} - {actual}:
+            message = f"is {actual}, not {declared}"
+            yield Violation(pointer(*at), message, "content.mime_type", declared)

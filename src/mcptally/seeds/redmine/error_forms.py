@@ -1,6 +1,6 @@
-"""In what form a server's errors come, call by call and server by server.
+"""The forms in which servers report errors: JSON-RPC error, isError with text or JSON, and so on.
 
-A client that has to read three forms reads one of them wrong; so more than one is a finding.
+A server that uses more than one form gets a finding: clients must parse each of them.
 """
 
 from typing import Final
@@ -20,11 +20,14 @@ SCHEMA: Final = {
     "shape": pl.String(),
     "calls": pl.UInt32(),
 }
-"""What `counted` gives; `shape` is one of those that `shape` tells."""
+"""Columns of `count_error_forms`; `shape` is a value of `error_form`."""
 
 
-def shape() -> pl.Expr:
-    """The form of each call's error, before anything is judged; null where it shows none."""
+def error_form() -> pl.Expr:
+    """The form of each call's error, as the column `error_shape`; null without an error.
+
+    It reads the columns of paired calls, before hidden errors are known.
+    """
     text = pl.col("first_text").str.head(400)
     structured = pl.col("structured_content").str.head(400)
     is_json = text.str.contains(r"^\s*[{\[]")
@@ -51,27 +54,30 @@ def shape() -> pl.Expr:
     )
 
 
-def counted(calls: pl.DataFrame) -> pl.DataFrame:
-    """How many errors of each form each server gave, by recording: `SCHEMA`."""
+def count_error_forms(calls: pl.DataFrame) -> pl.DataFrame:
+    """The number of errors of each form by recording and server: `SCHEMA`."""
     known = calls.filter(pl.col("error_shape").is_not_null())
     counts = known.group_by("recording", "server", shape="error_shape").agg(calls=pl.len())
     return counts.cast(SCHEMA)  # type: ignore[arg-type]
 
 
-def find(counts: pl.DataFrame) -> pl.DataFrame:
-    """A finding for each server whose errors come in more than one form.
+def form_findings(counts: pl.DataFrame) -> pl.DataFrame:
+    """A finding for each server whose errors have more than one form.
 
-    `counts` are the `SCHEMA` rows of the whole archive, summed or not.
+    Args:
+        counts: the `SCHEMA` rows of the whole archive, summed or not.
     """
     counts = counts.group_by("server", "shape").agg(pl.col("calls").sum())
     share = pl.col("calls") / pl.col("calls").sum().over("server")
-    told = formatted("{} {}%", "shape", (share * 100).round(1))
+    form_share = formatted("{} {}%", "shape", (share * 100).round(1))
     servers = (
         counts.sort("server", "calls", "shape", descending=[False, True, False])
-        .with_columns(told=told)
+        .with_columns(form_share=form_share)
         .group_by("server", maintain_order=True)
-        .agg(forms=pl.len(), told=pl.col("told").str.join("; "))
+        .agg(forms=pl.len(), form_shares=pl.col("form_share").str.join("; "))
         .filter(pl.col("forms") > 1)
     )
-    words = formatted("errors come in {} forms", "forms")
-    return rule_findings.findings_of("content.error_shapes", servers, words, evidence="told")
+    message = formatted("errors have {} forms", "forms")
+    return rule_findings.findings_of(
+        "content.error_shapes", servers, message, evidence="form_shares"
+    )

@@ -1,48 +1,48 @@
-"""Lists that say how many items there are: total_count, limit and offset against the items."""
+"""Lists with `total_count`, `limit` and `offset`, compared with the number of their items."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 NAMES: Final = ("total_count", "limit", "offset")
-"""Members, or attributes of an XML root, that count a list (Redmine seed)."""
+"""Members of an object, or attributes of an XML root, that count a list (Redmine document)."""
 
 
-def counted(told: Mapping[str, Any], items: int) -> Iterator[str]:
-    """What is wrong with the counts of a list that holds `items`; nothing if it tells none."""
-    if "total_count" not in told:
+def count_messages(counts: Mapping[str, Any], items: int) -> Iterator[str]:
+    """Messages about counts that do not fit a list of `items` items; none without total_count."""
+    if "total_count" not in counts:
         return
     numbers: dict[str, int] = {}
     for name in NAMES:
-        if name in told:
-            number = _number(told[name])
+        if name in counts:
+            number = _number(counts[name])
             if number is None:
-                yield f"{name} is {str(told[name])[:40]!r}, no count"
+                yield f"{name} is {str(counts[name])[:40]!r}, not a count"
                 return
             numbers[name] = number
     total, offset = numbers["total_count"], numbers.get("offset", 0)
     limit = numbers.get("limit")
     if limit is not None and items > limit:
-        yield f"{items} items where limit is {limit}"
+        yield f"{items} items but limit is {limit}"
     if items and offset + items > total:
-        yield f"offset {offset} and {items} items are more than total_count {total}"
+        yield f"offset {offset} and {items} items exceed total_count {total}"
     expected = max(0, total - offset)
     if limit is not None:
-        # A server may cap the limit it was asked for; then it says the one it kept to.
+        # The reported limit is the one that the server applied, even if it caps requested limits.
         expected = min(expected, limit)
         if items < expected:
-            yield f"{items} items where total_count {total} and offset {offset} leave {expected}"
+            yield f"{items} items but total_count {total} and offset {offset} leave {expected}"
 
 
-def listed(value: Any) -> Iterator[str]:
-    """What is wrong with the counts of a JSON object, beside which exactly one array stands."""
+def object_messages(value: Any) -> Iterator[str]:
+    """The messages about a JSON object whose members include counts and exactly one array."""
     if isinstance(value, dict) and "total_count" in value:
         arrays = [item for item in value.values() if isinstance(item, list)]
         if len(arrays) == 1:
-            yield from counted(value, len(arrays[0]))
+            yield from count_messages(value, len(arrays[0]))
 
 
 def _number(value: Any) -> int | None:
-    """A count: an integer from 0, or its digits."""
+    """A non-negative integer, or one written in digits; None for anything else."""
     if isinstance(value, bool):
         return None
     if isinstance(value, int):

@@ -1,7 +1,7 @@
-"""XML in the text of results: well-formed, declared as it should be, lists that count right.
+"""XML in the texts of results: well-formedness, declaration, custom fields and list counts.
 
-Read by expat, without a document type: entities are what a hostile text would exhaust memory
-with, so a DOCTYPE that declares any ends the reading there, unjudged.
+Expat parses it. A text whose DOCTYPE declares an entity is not checked, because entities can
+exhaust memory.
 """
 
 import re
@@ -9,30 +9,30 @@ from collections.abc import Iterator
 from typing import Any, Final
 from xml.parsers import expat
 
-from mcptally.seeds.redmine.list_counts import counted
+from mcptally.seeds.redmine.list_counts import count_messages
 from mcptally.seeds.violation import Violation
 
 IS_XML: Final = re.compile(r"\s*<\?xml[\s?]")
-"""How a text begins that says it is XML."""
+"""Matches the XML declaration at the beginning of a text."""
 
 MAX_CHARS: Final = 2_000_000
-"""Characters beyond which a text is data, not a report: it is not read."""
+"""Longer texts are not checked."""
 
 MAX_DEPTH: Final = 500
-"""Elements within each other beyond which a text is not read."""
+"""Texts with more nested elements are not checked."""
 
 _RAW: Final = re.compile(r"[>\"']")
-"""Characters that the seed wants escaped in text, though XML does not."""
+"""Characters in text that the document wants escaped, although XML does not require it."""
 _INVALID: Final = expat.errors.codes[expat.errors.XML_ERROR_INVALID_TOKEN]
 _AT_AMPERSAND: Final = (_INVALID, expat.errors.codes[expat.errors.XML_ERROR_UNDEFINED_ENTITY])
 
 
-class _UnjudgedError(Exception):
-    """What this module does not read on purpose."""
+class _UncheckedError(Exception):
+    """The text declares an entity or is nested too deep, so it is not checked."""
 
 
 class _Reader:
-    """Follows one document: lists at the root, custom fields, raw characters in text."""
+    """The state of parsing one text: items at the root, custom fields, unescaped characters."""
 
     def __init__(self, text: str) -> None:
         self.source = text.encode("utf-8", "replace")
@@ -40,10 +40,10 @@ class _Reader:
         self.root: dict[str, str] = {}
         self.items = 0
         self.field: list[str] = []
-        self.found: list[Violation] = []
+        self.field_violations: list[Violation] = []
         self.raw: tuple[int, int, str] | None = None
         self.declared: tuple[str, str | None] | None = None
-        # The text was decoded long ago, whatever its declaration says.
+        # The text is already decoded, whatever encoding its declaration names.
         self.parser = expat.ParserCreate("UTF-8")
         self.parser.buffer_text = False
         self.parser.XmlDeclHandler = self._declaration
@@ -57,18 +57,18 @@ class _Reader:
         self.parser.Parse(self.source, True)  # noqa: FBT003
 
     @property
-    def place(self) -> str:
+    def position(self) -> str:
         return f"line {self.parser.CurrentLineNumber}, column {self.parser.CurrentColumnNumber + 1}"
 
     def _declaration(self, version: str, encoding: str | None, _: int) -> None:
         self.declared = version, encoding
 
     def _entity(self, *_: Any) -> None:
-        raise _UnjudgedError
+        raise _UncheckedError
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         if len(self.stack) >= MAX_DEPTH:
-            raise _UnjudgedError
+            raise _UncheckedError
         if not self.stack:
             self.root = {"": name, **attributes}
         elif len(self.stack) == 1:
@@ -76,7 +76,7 @@ class _Reader:
         if self.stack and self.stack[-1] == "custom_fields":
             self.field = []
             if name != "field":
-                self._custom(f"custom_fields holds <{name[:40]}>, not <field>")
+                self._add_field_violation(f"custom_fields holds <{name[:40]}>, not <field>")
         elif self.stack[-2:] == ["custom_fields", "field"]:
             self.field.append(name)
         self.stack.append(name)
@@ -85,73 +85,72 @@ class _Reader:
         self.stack.pop()
         ends_field = name == "field" and self.stack[-1:] == ["custom_fields"]
         if ends_field and self.field != ["id", "name", "value"]:
-            told = ", ".join(self.field)[:80] or "nothing"
-            self._custom(f"a custom field holds {told}; id, name, value is what it holds")
+            members = ", ".join(self.field)[:80] or "nothing"
+            self._add_field_violation(f"a custom field holds {members} instead of id, name, value")
 
-    def _custom(self, words: str) -> None:
-        self.found.append(Violation("", f"{words} ({self.place})", "content.xml_custom_fields"))
+    def _add_field_violation(self, problem: str) -> None:
+        message = f"{problem} ({self.position})"
+        self.field_violations.append(Violation("", message, "content.xml_custom_fields"))
 
     def _characters(self, data: str) -> None:
         if self.raw is None and _RAW.search(data):
-            # Escaped characters come alone and stand as &…; at this place of the source.
-            at = self.parser.CurrentByteIndex
-            if self.source[at : at + 1] != b"&":
+            # Expat reports an escaped character alone, at the position of its `&`.
+            start = self.parser.CurrentByteIndex
+            if self.source[start : start + 1] != b"&":
                 line, column = self.parser.CurrentLineNumber, self.parser.CurrentColumnNumber
                 self.raw = line, column + 1, data
 
 
 def check(text: str) -> Iterator[Violation]:
-    """What is wrong with a text that says it is XML; the code of a breach is the id of the rule."""
+    """The violations in an XML text; their codes are rule ids, their paths are empty."""
     if len(text) > MAX_CHARS:
         return
     reader = _Reader(text)
     try:
         reader.read()
-    except _UnjudgedError:
+    except _UncheckedError:
         return
     except expat.ExpatError as error:
-        yield _broken(text, error)
-    yield from _declared(reader)
-    yield from reader.found[:20]
+        yield _not_well_formed(text, error)
+    yield from _check_declaration(reader)
+    yield from reader.field_violations[:20]
     if reader.raw:
         line, column, data = reader.raw
         mark = _RAW.search(data)
-        words = f"a raw {mark[0] if mark else ''} in text (line {line}, column {column})"
-        yield Violation("", words, "content.xml_raw_character", data[:80])
+        message = f"an unescaped {mark[0] if mark else ''} in text (line {line}, column {column})"
+        yield Violation("", message, "content.xml_raw_character", data[:80])
     if not reader.stack and reader.root:
-        for words in counted(reader.root, reader.items):
-            yield Violation("", words, "content.list_counts")
+        for message in count_messages(reader.root, reader.items):
+            yield Violation("", message, "content.list_counts")
 
 
-def _broken(text: str, error: expat.ExpatError) -> Violation:
+def _not_well_formed(text: str, error: expat.ExpatError) -> Violation:
     lines = text.split("\n")
     line = lines[error.lineno - 1] if 0 < error.lineno <= len(lines) else ""
     column = error.offset
     if error.code in _AT_AMPERSAND and "&" in line[max(0, column - 40) : column + 1]:
-        # Expat stops where the name of an entity should go on.
+        # Expat reports the position after the `&`, where the entity's name is invalid.
         column = line.rindex("&", 0, column + 1)
-        words, rule = "an unescaped &", "content.xml_unescaped"
+        problem, rule = "an unescaped &", "content.xml_unescaped"
     elif error.code == _INVALID and line[max(0, column - 1) : column + 1].startswith("<"):
         column -= 1
-        words, rule = "an unescaped <", "content.xml_unescaped"
+        problem, rule = "an unescaped <", "content.xml_unescaped"
     elif error.code == _INVALID and line[column : column + 1] == "<":
-        words, rule = "an unescaped <", "content.xml_unescaped"
+        problem, rule = "an unescaped <", "content.xml_unescaped"
     else:
-        words, rule = (
-            expat.errors.messages.get(error.code, "not well-formed"),
-            "content.xml_malformed",
-        )
-    said = f"{words} (line {error.lineno}, column {column + 1})"
-    return Violation("", said, rule, line[column : column + 40])
+        problem = expat.errors.messages.get(error.code, "not well-formed")
+        rule = "content.xml_malformed"
+    message = f"{problem} (line {error.lineno}, column {column + 1})"
+    return Violation("", message, rule, line[column : column + 40])
 
 
-def _declared(reader: _Reader) -> Iterator[Violation]:
+def _check_declaration(reader: _Reader) -> Iterator[Violation]:
     if reader.declared is None:
         return
     version, encoding = reader.declared
     if version != "1.0":
-        words = f"declares version {version[:20]}; readers know 1.0"
-        yield Violation("", words, "content.xml_version")
+        message = f"declares version {version[:20]}; parsers support 1.0"
+        yield Violation("", message, "content.xml_version")
     if encoding is not None and encoding.upper() != "UTF-8":
-        words = f"declares {encoding[:40]}; inside JSON it is UTF-8"
-        yield Violation("", words, "content.xml_encoding")
+        message = f"declares the encoding {encoding[:40]}, but a text in JSON is UTF-8"
+        yield Violation("", message, "content.xml_encoding")

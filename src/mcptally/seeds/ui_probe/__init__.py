@@ -1,1 +1,9 @@
-"""The UI probe document: response envelopes and test runs."""
+"""The UI probe document (ui-probe-response-structure.md): envelopes and UI test runs.
+
+Reads JSON objects in tool results. Writes the tables `ui_runs`, `ui_steps`, `ui_errors`, and
+findings (`envelope.*`, `ui_probe.*`).
+
+`shapes` compares a value with a shape, `envelopes` checks {success, data, error}, `tool_data` the
+data of the simple tools, `test_runs` whole runs, `form_confidence` uncertain forms; `tables`
+writes the tables.
+"""

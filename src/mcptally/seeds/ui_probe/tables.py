@@ -1,4 +1,4 @@
-"""Test runs of UI probes as tables: `ui_runs`, `ui_steps`, `ui_errors`."""
+"""The tables `ui_runs`, `ui_steps` and `ui_errors`, made from UI test runs."""
 
 import json
 from collections.abc import Sequence
@@ -7,30 +7,34 @@ from typing import Any
 import polars as pl
 
 from mcptally.seeds.ui_probe import test_runs
-from mcptally.seeds.ui_probe.test_runs import as_double
+from mcptally.seeds.ui_probe.shapes import as_double
 from mcptally.tables.schema import Table, UiErrors, UiRuns, UiSteps
 
-Test = tuple[int, str, dict[str, Any]]
-"""Row of the call, place in the result, and the run."""
 
+def ui_tables(
+    results: pl.DataFrame, runs: Sequence[tuple[int, dict[str, Any]]]
+) -> dict[type[Table], pl.DataFrame]:
+    """The three tables.
 
-def of(results: pl.DataFrame, tests: Sequence[Test]) -> dict[type[Table], pl.DataFrame]:
-    """The three tables, of the runs found in `results`."""
+    Args:
+        results: the calls in whose results the runs were found.
+        runs: pairs of a row number in `results` and a test run.
+    """
     rows = {
-        UiRuns: [_run(row, run) for row, _, run in tests],
-        UiSteps: [step for row, _, run in tests for step in _steps(row, run)],
-        UiErrors: [error for row, _, run in tests for error in _errors(row, run)],
+        UiRuns: [_run(row, run) for row, run in runs],
+        UiSteps: [step for row, run in runs for step in _steps(row, run)],
+        UiErrors: [error for row, run in runs for error in _errors(row, run)],
     }
-    return {table: _frame(table, results, made) for table, made in rows.items()}
+    return {table: _frame(table, results, values) for table, values in rows.items()}
 
 
 def _frame(table: type[Table], results: pl.DataFrame, rows: list[dict[str, Any]]) -> pl.DataFrame:
     if not rows:
         return table.frame(pl.DataFrame())
-    own = {name: kind for name, kind in table.schema().items() if name in rows[0]}
-    frame = pl.DataFrame(rows, schema={"row": pl.UInt32, **own})
-    about = results.select("call_id", "recording", "session", "server", "tool")
-    return table.frame(about[frame.get_column("row")].hstack(frame.drop("row")))
+    schema = {name: kind for name, kind in table.schema().items() if name in rows[0]}
+    frame = pl.DataFrame(rows, schema={"row": pl.UInt32, **schema})
+    calls = results.select("call_id", "recording", "session", "server", "tool")
+    return table.frame(calls[frame.get_column("row")].hstack(frame.drop("row")))
 
 
 def _run(row: int, run: dict[str, Any]) -> dict[str, Any]:
@@ -47,11 +51,11 @@ def _run(row: int, run: dict[str, Any]) -> dict[str, Any]:
         "steps": len(_list(run, "flow")),
         "errors": len(_list(run, "errors")),
         "forms": len(_list(findings, "forms")),
-        "axe_violations": _whole(_object(findings, "accessibility").get("axeViolations")),
+        "axe_violations": _int(_object(findings, "accessibility").get("axeViolations")),
         "total_time_ms": as_double(metrics.get("totalTimeMs")),
-        "steps_told": _whole(metrics.get("steps")),
-        "network_errors_told": _whole(metrics.get("networkErrors")),
-        "console_errors_told": _whole(metrics.get("consoleErrors")),
+        "steps_told": _int(metrics.get("steps")),
+        "network_errors_told": _int(metrics.get("networkErrors")),
+        "console_errors_told": _int(metrics.get("consoleErrors")),
         "shape_issues": [f"{'.'.join(map(str, i.path))}: {i.code}" for i in issues[:20]],
     }
 
@@ -109,6 +113,7 @@ def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _whole(value: Any) -> int | None:
-    told = as_double(value)
-    return int(told) if told is not None and abs(told) < 2**53 and told % 1 == 0 else None
+def _int(value: Any) -> int | None:
+    number = as_double(value)
+    exact = number is not None and abs(number) < 2**53 and number % 1 == 0
+    return int(number) if number is not None and exact else None

@@ -1,1 +1,10 @@
-"""The validation protocol document: checks of calls before they are made."""
+"""The validation protocol document (mcp-validation-protocol.md): checks before a call is made.
+
+Reads calls of a `validate` tool or of the method `tools/validate`, and the calls they are about.
+Writes the table `validations`, the columns `validated_by` and `validated_as` of `calls`, and
+findings (`validation.*`).
+
+`calls` recognises validations and relates them to calls; `texts` parses their requests and
+answers. A dry run of our own uses `schema_errors` and `argument_semantics` (with `cron`), which
+`sql_functions` offers to DuckDB. `reference_validators` are the document's and the program's own.
+"""

@@ -1,7 +1,7 @@
-"""What arguments mean, as far as it can be known without running anything.
+"""Checks the meaning of arguments without running anything: URLs, paths, cron, SQL, formats.
 
-A schema is read once into a plan: which of its parameters are URLs, paths, cron expressions, SQL
-or names of tools, and which have a format. SQL is parsed by DuckDB and never run.
+The schema shows which parameters have a meaning that can be checked. DuckDB parses SQL and never
+runs it.
 """
 
 import functools
@@ -19,31 +19,32 @@ from mcptally.seeds.validation_protocol import cron
 
 
 class Remark(NamedTuple):
-    """What is to be said of one argument."""
+    """One result of a dry run about one argument."""
 
     level: str
-    """`error`, `warning`, or `unchecked`: what cannot be known offline."""
+    """`error`, `warning`, or `unchecked` for what cannot be known offline."""
     name: str
-    words: str
+    """The argument, or "" if the remark is about the whole call."""
+    message: str
 
 
-class Checked(NamedTuple):
-    """A parameter that is worth a look: where it is in the arguments, and what it means."""
+class SemanticParameter(NamedTuple):
+    """A parameter whose meaning is checked."""
 
     path: tuple[str, ...]
-    """Names of members; `*` stands for every item of a list."""
+    """Names of the members that lead to it; `*` stands for every item of a list."""
     kind: str
     """`url`, `path`, `cron`, `schedule`, `sql`, `tool`, or `format:NAME`."""
 
 
 MAX_DEPTH: Final = 5
-"""Members within members beyond which parameters are not looked for."""
+"""The deepest level of members at which parameters are checked."""
 
 MAX_TEXT: Final = 20_000
-"""Characters beyond which a value is not read."""
+"""Values with more characters are not checked."""
 
 MAX_NESTED: Final = 200
-"""Parentheses that may be open at a time in SQL that is parsed: DuckDB takes the square of it."""
+"""SQL with deeper parentheses is not parsed: DuckDB's time grows with the square of the depth."""
 
 _FORMATS: Final = frozenset(
     [
@@ -79,30 +80,30 @@ _SNAKE: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[-.\s]+")
 
 
 @functools.lru_cache(maxsize=4096)
-def plan(schema: str) -> tuple[Checked, ...]:
-    """The parameters of an inputSchema (JSON text) that are worth a look; none if it is no JSON."""
+def semantic_parameters(schema: str) -> tuple[SemanticParameter, ...]:
+    """The parameters of an inputSchema whose meaning is checked; none if it is not JSON."""
     try:
         value = msgspec.json.decode(schema)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return ()
-    return tuple(dict.fromkeys(_planned(value, ())))
+    return tuple(dict.fromkeys(_parameters(value, ())))
 
 
-def _planned(schema: Any, path: tuple[str, ...]) -> Iterator[Checked]:
+def _parameters(schema: Any, path: tuple[str, ...]) -> Iterator[SemanticParameter]:
     if not isinstance(schema, dict) or len(path) > MAX_DEPTH:
         return
     for variants in ("anyOf", "oneOf", "allOf"):
         for inner in _list(schema.get(variants)):
-            yield from _planned(inner, path)
+            yield from _parameters(inner, path)
     properties = schema.get("properties")
     for name, inner in properties.items() if isinstance(properties, dict) else ():
-        yield from _planned(inner, (*path, name))
+        yield from _parameters(inner, (*path, name))
     if isinstance(schema.get("items"), dict):
-        yield from _planned(schema["items"], (*path, "*"))
+        yield from _parameters(schema["items"], (*path, "*"))
     if path and _may_be_text(schema):
         kind = _kind(path, schema)
         if kind:
-            yield Checked(path, kind)
+            yield SemanticParameter(path, kind)
 
 
 def _may_be_text(schema: Mapping[str, Any]) -> bool:
@@ -114,16 +115,16 @@ def _kind(path: tuple[str, ...], schema: Mapping[str, Any]) -> str | None:
     name = next((part for part in reversed(path) if part != "*"), "")
     snake = _SNAKE.sub("_", name).lower()
     plural = snake[:-1] if path[-1] == "*" and snake.endswith("s") else snake
-    told = f"{schema.get('title', '')} {schema.get('description', '')}"
-    form = schema.get("format")
-    if form == "cron" or _CRON.search(plural):
+    description = f"{schema.get('title', '')} {schema.get('description', '')}"
+    format_ = schema.get("format")
+    if format_ == "cron" or _CRON.search(plural):
         return "cron"
-    if isinstance(form, str) and form in _FORMATS:
-        return f"format:{form}"
+    if isinstance(format_, str) and format_ in _FORMATS:
+        return f"format:{format_}"
     kinds: tuple[tuple[str, bool], ...] = (
         ("schedule", _SCHEDULE.search(plural) is not None),
         ("sql", _SQL.search(plural) is not None),
-        ("sql", bool(_QUERY.search(plural) and _SAYS_SQL.search(told))),
+        ("sql", bool(_QUERY.search(plural) and _SAYS_SQL.search(description))),
         ("url", _URL.search(plural) is not None),
         ("path", _PATH.search(plural) is not None),
         ("tool", _TOOL.search(plural) is not None),
@@ -131,32 +132,38 @@ def _kind(path: tuple[str, ...], schema: Mapping[str, Any]) -> str | None:
     return next((kind for kind, holds in kinds if holds), None)
 
 
-def remarks(
+def semantic_remarks(
     schema: str, arguments: Any, *, tools: frozenset[str] = frozenset()
 ) -> Iterator[Remark]:
-    """What is to be said of arguments; `tools` are the names that the server lists, if known."""
-    for checked in plan(schema):
-        for name, value in _values(arguments, checked.path, ""):
+    """The remarks on the meaning of arguments.
+
+    Args:
+        schema: the tool's inputSchema, as JSON text.
+        arguments: the arguments.
+        tools: names of the tools that the server lists; empty if unknown.
+    """
+    for parameter in semantic_parameters(schema):
+        for name, value in _values(arguments, parameter.path, ""):
             if isinstance(value, str) and len(value) <= MAX_TEXT:
-                yield from _remarks(checked.kind, name, value, tools)
+                yield from _remarks(parameter.kind, name, value, tools)
 
 
 def _remarks(kind: str, name: str, value: str, tools: frozenset[str]) -> Iterator[Remark]:
     if kind == "tool":
         yield from _tool(name, value, tools)
     elif kind.startswith("format:"):
-        form = kind.partition(":")[2]
-        if not _of_format(form).is_valid(value):
-            yield Remark("error", name, f"is no {form}: {_short(value)}")
-        elif form in ("uri", "iri"):
+        format_ = kind.partition(":")[2]
+        if not _format_validator(format_).is_valid(value):
+            yield Remark("error", name, f"does not have the format {format_}: {_short(value)}")
+        elif format_ in ("uri", "iri"):
             yield Remark("unchecked", name, f"whether {_short(value)} answers")
     else:
         yield from _CHECKS[kind](name, value)
 
 
 def errors(schema: str, arguments: Any) -> list[Remark]:
-    """The remarks that refuse a call."""
-    return [remark for remark in remarks(schema, arguments) if remark.level == "error"]
+    """The remarks of level `error`."""
+    return [remark for remark in semantic_remarks(schema, arguments) if remark.level == "error"]
 
 
 def _values(value: Any, path: tuple[str, ...], name: str) -> Iterator[tuple[str, Any]]:
@@ -170,8 +177,8 @@ def _values(value: Any, path: tuple[str, ...], name: str) -> Iterator[tuple[str,
 
 
 @functools.cache
-def _of_format(form: str) -> Any:
-    return jsonschema_rs.validator_for({"format": form}, validate_formats=True)
+def _format_validator(format_: str) -> Any:
+    return jsonschema_rs.validator_for({"format": format_}, validate_formats=True)
 
 
 def _url(name: str, value: str) -> Iterator[Remark]:
@@ -182,10 +189,10 @@ def _url(name: str, value: str) -> Iterator[Remark]:
         parts = urlsplit(value.strip())
         port = parts.port
     except ValueError as error:
-        yield Remark("error", name, f"is no URL: {_short(value)} ({error})")
+        yield Remark("error", name, f"is not a URL: {_short(value)} ({error})")
         return
     if re.search(r"\s", value.strip()) or port == 0:
-        yield Remark("error", name, f"is no URL: {_short(value)}")
+        yield Remark("error", name, f"is not a URL: {_short(value)}")
     elif not parts.scheme or "." in parts.scheme:
         yield Remark("warning", name, f"has no scheme such as https: {_short(value)}")
     elif parts.scheme in ("http", "https", "ws", "wss", "ftp") and not parts.hostname:
@@ -201,15 +208,15 @@ _NEARLY_HTTP: Final = re.compile(r"(?:h?t{1,3}p{0,2}s{0,2}|htps?|hhtps?|https?s|
 
 def _path(name: str, value: str) -> Iterator[Remark]:
     if "\0" in value:
-        yield Remark("error", name, "holds a NUL character: no path does")
+        yield Remark("error", name, "contains a NUL character, which no path may contain")
     elif value.strip():
         yield Remark("unchecked", name, f"whether the path {_short(value)} exists")
 
 
 def _cron(name: str, value: str) -> Iterator[Remark]:
-    words = cron.fault(value)
-    if words:
-        yield Remark("error", name, f"is no cron expression: {_short(value)} ({words})")
+    problem = cron.syntax_error(value)
+    if problem:
+        yield Remark("error", name, f"is not a cron expression: {_short(value)} ({problem})")
 
 
 def _schedule(name: str, value: str) -> Iterator[Remark]:
@@ -219,9 +226,9 @@ def _schedule(name: str, value: str) -> Iterator[Remark]:
 
 def _tool(name: str, value: str, tools: frozenset[str]) -> Iterator[Remark]:
     if not re.match(r"[A-Za-z0-9_.\-/:]{1,128}\Z", value):
-        yield Remark("error", name, f"is no name of a tool: {_short(value)}")
+        yield Remark("error", name, f"is not a valid tool name: {_short(value)}")
     elif tools and value.rpartition(":")[2] not in tools:
-        yield Remark("warning", name, f"no tool is called {_short(value)} on this server")
+        yield Remark("warning", name, f"the server lists no tool {_short(value)}")
 
 
 _OTHER_SQL: Final = re.compile(
@@ -230,34 +237,34 @@ _OTHER_SQL: Final = re.compile(
     r"|\bDELIMITER\b|\bMATCH\b|\bEXEC(?:UTE)?\b|%s|%\(|\{\{|\$\w",
     re.IGNORECASE,
 )
-"""What other dialects of SQL write, and DuckDB's parser does not read."""
+"""Matches syntax of other SQL dialects, which DuckDB's parser may reject."""
 
 
 def _sql(name: str, value: str) -> Iterator[Remark]:
     if not value.strip():
         yield Remark("error", name, "is empty, not SQL")
         return
-    if _nested(value) > MAX_NESTED:
-        yield Remark("unchecked", name, "SQL of so many parentheses within each other")
+    if _nesting(value) > MAX_NESTED:
+        yield Remark("unchecked", name, "the syntax of SQL with such deeply nested parentheses")
         return
-    fault = sql_fault(value)
-    if fault and _OTHER_SQL.search(value):
+    problem = sql_syntax_error(value)
+    if problem and _OTHER_SQL.search(value):
         yield Remark("unchecked", name, "the syntax of this dialect of SQL")
-    elif fault:
-        yield Remark("error", name, f"Invalid SQL syntax: {fault}")
+    elif problem:
+        yield Remark("error", name, f"Invalid SQL syntax: {problem}")
     if re.search(r"(?i)\bselect\s+(?:distinct\s+)?\*", value):
         yield Remark("warning", name, "SELECT * may be slow on large tables; name the columns")
 
 
-def _nested(text: str) -> int:
-    """How many parentheses are open at a time."""
+def _nesting(text: str) -> int:
+    """The greatest number of parentheses that are open at the same time."""
     steps = (1 if mark == "(" else -1 for mark in re.findall(r"[()]", text))
     return max(itertools.accumulate(steps), default=0)
 
 
 @functools.lru_cache(maxsize=4096)
-def sql_fault(text: str) -> str | None:
-    """What DuckDB's parser says of SQL that it cannot read. Nothing is run."""
+def sql_syntax_error(text: str) -> str | None:
+    """DuckDB's message about SQL that it cannot parse; None if it can. Nothing is run."""
     try:
         _parser().extract_statements(text)
     except duckdb.Error as error:
@@ -288,9 +295,9 @@ def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def tables(text: str) -> set[str]:
-    """The tables that SQL names; none where the parser does not read it."""
-    if _nested(text) > MAX_NESTED:
+def tables_in_sql(text: str) -> set[str]:
+    """The tables that SQL names; none if DuckDB cannot parse it."""
+    if _nesting(text) > MAX_NESTED:
         return set()
     try:
         return set(_parser().get_table_names(text))

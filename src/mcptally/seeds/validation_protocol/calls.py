@@ -1,8 +1,8 @@
-"""Dry runs that servers were asked for: recognised, read, and set against the real calls.
+"""Validations: requests that ask a server whether a call would be accepted.
 
-A call of a tool `validate` (with or without a namespace), or of the method `tools/validate`, whose
-arguments name a tool and its arguments. What such calls say is gathered by partition and known to
-the whole archive, because the real call may be in another recording.
+A validation is a call of a tool `validate` (with or without a namespace), or of the method
+`tools/validate`, whose arguments name a tool and arguments for it. Each partition gathers its
+validations for the whole archive, because the validated call may be in another recording.
 """
 
 from collections.abc import Iterator
@@ -11,15 +11,15 @@ from typing import Any, Final
 import polars as pl
 
 from mcptally.rules import findings as rule_findings
+from mcptally.seeds.json_text import json_value
 from mcptally.seeds.validation_protocol.texts import (
-    answered,
-    asked,
     canonical,
-    declared,
-    declares,
-    parsed,
+    declares_validation,
+    is_vague,
+    parse_answer,
+    parse_request,
     phase,
-    vague,
+    schema_differences,
 )
 from mcptally.seeds.violation import Violation, findings
 from mcptally.tables.formatting import formatted
@@ -28,15 +28,15 @@ from mcptally.tables.joins import left_join_columns
 from mcptally.tables.schema import TIME, Validations
 
 NAME: Final = r"(?i)^(?:.*(?:__|[:./]))?validate$"
-"""How the tool is called."""
+"""Matches the name of a validating tool."""
 
 METHOD: Final = "tools/validate"
 
 SLOW_MS: Final = 1000.0
-"""A validation is to take less (seed 002, Questions)."""
+"""A validation should take less time (document, Questions)."""
 
-NEAR_NS: Final = 3600 * 10**9
-"""Nanoseconds after which a validation in another session says nothing of a call any more."""
+PREDICTION_WINDOW_NS: Final = 3600 * 10**9
+"""A validation in another session applies to calls within this many nanoseconds after it."""
 
 SCHEMA: Final = {
     "call_id": pl.String(),
@@ -46,7 +46,7 @@ SCHEMA: Final = {
     "native": pl.String(),
     "tool": pl.String(),
     "arguments": pl.String(),
-    "same": pl.String(),
+    "arguments_digest": pl.String(),
     "answered_ns": pl.Int64(),
     "latency_ms": pl.Float64(),
     "valid": pl.Boolean(),
@@ -54,39 +54,45 @@ SCHEMA: Final = {
     "warnings": pl.List(pl.String),
     "phase": pl.String(),
 }
-"""What is gathered of each; `same` is equal where `arguments` are, and says nothing else."""
+"""Columns of `gather_validations`: `tool` and `arguments` are those that the validation is about.
 
-FORETELLING: Final = ("session", "server", "tool", "same", "answered_ns", "call_id", "valid")
-"""The columns that `foretold` asks for."""
+`valid`, `errors` and `warnings` are the server's answer, `phase` is how deep it checked."""
 
-_STATES: Final = (
+PREDICTION_COLUMNS: Final = (
+    *("session", "server", "tool", "arguments_digest", "answered_ns", "call_id", "valid"),
+)
+"""The columns of validations that `with_validations` needs."""
+
+_CHANGES: Final = (
     "notifications/resources/updated",
     "notifications/resources/list_changed",
     "notifications/tools/list_changed",
     "notifications/prompts/list_changed",
 )
-"""What a server says when something changed."""
+"""Notifications by which a server reports a change of state."""
 
 
-def gather(calls: pl.DataFrame, asks: pl.DataFrame) -> pl.DataFrame:
-    """The validations among the paired calls of a partition: `SCHEMA`.
+def gather_validations(calls: pl.DataFrame, params: pl.DataFrame) -> pl.DataFrame:
+    """The validations among the paired calls of a partition, with the columns of `SCHEMA`.
 
-    `asks` has the parameters of requests (`row`, `params`), where columns do not hold them.
+    Args:
+        calls: the paired calls.
+        params: `row` and `params` of the requests whose parameters are not in `calls`.
     """
-    rows = candidates(calls, asks)
-    made = []
+    rows = candidates(calls, params)
+    validations = []
     for row in rows.iter_rows(named=True):
-        question, answer = asked(row["arguments"]), answered(row["response"])
-        if question.tool is None or question.member is None:
+        request, answer = parse_request(row["arguments"]), parse_answer(row["response"])
+        if request.tool is None or request.member is None:
             continue
-        arguments = canonical(question.arguments)
-        made.append(
+        arguments = canonical(request.arguments)
+        validations.append(
             {
                 **{name: row[name] for name in ("call_id", "recording", "session", "server")},
                 "native": "method" if row["method"] == METHOD else "tool",
-                "tool": _target(question.tool),
+                "tool": _without_server(request.tool),
                 "arguments": arguments,
-                "same": digest(arguments),
+                "arguments_digest": digest(arguments),
                 "answered_ns": row["reply_ns"],
                 "latency_ms": row["latency_ms"],
                 "valid": answer.valid,
@@ -95,36 +101,47 @@ def gather(calls: pl.DataFrame, asks: pl.DataFrame) -> pl.DataFrame:
                 "phase": phase([*answer.errors, *answer.warnings]),
             }
         )
-    return pl.DataFrame(made, schema=SCHEMA)
+    return pl.DataFrame(validations, schema=SCHEMA)
 
 
-def candidates(calls: pl.DataFrame, asks: pl.DataFrame | None = None) -> pl.DataFrame:
-    """Calls that may ask for a validation; `arguments` of the method are its parameters."""
+def candidates(calls: pl.DataFrame, params: pl.DataFrame | None = None) -> pl.DataFrame:
+    """The calls that may be validations.
+
+    With `params`, the column `arguments` of a call of the method holds its parameters.
+    """
     is_method = pl.col("method") == METHOD
     by_name = pl.col("tool").is_not_null() & pl.col("tool").str.contains(NAME)
     rows = calls.filter((pl.col("dir") == "c2s") & (is_method | by_name))
-    if asks is None or not rows.filter(is_method).height:
+    if params is None or not rows.filter(is_method).height:
         return rows
-    params = asks.select("row", "params").drop_nulls()
-    return rows.join(params, on="row", how="left", maintain_order="left").with_columns(
+    known = params.select("row", "params").drop_nulls()
+    return rows.join(known, on="row", how="left", maintain_order="left").with_columns(
         arguments=pl.when(is_method).then("params").otherwise("arguments")
     )
 
 
-def _target(tool: str) -> str:
-    """The tool without the server before it (`server:tool`)."""
+def _without_server(tool: str) -> str:
+    """The name of the tool in `server:tool`."""
     return tool.rpartition(":")[2] or tool
 
 
-def table(mine: pl.DataFrame, calls: pl.DataFrame, *, payloads: bool) -> pl.DataFrame:
-    """The `validations` table of a partition; `calls` know which definitions were in force."""
-    if not mine.height:
-        return Validations.frame(mine)
+def validations_table(
+    validations: pl.DataFrame, calls: pl.DataFrame, *, payloads: bool
+) -> pl.DataFrame:
+    """The `validations` table of a partition.
+
+    Args:
+        validations: what `gather_validations` found in the partition.
+        calls: the calls of the partition, with the `definition` that was in force.
+        payloads: whether the column `arguments` is kept.
+    """
+    if not validations.height:
+        return Validations.frame(validations)
     known = calls.filter(pl.col("definition").is_not_null(), pl.col("tool").is_not_null()).select(
         "session", "tool", "definition", asked_ns="ts_ns"
     )
     rows = (
-        mine.with_columns(asked_ns=pl.col("answered_ns"))
+        validations.with_columns(asked_ns=pl.col("answered_ns"))
         .sort("asked_ns", nulls_last=True)
         .join_asof(
             known.sort("asked_ns"),
@@ -141,59 +158,76 @@ def table(mine: pl.DataFrame, calls: pl.DataFrame, *, payloads: bool) -> pl.Data
     )
 
 
-def foretold(calls: pl.DataFrame, validations: pl.DataFrame) -> pl.DataFrame:
-    """`calls` with `validated_by` and `validated_as`: what the last validation said before each."""
-    said = validations.filter(pl.col("valid").is_not_null(), pl.col("answered_ns").is_not_null())
+def with_validations(calls: pl.DataFrame, validations: pl.DataFrame) -> pl.DataFrame:
+    """`calls` with `validated_by` and `validated_as`, from the last validation before each call.
+
+    A validation in the same session takes precedence over one in another session of the server.
+
+    Args:
+        calls: scored calls.
+        validations: `PREDICTION_COLUMNS` of the whole archive.
+    """
+    answered = validations.filter(
+        pl.col("valid").is_not_null(), pl.col("answered_ns").is_not_null()
+    )
     none = {"validated_by": pl.lit(None, pl.String), "validated_as": pl.lit(None, pl.Boolean)}
-    if not said.height:
+    if not answered.height:
         return calls.with_columns(**none)
-    judged = said.select("server", "tool").unique()
-    real = calls.filter(pl.col("dir") == "c2s").join(
-        judged, on=["server", "tool"], how="semi", nulls_equal=True, maintain_order="left"
+    validated_tools = answered.select("server", "tool").unique()
+    requested = calls.filter(pl.col("dir") == "c2s").join(
+        validated_tools, on=["server", "tool"], how="semi", nulls_equal=True, maintain_order="left"
     )
-    texts = real.get_column("arguments").fill_null("{}")
+    texts = requested.get_column("arguments").fill_null("{}")
     distinct = texts.unique(maintain_order=True)
-    same = pl.DataFrame(
-        {"text": distinct, "same": [_same(text) for text in distinct]},
-        schema={"text": pl.String, "same": pl.String},
+    digests = pl.DataFrame(
+        {"text": distinct, "arguments_digest": [_arguments_digest(text) for text in distinct]},
+        schema={"text": pl.String, "arguments_digest": pl.String},
     )
-    real = (
-        real.select("call_id", "session", "server", "tool", "ts_ns", text=texts)
-        .join(same, on="text", how="left", maintain_order="left")
+    requested = (
+        requested.select("call_id", "session", "server", "tool", "ts_ns", text=texts)
+        .join(digests, on="text", how="left", maintain_order="left")
         .sort("ts_ns")
     )
-    said = said.select(
-        "session", "server", "tool", "same", ts_ns="answered_ns",
-        validated_by="call_id", validated_as="valid",
-    ).sort("ts_ns", "validated_by")  # fmt: skip
-    mine = real.join_asof(
-        said.drop("server"), on="ts_ns", by=["session", "tool", "same"], check_sortedness=False
-    )
-    theirs = real.join_asof(
-        said.drop("session"),
+    answered = answered.select(
+        *("session", "server", "tool", "arguments_digest"),
+        ts_ns="answered_ns",
+        validated_by="call_id",
+        validated_as="valid",
+    ).sort("ts_ns", "validated_by")
+    in_session = requested.join_asof(
+        answered.drop("server"),
         on="ts_ns",
-        by=["server", "tool", "same"],
-        tolerance=NEAR_NS,
+        by=["session", "tool", "arguments_digest"],
+        check_sortedness=False,
+    )
+    on_server = requested.join_asof(
+        answered.drop("session"),
+        on="ts_ns",
+        by=["server", "tool", "arguments_digest"],
+        tolerance=PREDICTION_WINDOW_NS,
         check_sortedness=False,
     )
     found = pl.concat(
-        [part.drop_nulls("validated_by").select("call_id", *none) for part in (mine, theirs)]
+        [
+            part.drop_nulls("validated_by").select("call_id", *none)
+            for part in (in_session, on_server)
+        ]
     ).unique("call_id", keep="first", maintain_order=True)
     return left_join_columns(calls, found, "call_id")
 
 
-def _same(text: str) -> str | None:
-    value = parsed(text)
+def _arguments_digest(text: str) -> str | None:
+    value = json_value(text)
     return None if value is None else digest(canonical(value))
 
 
 # --- findings ---
 
 
-def find(
+def validation_findings(
     calls: pl.DataFrame, messages: pl.DataFrame, definitions: pl.DataFrame
 ) -> list[pl.DataFrame]:
-    """What is wrong with the validations among `calls`."""
+    """Findings about the validations among `calls`."""
     rows = candidates(calls)
     if not rows.height:
         return []
@@ -203,8 +237,8 @@ def find(
         how="left",
         maintain_order="left",
     )
-    meant = [
-        method == METHOD or asked(arguments).tool is not None or declares(schema)
+    is_validation = [
+        method == METHOD or parse_request(arguments).tool is not None or declares_validation(schema)
         for method, arguments, schema in zip(
             rows.get_column("method"),
             rows.get_column("arguments"),
@@ -212,78 +246,85 @@ def find(
             strict=True,
         )
     ]
-    rows = rows.filter(pl.Series(meant, dtype=pl.Boolean))
-    told = [
-        (number, breach)
+    rows = rows.filter(pl.Series(is_validation, dtype=pl.Boolean))
+    violations = [
+        (number, violation)
         for number, row in enumerate(
             rows.select("method", "arguments", "response", "outcome").iter_rows(named=True)
         )
-        for breach in _breaches(row)
+        for violation in _violations(row)
     ]
     slow = rows.filter(pl.col("latency_ms") > SLOW_MS)
-    words = formatted("took {} ms", pl.col("latency_ms").round(0).cast(pl.Int64))
+    message = formatted("took {} ms", pl.col("latency_ms").round(0).cast(pl.Int64))
     return [
-        *findings(rows, told),
-        rule_findings.findings_of("validation.slow", slow, words),
+        *findings(rows, violations),
+        rule_findings.findings_of("validation.slow", slow, message),
         _changes(rows, messages),
     ]
 
 
-def _breaches(row: dict[str, Any]) -> Iterator[Violation]:
-    question = asked(row["arguments"])
+def _violations(row: dict[str, Any]) -> Iterator[Violation]:
+    request = parse_request(row["arguments"])
     if row["method"] != METHOD:
-        if question.tool is None:
-            yield Violation(
-                "/arguments/tool", "tool is missing or no text", "validation.request_shape"
-            )
-        if question.member is None:
-            words = "arguments are missing"
-            yield Violation("/arguments/arguments", words, "validation.request_shape")
-        elif not isinstance(question.arguments, dict):
-            place = f"/arguments/{question.member}"
-            yield Violation(place, f"{question.member} is no object", "validation.request_shape")
-        if question.member == "parameters":
-            words = "parameters instead of arguments"
-            yield Violation("/arguments/parameters", words, "validation.request_parameters")
+        shape = "validation.request_shape"
+        if request.tool is None:
+            yield Violation("/arguments/tool", "tool is missing or not a string", shape)
+        if request.member is None:
+            yield Violation("/arguments/arguments", "arguments are missing", shape)
+        elif not isinstance(request.arguments, dict):
+            message = f"{request.member} is not an object"
+            yield Violation(f"/arguments/{request.member}", message, shape)
+        if request.member == "parameters":
+            message = "the member is called parameters instead of arguments"
+            yield Violation("/arguments/parameters", message, "validation.request_parameters")
     if row["outcome"] in ("ok", "hidden_error", "tool_error"):
-        answer = answered(row["response"])
-        yield from answer.breaches
+        answer = parse_answer(row["response"])
+        yield from answer.violations
         for text in answer.errors:
-            if vague(text, question.arguments):
-                words = "the error names nothing that could be mended"
-                yield Violation("", words, "validation.vague_error", text[:200])
+            if is_vague(text, request.arguments):
+                message = "the error does not say what to change"
+                yield Violation("", message, "validation.vague_error", text[:200])
 
 
 def _changes(rows: pl.DataFrame, messages: pl.DataFrame) -> pl.DataFrame:
-    """Notifications of a change that came while a validation ran."""
-    said = messages.filter(pl.col("dir") == "s2c", pl.col("method").is_in(list(_STATES))).select(
-        "session", change="method", said_at="pos"
+    """Findings about notifications of a change that arrived during a validation."""
+    changes = messages.filter(
+        pl.col("dir") == "s2c", pl.col("method").is_in(list(_CHANGES))
+    ).select("session", change="method", change_pos="pos")
+    during = rows.join(changes, on="session").filter(
+        pl.col("change_pos").is_between("pos", "reply")
     )
-    during = rows.join(said, on="session").filter(pl.col("said_at").is_between("pos", "reply"))
-    words = formatted("the server said {} while it validated", "change")
-    return rule_findings.findings_of("validation.state_change", during, words)
+    message = formatted("the server sent {} during a validation", "change")
+    return rule_findings.findings_of("validation.state_change", during, message)
 
 
-def find_declared(listed: pl.DataFrame, definitions: pl.DataFrame) -> list[pl.DataFrame]:
-    """What the archive says of servers' validate tools: declared otherwise, or not at all."""
+def declaration_findings(listed: pl.DataFrame, definitions: pl.DataFrame) -> list[pl.DataFrame]:
+    """Findings about servers whose validate tool is missing or differs from the protocol's.
+
+    Args:
+        listed: the tools that servers listed, in the whole archive.
+        definitions: the tools' definitions.
+    """
     known = listed.select("server", "tool", "definition").unique(maintain_order=True)
     schemas = definitions.select("definition", "input_schema").unique("definition")
-    theirs = known.filter(pl.col("tool").str.contains(NAME)).join(schemas, on="definition")
-    faults = [
-        (number, fault)
-        for number, schema in enumerate(theirs.get_column("input_schema").to_list())
-        if declares(schema) or len(declared(schema)) < 2
-        for fault in declared(schema)
+    named = known.filter(pl.col("tool").str.contains(NAME)).join(schemas, on="definition")
+    texts = named.get_column("input_schema").to_list()
+    differences = [
+        (number, difference)
+        for number, schema in enumerate(texts)
+        if declares_validation(schema) or len(schema_differences(schema)) < 2
+        for difference in schema_differences(schema)
     ]
-    rows = theirs[[number for number, _ in faults]].hstack(
-        [pl.Series("fault", [fault for _, fault in faults], dtype=pl.String)]
+    rows = named[[number for number, _ in differences]].hstack(
+        [pl.Series("difference", [text for _, text in differences], dtype=pl.String)]
     )
-    meant = [declares(schema) for schema in theirs.get_column("input_schema").to_list()]
-    have = theirs.filter(pl.Series(meant, dtype=pl.Boolean)).select("server").unique()
-    without = known.select("server").unique().join(have, on="server", how="anti", nulls_equal=True)
+    is_validation = pl.Series([declares_validation(schema) for schema in texts], dtype=pl.Boolean)
+    having = named.filter(is_validation).select("server").unique()
+    without = known.select("server").unique()
+    without = without.join(having, on="server", how="anti", nulls_equal=True)
     return [
         rule_findings.findings_of(
-            "validation.declared_schema", rows, pl.col("fault"), path="/inputSchema"
+            "validation.declared_schema", rows, pl.col("difference"), path="/inputSchema"
         ),
         rule_findings.findings_of(
             "validation.missing", without.sort("server"), "the server has no validate tool"

@@ -1,4 +1,4 @@
-"""Cron expressions: five fields as in crontab(5), more with seconds or a year, or @daily."""
+"""Cron expressions: five fields as in crontab(5), seconds or a year beside them, or `@daily`."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ class _Field(NamedTuple):
     high: int
     names: tuple[str, ...] = ()
     special: str = ""
-    """Letters of Quartz that stand alone or after a number."""
+    """Letters with a meaning in Quartz, alone or after a number."""
 
 
 _MONTHS: Final = tuple("jan feb mar apr may jun jul aug sep oct nov dec".split())  # noqa: SIM905
@@ -30,69 +30,72 @@ _READINGS: Final[Mapping[int, tuple[tuple[_Field, ...], ...]]] = {
     6: ((_SECOND, *_FIELDS), (*_FIELDS, _YEAR)),
     7: ((_SECOND, *_FIELDS, _YEAR),),
 }
-"""Number of fields → what they may be: seconds first as in Quartz and Spring, or a year last as in
-EventBridge."""
+"""What the fields may mean, by their number: Quartz and Spring begin with seconds, EventBridge
+ends with a year."""
 
 MACROS: Final = frozenset(
     ["@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly", "@reboot"]
 )
-"""Names of schedules; `@every 5m` is one more."""
+"""Named schedules; `@every 5m` is also accepted."""
 _EVERY: Final = re.compile(r"@every (?:\d+(?:\.\d+)?(?:ns|us|µs|ms|[smhd]))+\Z")
 _LOOKS: Final = re.compile(r"\s*(?:@\w+|(?:[\d*/,\-?LW#A-Za-z]+\s+){4,6}[\d*/,\-?LW#A-Za-z]+)\s*\Z")
 
 
 def looks_like(text: str) -> bool:
-    """Whether a text is meant as a cron expression: fields of digits, stars and marks."""
+    """Whether a text looks like a cron expression: a name after `@`, or fields of cron characters.
+
+    Fields must contain at least one digit or `*`.
+    """
     return _LOOKS.match(text) is not None and (
         text.strip()[:1] == "@" or bool(re.search(r"[\d*]", text))
     )
 
 
-def fault(text: str) -> str | None:
-    """What is wrong with a cron expression; None if nothing is."""
+def syntax_error(text: str) -> str | None:
+    """A message about the first error in a cron expression; None if it is valid."""
     stripped = text.strip()
     if stripped.startswith("@"):
         known = stripped.lower() in MACROS or _EVERY.match(stripped)
-        return None if known else f"{stripped[:40]} is no name of a schedule"
+        return None if known else f"{stripped[:40]} is not a named schedule"
     parts = stripped.split()
     if not 5 <= len(parts) <= 7:
         return f"has {len(parts)} fields; 5 are needed, or 6 with seconds or a year"
-    faults = [_first_fault(parts, fields) for fields in _READINGS[len(parts)]]
-    return None if None in faults else faults[0]
+    errors = [_first_error(parts, fields) for fields in _READINGS[len(parts)]]
+    return None if None in errors else errors[0]
 
 
-def _first_fault(parts: Sequence[str], fields: Sequence[_Field]) -> str | None:
-    told = (_part(part, field) for part, field in zip(parts, fields, strict=True))
-    return next((words for words in told if words), None)
+def _first_error(parts: Sequence[str], fields: Sequence[_Field]) -> str | None:
+    errors = (_field_error(part, field) for part, field in zip(parts, fields, strict=True))
+    return next((error for error in errors if error), None)
 
 
-def _part(part: str, field: _Field) -> str | None:
+def _field_error(part: str, field: _Field) -> str | None:
     for item in part.split(","):
         base, slash, step = item.partition("/")
         if slash and not (step.isdigit() and int(step) > 0):
-            return f"{field.name}: {item[:40]!r} has no step that counts"
-        words = _range(base, field)
-        if words:
-            return words
+            return f"{field.name}: the step in {item[:40]!r} is not a positive number"
+        error = _range_error(base, field)
+        if error:
+            return error
     return None
 
 
-def _range(base: str, field: _Field) -> str | None:
+def _range_error(base: str, field: _Field) -> str | None:
     if base == "*" or (base == "?" and field.name.startswith("day")):
         return None
-    if field.special and _special(base, field):
+    if field.special and _is_special(base, field):
         return None
     low_text, dash, high_text = base.partition("-")
     low, high = _number(low_text, field), _number(high_text if dash else low_text, field)
     if low is None or high is None:
-        return f"{field.name}: {base[:40]!r} is no value of it ({field.low} to {field.high})"
-    # A range may pass the end of the week, as FRI-MON does.
+        return f"{field.name}: {base[:40]!r} is not a value from {field.low} to {field.high}"
+    # A range of weekdays may pass the end of the week: FRI-MON.
     if low > high and field.name != "day of the week":
-        return f"{field.name}: the range {base[:40]!r} runs backwards"
+        return f"{field.name}: the range {base[:40]!r} ends before it begins"
     return None
 
 
-def _special(base: str, field: _Field) -> bool:
+def _is_special(base: str, field: _Field) -> bool:
     if field.special == "LW":
         return re.match(r"(?:L(?:-\d+)?W?|W|\d+W)\Z", base, re.IGNORECASE) is not None
     day, mark, which = base.partition("#")

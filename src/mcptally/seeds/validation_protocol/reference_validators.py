@@ -1,8 +1,8 @@
-"""The two validators of the validation-protocol seed: the document's listing and the program.
+"""The two original validators of the validation protocol: the document's listing and the program.
 
-They are here to be compared with and answered for, faults included: what they say of a call is
-what a user of either would have been told. JavaScript decides what `in`, `typeof` and a template
-string mean; docs/explanation/seed-validation-protocol.md says where the two differ and why.
+They reproduce the originals' answers, including their bugs, for comparison. `in`, `typeof` and
+template strings follow JavaScript. docs/explanation/seed-validation-protocol.md says where the two
+differ and why.
 """
 
 import json
@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from mcptally.seeds.inspector.javascript import number, parse, truthy
+from mcptally.seeds.javascript import number, parse, truthy
 
 Answer = dict[str, Any]
-"""`valid`, `errors`, `warnings`, and what a validator adds."""
+"""`valid`, `errors`, `warnings`, and members that one validator adds."""
 
 PROTOTYPE: Final = frozenset(
     [
@@ -31,28 +31,33 @@ PROTOTYPE: Final = frozenset(
         "__proto__",
     ]
 )
-"""Names that every JavaScript object has, so that `in` finds them in `{}`."""
+"""Members that every JavaScript object inherits, so that `in` finds them in `{}`."""
 
 _UNDEFINED: Final = object()
 _INHERITED: Final = object()
-"""What a name of `PROTOTYPE` gives: a function, true and without members that matter here."""
+"""The value of a member in `PROTOTYPE`: a function, which is truthy."""
 
 
 class ThrownError(Exception):
-    """The original throws here; the message is the engine's."""
+    """The original throws an exception; the message is the JavaScript engine's."""
 
 
-def doc_basic(tools: Mapping[str, Any], tool: str, arguments: Any) -> Answer:
-    """The document's basic listing.
+def document_answer(tools: Mapping[str, Any], tool: str, arguments: Any) -> Answer:
+    """The answer of the document's basic listing.
+
+    Args:
+        tools: input schemas by tool.
+        tool: the tool to call.
+        arguments: the arguments to check.
 
     Raises:
-        ThrownError: it throws, as it does where a schema has no properties.
+        ThrownError: the listing throws, for example because a schema has no properties.
     """
     if tool not in tools:
         return {"valid": False, "errors": [f"Unknown tool: {tool}"], "warnings": []}
     schema = tools[tool]
     errors = [
-        f"Missing required parameter: {_shown(name)}"
+        f"Missing required parameter: {_to_string(name)}"
         for name in _each(_member(schema, "required"))
         if not _in(name, arguments)
     ]
@@ -68,7 +73,7 @@ def doc_basic(tools: Mapping[str, Any], tool: str, arguments: Any) -> Answer:
             continue
         expected, actual = _member(declared, "type"), _type(value)
         if expected != actual:
-            errors.append(f'Parameter "{name}": expected {_shown(expected)}, got {actual}')
+            errors.append(f'Parameter "{name}": expected {_to_string(expected)}, got {actual}')
     return {"valid": not errors, "errors": errors, "warnings": warnings}
 
 
@@ -82,16 +87,16 @@ _TYPES: Final = {
 }
 
 
-def ncp_schema_only(schema: Any, parameters: Any) -> Answer:
-    """The program's check by schema alone: `errors` and `warnings`.
+def program_schema_check(schema: Any, parameters: Any) -> Answer:
+    """The `errors` and `warnings` of the program's check by schema alone.
 
     Raises:
-        ThrownError: it throws, as it does for parameters that are no object.
+        ThrownError: the program throws, for example because `parameters` is not an object.
     """
     if not truthy(schema):
         return {"errors": [], "warnings": ["No schema available for parameter validation"]}
     errors = [
-        f'Missing required parameter: "{_shown(name)}"'
+        f'Missing required parameter: "{_to_string(name)}"'
         for name in _each(_member(schema, "required"))
         if not _in(name, parameters)
     ]
@@ -102,17 +107,17 @@ def ncp_schema_only(schema: Any, parameters: Any) -> Answer:
         if not _truthy(declared):
             warnings.append(f'Parameter "{name}" not in schema (may be ignored by tool)')
         else:
-            errors += list(_first_fault(name, value, declared))[:1]
+            errors += list(_type_errors(name, value, declared))[:1]
     return {"errors": errors, "warnings": warnings}
 
 
-def _first_fault(name: str, value: Any, declared: Any) -> Iterator[str]:
+def _type_errors(name: str, value: Any, declared: Any) -> Iterator[str]:
     kind = _member(declared, "type")
     expected = _TYPES.get(kind) if isinstance(kind, str) else None
     if expected is not None and _type(value) != expected:
         yield f'Parameter "{name}" type mismatch: expected {kind}, got {_type(value)}'
     if kind == "integer" and isinstance(value, float) and not value.is_integer():
-        yield f'Parameter "{name}" must be an integer, got {_shown(value)}'
+        yield f'Parameter "{name}" must be an integer, got {_to_string(value)}'
     allowed = _member(declared, "enum")
     if isinstance(allowed, list) and not any(_same(value, each) for each in allowed):
         yield f'Parameter "{name}" must be one of: {_joined(allowed, ", ")}'
@@ -127,32 +132,33 @@ _SCHEDULE: Final = re.compile(
     r"|monday to friday|mon-fri|weekend|(?:sun|mon|tues|wednes|thurs|fri|satur)day"
     r"|monthly|first day of"
 )
-"""Schedules that the program reads; cron expressions, which its description promises, are none."""
+"""Matches the schedules that the program accepts.
+
+It accepts no cron expressions, although its description promises them."""
 
 _MINUTES: Final = re.compile(r"every (\d+) minutes?")
 
 
-def handle_validate(
-    given: Mapping[str, Any],
+def program_answer(
+    request: Mapping[str, Any],
     catalog: Mapping[str, Mapping[str, Any]],
     internal: Mapping[str, Mapping[str, Any]],
 ) -> Answer:
-    """The answer of the program's `validate` to the arguments `given`.
+    """The answer of the program's `validate`, without its list of accepted schedules.
 
     Args:
-        given: `tool` (as mcp:tool), `parameters`, `schedule`.
-        catalog: server → tool → input schema.
-        internal: server → `capability`, and the `result` of its own validation or what it `throws`.
-
-    The program goes on to list the schedules it reads; that text is its own and is left out.
+        request: `tool` (as mcp:tool), `parameters`, `schedule`.
+        catalog: input schemas by server and tool.
+        internal: by server, `capability`, and the `result` of the server's own validation or what
+            it `throws`.
     """
-    tool, parameters = given.get("tool"), given.get("parameters")
+    tool, parameters = request.get("tool"), request.get("parameters")
     if not truthy(tool) or not truthy(parameters):
         return {"valid": False, "errors": [_MISSING], "warnings": []}
     answer: Answer = {"valid": True, "errors": [], "warnings": []}
-    schedule = given.get("schedule")
+    schedule = request.get("schedule")
     try:
-        if truthy(schedule) and not readable_schedule(schedule):
+        if truthy(schedule) and not accepts_schedule(schedule):
             answer["errors"].append("Invalid schedule: no supported pattern")
         checked = _validate_tool(tool, parameters, catalog, internal)
     except ThrownError as error:
@@ -163,11 +169,11 @@ def handle_validate(
     return answer | checked
 
 
-def readable_schedule(schedule: Any) -> bool:
-    """Whether the program reads a schedule.
+def accepts_schedule(schedule: Any) -> bool:
+    """Whether the program accepts a schedule.
 
     Raises:
-        ThrownError: it is no text.
+        ThrownError: the schedule is not a string.
     """
     if not isinstance(schedule, str):
         raise ThrownError("description.toLowerCase is not a function")
@@ -175,7 +181,7 @@ def readable_schedule(schedule: Any) -> bool:
     found = _SCHEDULE.search(text)
     minutes = _MINUTES.search(text)
     if found and minutes and found[0] == minutes[0]:
-        # "every 75 minutes" is no schedule by its minutes; another phrase may still make it one.
+        # "every 75 minutes" is not accepted, but another phrase in the text may be.
         rest = text[: minutes.start()] + " " + text[minutes.end() :]
         return 1 <= int(minutes[1]) <= 59 or _SCHEDULE.search(rest) is not None
     return found is not None
@@ -198,21 +204,21 @@ def _validate_tool(
     server, _, rest = tool.partition(":") if isinstance(tool, str) else ("", "", "")
     name = rest.split(":")[0]
     if not server or not name:
-        words = f'Invalid tool format: "{_shown(tool)}". Expected format: "mcp_name:tool_name"'
-        return {"valid": False, "errors": [words], "warnings": []}
-    native = _native(internal.get(server))
+        error = f'Invalid tool format: "{_to_string(tool)}". Expected format: "mcp_name:tool_name"'
+        return {"valid": False, "errors": [error], "warnings": []}
+    native = _native_answer(internal.get(server))
     if native is not None:
         return native
     warnings = [line.format(server) for line in _NOT_NATIVE]
     schemas = catalog.get(server, {})
     if name not in schemas:
-        words = f"Tool not found: {tool}. Use 'ncp find' to discover available tools."
-        return {"valid": False, "errors": [words], "warnings": warnings}
+        error = f"Tool not found: {tool}. Use 'ncp find' to discover available tools."
+        return {"valid": False, "errors": [error], "warnings": warnings}
     schema = schemas[name]
     try:
-        checked = ncp_schema_only(schema, parameters)
-    except ThrownError as error:
-        return {"valid": False, "errors": [f"Validation error: {error}"], "warnings": warnings}
+        checked = program_schema_check(schema, parameters)
+    except ThrownError as thrown:
+        return {"valid": False, "errors": [f"Validation error: {thrown}"], "warnings": warnings}
     answer = checked | {
         "valid": not checked["errors"],
         "warnings": warnings + checked["warnings"],
@@ -221,27 +227,27 @@ def _validate_tool(
     return answer if checked["errors"] else answer | {"validationMethod": "schema-only"}
 
 
-def _native(server: Mapping[str, Any] | None) -> Answer | None:
-    """What a server's own validation says; None where it has none that can be read."""
+def _native_answer(server: Mapping[str, Any] | None) -> Answer | None:
+    """The answer of a server's own validation; None if it has none that the program can read."""
     if not server or server.get("capability") is not True or "throws" in server:
         return None
     result = server.get("result")
     if not isinstance(result, dict) or not truthy(result.get("success")):
         return None
-    said = native_answer(result.get("content"))
-    if said is None:
+    found = parse_native_answer(result.get("content"))
+    if found is None:
         return None
-    valid = said.get("valid")
+    valid = found.get("valid")
     answer = {
-        "valid": truthy(valid) if "valid" in said else False,
+        "valid": truthy(valid) if "valid" in found else False,
         "validationMethod": "mcp-native",
     }
-    errors = [] if answer["valid"] else _spread(said.get("errors"))
-    return answer | {"errors": errors, "warnings": _spread(said.get("warnings"))}
+    errors = [] if answer["valid"] else _spread(found.get("errors"))
+    return answer | {"errors": errors, "warnings": _spread(found.get("warnings"))}
 
 
-def native_answer(content: Any) -> dict[str, Any] | None:
-    """The answer in the `content` of a validation, as the program looks for it."""
+def parse_native_answer(content: Any) -> dict[str, Any] | None:
+    """The answer that the program finds in the `content` of a validation; None if there is none."""
     if isinstance(content, list) and content and isinstance(content[0], dict):
         content = content[0].get("text", content)
     if isinstance(content, str):
@@ -255,7 +261,7 @@ def native_answer(content: Any) -> dict[str, Any] | None:
 
 
 def _spread(value: Any) -> list[Any]:
-    """`[...(value || [])]`: a text falls into its characters."""
+    """`[...(value || [])]`: a string becomes its characters."""
     if not truthy(value):
         return []
     if isinstance(value, str | list):
@@ -286,16 +292,16 @@ def _each(value: Any) -> list[Any]:
 
 
 def _in(name: Any, value: Any) -> bool:
-    key = _shown(name)
+    key = _to_string(name)
     if isinstance(value, dict):
         return key in value or key in PROTOTYPE
     if isinstance(value, list):
         return key == "length" or key in PROTOTYPE or (key.isdigit() and int(key) < len(value))
-    raise ThrownError(f"Cannot use 'in' operator to search for '{key}' in {_shown(value)}")
+    raise ThrownError(f"Cannot use 'in' operator to search for '{key}' in {_to_string(value)}")
 
 
 def _entries(value: Any) -> list[tuple[str, Any]]:
-    """`Object.entries(value)`: members whose names are array indices come first, ascending."""
+    """`Object.entries(value)`: first the members named like array indices, in ascending order."""
     if isinstance(value, str | list):
         return [(str(place), item) for place, item in enumerate(value)]
     if not isinstance(value, dict):
@@ -315,13 +321,13 @@ def _type(value: Any) -> str:
 
 
 def _same(left: Any, right: Any) -> bool:
-    """`left === right`, for values that came from two JSON texts."""
+    """`left === right`, for values parsed from two JSON texts."""
     if isinstance(left, dict | list) or isinstance(right, dict | list):
         return False
     return _type(left) == _type(right) and bool(left == right)
 
 
-def _shown(value: Any) -> str:
+def _to_string(value: Any) -> str:
     """`${value}`."""
     if value is _UNDEFINED:
         return "undefined"
@@ -337,5 +343,5 @@ def _shown(value: Any) -> str:
 
 
 def _joined(values: list[Any], between: str) -> str:
-    """`values.join(between)`: null is nothing."""
-    return between.join("" if value is None else _shown(value) for value in values)
+    """`values.join(between)`: null becomes an empty string."""
+    return between.join("" if value is None else _to_string(value) for value in values)

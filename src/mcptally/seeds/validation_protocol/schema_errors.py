@@ -1,4 +1,4 @@
-"""Arguments against an inputSchema, in words that name the parameter and what it has to be."""
+"""Checks arguments against an inputSchema; messages name the parameter and what is expected."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
@@ -12,41 +12,41 @@ from mcptally.jsonschemas.dialects import UnusableError, dialect, read
 from mcptally.seeds.validation_protocol.argument_semantics import Remark
 
 
-def remarks(schema: str, arguments: Any) -> Iterator[Remark]:
-    """What a schema (JSON text) has against arguments; unknown parameters are warnings."""
+def schema_remarks(schema: str, arguments: Any) -> Iterator[Remark]:
+    """The remarks on arguments that a schema (JSON text) gives; unknown parameters are warnings."""
     judge = validate.judge_of(schema)
     if isinstance(judge, str):
-        words = f"the tool's inputSchema cannot be used: {judge}"
-        yield Remark("unchecked", "", f"arguments against their schema ({words})")
+        why = f"the tool's inputSchema cannot be used: {judge}"
+        yield Remark("unchecked", "", f"arguments against their schema ({why})")
         return
-    state, why, path = judge(arguments)
+    state, reason, path = judge(arguments)
     found = list(_errors(schema, arguments)) if state == "invalid" else []
     if state == "invalid" and not found:
-        found = [Remark("error", _dotted((path or "").split("/")[1:]), why or "is refused")]
+        found = [Remark("error", _dotted((path or "").split("/")[1:]), reason or "is invalid")]
     yield from dict.fromkeys(found)
     if state == validate.UNUSABLE:
-        yield Remark("unchecked", "", f"arguments against their schema ({why})")
+        yield Remark("unchecked", "", f"arguments against their schema ({reason})")
     try:
-        yield from _unknown(read(schema), arguments, ())
+        yield from _unknown_parameters(read(schema), arguments, ())
     except UnusableError:
         return
 
 
 def _errors(schema: str, arguments: Any) -> Iterator[Remark]:
-    """The errors of the fast engine, as many as are cheap; none where it refuses the schema."""
+    """The errors that jsonschema-rs lists; none if it rejects the schema."""
     try:
         value = read(schema)
         name = dialect(value)
         value = validate.without_dialect(value)
         errors = errors_of(validate.engine_of(name, value), value, arguments)
-    except validate.REFUSED:  # `UnusableError` among them
+    except validate.REFUSED:  # includes `UnusableError`
         return
     for error in errors:
         path = [str(part) for part in error.instance_path]
-        yield from _said(error, path)
+        yield from _remarks(error, path)
 
 
-def _said(error: Any, path: Sequence[str]) -> Iterator[Remark]:
+def _remarks(error: Any, path: Sequence[str]) -> Iterator[Remark]:
     name, detail = error.kind.name, error.kind.as_dict()
     if name == "required":
         yield Remark("error", _dotted((*path, detail["property"])), "Missing required parameter")
@@ -58,46 +58,46 @@ def _said(error: Any, path: Sequence[str]) -> Iterator[Remark]:
     elif name in ("enum", "const"):
         allowed = detail.get("options", detail.get("expected_value"))
         given = msgspec.json.encode(error.instance).decode()[:80]
-        yield Remark("error", _dotted(path), f"must be one of {_listed(allowed)}, got {given}")
+        yield Remark("error", _dotted(path), f"must be one of {_shortened(allowed)}, got {given}")
     elif name in ("additionalProperties", "unevaluatedProperties"):
         for extra in detail.get("unexpected", ()):
             yield Remark(
-                "error", _dotted((*path, extra)), "is not in the schema, which has no others"
+                "error", _dotted((*path, extra)), "is not in the schema, which allows no others"
             )
     else:
         yield Remark("error", _dotted(path), error.message[:300])
 
 
-def _listed(allowed: Any) -> str:
+def _shortened(allowed: Any) -> str:
     items = allowed if isinstance(allowed, list) else [allowed]
     shown = ", ".join(msgspec.json.encode(item).decode() for item in items[:20])
     return shown + (", …" if len(items) > 20 else "")
 
 
-def _unknown(schema: Any, value: Any, path: tuple[str, ...]) -> Iterator[Remark]:
-    """Parameters that the schema does not name and does not refuse either."""
+def _unknown_parameters(schema: Any, value: Any, path: tuple[str, ...]) -> Iterator[Remark]:
+    """Warnings about parameters that the schema neither names nor forbids."""
     if not isinstance(schema, dict) or not isinstance(value, dict) or len(path) > 20:
         return
     properties = schema.get("properties")
-    open_ = "additionalProperties" not in schema and not schema.keys() & _OTHERS
+    is_complete = "additionalProperties" not in schema and not schema.keys() & _OTHER_SOURCES
     if not isinstance(properties, dict):
         return
     for name, item in value.items():
         if name in properties:
-            yield from _unknown(properties[name], item, (*path, name))
-        elif open_:
+            yield from _unknown_parameters(properties[name], item, (*path, name))
+        elif is_complete:
             hint = near(name, properties)
             yield Remark("warning", _dotted((*path, name)), f"is not in the schema{hint}")
 
 
-_OTHERS: Final = frozenset(
+_OTHER_SOURCES: Final = frozenset(
     {"patternProperties", "allOf", "anyOf", "oneOf", "$ref", "unevaluatedProperties"}
 )
-"""Keywords by which a parameter may be declared elsewhere than in `properties`."""
+"""Keywords that may declare parameters outside `properties`."""
 
 
 def _dotted(path: Sequence[str]) -> str:
-    """`a.b[0]`, as a person writes it."""
+    """A path in the notation `a.b[0]`."""
     return "".join(
         f"[{part}]" if part.isdigit() else f".{part}" if place else part
         for place, part in enumerate(path)

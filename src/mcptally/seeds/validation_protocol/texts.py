@@ -1,6 +1,6 @@
-"""What one dry run asks, what its answer says, and how deep its words look: JSON text by JSON text.
+"""The JSON texts of a validation: request, answer and input schema.
 
-Texts are strangers': whatever they hold, an answer is read as far as it is one.
+The texts are untrusted: invalid parts become violations and the rest is still read.
 """
 
 import dataclasses
@@ -13,170 +13,173 @@ import msgspec
 import polars as pl
 
 from mcptally import rules as rule_files
-from mcptally.seeds.validation_logic.arguments import first_given
+from mcptally.seeds.json_text import first_present, json_value
 from mcptally.seeds.violation import Violation
 from mcptally.verdict import match
 
 ANSWER: Final = ("valid", "errors", "warnings")
-"""The members of an answer, and all it may have."""
+"""The members that an answer must have; it may not have others."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PhaseRule(rule_files.Rule):
-    """Words that show how deep a validation looks."""
+    """A row with texts that show how deep a validation checks."""
 
     phase: str
     matches: tuple[str, ...]
 
 
-class Asked(NamedTuple):
-    """What a validation is asked to judge."""
+class Request(NamedTuple):
+    """The call that a validation is about."""
 
     tool: str | None
     arguments: Any
     member: str | None
-    """`arguments`, as the document has it, or `parameters`, as the program reads."""
+    """Where its arguments are: `arguments` (document), `parameters` (program), None if missing."""
 
 
-class Answered(NamedTuple):
-    """What a validation said."""
+class Answer(NamedTuple):
+    """The server's answer to a validation, and its violations."""
 
     valid: bool | None = None
     errors: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
-    breaches: tuple[Violation, ...] = ()
+    violations: tuple[Violation, ...] = ()
 
 
-def asked(arguments: str | None) -> Asked:
-    """What the arguments of a validation ask for."""
-    value = parsed(arguments)
+def parse_request(arguments: str | None) -> Request:
+    """The request in the arguments of a validation (JSON text)."""
+    value = json_value(arguments)
     if not isinstance(value, dict):
-        return Asked(None, None, None)
-    tool = first_given(value, "tool", "name")
+        return Request(None, None, None)
+    tool = first_present(value, "tool", "name")
     member = next((name for name in ("arguments", "parameters") if name in value), None)
-    return Asked(tool if isinstance(tool, str) else None, value.get(member or ""), member)
+    return Request(tool if isinstance(tool, str) else None, value.get(member or ""), member)
 
 
-def answered(response: str | None) -> Answered:
-    """What a validation's result says, and what is wrong with it (codes are ids of rules)."""
-    value = parsed(response)
-    if not isinstance(value, dict):
-        return Answered()
-    place, said = _said(value)
-    if said is None:
-        words = "the answer is no JSON object {valid, errors, warnings}"
-        return Answered(breaches=(Violation("/content", words, "validation.answer_shape"),))
-    breaches = list(_shape(said, place))
-    valid = said.get("valid")
+def parse_answer(response: str | None) -> Answer:
+    """The answer in the result of a validation (JSON text); violations have rule ids as codes."""
+    result = json_value(response)
+    if not isinstance(result, dict):
+        return Answer()
+    path, members = _find_answer(result)
+    if members is None:
+        message = "the answer is not a JSON object {valid, errors, warnings}"
+        return Answer(violations=(Violation("/content", message, "validation.answer_shape"),))
+    violations = list(_shape_violations(members, path))
+    valid = members.get("valid")
     valid = valid if isinstance(valid, bool) else None
-    errors, warnings = (_texts(said.get(name)) for name in ("errors", "warnings"))
+    errors, warnings = (_strings(members.get(name)) for name in ("errors", "warnings"))
     if valid is True and errors:
-        words = f"valid, with {len(errors)} errors"
-        breaches.append(Violation(place, words, "validation.valid_with_errors", errors[0][:200]))
+        message, evidence = f"valid is true, but there are {len(errors)} errors", errors[0][:200]
+        violations.append(Violation(path, message, "validation.valid_with_errors", evidence))
     if valid is False and not errors:
-        words = "invalid, and no error says why"
-        breaches.append(Violation(place, words, "validation.invalid_without_errors"))
-    if value.get("isError") is True:
-        words = "a refusal is an answer, not an error of the tool"
-        breaches.append(Violation("/isError", words, "validation.answer_is_error"))
-    return Answered(valid, errors, warnings, tuple(breaches))
+        message = "valid is false, but no error says why"
+        violations.append(Violation(path, message, "validation.invalid_without_errors"))
+    if result.get("isError") is True:
+        message = "isError is true, although an invalid call is not an error of the validation"
+        violations.append(Violation("/isError", message, "validation.answer_is_error"))
+    return Answer(valid, errors, warnings, tuple(violations))
 
 
-def _said(result: dict[str, Any]) -> tuple[str, dict[str, Any] | None]:
-    """The answer in a result and its place: structured, in a text, or bare (of the method)."""
-    inner = result.get("structuredContent")
-    if isinstance(inner, dict) and "valid" in inner:
-        return "/structuredContent", inner
+def _find_answer(result: dict[str, Any]) -> tuple[str, dict[str, Any] | None]:
+    """The pointer and the members of the answer in a result; None if there is no answer.
+
+    It is in structuredContent, in a text, or (for the method) the result itself.
+    """
+    structured = result.get("structuredContent")
+    if isinstance(structured, dict) and "valid" in structured:
+        return "/structuredContent", structured
     content = result.get("content")
-    if isinstance(content, str):  # the seed's own listing puts the JSON text here
+    if isinstance(content, str):  # as in the document's own listing
         content = [{"type": "text", "text": content}]
     for number, block in enumerate(content if isinstance(content, list) else ()):
-        value = parsed(block.get("text")) if isinstance(block, dict) else None
+        value = json_value(block.get("text")) if isinstance(block, dict) else None
         if isinstance(value, dict):
             return f"/content/{number}/text", value
     return "", result if "valid" in result else None
 
 
-def _shape(said: dict[str, Any], place: str) -> Iterator[Violation]:
+def _shape_violations(members: dict[str, Any], path: str) -> Iterator[Violation]:
     for name in ANSWER:
-        value = said.get(name)
+        value = members.get(name)
         if name == "valid":
-            right, kind = isinstance(value, bool), "a boolean"
+            has_type, kind = isinstance(value, bool), "a boolean"
         else:
-            right = isinstance(value, list) and all(isinstance(each, str) for each in value)
-            kind = "a list of texts"
-        if not right:
-            missing = "is missing" if name not in said else f"is not {kind}"
-            words, shown = f"{name} {missing}", str(value)[:200]
-            yield Violation(f"{place}/{name}", words, "validation.answer_shape", shown)
-    if extra := sorted(said.keys() - {*ANSWER}):
-        words = f"says more than valid, errors, warnings: {', '.join(extra[:5])}"
-        yield Violation(place, words, "validation.answer_extra")
+            has_type = isinstance(value, list) and all(isinstance(each, str) for each in value)
+            kind = "a list of strings"
+        if not has_type:
+            problem = "is missing" if name not in members else f"is not {kind}"
+            message, evidence = f"{name} {problem}", str(value)[:200]
+            yield Violation(f"{path}/{name}", message, "validation.answer_shape", evidence)
+    if extra := sorted(members.keys() - {*ANSWER}):
+        message = f"has members besides valid, errors and warnings: {', '.join(extra[:5])}"
+        yield Violation(path, message, "validation.answer_extra")
 
 
-def vague(text: str, given: Any) -> bool:
-    """Whether an error names nothing: no value, no quoted thing, no place, no number.
+def is_vague(text: str, arguments: Any) -> bool:
+    """Whether an error names nothing specific: no value, quoted text, location or number.
 
-    Naming the parameter is enough where the text says what it must be, not where it only calls it
-    invalid: `path is required` helps, `Invalid path` does not.
+    The name of a parameter is enough if the text also says what is expected: `path is required`
+    is specific, `Invalid path` is vague.
     """
-    text = text[:_VAGUE_CHARS]  # a longer one says something, or nothing that anyone reads
-    if _NAMES.search(text):
+    text = text[:_VAGUE_CHARS]  # bounds the time of the searches
+    if _SPECIFIC.search(text):
         return False
-    members = given if isinstance(given, dict) else {}
+    members = arguments if isinstance(arguments, dict) else {}
     low = text.lower()
     for name, value in members.items():
         if isinstance(value, str) and len(value) > 1 and value.lower() in low:
             return False
-        if name.lower() in low and _SAYS.search(text):
+        if name.lower() in low and _EXPECTATION.search(text):
             return False
-    return _MISSING.search(text) is None
+    return _NAMED_PARAMETER.search(text) is None
 
 
 _VAGUE_CHARS: Final = 1000
-_NAMES: Final = re.compile(r"""["'`][^"'`]+["'`]|[/\\]\w|\w://|\d|\w_\w|[:=]\s*\S{2}""")
-_SAYS: Final = re.compile(
+_SPECIFIC: Final = re.compile(r"""["'`][^"'`]+["'`]|[/\\]\w|\w://|\d|\w_\w|[:=]\s*\S{2}""")
+_EXPECTATION: Final = re.compile(
     r"(?i)\b(?:required|missing|must|should|expected|cannot|not|exceeds?|needs?|too)\b"
 )
-_MISSING: Final = re.compile(
+_NAMED_PARAMETER: Final = re.compile(
     r"(?i)\b(?:missing|required|unknown)\b.*\b(?:parameter|argument|tool)\W+\w"
 )
 
 
 @functools.cache
 def phases() -> tuple[PhaseRule, ...]:
-    """The rows, shallow to deep."""
+    """The rows, from shallow to deep."""
     return rule_files.load(PhaseRule, "phases.toml")
 
 
 def phase(texts: Sequence[str]) -> str | None:
-    """How deep the words of an answer show a validation to look; None where they show nothing."""
-    said = pl.Series(list(texts), dtype=pl.String)
+    """The deepest phase that the texts of an answer show; None if they show none."""
+    column = pl.Series(list(texts), dtype=pl.String)
     shown = [
-        rule.phase for rule in phases() if said.str.contains(match.pattern(rule.matches)).any()
+        rule.phase for rule in phases() if column.str.contains(match.pattern(rule.matches)).any()
     ]
     return shown[-1] if shown else None
 
 
 def canonical(value: Any) -> str:
-    """One JSON text for equal arguments: members sorted, numbers as they are."""
+    """The JSON text of a value with sorted members, which is the same for equal arguments."""
     return msgspec.json.encode(value, order="deterministic").decode()
 
 
-def declares(schema: str | None) -> bool:
-    """Whether a schema is that of the protocol, or of its program."""
-    value = parsed(schema)
+def declares_validation(schema: str | None) -> bool:
+    """Whether an input schema has the members of a validation: a tool and arguments for it."""
+    value = json_value(schema)
     properties = value.get("properties") if isinstance(value, dict) else None
     if not isinstance(properties, dict):
         return False
     return "tool" in properties and bool(properties.keys() & {"arguments", "parameters"})
 
 
-def declared(schema: str | None) -> list[str]:
-    """What differs between a declared inputSchema of `validate` and the protocol's."""
-    value = parsed(schema)
+def schema_differences(schema: str | None) -> list[str]:
+    """The differences between the input schema of a validate tool and the protocol's."""
+    value = json_value(schema)
     if not isinstance(value, dict):
-        return ["inputSchema is no object"]
+        return ["inputSchema is not an object"]
     properties = value.get("properties")
     properties = properties if isinstance(properties, dict) else {}
     required = value.get("required")
@@ -193,15 +196,5 @@ def declared(schema: str | None) -> list[str]:
     return found
 
 
-def _texts(value: Any) -> tuple[str, ...]:
+def _strings(value: Any) -> tuple[str, ...]:
     return tuple(str(each) for each in value) if isinstance(value, list) else ()
-
-
-def parsed(text: Any) -> Any:
-    """The value of a JSON text; None for what is none."""
-    if not isinstance(text, str):
-        return None
-    try:
-        return msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return None

@@ -1,4 +1,4 @@
-"""Errors made regular: read where they say so themselves, inferred by rows where they do not."""
+"""Normalised errors: read from their structure, or inferred by rules."""
 
 # ruff: noqa: E501  (tables of cases, one a line)
 
@@ -14,7 +14,7 @@ from mcptally.verdict import classify
 
 EXAMPLES = [
     (rule.id, kind, example)
-    for rule in normalised_error.rules()
+    for rule in normalised_error.category_rules()
     for kind in ("fires", "silent")
     for example in getattr(rule, kind)
 ]
@@ -22,7 +22,7 @@ EXAMPLES = [
 
 @pytest.fixture(scope="module")
 def decided() -> list[str]:
-    return normalised_error.decides([example for _, _, example in EXAMPLES])
+    return normalised_error.deciding_rule_ids([example for _, _, example in EXAMPLES])
 
 
 @pytest.mark.parametrize("number", range(len(EXAMPLES)))
@@ -32,13 +32,13 @@ def test_a_row_decides_its_examples_and_no_others(decided, number):
 
 
 def test_every_reason_of_a_verdict_has_a_row():
-    known = {reason for rule in normalised_error.rules() for reason in rule.reasons}
+    known = {reason for rule in normalised_error.category_rules() for reason in rule.reasons}
     assert {rule.reason for rule in classify.rules()} - known == set()
 
 
 def of(text="", **given):
     row = {"outcome": "tool_error", "error_text": text} | given
-    return normalised_error.regular(pl.DataFrame([row])).row(0, named=True)
+    return normalised_error.normalise_errors(pl.DataFrame([row])).row(0, named=True)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def of(text="", **given):
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("place", ["text", "error_text", "structured_content", "error_data"])
-def test_what_an_error_says_of_itself_is_read(
+def test_an_error_that_describes_itself_is_read(
     given, category, code, http, retryable, source, place
 ):
     row = of(**{place: json.dumps(given)})
@@ -70,7 +70,7 @@ def test_what_an_error_says_of_itself_is_read(
     assert row["http_equivalent"] == http
 
 
-def test_a_structure_is_found_behind_words():
+def test_a_structure_after_other_text_is_found():
     row = of(
         'Error executing tool x: {"error":{"category":"auth","code":"NO_TOKEN","hint":"log in"}}'
     )
@@ -85,7 +85,7 @@ def test_issues_of_a_schema_library_are_details():
     assert json.loads(row["error_details"]) == issues
 
 
-def test_details_carry_no_tokens():
+def test_details_contain_no_tokens():
     secret = "ghp_" + "a1B2" * 9
     details = {"category": "auth", "code": "BAD", "details": {"authorization": f"Bearer {secret}"}}
     row = of(json.dumps({"error_detail": details}))
@@ -93,11 +93,11 @@ def test_details_carry_no_tokens():
     assert "[redacted:" in row["error_details"]
 
 
-def test_successes_stay_empty():
+def test_successful_calls_have_no_error_columns():
     assert set(of("fine", outcome="ok").values()) == {None}
 
 
-def test_the_type_error_conflict_is_decided_apart():
+def test_the_category_of_a_type_error_differs_from_its_verdict():
     text = "TypeError: Cannot read properties of undefined (reading 'map')"
     calls = pl.DataFrame([{"outcome": "tool_error", "error_text": text}])
     verdict = classify.judge(calls).row(0, named=True)
@@ -126,10 +126,10 @@ def test_the_type_error_conflict_is_decided_apart():
         (None, (), {}, ()),
     ],
 )  # fmt: skip
-def test_arguments_are_unwrapped_from_whatever_they_came_in(payload, declared, arguments, layers):
+def test_arguments_are_unwrapped_from_every_known_wrapper(payload, declared, arguments, layers):
     assert unwrapped(payload, declared) == (arguments, layers)
 
 
-def test_what_is_printed_is_cut_and_hidden():
+def test_printed_text_is_cut_and_masked():
     assert sanitised("x" * 50, 10) == "x" * 10 + "… (40 more characters)"
     assert sanitised('{"password": "hunter2hunter2"}') != '{"password": "hunter2hunter2"}'

@@ -1,4 +1,4 @@
-"""The validation protocol as servers speak it: recognised, judged, and set against the real calls."""
+"""Validations: recognised, checked, and compared with the calls that they are about."""
 
 # ruff: noqa: E501  (tables of cases, one a line)
 
@@ -16,7 +16,7 @@ from mcptally.seeds.validation_protocol import texts as validation_texts
 from tests import transcripts as t
 from tests.commands import run
 
-SERVER = Path(__file__).parents[1] / "servers" / "validating_server.py"
+SERVER = Path(__file__).parents[2] / "servers" / "validating_server.py"
 
 CLIENT = """
 import anyio, json, sys
@@ -71,7 +71,7 @@ def rows(store, sql):
     return store.sql(sql).to_arrow_table().to_pylist()
 
 
-def test_honesty_is_what_came_of_the_calls(store):
+def test_validator_honesty_compares_validations_with_the_outcomes_of_calls(store):
     (row,) = rows(store, "SELECT * FROM validator_honesty")
     assert (row["server"], row["phase"]) == ("validating", "semantic")
     assert (row["validations"], row["said_valid"], row["said_invalid"]) == (13, 8, 5)
@@ -88,7 +88,7 @@ def test_honesty_is_what_came_of_the_calls(store):
     assert row["insufficient_data"] is True
 
 
-def test_only_calls_with_the_same_tool_and_arguments_are_foretold(store):
+def test_a_validation_applies_only_to_calls_with_the_same_tool_and_arguments(store):
     (row,) = rows(
         store,
         "SELECT count(*) AS calls, count(validated_by) AS known FROM calls WHERE tool = 'read_file'",
@@ -104,7 +104,7 @@ def test_failures_that_the_servers_own_answer_would_have_prevented(store):
     assert row["blocked_share"] == pytest.approx(2 / 9)
 
 
-def test_the_findings_name_the_lies_that_can_be_seen(store):
+def test_invalid_and_vague_answers_become_findings(store):
     found = rows(store, "SELECT rule, evidence FROM findings WHERE rule LIKE 'validation.%'")
     assert sorted((f["rule"], f["evidence"]) for f in found) == [
         ("validation.invalid_without_errors", None),
@@ -128,7 +128,7 @@ def test_a_recorded_answer_of_the_server_takes_precedence(store, path, valid, er
     assert answer.source.startswith("the server's own answer of 20")
 
 
-def test_without_one_the_evidence_of_the_archive_speaks(store):
+def test_without_a_recorded_answer_earlier_calls_are_the_evidence(store):
     answer = dry_run.validate(
         store, server="validating", tool="read_file", arguments={"path": "/never/validated"}
     )
@@ -161,7 +161,7 @@ def test_a_path_that_worked_elsewhere_is_unchecked_with_its_date(store):
         ("validating", "read_file", {}, "Missing required parameter: path"),
         ("validating", "read_file", {"path": 5}, 'Parameter "path": expected string, got integer'),
         ("validating", "read_file", [], "Arguments: expected object, got array"),
-        ("validating", "read_file", {"path": "a\0b"}, 'Parameter "path": holds a NUL character'),
+        ("validating", "read_file", {"path": "a\0b"}, 'Parameter "path": contains a NUL character'),
     ],
 )
 def test_errors_are_specific(store, server, tool, arguments, error):
@@ -171,7 +171,7 @@ def test_errors_are_specific(store, server, tool, arguments, error):
 
 
 @pytest.mark.slow
-def test_the_command_prints_exactly_the_answer_and_exits_by_it(store):
+def test_the_command_prints_the_answer_and_its_exit_code_is_the_result(store):
     about = ("--server", "validating", "--tool", "read_file")
     done = run("validate", store.path, *about, "--arguments", '{"path": "/data/a.txt"}')
     assert (done.returncode, json.loads(done.stdout)) == (
@@ -180,11 +180,11 @@ def test_the_command_prints_exactly_the_answer_and_exits_by_it(store):
     )
     assert done.stderr.startswith("source: the server's own answer of 20")
     done = run("validate", store.path, *about, "--arguments", '{"pat": "x"}')
-    said = json.loads(done.stdout)
+    answer = json.loads(done.stdout)
     assert done.returncode == 1
-    assert list(said) == ["valid", "errors", "warnings"]
-    assert said["errors"] == ["Missing required parameter: path"]
-    assert said["warnings"] == ['Parameter "pat": is not in the schema; did you mean path?']
+    assert list(answer) == ["valid", "errors", "warnings"]
+    assert answer["errors"] == ["Missing required parameter: path"]
+    assert answer["warnings"] == ['Parameter "pat": is not in the schema; did you mean path?']
     assert run(*about, "--arguments", "{").returncode == 2
 
 
@@ -259,7 +259,7 @@ def test_a_validation_in_another_recording_counts_for_an_hour(tmp_path):
     ],
 )
 def test_an_error_is_vague_when_it_names_nothing(text, given, vague):
-    assert validation_texts.vague(text, given) == vague
+    assert validation_texts.is_vague(text, given) == vague
 
 
 PHASES = [
@@ -271,7 +271,7 @@ PHASES = [
 
 
 @pytest.mark.parametrize(("phase", "kind", "text"), PHASES)
-def test_a_phase_is_told_by_words(phase, kind, text):
+def test_the_text_of_an_answer_shows_its_phase(phase, kind, text):
     assert (validation_texts.phase([text]) == phase) == (kind == "fires")
 
 
@@ -310,8 +310,8 @@ def test_a_phase_is_told_by_words(phase, kind, text):
         ("1,,2 * * * *", False),
     ],
 )
-def test_cron_expressions_are_read(text, valid):
-    assert (cron.fault(text) is None) == valid
+def test_cron_expressions_are_accepted_or_rejected(text, valid):
+    assert (cron.syntax_error(text) is None) == valid
 
 
 def schema(**properties):
@@ -349,14 +349,16 @@ TEXT = {"type": "string"}
         ({"n": {"type": "integer"}}, {"n": 5}, []),
     ],
 )  # fmt: skip
-def test_arguments_are_judged_by_what_they_mean(properties, arguments, levels):
-    found = argument_semantics.remarks(schema(**properties), arguments, tools=frozenset({"read"}))
+def test_the_meaning_of_arguments_is_checked(properties, arguments, levels):
+    found = argument_semantics.semantic_remarks(
+        schema(**properties), arguments, tools=frozenset({"read"})
+    )
     assert [remark.level for remark in found] == levels
 
 
 def test_sql_is_parsed_and_never_run(tmp_path):
     target = tmp_path / "x.csv"
     text = f"COPY (SELECT 1 AS a) TO '{target}'"
-    assert not list(argument_semantics.remarks(schema(sql=TEXT), {"sql": text}))
-    argument_semantics.tables(text)
+    assert not list(argument_semantics.semantic_remarks(schema(sql=TEXT), {"sql": text}))
+    argument_semantics.tables_in_sql(text)
     assert not target.exists()

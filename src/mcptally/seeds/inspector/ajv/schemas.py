@@ -1,8 +1,8 @@
-"""Output schemas as the original's validator (AJV 6.12.6, default options) reads them.
+"""Validation of output schemas as AJV 6.12.6 does it with default options.
 
-That is draft 7 with formats asserted, and a schema it refuses counts as no schema at all:
-another `$schema`, a format it does not know, a `$ref` that leads nowhere, anything that the
-draft-7 meta-schema rejects. jsonschema-rs judges; this module holds what is AJV's own.
+AJV asserts formats and follows draft 7. A schema that it rejects counts as no schema: another
+`$schema`, an unknown format, a `$ref` that cannot be resolved, whatever the draft-7 meta-schema
+rejects. jsonschema-rs validates values; this module adds what AJV does differently.
 """
 
 import functools
@@ -14,16 +14,18 @@ from typing import Any, Final
 import jsonschema_rs
 
 from mcptally.jsonschemas import cost, dialects, patterns
-from mcptally.seeds.inspector import ajv_messages, ajv_patterns, javascript
+from mcptally.seeds import javascript
+from mcptally.seeds.inspector.ajv import messages
+from mcptally.seeds.inspector.ajv import patterns as ajv_patterns
 
 _DIALECTS: Final = ("", "http://json-schema.org/draft-07/schema", "http://json-schema.org/schema")
-"""`$schema` that AJV 6 knows of itself, less a trailing #."""
+"""The values of `$schema` that AJV 6 accepts, without a trailing #."""
 
 _BACKTRACKS: Final = 100_000
-"""Steps after which a pattern counts as not matching: schemas come from strangers."""
+"""The most steps of a pattern match; then the pattern counts as not matching."""
 
-_MANY_WORDS: Final = 16_000
-"""Characters kept of what AJV says, which names each branch of an `anyOf`."""
+_MAX_MESSAGE: Final = 16_000
+"""Characters kept of a message; AJV lists every branch of an `anyOf`."""
 
 _ASCII: Final = re.ASCII | re.IGNORECASE
 _LABEL: Final = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
@@ -35,8 +37,8 @@ _POINTER: Final = "(?:/(?:[^~/]|~[01])*)*"
 _NO_SPACE: Final = f"[^{javascript.SPACE}"
 _SPACE: Final = f"[{javascript.SPACE}"
 
-# What AJV's default ("fast") formats accept; several are looser than their RFCs.
-_SHAPES: Final[dict[str, str]] = {
+# AJV's default ("fast") formats; several accept more than their RFCs.
+_FORMAT_PATTERNS: Final[dict[str, str]] = {
     "date": _DAY,
     "time": f"{_CLOCK}{_ZONE}?",
     "date-time": f"{_DAY}(?:t|{_SPACE}]){_CLOCK}{_ZONE}",
@@ -54,7 +56,7 @@ _SHAPES: Final[dict[str, str]] = {
 }
 
 
-def _shape(pattern: str) -> Callable[[str], bool]:
+def _full_match(pattern: str) -> Callable[[str], bool]:
     compiled = re.compile(pattern, _ASCII)
     return lambda text: compiled.fullmatch(text) is not None
 
@@ -64,15 +66,15 @@ def _is_regex(text: str) -> bool:
 
 
 _FORMATS: Final[dict[str, Callable[[str], bool]]] = {
-    name: _shape(pattern) for name, pattern in _SHAPES.items()
+    name: _full_match(pattern) for name, pattern in _FORMAT_PATTERNS.items()
 } | {"regex": _is_regex}
 _BUILT_IN: Final = ("ipv6", "uri-template")
-"""Formats that AJV knows too and that jsonschema-rs judges the same on every value tried."""
+"""Formats for which jsonschema-rs agreed with AJV on every value tried."""
 _KNOWN: Final = frozenset((*_FORMATS, *_BUILT_IN, "url"))
 
 
-class Refused(Exception):  # noqa: N818 - an answer of the original, not an error of ours
-    """AJV would not compile the schema; the message says why."""
+class Refused(Exception):  # noqa: N818 - an expected result of the original program
+    """AJV does not compile the schema; the message is the reason."""
 
 
 class Compiled:
@@ -80,23 +82,23 @@ class Compiled:
 
     def __init__(self, schema: Any, limit: int | None = None) -> None:
         self._limit = limit
-        schema = _whole_numbers(schema)  # a copy: it is respelt below
+        schema = _with_integers(schema)  # a copy, which is modified below
         reason = _refusal(schema)
         if reason:
             raise Refused(reason)
-        self._schema = _as_compiled(schema)
+        self._schema = _adapt_to_draft7(schema)
         self._validator = _draft7(self._schema)
 
     def first_error(self, value: Any) -> str | None:
-        """What is wrong with a value, in AJV's words; None if nothing is.
+        """AJV's message about a value; None if the value is valid.
 
         Raises:
-            Throws: the value is nested so deep that AJV's own recursion has no end.
-            RecursionError: it is nested deeper than our engine goes.
+            Throws: the value is nested so deeply that AJV's recursion overflows the stack.
+            RecursionError: the value is nested deeper than jsonschema-rs accepts.
         """
         if self._limit is not None and dialects.depth(value) > self._limit:
             raise javascript.Throws("RangeError: Maximum call stack size exceeded")
-        value = _whole_numbers(javascript.judgeable(value))
+        value = _with_integers(javascript.judgeable(value))
         try:
             if self._validator.is_valid(value):
                 return None
@@ -105,7 +107,7 @@ class Compiled:
         errors = cost.errors_of(self._validator, self._schema, value)
         if not errors:
             return "data should match the schema"
-        return ajv_messages.first(errors, self._schema, value)[:_MANY_WORDS]
+        return messages.first(errors, self._schema, value)[:_MAX_MESSAGE]
 
 
 def _draft7(schema: Any) -> jsonschema_rs.Draft7Validator:
@@ -124,8 +126,8 @@ def _draft7(schema: Any) -> jsonschema_rs.Draft7Validator:
 
 @functools.cache
 def _meta_schema() -> jsonschema_rs.Draft7Validator:
-    """Draft 7's meta-schema as AJV ships it: it still wants the values of an enum to differ."""
-    from jsonschema import Draft7Validator  # noqa: PLC0415 - a tenth of a second, seldom needed
+    """The validator of AJV's draft-7 meta-schema, which also requires distinct enum values."""
+    from jsonschema import Draft7Validator  # noqa: PLC0415 - importing takes 0.1 s
 
     meta: dict[str, Any] = json.loads(json.dumps(Draft7Validator.META_SCHEMA))
     meta["properties"]["enum"] |= {"minItems": 1, "uniqueItems": True}
@@ -133,18 +135,20 @@ def _meta_schema() -> jsonschema_rs.Draft7Validator:
 
 
 def compiled(schema: Any) -> Compiled | None:
-    """The schema as AJV has it, or None where it refuses."""
+    """The schema as AJV compiles it; None if AJV rejects it."""
     try:
         text = json.dumps(schema)
-        return _with_patterns(text) if patterns.may_hold_patterns(text) else _without(text)
+        if patterns.may_hold_patterns(text):
+            return _compiled_with_patterns(text)
+        return _compiled_without_patterns(text)
     except (RecursionError, ValueError):
         return None
 
 
 def compile_status(text: str) -> tuple[bool, bool]:
-    """Of a schema's JSON text: whether AJV refuses it; whether it says the same in any dialect.
+    """Whether AJV rejects a schema (JSON text), and whether it means the same in every dialect.
 
-    In the second case whoever finds a value valid has found it valid for AJV too.
+    If it means the same, a value that is valid in the schema's own dialect is valid for AJV.
     """
     try:
         schema = json.loads(text)
@@ -152,48 +156,48 @@ def compile_status(text: str) -> tuple[bool, bool]:
         return True, False
     if not javascript.truthy(schema) or compiled(schema) is None:
         return True, True
-    plain = all(
+    is_portable = all(
         {name for name in part if not name.startswith("x-")}
-        <= (_EVERYWHERE if part is not schema else _EVERYWHERE | {"$schema"})
+        <= (_PORTABLE if part is not schema else _PORTABLE | {"$schema"})
         and not isinstance(part.get("items"), list)
         and ("$ref" not in part or part.keys() <= _BESIDE_REF)
         for part in _reachable(schema)
     )
-    return False, plain
+    return False, is_portable
 
 
-_SILENT: Final = frozenset(
+_ANNOTATIONS: Final = frozenset(
     ("title", "description", "default", "examples", "$comment", "deprecated", "readOnly")
 )
-_BESIDE_REF: Final = _SILENT | {"$ref"}
-_EVERYWHERE: Final = _SILENT | {
+_BESIDE_REF: Final = _ANNOTATIONS | {"$ref"}
+_PORTABLE: Final = _ANNOTATIONS | {
     *("type", "enum", "const", "properties", "required", "additionalProperties", "items"),
     *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minLength", "maxLength"),
     *("minItems", "maxItems", "uniqueItems", "minProperties", "maxProperties", "pattern"),
     *("anyOf", "oneOf", "allOf", "not", "$ref", "$defs", "definitions", "propertyNames"),
 }
-"""Keywords that mean the same to every dialect and to AJV."""
+"""Keywords with the same meaning in every dialect and for AJV."""
 
 
 def _compiled(text: str) -> Compiled | None:
     try:
         schema = dialects.read(text)
-        # Schemas come from strangers: one whose evaluation may explode is never evaluated.
+        # Bound the depth of values for an untrusted schema that could take exponential time.
         limit = cost.deepest_value(schema) if cost.may_explode(text) else None
         return Compiled(schema, limit)
     except (Refused, dialects.UnusableError):
         return None
 
 
-_without: Final = functools.lru_cache(maxsize=1024)(_compiled)
-_with_patterns: Final = functools.lru_cache(maxsize=patterns.FEW)(_compiled)
+_compiled_without_patterns: Final = functools.lru_cache(maxsize=1024)(_compiled)
+_compiled_with_patterns: Final = functools.lru_cache(maxsize=patterns.FEW)(_compiled)
 
 
-def _as_compiled(schema: Any) -> Any:
-    """The schema for a validator of draft 7, so that it says what AJV says.
+def _adapt_to_draft7(schema: Any) -> Any:
+    """The schema, modified so that a draft-7 validator agrees with AJV.
 
-    AJV never looks up references that hang unused; and beside a $ref, where draft 7 has nothing
-    count, it heeds a `type` that is checked first.
+    AJV does not resolve references in unused definitions. Draft 7 ignores every keyword beside a
+    `$ref`, but AJV checks a `type` there if it checks the type first.
     """
     used = {id(part) for part in _reachable(schema)}
     stack = [schema]
@@ -204,12 +208,12 @@ def _as_compiled(schema: Any) -> Any:
         if not isinstance(part, dict):
             continue
         stack += part.values()
-        _respell(part)
+        _translate_patterns(part)
         if not isinstance(part.get("$ref"), str):
             continue
         if id(part) not in used:
             del part["$ref"]
-        elif "type" in part and ajv_messages.type_first(part):
+        elif "type" in part and messages.type_first(part):
             kept = {name: part[name] for name in ("type", "definitions", "$defs") if name in part}
             ref = part["$ref"]
             part.clear()
@@ -217,9 +221,9 @@ def _as_compiled(schema: Any) -> Any:
     return schema
 
 
-def _respell(part: dict[str, Any]) -> None:
+def _translate_patterns(part: dict[str, Any]) -> None:
     if isinstance(part.get("pattern"), str):
-        part[ajv_messages.ORIGINAL] = part["pattern"]
+        part[messages.ORIGINAL] = part["pattern"]
         part["pattern"] = ajv_patterns.translate_pattern(part["pattern"])
     if isinstance(part.get("patternProperties"), dict):
         known = part["patternProperties"]
@@ -228,19 +232,19 @@ def _respell(part: dict[str, Any]) -> None:
         }
 
 
-def _whole_numbers(value: Any) -> Any:
-    """A copy in which 1.0 is 1, as it is to JavaScript."""
+def _with_integers(value: Any) -> Any:
+    """A copy with 1.0 replaced by 1, which JavaScript does not distinguish."""
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         return int(value)
     if isinstance(value, list):
-        return [_whole_numbers(item) for item in value]
+        return [_with_integers(item) for item in value]
     if isinstance(value, dict):
-        return {name: _whole_numbers(item) for name, item in value.items()}
+        return {name: _with_integers(item) for name, item in value.items()}
     return value
 
 
 class _MultipleOf:
-    """multipleOf by floating division, as JavaScript does it: 0.29 is no multiple of 0.01."""
+    """`multipleOf` by floating-point division as in JavaScript: 0.29 is not a multiple of 0.01."""
 
     def __init__(self, _schema: dict[str, Any], value: Any, _path: list[str | int]) -> None:
         self.divisor = float(value)
@@ -249,13 +253,14 @@ class _MultipleOf:
         if isinstance(instance, bool) or not isinstance(instance, int | float):
             return
         quotient = float(instance) / self.divisor
-        # parseInt reads the quotient's text up to the first thing that is no digit.
+        # AJV applies parseInt, which stops at the first character that is not a digit.
         whole = re.match(r"-?\d+", javascript.number(quotient))
         if whole is None or float(whole.group()) != quotient:
             raise ValueError(javascript.number(self.divisor))
 
 
 def _refusal(schema: Any) -> str:
+    """AJV's reason for rejecting a schema; an empty string if it accepts the schema."""
     if not isinstance(schema, dict | bool):
         return "schema should be object or boolean"
     meta = _meta_schema()
@@ -271,13 +276,13 @@ def _refusal(schema: Any) -> str:
     return ""
 
 
-_ONE: Final = ("additionalProperties", "propertyNames", "contains", "not", "items")
+_SINGLE: Final = ("additionalProperties", "propertyNames", "contains", "not", "items")
 _LISTS: Final = ("allOf", "anyOf", "oneOf", "items")
 _MAPS: Final = ("properties", "patternProperties", "dependencies")
 
 
 def _reachable(schema: Any) -> Iterator[dict[str, Any]]:
-    """The parts of a schema that AJV turns into code; what hangs unused in definitions is not."""
+    """The subschemas that AJV compiles; those in unused definitions are left out."""
     seen: set[int] = set()
     stack = [schema]
     while stack:
@@ -287,14 +292,14 @@ def _reachable(schema: Any) -> Iterator[dict[str, Any]]:
         seen.add(id(part))
         yield part
         if isinstance(part.get("$ref"), str):
-            # A $ref silences its neighbours.
-            stack.append(ajv_messages.pointed(schema, part["$ref"]))
+            # A $ref disables the keywords beside it.
+            stack.append(messages.resolved(schema, part["$ref"]))
             continue
-        stack += [part[name] for name in _ONE if name in part]
+        stack += [part[name] for name in _SINGLE if name in part]
         for name in _LISTS:
             listed = part[name] if isinstance(part.get(name), list) else []
-            # One branch that takes anything, and the whole anyOf is dropped.
-            if name != "anyOf" or all(map(ajv_messages.has_rules, listed)):
+            # AJV drops an anyOf with a branch that accepts everything.
+            if name != "anyOf" or all(map(messages.has_rules, listed)):
                 stack += listed
         for name in _MAPS:
             stack += part[name].values() if isinstance(part.get(name), dict) else []

@@ -1,8 +1,7 @@
-"""JavaScript's own idea of text, numbers and truth, where the seed's result depends on it.
+"""JavaScript's text, number and truth semantics, where a seed program's result depends on them.
 
-The original program runs in a JavaScript engine. What that engine does differently from Python
-and from polars is here, each with its reason; docs/reference/javascript-text.md lists it with
-the tests.
+The original programs run in a JavaScript engine. These functions do what that engine does
+differently from Python and polars; docs/reference/javascript-text.md lists them with the tests.
 """
 
 import json
@@ -14,28 +13,28 @@ from typing import Any, Final
 from mcptally.wire.nesting import is_too_deep
 
 SPACE: Final = "\\t-\\r \\u00a0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000\\ufeff"
-r"""Members of `\s`, spelt for a character class that both `re` and polars read alike.
+r"""The characters of JavaScript's `\s`, for a character class that means the same to `re` and Rust.
 
-Python's own `\s` adds U+001C to U+001F and U+0085 and lacks U+FEFF; Rust's adds U+0085 and
-lacks U+FEFF."""
+`\s` itself differs: Python's adds U+001C to U+001F and U+0085 and lacks U+FEFF; Rust's adds U+0085
+and lacks U+FEFF."""
 
 MISSING: Final = object()
-"""`undefined`: a member that is not there, as opposed to null."""
+"""`undefined`: the value of a missing member, as opposed to null."""
 
 _EXACT: Final = 2**53
 _LONGEST_INDEX: Final = 2**32 - 1
 
 
-class Throws(Exception):  # noqa: N818 - it is what the original does, not an error of ours
-    """The original program throws here; the message is the engine's."""
+class Throws(Exception):  # noqa: N818 - an expected result of the original program
+    """The original program throws an exception; the message is the JavaScript engine's."""
 
 
 def parse(text: str) -> Any:
-    """JSON.parse.
+    """`JSON.parse(text)`.
 
     Raises:
-        ValueError: not JSON; NaN and Infinity are none, though Python takes them.
-        RecursionError: nested deeper than `nesting.MAX_DEPTH`.
+        ValueError: the text is not JSON; NaN and Infinity, which Python accepts, are not JSON.
+        RecursionError: the text is nested deeper than `nesting.MAX_DEPTH`.
     """
     if is_too_deep(text):
         raise RecursionError("nested too deep")
@@ -47,8 +46,8 @@ def _no_constant(name: str) -> Any:
 
 
 def _number(digits: str) -> int | float:
-    # Longer than any exact integer: a double, rounded. float() also takes numbers of more
-    # than 4300 digits, which int() refuses.
+    # JavaScript rounds long integers to a double. float() also accepts more than 4300 digits,
+    # which int() rejects.
     if len(digits) < 16:
         return int(digits) if digits != "-0" else -0.0
     value = float(digits)
@@ -56,7 +55,7 @@ def _number(digits: str) -> int | float:
 
 
 def truthy(value: Any) -> bool:
-    """Whether a value counts as true: empty lists and objects do, "" and 0 and NaN do not."""
+    """Whether a value is truthy: empty arrays and objects are, "", 0 and NaN are not."""
     if isinstance(value, list | dict):
         return True
     if isinstance(value, float) and math.isnan(value):
@@ -65,19 +64,19 @@ def truthy(value: Any) -> bool:
 
 
 def member(value: Any, name: str) -> Any:
-    """`value?.name`, for names that no built-in prototype has."""
+    """`value?.name`, for names that built-in prototypes do not have."""
     return value.get(name, MISSING) if isinstance(value, dict) else MISSING
 
 
 def first(value: Any) -> Any:
-    """`value?.[0]`: of a list, a string, or an object with a member "0"."""
+    """`value?.[0]`, of an array, a string, or an object with a member "0"."""
     if isinstance(value, list | str):
         return value[0] if value else MISSING
     return member(value, "0")
 
 
 def cut(text: str, units: int) -> str:
-    """`text.substring(0, units)`: counts UTF-16 units, and may leave half a character behind."""
+    """`text.substring(0, units)`: counts UTF-16 code units, and may end in a lone surrogate."""
     if len(text) <= units // 2:
         return text
     raw = text[:units].encode("utf-16-le", "surrogatepass")[: 2 * units]
@@ -85,12 +84,12 @@ def cut(text: str, units: int) -> str:
 
 
 def printable(text: str) -> str:
-    """The text as UTF-8 can hold it: half characters become U+FFFD, as on any output stream."""
+    """The text with lone surrogates replaced by U+FFFD, so that it can be encoded as UTF-8."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def divided(above: float, below: float) -> float:
-    """`above / below`, where nothing is an error: 0/0 is NaN, 1/0 is infinite."""
+    """`above / below`, which never raises: 0/0 is NaN, 1/0 is Infinity."""
     if below:
         return above / below
     return math.nan if not above or math.isnan(above) else math.copysign(math.inf, above)
@@ -102,12 +101,12 @@ def at_most(limit: float, value: float) -> float:
 
 
 def rounded(value: float) -> float:
-    """`Math.round(value)`: halves go up."""
+    """`Math.round(value)`: rounds halves up."""
     return math.floor(value + 0.5) if math.isfinite(value) else value
 
 
 def number(value: float) -> str:
-    """`String(value)` of a number: the shortest digits that read back the same."""
+    """`String(value)` of a number: the shortest digits that parse to the same value."""
     if isinstance(value, int) and abs(value) <= _EXACT:
         return str(value)
     try:
@@ -118,7 +117,7 @@ def number(value: float) -> str:
         return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
     if value == 0:
         return "0"
-    # repr() gives the same shortest digits as the ECMAScript algorithm; only the layout differs.
+    # repr() gives the same digits as the ECMAScript algorithm; only the notation differs.
     sign, figures, exponent = Decimal(repr(value)).normalize().as_tuple()
     digits = "".join(map(str, figures))
     point = len(digits) + int(exponent)
@@ -134,9 +133,9 @@ def number(value: float) -> str:
 
 
 def stringify(value: Any) -> str:
-    """JSON.stringify of a value that came from JSON, at any depth."""
+    """`JSON.stringify(value)` of a value parsed from JSON, at any depth."""
     out: list[str] = []
-    # A stack instead of recursion: text that is deep enough to be odd ends up here.
+    # A stack instead of recursion, because deeply nested values are expected here.
     stack: list[Any] = [value]
     while stack:
         item = stack.pop()
@@ -174,7 +173,7 @@ class _Text(str):
 
 
 def _ordered(item: dict[str, Any]) -> list[str]:
-    """Member names as an engine lists them: array indices ascending, then as they came."""
+    """Member names in an engine's order: array indices ascending, then the others as written."""
     if not any(_is_index(key) for key in item):
         return list(item)
     indices = sorted((key for key in item if _is_index(key)), key=int)
@@ -191,15 +190,15 @@ def _quote(text: str) -> str:
     quoted = json.dumps(text, ensure_ascii=False)
     if text.isascii():
         return quoted
-    # A half character is written as its escape, everything else outside ASCII as it is.
+    # JSON.stringify escapes lone surrogates and no other characters outside ASCII.
     return "".join(f"\\u{ord(c):04x}" if "\ud800" <= c <= "\udfff" else c for c in quoted)
 
 
 def judgeable(value: Any) -> Any:
-    """The value as jsonschema-rs can take it.
+    """The value with infinities and lone surrogates replaced, which jsonschema-rs does not accept.
 
-    It knows no infinity, which JavaScript reads a number like 1e400 as, and no half characters;
-    the greatest double and U+FFFD fare the same under every keyword.
+    JavaScript parses 1e400 as Infinity. The greatest double and U+FFFD take their places: every
+    keyword treats them alike.
     """
     try:
         json.dumps(value, allow_nan=False, ensure_ascii=False).encode()

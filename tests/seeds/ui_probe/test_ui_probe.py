@@ -1,4 +1,4 @@
-"""Envelopes and UI test runs, as the program judges them and as the document reads."""
+"""Envelopes and UI test runs, in both readings."""
 
 # ruff: noqa: E501  (tables of cases, one a line)
 import json
@@ -7,14 +7,15 @@ import re
 import pytest
 
 import mcptally as mt
-from mcptally.seeds.ui_probe import envelopes, test_runs
+from mcptally.seeds.redmine import error_phrases
+from mcptally.seeds.ui_probe import envelopes, test_runs, tool_data
 from tests import corpus
 from tests import transcripts as t
 from tests.seeds.cases import cases
 
 
 @pytest.mark.parametrize("case", cases("ui-test-run.jsonl"))
-def test_a_run_is_judged_as_the_program_judges_it(case):
+def test_a_run_has_the_issues_that_the_program_finds(case):
     issues = test_runs.program(case["run"])
     assert case["oracle"] == {
         "schemaValid": not issues,
@@ -34,7 +35,7 @@ def test_the_documents_own_example_contradicts_itself():
     assert test_runs.document(run) == []
     assert test_runs.determined(run) == "failed"
     assert run["result"] in test_runs.allowed(run)
-    assert [(b.code, b.path) for b in test_runs.run(run, "")] == [
+    assert [(b.code, b.path) for b in test_runs.violations(run, "")] == [
         ("ui_probe.run_result", "/result"),
         ("ui_probe.run_metrics", "/metrics/consoleErrors"),
     ]
@@ -74,13 +75,13 @@ def seed_answers() -> dict[str, dict]:
     return {tool: json.loads(text) for tool, text in strict}
 
 
-def test_the_documents_own_answers_keep_the_document():
+def test_the_documents_examples_conform_to_the_document():
     answers = seed_answers()
-    assert set(answers) == set(test_runs.TOOLS)
+    assert set(answers) == set(tool_data.TOOLS)
     for tool, answer in answers.items():
         assert envelopes.document(answer) == []
-        assert test_runs.data(tool, answer["data"]) == []
-        assert list(test_runs.simple(tool, answer["data"], "/data")) == []
+        assert tool_data.issues(tool, answer["data"]) == []
+        assert list(tool_data.violations(tool, answer["data"], "/data")) == []
 
 
 @pytest.mark.parametrize(
@@ -96,9 +97,9 @@ def test_the_documents_own_answers_keep_the_document():
         ([], [""], [""]),
     ],
 )
-def test_an_envelope_has_two_readings(envelope, document, program):
-    assert [breach.path for breach in envelopes.document(envelope)] == document
-    assert [breach.path for breach in envelopes.program(envelope)] == program
+def test_an_envelope_is_checked_in_both_readings(envelope, document, program):
+    assert [violation.path for violation in envelopes.document(envelope)] == document
+    assert [violation.path for violation in envelopes.program(envelope)] == program
 
 
 @pytest.mark.parametrize(
@@ -115,11 +116,11 @@ def test_an_envelope_has_two_readings(envelope, document, program):
         ("Network error" + "x" * 600, False),
     ],
 )
-def test_a_message_of_an_error_is_told_from_a_text_about_errors(text, found):
-    assert bool(list(envelopes.message_without_is_error(text, ""))) == found
+def test_an_error_message_is_distinguished_from_a_text_about_errors(text, found):
+    assert bool(list(error_phrases.message_without_is_error(text, ""))) == found
 
 
-def test_runs_become_tables_and_unsure_forms_findings(tmp_path):
+def test_runs_become_tables_and_low_confidence_forms_become_findings(tmp_path):
     run = {
         "runId": "r1",
         "target": {"url": "https://a/", "viewport": "1x1", "userAgent": "ua"},

@@ -8,7 +8,8 @@ import math
 import polars as pl
 import pytest
 
-from mcptally.seeds.inspector import factors, inspector, javascript
+from mcptally.seeds import javascript
+from mcptally.seeds.inspector import factors, inspector
 from mcptally.wire.nesting import MAX_DEPTH
 
 
@@ -44,7 +45,7 @@ def test_json_is_written_as_json_stringify_writes_it(text, written):
 
 
 @pytest.mark.parametrize("text", ["NaN", "Infinity", "-Infinity", "\ufeff1", "01", "1.", "'a'", ""])
-def test_what_json_parse_refuses_is_refused(text):
+def test_text_that_json_parse_rejects_is_rejected(text):
     with pytest.raises(ValueError, match=r".*"):
         javascript.parse(text)
 
@@ -81,7 +82,7 @@ def test_a_cut_counts_utf16_units(text, units, kept):
     assert javascript.cut(text, units) == kept
 
 
-def test_half_a_character_becomes_the_replacement_character_in_tables():
+def test_a_lone_surrogate_becomes_the_replacement_character_in_tables():
     assert javascript.printable("a\ud83d") == "a\ufffd"
     assert javascript.printable("\U0001f600") == "\U0001f600"
 
@@ -90,12 +91,12 @@ def test_half_a_character_becomes_the_replacement_character_in_tables():
     ("above", "below", "result"),
     [(1, 2, 0.5), (1, 0, math.inf), (-1, 0, -math.inf)],
 )
-def test_division_knows_no_error(above, below, result):
+def test_division_never_raises(above, below, result):
     assert javascript.divided(above, below) == result
     assert math.isnan(javascript.divided(0, 0))
 
 
-def test_math_round_takes_halves_up_and_leaves_what_is_no_number():
+def test_math_round_rounds_halves_up_and_keeps_nan():
     assert [javascript.rounded(x) for x in (0.5, 1.5, 2.5, -0.5)] == [1, 2, 3, 0]
     assert math.isnan(javascript.rounded(math.nan))
     assert math.isnan(javascript.at_most(100, math.nan))
@@ -133,7 +134,7 @@ def test_python_and_polars_read_text_as_javascript_does(text, held, why):
 
 
 @pytest.mark.parametrize("tool", ["\u212aeep_o\u212apen", "LİST", "lo\u0041d", "\uff4coad"])
-def test_tool_names_are_lowered_alike(tool):
+def test_tool_names_are_lowercased_alike(tool):
     asked = pl.DataFrame(
         {"text": ["x"], "tool": [tool], "arguments": [None], "error_code": [None], "rpc": [False]},
         schema_overrides={"arguments": pl.String, "error_code": pl.Int64},

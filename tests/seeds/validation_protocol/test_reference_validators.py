@@ -1,4 +1,4 @@
-"""The two validators of the validation-protocol seed, faults included."""
+"""The two original validators of the validation protocol, including their bugs."""
 
 # ruff: noqa: E501  (tables of cases, one a line)
 
@@ -15,25 +15,25 @@ HANDLED = [c for c in CASES if c.values[0].get("kind") == "handle_validate"]
 
 
 @pytest.mark.parametrize("case", SCHEMAS)
-def test_the_documents_listing_says_what_it_said(case):
+def test_the_documents_listing_gives_the_recorded_answer(case):
     try:
         tools = {case["tool"]: case["inputSchema"]}
-        said = reference_validators.doc_basic(tools, case["tool"], case["arguments"])
+        answer = reference_validators.document_answer(tools, case["tool"], case["arguments"])
     except reference_validators.ThrownError as error:
-        said = {"__throws": str(error)}
-    assert said == case["oracle"]["doc_basic"]
+        answer = {"__throws": str(error)}
+    assert answer == case["oracle"]["doc_basic"]
 
 
 @pytest.mark.parametrize("case", SCHEMAS)
-def test_the_program_says_what_it_said_by_schema_alone(case):
-    said = reference_validators.ncp_schema_only(case["inputSchema"], case["arguments"])
-    assert said == case["oracle"]["ncp_schema_only"]
+def test_the_programs_schema_check_gives_the_recorded_answer(case):
+    answer = reference_validators.program_schema_check(case["inputSchema"], case["arguments"])
+    assert answer == case["oracle"]["ncp_schema_only"]
 
 
 @pytest.mark.parametrize("case", HANDLED)
-def test_the_program_answers_as_it_answered(case):
-    said = reference_validators.handle_validate(case["args"], case["catalog"], case["internal"])
-    assert _without_advice(said) == _without_advice(case["oracle"]["result"])
+def test_the_program_gives_the_recorded_answer(case):
+    answer = reference_validators.program_answer(case["args"], case["catalog"], case["internal"])
+    assert _without_advice(answer) == _without_advice(case["oracle"]["result"])
 
 
 def _without_advice(answer):
@@ -46,8 +46,8 @@ def _without_advice(answer):
     return answer
 
 
-def test_an_unknown_tool_is_said_as_the_document_says_it():
-    assert reference_validators.doc_basic({}, "x", {}) == {
+def test_the_document_reports_an_unknown_tool():
+    assert reference_validators.document_answer({}, "x", {}) == {
         "valid": False,
         "errors": ["Unknown tool: x"],
         "warnings": [],
@@ -67,8 +67,8 @@ def test_an_unknown_tool_is_said_as_the_document_says_it():
         ("mon-fri", True),
     ],
 )
-def test_a_schedule_is_read_as_the_program_reads_it(schedule, readable):
-    assert reference_validators.readable_schedule(schedule) == readable
+def test_a_schedule_is_accepted_if_the_program_accepts_it(schedule, readable):
+    assert reference_validators.accepts_schedule(schedule) == readable
 
 
 @pytest.mark.parametrize(
@@ -82,6 +82,6 @@ def test_a_schedule_is_read_as_the_program_reads_it(schedule, readable):
     ],
 )  # fmt: skip
 def test_values_are_compared_as_javascript_compares_them(schema, given, error):
-    assert reference_validators.ncp_schema_only(schema, given)["errors"] == (
+    assert reference_validators.program_schema_check(schema, given)["errors"] == (
         [error] if error else []
     )

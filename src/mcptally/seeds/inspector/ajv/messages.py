@@ -1,7 +1,7 @@
-"""What AJV 6 says about a value that its schema refuses: one error, in its own words.
+"""AJV 6's error message about a value that is invalid by its schema.
 
-AJV stops at the first error, and it looks in an order of its own: by keyword, not by the
-position of anything in the schema. Errors of anyOf and oneOf come with those of every branch.
+AJV stops at the first error, and it checks keywords in a fixed order, whatever their order in the
+schema. A message about anyOf or oneOf includes the errors of every branch.
 """
 
 import itertools
@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import jsonschema_rs
 
-from mcptally.seeds.inspector import javascript
+from mcptally.seeds import javascript
 
 _GROUPS: Final = {
     "number": (
@@ -29,41 +29,43 @@ _GROUPS: Final = {
         *("if", "then", "else"),
     ),
 }
-"""Keywords by the type that they are about, in AJV's order."""
+"""Keywords by the type of the values that they apply to, in AJV's order."""
 
 _RANK: Final = {
     keyword: rank
     for rank, (kind, keyword) in enumerate(
         (kind, keyword) for kind, group in _GROUPS.items() for keyword in group
     )
-    # The formats that AJV knows are about strings alone.
+    # All formats of AJV apply to strings only.
     if (kind, keyword) != ("number", "format")
 }
 ORIGINAL: Final = "x-original-pattern"
-"""Member of a schema that holds the pattern as it was before it was respelt."""
+"""Member of a schema that holds its pattern before translation."""
 
 _INWARD: Final = (
     *("properties", "patternProperties", "additionalProperties"),
     *("items", "additionalItems"),
 )
-"""Keywords that lead from a value to what is inside."""
+"""Keywords whose subschemas apply to the members or items of a value."""
 
 _IDENTIFIER: Final = re.compile("[A-Za-z$_][0-9A-Za-z$_]*")
 
 
 def first(errors: Iterable[jsonschema_rs.ValidationError], schema: Any, value: Any) -> str:
-    """The errors of a value as AJV would give them."""
-    return ", ".join(_first(errors, schema, value))
+    """AJV's message for the errors that jsonschema-rs found in a value."""
+    return ", ".join(_first_sentences(errors, schema, value))
 
 
-def _first(errors: Iterable[jsonschema_rs.ValidationError], schema: Any, value: Any) -> list[str]:
+def _first_sentences(
+    errors: Iterable[jsonschema_rs.ValidationError], schema: Any, value: Any
+) -> list[str]:
     return _sentences(min(errors, key=lambda error: _key(error, schema, value)), schema, value)
 
 
 def _key(
     error: jsonschema_rs.ValidationError, schema: Any, value: Any
 ) -> tuple[tuple[int, int], ...]:
-    """Sorts errors in the order in which AJV meets them."""
+    """The sort key that puts errors in the order in which AJV checks them."""
     key: list[tuple[int, int]] = []
     path = list(error.evaluation_path)
     steps = list(error.instance_path)
@@ -77,18 +79,18 @@ def _key(
         elif keyword == "required" and place + 1 == len(path):
             name = error.kind.as_dict()["property"]
             declared = part.get("properties") if isinstance(part, dict) else None
-            if isinstance(declared, dict) and _says_something(declared.get(name)):
-                # AJV looks for it when it comes to the property, not with the other required ones.
+            if isinstance(declared, dict) and _is_compiled(declared.get(name)):
+                # AJV checks this requirement together with the property.
                 rank, position = _RANK["properties"], list(declared).index(name)
             elif isinstance(part, dict):
                 names = part.get("required", [])
                 position = names.index(name) if name in names else 0
         elif keyword == "propertyNames" and error.kind.name == "propertyNames":
-            position = _place(value, error.kind.as_dict()["error"].instance)
+            position = _item_number(value, error.kind.as_dict()["error"].instance)
         if keyword in _INWARD and steps:
             step = steps.pop(0)
             if keyword == "additionalProperties" or isinstance(step, int):
-                position = _place(value, step)
+                position = _item_number(value, step)
             value = _item(value, step)
         key.append((rank, position))
         part = _inside(schema, part, path[place])
@@ -99,8 +101,8 @@ def _key(
     return tuple(key)
 
 
-def _place(value: Any, step: Any) -> int:
-    """Where a member stands among its neighbours."""
+def _item_number(value: Any, step: Any) -> int:
+    """The position of a member or item in its value."""
     if isinstance(step, int):
         return step
     return list(value).index(step) if isinstance(value, dict) and step in value else 0
@@ -114,20 +116,20 @@ def _item(value: Any, step: str | int) -> Any:
 
 
 def type_first(part: dict[str, Any]) -> bool:
-    """Whether AJV checks the type before anything else, and even beside a $ref."""
+    """Whether AJV checks the type before all other keywords, and even beside a $ref."""
     kind = part.get("type")
-    # Otherwise the check waits for the first keyword that is about that type.
+    # Otherwise AJV checks it before the first keyword that applies to that type.
     return not isinstance(kind, str) or part.keys().isdisjoint(_GROUPS.get(kind, ()))
 
 
 def has_rules(schema: Any) -> bool:
-    """Whether there is anything in a schema that AJV turns into code."""
+    """Whether a schema has a keyword that AJV compiles."""
     if isinstance(schema, dict):
         return "type" in schema or not _RANK.keys().isdisjoint(schema)
     return schema is False
 
 
-def _says_something(schema: Any) -> bool:
+def _is_compiled(schema: Any) -> bool:
     return isinstance(schema, dict) and has_rules(schema)
 
 
@@ -144,8 +146,8 @@ def _position(part: Any, keyword: str, name: str) -> int:
     return list(names).index(name) if isinstance(names, dict) and name in names else 0
 
 
-def pointed(schema: Any, ref: str) -> Any:
-    """What a reference within the schema points at; None for any other."""
+def resolved(schema: Any, ref: str) -> Any:
+    """The target of a reference within the schema; None for any other reference."""
     if not ref.startswith("#"):
         return None
     part = schema
@@ -157,7 +159,7 @@ def pointed(schema: Any, ref: str) -> Any:
 def _inside(schema: Any, part: Any, step: str | int) -> Any:
     if isinstance(part, dict):
         found = part.get(str(step))
-        return pointed(schema, found) if step == "$ref" and isinstance(found, str) else found
+        return resolved(schema, found) if step == "$ref" and isinstance(found, str) else found
     if isinstance(part, list) and str(step).isdigit() and int(step) < len(part):
         return part[int(step)]
     return None
@@ -176,9 +178,14 @@ def _sentences(error: jsonschema_rs.ValidationError, schema: Any, value: Any) ->
     found = error.kind.as_dict()
     if kind in ("anyOf", "oneOf"):
         branches = [branch for branch in found.get("context", []) if branch]
-        said = [] if _is_many(error) else [s for b in branches for s in _first(b, schema, value)]
+        sentences = [
+            sentence
+            for branch in branches
+            if not _matches_many(error)
+            for sentence in _first_sentences(branch, schema, value)
+        ]
         match = "some schema in anyOf" if kind == "anyOf" else "exactly one schema in oneOf"
-        return [*said, f"{where} should match {match}"]
+        return [*sentences, f"{where} should match {match}"]
     if kind == "propertyNames":
         inner = found["error"]
         name = inner.instance
@@ -188,12 +195,12 @@ def _sentences(error: jsonschema_rs.ValidationError, schema: Any, value: Any) ->
     if kind == "required":
         return [f"{where} should have required property {_required(error, schema)}"]
     keyword = str(error.schema_path[-1]) if error.schema_path else kind
-    if keyword in _SAYS:
-        return [f"{where} {_SAYS[keyword]}"]
+    if keyword in _FIXED_MESSAGES:
+        return [f"{where} {_FIXED_MESSAGES[keyword]}"]
     if kind == "uniqueItems":
-        later, earlier = _twins(error.instance)
-        same = f"(items ## {earlier} and {later} are identical)"
-        return [f"{where} should NOT have duplicate items {same}"]
+        later, earlier = _duplicates(error.instance)
+        detail = f"(items ## {earlier} and {later} are identical)"
+        return [f"{where} should NOT have duplicate items {detail}"]
     if kind == "type":
         types = _part(schema, error.evaluation_path)
         named = ",".join(types) if isinstance(types, list) else types
@@ -204,28 +211,28 @@ def _sentences(error: jsonschema_rs.ValidationError, schema: Any, value: Any) ->
         return [f'{where} should match format "{found["format"]}"']
     if kind == "pattern":
         part = _part(schema, list(error.evaluation_path)[:-1])
-        # A pattern that was given up for its cost is not in what was found.
+        # The error lacks the pattern if its match was abandoned for its cost.
         text = (part or found).get(ORIGINAL, found.get("pattern", ""))
         return [f'{where} should match pattern "{text}"']
     if kind == "falseSchema":
         return [f"{where} boolean schema is false"]
     if kind == "multipleOf" or keyword == "multipleOf":
         return [f"{where} should be multiple of {error.kind.as_dict().get('message', '')}"]
-    if kind in _LIMITS:
-        return [f"{where} {_LIMITS[kind].format(javascript.number(found['limit']))}"]
+    if kind in _LIMIT_MESSAGES:
+        return [f"{where} {_LIMIT_MESSAGES[kind].format(javascript.number(found['limit']))}"]
     return [f'{where} should pass "{keyword}" keyword validation']
 
 
-def _is_many(error: jsonschema_rs.ValidationError) -> bool:
+def _matches_many(error: jsonschema_rs.ValidationError) -> bool:
     return type(error.kind).__name__ == "OneOfMultipleValid"
 
 
 def _required(error: jsonschema_rs.ValidationError, schema: Any) -> str:
-    """The missing name: bare where the property is declared, as an accessor where it is not."""
+    """The name of the missing property: bare if it is declared, else as a JavaScript accessor."""
     name = str(error.kind.as_dict()["property"])
     part = _part(schema, list(error.evaluation_path)[:-1])
     declared = part.get("properties") if isinstance(part, dict) else None
-    if isinstance(declared, dict) and _says_something(declared.get(name)):
+    if isinstance(declared, dict) and _is_compiled(declared.get(name)):
         return f"'{name}'"
     return f"'.{name}'" if _IDENTIFIER.fullmatch(name) else f"'['{name}']'"
 
@@ -244,13 +251,13 @@ def _dependency(error: jsonschema_rs.ValidationError, schema: Any, value: Any) -
 
 
 def _where(error: jsonschema_rs.ValidationError) -> str:
-    """AJV's path to the value: a name from `properties` is dotted, any other is in brackets."""
+    """AJV's path to the value: declared properties follow a dot, other names are in brackets."""
     declared = {
         str(name)
         for keyword, name in itertools.pairwise(error.evaluation_path)
         if keyword == "properties"
     }
-    # AJV spells a step like this: [0], .name, or ['name'].
+    # The three notations are [0], .name and ['name'].
     steps = (
         f"[{step}]"
         if isinstance(step, int)
@@ -262,8 +269,8 @@ def _where(error: jsonschema_rs.ValidationError) -> str:
     return "data" + "".join(steps)
 
 
-def _twins(items: Any) -> tuple[int, int]:
-    """The pair of equal items that AJV names: it walks from the end."""
+def _duplicates(items: Any) -> tuple[int, int]:
+    """The numbers of the equal items that AJV names: it searches from the end."""
     texts = [javascript.stringify(item) for item in items]
     for later in range(len(texts) - 1, 0, -1):
         for earlier in range(later - 1, -1, -1):
@@ -272,14 +279,14 @@ def _twins(items: Any) -> tuple[int, int]:
     return 1, 0
 
 
-_SAYS: Final[dict[str, str]] = {
+_FIXED_MESSAGES: Final[dict[str, str]] = {
     "additionalProperties": "should NOT have additional properties",
     "const": "should be equal to constant",
     "enum": "should be equal to one of the allowed values",
     "not": "should NOT be valid",
     "contains": "should contain a valid item",
 }
-_LIMITS: Final[dict[str, str]] = {
+_LIMIT_MESSAGES: Final[dict[str, str]] = {
     "maximum": "should be <= {}",
     "minimum": "should be >= {}",
     "exclusiveMaximum": "should be < {}",

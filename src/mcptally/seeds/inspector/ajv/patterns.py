@@ -1,9 +1,8 @@
-r"""Patterns as `new RegExp(text)` reads them, respelt for an engine that is strict.
+r"""Translation of regular expressions from JavaScript without the u flag to strict ECMAScript.
 
-Without the u flag JavaScript takes a brace that is no quantifier for itself, `\Z` for Z and the
-dash in `[\w-.]` for a dash; jsonschema-rs reads strict ECMAScript and would refuse them. What is
-respelt here means there what it meant to JavaScript. One thing stays different: JavaScript
-counts a character outside the basic plane as two.
+`new RegExp(text)` accepts a brace that is not a quantifier as a literal, `\Z` as Z, and the dash in
+`[\w-.]` as a literal; jsonschema-rs rejects them. One difference remains: JavaScript counts a
+character outside the basic plane as two.
 """
 
 import re
@@ -11,12 +10,12 @@ from typing import Final
 
 _QUANTIFIER: Final = re.compile(r"\{[0-9]+(?:,[0-9]*)?\}")
 _HEX: Final = re.compile(r"x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}")
-_MEANINGFUL: Final = frozenset("dDwWsSbBfnrtvck0123456789")
+_ESCAPES: Final = frozenset("dDwWsSbBfnrtvck0123456789")
 _SYNTAX: Final = frozenset("^$\\.*+?()[]{}|/")
 _CLASSES: Final = frozenset("dDwWsS")
 _WORD: Final = "[0-9A-Z_a-z]"
-_RESPELT: Final = {
-    # Word boundaries are ASCII to JavaScript.
+_TRANSLATED: Final = {
+    # In JavaScript, only ASCII letters, digits and _ are word characters.
     "b": f"(?:(?<={_WORD})(?!{_WORD})|(?<!{_WORD})(?={_WORD}))",
     "B": f"(?:(?<={_WORD})(?={_WORD})|(?<!{_WORD})(?!{_WORD}))",
     "0": r"\x00",
@@ -25,7 +24,7 @@ _ANY: Final = r"[^\n\r\u2028\u2029]"
 
 
 def translate_pattern(pattern: str) -> str:
-    """The pattern in strict ECMAScript; one that JavaScript refuses, too, stays refused."""
+    """The pattern in strict ECMAScript; one that JavaScript rejects stays invalid."""
     out: list[str] = []
     place = 0
     while place < len(pattern):
@@ -49,7 +48,7 @@ def translate_pattern(pattern: str) -> str:
 
 
 def _escape(pattern: str, place: int) -> tuple[str, int]:
-    """The escape at `place`, and where it ends."""
+    """The translated escape at `place`, and the position of its end."""
     following = pattern[place + 1 : place + 2]
     if not following:
         return "\\", place + 1
@@ -59,15 +58,15 @@ def _escape(pattern: str, place: int) -> tuple[str, int]:
     letter = pattern[place + 2 : place + 3]
     if following == "c" and letter.isascii() and letter.isalpha():
         return f"\\x{ord(letter) % 32:02x}", place + 3
-    if following in _RESPELT:
-        return _RESPELT[following], place + 2
-    if following in _MEANINGFUL or following in _SYNTAX:
+    if following in _TRANSLATED:
+        return _TRANSLATED[following], place + 2
+    if following in _ESCAPES or following in _SYNTAX:
         return f"\\{following}", place + 2
     return following, place + 2
 
 
 def _class(pattern: str, place: int) -> tuple[str, int]:
-    """The character class at `place`, and where it ends."""
+    """The translated character class at `place`, and the position of its end."""
     negated = pattern.startswith("[^", place)
     start = place + (2 if negated else 1)
     if pattern.startswith("]", start):
@@ -77,19 +76,19 @@ def _class(pattern: str, place: int) -> tuple[str, int]:
     while place < len(pattern) and pattern[place] != "]":
         if pattern[place] == "\\":
             piece, place = _escape(pattern, place)
-            piece = r"\x08" if piece == _RESPELT["b"] else piece
+            piece = r"\x08" if piece == _TRANSLATED["b"] else piece
         else:
             piece = pattern[place]
             piece = f"\\{piece}" if piece in _SYNTAX else piece
             place += 1
         items.append(piece)
     if place >= len(pattern):
-        return "[", place  # never closed: stays refused
+        return "[", place  # never closed: stays invalid
     return f"[{'^' if negated else ''}{''.join(_with_dashes(items))}]", place + 1
 
 
 def _with_dashes(items: list[str]) -> list[str]:
-    """A dash beside a class escape, or at an end, is a dash and no range."""
+    """The items of a class, with a dash at an end or beside a class escape made a literal."""
     out = list(items)
     for index, item in enumerate(items):
         if item != "-":

@@ -1,4 +1,4 @@
-"""The content of tool results, in both readings, and as findings are made from it."""
+"""Content blocks of tool results, in both readings and by the MCP specification."""
 
 # ruff: noqa: E501  (tables of cases, one a line)
 
@@ -8,7 +8,7 @@ import mcp.types
 import pytest
 
 from mcptally.seeds.redmine import content, xml
-from mcptally.seeds.redmine.list_counts import counted
+from mcptally.seeds.redmine.list_counts import count_messages
 from tests.seeds.cases import cases
 
 READINGS = {"repo": content.program, "adr": content.document}
@@ -17,9 +17,9 @@ READINGS = {"repo": content.program, "adr": content.document}
 @pytest.mark.parametrize("case", cases("content-shape.jsonl"))
 @pytest.mark.parametrize("name", READINGS)
 def test_both_readings_stop_where_the_originals_do(case, name):
-    breaches = READINGS[name](case["response"])
-    said = {"valid": False, "error": breaches[0].code} if breaches else {"valid": True}
-    assert said == case["oracle"][name]
+    violations = READINGS[name](case["response"])
+    outcome = {"valid": False, "error": violations[0].code} if violations else {"valid": True}
+    assert outcome == case["oracle"][name]
 
 
 @pytest.mark.parametrize(
@@ -42,11 +42,11 @@ def test_both_readings_stop_where_the_originals_do(case, name):
         ([], content.HAS, content.HAS),
     ],
 )
-def test_a_block_is_judged_as_each_original_judges_it(block, program, document):
+def test_a_block_gets_the_result_of_each_original(block, program, document):
     result = {"content": [block], "isError": "anything"}
     for reading, expected in (("program", program), ("document", document)):
-        breaches = content.READINGS[reading](result)
-        assert (breaches[0].code if breaches else None) == expected
+        violations = content.READINGS[reading](result)
+        assert (violations[0].code if violations else None) == expected
 
 
 def test_the_assertion_names_block_and_path():
@@ -59,11 +59,11 @@ def test_the_assertion_names_block_and_path():
         "  block 1 at /content/1/text: text is empty",
     ]
     content.assert_tool_response(result | {"isError": False}, rules="document")
-    with pytest.raises(ValueError, match="no reading is called 'strict'"):
+    with pytest.raises(ValueError, match="rules must be one of document, program, not 'strict'"):
         content.assert_tool_response(result, rules="strict")  # type: ignore[arg-type]
 
 
-def test_the_assertion_takes_what_the_sdk_gives_and_json_text():
+def test_the_assertion_accepts_sdk_models_and_json_text():
     block = mcp.types.TextContent(type="text", text="fine")
     content.assert_tool_response(mcp.types.CallToolResult(content=[block]))
     content.assert_tool_response('{"content":[{"type":"text","text":"x"}],"isError":true}')
@@ -97,15 +97,15 @@ PNG = "iVBORw0KGgo="
         ("x", ["content.block_shape"]),
     ],
 )  # fmt: skip
-def test_a_block_is_what_mcp_means_by_it(block, rules):
-    assert [breach.code for breach in content.blocks([block])] == rules
+def test_a_block_is_checked_against_the_mcp_specification(block, rules):
+    assert [violation.code for violation in content.block_violations([block])] == rules
 
 
 DECLARED = '<?xml version="1.0" encoding="UTF-8"?>\n'
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "messages"),
     [
         ('<issues type="array" total_count="0" limit="25" offset="0"/>', []),
         ("<a>Tom &amp; Jerry &quot;</a>", []),
@@ -113,25 +113,25 @@ DECLARED = '<?xml version="1.0" encoding="UTF-8"?>\n'
         ("<a>\n1 < 2</a>", ["an unescaped < (line 3, column 3)"]),
         ("<a>ä & ö</a>", ["an unescaped & (line 2, column 6)"]),
         ("<a><b></a>", ["mismatched tag (line 2, column 9)"]),
-        ('<a>say "hi"</a>', ['a raw " in text (line 2, column 4)']),
+        ('<a>say "hi"</a>', ['an unescaped " in text (line 2, column 4)']),
         ("<a><custom_fields><field><id>1</id><name>n</name><value>v</value></field></custom_fields></a>", []),
         (
             "<a><custom_fields><field><id>1</id></field></custom_fields></a>",
-            ["a custom field holds id; id, name, value is what it holds (line 2, column 36)"],
+            ["a custom field holds id instead of id, name, value (line 2, column 36)"],
         ),
         (
             '<issues total_count="1" limit="1" offset="0"><issue/><issue/></issues>',
-            ["2 items where limit is 1", "offset 0 and 2 items are more than total_count 1"],
+            ["2 items but limit is 1", "offset 0 and 2 items exceed total_count 1"],
         ),
     ],
 )  # fmt: skip
-def test_xml_is_judged_with_its_place(text, said):
-    assert [breach.message for breach in xml.check(DECLARED + text)] == said
+def test_xml_violations_have_a_line_and_a_column(text, messages):
+    assert [violation.message for violation in xml.check(DECLARED + text)] == messages
 
 
-def test_the_declaration_is_judged_too():
-    said = [b.code for b in xml.check('<?xml version="1.1" encoding="latin-1"?><a/>')]
-    assert said == ["content.xml_version", "content.xml_encoding"]
+def test_the_xml_declaration_is_checked():
+    codes = [b.code for b in xml.check('<?xml version="1.1" encoding="latin-1"?><a/>')]
+    assert codes == ["content.xml_version", "content.xml_encoding"]
     assert [b.code for b in xml.check(" " + DECLARED + "<a/>")] == ["content.xml_malformed"]
 
 
@@ -142,7 +142,7 @@ def test_entities_are_not_expanded():
 
 
 @pytest.mark.parametrize(
-    ("told", "items", "wrong"),
+    ("counts", "items", "wrong"),
     [
         ({}, 3, 0),
         ({"total_count": 3}, 3, 0),
@@ -155,12 +155,14 @@ def test_entities_are_not_expanded():
         ({"total_count": 2, "limit": 25}, 3, 1),
     ],
 )
-def test_a_list_counts_its_items(told, items, wrong):
-    assert len(list(counted(told, items))) == wrong
+def test_counts_are_compared_with_the_number_of_items(counts, items, wrong):
+    assert len(list(count_messages(counts, items))) == wrong
 
 
-def test_json_lists_count_as_well():
-    from mcptally.seeds.redmine.list_counts import listed
+def test_counts_of_json_objects_are_compared():
+    from mcptally.seeds.redmine.list_counts import object_messages
 
-    assert list(listed(json.loads('{"issues":[1,2],"total_count":1,"offset":0,"limit":25}')))
-    assert not list(listed(json.loads('{"issues":[1],"tags":[2],"total_count":7}')))
+    assert list(
+        object_messages(json.loads('{"issues":[1,2],"total_count":1,"offset":0,"limit":25}'))
+    )
+    assert not list(object_messages(json.loads('{"issues":[1],"tags":[2],"total_count":7}')))

@@ -1,4 +1,4 @@
-"""Whatever a stranger's server sends, contracts answer; they never raise."""
+"""No value from an untrusted server makes a check of the seed documents raise."""
 
 import functools
 import json
@@ -12,11 +12,8 @@ from hypothesis import strategies as st
 import mcptally as mt
 from mcptally.analytics import dry_run
 from mcptally.seeds.redmine import content, list_counts, xml
-from mcptally.seeds.ui_probe import envelopes, test_runs
-from mcptally.seeds.validation_logic import (
-    arguments,
-    normalised_error,  # fmt: skip
-)
+from mcptally.seeds.ui_probe import envelopes, test_runs, tool_data
+from mcptally.seeds.validation_logic import arguments, normalised_error, structured_error
 from mcptally.seeds.validation_protocol import (
     argument_semantics,
     cron,
@@ -58,44 +55,46 @@ def _text(value):
 CHECKS = {
     "document": content.document,
     "program": content.program,
-    "blocks": lambda value: list(content.blocks(value)),
+    "blocks": lambda value: list(content.block_violations(value)),
     "envelope": lambda value: (envelopes.document(value), envelopes.program(value)),
     "judged": lambda value: (
-        list(envelopes.judged(value, is_error=None)) if isinstance(value, dict) else None
+        list(envelopes.violations(value, is_error=None)) if isinstance(value, dict) else None
     ),
-    "run": lambda value: list(test_runs.run(value, "")) if isinstance(value, dict) else None,
+    "run": lambda value: list(test_runs.violations(value, "")) if isinstance(value, dict) else None,
     "shapes": lambda value: (test_runs.program(value), test_runs.document(value)),
     "determined": test_runs.determined,
-    "simple": lambda value: [list(test_runs.simple(tool, value, "")) for tool in test_runs.TOOLS],
-    "answered": lambda value: validation_texts.answered(_text(value)),
-    "asked": lambda value: validation_texts.asked(_text(value)),
-    "vague": lambda value: validation_texts.vague("Invalid path", value),
-    "declared": lambda value: validation_texts.declared(_text(value)),
-    "regular": normalised_error.read,
+    "simple": lambda value: [
+        list(tool_data.violations(tool, value, "")) for tool in tool_data.TOOLS
+    ],
+    "answered": lambda value: validation_texts.parse_answer(_text(value)),
+    "asked": lambda value: validation_texts.parse_request(_text(value)),
+    "vague": lambda value: validation_texts.is_vague("Invalid path", value),
+    "declared": lambda value: validation_texts.schema_differences(_text(value)),
+    "regular": structured_error.read,
     "unwrapped": arguments.unwrapped,
-    "listed": lambda value: list(list_counts.listed(value)),
+    "listed": lambda value: list(list_counts.object_messages(value)),
     "xml": lambda value: list(xml.check(f"<?xml version='1.0'?>{value}")),
-    "cron": lambda value: (cron.looks_like(str(value)), cron.fault(str(value))),
-    "meaning": lambda value: list(argument_semantics.remarks(_text(value), value)),
+    "cron": lambda value: (cron.looks_like(str(value)), cron.syntax_error(str(value))),
+    "meaning": lambda value: list(argument_semantics.semantic_remarks(_text(value), value)),
 }
 
 
 @pytest.mark.parametrize("name", CHECKS)
 @given(value=VALUES)
 @settings(max_examples=60, deadline=None)
-def test_no_value_makes_a_contract_raise(name, value):
+def test_no_value_makes_a_check_raise(name, value):
     CHECKS[name](value)
 
 
 @given(schema=VALUES, value=VALUES)
 @settings(max_examples=100, deadline=None)
 def test_no_schema_makes_a_dry_run_raise(schema, value):
-    list(schema_errors.remarks(_text(schema), value))
-    list(argument_semantics.remarks(_text(schema), value))
+    list(schema_errors.schema_remarks(_text(schema), value))
+    list(argument_semantics.semantic_remarks(_text(schema), value))
 
 
 @pytest.mark.parametrize("text", ["url", "sql", "day", "other", "\ud800"])
-def test_half_a_character_in_an_argument_does_not_stop_a_dry_run(scored: Path, text: str):
+def test_a_lone_surrogate_in_an_argument_does_not_stop_a_dry_run(scored: Path, text: str):
     store = mt.open_store(scored)
     answer = dry_run.validate(store, server="demo", tool="t", arguments={text: "a\ud800"})
     assert answer.valid == (text not in {"sql", "day"})
@@ -117,25 +116,27 @@ def scored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return mt.score([write(folder / "a.jsonl", lines)], out=folder / "store").out
 
 
-def test_a_word_to_search_for_is_no_key(scored: Path):
+def test_an_argument_called_keyword_is_not_a_key(scored: Path):
     store = mt.open_store(scored)
     ask = functools.partial(dry_run.validate, store, server="demo", tool="t")
-    assert any("the key 'foo' failed" in told for told in ask(arguments={"key": "foo"}).warnings)
-    assert not any("failed" in told for told in ask(arguments={"keyword": "foo"}).warnings)
+    assert any(
+        "the key 'foo' failed" in warning for warning in ask(arguments={"key": "foo"}).warnings
+    )
+    assert not any("failed" in warning for warning in ask(arguments={"keyword": "foo"}).warnings)
 
 
 @given(schema=VALUES, value=VALUES)
 @settings(max_examples=100, deadline=None)
-def test_the_originals_throw_only_what_they_threw(schema, value):
+def test_the_reference_validators_raise_only_their_own_exception(schema, value):
     for check in (
-        lambda: reference_validators.doc_basic({"t": schema}, "t", value),
-        lambda: reference_validators.ncp_schema_only(schema, value),
+        lambda: reference_validators.document_answer({"t": schema}, "t", value),
+        lambda: reference_validators.program_schema_check(schema, value),
     ):
         try:
             check()
         except reference_validators.ThrownError:
             continue
-    answer = reference_validators.handle_validate(
+    answer = reference_validators.program_answer(
         {"tool": "s:t", "parameters": value, "schedule": value},
         {"s": {"t": schema}},
         {"s": {"capability": True, "result": {"success": True, "content": value}}},
@@ -147,7 +148,7 @@ TOO_LARGE = 10**309 - 1
 """The largest integer that a transcript holds: JSON that no double holds."""
 
 
-def test_a_score_is_not_stopped_by_what_no_column_or_double_or_header_holds(tmp_path: Path):
+def test_values_that_no_column_can_hold_do_not_stop_scoring(tmp_path: Path):
     run = {"runId": "a", "target": {}, "flow": [{"latencyMs": TOO_LARGE}], "result": "passed"}
     run |= {"findings": {}, "errors": [], "metrics": {"totalTimeMs": TOO_LARGE}}
     half = json.dumps({"error": {"code": "E_X", "hint": "\ud800", "details": "\ud800"}})
@@ -177,35 +178,37 @@ def test_a_score_is_not_stopped_by_what_no_column_or_double_or_header_holds(tmp_
 
 
 @pytest.mark.parametrize("member", ["hint", "details"])
-def test_half_a_character_in_an_error_is_replaced(member: str):
+def test_a_lone_surrogate_in_an_error_is_replaced(member: str):
     told = json.dumps({"error": {"code": "E_X", member: "a\ud800"}})
     errors = pl.DataFrame({"outcome": ["tool_error"], "error_text": [told], "text": [told]})
-    (row,) = normalised_error.regular(errors).to_dicts()
+    (row,) = normalised_error.normalise_errors(errors).to_dicts()
     assert row[f"error_{member}"] == "a\N{REPLACEMENT CHARACTER}"
 
 
 LONG = 60_000
 ENDLESS = {
     "a MIME type of blanks": lambda: [
-        breach.code
-        for breach in content.blocks(
+        violation.code
+        for violation in content.block_violations(
             [{"type": "image", "data": "AAAA", "mimeType": "image/png" + "; a= " * LONG + '"'}]
         )
     ],
-    "an error that says missing": lambda: validation_texts.vague("missing " * LONG, {}),
+    "an error that says missing": lambda: validation_texts.is_vague("missing " * LONG, {}),
     "SQL of parentheses": lambda: [
         remark.level
-        for remark in argument_semantics.remarks(
+        for remark in argument_semantics.semantic_remarks(
             _text({"properties": {"sql": {"type": "string"}}}), {"sql": "select " + "(" * 9000}
         )
     ],
-    "tables in parentheses": lambda: argument_semantics.tables("select * from " + "(" * LONG),
+    "tables in parentheses": lambda: argument_semantics.tables_in_sql(
+        "select * from " + "(" * LONG
+    ),
     "XML of escapes": lambda: list(xml.check(f"<?xml version='1.0'?><a>{'&gt;' * 400_000}</a>")),
 }
 SAID = (["content.mime_type"], True, ["unchecked"], set(), [])
 
 
 @pytest.mark.parametrize(("ask", "said"), [*zip(ENDLESS.values(), SAID, strict=True)], ids=ENDLESS)
-def test_what_a_stranger_wrote_to_be_read_for_ever_is_read(ask, said):
-    """Each of these once took minutes, or more years than there are."""
+def test_input_written_to_take_exponential_time_is_checked_quickly(ask, said):
+    """Each of these once took minutes or longer."""
     assert ask() == said

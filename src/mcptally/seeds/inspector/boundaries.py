@@ -1,0 +1,213 @@
+"""Arguments at a boundary: a value that is empty, null, or at a limit that the schema sets."""
+
+import dataclasses
+import functools
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+import polars as pl
+
+from mcptally.jsonschemas import cost, dialects
+
+_EMPTY: Final = r'""|\[\s*\]|\{\s*\}|null'
+"""Matches arguments that may contain an empty value or null; text inside a string matches too."""
+
+
+def calls_at_boundary(rows: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFrame:
+    """The distinct `definition` and `arguments` with a value at a boundary, and `boundary`: true.
+
+    Arguments are parsed only if the tool declares a limit or `_EMPTY` matches.
+    """
+    schemas = (
+        definitions.select("definition", "input_schema")
+        .drop_nulls()
+        .unique("definition")
+        .join(rows.select("definition").unique(), on="definition", how="semi")
+    )
+    limited = schemas.with_columns(
+        limited=pl.Series([_has_limits(s) for s in schemas["input_schema"]], dtype=pl.Boolean)
+    ).filter("limited")
+    candidates = (
+        rows.select("definition", "arguments")
+        .filter(pl.col("arguments").is_not_null())
+        .unique()
+        .join(limited, on="definition", how="left")
+        .filter(pl.col("limited").is_not_null() | pl.col("arguments").str.contains(_EMPTY))
+    )
+    found = [
+        _at_boundary(schema, text)
+        for schema, text in candidates.select("input_schema", "arguments").iter_rows()
+    ]
+    return (
+        candidates.filter(pl.Series(found, dtype=pl.Boolean))
+        .select("definition", "arguments", boundary=pl.lit(value=True))
+    )  # fmt: skip
+
+
+def _at_boundary(schema: str | None, text: str) -> bool:
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    limits, deepest = _limits(schema) if schema is not None else (_ANY, None)
+    if deepest is not None and dialects.depth(value) > deepest:
+        limits = _ANY
+    try:
+        return limits.members(value)
+    except RecursionError:
+        return False
+
+
+_LIMITS: Final = (
+    *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),
+    *("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"),
+)
+
+
+def _has_limits(text: str) -> bool:
+    return any(f'"{name}"' in text for name in _LIMITS)
+
+
+@dataclasses.dataclass
+class _Limits:
+    """The limits that a schema sets for a value, its members and its items."""
+
+    numbers: frozenset[float] = frozenset()
+    lengths: frozenset[int] = frozenset()
+    items: frozenset[int] = frozenset()
+    sizes: frozenset[int] = frozenset()
+    properties: dict[str, list["_Limits"]] = dataclasses.field(default_factory=dict)
+    elements: list["_Limits"] = dataclasses.field(default_factory=list)
+
+    def members(self, value: Any) -> bool:
+        """Whether a member or item is at a boundary, or the number of them is at a limit."""
+        kind = value.__class__
+        if kind is dict:
+            if len(value) in self.sizes:
+                return True
+            inside = self.properties
+            for name, item in value.items():
+                if at_boundary(item, inside.get(name, _NOTHING)):
+                    return True
+        elif kind is list:
+            if len(value) in self.items:
+                return True
+            for item in value:
+                if at_boundary(item, self.elements):
+                    return True
+        return False
+
+    def at_limit(self, value: Any) -> bool:
+        """Whether the value, or a value in it, is at one of these limits."""
+        kind = value.__class__
+        if kind is str:
+            return len(value) in self.lengths
+        if kind is int or kind is float:
+            return value in self.numbers
+        return self.members(value)
+
+
+_ANY: Final = _Limits()
+_NOTHING: Final = [_ANY]
+
+
+def at_boundary(value: Any, limits: list[_Limits]) -> bool:
+    """Whether a value, or a value in it, is empty, null or at one of the limits."""
+    # A plain loop: this runs for every argument, and a generator would double its time.
+    kind = value.__class__
+    if value is None or (not value and kind in _CAN_BE_EMPTY):
+        return True
+    if limits is _NOTHING and kind not in _CONTAINERS:
+        return False
+    for each in limits or _NOTHING:  # noqa: SIM110
+        if each.at_limit(value):
+            return True
+    return False
+
+
+_CAN_BE_EMPTY: Final = frozenset((str, list, dict))
+_CONTAINERS: Final = frozenset((list, dict))
+
+
+@functools.lru_cache(maxsize=1024)
+def _limits(text: str) -> tuple[_Limits, int | None]:
+    """The limits that a schema sets, and the deepest value for which they are used."""
+    try:
+        schema = dialects.read(text)
+        # Ignore an untrusted schema for values whose evaluation could take exponential time.
+        deepest = cost.deepest_value(schema) if cost.may_explode(text) else None
+    except dialects.UnusableError:
+        return _ANY, None
+    return _Reader(schema).limits(schema, 0), deepest
+
+
+class _Reader:
+    """Collects the limits of one schema; a recursive reference is followed once."""
+
+    def __init__(self, root: Any) -> None:
+        self.root = root
+        self.known: dict[int, _Limits] = {}
+
+    def limits(self, schema: Any, depth: int) -> _Limits:
+        """The limits of a subschema, including those of its branches and references."""
+        if not isinstance(schema, dict) or depth > 100:
+            return _ANY
+        if id(schema) in self.known:
+            return self.known[id(schema)]
+        found = self.known[id(schema)] = _Limits()
+        parts = list(self._parts(schema, depth, set()))
+        found.numbers = frozenset(n for part in parts for n in _number_limits(part))
+        found.lengths = frozenset(n for part in parts for n in _size_limits(part, "Length"))
+        found.items = frozenset(n for part in parts for n in _size_limits(part, "Items"))
+        found.sizes = frozenset(n for part in parts for n in _size_limits(part, "Properties"))
+        for part in parts:
+            inside = part.get("properties")
+            for name, each in inside.items() if isinstance(inside, dict) else ():
+                found.properties.setdefault(name, []).append(self.limits(each, depth + 1))
+            if isinstance(part.get("items"), dict):
+                found.elements.append(self.limits(part["items"], depth + 1))
+        return found
+
+    def _parts(self, schema: Any, depth: int, seen: set[int]) -> Iterator[dict[str, Any]]:
+        """The distinct subschemas that apply to the same value as `schema`."""
+        if not isinstance(schema, dict) or depth > 100 or id(schema) in seen:
+            return
+        seen.add(id(schema))
+        yield schema
+        ref = schema.get("$ref")
+        if isinstance(ref, str) and ref.startswith("#/"):
+            yield from self._parts(self._resolved(ref), depth + 1, seen)
+        for name in ("anyOf", "oneOf", "allOf"):
+            branches = schema.get(name)
+            for branch in branches if isinstance(branches, list) else ():
+                yield from self._parts(branch, depth + 1, seen)
+
+    def _resolved(self, ref: str) -> Any:
+        part = self.root
+        for token in ref[2:].split("/"):
+            name = token.replace("~1", "/").replace("~0", "~")
+            part = part.get(name) if isinstance(part, dict) else None
+        return part
+
+
+def _number_limits(part: dict[str, Any]) -> Iterator[float]:
+    low, high = _number(part, "minimum"), _number(part, "maximum")
+    if part.get("type") == "integer":
+        above, below = _number(part, "exclusiveMinimum"), _number(part, "exclusiveMaximum")
+        low = above + 1 if above is not None else low
+        high = below - 1 if below is not None else high
+    if low != high:
+        yield from (each for each in (low, high) if each is not None)
+
+
+def _size_limits(part: dict[str, Any], what: str) -> Iterator[int]:
+    low, high = _number(part, f"min{what}"), _number(part, f"max{what}")
+    if low != high:
+        yield from (int(each) for each in (low, high) if each is not None and each == int(each))
+
+
+def _number(part: dict[str, Any], name: str) -> float | None:
+    value = part.get(name)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return value if is_number else None

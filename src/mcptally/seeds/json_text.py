@@ -1,0 +1,29 @@
+"""Parsing of JSON text from untrusted servers: text that is not JSON gives None."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+
+def json_value(text: Any) -> Any:
+    """The value of a JSON text; None if the argument is not a text or not JSON."""
+    if not isinstance(text, str):
+        return None
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
+
+
+def json_object(text: Any) -> dict[str, Any] | None:
+    """The object of a JSON text; None if the text holds anything else."""
+    if not isinstance(text, str) or text.lstrip()[:1] != "{":
+        return None
+    value = json_value(text)
+    return value if isinstance(value, dict) else None
+
+
+def first_present(value: Mapping[str, Any], *names: str) -> Any:
+    """The first of the named members that is present and not null; None if there is none."""
+    return next((value[name] for name in names if value.get(name) is not None), None)

@@ -1,0 +1,51 @@
+"""The parsed result of a tool: content blocks, texts and JSON objects with their JSON Pointers."""
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+from mcptally.seeds.json_text import json_object, json_value
+from mcptally.seeds.violation import text_pointer
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ToolResult:
+    """The parsed result of one call of `tool`."""
+
+    tool: str
+    content: Any
+    structured: Any
+    is_error: Any
+
+    @classmethod
+    def parsed(cls, tool: str, response: str) -> "ToolResult | None":
+        """The result in a JSON text; None if that is not a JSON object."""
+        value = json_value(response)
+        if not isinstance(value, dict):
+            return None
+        return cls(tool, value.get("content"), value.get("structuredContent"), value.get("isError"))
+
+    def blocks(self) -> list[Any]:
+        """The content blocks; none if `content` is not an array."""
+        return self.content if isinstance(self.content, list) else []
+
+    def texts(self) -> Iterator[tuple[int, str]]:
+        """The number and the text of each text block."""
+        for number, block in enumerate(self.blocks()):
+            text = block.get("text") if isinstance(block, dict) else None
+            if isinstance(text, str) and block.get("type") == "text":
+                yield number, text
+
+    def objects(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """The pointer and the value of each JSON object in it: structuredContent, then texts.
+
+        A text that repeats structuredContent is left out.
+        """
+        structured = None
+        if isinstance(self.structured, dict):
+            structured = self.structured
+            yield "/structuredContent", structured
+        for number, text in self.texts():
+            value = json_object(text)
+            if value is not None and value != structured:
+                yield text_pointer(number), value

@@ -1,0 +1,126 @@
+"""The `data` of the seven simple UI probe tools: its shape in both readings, and its violations."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from mcptally.seeds.ui_probe.shapes import FORM, Issue, differences, has_type
+from mcptally.seeds.violation import Violation, pointer
+
+_PAGE: Final = {name: ["any"] for name in ("forms", "buttons", "inputs", "roles", "landmarks")}
+
+SHAPES: Final[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
+    "navigate": {
+        "document": {"url": "string", "currentUrl": "string"},
+        "program": {"ok": "boolean", "currentUrl": "string"},
+    },
+    "analyze_ui": {
+        "document": _PAGE,
+        "program": _PAGE,
+    },
+    "click_button": {
+        "document": {
+            "clicked": "boolean",
+            "selector": "string",
+            "currentUrl": "string",
+            "pageTitle": "string",
+        },
+        "program": {"clicked": "boolean"},
+    },
+    "infer_form": {
+        "document": {"formSchema": "record", "confidence": "number"},
+        "program": {"formSchema": FORM, "confidence": "number"},
+    },
+    "assert_selectors": {
+        "document": {
+            "pass": "boolean",
+            "failures": ["any"],
+            "summary": dict.fromkeys(("total", "passed", "failed"), "number"),
+        },
+        "program": {"pass": "boolean", "failures": ["any"]},
+    },
+    "collect_errors": {
+        "document": {
+            "errors": ["any"],
+            "summary": dict.fromkeys(("total", "console", "network", "validation"), "number"),
+        },
+        "program": {"errors": ["any"]},
+    },
+    "verify_page": {
+        "document": {
+            "isValid": "boolean",
+            "title": "string",
+            "url": "string",
+            "checks": dict.fromkeys(
+                ("expectedContent", "unexpectedContent", "titleMatch", "urlMatch"), "boolean"
+            ),
+        },
+        "program": {"success": "boolean", "failures": ["any"], "checks": "any"},
+    },
+}
+"""The shape of a tool's `data`, by tool and reading."""
+
+TOOLS: Final = tuple(SHAPES)
+
+
+def issues(tool: str, data: Any, reading: str = "document") -> list[Issue]:
+    """The differences between the `data` of a tool and its shape in a reading."""
+    return list(differences(data, SHAPES[tool][reading]))
+
+
+def violations(tool: str, data: Any, path: str) -> Iterator[Violation]:
+    """The violations in the `data`, at `path`, of a tool's successful answer.
+
+    A shape is a violation only if it differs from those of both readings.
+    """
+    by_reading = {reading: issues(tool, data, reading) for reading in ("document", "program")}
+    if all(by_reading.values()):
+        nearest = min(by_reading, key=lambda reading: len(by_reading[reading]))
+        for issue in by_reading[nearest]:
+            message = f"is missing or has the wrong type in the data of {tool} ({nearest})"
+            yield Violation(path + pointer(*issue.path), message, "ui_probe.data")
+    if not isinstance(data, dict):
+        return
+    yield from _check_summary(data, path)
+    yield from _check_pass(data, path)
+    yield from _check_is_valid(data, path)
+    confidence = data.get("confidence")
+    if confidence is not None and has_type(confidence, "number") and not 0 <= confidence <= 1:
+        message = "confidence is not between 0 and 1"
+        yield Violation(path + "/confidence", message, "ui_probe.confidence", f"{confidence}")
+
+
+def _check_summary(data: Mapping[str, Any], path: str) -> Iterator[Violation]:
+    summary = data.get("summary")
+    if not isinstance(summary, dict) or not has_type(summary.get("total"), "number"):
+        return
+    total = summary["total"]
+    parts = [part for name, part in summary.items() if name != "total" and has_type(part, "number")]
+    if parts and sum(parts) != total:
+        message = f"total is {total}, but its parts add up to {sum(parts)}"
+        yield Violation(path + "/summary/total", message, "ui_probe.summary", f"{total}")
+    errors = data.get("errors")
+    if isinstance(errors, list) and len(errors) != total:
+        message = f"total is {total}, but {len(errors)} errors are listed"
+        yield Violation(path + "/summary/total", message, "ui_probe.summary", f"{total}")
+
+
+def _check_pass(data: Mapping[str, Any], path: str) -> Iterator[Violation]:
+    passed, failures = data.get("pass"), data.get("failures")
+    if isinstance(passed, bool) and isinstance(failures, list) and passed == bool(failures):
+        message = f"pass is {str(passed).lower()}, but {len(failures)} failures are listed"
+        yield Violation(path + "/pass", message, "ui_probe.pass")
+
+
+def _check_is_valid(data: Mapping[str, Any], path: str) -> Iterator[Violation]:
+    valid, checks = data.get("isValid"), data.get("checks")
+    if not isinstance(valid, bool) or not isinstance(checks, dict):
+        return
+    passed = [
+        bool(value) != (name == "unexpectedContent")
+        for name, value in checks.items()
+        if isinstance(value, bool)
+    ]
+    if passed and valid != all(passed):
+        failed = passed.count(False)
+        message = f"isValid is {str(valid).lower()}, but {failed} of its checks failed"
+        yield Violation(path + "/isValid", message, "ui_probe.valid")
