@@ -125,7 +125,7 @@ def find_rules(name: str | None = None) -> list[dict[str, Any]]:
     if not group:
         ids = [row["id"] for row in rows]
         groups = sorted({id_.rsplit(".", 1)[0] for id_ in ids})
-        raise UsageError(f"no rule or group is called {name!r}{near(name, [*ids, *groups])}")
+        raise UsageError(f"no rule is called {name!r}{near(name, [*ids, *groups])}")
     return group
 
 
