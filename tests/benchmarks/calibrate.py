@@ -1,4 +1,4 @@
-"""Write the measured counts of every verdict rule into its row: `hits` and `right`.
+"""Write the measured counts of every verdict rule, `hits` and `right`, to rules/measured.json.
 
     python -m tests.benchmarks.calibrate [--check]
 
@@ -12,7 +12,6 @@ import argparse
 import functools
 import hashlib
 import json
-import re
 import sys
 from pathlib import Path
 
@@ -26,7 +25,7 @@ from tests import corpus
 LABELS = (corpus.folder() or corpus.ROOT) / "labels"
 SHARED_LABELS = (LABELS / "errors.jsonl", LABELS / "traffic.jsonl")
 OUR_LABELS = Path(__file__).resolve().parents[1] / "verdict" / "held_out.jsonl"
-ROWS = Path(rule_files.__file__).parent
+MEASURED = Path(rule_files.__file__).with_name("measured.json")
 READ_WEIGHT = 0.2
 
 
@@ -72,48 +71,33 @@ def hidden_counts() -> dict[str, tuple[float, float]]:
     return calibration.total(weighted(rows.with_columns(correct=is_right)))
 
 
-def with_counts(text: str, counted: dict[str, tuple[float, float]]) -> str:
-    """A rule file's text with `hits` and `right` in every row, after its order."""
-    blocks = re.split(r"(?m)^(?=\[\[rule\]\]$)", text)
-    return "".join(_block(block, counted) for block in blocks)
-
-
-def _block(block: str, counted: dict[str, tuple[float, float]]) -> str:
-    name = re.search(r'(?m)^id = "([^"]+)"$', block)
-    if not name:
-        return block
-    hits, right = counted.get(name[1], (0.0, 0.0))
-    bare = re.sub(r"(?m)^(?:hits|right) = .*\n", "", block)
-    if not hits:
-        return bare
-    return re.sub(
-        r"(?m)^(order = \d+)$", rf"\1\nhits = {hits:.4g}\nright = {right:.4g}", bare, count=1
-    )
+def as_json(counted: dict[str, tuple[float, float]]) -> str:
+    """The text of measured.json: one line per rule that decided on a labelled call."""
+    lines = [
+        f'  "{name}": {{"hits": {hits:.4g}, "right": {right:.4g}}}'
+        for name, (hits, right) in sorted(counted.items())
+        if hits
+    ]
+    return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="change nothing; fail if out of date")
     check = parser.parse_args().check
-    stale = []
-    for counted, rules, files in (
-        (verdict_counts(), classify.rules(), classify.FILES),
-        (hidden_counts(), hidden_errors.rules(), hidden_errors.FILES),
-    ):
-        for name in files:
-            old = (ROWS / name).read_text(encoding="utf-8")
-            new = with_counts(old, counted)
-            if new != old:
-                stale.append(name)
-                if not check:
-                    (ROWS / name).write_text(new, encoding="utf-8")
-        sure = confidence.percent(rules, counted)
-        print(f"{len(rules)} rules, confidence {min(sure)} to {max(sure)}")
+    verdicts, hidden = verdict_counts(), hidden_counts()
+    for counted, rules in ((verdicts, classify.rules()), (hidden, hidden_errors.rules())):
+        percents = confidence.percent(rules, counted)
+        print(f"{len(rules)} rules, confidence {min(percents)} to {max(percents)}")
+    new = as_json(verdicts | hidden)
+    stale = new != MEASURED.read_text(encoding="utf-8")
+    if stale and not check:
+        MEASURED.write_text(new, encoding="utf-8")
     rows = verdict_rows(labelled())
     held_out = calibration.held_out(classify.rules(), rows)
     table = measures.reliability(held_out, rows["correct"])
     print(f"cross-validated calibration error {measures.calibration_error(table):.3f}")
-    print("changed:", ", ".join(stale) or "nothing")
+    print("changed:", MEASURED.name if stale else "nothing")
     sys.exit(1 if check and stale else 0)
 
 

@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from mcptally.cli import cli
 from mcptally.rules.findings import finding_rules
-from mcptally.rules.reference_page import FILES, _place, find_rules, reference, rule_files
+from mcptally.rules.reference_page import FILES, _position, find_rules, reference, rule_files
 
 
 def run(*arguments: str) -> tuple[int, str]:
@@ -61,6 +61,6 @@ def test_markdown_without_an_id_is_the_reference_page():
 
 def test_every_rule_file_has_its_place_on_the_page_and_says_what_it_is():
     for file in rule_files():
-        assert _place(file.name)[0] < len(FILES), f"{file.name} is not in page.FILES"
+        assert _position(file.name)[0] < len(FILES), f"{file.name} is not in page.FILES"
         assert file.about, f"{file.name} begins with no comment"
     assert {row["id"] for row in find_rules()} >= set(finding_rules())

@@ -1,4 +1,1 @@
-"""What strangers may do to us: archives, contents, and random bytes.
-
-docs/explanation/threat-model.md says what is promised; here it is tried.
-"""
+"""Tests of the promises in docs/explanation/threat-model.md: hostile archives, texts and bytes."""

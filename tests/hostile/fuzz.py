@@ -2,8 +2,8 @@
 
     python -m tests.hostile.fuzz framing|decoding|redaction|copying|erasure [-runs=N] [CORPUS]
 
-The suite runs each for a fixed number of runs; longer runs are started by hand. What was found is
-in docs/explanation/threat-model.md.
+The test suite runs each target a fixed number of times; longer runs are started by hand.
+docs/explanation/threat-model.md lists what was found.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ CAP = 64
 
 
 def framing(data: bytes) -> None:
-    """However bytes are cut, the frames are the same, and together they are the bytes."""
+    """The frames do not depend on chunk boundaries, and together they are all the bytes."""
     if not data:
         return
     cut, body = data[0] % 16 + 1, data[1:]
@@ -43,13 +43,13 @@ def framing(data: bytes) -> None:
 
 
 def decoding(data: bytes) -> None:
-    """Every line is an event, blank, or a finding at its line; and `check` says the same."""
+    """Every line is an event, blank, or has a finding; and `check` agrees."""
     with tempfile.TemporaryDirectory() as folder:
         accounted(Path(folder), b'{"v":1,' + data)
 
 
 def accounted(folder: Path, data: bytes) -> int:
-    """Check that every line of a file is accounted for; how many are events."""
+    """Check that every line of a file is accounted for, and return the number of events."""
     path = folder / "a.jsonl"
     path.write_bytes(data)
     events = decode([path], ["a.jsonl"])
@@ -78,7 +78,7 @@ SECRET = "ghp_" + "aB3dE5gH7jK9mN1pQ2sT4vW6yZ8xC0uR5tY1"
 
 
 def redaction(data: bytes) -> None:
-    """Strict JSON stays strict JSON, of the same shape if nothing is hidden; twice is once."""
+    """Redacted JSON is strict JSON, has its shape if nothing is hidden, and stays as it is."""
     if strict_json_error(data) is not None:
         return
     clean, count = HIDE.json(data)
@@ -96,13 +96,13 @@ def _shape(value: object) -> object:
 
 
 def copying(data: bytes) -> None:
-    """`redact` copies any bytes line by line, and a copy of the copy is the copy."""
+    """`redact` copies any bytes line by line, and redacting the copy changes nothing."""
     with tempfile.TemporaryDirectory() as folder:
         copied(Path(folder), b'{"v":1,' + data)
 
 
 def copied(folder: Path, data: bytes) -> bytes:
-    """Check that each line of a file has one in its redacted copy; gives the copy."""
+    """Check that the redacted copy of a file has the same lines, and return the copy."""
     source = folder / "a.jsonl"
     source.write_bytes(data)
     first = redact([source], folder / "1")
@@ -120,13 +120,13 @@ def copied(folder: Path, data: bytes) -> bytes:
 
 
 def erasure(data: bytes) -> None:
-    """`forget` leaves events only, and none of a recording that is forgotten."""
+    """`forget` leaves only events, and none of a forgotten recording."""
     with tempfile.TemporaryDirectory() as folder:
         erased(Path(folder), b'{"v":1,' + data)
 
 
 def erased(folder: Path, data: bytes) -> None:
-    """Check what is left of a file without a recording, and without a tool of it."""
+    """Check what remains of a file after erasing a recording, and after erasing a tool."""
     members = {"r1": {1: {0}, 3: {1}}}
     tool = Target(members=members, callless_after={"r1": 1}, tool="echo", listing={"r1"})
     for target in (Target(whole={"r1"}), tool):

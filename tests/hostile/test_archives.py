@@ -1,4 +1,4 @@
-"""Archives that were made to do harm: each is read, told of, and costs its neighbours nothing."""
+"""A hostile archive is read, reported, and does not affect the other files in it."""
 
 import gzip
 import json
@@ -27,7 +27,7 @@ from mcptally.process_memory import free, left_in
 from mcptally.transcript.check import check
 from mcptally.transcript.discover import discover
 from mcptally.transcript.files import EXPANSION, Damage, Lines, Room, lines, open_stream
-from tests.hostile.rig import GOOD, Outcome, judged, recording
+from tests.hostile.scored_archive import GOOD, Outcome, judged, recording
 from tests.transcripts import c2s, call, opened, s2c, write
 
 pytestmark = pytest.mark.slow
@@ -121,7 +121,7 @@ LINES: dict[str, tuple[bytes, str, str]] = {
         message(asks(b"{}")) + message(asks(b'{"a":1}')),
         "archive.conflicting_events", "there already"),
 }  # fmt: skip
-"""What: lines, a rule that finds it, what `check` says of it."""
+"""Case → lines, the rule that reports it, and words in the report of `check`."""
 
 
 HARMLESS = {
@@ -171,8 +171,8 @@ FILES: dict[str, tuple[str, bytes, str, str]] = {
 
 
 @pytest.fixture(scope="module")
-def all_at_once(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    """One archive of all of them, each in a file and a recording of its own."""
+def scored(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    """One archive with all cases, each in its own file and recording."""
     folder = tmp_path_factory.mktemp("hostile")
     (folder / "archive").mkdir()
     for number, name in enumerate([*LINES, *HARMLESS, *FILES]):
@@ -186,38 +186,38 @@ def all_at_once(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
 
 
 def about(outcome: Outcome, table: str, name: str) -> pl.DataFrame:
-    """Rows about the file of one case."""
+    """The rows about the file of one case."""
     return outcome.table(table).filter(pl.col("file").str.contains(f"/{name}.jsonl", literal=True))
 
 
 @pytest.mark.parametrize("name", [*LINES, *FILES])
-def test_what_is_hostile_is_a_finding_with_its_place(all_at_once: Outcome, name: str) -> None:
+def test_a_hostile_line_or_file_gives_a_finding(scored: Outcome, name: str) -> None:
     rule, words = LINES[name][1:] if name in LINES else FILES[name][2:]
-    rules = set(about(all_at_once, "findings", name).get_column("rule"))
+    rules = set(about(scored, "findings", name).get_column("rule"))
     assert rule in rules
-    assert words in all_at_once.said
+    assert words in scored.said
 
 
 @pytest.mark.parametrize("name", HARMLESS)
-def test_what_is_merely_odd_is_a_call(all_at_once: Outcome, name: str) -> None:
-    rules = set(about(all_at_once, "findings", name).get_column("rule"))
+def test_an_unusual_but_valid_message_is_a_call(scored: Outcome, name: str) -> None:
+    rules = set(about(scored, "findings", name).get_column("rule"))
     assert not {rule for rule in rules if rule.startswith("transcript.")}
-    assert about(all_at_once, "calls", name).height == HARMLESS[name].count(b'"method"')
+    assert about(scored, "calls", name).height == HARMLESS[name].count(b'"method"')
 
 
 @pytest.mark.parametrize("name", HARMLESS)
-def test_what_is_merely_odd_is_shown_in_words(all_at_once: Outcome, name: str) -> None:
-    store = mt.open_store(all_at_once.store)
-    for call_id in about(all_at_once, "calls", name).get_column("call_id").head(2):
+def test_explain_shows_an_unusual_call(scored: Outcome, name: str) -> None:
+    store = mt.open_store(scored.store)
+    for call_id in about(scored, "calls", name).get_column("call_id").head(2):
         assert call_id in text(explain(store, call_id))
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl", "har", "otlp", "parquet"])
-def test_what_is_merely_odd_is_exported(all_at_once: Outcome, tmp_path: Path, form: str) -> None:
-    done = export(mt.open_store(all_at_once.store), to=form, out=tmp_path / "out")
+def test_an_unusual_call_is_exported(scored: Outcome, tmp_path: Path, form: str) -> None:
+    done = export(mt.open_store(scored.store), to=form, out=tmp_path / "out")
     untimed = 1 if form in {"har", "otlp"} else 0
     assert sum(done.left_out.values()) == untimed
-    assert done.rows == all_at_once.table("calls").height
+    assert done.rows == scored.table("calls").height
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,9 @@ def test_what_is_merely_odd_is_exported(all_at_once: Outcome, tmp_path: Path, fo
     [lambda data: gzip.compress(data) + b"tail", lambda data: zstandard.compress(data) + b"tail"],
     ids=["gzip", "zstd"],
 )
-def test_what_stands_before_damage_is_read(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
+def test_events_before_damaged_bytes_are_read(
+    tmp_path: Path, pack: Callable[[bytes], bytes]
+) -> None:
     (tmp_path / "archive").mkdir()
     name = "a.jsonl.gz" if pack(b"")[:2] == b"\x1f\x8b" else "a.jsonl.zst"
     (tmp_path / "archive" / name).write_bytes(pack(recording()))
@@ -234,10 +236,10 @@ def test_what_stands_before_damage_is_read(tmp_path: Path, pack: Callable[[bytes
     assert "archive.cannot_decompress" in outcome.rules
 
 
-# --- more than there is memory for ---
+# --- limits on memory ---
 
 
-def test_a_file_is_read_as_far_as_there_is_memory(tmp_path: Path) -> None:
+def test_a_file_is_read_until_the_memory_limit(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     line = json.dumps({"v": 1, "event": "stderr", "recording": "r", "ts_ns": 1, "text": "x" * 900})
     path.write_text("".join(f'{line[:-1]},"seq":{n}}}\n' for n in range(4000)))
@@ -250,7 +252,7 @@ def test_a_file_is_read_as_far_as_there_is_memory(tmp_path: Path) -> None:
     assert 0 < some.stderr.height == found["line"] - 1 < 4000
 
 
-def test_a_long_line_takes_its_memory_whatever_stands_beside_it(tmp_path: Path) -> None:
+def test_a_long_line_counts_towards_the_memory_limit(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     line = b'{"v":1,"event":"stderr","recording":"r","seq":%d,"ts_ns":1,"text":"%b"}\n'
     size = 8 << 20
@@ -259,7 +261,7 @@ def test_a_long_line_takes_its_memory_whatever_stands_beside_it(tmp_path: Path) 
     assert events.findings.get_column("rule").to_list() == ["archive.more_than_memory"]
 
 
-def test_lines_that_are_no_events_are_not_kept(tmp_path: Path) -> None:
+def test_lines_that_are_not_events_take_no_memory(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     size = 48 << 20
     path.write_bytes((b"x" * 1023 + b"\n") * (size >> 10))
@@ -271,12 +273,12 @@ def test_lines_that_are_no_events_are_not_kept(tmp_path: Path) -> None:
         tracemalloc.stop()
 
 
-def test_how_much_memory_is_free_is_asked_of_the_system() -> None:
+def test_free_memory_is_a_plausible_number() -> None:
     left = free()
     assert left is None or 0 < left < 1 << 50
 
 
-def test_files_that_were_read_leave_their_memory_to_whoever_needs_it(tmp_path: Path) -> None:
+def test_cached_files_count_as_free_memory(tmp_path: Path) -> None:
     stat = "anon 300\nactive_file 400\ninactive_file 150"
     said = {"max": "1000", "now": "900", "memory.stat": stat}
     for name, text_ in said.items():
@@ -289,11 +291,11 @@ def test_files_that_were_read_leave_their_memory_to_whoever_needs_it(tmp_path: P
         left_in(tmp_path, "max", "now")
 
 
-# --- bombs ---
+# --- decompression bombs ---
 
 
 def bomb(path: Path, block: bytes, mebibytes: int, *, head: bytes = b"") -> Path:
-    """A file of a few hundred kB that unpacks to a size of choice."""
+    """Write a file of a few hundred kB that unpacks to `mebibytes` blocks."""
     with path.open("wb") as out, zstandard.ZstdCompressor().stream_writer(out) as packed:
         packed.write(head)
         for _ in range(mebibytes):
@@ -302,7 +304,7 @@ def bomb(path: Path, block: bytes, mebibytes: int, *, head: bytes = b"") -> Path
 
 
 @pytest.mark.parametrize("block", [b" " * (1 << 20), b"\n" * (1 << 20), b"x" * 1023 + b"\n"])
-def test_a_bomb_is_read_as_far_as_there_is_room(tmp_path: Path, block: bytes) -> None:
+def test_a_decompression_bomb_is_read_up_to_the_limit(tmp_path: Path, block: bytes) -> None:
     path = bomb(tmp_path / "a.jsonl.zst", block, 32 if len(block) > 2000 else 32 << 10)
     room = Room(1 << 20)
     read = 0
@@ -316,7 +318,7 @@ def test_a_bomb_is_read_as_far_as_there_is_room(tmp_path: Path, block: bytes) ->
     assert read <= path.stat().st_size * EXPANSION + (1 << 20) + (1 << 20)
 
 
-def test_bombs_share_one_room_and_leave_that_of_others_alone(tmp_path: Path) -> None:
+def test_bombs_share_one_limit_and_do_not_affect_other_files(tmp_path: Path) -> None:
     room = Room(1 << 20)
     first = bomb(tmp_path / "a.jsonl.zst", b"\n" * (1 << 20), 16)
     second = bomb(tmp_path / "b.jsonl.zst", b"\n" * (1 << 20), 16)
@@ -329,7 +331,7 @@ def test_bombs_share_one_room_and_leave_that_of_others_alone(tmp_path: Path) -> 
     assert [run.data for run in lines(good, room=room) if isinstance(run, Lines)] == [recording()]
 
 
-def test_the_bombs_of_an_archive_share_one_room_in_a_check(tmp_path: Path) -> None:
+def test_check_applies_one_limit_to_all_bombs_of_an_archive(tmp_path: Path) -> None:
     for name in ("a.jsonl.zst", "b.jsonl.zst"):
         bomb(tmp_path / name, b" " * (1 << 20), 400, head=recording())
     told = {
@@ -338,7 +340,7 @@ def test_the_bombs_of_an_archive_share_one_room_in_a_check(tmp_path: Path) -> No
     assert [name for name, words in told.items() if "unpack to more" in words] == ["b.jsonl.zst"]
 
 
-def test_a_line_of_half_a_gigabyte_is_passed_over(tmp_path: Path) -> None:
+def test_a_line_of_half_a_gigabyte_is_skipped(tmp_path: Path) -> None:
     path = tmp_path / "sparse.jsonl"
     with path.open("wb") as file:
         file.write(recording())
@@ -350,11 +352,11 @@ def test_a_line_of_half_a_gigabyte_is_passed_over(tmp_path: Path) -> None:
     assert kept == recording() + recording("r2")
 
 
-# --- files that are none, that lead away, that change ---
+# --- pipes, links, and files that change ---
 
 
 @posix
-def test_pipes_sockets_and_devices_keep_nobody_waiting(tmp_path: Path) -> None:
+def test_pipes_sockets_and_devices_are_skipped_without_waiting(tmp_path: Path) -> None:
     archive = tmp_path / "archive"
     archive.mkdir()
     os.mkfifo(archive / "pipe.jsonl")
@@ -379,7 +381,7 @@ def test_pipes_sockets_and_devices_keep_nobody_waiting(tmp_path: Path) -> None:
 
 
 @posix
-def test_links_out_of_the_folder_are_told_and_not_followed(tmp_path: Path) -> None:
+def test_links_out_of_the_folder_are_reported_and_not_followed(tmp_path: Path) -> None:
     archive, secret = tmp_path / "archive", tmp_path / "secret"
     (archive / "sub").mkdir(parents=True)
     secret.mkdir()
@@ -399,7 +401,7 @@ def test_links_out_of_the_folder_are_told_and_not_followed(tmp_path: Path) -> No
 
 
 @posix
-def test_links_that_lead_in_circles_end(tmp_path: Path) -> None:
+def test_circular_links_do_not_cause_a_loop(tmp_path: Path) -> None:
     archive = tmp_path / "archive"
     archive.mkdir()
     for name in "abc":
@@ -411,7 +413,7 @@ def test_links_that_lead_in_circles_end(tmp_path: Path) -> None:
 
 
 @posix
-def test_a_folder_of_1200_levels_is_read_to_its_end(tmp_path: Path) -> None:
+def test_a_file_1200_folders_deep_is_found(tmp_path: Path) -> None:
     here = Path.cwd()
     os.chdir(tmp_path)
     try:
@@ -420,7 +422,7 @@ def test_a_folder_of_1200_levels_is_read_to_its_end(tmp_path: Path) -> None:
             os.chdir("d")
         Path("a.jsonl").write_bytes(recording())
         assert len(discover([tmp_path])) == 1
-    finally:  # what clears up after tests would not get to the bottom of it
+    finally:  # pytest cannot delete so deep a folder
         Path("a.jsonl").unlink(missing_ok=True)
         while not Path.cwd().samefile(tmp_path):
             os.chdir("..")
@@ -429,7 +431,7 @@ def test_a_folder_of_1200_levels_is_read_to_its_end(tmp_path: Path) -> None:
 
 
 @posix
-def test_a_name_that_is_no_text_is_told_and_not_read(tmp_path: Path) -> None:
+def test_a_file_name_that_is_not_utf8_is_reported_and_not_read(tmp_path: Path) -> None:
     archive = tmp_path / "archive"
     archive.mkdir()
     name = os.fsdecode(b"\xff\x1b[2J.jsonl")
@@ -461,7 +463,7 @@ def test_a_file_that_vanishes_while_others_are_read_is_a_finding(tmp_path: Path)
     assert sorted(set(calls.get_column("recording"))) == ["r0", "r1", "r2"]
 
 
-def test_a_file_that_grows_while_it_is_read_is_read_as_it_was(tmp_path: Path) -> None:
+def test_a_file_that_grows_while_it_is_read_is_read_up_to_its_first_size(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(recording())
     read = b""
@@ -485,7 +487,7 @@ def test_a_file_that_shrinks_while_it_is_read_ends_early(tmp_path: Path) -> None
 
 
 @posix
-def test_what_may_not_be_read_stops_nothing_else() -> None:
+def test_a_file_without_read_permission_does_not_stop_the_run() -> None:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         folder.chmod(0o755)
@@ -493,7 +495,7 @@ def test_what_may_not_be_read_stops_nothing_else() -> None:
         secret = folder / "archive" / "secret.jsonl"
         secret.write_bytes(recording())
         secret.chmod(0)
-        with _nobody(folder):
+        with _AsNobody(folder):
             if os.access(secret, os.R_OK, effective_ids=True):
                 pytest.skip("this user may read everything")
             outcome = judged(folder)
@@ -501,8 +503,8 @@ def test_what_may_not_be_read_stops_nothing_else() -> None:
         assert "Permission denied" in outcome.said
 
 
-class _nobody:  # noqa: N801  (reads as a word of the sentence)
-    """Without the rights of root, if they are had."""
+class _AsNobody:
+    """Context manager that gives up root's privileges, if the tests run as root."""
 
     def __init__(self, folder: Path) -> None:
         self.root = os.geteuid() == 0
@@ -520,12 +522,12 @@ class _nobody:  # noqa: N801  (reads as a word of the sentence)
 
 
 @posix
-def test_a_folder_that_may_not_be_listed_is_said() -> None:
+def test_a_folder_that_cannot_be_listed_is_an_error() -> None:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         (folder / "archive").mkdir()
         folder.chmod(0o755)
-        with _nobody(folder):
+        with _AsNobody(folder):
             (folder / "archive").chmod(0)
             if os.access(folder / "archive", os.R_OK, effective_ids=True):
                 pytest.skip("this user may read everything")
@@ -533,10 +535,10 @@ def test_a_folder_that_may_not_be_listed_is_said() -> None:
                 discover([folder / "archive"])
 
 
-# --- very many ---
+# --- large numbers ---
 
 
-def test_ten_thousand_recordings_in_one_file(tmp_path: Path) -> None:
+def test_ten_thousand_recordings_in_one_file_are_counted(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(
         b"".join(message(b'{"id":1,"method":"ping"}', 0, b"r%d" % n) for n in range(10_000))
@@ -546,7 +548,7 @@ def test_ten_thousand_recordings_in_one_file(tmp_path: Path) -> None:
     assert len(check([path]).recordings) == 10_000
 
 
-def test_one_recording_in_two_thousand_files(tmp_path: Path) -> None:
+def test_one_recording_in_two_thousand_files_is_put_together(tmp_path: Path) -> None:
     archive = tmp_path / "archive"
     archive.mkdir()
     for number in range(2000):
@@ -557,7 +559,7 @@ def test_one_recording_in_two_thousand_files(tmp_path: Path) -> None:
     assert [r.events for r in check([archive]).recordings] == [2000]
 
 
-def test_ids_of_calls_differ_even_where_a_place_is_claimed_twice(tmp_path: Path) -> None:
+def test_call_ids_are_unique_even_if_events_have_the_same_place(tmp_path: Path) -> None:
     (tmp_path / "archive").mkdir()
     data = b"".join(message(asks(b'{"a":%d}' % n), 1) for n in range(50))
     (tmp_path / "archive" / "a.jsonl").write_bytes(data)
@@ -565,7 +567,7 @@ def test_ids_of_calls_differ_even_where_a_place_is_claimed_twice(tmp_path: Path)
     assert calls.get_column("call_id").n_unique() == calls.height == 51
 
 
-def test_a_copy_that_is_spelt_otherwise_is_a_copy(tmp_path: Path) -> None:
+def test_a_copy_with_other_spacing_or_escapes_is_a_duplicate(tmp_path: Path) -> None:
     (tmp_path / "archive").mkdir()
     (tmp_path / "archive" / "a.jsonl").write_bytes(recording())
     spelt = recording().replace(b'": ', b'":').replace(b'"event":"open"', rb'"event":"\u006fpen"')
@@ -576,7 +578,7 @@ def test_a_copy_that_is_spelt_otherwise_is_a_copy(tmp_path: Path) -> None:
     assert outcome.calls("r1") == ["ok"]
 
 
-def test_events_that_conflict_are_all_kept(tmp_path: Path) -> None:
+def test_conflicting_events_are_all_kept(tmp_path: Path) -> None:
     (tmp_path / "archive").mkdir()
     (tmp_path / "archive" / "a.jsonl").write_bytes(message(asks(b'{"to":"alice"}')))
     (tmp_path / "archive" / "b.jsonl").write_bytes(message(asks(b'{"to":"mallory"}')))
@@ -605,10 +607,10 @@ def _blocks() -> list[dict[str, object]]:
 
 @posix
 @pytest.mark.parametrize("events", [_listing, _blocks])
-def test_one_reply_of_very_many_parts_takes_memory_by_its_length(
+def test_memory_for_a_reply_of_many_parts_is_linear_in_its_length(
     tmp_path: Path, events: Callable[[], list[dict[str, object]]]
 ) -> None:
-    """A reply of a megabyte; by the product of its parts it would be over ten gigabytes."""
+    """The reply has a megabyte. Memory quadratic in its parts would be over ten gigabytes."""
     write(tmp_path / "a.jsonl", [*events(), *[{**e, "recording": "r2"} for e in events()]])
     code = (
         "import resource, sys, mcptally as mt\n"

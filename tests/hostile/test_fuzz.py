@@ -1,4 +1,4 @@
-"""Random input with fixed budgets; the first line of each docstring is what must always hold.
+"""Random input with fixed budgets. Each docstring states the property that must always hold.
 
 Importers are fuzzed in tests/importers/test_damage.py, frames of HTTP in tests/record.
 """
@@ -23,7 +23,7 @@ import mcptally as mt
 from mcptally.errors import McptallyError, RuleError, UnreadableError
 from mcptally.pipeline.scoring import Judging
 from tests.hostile import fuzz
-from tests.hostile.rig import recording
+from tests.hostile.scored_archive import recording
 from tests.transcripts import c2s, call, event, opened, s2c, text
 
 pytestmark = pytest.mark.slow
@@ -57,8 +57,8 @@ VALUES = st.recursive(
 
 
 @st.composite
-def bent(draw: st.DrawFn) -> bytes:
-    """An event in which something was replaced, left out, put in twice, cut or overwritten."""
+def mutated_event(draw: st.DrawFn) -> bytes:
+    """An event with something replaced, removed, duplicated, truncated or overwritten."""
     line = json.loads(json.dumps(draw(st.sampled_from(EVENTS))))
     for _ in range(draw(st.integers(0, 3))):
         node: Any = line
@@ -84,9 +84,9 @@ def bent(draw: st.DrawFn) -> bytes:
     return data
 
 
-FILES = st.tuples(st.lists(bent() | st.binary(max_size=30), max_size=8), st.booleans()).map(
-    lambda parts: b"\n".join(parts[0]) + b"\n" * parts[1]
-)
+FILES = st.tuples(
+    st.lists(mutated_event() | st.binary(max_size=30), max_size=8), st.booleans()
+).map(lambda parts: b"\n".join(parts[0]) + b"\n" * parts[1])
 
 
 @budget(150)
@@ -94,8 +94,8 @@ FILES = st.tuples(st.lists(bent() | st.binary(max_size=30), max_size=8), st.bool
 @example(b"\n\n\x0b\n")
 @example(b'{"v":1}\r\n{"v":1')
 @example(b'{"v":1,"event":"stderr","recording":"r","seq":1,"ts_ns":1}\xff')
-def test_no_line_is_lost(data: bytes) -> None:
-    """Every line is an event, blank, or a finding at its line; and `check` says the same."""
+def test_every_line_is_accounted_for(data: bytes) -> None:
+    """Every line is an event, blank, or has a finding; and `check` agrees."""
     if data.startswith((b"\x1f\x8b", b"PK", b"\xff\xfe", b"\xfe\xff", b"BZh", b"\x28\xb5")):
         return
     with tempfile.TemporaryDirectory() as folder:
@@ -104,8 +104,8 @@ def test_no_line_is_lost(data: bytes) -> None:
 
 @budget(10)
 @given(st.lists(FILES, min_size=1, max_size=3))
-def test_score_never_raises_what_is_not_ours(files: list[bytes]) -> None:
-    """A run ends with a store in which the innocent call is `ok`, whatever lies beside it."""
+def test_score_raises_only_errors_of_mcptally(files: list[bytes]) -> None:
+    """A run ends with a store in which the innocent call is `ok`, whatever the other files are."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         (folder / "archive").mkdir()
@@ -121,15 +121,15 @@ def test_score_never_raises_what_is_not_ours(files: list[bytes]) -> None:
 
 @budget(300)
 @given(st.binary(max_size=400), st.integers(0, 255))
-def test_frames_do_not_depend_on_how_bytes_are_cut(data: bytes, cut: int) -> None:
-    """However bytes are cut, the frames are the same, and together they are the bytes."""
+def test_frames_do_not_depend_on_chunk_boundaries(data: bytes, cut: int) -> None:
+    """The frames do not depend on chunk boundaries, and together they are all the bytes."""
     fuzz.framing(bytes([cut]) + data.replace(b"\x00", b"\n"))
 
 
 @budget(300)
 @given(VALUES, st.booleans())
-def test_redaction_keeps_json_json(value: Any, plain: bool) -> None:
-    """Strict JSON stays strict JSON, of the same shape if nothing is hidden; twice is once."""
+def test_redacted_json_is_valid_json(value: Any, plain: bool) -> None:
+    """Redacted JSON is strict JSON, has its shape if nothing is hidden, and stays as it is."""
     fuzz.redaction(json.dumps(value, ensure_ascii=plain).encode("utf-8", "surrogatepass"))
 
 
@@ -138,12 +138,12 @@ EDGES = ("", " ", ":", "=", "/", '"', "'", "{", "[", ",", "\\", "\n", '="', "Bea
 
 @budget(200)
 @given(VALUES, st.sampled_from(EDGES), st.booleans())
-def test_a_secret_does_not_survive_wherever_it_stands(
+def test_a_secret_is_redacted_at_any_position(
     value: Any,
     edge: str,
     nested: bool,
 ) -> None:
-    """A token of a known shape is in no output, as a value, a name, in a text or nested JSON."""
+    """A known token is redacted as a value, as a name, inside a text and inside nested JSON."""
     words = f"{edge}{fuzz.SECRET}{edge}"
     inner: Any = {"a": words, words: value, "list": [words, value]}
     frame = json.dumps({"x": json.dumps(inner) if nested else inner}).encode()
@@ -165,13 +165,13 @@ KEPT_SAFE = [
     b'"command":["x","--token","zebra-7731"]',
     b'"b64":"%b"' % base64.b64encode(b"\xff\xff\xff" + fuzz.SECRET.encode()),
 ]
-"""Members with a secret; bytes around them change, and these stay."""
+"""Members with a secret. The strategy changes only the bytes around them."""
 LEAKS = [fuzz.SECRET.encode(), b"zebra-7731", base64.b64encode(fuzz.SECRET.encode())[:-4]]
 
 
 @st.composite
 def planted(draw: st.DrawFn) -> bytes:
-    """Events with secrets, of which any other byte may be another, be gone, or have more before."""
+    """Events with secrets, in which any other byte may be changed, removed or preceded by more."""
     parts: list[bytes] = []
     for _ in range(draw(st.integers(1, 4))):
         line = json.dumps(draw(st.sampled_from(EVENTS))).encode()
@@ -189,8 +189,8 @@ def planted(draw: st.DrawFn) -> bytes:
 
 @budget(int(os.environ.get("MCPTALLY_FUZZ", "300")))
 @given(planted())
-def test_a_secret_survives_in_no_copy_however_its_line_is_damaged(data: bytes) -> None:
-    """No planted secret is in what `redact` writes, each line stays one, and twice is once."""
+def test_no_copy_has_a_secret_from_a_damaged_line(data: bytes) -> None:
+    """The copy of `redact` has no planted secret and the same lines, and stays as it is."""
     with tempfile.TemporaryDirectory() as folder:
         copy = fuzz.copied(Path(folder), b'{"v":1}\n' + data)
         assert not [leak for leak in LEAKS if leak in copy]
@@ -199,16 +199,16 @@ def test_a_secret_survives_in_no_copy_however_its_line_is_damaged(data: bytes) -
 @budget(int(os.environ.get("MCPTALLY_FUZZ", "200")))
 @given(FILES)
 def test_any_file_is_copied_and_erased_without_a_traceback(data: bytes) -> None:
-    """`redact` copies each line, `forget` leaves events only, and `check` reads all of it."""
+    """`redact` copies each line, `forget` leaves only events, and `check` reads the whole file."""
     with tempfile.TemporaryDirectory() as folder:
         fuzz.copied(Path(folder), b'{"v":1}\n' + data)
         fuzz.erased(Path(folder), recording("r1") + data + b"\n" + recording("r2"))
 
 
 @budget(5)
-@given(st.lists(bent(), max_size=6), st.sampled_from(["recording", "tool", "server"]))
-def test_forget_never_raises_what_is_not_ours(lines: list[bytes], kind: str) -> None:
-    """A recording, a tool or a server goes from an archive, whatever lies beside it."""
+@given(st.lists(mutated_event(), max_size=6), st.sampled_from(["recording", "tool", "server"]))
+def test_forget_raises_only_errors_of_mcptally(lines: list[bytes], kind: str) -> None:
+    """A recording, tool or server is erased from an archive, whatever the other files are."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         good = b"".join(recording(name, server=name) for name in ("r1", "r2"))
@@ -233,8 +233,8 @@ silent = ["fine"]
 
 @budget(150)
 @given(st.data())
-def test_a_rule_file_is_taken_or_refused_in_words(data: st.DataObject) -> None:
-    """Any TOML, and anything that is none, makes rules or a RuleError; nothing of it is run."""
+def test_any_rule_file_loads_or_gives_a_rule_error(data: st.DataObject) -> None:
+    """Any text, TOML or not, gives rules or a RuleError; nothing in it is executed."""
     lines = RULES.strip().split("\n")
     for _ in range(data.draw(st.integers(0, 3))):
         place = data.draw(st.integers(0, len(lines) - 1))
@@ -262,8 +262,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> mt.Store:
 
 @budget(100)
 @given(words=st.text(max_size=30), name=st.sampled_from(["server", "tool", "client", "since"]))
-def test_a_filter_is_a_value(store: mt.Store, words: str, name: str) -> None:
-    """A value of a filter chooses rows or is refused in words; it is never SQL."""
+def test_a_filter_value_is_never_sql(store: mt.Store, words: str, name: str) -> None:
+    """A filter value selects rows or gives an error message; it is never executed as SQL."""
     try:
         rows = store.ask("tool_scores", **{name: words}).fetchall()
     except McptallyError:
@@ -281,13 +281,13 @@ def test_a_filter_is_a_value(store: mt.Store, words: str, name: str) -> None:
     ],
 )
 def test_coverage_guided_fuzzing_finds_nothing(tmp_path: Path, name: str, runs: int) -> None:
-    """What fuzz.py says of each target, for a fixed number of runs that coverage chooses."""
+    """The properties in fuzz.py hold for a fixed number of runs that coverage guides."""
     if importlib.util.find_spec("atheris") is None:
         pytest.skip(
             "atheris is not installed (there is none for every Python): "
             "pip install --only-binary atheris -e '.[fuzz]'"
         )
-    # Of what is no strict JSON, redaction's target sees nothing.
+    # The target `redaction` ignores input that is not strict JSON.
     seed = recording().splitlines()[1] if name == "redaction" else b"\x03" + recording()
     (tmp_path / "seed").write_bytes(seed)
     words = [sys.executable, "-m", "tests.hostile.fuzz", name]
@@ -300,8 +300,8 @@ def test_coverage_guided_fuzzing_finds_nothing(tmp_path: Path, name: str, runs: 
     assert f"Done {runs} runs" in done.stderr
 
 
-def test_files_that_are_nothing_are_refused_in_words(tmp_path: Path) -> None:
-    """What holds no event ends in UnreadableError, which names the file."""
+def test_files_without_events_give_an_error_that_names_the_file(tmp_path: Path) -> None:
+    """A file without events gives an UnreadableError that names the file."""
     (tmp_path / "a.jsonl").write_bytes(b"nothing\n")
     with pytest.raises(UnreadableError, match=r"a\.jsonl"):
         mt.score(tmp_path, out=tmp_path / "store")

@@ -1,4 +1,4 @@
-"""JSON Schemas that were made to do harm: nothing is fetched, nothing explodes, all is said."""
+"""Hostile JSON Schemas cause no requests, take bounded time and memory, and are reported."""
 
 import contextlib
 import http.server
@@ -21,7 +21,7 @@ from mcptally.jsonschemas.validate import _judge_with_patterns, judge_of, judge_
 from mcptally.seeds.inspector.ajv.schemas import compiled
 from mcptally.seeds.javascript import Throws
 from mcptally.seeds.validation_protocol import schema_errors
-from tests.hostile.rig import Outcome, judged
+from tests.hostile.scored_archive import Outcome, judged
 from tests.transcripts import c2s, call, opened, s2c, write
 
 
@@ -32,7 +32,7 @@ def nested(times: int, inner: Any, wrap: Any) -> Any:
 
 
 def ladder(rungs: int, keyword: str, bottom: Any) -> dict[str, Any]:
-    """Each definition holds for the next one twice: 2**rungs in all."""
+    """A schema in which each definition refers to the next one twice: 2**rungs paths."""
     steps = {f"d{n}": {keyword: [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(rungs)}
     return {"$defs": steps | {f"d{rungs}": bottom}, "$ref": "#/$defs/d0"}
 
@@ -90,11 +90,11 @@ BOMBS: dict[str, tuple[Any, Any, str]] = {
     "a schema that is text": ("x", 1, "unusable_schema"),
     "a schema of another world": ({"$schema": "http://127.0.0.1/x"}, 1, "unusable_schema"),
 }  # fmt: skip
-"""What: the schema, a value, and what has to come of them."""
+"""Case → the schema, a value, and the expected result."""
 
 
 @pytest.mark.parametrize(("schema", "value", "state"), BOMBS.values(), ids=BOMBS)
-def test_a_schema_that_would_explode_is_judged_or_refused(
+def test_an_expensive_schema_is_validated_or_rejected_in_time(
     schema: Any, value: Any, state: str
 ) -> None:
     judge = judge_of(json.dumps(schema))
@@ -107,7 +107,7 @@ def test_a_schema_that_would_explode_is_judged_or_refused(
 
 
 def rungs(spelt: str, named: str = "") -> dict[str, Any]:
-    """The steps of a ladder: `spelt` is a reference to the next, `named` the name of one."""
+    """The definitions of a ladder: `spelt` refers to the next one, `named` declares a name."""
     told = {f"d{n}": {"allOf": [{"$ref": spelt.format(n + 1)}] * 2} for n in range(40)}
     told |= {"d40": {}}
     return {key: ({"$id": named.format(key[1:])} if named else {}) | v for key, v in told.items()}
@@ -130,17 +130,17 @@ HIDDEN: dict[str, Any] = {
         "$ref": "0", "contentSchema": {"$defs": rungs("{}", "{}")}},
     "by escapes": {"$ref": "#/%24defs/d0", "$defs": rungs("#/%24defs/d{}")},
 }  # fmt: skip
-"""Where a ladder may stand, and how its references may be spelt."""
+"""Ladders in different places of a schema, with references in different spellings."""
 
 
 @pytest.mark.parametrize("schema", HIDDEN.values(), ids=HIDDEN)
-def test_no_place_and_no_spelling_hides_a_ladder(schema: Any) -> None:
+def test_exponential_references_are_detected_in_any_place_and_spelling(schema: Any) -> None:
     text = json.dumps(schema)
     assert "subschemas" in str(judge_of(text))
     assert compiled(schema) is None
 
 
-def test_a_name_that_is_another_by_its_path_leads_out_or_elsewhere() -> None:
+def test_a_relative_reference_is_resolved_against_its_base() -> None:
     person = {"$id": "http://x/person/s", "properties": {"home": {"$ref": "../home/s"}}}
     home = {"$id": "http://x/home/s", "properties": {"owner": {"$ref": "../person/s"}}}
     schema = {"$ref": "#/$defs/p", "$defs": {"p": person, "h": home}}
@@ -155,14 +155,14 @@ def test_a_name_that_is_another_by_its_path_leads_out_or_elsewhere() -> None:
 @pytest.mark.parametrize(
     "told", [{"$id": "http://x/s"}, {"$anchor": "a"}, {"$recursiveAnchor": True}], ids=str
 )
-def test_names_without_end_are_refused_and_not_compared(told: dict[str, Any]) -> None:
+def test_very_long_names_are_rejected_without_comparing_them(told: dict[str, Any]) -> None:
     key, to = ("$recursiveRef", "#") if "$recursiveAnchor" in told else ("$ref", "s")
     to = "#a" if "$anchor" in told else to
     many = {f"d{n}": told | {key: to} for n in range(8000)}
     assert "may lead to over" in str(judge_of(json.dumps({key: to, "$defs": many})))
 
 
-def test_a_guard_is_not_passed_by_spelling() -> None:
+def test_an_escaped_keyword_does_not_bypass_the_limit() -> None:
     text = json.dumps(ladder(60, "allOf", {})).replace("$ref", r"\u0024r\u0065f")
     assert "subschemas" in str(judge_of(text))
 
@@ -184,7 +184,7 @@ class _Counting(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def bait() -> Iterator[tuple[str, list[str]]]:
-    """A server on the loopback, and what it was asked for."""
+    """The URL of a local server and the list of requests that it received."""
     asked: list[str] = []
     handler = type("Counting", (_Counting,), {"asked": asked})
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
@@ -196,7 +196,7 @@ def bait() -> Iterator[tuple[str, list[str]]]:
 
 
 def leading_out(url: str, file: str) -> list[dict[str, Any]]:
-    """Schemas that lead to the server, or to a file, by every way there is."""
+    """Schemas that refer to the server or to a file by every keyword that can."""
     outside = [url + "/s.json", url + "/s.json#/a", file, "//" + url.removeprefix("http://")]
     schemas: list[dict[str, Any]] = [{"$schema": target} for target in outside]
     for keyword in ("$ref", "$dynamicRef", "$recursiveRef"):
@@ -215,7 +215,7 @@ def leading_out(url: str, file: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_nothing_is_fetched_and_no_file_is_read(
+def test_no_schema_makes_a_request_or_reads_a_file(
     tmp_path: Path, bait: tuple[str, list[str]]
 ) -> None:
     url, asked = bait
@@ -252,7 +252,7 @@ def test_nothing_is_fetched_and_no_file_is_read(
 
 
 def assert_said(outcome: Outcome, schemas: int) -> None:
-    """All but those without an effect are told, and no call counts as wrong for them."""
+    """Check that every schema with an effect has a finding and that no call is invalid."""
     rules = {"definition.schema_outside", "definition.dialect_unknown"}
     told = outcome.table("findings").filter(pl.col("rule").is_in(list(rules)))
     assert told.get_column("tool").n_unique() >= schemas - 6
@@ -260,7 +260,7 @@ def assert_said(outcome: Outcome, schemas: int) -> None:
     assert "invalid" not in set(states.get_column("input_schema_state"))
 
 
-def test_replies_and_definitions_of_any_depth_that_is_read_are_judged(tmp_path: Path) -> None:
+def test_deeply_nested_replies_and_definitions_are_validated(tmp_path: Path) -> None:
     (tmp_path / "archive").mkdir()
     depths = (100, 500, 900, 940, 970, 985)
     for depth in depths:
@@ -296,7 +296,7 @@ def test_replies_and_definitions_of_any_depth_that_is_read_are_judged(tmp_path: 
     assert answered.height + broken >= 2 * len(depths)
 
 
-def test_a_value_deeper_than_the_engine_tells_of_stops_no_score(tmp_path: Path) -> None:
+def test_a_value_deeper_than_the_engine_supports_does_not_stop_a_run(tmp_path: Path) -> None:
     deep = nested(300, {}, lambda v: [v])
     schemas = {"known": {"type": "object", "required": ["b"]}, "unknown": {"const": deep}}
     tools = [
@@ -337,8 +337,8 @@ def branches(count: int) -> dict[str, Any]:
     ],
     ids=["branches by items", "options by items", "members", "contains", "a ladder"],
 )
-def test_errors_without_end_are_not_gathered(schema: Any, value: Any) -> None:
-    """Each of these would take minutes by its number of errors, or by what they hold."""
+def test_validation_stops_before_collecting_very_many_errors(schema: Any, value: Any) -> None:
+    """Collecting all errors of any of these would take minutes."""
     errors = errors_of(jsonschema_rs.Draft202012Validator(schema), schema, value)
     assert len(errors) <= 1
     judge = judge_of(json.dumps(schema))
@@ -352,7 +352,7 @@ def test_errors_without_end_are_not_gathered(schema: Any, value: Any) -> None:
 
 
 @pytest.mark.slow
-def test_of_a_value_of_megabytes_one_error_is_enough() -> None:
+def test_one_error_is_reported_for_a_value_of_megabytes() -> None:
     schema = {"items": {"type": "string"}}
     validator = jsonschema_rs.Draft202012Validator(schema)
     for ours_or_theirs in (None, schema):
@@ -360,8 +360,8 @@ def test_of_a_value_of_megabytes_one_error_is_enough() -> None:
         assert len(errors_of(validator, ours_or_theirs, [1] * 600_000)) == 1
 
 
-def test_errors_of_what_schemas_are_like_are_all_gathered() -> None:
-    """However large the value is, and however many a small one breaks."""
+def test_all_errors_of_ordinary_schemas_are_collected() -> None:
+    """This holds for large values, and for small values with many errors."""
     flat = {"type": "object", "properties": {f"p{n}": {"type": "string"} for n in range(300)}}
     value = {f"p{n}": n for n in range(300)}
     assert len(errors_of(jsonschema_rs.Draft202012Validator(flat), flat, value)) == 300
@@ -374,10 +374,10 @@ def test_errors_of_what_schemas_are_like_are_all_gathered() -> None:
 
 
 LARGE = "((a{1,50}){1,50}){1,20}"
-"""23 characters, and 19 MB of an engine's memory."""
+"""A pattern of 23 characters that takes 19 MB when compiled."""
 
 
-def test_patterns_get_no_memory_without_end() -> None:
+def test_memory_of_compiled_patterns_is_limited() -> None:
     assert patterns.pattern(LARGE) is None
     schema = {
         "properties": {f"p{n}": {"pattern": f"(a{{1,{n + 50}}}){{1,50}}"} for n in range(500)}
@@ -388,7 +388,7 @@ def test_patterns_get_no_memory_without_end() -> None:
     assert isinstance(judge, str) or judge_value(judge, '{"p1":"aa"}')[0] == "valid"
 
 
-def test_patterns_as_they_are_written_are_read() -> None:
+def test_ordinary_patterns_are_accepted() -> None:
     texts = [
         r"^[\w.-]{1,64}$",
         r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}",
@@ -402,7 +402,7 @@ def test_patterns_as_they_are_written_are_read() -> None:
     assert judge_value(judge, '{"p0":"a.b-c","p2":"a b"}')[0] == "valid"
 
 
-def test_few_schemas_with_patterns_are_kept() -> None:
+def test_the_cache_of_schemas_with_patterns_is_small() -> None:
     for n in range(patterns.FEW * 2):
         judge_of(json.dumps({"pattern": f"^a{{{n}}}$"}))
     assert _judge_with_patterns.cache_info().currsize == patterns.FEW

@@ -1,4 +1,4 @@
-"""Turns the examples of finding rules into transcripts. The notation: docs/reference/rules.md."""
+"""Write the examples of finding rules as transcripts. Their notation: docs/reference/rules.md."""
 
 import gzip
 import json
@@ -22,7 +22,7 @@ SERVER: Final = {
 }
 
 TOKEN: Final = "aB3dE5gH7jK9mN1pQ2sT4vW6yZ8"  # noqa: S105
-"""Made-up token text: no line of a rule file looks like a real credential to a scanner."""
+"""A made-up token. Rule files do not contain it, so that secret scanners do not report them."""
 
 ARROW: Final = re.compile(r"^(?:(\w+) )?([<>])(raw)? ?(.*)$", re.DOTALL)
 REQUEST: Final = re.compile(r"^(\w+) (GET|POST|DELETE) (\{.*\})$")
@@ -30,7 +30,7 @@ RESPONSE: Final = re.compile(r"^(\w+) (\d{3}) (\{.*\})$")
 
 
 class Conversation:
-    """One example, as the lines of one recording."""
+    """Builds the lines of one recording from the lines of an example."""
 
     def __init__(self, name: str, *, server: str = "") -> None:
         self.name = name
@@ -38,7 +38,7 @@ class Conversation:
         self.seq = 0
         self.now = 1_700_000_000_000_000_000
         self.lines: list[bytes] = []
-        self.asked = 1000
+        self.last_id = 1000
 
     def event(self, kind: str, **fields: Any) -> None:
         about = {"v": 1, "event": kind, "recording": self.name, "seq": self.seq, "ts_ns": self.now}
@@ -49,16 +49,16 @@ class Conversation:
         self.lines.append(json.dumps(merged, ensure_ascii=False).encode() + b"\n")
 
     def message(self, arrow: str, text: str, scope: str | None = None) -> None:
-        # The message's own bytes, as a recorder splices them in.
+        # The bytes of the message itself, as a recorder writes them.
         self.event("message", dir=_dir(arrow), scope=scope, bytes=len(text), msg="MSG")
         self.lines[-1] = self.lines[-1].replace(b'"MSG"', text.encode())
 
-    def ask(self, method: str, params: Any, result: str) -> None:
-        self.asked += 1
-        request = {"jsonrpc": "2.0", "id": self.asked, "method": method, "params": params}
+    def request(self, method: str, params: Any, result: str) -> None:
+        self.last_id += 1
+        request = {"jsonrpc": "2.0", "id": self.last_id, "method": method, "params": params}
         self.message(">", json.dumps(request))
         if result:
-            self.message("<", f'{{"jsonrpc":"2.0","id":{self.asked},"result":{result}}}')
+            self.message("<", f'{{"jsonrpc":"2.0","id":{self.last_id},"result":{result}}}')
 
     def line(self, text: str) -> None:
         if text.startswith("@"):
@@ -73,12 +73,12 @@ class Conversation:
         elif text.startswith("+ "):
             self.now += int(text[2:]) * 1_000_000
         elif text.startswith("tools "):
-            self.ask("tools/list", {}, f'{{"tools":{text[6:]}}}')
+            self.request("tools/list", {}, f'{{"tools":{text[6:]}}}')
         elif text.startswith("call "):
             _, tool, rest = text.split(" ", 2)
             arguments, end = json.JSONDecoder().raw_decode(rest)
             params = {"name": tool, "arguments": arguments}
-            self.ask("tools/call", params, rest[end:].strip())
+            self.request("tools/call", params, rest[end:].strip())
         elif match := REQUEST.match(text):
             self.http(match[1], "request", method=match[2], headers=json.loads(match[3]))
         elif match := RESPONSE.match(text):
@@ -91,18 +91,18 @@ class Conversation:
             else:
                 self.message(arrow, body, scope)
         else:
-            raise ValueError(f"no example line: {text!r}")
+            raise ValueError(f"unknown kind of line in an example: {text!r}")
 
     def http(self, scope: str, phase: str, **fields: Any) -> None:
         side = "c2s" if phase == "request" else "s2c"
         self.event("http", dir=side, scope=scope, phase=phase, path="/mcp", **fields)
 
     def handshake(self, revision: str) -> None:
-        about = {"protocolVersion": revision, "capabilities": CLIENT}
-        said = {"protocolVersion": revision, "capabilities": SERVER}
-        who = {"name": "a", "version": "1"}
-        self.asked -= 1
-        self.ask("initialize", about | {"clientInfo": who}, json.dumps(said | {"serverInfo": who}))
+        info = {"name": "a", "version": "1"}
+        params = {"protocolVersion": revision, "capabilities": CLIENT, "clientInfo": info}
+        result = {"protocolVersion": revision, "capabilities": SERVER, "serverInfo": info}
+        self.last_id -= 1
+        self.request("initialize", params, json.dumps(result))
         self.message(">", '{"jsonrpc":"2.0","method":"notifications/initialized"}')
 
 
@@ -111,7 +111,7 @@ def _dir(arrow: str) -> str:
 
 
 def write(example: str, path: Path, name: str) -> Path:
-    """An example as a transcript file; gives its path."""
+    """Write an example as a transcript file and return its path."""
     talk = Conversation(name)
     text = example.strip("\n").replace("META", json.dumps(META))
     text = re.sub(r"TOKEN(\d+)", lambda m: (TOKEN * 9)[: int(m[1])], text)
@@ -129,7 +129,7 @@ def write(example: str, path: Path, name: str) -> Path:
 
 
 def _file(which: str, talk: Conversation, path: Path) -> Path:
-    """Files that no lines can spell."""
+    """Write a file that cannot be described line by line."""
     talk.event("open", transport="stdio", server=talk.server, command=["x"], segment=0)
     for number in range(50):
         talk.line(f'> {{"jsonrpc":"2.0","id":{number},"method":"ping"}}')

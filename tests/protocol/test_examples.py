@@ -1,4 +1,4 @@
-"""Every rule that makes findings, by its own examples, through the whole line."""
+"""Every rule that makes findings agrees with its own examples, through the whole pipeline."""
 
 import re
 from collections.abc import Iterator
@@ -14,47 +14,42 @@ from mcptally.tables.schema import Finding, findings_frame
 from mcptally.transcript.files import Damage, lines
 from tests.protocol.conversation import write
 
-ALONE = {"$long-line", "$gone", "$bomb", "$more-than-memory"}
-"""Files too large to make, or that are not there: tested in tests/hostile, and below."""
+NOT_MADE = {"$long-line", "$gone", "$bomb", "$more-than-memory"}
+"""Examples with a file that is missing or too large to make: tested below and in tests/hostile."""
 
 CASES = [
     (rule.id, kind, number, example)
     for rule in finding_rules().values()
     for kind in ("fires", "silent")
     for number, example in enumerate(getattr(rule, kind))
-    if example not in ALONE
+    if example not in NOT_MADE
 ]
 
 
 @pytest.fixture(scope="module")
 def findings(tmp_path_factory: pytest.TempPathFactory) -> pl.DataFrame:
-    """What one run over all examples found: `file` says of which example."""
+    """The findings of one run over all examples, with the name of the example."""
     folder = tmp_path_factory.mktemp("examples")
+    (folder / "archive").mkdir()
     for rule, kind, number, example in CASES:
         name = f"{rule}.{kind}.{number}"
-        _write(folder, name, example)
+        write(example, folder / "archive" / f"{name}.x", name)
     mcptally.score([folder / "archive"], out=folder / "store")
     found = pl.read_parquet(folder / "store" / "findings" / "**" / "*.parquet")
     example = pl.coalesce(pl.col("file").str.extract(r"([^/\\]*)\.jsonl"), "server")
     return found.with_columns(example=example.str.replace(r"\.copy$", ""))
 
 
-def _write(folder: Path, name: str, example: str) -> None:
-    place = folder / "archive"
-    place.mkdir(exist_ok=True)
-    write(example, place / f"{name}.x", name)
-
-
 @pytest.mark.parametrize(("rule", "kind", "number", "example"), CASES)
-def test_a_rule_fires_on_its_examples_and_stays_silent_on_the_others(
+def test_a_rule_fires_on_its_fires_examples_and_not_on_its_silent_examples(
     findings: pl.DataFrame, rule: str, kind: str, number: int, example: str
 ) -> None:
-    mine = findings.filter(pl.col("example") == f"{rule}.{kind}.{number}")
-    rules = set(mine.get_column("rule"))
+    of_example = findings.filter(pl.col("example") == f"{rule}.{kind}.{number}")
+    rules = set(of_example.get_column("rule"))
     assert (rule in rules) == (kind == "fires"), (example, sorted(rules))
 
 
-def test_a_finding_names_its_rule_severity_and_place(findings: pl.DataFrame) -> None:
+def test_a_finding_has_the_severity_of_its_rule_and_a_place(findings: pl.DataFrame) -> None:
     assert findings.height
     for rule, severity, about in findings.select("rule", "severity", "about").unique().iter_rows():
         assert (severity, about) == (rule_of(rule).severity, rule_of(rule).about)
@@ -63,33 +58,33 @@ def test_a_finding_names_its_rule_severity_and_place(findings: pl.DataFrame) -> 
     assert placed.select(pl.col("file", "recording", "seq").null_count()).sum_horizontal()[0] == 0
 
 
-def test_a_line_that_is_too_long_is_passed_over(tmp_path: Path) -> None:
+def test_a_line_that_is_too_long_is_skipped(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(b'{"a":1}\n' + b"x" * (9 << 20) + b'\n{"b":2}\n')
     runs = list(lines(path, max_line=1000))
     assert [r.rule for r in runs if isinstance(r, Damage)] == ["archive.line_too_long"]
 
 
-def test_a_finding_without_a_rule_is_impossible() -> None:
-    stray = findings_frame([Finding("protocol.no_such", "info", "file", "x")])
+def test_a_finding_of_an_unknown_rule_is_an_error() -> None:
+    unknown = findings_frame([Finding("protocol.no_such", "info", "file", "x")])
     with pytest.raises(RuleError, match=r"no rule has the id 'protocol\.no_such'"):
-        require_rules(stray)
+        require_rules(unknown)
     with pytest.raises(RuleError, match=r"did you mean protocol\.batch"):
         rule_of("protocol.batsh")
 
 
-OURS = ("archive", "transcript", "protocol", "pairing", "schema", "definition", "leak")
-"""Groups of ids that are written out in code; others are made from their rows."""
+GROUPS_IN_CODE = ("archive", "transcript", "protocol", "pairing", "schema", "definition", "leak")
+"""Groups of rule ids that are written in code; others are read from their rows."""
 
 
 def _ids_in_code() -> Iterator[str]:
     folder = Path(mcptally.__file__).parent
-    pattern = re.compile(rf'"((?:{"|".join(OURS)})\.[a-z0-9_]+)"')
+    pattern = re.compile(rf'"((?:{"|".join(GROUPS_IN_CODE)})\.[a-z0-9_]+)"')
     for path in folder.rglob("*.py"):
-        found = pattern.findall(path.read_text(encoding="utf-8"))
-        yield from (name for name in found if not name.endswith(".toml"))
+        names = pattern.findall(path.read_text(encoding="utf-8"))
+        yield from (name for name in names if not name.endswith(".toml"))
 
 
-def test_the_rules_are_those_that_code_finds() -> None:
-    rows = {name for name in finding_rules() if name.split(".")[0] in OURS}
+def test_code_applies_every_rule_and_no_rule_without_a_row() -> None:
+    rows = {name for name in finding_rules() if name.split(".")[0] in GROUPS_IN_CODE}
     assert set(_ids_in_code()) == rows

@@ -1,4 +1,4 @@
-"""What surrounds a call, as evidence for the judge."""
+"""The verdict uses how a recording ended and how many concurrent calls failed."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ ENDS = {
 
 
 @pytest.mark.parametrize(("end", "verdict"), ENDS.values(), ids=ENDS)
-def test_how_the_server_ended_explains_the_calls_that_were_in_flight(tmp_path, end, verdict):
+def test_the_end_of_the_server_decides_the_verdict_on_calls_in_flight(tmp_path, end, verdict):
     rows = judged(
         tmp_path,
         opened(),
@@ -37,7 +37,7 @@ def test_how_the_server_ended_explains_the_calls_that_were_in_flight(tmp_path, e
     assert rows.row(1, named=True)["verdict"] == verdict
 
 
-def test_how_the_server_ended_does_not_explain_a_call_that_it_had_long_ignored(tmp_path):
+def test_the_end_of_the_server_is_no_evidence_if_a_later_call_was_answered(tmp_path):
     rows = judged(
         tmp_path,
         opened(),
@@ -50,7 +50,7 @@ def test_how_the_server_ended_does_not_explain_a_call_that_it_had_long_ignored(t
 
 
 def outage(*, others_fail: bool) -> list[dict]:
-    """Three tools that work; ten minutes later one says something vague, and the others ..."""
+    """Calls of three tools that work; ten minutes later `a` fails, and maybe the others too."""
     vague = "Failed to load items"
     events, seq = [opened()], 0
     for minute, fails in ((0, False), (10, True)):
@@ -65,22 +65,22 @@ def outage(*, others_fail: bool) -> list[dict]:
 
 
 @pytest.mark.parametrize("others_fail", [True, False])
-def test_a_vague_failure_is_an_outage_only_when_everything_else_fails_too(tmp_path, others_fail):
+def test_a_vague_failure_is_an_outage_only_if_all_other_calls_fail_too(tmp_path, others_fail):
     rows = judged(tmp_path, *outage(others_fail=others_fail))
     failed = rows.filter(outcome="tool_error")
     assert set(failed["reason"] == "dependency_down") == {others_fail}
 
 
 @pytest.mark.parametrize(("others", "enough"), [(4, False), (5, True)])
-def test_from_five_other_calls_on_their_failures_explain_a_vague_one(tmp_path, others, enough):
+def test_an_outage_needs_at_least_five_other_calls(tmp_path, others, enough):
     early, late = (1_700_000_000_000_000_000 + minutes * 60 * 10**9 for minutes in (0, 10))
-    said = [(early, "b", True), *[(late, "b", False)] * others, (early, "a", True)]
-    said += [(late, "a", False)]
+    calls = [(early, "b", True), *[(late, "b", False)] * others, (early, "a", True)]
+    calls += [(late, "a", False)]
     events = [opened()]
-    for number, (at, tool, works) in enumerate(said, 1):
+    for number, (at, tool, works) in enumerate(calls, 1):
         answer = text(number) if works else text(number, "Failed to load items", isError=True)
         # Each call has its own arguments: none is a retry of another.
         events.append(c2s(2 * number - 1, call(number, tool, x=number)) | {"ts_ns": at})
         events.append(s2c(2 * number, answer) | {"ts_ns": at})
-    rows = judged(tmp_path, *events).filter(seq=2 * len(said) - 1)
+    rows = judged(tmp_path, *events).filter(seq=2 * len(calls) - 1)
     assert (rows["reason"][0] == "dependency_down") == enough

@@ -1,4 +1,4 @@
-"""A user's own rule file: one row added, replaced or taken out."""
+"""A user's rule file adds, changes or disables rules."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ silent = ["the sun"]
 """
 
 
-def changed(folder: Path, toml: str) -> pl.DataFrame:
+def verdicts(folder: Path, toml: str) -> pl.DataFrame:
     file = folder / "rules.toml"
     file.write_text(toml, encoding="utf-8")
     rows, _ = read_changes(file)
@@ -37,49 +37,51 @@ def changed(folder: Path, toml: str) -> pl.DataFrame:
     return judge(frame, ruleset)
 
 
-def test_a_row_with_a_new_id_is_a_new_rule(tmp_path: Path):
-    said = changed(tmp_path, ADDED)
-    assert said["rule"].to_list()[0] == "verdict.mine.moon"
-    assert said["verdict"].to_list() == ["tool_failure", "infrastructure"]
+def test_a_row_with_a_new_id_adds_a_rule(tmp_path: Path):
+    judged = verdicts(tmp_path, ADDED)
+    assert judged["rule"].to_list()[0] == "verdict.mine.moon"
+    assert judged["verdict"].to_list() == ["tool_failure", "infrastructure"]
 
 
 @pytest.mark.parametrize("name", ["moon", "mine.moon", "mine.of.the.moon"])
-def test_any_id_will_do(tmp_path: Path, name: str):
-    said = changed(tmp_path, ADDED.replace("verdict.mine.moon", name))
-    assert said["rule"].to_list()[0] == name
+def test_a_user_rule_may_have_any_id(tmp_path: Path, name: str):
+    judged = verdicts(tmp_path, ADDED.replace("verdict.mine.moon", name))
+    assert judged["rule"].to_list()[0] == name
 
 
-def test_a_row_with_a_known_id_changes_what_it_says_and_keeps_the_rest(tmp_path: Path):
-    said = changed(tmp_path, '[[rule]]\nid = "verdict.network.refused"\nverdict = "tool_failure"\n')
-    assert said["rule"][1] == "verdict.network.refused"
-    assert said["verdict"][1] == "tool_failure"
+def test_a_row_with_a_known_id_changes_its_fields_and_keeps_the_others(tmp_path: Path):
+    judged = verdicts(
+        tmp_path, '[[rule]]\nid = "verdict.network.refused"\nverdict = "tool_failure"\n'
+    )
+    assert judged["rule"][1] == "verdict.network.refused"
+    assert judged["verdict"][1] == "tool_failure"
 
 
-def test_a_changed_rule_loses_the_precision_that_was_another_rules(tmp_path: Path):
-    before = changed(tmp_path, "")["confidence"][1]
-    after = changed(
+def test_a_changed_rule_loses_its_measured_precision(tmp_path: Path):
+    before = verdicts(tmp_path, "")["confidence"][1]
+    after = verdicts(
         tmp_path, '[[rule]]\nid = "verdict.network.refused"\nverdict = "tool_failure"\n'
     )["confidence"][1]
     assert after < before
 
 
 def test_a_disabled_rule_decides_nothing(tmp_path: Path):
-    said = changed(tmp_path, '[[rule]]\nid = "verdict.network.refused"\ndisabled = true\n')
-    assert said["rule"][1] != "verdict.network.refused"
+    judged = verdicts(tmp_path, '[[rule]]\nid = "verdict.network.refused"\ndisabled = true\n')
+    assert judged["rule"][1] != "verdict.network.refused"
 
 
-def test_rows_about_hidden_errors_are_told_apart_by_their_id(tmp_path: Path):
+def test_rows_about_hidden_errors_are_recognised_by_their_id(tmp_path: Path):
     file = tmp_path / "rules.toml"
     file.write_text(ADDED + '[[rule]]\nid = "hidden.text.marker"\ndisabled = true\n')
-    failed, unmarked = read_changes(file)
-    assert [row["id"] for row in failed] == ["verdict.mine.moon"]
-    ruleset = apply(hidden_errors.rules(), unmarked, where=str(file))
+    about_failures, about_results = read_changes(file)
+    assert [row["id"] for row in about_failures] == ["verdict.mine.moon"]
+    ruleset = apply(hidden_errors.rules(), about_results, where=str(file))
     assert len(ruleset) == len(hidden_errors.rules()) - 1
     assert hidden(pl.DataFrame({"text": ["❌ gone"]}), ruleset)["hidden_rule"][0] is None
 
 
 @pytest.mark.parametrize(
-    ("toml", "says"),
+    ("toml", "message"),
     [
         ("[[rule]\n", "cannot be read"),
         ("[[regel]]\nid = 'a'\n", "unknown table"),
@@ -93,18 +95,20 @@ def test_rows_about_hidden_errors_are_told_apart_by_their_id(tmp_path: Path):
         (ADDED.replace("['moon is in']", "'moon is in'"), "moon: .*matches"),
         (ADDED + "codes = ['-32602']", "moon: .*codes"),
         (ADDED + "statuses = ['5xx']", "moon: statuses '5xx'"),
-        (ADDED + "hits = 2\nright = 3\n", "moon: right 3 of hits 2 cannot be"),
-        (ADDED + "hits = nan\n", "moon: right 0 of hits nan cannot be"),
-        (ADDED + ADDED, "moon: is here twice"),
+        (ADDED + "hits = 2\nright = 3\n", "moon: right 3 must be between 0 and hits 2"),
+        (ADDED + "hits = nan\n", "moon: right 0 must be between 0 and hits nan"),
+        (ADDED + ADDED, "moon: two rows have this id"),
         (
             '[[rule]]\nid = "verdict.network.refusd"\ndisabled = true\n',
-            "refusd: there is none to disable; did you mean verdict.network.refused",
+            "refusd: cannot disable .*; did you mean verdict.network.refused",
         ),
     ],
 )
-def test_a_file_that_makes_no_sense_says_where_and_why(tmp_path: Path, toml: str, says: str):
-    with pytest.raises(RuleError, match=f"(?s)rules.toml: .*{says}"):
-        changed(tmp_path, toml)
+def test_an_invalid_rule_file_gives_an_error_with_place_and_reason(
+    tmp_path: Path, toml: str, message: str
+):
+    with pytest.raises(RuleError, match=f"(?s)rules.toml: .*{message}"):
+        verdicts(tmp_path, toml)
 
 
 HIDDEN = """
@@ -120,33 +124,34 @@ silent = ["the sun"]
 
 
 @pytest.mark.parametrize(
-    ("toml", "says"),
+    ("toml", "message"),
     [
-        (ADDED.replace("the moon is in it", "the moon"), "moon: does not fire for its example"),
-        (ADDED.replace("the sun", "a moon is in"), "moon: fires for its example 'a moon is in'"),
-        (HIDDEN.replace("the moon is in it", "the moon"), "moon: does not fire for its example"),
-        (HIDDEN.replace("the sun", "a moon is in"), "moon: fires for its example 'a moon is in'"),
+        (ADDED.replace("the moon is in it", "the moon"), "moon: does not match its example"),
+        (ADDED.replace("the sun", "a moon is in"), "moon: matches its example 'a moon is in'"),
+        (HIDDEN.replace("the moon is in it", "the moon"), "moon: does not match its example"),
+        (HIDDEN.replace("the sun", "a moon is in"), "moon: matches its example 'a moon is in'"),
         (
             ADDED.replace('["the sun"]', '[{ error_text = "the moon is in", tool = "x" }]'),
-            "fires for",
+            "moon: matches its example",
         ),
         (
             '[[rule]]\nid = "verdict.network.refused"\nmatches = ["moon"]\n',
-            "verdict.network.refused: does not fire for its example",
+            "verdict.network.refused: does not match its example",
         ),
-        (HIDDEN + "lines = -1\n", "moon: lines -1 cannot be"),
-        (HIDDEN + "chars = 99999999999\n", "moon: chars 99999999999 cannot be"),
-        (ADDED.replace('["the sun"]', "[7]"), "an example is a text or a table, not 7"),
+        (HIDDEN + "lines = -1\n", "moon: lines -1 must be from 0"),
+        (HIDDEN + "chars = 99999999999\n", "moon: chars 99999999999 must be from 0"),
+        (ADDED.replace('["the sun"]', "[7]"), "an example must be a text or a table, not 7"),
         (ADDED.replace('["the sun"]', '[{ eror_text = "x" }]'), "did you mean error_text"),
-        (ADDED.replace('["the sun"]', '[{ error_code = "x" }]'), "a value of an example cannot be"),
+        (
+            ADDED.replace('["the sun"]', '[{ error_code = "x" }]'),
+            "a value in an example has the wrong type",
+        ),
     ],
 )
-def test_a_rule_that_does_not_do_what_its_examples_say_is_refused(
-    tmp_path: Path, toml: str, says: str
-):
+def test_a_rule_that_contradicts_its_examples_is_rejected(tmp_path: Path, toml: str, message: str):
     file = tmp_path / "rules.toml"
     file.write_text(toml, encoding="utf-8")
-    with pytest.raises(RuleError, match=f"rules.toml: .*{says}"):
+    with pytest.raises(RuleError, match=f"rules.toml: .*{message}"):
         Judging.of(rules=file)
 
 
@@ -161,7 +166,7 @@ def test_a_rule_that_does_not_do_what_its_examples_say_is_refused(
         HIDDEN.replace("the sun", r"the sun\nthe moon is in it") + "where = 'first_line'\n",
     ],
 )
-def test_a_rule_that_does_is_taken(tmp_path: Path, toml: str):
+def test_a_rule_that_agrees_with_its_examples_is_accepted(tmp_path: Path, toml: str):
     file = tmp_path / "rules.toml"
     file.write_text(toml, encoding="utf-8")
     assert Judging.of(rules=file).rules.verdict

@@ -142,7 +142,9 @@ def finish(
     recordings = part.recordings.join(counts, on="recording", how="left").with_columns(
         Recordings.findings.col.fill_null(0)
     )
-    seed_tables = stages.contract_tables(ui_tables, calls, part.summary.validations, payloads=payloads)
+    seed_tables = stages.contract_tables(
+        ui_tables, calls, part.summary.validations, payloads=payloads
+    )
     if not payloads:
         calls = calls.drop("arguments", "response", "text")
         findings = findings.with_columns(evidence=pl.lit(None, pl.String))

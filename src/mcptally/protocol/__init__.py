@@ -1,7 +1,7 @@
-"""JSON-RPC and MCP as they should be: what messages, exchanges and sessions break, as findings.
+"""Checks of traffic against JSON-RPC and MCP; violations become findings.
 
-    traffic → findings       jsonrpc, shapes, lifecycle, progress, http
-
-Each module knows some of the rules in `rules/protocol.toml` and finds them by columns; `rulebook`
-runs them all.
+May import `jsonschemas`, `messages`, `rules`, `tables`, `redaction` and `errors`. Each module
+applies some rules of `rules/protocol.toml`, `rules/definitions.toml` or `rules/leaks.toml` to whole
+columns. `all_rules` runs the checks of one partition's messages and calls; `definition_lint` and
+`leaked_secrets` are run on their own.
 """

@@ -1,4 +1,4 @@
-"""All the protocol's rules over one partition's traffic."""
+"""Applies all rules of the protocol to the traffic of one partition."""
 
 from collections.abc import Sequence
 
@@ -6,14 +6,27 @@ import polars as pl
 
 from mcptally.messages.decode import Events
 from mcptally.protocol import http, jsonrpc, lifecycle, message_schemas, progress
-from mcptally.protocol.view import Traffic
+from mcptally.protocol.traffic import Traffic
 from mcptally.rules.findings import together
 
 
 def find(
     events: Events, messages: pl.DataFrame, calls: pl.DataFrame, names: Sequence[str]
 ) -> pl.DataFrame:
-    """Every finding about the protocol; `messages` and `calls` call their files by `names`."""
+    """Return every finding about the protocol.
+
+    Args:
+        events: the decoded events of the partition.
+        messages: its messages, with the file's name in `file`.
+        calls: its calls, likewise.
+        names: the names of its files; `events` refers to them by index.
+    """
     traffic = Traffic.of(events, messages, calls, names)
-    parts = (jsonrpc.find, message_schemas.find, lifecycle.find, progress.find, http.find)
-    return together([found for part in parts for found in part(traffic)])
+    checks = (
+        jsonrpc.check_messages,
+        message_schemas.check_payloads,
+        lifecycle.check_sessions,
+        progress.check_progress,
+        http.check_http,
+    )
+    return together([findings for check in checks for findings in check(traffic)])

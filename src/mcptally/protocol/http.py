@@ -1,4 +1,4 @@
-"""What travels around messages: stray bytes on a pipe, and the headers of HTTP exchanges."""
+"""Checks what surrounds messages: lines and bodies that are not JSON, and HTTP headers."""
 
 import base64
 from collections.abc import Iterator
@@ -6,94 +6,95 @@ from collections.abc import Iterator
 import polars as pl
 
 from mcptally.protocol.revisions import MODERN
-from mcptally.protocol.view import Traffic
+from mcptally.protocol.traffic import Traffic
 from mcptally.rules.findings import findings_of
 from mcptally.tables.formatting import formatted
 
 _NAMED = ["tools/call", "prompts/get", "resources/read"]
-"""Methods that 2026-07-28 wants `Mcp-Name` with."""
+"""Methods for which 2026-07-28 requires `Mcp-Name`."""
 
 
-def find(traffic: Traffic) -> Iterator[pl.DataFrame]:
-    """Findings about frames that are no JSON, and about headers."""
-    yield from _stray(traffic)
-    yield from _headers(traffic)
+def check_http(traffic: Traffic) -> Iterator[pl.DataFrame]:
+    """Yield findings about frames that are not JSON and about headers."""
+    yield from _check_raw_frames(traffic)
+    yield from _check_headers(traffic)
 
 
-def _stray(traffic: Traffic) -> Iterator[pl.DataFrame]:
-    """Frames that are not strict JSON."""
+def _check_raw_frames(traffic: Traffic) -> Iterator[pl.DataFrame]:
+    """Find frames that are not strict JSON, or too large to be kept."""
     large = pl.col("why").eq_missing(pl.lit("too_large"))
     raws = traffic.raws
     yield findings_of(
         "transcript.too_large",
         raws.filter(large),
-        formatted("a message of {} bytes; its head is all that was kept", pl.col("bytes")),
+        formatted("a message of {} bytes; only its head was kept", pl.col("bytes")),
     )
-    # A blank line is what readers skip without a word.
+    # Readers skip blank lines silently.
     raws = raws.filter(~large, pl.col("text").is_null() | (pl.col("text").str.strip_chars() != ""))
     to_client, piped = pl.col("dir") == "s2c", pl.col("scope").is_null()
     yield findings_of(
         "protocol.stdout_not_json",
         raws.filter(to_client, piped),
-        "a line on stdout that is no message",
+        "a line on stdout that is not a message",
         evidence="text",
     )
     yield findings_of(
         "protocol.stdin_not_json",
         raws.filter(~to_client),
-        "what the client sent is not strict JSON",
+        "the client sent something that is not strict JSON",
         evidence="text",
     )
     http = traffic.events.http
-    asked = http.filter(pl.col("phase") == "request", pl.col("method") == "POST")
-    fine = http.filter(pl.col("phase") == "response", pl.col("status") == 200)
-    place = ["recording", "scope"]
+    posts = http.filter(pl.col("phase") == "request", pl.col("method") == "POST")
+    succeeded = http.filter(pl.col("phase") == "response", pl.col("status") == 200)
+    exchange = ["recording", "scope"]
     bodies = raws.filter(to_client, ~piped)
-    for exchanges in (asked, fine):
+    for exchanges in (posts, succeeded):
         bodies = bodies.join(
-            exchanges.select(place).unique(), on=place, how="semi", maintain_order="left"
+            exchanges.select(exchange).unique(), on=exchange, how="semi", maintain_order="left"
         )
     yield findings_of(
         "protocol.body_not_json",
         bodies.filter(pl.col("sse_event").ne_missing(pl.lit("endpoint"))),
-        "an answer with status 200 that is no message",
+        "a response with status 200 that is not a message",
         evidence="text",
     )
 
 
-def _headers(traffic: Traffic) -> Iterator[pl.DataFrame]:
-    """Headers against bodies. An archive that keeps no headers is not blamed for it."""
-    place = ["recording", "scope"]
+def _check_headers(traffic: Traffic) -> Iterator[pl.DataFrame]:
+    """Compare headers with bodies, in recordings that keep MCP headers."""
+    exchange = ["recording", "scope"]
     requests = traffic.events.http.filter(pl.col("phase") == "request")
-    kept = requests.filter(
+    with_headers = requests.filter(
         pl.any_horizontal(
             pl.col("mcp_protocol_version", "mcp_session_id", "mcp_method").is_not_null()
         )
     )
-    heads = (
+    recordings = with_headers.select("recording").unique()
+    headers = (
         requests.filter(pl.col("method") == "POST")
-        .join(kept.select("recording").unique(), on="recording", how="semi", maintain_order="left")
-        .unique(place, keep="first", maintain_order=True)
-        .select(*place, "mcp_protocol_version", "mcp_method", "mcp_name")
+        .join(recordings, on="recording", how="semi", maintain_order="left")
+        .unique(exchange, keep="first", maintain_order=True)
+        .select(*exchange, "mcp_protocol_version", "mcp_method", "mcp_name")
     )
-    if not heads.height:
+    if not headers.height:
         return
-    names = heads.get_column("mcp_name")
+    names = headers.get_column("mcp_name")
     encoded = [n for n in names.drop_nulls().unique() if n.startswith("=?base64?")]
-    heads = heads.with_columns(
+    headers = headers.with_columns(
         mcp_name=names.replace(encoded, [_decoded(n) for n in encoded]) if encoded else names
     )
     calls = traffic.calls.filter(pl.col("scope").is_not_null(), pl.col("dir") == "c2s").join(
-        heads, on=place, how="inner", maintain_order="left"
+        headers, on=exchange, how="inner", maintain_order="left"
     )
     method, modern = pl.col("method"), pl.col("revision") == MODERN
     version = pl.col("mcp_protocol_version")
     named = pl.coalesce("tool", "prompt", "resource_uri")
-    # Before 2026-07-28 the first request cannot know the revision yet.
+    # Before 2026-07-28 the revision is not agreed yet when initialize is sent.
     yield findings_of(
         "protocol.version_header_missing",
         calls.filter(version.is_null(), method != "initialize"),
-        formatted("no MCP-Protocol-Version, and {} is in force", "revision"),
+        formatted("no MCP-Protocol-Version, which {} requires", "revision"),
     )
     yield findings_of(
         "protocol.version_header_differs",
@@ -106,12 +107,12 @@ def _headers(traffic: Traffic) -> Iterator[pl.DataFrame]:
         ("Mcp-Method", pl.col("mcp_method"), method),
         ("Mcp-Name", pl.col("mcp_name"), pl.when(method.is_in(_NAMED)).then(named)),
     )
-    for header, head, body in pairs:
+    for header, value, body in pairs:
         yield findings_of(
             "protocol.header_mismatch",
-            calls.filter(head != body),
-            formatted("{} is {}, the body says {}", pl.lit(header), head, body),
-            evidence=head,
+            calls.filter(value != body),
+            formatted("{} is {}, the body says {}", pl.lit(header), value, body),
+            evidence=value,
         )
     yield findings_of(
         "protocol.header_missing",
@@ -126,10 +127,10 @@ def _headers(traffic: Traffic) -> Iterator[pl.DataFrame]:
 
 
 def _decoded(value: str) -> str:
-    """The text of a header value written `=?base64?…?=`."""
+    """Return the text of a header value written as `=?base64?…?=`."""
     try:
         return base64.b64decode(
             value.removeprefix("=?base64?").removesuffix("?="), validate=True
         ).decode()
-    except ValueError:  # not base64, not ASCII, or no UTF-8 in it
+    except ValueError:  # neither base64 nor UTF-8
         return value

@@ -1,4 +1,4 @@
-"""One message, and what replies to it: JSON-RPC 2.0 as MCP narrows it."""
+"""Checks single messages, and how replies match requests, against JSON-RPC 2.0 and MCP."""
 
 from collections.abc import Iterator
 
@@ -6,34 +6,34 @@ import msgspec
 import polars as pl
 
 from mcptally.protocol.revisions import MODERN, methods, names
-from mcptally.protocol.view import KNOWN_SESSION, Traffic
+from mcptally.protocol.traffic import KNOWN_SESSION, Traffic
 from mcptally.rules.findings import Check, findings_of, found_where
 from mcptally.tables.formatting import formatted
 
-_ID = r'"id"\s*:\s*("[^"\\]*"|-?\d+)'
-"""The id of what is not read as JSON."""
+_ID_IN_TEXT = r'"id"\s*:\s*("[^"\\]*"|-?\d+)'
+"""The id in a text that is not strict JSON."""
 
 _INTEGER_OR_STRING = r'^(?:-?\d+$|")'
 
 
-def find(traffic: Traffic) -> Iterator[pl.DataFrame]:
-    """Findings about messages by themselves, and about how replies meet requests."""
+def check_messages(traffic: Traffic) -> Iterator[pl.DataFrame]:
+    """Yield findings about single messages and about how replies match requests."""
     messages = traffic.messages
     kind, id_ = pl.col("kind"), pl.col("id")
     null_id = id_ == "null"
-    nameless = id_.is_null() | null_id
-    may_lack = pl.col("revision").is_in(["2025-11-25", MODERN]).fill_null(value=False)
+    no_id = id_.is_null() | null_id
+    id_optional = pl.col("revision").is_in(["2025-11-25", MODERN]).fill_null(value=False)
     yield from found_where(
         messages,
         Check(
             "protocol.not_a_message",
             kind == "invalid",
-            "neither a request, a notification nor a reply",
+            "not a request, a notification or a reply",
         ),
         Check(
             "protocol.null_id",
             (kind == "request") & null_id,
-            "the id is null: no reply can be told from another's",
+            "the id is null, so that no reply can be matched",
             path="/id",
         ),
         Check(
@@ -50,14 +50,14 @@ def find(traffic: Traffic) -> Iterator[pl.DataFrame]:
         ),
         Check(
             "protocol.result_without_id",
-            (kind == "result") & nameless & ~pl.col("truncated"),
+            (kind == "result") & no_id & ~pl.col("truncated"),
             "a result without an id",
             path="/id",
         ),
         Check(
             "protocol.error_without_id",
-            (kind == "error") & (null_id | (id_.is_null() & ~may_lack)),
-            "an error without an id: which request failed is not said",
+            (kind == "error") & (null_id | (id_.is_null() & ~id_optional)),
+            "an error without an id: the failed request is unknown",
             path="/id",
         ),
         Check(
@@ -80,24 +80,26 @@ def find(traffic: Traffic) -> Iterator[pl.DataFrame]:
         evidence="jsonrpc",
         path="/jsonrpc",
     )
-    yield from _methods(messages)
-    yield from _pairing(traffic)
-    yield from _ids(traffic.calls)
-    yield from _errors(traffic.calls)
+    yield from _check_methods(messages)
+    yield from _check_pairing(traffic)
+    yield from _check_ids(traffic.calls)
+    yield from _check_errors(traffic.calls)
 
 
 def _wrong_version(messages: pl.DataFrame) -> pl.DataFrame:
-    """Messages whose `jsonrpc` is not the string 2.0, however it is written."""
-    odd = messages.filter(
+    """Return messages whose `jsonrpc` is not the string 2.0, with or without escapes."""
+    suspects = messages.filter(
         pl.col("jsonrpc").ne_missing(pl.lit('"2.0"')),
         pl.col("kind") != "invalid",
         ~pl.col("truncated"),
     )
-    right = [t for t in odd.get_column("jsonrpc").drop_nulls().unique() if _is_two(t)]
-    return odd.filter(~pl.col("jsonrpc").is_in(right, nulls_equal=True))
+    texts = suspects.get_column("jsonrpc").drop_nulls().unique()
+    correct = [text for text in texts if _is_version_2(text)]
+    return suspects.filter(~pl.col("jsonrpc").is_in(correct, nulls_equal=True))
 
 
-def _is_two(text: str) -> bool:
+def _is_version_2(text: str) -> bool:
+    """Return whether a JSON text is the string 2.0."""
     try:
         value: object = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):
@@ -105,11 +107,11 @@ def _is_two(text: str) -> bool:
     return value == "2.0"
 
 
-def _methods(messages: pl.DataFrame) -> Iterator[pl.DataFrame]:
-    """Methods that nobody knows, that another revision knows, or that the other side sends."""
-    asked = messages.filter(pl.col("kind").is_in(["request", "notification"]))
+def _check_methods(messages: pl.DataFrame) -> Iterator[pl.DataFrame]:
+    """Find methods that are unknown, of another revision, or for the other side to send."""
+    with_method = messages.filter(pl.col("kind").is_in(["request", "notification"]))
     keys = ["kind", "dir", "method", "revision"]
-    unknown = asked.join(methods(), on=keys, how="anti", maintain_order="left")
+    unknown = with_method.join(methods(), on=keys, how="anti", maintain_order="left")
     method = pl.col("method")
     notifications, requests = names("notification"), names("request")
     as_request = (pl.col("kind") == "request") & method.str.starts_with("notifications/")
@@ -126,32 +128,32 @@ def _methods(messages: pl.DataFrame) -> Iterator[pl.DataFrame]:
         formatted("{} without an id", "method"),
     )
     unknown = unknown.filter(~as_request, ~as_notification)
-    ever = list(notifications | requests)
+    all_methods = list(notifications | requests)
     # An extension's method has a prefix with a dot: com.example/search (SEP-2133).
     extension = method.str.contains(r"^[^/]*\.[^/]*/")
     yield findings_of(
         "protocol.unknown_method",
-        unknown.filter(~method.is_in(ever), ~extension),
-        formatted("{} is a method of no revision", "method"),
+        unknown.filter(~method.is_in(all_methods), ~extension),
+        formatted("no revision has the method {}", "method"),
         path="/method",
     )
-    known = unknown.filter(method.is_in(ever))
-    here = methods().drop("dir").unique()
-    other_side = known.join(here, on=["kind", "method", "revision"], how="semi")
+    known = unknown.filter(method.is_in(all_methods))
+    of_either_side = methods().drop("dir").unique()
+    other_side = known.join(of_either_side, on=["kind", "method", "revision"], how="semi")
     yield findings_of(
         "protocol.wrong_side",
         other_side.sort("pos"),
         formatted(
-            "{} is not for the {} to send",
+            "{} must not be sent by the {}",
             "method",
             pl.when(pl.col("dir") == "c2s").then(pl.lit("client")).otherwise(pl.lit("server")),
         ),
         path="/method",
     )
-    # A client that knows both eras asks server/discover first, whatever the server speaks.
+    # A client that supports 2026-07-28 and older revisions sends server/discover first.
     yield findings_of(
         "protocol.method_of_other_revision",
-        known.join(here, on=["kind", "method", "revision"], how="anti").filter(
+        known.join(of_either_side, on=["kind", "method", "revision"], how="anti").filter(
             method != "server/discover"
         ),
         formatted("{} is not a method of {}", "method", "revision"),
@@ -159,31 +161,35 @@ def _methods(messages: pl.DataFrame) -> Iterator[pl.DataFrame]:
     )
 
 
-def _pairing(traffic: Traffic) -> Iterator[pl.DataFrame]:
-    """How replies found their requests."""
-    messages = traffic.messages
-    rows = {
+def _check_pairing(traffic: Traffic) -> Iterator[pl.DataFrame]:
+    """Find replies that do not match exactly one unanswered request."""
+    rules = {
         "pairing.second_reply": ("second", "another reply to a request that was answered"),
-        "pairing.id_changed": ("loose", "the reply's id equals the request's by value only"),
+        "pairing.id_changed": (
+            "loose",
+            "the reply's id has the value of the request's, not its form",
+        ),
         "pairing.late_reply": ("late", "a reply to a call that had been cancelled"),
         "pairing.replay": ("replay", "a message that an SSE resumption sent again"),
     }
-    odd = messages.filter(pl.col("match") != "exact")
-    for rule, (match, words) in rows.items():
-        yield findings_of(rule, odd.filter(pl.col("match") == match), words, evidence="id")
-    # A server may read what is no strict JSON: then its reply has somebody who asked.
-    asked = traffic.raws.select("recording", id=pl.col("text").str.extract(_ID)).drop_nulls()
-    orphans = odd.filter(pl.col("match") == "orphan", pl.col("id") != "null")
+    inexact = traffic.messages.filter(pl.col("match") != "exact")
+    for rule, (match, message) in rules.items():
+        yield findings_of(rule, inexact.filter(pl.col("match") == match), message, evidence="id")
+    # A server may accept a request that is not strict JSON; its reply is not an orphan.
+    asked = traffic.raws.select(
+        "recording", id=pl.col("text").str.extract(_ID_IN_TEXT)
+    ).drop_nulls()
+    orphans = inexact.filter(pl.col("match") == "orphan", pl.col("id") != "null")
     yield findings_of(
         "pairing.orphan_reply",
         orphans.join(asked, on=["recording", "id"], how="anti", maintain_order="left"),
-        "a reply to an id that nobody asked with",
+        "no request has the id of this reply",
         evidence="id",
     )
 
 
-def _ids(calls: pl.DataFrame) -> Iterator[pl.DataFrame]:
-    """Ids that were used before by the same side."""
+def _check_ids(calls: pl.DataFrame) -> Iterator[pl.DataFrame]:
+    """Find ids that the same side has used before."""
     rows = (
         calls.filter(pl.col("id_key").is_not_null(), ~pl.col("replay"))
         .sort("pos")
@@ -193,38 +199,38 @@ def _ids(calls: pl.DataFrame) -> Iterator[pl.DataFrame]:
             *("cancelled_ns", "ts_ns", "closed_by"),
         )
     )
-    same = ["session", "dir", "id_key"]
-    again = rows.filter(pl.struct(same).is_duplicated())
-    if not again.height:
+    same_id = ["session", "dir", "id_key"]
+    reused = rows.filter(pl.struct(same_id).is_duplicated())
+    if not reused.height:
         return
-    again = again.with_columns(
-        before=pl.col("pos").shift().over(same),
-        answered=pl.col("reply").shift().over(same),
-        cancelled=(pl.col("cancelled_ns").shift().over(same) < pl.col("ts_ns")).fill_null(
+    reused = reused.with_columns(
+        before=pl.col("pos").shift().over(same_id),
+        answered=pl.col("reply").shift().over(same_id),
+        cancelled=(pl.col("cancelled_ns").shift().over(same_id) < pl.col("ts_ns")).fill_null(
             value=False
         )
-        | (pl.col("closed_by").shift().over(same) == "client").fill_null(value=False),
+        | (pl.col("closed_by").shift().over(same_id) == "client").fill_null(value=False),
     ).filter(pl.col("before").is_not_null())
     waiting = (pl.col("answered") > pl.col("pos")) | pl.col("answered").is_null()
     yield findings_of(
         "protocol.id_in_flight",
-        again.filter(pl.col("answered") > pl.col("pos"), ~pl.col("cancelled")),
-        "the id of a request that is still waiting",
+        reused.filter(pl.col("answered") > pl.col("pos"), ~pl.col("cancelled")),
+        "the id of a request that is still waiting for its reply",
         evidence="id",
         path="/id",
     )
     known = pl.col("session_source").is_in(KNOWN_SESSION)
     yield findings_of(
         "protocol.id_reused",
-        again.filter(known, ~waiting | pl.col("cancelled") | pl.col("answered").is_null()),
+        reused.filter(known, ~waiting | pl.col("cancelled") | pl.col("answered").is_null()),
         "the id was used before in this session",
         evidence="id",
         path="/id",
     )
 
 
-def _errors(calls: pl.DataFrame) -> Iterator[pl.DataFrame]:
-    """Error codes out of ranges that are not for everybody, and what marks an error."""
+def _check_errors(calls: pl.DataFrame) -> Iterator[pl.DataFrame]:
+    """Find reserved and withdrawn error codes, and `isError` members that are not a boolean."""
     code, modern = pl.col("error_code"), pl.col("revision") == MODERN
     json_rpc = code.is_between(-32768, -32100) & ~code.is_in(
         [-32700, -32600, -32601, -32602, -32603]
@@ -241,7 +247,7 @@ def _errors(calls: pl.DataFrame) -> Iterator[pl.DataFrame]:
         Check(
             "protocol.error_code_withdrawn",
             code.is_in([-32002, -32042]),
-            formatted("the error code {} must not be sent any more", "error_code"),
+            formatted("the error code {} is withdrawn and must not be sent", "error_code"),
             path="/error/code",
         ),
         Check(

@@ -1,11 +1,12 @@
-"""What results give away: credentials in the text of replies.
+"""Finds credentials in results.
 
-A scan for a few dozen literal beginnings leaves nearly nothing over; only that is looked at by the
-exact patterns of `secret_shapes.py`. The secret itself is never repeated in a finding.
+A scan for a few dozen literal prefixes excludes nearly all texts; the exact patterns of
+`redaction/secret_patterns.py` examine the others. A finding never contains the credential itself.
 """
 
 import functools
 import re
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 import polars as pl
@@ -15,58 +16,61 @@ from mcptally.redaction.secret_patterns import PREFIXES, SHAPES
 from mcptally.rules.findings import findings_of, together
 from mcptally.tables.formatting import formatted
 
-ASKED: Final = ("tools/call", "resources/read", "prompts/get")
-"""Methods whose results hold what a server read somewhere."""
+METHODS: Final = ("tools/call", "resources/read", "prompts/get")
+"""Methods whose results hold data that a server read from elsewhere."""
 
-GROUP: Final = 60
-"""Literals in one pattern: up to 64 are searched at once by SIMD, more cost four times that."""
+GROUP_SIZE: Final = 60
+"""Literals per scan pattern. SIMD searches up to 64 at once; more cost four times as much."""
 
-SHORTEST: Final = 4
-"""A beginning shorter than this is no reason to look closer: every word would be one."""
+MIN_PREFIX: Final = 4
+"""Characters of the shortest prefix that is scanned for alone: shorter ones are in many words."""
 
-FOLLOWED: Final = r"[A-Za-z0-9_\-]{16}"
-"""What makes a reason of a shorter one with a sign in it, such as `sk-` and `hf_` (Rust regex)."""
+FOLLOWING: Final = r"[A-Za-z0-9_\-]{16}"
+"""What must follow a shorter prefix, such as `sk-` or `hf_` (Rust regex)."""
 
-LONGER: Final = ("AKIA", "ASIA", "eyJhbGciOi", "eyJ0eXAiOi", "eyJraWQiOi", "AIzaSy")
-"""Longer beginnings of tokens whose prefix could stand anywhere in base64."""
+EXTRA_PREFIXES: Final = ("AKIA", "ASIA", "eyJhbGciOi", "eyJ0eXAiOi", "eyJraWQiOi", "AIzaSy")
+"""Longer prefixes of tokens whose own prefix may be anywhere in base64."""
 
-TEXTUAL: Final[dict[str, tuple[str, ...]]] = {
+SHAPE_PREFIXES: Final[dict[str, tuple[str, ...]]] = {
     "private-key": ("-----BEGIN ",),
     "webhook-url": ("https://hooks.slack.com/", "https://discord.com/api/", "https://discordapp."),
     "url-password": ("://",),
 }
-"""Shapes that are looked for, and what each match begins with."""
+"""Name of a shape in `SHAPES` → the texts with which its matches begin."""
 
 WITH_PASSWORD: Final = r"://[^\s/?#@:\"'\\<>]{0,100}:[^\s/?#\"'\\<>\[\]{}]{1,200}@[A-Za-z\[_0-9]"  # noqa: S105
-"""Texts without a match (Rust regex) have no password in a URL: `://` alone is in nearly all."""
+"""A URL with a password (Rust regex). It is scanned for because `://` is in nearly every text."""
 
 PLACEHOLDER: Final = re.compile(
     r"(?i)example|x{4}|\*{3}|\.{3}|your|placeholder|changeme|dummy|sample|redacted|<|\$\{|\{\{"
 )
-USUAL: Final = frozenset({"password", "pass", "passwd", "pwd", "secret", "token", "user", "pw"})
+PLACEHOLDER_WORDS: Final = frozenset(
+    {"password", "pass", "passwd", "pwd", "secret", "token", "user", "pw"}
+)
 """Words that stand for a password in documentation."""
 
 
 def find(calls: pl.DataFrame) -> pl.DataFrame:
-    """Findings (`leak.secret`) about credentials in results.
+    """Return findings (`leak.secret`) about credentials in results.
+
+    A credential that the arguments contain is the caller's own and gives no finding.
 
     Args:
-        calls: rows with `dir`, `method`, `arguments` and `response`. A secret that the arguments
-            hold was the caller's own.
+        calls: rows with `dir`, `method`, `arguments`, `response` and the columns of findings.
     """
-    asked = (pl.col("dir") == "c2s") & pl.col("method").is_in(ASKED)
-    texts = calls.select(pl.col("response").filter(asked)).drop_nulls().unique()
+    reads = (pl.col("dir") == "c2s") & pl.col("method").is_in(METHODS)
+    texts = calls.select(pl.col("response").filter(reads)).drop_nulls().unique()
     suspects = texts.filter(
         pl.any_horizontal(pl.col("response").str.contains(pattern) for pattern in _scans())
     ).get_column("response")
-    shown = [(text, *secret) for text in suspects for secret in secrets(text)]
-    if not shown:
+    found = [(text, *secret) for text in suspects for secret in secrets(text)]
+    if not found:
         return together([])
     names = ("response", "kind", "value")
-    known = pl.DataFrame(shown, schema=dict.fromkeys(names, pl.String), orient="row")
+    by_response = pl.DataFrame(found, schema=dict.fromkeys(names, pl.String), orient="row")
     leaks = (
-        calls.filter(asked, pl.col("response").is_in(suspects.implode()))
-        .join(known, on="response", maintain_order="left")
+        calls.filter(reads, pl.col("response").is_in(suspects.implode()))
+        .join(by_response, on="response", maintain_order="left")
         .filter(~pl.col("arguments").fill_null("").str.contains(pl.col("value"), literal=True))
     )
     return findings_of(
@@ -79,72 +83,76 @@ def find(calls: pl.DataFrame) -> pl.DataFrame:
 
 @functools.cache
 def _scans() -> tuple[str, ...]:
-    """Patterns (Rust regex), one of which every suspect text matches."""
-    begins = [begin for row in PREFIXES for begin in row.prefixes]
-    short = tuple(b for b in begins if len(b) == SHORTEST - 1 and not b.isalnum())
-    literals = [begin for begin in begins if len(begin) >= SHORTEST]
-    literals = sorted({*literals, *LONGER, *TEXTUAL["private-key"], *TEXTUAL["webhook-url"]})
-    groups = [literals[start : start + GROUP] for start in range(0, len(literals), GROUP)]
-    patterns = ["|".join(map(re.escape, group)) for group in groups]
-    return (*patterns, f"(?:{_any(short)}){FOLLOWED}", WITH_PASSWORD)
+    """Return patterns (Rust regex); a text that matches none of them has no credential."""
+    prefixes = [prefix for row in PREFIXES for prefix in row.prefixes]
+    short = tuple(p for p in prefixes if len(p) == MIN_PREFIX - 1 and not p.isalnum())
+    literals = [prefix for prefix in prefixes if len(prefix) >= MIN_PREFIX]
+    shapes = (*SHAPE_PREFIXES["private-key"], *SHAPE_PREFIXES["webhook-url"])
+    literals = sorted({*literals, *EXTRA_PREFIXES, *shapes})
+    groups = [literals[start : start + GROUP_SIZE] for start in range(0, len(literals), GROUP_SIZE)]
+    patterns = [_any(group) for group in groups]
+    return (*patterns, f"(?:{_any(short)}){FOLLOWING}", WITH_PASSWORD)
 
 
-class _Look(NamedTuple):
+class _Credential(NamedTuple):
+    """A kind of credential and how to recognise it."""
+
     title: str
-    begins: tuple[str, ...]
-    """Every match begins with one of these: found by one automaton, which `re` has not."""
+    prefixes: tuple[str, ...]
+    """Every match begins with one of these; one automaton searches all of them."""
     pattern: re.Pattern[str]
-    """What follows; the group `secret` is the credential."""
+    """Matches at the prefix; the group `secret` is the credential."""
 
 
 @functools.cache
-def _looks() -> tuple[_Look, ...]:
-    """What counts as a credential, exactly."""
+def _credentials() -> tuple[_Credential, ...]:
+    """Return all kinds of credentials."""
     prefixed = [
-        _Look(
+        _Credential(
             row.title,
             row.prefixes,
             re.compile(rf"(?<![A-Za-z0-9_\-])(?P<secret>(?:{_any(row.prefixes)}){row.tail})"),
         )
         for row in PREFIXES
     ]
-    textual = [
-        _Look(row.title, TEXTUAL[row.name], re.compile(row.pattern))
+    shaped = [
+        _Credential(row.title, SHAPE_PREFIXES[row.name], re.compile(row.pattern))
         for row in SHAPES
-        if row.name in TEXTUAL
+        if row.name in SHAPE_PREFIXES
     ]
-    return (*prefixed, *textual)
+    return (*prefixed, *shaped)
 
 
 @functools.cache
-def _beginnings() -> tuple[AhoCorasick, list[int]]:
-    """What finds all beginnings in one pass, and of which look each is."""
-    owned = [(begin, i) for i, look in enumerate(_looks()) for begin in look.begins]
-    return AhoCorasick([begin for begin, _ in owned]), [owner for _, owner in owned]
+def _prefix_automaton() -> tuple[AhoCorasick, list[int]]:
+    """Return an automaton for all prefixes, and for each the index of its credential."""
+    owned = [(prefix, i) for i, kind in enumerate(_credentials()) for prefix in kind.prefixes]
+    return AhoCorasick([prefix for prefix, _ in owned]), [owner for _, owner in owned]
 
 
-def _any(texts: tuple[str, ...]) -> str:
+def _any(texts: Iterable[str]) -> str:
+    """Return a pattern that matches any of the texts literally."""
     return "|".join(map(re.escape, texts))
 
 
 def secrets(text: str) -> list[tuple[str, str]]:
-    """Kind (a row's title) and value of each credential in a reply's JSON text, values once."""
-    known: dict[str, str] = {}
-    automaton, owners = _beginnings()
-    places = automaton.find_matches_as_indexes(text, overlapping=True)
-    for owner, at in sorted((owners[number], at) for number, at, _ in places):
-        look = _looks()[owner]
-        match = look.pattern.match(text, at)
-        if match and not _harmless(match["secret"]):
-            known.setdefault(match["secret"], look.title)
-    return [(title, value) for value, title in known.items()]
+    """Return kind (a rule's title) and value of each distinct credential in a JSON text."""
+    kinds: dict[str, str] = {}
+    automaton, owners = _prefix_automaton()
+    matches = automaton.find_matches_as_indexes(text, overlapping=True)
+    for owner, at in sorted((owners[number], at) for number, at, _ in matches):
+        credential = _credentials()[owner]
+        match = credential.pattern.match(text, at)
+        if match and not _is_placeholder(match["secret"]):
+            kinds.setdefault(match["secret"], credential.title)
+    return [(title, value) for value, title in kinds.items()]
 
 
-def _harmless(value: str) -> bool:
-    """A placeholder, or what documentation has in place of a credential."""
+def _is_placeholder(value: str) -> bool:
+    """Return whether a value stands for a credential in documentation or a template."""
     return (
         PLACEHOLDER.search(value) is not None
         or len(set(value)) < 5
-        or value.lower() in USUAL
-        or value.lower().removesuffix("123") in USUAL
+        or value.lower() in PLACEHOLDER_WORDS
+        or value.lower().removesuffix("123") in PLACEHOLDER_WORDS
     )

@@ -1,4 +1,4 @@
-"""The life of a session: handshake, capabilities, cancellation, shutdown, modern envelopes."""
+"""Checks sessions: handshake, capabilities, cancellation, shutdown, and `_meta` of 2026-07-28."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -7,20 +7,20 @@ import msgspec
 import polars as pl
 
 from mcptally.protocol.revisions import MODERN
-from mcptally.protocol.view import KNOWN_SESSION, Traffic
+from mcptally.protocol.traffic import KNOWN_SESSION, Traffic
 from mcptally.rules.findings import REVISIONS, Check, findings_of, found_where
 from mcptally.tables.formatting import formatted
 
-_OF_SESSIONS: Final = [
+_HANDSHAKE_COLUMNS: Final = [
     *("call_id", "recording", "session", "server", "tool", "seq", "index", "file", "line"),
     *("pos", "row", "reply", "reply_row", "dir", "method", "revision", "outcome"),
 ]
 
-_BEFORE_THE_FIRST: Final = "2024-10-07"
-"""A draft's version that SDKs still agree on."""
+_DRAFT: Final = "2024-10-07"
+"""The version of a draft, which SDKs still accept."""
 
-FREE: Final = ("ping", "server/discover", "initialize")
-"""Requests that may come before the handshake."""
+BEFORE_HANDSHAKE: Final = ("ping", "server/discover", "initialize")
+"""Requests that are allowed before the handshake."""
 
 CAPABILITIES: Final = {
     ("c2s", "tools/"): "tools",
@@ -31,23 +31,24 @@ CAPABILITIES: Final = {
     ("s2c", "sampling/"): "sampling",
     ("s2c", "elicitation/"): "elicitation",
 }
-"""Who asks, and the beginning of the method → the capability that the other side has to declare.
+"""Direction of a request and prefix of its method → capability that the receiver must declare.
 
-`completion/complete` is left out: its capability came later than the method (2025-03-26).
+`completion/complete` is left out: its capability is younger (2025-03-26) than the method.
 """
 
 
-def find(traffic: Traffic) -> Iterator[pl.DataFrame]:
-    """Findings about sessions."""
-    yield from _handshake(traffic)
-    yield from _cancellation(traffic)
-    yield from _shutdown(traffic)
-    yield from _envelope(traffic)
+def check_sessions(traffic: Traffic) -> Iterator[pl.DataFrame]:
+    """Yield findings about sessions."""
+    yield from _check_handshake(traffic)
+    yield from _check_cancellation(traffic)
+    yield from _check_shutdown(traffic)
+    yield from _check_modern_members(traffic)
 
 
-def _handshake(traffic: Traffic) -> Iterator[pl.DataFrame]:
+def _check_handshake(traffic: Traffic) -> Iterator[pl.DataFrame]:
+    """Find requests before the handshake is complete, and repeated or unknown handshakes."""
     calls, messages = traffic.calls, traffic.messages
-    opened = (
+    handshakes = (
         calls.filter(
             pl.col("method") == "initialize",
             pl.col("dir") == "c2s",
@@ -57,24 +58,22 @@ def _handshake(traffic: Traffic) -> Iterator[pl.DataFrame]:
         .group_by("session", maintain_order=True)
         .agg(asked=pl.col("pos").min(), agreed=pl.col("reply").min())
     )
-    said = messages.filter(pl.col("method") == "notifications/initialized").group_by("session")
+    initialized = (
+        messages.filter(pl.col("method") == "notifications/initialized")
+        .group_by("session")
+        .agg(initialized=pl.col("pos").min())
+    )
     rows = (
         calls.filter(pl.col("session_source").is_in(KNOWN_SESSION))
-        .select(_OF_SESSIONS)
-        .join(opened, on="session", how="left", maintain_order="left")
-        .join(
-            said.agg(initialized=pl.col("pos").min()),
-            on="session",
-            how="left",
-            maintain_order="left",
-        )
+        .select(_HANDSHAKE_COLUMNS)
+        .join(handshakes, on="session", how="left", maintain_order="left")
+        .join(initialized, on="session", how="left", maintain_order="left")
     )
     pos, legacy = pl.col("pos"), pl.col("revision").ne_missing(MODERN)
-    from_client = (pl.col("dir") == "c2s") & ~pl.col("method").is_in(FREE) & legacy
-    later = pl.col("initialized").is_null() | (pl.col("initialized") > pos)
-    went_on = from_client & (pos > pl.col("agreed")) & later
-    again = (pl.col("method") == "initialize") & (pl.col("dir") == "c2s")
-    asks = (pl.col("dir") == "s2c") & (pl.col("method") != "ping")
+    from_client = (pl.col("dir") == "c2s") & ~pl.col("method").is_in(BEFORE_HANDSHAKE) & legacy
+    not_initialized = pl.col("initialized").is_null() | (pl.col("initialized") > pos)
+    is_initialize = (pl.col("method") == "initialize") & (pl.col("dir") == "c2s")
+    from_server = (pl.col("dir") == "s2c") & (pl.col("method") != "ping")
     yield from found_where(
         rows,
         Check(
@@ -89,37 +88,39 @@ def _handshake(traffic: Traffic) -> Iterator[pl.DataFrame]:
         ),
         Check(
             "protocol.before_initialized",
-            asks & (pl.col("asked") < pos) & later,
+            from_server & (pl.col("asked") < pos) & not_initialized,
             formatted("{} before notifications/initialized", "method"),
         ),
         Check(
             "protocol.initialize_again",
-            again & (pos > pl.col("agreed")),
-            "the session is initialised already",
+            is_initialize & (pos > pl.col("agreed")),
+            "the session is already initialised",
         ),
     )
     yield findings_of(
         "protocol.initialized_missing",
-        rows.filter(went_on).unique("session", keep="first", maintain_order=True),
-        formatted("{} and no notifications/initialized before it", "method"),
+        rows.filter(from_client & (pos > pl.col("agreed")) & not_initialized).unique(
+            "session", keep="first", maintain_order=True
+        ),
+        formatted("{} without notifications/initialized before it", "method"),
     )
     version = pl.coalesce("reply_version", pl.lit(""))
     yield findings_of(
         "protocol.revision_unknown",
         calls.filter(
-            again,
+            is_initialize,
             pl.col("reply_version").is_not_null(),
-            ~version.is_in([*REVISIONS, _BEFORE_THE_FIRST]),
+            ~version.is_in([*REVISIONS, _DRAFT]),
         ),
-        "the server's protocolVersion is no released revision",
+        "the server's protocolVersion is not a released revision",
         evidence="reply_version",
         path="/result/protocolVersion",
     )
-    yield from _capabilities(rows, traffic)
+    yield from _check_capabilities(rows, traffic)
 
 
-def _capabilities(rows: pl.DataFrame, traffic: Traffic) -> Iterator[pl.DataFrame]:
-    """Methods whose capability the side that is asked did not declare in the handshake."""
+def _check_capabilities(rows: pl.DataFrame, traffic: Traffic) -> Iterator[pl.DataFrame]:
+    """Find requests whose capability the receiver did not declare in the handshake."""
     handshakes = rows.filter(
         pl.col("method") == "initialize",
         pl.col("dir") == "c2s",
@@ -132,35 +133,35 @@ def _capabilities(rows: pl.DataFrame, traffic: Traffic) -> Iterator[pl.DataFrame
         on="reply_row",
         how="left",
     )
-    named = declared.select(
+    receivers = declared.select(
         "session",
-        # The client declares what the server may ask, and the other way round.
+        # A request from the client needs a capability of the server, and vice versa.
         *(
-            _names(declared.get_column(side)).alias(other)
-            for side, other in (("c2s", "asked_s2c"), ("s2c", "asked_c2s"))
+            _member_names(declared.get_column(side)).alias(receiver)
+            for side, receiver in (("c2s", "receiver_of_s2c"), ("s2c", "receiver_of_c2s"))
         ),
     )
-    begins = "|".join(sorted({begin for _, begin in CAPABILITIES}))
+    prefixes = "|".join(sorted({prefix for _, prefix in CAPABILITIES}))
     later = rows.filter(
-        pl.col("pos") > pl.col("agreed"), pl.col("method").str.contains(f"^(?:{begins})")
-    ).join(named, on="session", how="inner")
-    for (side, begin), capability in CAPABILITIES.items():
-        lacks = later.filter(
+        pl.col("pos") > pl.col("agreed"), pl.col("method").str.contains(f"^(?:{prefixes})")
+    ).join(receivers, on="session", how="inner")
+    for (side, prefix), capability in CAPABILITIES.items():
+        undeclared = later.filter(
             pl.col("dir") == side,
-            pl.col("method").str.starts_with(begin),
-            ~pl.col(f"asked_{side}").list.contains(capability),
+            pl.col("method").str.starts_with(prefix),
+            ~pl.col(f"receiver_of_{side}").list.contains(capability),
         )
-        if side == "c2s":  # a client looks what is there; a request that fails says it all
-            lacks = lacks.filter(pl.col("outcome") != "protocol_error")
+        if side == "c2s":  # clients probe for features; a rejected probe is not a violation
+            undeclared = undeclared.filter(pl.col("outcome") != "protocol_error")
         yield findings_of(
             "protocol.capability_missing",
-            lacks.sort("pos"),
-            formatted("{} and the capability {} was not declared", "method", pl.lit(capability)),
+            undeclared.sort("pos"),
+            formatted("{}, but the capability {} was not declared", "method", pl.lit(capability)),
         )
 
 
-def _names(texts: pl.Series) -> pl.Series:
-    """The members of JSON objects; null where the text is none."""
+def _member_names(texts: pl.Series) -> pl.Series:
+    """Return the names of the members of each JSON object; null where the text is not an object."""
     known: dict[str, list[str] | None] = {}
     for text in texts.drop_nulls().unique():
         try:
@@ -173,7 +174,8 @@ def _names(texts: pl.Series) -> pl.Series:
     return pl.Series([known.get(t) for t in texts.to_list()], dtype=pl.List(pl.String))
 
 
-def _cancellation(traffic: Traffic) -> Iterator[pl.DataFrame]:
+def _check_cancellation(traffic: Traffic) -> Iterator[pl.DataFrame]:
+    """Find cancellations of `initialize`, of unknown requests and of answered requests."""
     calls = traffic.calls
     yield findings_of(
         "protocol.cancel_initialize",
@@ -186,35 +188,37 @@ def _cancellation(traffic: Traffic) -> Iterator[pl.DataFrame]:
         .drop_nulls("request_id")
         .sort("pos")
     )
-    asked = calls.select("pos", "session", "dir", "reply", request_id="id").drop_nulls("request_id")
-    met = cancelled.join_asof(
-        asked.sort("pos").with_columns(known=True),
+    requests = calls.select("pos", "session", "dir", "reply", request_id="id").drop_nulls(
+        "request_id"
+    )
+    matched = cancelled.join_asof(
+        requests.sort("pos").with_columns(known=True),
         on="pos",
         by=["session", "dir", "request_id"],
         check_sortedness=False,
     )
-    # Two HTTP requests may overtake each other: a call that comes after its cancellation counts.
-    never = met.filter(pl.col("known").is_null()).join(
-        asked, on=["session", "dir", "request_id"], how="anti", maintain_order="left"
+    # HTTP requests may overtake each other: a request after its cancellation is a known one.
+    unknown = matched.filter(pl.col("known").is_null()).join(
+        requests, on=["session", "dir", "request_id"], how="anti", maintain_order="left"
     )
     yield findings_of(
         "protocol.cancel_unknown",
-        never,
-        "nobody asked with this id",
+        unknown,
+        "no request has this id",
         evidence="request_id",
         path="/params/requestId",
     )
     yield findings_of(
         "protocol.cancel_unknown",
-        met.filter(pl.col("reply") < pl.col("pos")),
-        "the request is answered already",
+        matched.filter(pl.col("reply") < pl.col("pos")),
+        "the request was already answered",
         evidence="request_id",
         path="/params/requestId",
     )
 
 
-def _shutdown(traffic: Traffic) -> Iterator[pl.DataFrame]:
-    """Messages after a recording's pipe closed, or after DELETE ended an HTTP session."""
+def _check_shutdown(traffic: Traffic) -> Iterator[pl.DataFrame]:
+    """Find messages after the pipe was closed, or after DELETE ended an HTTP session."""
     closed = traffic.events.closes.group_by("recording").agg(closed=pl.col("seq").max())
     yield findings_of(
         "protocol.after_shutdown",
@@ -235,7 +239,7 @@ def _shutdown(traffic: Traffic) -> Iterator[pl.DataFrame]:
             on=["recording", "scope"],
         )
         .group_by("recording", "mcp_session_id")
-        .agg(over=pl.col("seq").min())
+        .agg(ended=pl.col("seq").min())
     )
     if not ended.height:
         return
@@ -243,7 +247,7 @@ def _shutdown(traffic: Traffic) -> Iterator[pl.DataFrame]:
         http.filter(pl.col("phase") == "request", pl.col("method") == "POST")
         .select("recording", "scope", "mcp_session_id", "seq")
         .join(ended, on=["recording", "mcp_session_id"])
-        .filter(pl.col("seq") > pl.col("over"))
+        .filter(pl.col("seq") > pl.col("ended"))
         .select("recording", "scope")
         .unique()
     )
@@ -256,13 +260,13 @@ def _shutdown(traffic: Traffic) -> Iterator[pl.DataFrame]:
     )
 
 
-def _envelope(traffic: Traffic) -> Iterator[pl.DataFrame]:
-    """What 2026-07-28 wants in every request and every result."""
-    said = traffic.events.asks.select("row", "meta_capabilities")
+def _check_modern_members(traffic: Traffic) -> Iterator[pl.DataFrame]:
+    """Check the members that 2026-07-28 requires in every request and every result."""
+    capabilities = traffic.events.asks.select("row", "meta_capabilities")
     calls = traffic.calls.filter(pl.col("revision") == MODERN).join(
-        said, on="row", how="left", maintain_order="left"
+        capabilities, on="row", how="left", maintain_order="left"
     )
-    lacks = pl.concat_list(
+    missing = pl.concat_list(
         pl.when(pl.col(column).is_null()).then(pl.lit(f"io.modelcontextprotocol/{name}"))
         for column, name in (
             ("meta_protocol_version", "protocolVersion"),
@@ -272,9 +276,9 @@ def _envelope(traffic: Traffic) -> Iterator[pl.DataFrame]:
     yield findings_of(
         "protocol.meta_missing",
         calls.filter(pl.col("dir") == "c2s", ~pl.col("truncated"))
-        .with_columns(lacks=lacks)
-        .filter(pl.col("lacks").list.len() > 0),
-        formatted("_meta lacks {}", pl.col("lacks").list.join(" and ")),
+        .with_columns(missing=missing)
+        .filter(pl.col("missing").list.len() > 0),
+        formatted("_meta lacks {}", pl.col("missing").list.join(" and ")),
         path="/params/_meta",
     )
     answered = calls.filter("has_response", ~pl.col("error_reply"), pl.col("dir") == "c2s")
@@ -285,7 +289,7 @@ def _envelope(traffic: Traffic) -> Iterator[pl.DataFrame]:
         path="/result",
     )
     kind, method = pl.col("result_type"), pl.col("method")
-    fine = (
+    defined = (
         (kind == "complete")
         | (
             (kind == "input_required")
@@ -295,7 +299,7 @@ def _envelope(traffic: Traffic) -> Iterator[pl.DataFrame]:
     )
     yield findings_of(
         "protocol.result_type_unknown",
-        answered.filter(kind.is_not_null(), ~fine),
+        answered.filter(kind.is_not_null(), ~defined),
         formatted("resultType {} is not defined for {}", "result_type", "method"),
         evidence="result_type",
         path="/result/resultType",

@@ -1,9 +1,9 @@
-"""Payloads against the shapes of the revision in force: columns first, then what they leave open.
+"""Validates payloads against the message schemas of the revision in force.
 
-Decoding has typed most members already, so the ordinary request and result of a tool is settled by
-comparing columns. Of all the rest each distinct text is validated once, in batches by schema. The
-schemas are those of the installed `mcp` package (`shapes.json`, see `generate.py`) less what a
-revision did not have yet (`revisions.toml`).
+Decoding has checked the types of most members already, so that columns show that ordinary calls of
+tools are valid. Of all other payloads, each distinct text is validated once. The schemas are those
+of the `mcp` package (`message_schemas.json`, written by tests/protocol/generate_message_schemas.py)
+without what a revision did not have yet (`revisions.toml`).
 """
 
 import functools
@@ -18,7 +18,7 @@ import polars as pl
 from mcptally.jsonschemas.subschemas import each_subschema
 from mcptally.jsonschemas.validate import Judge, judge_value, judge_with
 from mcptally.protocol.revisions import ERA, MODERN, names, table
-from mcptally.protocol.view import Traffic
+from mcptally.protocol.traffic import Traffic
 from mcptally.rules.findings import REVISIONS, findings_of
 from mcptally.tables.formatting import formatted
 
@@ -29,13 +29,18 @@ ERROR_SCHEMA: Final = {
 }
 """JSON-RPC 2.0, section 5.1."""
 
+ShapeResult = tuple[str, str | None, str | None]
+"""State (`valid`, `null`, `invalid`, …), what is wrong, and the JSON Pointer to it.
 
-def find(traffic: Traffic) -> Iterator[pl.DataFrame]:
-    """Findings about the shapes of payloads."""
-    yield from _judged(_requests(traffic), "protocol.request_shape")
-    yield from _judged(_notifications(traffic), "protocol.notification_shape")
-    yield from _judged(_results(traffic), "protocol.result_shape", prefix="/result")
-    yield from _errors(traffic)
+`null`: the payload is invalid only because optional members are null."""
+
+
+def check_payloads(traffic: Traffic) -> Iterator[pl.DataFrame]:
+    """Yield findings about the shapes of payloads."""
+    yield from _validated(_requests(traffic), "protocol.request_shape")
+    yield from _validated(_notifications(traffic), "protocol.notification_shape")
+    yield from _validated(_results(traffic), "protocol.result_shape", prefix="/result")
+    yield from _validated_errors(traffic)
     for member in table()["result_members"]:
         if member.name == "structuredContent":
             early = [r for r in REVISIONS if not member.holds(r)]
@@ -45,7 +50,7 @@ def find(traffic: Traffic) -> Iterator[pl.DataFrame]:
                     pl.col("has_structured_content"), pl.col("revision").is_in(early)
                 ),
                 formatted(
-                    "structuredContent came with {}; {} is in force",
+                    "structuredContent was added in {}; the session uses {}",
                     pl.lit(member.since),
                     "revision",
                 ),
@@ -55,21 +60,24 @@ def find(traffic: Traffic) -> Iterator[pl.DataFrame]:
 
 @functools.cache
 def document() -> dict[str, Any]:
-    """`shapes.json`: era → `$defs`, and by kind and method the name of each shape among them."""
-    text = resources.files(__package__).joinpath("shapes.json").read_bytes()
-    made: dict[str, Any] = msgspec.json.decode(text)
-    return made
+    """Return `message_schemas.json`.
+
+    Per era it has `$defs`, and per kind and method the name of the definition in `$defs`.
+    """
+    text = resources.files(__package__).joinpath("message_schemas.json").read_bytes()
+    schemas: dict[str, Any] = msgspec.json.decode(text)
+    return schemas
 
 
 @functools.cache
-def judge(kind: str, method: str, revision: str, *, nulls: bool = False) -> Judge | None:
-    """What judges payloads of a method in a revision; None where no shape is known.
+def validator(kind: str, method: str, revision: str, *, nulls: bool = False) -> Judge | None:
+    """Return the validator for payloads of a method in a revision; None if there is no schema.
 
     Args:
         kind: `requests`, `notifications`, `results` or `definitions`.
         method: the method; for results also `task` and `input_required`.
         revision: one of `REVISIONS`.
-        nulls: whether null stands for a member that may be left out.
+        nulls: whether optional members may be null.
     """
     era = document()[ERA[revision]]
     name = era[kind].get(method)
@@ -89,38 +97,55 @@ def judge(kind: str, method: str, revision: str, *, nulls: bool = False) -> Judg
     )
 
 
+def check_shape(kind: str, method: str, revision: str, text: str) -> ShapeResult:
+    """Validate one payload; arguments as of `validator`. Without a schema it is valid."""
+    strict = validator(kind, method, revision)
+    if strict is None:
+        return "valid", None, None
+    state, words, pointer = judge_value(strict, text)
+    if state == "invalid":
+        lenient = validator(kind, method, revision, nulls=True)
+        if lenient is not None and judge_value(lenient, text)[0] == "valid":
+            state = "null"
+    return state, words, pointer
+
+
 def _reachable(name: str, definitions: dict[str, Any]) -> dict[str, Any]:
-    """The definitions that one needs, itself among them."""
-    need = [name]
-    seen: dict[str, Any] = {}
-    while need:
-        current = need.pop()
-        if current not in seen:
-            seen[current] = definitions[current]
-            need += _references(definitions[current])
-    return seen
+    """Return the definition `name` and all definitions that it refers to."""
+    to_visit = [name]
+    reachable: dict[str, Any] = {}
+    while to_visit:
+        current = to_visit.pop()
+        if current not in reachable:
+            reachable[current] = definitions[current]
+            to_visit += _references(definitions[current])
+    return reachable
 
 
 def _references(schema: Any) -> list[str]:
-    """Names of the definitions that a schema refers to."""
-    found_: list[str] = []
+    """Return the names of the definitions that a schema refers to."""
+    names: list[str] = []
 
-    def one(node: dict[str, Any]) -> dict[str, Any]:
+    def visit(node: dict[str, Any]) -> dict[str, Any]:
         if "$ref" in node:
-            found_.append(str(node["$ref"]).rsplit("/", 1)[-1])
+            names.append(str(node["$ref"]).rsplit("/", 1)[-1])
         return node
 
-    each_subschema(schema, one)
-    return found_
+    each_subschema(schema, visit)
+    return names
 
 
 def _without_later(schema: Any, later: set[str], lists: set[str], *, nulls: bool) -> Any:
-    """A schema without the blocks and lists of blocks that came later.
+    """Return a schema without what younger revisions added.
 
-    With `nulls`, null stands for a member that may be left out.
+    Args:
+        schema: the schema of the era.
+        later: types of content blocks that the revision does not have.
+        lists: members that hold one block in the revision, and a list of blocks in younger ones.
+        nulls: whether optional members may be null.
     """
 
-    def one(node: dict[str, Any]) -> dict[str, Any]:
+    def restrict(node: dict[str, Any]) -> dict[str, Any]:
         members = node.get("properties", {})
         kinds = members.get("type", {})
         if "allOf" in node and "enum" in kinds:
@@ -135,18 +160,18 @@ def _without_later(schema: Any, later: set[str], lists: set[str], *, nulls: bool
                     members[name] = {"anyOf": [member, {"type": "null"}]}
         return node
 
-    return each_subschema(schema, one)
+    return each_subschema(schema, restrict)
 
 
 def _with_method(method: pl.Expr, params: pl.Expr) -> pl.Expr:
-    """The text of a message from its method, a name of ours, and its params' text."""
+    """Return the JSON text of a message with a known method and the text of its params."""
     begin = pl.concat_str(pl.lit('{"method":"'), method, pl.lit('"'))
     member = pl.concat_str(pl.lit(',"params":'), params)
     return pl.concat_str(begin, pl.coalesce(member, pl.lit("")), pl.lit("}"))
 
 
 def _requests(traffic: Traffic) -> pl.DataFrame:
-    """Requests whose shape no column settles, as `text`."""
+    """Return the requests that columns do not show to be valid, with their JSON as `text`."""
     asks = traffic.events.asks.select(
         "row", "params", "meta_capabilities", has_params=pl.lit(value=True)
     )
@@ -154,7 +179,7 @@ def _requests(traffic: Traffic) -> pl.DataFrame:
         ~pl.col("truncated"), pl.col("method").is_in(sorted(names("request")))
     ).join(asks, on="row", how="left", maintain_order="left")
     settled = pl.col("has_params").fill_null(value=False) & pl.col("params").is_null()
-    # A settled call of a tool leaves only the client's own words about itself open.
+    # Of a settled tool call, only what the client says about itself in _meta is left to validate.
     envelope = pl.concat_str(
         pl.lit('{"name":"","_meta":{"io.modelcontextprotocol/clientCapabilities":'),
         pl.coalesce("meta_capabilities", pl.lit("{}")),
@@ -162,8 +187,8 @@ def _requests(traffic: Traffic) -> pl.DataFrame:
         pl.coalesce("meta_client_info", pl.lit('{"name":"","version":""}')),
         pl.lit("}}"),
     )
-    said = pl.col("meta_capabilities").is_not_null() | pl.col("meta_client_info").is_not_null()
-    return rows.filter(~settled | ((pl.col("revision") == MODERN) & said)).with_columns(
+    has_meta = pl.col("meta_capabilities").is_not_null() | pl.col("meta_client_info").is_not_null()
+    return rows.filter(~settled | ((pl.col("revision") == MODERN) & has_meta)).with_columns(
         kind=pl.lit("requests"),
         shape="method",
         text=_with_method(pl.col("method"), pl.when(settled).then(envelope).otherwise("params")),
@@ -171,7 +196,7 @@ def _requests(traffic: Traffic) -> pl.DataFrame:
 
 
 def _notifications(traffic: Traffic) -> pl.DataFrame:
-    """Notifications, as `text`."""
+    """Return the notifications with their JSON as `text`."""
     asks = traffic.events.asks.select("row", "params")
     return (
         traffic.messages.filter(
@@ -189,7 +214,7 @@ def _notifications(traffic: Traffic) -> pl.DataFrame:
 
 
 def _results(traffic: Traffic) -> pl.DataFrame:
-    """Results whose shape no column settles, as `text`."""
+    """Return the results that columns do not show to be valid, with their JSON as `text`."""
     replies = traffic.events.replies.select(
         "odd", "text_only", "meta_server_info", "meta_subscription", reply_row="row"
     )
@@ -237,8 +262,8 @@ def _results(traffic: Traffic) -> pl.DataFrame:
     )
 
 
-def _errors(traffic: Traffic) -> Iterator[pl.DataFrame]:
-    """Errors that are no object with a code and a message."""
+def _validated_errors(traffic: Traffic) -> Iterator[pl.DataFrame]:
+    """Find errors that are not an object with a code and a message."""
     replies = traffic.events.replies.select("odd", "response", reply_row="row")
     rows = (
         traffic.calls.filter("error_reply", ~pl.col("reply_truncated"), "has_response")
@@ -249,65 +274,61 @@ def _errors(traffic: Traffic) -> Iterator[pl.DataFrame]:
         return
     by_schema = judge_with(jsonschema_rs.Draft202012Validator(ERROR_SCHEMA))
     texts = rows.get_column("response").unique()
-    said = [judge_value(by_schema, text) for text in texts]
-    judged = _frame({"response": texts}, said)
+    results = _with_results({"response": texts}, [judge_value(by_schema, text) for text in texts])
     yield findings_of(
         "protocol.error_shape",
-        rows.join(judged, on="response", maintain_order="left").filter(
+        rows.join(results, on="response", maintain_order="left").filter(
             pl.col("state") == "invalid"
         ),
         formatted("the error {}", "words"),
         evidence="response",
-        path=pl.lit("/error") + pl.col("place"),
+        path=pl.lit("/error") + pl.col("pointer"),
     )
 
 
-def _judged(rows: pl.DataFrame, rule: str, *, prefix: str = "") -> Iterator[pl.DataFrame]:
-    """Findings of `rule` on rows with `kind`, `shape`, `revision` and `text`."""
+def _validated(rows: pl.DataFrame, rule: str, *, prefix: str = "") -> Iterator[pl.DataFrame]:
+    """Yield findings about invalid payloads.
+
+    Args:
+        rows: rows with `kind`, `shape` (the method), `revision` and `text`.
+        rule: the rule that invalid payloads break.
+        prefix: JSON Pointer of the payload in its message.
+    """
     rows = rows.filter(pl.col("revision").is_in(REVISIONS), pl.col("text").is_not_null())
     keys = ["kind", "shape", "revision", "text"]
-    # Grouped with the places of their rows: long texts are hashed once and never joined.
+    # Group with row numbers, so that long texts are hashed once and never joined.
     distinct = rows.with_row_index("at").group_by(keys).agg("at")
-    said = []
-    for kind, shape, revision, text in distinct.select(keys).iter_rows():
-        strict = judge(kind, shape, revision)
-        state, words, place = ("valid", None, None) if strict is None else judge_value(strict, text)
-        if state == "invalid":
-            lenient = judge(kind, shape, revision, nulls=True)
-            if lenient is not None and judge_value(lenient, text)[0] == "valid":
-                state = "null"
-        said.append((state, words, place))
-    judged = (
-        _frame({"at": distinct.get_column("at")}, said)
+    results = [check_shape(*key) for key in distinct.select(keys).iter_rows()]
+    invalid = (
+        _with_results({"at": distinct.get_column("at")}, results)
         .filter(pl.col("state") != "valid")
         .explode("at")
         .sort("at")
     )
-    wrong = pl.concat([rows[judged.get_column("at")], judged.drop("at")], how="horizontal")
+    wrong = pl.concat([rows[invalid.get_column("at")], invalid.drop("at")], how="horizontal")
     for state, name in (("invalid", rule), ("null", "protocol.null_member")):
         yield findings_of(
             name,
             wrong.filter(pl.col("state") == state),
             _message(state),
             evidence="text",
-            path=pl.lit(prefix) + pl.col("place"),
+            path=pl.lit(prefix) + pl.col("pointer"),
         )
 
 
-def _frame(
-    keys: dict[str, pl.Series], said: list[tuple[str, str | None, str | None]]
-) -> pl.DataFrame:
-    columns: Any = list(zip(*said, strict=True)) if said else [(), (), ()]
-    named = dict(zip(("state", "words", "place"), columns, strict=True))
+def _with_results(keys: dict[str, pl.Series], results: list[ShapeResult]) -> pl.DataFrame:
+    """Return a table of `keys` with the results as columns `state`, `words` and `pointer`."""
+    columns: Any = list(zip(*results, strict=True)) if results else [(), (), ()]
+    named = dict(zip(("state", "words", "pointer"), columns, strict=True))
     return pl.DataFrame(keys | {k: pl.Series(k, v, dtype=pl.String) for k, v in named.items()})
 
 
 def _message(state: str) -> pl.Expr:
-    """The words of a finding: which member, and what it is."""
-    member = pl.col("place").str.extract(r"([^/]*)$")
+    """Return the message of a finding: the member and what is wrong with it."""
+    member = pl.col("pointer").str.extract(r"([^/]*)$")
     words = (
-        pl.when(pl.col("place") == "")
+        pl.when(pl.col("pointer") == "")
         .then(formatted("the {} {}", pl.col("kind").str.strip_suffix("s"), "words"))
         .otherwise(formatted("{} {}", member, "words"))
     )
-    return words if state == "invalid" else formatted("{}, and may be left out", words)
+    return words if state == "invalid" else formatted("{}; leave it out instead", words)

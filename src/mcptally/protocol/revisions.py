@@ -1,4 +1,4 @@
-"""The revisions of MCP: which has what, and who may send it. The table is `revisions.toml`."""
+"""Reads `revisions.toml`: what each revision of MCP has, and which side may send it."""
 
 import functools
 import tomllib
@@ -13,7 +13,7 @@ MODERN: Final = "2026-07-28"
 """The first revision without a handshake."""
 
 ERA: Final = dict.fromkeys(REVISIONS, "2025-11-25") | {MODERN: MODERN}
-"""Revision → the one whose shapes mcp_types checks it by."""
+"""Revision → the revision whose schemas `mcp_types` uses for it."""
 
 SENDERS: Final = {
     ("request", "c2s"): "client_requests",
@@ -25,14 +25,14 @@ SENDERS: Final = {
 
 
 class Span(NamedTuple):
-    """Something that revisions from `since` to `until` have."""
+    """A method, block or member, and the first and last revision that have it."""
 
     name: str
     since: str = REVISIONS[0]
     until: str = REVISIONS[-1]
 
     def holds(self, revision: str) -> bool:
-        """Whether a known revision has it."""
+        """Return whether one of `REVISIONS` has it."""
         return (
             REVISIONS.index(self.since) <= REVISIONS.index(revision) <= REVISIONS.index(self.until)
         )
@@ -40,14 +40,14 @@ class Span(NamedTuple):
 
 @functools.cache
 def table() -> dict[str, tuple[Span, ...]]:
-    """What `revisions.toml` lists: name of a list → what it names, with first and last revision."""
+    """Return the lists of `revisions.toml` by name."""
     text = resources.files(__package__).joinpath("revisions.toml").read_text(encoding="utf-8")
     return {name: tuple(Span(**row) for row in rows) for name, rows in tomllib.loads(text).items()}
 
 
 @functools.cache
 def methods() -> pl.DataFrame:
-    """One row a known (`kind`, `dir`, `method`, `revision`)."""
+    """Return the methods of all revisions: `kind`, `dir`, `method`, `revision`."""
     rows = [
         (kind, side, span.name, revision)
         for (kind, side), name in SENDERS.items()
@@ -63,6 +63,6 @@ def methods() -> pl.DataFrame:
 
 
 def names(kind: str) -> frozenset[str]:
-    """Methods of a kind (`request` or `notification`), whatever the revision and the sender."""
-    lists = [name for (of, _), name in SENDERS.items() if of == kind]
+    """Return the methods of `kind` (`request`, `notification`) in any revision, of either side."""
+    lists = [name for (its_kind, _), name in SENDERS.items() if its_kind == kind]
     return frozenset(span.name for name in lists for span in table()[name])

@@ -1,12 +1,15 @@
-"""Rules are rows: this package holds them as TOML, and reads them.
+"""The rule files (TOML) and the functions that read them, make findings of them and list them.
 
-A rule file is a list of `[[rule]]` tables. Every rule has an id (`group.name`, never reused,
-because old reports quote it), a title, a source (a spec section with revision, a seed document,
-or "mcptally"), and examples that must fire and examples that must stay silent; what else a row
-says is up to the module that reads the file, which declares it as a subclass of `Rule`.
+May import `tables`, `redaction` and `errors`. A rule file is a list of `[[rule]]` tables. Every
+rule has an id (`group.name`; never reused, because old reports quote it), a title, a source (a
+section of a specification with its revision, a seed document, or "mcptally"), examples on which it
+must fire and examples on which it must stay silent. The module that reads a file declares the
+other fields as a subclass of `Rule`. Measured counts of rules are in `measured.json`, which
+`python -m tests.benchmarks.calibrate` writes.
 """
 
 import dataclasses
+import functools
 import tomllib
 from collections.abc import Iterable, Mapping
 from importlib import resources
@@ -19,30 +22,30 @@ from mcptally.errors import RuleError, near
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Rule:
-    """What every rule row says; subclasses add the condition."""
+    """The fields of every rule; subclasses add the condition."""
 
     id: str
     """`group.name`, or `group.section.name`; never used again for another rule."""
     title: str
-    """What it says, in a few words, without a full stop."""
+    """What the rule finds, in a few words, without a full stop."""
     source: str
     """A section of a specification with its revision, a seed document, or "mcptally"."""
     fires: tuple[Any, ...] = ()
-    """Examples that must fire. Text rules hold strings, others what their module says."""
+    """Examples on which the rule must fire: strings for text rules, else see the rule's class."""
     silent: tuple[Any, ...] = ()
-    """Examples that must stay silent."""
+    """Examples on which the rule must stay silent."""
     note: str = ""
-    """What else a reader should know, in sentences."""
+    """Further explanation, in sentences."""
 
 
 R = TypeVar("R", bound=Rule)
 
 
 def load(cls: type[R], *names: str) -> tuple[R, ...]:
-    """The rules of the TOML files `names` of this package, in order of files and rows.
+    """Return the rules of the TOML files `names` of this package, in order of files and rows.
 
     Raises:
-        RuleError: a row is not as `cls` says (`parse`), or an id is used twice.
+        RuleError: a row is invalid (`parse`), or two rows have the same id.
     """
     rows: list[R] = []
     for name in names:
@@ -52,12 +55,25 @@ def load(cls: type[R], *names: str) -> tuple[R, ...]:
     return tuple(rows)
 
 
+@functools.cache
+def measured() -> Mapping[str, Mapping[str, float]]:
+    """Return `hits` and `right` by rule id: decisions on labelled calls, and how many agreed."""
+    text = resources.files(__package__).joinpath("measured.json").read_bytes()
+    counts: dict[str, dict[str, float]] = msgspec.json.decode(text)
+    return counts
+
+
 def parse(cls: type[R], table: Mapping[str, Any], *, where: str) -> list[R]:
-    """Rule rows of one parsed TOML file; `where` names it in errors.
+    """Return the rules of one parsed TOML file.
+
+    Args:
+        cls: the class of the rules.
+        table: the parsed file.
+        where: the file's name, for error messages.
 
     Raises:
-        RuleError: a row lacks a field, has an unknown one, one of another type or with a value that
-            its class refuses, or no examples.
+        RuleError: a row lacks a field, has an unknown field, a value that is not allowed, or no
+            examples.
     """
     fields = {field.name: field for field in dataclasses.fields(cls)}
     rows = []
@@ -74,8 +90,7 @@ def parse(cls: type[R], table: Mapping[str, Any], *, where: str) -> list[R]:
             raise RuleError(f"{where}: {error}") from error
         if not rule.fires or not rule.silent:
             raise RuleError(
-                f"{where}: rule {name}: needs an example that fires and one that stays silent "
-                "(fields 'fires' and 'silent')"
+                f"{where}: rule {name}: needs at least one example in 'fires' and one in 'silent'"
             )
         rows.append(rule)
     return rows
@@ -85,5 +100,5 @@ def _check_unique(rows: Iterable[Rule]) -> None:
     seen: set[str] = set()
     for rule in rows:
         if rule.id in seen:
-            raise RuleError(f"rule id {rule.id} is used twice; an id is never reused")
+            raise RuleError(f"two rules have the id {rule.id}; give one of them a new id")
         seen.add(rule.id)

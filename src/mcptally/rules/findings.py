@@ -1,8 +1,8 @@
-"""Rules and rows to findings: a finding is made from a rule's row, and from nothing else.
+"""Makes findings from rules and the rows of a table that break them.
 
-The rows are those of `FILES`. A row says what a finding is about, how bad it is and for which
-revisions of the protocol it holds; the module that knows the columns says which rows of a frame
-break it. An id without a row is an error of ours.
+Rules are rows of the TOML files `FILES`. A rule says what its findings are about, how severe they
+are and for which revisions of the protocol it holds; the caller says which rows of a table break
+it. Every finding has a rule: `rule_of` raises an error for an unknown id.
 """
 
 import dataclasses
@@ -32,7 +32,7 @@ REVISIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "202
 """Every released revision of MCP, oldest first."""
 
 EVIDENCE: Final = 500
-"""Characters kept of an offending value."""
+"""Characters of `message` and `evidence` that a finding keeps."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -40,19 +40,20 @@ class FindingRule(rules.Rule):
     """A rule that makes findings. Its examples are conversations: docs/reference/rules.md."""
 
     severity: Severity
-    """`error`: the source says must (not); `warning`: should (not); `info`: good to know."""
+    """`error`: the source says "must (not)"; `warning`: "should (not)"; `info`: good to know."""
     about: About
+    """What the rule checks: a file, a message, a call, …"""
     revisions: tuple[str, ...] = ()
-    """Revisions that the rule holds for; none given: every one, and unknown ones too."""
+    """Revisions that the rule holds for. Empty: all, and unknown revisions as well."""
     document: str = ""
-    """How the seed document reads, where its program does otherwise."""
+    """What the seed document says, where its program does something else."""
     program: str = ""
     """What the program behind that document does."""
     matches: tuple[str, ...] = ()
-    """Patterns (Rust regex) of a rule about texts; what they are matched with, the module says."""
+    """Patterns (Rust regex) of a rule about texts; the module that applies it defines the text."""
 
     def __post_init__(self) -> None:
-        """Refuse values that no column knows."""
+        """Check the values that the columns of the table allow."""
         for name, value, allowed in (
             ("severity", self.severity, get_args(Severity)),
             ("about", self.about, get_args(About)),
@@ -67,15 +68,15 @@ class FindingRule(rules.Rule):
 
 @functools.cache
 def finding_rules() -> Mapping[str, FindingRule]:
-    """Every rule that makes findings, by id."""
+    """Return every rule that makes findings, by id."""
     return {rule.id: rule for rule in rules.load(FindingRule, *FILES)}
 
 
 def rule_of(name: str) -> FindingRule:
-    """The rule of an id.
+    """Return the rule with the id `name`.
 
     Raises:
-        RuleError: no row has this id.
+        RuleError: no rule has this id.
     """
     rule = finding_rules().get(name)
     if rule is None:
@@ -91,9 +92,18 @@ def findings_of(
     evidence: str | pl.Expr | None = None,
     path: str | pl.Expr | None = None,
 ) -> pl.DataFrame:
-    """Findings of the rule `name`, one for each of `rows` that is of a revision it holds for.
+    """Return one finding of the rule `name` per row whose revision the rule holds for.
 
-    `rows` gives the columns of `Findings` that it has, and `revision` where the rule asks for it.
+    Args:
+        name: the rule's id.
+        rows: the rows that break the rule, with any columns of `Findings`; also `revision` if the
+            rule holds for some revisions only.
+        message: the text, or the expression that makes it.
+        evidence: the column or expression with the offending value.
+        path: a JSON Pointer, or the column or expression with one.
+
+    Raises:
+        RuleError: no rule has this id.
     """
     rule = rule_of(name)
     if rule.revisions:
@@ -106,14 +116,14 @@ def findings_of(
             severity=pl.lit(rule.severity),
             about=pl.lit(rule.about),
             message=(pl.lit(message) if isinstance(message, str) else message).str.head(EVIDENCE),
-            path=_place(path),
-            evidence=_column(evidence).str.head(EVIDENCE),
+            path=_pointer(path),
+            evidence=_expression(evidence).str.head(EVIDENCE),
         )
     )
 
 
 class Check(NamedTuple):
-    """A rule and the rows that break it."""
+    """A rule's id, the condition under which a row breaks it, and what its findings say."""
 
     rule: str
     when: pl.Expr
@@ -123,7 +133,7 @@ class Check(NamedTuple):
 
 
 def found_where(rows: pl.DataFrame, *checks: Check) -> Iterator[pl.DataFrame]:
-    """Findings of many rules about the same rows: all conditions in one pass."""
+    """Yield the findings of many checks of the same rows; all conditions are tested in one pass."""
     masks = rows.select(
         check.when.fill_null(value=False).alias(str(n)) for n, check in enumerate(checks)
     )
@@ -139,31 +149,32 @@ def found_where(rows: pl.DataFrame, *checks: Check) -> Iterator[pl.DataFrame]:
 
 
 def together(parts: list[pl.DataFrame]) -> pl.DataFrame:
-    """Findings of many rules as one frame."""
+    """Return findings of many rules as one table."""
     rows = [part for part in parts if part.height]
     findings: pl.DataFrame = pl.concat(rows) if rows else pl.DataFrame(schema=Findings.schema())
     return findings
 
 
 def require_rules(findings: pl.DataFrame) -> pl.DataFrame:
-    """`findings`, once it is sure that each has a rule.
+    """Return `findings` unchanged after checking that each names a known rule.
 
     Raises:
-        RuleError: a finding names a rule that has no row.
+        RuleError: a finding names an unknown rule.
     """
     for name in findings.get_column("rule").unique():
         rule_of(name)
     return findings
 
 
-def _place(path: str | pl.Expr | None) -> pl.Expr:
-    """A JSON Pointer, or the column that holds it."""
+def _pointer(path: str | pl.Expr | None) -> pl.Expr:
+    """Return the expression for a JSON Pointer, the name of its column, or an expression."""
     if path is None or (isinstance(path, str) and path.startswith("/")):
         return pl.lit(path, pl.String)
-    return _column(path)
+    return _expression(path)
 
 
-def _column(value: str | pl.Expr | None) -> pl.Expr:
+def _expression(value: str | pl.Expr | None) -> pl.Expr:
+    """Return the expression for a column's name or an expression; None is null."""
     if value is None:
         return pl.lit(None, pl.String)
     return pl.col(value) if isinstance(value, str) else value

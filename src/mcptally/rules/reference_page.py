@@ -1,11 +1,13 @@
-"""Every rule of every file: as rows for `mcptally rules`, and as the reference page."""
+"""Lists the rules of all files: as rows for `mcptally rules`, and as the reference page."""
 
 import dataclasses
 import json
 import tomllib
+from collections.abc import Iterator
 from importlib import resources
 from typing import Any, Final
 
+from mcptally import rules
 from mcptally.errors import UsageError, near
 from mcptally.redaction.key_patterns import PLACES, Place
 from mcptally.redaction.secret_patterns import PREFIXES, SHAPES, Prefix, Shape
@@ -26,12 +28,13 @@ FILES: Final = (
     "scenario.toml",
     "redaction",
 )
-"""Rule files in the order of the page; files not named here come last, by name."""
+"""Rule files in the order of the page. Files not named here come last, by name."""
 
 FIRST: Final = ("id", "title", "severity", "about", "revisions", "source", "note")
-"""What a row says first, where it says it."""
+"""The fields that are shown first."""
 
 EXAMPLES: Final = ("fires", "silent")
+"""The fields that are shown last."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -40,69 +43,78 @@ class RuleFile:
 
     name: str
     about: str
-    """The comment that the file begins with."""
+    """The comment at the top of the file."""
     rows: tuple[dict[str, Any], ...]
+    """The rules, with their measured counts."""
 
 
 def rule_files() -> tuple[RuleFile, ...]:
-    """Every rule file of the package with its rows, as they are written."""
+    """Return every rule file of the package with its rows, in the order of `FILES`."""
     texts = {
         item.name: item.read_text(encoding="utf-8")
         for item in resources.files(__package__).iterdir()
         if item.name.endswith(".toml")
     }
     files = (
-        RuleFile(name, _heading(texts[name]), tuple(tomllib.loads(texts[name]).get("rule", ())))
-        for name in sorted(texts, key=_place)
+        RuleFile(name, _heading(texts[name]), tuple(_rows(texts[name])))
+        for name in sorted(texts, key=_position)
     )
     return (*files, _redaction())
 
 
+def _rows(text: str) -> Iterator[dict[str, Any]]:
+    """Yield the rules of a file, with their measured counts."""
+    for row in tomllib.loads(text).get("rule", ()):
+        yield row | rules.measured().get(row["id"], {})
+
+
 def _redaction() -> RuleFile:
-    """What the recorder hides, from the rows that it reads."""
+    """Return the redaction rules of the recorder, which are rows of Python modules."""
     rows = []
-    every: tuple[Place | Shape | Prefix, ...] = (*PLACES, *SHAPES, *PREFIXES)
-    for row in every:
-        said = {key: value for key, value in row._asdict().items() if value}
-        said["id"] = f"redaction.{said.pop('name')}"
-        said["policies"] = sorted(said.pop("on"))
-        if "default" not in said["policies"]:
-            said["note"] = "Not by default."
+    patterns: tuple[Place | Shape | Prefix, ...] = (*PLACES, *SHAPES, *PREFIXES)
+    for pattern in patterns:
+        row = {key: value for key, value in pattern._asdict().items() if value}
+        row["id"] = f"redaction.{row.pop('name')}"
+        row["policies"] = sorted(row.pop("on"))
+        if "default" not in row["policies"]:
+            row["note"] = "Off by default."
         for key in ("prefixes", "needles", "fires", "silent"):
-            if key in said:
-                said[key] = list(said[key])
-        rows.append(said)
+            if key in row:
+                row[key] = list(row[key])
+        rows.append(row)
     about = (
-        "What the recorder replaces in its copy; `--redact default,+emails,-jwt` switches a rule "
-        "on or off by the last part of its id. Rows of `record/redaction_rules.py` and "
-        "`secret_shapes.py`, where the recorder pays nothing to read them."
+        "What the recorder replaces in its copy. `--redact default,+emails,-jwt` switches a rule "
+        "on or off by the last part of its id. These rules are rows of the Python modules "
+        "`redaction/key_patterns.py` and `redaction/secret_patterns.py`, so that the recorder "
+        "need not parse TOML."
     )
     return RuleFile("redaction", about, tuple(rows))
 
 
-def _place(name: str) -> tuple[int, str]:
-    for place, pattern in enumerate(FILES):
+def _position(name: str) -> tuple[int, str]:
+    """Return the sort key of a file: its position in `FILES`, then its name."""
+    for position, pattern in enumerate(FILES):
         begin, star, end = pattern.partition("*")
         if name == pattern or (star and name.startswith(begin) and name.endswith(end)):
-            return place, name
+            return position, name
     return len(FILES), name
 
 
 def _heading(text: str) -> str:
-    """The first paragraph of comments."""
-    words: list[str] = []
+    """Return the first paragraph of comments."""
+    lines: list[str] = []
     for line in text.splitlines():
         if not line.startswith("#"):
             break
-        words.append(line.lstrip("# ").strip())
-    return " ".join(words).strip()
+        lines.append(line.lstrip("# ").strip())
+    return " ".join(lines).strip()
 
 
 def find_rules(name: str | None = None) -> list[dict[str, Any]]:
-    """The rows of one id, of a group of ids (`protocol`), or all.
+    """Return the rule with the id `name`, the rules of a group such as `protocol`, or all rules.
 
     Raises:
-        UsageError: neither a rule nor a group is called so.
+        UsageError: no rule and no group has this name.
     """
     rows = [row for file in rule_files() for row in file.rows]
     if name is None:
@@ -119,16 +131,17 @@ def find_rules(name: str | None = None) -> list[dict[str, Any]]:
 
 
 def words(row: dict[str, Any]) -> str:
-    """One rule in full, for a terminal."""
+    """Return one rule with all its fields, for a terminal."""
     names: list[str] = [name for name in FIRST if name in row]
     names += [name for name in row if name not in FIRST + EXAMPLES]
     width = max(map(len, [*names, "silent"]))
-    said = [(name, row[name]) for name in names]
-    said += [(name, example) for name in EXAMPLES for example in row.get(name, ())]
-    return "".join(f"{name:<{width}}  {_value(value, width)}\n" for name, value in said)
+    fields = [(name, row[name]) for name in names]
+    fields += [(name, example) for name in EXAMPLES for example in row.get(name, ())]
+    return "".join(f"{name:<{width}}  {_value(value, width)}\n" for name, value in fields)
 
 
 def _value(value: Any, width: int) -> str:
+    """Return a field's value as text; further lines are indented below the first."""
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
         value = "\n".join(value)
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
@@ -136,15 +149,15 @@ def _value(value: Any, width: int) -> str:
 
 
 def reference() -> str:
-    """The reference page of all rules, in Markdown."""
+    """Return the reference page of all rules, in Markdown."""
     parts = [_INTRODUCTION]
     for file in rule_files():
-        judged = any("severity" in row for row in file.rows)
-        columns = ["rule", "severity", "what it says", "source"] if judged else _PLAIN_COLUMNS
+        with_severity = any("severity" in row for row in file.rows)
+        columns = ["rule", *(["severity"] if with_severity else []), "what it finds", "source"]
         lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
         for row in file.rows:
-            cells = [f"`{row['id']}`", _said(row), _escaped(row["source"])]
-            if judged:
+            cells = [f"`{row['id']}`", _description(row), _escaped(row["source"])]
+            if with_severity:
                 cells.insert(1, row.get("severity", ""))
             lines.append(f"| {' | '.join(cells)} |")
         if file.rows:
@@ -152,23 +165,21 @@ def reference() -> str:
     return "\n".join(parts)
 
 
-_PLAIN_COLUMNS: Final = ["rule", "what it says", "source"]
-
-
-def _said(row: dict[str, Any]) -> str:
-    said = f"{row['title']}."
+def _description(row: dict[str, Any]) -> str:
+    """Return title, note, readings of the seed and revisions of a rule."""
+    text = f"{row['title']}."
     if row.get("note"):
-        said += f" {row['note']}"
+        text += f" {row['note']}"
     for reading in ("document", "program"):
         if row.get(reading):
-            said += f" The {reading}: {row[reading]}."
+            text += f" The {reading}: {row[reading]}."
     if row.get("revisions"):
-        said += f" Holds for {', '.join(row['revisions'])}."
-    return _escaped(said)
+        text += f" Holds for {', '.join(row['revisions'])}."
+    return _escaped(text)
 
 
 def _escaped(text: str) -> str:
-    """Text inside a table of Markdown."""
+    """Return text escaped for a Markdown table."""
     text = " ".join(text.split())
     for mark in "\\|<*_[":
         text = text.replace(mark, "\\" + mark)
@@ -179,30 +190,31 @@ _INTRODUCTION: Final = """\
 <!-- generated: python -m tests.docs.generated -->
 # The rules
 
-Every rule is a row of a TOML file in `src/mcptally/rules/` (of a Python module where the recorder
-reads it), with examples on which it must fire and examples on which it must stay silent;
-`mcptally rules ID` shows a row in full, examples included.
+Every rule is a row of a TOML file in `src/mcptally/rules/`; the redaction rules, which the recorder
+reads, are rows of Python modules. Every rule has examples on which it must fire and examples on
+which it must stay silent. `mcptally rules ID` shows all fields of a rule, examples included.
 
-Rules with a severity make the rows of the table `findings`. `error`: the source says must, or
-must not. `warning`: it says should, or what is found is likely to do harm. `info`: good to know,
-and often nobody's fault. How often they were wrong on recorded traffic:
-[findings, reviewed](../explanation/findings.md).
+Rules with a severity make the rows of the table `findings`. `error`: the source says "must" or
+"must not". `warning`: it says "should", or what the rule finds is likely to do harm. `info`: good
+to know, and often not a fault. [Findings, reviewed](../explanation/findings.md) tells how often
+they were wrong on recorded traffic.
 
-Their examples are conversations, one line a message:
+The examples of these rules are conversations, one message per line:
 
-| line | means |
+| line | meaning |
 |---|---|
-| `@2025-06-18` | the handshake of this revision, every capability declared |
-| `> {…}` and `< {…}` | a message of the client, of the server, on a pipe |
-| `>raw …` and `<raw …` | what is sent and is no JSON |
+| `@2025-06-18` | the handshake of this revision, with every capability declared |
+| `> {…}` and `< {…}` | a message from the client or from the server, over stdio |
+| `>raw …` and `<raw …` | text that is sent but is not JSON |
 | `tools […]` | `tools/list`, answered with these tools |
 | `call NAME {arguments} {result}` | a call of a tool and its result |
-| `h1 POST {headers}`, `h1 200 {headers}` | the heads of an HTTP exchange called h1 |
+| `h1 POST {headers}`, `h1 200 {headers}` | request and response line of an HTTP exchange h1 |
 | `h1 > {…}`, `h1 < {…}` | a message in that exchange |
 | `= {…}` | any event of a transcript |
-| <code>&#124; …</code> | a line of the file as it is |
-| `seq N`, `+ MS` | the next event's number; time passes |
+| <code>&#124; …</code> | a line of the file, unchanged |
+| `seq N` | the sequence number of the next event |
+| `+ MS` | the time in milliseconds that passes before the next event |
 | `META` | the `_meta` of a request of 2026-07-28 |
-| `TOKEN36` | 36 characters of made-up token text |
-| `$…` | a file that no lines can spell |
+| `TOKEN36` | 36 characters of a made-up token |
+| `$…` | a file that cannot be written as lines |
 """

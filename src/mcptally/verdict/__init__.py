@@ -1,4 +1,8 @@
-"""The verdict: when a call fails, whose failure it is; when it succeeds, whether it did."""
+"""The verdict: whose failure a failed call is, and which successful results hide an error.
+
+May import `rules`, `tables` and `errors`. Rules are rows of `rules/verdict-*.toml` and
+`rules/hidden.toml`; `classify` applies the former, `hidden_errors` the latter.
+"""
 
 from mcptally.verdict.classify import judge
 from mcptally.verdict.hidden_errors import hidden

@@ -1,4 +1,4 @@
-"""Whose failure a failed call is, and whether to try again: the verdict."""
+"""Decides for each failed call whose failure it is and whether a retry can help."""
 
 import dataclasses
 import functools
@@ -9,10 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from mcptally import rules as rule_files
 from mcptally.tables.schema import FAILED
 from mcptally.verdict import confidence, error_text, match
-from mcptally.verdict.rule_model import TextRule, VerdictRule, in_order, status_in
+from mcptally.verdict.rule_model import TextRule, VerdictRule, shipped_rules, status_in
 
 FILES: Final = (
     "verdict-protocol.toml",
@@ -25,7 +24,7 @@ FILES: Final = (
     "verdict-context.toml",
 )
 JUDGED: Final = tuple(outcome for outcome in FAILED if outcome != "cancelled")
-"""Outcomes that get a verdict: of what a client gave up, nobody knows what would have come."""
+"""Outcomes that get a verdict. Cancelled calls get none: their outcome is unknown."""
 
 COLUMNS: Final[dict[str, pl.DataType]] = {
     "verdict": pl.String(),
@@ -35,7 +34,7 @@ COLUMNS: Final[dict[str, pl.DataType]] = {
     "confidence": pl.Float64(),
     "rule": pl.String(),
 }
-"""What `judge` adds; null where the outcome is none of `JUDGED`."""
+"""The columns that `judge` returns; null where the outcome is not in `JUDGED`."""
 
 INPUTS: Final[dict[str, pl.DataType]] = {
     "outcome": pl.String(),
@@ -50,44 +49,45 @@ INPUTS: Final[dict[str, pl.DataType]] = {
     "closed": pl.Boolean(),
     "concurrent_failure_share": pl.Float64(),
 }
-"""What `judge` reads; a column that is missing counts as null."""
+"""The columns that `judge` reads; a missing column counts as null."""
 
-_QUOTED: Final = r"""['"`]([^'"`\n]{1,200})['"`]"""
-Numbers: TypeAlias = npt.NDArray[np.int64]
+_QUOTED_WORD: Final = r"""['"`]([^'"`\n]{1,200})['"`]"""
+_Numbers: TypeAlias = npt.NDArray[np.int64]
 
 
 @functools.cache
 def rules() -> tuple[VerdictRule, ...]:
-    """The rules that come with mcptally, in the order in which they decide."""
-    return in_order(rule_files.load(VerdictRule, *FILES))
+    """Return the shipped rules about failures, in the order in which they decide."""
+    return shipped_rules(VerdictRule, *FILES)
 
 
 def judge(calls: pl.DataFrame, ruleset: Sequence[VerdictRule] | None = None) -> pl.DataFrame:
-    """The verdict on every failed call of `calls`, row by row in the same order.
+    """Return the verdict on each call: one row per row of `calls`, in the same order.
 
     Args:
-        calls: the columns of `INPUTS`, those it has.
-        ruleset: other rules than the ones that come with mcptally.
+        calls: any of the columns of `INPUTS`.
+        ruleset: rules to use in place of the ones that come with mcptally.
 
     Returns:
-        the columns of `COLUMNS`.
+        The columns of `COLUMNS`.
     """
     chosen = tuple(rules() if ruleset is None else ruleset)
     failed = _failed(calls)
-    first = np.full(calls.height, len(chosen), dtype=np.int64)
-    evidence = _evidence(failed, chosen, decides=_unconditional)
-    best = np.full(evidence.kinds.height, len(chosen), dtype=np.int64)
-    for number, mask in _holding(evidence, chosen):
-        best[mask & (best == len(chosen))] = number
-    first[failed["row"].to_numpy()] = best[evidence.kind_of_row]
-    return _table(chosen).select(pl.all().gather(pl.Series(first, dtype=pl.UInt32)))
+    evidence = _evidence(failed, chosen, decides=_depends_on_text_only)
+    undecided = len(chosen)
+    rule_of_kind = np.full(evidence.kinds.height, undecided, dtype=np.int64)
+    for number, mask in _matching_kinds(evidence, chosen):
+        rule_of_kind[mask & (rule_of_kind == undecided)] = number
+    rule_of_call = np.full(calls.height, undecided, dtype=np.int64)
+    rule_of_call[failed["row"].to_numpy()] = rule_of_kind[evidence.kind_of_row]
+    return _verdicts(chosen).select(pl.all().gather(pl.Series(rule_of_call, dtype=pl.UInt32)))
 
 
 def firing(calls: pl.DataFrame, ruleset: Sequence[VerdictRule] | None = None) -> pl.DataFrame:
-    """Every rule that holds for every failed call, not only the one that decides.
+    """Return every rule that matches each failed call, not only the one that decides.
 
     Returns:
-        `row` (number in `calls`) and `rule` (id), in the order in which rules decide.
+        `row` (row number in `calls`) and `rule` (id), in the order in which rules decide.
     """
     chosen = tuple(rules() if ruleset is None else ruleset)
     failed = _failed(calls)
@@ -97,26 +97,27 @@ def firing(calls: pl.DataFrame, ruleset: Sequence[VerdictRule] | None = None) ->
         pl.DataFrame({"row": rows[mask[evidence.kind_of_row]]}).with_columns(
             rule=pl.lit(chosen[number].id)
         )
-        for number, mask in _holding(evidence, chosen)
+        for number, mask in _matching_kinds(evidence, chosen)
     ]
     empty = pl.DataFrame(schema={"row": pl.UInt32, "rule": pl.String})
     return pl.concat([empty, *parts]).sort("row", maintain_order=True)
 
 
-def _table(chosen: tuple[VerdictRule, ...]) -> pl.DataFrame:
-    """What each rule says, and a last row that says nothing."""
+def _verdicts(chosen: tuple[VerdictRule, ...]) -> pl.DataFrame:
+    """Return one row of `COLUMNS` per rule, then a row of nulls for "no rule matched"."""
     rows = [
-        (rule.verdict, rule.reason, rule.fault or None, rule.retryable or None, sure, rule.id)
-        for rule, sure in zip(chosen, confidence.percent(chosen), strict=True)
+        (rule.verdict, rule.reason, rule.fault or None, rule.retryable or None, percent, rule.id)
+        for rule, percent in zip(chosen, confidence.percent(chosen), strict=True)
     ]
     return pl.DataFrame([*rows, (None,) * len(COLUMNS)], schema=COLUMNS, orient="row")
 
 
 def _failed(calls: pl.DataFrame) -> pl.DataFrame:
-    have = set(calls.columns)
+    """Return the failed calls with all columns of `INPUTS` and their row number `row`."""
+    present = set(calls.columns)
     return (
         calls.select(
-            (pl.col(name) if name in have else pl.lit(None)).cast(dtype).alias(name)
+            (pl.col(name) if name in present else pl.lit(None)).cast(dtype).alias(name)
             for name, dtype in INPUTS.items()
         )
         .with_row_index("row")
@@ -126,16 +127,20 @@ def _failed(calls: pl.DataFrame) -> pl.DataFrame:
 
 @dataclasses.dataclass(frozen=True)
 class _Evidence:
-    """All that rules may ask about the failed calls, each distinct combination once."""
+    """The facts about the failed calls that rules test, each distinct combination once."""
 
     kinds: pl.DataFrame
-    kind_of_row: Numbers
+    """One row per distinct combination of facts ("kind" of call)."""
+    kind_of_row: _Numbers
+    """For each failed call the row of its kind in `kinds`."""
     matched: list[match.Rows | None]
-    texts: int
+    """For each rule the distinct texts that its patterns match; None: it has no patterns."""
+    text_count: int
+    """How many distinct texts there are."""
 
 
-def _unconditional(rule: TextRule) -> bool:
-    """Whether nothing but the text decides if `rule` holds."""
+def _depends_on_text_only(rule: TextRule) -> bool:
+    """Return whether `rule` has no condition besides its patterns."""
     return isinstance(rule, VerdictRule) and not any(
         (
             *(rule.tool, rule.arguments, rule.outcomes, rule.codes, rule.statuses),
@@ -150,46 +155,55 @@ def _evidence(
     *,
     decides: Callable[[TextRule], bool],
 ) -> _Evidence:
+    """Match the rules' patterns against the distinct texts and collect all other facts.
+
+    Args:
+        failed: what `_failed` returns.
+        chosen: the rules, in the order in which they decide.
+        decides: whether a text that this rule matches need not be tried with later rules.
+    """
     distinct = failed.select("error_text").unique(maintain_order=True)
-    bare = error_text.strip_wrappers(pl.col("error_text").fill_null(""))
-    texts = distinct.with_columns(bare=bare).with_row_index("text")
+    stripped = error_text.strip_wrappers(pl.col("error_text").fill_null(""))
+    texts = distinct.with_columns(stripped=stripped).with_row_index("text")
     texts = texts.with_columns(
-        line=error_text.first_line(pl.col("bare")),
+        line=error_text.first_line(pl.col("stripped")),
         text_status=error_text.http_status(pl.col("error_text").fill_null("")),
     )
-    matched = match.matching(chosen, texts["bare"], texts["bare"], texts["line"], decides=decides)
+    matched = match.matching(
+        chosen, texts["stripped"], texts["stripped"], texts["line"], decides=decides
+    )
     frame = failed.join(
-        texts.select("error_text", "text", "text_status", "bare"),
+        texts.select("error_text", "text", "text_status", "stripped"),
         on="error_text",
         how="left",
         nulls_equal=True,
         maintain_order="left",
     ).with_columns(
         status=pl.coalesce("http_status", "text_status"),
-        end=pl.when(pl.col("outcome") == "no_response").then(_end()),
+        end=pl.when(pl.col("outcome") == "no_response").then(_recording_end()),
+        # Rounded down to tenths, so that there are few kinds of calls.
         outage=pl.col("concurrent_failure_share").mul(10).floor().truediv(10),
     )
-    asked = _asked(chosen)
+    columns = _call_pattern_columns(chosen)
     frame = frame.with_columns(
-        _answers(frame, column, pattern, chosen, matched).alias(name)
-        for (column, pattern), name in asked.items()
+        _column_matches(frame, column, pattern, chosen, matched).alias(name)
+        for (column, pattern), name in columns.items()
     )
-    frame = frame.with_columns(quotes=_quotes(frame, chosen, matched))
+    frame = frame.with_columns(quotes=_quoted_from(frame, chosen, matched))
     key = ["text", "outcome", "error_code", "status", "input_schema_state", "end", "outage"]
-    key.append("quotes")
-    key += asked.values()
+    key += ["quotes", *columns.values()]
     kinds = frame.select(key).unique(maintain_order=True).with_row_index("kind")
     kind_of_row = frame.join(kinds, on=key, how="left", nulls_equal=True, maintain_order="left")
     return _Evidence(
         kinds=kinds,
         kind_of_row=kind_of_row["kind"].cast(pl.Int64).to_numpy(),
         matched=matched,
-        texts=texts.height,
+        text_count=texts.height,
     )
 
 
-def _end() -> pl.Expr:
-    """How the recording of a call without an answer ended."""
+def _recording_end() -> pl.Expr:
+    """Return how the recording of a call without a response ended (`VerdictRule.end`)."""
     return (
         pl.when(pl.col("signal").is_in([6, 8, 11]) | (pl.col("exit_code").is_in([-6, -8, -11])))
         .then(pl.lit("crashed"))
@@ -205,82 +219,100 @@ def _end() -> pl.Expr:
     )
 
 
-def _asked(chosen: tuple[VerdictRule, ...]) -> dict[tuple[str, str], str]:
-    """The patterns that some rule puts to a tool's name or its arguments, and a name for each."""
-    asked = {("tool", rule.tool) for rule in chosen if rule.tool}
-    asked |= {("arguments", rule.arguments) for rule in chosen if rule.arguments}
-    return {each: f"answer_{number}" for number, each in enumerate(sorted(asked))}
+def _call_pattern_columns(chosen: tuple[VerdictRule, ...]) -> dict[tuple[str, str], str]:
+    """Map each (column, pattern) that some rule tests to the name of a column for the result.
+
+    The columns tested are the tool's name and the arguments.
+    """
+    tests = {("tool", rule.tool) for rule in chosen if rule.tool}
+    tests |= {("arguments", rule.arguments) for rule in chosen if rule.arguments}
+    return {test: f"matches_{number}" for number, test in enumerate(sorted(tests))}
 
 
-def _answers(
+def _column_matches(
     frame: pl.DataFrame,
     column: str,
     pattern: str,
     chosen: tuple[VerdictRule, ...],
     matched: list[match.Rows | None],
 ) -> pl.Series:
-    """Whether `column` matches, only for rows whose text a rule that asks this has matched."""
-    interested = np.zeros(frame["text"].n_unique(), dtype=np.bool_)
-    for rule, rows in zip(chosen, matched, strict=True):
-        if pattern in (rule.tool, rule.arguments):
-            interested[slice(None) if rows is None else rows] = True
-    rows = np.flatnonzero(interested[frame["text"].to_numpy()])
-    found = frame[column].gather(pl.Series(rows)).str.contains(match.pattern([pattern]))
-    answers = np.zeros(frame.height, dtype=np.bool_)
-    answers[rows] = found.fill_null(value=False).to_numpy()
-    return pl.Series(answers)
+    """Return whether `column` matches; tested only where a rule with this pattern needs it.
+
+    That is where the rule's patterns match the text; all other rows are False.
+    """
+    rows = _rows_of_texts(
+        frame,
+        [
+            texts
+            for rule, texts in zip(chosen, matched, strict=True)
+            if pattern in (rule.tool, rule.arguments)
+        ],
+    )
+    tested = frame[column].gather(pl.Series(rows)).str.contains(match.pattern([pattern]))
+    matches = np.zeros(frame.height, dtype=np.bool_)
+    matches[rows] = tested.fill_null(value=False).to_numpy()
+    return pl.Series(matches)
 
 
-def _quotes(
+def _quoted_from(
     frame: pl.DataFrame, chosen: tuple[VerdictRule, ...], matched: list[match.Rows | None]
 ) -> pl.Series:
-    """Whose word the first quoted word of each text is; only where a rule that asks has matched."""
-    interested = np.zeros(frame["text"].n_unique(), dtype=np.bool_)
-    for rule, texts in zip(chosen, matched, strict=True):
-        if rule.quotes:
-            interested[slice(None) if texts is None else texts] = True
-    rows = np.flatnonzero(interested[frame["text"].to_numpy()])
-    word = pl.col("bare").str.extract(_QUOTED, 1)
+    """Return where the first quoted word of each text comes from (`VerdictRule.quotes`).
+
+    Null where no rule with this condition matches the text.
+    """
+    rows = _rows_of_texts(
+        frame, [texts for rule, texts in zip(chosen, matched, strict=True) if rule.quotes]
+    )
+    word = pl.col("stripped").str.extract(_QUOTED_WORD, 1)
     lower = word.str.to_lowercase()
-    said = frame.select("bare", "arguments")[rows].select(
+    source = frame.select("stripped", "arguments")[rows].select(
         pl.when(pl.col("arguments").str.to_lowercase().str.contains(lower, literal=True))
         .then(pl.lit("caller"))
-        # JSON may write other words in escapes, so that not finding them says nothing.
+        # JSON may escape any other character, so a word with one may be there and not be found.
         .when(pl.col("arguments").is_not_null() & word.str.contains(r"^[ -!#-\[\]-~]+$"))
         .then(pl.lit("server"))
     )
-    asked = pl.DataFrame({"row": rows, "whose": said.to_series()})
+    known = pl.DataFrame({"row": rows, "source": source.to_series()})
     return pl.DataFrame({"row": np.arange(frame.height)}).join(
-        asked, on="row", how="left", maintain_order="left"
-    )["whose"]
+        known, on="row", how="left", maintain_order="left"
+    )["source"]
 
 
-def _holding(
+def _rows_of_texts(frame: pl.DataFrame, matched: list[match.Rows | None]) -> _Numbers:
+    """Return the rows of `frame` whose text is in one of `matched`; None stands for every text."""
+    wanted = np.zeros(frame["text"].n_unique(), dtype=np.bool_)
+    for texts in matched:
+        wanted[slice(None) if texts is None else texts] = True
+    return np.flatnonzero(wanted[frame["text"].to_numpy()])
+
+
+def _matching_kinds(
     evidence: _Evidence, chosen: tuple[VerdictRule, ...]
 ) -> Iterator[tuple[int, match.Mask]]:
-    """The rules that hold for some kind of call, in order, and for which kinds."""
-    asked = _asked(chosen)
+    """Yield, in order, each rule that matches some kind of call, and a mask of these kinds."""
+    columns = _call_pattern_columns(chosen)
     text_of_kind = evidence.kinds["text"].to_numpy()
     for number, rule in enumerate(chosen):
-        rows = evidence.matched[number]
-        if rows is None:
+        texts = evidence.matched[number]
+        if texts is None:
             mask = np.ones(evidence.kinds.height, dtype=np.bool_)
-        elif not len(rows):
+        elif not len(texts):
             continue
         else:
-            of_text = np.zeros(evidence.texts, dtype=np.bool_)
-            of_text[rows] = True
+            of_text = np.zeros(evidence.text_count, dtype=np.bool_)
+            of_text[texts] = True
             mask = of_text[text_of_kind]
-        if conditions := list(_context(rule, asked)):
-            context = evidence.kinds.select(
-                pl.all_horizontal(conditions).fill_null(value=False).alias("holds")
+        if conditions := list(_conditions(rule, columns)):
+            met = evidence.kinds.select(
+                pl.all_horizontal(conditions).fill_null(value=False).alias("met")
             )
-            mask = mask & context["holds"].to_numpy()
+            mask = mask & met["met"].to_numpy()
         yield number, mask
 
 
-def _context(rule: VerdictRule, asked: dict[tuple[str, str], str]) -> Iterator[pl.Expr]:
-    """What a rule demands beside its patterns."""
+def _conditions(rule: VerdictRule, columns: dict[tuple[str, str], str]) -> Iterator[pl.Expr]:
+    """Yield the conditions of a rule besides its patterns."""
     for column, allowed in (
         ("outcome", rule.outcomes),
         ("error_code", rule.codes),
@@ -295,6 +327,6 @@ def _context(rule: VerdictRule, asked: dict[tuple[str, str], str]) -> Iterator[p
     if rule.outage:
         yield pl.col("outage") >= rule.outage
     if rule.tool:
-        yield pl.col(asked["tool", rule.tool])
+        yield pl.col(columns["tool", rule.tool])
     if rule.arguments:
-        yield pl.col(asked["arguments", rule.arguments])
+        yield pl.col(columns["arguments", rule.arguments])

@@ -1,4 +1,4 @@
-"""How sure a rule may be: the precision it has shown, drawn towards that of its kind."""
+"""The confidence of a rule: its measured precision, shrunk towards that of its section."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -6,18 +6,20 @@ from typing import Final
 from mcptally.verdict.rule_model import HiddenRule, TextRule
 
 PRIOR_WEIGHT: Final = 20.0
-"""How many observations the precision of the kind counts for. Ours; the reliability table in
-docs/explanation/verdict.md is what it was chosen by."""
-VERDICT_DOUBT: Final = (100.0, 0.8)
-HIDDEN_DOUBT: Final = (20.0, 0.9)
-"""How many observations the precision of all rules counts for in that of one kind, and how
-precise rules are before anything was measured, which counts as much in the precision of all.
-Verdicts err on servers nobody has met in ways that labelled ones do not show; findings of hidden
-errors hardly do."""
+"""Weight of a section's precision in that of its rules, as a number of observations. Chosen by the
+reliability table in docs/explanation/verdict.md."""
+VERDICT_PRIOR: Final = (100.0, 0.8)
+HIDDEN_PRIOR: Final = (20.0, 0.9)
+"""Weight, as a number of observations, and precision of the prior.
+
+The precision is assumed for rules without measurements. The weight applies twice: to this
+precision in that of all rules, and to the precision of all rules in that of one section. Verdicts
+get more weight: on servers that were never labelled they fail in ways that the labels do not show,
+while findings of hidden errors hardly do."""
 
 
-def kind(rule: TextRule) -> str:
-    """Which rules lend each other precision: those of one section, `group.<section>.name`."""
+def section(rule: TextRule) -> str:
+    """Return the section of a rule's id, `group.<section>.name`; its rules share a prior."""
     _, _, rest = rule.id.partition(".")
     return rest.partition(".")[0]
 
@@ -25,32 +27,34 @@ def kind(rule: TextRule) -> str:
 def percent(
     rules: Sequence[TextRule], counts: Mapping[str, tuple[float, float]] | None = None
 ) -> list[float]:
-    """For every rule the mean of its Beta posterior as the 0 to 100 of the tables.
+    """Return the mean of each rule's Beta posterior, in percent.
 
-    The prior is the pooled precision of the rules of the same `kind`, as strong as
-    `PRIOR_WEIGHT` observations; that pool in turn is drawn towards all rules together.
+    The prior is the pooled precision of the rules of the same `section`, with the weight of
+    `PRIOR_WEIGHT` observations. That pool in turn is shrunk towards all rules together.
 
     Args:
         rules: all rules about failures, or all about hidden errors.
-        counts: hits and right by rule id, instead of what the rows say.
+        counts: rule id → (hits, right), in place of the rules' own counts.
     """
     measured = {rule.id: (rule.hits, rule.right) for rule in rules} if counts is None else counts
     pools: dict[str, tuple[float, float]] = {}
     for rule in rules:
         hits, right = measured.get(rule.id, (0.0, 0.0))
-        pool = pools.get(kind(rule), (0.0, 0.0))
-        pools[kind(rule)] = (pool[0] + hits, pool[1] + right)
-    every = (sum(pool[0] for pool in pools.values()), sum(pool[1] for pool in pools.values()))
+        pool = pools.get(section(rule), (0.0, 0.0))
+        pools[section(rule)] = (pool[0] + hits, pool[1] + right)
+    total = (sum(pool[0] for pool in pools.values()), sum(pool[1] for pool in pools.values()))
     weight, unmeasured = (
-        HIDDEN_DOUBT if any(isinstance(rule, HiddenRule) for rule in rules) else VERDICT_DOUBT
+        HIDDEN_PRIOR if any(isinstance(rule, HiddenRule) for rule in rules) else VERDICT_PRIOR
     )
-    overall = _shrunk(*every, unmeasured, weight)
-    prior = {name: _shrunk(*pool, overall, weight) for name, pool in pools.items()}
-    return [
-        round(100 * _shrunk(*measured.get(rule.id, (0.0, 0.0)), prior[kind(rule)], PRIOR_WEIGHT), 1)
+    overall = _shrunk(*total, unmeasured, weight)
+    priors = {name: _shrunk(*pool, overall, weight) for name, pool in pools.items()}
+    posteriors = (
+        _shrunk(*measured.get(rule.id, (0.0, 0.0)), priors[section(rule)], PRIOR_WEIGHT)
         for rule in rules
-    ]
+    )
+    return [round(100 * posterior, 1) for posterior in posteriors]
 
 
 def _shrunk(hits: float, right: float, prior: float, weight: float) -> float:
+    """Return the share `right / hits`, averaged with `prior`, which counts `weight` hits."""
     return (right + weight * prior) / (hits + weight)

@@ -1,4 +1,4 @@
-"""Whether rules hold for their own examples: those that must fire, and those that must not."""
+"""Checks rules against their own examples: those that must match and those that must not."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -9,59 +9,60 @@ from mcptally.errors import RuleError, near
 from mcptally.verdict import classify, hidden_errors
 from mcptally.verdict.rule_model import HiddenRule, TextRule, VerdictRule
 
-_USUAL: Final = "usual"
-"""Of an example of a hidden error: `json` says that the tool's other results are JSON."""
+_USUAL_FORM: Final = "usual"
+"""Key in an example of a hidden error; the value `json` means the tool's other results are JSON."""
 
-_OTHERS: Final = 19
-"""How many other results such a tool has."""
+_OTHER_RESULTS: Final = 19
+"""How many other results the check makes for such an example."""
 
 _SHOWN: Final = 200
+"""Characters of an example that an error message quotes."""
 
 Example = tuple[str, Any]
-"""`fires` or `silent`, and what the rule must do that for."""
+"""`fires` or `silent`, and the text or table on which the rule must do that."""
 
 
 def examples(rule: TextRule) -> Iterator[Example]:
-    """The examples of a rule."""
+    """Yield the examples of a rule."""
     for kind in ("fires", "silent"):
         for example in getattr(rule, kind):
             yield kind, example
 
 
 def wrong_about_failures(rule: VerdictRule) -> list[Example]:
-    """The examples for which a rule about failures does not do what they say.
+    """Return the examples that a rule about failures contradicts.
 
-    An example is a text, or members of a call (`failures.INPUTS`).
+    An example is an error text, or a table with columns of a call (`classify.INPUTS`).
 
     Raises:
         RuleError: an example is neither.
     """
-    said = list(examples(rule))
+    expected = list(examples(rule))
     calls = [
-        {"outcome": "tool_error"} | _members(rule, example, "error_text", classify.INPUTS)
-        for _, example in said
+        {"outcome": "tool_error"} | _columns(rule, example, "error_text", classify.INPUTS)
+        for _, example in expected
     ]
-    firing = set(classify.firing(_frame(rule, calls, classify.INPUTS), (rule,))["row"])
-    return [each for row, each in enumerate(said) if (row in firing) != (each[0] == "fires")]
+    matched = set(classify.firing(_frame(rule, calls, classify.INPUTS), (rule,))["row"])
+    return [each for row, each in enumerate(expected) if (row in matched) != (each[0] == "fires")]
 
 
 def wrong_about_results(rule: HiddenRule, others: Sequence[HiddenRule] = ()) -> list[Example]:
-    """The examples for which a rule about hidden errors does not do what they say.
+    """Return the examples that a rule about hidden errors contradicts.
 
-    An example is a text, or members of a result (`hidden_errors.INPUTS`, and `usual`).
+    An example is a text, or a table with columns of a result (`hidden_errors.INPUTS`, `usual`).
 
     Args:
         rule: the rule.
-        others: all rules, for one that silences what others find (`echo`).
+        others: all rules; used for an `echo` rule, which overrules the matches of others.
 
     Raises:
         RuleError: an example is neither.
     """
     wrong = []
     for kind, example in examples(rule):
-        row = _members(rule, example, "text", {**hidden_errors.INPUTS, _USUAL: pl.String()})
-        usual = row.pop(_USUAL, None)
-        rows = [row, *[{"text": '{"a": 1}'}] * (_OTHERS if usual == "json" else 0)]
+        row = _columns(rule, example, "text", {**hidden_errors.INPUTS, _USUAL_FORM: pl.String()})
+        usual = row.pop(_USUAL_FORM, None)
+        rows = [row, *[{"text": '{"a": 1}'}] * (_OTHER_RESULTS if usual == "json" else 0)]
         frame = _frame(rule, rows, hidden_errors.INPUTS)
         decided = hidden_errors.hidden(frame, others if rule.echo else (rule,))["hidden_rule"][0]
         if (decided == rule.id) != (kind == "fires"):
@@ -75,45 +76,46 @@ def check(
     *,
     where: str,
 ) -> None:
-    """Hold the rules that a user's rows made or changed against their examples.
+    """Check the rules that a user's file adds or changes against their examples.
 
     Args:
         ruleset: all rules in force.
-        changed: the rows; those that took a rule out are not among the rules.
-        where: names the file in errors.
+        changed: the rows of the file; a row that disables a rule has no rule in `ruleset`.
+        where: the file's name, for error messages.
 
     Raises:
-        RuleError: a rule does not fire for an example that says so, fires for one that must stay
-            silent, or has an example that is neither text nor call.
+        RuleError: a rule does not match one of its `fires` examples, matches one of its `silent`
+            examples, or an example is neither a text nor a table.
     """
     ids = {row["id"] for row in changed}
-    results = [rule for rule in ruleset if isinstance(rule, HiddenRule)]
+    hidden_rules = [rule for rule in ruleset if isinstance(rule, HiddenRule)]
     for rule in ruleset:
         if rule.id not in ids:
             continue
         try:
             wrong = (
-                wrong_about_results(rule, results)
+                wrong_about_results(rule, hidden_rules)
                 if isinstance(rule, HiddenRule)
                 else wrong_about_failures(rule)
             )
         except RuleError as error:
             raise RuleError(f"{where}: {error}") from error
         for kind, example in wrong:
-            does = "does not fire for" if kind == "fires" else "fires for"
+            does = "does not match" if kind == "fires" else "matches"
             raise RuleError(
                 f"{where}: rule {rule.id}: {does} its example {str(example)[:_SHOWN]!r} "
-                f"(in {kind!r}); mend the rule, or say other examples"
+                f"(in {kind!r}); change the rule or the example"
             )
 
 
-def _members(rule: TextRule, example: Any, text: str, known: Mapping[str, Any]) -> dict[str, Any]:
+def _columns(rule: TextRule, example: Any, text: str, known: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an example as columns; a string is the value of the column `text`."""
     if isinstance(example, str):
         return {text: example}
     if not isinstance(example, Mapping):
-        raise RuleError(f"rule {rule.id}: an example is a text or a table, not {example!r}")
+        raise RuleError(f"rule {rule.id}: an example must be a text or a table, not {example!r}")
     for key in example.keys() - known.keys():
-        raise RuleError(f"rule {rule.id}: an example has no {key!r}{near(key, known)}")
+        raise RuleError(f"rule {rule.id}: unknown key {key!r} in an example{near(key, known)}")
     return dict(example)
 
 
@@ -123,5 +125,7 @@ def _frame(
     try:
         return pl.DataFrame(rows, schema=dict(schema), orient="row")
     except (pl.exceptions.PolarsError, TypeError, OverflowError) as error:
-        words = f"{error}".partition("\n")[0]
-        raise RuleError(f"rule {rule.id}: a value of an example cannot be: {words}") from error
+        detail = f"{error}".partition("\n")[0]
+        raise RuleError(
+            f"rule {rule.id}: a value in an example has the wrong type: {detail}"
+        ) from error

@@ -1,8 +1,8 @@
-"""JSON in a result, written out as lines `path = value` that a pattern can read.
+"""Writes JSON texts as lines `path = value`, which patterns can match.
 
 `{"ok": false, "items": [{"error": "no"}]}` becomes `ok = false` and `items[].error = "no"`. A key
-that is no plain word is written `*`. Strings that hold JSON themselves are opened, because
-servers put envelopes into envelopes. Each distinct text is parsed once.
+that is not a plain word is written `*`. Strings that hold JSON are parsed as well, because servers
+nest one JSON envelope in another. Each distinct text is parsed once.
 """
 
 import functools
@@ -15,12 +15,13 @@ import msgspec
 import polars as pl
 
 MAX_LINES: Final = 160
-"""Lines written of one value: an envelope says early that it failed."""
+"""Lines written per text: an envelope says at its start that it failed."""
 MAX_DEPTH: Final = 6
+"""Levels of nesting that are written."""
 MAX_STRING: Final = 400
-"""Characters written of one string."""
+"""Characters written per string."""
 MAX_TEXT: Final = 200_000
-"""Characters beyond which a text is not parsed: it carries data, not an error."""
+"""Characters of the longest text that is parsed; longer ones hold data, not an error."""
 
 _WORD: Final = re.compile(r"[A-Za-z_$][\w$-]{0,40}\Z")
 _PAIR: Final = re.compile(
@@ -35,11 +36,11 @@ LIKELY: Final = (
     r"(?i)err|fail|exception|fault|success|\bok\b|invalid|denied|reject|\bcode\b|status|message|"
     r"reason|unable|could not|cannot|错误|錯誤|失败|失敗"
 )
-"""What a text that is worth parsing contains."""
+"""Only texts with one of these words are parsed."""
 
 
 def lines(texts: pl.Series) -> pl.Series:
-    """For every text its lines, or an empty string if it is not JSON or says nothing of failure."""
+    """Return the lines of each text; an empty string if it is not JSON or no word is `LIKELY`."""
     distinct = texts.unique().drop_nulls()
     likely = distinct.filter(
         distinct.str.head(1).is_in(list(_OPENS))
@@ -56,44 +57,49 @@ def lines(texts: pl.Series) -> pl.Series:
 
 
 def _written(text: str) -> str:
+    """Return the lines of one text."""
     try:
         value = _DECODER.decode(text.encode("utf-8", "surrogatepass"))
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        # Cut off or not quite JSON: its pairs in order, without their paths.
+        # Truncated or invalid JSON: write its pairs in order, without paths.
         pairs = _PAIR.findall(text[:4000])
         return "\n".join(f"{key} = {' '.join(value.split())}" for key, value in pairs[:MAX_LINES])
-    found: list[str] = []
-    _write("", value, 0, found)
-    return "\n".join(found[:MAX_LINES])
+    written: list[str] = []
+    _write("", value, 0, written)
+    return "\n".join(written[:MAX_LINES])
 
 
-def _write(path: str, value: Any, depth: int, found: list[str]) -> None:
-    """Scalars of one level before what lies deeper: a verdict is written beside the data."""
+def _write(path: str, value: Any, depth: int, written: list[str]) -> None:
+    """Append the lines of `value` to `written`.
+
+    Scalars of a level come before its nested values: a status stands beside the data, not in it.
+    """
     if value.__class__ is str:
         try:
             value = _DECODER.decode(value.encode("utf-8", "surrogatepass"))
         except (msgspec.DecodeError, UnicodeError, RecursionError):
-            found.append(_line(path, value))
+            written.append(_line(path, value))
             return
     if not value:
-        found.append(f"{path or '.'} = {'{}' if value.__class__ is dict else '[]'}")
+        written.append(f"{path or '.'} = {'{}' if value.__class__ is dict else '[]'}")
     if depth >= MAX_DEPTH:
         return
-    deeper = []
+    nested = []
     for name, child in _children(path, value):
         if child.__class__ in _CONTAINERS or (child.__class__ is str and _is_json(child)):
-            deeper.append((name, child))
+            nested.append((name, child))
         else:
-            found.append(_line(name, child))
-            if len(found) >= MAX_LINES:
+            written.append(_line(name, child))
+            if len(written) >= MAX_LINES:
                 return
-    for name, child in deeper:
-        _write(name, child, depth + 1, found)
-        if len(found) >= MAX_LINES:
+    for name, child in nested:
+        _write(name, child, depth + 1, written)
+        if len(written) >= MAX_LINES:
             return
 
 
 def _children(path: str, value: dict[str, Any] | list[Any]) -> Iterator[tuple[str, Any]]:
+    """Return the path and value of each member or item."""
     if isinstance(value, list):
         return zip(itertools.repeat(f"{path}[]"), value[:MAX_LINES])
     if path:
@@ -111,6 +117,7 @@ def _is_json(value: str) -> bool:
 
 
 def _line(path: str, value: Any) -> str:
+    """Return `path = value` for a scalar."""
     if value.__class__ is str:
         return f'{path} = "{" ".join(value[:MAX_STRING].split())}"'
     if value is None:

@@ -1,4 +1,8 @@
-"""Which rules match which texts: one keyword pass over all, then each pattern on its candidates."""
+"""Matches many rules against many texts.
+
+One pass finds the keywords of all patterns; each pattern is then tried only on the texts that
+contain one of its keywords (`regex_literals`).
+"""
 
 import dataclasses
 import functools
@@ -31,65 +35,68 @@ def matching(
     decides: Callable[[TextRule], bool] = lambda _: False,
     within: Callable[[TextRule], Mask | None] = lambda _: None,
 ) -> list[Rows | None]:
-    """For every rule the rows of `texts` its patterns match; None where a rule has no patterns.
+    """Return for each rule the rows of `texts` that its patterns match; None: it has no patterns.
 
     Args:
-        rules: in the order in which they decide.
-        texts: distinct texts, no nulls.
-        starts: `texts` as rules for their start see them.
-        lines: the first lines of `texts`, where a rule looks only there.
-        decides: says of a rule that later ones need not be tried where it matches.
-        within: says of a rule which rows it is about; None for all.
+        rules: the rules, in the order in which they decide.
+        texts: distinct texts, without nulls.
+        starts: the texts that rules with `where = "start"` read, one per row of `texts`.
+        lines: the first lines of `texts`; needed if a rule has `where = "first_line"`.
+        decides: whether a text that this rule matches need not be tried with later rules.
+        within: the rows that a rule may match; None for all.
     """
-    anywhere = _Texts(texts)
-    places = {"anywhere": anywhere, _START: _Texts(starts)}
+    whole_texts = _Texts(texts)
+    places = {"anywhere": whole_texts, _START: _Texts(starts)}
     if lines is not None:
         places["first_line"] = _Texts(lines)
-    candidates = _candidates(_plan(tuple(rule.matches for rule in rules)), texts)
+    candidates = _candidates(_keywords(tuple(rule.matches for rule in rules)), texts)
     undecided = np.ones(len(texts), dtype=np.bool_)
-    found: list[Rows | None] = []
-    for rule, near in zip(rules, candidates, strict=True):
+    matched: list[Rows | None] = []
+    for rule, candidate_rows in zip(rules, candidates, strict=True):
         if not rule.matches:
-            found.append(None)
+            matched.append(None)
             continue
-        where = places[rule.where]
-        about = within(rule)
-        open_ = undecided if about is None else undecided & about
-        rows = _any(rule.matches, near, where, open_, start=rule.where == _START)
+        allowed = within(rule)
+        tried = undecided if allowed is None else undecided & allowed
+        rows = _matching_any(
+            rule.matches, candidate_rows, places[rule.where], tried, start=rule.where == _START
+        )
         if rule.also:
-            rows = rows[anywhere.contain(rows, pattern(rule.also))]
+            rows = rows[whole_texts.contain(rows, pattern(rule.also))]
         if rule.unless:
-            rows = rows[~anywhere.contain(rows, pattern(rule.unless))]
+            rows = rows[~whole_texts.contain(rows, pattern(rule.unless))]
         if decides(rule):
             undecided[rows] = False
-        found.append(rows)
-    return found
+        matched.append(rows)
+    return matched
 
 
 def pattern(patterns: Sequence[str], *, start: bool = False) -> str:
-    """One regular expression for "one of these", letter case ignored."""
+    """Return one regular expression that matches what any of `patterns` does, ignoring case."""
     return f"(?i){'^' if start else ''}(?:{'|'.join(patterns)})"
 
 
-def _any(
+def _matching_any(
     patterns: Sequence[str],
     candidates: Sequence[Rows | None],
     texts: "_Texts",
-    undecided: Mask,
+    tried: Mask,
     *,
     start: bool,
 ) -> Rows:
-    """Rows that one of `patterns` matches, each pattern tried only where it can match."""
-    matched = np.zeros(len(undecided), dtype=np.bool_)
-    for each, near in zip(patterns, candidates, strict=True):
-        open_ = undecided & ~matched
-        rows = np.flatnonzero(open_) if near is None else near[open_[near]]
+    """Return the rows among `tried` that one of `patterns` matches."""
+    matched = np.zeros(len(tried), dtype=np.bool_)
+    for each, candidate_rows in zip(patterns, candidates, strict=True):
+        left = tried & ~matched
+        rows = (
+            np.flatnonzero(left) if candidate_rows is None else candidate_rows[left[candidate_rows]]
+        )
         matched[rows] = texts.contain(rows, pattern([each], start=start))
     return np.flatnonzero(matched)
 
 
 class _Texts:
-    """Texts to be asked, some rows at a time, whether a pattern matches."""
+    """A column of texts that tells which of some rows a pattern matches."""
 
     def __init__(self, texts: pl.Series) -> None:
         self.texts = texts
@@ -99,72 +106,77 @@ class _Texts:
         return re2.folded(self.texts)
 
     def contain(self, rows: Rows, regex: str) -> Mask:
+        """Return for each of `rows` whether the text contains a match of `regex`."""
         if not len(rows):
             return np.zeros(0, dtype=np.bool_)
-        found: Mask
-        if re2.read_alike(regex):
-            near = self.folded.take(pa.array(rows))
-            found = pc.match_substring_regex(near, regex).to_numpy(zero_copy_only=False)
+        matches: Mask
+        if re2.is_supported(regex):
+            some = self.folded.take(pa.array(rows))
+            matches = pc.match_substring_regex(some, regex).to_numpy(zero_copy_only=False)
         else:
-            found = self.texts.gather(pl.Series(rows)).str.contains(regex).to_numpy()
-        return found
+            matches = self.texts.gather(pl.Series(rows)).str.contains(regex).to_numpy()
+        return matches
 
 
 @dataclasses.dataclass(frozen=True)
-class _Plan:
-    """The words to look for, which patterns want each, and how many patterns a rule has."""
+class _Keywords:
+    """The keywords of all patterns; patterns are numbered through all rules."""
 
-    words: tuple[str, ...]
-    wanted_by: Mapping[str, tuple[int, ...]]
-    tried_everywhere: frozenset[int]
-    sizes: tuple[int, ...]
+    patterns_of: Mapping[str, tuple[int, ...]]
+    """Keyword → numbers of the patterns whose matches may contain it."""
+    without: frozenset[int]
+    """Patterns without keywords: they are tried on every text."""
+    counts: tuple[int, ...]
+    """How many patterns each rule has."""
 
 
 @functools.lru_cache(maxsize=8)
-def _plan(conditions: tuple[tuple[str, ...], ...]) -> _Plan:
-    wanted_by: dict[str, list[int]] = {}
-    everywhere: set[int] = set()
-    for number, each in enumerate(each for patterns in conditions for each in patterns):
+def _keywords(patterns_by_rule: tuple[tuple[str, ...], ...]) -> _Keywords:
+    """Derive the keywords of the patterns of each rule."""
+    patterns_of: dict[str, list[int]] = {}
+    without: set[int] = set()
+    for number, each in enumerate(each for patterns in patterns_by_rule for each in patterns):
         words = regex_literals.required(each)
         if words is None:
-            everywhere.add(number)
+            without.add(number)
         for word in words or ():
-            wanted_by.setdefault(word, []).append(number)
-    return _Plan(
-        words=tuple(wanted_by),
-        wanted_by={word: tuple(numbers) for word, numbers in wanted_by.items()},
-        tried_everywhere=frozenset(everywhere),
-        sizes=tuple(len(patterns) for patterns in conditions),
+            patterns_of.setdefault(word, []).append(number)
+    return _Keywords(
+        patterns_of={word: tuple(numbers) for word, numbers in patterns_of.items()},
+        without=frozenset(without),
+        counts=tuple(len(patterns) for patterns in patterns_by_rule),
     )
 
 
-def _candidates(plan: _Plan, texts: pl.Series) -> list[list[Rows | None]]:
-    """For every pattern of every rule the rows that contain one of its words; None for all."""
-    if texts.is_empty() or not plan.words:
-        return [[None] * size for size in plan.sizes]
-    seen = (
+def _candidates(keywords: _Keywords, texts: pl.Series) -> list[list[Rows | None]]:
+    """Return for each pattern of each rule the rows with one of its keywords; None for all rows."""
+    if texts.is_empty() or not keywords.patterns_of:
+        return [[None] * count for count in keywords.counts]
+    occurrences = (
         texts.to_frame("text")
         .select(
             row=pl.int_range(pl.len(), dtype=pl.Int64),
             word=pl.col("text")
             .str.to_lowercase()
-            .str.extract_many(list(plan.words), overlapping=True),
+            .str.extract_many(list(keywords.patterns_of), overlapping=True),
         )
         .explode("word")
         .drop_nulls()
         .unique()
     )
-    wanted = pl.DataFrame(
-        [(word, each) for word, numbers in plan.wanted_by.items() for each in numbers],
+    owners = pl.DataFrame(
+        [(word, number) for word, numbers in keywords.patterns_of.items() for number in numbers],
         schema={"word": pl.String, "pattern": pl.Int64},
         orient="row",
     )
-    pairs = seen.join(wanted, on="word").select("pattern", "row").unique().sort("pattern", "row")
+    pairs = occurrences.join(owners, on="word").select("pattern", "row").unique()
+    pairs = pairs.sort("pattern", "row")
     patterns, rows = pairs["pattern"].to_numpy(), pairs["row"].to_numpy()
-    edges = np.searchsorted(patterns, np.arange(sum(plan.sizes) + 1))
-    flat = [
-        None if number in plan.tried_everywhere else rows[edges[number] : edges[number + 1]]
-        for number in range(sum(plan.sizes))
+    total = sum(keywords.counts)
+    edges = np.searchsorted(patterns, np.arange(total + 1))
+    by_pattern = [
+        None if number in keywords.without else rows[edges[number] : edges[number + 1]]
+        for number in range(total)
     ]
-    starts = np.concatenate([[0], np.cumsum(plan.sizes)])
-    return [flat[start:end] for start, end in itertools.pairwise(starts)]
+    starts = np.concatenate([[0], np.cumsum(keywords.counts)])
+    return [by_pattern[start:end] for start, end in itertools.pairwise(starts)]

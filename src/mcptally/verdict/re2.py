@@ -1,10 +1,10 @@
-"""Patterns of the Rust `regex` crate matched by RE2, which compiles them eight times as fast.
+"""Matches patterns of the Rust `regex` crate with RE2, which compiles them eight times as fast.
 
-A run tries hundreds of patterns on few texts each, so compiling them is most of the work. Both
-engines are automata with nearly one grammar; they differ in what a word, a digit and a space is:
-RE2 knows ASCII only. So the texts are folded: a letter that is not ASCII becomes `_`, a digit `0`,
-a space a space, anything else DEL, one character for one. A pattern that asks for such a
-character itself, or is written in what only Rust has, stays with Rust and the texts as they are.
+A run tries hundreds of patterns on few texts each, so most of the time goes into compiling. The
+grammars of both engines are nearly the same, but RE2's classes for words, digits and white space
+hold only ASCII characters. So texts are folded first: each letter beyond ASCII becomes `_`, each
+digit `0`, each white space a space, and any other character DEL. Patterns that name characters
+beyond ASCII, or use syntax that only Rust has, are matched by Rust on the original texts.
 """
 
 import functools
@@ -15,7 +15,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-_FOLDS: Final = (
+_REPLACEMENTS: Final = (
     (r"[\x0b\s--[\x00-\x7f]]|\x0b", " "),
     (r"[\d--[\x00-\x7f]]", "0"),
     (r"[\w--[\x00-\x7f]]", "_"),
@@ -25,24 +25,24 @@ _ONLY_RUST: Final = re.compile(
     r"\\[xXuUpP]|\(\?[a-z]*[xuUR]|&&|--|~~|\\[bB]\{|\\[<>]"
     r"|(?<!\\)\[(?:[^\]\\]|\\.)*\[(?!:)"
 )
-"""What asks for characters beyond ASCII, or is read otherwise by RE2."""
+"""Syntax that names characters beyond ASCII, or that RE2 reads in another way."""
 _PROBE: Final = pa.array([""], pa.large_string())
 
 
 def folded(texts: pl.Series) -> pa.Array:
-    """The texts as RE2 may read them for Rust."""
-    odd = texts.str.contains(r"[^\x00-\x7f]|\x0b").fill_null(value=False).arg_true()
-    if len(odd):
-        some = texts.gather(odd)
-        for pattern, by in _FOLDS:
-            some = some.str.replace_all(pattern, by)
-        texts = texts.clone().scatter(odd, some)
+    """Return the texts with characters beyond ASCII replaced, for RE2."""
+    affected = texts.str.contains(r"[^\x00-\x7f]|\x0b").fill_null(value=False).arg_true()
+    if len(affected):
+        some = texts.gather(affected)
+        for pattern, replacement in _REPLACEMENTS:
+            some = some.str.replace_all(pattern, replacement)
+        texts = texts.clone().scatter(affected, some)
     return texts.to_arrow()
 
 
 @functools.cache
-def read_alike(pattern: str) -> bool:
-    """Whether RE2 finds in folded texts what Rust finds in the texts themselves."""
+def is_supported(pattern: str) -> bool:
+    """Return whether RE2 on folded texts gives the results of Rust on the original texts."""
     if not pattern.isascii() or _ONLY_RUST.search(pattern):
         return False
     try:

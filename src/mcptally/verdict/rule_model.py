@@ -1,7 +1,7 @@
-"""What a rule about the text of a reply says, and how a user's file changes the rules.
+"""Declares the rules about texts of replies, and applies a user's changes to them.
 
-Conditions are regular expressions of the Rust `regex` crate (no look-around), letter case
-ignored; they are data, so whoever disagrees with a verdict changes one row.
+Patterns are regular expressions of the Rust `regex` crate (no look-around) that ignore case. Rules
+are data: to disagree with a verdict, change one row.
 """
 
 import dataclasses
@@ -23,17 +23,17 @@ class Verdict(enum.StrEnum):
     """Whose failure it is."""
 
     BUSINESS = "business"
-    """The tool did its job and rejected this request."""
+    """The tool worked and rejected this request."""
     TOOL_FAILURE = "tool_failure"
-    """Nobody can mend it by changing the request."""
+    """The server has a fault that no other request would avoid."""
     INFRASTRUCTURE = "infrastructure"
-    """Network, time-out, an upstream or a dependency that is down."""
+    """The network failed, time ran out, or an upstream or a dependency is down."""
     AMBIGUOUS = "ambiguous"
-    """The text hides the cause."""
+    """The text does not name the cause."""
 
 
-_HARMLESS: Final = frozenset({"id", "title", "source", "note", "order", "fires", "silent"})
-"""What a row may say without becoming another rule."""
+_DESCRIPTIVE: Final = frozenset({"id", "title", "source", "note", "order", "fires", "silent"})
+"""Fields whose change leaves a rule's measured counts valid."""
 
 PLACES: Final = ("anywhere", "start", "first_line")
 FAULTS: Final = ("agent", "user", "server", "upstream", "transport")
@@ -44,42 +44,43 @@ _STATUS: Final = re.compile(r"[0-9]{3}(?:-[0-9]{3})?")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextRule(rules.Rule):
-    """A condition on the text of a reply and on what surrounds it."""
+    """A condition on the text of a reply and on the facts of its call."""
 
     order: int
-    """The lowest order that holds decides."""
+    """Of the rules that match, the one with the lowest order decides."""
     matches: tuple[str, ...] = ()
-    """One of these patterns must match. None at all: the text does not matter."""
+    """One of these patterns must match. Empty: the rule does not test the text."""
     also: tuple[str, ...] = ()
-    """If given, one of these must match as well."""
+    """If given, one of these patterns must match as well."""
     unless: tuple[str, ...] = ()
-    """None of these may match."""
+    """None of these patterns may match."""
     where: str = "anywhere"
-    """`anywhere`, `start` (after wrappers like "Error executing tool x:"), or `first_line`."""
+    """Where `matches` are tried: `anywhere`, `start` (after wrappers like "Error executing tool
+    x:"), or `first_line`."""
     tool: str = ""
     """A pattern that the tool's name must match."""
     arguments: str = ""
     """A pattern that the JSON text of the arguments must match."""
     hits: float = 0
-    """How often the rule decided on labelled calls."""
+    """How often the rule decided on labelled calls (rules/measured.json)."""
     right: float = 0
-    """How often its decision was the label."""
+    """How often its decision agreed with the label."""
     disabled: bool = False
-    """Only in a user's file: takes the rule of this id out."""
+    """Only in a user's file: removes the rule with this id."""
 
     def __post_init__(self) -> None:
-        """Refuse a place that there is not, and counts that cannot be."""
-        _one_of(self, "where", self.where, PLACES)
+        """Check `where` and the measured counts."""
+        _check_choice(self, "where", self.where, PLACES)
         if not 0 <= self.right <= self.hits < math.inf:
             raise RuleError(
-                f"rule {self.id}: right {self.right:g} of hits {self.hits:g} cannot be: of how "
-                "often it decided, how often that was the label"
+                f"rule {self.id}: right {self.right:g} must be between 0 and hits {self.hits:g}: "
+                "hits counts the rule's decisions, right those that agree with the label"
             )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class VerdictRule(TextRule):
-    """A reason to say whose failure it is."""
+    """A rule that decides whose failure a failed call is."""
 
     verdict: str
     reason: str
@@ -89,76 +90,101 @@ class VerdictRule(TextRule):
     codes: tuple[int, ...] = ()
     """JSON-RPC error codes."""
     statuses: tuple[str, ...] = ()
-    """HTTP statuses, of the reply or written near a status word: "404", "500-599"."""
+    """HTTP statuses of the reply, or named in the text beside a word such as "status".
+
+    Each is one status ("404") or a range ("500-599")."""
     schema: tuple[str, ...] = ()
-    """States of the arguments against the tool's input schema."""
+    """Values of `input_schema_state`: how the arguments fit the tool's input schema."""
     end: tuple[str, ...] = ()
     """How the recording ended: `crashed`, `killed`, `exited`, `closed`, `unknown`."""
     quotes: str = ""
-    """Whose the first quoted word of the text is: `caller` if it is among the arguments, else
-    `server`. Neither if there is no such word, or the arguments are not known."""
+    """Where the first quoted word of the text comes from: `caller` if it is in the arguments, else
+    `server`. No rule with `quotes` matches a text without a quoted word, or a call whose arguments
+    are not known."""
     outage: float = 0
     """At least this share of the server's other calls failed at that time."""
 
     def __post_init__(self) -> None:
-        """Refuse values that no column knows."""
+        """Check the values that the columns of the tables allow."""
         super().__post_init__()
-        _one_of(self, "verdict", self.verdict, tuple(Verdict))
-        _one_of(self, "fault", self.fault, ("", *FAULTS))
-        _one_of(self, "retryable", self.retryable, ("", *RETRYABLE))
-        _one_of(self, "quotes", self.quotes, ("", *QUOTES))
+        _check_choice(self, "verdict", self.verdict, tuple(Verdict))
+        _check_choice(self, "fault", self.fault, ("", *FAULTS))
+        _check_choice(self, "retryable", self.retryable, ("", *RETRYABLE))
+        _check_choice(self, "quotes", self.quotes, ("", *QUOTES))
         for status in self.statuses:
             if not _STATUS.fullmatch(status):
-                raise RuleError(f"rule {self.id}: statuses {status!r} is none, as 404 or 500-599")
+                raise RuleError(
+                    f"rule {self.id}: statuses {status!r} must be a status or a range, "
+                    "such as 404 or 500-599"
+                )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class HiddenRule(TextRule):
-    """A reason to say that a result not marked as an error reports a failure, or does not."""
+    """A rule that decides whether a result that is not marked as an error reports a failure."""
 
     failure: bool = True
-    """False: what looks like a failure is none (a file that was read, a validator's answer)."""
+    """False: the text only looks like a failure (a file that was read, a validator's answer)."""
     view: str = "text"
     """`text`, or `json`: the lines `path = value` of a JSON text or of structuredContent."""
     lines: int = 0
-    """If given, the text has at most so many lines."""
+    """If given, the text has at most this many lines."""
     chars: int = 0
-    """If given, the text has at most so many characters."""
+    """If given, the text has at most this many characters."""
     unusual: bool = False
-    """Only where the text is prose and nearly all results of this tool are JSON."""
+    """Match only where the text is prose and nearly all results of this tool are JSON."""
     echo: bool = False
-    """Only where the text is among the arguments."""
+    """Match only where the text is in the arguments."""
 
     def __post_init__(self) -> None:
-        """Refuse values that no view knows."""
+        """Check `view` and the limits of size."""
         super().__post_init__()
-        _one_of(self, "view", self.view, ("text", "json"))
+        _check_choice(self, "view", self.view, ("text", "json"))
         for name, limit in (("lines", self.lines), ("chars", self.chars)):
             if not 0 <= limit < 1 << 32:
-                raise RuleError(f"rule {self.id}: {name} {limit} cannot be; 0 is for any number")
+                raise RuleError(
+                    f"rule {self.id}: {name} {limit} must be from 0 (no limit) to {(1 << 32) - 1}"
+                )
 
 
 R = TypeVar("R", bound=TextRule)
 
 
+def shipped_rules(cls: type[R], *files: str) -> tuple[R, ...]:
+    """Return the rules of the package's TOML files with their measured counts, in order.
+
+    Raises:
+        RuleError: a row is invalid (`rules.load`).
+    """
+    measured = rules.measured()
+    rows = rules.load(cls, *files)
+    return in_order(
+        dataclasses.replace(row, hits=counts["hits"], right=counts["right"])
+        if (counts := measured.get(row.id))
+        else row
+        for row in rows
+    )
+
+
 def in_order(rows: Iterable[R]) -> tuple[R, ...]:
-    """Rules in the order in which they decide, without the disabled ones."""
+    """Return the rules that are not disabled, in the order in which they decide."""
     return tuple(sorted((row for row in rows if not row.disabled), key=lambda row: row.order))
 
 
 def apply(base: Sequence[R], rows: Iterable[Mapping[str, Any]], *, where: str) -> tuple[R, ...]:
-    """`base` with a user's rows: what a row says replaces that of its id; a new id is a new rule.
+    """Return `base` with a user's rows applied.
 
-    A row whose condition or verdict changes loses the measured counts: they were another rule's.
+    A row with a known id changes the fields that it has; a row with a new id adds a rule. A rule
+    whose condition or verdict changes loses its measured counts, which no longer describe it.
 
     Args:
         base: the rules that come with mcptally.
         rows: the rows, each with an id (`read_changes`).
-        where: names the file in errors.
+        where: the file's name, for error messages.
 
     Raises:
-        RuleError: a row is incomplete, says something unknown or what is no pattern, takes out a
-            rule that is none, or has the id of another row.
+        RuleError: a row is incomplete, has an unknown field or an invalid pattern, disables a rule
+            that does not exist, or has the id of another row.
     """
     cls = type(base[0])
     shipped = {rule.id: rule for rule in base}
@@ -167,11 +193,14 @@ def apply(base: Sequence[R], rows: Iterable[Mapping[str, Any]], *, where: str) -
         name = row["id"]
         known = shipped.get(name)
         if name in changed:
-            raise RuleError(f"{where}: rule {name}: is here twice; say it in one row")
+            raise RuleError(f"{where}: rule {name}: two rows have this id; use one row")
         if known is None and row.get("disabled"):
-            raise RuleError(f"{where}: rule {name}: there is none to disable{near(name, shipped)}")
+            raise RuleError(
+                f"{where}: rule {name}: cannot disable a rule that does not exist"
+                f"{near(name, shipped)}"
+            )
         old = {} if known is None else dataclasses.asdict(known)
-        if known is not None and row.keys() - _HARMLESS:
+        if known is not None and row.keys() - _DESCRIPTIVE:
             old |= {"hits": 0, "right": 0}
         (rule,) = rules.parse(cls, {"rule": [{**old, **row}]}, where=where)
         try:
@@ -183,22 +212,22 @@ def apply(base: Sequence[R], rows: Iterable[Mapping[str, Any]], *, where: str) -
 
 
 def read_changes(path: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The rows of a user's rule file: those about failures, and those about hidden errors.
+    """Return the rows of a user's rule file: those about failures, and those about hidden errors.
 
-    A row is about hidden errors when its id begins with `hidden.`.
+    A row is about hidden errors if its id begins with `hidden.`.
 
     Raises:
-        RuleError: the file is not readable TOML, or has something else than `[[rule]]` tables.
+        RuleError: the file is not readable TOML, or holds anything but `[[rule]]` tables with ids.
     """
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise RuleError(f"{path}: cannot be read as a rule file: {error}") from error
     for key in table.keys() - {"rule"}:
-        raise RuleError(f"{path}: unknown table {key!r}; rules are [[rule]] tables")
+        raise RuleError(f"{path}: unknown table {key!r}; write each rule as a [[rule]] table")
     rows = table.get("rule", [])
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise RuleError(f"{path}: rules are [[rule]] tables")
+        raise RuleError(f"{path}: 'rule' is not a list of tables; write each rule as [[rule]]")
     for number, row in enumerate(rows, start=1):
         if not isinstance(row.get("id"), str):
             raise RuleError(f"{path}: rule number {number} has no id")
@@ -207,14 +236,15 @@ def read_changes(path: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]
 
 
 def status_in(statuses: Sequence[str]) -> pl.Expr:
-    """Whether the column `status` is one of these: "404", "500-599"."""
+    """Return whether the column `status` is in one of these statuses or ranges ("500-599")."""
     ranges = [each.partition("-") for each in statuses]
     return pl.any_horizontal(
         pl.col("status").is_between(int(low), int(high or low)) for low, _, high in ranges
     )
 
 
-def _one_of(rule: TextRule, field: str, value: str, allowed: Sequence[str]) -> None:
+def _check_choice(rule: TextRule, field: str, value: str, allowed: Sequence[str]) -> None:
+    """Raise RuleError if `value` is not allowed in `field`."""
     if value not in allowed:
         raise RuleError(
             f"rule {rule.id}: {field} {value!r} is not one of {', '.join(filter(None, allowed))}"
@@ -223,15 +253,15 @@ def _one_of(rule: TextRule, field: str, value: str, allowed: Sequence[str]) -> N
 
 
 def check_patterns(rule: TextRule) -> None:
-    """Compile every pattern of `rule`; our own rules are checked by their tests instead.
+    """Compile every pattern of a user's rule. The shipped rules are checked by their tests.
 
     Raises:
-        RuleError: a pattern is no regular expression.
+        RuleError: a pattern is not a valid regular expression.
     """
     probe = pl.Series([""])
     for pattern in (*rule.matches, *rule.also, *rule.unless, rule.tool, rule.arguments):
         try:
             probe.str.contains(pattern)
         except pl.exceptions.ComputeError as error:
-            words = str(error).partition("\n\n")[0]
-            raise RuleError(f"rule {rule.id}: pattern {pattern!r}: {words}") from error
+            detail = str(error).partition("\n\n")[0]
+            raise RuleError(f"rule {rule.id}: invalid pattern {pattern!r}: {detail}") from error

@@ -1,4 +1,4 @@
-"""The verdict rules in force: those that come with mcptally, changed by a user's file."""
+"""Loads the verdict rules in force: those that come with mcptally, changed by a user's file."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -9,18 +9,18 @@ from mcptally.verdict import classify, examples, hidden_errors, rule_model
 
 @dataclasses.dataclass(frozen=True)
 class RuleSet:
-    """Rules about failed calls, and rules about results that hide an error."""
+    """The rules about failed calls (`verdict`) and about results that hide an error (`hidden`)."""
 
     verdict: Sequence[rule_model.VerdictRule] = dataclasses.field(default_factory=classify.rules)
     hidden: Sequence[rule_model.HiddenRule] = dataclasses.field(default_factory=hidden_errors.rules)
 
     @classmethod
     def load(cls, path: Path | None = None) -> "RuleSet":
-        """The rules that come with mcptally, with the changes in the TOML file `path`.
+        """Return the rules that come with mcptally, with the changes in the TOML file `path`.
 
         Raises:
-            RuleError: the file cannot be read, a rule is incomplete, or a rule contradicts its own
-                examples.
+            RuleError: the file cannot be read, a rule is incomplete, or a rule contradicts one of
+                its own examples.
         """
         shipped = cls()
         if path is None:

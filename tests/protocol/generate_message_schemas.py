@@ -1,14 +1,15 @@
-"""Writes `shapes.json`, the JSON Schemas of MCP's messages, from the installed `mcp` package.
+"""Write protocol/message_schemas.json from the installed `mcp` package.
 
-    python -m mcptally.protocol.generate
+    python -m tests.protocol.generate_message_schemas
 
-Importing `mcp_types` costs half a second, which `score` does not pay: it reads the file. A test
-says when the file is no longer what the installed package gives. What is changed on the way:
+The file has the JSON Schemas of MCP's messages. `score` reads it because importing `mcp_types`
+takes half a second. test_message_schemas.py fails if the installed package gives another file.
+The schemas differ from those of the package:
 
-- a member that may be left out may not be null (pydantic's `| None`), as in the official schemas;
-- a union of objects that differ by `type` becomes a choice by `type`, so that an error names the
-  member that is wrong and not the union;
-- what has a rule of its own is not asked for here: `RULED_ELSEWHERE`.
+- An optional member must not be null (pydantic's `| None`), as in the official schemas.
+- A union of objects that differ by `type` becomes a choice by `type`, so that an error names the
+  member that is wrong, not the union.
+- Members that have their own rule are not required: `RULED_ELSEWHERE`.
 """
 
 import json
@@ -17,10 +18,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
 
+from mcptally import protocol
 from mcptally.jsonschemas.subschemas import each_subschema
 from mcptally.protocol.revisions import MODERN
 
-TARGET: Final = Path(__file__).parent / "shapes.json"
+TARGET: Final = Path(protocol.__file__).with_name("message_schemas.json")
 
 ERAS: Final = ("2025-11-25", MODERN)
 
@@ -45,7 +47,7 @@ TASKS: Final = {
         "task": "CreateTaskResult",
     },
 }
-"""Tasks of 2025-11-25, which `mcp_types.methods` leaves out: the wire types behind it have them."""
+"""Methods and types of tasks (2025-11-25), which `mcp_types.methods` leaves out."""
 
 RULED_ELSEWHERE: Final = {
     "isError": "protocol.is_error_not_boolean",
@@ -57,14 +59,14 @@ RULED_ELSEWHERE: Final = {
     "jsonrpc": "protocol.jsonrpc_version",
     "id": "protocol.null_id, protocol.id_type",
 }
-"""Members that no shape asks for → the rule that does."""
+"""Member that the schemas do not require → the rule that checks it."""
 
 
-def shapes() -> dict[str, Any]:
-    """Era → `$defs`, and method → name of its definition, for requests, notifications, results."""
-    import mcp_types  # noqa: PLC0415  (half a second; see above)
-    from mcp_types import methods  # noqa: PLC0415
-    from pydantic import TypeAdapter  # noqa: PLC0415
+def schemas() -> dict[str, Any]:
+    """Per era the `$defs`, and per kind and method the name of the definition among them."""
+    import mcp_types
+    from mcp_types import methods
+    from pydantic import TypeAdapter
 
     made: dict[str, Any] = {"mcp": metadata.version("mcp")}
     for era in ERAS:
@@ -77,7 +79,7 @@ def shapes() -> dict[str, Any]:
             if revision == era
         }
         if era == MODERN:
-            # One shape an answer: which of the two it is, resultType says.
+            # Results of these methods are a union; resultType says which of the two one is.
             for method in ("tools/call", "prompts/get", "resources/read"):
                 models["results", method] = models["results", method].__args__[0]
             models["results", "input_required"] = wire.InputRequiredResult
@@ -88,9 +90,11 @@ def shapes() -> dict[str, Any]:
         adapters: Any = [(key, "validation", TypeAdapter(model)) for key, model in models.items()]
         found: Any
         found, document = TypeAdapter.json_schemas(adapters, by_alias=True)
-        definitions = {name: plain(value) for name, value in document["$defs"].items()}
+        definitions = {name: simplified(value) for name, value in document["$defs"].items()}
         own = {key: found[key, "validation"]["$ref"].rsplit("/", 1)[-1] for key in models}
-        definitions = {name: chosen(v, definitions) for name, v in definitions.items()}
+        definitions = {
+            name: with_choices_by_type(value, definitions) for name, value in definitions.items()
+        }
         relaxed = {
             own[key]: _relaxed(kind, definitions[own[key]])
             for key in models
@@ -102,10 +106,10 @@ def shapes() -> dict[str, Any]:
     return made
 
 
-def plain(schema: Any) -> Any:
-    """A schema without words for people, and without null for members that may be left out."""
+def simplified(schema: Any) -> Any:
+    """A schema without descriptions, and without null as a value of optional members."""
 
-    def one(node: dict[str, Any]) -> dict[str, Any]:
+    def simplify(node: dict[str, Any]) -> dict[str, Any]:
         out = {key: v for key, v in node.items() if key not in {"title", "description", "default"}}
         required = out.get("required", ())
         members = out.get("properties", {})
@@ -117,13 +121,13 @@ def plain(schema: Any) -> Any:
                 members[name] = bare | (rest[0] if len(rest) == 1 else {"anyOf": rest})
         return out
 
-    return each_subschema(schema, one)
+    return each_subschema(schema, simplify)
 
 
-def chosen(schema: Any, definitions: dict[str, Any]) -> Any:
-    """Unions of objects with a constant `type` as a choice by `type`."""
+def with_choices_by_type(schema: Any, definitions: dict[str, Any]) -> Any:
+    """A schema in which unions of objects with a constant `type` are choices by `type`."""
 
-    def one(node: dict[str, Any]) -> dict[str, Any]:
+    def choose(node: dict[str, Any]) -> dict[str, Any]:
         for union in ("anyOf", "oneOf"):
             kinds = {}
             others = []
@@ -148,11 +152,11 @@ def chosen(schema: Any, definitions: dict[str, Any]) -> Any:
                 return rest | ({union: [choice, *others]} if others else choice)
         return node
 
-    return each_subschema(schema, one)
+    return each_subschema(schema, choose)
 
 
 def _relaxed(kind: str, schema: dict[str, Any]) -> dict[str, Any]:
-    """The definition of a message without what has a rule of its own."""
+    """The definition of a message, without requiring members that have their own rule."""
     out = json.loads(json.dumps(schema))
     properties = out.get("properties", {})
     gone = {"isError", "resultType"} if kind == "results" else {"jsonrpc", "id"}
@@ -165,10 +169,10 @@ def _relaxed(kind: str, schema: dict[str, Any]) -> dict[str, Any]:
     return out  # type: ignore[no-any-return]
 
 
-def _with_envelope(made: dict[str, Any]) -> dict[str, Any]:
-    """The same, with nothing of 2026-07-28's `_meta` required: `protocol.meta_missing` asks."""
+def _without_required_meta(made: dict[str, Any]) -> dict[str, Any]:
+    """The schemas with all members of `_meta` optional: `protocol.meta_missing` checks them."""
     era = made[MODERN]
-    # The package leaves it open; the official schema says what it is.
+    # The package allows any value; the official schema says Implementation.
     for definition in era["$defs"].values():
         members = definition.get("properties", {})
         if members.get("io.modelcontextprotocol/serverInfo") == {}:
@@ -188,8 +192,8 @@ def _with_envelope(made: dict[str, Any]) -> dict[str, Any]:
 
 
 def text() -> str:
-    """What `shapes.json` holds."""
-    made = _with_envelope(shapes())
+    """The text of the file."""
+    made = _without_required_meta(schemas())
     return json.dumps(made, indent=None, separators=(",", ":"), sort_keys=True) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""What the protocol's rules look at: messages and calls, narrow, with the revision in force."""
+"""The input of the protocol's checks: messages and calls with the revision in force."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -10,47 +10,53 @@ from mcptally.messages.decode import Events
 from mcptally.tables.joins import in_order, left_join_columns
 
 KNOWN_SESSION: Final = ("pipe", "http_session_id", "sse_endpoint")
-"""Values of `session_source`: sessions that the protocol itself tells apart, not only derived."""
+"""Values of `session_source` for sessions that the protocol itself identifies."""
 
 _PLACE: Final = [
     *("call_id", "recording", "session", "session_source", "server", "tool", "seq", "index"),
     *("file", "line", "pos", "row", "scope", "dir"),
 ]
-_ASKED: Final = [
+_REQUEST: Final = [
     *("method", "id", "id_key", "ts_ns", "replay", "truncated", "prompt", "resource_uri"),
     *("meta_progress_token", "meta_protocol_version", "meta_client_info", "protocol_version"),
     *("handshake", "cancelled_ns", "closed_by"),
 ]
-_ANSWERED: Final = [
+_REPLY: Final = [
     *("reply", "reply_row", "reply_truncated", "reply_version", "outcome"),
     *("error_reply", "error_code", "error_message", "is_error", "result_type", "has_meta"),
     *("content_kind", "has_structured_content"),
 ]
-_LONG: Final = {
+_ABOUT_LONG_TEXTS: Final = {
     "has_response": pl.col("response").is_not_null(),
     "structured_object": pl.col("structured_content").str.starts_with("{"),
 }
-"""What rules ask of long texts; the texts themselves stay with `Events.replies`, so that no filter
-copies them."""
+"""Facts about long texts. The texts stay in `Events.replies`, so that filters do not copy them."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Traffic:
-    """Messages and calls in order of arrival (`pos`), and what else a rule may need."""
+    """The messages and calls of a partition in order of arrival (`pos`), and its raw frames."""
 
     events: Events
     messages: pl.DataFrame
     """`pos`, `row`, `dir`, `scope`, `kind`, `method`, `id`, …, `revision`."""
     calls: pl.DataFrame
-    """Likewise, with what came of them; `revision` is that of the request."""
+    """Requests with their place, their members and those of the reply, and `revision`."""
     raws: pl.DataFrame
-    """`Events.raws` with `file` by name, `server` and `session`."""
+    """`Events.raws` with the file's name in `file`, `server` and `session`."""
 
     @classmethod
     def of(
         cls, events: Events, messages: pl.DataFrame, calls: pl.DataFrame, names: Sequence[str]
     ) -> "Traffic":
-        """The traffic of one partition."""
+        """Return the traffic of one partition.
+
+        Args:
+            events: the decoded events.
+            messages: the messages, with the file's name in `file`.
+            calls: the calls, likewise.
+            names: the names of the files; `events` refers to them by index.
+        """
         servers = events.opens.sort("seq").group_by("recording").agg(pl.col("server").first())
         revisions = (
             calls.select("pos", "session", revision="protocol_version").drop_nulls().sort("pos")
@@ -74,11 +80,11 @@ class Traffic:
         narrow = left_join_columns(
             narrow, first.select("session", begin="revision"), "session"
         ).with_columns(
-            # A request and its reply belong to the request's revision, a notification to the
-            # session's last one.
+            # A request and its reply have the revision of the request; a notification has the last
+            # one that the session used.
             revision=pl.coalesce("header_version", "asked", "revision", "begin")
         )
-        own = narrow.filter(pl.col("kind") == "request").select("pos", "revision")
+        of_requests = narrow.filter(pl.col("kind") == "request").select("pos", "revision")
         files = pl.DataFrame(
             {"file": pl.Series(range(len(names)), dtype=pl.UInt32), "file_name": list(names)}
         )
@@ -92,6 +98,8 @@ class Traffic:
         return cls(
             events,
             narrow.drop("asked", "begin"),
-            left_join_columns(calls.select(*_PLACE, *_ASKED, *_ANSWERED, **_LONG), own, "pos"),
+            left_join_columns(
+                calls.select(*_PLACE, *_REQUEST, *_REPLY, **_ABOUT_LONG_TEXTS), of_requests, "pos"
+            ),
             raws,
         )

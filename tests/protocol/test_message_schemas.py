@@ -1,4 +1,4 @@
-"""Payloads against the shapes of each revision; the official schemas are the oracle."""
+"""Payloads are validated as the official schemas of each revision do."""
 
 import json
 import re
@@ -15,33 +15,34 @@ from mcptally.messages.integrity import deduplicate
 from mcptally.messages.pair import pair
 from mcptally.messages.sessions import assign_sessions
 from mcptally.pipeline.partition import gather
-from mcptally.protocol import generate, revisions
-from mcptally.protocol.message_schemas import _results, document, judge
+from mcptally.protocol import revisions
+from mcptally.protocol.message_schemas import _results, document, validator
 from mcptally.protocol.revisions import MODERN
-from mcptally.protocol.view import Traffic
+from mcptally.protocol.traffic import Traffic
 from mcptally.rules.findings import REVISIONS
 from tests import corpus
 from tests.jsonschemas.oracle import members
+from tests.protocol import generate_message_schemas
 from tests.protocol.conversation import META, Conversation
-from tests.protocol.instances import Instances, broken
+from tests.protocol.schema_instances import Instances, broken
 
 DISAGREEMENTS = [
-    (r"^/(id|jsonrpc)\b", "protocol.jsonrpc_version, null_id and id_type look at these"),
-    (r"^/isError\b", "protocol.is_error_not_boolean looks at it"),
-    (r"^/resultType\b", "protocol.result_type_missing and result_type_unknown look at it"),
-    (r"^/tools/0/(?!name)", "each definition is judged once, by definition.shape"),
-    (r"^/params( gone|=)", "2026-07-28: nothing but _meta is in them, protocol.meta_missing"),
-    (r"^/params/_meta( gone|=)", "protocol.meta_missing looks at it"),
+    (r"^/(id|jsonrpc)\b", "protocol.jsonrpc_version, null_id and id_type check these"),
+    (r"^/isError\b", "protocol.is_error_not_boolean checks it"),
+    (r"^/resultType\b", "protocol.result_type_missing and result_type_unknown check it"),
+    (r"^/tools/0/(?!name)", "definition.shape checks each definition once"),
+    (r"^/params( gone|=)", "2026-07-28: only _meta is required, protocol.meta_missing checks it"),
+    (r"^/params/_meta( gone|=)", "protocol.meta_missing checks it"),
     (
         r"^/params/_meta/io\.modelcontextprotocol/(clientCapabilities|protocolVersion) gone",
-        "protocol.meta_missing looks at it",
+        "protocol.meta_missing checks it",
     ),
     (
         r"^/params/requestedSchema/properties=",
-        "mcp_types leaves open what a form's field may be: SDKs send more than the schema has",
+        "mcp_types accepts any field in a form: SDKs send more than the schema has",
     ),
 ]
-"""Where ours accepts what the official schema refuses, and why. It never refuses more."""
+"""Where our schemas accept what the official ones reject, and why. They never reject more."""
 
 
 @pytest.fixture(scope="module")
@@ -52,8 +53,8 @@ def official() -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("era", generate.ERAS)
-def test_our_shapes_and_the_official_ones_say_the_same(official, era: str):
+@pytest.mark.parametrize("era", generate_message_schemas.ERAS)
+def test_our_schemas_and_the_official_ones_accept_the_same_payloads(official, era: str):
     definitions = official[era]
     values = Instances(definitions)
     unexplained, compared, used = [], 0, set()
@@ -61,8 +62,8 @@ def test_our_shapes_and_the_official_ones_say_the_same(official, era: str):
         for method, name in document()[era][kind].items():
             theirs = name.rsplit("__", 1)[-1]
             schema = {"$ref": f"#/$defs/{theirs}", "$defs": definitions}
-            judge_theirs = jsonschema_rs.Draft202012Validator(schema)
-            judge_ours = judge(kind, method, era)
+            their_validator = jsonschema_rs.Draft202012Validator(schema)
+            our_validator = validator(kind, method, era)
             seen = set()
             for full in (False, True):
                 for base in values.some(definitions[theirs], full=full):
@@ -72,22 +73,24 @@ def test_our_shapes_and_the_official_ones_say_the_same(official, era: str):
                             continue
                         seen.add(text)
                         compared += 1
-                        refuses = not judge_theirs.is_valid(value)
-                        ours = judge_ours(value)[0] == "invalid"
-                        if refuses == ours:
+                        theirs_rejects = not their_validator.is_valid(value)
+                        ours_rejects = our_validator(value)[0] == "invalid"
+                        if theirs_rejects == ours_rejects:
                             continue
-                        why = [p for p, _ in DISAGREEMENTS if refuses and re.search(p, what)]
+                        why = [p for p, _ in DISAGREEMENTS if theirs_rejects and re.search(p, what)]
                         used.update(why)
                         if not why:
-                            unexplained.append((kind, method, what, refuses))
+                            unexplained.append((kind, method, what, theirs_rejects))
     assert not unexplained
     assert compared > 20_000
-    assert used, "none of the disagreements is one"
+    assert used, "the schemas no longer disagree: DISAGREEMENTS can go"
 
 
-def test_the_shapes_in_the_package_are_those_of_the_installed_mcp():
-    kept = generate.TARGET.read_text(encoding="utf-8")
-    assert kept == generate.text(), "python -m mcptally.protocol.generate writes them anew"
+def test_the_schemas_in_the_package_are_those_of_the_installed_mcp():
+    kept = generate_message_schemas.TARGET.read_text(encoding="utf-8")
+    assert kept == generate_message_schemas.text(), (
+        "run python -m tests.protocol.generate_message_schemas to write the file again"
+    )
 
 
 BLOCKS = {
@@ -101,9 +104,9 @@ BLOCKS = {
 
 @pytest.mark.parametrize("revision", REVISIONS)
 @pytest.mark.parametrize("kind", BLOCKS)
-def test_a_content_block_is_one_from_the_revision_that_brought_it(kind: str, revision: str):
+def test_a_content_block_is_valid_since_the_revision_that_added_it(kind: str, revision: str):
     block, since = BLOCKS[kind]
-    state, words, path = judge("results", "tools/call", revision)({"content": [block]})
+    state, words, path = validator("results", "tools/call", revision)({"content": [block]})
     assert (state == "valid") == (revision >= since)
     if state == "invalid":
         assert (words, path) == ("is none of the allowed values", "/content/0/type")
@@ -118,8 +121,8 @@ def test_a_content_block_is_one_from_the_revision_that_brought_it(kind: str, rev
 )
 def test_sampling_has_tools_and_lists_of_blocks_since_2025_11_25(content: Any):
     result = {"role": "assistant", "model": "m", "content": content}
-    states = {r: judge("results", "sampling/createMessage", r) for r in REVISIONS[:4]}
-    assert [states[r](result)[0] for r in REVISIONS[:4]] == ["invalid"] * 3 + ["valid"]
+    validators = [validator("results", "sampling/createMessage", r) for r in REVISIONS[:4]]
+    assert [validate(result)[0] for validate in validators] == ["invalid"] * 3 + ["valid"]
 
 
 @pytest.mark.parametrize(
@@ -138,15 +141,15 @@ def test_sampling_has_tools_and_lists_of_blocks_since_2025_11_25(content: Any):
         ("results", "prompts/list", {}, "lacks the member 'prompts'", ""),
     ],
 )
-def test_words_and_place_of_what_is_wrong(
+def test_an_invalid_payload_has_a_message_and_a_path(
     kind: str, method: str, value: Any, words: str, path: str
 ):
     whole = value | ({"method": method} if kind == "requests" else {})
-    assert judge(kind, method, "2025-06-18")(whole) == ("invalid", words, path)
+    assert validator(kind, method, "2025-06-18")(whole) == ("invalid", words, path)
 
 
 def _talk(revision: str, definitions: dict[str, Any]) -> tuple[Conversation, dict[int, str]]:
-    """Every broken tools/call and result, in one conversation; id → what is expected."""
+    """Broken calls and results of tools in one conversation, and per id the expected rule."""
     talk = Conversation("mutants", server="s")
     modern = revision == MODERN
     talk.event("open", transport="stdio", server="s", command=["x"], segment=0)
@@ -161,9 +164,9 @@ def _talk(revision: str, definitions: dict[str, Any]) -> tuple[Conversation, dic
             for _, params in broken(base | meta):
                 number += 1
                 request = {"method": "tools/call", "params": params}
-                said = params.get("_meta")
-                if modern and not (isinstance(said, dict) and said.get(_VERSION) == MODERN):
-                    continue  # another revision, or none, is in force
+                sent = params.get("_meta")
+                if modern and not (isinstance(sent, dict) and sent.get(_VERSION) == MODERN):
+                    continue  # the request has another revision, or none
                 talk.message(">", json.dumps({"jsonrpc": "2.0", "id": number, **request}))
                 expected[number] = _expected("requests", revision, request)
         for base in values.some(definitions["CallToolResult"], full=full):
@@ -182,18 +185,17 @@ _VERSION = "io.modelcontextprotocol/protocolVersion"
 
 
 def _expected(kind: str, revision: str, value: Any) -> str:
-    if judge(kind, "tools/call", revision)(value)[0] == "valid":
+    """The rule that a payload breaks; empty if it is valid."""
+    if validator(kind, "tools/call", revision)(value)[0] == "valid":
         return ""
-    nulls = judge(kind, "tools/call", revision, nulls=True)
-    if nulls is not None and nulls(value)[0] == "valid":
+    lenient = validator(kind, "tools/call", revision, nulls=True)
+    if lenient is not None and lenient(value)[0] == "valid":
         return "protocol.null_member"
     return {"requests": "protocol.request_shape", "results": "protocol.result_shape"}[kind]
 
 
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-11-25", MODERN])
-def test_what_columns_settle_the_schema_would_have_accepted(
-    official, tmp_path: Path, revision: str
-):
+def test_columns_and_schema_find_the_same_broken_payloads(official, tmp_path: Path, revision: str):
     talk, expected = _talk(revision, official[MODERN if revision == MODERN else "2025-11-25"])
     path = tmp_path / "a.jsonl"
     path.write_bytes(b"".join(talk.lines))
@@ -202,26 +204,26 @@ def test_what_columns_settle_the_schema_would_have_accepted(
     found = part.findings.filter(pl.col("rule").is_in(rules)).join(
         part.calls.select("call_id", "id"), on="call_id"
     )
-    said = {int(i): rule for i, rule in found.select("id", "rule").iter_rows()}
+    actual = {int(i): rule for i, rule in found.select("id", "rule").iter_rows()}
     wrong = {
-        number: (rule, said.get(number, ""))
+        number: (rule, actual.get(number, ""))
         for number, rule in expected.items()
-        if said.get(number, "") != rule
+        if actual.get(number, "") != rule
     }
     assert len(expected) > 300
     assert not wrong
 
 
-def test_on_recorded_traffic_columns_settle_nothing_that_the_schema_refuses():
+def test_on_recorded_traffic_the_schema_accepts_every_result_that_columns_accept():
     files = corpus.recordings()[:12]
     names = [file.name for file in files]
     events = deduplicate(decode(files, names), names, files)
     paired = pair(events, assign_sessions(events))
     calls = paired.calls.with_columns(file=pl.lit("a"))
-    both = Traffic.of(events, paired.messages.with_columns(file=pl.lit("a")), calls, names)
-    judged = _results(both).get_column("call_id")
-    settled = both.calls.filter(
-        ~pl.col("call_id").is_in(judged.implode()),
+    traffic = Traffic.of(events, paired.messages.with_columns(file=pl.lit("a")), calls, names)
+    validated = _results(traffic).get_column("call_id")
+    settled = traffic.calls.filter(
+        ~pl.col("call_id").is_in(validated.implode()),
         ~pl.col("error_reply"),
         "has_response",
         pl.col("revision").is_in(REVISIONS),
@@ -233,7 +235,7 @@ def test_on_recorded_traffic_columns_settle_nothing_that_the_schema_refuses():
         ["revision", "method", "response"]
     )
     states = {
-        judge_value(judge("results", method, revision), text)[0]
+        judge_value(validator("results", method, revision), text)[0]
         for method, revision, text in settled.select("method", "revision", "response").iter_rows()
         if not (revision == MODERN and '"resultType"' not in text)
     }

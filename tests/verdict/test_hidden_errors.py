@@ -1,4 +1,4 @@
-"""Hidden errors: their forms, and what only looks like one."""
+"""Hidden errors are found in all their forms, and similar texts are not taken for one."""
 
 # ruff: noqa: RUF001, E501 - texts as servers write them.
 
@@ -44,7 +44,7 @@ def found(text: str | None, **more: object) -> bool:
         "a.md: Error - ENOENT: no such file",
     ],
 )
-def test_a_result_that_reports_a_failure_is_found(text: str):
+def test_a_result_that_reports_a_failure_is_a_hidden_error(text: str):
     assert found(text)
 
 
@@ -76,52 +76,52 @@ def test_a_result_that_reports_a_failure_is_found(text: str):
         "No active sessions.",
     ],
 )
-def test_words_of_failure_that_are_data_stay_silent(text: str | None):
+def test_words_of_failure_in_data_are_not_a_hidden_error(text: str | None):
     assert not found(text)
 
 
-def test_the_callers_own_words_are_no_failure():
+def test_an_echo_of_the_arguments_is_not_a_hidden_error():
     assert found("Error: fake")
     assert not found("Error: fake\n", arguments='{"command": "echo \\"Error: fake\\""}')
 
 
-def test_prose_from_a_tool_that_answers_in_json_is_evidence():
-    odd = "Page missing in this book"
-    assert not found(odd)
+def test_prose_from_a_tool_that_usually_answers_in_json_is_evidence():
+    prose = "Page missing in this book"
+    assert not found(prose)
     answers = [{"tool": "t", "text": f'{{"a": {n}}}'} for n in range(20)]
-    said = hidden(pl.DataFrame([{"tool": "t", "text": odd}, *answers]))
-    assert said["hidden_error"].to_list() == [True] + [False] * 20
+    judged = hidden(pl.DataFrame([{"tool": "t", "text": prose}, *answers]))
+    assert judged["hidden_error"].to_list() == [True] + [False] * 20
 
 
 def test_prose_from_a_tool_that_often_answers_in_prose_is_no_evidence():
     forms = [f'{{"a": {n}}}' if n % 2 else f"Page {n}" for n in range(20)]
-    odd = "Page missing in this book"
-    said = hidden(pl.DataFrame([{"tool": "t", "text": text} for text in (odd, *forms)]))
-    assert not any(said["hidden_error"])
+    prose = "Page missing in this book"
+    judged = hidden(pl.DataFrame([{"tool": "t", "text": text} for text in (prose, *forms)]))
+    assert not any(judged["hidden_error"])
 
 
 @pytest.mark.parametrize(
     "rest", ["\nand so on" * 20, " and so on" * 60], ids=["lines", "characters"]
 )
-def test_words_that_tell_of_a_failure_in_a_short_answer_are_data_in_a_long_one(rest: str):
+def test_words_of_failure_count_in_a_short_text_and_not_in_a_long_one(rest: str):
     assert found("Connection refused by host")
     assert not found("Connection refused by host" + rest)
 
 
-def test_structured_content_is_read_when_the_text_is_prose():
+def test_structured_content_is_read_if_the_text_is_prose():
     assert found("See the structured content.", structured='{"success": false, "error": "x"}')
 
 
-def test_the_words_that_report_the_failure_are_given():
-    said = hidden(pl.DataFrame([{"text": '{"success": false, "error": "disk full", "tip": "y"}'}]))
-    assert said["hidden_text"][0] == "disk full"
+def test_hidden_text_is_the_message_inside_the_json():
+    result = '{"success": false, "error": "disk full", "tip": "y"}'
+    assert hidden(pl.DataFrame([{"text": result}]))["hidden_text"][0] == "disk full"
 
 
-def test_what_kept_a_result_silent_is_named():
-    said = hidden(pl.DataFrame([{"text": "Key not found: k26"}])).row(0, named=True)
-    assert said["hidden_rule"] == "hidden.trap.miss"
-    assert said["hidden_text"] is None
-    assert said["hidden_confidence"] < 50
+def test_a_rule_that_says_it_is_not_a_failure_is_named():
+    judged = hidden(pl.DataFrame([{"text": "Key not found: k26"}])).row(0, named=True)
+    assert judged["hidden_rule"] == "hidden.trap.miss"
+    assert judged["hidden_text"] is None
+    assert judged["hidden_confidence"] < 50
 
 
 @pytest.mark.parametrize(
@@ -135,19 +135,19 @@ def test_what_kept_a_result_silent_is_named():
         ('{"fine": 1}', ""),
     ],
 )
-def test_json_is_written_out_as_lines(text: str, lines: str):
+def test_json_is_written_as_lines_of_path_and_value(text: str, lines: str):
     assert json_paths.lines(pl.Series([text])).to_list() == [lines]
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.one_of(st.none(), st.text(max_size=200)), min_size=1, max_size=6))
-def test_any_text_can_be_asked_about(texts: list[str | None]):
+def test_any_text_is_judged_without_an_error(texts: list[str | None]):
     frame = pl.DataFrame(
         {"text": texts, "structured": texts[::-1]}, schema_overrides={"text": pl.String}
     )
-    said = hidden(frame)
-    assert said.height == len(texts)
-    assert said["hidden_error"].null_count() == 0
+    judged = hidden(frame)
+    assert judged.height == len(texts)
+    assert judged["hidden_error"].null_count() == 0
 
 
 NESTED = st.recursive(
@@ -162,7 +162,7 @@ NESTED = st.recursive(
 @pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(st.dictionaries(st.sampled_from(["error", "status", "a", "message"]), NESTED, max_size=4))
-def test_any_json_can_be_asked_about(value: dict[str, object]):
+def test_any_json_is_judged_without_an_error(value: dict[str, object]):
     import json
 
     assert hidden(pl.DataFrame([{"text": json.dumps(value)}])).height == 1

@@ -1,4 +1,4 @@
-"""An archive with one good recording in it, scored and checked beside whatever a stranger adds."""
+"""Scores and checks an archive that has hostile files and one innocent recording."""
 
 import dataclasses
 import json
@@ -18,7 +18,7 @@ def lines(*events: dict[str, object]) -> bytes:
 
 
 def recording(name: str = "r1", *, words: str = "fine", **about: object) -> bytes:
-    """A recording of one call, as lines."""
+    """The lines of a recording of one call."""
     return lines(
         opened(name, **about),
         c2s(1, call(1), name),
@@ -29,7 +29,7 @@ def recording(name: str = "r1", *, words: str = "fine", **about: object) -> byte
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What came of an archive."""
+    """The store and the result of `check` for one archive."""
 
     store: Path
     check: ArchiveCheck
@@ -43,7 +43,7 @@ class Outcome:
 
     @property
     def said(self) -> str:
-        """All that `check` says is wrong."""
+        """All problems that `check` reports."""
         problems = [p for file in self.check.damaged_files for p in file.problems]
         return "\n".join([*problems, *(p for r in self.check.recordings for p in r.problems)])
 
@@ -53,7 +53,10 @@ class Outcome:
 
 
 def judged(folder: Path, **options: object) -> Outcome:
-    """Score and check `folder/archive`, with a good recording added; nothing else changes."""
+    """Add the innocent recording to `folder/archive`, score and check the archive.
+
+    Asserts that the innocent recording is intact and that no file outside the store is written.
+    """
     archive = folder / "archive"
     archive.mkdir(exist_ok=True)
     write(archive / "innocent.jsonl", [recording(GOOD)])

@@ -1,4 +1,4 @@
-"""JSON values around a JSON Schema: some that satisfy it, and many that break it in one place."""
+"""Make JSON values from a JSON Schema: some that satisfy it, many that break it in one place."""
 
 import copy
 from collections.abc import Iterator
@@ -8,13 +8,13 @@ WRONG: tuple[Any, ...] = (None, True, 1.5, 7, "x", [], {}, [{}], {"a": 1})
 
 
 class Instances:
-    """Values for the schemas of one document's `$defs`."""
+    """Makes values that satisfy the schemas in the `$defs` of one document."""
 
     def __init__(self, definitions: dict[str, Any]) -> None:
         self.definitions = definitions
 
     def some(self, schema: Any, *, full: bool, depth: int = 6) -> list[Any]:
-        """Values that satisfy a schema: with required members only, or with all of them."""
+        """Values that satisfy a schema, with all members (`full`) or required members only."""
         if not isinstance(schema, dict) or not schema:
             return [{}]
         if "$ref" in schema:
@@ -59,7 +59,7 @@ class Instances:
 
 
 def broken(value: Any) -> Iterator[tuple[str, Any]]:
-    """The value with one member gone, of another type, or one too many: (what was done, value)."""
+    """Copies of the value with one member removed or replaced: (what was changed, copy)."""
     for path in _paths(value):
         at = "/" + "/".join(map(str, path))
         for wrong in WRONG:

@@ -1,4 +1,4 @@
-"""The verdict on texts of many kinds, none of them from the labelled files."""
+"""Verdicts on error texts of many kinds, none of them from the labelled files."""
 
 # ruff: noqa: RUF001 - texts as servers write them.
 
@@ -74,7 +74,7 @@ def verdict_of(text: str | None, **more: object) -> tuple[str, str]:
         ("", "ambiguous"),
     ],
 )
-def test_a_text_is_judged_by_what_it_means(text: str | None, verdict: str):
+def test_an_error_text_gets_the_verdict_of_its_cause(text: str | None, verdict: str):
     assert verdict_of(text)[0] == verdict
 
 
@@ -102,7 +102,7 @@ def test_a_text_is_judged_by_what_it_means(text: str | None, verdict: str):
         ("Errore di rete", "infrastructure", "network"),
     ],
 )
-def test_other_languages_than_english_are_understood(text: str, verdict: str, reason: str):
+def test_texts_in_other_languages_get_verdict_and_reason(text: str, verdict: str, reason: str):
     assert verdict_of(text) == (verdict, reason)
 
 
@@ -119,11 +119,11 @@ def test_other_languages_than_english_are_understood(text: str, verdict: str, re
         ("net::ERR_CONNECTION_REFUSED at http://localhost:1", "network"),
     ],
 )
-def test_the_scenarios_of_the_ui_seed_have_reasons_of_their_own(text: str, reason: str):
+def test_browser_errors_of_the_ui_seed_have_their_own_reasons(text: str, reason: str):
     assert verdict_of(text)[1] == reason
 
 
-def test_the_callers_own_program_failing_is_not_the_tools_failure():
+def test_a_failure_of_code_that_the_caller_sent_is_business():
     trace = (
         'Traceback (most recent call last):\n  File "<string>", line 1, in <module>\nKeyError: 1'
     )
@@ -134,12 +134,12 @@ def test_the_callers_own_program_failing_is_not_the_tools_failure():
     )
 
 
-def test_arguments_that_break_the_schema_explain_a_masked_error():
+def test_arguments_that_violate_the_schema_decide_a_vague_error():
     assert verdict_of("Error executing tool add", input_schema_state="invalid")[0] == "business"
     assert verdict_of("Error executing tool add", input_schema_state="valid")[0] == "ambiguous"
 
 
-def test_a_masked_error_while_everything_fails_is_an_outage():
+def test_a_vague_error_while_all_other_calls_fail_is_an_outage():
     assert verdict_of("Failed to load", concurrent_failure_share=1.0)[0] == "infrastructure"
     assert verdict_of("Failed to load", concurrent_failure_share=0.1)[0] == "ambiguous"
 
@@ -157,7 +157,9 @@ def test_a_masked_error_while_everything_fails_is_an_outage():
         ({"outcome": "no_response"}, "ambiguous"),
     ],
 )
-def test_silence_is_judged_by_how_the_recording_ended(row: dict[str, object], verdict: str):
+def test_a_call_without_response_is_judged_by_the_end_of_the_recording(
+    row: dict[str, object], verdict: str
+):
     assert judge(pl.DataFrame([row]))["verdict"][0] == verdict
 
 
@@ -178,10 +180,10 @@ def test_any_text_gets_a_verdict(texts: list[str | None]):
     frame = pl.DataFrame(
         {"outcome": ["tool_error"] * len(texts), "error_text": texts}, schema_overrides=FRAME
     )
-    said = judge(frame)
-    assert said.height == len(texts)
-    assert said["verdict"].null_count() == 0
-    assert said["confidence"].is_between(0, 100).all()
+    verdicts = judge(frame)
+    assert verdicts.height == len(texts)
+    assert verdicts["verdict"].null_count() == 0
+    assert verdicts["confidence"].is_between(0, 100).all()
 
 
 @pytest.mark.slow
@@ -197,12 +199,12 @@ def test_a_verdict_does_not_depend_on_the_other_calls_of_the_batch(texts: list[s
     assert judged(texts) == [row for text in texts for row in judged([text])]
 
 
-def test_the_rule_that_decides_is_the_first_that_holds():
+def test_the_first_matching_rule_decides():
     frame = pl.DataFrame(
         {"outcome": ["tool_error"], "error_text": ["Invalid API key: connect ECONNREFUSED"]}
     )
     assert classify.firing(frame)["rule"][0] == judge(frame)["rule"][0]
 
 
-def test_an_empty_table_is_judged_to_an_empty_table():
+def test_an_empty_table_gives_an_empty_table():
     assert judge(pl.DataFrame(schema={"outcome": pl.String})).height == 0

@@ -1,0 +1,123 @@
+"""Every text that matches a pattern contains one of the keywords derived from the pattern."""
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcptally.verdict import classify
+from mcptally.verdict.regex_literals import required
+
+WORDS = {
+    "not found": {"not found"},
+    "(?:not|never) found": {" found"},
+    r"quota (?:used up|gone)\b": {"quota "},
+    "time-?out": {"time"},
+    "denied|refused": {"denied", "refused"},
+    "errors?:+ ": {"error"},
+    "a|bcde": None,
+    r"\d+": None,
+    "(?:fatal)?": None,
+    "(?:fatal){2,}": {"fatal"},
+}
+
+
+@pytest.mark.parametrize("pattern", WORDS)
+def test_the_longest_required_literals_become_keywords(pattern: str):
+    assert required(pattern) == WORDS[pattern]
+
+
+MATCHES = {
+    r"\x41bcd": "Abcd",
+    r"\x{41}bcd": "Abcd",
+    r"\u0041bcd": "Abcd",
+    r"\pLabcd": "xabcd",
+    r"\p{Greek}abcd": "λabcd",
+    r"\fabcd": "\fabcd",
+    r"\<abcd\>": "abcd",
+    r"\b{start}abcd": "abcd",
+    "(?x) abc def  # words": "abcdef",
+    "[[:digit:]]abcd": "1abcd",
+    "[a[bc]]defg": "bdefg",
+    r"[\w&&[^a]]bcde": "xbcde",
+    "[]x]abcd": "]abcd",
+    r"[^]\]]abcd": "xabcd",
+    "abc+*def": "abdef",
+    "(?P<box>abcd)e": "abcde",
+    "abcd{0}e": "abce",
+    "abc{0,2}de": "abde",
+}
+
+
+def keywords_cover(pattern: str, text: str) -> bool:
+    """Whether `text` contains a keyword of `pattern`, or Rust finds no match anyway."""
+    matches = pl.Series([text]).str.contains(f"(?i){pattern}")[0]
+    words = required(pattern)
+    return not matches or words is None or any(word in text.lower() for word in words)
+
+
+@pytest.mark.parametrize("pattern", MATCHES)
+def test_a_match_contains_one_of_the_keywords(pattern: str):
+    text = MATCHES[pattern]
+    assert pl.Series([text]).str.contains(f"(?i){pattern}")[0]
+    assert keywords_cover(pattern, text)
+
+
+PIECES = st.sampled_from(
+    [*"aB1 ", "ab", r"\d", r"\.", ".", "[ab]", "[^a[b1]]", "[[:alpha:]]", r"\b", r"\x61", "^", "$"]
+)
+
+
+def combined(parts: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    """Sequences, groups and repetitions of patterns."""
+    counted = st.tuples(parts, st.sampled_from(["?", "*", "+", "+?", "{2}", "{0,1}", "{1,}?"]))
+    return st.one_of(
+        st.lists(parts, min_size=1, max_size=5).map("".join),
+        st.lists(parts, min_size=1, max_size=3).map(lambda each: f"(?:{'|'.join(each)})"),
+        counted.map(lambda pair: f"({pair[0]}){pair[1]}"),
+    )
+
+
+@given(st.recursive(PIECES, combined, max_leaves=12), st.text("aAbB1. ]", max_size=12))
+def test_no_generated_pattern_matches_a_text_without_its_keywords(pattern: str, text: str):
+    assert keywords_cover(pattern, text)
+
+
+@pytest.mark.parametrize("pattern", ["(abc", "[abc", "abc{", "abc\\", "(?i", "abc)", "a{x}bcd"])
+def test_an_invalid_pattern_has_no_keywords(pattern: str):
+    assert required(pattern) is None
+
+
+@pytest.mark.parametrize(
+    ("pattern", "words"),
+    [
+        ("connection refused", {"connection refused"}),
+        ("ECONNREFUSED", {"econnrefused"}),
+        ("abc|defg", {"abc", "defg"}),
+        (r"foo\d+barbaz", {"barbaz"}),
+        (r"(?:time|dead)line", {"time", "dead"}),
+        (r"colou?rful", {"colo"}),
+        (r"spawn \S+ enoent", {" enoent"}),
+        (r"x{3}yellow", {"yellow"}),
+        (r"[abc]def[^\]x]", {"def"}),
+        (r"错误|失败", {"错误", "失败"}),
+    ],
+)
+def test_keywords_are_lower_case_and_of_every_branch(pattern: str, words: set[str]):
+    assert required(pattern) == words
+
+
+@pytest.mark.parametrize("pattern", [r"\d+", "a|b", "(?:abc)?", "abc|.*", "(?:abcd)*x?"])
+def test_a_pattern_that_can_match_without_a_literal_has_no_keywords(pattern: str):
+    assert required(pattern) is None
+
+
+def test_examples_of_shipped_rules_contain_a_keyword_of_each_pattern_that_matches():
+    for rule in classify.rules():
+        texts = pl.Series([e for e in (*rule.fires,) if isinstance(e, str)], dtype=pl.String)
+        for pattern in rule.matches:
+            words = required(pattern)
+            matched = texts.filter(texts.str.contains(f"(?i){pattern}"))
+            assert words is None or all(
+                any(word in text.lower() for word in words) for text in matched
+            )
