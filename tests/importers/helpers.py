@@ -19,7 +19,7 @@ FACTS = (
     *("content_types", "has_structured_content", "response_tokens", "protocol_version"),
     *("server_name", "client", "input_schema_state", "output_schema_state"),
 )
-"""Columns of `calls` that do not depend on when, and in which file, a call was seen."""
+"""Columns of `calls` that do not depend on time and file."""
 
 
 def events(path: Path) -> list[dict[str, Any]]:
@@ -38,7 +38,7 @@ def events(path: Path) -> list[dict[str, Any]]:
 def import_and_read(
     source: Path, tmp_path: Path, **options: Any
 ) -> tuple[Imported, list[dict[str, Any]]]:
-    """Import one source; what was done, and the events written."""
+    """Import one source; return the result and the events written."""
     out = tmp_path / "transcripts"
     done = import_logs(source, out, **options)
     return done, events(out)
@@ -51,14 +51,14 @@ def calls_of(archive: Path, store: Path) -> pl.DataFrame:
 
 
 def facts(calls: pl.DataFrame, *names: str) -> list[tuple[Any, ...]]:
-    """The calls as rows of facts, in an order that does not depend on the recordings' ids."""
+    """The calls as rows of `FACTS`, in an order that does not depend on the recordings' ids."""
     columns = names or FACTS
     rows = calls.select(columns).rows()
     return sorted(rows, key=lambda row: json.dumps(row, default=str))
 
 
 def all_records_accounted_for(done: Imported) -> bool:
-    """Whether every record of every source is accounted for."""
+    """Whether every record of every source is counted."""
     return all(
         o.tally.seen == o.tally.used + o.tally.context.total() + o.tally.lost for o in done.files
     )

@@ -78,7 +78,7 @@ def vscode(events: Iterable[Event], parse_timezone: datetime.tzinfo = datetime.U
 
 
 def vscode_old(events: Iterable[Event]) -> str:
-    """As written in spring 2025."""
+    """The format of spring 2025."""
     return (
         vscode(events)
         .replace("[editor -> server]", "[Client Says]")
@@ -87,7 +87,7 @@ def vscode_old(events: Iterable[Event]) -> str:
 
 
 def enveloped(events: Iterable[Event]) -> str:
-    """JSON lines with an envelope of somebody's own."""
+    """JSON Lines in an envelope with unusual names."""
     return "".join(
         plain(
             {
@@ -108,7 +108,7 @@ def bare(events: Iterable[Event]) -> str:
 
 
 def har(events: Iterable[Event]) -> str:
-    """Recorded HTTP traffic as a HAR: the exchanges with their bodies, as a proxy saves them."""
+    """Recorded HTTP traffic as a HAR, like that of a proxy."""
     exchanges: dict[str, Event] = {}
     for e in events:
         if e.get("scope") is None:

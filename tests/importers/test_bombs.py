@@ -35,7 +35,7 @@ BOMBS = {
 
 
 def bomb(path: Path, head: bytes, block: bytes, tail: bytes, *, mebibytes: int) -> Path:
-    """A file of a few kB that unpacks to a size of choice."""
+    """A file of a few kB that decompresses to `mebibytes`."""
     many = block * ((1 << 20) // len(block))
     with path.open("wb") as out, zstandard.ZstdCompressor().stream_writer(out) as packed:
         packed.write(head)
@@ -46,7 +46,7 @@ def bomb(path: Path, head: bytes, block: bytes, tail: bytes, *, mebibytes: int) 
 
 
 class Counted(Source):
-    """A source that counts what was unpacked."""
+    """A source that counts its decompressed bytes."""
 
     unpacked = 0
 
@@ -65,7 +65,7 @@ def test_a_bomb_is_read_up_to_the_limit_and_reported(
     used = sum(1 for _ in FORMATS[form].read(source))
     assert used <= source.tally.used
     assert any(TOO_LARGE in why for why in source.tally.unused)
-    # What is read at a time may be unpacked before it counts.
+    # One chunk may be decompressed before it is counted.
     assert source.unpacked <= path.stat().st_size * EXPANSION + (3 << 20)
 
 

@@ -163,7 +163,7 @@ def test_codex_rollouts_give_calls_with_their_durations(tmp_path):
     assert set(calls.get_column("arguments")) == {'{"path":"a"}'}
     assert calls.get_column("request_bytes").null_count() == 4
     assert set(calls.get_column("session_source")) == {"source"}
-    # The handshake is not in such a log: that it is missing is no finding.
+    # Such a log has no handshake, so a missing one is not a finding.
     findings = pl.read_parquet(tmp_path / "store" / "findings" / "*.parquet")
     assert findings.filter(pl.col("rule").str.starts_with("protocol.before")).is_empty()
 

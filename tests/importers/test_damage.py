@@ -59,7 +59,7 @@ WHOLE = {
 
 @st.composite
 def damaged(draw: st.DrawFn, whole: bytes) -> bytes:
-    """The file with some of it cut, repeated or overwritten."""
+    """The file with parts of it removed, inserted or overwritten."""
     data = bytearray(whole)
     for _ in range(draw(st.integers(1, 4))):
         place = draw(st.integers(0, max(len(data) - 1, 0)))
@@ -81,7 +81,7 @@ def damaged(draw: st.DrawFn, whole: bytes) -> bytes:
 
 
 def imported(form: str, data: bytes, **options: object) -> None:
-    """Import one file; what is written is a whole archive, and every record is accounted for."""
+    """Import one file; assert that the output is a whole archive and every record is counted."""
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "mcp-server-x.log"
         source.write_bytes(data)
@@ -199,11 +199,14 @@ ODD = {
         "codex",
         json.loads(CODEX.replace(b'{"content":[]}', b'"[{\\"type\\":{}}]"')),
     ),
-    "an address that is none": ("har", _entry("http://[::1/mcp")),
-    "an endpoint that is none": ("har", _entry(response=STREAM)),
-    "a duration without end": ("har", _entry(time=1e300)),
+    "an invalid URL": ("har", _entry("http://[::1/mcp")),
+    "an invalid endpoint": ("har", _entry(response=STREAM)),
+    "an endless duration": ("har", _entry(time=1e300)),
     "a duration of millennia": ("har", _entry(time=1e20)),
-    "an event at no time": ("har", _entry(_eventSourceMessages=[{"time": 1e300, "data": "{}"}])),
+    "an event at an impossible time": (
+        "har",
+        _entry(_eventSourceMessages=[{"time": 1e300, "data": "{}"}]),
+    ),
     "a call of millennia": (
         "codex",
         json.loads(CODEX.replace(b'"secs":1,', b'"secs":1000000000000000000,')),
@@ -215,7 +218,7 @@ ODD = {
     "an error that is a list": ("otlp", _span(**{"error.type": {"arrayValue": {"values": []}}})),
     "an error that is an object": ("otlp", _span(**{"error.type": {"kvlistValue": {}}})),
 }
-"""What: the format, and a document or a line of it."""
+"""Name → the format, and a document or a line of it."""
 
 
 @pytest.mark.parametrize(("form", "told"), ODD.values(), ids=ODD)
@@ -250,13 +253,13 @@ LINES = {
     "vscode": [_CALL, _REPLY],
     "claude-desktop": [_CALL, _REPLY],
 }
-"""Format: its lines, as JSON."""
+"""Format → its lines, as JSON."""
 AROUND = {
     "vscode": "2026-03-01 10:00:00.000 [debug] [editor -> server] {}",
     "claude-desktop": "2026-03-01T10:00:00.000Z [x] [info] Message from client: {} "
     "{{ metadata: undefined }}",
 }
-"""Format: what stands around the JSON of its lines."""
+"""Format → template around the JSON of its lines."""
 ODD_VALUES = {
     "an integer beyond 64 bits": "18446744073709551616",
     "a negative integer beyond 64 bits": "-9223372036854775809",
@@ -289,7 +292,7 @@ def _places(value, path=()):
 
 
 def _with(value, path, token):
-    """The JSON text of a value with `token` in one place."""
+    """The JSON text of a value with `token` at one path."""
     if not path:
         return token
     pairs = value.items() if isinstance(value, dict) else enumerate(value)
@@ -364,7 +367,7 @@ ENDLESS = {
         "\n".join((f"{BEGUN} [x] [info] Using MCP server command: x with args {{", AGAIN, "}")),
     ),
 }
-"""What: the format, and what it says."""
+"""Name → the format, and a text in it."""
 
 
 @pytest.mark.parametrize(("form", "said"), ENDLESS.values(), ids=ENDLESS)
@@ -412,7 +415,7 @@ def test_deeply_nested_folders_are_read(tmp_path, monkeypatch):
             Path("d").mkdir()
             os.chdir("d")
         assert import_logs(tmp_path, tmp_path / "t").recordings == 1
-    finally:  # what clears up after tests would not get to the bottom of it
+    finally:  # pytest cannot delete folders nested so deeply
         while not Path.cwd().samefile(tmp_path):
             os.chdir("..")
             Path("d").rmdir()

@@ -92,7 +92,7 @@ def test_a_har_of_recorded_http_traffic_gives_the_same_calls(tmp_path, trace):
     assert all_records_accounted_for(done)
     recorded = calls_of(recording, tmp_path / "a")
     imported = calls_of(tmp_path / "t", tmp_path / "b")
-    # Who closed an exchange is not in a HAR: there the client's going is no more than no reply.
+    # A HAR does not say who closed an exchange, so a cancelled call has no response there.
     known = pl.col("outcome").replace("cancelled", "no_response")
     imported, recorded = imported.with_columns(known), recorded.with_columns(known)
     names = ("dir", "method", "tool", "arguments", "outcome", "error_code", "error_text")

@@ -49,12 +49,12 @@ def test_spans_of_a_server_give_only_method_tool_outcome_and_time(tmp_path):
     imported, recorded = both("spans-server.jsonl.gz", "recorded-otlp.jsonl.gz", tmp_path)
     names = ("dir", "method", "tool", "prompt")
     assert facts(imported, *names) == facts(recorded, *names)
-    # Whether a success hides an error is in its text, which no span holds.
+    # A hidden error is only visible in the text, which spans do not contain.
     seen = recorded.with_columns(pl.col("outcome").replace("hidden_error", "ok"))
     assert facts(imported, "tool", "outcome") == facts(seen, "tool", "outcome")
     for name in ("arguments", "response", "response_bytes", "response_tokens", "content_types"):
         assert imported.get_column(name).null_count() == imported.height
-    # A server's span lies within what was measured outside of the server.
+    # A server's span is shorter than the time that was measured outside of the server.
     total = [frame.get_column("latency_ms").sum() for frame in (imported, recorded)]
     assert 0 < total[0] < total[1]
 
@@ -70,7 +70,7 @@ def test_a_call_in_spans_of_both_sides_is_one_call(tmp_path):
     assert all_records_accounted_for(done)
     tally = done.files[0].tally
     assert tally.context == {"also in the server's span": 36}
-    assert tally.used == 37  # and the notification that a client's span is not made for
+    assert tally.used == 37  # including the notification, for which clients create no span
 
 
 SIDES = ("client", "server")

@@ -1,10 +1,10 @@
-"""Made-up secrets and what looks like them, in every place where they occur.
+"""Generates secrets and values that look like secrets, in the places where they occur.
 
     python -m tests.redaction.corpus [--rounds 5] [--seed 1] [--misses]
 
-Written from what issuers and public scanners say about the form of their tokens, not from our
-rules: nothing here imports one. A kind is a function that makes one up; a place is a function that
-puts it somewhere and says what the recorder would have kept of it.
+The forms of tokens are those of issuers and public scanners, independent of our rules: no rule is
+imported here. A kind is a function that generates a secret; a place is a function that puts it
+somewhere and returns what the recorder would write.
 """
 
 import argparse
@@ -164,7 +164,7 @@ TOKENS: dict[str, Callable[[], str]] = {
     "xAI": lambda: "xai-" + of(ALNUM, 80),
     "Yandex": lambda: "AQVN" + of(WEB, 36),
 }  # fmt: skip
-"""Known by themselves, wherever they stand."""
+"""Kinds of tokens that are recognised by their form."""
 
 VALUES: dict[str, Callable[[], str]] = {
     "random, mixed": lambda: of(ALNUM, 20),
@@ -176,7 +176,7 @@ VALUES: dict[str, Callable[[], str]] = {
     "letters": lambda: of(LOWER + UPPER, 14),
     "PIN": lambda: of(DIGIT, 6),
 }
-"""Without a form of their own: known only by what stands beside them."""
+"""Kinds of secrets without a form: they are recognised only by the name next to them."""
 
 NAMES = [
     "password", "Password", "PASSWORD", "passwd", "pwd", "db_password", "dbPassword",
@@ -205,7 +205,7 @@ def call(arguments: object) -> bytes:
 
 
 def from_stream(frame: bytes, hide: Policy) -> bytes:
-    """An event that came in two chunks, cut in its middle."""
+    """An event that arrived in two chunks."""
     body = Body(content_type="text/event-stream")
     wire = b"event: message\ndata: " + frame + b"\n\n"
     seen = [*body.feed(wire[: len(wire) // 2]), *body.feed(wire[len(wire) // 2 :]), *body.end()]
@@ -299,7 +299,7 @@ HARD_PLACES: dict[str, Put] = {
     "with a blank after each character": lambda s, h: h.json(
         result(" ".join(s)))[0].replace(b" ", b""),
 }  # fmt: skip
-"""Where nothing is promised: measured all the same."""
+"""Places that redaction does not promise to cover; they are measured anyway."""
 
 
 def env(name: str) -> str:
@@ -355,7 +355,7 @@ LOOK_ALIKES: dict[str, Callable[[], object]] = {
 
 
 def parts(secret: str) -> list[str]:
-    """What must not be left of it: from its middle, where no prefix tells anything."""
+    """A part from the middle of a secret that must not be left."""
     if secret.startswith("-----"):
         return secret.splitlines()[1:-1]
     secret = secret.rpartition("/")[2] if "://" in secret else secret
@@ -364,7 +364,7 @@ def parts(secret: str) -> list[str]:
 
 
 def left(clean: bytes, secret: str) -> bool:
-    """Is a part still there, in any spelling?"""
+    """Whether a part is still there, in any encoding."""
     text = clean.decode(errors="replace")
     for _ in range(4):
         for part in parts(secret):
@@ -380,7 +380,7 @@ Counts = dict[str, Counter[str]]
 
 
 def tokens(hide: Policy, rounds: int, puts: dict[str, Put] = TOKEN_PLACES) -> tuple[Counts, Counts]:
-    """Tokens found and missed, by kind and by place."""
+    """Counts of tokens found and missed, by kind and by place."""
     kinds: Counts = defaultdict(Counter)
     places: Counts = defaultdict(Counter)
     for _ in range(rounds):
@@ -394,7 +394,7 @@ def tokens(hide: Policy, rounds: int, puts: dict[str, Put] = TOKEN_PLACES) -> tu
 
 
 def values(hide: Policy, rounds: int) -> tuple[Counts, Counts, Counts]:
-    """Shapeless values found and missed, by kind, by place and by the name beside them."""
+    """Counts of secrets without a form found and missed, by kind, place and name."""
     kinds: Counts = defaultdict(Counter)
     places: Counts = defaultdict(Counter)
     names: Counts = defaultdict(Counter)
@@ -411,7 +411,7 @@ def values(hide: Policy, rounds: int) -> tuple[Counts, Counts, Counts]:
 
 
 def look_alikes(hide: Policy, rounds: int) -> Counts:
-    """What is no secret, and was left alone or not; in results, arguments and on stderr."""
+    """Counts of values that are not secrets, replaced or not: in results, arguments, stderr."""
     found: Counts = defaultdict(Counter)
     for _ in range(rounds):
         for kind, make in LOOK_ALIKES.items():

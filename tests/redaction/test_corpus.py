@@ -6,7 +6,7 @@ from mcptally.redaction.policy import policy
 from tests.redaction import corpus
 
 KNOWN_MISSES = {"Airtable", "X bearer"}
-"""Tokens without a prefix that anything could be looked for by; docs/explanation/redaction.md."""
+"""Tokens without a prefix, which no rule can find; see docs/explanation/redaction.md."""
 
 
 @pytest.fixture(autouse=True)

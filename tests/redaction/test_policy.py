@@ -162,7 +162,7 @@ def test_a_secret_after_such_a_closing_quote_is_replaced():
 
 
 def test_an_escape_before_a_match_is_not_split():
-    # The line break's own `n` makes `ntn_`, which is how another service's tokens begin.
+    # The `n` of the escaped line break would make `ntn_`, the prefix of another service.
     frame = b'{"t":"one\\ntn_%s"}' % (b"a1B2" * 12)
     clean, _ = DEFAULT.json(frame)
     assert clean == rb'{"t":"one\n[redacted:service-token]"}'
@@ -173,7 +173,7 @@ def test_numbers_order_duplicates_and_whitespace_do_not_change():
     assert DEFAULT.json(frame)[0] == frame.replace(b'"x1"', b'"[redacted:password]"')
 
 
-# Pieces that are dangerous together: names, separators, quotes at every depth, cut escapes.
+# Pieces for difficult combinations: names, separators, nested quotes, partial escapes.
 _PIECES = st.sampled_from(
     ["password", "token", "requestState", "ghp_" + "a1B2" * 9, "Bearer abc123def456", "\\", '"',
      "'", "=", ": ", "\n", "\\u00", "u0022", "é", "\x7f", "😀", " ", "/", "://u:p@h", "[", "]",
@@ -195,7 +195,7 @@ _JSON = st.recursive(
 
 
 def shape(value):
-    """The value with its strings taken out."""
+    """The structure of a value: strings are replaced by their type, keys are dropped."""
     if isinstance(value, dict):
         return [shape(v) for v in value.values()]
     if isinstance(value, list):
@@ -209,7 +209,7 @@ def test_redacted_json_keeps_its_structure_and_is_not_redacted_again(value, asci
     frame = json.dumps(value, ensure_ascii=ascii_only).encode()
     clean, count = policy(name).json(frame)
     before, after = msgspec.json.decode(frame), msgspec.json.decode(clean)
-    # A secret may also be a key: two of them may become one.
+    # Secrets may also be keys, and two keys may become equal.
     if len(re.findall(rb"\[redacted:[a-z-]+\]\\*\" ?:", clean)) == 0:
         assert shape(before) == shape(after)
     assert (count == 0) == (clean is frame)

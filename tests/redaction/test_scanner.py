@@ -23,7 +23,7 @@ def without_the_second_engine(monkeypatch):
 
 
 def everywhere(texts, data):
-    """Every text at every place, looked for one by one."""
+    """Every occurrence of every text, found with one regular expression per text."""
     found = [
         (match.start(), rank)
         for rank, text in enumerate(texts)
@@ -34,7 +34,7 @@ def everywhere(texts, data):
 
 
 def filled(pieces, seed):
-    """The pieces with other text between them, as long as a large frame."""
+    """The pieces with random text between them, padded to the size of a large frame."""
     rng = random.Random(seed)
     out = b""
     for piece in pieces:
@@ -79,7 +79,7 @@ def test_small_frames_do_not_import_ahocorasick():
     assert subprocess.run([sys.executable, "-c", source], check=False).returncode == 0
 
 
-# Heads, middles and tails of what the shapes look for, to be put together wrongly and rightly.
+# Parts of what the patterns match, to be combined at random.
 _PARTS = st.sampled_from(
     [b"Bearer ", b"bearer%20", b"basic ", b"Basic\t", b"dXNlcjpwYXNzd29yZDEyMw==", b"://", b"u:p",
      b"user:", b"@", b"db.local", b"127.", b";", b"server=", b"Password", b"pwd", b"accountkey",
@@ -135,7 +135,7 @@ def test_a_policy_replaces_the_same_with_either_engine(parts, name):
 
 @pytest.mark.parametrize("text", ["auth=", "?auth=", "r8_", "eyJ-", "sk-a-"])
 def test_repeated_near_misses_are_not_all_tried(text):
-    # Work is counted, not timed: each match that is tried may read up to the end of the text.
+    # Count the calls, not the time: each attempted match may read to the end of the text.
     hide = policy()
     hide.text(text.encode())
     data = text.encode() * (40_000 // len(text))

@@ -81,7 +81,7 @@ def test_runs_of_lines_contain_every_byte_with_the_right_line_numbers(
 ):
     path = tmp_path_factory.mktemp("runs") / "x.jsonl"
     data = b"\n".join(content) + (b"\n" if ends else b"")
-    # What begins like a compressed file is read as one; a transcript begins with a brace.
+    # Start with a brace: data that starts like a compressed file is read as one.
     path.write_bytes(b"{" + data)
     runs = [run for run in lines(path, chunk=chunk) if isinstance(run, Lines)]
     assert b"".join(run.data for run in runs) == b"{" + data

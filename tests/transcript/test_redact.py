@@ -105,7 +105,7 @@ def test_number_formats_next_to_a_secret_do_not_change(tmp_path):
 
 
 def redacted(folder, *lines, rules="default"):
-    """The lines of the copy of a transcript of these lines, and what `redact` says of it."""
+    """The lines of the redacted copy of a transcript, and the result of `redact`."""
     (folder / "a.jsonl").write_bytes(b"".join(line + b"\n" for line in lines))
     done = redact([folder / "a.jsonl"], folder / "out", rules=rules)
     return (folder / "out" / "a.jsonl").read_bytes().splitlines(), done
@@ -193,7 +193,7 @@ def test_a_json_object_that_is_not_an_event_is_redacted_as_one(tmp_path):
 
 
 def twice(name, first, second, *, kind="stderr"):
-    """An event in which a member stands twice."""
+    """An event with a repeated member."""
     start = json.dumps({**event(1, kind), "dir": "c2s"}).encode()[:-1]
     return b'%b,"%b":%b, "%b":%b}' % (start, name, first, name, second)
 

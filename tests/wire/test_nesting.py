@@ -26,14 +26,14 @@ from tests.transcripts import c2s, call, opened, write
 T = TypeVar("T")
 
 DEPTHS = (*range(10, 1010, 10), MAX_DEPTH - 1, MAX_DEPTH + 1)
-"""Nesting of messages, of which those up to `MAX_DEPTH` are accepted."""
+"""Depths of messages; those up to `MAX_DEPTH` are accepted."""
 ACCEPTED = sum(depth <= MAX_DEPTH for depth in DEPTHS)
 FRAMES = 500
 READINGS = ("document", "inspector")
 
 
 def archive(folder: Path) -> Path:
-    """A call for each depth: its reply is nested so deep, in two ways, in values and in a text."""
+    """Calls whose replies are nested to each depth, once as values and once inside a text."""
     events: list[Any] = [opened()]
     for number, depth in enumerate(DEPTHS):
         events.append(c2s(2 * number + 1, call(number)))
@@ -60,7 +60,7 @@ def tables(store: Path) -> dict[str, pl.DataFrame]:
 
 
 def deeper(call_: Callable[[], T], frames: int = FRAMES) -> T:
-    """`call_` from so many frames deeper."""
+    """The result of `call_`, called from `frames` stack frames deeper."""
     return call_() if not frames else deeper(call_, frames - 1)
 
 
@@ -74,7 +74,7 @@ def in_thread(call_: Callable[[], T]) -> T:
 
 @pytest.fixture(scope="module")
 def by_command(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """An archive, and its store as the command makes it."""
+    """An archive, and the store that the command writes."""
     folder = tmp_path_factory.mktemp("nesting")
     traces, store = archive(folder / "traces"), folder / "store"
     subprocess.run(
@@ -159,7 +159,9 @@ def test_assert_tool_response_accepts_up_to_the_limit_and_refuses_beyond(as_text
             }
         mt.assert_tool_response(result)
 
-    with pytest.raises(AssertionError, match="not a tool response"):  # it is judged, and breaks it
+    with pytest.raises(
+        AssertionError, match="not a tool response"
+    ):  # it is read, and is not a response
         deeper(lambda: asserted(MAX_DEPTH))
     for depth in (MAX_DEPTH + 1, 100_000):
         with pytest.raises(ValueError, match="nested deeper than 512"):

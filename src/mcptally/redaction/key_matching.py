@@ -34,7 +34,7 @@ NAME_HINTS: Final = (
     | {"requeststate", "mcp-session-id", "/session", "?sid", "&sid", "?session", "&session"}
     | {mark + name for mark in "?&" for name in _QUERY_NAMES}
 )
-"""Lower-case texts: each name that `secret_kind` or `session_id_spans` recognises has one."""
+"""Lower-case texts: each name that `secret_kind` or `session_id_spans` recognises contains one."""
 
 _SEPARATOR: Final = re.compile(
     rb"[a-z0-9_\-]{0,40}(?:"

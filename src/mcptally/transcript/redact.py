@@ -212,7 +212,7 @@ def _redact_members(
 
 
 def _redact_together(members: list[Member], policy_: Policy) -> tuple[list[Member], int]:
-    """Members without a redactor of their own, searched with their names, which may matter."""
+    """Redacts members without a redactor together with their names, which can mark a secret."""
     clean, count = _redact_json(join_members(members), policy_)
     if not count:
         return members, 0
