@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from mcptally.errors import Exit
-from mcptally.output.plural import count
+from mcptally.plural import count
 
 if TYPE_CHECKING:
     from mcptally.transcript.check import ArchiveCheck

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import click
 
+from mcptally import plural
 from mcptally.cli.options import raw
 from mcptally.errors import UsageError
-from mcptally.output import plural
 
 FORMATS = ("otlp", "har", "csv", "parquet", "jsonl")
 

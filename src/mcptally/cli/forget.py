@@ -57,7 +57,7 @@ def command(
 
     process_memory.settle()
     from mcptally.maintenance.forget import forget
-    from mcptally.output.plural import count
+    from mcptally.plural import count
     from mcptally.redaction.display import as_message
 
     told = forget(

@@ -69,8 +69,8 @@ def command(
       mcptally import vscode mcp.log -o traces --timezone Europe/Berlin
       mcptally import jsonrpc wire.jsonl -o traces --time at --direction way --c2s out --s2c in
     """
+    from mcptally import plural
     from mcptally.importers import Envelope, import_logs
-    from mcptally.output import plural
     from mcptally.redaction.display import as_message
 
     def say(text: str) -> None:

@@ -35,7 +35,7 @@ def command(
 
     process_memory.settle()
     from mcptally.maintenance.merge import merge_stores
-    from mcptally.output.plural import count
+    from mcptally.plural import count
 
     done = merge_stores(stores, out=out, rules=rules, scenarios=scenarios)
     say = sys.stderr.write

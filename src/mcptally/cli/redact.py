@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from mcptally.errors import Exit
-from mcptally.output.plural import count
+from mcptally.plural import count
 
 
 @click.command()

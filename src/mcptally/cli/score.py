@@ -107,8 +107,8 @@ def command(
     from mcptally.process_memory import settle
 
     settle()
-    from mcptally.output.plural import count
     from mcptally.pipeline.run import score
+    from mcptally.plural import count
 
     require_gates(fail_on, junit, sarif)
     if fail_on and isinstance(out, str):

@@ -22,8 +22,8 @@ from typing import Final, Literal, get_args
 import pyarrow.parquet as pq
 
 from mcptally.errors import McptallyError
-from mcptally.output.plural import count
 from mcptally.pipeline import fingerprint
+from mcptally.plural import count
 from mcptally.record.config import wrap
 from mcptally.store import files as store_files
 from mcptally.tables.schema import TABLES
