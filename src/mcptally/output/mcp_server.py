@@ -71,7 +71,9 @@ class DryRun(BaseModel):
 
     valid: bool = Field(description="Whether the call would be accepted, as far as is known.")
     errors: list[str] = Field(description="Why the call would be rejected.")
-    warnings: list[str] = Field(description="Possible problems, and what cannot be checked offline.")
+    warnings: list[str] = Field(
+        description="Possible problems, and what cannot be checked offline."
+    )
 
 
 def server(path: Path, *, base: Path | None = None, seconds: float = SECONDS) -> MCPServer[Any]:
@@ -184,9 +186,7 @@ class _Tools:
             str | None,
             Field(description="Only calls made at this time or later: 2026-11-21, 7d, 24h."),
         ] = None,
-        until: Annotated[
-            str | None, Field(description="Only calls made before this time.")
-        ] = None,
+        until: Annotated[str | None, Field(description="Only calls made before this time.")] = None,
         client: Annotated[
             str | None, Field(description="Only calls of the client with this name.")
         ] = None,
@@ -224,8 +224,8 @@ class _Tools:
         query: Annotated[
             str,
             Field(
-                description="One SELECT in the SQL of DuckDB. Tables are calls, messages, findings, "
-                "tools and recordings; each predefined question is a view."
+                description="One SELECT in the SQL of DuckDB. The tables are calls, messages, "
+                "findings, tools and recordings; each predefined question is a view."
             ),
         ],
         limit: Limit = 100,
@@ -254,7 +254,7 @@ class _Tools:
         tool: Annotated[str, Field(description="Name of the tool.")],
         arguments: Annotated[dict[str, Any], Field(description="Arguments of the call.")],
     ) -> DryRun:
-        """Predict from the recorded traffic whether a tool would accept a call, without calling it."""
+        """Predict whether a tool would accept a call, from recorded traffic; does not call it."""
         found = dry_run.validate(self.store, server=server, tool=tool, arguments=arguments)
         return DryRun(valid=found.valid, errors=found.errors, warnings=found.warnings)
 

@@ -79,7 +79,9 @@ def _span(row: dict[str, Any]) -> dict[str, Any]:
     name = row["tool"] or row["prompt"]
     status: dict[str, Any] = {}
     if row["outcome"] in FAILED:
-        status = {"code": _STATUS_ERROR} | ({"message": row["error_text"]} if row["error_text"] else {})
+        status = {"code": _STATUS_ERROR} | (
+            {"message": row["error_text"]} if row["error_text"] else {}
+        )
     return {
         "traceId": hashlib.blake2b((row["session"] or "").encode(), digest_size=16).hexdigest(),
         "spanId": row["call_id"],

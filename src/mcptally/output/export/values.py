@@ -12,6 +12,7 @@ from mcptally.redaction.display import escaped
 NO_TIME: Final = "calls without a time"
 """Why HAR and OTLP leave out a row: every entry and span needs a start."""
 
+
 def plain(value: Any) -> Any:
     """A value as JSON, like `output.values.plain`, with times as ISO 8601 in UTC."""
     if isinstance(value, datetime.datetime):
