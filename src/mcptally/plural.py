@@ -9,7 +9,7 @@ def count(n: int | float | None, noun: str = "", plural: str = "") -> str:
         noun: the noun in singular; empty: the number alone.
         plural: the noun in plural; by default the singular with `s`.
     """
-    number = f"{n or 0:,.0f}"
+    number = f"{n or 0:,}" if isinstance(n, int | None) else f"{n:,.0f}"
     if not noun:
         return number
     return f"{number} {noun if n == 1 else plural or f'{noun}s'}"

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from mcptally.cli import import_
-from mcptally.cli.quantity import SIZE, DURATION
+from mcptally.cli.quantity import DURATION, SIZE
 from tests.commands import run
 from tests.transcripts import c2s, call, opened, s2c, text, write
 

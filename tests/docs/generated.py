@@ -1,6 +1,6 @@
 """Reference pages that are generated from the code.
 
-python -m tests.docs.generated      writes them anew
+python -m tests.docs.generated      rewrites them
 """
 
 import ast
@@ -16,6 +16,7 @@ import polars as pl
 
 import mcptally as mt
 from mcptally import errors
+from mcptally.analytics.compare import Comparison
 from mcptally.analytics.views import questions, shown
 from mcptally.cli import COMMANDS, cli
 from mcptally.rules.reference_page import reference
@@ -58,8 +59,8 @@ def _kind(dtype: pl.DataType) -> str:
     return names.get(dtype if isinstance(dtype, type) else type(dtype), "integer")
 
 
-def standing_questions() -> str:
-    """Every standing question."""
+def predefined_questions() -> str:
+    """The page of predefined questions."""
     lines = [
         f"{NOTE}# Predefined questions\n",
         "Use `mcptally query STORE NAME`, `store.ask(NAME)`, or the view NAME in SQL.\n",
@@ -137,7 +138,7 @@ def _given_back() -> list[type]:
     for thing in [*public, *vars(mt.Store).values()]:
         back = inspect.signature(thing).return_annotation if callable(thing) else None
         # Some annotations are texts, so that what they name need not be loaded.
-        kinds = [mt.compare.Comparison] if back == "Comparison" else [back, *get_args(back)]
+        kinds = [Comparison] if back == "Comparison" else [back, *get_args(back)]
         found |= {
             kind.__name__: kind
             for kind in kinds
@@ -197,7 +198,7 @@ WIDE = 88
 
 PAGES: dict[str, Callable[[], str]] = {
     "tables.md": tables,
-    "questions.md": standing_questions,
+    "questions.md": predefined_questions,
     "commands.md": commands,
     "rules.md": reference,
     "library.md": library,

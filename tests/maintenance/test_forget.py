@@ -296,8 +296,8 @@ def test_the_command_tells_first_and_does_with_yes(scored: Path):
         assert done.exit_code == 0, done
         return done.output
 
-    assert "would forget 1 whole recordings" in run()
-    assert "forgot 1 whole recordings" in run("--yes")
+    assert "would forget 1 whole recording," in run()
+    assert "forgot 1 whole recording," in run("--yes")
     assert_is_gone(scored, "r-gone")
 
 
@@ -503,4 +503,4 @@ def test_the_command_exits_1_where_something_is_not_forgotten(scored: Path):
     assert CliRunner().invoke(cli, command).exit_code == 0
     done = CliRunner().invoke(cli, [*command, "--yes"])
     assert done.exit_code == 1
-    assert "is not here" in done.output
+    assert "not found; its data were not removed" in done.output

@@ -132,4 +132,4 @@ def test_the_command_says_what_it_took_from_where(two: Path):
     )
     assert done.exit_code == 0, done
     assert "2 stores, 4 files, 2 of them as they were scored" in done.output
-    assert "1 recording in several stores" in done.output
+    assert "1 recording found in several stores" in done.output

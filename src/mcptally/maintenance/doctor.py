@@ -300,11 +300,11 @@ def _store(path: Path) -> Iterator[Check]:
         says = f"{', '.join(wrong)}: not the rows that {store_files.MANIFEST} says"
         yield Check(name, "error", says, again)
     else:
-        yield Check(name, "ok", f"{rows['calls']:,} calls, scored {scored_at}")
+        yield Check(name, "ok", f"{count(rows['calls'], 'call')}, scored {scored_at}")
     # What lies behind a URL is not asked for: that would take the network.
     changed = [file for file, size in sources.items() if not is_url(file) and _size(file) != size]
     if changed:
-        says = f"{len(changed)} of its {len(sources)} files changed or are gone"
+        says = f"{len(changed)} of {count(len(sources), 'file')} changed or missing"
         yield Check(f"{name}: archive", "warning", says, again)
 
 

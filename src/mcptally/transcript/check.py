@@ -16,6 +16,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from mcptally.errors import UnreadableError
+from mcptally.plural import count
 from mcptally.transcript.discover import PassedOver, discover
 from mcptally.transcript.events import EVENTS as SHAPES
 from mcptally.transcript.events import AnyEvent, CloseEvent, GapEvent, OpenEvent
@@ -135,7 +136,7 @@ def check(paths: Iterable[str | Path]) -> ArchiveCheck:
     if not seen:
         first = damaged[0] if damaged else None
         why = f"; {first.file}: {first.problems[0]}" if first else ""
-        raise UnreadableError(f"no event of a transcript in {len(files)} files{why}")
+        raise UnreadableError(f"no event of a transcript in {count(len(files), 'file')}{why}")
     held = functools.cache(is_held)  # a file may hold a million recordings
     recordings = [_judge(name, state, held) for name, state in seen.items()]
     return ArchiveCheck(
@@ -184,9 +185,9 @@ def _file(path: Path, seen: dict[str, _Seen], room: Room) -> FileCheck:
         if noise > MAX_NOISE:
             problems.append(f"line {total + 1}: {NOISE}")
             break
-    for rule, count in bad.items():
+    for rule, n in bad.items():
         number, words = first_bad[rule]
-        problems.append(f"line {number}{f' and {count - 1} more' if count > 1 else ''}: {words}")
+        problems.append(f"line {number}{f' and {n - 1} more' if n > 1 else ''}: {words}")
     if not total and not problems:
         problems.append("empty")
     return FileCheck(str(path), total, unread, problems)
@@ -266,21 +267,23 @@ def _judge(name: str, state: _Seen, held: Callable[[Path], bool]) -> RecordingCh
     if runs[0].first:
         holes.insert(0, (0, runs[0].first - 1))
     if state.lost:
-        problems.append(f"the recorder lost {state.lost} events and says so in a gap")
+        problems.append(f"the recorder lost {count(state.lost, 'event')} and says so in a gap")
     # Lost events keep their numbers: what a gap accounts for is told once.
     missing = sum(last - first + 1 for first, last in holes)
     if missing > state.lost:
         listed = ", ".join(_range(*hole) for hole in holes[:_MAX_LISTED])
         more = f" and {len(holes) - _MAX_LISTED} more" if len(holes) > _MAX_LISTED else ""
-        problems.append(f"{missing - state.lost} events are missing at seq {listed}{more}")
+        absent = count(missing - state.lost, "event is", "events are")
+        problems.append(f"{absent} missing at seq {listed}{more}")
     if state.repeats:
-        problems.append(f"{state.repeats} events have a seq that was there already")
+        repeated = count(state.repeats, "event has", "events have")
+        problems.append(f"{repeated} a seq that was there already")
     if state.backwards:
-        problems.append(f"the time goes back {state.backwards} times")
+        problems.append(f"the time goes back {count(state.backwards, 'time')}")
     if state.closed is not None and (
         after := sum(max(0, r.last - max(r.first, state.closed + 1) + 1) for r in runs)
     ):
-        problems.append(f"{after} events after close")
+        problems.append(f"{count(after, 'event')} after close")
     problems += _segments(state)
     if not state.counts["open"]:
         problems.append("no open: its first segment is missing")
@@ -307,10 +310,11 @@ def _judge(name: str, state: _Seen, held: Callable[[Path], bool]) -> RecordingCh
 def _segments(state: _Seen) -> Iterator[str]:
     found = set(state.segments)
     if len(found) < len(state.segments):
-        yield f"{len(state.segments) - len(found)} segments are there twice"
+        twice = count(len(state.segments) - len(found), "segment is", "segments are")
+        yield f"{twice} there twice"
     if found and (missing := max(found) + 1 - len(found)):
         gone = islice((str(n) for n in range(max(found)) if n not in found), _MAX_LISTED)
-        yield f"{missing} segments are missing: {', '.join(gone)}"
+        yield f"{count(missing, 'segment is', 'segments are')} missing: {', '.join(gone)}"
 
 
 def _promises(state: _Seen) -> Iterator[str]:
@@ -320,7 +324,9 @@ def _promises(state: _Seen) -> Iterator[str]:
         if event not in EVENTS or event == "close" or not isinstance(number, int):
             continue
         if number != state.counts[event]:
-            yield f"close counts {number} {event} events, {state.counts[event]} are there"
+            counted = count(number, f"{event} event")
+            there = count(state.counts[event], "is", "are")
+            yield f"close counts {counted}, {there} there"
 
 
 def _range(first: int, last: int) -> str:
