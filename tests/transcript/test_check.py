@@ -141,7 +141,7 @@ def test_a_segment_that_is_missing_after_thousands_is_named(tmp_path):
     gone = next(e for e in events if e.get("segment") == 10_001)
     gone["segment"] = 0
     answer = check([write(tmp_path, events)])
-    assert "1 segments are missing: 10001" in problems(answer)
+    assert "1 segment is missing: 10001" in problems(answer)
 
 
 def test_a_gap_accounts_for_the_numbers_of_what_was_lost(tmp_path):

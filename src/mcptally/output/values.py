@@ -44,7 +44,7 @@ def plain(value: object) -> Any:
 def _interval(value: pa.MonthDayNano) -> str:
     """The text of an SQL interval, as in `14 months 1 day 00:01:30`.
 
-    Months, days and time stay separate: a month has no fixed number of days, nor a day of hours.
+    Months, days and time stay separate, because months and days differ in length.
     """
     units = ((value.months, "month"), (value.days, "day"))
     parts = [f"{n} {unit}{'' if abs(n) == 1 else 's'}" for n, unit in units if n]

@@ -100,8 +100,8 @@ def _sample(answers: Answers) -> Iterator[Caveat]:
     span = count(round(hours / 24), "day") if hours >= 48 else count(max(1, round(hours)), "hour")
     yield Caveat(
         "Size of the sample",
-        f"The data are {count(recordings, 'recording')} with {count(clients, 'client program')}, "
-        f"made within about {span}.",
+        f"The data come from {count(recordings, 'recording')} with "
+        f"{count(clients, 'client program')}, made within about {span}.",
     )
 
 

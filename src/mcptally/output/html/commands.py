@@ -112,7 +112,7 @@ _SPECIAL: Final = frozenset('"$`\\!')
 
 
 def _quoted(sql: str) -> str:
-    """SQL as one word of a shell, in double quotes (easier to read) if it has no `_SPECIAL`."""
+    """SQL quoted as one shell word; in double quotes, which read better, where that is safe."""
     return shlex.quote(sql) if _SPECIAL & set(sql) else f'"{sql}"'
 
 
