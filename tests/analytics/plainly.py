@@ -1,4 +1,4 @@
-"""The standing questions answered again in plain Python, from the rows of the tables.
+"""The predefined questions answered again in plain Python, from the rows of the tables.
 
 Each function takes the tables as lists of rows and gives the answer's rows, as far as it says the
 same: the columns that it has are compared, whatever their order.

@@ -1,4 +1,4 @@
-"""Each standing question against the same question answered in plain Python."""
+"""Each predefined question against the same question answered in plain Python."""
 
 import datetime
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""A store that is asked, or several as one: standing questions, and any SQL, within limits.
+"""A store that is asked, or several as one: predefined questions, and any SQL, within limits.
 
 SQL may come from anybody, an agent too: it can read the store's tables and nothing else.
 """
@@ -97,7 +97,7 @@ class Store:
         client: str | None = None,
         min_calls: int | None = None,
     ) -> duckdb.DuckDBPyRelation:
-        """The answer to a standing question.
+        """The answer to a predefined question.
 
         Args:
             question: its name; `mcptally query STORE` lists them.

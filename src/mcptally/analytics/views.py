@@ -24,7 +24,7 @@ from mcptally.tables.schema import Usage
 
 @functools.cache
 def questions() -> Mapping[str, str]:
-    """Name of every standing question → what it answers."""
+    """Name of every predefined question → what it answers."""
     return {
         name: text.splitlines()[0].removeprefix("-- ")
         for name, text in all_texts().items()

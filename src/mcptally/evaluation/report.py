@@ -38,7 +38,7 @@ def _verdict(quality: VerdictQuality) -> Iterable[str]:
     )
     yield _table(
         (
-            "classifier (business or not)",
+            "business against the rest",
             "balanced accuracy",
             "Matthews",
             "precision",
