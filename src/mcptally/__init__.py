@@ -1,4 +1,4 @@
-"""mcptally: find out which MCP tools and servers can be trusted.
+"""mcptally: analyze recorded MCP traffic to find out which tools and servers are reliable.
 
     import mcptally as mt
 
@@ -6,7 +6,8 @@
     store = mt.open_store("store")
     store.ask("tool_scores").pl()
 
-Public names load on first use, so that the recorder imports nothing columnar.
+Public names are imported on first use, so that the recorder does not import polars, pyarrow or
+DuckDB.
 """
 
 import importlib
@@ -59,8 +60,8 @@ _HOME: Final[dict[str, str]] = {
     "score": "mcptally.pipeline.run",
     "validate_response": "mcptally.seeds.inspector.single",
 }
-"""Public name → the module where it lives. No module of this package has a public name's name:
-importing it would put the module in the name's place."""
+"""Public name → the module that defines it. No module directly in this package may have the name of
+a public function: importing the module would replace the function."""
 
 __all__ = [
     "BusinessDecision",

@@ -1,15 +1,16 @@
-"""Everything mcptally raises on purpose.
+"""The exceptions that mcptally raises on purpose, and the exit codes of its commands.
 
-An exception means that *we* could not go on; bad traffic is data and becomes rows.
+An exception means that mcptally could not continue. Malformed traffic raises none; it becomes rows
+of `findings`.
 
     McptallyError
-    ├── UsageError        the request makes no sense as it stands         (exit 2)
-    ├── UnreadableError   nothing of what was named could be read         (exit 3)
-    ├── StoreError        the directory is no store, or not one of ours   (exit 3)
-    ├── RuleError         a rule file that cannot be loaded               (exit 2)
-    └── QueryError        a question or SQL that DuckDB refuses           (exit 2)
+    ├── UsageError        invalid arguments or options                       (exit 2)
+    ├── UnreadableError   none of the given files could be read              (exit 3)
+    ├── StoreError        not a store, or a store of another format version  (exit 3)
+    ├── RuleError         a rule file that cannot be loaded                  (exit 2)
+    └── QueryError        an unknown question, or SQL that DuckDB rejects    (exit 2)
 
-A message says what, where (`file:line` where there is one) and what to do next.
+A message says what is wrong, where (`file:line` if known) and what to do next.
 """
 
 import enum
@@ -18,40 +19,40 @@ from typing import ClassVar
 
 
 class Exit(enum.IntEnum):
-    """Exit codes of every command but `record`, which exits as its server did."""
+    """Exit codes of all commands except `record`, which exits with the code of its server."""
 
     DONE = 0
-    """Done, and nothing that was asked about is wrong."""
+    """The command succeeded and found no problem."""
     FAILED = 1
-    """Beyond what `--fail-on` allows, invalid, or not healthy."""
+    """A limit of `--fail-on` is exceeded, the input is invalid, or a check failed."""
     USAGE = 2
-    """The command, a file of rules or a query makes no sense as it stands; nothing was done."""
+    """The command line, a rule file or a query is invalid; nothing was changed."""
     UNREADABLE = 3
-    """Nothing of what was named could be read, or it is no store of this version."""
+    """None of the given files could be read, or the folder is not a store of this version."""
     INTERRUPTED = 130
-    """Ctrl-C: what was asked was given up at once, as shells count it (128 + SIGINT)."""
+    """The command was interrupted with Ctrl-C (128 + SIGINT)."""
 
 
 class McptallyError(Exception):
-    """Base of all errors that mcptally raises on purpose."""
+    """The base class of all errors that mcptally raises on purpose."""
 
     exit_code: ClassVar[Exit] = Exit.FAILED
 
 
 class UsageError(McptallyError):
-    """What was asked for makes no sense as it stands."""
+    """Invalid arguments or options."""
 
     exit_code = Exit.USAGE
 
 
 class UnreadableError(McptallyError):
-    """Nothing of what was named could be read."""
+    """None of the given files could be read."""
 
     exit_code = Exit.UNREADABLE
 
 
 class StoreError(McptallyError):
-    """The directory is not a store, or not one that this version reads."""
+    """The directory is not a store, or is a store that this version cannot read."""
 
     exit_code = Exit.UNREADABLE
 
@@ -63,13 +64,16 @@ class RuleError(McptallyError):
 
 
 class QueryError(McptallyError):
-    """A question that does not exist, or SQL that DuckDB refuses."""
+    """A question that does not exist, or SQL that DuckDB rejects."""
 
     exit_code = Exit.USAGE
 
 
 def near(name: str, names: Iterable[str]) -> str:
-    """A half-sentence that offers the names closest to a misspelt one, or ''."""
+    """The end of a message: `; did you mean A or B?` with the names most similar to `name`.
+
+    Empty if no name is similar.
+    """
     import difflib  # noqa: PLC0415  (the recorder starts without it)
 
     close = difflib.get_close_matches(name, list(names), n=3, cutoff=0.5)

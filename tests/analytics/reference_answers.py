@@ -1,4 +1,4 @@
-"""Reference answers of the standing questions in plain Python, from the rows of the tables.
+"""Reference answers of the predefined questions in plain Python, from the rows of the tables.
 
 Each function takes the tables as lists of rows and yields rows of the answer. Only the columns that
 it yields are compared, in any order.

@@ -1,4 +1,4 @@
-"""Each standing question equals its reference answer in plain Python."""
+"""Each predefined question equals its reference answer in plain Python."""
 
 import datetime
 from collections import defaultdict

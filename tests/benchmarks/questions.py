@@ -1,4 +1,4 @@
-"""What each standing question costs on a store of ten million calls, in one run.
+"""What each predefined question costs on a store of ten million calls, in one run.
 
     python -m tests.benchmarks questions [--archive PATH] [--calls 10000000] [--store FOLDER]
                                          [--rounds 3] [QUESTION …]

@@ -1,5 +1,13 @@
-"""The store of the tests of questions serves the tests of commands, too."""
+"""Fixture: a store of the sample traces."""
 
-from tests.analytics.conftest import rows, store
+import pytest
 
-__all__ = ["rows", "store"]
+import mcptally as mt
+from tests import corpus
+
+
+@pytest.fixture(scope="session")
+def store(tmp_path_factory) -> mt.Store:
+    out = tmp_path_factory.mktemp("cli") / "store"
+    mt.score(corpus.SAMPLES, out=out)
+    return mt.open_store(out)

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from mcptally.cli import import_
-from mcptally.cli.quantity import SIZE, SPAN
+from mcptally.cli.quantity import DURATION, SIZE
 from tests.commands import run
 from tests.transcripts import c2s, call, opened, s2c, text, write
 
@@ -33,7 +33,7 @@ def store(tmp_path_factory) -> Path:
     write(folder / "traces.jsonl", events)
     done = run("score", folder / "traces.jsonl", "-o", folder / "store")
     assert done.returncode == 0, done.stderr
-    assert "1 lines or files could not be read" in done.stderr
+    assert "1 line or file could not be read" in done.stderr
     assert done.stdout == ""
     return folder / "store"
 
@@ -244,9 +244,9 @@ def test_the_name_of_a_log_never_becomes_a_terminal_escape(tmp_path: Path):
         (SIZE, "1.5 kb", 1536),
         (SIZE, "10b", 10),
         (SIZE, "OFF", None),
-        (SPAN, "90", 90),
-        (SPAN, "1.5h", 5400),
-        (SPAN, "off", None),
+        (DURATION, "90", 90),
+        (DURATION, "1.5h", 5400),
+        (DURATION, "off", None),
     ],
 )
 def test_sizes_and_times_are_read_as_people_write_them(kind, written, value):
@@ -255,10 +255,12 @@ def test_sizes_and_times_are_read_as_people_write_them(kind, written, value):
 
 @pytest.mark.parametrize(
     ("kind", "written"),
-    [(SIZE, "64h"), (SIZE, "0"), (SIZE, "-1M"), (SIZE, ""), (SPAN, "1mb"), (SPAN, "5b")],
+    [(SIZE, "64h"), (SIZE, "0"), (SIZE, "-1M"), (SIZE, ""), (DURATION, "1mb"), (DURATION, "5b")],
 )
 def test_a_size_or_time_that_is_none_is_refused_with_the_units(kind, written):
-    with pytest.raises(click.BadParameter, match=f"is no {kind.name}: a number with "):
+    with pytest.raises(
+        click.BadParameter, match=f"is not a valid {kind.name}: give a number with "
+    ):
         kind.convert(written, None, None)
 
 

@@ -152,7 +152,7 @@ def test_a_terminal_gets_colour_a_width_and_fifty_rows_and_a_pipe_gets_everythin
     lines = STYLE.sub("", said).splitlines()
     assert "\x1b[1m" in said
     assert max(map(len, lines)) <= 80
-    assert "the first 50 rows; --limit 0 prints all" in lines
+    assert "only the first 50 rows shown; --limit 0 shows all" in lines
     assert "\x1b[3" not in in_a_terminal(command, NO_COLOR="1")
     piped = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert "\x1b" not in piped
@@ -183,7 +183,7 @@ FITS = {
 
 @pytest.mark.parametrize(("width", "sizes"), FITS.values(), ids=FITS)
 def test_columns_share_a_line_to_the_last_character(width: int, sizes: dict[str, int]):
-    assert text_table.fitting(NATURAL, fixed={"calls"}, width=width) == sizes
+    assert text_table.fit_widths(NATURAL, fixed={"calls"}, width=width) == sizes
 
 
 def test_what_a_person_looks_for_first_goes_last():

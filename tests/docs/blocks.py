@@ -135,7 +135,7 @@ def world(folder: Path, furniture: Path | None) -> Path:
     logs.mkdir(parents=True)
     (logs / "mcp-server-time.log").write_text(styles.claude_desktop(time))
     (folder / "programs").mkdir()
-    server = Path(__file__).parent / "servers" / "files_server.py"
+    server = Path(__file__).parents[1] / "servers" / "files_server.py"
     for name, command in {
         "mcptally": '-m mcptally "$@"',
         "python": '"$@"',

@@ -1,6 +1,6 @@
 """Reference pages that are generated from the code.
 
-python -m tests.docs.generated      writes them anew
+python -m tests.docs.generated      rewrites them
 """
 
 import ast
@@ -59,8 +59,8 @@ def _kind(dtype: pl.DataType) -> str:
     return names.get(dtype if isinstance(dtype, type) else type(dtype), "integer")
 
 
-def standing_questions() -> str:
-    """Every standing question."""
+def predefined_questions() -> str:
+    """The page of predefined questions."""
     lines = [
         f"{NOTE}# Predefined questions\n",
         "Use `mcptally query STORE NAME`, `store.ask(NAME)`, or the view NAME in SQL.\n",
@@ -198,7 +198,7 @@ WIDE = 88
 
 PAGES: dict[str, Callable[[], str]] = {
     "tables.md": tables,
-    "questions.md": standing_questions,
+    "questions.md": predefined_questions,
     "commands.md": commands,
     "rules.md": reference,
     "library.md": library,

@@ -90,13 +90,13 @@ def test_what_is_no_labelled_file_is_refused_with_its_line(tmp_path: Path, conte
     ("row", "says"),
     [
         (ERROR | {"verdict": "busines"}, "did you mean business"),
-        (ERROR | {"verdict": ["business"]}, "'verdict' is a string"),
-        (TRAFFIC | {"class": {"ok": 1}}, "'class' is a string"),
+        (ERROR | {"verdict": ["business"]}, "'verdict' must be a string"),
+        (TRAFFIC | {"class": {"ok": 1}}, "'class' must be a string"),
         (TRAFFIC | {"class": "business"}, "did you mean business_error"),
-        (ERROR | {"server": 5}, "'server' is a string, and not 5"),
-        (ERROR | {"text": 5}, "'text' is a string"),
-        (ERROR | {"code": "E1"}, "'code' is a number"),
-        (ERROR | {"code": 10**30}, "'code' is a number"),
+        (ERROR | {"server": 5}, "'server' must be a string, not 5"),
+        (ERROR | {"text": 5}, "'text' must be a string"),
+        (ERROR | {"code": "E1"}, "'code' must be an integer"),
+        (ERROR | {"code": 10**30}, "'code' must be an integer"),
     ],
 )
 def test_a_label_of_another_shape_is_refused_with_its_line(

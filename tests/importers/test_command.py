@@ -36,7 +36,7 @@ def test_unused_lines_are_reported_with_their_place_and_exit_1(tmp_path):
     source.write_text('{"jsonrpc":"2.0","id":1,"method":"ping"}\noops\noops\n')
     done = run("import", "jsonrpc", source, "-o", tmp_path / "t")
     assert done.returncode == 1
-    assert f"{source}:2: not used, 2: neither JSON nor an envelope (lines 2-3)" in done.stderr
+    assert f"{source}:2: 2 lines not used: neither JSON nor an envelope (lines 2-3)" in done.stderr
 
 
 def test_a_log_without_mcp_traffic_exits_3(tmp_path):
@@ -44,7 +44,7 @@ def test_a_log_without_mcp_traffic_exits_3(tmp_path):
     source.write_text('{"log":{"version":"1.2","entries":[]}}')
     done = run("import", "auto", source, "-o", tmp_path / "t")
     assert done.returncode == 3
-    assert "no MCP traffic in it" in done.stderr
+    assert "no MCP traffic found" in done.stderr
 
 
 def test_fields_are_named_on_the_command_line(tmp_path):

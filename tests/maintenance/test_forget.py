@@ -505,4 +505,4 @@ def test_the_command_exits_with_1_if_a_transcript_is_missing(scored: Path):
     assert CliRunner().invoke(cli, command).exit_code == 0
     done = CliRunner().invoke(cli, [*command, "--yes"])
     assert done.exit_code == 1
-    assert "is not here" in done.output
+    assert "not found; its data were not removed" in done.output

@@ -134,4 +134,4 @@ def test_the_command_reports_reused_files_and_shared_recordings(two: Path):
     )
     assert done.exit_code == 0, done
     assert "2 stores, 4 files, 2 of them as scored before" in done.output
-    assert "1 recording in several stores" in done.output
+    assert "1 recording found in several stores" in done.output

@@ -64,7 +64,7 @@ def test_segments_in_files_of_any_order_are_one_whole_recording(tmp_path):
     assert answer.recordings[0].segments == 3
     (tmp_path / "8.jsonl").unlink()
     assert problems(check([tmp_path])) == [
-        "3 events are missing at seq 3-5", "1 segments are missing: 1",
+        "3 events are missing at seq 3-5", "1 segment is missing: 1",
     ]  # fmt: skip
 
 
@@ -82,19 +82,19 @@ def changed(events, number, **fields):
 
 
 DAMAGE = {
-    "a hole": (dropped(recording(), 2), "1 events are missing at seq 2", "incomplete"),
+    "a hole": (dropped(recording(), 2), "1 event is missing at seq 2", "incomplete"),
     "two holes": (
         dropped(recording(messages=6), 2, 5), "2 events are missing at seq 2, 5", "incomplete",
     ),
     "a missing beginning": (
-        dropped(recording(), 0), "1 events are missing at seq 0", "incomplete",
+        dropped(recording(), 0), "1 event is missing at seq 0", "incomplete",
     ),
     "a repeat": (
-        [*recording()[:3], *recording()[2:]], "1 events repeat a seq",
+        [*recording()[:3], *recording()[2:]], "1 event repeats a seq",
         "incomplete",
     ),
     "a clock that went back": (
-        changed(recording(), 3, ts_ns=1), "the time goes back 1 times", "incomplete",
+        changed(recording(), 3, ts_ns=1), "the time goes back 1 time", "incomplete",
     ),
     "another count": (
         recording(counts={"message": 4}), "the close event counts 4 message events, 3 were read",
@@ -106,17 +106,17 @@ DAMAGE = {
             {"v": 1, "event": "gap", "recording": "r1", "seq": 3, "ts_ns": 103, "lost": 1},
             *[{**e, "seq": e["seq"] + 2, "ts_ns": e["ts_ns"] + 2} for e in recording()[2:]],
         ],
-        "the recorder lost 1 events, as its gap events say", "incomplete",
+        "the recorder lost 1 event, as its gap events say", "incomplete",
     ),
     "no close": (recording(close=False), "no close event: killed or cut off", "unclosed"),
     "events after close": (
         [*recording(), {**recording()[1], "seq": 5, "ts_ns": 105}],
-        "1 events after the close event",
+        "1 event after the close event",
         "incomplete",
     ),
     "a segment twice": (
         changed(recording(messages=4, segment_every=2), 3, segment=0),
-        "1 segments are repeated", "incomplete",
+        "1 segment is repeated", "incomplete",
     ),
 }  # fmt: skip
 
@@ -133,7 +133,7 @@ def test_a_time_that_goes_back_counts_once_between_many_holes(tmp_path):
     for event in events[len(events) // 2 :]:
         event["ts_ns"] -= 9000
     answer = check([write(tmp_path, events)])
-    assert "the time goes back 1 times" in problems(answer)
+    assert "the time goes back 1 time" in problems(answer)
     assert len(answer.recordings[0].problems[0]) < 300
 
 
@@ -142,7 +142,7 @@ def test_a_missing_segment_after_thousands_has_a_message(tmp_path):
     gone = next(e for e in events if e.get("segment") == 10_001)
     gone["segment"] = 0
     answer = check([write(tmp_path, events)])
-    assert "1 segments are missing: 10001" in problems(answer)
+    assert "1 segment is missing: 10001" in problems(answer)
 
 
 def test_events_in_a_gap_are_not_reported_as_missing(tmp_path):

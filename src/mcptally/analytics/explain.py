@@ -9,6 +9,7 @@ import polars as pl
 
 from mcptally.analytics.store import Store, steadily
 from mcptally.errors import QueryError
+from mcptally.plural import count
 from mcptally.redaction import display
 from mcptally.seeds.inspector.model import FACTORS
 from mcptally.verdict import classify
@@ -125,7 +126,7 @@ def _lines(found: Explanation, limit: int) -> Iterator[str]:
     at = f"{asked_at:%Y-%m-%d %H:%M:%S.%f} UTC" if asked_at else "at an unknown time"
     yield f"  recorded    {at}, {call['file']}:{call['line']}"
     yield ""
-    yield f"Request ({call['request_bytes'] or 0:,} bytes, id {call['request_id']})"
+    yield f"Request ({count(call['request_bytes'], 'byte')}, id {call['request_id']})"
     yield from _block(call["arguments"], limit)
     yield ""
     if call["answered_at"] is None:
@@ -133,7 +134,7 @@ def _lines(found: Explanation, limit: int) -> Iterator[str]:
     else:
         latency = call["latency_ms"]
         after = "" if latency is None else f" after {latency:,.1f} ms"
-        yield f"Reply{after} ({call['response_bytes'] or 0:,} bytes)"
+        yield f"Reply{after} ({count(call['response_bytes'], 'byte')})"
         yield from _block(call["response"], limit)
     yield ""
     yield f"Outcome: {call['outcome']}: {_OUTCOMES[call['outcome']]}"
@@ -240,4 +241,4 @@ def _block(payload: str | None, limit: int) -> Iterator[str]:
     for line in shown[:limit].splitlines():
         yield f"  {line}"
     if cut > 0:
-        yield f"  … and {cut:,} more characters"
+        yield f"  … and {count(cut, 'more character')}"

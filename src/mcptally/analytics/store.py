@@ -1,4 +1,4 @@
-"""Opens a store, or several as one, and answers standing questions and SQL within limits.
+"""Opens a store, or several as one, and answers predefined questions and SQL within limits.
 
 SQL may come from an untrusted source, such as an agent: it can read the store's tables and nothing
 else.
@@ -94,7 +94,7 @@ class Store:
         client: str | None = None,
         min_calls: int | None = None,
     ) -> duckdb.DuckDBPyRelation:
-        """The answer to a standing question.
+        """The answer to a predefined question.
 
         Args:
             question: its name; `mcptally query STORE` lists them.

@@ -25,7 +25,7 @@ from mcptally.tables.usage_sums import calls_sql, usage_sql
 
 @functools.cache
 def questions() -> Mapping[str, str]:
-    """Name of every standing question → its title."""
+    """Name of every predefined question → what it answers."""
     return {
         name: text.splitlines()[0].removeprefix("-- ")
         for name, text in all_texts().items()

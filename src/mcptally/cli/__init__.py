@@ -1,7 +1,8 @@
-"""The command line: one verb, one library call of the same name and arguments.
+"""Defines the commands of `mcptally`: each parses its options and calls the library.
 
-Results go to stdout, talk to stderr. A command's module is imported when the command runs, so
-that `record`, which sits in front of every server a client starts, never pays for the others.
+May import all other folders; no folder imports this one. One module per command; `options` and
+`quantity` hold what several commands share. Results go to stdout, messages to stderr. A command's
+module is imported only when the command runs: clients wait for `record` to start.
 """
 
 import importlib
@@ -14,27 +15,27 @@ import click
 from mcptally.errors import Exit, McptallyError, QueryError, UnreadableError, near
 
 COMMANDS: Final[dict[str, str]] = {
-    "score": "Validate and score recorded traffic into a store.",
-    "query": "Ask a store a standing question by name, or any SQL.",
-    "record": "Run an MCP server behind the recorder.",
-    "wrap": "Put the recorder before the servers of a client's configuration.",
-    "import": "Turn other people's logs into transcripts.",
-    "check": "Say whether an archive is whole.",
-    "redact": "Apply a redaction policy to recordings that exist.",
-    "merge": "Put several stores into one.",
+    "score": "Validate and score recorded traffic, and write a store.",
+    "query": "Answer a predefined question, or run SQL on a store.",
+    "record": "Run an MCP server and record its traffic.",
+    "wrap": "Add the recorder to the servers in a client's configuration.",
+    "import": "Convert logs of other programs to transcripts.",
+    "check": "Check whether an archive is complete.",
+    "redact": "Copy recordings with their secrets replaced.",
+    "merge": "Merge several stores into one.",
     "forget": "Remove data from a store and its transcripts.",
-    "export": "Write a store in other people's formats.",
-    "show": "Explain one call: request, reply, and every rule that decided.",
-    "compare": "Say what got worse between two stores.",
-    "report": "Write one self-contained page.",
-    "validate": "Dry-run a call: {valid, errors, warnings}.",
+    "export": "Export a store as OTLP, HAR, CSV, Parquet or JSON Lines.",
+    "show": "Explain a call: request, reply, and evidence for its verdict.",
+    "compare": "Compare two stores and list what got worse.",
+    "report": "Write an HTML report about a store.",
+    "validate": "Predict whether a tool would accept a call.",
     "serve": "Serve a store over MCP (stdio).",
-    "rules": "Print the rules, from the rules themselves.",
-    "evaluate": "Measure the verdict on a labelled file.",
-    "doctor": "Check the environment.",
+    "rules": "Print the rules for findings, verdicts and scores.",
+    "evaluate": "Measure the accuracy of the verdict on labelled calls.",
+    "doctor": "Check the environment, archives and stores.",
 }
-"""Every command and its one-line help. The command's module has the same name, and `import`'s
-is `import_`."""
+"""Name of each command → its one-line help. The module has the name of the command, except
+`import_`."""
 
 
 def _module(name: str) -> str:
@@ -42,7 +43,7 @@ def _module(name: str) -> str:
 
 
 class _Lazy(click.Group):
-    """A group whose commands are imported when they are used; `--help` imports none."""
+    """A group that imports the module of a command when it runs; `--help` imports none."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return list(COMMANDS)
@@ -61,37 +62,36 @@ class _Lazy(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
-        # (A shell that completes a line asks, too, and wants no answer here.)
+        # During shell completion, an error message would disturb the command line.
         if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
             ctx.fail(f"no command is called {name!r}{near(name, COMMANDS)}")
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> object:
-        words = [*getattr(ctx, "_protected_args", ()), *ctx.args]  # click forgets them
-        # click would turn a closed pipe into exit 1 by itself.
+        arguments = [*getattr(ctx, "_protected_args", ()), *ctx.args]  # `invoke` clears them
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            # The reader of our stdout has what it wanted (`| head`): that is no error.
-            _stdout_is_gone()
+            # A reader such as `head` closed the pipe: not an error, but click would exit with 1.
+            _discard_stdout()
             ctx.exit(Exit.DONE)
         except (KeyboardInterrupt, RuntimeError) as error:
-            # DuckDB says in its own way that Ctrl-C stopped a query.
+            # DuckDB reports Ctrl-C during a query as RuntimeError.
             if isinstance(error, RuntimeError) and str(error) != "Query interrupted":
                 raise
             sys.stderr.write("mcptally: interrupted\n")
             ctx.exit(Exit.INTERRUPTED)
         except OSError as error:
-            _stdout_is_gone()  # it may be what could not be written
+            _discard_stdout()  # perhaps stdout could not be written
             where = f"{error.filename}: " if error.filename else ""
             raise UnreadableError(f"{where}{error.strerror or error}") from error
         except Exception as error:
             cause = error.__cause__ if isinstance(error, QueryError) else error
-            if cause is None or not _is_of_a_reader(cause):
+            if cause is None or not _may_be_damage(cause):
                 raise
             from mcptally.pipeline.fingerprint import refuse_damaged
 
-            refuse_damaged(words)
+            refuse_damaged(arguments)
             raise
 
     def format_commands(
@@ -104,49 +104,51 @@ class _Lazy(click.Group):
 
 
 _READERS: Final = frozenset({"duckdb", "_duckdb", "polars", "pyarrow"})
-"""Packages that read the files of a store; not imported for this: `record` must not pay for it."""
+"""Packages that read the files of a store. They are known by name: importing them is slow."""
 
-_OWN_WORDS: Final = frozenset({"Parser", "Syntax", "Binder", "Catalog", "Conversion", "OutOfRange"})
-"""Errors of DuckDB that a query has by itself, whatever it reads."""
+_QUERY_ERRORS: Final = frozenset(
+    {"Parser", "Syntax", "Binder", "Catalog", "Conversion", "OutOfRange"}
+)
+"""Errors of DuckDB that come from the query, not from the files that it reads."""
 
 
-def _is_of_a_reader(error: BaseException) -> bool:
-    """Whether a file that cannot be read may be why."""
+def _may_be_damage(error: BaseException) -> bool:
+    """Whether a damaged file of a store may have caused the error."""
     kind = type(error)
     return (
         kind.__module__.partition(".")[0] in _READERS
-        and kind.__name__.removesuffix("Exception") not in _OWN_WORDS
+        and kind.__name__.removesuffix("Exception") not in _QUERY_ERRORS
     )
 
 
 @click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="mcptally")
 def cli() -> None:
-    """Find out which MCP tools and servers can be trusted.
+    """Record and analyze MCP traffic to find out which tools and servers are reliable.
 
     \b
-    Record a server:   mcptally record --out traces -- npx -y some-mcp-server
-    Score an archive:  mcptally score traces -o store
-    Ask a question:    mcptally query store tool_scores
+    Record a server:    mcptally record --out traces -- npx -y some-mcp-server
+    Score an archive:   mcptally score traces -o store
+    Answer a question:  mcptally query store tool_scores
     """
 
 
 def main() -> None:
-    """Run the command line; every expected error is one sentence on stderr and an exit code."""
+    """Run the command line; an expected error becomes one message on stderr and an exit code."""
     code = Exit.DONE
     try:
         cli(standalone_mode=True, prog_name="mcptally")
     except McptallyError as error:
-        from mcptally.redaction.display import as_message  # it may quote what was recorded
+        from mcptally.redaction.display import as_message  # the error may quote recorded text
 
         sys.stderr.write(f"mcptally: {as_message(str(error))}\n")
         code = error.exit_code
     except BrokenPipeError:
-        _stdout_is_gone()
-    # Out here: what the error held (a store that is open, say) is let go of before the end.
+        _discard_stdout()
+    # Outside of the handler: objects that the error refers to, such as a store, are closed first.
     sys.exit(code)
 
 
-def _stdout_is_gone() -> None:
-    """Let what is still buffered go nowhere, so that the interpreter does not fail at its end."""
+def _discard_stdout() -> None:
+    """Redirect stdout to the null device, so that flushing it at exit cannot fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""`mcptally check`: is this archive whole?"""
+"""The command `mcptally check`: checks whether an archive is complete."""
 
 import json
 from pathlib import Path
@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from mcptally.errors import Exit
-from mcptally.output.plural import count
+from mcptally.plural import count
 
 if TYPE_CHECKING:
     from mcptally.transcript.check import ArchiveCheck
 
-_LONGEST: Final = 200
-"""Characters of a stranger's text in a line."""
+_MAX_TEXT: Final = 200
+"""Characters of a recorded text in a line."""
 
 
 @click.command()
@@ -23,11 +23,12 @@ _LONGEST: Final = 200
 )
 @click.pass_context
 def command(ctx: click.Context, archive: tuple[Path, ...], form: str) -> None:
-    """Say whether an archive is whole: one line a recording, and what is wrong with it.
+    """Check whether an archive is complete: one line per recording, with its problems.
 
-    Looked at are torn tails, lines that are no events, lost events and holes in their numbers,
-    repeats, missing segments, times that go back, the counts in `close`, and recordings without
-    one (still being written, or killed). Exit code 0: whole; 1: not; 3: nothing readable.
+    Problems are incomplete last lines, lines that are not events, lost, missing and repeated
+    events, missing segments, times that go backwards, wrong counts in `close`, and recordings
+    without `close` (still being written, or killed). Exit code 0: whole; 1: not whole; 3: nothing
+    readable.
 
     \b
     Examples:
@@ -52,8 +53,8 @@ def _table(answer: "ArchiveCheck") -> None:
     from mcptally.redaction.display import as_message
 
     def plain(text: str) -> str:
-        shown = as_message(text)
-        return shown if len(shown) <= _LONGEST else shown[: _LONGEST - 1] + "…"
+        line = as_message(text)
+        return line if len(line) <= _MAX_TEXT else line[: _MAX_TEXT - 1] + "…"
 
     rows = [("verdict", "events", "segments", "server", "recording")]
     rows += [
@@ -62,25 +63,26 @@ def _table(answer: "ArchiveCheck") -> None:
     ]
     widths = [max(len(row[i]) for row in rows) for i in range(4)]
     problems: list[list[str]] = [[], *(r.problems for r in answer.recordings)]
-    said: list[str] = []
+    lines: list[str] = []
     for row, found in zip(rows, problems, strict=True):
         cells = [
             cell.rjust(width) if i in {1, 2} else cell.ljust(width)
             for i, (cell, width) in enumerate(zip(row, widths, strict=False))
         ]
-        said.append("  ".join([*cells, row[4]]))
-        said += [f"    {plain(problem)}" for problem in found]
-    click.echo("\n".join(said))
+        lines.append("  ".join([*cells, row[4]]))
+        lines += [f"    {plain(problem)}" for problem in found]
+    click.echo("\n".join(lines))
     for file in answer.damaged_files:
-        click.echo(f"{plain(file.file)}: {file.bytes_not_read} bytes not read")
+        click.echo(f"{plain(file.file)}: {count(file.bytes_not_read, 'byte')} not read")
         for problem in file.problems:
             click.echo(f"    {plain(problem)}")
-    bad = sum(r.verdict != "whole" for r in answer.recordings)
-    verdict = "whole" if answer.whole else f"not whole: {count(bad, 'recording')}"
-    verdict += "" if answer.whole else f", {count(len(answer.damaged_files), 'damaged file')}"
+    verdict = "whole"
+    if not answer.whole:
+        damaged = sum(r.verdict != "whole" for r in answer.recordings)
+        files = count(len(answer.damaged_files), "damaged file")
+        verdict = f"not whole: {count(damaged, 'recording')}, {files}"
     click.echo(
         f"{count(len(answer.recordings), 'recording')}, {count(answer.events, 'event')}, "
-        f"{count(answer.files, 'file')}: "
-        f"{verdict}",
+        f"{count(answer.files, 'file')}: {verdict}",
         err=True,
     )

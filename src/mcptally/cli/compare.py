@@ -1,53 +1,57 @@
-"""`mcptally compare`: what got worse between two stores."""
+"""The command `mcptally compare`: compares two stores."""
 
 import sys
 from pathlib import Path
 
 import click
 
-from mcptally.cli.options import of_gates, raw, require_gates, write_gate_reports
+from mcptally.cli.options import gate_reports, raw, require_gates, write_gate_reports
 from mcptally.cli.query import FORMATS
+from mcptally.plural import count
 
-_QUIET = ("unclear", "unchanged", "too_little_data", "only_in_base", "only_in_new")
+_OMITTED_CHANGES = ("unclear", "unchanged", "too_little_data", "only_in_base", "only_in_new")
+"""Kinds of change that a table only counts."""
 
 
 @click.command(name="compare")
 @click.argument("base", type=click.Path(path_type=Path))
 @click.argument("new", type=click.Path(path_type=Path))
 @click.option(
-    "--format", "form", type=click.Choice(FORMATS), default="table", help="How to print rows."
+    "--format", "form", type=click.Choice(FORMATS), default="table", help="Output format."
 )
-@click.option("--metrics", is_flag=True, help="A row a metric, with both values, instead of words.")
-@click.option("--all", "every", is_flag=True, help="In a table also what shows no change.")
+@click.option(
+    "--metrics", is_flag=True, help="Print one row per metric, with the values of both stores."
+)
+@click.option("--all", "every", is_flag=True, help="Also list tools and servers without a change.")
 @click.option(
     "--min-difference",
     type=click.FloatRange(0, 1, min_open=True),
     default=0.05,
     show_default=True,
-    help="A share that moved by less is no change (0.05: five points).",
+    help="Smallest difference of a rate that is a change (0.05: 5 percentage points).",
 )
 @click.option(
     "--min-ratio",
     type=click.FloatRange(1, min_open=True),
     default=1.25,
     show_default=True,
-    help="The same for latency and size.",
+    help="Smallest ratio of latencies or sizes that is a change.",
 )
 @click.option(
     "--alpha",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     default=0.05,
     show_default=True,
-    help="False discovery rate: the share of the changes called one that may be chance.",
+    help="False discovery rate: the expected share of reported changes that are due to chance.",
 )
 @click.option(
     "--fail-on",
     multiple=True,
     metavar="GATE",
-    help="Exit with 1 where this holds: worse, vanished, definition_changed, "
-    "'failure_rate > 5%', or a TOML file of gates. May be repeated.",
+    help="Exit with 1 if this holds for a tool: worse, vanished, definition_changed, "
+    "'failure_rate > 5%', or a TOML file of gates. Can be repeated.",
 )
-@of_gates
+@gate_reports
 @raw
 @click.pass_context
 def command(
@@ -66,10 +70,11 @@ def command(
     sarif: Path | None,
     raw: bool,
 ) -> None:
-    """Say what got worse between two stores.
+    """Compare two stores and list what got worse.
 
-    Every tool and server of BASE against NEW: failures, hidden errors, schema violations, latency,
-    size, definitions; new, vanished and renamed tools. What the data cannot say is said, too.
+    Compares every tool and server of NEW with BASE: failures, hidden errors, schema violations,
+    latency, size and definitions, and lists new, vanished and renamed tools. Tools with too little
+    data for a conclusion are counted.
 
     \b
     Examples:
@@ -88,13 +93,13 @@ def command(
     )
     rows = found.metrics if metrics else found.tools
     if form == "table" and not metrics and not every:
-        quiet = ", ".join(f"'{name}'" for name in _QUIET)
-        counts = rows.filter(f"change IN ({quiet})").aggregate(
+        omitted = ", ".join(f"'{name}'" for name in _OMITTED_CHANGES)
+        counts = rows.filter(f"change IN ({omitted})").aggregate(
             "level, change, count(*)", "level, change"
         )
-        rows = rows.filter(f"change NOT IN ({quiet})")
-        for level, change, count in sorted(counts.fetchall()):
-            sys.stderr.write(f"{count:,} {level}s {change.replace('_', ' ')}\n")
+        rows = rows.filter(f"change NOT IN ({omitted})")
+        for level, change, n in sorted(counts.fetchall()):
+            sys.stderr.write(f"{count(n, level)} {change.replace('_', ' ')}\n")
     shown = () if metrics else ("level", "server", "tool", "change", "words")
     limit = render.default_limit(form)  # type: ignore[arg-type]  # click checked it
     render.write(rows, form, shown=shown, limit=limit, raw=raw)  # type: ignore[arg-type]

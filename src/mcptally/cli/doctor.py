@@ -1,4 +1,4 @@
-"""`mcptally doctor`: can mcptally work here?"""
+"""The command `mcptally doctor`: checks the environment, archives and stores."""
 
 import dataclasses
 import json
@@ -16,23 +16,29 @@ from mcptally.errors import Exit
     "archives",
     type=click.Path(path_type=Path),
     multiple=True,
-    help="Recordings to look through. May be repeated.",
+    help="Recordings to check. Can be repeated.",
 )
 @click.option(
     "--store",
     "stores",
     type=click.Path(path_type=Path),
     multiple=True,
-    help="A store to look through. May be repeated.",
+    help="A store to check. Can be repeated.",
 )
 @click.option(
     "--config",
     "configs",
     type=click.Path(path_type=Path),
     multiple=True,
-    help="A client's configuration, in place of those in the usual places. May be repeated.",
+    help="A client's configuration file, instead of those in the usual places. Can be repeated.",
 )
-@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    help="Output format.",
+)
 def command(
     *,
     archives: tuple[Path, ...],
@@ -42,8 +48,8 @@ def command(
 ) -> None:
     """Check Python, packages, environment, disk, client configurations, archives and stores.
 
-    Each check is ok, a warning or an error, and says what to do. With an error the exit code is 1.
-    No value of an environment variable is ever shown.
+    The result of each check is ok, warning or error, with advice. The exit code is 1 if there is
+    an error. Values of environment variables are never printed.
 
     \b
     Examples:

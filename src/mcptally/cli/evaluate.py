@@ -1,4 +1,4 @@
-"""`mcptally evaluate`: the verdict's accuracy on a labelled file."""
+"""The command `mcptally evaluate`: measures the accuracy of the verdict on labelled calls."""
 
 import sys
 from pathlib import Path
@@ -9,25 +9,26 @@ import click
 @click.command(name="evaluate")
 @click.argument("labels", type=click.Path(path_type=Path))
 @click.option(
-    "--format", "form", type=click.Choice(("table", "json")), default="table", help="How to print."
+    "--format", "form", type=click.Choice(("table", "json")), default="table", help="Output format."
 )
 @click.option(
     "--traffic",
     type=click.Path(path_type=Path),
-    help="Recordings that the labels name, for whole texts, schemas and context.",
+    help="The recordings of the labelled calls, which supply full texts, schemas and context.",
 )
 @click.option(
     "--cross-validate",
     is_flag=True,
-    help="Take confidence from the labels of other servers in this file, not from the rules.",
+    help="Compute the confidence from the labels of other servers in this file, instead of taking "
+    "it from the rules.",
 )
 def command(labels: Path, form: str, traffic: Path | None, cross_validate: bool) -> None:
-    """Measure the verdict on a labelled file.
+    """Measure the accuracy of the verdict on labelled calls.
 
-    Prints the confusion matrix, precision, recall, balanced accuracy, Matthews correlation,
-    calibration and every rule's hits, with intervals, beside the seed heuristic and "always
-    business". Each line of LABELS is an object with `text` and `verdict` (or `class`); the
-    vocabularies are described in docs/explanation/verdict.md.
+    Prints, with intervals, the confusion matrix, precision, recall, balanced accuracy, Matthews
+    correlation, calibration and the hits of each rule. Compares the verdict with the seed heuristic
+    and with "always business". Each line of LABELS is an object with `text` and `verdict` or
+    `class`; docs/explanation/verdict.md describes the values.
 
     \b
     Examples:

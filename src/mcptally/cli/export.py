@@ -1,4 +1,4 @@
-"""`mcptally export`: a store in other people's formats."""
+"""The command `mcptally export`: exports a store in other formats."""
 
 import sys
 from pathlib import Path
@@ -7,7 +7,7 @@ import click
 
 from mcptally.cli.options import raw
 from mcptally.errors import UsageError
-from mcptally.output import plural
+from mcptally.plural import count
 
 FORMATS = ("otlp", "har", "csv", "parquet", "jsonl")
 
@@ -19,25 +19,25 @@ FORMATS = ("otlp", "har", "csv", "parquet", "jsonl")
     "-o",
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="The file; stdout without it.",
+    help="The file to write; default: stdout.",
 )
 @click.option(
     "--table",
     default="calls",
     show_default=True,
     metavar="NAME",
-    help="Table or standing question; otlp and har hold calls.",
+    help="Table or predefined question; otlp and har can hold calls only.",
 )
 @click.option(
-    "--where", metavar="SQL", help="Condition on the rows, as in \"verdict = 'business'\"."
+    "--where", metavar="SQL", help="Condition that selects rows, as in \"verdict = 'business'\"."
 )
 @raw
 def command(
     store: Path, to: str, out: Path | None, table: str, where: str | None, *, raw: bool
 ) -> None:
-    """Write a store in other people's formats.
+    """Export a table of a store as OTLP, HAR, CSV, Parquet or JSON Lines.
 
-    Tokens and passwords are replaced by [redacted:NAME], also where the recording holds them.
+    Tokens and passwords are replaced by [redacted:NAME], even if the recording holds them.
 
     \b
     Examples:
@@ -48,11 +48,9 @@ def command(
     from mcptally.output.export import export
 
     if out is None and to == "parquet" and sys.stdout.isatty():
-        raise UsageError("parquet is not for a terminal; name a file with -o")
+        raise UsageError("parquet cannot be printed to a terminal; give a file with -o")
     done = export(store, to=to, out=out or sys.stdout.buffer, table=table, where=where, raw=raw)
-    for why, count in done.left_out.items():
-        click.echo(f"mcptally: {plural.count(count, 'row')} left out: {why}", err=True)
+    for reason, n in done.left_out.items():
+        click.echo(f"mcptally: {count(n, 'row')} left out: {reason}", err=True)
     if out is not None:
-        click.echo(
-            f"{plural.count(done.rows - sum(done.left_out.values()), 'row')}: {out}", err=True
-        )
+        click.echo(f"{count(done.rows - sum(done.left_out.values()), 'row')}: {out}", err=True)

@@ -1,4 +1,4 @@
-"""`mcptally forget`: data of a server, a tool or a recording, out of store and archive."""
+"""The command `mcptally forget`: removes a server, tool or recording from store and archive."""
 
 import sys
 from pathlib import Path
@@ -6,18 +6,19 @@ from pathlib import Path
 import click
 
 from mcptally.errors import Exit
+from mcptally.plural import count
 
 
 @click.command(name="forget")
 @click.argument("store", type=click.Path(path_type=Path))
 @click.option("--server", help="Forget all recordings of this server.")
-@click.option("--tool", help="Forget this tool; with --server or --recording, only there.")
+@click.option("--tool", help="Forget this tool, only in --server or --recording if given.")
 @click.option("--recording", help="Forget this recording.")
 @click.option(
     "--archive",
     type=click.Path(path_type=Path),
     multiple=True,
-    help="Further transcripts or folders that hold copies. May be repeated.",
+    help="Further transcripts or folders with copies. Can be repeated.",
 )
 @click.option(
     "--rules", type=click.Path(path_type=Path), help="The rule file the store was scored with."
@@ -27,7 +28,7 @@ from mcptally.errors import Exit
     type=click.Path(path_type=Path),
     help="The scenarios file the store was scored with.",
 )
-@click.option("--yes", is_flag=True, help="Do it. Without it nothing is changed.")
+@click.option("--yes", is_flag=True, help="Remove the data. Without --yes, nothing is changed.")
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -41,11 +42,11 @@ def command(
     scenarios: Path | None,
     yes: bool,
 ) -> None:
-    """Remove data from a store and from the transcripts it was made of.
+    """Remove data from a store and from the transcripts that it was made from.
 
-    Transcripts are written anew; a gap in them, and store.json, say that something was forgotten,
-    never what. The store is then as if it had been made of what is left. Exit code 1: done, but a
-    transcript that holds some of it is not here.
+    The transcripts are rewritten and the store is made from them again. A gap event in the
+    transcripts and an entry in store.json record that data were removed, but not which. Exit code
+    1: done, but some transcripts with such data were not found.
 
     \b
     Examples:
@@ -57,10 +58,9 @@ def command(
 
     process_memory.settle()
     from mcptally.maintenance.forget import forget
-    from mcptally.output.plural import count
     from mcptally.redaction.display import as_message
 
-    told = forget(
+    result = forget(
         store,
         archive=archive,
         server=server,
@@ -70,18 +70,18 @@ def command(
         scenarios=scenarios,
         yes=yes,
     )
-    say = sys.stderr.write
-    say(
-        f"{'forgot' if told.done else 'would forget'} {count(told.recordings, 'whole recording')}, "
-        f"{count(told.calls, 'call')}, {count(told.events, 'line')} of "
-        f"{count(len(told.files), 'transcript')}\n"
+    write = sys.stderr.write
+    verb = "forgot" if result.done else "would forget"
+    write(
+        f"{verb} {count(result.recordings, 'whole recording')}, {count(result.calls, 'call')}, "
+        f"{count(result.events, 'line')} of {count(len(result.files), 'transcript')}\n"
     )
-    for name in told.missing:
-        say(f"{as_message(name)}: is not here; what it says of this is not forgotten there\n")
-    for name in told.taken_out:
-        removal = "removed" if told.done else "would be removed"
-        say(f"{as_message(name)}; {removal}: it may belong to what is forgotten\n")
-    if told.done and told.missing:
+    for name in result.missing:
+        write(f"{as_message(name)}: not found; its data were not removed\n")
+    for name in result.taken_out:
+        removal = "removed" if result.done else "would be removed"
+        write(f"{as_message(name)}; {removal}: it may hold forgotten data\n")
+    if result.done and result.missing:
         ctx.exit(Exit.FAILED)
-    if not told.done:
-        say("nothing was changed; to do it: the same command with --yes\n")
+    if not result.done:
+        write("nothing was changed; repeat the command with --yes to remove the data\n")

@@ -1,4 +1,4 @@
-"""`mcptally import`: other people's logs become transcripts."""
+"""The command `mcptally import`: converts logs of other programs to transcripts."""
 
 import sys
 from pathlib import Path
@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from mcptally.errors import Exit
+from mcptally.plural import count
 
 
 @click.command(name="import")
@@ -16,15 +17,15 @@ from mcptally.errors import Exit
     "--out",
     required=True,
     type=click.Path(file_okay=False, path_type=Path),
-    help="Folder for the transcripts; each source has a report beside them.",
+    help="Folder for the transcripts, and for a report about each source.",
 )
-@click.option("--server", metavar="NAME", help="Label for the server, instead of the source's.")
+@click.option("--server", metavar="NAME", help="Label of the server; default: from the source.")
 @click.option(
     "--timezone",
     default="local",
     show_default=True,
     metavar="ZONE",
-    help="Zone of times that name none: local, UTC, +02:00, Europe/Berlin.",
+    help="Time zone of times without one: local, UTC, +02:00, Europe/Berlin.",
 )
 @click.option(
     "--redact",
@@ -32,14 +33,25 @@ from mcptally.errors import Exit
     default="default",
     show_default=True,
     metavar="POLICY",
-    help="default, strict or none, and rules switched on or off by name, as in default,+emails.",
+    help="Redaction policy: default, strict or none, plus rules to add or remove, as in "
+    "default,+emails.",
 )
-@click.option("--time", metavar="FIELD", help="jsonrpc: field of the time; dots go into objects.")
-@click.option("--direction", metavar="FIELD", help="jsonrpc: field that says which way it went.")
-@click.option("--message", metavar="FIELD", help="jsonrpc: field of the message, object or text.")
-@click.option("--session", metavar="FIELD", help="jsonrpc: field that tells connections apart.")
-@click.option("--c2s", multiple=True, metavar="WORD", help="Word for client to server; repeatable.")
-@click.option("--s2c", multiple=True, metavar="WORD", help="Word for server to client; repeatable.")
+@click.option("--time", metavar="FIELD", help="jsonrpc: path of the time, as in meta.at.")
+@click.option("--direction", metavar="FIELD", help="jsonrpc: path of the direction.")
+@click.option("--message", metavar="FIELD", help="jsonrpc: path of the message (object or text).")
+@click.option("--session", metavar="FIELD", help="jsonrpc: path of the session or connection id.")
+@click.option(
+    "--c2s",
+    multiple=True,
+    metavar="WORD",
+    help="jsonrpc: value of the direction for client to server. Can be repeated.",
+)
+@click.option(
+    "--s2c",
+    multiple=True,
+    metavar="WORD",
+    help="jsonrpc: value of the direction for server to client. Can be repeated.",
+)
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -57,11 +69,11 @@ def command(
     c2s: tuple[str, ...],
     s2c: tuple[str, ...],
 ) -> None:
-    """Turn other people's logs into transcripts.
+    """Convert logs of other programs to transcripts.
 
     FORMAT is auto, claude-desktop, claude-code, codex, vscode, har, otlp, mcpsnoop, mcphawk or
-    jsonrpc. PATHS are files and folders; plain, gzip or zstd. Exit code 1: some lines could not be
-    used; the report beside the transcript has their numbers.
+    jsonrpc. PATHS are files and folders; files may be compressed with gzip or zstd. Exit code 1:
+    some lines could not be used; the report beside the transcript lists their numbers.
 
     \b
     Examples:
@@ -70,11 +82,10 @@ def command(
       mcptally import jsonrpc wire.jsonl -o traces --time at --direction way --c2s out --s2c in
     """
     from mcptally.importers import Envelope, import_logs
-    from mcptally.output import plural
     from mcptally.redaction.display import as_message
 
-    def say(text: str) -> None:
-        # Names of files and words of logs come from strangers.
+    def write_message(text: str) -> None:
+        # Names of files and texts of logs are untrusted.
         click.echo(f"mcptally: {as_message(text)}", err=True)
 
     envelope = Envelope(time, direction, message, session, c2s, s2c)
@@ -89,23 +100,23 @@ def command(
         progress=_progress if sys.stderr.isatty() else None,
     )
     for path, why in done.passed_over.items():
-        say(f"passed over: {path}: {why}")
+        write_message(f"skipped: {path}: {why}")
     for outcome in done.files:
         tally = outcome.tally
         for why, places in tally.unused.items():
             lines = ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in places.runs[:5])
             more = "" if len(places.runs) <= 5 else " and more"
-            say(
-                f"{outcome.file}:{places.runs[0][0]}: not used, {places.count}: {why} "
-                f"(lines {lines}{more})"
+            write_message(
+                f"{outcome.file}:{places.runs[0][0]}: {count(places.count, 'line')} not used: "
+                f"{why} (lines {lines}{more})"
             )
-        for note, count in tally.notes.items():
-            say(f"{outcome.file}: {count}: {note}")
+        for note, n in tally.notes.items():
+            write_message(f"{outcome.file}: {count(n)}: {note}")
         if not outcome.recordings:
-            say(f"{outcome.file}: no MCP traffic in it")
+            write_message(f"{outcome.file}: no MCP traffic found")
     click.echo(
-        f"{plural.count(len(done.files), 'file')}: {plural.count(done.recordings, 'recording')}, "
-        f"{plural.count(done.events, 'event')}, {plural.count(done.lost, 'line')} not used; "
+        f"{count(len(done.files), 'file')}: {count(done.recordings, 'recording')}, "
+        f"{count(done.events, 'event')}, {count(done.lost, 'line')} not used; "
         f"next: mcptally score {out} -o store"
     )
     if not done.recordings:
@@ -116,4 +127,4 @@ def command(
 def _progress(path: Path, records: int) -> None:
     from mcptally.redaction.display import as_message
 
-    click.echo(f"\r{as_message(path.name)}: {records:,}", nl=False, err=True)
+    click.echo(f"\r{as_message(path.name)}: {count(records, 'record')}", nl=False, err=True)

@@ -1,14 +1,18 @@
-"""`mcptally merge`: several stores become one."""
+"""The command `mcptally merge`: merges several stores into one."""
 
 import sys
 from pathlib import Path
 
 import click
 
+from mcptally.plural import count
+
 
 @click.command(name="merge")
 @click.argument("stores", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("-o", "--out", type=click.Path(path_type=Path), required=True, help="The store.")
+@click.option(
+    "-o", "--out", type=click.Path(path_type=Path), required=True, help="The store to write."
+)
 @click.option(
     "--rules", type=click.Path(path_type=Path), help="The rule file the stores were scored with."
 )
@@ -20,11 +24,11 @@ import click
 def command(
     stores: tuple[Path, ...], *, out: Path, rules: Path | None, scenarios: Path | None
 ) -> None:
-    """Put several stores into one, as if their archives had been scored together.
+    """Merge several stores into one, as if their archives had been scored together.
 
-    A recording that several stores hold counts once, as the first of them has it. Recordings that
-    the stores together judge otherwise than one alone are scored again from their transcripts,
-    where these are here.
+    A recording that is in several stores counts once, as in the first of them. A verdict can depend
+    on other recordings of the same server: recordings whose results change by the merge are scored
+    again from their transcripts, if these are available.
 
     \b
     Examples:
@@ -35,21 +39,21 @@ def command(
 
     process_memory.settle()
     from mcptally.maintenance.merge import merge_stores
-    from mcptally.output.plural import count
 
     done = merge_stores(stores, out=out, rules=rules, scenarios=scenarios)
-    say = sys.stderr.write
+    write = sys.stderr.write
     rows = done.rows
-    say(
-        f"{count(done.stores, 'store')}, {count(done.files, 'file')}, {done.reused:,} of them as "
-        f"scored before: {count(rows['recordings'], 'recording')}, {count(rows['calls'], 'call')}\n"
+    write(
+        f"{count(done.stores, 'store')}, {count(done.files, 'file')} ({count(done.reused)} reused "
+        f"as scored before): {count(rows['recordings'], 'recording')}, "
+        f"{count(rows['calls'], 'call')}\n"
     )
     if done.twice:
-        say(f"{count(done.twice, 'recording')} in several stores, counted once\n")
+        write(f"{count(done.twice, 'recording')} found in several stores, counted once\n")
     if done.as_scored:
-        say(
-            f"{count(len(done.as_scored), 'recording')} as one store alone judged or held, without "
-            "a transcript here; to fix it where the transcripts are: "
-            f"mcptally score ARCHIVE -o {out}\n"
+        write(
+            f"{count(len(done.as_scored), 'recording')} could not be scored again: the transcripts "
+            "were not found; the results of one store were kept. To fix this, run where the "
+            f"transcripts are: mcptally score ARCHIVE -o {out}\n"
         )
-    say(f"store: {out}; next: mcptally query {out} tool_scores\n")
+    write(f"store: {out}; next: mcptally query {out} tool_scores\n")

@@ -1,4 +1,4 @@
-"""Options that several commands take: which calls, where gates are written, secrets or not."""
+"""Options that several commands share: filters, gate reports, and `--raw`."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -15,37 +15,37 @@ if TYPE_CHECKING:
 Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 
 
-def of_calls(command: Callable[..., None]) -> Callable[..., None]:
-    """`--server`, `--tool`, `--since`, `--until` and `--client`: the calls that an answer is of."""
+def call_filters(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the filters `--server`, `--tool`, `--since`, `--until` and `--client`."""
     return _with(
         command,
-        click.option("--server", metavar="NAME", help="Of this server."),
-        click.option("--tool", metavar="NAME", help="Of this tool."),
+        click.option("--server", metavar="NAME", help="Only this server."),
+        click.option("--tool", metavar="NAME", help="Only this tool."),
         click.option(
-            "--since", metavar="WHEN", help="Calls made then or later: 2026-11-21, 7d, 24h."
+            "--since",
+            metavar="WHEN",
+            help="Only calls made at this time or later: 2026-11-21, 7d, 24h.",
         ),
-        click.option("--until", metavar="WHEN", help="Calls made before then."),
-        click.option("--client", metavar="NAME", help="Calls of this client."),
+        click.option("--until", metavar="WHEN", help="Only calls made before this time."),
+        click.option("--client", metavar="NAME", help="Only calls of this client."),
     )
 
 
-def of_gates(command: Callable[..., None]) -> Callable[..., None]:
-    """`--junit` and `--sarif`: files that say what `--fail-on` found."""
+def gate_reports(command: Callable[..., None]) -> Callable[..., None]:
+    """Add `--junit` and `--sarif`, the files with the results of `--fail-on`."""
     path = click.Path(path_type=Path)
     return _with(
         command,
-        click.option("--junit", type=path, help="Write the gates as JUnit XML."),
-        click.option("--sarif", type=path, help="Write the gates as SARIF."),
+        click.option("--junit", type=path, help="Write the results of gates as JUnit XML."),
+        click.option("--sarif", type=path, help="Write the results of gates as SARIF."),
     )
 
 
 def raw(command: Callable[..., None]) -> Callable[..., None]:
-    """`--raw`: secrets as they were recorded."""
+    """Add `--raw`, which turns off the masking of secrets."""
     return _with(
         command,
-        click.option(
-            "--raw", is_flag=True, help="Write tokens and passwords as they were recorded."
-        ),
+        click.option("--raw", is_flag=True, help="Do not mask tokens and passwords."),
     )
 
 
@@ -56,19 +56,19 @@ def _with(command: Callable[..., None], *options: Decorator) -> Callable[..., No
 
 
 def require_gates(fail_on: Sequence[str], junit: Path | None, sarif: Path | None) -> None:
-    """Refuse files about gates where there are none.
+    """Reject `--junit` and `--sarif` without `--fail-on`.
 
     Raises:
-        UsageError: a file is named, and no gate.
+        UsageError: a report file is given, but no gate.
     """
     if (junit or sarif) and not fail_on:
-        raise UsageError("--junit and --sarif write what --fail-on found; give --fail-on as well")
+        raise UsageError("--junit and --sarif need --fail-on, whose results they write")
 
 
 def write_gate_reports(
     ctx: click.Context, results: "Sequence[Result]", junit: Path | None, sarif: Path | None
 ) -> None:
-    """Write what gates found to the files and to stderr; exit with 1 where one has failed.
+    """Write the results of gates to the files and to stderr; exit with 1 if a gate failed.
 
     Raises:
         UsageError: a file cannot be written.

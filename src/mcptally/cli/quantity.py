@@ -1,4 +1,4 @@
-"""Sizes and spans of time as people write them on a command line: `64M`, `7d`, `off`."""
+"""Option types for sizes and durations with units: `64M`, `7d`, `off`."""
 
 from typing import Final
 
@@ -6,7 +6,7 @@ import click
 
 _MULTIPLES: Final = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
 _SIZES: Final = {unit + b: n for unit, n in _MULTIPLES.items() for b in ("", "b", "ib")}
-_SPANS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+_DURATIONS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
 class Quantity(click.ParamType[float | None]):
@@ -19,10 +19,10 @@ class Quantity(click.ParamType[float | None]):
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> float | None:
-        """The number of bytes or seconds; None for `off`.
+        """The value in bytes or seconds; None for `off`.
 
         Raises:
-            click.BadParameter: it is no such number, or not above 0.
+            click.BadParameter: the text is not a number with a unit, or the number is not above 0.
         """
         text = str(value).strip().lower()
         if text == "off":
@@ -34,11 +34,15 @@ class Quantity(click.ParamType[float | None]):
             result = -1
         if not 0 < result < 2**62:
             known = ", ".join(unit for unit in self._units if len(unit) == 1)
-            self.fail(f"{value!r} is no {self.name}: a number with {known}, or 'off'", param, ctx)
+            self.fail(
+                f"{value!r} is not a valid {self.name}: give a number with {known}, or 'off'",
+                param,
+                ctx,
+            )
         return result
 
 
 SIZE: Final = Quantity("size", _SIZES)
-"""Bytes, by powers of 1024: `64M`, `64MiB`."""
-SPAN: Final = Quantity("time", _SPANS)
-"""Seconds: `90`, `1.5h`, `7d`."""
+"""A size in bytes; units are powers of 1024: `64M`, `64MiB`."""
+DURATION: Final = Quantity("time", _DURATIONS)
+"""A duration in seconds: `90`, `1.5h`, `7d`."""

@@ -1,11 +1,11 @@
-"""`mcptally query`: standing questions by name, or any SQL."""
+"""The command `mcptally query`: answers predefined questions and SQL."""
 
 import sys
 from pathlib import Path
 
 import click
 
-from mcptally.cli.options import of_calls, raw
+from mcptally.cli.options import call_filters, raw
 from mcptally.cli.quantity import SIZE
 from mcptally.errors import UsageError, near
 
@@ -15,9 +15,11 @@ FORMATS = ("table", "json", "csv", "parquet", "markdown")
 @click.command(name="query")
 @click.argument("store", type=click.Path(path_type=Path))
 @click.argument("question", required=False)
-@of_calls
+@call_filters
 @click.option(
-    "--min-calls", type=click.IntRange(min=1), help="Only rows that rest on so many calls."
+    "--min-calls",
+    type=click.IntRange(min=1),
+    help="Only rows that are based on at least this many calls.",
 )
 @click.option(
     "--with",
@@ -25,24 +27,24 @@ FORMATS = ("table", "json", "csv", "parquet", "markdown")
     type=click.Path(path_type=Path),
     multiple=True,
     metavar="STORE",
-    help="Another store, read as if it were one with the first. May be repeated.",
+    help="A further store, read together with the first one. Can be repeated.",
 )
 @click.option(
     "--limit",
     type=click.IntRange(min=0),
-    help="Print so many rows at the most; 0: all. A table in a terminal: 50.",
+    help="Maximum number of rows; 0: all. Default: 50 for a table in a terminal, otherwise all.",
 )
 @click.option(
-    "--seconds", type=click.FloatRange(0, min_open=True), help="Stop an answer that takes longer."
+    "--seconds", type=click.FloatRange(0, min_open=True), help="Time limit of the answer."
 )
-@click.option("--memory", type=SIZE, help="What DuckDB may take, as in 4G.")
+@click.option("--memory", type=SIZE, help="Memory limit of DuckDB, as in 4G.")
 @click.option(
     "--keep",
     is_flag=True,
-    help="Put the answers that need mcptally's statistics into STORE/mcptally.duckdb, as tables.",
+    help="Save as tables in STORE/mcptally.duckdb those answers that plain DuckDB cannot compute.",
 )
 @click.option(
-    "--format", "form", type=click.Choice(FORMATS), default="table", help="How to print rows."
+    "--format", "form", type=click.Choice(FORMATS), default="table", help="Output format."
 )
 @raw
 def command(
@@ -63,12 +65,12 @@ def command(
     form: str,
     raw: bool,
 ) -> None:
-    """Ask a store a standing question by name, or any SQL.
+    """Answer a predefined question, or run SQL on a store.
 
-    Without a question it lists the ones there are. The tables (calls, findings, tools and others;
-    SHOW TABLES lists them) and every question are views in SQL, which reads the store and nothing
-    else. STORE/mcptally.duckdb, made by the first query, has the same views for any DuckDB client
-    that is started in STORE (or told: SET file_search_path = 'STORE').
+    Without a question, lists all predefined questions. In SQL, the tables (calls, findings, tools
+    and others; SHOW TABLES lists them) and all questions are views; SQL can read the store only.
+    The first query writes STORE/mcptally.duckdb, which has the same views for other DuckDB clients.
+    Start them in STORE, or run SET file_search_path = 'STORE'.
 
     \b
     Examples:
@@ -83,8 +85,7 @@ def command(
     from mcptally.errors import QueryError
     from mcptally.output import render
 
-    limit_of_memory = None if memory is None else f"{memory / 1e6:.0f}MB"
-    opened = open_store(store, *more, memory=limit_of_memory)
+    opened = open_store(store, *more, memory=None if memory is None else f"{memory / 1e6:.0f}MB")
     filters = {
         "server": server,
         "tool": tool,
@@ -103,21 +104,21 @@ def command(
         for name, title in questions().items():
             sys.stdout.write(f"{name:<{width}}  {title}\n")
         return
-    standing = question in questions()
-    if not standing and len(question.split()) < 2 and "(" not in question:
+    predefined = question in questions()
+    if not predefined and len(question.split()) < 2 and "(" not in question:
         hint = near(question, questions())
         raise QueryError(
             f"no question is called {question!r}{hint} (mcptally query {store} lists them)"
         )
     given = [name for name, value in filters.items() if value is not None]
-    if not standing and given:
+    if not predefined and given:
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
-        raise UsageError(f"{flags} go with a standing question; SQL says it with WHERE")
+        raise UsageError(f"{flags} cannot be used with SQL; use WHERE instead")
     limit = render.default_limit(form) if limit is None else limit  # type: ignore[arg-type]
-    columns = shown(question) if standing else []
+    columns = shown(question) if predefined else []
 
     def answer() -> None:
-        found = opened.ask(question, **filters) if standing else opened.sql(question)  # type: ignore[arg-type]
+        found = opened.ask(question, **filters) if predefined else opened.sql(question)  # type: ignore[arg-type]
         render.write(found, form, shown=columns, limit=limit, raw=raw)  # type: ignore[arg-type]
 
     with opened.within(seconds, rows=limit and limit + 1):

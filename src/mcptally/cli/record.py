@@ -1,4 +1,4 @@
-"""`mcptally record`: a server behind the recorder."""
+"""The command `mcptally record`: runs an MCP server and records its traffic."""
 
 import os
 import sys
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mcptally.cli.quantity import SIZE, SPAN
+from mcptally.cli.quantity import DURATION, SIZE
 
 if TYPE_CHECKING:
     from mcptally.record.limits import Limits
@@ -21,13 +21,15 @@ if TYPE_CHECKING:
     show_default=True,
     help="Folder for the recordings.",
 )
-@click.option("--name", help="Label of the server; default: its command's name.")
-@click.option("--url", help="Record an HTTP server at this URL instead of a command.")
-@click.option("--listen", metavar="HOST:PORT", help="With --url: where clients connect.")
+@click.option("--name", help="Label of the server; default: the name of its command.")
+@click.option("--url", help="Record the HTTP server at this URL instead of running a command.")
+@click.option(
+    "--listen", metavar="HOST:PORT", help="With --url: the address that clients connect to."
+)
 @click.option(
     "--ca-file",
     type=click.Path(),
-    help="With an https --url: certificates to trust instead of the system's.",
+    help="With an https --url: file of certificates to trust instead of the system's.",
 )
 @click.option(
     "--redact",
@@ -35,40 +37,57 @@ if TYPE_CHECKING:
     default="default",
     show_default=True,
     metavar="POLICY",
-    help="What is hidden in the recorded copy: default, strict or none, and rules switched on or "
-    "off by name, as in default,+emails.",
+    help="Redaction policy of the recording: default, strict or none, plus rules to add or remove, "
+    "as in default,+emails.",
 )
 @click.option(
     "--max-frame",
     type=SIZE,
     default="16M",
     show_default=True,
-    help="A larger frame is recorded as its head, size and hash.",
+    help="Record only the beginning, size and hash of larger frames.",
 )
 @click.option(
-    "--segment-size", type=SIZE, default="64M", show_default=True, help="Begin a new file at."
+    "--segment-size",
+    type=SIZE,
+    default="64M",
+    show_default=True,
+    help="Start a new file at this size.",
 )
 @click.option(
-    "--segment-age", type=SPAN, default="1d", show_default=True, help="Begin a new file after."
+    "--segment-age",
+    type=DURATION,
+    default="1d",
+    show_default=True,
+    help="Start a new file after this time.",
 )
 @click.option(
     "--keep-size",
     type=SIZE,
     default="4G",
     show_default=True,
-    help="Of the folder; the oldest finished files go first.",
+    help="Maximum size of the folder; the oldest finished files are removed first.",
 )
-@click.option("--keep-age", type=SPAN, default="30d", show_default=True, help="Remove older files.")
 @click.option(
-    "--compress/--no-compress", default=True, show_default=True, help="Finished files to zstd."
+    "--keep-age",
+    type=DURATION,
+    default="30d",
+    show_default=True,
+    help="Remove finished files older than this.",
+)
+@click.option(
+    "--compress/--no-compress",
+    default=True,
+    show_default=True,
+    help="Compress finished files with zstd.",
 )
 @click.option(
     "--disk-wait",
-    type=SPAN,
+    type=DURATION,
     default="1s",
     show_default=True,
-    help="How long traffic waits for a disk that does not answer; then events are lost, and "
-    "counted.",
+    help="How long traffic waits for a disk that does not respond; after that, events are lost and "
+    "the loss is recorded.",
 )
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
@@ -90,10 +109,10 @@ def command(
     disk_wait: float | None,
     command: tuple[str, ...],
 ) -> None:
-    """Run an MCP server behind the recorder.
+    """Run an MCP server and record its traffic.
 
-    Every byte passes unchanged; a copy goes to the folder. The exit code is the server's
-    (128 + signal; 127 when it cannot be started).
+    All bytes are passed on unchanged; a copy is written to the folder. The exit code is that of the
+    server (128 + signal; 127 if it cannot be started).
 
     \b
     Examples:
@@ -101,12 +120,12 @@ def command(
       mcptally record --out traces --name docs -- uvx some-mcp-server --flag
       mcptally record --url http://localhost:8000/mcp --listen 127.0.0.1:9000
 
-    Sizes take K, M, G; times take s, m, h, d, w; 'off' switches a limit off.
+    Units of sizes are K, M and G, of times s, m, h, d and w. 'off' turns a limit off.
     """
     if bool(command) == bool(url):
         raise click.UsageError("give either a command after `--`, or --url and --listen")
     if bool(url) != bool(listen):
-        raise click.UsageError("--url and --listen go together")
+        raise click.UsageError("--url and --listen can only be used together")
 
     def limits() -> "Limits":
         from mcptally.record.limits import Limits
@@ -140,7 +159,8 @@ def command(
         )
 
     if policy not in ("default", "strict", "none"):
-        # A word that may be misspelt is looked at before the server starts; the usual ones wait.
+        # Report a misspelt rule before the server starts. The usual policies need no check, which
+        # saves start-up time.
         from mcptally.redaction import policy as redaction_policy
 
         redaction_policy.policy(policy)
@@ -156,5 +176,5 @@ def command(
     else:
         from mcptally.record.stdio.session import run
 
-    # At once, as the server did: nothing of ours is buffered, and the client waits.
+    # Exit without cleanup: nothing is buffered, and the client waits for the process to end.
     os._exit(run(command, archive=archive, name=name))

@@ -1,11 +1,11 @@
-"""`mcptally redact`: apply a redaction policy to recordings that exist."""
+"""The command `mcptally redact`: copies recordings with their secrets replaced."""
 
 from pathlib import Path
 
 import click
 
 from mcptally.errors import Exit
-from mcptally.output.plural import count
+from mcptally.plural import count
 
 
 @click.command()
@@ -15,7 +15,7 @@ from mcptally.output.plural import count
     "--out",
     required=True,
     type=click.Path(file_okay=False, path_type=Path),
-    help="Folder for the redacted copies; outside of the archive.",
+    help="Folder for the redacted copies; it must be outside of the archive.",
 )
 @click.option(
     "--policy",
@@ -23,15 +23,15 @@ from mcptally.output.plural import count
     default="default",
     show_default=True,
     metavar="POLICY",
-    help="default, strict or none, and rules switched on or off by name, as in default,+emails.",
+    help="default, strict or none, plus rules to add or remove, as in default,+emails.",
 )
 @click.pass_context
 def command(ctx: click.Context, archive: tuple[Path, ...], out: Path, rules: str) -> None:
-    """Copy recordings with their secrets replaced; the source is only read.
+    """Copy recordings with their secrets replaced; the originals are not changed.
 
-    Layout and compression stay, and so does everything that is no secret, to the byte. The policy
-    is noted in each recording. Exit code 1: some lines could not be searched, and the copy has a
-    line that says so instead, or could not be read, and are missing; each is named.
+    Everything else stays the same to the byte, including folders and compression. Each copy states
+    the policy. Exit code 1: some lines could not be searched, and a line that says so replaces them
+    in the copy; or some could not be read and are missing. Each such line is reported.
 
     \b
     Examples:
@@ -48,7 +48,7 @@ def command(ctx: click.Context, archive: tuple[Path, ...], out: Path, rules: str
         click.echo(f"mcptally: text withheld: {as_message(place)}", err=True)
     if done.carried:
         lines = count(done.carried, "line")
-        click.echo(f"mcptally: {lines} not an event; redacted as an event", err=True)
+        click.echo(f"mcptally: {lines} not valid as events, redacted all the same", err=True)
     click.echo(
         f"{count(done.files, 'file')}, {count(done.events, 'event')}, "
         f"{count(done.redacted, 'string')} replaced"

@@ -1,11 +1,11 @@
-"""`mcptally report`: one self-contained page."""
+"""The command `mcptally report`: writes an HTML report."""
 
 import sys
 from pathlib import Path
 
 import click
 
-from mcptally.cli.options import of_calls
+from mcptally.cli.options import call_filters
 
 
 @click.command(name="report")
@@ -17,9 +17,9 @@ from mcptally.cli.options import of_calls
     type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
     required=True,
     metavar="FILE",
-    help="The page to write; - for stdout.",
+    help="The file to write; - for stdout.",
 )
-@of_calls
+@call_filters
 def command(
     store: Path,
     store2: Path | None,
@@ -31,14 +31,14 @@ def command(
     until: str | None,
     client: str | None,
 ) -> None:
-    """Write one self-contained page about a store, for a browser, a mail or paper.
+    """Write an HTML report about a store: one self-contained file.
 
-    What to look at first and why; tools by failure rate with intervals; latency, errors, hidden
-    errors, drift, context cost, schema violations; what the data cannot say. The page loads
-    nothing, and from every figure there is a command that leads to the calls behind it.
+    The report lists the most important problems, tools by failure rate with intervals, latency,
+    errors, hidden errors, changed definitions, context cost, schema violations, and the limits of
+    the data. The page loads nothing. Commands next to the numbers print the calls behind them.
 
-    With two stores, in the order of compare: what changed from STORE to STORE2, and the page is
-    about STORE2.
+    With two stores, in the same order as for compare, the report is about STORE2 and starts with
+    what changed since STORE.
 
     \b
     Examples:
@@ -48,10 +48,10 @@ def command(
     """
     from mcptally.output.html import report
 
-    about, base = (store, None) if store2 is None else (store2, store)
+    reported, base = (store, None) if store2 is None else (store2, store)
     to_stdout = str(out) == "-"
     page = report(
-        about,
+        reported,
         None if to_stdout else out,
         base=base,
         server=server,

@@ -1,4 +1,4 @@
-"""`mcptally rules`: the rules, from the rules themselves."""
+"""The command `mcptally rules`: prints the rules."""
 
 import json
 import sys
@@ -11,13 +11,13 @@ FORMATS = ("table", "json", "markdown")
 @click.command(name="rules")
 @click.argument("rule", required=False, metavar="[ID]")
 @click.option(
-    "--format", "form", type=click.Choice(FORMATS), default="table", help="How to print rules."
+    "--format", "form", type=click.Choice(FORMATS), default="table", help="Output format."
 )
 def command(rule: str | None, form: str) -> None:
-    """Print the rules that findings, verdicts and scores come from.
+    """Print the rules for findings, verdicts and scores.
 
-    With the id of a rule, everything that its row says, examples included. With the beginning of
-    ids, such as protocol or verdict.context, the rules of that group. Without either, all of them.
+    With the id of a rule, prints the whole rule with its examples. With the beginning of ids, such
+    as protocol or verdict.context, lists the rules of that group. Without ID, lists all rules.
 
     \b
     Examples:

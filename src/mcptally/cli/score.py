@@ -1,4 +1,4 @@
-"""`mcptally score`: an archive becomes a store."""
+"""The command `mcptally score`: makes a store from an archive."""
 
 import contextlib
 import sys
@@ -8,14 +8,15 @@ from typing import Any
 
 import click
 
-from mcptally.cli.options import of_gates, require_gates, write_gate_reports
+from mcptally.cli.options import gate_reports, require_gates, write_gate_reports
 from mcptally.cli.quantity import SIZE
 from mcptally.errors import Exit, UsageError
+from mcptally.plural import count
 from mcptally.transcript.remote import is_url
 
 
-class _Place(click.Path):
-    """A path, or a URL as it stands."""
+class _PathOrUrl(click.Path):
+    """A path, or a URL, which stays a string."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         return value if is_url(value) else super().convert(value, param, ctx)
@@ -24,7 +25,11 @@ class _Place(click.Path):
 @click.command(name="score")
 @click.argument("archive", nargs=-1, required=True)
 @click.option(
-    "-o", "--out", type=_Place(path_type=Path), required=True, help="The store: a folder or a URL."
+    "-o",
+    "--out",
+    type=_PathOrUrl(path_type=Path),
+    required=True,
+    help="The store to write: a folder or a URL.",
 )
 @click.option(
     "--rules",
@@ -34,44 +39,44 @@ class _Place(click.Path):
 @click.option(
     "--scenarios",
     type=click.Path(path_type=Path),
-    help="A TOML or JSON file that says which calls were tests of what.",
+    help="A TOML or JSON file that says which calls tested which scenario.",
 )
 @click.option(
     "--jobs",
     type=click.IntRange(min=0),
     default=0,
-    help="Processes at most; 0, the default: all cores.",
+    help="Maximum number of processes; 0, the default: one per core.",
 )
 @click.option(
     "--memory",
     type=SIZE,
     metavar="SIZE",
-    help="Memory that all processes together should stay below, as in 600M: smaller portions, "
-    "more time. By default about 1G a process.",
+    help="Memory limit of all processes together, as in 600M. Less memory means smaller partitions "
+    "and more time. Default: about 1G per process.",
 )
 @click.option(
     "--engine",
     type=click.Choice(["local", "dask"]),
     default="local",
     show_default=True,
-    help="Who does the work: processes of this machine, or a Dask cluster.",
+    help="Use processes on this machine, or a Dask cluster.",
 )
 @click.option(
     "--scheduler",
     metavar="ADDRESS",
-    help="Dask: tcp://host:8786 or a scheduler file; by default DASK_SCHEDULER_ADDRESS, or else "
-    "a cluster of --jobs workers on this machine.",
+    help="Address of the Dask scheduler, as in tcp://host:8786, or a scheduler file. Default: "
+    "DASK_SCHEDULER_ADDRESS, otherwise a cluster of --jobs workers on this machine.",
 )
-@click.option("--full", is_flag=True, help="Score every file again, changed or not.")
-@click.option("--no-payloads", is_flag=True, help="Leave arguments, responses and texts out.")
+@click.option("--full", is_flag=True, help="Score all files again, also unchanged ones.")
+@click.option("--no-payloads", is_flag=True, help="Do not store arguments, responses and texts.")
 @click.option(
     "--fail-on",
     multiple=True,
     metavar="GATE",
-    help="Exit with 1 where this holds for a tool: 'failure_rate > 5%', 'findings.error > 0', or "
-    "a TOML file of gates. May be repeated.",
+    help="Exit with 1 if this holds for a tool: 'failure_rate > 5%', 'findings.error > 0', or a "
+    "TOML file of gates. Can be repeated.",
 )
-@of_gates
+@gate_reports
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -90,12 +95,11 @@ def command(
     junit: Path | None,
     sarif: Path | None,
 ) -> None:
-    """Validate and score recorded traffic into a store.
+    """Validate and score recorded traffic, and write a store.
 
-    ARCHIVE is transcript files, folders (read recursively) or patterns; plain, gzip or zstd; here
-    or behind a URL (s3://bucket/traces).
-    Where the store is there already, only what changed since is scored again, and what is not named
-    any more leaves it.
+    ARCHIVE is one or more transcript files, folders (read recursively), patterns or URLs
+    (s3://bucket/traces). Files may be compressed with gzip or zstd. If the store exists, only new
+    and changed files are scored, and files that are no longer given are removed from it.
 
     \b
     Examples:
@@ -107,21 +111,20 @@ def command(
     from mcptally.process_memory import settle
 
     settle()
-    from mcptally.output.plural import count
     from mcptally.pipeline.run import score
 
     require_gates(fail_on, junit, sarif)
     if fail_on and isinstance(out, str):
-        raise UsageError(f"--fail-on asks the store, which has to be in a folder; {out} is none")
-    if fail_on:  # a text that is no gate is told before the work
+        raise UsageError(f"--fail-on needs a store in a local folder; {out} is a URL")
+    if fail_on:  # an invalid gate is reported before the work
         from mcptally.gates import limits as gates
 
         limits = gates.load(fail_on)
-    limit = None
+    partition_bytes = None
     if memory is not None:
-        jobs, limit = _within(int(memory), jobs)
+        jobs, partition_bytes = _fit_memory(int(memory), jobs)
     try:
-        with _shown() as progress:
+        with _progress_bar() as progress:
             summary = score(
                 archive,
                 out=out,
@@ -132,41 +135,42 @@ def command(
                 jobs=jobs,
                 engine=engine,
                 scheduler=scheduler,
-                partition_bytes=limit,
+                partition_bytes=partition_bytes,
                 progress=progress,
             )
     except KeyboardInterrupt:
-        sys.stderr.write(f"interrupted; {_left(out)}\n")
+        sys.stderr.write(f"interrupted; {_state_after_interrupt(out)}\n")
         ctx.exit(Exit.INTERRUPTED)
-    say = sys.stderr.write
+    write = sys.stderr.write
     if summary.in_full:
-        say(f"{out} was made anew: {summary.in_full}\n")
+        write(f"{out}: all files were scored again: {summary.in_full}\n")
     elif summary.reused:
-        say(f"reused {summary.reused:,} of {summary.files:,} files\n")
+        write(f"reused {count(summary.reused)} of {count(summary.files, 'file')}\n")
     rows = summary.rows
-    say(
+    write(
         f"{count(summary.files, 'file')}, {summary.bytes / 1e6:,.1f} MB: "
         f"{count(rows['recordings'], 'recording')}, {count(rows['messages'], 'message')}, "
         f"{count(rows['calls'], 'call')}, {count(rows['tools'], 'tool definition')}, "
         f"{count(rows['findings'], 'finding')}\n"
     )
     outcomes = sorted(summary.outcomes.items(), key=lambda item: -item[1])
-    say("calls: " + ", ".join(f"{n:,} {outcome}" for outcome, n in outcomes) + "\n")
+    write("calls: " + ", ".join(f"{count(n)} {outcome}" for outcome, n in outcomes) + "\n")
     if summary.broken_lines:
-        say(
-            f"{summary.broken_lines:,} lines or files could not be read; they are findings: "
+        unread = count(summary.broken_lines, "line or file", "lines or files")
+        write(
+            f"{unread} could not be read; to list the findings: "
             f'mcptally query {out} "SELECT file, line, rule, message FROM findings '
             "WHERE about = 'file'\"\n"
         )
-    say(f"store: {out}; next: mcptally query {out} tool_scores\n")
+    write(f"store: {out}; next: mcptally query {out} tool_scores\n")
     if fail_on:
         from mcptally.analytics.store import open_store
 
         write_gate_reports(ctx, gates.check(open_store(out), limits), junit, sarif)
 
 
-def _within(memory: int, jobs: int) -> tuple[int, int]:
-    """How many processes, and bytes of transcript for each at a time, fit into `memory` bytes."""
+def _fit_memory(memory: int, jobs: int) -> tuple[int, int]:
+    """The number of processes and the bytes of a partition that fit into `memory` bytes."""
     from mcptally.pipeline.engines import cores
     from mcptally.pipeline.plan import jobs_of, limit_of, partition_of
 
@@ -175,8 +179,8 @@ def _within(memory: int, jobs: int) -> tuple[int, int]:
 
 
 @contextlib.contextmanager
-def _shown() -> Iterator[Callable[[int, int], None]]:
-    """Progress on stderr where somebody watches; silence elsewhere."""
+def _progress_bar() -> Iterator[Callable[[int, int], None]]:
+    """A function that updates a progress bar on stderr, if this is a terminal."""
     if not sys.stderr.isatty():
         yield lambda *_: None
         return
@@ -199,21 +203,21 @@ def _shown() -> Iterator[Callable[[int, int], None]]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("reading", total=None, megabytes="")
 
-        def tell(done: int, total: int) -> None:
-            # Every byte counts twice: once when it is read, once when it is judged.
+        def update(done: int, total: int) -> None:
+            # Each byte counts twice: when it is read and when it is scored.
             bar.update(
                 task,
                 completed=done,
                 total=total,
-                description="reading" if 2 * done < total else "judging",
+                description="reading" if 2 * done < total else "scoring",
                 megabytes=f"{done / 2e6:,.0f} of {total / 2e6:,.0f} MB",
             )
 
-        yield tell
+        yield update
 
 
-def _left(out: Path | str) -> str:
-    """What an interrupted run leaves behind."""
+def _state_after_interrupt(out: Path | str) -> str:
+    """The state of the store after an interrupted run."""
     if isinstance(out, str) or (out / "store.json").exists():
-        return f"the store {out} is as it was before"
-    return f"there is no store in {out} yet"
+        return f"the store {out} was not changed"
+    return f"no store was written to {out}"

@@ -1,4 +1,4 @@
-"""`mcptally serve`: a store as an MCP server."""
+"""The command `mcptally serve`: serves a store over MCP."""
 
 import sys
 from pathlib import Path
@@ -12,17 +12,17 @@ import click
     "--base",
     type=click.Path(path_type=Path),
     metavar="STORE",
-    help="A store of earlier traffic; adds a tool that says what changed since.",
+    help="A store of earlier traffic; adds a tool that lists what changed since.",
 )
 @click.option(
     "--seconds",
     type=click.FloatRange(0, min_open=True),
     default=20.0,
     show_default=True,
-    help="How long one answer may take.",
+    help="Time limit of an answer.",
 )
 def command(store: Path, *, base: Path | None, seconds: float) -> None:
-    """Serve a store over MCP (stdio): its questions, calls and SQL as tools, read-only.
+    """Serve a store over MCP (stdio), with read-only tools for questions, calls and SQL.
 
     \b
     Examples:
@@ -32,7 +32,10 @@ def command(store: Path, *, base: Path | None, seconds: float) -> None:
     """
     from mcptally.output.mcp_server import server
 
-    made = server(store, base=base, seconds=seconds)
+    mcp_server = server(store, base=base, seconds=seconds)
     if sys.stdin.isatty():
-        sys.stderr.write("an MCP client belongs at the other end of this pipe; Ctrl-C ends it\n")
-    made.run("stdio")
+        sys.stderr.write(
+            "waiting for an MCP client on stdin, which is a terminal; configure this command in a "
+            "client, or press Ctrl-C to stop\n"
+        )
+    mcp_server.run("stdio")

@@ -1,4 +1,4 @@
-"""`mcptally show`: one call explained."""
+"""The command `mcptally show`: explains a call."""
 
 import dataclasses
 import json
@@ -13,11 +13,17 @@ from mcptally.cli.options import raw
 @click.command(name="show")
 @click.argument("store", type=click.Path(path_type=Path))
 @click.argument("call")
-@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table")
-@click.option("--full", is_flag=True, help="Show payloads whole, however long.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    help="Output format.",
+)
+@click.option("--full", is_flag=True, help="Do not cut long payloads.")
 @raw
 def command(store: Path, call: str, form: str, *, full: bool, raw: bool) -> None:
-    """Explain one call: request, reply, and every rule and factor that decided, in words.
+    """Explain a call: request, reply, and all rules and factors that led to its verdict.
 
     CALL is a call_id, or the beginning of one.
 
@@ -35,5 +41,5 @@ def command(store: Path, call: str, form: str, *, full: bool, raw: bool) -> None
         plain = json.dumps(dataclasses.asdict(found), default=str, indent=1, ensure_ascii=False)
         sys.stdout.write(escaped(plain) + "\n")
         return
-    words = explain.text(found, limit=sys.maxsize if full else 4000)
-    sys.stdout.write(clean_lines(words.rstrip("\n")) + "\n")
+    text = explain.text(found, limit=sys.maxsize if full else 4000)
+    sys.stdout.write(clean_lines(text.rstrip("\n")) + "\n")

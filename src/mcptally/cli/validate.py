@@ -1,4 +1,4 @@
-"""`mcptally validate`: the validation protocol offline, against a store."""
+"""The command `mcptally validate`: predicts whether a tool would accept a call."""
 
 import json
 import sys
@@ -7,18 +7,19 @@ from pathlib import Path
 import click
 
 from mcptally.errors import Exit, UsageError
+from mcptally.plural import count
 
 
 @click.command(name="validate")
 @click.argument("store", type=click.Path(path_type=Path))
-@click.option("--server", required=True, help="Label of the server, or the name it gives itself.")
+@click.option("--server", required=True, help="Label of the server, or the name that it reports.")
 @click.option("--tool", required=True, help="Name of the tool.")
-@click.option("--arguments", default="{}", help="JSON of the arguments, or @FILE, or - for stdin.")
+@click.option("--arguments", default="{}", help="Arguments as JSON, or @FILE, or - for stdin.")
 def command(store: Path, server: str, tool: str, arguments: str) -> None:
-    """Dry-run a call against what a store knows, without making it.
+    """Predict whether a tool would accept a call (dry run), without calling the tool.
 
-    Prints {valid, errors, warnings} as JSON; where the answer comes from is said on stderr. The
-    exit code is 1 when the call is invalid.
+    The prediction uses the recorded traffic of the store. Prints {valid, errors, warnings} as JSON,
+    and the source of the prediction on stderr. The exit code is 1 if the call is invalid.
 
     \b
     Example:
@@ -36,21 +37,21 @@ def command(store: Path, server: str, tool: str, arguments: str) -> None:
         try:
             data = Path(arguments[1:]).read_bytes()
         except OSError as error:
-            why = error.strerror
-            raise UsageError(f"--arguments {arguments}: cannot be read: {why}") from error
+            reason = error.strerror
+            raise UsageError(f"--arguments {arguments}: cannot be read: {reason}") from error
     if is_too_deep(data):
-        raise UsageError(f"--arguments: nested deeper than {MAX_DEPTH} levels")
+        raise UsageError(f"--arguments: nested deeper than {count(MAX_DEPTH, 'level')}")
     try:
-        given = json.loads(data, parse_constant=_refuse)
+        parsed = json.loads(data, parse_constant=_reject)
     except ValueError as error:
-        raise UsageError(f"--arguments: is no JSON: {error}") from error
-    answer = dry_run.validate(open_store(store), server=server, tool=tool, arguments=given)
+        raise UsageError(f"--arguments: not valid JSON: {error}") from error
+    answer = dry_run.validate(open_store(store), server=server, tool=tool, arguments=parsed)
     sys.stdout.write(escaped(hidden(answer.to_json())) + "\n")
     sys.stderr.write(f"source: {answer.source}\n")
     if not answer.valid:
         sys.exit(Exit.FAILED)
 
 
-def _refuse(word: str) -> None:
-    """NaN and Infinity, which Python would take for JSON."""
-    raise ValueError(f"{word} is no number of JSON")
+def _reject(constant: str) -> None:
+    """Reject NaN and Infinity, which Python's parser accepts."""
+    raise ValueError(f"{constant} is not a JSON number")

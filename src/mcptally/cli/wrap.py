@@ -1,4 +1,4 @@
-"""`mcptally wrap`: put the recorder before the servers of a client's configuration."""
+"""The command `mcptally wrap`: adds the recorder to the servers in a client's configuration."""
 
 from pathlib import Path
 
@@ -7,15 +7,15 @@ import click
 
 @click.command()
 @click.argument("config", type=click.Path(path_type=Path))
-@click.option("--server", metavar="NAME", help="Only this server; default: all of them.")
-@click.option("--undo", is_flag=True, help="Take the recorder out again.")
-@click.option("--dry-run", is_flag=True, help="Show the change and write nothing.")
+@click.option("--server", metavar="NAME", help="Only this server; default: all servers.")
+@click.option("--undo", is_flag=True, help="Remove the recorder from the configuration.")
+@click.option("--dry-run", is_flag=True, help="Show the change without writing it.")
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Folder for the recordings; default: mcptally/traces where this platform keeps data.",
+    help="Folder for the recordings; default: mcptally/traces in the user's data folder.",
 )
-@click.option("--redact", metavar="POLICY", help="What the recorder hides, as in `record`.")
+@click.option("--redact", metavar="POLICY", help="Redaction policy, as in `record`.")
 def command(
     config: Path,
     server: str | None,
@@ -24,11 +24,11 @@ def command(
     out: Path | None,
     redact: str | None,
 ) -> None:
-    """Put the recorder before the servers of CONFIG, a client's configuration file.
+    """Add the recorder to the servers in CONFIG, a client's configuration file.
 
-    Knows the files of Claude Desktop, Claude Code (.mcp.json, ~/.claude.json), Cursor and VS Code.
-    Shows what changes, keeps the file as it was beside it, and changes nothing when run again.
-    Restart the client afterwards.
+    Supports the files of Claude Desktop, Claude Code (.mcp.json, ~/.claude.json), Cursor and VS
+    Code. Prints the change and saves a backup beside the file. Running the command again changes
+    nothing. Restart the client afterwards.
 
     \b
     Examples:
@@ -52,8 +52,8 @@ def command(
     elif dry_run:
         click.echo("mcptally: dry run, nothing was written", err=True)
     else:
-        kept = wrapping.apply(change)
-        if kept is not None:
-            click.echo(f"mcptally: the file as it was is kept in {kept}", err=True)
+        backup = wrapping.apply(change)
+        if backup is not None:
+            click.echo(f"mcptally: the previous file is saved as {backup}", err=True)
         elif change.restored:
-            click.echo(f"mcptally: {change.path} is as it was, to the byte", err=True)
+            click.echo(f"mcptally: {change.path} is again identical to the original", err=True)

@@ -1,4 +1,9 @@
-"""How right the verdict is on a labelled file, beside the seed heuristic and "always business"."""
+"""Measures the accuracy of the verdict on labelled calls: `evaluate`.
+
+May import `pipeline` and the folders below it. `labels` reads labelled files, `measures` computes
+rates and intervals, `calibration` computes held-out confidences, `report` prints the result. The
+verdict is compared with the seed heuristic and with "always business".
+"""
 
 import dataclasses
 import tempfile
@@ -17,7 +22,7 @@ from mcptally.verdict import classify, hidden_errors
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Scorer:
-    """One way to tell business errors from the rest, measured."""
+    """The quality of one way to tell business errors from other errors."""
 
     name: str
     """`mcptally`, `seed heuristic` or `always business`."""
@@ -30,10 +35,10 @@ class Scorer:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Calibration:
-    """Whether nine in ten are right where we say 90."""
+    """How well confidences match the share of correct results."""
 
     brier: float
-    """Mean squared distance of confidence from what came true, 0 to 1 (Brier, 1950)."""
+    """The mean squared difference of confidence and correctness, 0 to 1 (Brier, 1950)."""
     calibration_error: float
     """Expected calibration error, 0 to 1."""
     table: list[dict[str, Any]]
@@ -47,17 +52,17 @@ class VerdictQuality:
     n: int
     """Labelled errors."""
     families: int
-    """Families of servers that they are of (`labels.family`)."""
+    """Families of their servers (`labels.family`)."""
     accuracy: Rate
-    """How many have the verdict that the label says."""
+    """The share of errors whose verdict equals the label."""
     confusion: dict[str, dict[str, int]]
-    """Label → verdict → errors; `none` is no verdict."""
+    """Label → verdict → number of errors; `none` stands for no verdict."""
     classes: dict[str, dict[str, Rate]]
     """Class → `precision` and `recall`."""
     scorers: list[Scorer]
     calibration: Calibration
     rules: list[dict[str, Any]]
-    """By the rule that decided: `rule`, `hits`, `families`, and how many were `right`."""
+    """One row per deciding rule: `rule`, `hits`, `families`, and the rate of `right` verdicts."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -67,18 +72,18 @@ class HiddenQuality:
     n: int
     """Labelled results that are not marked as errors."""
     families: int
-    """Families of servers that they are of."""
+    """Families of their servers."""
     precision: Rate
     recall: Rate
     calibration: Calibration
-    """Of those about which some rule said how sure it is that they are failures."""
+    """The calibration on results with a confidence, that is, on which some rule decided."""
     rules: list[dict[str, Any]]
-    """As of `VerdictQuality`; `(none)` where no rule decided."""
+    """As in `VerdictQuality`; `(none)` if no rule decided."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What one labelled file says; a part is None where the file has no labels for it."""
+    """The result for one labelled file; a part is None if the file has no labels for it."""
 
     verdict: VerdictQuality | None
     hidden: HiddenQuality | None
@@ -90,13 +95,13 @@ def evaluate(
     """Measure the verdict and the hidden errors on the labelled calls of `path`.
 
     Args:
-        path: a labelled file of either vocabulary.
-        traffic: recordings that the labels name, for whole texts, schemas and context.
-        cross_validate: confidence from the labels of other servers in this file, instead of the
-            counts that the rules come with (which these labels may have been part of).
+        path: a labelled file in either format (see `labels`).
+        traffic: the recordings of the labelled calls, for full texts, schemas and context.
+        cross_validate: whether to compute confidences from the labels of other servers in this
+            file, instead of the counts in the rules, which may include these labels.
 
     Raises:
-        UnreadableError: the file or the recordings cannot be read, or a label is none.
+        UnreadableError: the file or the recordings cannot be read, or a label is invalid.
     """
     labelled = labels.read(Path(path))
     if traffic is not None:
@@ -108,7 +113,7 @@ def evaluate(
 
 
 def verdict_rows(labelled: pl.DataFrame) -> pl.DataFrame:
-    """The calls with a verdict's label, judged: `correct`, and what `judge` says."""
+    """The calls with a label for the verdict, with `correct` and the columns of `judge`."""
     rows = labelled.filter(pl.col("label").is_not_null())
     judged = classify.judge(rows.rename({"text": "error_text"}))
     return pl.concat([rows, judged], how="horizontal").with_columns(
@@ -117,7 +122,7 @@ def verdict_rows(labelled: pl.DataFrame) -> pl.DataFrame:
 
 
 def hidden_rows(labelled: pl.DataFrame) -> pl.DataFrame:
-    """The results labelled for hidden errors, with what `hidden` says and whether it is right."""
+    """The results labelled for hidden errors, with the columns of `hidden` and `correct`."""
     rows = labelled.filter(pl.col("is_hidden").is_not_null())
     found = hidden_errors.hidden(rows).rename({"hidden_rule": "rule"})
     return pl.concat([rows, found], how="horizontal").with_columns(
@@ -128,11 +133,11 @@ def hidden_rows(labelled: pl.DataFrame) -> pl.DataFrame:
 def _verdict(rows: pl.DataFrame, *, cross_validate: bool) -> VerdictQuality | None:
     if rows.is_empty():
         return None
-    sure = rows["confidence"]
+    confidence = rows["confidence"]
     if cross_validate:
-        sure = calibration.held_out(classify.rules(), rows)
+        confidence = calibration.held_out(classify.rules(), rows)
     is_business = rows["label"] == "business"
-    said = {
+    predictions = {
         "mcptally": (rows["verdict"] == "business").fill_null(value=False),
         "seed heuristic": _seed(rows),
         "always business": pl.Series([True] * rows.height),
@@ -143,8 +148,11 @@ def _verdict(rows: pl.DataFrame, *, cross_validate: bool) -> VerdictQuality | No
         accuracy=Rate.of(int(rows["correct"].sum()), rows.height),
         confusion=measures.confusion(rows["label"], rows["verdict"]),
         classes={name: _class(rows, name) for name in labels.VERDICTS},
-        scorers=[_scorer(name, is_business, each, rows["family"]) for name, each in said.items()],
-        calibration=_calibration(sure.fill_null(0.0), rows["correct"]),
+        scorers=[
+            _scorer(name, is_business, predicted, rows["family"])
+            for name, predicted in predictions.items()
+        ],
+        calibration=_calibration(confidence.fill_null(0.0), rows["correct"]),
         rules=_by_rule(rows),
     )
 
@@ -152,50 +160,50 @@ def _verdict(rows: pl.DataFrame, *, cross_validate: bool) -> VerdictQuality | No
 def _hidden(rows: pl.DataFrame, *, cross_validate: bool) -> HiddenQuality | None:
     if rows.is_empty():
         return None
-    sure = rows["hidden_confidence"]
+    confidence = rows["hidden_confidence"]
     if cross_validate:
-        silent = [rule.id for rule in hidden_errors.rules() if not rule.failure]
-        as_rule = rows.with_columns(
-            correct=pl.col("is_hidden") == ~pl.col("rule").is_in(silent).fill_null(value=False)
+        no_failure = [rule.id for rule in hidden_errors.rules() if not rule.failure]
+        by_rule = rows.with_columns(
+            correct=pl.col("is_hidden") == ~pl.col("rule").is_in(no_failure).fill_null(value=False)
         )
-        right = calibration.held_out(hidden_errors.rules(), as_rule)
-        sure = rows.select(
-            pl.when(pl.col("rule").is_in(silent)).then(100 - right).otherwise(right)
+        right = calibration.held_out(hidden_errors.rules(), by_rule)
+        confidence = rows.select(
+            pl.when(pl.col("rule").is_in(no_failure)).then(100 - right).otherwise(right)
         ).to_series()
     tp, fn, fp, _ = measures.two_by_two(rows["is_hidden"], rows["hidden_error"])
-    decided = sure.is_not_null()
+    decided = confidence.is_not_null()
     return HiddenQuality(
         n=rows.height,
         families=rows["family"].n_unique(),
         precision=Rate.of(tp, tp + fp),
         recall=Rate.of(tp, tp + fn),
-        calibration=_calibration(sure.filter(decided), rows["is_hidden"].filter(decided)),
+        calibration=_calibration(confidence.filter(decided), rows["is_hidden"].filter(decided)),
         rules=_by_rule(rows),
     )
 
 
 def _class(rows: pl.DataFrame, name: str) -> dict[str, Rate]:
-    label, said = rows["label"] == name, (rows["verdict"] == name).fill_null(value=False)
-    tp, fn, fp, _ = measures.two_by_two(label, said)
+    label, predicted = rows["label"] == name, (rows["verdict"] == name).fill_null(value=False)
+    tp, fn, fp, _ = measures.two_by_two(label, predicted)
     return {"precision": Rate.of(tp, tp + fp), "recall": Rate.of(tp, tp + fn)}
 
 
-def _scorer(name: str, label: pl.Series, said: pl.Series, families: pl.Series) -> Scorer:
-    tp, fn, fp, tn = measures.two_by_two(label, said)
-    spread = measures.clustered(label, said, families)
+def _scorer(name: str, label: pl.Series, predicted: pl.Series, families: pl.Series) -> Scorer:
+    tp, fn, fp, tn = measures.two_by_two(label, predicted)
+    estimates = measures.clustered(label, predicted, families)
     return Scorer(
         name,
-        spread["balanced_accuracy"],
-        spread["matthews"],
+        estimates["balanced_accuracy"],
+        estimates["matthews"],
         precision=Rate.of(tp, tp + fp),
         recall=Rate.of(tp, tp + fn),
         specificity=Rate.of(tn, fp + tn),
     )
 
 
-def _calibration(sure: pl.Series, right: pl.Series) -> Calibration:
-    table = measures.reliability(sure, right)
-    return Calibration(measures.brier(sure, right), measures.calibration_error(table), table)
+def _calibration(confidence: pl.Series, right: pl.Series) -> Calibration:
+    table = measures.reliability(confidence, right)
+    return Calibration(measures.brier(confidence, right), measures.calibration_error(table), table)
 
 
 def _by_rule(rows: pl.DataFrame) -> list[dict[str, Any]]:
@@ -212,22 +220,22 @@ def _by_rule(rows: pl.DataFrame) -> list[dict[str, Any]]:
 
 
 def _seed(rows: pl.DataFrame) -> pl.Series:
-    """The seed heuristic (its document's reading), one call at a time as the original did."""
-    said = []
+    """The results of the seed heuristic, as its document describes it, called once per row."""
+    results = []
     for tool, text in rows.select("tool", "text").iter_rows():
         response = {"isError": True, "content": [{"type": "text", "text": text or ""}]}
-        said.append(
+        results.append(
             bool(
                 single.is_business_error(
                     {"tool": {"name": tool or ""}, "input": {}, "response": response}
                 )
             )
         )
-    return pl.Series(said, dtype=pl.Boolean)
+    return pl.Series(results, dtype=pl.Boolean)
 
 
 def _calls(archive: Path, labelled: pl.DataFrame) -> pl.DataFrame:
-    """The calls of an archive that labels name, as `score` judges them."""
+    """The calls of an archive in the recordings that labels name, as `score` makes them."""
     with tempfile.TemporaryDirectory(prefix="mcptally-") as folder:
         store = Path(folder) / "store"
         run.score([archive], out=store)

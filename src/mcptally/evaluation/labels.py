@@ -1,8 +1,8 @@
-"""Labelled files: both vocabularies, read into one table of calls with their labels.
+"""Reads labelled files in two formats into one table of calls with their labels.
 
-One vocabulary says `verdict` (business, tool_failure, infrastructure, ambiguous, not_error), the
-other `class` (protocol_error, business_error, tool_failure, infra_error, hidden_error, ok,
-ambiguous).
+In one format, the label is `verdict` (business, tool_failure, infrastructure, ambiguous,
+not_error); in the other, `class` (protocol_error, business_error, tool_failure, infra_error,
+hidden_error, ok, ambiguous).
 """
 
 import json
@@ -15,7 +15,7 @@ import polars as pl
 from mcptally.errors import UnreadableError, near
 
 VERDICTS: Final = ("business", "tool_failure", "infrastructure")
-"""What a verdict is measured against; what a label calls ambiguous is left out."""
+"""The classes that the verdict is measured on; calls labelled ambiguous are left out."""
 
 COLUMNS: Final[dict[str, pl.DataType]] = {
     "line": pl.Int64(),
@@ -34,8 +34,8 @@ COLUMNS: Final[dict[str, pl.DataType]] = {
     "label": pl.String(),
     "is_hidden": pl.Boolean(),
 }
-"""`label` is null where a row says nothing about the verdict, `is_hidden` where it says nothing
-about hidden errors."""
+"""The columns of the table. `label` is null if the file has no label for the verdict of the call,
+`is_hidden` if it has none for hidden errors."""
 
 _KEY: Final = ["recording", "request_id", "method"]
 CALL_COLUMNS: Final = (
@@ -43,7 +43,7 @@ CALL_COLUMNS: Final = (
     *("outcome", "text", "error_text", "structured", "arguments", "error_code"),
     "input_schema_state",
 )
-"""What `with_traffic` reads of recorded calls."""
+"""The columns of recorded calls that `with_traffic` reads."""
 
 _CLASSES: Final = {
     "protocol_error": "business",
@@ -51,28 +51,29 @@ _CLASSES: Final = {
     "tool_failure": "tool_failure",
     "infra_error": "infrastructure",
 }
-_TEXTS: Final = (
+_STRINGS: Final = (
     *("server", "tool", "text", "recording", "method", "input_schema_state"),
     *("channel", "wire", "verdict", "class"),
 )
-"""Members of a label that are strings, or null."""
-_WORDS: Final = {
+"""Members of a label that must be strings or null."""
+_VALUES: Final = {
     "verdict": (*VERDICTS, "ambiguous", "not_error"),
     "class": (*_CLASSES, "hidden_error", "ok", "ambiguous"),
 }
-"""What a label may say, in either vocabulary."""
-_HOW_RUN: Final = re.compile(
+"""The valid labels in each format."""
+_VARIANT: Final = re.compile(
     r"-(?:http|sse|stateless|v\d+|nobody|oom|outage|priv|noconfig|old|npx|py|go)(?=-|$)"
 )
-_NAMELESS: Final = re.compile(r"(?:^|[-_. ])(?:mcp|server|the|python|js|node)(?=[-_. ]|$)")
+_GENERIC: Final = re.compile(r"(?:^|[-_. ])(?:mcp|server|the|python|js|node)(?=[-_. ]|$)")
 _CODE: Final = re.compile(r"(-?\d{1,18}) (.*)", re.DOTALL)
 
 
 def read(path: Path) -> pl.DataFrame:
-    """The labelled calls of `path`, with the columns of `COLUMNS`.
+    """The labelled calls of the file at `path`, with the columns of `COLUMNS`.
 
     Raises:
-        UnreadableError: the file cannot be read, or a line is not a labelled call; it says which.
+        UnreadableError: the file cannot be read, or a line is not a labelled call; the message
+            has the line number.
     """
     rows = []
     try:
@@ -86,41 +87,41 @@ def read(path: Path) -> pl.DataFrame:
             row = json.loads(line)
         except (ValueError, RecursionError) as error:
             raise UnreadableError(f"{path}:{number}: not JSON: {error}") from error
-        if wrong := _wrong(row):
-            raise UnreadableError(f"{path}:{number}: {wrong}")
+        if problem := _problem(row):
+            raise UnreadableError(f"{path}:{number}: {problem}")
         read_row = _error_row if "verdict" in row else _traffic_row
-        rows.append({"line": number, **{k: _text(v) for k, v in read_row(row).items()}})
+        rows.append({"line": number, **{k: _valid_text(v) for k, v in read_row(row).items()}})
     if not rows:
-        raise UnreadableError(f"{path}: no labelled calls in it")
+        raise UnreadableError(f"{path}: the file has no labelled calls")
     return pl.DataFrame(rows, schema=COLUMNS, orient="row")
 
 
 def family(server: str) -> str:
-    """The name that releases, registries and ways of running one server share.
+    """The name that all releases and variants of a server share.
 
-    `npm:@scope/mcp-thing-server`, `thing-v1` and `thing-http` are one family: labels of one must
-    not help to judge another.
+    `npm:@scope/mcp-thing-server`, `thing-v1` and `thing-http` are one family. Cross-validation
+    keeps a family together, because its members return the same texts.
     """
     name = server.lower().split(":", 1)[-1].strip()
     scope, _, name = name.rpartition("/")
-    name = _HOW_RUN.sub("", name)
-    bare = _NAMELESS.sub("", name).strip("-_. ")
+    name = _VARIANT.sub("", name)
+    bare = _GENERIC.sub("", name).strip("-_. ")
     return bare or scope.strip("@") or name
 
 
-def _wrong(row: Any) -> str | None:
-    """Why the JSON value of a line is no labelled call; None: it is one."""
-    if not isinstance(row, dict) or not row.keys() & _WORDS.keys():
-        return "a labelled call is an object with 'verdict' or 'class'"
-    for name in _TEXTS:
+def _problem(row: Any) -> str | None:
+    """Why the JSON value of a line is not a labelled call; None if it is one."""
+    if not isinstance(row, dict) or not row.keys() & _VALUES.keys():
+        return "not a labelled call: it must be an object with 'verdict' or 'class'"
+    for name in _STRINGS:
         if not isinstance(row.get(name), str | None):
-            return f"{name!r} is a string, and not {row[name]!r}"
+            return f"{name!r} must be a string, not {row[name]!r}"
     code = row.get("code")
     if not (code is None or (isinstance(code, int) and abs(code) < 2**63)):
-        return f"'code' is a number of JSON-RPC, and not {code!r}"
-    for name, words in _WORDS.items():
-        if (said := row.get(name)) is not None and said not in words:
-            return f"{name} {said!r} is not one of {', '.join(words)}{near(said, words)}"
+        return f"'code' must be an integer, not {code!r}"
+    for name, values in _VALUES.items():
+        if (value := row.get(name)) is not None and value not in values:
+            return f"{name} {value!r} is not one of {', '.join(values)}{near(value, values)}"
     return None
 
 
@@ -179,21 +180,21 @@ def _arguments(value: Any) -> str | None:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _text(value: Any) -> Any:
-    """Lone surrogates cannot be stored; they become question marks."""
+def _valid_text(value: Any) -> Any:
+    """The value with lone surrogates, which polars cannot store, replaced by question marks."""
     return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
 
 
 def with_traffic(labelled: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
-    """`labelled` with whole texts and schema states of the recorded calls it names.
+    """The labelled calls with the full texts and schema states of the recorded calls.
 
-    A label that names no call, or more than one, keeps what the file says.
+    Rows that match no recorded call, or more than one, are not changed.
 
     Args:
-        labelled: as `read` gives it.
-        calls: recorded calls, with the columns `CALL_COLUMNS`.
+        labelled: the result of `read`.
+        calls: recorded calls with the columns `CALL_COLUMNS`.
     """
-    whole = (
+    recorded = (
         calls.with_columns(
             text=pl.when(pl.col("outcome").is_in(["tool_error", "protocol_error"]))
             .then("error_text")
@@ -202,8 +203,8 @@ def with_traffic(labelled: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
         .drop("outcome", "error_text")
         .unique(_KEY, keep="none")
     )
-    joined = labelled.join(whole, on=_KEY, how="left", suffix="_whole", maintain_order="left")
+    joined = labelled.join(recorded, on=_KEY, how="left", suffix="_recorded", maintain_order="left")
     return joined.with_columns(
-        pl.coalesce(f"{name}_whole", name).alias(name)
+        pl.coalesce(f"{name}_recorded", name).alias(name)
         for name in ("text", "structured", "arguments", "error_code", "input_schema_state")
     ).select(*COLUMNS)

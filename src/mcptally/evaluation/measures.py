@@ -1,4 +1,4 @@
-"""How good a classification is: counts, rates and their intervals."""
+"""Measures the quality of a classification: counts, rates and their intervals."""
 
 import dataclasses
 import itertools
@@ -14,14 +14,15 @@ from scipy import stats
 from mcptally.evaluation.labels import VERDICTS
 
 RESAMPLES: Final = 1000
-"""Bootstrap samples of servers: labels of one server stand and fall together."""
+"""The number of bootstrap samples. Whole server families are resampled, because the labels of one
+server are not independent."""
 EDGES: Final = (0, 50, 60, 70, 80, 90, 95, 100.01)
-"""Bins of confidence in the reliability table."""
+"""The edges of the confidence bins in the reliability table."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Rate:
-    """A share (0 to 1) with its 95 % Wilson interval; NaN of nothing."""
+    """A share (0 to 1) with its 95 % Wilson interval; NaN if `n` is 0."""
 
     k: int
     n: int
@@ -32,7 +33,7 @@ class Rate:
 
     @classmethod
     def of(cls, k: int, n: int) -> "Rate":
-        """`k` of `n`."""
+        """The rate `k` of `n` with its interval."""
         if not n:
             return cls(0, 0, math.nan, math.nan, math.nan)
         interval = stats.binomtest(k, n).proportion_ci(method="wilson")
@@ -49,7 +50,7 @@ class Estimate:
 
 
 def confusion(label: pl.Series, verdict: pl.Series) -> dict[str, dict[str, int]]:
-    """Counts by label and verdict; `none` for no verdict."""
+    """Label → verdict → count; `none` stands for no verdict."""
     frame = pl.DataFrame({"label": label, "verdict": verdict.fill_null("none")})
     counts = {(row[0], row[1]): row[2] for row in frame.group_by("label", "verdict").len().rows()}
     columns = [*VERDICTS, "ambiguous", "none"]
@@ -58,42 +59,42 @@ def confusion(label: pl.Series, verdict: pl.Series) -> dict[str, dict[str, int]]
     }
 
 
-def two_by_two(label: pl.Series, said: pl.Series) -> tuple[int, int, int, int]:
+def two_by_two(label: pl.Series, predicted: pl.Series) -> tuple[int, int, int, int]:
     """True positives, false negatives, false positives, true negatives of two boolean columns."""
     return (
-        int((label & said).sum()),
-        int((label & ~said).sum()),
-        int((~label & said).sum()),
-        int((~label & ~said).sum()),
+        int((label & predicted).sum()),
+        int((label & ~predicted).sum()),
+        int((~label & predicted).sum()),
+        int((~label & ~predicted).sum()),
     )
 
 
 def balanced_accuracy(tp: int, fn: int, fp: int, tn: int) -> float:
-    """Mean of sensitivity and specificity; NaN where one side is empty."""
+    """The mean of sensitivity and specificity; NaN if there are no positives or no negatives."""
     if not tp + fn or not fp + tn:
         return math.nan
     return (tp / (tp + fn) + tn / (fp + tn)) / 2
 
 
 def matthews(tp: int, fn: int, fp: int, tn: int) -> float:
-    """Matthews correlation; 0 where one side is empty."""
+    """The Matthews correlation; 0 if a row or column of the table is empty."""
     scale = math.sqrt((tp + fp) * (tp + fn) * (tn + fp) * (tn + fn))
     return (tp * tn - fp * fn) / scale if scale else 0.0
 
 
-def clustered(label: pl.Series, said: pl.Series, families: pl.Series) -> dict[str, Estimate]:
-    """`balanced_accuracy` and `matthews` of booleans, whole families resampled.
+def clustered(label: pl.Series, predicted: pl.Series, families: pl.Series) -> dict[str, Estimate]:
+    """`balanced_accuracy` and `matthews` with intervals from a bootstrap over whole families.
 
-    Percentile intervals of `RESAMPLES` samples, drawn alike each time.
+    The intervals are percentiles of `RESAMPLES` samples with a fixed seed.
     """
     counts = (
-        pl.DataFrame({"family": families, "label": label, "said": said})
+        pl.DataFrame({"family": families, "label": label, "predicted": predicted})
         .group_by("family")
         .agg(
-            tp=(pl.col("label") & pl.col("said")).sum(),
-            fn=(pl.col("label") & ~pl.col("said")).sum(),
-            fp=(~pl.col("label") & pl.col("said")).sum(),
-            tn=(~pl.col("label") & ~pl.col("said")).sum(),
+            tp=(pl.col("label") & pl.col("predicted")).sum(),
+            fn=(pl.col("label") & ~pl.col("predicted")).sum(),
+            fp=(~pl.col("label") & pl.col("predicted")).sum(),
+            tn=(~pl.col("label") & ~pl.col("predicted")).sum(),
         )
         .sort("family")
         .select("tp", "fn", "fp", "tn")
@@ -119,17 +120,20 @@ def _estimate(value: float, samples: npt.NDArray[np.float64]) -> Estimate:
 
 
 def brier(confidence: pl.Series, right: pl.Series) -> float:
-    """Mean squared distance of confidence (0 to 100) from what came true; NaN of nothing."""
+    """The Brier score: mean squared difference of confidence (0 to 100) and correctness.
+
+    The result is from 0 to 1; NaN if there are no rows.
+    """
     distance = (confidence / 100).to_numpy() - right.to_numpy().astype(np.float64)
     total: float = np.square(distance).sum()
     return total / len(distance) if len(distance) else math.nan
 
 
 def reliability(confidence: pl.Series, right: pl.Series) -> list[dict[str, Any]]:
-    """By bin of confidence (0 to 100) that holds anything, lowest first.
+    """The reliability table: one row per bin of confidence (0 to 100) that is not empty.
 
-    Each row has `from` and `to` (the last bin includes its end), `n`, `mean_confidence` (0 to 1)
-    and `right`, a `Rate`.
+    Each row has `from` and `to` (the last bin includes its upper edge), `n`, `mean_confidence` (0
+    to 1) and `right`, a `Rate`.
     """
     rows = []
     for low, high in itertools.pairwise(EDGES):
@@ -149,9 +153,9 @@ def reliability(confidence: pl.Series, right: pl.Series) -> list[dict[str, Any]]
 
 
 def calibration_error(table: Sequence[dict[str, Any]]) -> float:
-    """Expected calibration error: mean distance of confidence and share right, by size of bin.
+    """The expected calibration error of a table made by `reliability`; NaN if it is empty.
 
-    `table` is what `reliability` gave; NaN of nothing.
+    This is the mean difference of confidence and share of correct results, weighted by bin size.
     """
     total = sum(row["n"] for row in table)
     gaps = [float(row["n"] * abs(row["mean_confidence"] - row["right"].value)) for row in table]

@@ -1,4 +1,4 @@
-"""An evaluation in words and tables: Markdown, which a terminal and the docs both can show."""
+"""Formats an evaluation as Markdown tables, for the terminal and the docs, or as JSON."""
 
 import dataclasses
 import json
@@ -9,31 +9,32 @@ from typing import Any
 from mcptally.evaluation import Calibration, Evaluation, HiddenQuality, VerdictQuality
 from mcptally.evaluation.labels import VERDICTS
 from mcptally.evaluation.measures import Estimate, Rate
+from mcptally.plural import count
 from mcptally.redaction.display import clean
 
 
 def as_json(evaluation: Evaluation) -> str:
-    """The numbers as JSON; what cannot be computed is null."""
+    """The evaluation as JSON; numbers that cannot be computed are null."""
     return json.dumps(_plain(dataclasses.asdict(evaluation)), indent=1)
 
 
 def as_text(evaluation: Evaluation) -> str:
-    """Sections with tables."""
+    """The evaluation as Markdown: one section for verdicts, one for hidden errors."""
     parts: list[str] = []
     if evaluation.verdict:
         parts += _verdict(evaluation.verdict)
     if evaluation.hidden:
         parts += _hidden(evaluation.hidden)
     if not parts:
-        parts = ["No label in this file is about a verdict or a hidden error."]
+        parts = ["This file has no labels for verdicts or hidden errors."]
     return "\n\n".join(parts) + "\n"
 
 
 def _verdict(quality: VerdictQuality) -> Iterable[str]:
     yield "## Verdict"
     yield (
-        f"{quality.n} labelled errors of {quality.families} server families. "
-        f"Right class: {_rate(quality.accuracy)}."
+        f"{count(quality.n, 'labelled error')} of {_families(quality.families)}. "
+        f"Accuracy: {_rate(quality.accuracy)}."
     )
     yield _table(
         (
@@ -76,11 +77,15 @@ def _verdict(quality: VerdictQuality) -> Iterable[str]:
 def _hidden(quality: HiddenQuality) -> Iterable[str]:
     yield "## Hidden errors"
     yield (
-        f"{quality.n} labelled results of {quality.families} server families. "
+        f"{count(quality.n, 'labelled result')} of {_families(quality.families)}. "
         f"Precision {_rate(quality.precision)}, recall {_rate(quality.recall)}."
     )
     yield _calibration(quality.calibration, "is a failure")
     yield _rules(quality.rules)
+
+
+def _families(n: int) -> str:
+    return count(n, "server family", "server families")
 
 
 def _calibration(quality: Calibration, right: str) -> str:

@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, get_args
 from mcptally.analytics.compare import COMPARED, RANK, Comparison
 from mcptally.analytics.store import Store
 from mcptally.errors import UsageError, near
-from mcptally.output.plural import count as count_of
+from mcptally.plural import count as count_of
 from mcptally.rules.reference_page import find_rules
 from mcptally.tables.schema import Severity
 

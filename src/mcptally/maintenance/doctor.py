@@ -22,8 +22,8 @@ from typing import Final, Literal, get_args
 import pyarrow.parquet as pq
 
 from mcptally.errors import McptallyError
-from mcptally.output.plural import count
 from mcptally.pipeline import fingerprint
+from mcptally.plural import count
 from mcptally.record.config import wrap
 from mcptally.store import files as store_files
 from mcptally.tables.schema import TABLES
@@ -306,11 +306,11 @@ def _store(path: Path) -> Iterator[Check]:
         says = f"{', '.join(wrong)}: number of rows differs from {store_files.MANIFEST}"
         yield Check(name, "error", says, again)
     else:
-        yield Check(name, "ok", f"{rows['calls']:,} calls, scored {scored_at}")
+        yield Check(name, "ok", f"{count(rows['calls'], 'call')}, scored {scored_at}")
     # Files behind URLs are not checked: doctor does not use the network.
     changed = [file for file, size in sources.items() if not is_url(file) and _size(file) != size]
     if changed:
-        says = f"{len(changed)} of its {len(sources)} files changed or are gone"
+        says = f"{len(changed)} of {count(len(sources), 'file')} changed or missing"
         yield Check(f"{name}: archive", "warning", says, again)
 
 

@@ -1,1 +1,9 @@
-"""What people and programs read: tables, pages, exports, an MCP server."""
+"""Writes answers for people and programs: terminal tables, the HTML report, exports, an MCP server.
+
+May import `pipeline` and the folders below it, such as `analytics`, `tables` and `redaction`.
+
+    mcp_server | html | export      each reads a store and writes one kind of output
+    render                          answers on stdout, in five formats
+    text_table                      aligned text for terminals
+    values, whole_file              texts of values; files written atomically
+"""

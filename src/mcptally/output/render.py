@@ -1,7 +1,7 @@
-"""Answers on stdout: a table for people, and json, csv, parquet, markdown for machines.
+"""Writes an answer to stdout as table, JSON, CSV, Parquet or Markdown.
 
-Everything from an archive is hostile: control characters, terminal escapes, invisible characters
-and bidirectional overrides never reach a terminal, markup never a Markdown reader.
+Recorded text is untrusted: control characters, terminal escapes, invisible characters and
+bidirectional overrides never reach a terminal, and Markdown markup is escaped.
 """
 
 import io
@@ -19,32 +19,33 @@ import pyarrow.parquet as pq
 from mcptally.errors import QueryError
 from mcptally.output.text_table import text_table
 from mcptally.output.values import cell, plain
+from mcptally.plural import count
 from mcptally.redaction.arrow_masking import masked_rows
 from mcptally.redaction.display import CONTROLS, clean, escaped
 
 Format = Literal["table", "json", "csv", "parquet", "markdown"]
-"""How an answer is written; the option `--format` has the same names."""
+"""The formats of an answer, named as in the option `--format`."""
 
 ROWS: Final = 50
-"""Rows of a table in a terminal, unless told otherwise."""
+"""Rows of a table that are printed in a terminal by default."""
 
 
 def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
-def _as_files_have_it(table: pa.Table) -> pa.Table:
-    """Intervals and unions, which neither CSV nor Parquet has, as text."""
-    for place, name in enumerate(table.column_names):
-        column = table.column(place)
+def _unsupported_as_text(table: pa.Table) -> pa.Table:
+    """The table with intervals and unions as text: neither CSV nor Parquet can hold them."""
+    for index, name in enumerate(table.column_names):
+        column = table.column(index)
         if pa.types.is_union(column.type) or pa.types.is_interval(column.type):
             texts = [None if v is None else str(plain(v)) for v in column.to_pylist()]
-            table = table.set_column(place, name, pa.array(texts, pa.string()))
+            table = table.set_column(index, name, pa.array(texts, pa.string()))
     return table
 
 
 def default_limit(form: Format) -> int:
-    """Rows that are written unless told otherwise: `ROWS` of a table in a terminal; else 0, all."""
+    """Rows that are written by default: `ROWS` for a table in a terminal, otherwise 0 (all)."""
     return ROWS if form == "table" and sys.stdout.isatty() else 0
 
 
@@ -59,23 +60,23 @@ def write(
     """Write an answer to stdout.
 
     Args:
-        answer: what to write.
-        form: how.
-        shown: columns of a table; all if empty. In a terminal, as far as they fit.
-        limit: rows at the most; 0: all.
-        raw: whether secrets are written as they were recorded (`sanitise`).
+        answer: the rows to write.
+        form: the format.
+        shown: the columns of a table; all if empty. A terminal shows those that fit.
+        limit: the maximum number of rows; 0: all.
+        raw: whether secrets are written as they were recorded (`redaction.display`).
 
     Raises:
-        QueryError: DuckDB cannot give the rows.
+        QueryError: DuckDB cannot compute the rows, or Parquet cannot hold them.
     """
     try:
         table = (answer.limit(limit + 1) if limit else answer).to_arrow_table()
     except duckdb.Error as error:
         raise QueryError(f"{error}") from error
-    table = table.rename_columns(_told_apart(table.column_names))
+    table = table.rename_columns(_distinct(table.column_names))
     more = bool(limit) and table.num_rows > limit
     table = table.slice(0, limit) if limit else table
-    table = _as_files_have_it(table)
+    table = _unsupported_as_text(table)
     table = table if raw else masked_rows(table)
     if form == "table":
         _terminal(table, shown)
@@ -93,7 +94,7 @@ def write(
             pq.write_table(table, buffer)
         except pa.ArrowException as error:
             raise QueryError(
-                f"Parquet cannot hold this answer ({error}); cast it to text"
+                f"Parquet cannot store this answer ({error}); cast it to text"
             ) from error
         sys.stdout.buffer.write(buffer.getvalue())
     else:
@@ -103,7 +104,8 @@ def write(
         sys.stderr.write("no rows\n")
     if more:
         sys.stdout.flush()
-        sys.stderr.write(f"the first {limit:,} rows; --limit 0 prints all\n")
+        rows = count(limit, "row")
+        sys.stderr.write(f"only the first {rows} shown; --limit 0 shows all\n")
 
 
 def plain_rows(table: pa.Table) -> list[dict[str, Any]]:
@@ -112,13 +114,14 @@ def plain_rows(table: pa.Table) -> list[dict[str, Any]]:
 
 
 _FORMULA: Final = re.compile("[\\s\x00-\x1f]*[=+\\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n]")
-"""How a text begins that a spreadsheet may take for a formula; `export --to csv` says the same."""
+"""Matches texts that a spreadsheet may run as a formula; same as in `output/export/csv.py`."""
 
 
 def _flat(table: pa.Table) -> pa.Table:
-    """Nested values as JSON text: CSV has none. Texts that a spreadsheet would run are quoted.
+    """The table as CSV can hold it: nested values as JSON text, no formulas, no control characters.
 
-    CSV has no escapes: characters of `CONTROLS` become U+FFFD, in a file as in a terminal.
+    A text that a spreadsheet may run as a formula gets an apostrophe before it. CSV has no escapes:
+    characters of `CONTROLS` become U+FFFD, also in a file.
     """
 
     def safe(text: str | None) -> str | None:
@@ -145,52 +148,50 @@ def _flat(table: pa.Table) -> pa.Table:
     return pa.table([flat(column) for column in table.columns], names=names)
 
 
-def _told_apart(names: Sequence[str]) -> list[str]:
-    """Column names, each once: SQL may give several columns one name."""
+def _distinct(names: Sequence[str]) -> list[str]:
+    """The column names with `_1`, `_2` … at repeated ones: in SQL several columns may share one."""
     seen: dict[str, int] = {}
-    told = []
+    distinct = []
     for name in names:
         seen[name] = seen.get(name, 0) + 1
-        told.append(name if seen[name] == 1 else f"{name}_{seen[name] - 1}")
-    return told
+        distinct.append(name if seen[name] == 1 else f"{name}_{seen[name] - 1}")
+    return distinct
 
 
 _MARKUP: Final = re.compile(r"[\\`*\[\]|~]")
-
-
 _LINK: Final = re.compile(r":(?=//)|(?<=www)\.|@", re.IGNORECASE)
-"""What makes readers of Markdown see an address and link to it."""
+"""Matches the character that makes Markdown renderers turn an address into a link."""
 
 
 def markdown(table: pa.Table) -> str:
-    """A Markdown table; nothing in a cell is markup, a link or an image."""
+    """A Markdown table; markup, links and images in cells are escaped."""
     names = table.column_names
-    lines = [[_unmarked(name) for name in names], ["---"] * len(names)]
-    lines += [[_unmarked(cell(n, row[n])) for n in names] for row in table.to_pylist()]
+    lines = [[_escape_markdown(name) for name in names], ["---"] * len(names)]
+    lines += [[_escape_markdown(cell(n, row[n])) for n in names] for row in table.to_pylist()]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def _unmarked(text: str) -> str:
+def _escape_markdown(text: str) -> str:
     text = clean(text).replace("&", "&amp;").replace("<", "&lt;")
     text = _LINK.sub(lambda found: f"&#{ord(found[0])};", text)
     return _MARKUP.sub(lambda found: f"\\{found[0]}", text)
 
 
 def _terminal(table: pa.Table, shown: Sequence[str]) -> None:
-    from rich.console import Console  # noqa: PLC0415  (the other formats do without)
+    from rich.console import Console  # noqa: PLC0415  (the other formats do not need it)
 
     console = Console(highlight=False)
     sys.stdout.write(
         text_table(
             table,
             shown,
-            # A file or a pipe has no width to fit into.
-            width=console.width if console.is_terminal else None,
+            width=console.width if console.is_terminal else None,  # files and pipes have no width
             colour=console.is_terminal and not console.no_color,
         )
     )
     sys.stdout.flush()
     names = [name for name in shown or table.column_names if name in table.column_names]
-    merged = {n for name in names for n in (f"{name}_low", f"{name}_high")}
-    if hidden := [n for n in table.column_names if n not in names and n not in merged]:
-        sys.stderr.write(f"{len(hidden)} more columns with --format json, csv or parquet\n")
+    intervals = {n for name in names for n in (f"{name}_low", f"{name}_high")}
+    if hidden := [n for n in table.column_names if n not in names and n not in intervals]:
+        columns = count(len(hidden), "more column")
+        sys.stderr.write(f"{columns} with --format json, csv or parquet\n")

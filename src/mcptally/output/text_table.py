@@ -1,4 +1,4 @@
-"""Rows as aligned text: which columns have room, what is cut, and what has which colour."""
+"""Formats rows as aligned text: chooses the columns that fit, cuts long texts, adds colour."""
 
 import io
 import textwrap
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 def text_table(
     table: pa.Table, shown: Sequence[str] = (), *, width: int | None, colour: bool = False
 ) -> str:
-    """Rows as aligned text.
+    """Rows as aligned text, one line per row.
 
     Args:
         table: the rows.
         shown: columns, the most important first; all if empty.
-        width: characters of a line; long texts are cut, then columns left out from the right.
-            None: as wide as it takes.
-        colour: whether to say with colour what is good and bad.
+        width: characters per line. Long texts are cut; if that is not enough, columns are left out,
+            the rightmost first. None: no limit.
+        colour: whether to colour good and bad values.
     """
     from rich.console import Console  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
@@ -33,22 +33,22 @@ def text_table(
     rows = table.to_pylist()
     cells = {name: [_with_interval(name, row) for row in rows] for name in names}
     numbers = {name for name in names if _is_number(table.schema.field(name).type)}
-    headings = {name: _over_two_lines(heading(name), _width(cells[name])) for name in names}
-    fixed = {n for n in names if n in numbers or n in _WHOLE or n.endswith(("_at", "_seen"))}
+    headings = {name: _wrap_heading(heading(name), _width(cells[name])) for name in names}
+    fixed = {n for n in names if n in numbers or n in _UNCUT or n.endswith(("_at", "_seen"))}
 
     def fit() -> dict[str, int]:
         natural = {name: _width([*headings[name].split("\n"), *cells[name]]) for name in names}
-        return fitting(natural, fixed=fixed, width=width)
+        return fit_widths(natural, fixed=fixed, width=width)
 
     widths = fit()
-    thin = "insufficient_data" in names and "insufficient_data" not in widths
-    if marked := thin and _mark(cells, widths, rows):
+    flag_left_out = "insufficient_data" in names and "insufficient_data" not in widths
+    if marked := flag_left_out and _mark_insufficient(cells, widths, rows):
         widths = fit()
     for name in _NAMES & widths.keys():
-        cells[name] = [_middle(text, widths[name]) for text in cells[name]]
-    view = Table(box=None, pad_edge=False, header_style="bold")
+        cells[name] = [_cut_middle(text, widths[name]) for text in cells[name]]
+    rich_table = Table(box=None, pad_edge=False, header_style="bold")
     for name, size in widths.items():
-        view.add_column(
+        rich_table.add_column(
             Text(headings[name]),
             justify="right" if name in numbers else "left",
             vertical="bottom",
@@ -57,7 +57,7 @@ def text_table(
             width=size,
         )
     for number, row in enumerate(rows):
-        view.add_row(*(_coloured(name, cells[name][number], row) for name in widths))
+        rich_table.add_row(*(_coloured(name, cells[name][number], row) for name in widths))
     file = io.StringIO()
     console = Console(
         file=file,
@@ -67,40 +67,41 @@ def text_table(
         color_system="standard" if colour else None,
         legacy_windows=False,
     )
-    console.print(view)
-    # rich fills a row up to the table's width: nothing to read, and ugly in a file.
+    console.print(rich_table)
+    # rich pads each line with spaces up to the table's width.
     text = "".join(line.rstrip(" ") + "\n" for line in file.getvalue().splitlines())
     if marked:
-        text += f"{THIN} {heading('insufficient_data')}\n"
-    unsaid = {"insufficient_data"} if thin else set()  # a sign says it, or there is nothing to say
-    left_out = [heading(name) for name in names if name not in widths.keys() | unsaid]
+        text += f"{INSUFFICIENT_MARK} {heading('insufficient_data')}\n"
+    # The mark replaces this column; without a mark no row lacks data.
+    replaced = {"insufficient_data"} if flag_left_out else set()
+    left_out = [heading(name) for name in names if name not in widths.keys() | replaced]
     if left_out:
-        note = f"no room for: {', '.join(left_out)}"
+        note = f"columns that do not fit: {', '.join(left_out)}"
         text += f"{textwrap.shorten(note, width or len(note), placeholder=' …')}\n"
     return text
 
 
-THIN: Final = "?"
-"""Before an estimate that rests on too little data, where the column that says so has no room."""
+INSUFFICIENT_MARK: Final = "?"
+"""Stands before an estimate with too little data if the column `insufficient_data` does not fit."""
 
 
-def _mark(
+def _mark_insufficient(
     cells: dict[str, list[str]], widths: Mapping[str, int], rows: Sequence[Mapping[str, Any]]
 ) -> bool:
-    """Put `THIN` before the first estimate of each row with too little data; whether any has."""
-    thin = [bool(row["insufficient_data"]) for row in rows]
-    place = next((n for n in widths if any(_has_interval(n, row) for row in rows)), None)
-    if place is None or not any(thin):
+    """Mark the first estimate of each row with too little data; return whether any row has one."""
+    insufficient = [bool(row["insufficient_data"]) for row in rows]
+    column = next((n for n in widths if any(_has_interval(n, row) for row in rows)), None)
+    if column is None or not any(insufficient):
         return False
-    cells[place] = [
-        f"{THIN} {text}".rstrip() if few else text
-        for text, few in zip(cells[place], thin, strict=True)
+    cells[column] = [
+        f"{INSUFFICIENT_MARK} {text}".rstrip() if marked else text
+        for text, marked in zip(cells[column], insufficient, strict=True)
     ]
     return True
 
 
-def _middle(text: str, width: int) -> str:
-    """A name that does not fit, with both of its ends."""
+def _cut_middle(text: str, width: int) -> str:
+    """A name cut to `width` in the middle, so that both ends stay."""
     from rich.cells import cell_len, set_cell_size  # noqa: PLC0415
 
     if cell_len(text) <= width or width < 5:
@@ -110,13 +111,13 @@ def _middle(text: str, width: int) -> str:
     return f"{head}\N{HORIZONTAL ELLIPSIS}{tail}"
 
 
-def _over_two_lines(text: str, enough: int) -> str:
-    """A heading broken at the space that makes it narrowest, if it is wider than its column."""
+def _wrap_heading(text: str, column_width: int) -> str:
+    """A heading on two lines as narrow as possible, if it is wider than the cells below it."""
     words = text.split(" ")
-    if len(text) <= enough or len(words) == 1:
+    if len(text) <= column_width or len(words) == 1:
         return text
-    broken = [(" ".join(words[:n]), " ".join(words[n:])) for n in range(1, len(words))]
-    return "\n".join(min(broken, key=lambda lines: max(map(len, lines))))
+    splits = [(" ".join(words[:n]), " ".join(words[n:])) for n in range(1, len(words))]
+    return "\n".join(min(splits, key=lambda lines: max(map(len, lines))))
 
 
 def _is_number(kind: pa.DataType) -> bool:
@@ -125,8 +126,8 @@ def _is_number(kind: pa.DataType) -> bool:
     )
 
 
-_WHOLE: Final = frozenset({"call_id", "example_call", "slowest_call", "worst_call", "largest_call"})
-"""Columns that are of no use when cut: `mcptally show` takes them."""
+_UNCUT: Final = frozenset({"call_id", "example_call", "slowest_call", "worst_call", "largest_call"})
+"""Columns of call ids, which are never cut: readers paste them into `mcptally show`."""
 
 
 def _width(texts: Sequence[str]) -> int:
@@ -135,25 +136,32 @@ def _width(texts: Sequence[str]) -> int:
     return max(map(cell_len, texts), default=0)
 
 
-SHORTEST: Final = 10
-"""Characters to which a text may be cut before a column is left out for want of room."""
-NAME: Final = 16
-"""The same of a name, which is cut in the middle: names of one family differ at either end."""
+MIN_TEXT_WIDTH: Final = 10
+"""Characters to which texts are cut at most; after that, columns are left out."""
+MIN_NAME_WIDTH: Final = 16
+"""The same for names, which are cut in the middle: related names may differ at either end."""
 _NAMES: Final = frozenset({"server", "tool", "client", "path", "file", "session", "recording"})
 
 
-def fitting(natural: Mapping[str, int], *, fixed: set[str], width: int | None) -> dict[str, int]:
-    """How wide each column becomes; one that is not there does not fit.
+def fit_widths(natural: Mapping[str, int], *, fixed: set[str], width: int | None) -> dict[str, int]:
+    """The width of each column that fits into `width` characters.
 
-    Texts share what the fixed columns leave: short ones stay whole, the longest are cut. Where
-    even that is too little, columns go from the right; two stay.
+    The widest text columns are narrowed first; columns in `fixed` keep their natural width. If that
+    is not enough, the rightmost columns are left out; the first two always stay.
+
+    Args:
+        natural: column → characters that it needs, in the order of columns.
+        fixed: columns that cannot be cut.
+        width: characters per line; None: no limit.
     """
     if width is None:
         return dict(natural)
     names = list(natural)
     while True:
         least = {
-            n: natural[n] if n in fixed else min(natural[n], NAME if n in _NAMES else SHORTEST)
+            n: natural[n]
+            if n in fixed
+            else min(natural[n], MIN_NAME_WIDTH if n in _NAMES else MIN_TEXT_WIDTH)
             for n in names
         }
         room = width - 2 * (len(names) - 1)
@@ -179,7 +187,7 @@ _DOUBTFUL: Final = frozenset(
 
 
 def _coloured(name: str, text: str, row: Mapping[str, Any]) -> "Text":
-    """A cell, in the colour of what it says; where the data says too little, in none."""
+    """A cell coloured by its value; an estimate with too little data is dimmed."""
     from rich.text import Text  # noqa: PLC0415
 
     style = ""
@@ -190,12 +198,12 @@ def _coloured(name: str, text: str, row: Mapping[str, Any]) -> "Text":
     elif text in _DOUBTFUL:
         style = "yellow"
     elif name == "confidence" and _has_interval(name, row) and row[name] is not None:
-        # By what is sure: the interval's ends, not the estimate.
+        # The interval's ends decide, not the estimate.
         if row["confidence_low"] >= 90:
             style = "green"
         elif row["confidence_high"] < 90:
             style = "red" if row["confidence_high"] < 70 else "yellow"
-    elif name in _WHOLE:
+    elif name in _UNCUT:
         style = "dim"
     return Text(text, style=style)
 
@@ -205,7 +213,7 @@ def _has_interval(name: str, row: Mapping[str, Any]) -> bool:
 
 
 def _with_interval(name: str, row: Mapping[str, Any]) -> str:
-    """A cell, and beside an estimate its interval where the answer has one."""
+    """The text of a cell, followed by the interval in parentheses if the row has one."""
     text = cell(name, row[name])
     if not text or not _has_interval(name, row):
         return text

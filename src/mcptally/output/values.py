@@ -1,4 +1,4 @@
-"""One value in words: as JSON has it, or as a person reads it; and a column's name for people."""
+"""Converts values to JSON values and to the texts of table cells, and column names to headings."""
 
 import datetime
 import decimal
@@ -15,17 +15,18 @@ SHARE: Final = re.compile(
     r"_rate(_|$)|(?:^|_)share(_|$)|^(?:valid_worked|invalid_precision|invalid_recall|preventable"
     r"|refusal_precision)(_|$)"
 )
-"""Names of columns that hold shares from 0 to 1, which people read in percent."""
+"""Matches the names of columns that hold shares from 0 to 1; tables show them in percent."""
 _PERCENT: Final = re.compile(r"confidence")
+"""Matches the names of columns that hold percentages from 0 to 100."""
 
 
 def plain(value: object) -> Any:
-    """A value as JSON has it: no NaN, sums as numbers, times as ISO 8601, bytes as text."""
+    """A value as JSON: NaN is null, a decimal a number, a time ISO 8601, bytes are text."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if value is None or isinstance(value, str | int):
         return value
-    if isinstance(value, pa.MonthDayNano):  # a tuple, too
+    if isinstance(value, pa.MonthDayNano):  # before tuples: it is a subclass of tuple
         return _interval(value)
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
@@ -41,21 +42,24 @@ def plain(value: object) -> Any:
 
 
 def _interval(value: pa.MonthDayNano) -> str:
-    """An interval of SQL: months have no length in days, nor days in hours."""
-    counts = ((value.months, "month"), (value.days, "day"))
-    parts = [f"{n} {unit}{'' if abs(n) == 1 else 's'}" for n, unit in counts if n]
+    """The text of an SQL interval, as in `14 months 1 day 00:01:30`.
+
+    Months, days and time stay separate, because months and days differ in length.
+    """
+    units = ((value.months, "month"), (value.days, "day"))
+    parts = [f"{n} {unit}{'' if abs(n) == 1 else 's'}" for n, unit in units if n]
     if value.nanoseconds or not parts:
-        seconds, left = divmod(abs(value.nanoseconds) // 1000, 1_000_000)
+        seconds, microseconds = divmod(abs(value.nanoseconds) // 1000, 1_000_000)
         minutes, seconds = divmod(seconds, 60)
         hours, minutes = divmod(minutes, 60)
         sign = "-" if value.nanoseconds < 0 else ""
-        fraction = f".{left:06}" if left else ""
+        fraction = f".{microseconds:06}" if microseconds else ""
         parts.append(f"{sign}{hours:02}:{minutes:02}:{seconds:02}{fraction}")
     return " ".join(parts)
 
 
 def cell(name: str, value: object) -> str:
-    """One value as a person reads it: shares and confidences in percent, times short."""
+    """The text of a value in a table for people: shares and confidences in percent, short times."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -76,7 +80,7 @@ def cell(name: str, value: object) -> str:
         return value.strftime("%Y-%m-%d %H:%M:%S")
     if isinstance(value, list):
         return _cut(", ".join(cell("", v) for v in value[:CELL]))
-    if type(value) is tuple:  # of a map
+    if type(value) is tuple:  # an entry of a map
         return _cut(": ".join(cell("", v) for v in value))
     if isinstance(value, dict):
         return _cut(json.dumps(plain(value), ensure_ascii=False))
@@ -84,7 +88,7 @@ def cell(name: str, value: object) -> str:
 
 
 CELL: Final = 1000
-"""Characters of a value that a table shows: one hostile name must not cost minutes of layout."""
+"""Characters of a value that a table shows; laying out a name of megabytes would take minutes."""
 
 
 def _cut(text: str) -> str:
@@ -102,5 +106,5 @@ _HEADINGS: Final = {
 
 
 def heading(name: str) -> str:
-    """A column's name for people."""
+    """The heading of a column in a table for people."""
     return _HEADINGS.get(name) or clean(name).replace("_", " ").strip() or clean(name)

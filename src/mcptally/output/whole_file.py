@@ -1,4 +1,4 @@
-"""Writes a file for others whole or not at all."""
+"""Writes a file atomically: the complete file, or none."""
 
 import os
 from collections.abc import Callable
@@ -11,10 +11,11 @@ T = TypeVar("T")
 
 
 def whole_file(path: Path, write: Callable[[BinaryIO], T]) -> T:
-    """Write a file that is there whole or not at all, and return what `write` returns.
+    """Write a file atomically and return what `write` returns.
 
-    The file is written under another name beside the target, which it then replaces; what there is
-    of it is removed where that fails. A link stays a link. A pipe or a device is written into.
+    The content goes to a temporary file in the same folder, which then replaces the target. If
+    writing fails, the temporary file is removed. If `path` is a link, its target is replaced. Pipes
+    and devices are written directly.
 
     Raises:
         UsageError: the file cannot be written.
@@ -23,16 +24,16 @@ def whole_file(path: Path, write: Callable[[BinaryIO], T]) -> T:
         if path.exists() and not path.is_file():
             with path.open("wb") as file:
                 return write(file)
-        whole = path.resolve()
-        part = whole.with_name(f"{path.name}.part")
+        target = path.resolve()
+        part = target.with_name(f"{path.name}.part")
         try:
             part.touch(mode=0o600)
             with part.open("wb") as file:
-                done = write(file)
-            os.replace(part, whole)  # noqa: PTH105  (the atomic one, by its name)
+                result = write(file)
+            os.replace(part, target)  # noqa: PTH105  (its name says that it is atomic)
         except BaseException:
             part.unlink(missing_ok=True)
             raise
     except OSError as error:
         raise UsageError(f"{path}: cannot be written: {error.strerror or error}") from error
-    return done
+    return result

@@ -16,6 +16,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from mcptally.errors import UnreadableError
+from mcptally.plural import count
 from mcptally.transcript.discover import PassedOver, discover
 from mcptally.transcript.events import EVENTS as EVENT_TYPES
 from mcptally.transcript.events import AnyEvent, CloseEvent, GapEvent, OpenEvent
@@ -137,7 +138,7 @@ def check(paths: Iterable[str | Path]) -> ArchiveCheck:
     if not seen:
         first = damaged[0] if damaged else None
         why = f"; {first.file}: {first.problems[0]}" if first else ""
-        raise UnreadableError(f"no transcript event in {len(files)} files{why}")
+        raise UnreadableError(f"no transcript event in {count(len(files), 'file')}{why}")
     is_held_cached = functools.cache(is_held)  # a file may hold a million recordings
     recordings = [_check_recording(name, state, is_held_cached) for name, state in seen.items()]
     return ArchiveCheck(
@@ -186,9 +187,9 @@ def _check_file(path: Path, seen: dict[str, _RecordingState], room: Room) -> Fil
         if noise > MAX_NOISE:
             problems.append(f"line {total + 1}: {NOISE}")
             break
-    for rule, count in bad.items():
+    for rule, n in bad.items():
         number, words = first_bad[rule]
-        problems.append(f"line {number}{f' and {count - 1} more' if count > 1 else ''}: {words}")
+        problems.append(f"line {number}{f' and {n - 1} more' if n > 1 else ''}: {words}")
     if not total and not problems:
         problems.append("empty")
     return FileCheck(str(path), total, unread, problems)
@@ -270,21 +271,23 @@ def _check_recording(
     if runs[0].first:
         holes.insert(0, (0, runs[0].first - 1))
     if state.lost:
-        problems.append(f"the recorder lost {state.lost} events, as its gap events say")
+        problems.append(f"the recorder lost {count(state.lost, 'event')}, as its gap events say")
     # Lost events keep their numbers, so do not report again what a gap event reports.
     missing = sum(last - first + 1 for first, last in holes)
     if missing > state.lost:
         listed = ", ".join(_range_text(*hole) for hole in holes[:_MAX_LISTED])
         more = f" and {len(holes) - _MAX_LISTED} more" if len(holes) > _MAX_LISTED else ""
-        problems.append(f"{missing - state.lost} events are missing at seq {listed}{more}")
+        absent = count(missing - state.lost, "event is", "events are")
+        problems.append(f"{absent} missing at seq {listed}{more}")
     if state.repeats:
-        problems.append(f"{state.repeats} events repeat a seq")
+        repeated = count(state.repeats, "event repeats", "events repeat")
+        problems.append(f"{repeated} a seq")
     if state.backwards:
-        problems.append(f"the time goes back {state.backwards} times")
+        problems.append(f"the time goes back {count(state.backwards, 'time')}")
     if state.closed is not None and (
         after := sum(max(0, r.last - max(r.first, state.closed + 1) + 1) for r in runs)
     ):
-        problems.append(f"{after} events after the close event")
+        problems.append(f"{count(after, 'event')} after the close event")
     problems += _segment_problems(state)
     if not state.counts["open"]:
         problems.append("no open event: the first segment is missing")
@@ -311,10 +314,11 @@ def _check_recording(
 def _segment_problems(state: _RecordingState) -> Iterator[str]:
     found = set(state.segments)
     if len(found) < len(state.segments):
-        yield f"{len(state.segments) - len(found)} segments are repeated"
+        repeated = count(len(state.segments) - len(found), "segment is", "segments are")
+        yield f"{repeated} repeated"
     if found and (missing := max(found) + 1 - len(found)):
         gone = islice((str(n) for n in range(max(found)) if n not in found), _MAX_LISTED)
-        yield f"{missing} segments are missing: {', '.join(gone)}"
+        yield f"{count(missing, 'segment is', 'segments are')} missing: {', '.join(gone)}"
 
 
 def _count_mismatches(state: _RecordingState) -> Iterator[str]:
@@ -324,7 +328,9 @@ def _count_mismatches(state: _RecordingState) -> Iterator[str]:
         if event not in EVENT_NAMES or event == "close" or not isinstance(number, int):
             continue
         if number != state.counts[event]:
-            yield f"the close event counts {number} {event} events, {state.counts[event]} were read"
+            counted = count(number, f"{event} event")
+            read = count(state.counts[event], "was", "were")
+            yield f"the close event counts {counted}, {read} read"
 
 
 def _range_text(first: int, last: int) -> str:

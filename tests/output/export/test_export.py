@@ -168,7 +168,7 @@ def test_a_har_is_one_document_and_says_what_it_left_out(store, tmp_path):
     log = json.loads((tmp_path / "x.har").read_text())["log"]
     assert log["version"] == "1.2"
     asked = rows(store).filter(pl.col("dir") == "s2c").height
-    assert done.left_out == {"asked by the server": asked}
+    assert done.left_out == {"requests of the server": asked}
     assert len(log["entries"]) == done.rows - asked
 
 
@@ -203,7 +203,7 @@ def test_a_link_stays_one_and_a_pipe_is_written_into(store, tmp_path):
 
 
 def test_mistakes_are_said(store, tmp_path):
-    with pytest.raises(UsageError, match="otlp holds calls"):
+    with pytest.raises(UsageError, match="otlp can hold the table calls only"):
         export(store, to="otlp", out=tmp_path / "x", table="findings")
     with pytest.raises(UsageError, match="no format is called 'odt'"):
         export(store, to="odt", out=tmp_path / "x")
@@ -220,4 +220,4 @@ def test_the_command_writes_to_stdout_and_talks_on_stderr(store):
     done = run("export", store, "--to", "har")
     assert done.returncode == 0
     assert json.loads(done.stdout)["log"]["creator"]["name"] == "mcptally"
-    assert "rows left out: asked by the server" in done.stderr
+    assert "rows left out: requests of the server" in done.stderr

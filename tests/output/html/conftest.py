@@ -1,4 +1,4 @@
-"""Pages to look at, made once; and a Chromium to look with."""
+"""Fixtures: stores and their pages, made once, and a Chromium to open them."""
 
 import os
 import shutil
@@ -46,7 +46,7 @@ def large_store(tmp_path_factory) -> Path:
 def pages(
     tmp_path_factory, sample_store, hostile_store, calm_store, worse_store, large_store
 ) -> dict[str, Path]:
-    """Pages by name, each in a file."""
+    """Name → file of the page."""
     folder = tmp_path_factory.mktemp("pages")
     made = {
         "sample": (sample_store, None),
@@ -60,14 +60,14 @@ def pages(
     return {name: folder / f"{name}.html" for name in made}
 
 
-# Of this package only: while it is open, its event loop stands in everybody's way.
+# Scope "package": its event loop disturbs tests of other packages while it is open.
 @pytest.fixture(scope="package")
 def browser() -> Iterator[object]:
     playwright = pytest.importorskip("playwright.sync_api", reason="no playwright here")
     found = next(filter(None, map(shutil.which, ("chromium", "google-chrome"))), None)
     if found is None:
         pytest.skip("no Chromium on PATH: bash .ci/servers-browser.sh FOLDER")
-    # Its sandbox wants a user that is not root.
+    # The sandbox of Chromium does not work for root.
     arguments = ["--disable-dev-shm-usage", *(["--no-sandbox"] if os.geteuid() == 0 else [])]
     with playwright.sync_playwright() as driver:
         opened = driver.chromium.launch(executable_path=found, args=arguments, timeout=120_000)

@@ -1,4 +1,4 @@
-"""Stores that a report is tried on, made from transcripts that are written here."""
+"""Makes the stores that the tests report on, from generated transcripts."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -8,7 +8,7 @@ import mcptally as mt
 from tests import transcripts as t
 
 MARKER = "pwned"
-"""What an attack sets, and what must never be set."""
+"""The property of `window` that an attack would set."""
 
 ATTACKS = (
     f"<script>window.{MARKER}=1</script>",
@@ -33,7 +33,7 @@ ATTACKS = (
     "z̷̢̧͔̖̎͒̀" * 10,
     "long" * 200,
 )
-"""Names and texts that strangers may send: markup, styles, templates, directions, shells."""
+"""Hostile names and texts: markup, styles, template syntax, bidirectional text, shell syntax."""
 
 
 def session(
@@ -44,7 +44,7 @@ def session(
     *,
     client: str = "tester",
 ) -> Iterator[dict[str, Any]]:
-    """A session over a pipe: handshake, list of tools, calls with their replies (or none)."""
+    """The events of a stdio session: handshake, list of tools, calls with their replies, if any."""
     yield t.opened(recording, server=server)
     hello = {"protocolVersion": "2025-06-18", "capabilities": {}}
     about = {"name": client, "version": "1"}
@@ -100,7 +100,7 @@ def scored(folder: Path, events: Iterable[dict[str, Any]]) -> Path:
 
 
 def attacked(folder: Path) -> Path:
-    """Every attack as a server, a tool, a client, an error, a result, a property and its value."""
+    """A store with each attack as name of server, tool, client and property, and as text."""
     events: list[dict[str, Any]] = []
     for number, attack in enumerate(ATTACKS):
         for turn in range(2):
@@ -120,7 +120,7 @@ def attacked(folder: Path) -> Path:
 
 
 def many(folder: Path, tools: int, *, filled: str = "_of_many") -> Path:
-    """Many tools, each in two sessions; a third of them crash, and say so each in its own words."""
+    """A store of many tools in two sessions; a third of the calls crash, each with its own text."""
     events: list[dict[str, Any]] = []
     for turn in range(2):
         names = [f"tool_number_{number:04}{filled}" for number in range(tools)]
@@ -134,7 +134,7 @@ def many(folder: Path, tools: int, *, filled: str = "_of_many") -> Path:
 
 
 def calm(folder: Path, *, crashes: int = 0) -> Path:
-    """Thirty sessions of one tool; so many of them end in a crash."""
+    """A store of thirty sessions of one tool, of which `crashes` end in a crash."""
     events: list[dict[str, Any]] = []
     for turn in range(30):
         last = failed(CRASH) if turn < crashes else answered("fine")

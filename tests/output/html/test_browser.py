@@ -1,4 +1,4 @@
-"""The page in a real Chromium: it works, bars nobody, and runs nothing foreign."""
+"""The page in a real Chromium: it works, is accessible, and runs no recorded content."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -12,38 +12,38 @@ from tests.output.html import stores
 pytestmark = pytest.mark.slow
 
 WAIT = 60_000
-"""Milliseconds that a machine under load may take for a step."""
+"""Milliseconds that a step may take on a machine under load."""
 
 PAGES = ("sample", "hostile", "calm", "worse", "large")
 
 
-class Seen:
-    """What a page did while it was open."""
+class Activity:
+    """The requests, console messages and dialogs of an open page."""
 
     def __init__(self, page: Any) -> None:
         self.requests: list[str] = []
-        self.said: list[str] = []
+        self.messages: list[str] = []
         self.dialogs: list[str] = []
         page.on("request", lambda request: self.requests.append(request.url))
-        page.on("console", lambda message: self.said.append(f"{message.type}: {message.text}"))
-        page.on("pageerror", lambda error: self.said.append(f"error: {error}"))
+        page.on("console", lambda message: self.messages.append(f"{message.type}: {message.text}"))
+        page.on("pageerror", lambda error: self.messages.append(f"error: {error}"))
         page.on("dialog", lambda dialog: (self.dialogs.append(dialog.message), dialog.dismiss()))
 
 
 @pytest.fixture
-def look(browser, pages) -> Iterator[Callable[..., Any]]:
-    """Opens a page by name; gives it, and what it did."""
+def open_page(browser, pages) -> Iterator[Callable[..., Any]]:
+    """Opens a page by name; returns it with its activity."""
     contexts = []
 
-    def opened(name: str, **options: Any) -> tuple[Any, Seen]:
+    def opened(name: str, **options: Any) -> tuple[Any, Activity]:
         options.setdefault("viewport", {"width": 1280, "height": 900})
         context = browser.new_context(**options)
         contexts.append(context)
         context.set_default_timeout(WAIT)
         page = context.new_page()
-        seen = Seen(page)
+        activity = Activity(page)
         page.goto(pages[name].as_uri(), wait_until="load", timeout=WAIT)
-        return page, seen
+        return page, activity
 
     yield opened
     for context in contexts:
@@ -57,23 +57,23 @@ def first_cells(page: Any, table: str, column: int) -> list[str]:
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_a_page_loads_nothing_and_has_nothing_to_complain_of(look, pages, name):
-    page, seen = look(name)
+def test_a_page_loads_nothing_and_logs_no_errors(open_page, pages, name):
+    page, activity = open_page(name)
     page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true })")
     page.wait_for_function("document.querySelectorAll('td > details[open] .cmd').length === 0")
-    assert seen.requests == [pages[name].as_uri()]
-    assert seen.said == []
+    assert activity.requests == [pages[name].as_uri()]
+    assert activity.messages == []
 
 
 @pytest.mark.parametrize("width", [390, 1280])
 @pytest.mark.parametrize("name", PAGES)
-def test_a_page_is_no_wider_than_the_window(look, name, width):
-    page, _ = look(name, viewport={"width": width, "height": 800})
+def test_a_page_is_no_wider_than_the_window(open_page, name, width):
+    page, _ = open_page(name, viewport={"width": width, "height": 800})
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-def test_nothing_of_an_attack_runs_or_becomes_an_element(look, pages):
-    page, seen = look("hostile")
+def test_recorded_markup_neither_runs_nor_becomes_an_element(open_page, pages):
+    page, activity = open_page("hostile")
     for word in ("a", "<script>", "' onmouseover='"):
         page.fill("#tools input[type=search]", word)
     page.fill("#tools input[type=search]", "")
@@ -83,9 +83,9 @@ def test_nothing_of_an_attack_runs_or_becomes_an_element(look, pages):
         summary.click()
     page.emulate_media(media="print")
     assert page.evaluate(f"window.{stores.MARKER}") is None
-    assert seen.dialogs == []
-    assert seen.requests == [pages["hostile"].as_uri()]
-    assert [line for line in seen.said if "error" in line] == []
+    assert activity.dialogs == []
+    assert activity.requests == [pages["hostile"].as_uri()]
+    assert [line for line in activity.messages if "error" in line] == []
     assert page.evaluate("document.scripts.length") == 1
     assert page.evaluate("document.styleSheets.length") == 1
     assert page.evaluate("document.title").startswith("mcptally: ")
@@ -94,31 +94,30 @@ def test_nothing_of_an_attack_runs_or_becomes_an_element(look, pages):
     assert page.is_visible("h1")
 
 
-def test_a_page_with_another_script_in_it_would_not_run_it(pages, browser):
-    """The policy holds even where escaping had failed."""
+def test_the_policy_blocks_scripts_that_were_not_escaped(pages, browser):
     text = pages["calm"].read_text(encoding="utf-8")
-    holed = pages["calm"].with_name("holed.html")
+    injected = pages["calm"].with_name("injected.html")
     marker = stores.MARKER
-    hole = f"<script>window.{marker}=1</script><img src=x onerror='window.{marker}=1'></main>"
-    holed.write_text(text.replace("</main>", hole), encoding="utf-8")
+    attack = f"<script>window.{marker}=1</script><img src=x onerror='window.{marker}=1'></main>"
+    injected.write_text(text.replace("</main>", attack), encoding="utf-8")
     context = browser.new_context()
     page = context.new_page()
-    seen = Seen(page)
-    page.goto(holed.as_uri(), wait_until="load", timeout=WAIT)
+    activity = Activity(page)
+    page.goto(injected.as_uri(), wait_until="load", timeout=WAIT)
     assert page.query_selector("img")
     assert page.evaluate(f"window.{marker}") is None
-    assert any("Content Security Policy" in line for line in seen.said)
+    assert any("Content Security Policy" in line for line in activity.messages)
     context.close()
 
 
-def test_no_string_can_become_markup_in_the_script(look):
-    page, _ = look("calm")
-    refused = "() => { try { document.body.innerHTML = '<b>x</b>' } catch (e) { return e.name } }"
-    assert page.evaluate(refused) == "TypeError"
+def test_the_script_cannot_turn_strings_into_markup(open_page):
+    page, _ = open_page("calm")
+    attempt = "() => { try { document.body.innerHTML = '<b>x</b>' } catch (e) { return e.name } }"
+    assert page.evaluate(attempt) == "TypeError"
 
 
-def test_a_column_sorts_up_and_down_with_what_is_unknown_last(look):
-    page, _ = look("sample")
+def test_columns_sort_in_both_directions_with_unknown_values_last(open_page):
+    page, _ = open_page("sample")
     button = page.locator("#t-tools thead button", has_text="judged calls")
     button.click()
     head = button.locator("xpath=..")
@@ -139,8 +138,8 @@ def test_a_column_sorts_up_and_down_with_what_is_unknown_last(look):
     assert names == sorted(names, key=lambda name: (name.replace("_", " ").lower(), name))
 
 
-def test_searching_and_filtering_leave_the_rows_that_fit(look):
-    page, _ = look("large")
+def test_search_and_filters_show_only_matching_rows(open_page):
+    page, _ = open_page("large")
     shown_rows = "#t-tools tbody tr:visible"
     assert page.locator(shown_rows).count() == 25
     page.fill("#tools input[type=search]", "number_0123")
@@ -159,8 +158,8 @@ def test_searching_and_filtering_leave_the_rows_that_fit(look):
     assert set(verdicts) == {"tool_failure"}
 
 
-def test_a_row_shows_its_calls_below_it_until_the_table_changes(look):
-    page, _ = look("large")
+def test_the_commands_of_a_row_open_below_it_and_close_when_the_table_is_sorted(open_page):
+    page, _ = open_page("large")
     rows = page.locator("#t-tools tbody tr")
     rows.nth(3).locator("summary").click()
     below = page.locator("#t-tools tr.below")
@@ -175,10 +174,10 @@ def test_a_row_shows_its_calls_below_it_until_the_table_changes(look):
     assert name in "".join(folded.all_text_contents())
 
 
-def test_the_theme_follows_the_system_until_it_is_switched(look):
+def test_the_theme_follows_the_system_until_it_is_switched(open_page):
     paper = "getComputedStyle(document.body).backgroundColor"
-    light, _ = look("calm", color_scheme="light")
-    dark, _ = look("calm", color_scheme="dark")
+    light, _ = open_page("calm", color_scheme="light")
+    dark, _ = open_page("calm", color_scheme="dark")
     colours = [light.evaluate(paper), dark.evaluate(paper)]
     assert colours[0] != colours[1]
     for page, other, word in ((light, colours[1], "Light"), (dark, colours[0], "Dark")):
@@ -187,10 +186,10 @@ def test_the_theme_follows_the_system_until_it_is_switched(look):
         assert page.inner_text("#theme") == word
 
 
-def test_a_command_is_copied_whole(look):
-    page, _ = look("worse", permissions=["clipboard-read", "clipboard-write"])
-    button = page.locator(".leads .copy").first
-    command = page.locator(".leads code.cmd").first.text_content()
+def test_the_copy_button_copies_the_whole_command(open_page):
+    page, _ = open_page("worse", permissions=["clipboard-read", "clipboard-write"])
+    button = page.locator(".priorities .copy").first
+    command = page.locator(".priorities code.cmd").first.text_content()
     button.click()
     page.wait_for_function(
         "async line => await navigator.clipboard.readText() === line", arg=command
@@ -198,16 +197,16 @@ def test_a_command_is_copied_whole(look):
     assert " show " in command
 
 
-def test_without_script_everything_is_there(look):
-    page, _ = look("large", java_script_enabled=False)
+def test_without_javascript_all_rows_are_visible(open_page):
+    page, _ = open_page("large", java_script_enabled=False)
     assert page.locator("#t-tools tbody tr:visible").count() == 500
     assert page.locator("form.filters:visible").count() == 0
     assert page.locator("#theme:visible").count() == 0
 
 
 @pytest.mark.parametrize("name", ["sample", "worse"])
-def test_a_page_prints_with_what_leads_to_the_calls_opened(look, name, tmp_path):
-    page, _ = look(name, color_scheme="dark")
+def test_all_details_are_open_in_print(open_page, name, tmp_path):
+    page, _ = open_page(name, color_scheme="dark")
     printed = page.pdf(path=tmp_path / "page.pdf", format="A4")
     assert printed.startswith(b"%PDF")
     assert page.locator("main details[open]").count() == 0
@@ -215,7 +214,7 @@ def test_a_page_prints_with_what_leads_to_the_calls_opened(look, name, tmp_path)
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert page.locator("main details:not([open])").count() == 0
     assert page.evaluate("getComputedStyle(document.body).color") == "rgb(28, 29, 31)"
-    assert page.locator(".leads .cmd:visible").count() > 0
+    assert page.locator(".priorities .cmd:visible").count() > 0
     assert page.locator("nav:visible, #theme:visible").count() == 0
 
 
@@ -230,24 +229,26 @@ def test_a_page_prints_with_what_leads_to_the_calls_opened(look, name, tmp_path)
         ("calm", "dark", 1280),
     ],
 )
-def test_axe_finds_nothing_that_bars_people(look, axe, name, scheme, width):
-    # What axe injects, the page's policy would refuse.
-    page, _ = look(
+def test_axe_finds_no_accessibility_violations(open_page, axe, name, scheme, width):
+    # The page's policy would block the script of axe.
+    page, _ = open_page(
         name, color_scheme=scheme, bypass_csp=True, viewport={"width": width, "height": 900}
     )
-    page.evaluate("document.querySelectorAll('.lead details').forEach(one => { one.open = true })")
+    page.evaluate(
+        "document.querySelectorAll('.priority details').forEach(one => { one.open = true })"
+    )
     page.evaluate(axe)
     found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-    said = [
+    violations = [
         f"{one['impact']} {one['id']}: {one['help']}: {one['nodes'][0]['html'][:200]}"
         for one in found["violations"]
     ]
-    assert said == []
+    assert violations == []
     assert found["passes"]
 
 
-def test_everything_can_be_reached_by_keyboard(look):
-    page, _ = look("worse")
+def test_everything_can_be_reached_by_keyboard(open_page):
+    page, _ = open_page("worse")
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.className") == "skip"
     reached = set()
@@ -265,8 +266,8 @@ def test_everything_can_be_reached_by_keyboard(look):
     assert outline == "solid"
 
 
-def test_the_first_lead_shows_what_the_tool_said(look):
-    page, _ = look("worse")
-    said = page.inner_text(".leads li >> nth=0")
-    assert re.search(r"got worse\s+echo:\s+fails more: 0.0% → 33.3%", said)
-    assert shown(stores.CRASH, 200) in said
+def test_the_first_priority_shows_the_error_text_of_the_tool(open_page):
+    page, _ = open_page("worse")
+    text = page.inner_text(".priorities li >> nth=0")
+    assert re.search(r"got worse\s+echo:\s+fails more: 0.0% → 33.3%", text)
+    assert shown(stores.CRASH, 200) in text

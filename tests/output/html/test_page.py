@@ -1,4 +1,4 @@
-"""The page as a file: whole, small, the same each time, and nothing in it but what we put there."""
+"""The page as a file: complete, small, reproducible, and without recorded markup."""
 
 import base64
 import datetime
@@ -23,9 +23,9 @@ from mcptally.cli import cli
 from mcptally.errors import QueryError, StoreError, UsageError
 from mcptally.output.html import report
 from mcptally.output.html.commands import Commands
-from mcptally.output.html.text import interval, percent, plain, shown
+from mcptally.output.html.text import interval, is_printable, percent, shown
 from tests.analytics.built_stores import build, call
-from tests.output.html import anatomy, stores
+from tests.output.html import parsed_page, stores
 
 pytestmark = pytest.mark.slow
 
@@ -43,15 +43,15 @@ DASH = "\N{EN DASH}"
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_a_page_holds_no_elements_but_ours(pages, name):
-    page = anatomy.of(pages[name])
+def test_a_page_has_no_recorded_elements(pages, name):
+    page = parsed_page.parse(pages[name])
     assert {tag for tag, _ in page.elements} <= TAGS
     assert len(page.named("script")) == len(page.named("style")) == 1
 
 
 @pytest.mark.parametrize("name", PAGES)
 def test_no_attribute_runs_styles_or_loads_anything(pages, name):
-    for tag, attributes in anatomy.of(pages[name]).elements:
+    for tag, attributes in parsed_page.parse(pages[name]).elements:
         for key, value in attributes.items():
             assert not key.startswith("on"), (tag, key)
             assert key not in {"style", "src", "srcset", "srcdoc", "action", "formaction"}
@@ -66,7 +66,7 @@ def test_no_attribute_runs_styles_or_loads_anything(pages, name):
 @pytest.mark.parametrize("name", PAGES)
 def test_the_policy_allows_this_style_and_this_script_and_nothing_else(pages, name):
     text = pages[name].read_text(encoding="utf-8")
-    policy = anatomy.of(pages[name]).named("meta")[1]
+    policy = parsed_page.parse(pages[name]).named("meta")[1]
     assert policy["http-equiv"] == "Content-Security-Policy"
     rules = dict(part.split(" ", 1) for part in policy["content"].split("; "))
     assert rules["default-src"] == "'none'"
@@ -78,8 +78,8 @@ def test_the_policy_allows_this_style_and_this_script_and_nothing_else(pages, na
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_a_page_can_be_found_ones_way_in_without_seeing_it(pages, name):
-    page = anatomy.of(pages[name])
+def test_a_page_has_landmarks_headings_and_labels_for_screen_readers(pages, name):
+    page = parsed_page.parse(pages[name])
     ids = [value for _, attributes in page.elements if (value := attributes.get("id"))]
     assert len(ids) == len(set(ids))
     for _, attributes in page.elements:
@@ -99,24 +99,24 @@ def test_a_page_can_be_found_ones_way_in_without_seeing_it(pages, name):
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_no_character_of_a_stranger_acts_on_the_text_around_it(pages, name):
-    page = anatomy.of(pages[name])
+def test_a_page_has_no_control_or_bidirectional_characters(pages, name):
+    page = parsed_page.parse(pages[name])
     for text in page.texts:
-        assert plain(text.replace("\n", "").replace("\N{NO-BREAK SPACE}", "")), repr(text)
+        assert is_printable(text.replace("\n", "").replace("\N{NO-BREAK SPACE}", "")), repr(text)
     for _, attributes in page.elements:
         for value in attributes.values():
-            assert plain(value or ""), repr(value)
+            assert is_printable(value or ""), repr(value)
 
 
-def test_what_an_attack_wrote_can_be_read_as_it_was_written(pages):
-    said = "".join(anatomy.of(pages["hostile"]).texts)
+def test_recorded_markup_is_shown_as_text(pages):
+    text = "".join(parsed_page.parse(pages["hostile"]).texts)
     for attack in stores.ATTACKS:
-        assert shown(attack, 60).removesuffix("\N{HORIZONTAL ELLIPSIS}") in said
+        assert shown(attack, 60).removesuffix("\N{HORIZONTAL ELLIPSIS}") in text
 
 
-def test_templates_in_traffic_stay_text(pages):
-    said = "".join(anatomy.of(pages["hostile"]).texts)
-    assert "{{7*7}}${7*7}" in said
+def test_template_syntax_in_recorded_text_is_not_evaluated(pages):
+    text = "".join(parsed_page.parse(pages["hostile"]).texts)
+    assert "{{7*7}}${7*7}" in text
 
 
 def test_secrets_in_errors_are_replaced(tmp_path):
@@ -128,7 +128,7 @@ def test_secrets_in_errors_are_replaced(tmp_path):
     assert "[redacted:" in page
 
 
-def test_a_page_of_500_tools_has_all_of_them_and_is_small(pages):
+def test_a_page_of_500_tools_lists_all_of_them_in_less_than_3_mb(pages):
     text = pages["large"].read_text(encoding="utf-8")
     assert len(text.encode()) < 3_000_000
     table = text[text.index('id="t-tools"') :]
@@ -137,50 +137,54 @@ def test_a_page_of_500_tools_has_all_of_them_and_is_small(pages):
 
 
 @pytest.mark.parametrize("filled", ["'" * 110, "\u202e" * 110, "&" * 800])
-def test_a_page_stays_small_whatever_names_a_store_holds(filled, tmp_path):
+def test_a_page_stays_small_with_long_and_escaped_names(filled, tmp_path):
     page = report(stores.many(tmp_path, 900, filled=filled))
     assert len(page.encode()) < 5_000_000
     assert page.count("<wbr>") > 500
 
 
 @pytest.mark.parametrize("name", ["sample", "hostile"])
-def test_a_page_of_the_same_store_is_the_same(pages, name, request):
+def test_the_same_store_gives_the_same_page(pages, name, request):
     store = request.getfixturevalue(f"{name}_store")
     assert report(mt.open_store(store)) == pages[name].read_text(encoding="utf-8")
 
 
-def test_the_headline_counts_what_the_tool_itself_broke(pages):
+def test_the_title_counts_tool_failures(pages):
     assert "<h1>None of 60 calls failed because of the tool</h1>" in pages["calm"].read_text()
     assert "<h1>20 of 60 calls failed because of the tool</h1>" in pages["worse"].read_text()
 
 
-def test_what_got_worse_comes_first_and_leads_to_a_call(pages, worse_store):
+def test_changes_for_the_worse_come_first_and_show_an_example_call(pages, worse_store):
     text = pages["worse"].read_text(encoding="utf-8")
-    first = text[text.index('<ol class="leads">') :]
+    first = text[text.index('<ol class="priorities">') :]
     assert first.index("got worse") < first.index("</li>")
     assert "fails more: 0.0%" in first[: first.index("</li>")]
     assert 'id="compared"' in text
-    shows = [line for line in anatomy.of(pages["worse"]).commands if " show " in line]
+    shows = [line for line in parsed_page.parse(pages["worse"]).commands if " show " in line]
     failed = mt.open_store(worse_store).sql("SELECT call_id FROM calls WHERE verdict IS NOT NULL")
     assert shows[0].split()[-1] in {call for (call,) in failed.fetchall()}
 
 
-def test_a_page_without_failures_says_how_much_that_proves(pages):
+def test_a_page_without_failures_gives_the_upper_bound_of_the_failure_rate(pages):
     text = pages["calm"].read_text(encoding="utf-8")
-    assert "Nothing stands out. Of the 1 tool with enough data none fails in more than" in text
+    assert (
+        "No problem was found. 1 tool has enough data; the failure rate is at most"
+        in parsed_page.parse(pages["calm"]).plain_text()
+    )
+    assert '<ol class="priorities">' not in text
 
 
-def test_a_store_without_calls_has_a_page_too(tmp_path):
+def test_a_store_without_calls_has_a_page(tmp_path):
     store = stores.scored(tmp_path, stores.session("r", "idle", [stores.defined("echo")], []))
     page = report(store)
     assert "<h1>No tool was called</h1>" in page
-    assert "What these data cannot say" in page
+    assert "Limits of the data" in page
 
 
 def test_every_command_on_a_page_finds_calls(pages, hostile_store):
     store = mt.open_store(hostile_store)
     asked = {"show": 0, "query": 0}
-    for line in dict.fromkeys(anatomy.of(pages["hostile"]).commands):
+    for line in dict.fromkeys(parsed_page.parse(pages["hostile"]).commands):
         program, verb, path, what, *rest = shlex.split(line)
         assert (program, path) == ("mcptally", str(hostile_store))
         if verb == "show":
@@ -204,7 +208,7 @@ def a_session(name: str, server: str, client: str, start: int, step: int = 1_000
     return events
 
 
-def test_commands_find_the_calls_that_were_chosen_in_every_store(tmp_path):
+def test_commands_apply_the_filters_of_the_page_to_all_stores(tmp_path):
     parts = []
     for place, (name, client, at) in enumerate(
         (("one", "ann", "2026-01-01T10Z"), ("two", "bob it's", "2026-02-01T10Z"))
@@ -216,9 +220,9 @@ def test_commands_find_the_calls_that_were_chosen_in_every_store(tmp_path):
     page = tmp_path / "page.html"
     store = mt.open_store(*parts)
     report(store, page, **chosen)
-    lines = [line for line in anatomy.of(page).commands if line.startswith("mcptally query")]
+    lines = [line for line in parsed_page.parse(page).commands if line.startswith("mcptally query")]
     assert lines
-    assert not [line for line in anatomy.of(page).commands if " show " in line]
+    assert not [line for line in parsed_page.parse(page).commands if " show " in line]
     for line in lines:
         done = CliRunner().invoke(cli, [*shlex.split(line)[1:], "--format", "json"])
         assert done.exit_code == 0, done.output
@@ -234,15 +238,15 @@ def test_commands_find_the_calls_that_were_chosen_in_every_store(tmp_path):
 
 def test_a_page_of_calls_without_times_says_so(tmp_path):
     page = report(stores.scored(tmp_path, a_session("one", "s", "ann", 0, step=0)))
-    assert "at times that are not known" in page
+    assert "at unknown times" in page
     assert "unknown time UTC" not in page
 
 
 @pytest.mark.parametrize("shell", ["sh", "bash", "zsh"])
-def test_shells_read_the_commands_as_they_are_meant(pages, shell, tmp_path):
+def test_shells_parse_the_commands_as_intended(pages, shell, tmp_path):
     if shutil.which(shell) is None:
         pytest.skip(f"no {shell} here")
-    lines = list(dict.fromkeys(anatomy.of(pages["hostile"]).commands))
+    lines = list(dict.fromkeys(parsed_page.parse(pages["hostile"]).commands))
     script = "mcptally() { printf '%s\\037' \"$@\"; printf '\\036'; }\n" + "\n".join(lines)
     ran = subprocess.run(
         [shell], input=script.encode(), capture_output=True, check=True, cwd=tmp_path
@@ -253,32 +257,32 @@ def test_shells_read_the_commands_as_they_are_meant(pages, shell, tmp_path):
 
 
 @given(st.text(), st.text(), st.from_regex(r"[0-9a-f]{16}", fullmatch=True))
-def test_commands_are_one_line_that_a_terminal_can_be_given(server, tool, call):
+def test_commands_are_one_line_without_control_characters(server, tool, call):
     line = Commands("store").calls(server, tool, "outcome <> 'ok'", call)
-    assert plain(line)
+    assert is_printable(line)
     assert shlex.split(line)[:3] == ["mcptally", "query", "store"]
     assert len(shlex.split(line)) == 4
 
 
 @given(st.text(alphabet=st.characters(), max_size=400))
-def test_shown_texts_hold_nothing_unseen_and_end(text):
-    said = shown(text, 100)
-    assert plain(said)
-    assert len(said) <= 100
+def test_shown_texts_are_printable_and_cut(text):
+    cut = shown(text, 100)
+    assert is_printable(cut)
+    assert len(cut) <= 100
 
 
 @pytest.mark.parametrize(
     ("call", "given"),
     [("0123456789abcdef", True), ("-rf", False), ("a;b", False), ("a\nb", False), (None, False)],
 )
-def test_only_ids_that_can_be_ours_are_pasted(call, given):
+def test_only_valid_call_ids_become_part_of_a_command(call, given):
     assert (Commands("store").show(call) is not None) == given
 
 
 @pytest.mark.parametrize(
     ("path", "word"), [("a b", "'a b'"), ("-x", "./-x"), ("a\x1bb", "STORE"), ("s", "s")]
 )
-def test_the_stores_name_is_one_word(path, word):
+def test_the_path_of_the_store_is_quoted_as_one_word(path, word):
     assert Commands(path).store == word
 
 
@@ -296,29 +300,29 @@ def test_the_stores_name_is_one_word(path, word):
         (0.99999, ">99.99%"),
     ],
 )
-def test_shares_are_never_rounded_to_nothing_or_all(share, said):
+def test_shares_are_never_rounded_to_0_or_100_percent(share, said):
     assert percent(share) == said
 
 
-def test_intervals_say_the_sign_once():
+def test_intervals_have_one_percent_sign():
     assert interval(0.7041, 0.99826) == f"70{DASH}99.8%"
     assert interval(0.0, 0.999999) == f"0{DASH}100%"
 
 
-def test_filters_choose_what_a_page_counts(sample_store):
+def test_a_page_counts_only_calls_that_the_filters_select(sample_store):
     store = mt.open_store(sample_store)
     ((calls,),) = store.sql("SELECT calls FROM server_scores WHERE server = 'git'").fetchall()
     page = report(store, server="git")
     assert f"Recorded: {calls:,} calls of" in page
-    assert "This page counts only what was chosen: server git" in page
+    assert "The page counts only calls selected by: server git" in page
 
 
-def test_a_comparison_goes_with_whole_stores(calm_store, worse_store):
-    with pytest.raises(UsageError, match="whole stores"):
+def test_a_comparison_with_a_time_or_client_filter_is_refused(calm_store, worse_store):
+    with pytest.raises(UsageError, match="compared as a whole"):
         report(worse_store, base=calm_store, since="2026-01-01")
 
 
-def test_an_unknown_server_is_said(calm_store):
+def test_an_unknown_server_is_an_error_that_suggests_similar_names(calm_store):
     with pytest.raises(QueryError, match="no server is called 'clam'; did you mean calm"):
         report(calm_store, server="clam")
 

@@ -1,8 +1,9 @@
-"""A store in other people's formats: `export`.
+"""Exports a table of a store as OTLP, HAR, CSV, Parquet or JSON Lines.
 
-    store → SQL, batch by batch → one writer a format → a file
+    store → SQL → batches → the writer of the format → one file
 
-Memory is that of a batch. What a format cannot hold is left out and counted.
+May import what `output` may import, and the modules of `output` itself. Memory use is that of one
+batch. Rows that a format cannot hold are left out and counted.
 """
 
 import dataclasses
@@ -26,41 +27,41 @@ _BATCH: Final = 20_000
 _ORDER: Final = {table.name: ", ".join(f'"{key}"' for key in table.key) for table in TABLES}
 
 Writer = Callable[[Iterator[pa.RecordBatch], pa.Schema, BinaryIO], Mapping[str, int]]
-"""Writes all batches of a table; says how many rows it left out, and why."""
+"""Writes all batches of a table; returns reason → number of rows that it left out."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Format:
-    """A format that a store can be written in."""
+    """A format of an export."""
 
     name: str
     title: str
-    """What is written, in a few words."""
+    """What the file contains."""
     write: Writer
     calls_only: bool = False
-    """Whether it holds calls and nothing else."""
+    """Whether the format can hold the table `calls` only."""
 
 
 FORMATS: Final[Mapping[str, Format]] = {
     form.name: form
     for form in (
-        Format("otlp", "OTLP JSON, one request a line, OpenTelemetry names", otlp.write, True),  # noqa: FBT003
-        Format("har", "HAR 1.2, one entry a call", har.write, True),  # noqa: FBT003
+        Format("otlp", "OTLP JSON, one export request per line", otlp.write, calls_only=True),
+        Format("har", "HAR 1.2, one entry per call", har.write, calls_only=True),
         Format("csv", "CSV that is safe to open in a spreadsheet", csv.write),
         Format("parquet", "Parquet, one file", parquet.write),
-        Format("jsonl", "JSON Lines, one row a line", jsonl.write),
+        Format("jsonl", "JSON Lines, one object per row", jsonl.write),
     )
 }
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Exported:
-    """What was written."""
+    """The numbers of rows of an export."""
 
     rows: int
-    """Rows of the table that met the condition, with those that were left out."""
+    """Rows of the table that met the condition, including those that were left out."""
     left_out: Mapping[str, int]
-    """Rows that the format cannot hold, by why."""
+    """Reason → rows that the format cannot hold."""
 
 
 def export(
@@ -75,25 +76,27 @@ def export(
     """Write a table of a store in another format.
 
     Args:
-        store: an open store, or where it is.
-        to: a name out of `FORMATS`.
-        out: a file, or a stream of bytes. A regular file is there whole or not at all.
-        table: a table or a standing question; `otlp` and `har` hold calls.
-        where: a condition in SQL on the rows.
-        raw: whether secrets are written as they were recorded (`sanitise`).
+        store: an open store, or its path.
+        to: the name of a format, one of `FORMATS`.
+        out: a path, or a binary stream. A regular file is replaced atomically.
+        table: a table or a predefined question; `otlp` and `har` can hold `calls` only.
+        where: a condition in SQL that selects rows.
+        raw: whether secrets are written as they were recorded (`redaction.display`).
 
     Raises:
         StoreError: there is no store.
-        QueryError: no such table or question, or DuckDB refuses the condition.
-        UsageError: no such format, one that does not hold this table, or `out` cannot be written.
+        QueryError: the table or question does not exist, or DuckDB rejects the condition.
+        UsageError: the format does not exist or cannot hold this table, or `out` cannot be written.
     """
     if to not in FORMATS:
         raise UsageError(
-            f"no format is called {to!r}{near(to, FORMATS)} (there are: {', '.join(FORMATS)})"
+            f"no format is called {to!r}{near(to, FORMATS)} (formats: {', '.join(FORMATS)})"
         )
     form = FORMATS[to]
     if form.calls_only and table != "calls":
-        raise UsageError(f"{to} holds calls; write {table} as csv, parquet or jsonl")
+        raise UsageError(
+            f"{to} can hold the table calls only; export {table} as csv, parquet or jsonl"
+        )
     opened = store if isinstance(store, Store) else open_store(store)
     name = '"' + table.replace('"', '""') + '"'
     condition = f" WHERE ({where})" if where else ""
@@ -109,27 +112,27 @@ def export(
             nonlocal rows
             for batch in reader:
                 rows += batch.num_rows
-                told = batch.cast(recorded)
-                yield told if raw else masked_rows(told)
+                in_utc = batch.cast(recorded)
+                yield in_utc if raw else masked_rows(in_utc)
 
         left_out = form.write(counted(), schema, file)
-        return Exported(rows, {why: count for why, count in left_out.items() if count})
+        return Exported(rows, {reason: count for reason, count in left_out.items() if count})
 
     if not isinstance(out, (str, Path)):
         return write(out)
     path = Path(out)
     if path.exists() and not path.is_file():
-        return whole_file(path, write)  # what a pipe was given cannot be taken back
+        return whole_file(path, write)  # no retry: bytes written to a pipe cannot be taken back
     return steadily([opened], lambda: whole_file(path, write))
 
 
 def _in_utc(schema: pa.Schema) -> pa.Schema:
-    """The schema with times in UTC, as DuckDB puts the machine's zone on them; enums are texts."""
+    """The schema with times in UTC instead of the local time zone, and enums as texts."""
 
-    def plain(kind: pa.DataType) -> pa.DataType:
+    def converted(kind: pa.DataType) -> pa.DataType:
         if pa.types.is_dictionary(kind):
             return kind.value_type
         is_time = pa.types.is_timestamp(kind) and kind.tz
         return pa.timestamp("us", "UTC") if is_time else kind
 
-    return pa.schema([field.with_type(plain(field.type)) for field in schema])
+    return pa.schema([field.with_type(converted(field.type)) for field in schema])

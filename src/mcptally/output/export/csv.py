@@ -1,9 +1,8 @@
-"""CSV that a spreadsheet may open: no cell is a formula, lists are JSON text.
+"""Writes CSV that is safe to open in a spreadsheet: no cell is a formula, lists are JSON text.
 
 A text that begins with `=`, `+`, `-`, `@`, their full-width forms, a tab or a line break gets an
-apostrophe before it (as OWASP's page on CSV injection has it). Numbers are numbers, and stay so.
-Control characters and those that change the order of others become U+FFFD. UTF-8 without a byte
-order mark.
+apostrophe before it, as OWASP's page on CSV injection recommends. Numbers are not changed. Control
+and bidirectional characters become U+FFFD. The file is UTF-8 without a byte order mark.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from mcptally.output.export.values import json_of_lists
+from mcptally.output.export.values import nested_as_json
 
 _FORMULA: Final = "^[\\s\\x00-\\x1f]*[=+\\-@\uff1d\uff0b\uff0d\uff20]|^[\\t\\r\\n]"
 _CONTROL: Final = (
@@ -25,7 +24,7 @@ _CONTROL: Final = (
 def write(
     batches: Iterator[pa.RecordBatch], schema: pa.Schema, file: BinaryIO
 ) -> Mapping[str, int]:
-    """All rows, with a header."""
+    """Write a header and all rows."""
     flat = pa.schema(
         [
             pa.field(field.name, pa.string() if _is_text(field.type) else field.type)
@@ -34,7 +33,7 @@ def write(
     )
     with pyarrow.csv.CSVWriter(file, flat) as writer:
         for batch in batches:
-            columns = [_safe(json_of_lists(column)) for column in batch.columns]
+            columns = [_safe(nested_as_json(column)) for column in batch.columns]
             writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=flat))
     return {}
 

@@ -1,7 +1,8 @@
-"""HAR 1.2: a call an entry, as one POST with a JSON body, whatever carried it.
+"""Writes HAR 1.2: one entry per call, as a POST with a JSON body, whatever the transport.
 
-Calls over stdio have the URL `stdio://SERVER`. What the server asks of the client has no place in
-a HAR, and neither has a call without a time. `_mcptally` holds what HAR has no name for.
+Calls over stdio have the URL `stdio://SERVER`. Requests of the server to the client and calls
+without a time are left out: HAR cannot hold them. The member `_mcptally` of an entry holds the
+outcome, the verdict and other columns without a counterpart in HAR.
 """
 
 import json
@@ -13,9 +14,10 @@ import pyarrow as pa
 
 import mcptally
 from mcptally.output.export.jsonrpc import reply, request
-from mcptally.output.export.values import dumps, plain
+from mcptally.output.export.values import NO_TIME, dumps, plain
 
-_KEPT: Final = (
+_FROM_SERVER: Final = "requests of the server"
+_EXTRA_COLUMNS: Final = (
     *("call_id", "recording", "session", "server", "tool", "outcome", "verdict", "reason"),
     *("fault", "retryable", "confidence", "error_code", "error_text"),
 )
@@ -23,11 +25,11 @@ _KEPT: Final = (
 
 def write(
     batches: Iterator[pa.RecordBatch],
-    schema: pa.Schema,  # noqa: ARG001  (an entry has its own)
+    schema: pa.Schema,  # noqa: ARG001  (entries have a schema of their own)
     file: BinaryIO,
 ) -> Mapping[str, int]:
-    """One document with an entry a call."""
-    left_out = {"asked by the server": 0, "without a time": 0}
+    """Write one document with an entry per call."""
+    left_out = {_FROM_SERVER: 0, NO_TIME: 0}
     creator = {"name": "mcptally", "version": mcptally.__version__}
     head = dumps({"version": "1.2", "creator": creator})
     file.write(b'{"log":' + head[:-1] + b',"entries":[\n')
@@ -35,10 +37,10 @@ def write(
     for batch in batches:
         for row in batch.to_pylist():
             if row["dir"] == "s2c":
-                left_out["asked by the server"] += 1
+                left_out[_FROM_SERVER] += 1
                 continue
             if row["requested_at"] is None:
-                left_out["without a time"] += 1
+                left_out[NO_TIME] += 1
                 continue
             file.write((b"" if first else b",\n") + dumps(_entry(row)))
             first = False
@@ -47,17 +49,17 @@ def write(
 
 
 def _entry(row: dict[str, Any]) -> dict[str, Any]:
-    asked, said = request(row).decode(), reply(row)
-    text = "" if said is None else said.decode()
+    request_text, reply_bytes = request(row).decode(), reply(row)
+    reply_text = "" if reply_bytes is None else reply_bytes.decode()
     latency = row["latency_ms"]
-    content: dict[str, Any] = {"size": len(text.encode()), "mimeType": "application/json"}
-    if said is not None:
-        content["text"] = text
+    content: dict[str, Any] = {"size": len(reply_text.encode()), "mimeType": "application/json"}
+    if reply_bytes is not None:
+        content["text"] = reply_text
     elif latency is not None:
-        # There was a reply, and the store does not hold it.
+        # There was a reply, but the store does not hold its text.
         content["size"] = row["response_bytes"] or 1
-    # Status 0 is what browsers write where no response came.
-    answered = said is not None or latency is not None
+    # Browsers write status 0 for requests without a response.
+    answered = reply_bytes is not None or latency is not None
     status = row["http_status"] or (200 if answered else 0)
     return {
         "startedDateTime": plain(row["requested_at"]),
@@ -70,8 +72,8 @@ def _entry(row: dict[str, Any]) -> dict[str, Any]:
             "queryString": [],
             "cookies": [],
             "headersSize": -1,
-            "bodySize": len(asked.encode()),
-            "postData": {"mimeType": "application/json", "text": asked},
+            "bodySize": len(request_text.encode()),
+            "postData": {"mimeType": "application/json", "text": request_text},
         },
         "response": {
             "status": status,
@@ -86,14 +88,14 @@ def _entry(row: dict[str, Any]) -> dict[str, Any]:
         },
         "cache": {},
         "timings": {"send": 0, "wait": latency if latency is not None else 0, "receive": 0},
-        "_mcptally": {name: plain(row[name]) for name in _KEPT if row[name] is not None},
+        "_mcptally": {name: plain(row[name]) for name in _EXTRA_COLUMNS if row[name] is not None},
     }
 
 
 def _url(row: dict[str, Any]) -> str:
-    where = row["command"]
-    if isinstance(where, str) and where.startswith(("http://", "https://")):
-        return where
+    command = row["command"]  # the URL, if the transport is HTTP
+    if isinstance(command, str) and command.startswith(("http://", "https://")):
+        return command
     return f"stdio://{quote(row['server'] or 'server', safe='')}"
 
 

@@ -1,4 +1,4 @@
-"""JSON Lines: a row a line, nulls left out, times as ISO 8601 in UTC."""
+"""Writes JSON Lines: one object per row, without nulls, with times as ISO 8601 in UTC."""
 
 from collections.abc import Iterator, Mapping
 from typing import BinaryIO
@@ -10,12 +10,12 @@ from mcptally.output.export.values import dumps, plain
 
 def write(
     batches: Iterator[pa.RecordBatch],
-    schema: pa.Schema,  # noqa: ARG001  (a line says what it has)
+    schema: pa.Schema,  # noqa: ARG001  (the lines need no schema)
     file: BinaryIO,
 ) -> Mapping[str, int]:
-    """All rows."""
+    """Write all rows."""
     for batch in batches:
         for row in batch.to_pylist():
-            kept = {name: plain(value) for name, value in row.items() if value is not None}
-            file.write(dumps(kept) + b"\n")
+            members = {name: plain(value) for name, value in row.items() if value is not None}
+            file.write(dumps(members) + b"\n")
     return {}

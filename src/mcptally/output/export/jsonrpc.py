@@ -1,4 +1,4 @@
-"""The request and reply of a row of `calls`, put together again as JSON-RPC."""
+"""Rebuilds the JSON-RPC request and reply of a row of `calls`."""
 
 from typing import Any
 
@@ -6,13 +6,13 @@ from mcptally.output.export.values import dumps
 
 
 def request_id(row: dict[str, Any]) -> bytes:
-    """The id as it was on the wire; what is not known is the call's own."""
+    """The id as JSON text, as on the wire; the `call_id` if the request id is unknown."""
     text = row.get("request_id")
     return text.encode() if text else dumps(row["call_id"])
 
 
 def request(row: dict[str, Any]) -> bytes:
-    """The request, as far as a store keeps it: of parameters, name, uri and arguments."""
+    """The request; of its parameters, a store holds name, uri and arguments."""
     params: list[bytes] = []
     if (name := row.get("tool") or row.get("prompt")) is not None:
         params.append(b'"name":' + dumps(name))
@@ -25,7 +25,7 @@ def request(row: dict[str, Any]) -> bytes:
 
 
 def reply(row: dict[str, Any]) -> bytes | None:
-    """The reply; None where there was none, or the store does not hold it."""
+    """The reply; None if there was none, or the store does not hold it."""
     response = row.get("response")
     if response is None:
         return None

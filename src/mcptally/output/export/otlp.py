@@ -1,8 +1,9 @@
-"""OTLP JSON: a call a span, with the names of OpenTelemetry's MCP conventions where there are any.
+"""Writes OTLP JSON: one span per call, named by OpenTelemetry's semantic conventions for MCP.
 
-One ExportTraceServiceRequest a line, as collectors read them from a file. A span is of kind CLIENT
-and lasts from the request's last byte to the reply's at the recorder, which stood between the two.
-A session is a trace; a span's id is the call's. Names of ours begin with `mcptally.`.
+Each line is one ExportTraceServiceRequest, as collectors read them from a file. A span starts with
+the last byte of the request and ends with the last byte of the reply, as seen by the recorder. Its
+kind is CLIENT, or SERVER for requests of the server. A session is a trace; the id of a span is the
+`call_id`. Attributes without a convention begin with `mcptally.`.
 """
 
 import datetime
@@ -14,55 +15,56 @@ from typing import Any, BinaryIO, Final
 import pyarrow as pa
 
 import mcptally
-from mcptally.output.export.values import dumps, plain
+from mcptally.output.export.values import NO_TIME, dumps, plain
 from mcptally.tables.schema import FAILED
 
-_SPANS: Final = 500
+_MAX_SPANS: Final = 500
+"""Spans per line."""
 _TRANSPORTS: Final = {"stdio": "pipe", "streamable_http": "tcp", "http_sse": "tcp"}
-_OURS: Final = (
+_EXTRA_COLUMNS: Final = (
     *("outcome", "verdict", "reason", "fault", "retryable", "confidence", "rule", "recording"),
     *("input_schema_state", "output_schema_state", "response_tokens", "definition"),
 )
-_ERROR: Final = 2
-_CLIENT: Final = 3
-_SERVER: Final = 2
+_STATUS_ERROR: Final = 2
+_KIND_CLIENT: Final = 3
+_KIND_SERVER: Final = 2
 
 
 def write(
     batches: Iterator[pa.RecordBatch],
-    schema: pa.Schema,  # noqa: ARG001  (spans have their own)
+    schema: pa.Schema,  # noqa: ARG001  (spans have a schema of their own)
     file: BinaryIO,
 ) -> Mapping[str, int]:
-    """A line for each run of calls of one server."""
-    left_out = {"without a time": 0}
+    """Write one line per sequence of calls of the same server, at most `_MAX_SPANS` spans long."""
+    left_out = {NO_TIME: 0}
     server: tuple[Any, ...] = ()
-    held: list[dict[str, Any]] = []
+    spans: list[dict[str, Any]] = []
     for batch in batches:
         for row in batch.to_pylist():
             if row["requested_at"] is None:
-                left_out["without a time"] += 1
+                left_out[NO_TIME] += 1
                 continue
-            of = (row["server"], row["server_name"], row["server_version"])
-            if held and (of != server or len(held) >= _SPANS):
-                file.write(_request(server, held))
-                held = []
-            server = of
-            held.append(_span(row))
-    if held:
-        file.write(_request(server, held))
+            row_server = (row["server"], row["server_name"], row["server_version"])
+            if spans and (row_server != server or len(spans) >= _MAX_SPANS):
+                file.write(_export_request(server, spans))
+                spans = []
+            server = row_server
+            spans.append(_span(row))
+    if spans:
+        file.write(_export_request(server, spans))
     return left_out
 
 
-def _request(server: tuple[Any, ...], spans: list[dict[str, Any]]) -> bytes:
+def _export_request(server: tuple[Any, ...], spans: list[dict[str, Any]]) -> bytes:
     label, name, version = server
-    about = {
+    resource = {
         "service.name": label or name or "unknown_service",
         "mcptally.server.name": name,
         "mcptally.server.version": version,
     }
     scope = {"name": "mcptally", "version": mcptally.__version__}
     group = {
-        "resource": {"attributes": _attributes(about)},
+        "resource": {"attributes": _attributes(resource)},
         "scopeSpans": [{"scope": scope, "spans": spans}],
     }
     return dumps({"resourceSpans": [group]}) + b"\n"
@@ -77,22 +79,23 @@ def _span(row: dict[str, Any]) -> dict[str, Any]:
     name = row["tool"] or row["prompt"]
     status: dict[str, Any] = {}
     if row["outcome"] in FAILED:
-        status = {"code": _ERROR} | ({"message": row["error_text"]} if row["error_text"] else {})
+        status = {"code": _STATUS_ERROR} | (
+            {"message": row["error_text"]} if row["error_text"] else {}
+        )
     return {
         "traceId": hashlib.blake2b((row["session"] or "").encode(), digest_size=16).hexdigest(),
         "spanId": row["call_id"],
         "name": f"{row['method']} {name}" if name else row["method"],
-        "kind": _CLIENT if row["dir"] == "c2s" else _SERVER,
+        "kind": _KIND_CLIENT if row["dir"] == "c2s" else _KIND_SERVER,
         "startTimeUnixNano": str(start),
         "endTimeUnixNano": str(end),
-        "attributes": _attributes(_known(row)),
+        "attributes": _attributes(_span_attributes(row)),
         "status": status,
     }
 
 
-def _known(row: dict[str, Any]) -> dict[str, Any]:
-    of_tool = row["method"] == "tools/call"
-    request_id = row["request_id"]
+def _span_attributes(row: dict[str, Any]) -> dict[str, Any]:
+    is_tool_call = row["method"] == "tools/call"
     return {
         "mcp.method.name": row["method"],
         "mcp.protocol.version": (
@@ -100,24 +103,24 @@ def _known(row: dict[str, Any]) -> dict[str, Any]:
         ),
         "mcp.session.id": row["session"],
         "mcp.resource.uri": row["resource_uri"],
-        "jsonrpc.request.id": _id(request_id),
+        "jsonrpc.request.id": _id_text(row["request_id"]),
         "rpc.response.status_code": _text(row["error_code"]),
         "error.type": _error_type(row),
-        "gen_ai.operation.name": "execute_tool" if of_tool else None,
+        "gen_ai.operation.name": "execute_tool" if is_tool_call else None,
         "gen_ai.tool.name": row["tool"],
         "gen_ai.prompt.name": row["prompt"],
-        "gen_ai.tool.call.arguments": row["arguments"] if of_tool else None,
+        "gen_ai.tool.call.arguments": row["arguments"] if is_tool_call else None,
         "gen_ai.tool.call.result": (
-            row["response"] if of_tool and row["outcome"] != "protocol_error" else None
+            row["response"] if is_tool_call and row["outcome"] != "protocol_error" else None
         ),
         "network.transport": _TRANSPORTS.get(row["transport"]),
         "http.response.status_code": row["http_status"],
-        **{f"mcptally.{name}": row[name] for name in _OURS},
+        **{f"mcptally.{name}": row[name] for name in _EXTRA_COLUMNS},
     }
 
 
-def _id(text: str | None) -> str | None:
-    """An id of JSON-RPC as text; a number keeps its digits, however many."""
+def _id_text(text: str | None) -> str | None:
+    """The text of a JSON-RPC id, given as JSON; long numbers keep all digits."""
     return str(json.loads(text, parse_int=str, parse_float=str)) if text else None
 
 
@@ -139,7 +142,7 @@ def _nanoseconds(when: datetime.datetime) -> int:
 
 
 def _attributes(values: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Attributes as OTLP writes them; what is not known is left out."""
+    """The attributes as OTLP JSON, without unknown values."""
     return [{"key": k, "value": _value(v)} for k, v in values.items() if v is not None]
 
 

@@ -1,17 +1,20 @@
-"""Values of a store as JSON has them: as everywhere (`cells.plain`), but times in UTC."""
+"""Converts values of a store to JSON for exports, with times in UTC."""
 
 import datetime
 import json
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
 from mcptally.output import values as cell_values
 from mcptally.redaction.display import escaped
 
+NO_TIME: Final = "calls without a time"
+"""Why HAR and OTLP leave out a row: every entry and span needs a start."""
+
 
 def plain(value: Any) -> Any:
-    """A value as JSON can hold it, times as ISO 8601 to the microsecond."""
+    """A value as JSON, like `output.values.plain`, with times as ISO 8601 in UTC."""
     if isinstance(value, datetime.datetime):
         return value.astimezone(datetime.UTC).isoformat(timespec="microseconds")
     if isinstance(value, list):
@@ -22,12 +25,12 @@ def plain(value: Any) -> Any:
 
 
 def dumps(value: Any) -> bytes:
-    """One line of JSON, with nothing in it that a terminal acts on."""
+    """The value as one line of JSON, with control characters as escapes."""
     return escaped(json.dumps(value, ensure_ascii=False, separators=(",", ":"))).encode()
 
 
-def json_of_lists(column: pa.Array) -> pa.Array:
-    """Lists and structs as their JSON text; other columns as they are."""
+def nested_as_json(column: pa.Array) -> pa.Array:
+    """A column of lists or structs as JSON texts; other columns unchanged."""
     if not pa.types.is_nested(column.type):
         return column
     texts = [None if v is None else dumps(plain(v)).decode() for v in column.to_pylist()]

@@ -1,9 +1,11 @@
-"""One self-contained page about a store: what to look at first, and everything behind it.
+"""Renders the HTML report: one self-contained page about a store, with priorities and tables.
 
-    answers (the standing questions) → leads, sections, limits → a template → one HTML file
+    answers → headings, priorities, sections, caveats → templates/page.html → one HTML file
 
-The page loads nothing and runs one script, named by its hash in the page's own policy. Whatever
-was recorded reaches it through `words.shown` and the template's escaping.
+May import what `output` may import, and the modules of `output` itself.
+
+The page loads nothing. Its Content-Security-Policy allows one style and one script, by their
+hashes. Recorded text reaches the page through `text.shown` and the escaping of the template.
 """
 
 import base64
@@ -23,28 +25,29 @@ from mcptally.output.html import answers, caveats, charts, commands, headings, p
 from mcptally.output.html import text as html_text
 from mcptally.output.html.answers import Answers
 from mcptally.output.whole_file import whole_file
+from mcptally.plural import count
 from mcptally.verdict import hidden_errors
 
 _OUTCOMES: Final = {
-    "ok": "answered well",
-    "business": "rightly refused",
+    "ok": "succeeded",
+    "business": "refused for a valid reason",
     "tool_failure": "failed because of the tool",
-    "infrastructure": "lost on the way",
-    "ambiguous": "failed, nobody can tell why",
-    "open": "cancelled or still open",
+    "infrastructure": "failed because of network or upstream",
+    "ambiguous": "failed for an unknown reason",
+    "open": "cancelled or unfinished",
 }
 _VERDICTS: Final = {
-    "tool_failure": "the tool",
-    "infrastructure": "network, upstream",
-    "ambiguous": "cannot be told",
-    "business": "the request",
+    "tool_failure": "tool",
+    "infrastructure": "network or upstream",
+    "ambiguous": "unknown",
+    "business": "request",
 }
 _DRIFTS: Final = {
     "breaking": "breaks callers",
     "unclear": "may break callers",
     "compatible": "compatible",
-    "wording": "wording",
-    "hints": "hints",
+    "wording": "texts only",
+    "hints": "annotations only",
 }
 
 
@@ -59,40 +62,43 @@ def report(
     until: str | None = None,
     client: str | None = None,
 ) -> str:
-    """One self-contained HTML page about a store; gives its text.
+    """A self-contained HTML page about a store; returns the text of the page.
 
     Args:
-        store: what the page is about.
-        out: the file to write; None: none is written.
-        base: a store to compare with: what got worse since.
-        server: only of this server.
-        tool: only of this tool.
-        since: only calls made then or later; as in `Store.ask`.
-        until: only calls made before then.
-        client: only calls of a client of this name.
+        store: the store to report on, or its path.
+        out: the file to write; None: no file is written.
+        base: an earlier store; the page then starts with what changed since.
+        server: only this server.
+        tool: only this tool.
+        since: only calls made at this time or later; as in `Store.ask`.
+        until: only calls made before this time.
+        client: only calls of the client with this name.
 
     Raises:
-        StoreError: there is no store, or none that this version reads.
-        QueryError, UsageError: a filter that cannot be, or `out` cannot be written.
+        StoreError: there is no store, or this version cannot read it.
+        QueryError, UsageError: a filter is invalid, or `out` cannot be written.
     """
     if base is not None and (since or until or client):
-        raise UsageError("a comparison is of whole stores; it goes with server and tool only")
-    about = store if isinstance(store, Store) else open_store(store)
-    other = base if base is None or isinstance(base, Store) else open_store(base)
+        raise UsageError(
+            "stores are compared as a whole: since, until and client cannot be used with base; "
+            "server and tool can"
+        )
+    opened = store if isinstance(store, Store) else open_store(store)
+    opened_base = base if base is None or isinstance(base, Store) else open_store(base)
     filters = {"server": server, "tool": tool, "since": since, "until": until, "client": client}
     found = steadily(
-        [about] if other is None else [about, other],
-        lambda: answers.ask(about, other, **filters),
+        [opened] if opened_base is None else [opened, opened_base],
+        lambda: answers.ask(opened, opened_base, **filters),
         consistent=True,
     )
-    lines = commands.Commands(*map(str, about.paths), filters=found.filters)
-    page = _render(found, lines)
+    command_lines = commands.Commands(*map(str, opened.paths), filters=found.filters)
+    page = _render(found, command_lines)
     if out is not None:
         whole_file(Path(out), lambda file: file.write(page.encode()))
     return page
 
 
-def _render(found: Answers, lines: commands.Commands) -> str:
+def _render(found: Answers, command_lines: commands.Commands) -> str:
     style, script = _asset("page.css"), _asset("page.js")
     policy = "; ".join(
         (
@@ -110,7 +116,7 @@ def _render(found: Answers, lines: commands.Commands) -> str:
         style=Markup(style),  # noqa: S704  (our own file)
         script=Markup(script),  # noqa: S704  (our own file)
         version=mcptally.__version__,
-        **_context(found, lines),
+        **_context(found, command_lines),
     )
 
 
@@ -134,10 +140,10 @@ def _template() -> jinja2.Template:
     )
     environment.filters |= {
         "breakable": _breakable,
-        "count": html_text.count,
+        "count": count,
         "duration": html_text.duration,
         "interval": html_text.interval,
-        "key": html_text.key,
+        "sort_key": html_text.sort_key,
         "moment": html_text.moment,
         "name": html_text.name,
         "percent": html_text.percent,
@@ -148,46 +154,49 @@ def _template() -> jinja2.Template:
 
 
 def _breakable(text: str) -> Markup:
-    """A name that may go on in the next line after what joins its words."""
+    """A name with a possible line break after each `_`, `-`, `.`, `/` and `:`."""
     return Markup("<wbr>").join(re.split(r"(?<=[_\-./:])(?=.)", text))
 
 
-def _context(found: Answers, lines: commands.Commands) -> dict[str, Any]:
+def _context(found: Answers, command_lines: commands.Commands) -> dict[str, Any]:
+    """The variables of the template."""
     parts: dict[str, sections.Section | None] = {
-        "tools": sections.tools(found, lines),
-        "servers": sections.servers(found, lines),
-        "errors": sections.errors(found, lines),
-        "hidden": sections.hidden(found, lines),
-        "latency": sections.latency(found, lines),
-        "retries": sections.retries(found, lines),
-        "drift": sections.drift(found, lines),
-        "context": sections.context(found, lines),
-        "violations": sections.violations(found, lines),
-        "findings": sections.findings(found, lines),
-        "changes": sections.changes(found, found.compared, lines) if found.compared else None,
+        "tools": sections.tools(found, command_lines),
+        "servers": sections.servers(found, command_lines),
+        "errors": sections.errors(found, command_lines),
+        "hidden": sections.hidden(found, command_lines),
+        "latency": sections.latency(found, command_lines),
+        "retries": sections.retries(found, command_lines),
+        "drift": sections.drift(found, command_lines),
+        "context": sections.context(found, command_lines),
+        "violations": sections.violations(found, command_lines),
+        "findings": sections.findings(found, command_lines),
+        "changes": sections.changes(found, found.compared, command_lines)
+        if found.compared
+        else None,
     }
-    many = found.servers.height > 1
+    many_servers = found.servers.height > 1
     return {
         **parts,
         "headline": headings.headline(found),
-        "lede": headings.lede(found, lines),
+        "summary": headings.summary(found, command_lines),
         "outcomes": charts.stacked(headings.outcomes(found), 1000),
         "outcome_names": _OUTCOMES,
         "verdict_names": _VERDICTS,
         "drift_names": _DRIFTS,
-        "leads": priorities.leads(found),
+        "priorities": priorities.priorities(found),
         "ranking": headings.ranking(found),
-        "nothing": headings.nothing(found),
+        "no_priorities": headings.no_priorities(found),
         "titles": headings.titles(found, parts),
-        "contents": headings.contents(parts, many=many),
-        "many_servers": many,
+        "contents": headings.contents(parts, many_servers=many_servers),
+        "many_servers": many_servers,
         "server_names": sorted(
             {html_text.name(server) for server in found.tools.get_column("server").unique()}
         ),
         "base": found.compared.base if found.compared else "",
-        "quiet": headings.quiet(found),
+        "omitted_changes": headings.omitted_changes(found),
         "unused": headings.unused(found),
-        "unsaid": caveats.unsaid(found),
+        "caveats": caveats.caveats(found),
         "rule_titles": {rule.id: rule.title for rule in hidden_errors.rules()},
         "rate_ticks": [charts.rate_x(tick) for tick in charts.RATE_TICKS],
         "rate_labels": [
@@ -196,8 +205,8 @@ def _context(found: Answers, lines: commands.Commands) -> dict[str, Any]:
         "times": [(charts.time_x(ms), label) for ms, label in charts.TIMES],
         "first_call": found.first_call,
         "last_call": found.last_call,
-        "commands": lines,
-        "store": html_text.shown(lines.store),
+        "commands": command_lines,
+        "store": html_text.shown(command_lines.store),
         "scored_at": str(found.manifest.get("scored_at", ""))[:16].replace("T", " "),
         "scored_by": html_text.shown(str(found.manifest.get("mcptally", "")), 20),
         "rules": html_text.shown(str(found.manifest.get("rules", "")), 40),

@@ -1,4 +1,4 @@
-"""What the page is made from: the answers to the standing questions, each asked once."""
+"""Asks a store the predefined questions that the HTML report is made from, each once."""
 
 import dataclasses
 import datetime
@@ -28,7 +28,7 @@ _ARCHIVE = """
 """
 _PAYLOADS = """
     SELECT
-        -- One is enough: the columns of payloads are the widest.
+        -- The columns of payloads are large: stop at the first row that has one.
         EXISTS (SELECT 1 FROM calls WHERE arguments IS NOT NULL LIMIT 1) AS payloads,
         count(*) FILTER (requested_at IS NULL) AS untimed,
         count(*) FILTER (tool IS NULL) AS nameless
@@ -42,13 +42,16 @@ class Compared:
     """What changed since the base store."""
 
     base: str
+    """The path of the base store."""
     tools: pl.DataFrame
+    """The changes, one row per tool or server."""
     failure_rates: dict[tuple[str | None, str | None], dict[str, Any]]
+    """(server, tool) → the comparison of the failure rates."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Answers:
-    """Everything that a page says of a store."""
+    """The answers and counts that the page is made from."""
 
     manifest: Mapping[str, Any]
     filters: Mapping[str, Any]
@@ -75,15 +78,15 @@ class Answers:
 
 
 def ask(store: Store, base: Store | None = None, **filters: Any) -> Answers:
-    """Ask the store everything.
+    """Ask a store all questions of the page.
 
     Args:
-        store: what the page is about.
-        base: what it is compared with.
-        filters: those of `Store.ask`.
+        store: the store that the page reports on.
+        base: the store to compare with.
+        filters: as in `Store.ask`.
 
     Raises:
-        QueryError, UsageError: a filter that cannot be.
+        QueryError, UsageError: a filter is invalid.
     """
     given = {name: value for name, value in filters.items() if value is not None}
 
@@ -102,7 +105,7 @@ def ask(store: Store, base: Store | None = None, **filters: Any) -> Answers:
         counts={name: int(value or 0) for name, value in sums.items()},
         first_call=times[0],
         last_call=times[1],
-        # A session speaks with one server, but for gateways that share one.
+        # Except behind gateways, a session has one server: the sum counts each session once.
         sessions=int(servers.get_column("sessions").sum()),
         archive=_row(store, _ARCHIVE) | _row(store, _PAYLOADS),
         measured=_row(store, "SELECT * FROM _measured"),
@@ -124,7 +127,7 @@ def ask(store: Store, base: Store | None = None, **filters: Any) -> Answers:
 
 
 def _worst_first(scores: pl.DataFrame) -> pl.DataFrame:
-    """What failed, the surest first; then what never did on enough data; then the rest."""
+    """Rows with tool failures by certainty, then rows without by enough data, then by calls."""
     failed = pl.col("tool_failures") > 0
     return scores.sort(
         ~failed,

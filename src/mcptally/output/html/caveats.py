@@ -1,4 +1,4 @@
-"""What the data cannot say, in sentences with numbers: the reader's warning before acting."""
+"""Lists the limits of the data in a store: what readers of the page should not conclude from it."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -6,146 +6,154 @@ from typing import NamedTuple
 import polars as pl
 
 from mcptally.output.html.answers import Answers
-from mcptally.output.html.text import count, name, percent
+from mcptally.output.html.text import name, percent
+from mcptally.plural import count
 
 
-class Limit(NamedTuple):
-    """Something that limits what may be concluded."""
+class Caveat(NamedTuple):
+    """A limit of the data."""
 
     title: str
     sentence: str
 
 
-def unsaid(answers: Answers) -> list[Limit]:
-    """Title and sentence of everything that limits what may be concluded from this page."""
+def caveats(answers: Answers) -> list[Caveat]:
+    """The limits of the data of this page."""
     return [
-        *_too_little(answers),
-        *_chosen(answers),
+        *_too_little_data(answers),
+        *_filters(answers),
         *_verdict(answers),
-        *_sessions(answers),
-        *_missing(answers),
-        *_kept(answers),
-        Limit(
-            "One place, one time",
-            "These are the sessions that were recorded, by the recorders that stood there. Other "
-            "clients, machines and weeks may fare otherwise; an interval says nothing of them.",
+        *_sample(answers),
+        *_incomplete(answers),
+        *_not_stored(answers),
+        Caveat(
+            "Only recorded sessions",
+            "The page describes the recorded sessions. Other clients, machines and weeks may give "
+            "other results; the intervals do not cover them.",
         ),
-        Limit(
-            "Wrong answers that look right",
-            "An empty list while the network is down, or a stale price, cannot be seen in one "
-            "result. A failure rate of 0% means: nothing that failed could be seen to fail.",
+        Caveat(
+            "Wrong results without an error",
+            "A stale price, or an empty list while the network is down, cannot be recognised from "
+            "one result. A failure rate of 0% means that no failure was recognised.",
         ),
-        Limit(
+        Caveat(
             "Latency and tokens",
-            "Latency is what the recorder saw, between the last byte of the request and the last "
-            "of the reply. Tokens are an estimate, bytes over four: no model's tokenizer is asked.",
+            "Latency is measured at the recorder, from the last byte of the request to the last "
+            "byte of the reply. Tokens are estimated as bytes divided by four; no tokenizer of a "
+            "model is used.",
         ),
     ]
 
 
-def _too_little(answers: Answers) -> Iterator[Limit]:
+def _too_little_data(answers: Answers) -> Iterator[Caveat]:
     total = answers.tools.height
-    thin = answers.tools.filter(pl.col("insufficient_data")).height
+    insufficient = answers.tools.filter(pl.col("insufficient_data")).height
     if total:
-        yield Limit(
+        have = "has" if insufficient == 1 else "have"
+        yield Caveat(
             "Too little data",
-            f"For {count(thin)} of {count(total, 'tool')} there is too little: fewer than 10 "
-            "independent calls, or an interval wider than 40 points. Their rates are shown in grey "
-            "and prove nothing. Calls of one session are not independent, so many calls of one "
-            "session can be worth less than ten.",
+            f"{count(insufficient)} of {count(total, 'tool')} {have} too little data: fewer than "
+            "10 independent calls, or an interval wider than 40 percentage points. Their rates are "
+            "shown in grey and should not be relied on. Calls of one session are not independent, "
+            "so many calls of one session can count for fewer than 10.",
         )
 
 
-def _chosen(answers: Answers) -> Iterator[Limit]:
+def _filters(answers: Answers) -> Iterator[Caveat]:
     if answers.filters:
-        chosen = ", ".join(f"{key} {name(str(value))}" for key, value in answers.filters.items())
-        yield Limit(
-            "A part of the store",
-            f"This page counts only what was chosen: {chosen}. What is said of recordings is said "
-            "of all.",
+        filters = ", ".join(f"{key} {name(str(value))}" for key, value in answers.filters.items())
+        yield Caveat(
+            "Part of the store",
+            f"The page counts only calls selected by: {filters}. Counts of recordings and clients "
+            "are for the whole store.",
         )
 
 
-def _verdict(answers: Answers) -> Iterator[Limit]:
+def _verdict(answers: Answers) -> Iterator[Caveat]:
     measured = answers.measured
     called, failures = measured["called_failures"], measured["labelled_failures"]
     spared, others = measured["called_others"], measured["labelled_others"]
-    yield Limit(
-        "The verdict errs",
-        "Whose fault a failure is, is read from its text by rules. On errors labelled by hand they "
-        f"found {called} of {failures} tool failures ({percent(called / failures)}), and called "
-        f"{others - spared} of {others} other errors a tool failure "
-        f"({percent(1 - spared / others)}). The column failure_rate_corrected of tool_scores takes "
-        "that into account.",
+    yield Caveat(
+        "Verdicts can be wrong",
+        "Rules decide from the error text who caused a failure. On errors labelled by hand they "
+        f"found {called} of {failures} tool failures ({percent(called / failures)}), and wrongly "
+        f"classified {others - spared} of {others} other errors as tool failures "
+        f"({percent(1 - spared / others)}). The column failure_rate_corrected of tool_scores "
+        "corrects for both.",
     )
     unknown = answers.counts["ambiguous"]
     if unknown:
-        yield Limit(
-            "Nobody can tell",
-            f"{count(unknown, 'failed call')} had a text that hides the cause. "
-            f"{'It is' if unknown == 1 else 'They are'} in no failure rate.",
+        was = "is" if unknown == 1 else "are"
+        yield Caveat(
+            "Failures with unknown cause",
+            f"The cause of {count(unknown, 'failed call')} cannot be told from the error text. "
+            f"{'It' if unknown == 1 else 'They'} {was} not part of any failure rate.",
         )
 
 
-def _sessions(answers: Answers) -> Iterator[Limit]:
+def _sample(answers: Answers) -> Iterator[Caveat]:
     recordings, clients = answers.archive["recordings"], answers.archive["clients"]
     first, last = answers.first_call, answers.last_call
     if first is None or last is None:
         return
     hours = (last - first).total_seconds() / 3600
     span = count(round(hours / 24), "day") if hours >= 48 else count(max(1, round(hours)), "hour")
-    yield Limit(
-        "What was sampled",
-        f"{count(recordings, 'recording')} with {count(clients, 'kind')} of client, made within "
-        f"about {span}.",
+    yield Caveat(
+        "Size of the sample",
+        f"The data come from {count(recordings, 'recording')} with "
+        f"{count(clients, 'client program')}, made within about {span}.",
     )
 
 
-def _missing(answers: Answers) -> Iterator[Limit]:
+def _incomplete(answers: Answers) -> Iterator[Caveat]:
     archive = answers.archive
     if archive["gaps"]:
-        yield Limit(
-            "Lost on the way",
-            f"{count(archive['gaps'], 'gap')} in the recordings lost "
-            f"{count(archive['lost'], 'event')}; calls in them are missing, or seem unanswered.",
+        yield Caveat(
+            "Gaps in recordings",
+            f"The recordings have {count(archive['gaps'], 'gap')}, which lost "
+            f"{count(archive['lost'], 'event')}. Calls there are missing or seem to have no reply.",
         )
     if archive["unclosed"]:
-        yield Limit(
-            "Stopped hard",
-            f"{count(archive['unclosed'], 'recording')} of {count(archive['recordings'])} never "
-            "closed: still running, or killed. Their last calls may look unanswered.",
+        yield Caveat(
+            "Unfinished recordings",
+            f"{count(archive['unclosed'])} of {count(archive['recordings'], 'recording')} did not "
+            "end normally: the recorder still runs or was killed. The last calls of such a "
+            "recording may seem to have no reply.",
         )
     if archive["imported"]:
-        yield Limit(
-            "Other people's logs",
-            f"{count(archive['imported'], 'recording')} came from logs of other programs, which "
-            "keep less: often no times, no definitions of tools, no handshake.",
+        come = "comes" if archive["imported"] == 1 else "come"
+        yield Caveat(
+            "Imported logs",
+            f"{count(archive['imported'], 'recording')} {come} from logs of other programs, which "
+            "often lack times, tool definitions and the handshake.",
         )
     if archive["untimed"]:
-        yield Limit(
-            "No times",
-            f"{count(archive['untimed'], 'call')} came without a time and "
-            f"{'is' if archive['untimed'] == 1 else 'are'} in no latency and no timeline.",
+        have = "has" if archive["untimed"] == 1 else "have"
+        yield Caveat(
+            "Calls without a time",
+            f"{count(archive['untimed'], 'call')} {have} no time and cannot be counted in "
+            "latencies or changes over time.",
         )
     if archive["nameless"]:
-        yield Limit(
-            "No name",
-            f"{count(archive['nameless'], 'call')} named no tool and "
-            f"{'is' if archive['nameless'] == 1 else 'are'} in no row here.",
+        name_no = "names" if archive["nameless"] == 1 else "name"
+        yield Caveat(
+            "Calls without a tool",
+            f"{count(archive['nameless'], 'call')} {name_no} no tool and cannot be counted for "
+            "any tool.",
         )
 
 
-def _kept(answers: Answers) -> Iterator[Limit]:
+def _not_stored(answers: Answers) -> Iterator[Caveat]:
     if not answers.archive["payloads"]:
-        yield Limit(
+        yield Caveat(
             "No payloads",
-            "The store was made without payloads: no call can be shown whole, and repeated calls "
-            "cannot be told from others.",
+            "The store was made without payloads: requests and replies cannot be shown, and "
+            "repeated calls cannot be recognised.",
         )
     cancelled = answers.counts["cancelled"]
     if cancelled:
-        yield Limit(
-            "Cancelled",
-            f"{count(cancelled, 'call')} the client cancelled; whether the tool would have "
-            "answered is unknown, and no rate counts them.",
+        yield Caveat(
+            "Cancelled calls",
+            f"The client cancelled {count(cancelled, 'call')}. No rate counts cancelled calls, "
+            "because the tool might have answered.",
         )

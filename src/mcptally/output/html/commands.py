@@ -1,7 +1,7 @@
-"""Command lines that lead from a figure to the calls behind it, safe to paste into a shell.
+"""Builds the command lines with which readers look up the calls behind a number.
 
-A name that holds a secret, or characters a terminal would act on, never stands in a command: such a
-tool is named by one of its calls.
+The commands are safe to paste into a shell. A name with a secret or with control characters is
+never part of a command: a tool of such a name is selected by one of its calls.
 """
 
 import re
@@ -13,70 +13,70 @@ from typing import Any, Final
 from markupsafe import escape
 
 from mcptally.analytics.filters import moment
-from mcptally.output.html.text import plain
+from mcptally.output.html.text import is_printable
 from mcptally.redaction.display import hidden
 
 _ID: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z._:-]{0,63}")
 _NAMES_LIMIT: Final = 300
-"""Characters that the names in a command may take, quoted: names of quotes grow twentyfold."""
+"""Characters of the quoted names in a command; quoting makes a name of quotes 20 times as long."""
 
 
 class Commands:
-    """Commands about one store, or several as one, and of it the calls that a page is about.
+    """The commands about the stores and the filters of a page.
 
     Args:
-        store: its folder.
-        more: folders of the others.
-        filters: which calls the page counts; as `Store.ask` takes them.
+        store: the folder of the store.
+        more: the folders of further stores that are read as one with it.
+        filters: the filters of the page, as in `Store.ask`.
     """
 
     def __init__(
         self, store: str, *more: str, filters: Mapping[str, Any] = MappingProxyType({})
     ) -> None:
         self.store = _path(store)
-        self._alone = not more
+        self._single = not more
         self._query = " ".join(
             ["mcptally query", self.store, *(f"--with {_path(s)}" for s in more)]
         )
-        # What cannot be pasted is left out: then the command gives more than was asked.
-        told = {key: str(value) for key, value in filters.items() if _is_short(str(value))}
-        self._flags = "".join(f" {shlex.quote(f'--{key}={value}')}" for key, value in told.items())
-        self._where = [f"client = {_literal(told['client'])}"] if "client" in told else []
-        for key, sign in (("since", ">="), ("until", "<")):
+        # Filters that are unsafe to paste are left out; the command then returns more rows.
+        safe = {key: str(value) for key, value in filters.items() if _is_safe(str(value))}
+        self._flags = "".join(f" {shlex.quote(f'--{key}={value}')}" for key, value in safe.items())
+        self._where = [f"client = {_literal(safe['client'])}"] if "client" in safe else []
+        for key, operator in (("since", ">="), ("until", "<")):
             if key in filters:
-                at = moment(filters[key]).isoformat()
-                self._where.append(f"requested_at {sign} TIMESTAMPTZ '{at}'")
+                time = moment(filters[key]).isoformat()
+                self._where.append(f"requested_at {operator} TIMESTAMPTZ '{time}'")
 
     def show(self, call: str | None) -> str | None:
-        """Explain this call; None of several stores, or where its id is none of ours."""
-        if call is None or not self._alone or not _ID.fullmatch(call):
+        """The command that explains a call; None for several stores or an id of another form."""
+        if call is None or not self._single or not _ID.fullmatch(call):
             return None
         return f"mcptally show {self.store} {call}"
 
     def calls(
         self, server: str | None, tool: str | None, where: str, example: str | None
     ) -> str | None:
-        """List a tool's calls (or a server's) for which a condition holds, the latest first.
+        """The command that lists the calls of a tool or server, the latest first.
 
-        None where only an example could say which tool is meant, and there is none.
+        None if the names are unsafe to paste and there is no example.
 
         Args:
-            server: its label.
-            tool: its name; None: all of the server's.
-            where: the condition, SQL of ours; empty: all of its calls.
-            example: one of the calls.
+            server: the label of the server.
+            tool: the name of the tool; None: all calls of the server.
+            where: a condition in SQL, which must not hold recorded text; empty: all calls.
+            example: the id of one of the calls.
         """
-        about = {"server": server} if tool is None else {"server": server, "tool": tool}
-        names = [value for value in about.values() if value is not None]
-        if _is_short("".join(names)):
+        wanted = {"server": server} if tool is None else {"server": server, "tool": tool}
+        names = [value for value in wanted.values() if value is not None]
+        if _is_safe("".join(names)):
             conditions = [
                 f"{name} IS NULL" if value is None else f"{name} = {_literal(value)}"
-                for name, value in about.items()
+                for name, value in wanted.items()
             ]
         elif example is not None and _ID.fullmatch(example):
             one = f"SELECT * FROM calls WHERE call_id = '{example}'"
             conditions = [
-                f"{name} IS NOT DISTINCT FROM (SELECT {name} FROM ({one}))" for name in about
+                f"{name} IS NOT DISTINCT FROM (SELECT {name} FROM ({one}))" for name in wanted
             ]
         else:
             return None
@@ -88,31 +88,31 @@ class Commands:
         return f"{self._query} {_quoted(sql)}"
 
     def compare(self, base: str) -> str:
-        """Compare a base store with this one."""
+        """The command that compares a base store with this one."""
         return f"mcptally compare {_path(base)} {self.store} --all"
 
     def ask(self, question: str) -> str:
-        """The whole answer to a standing question, about the calls that the page is about."""
+        """The command that prints all rows of a predefined question, with the page's filters."""
         return f"{self._query} {question}{self._flags} --limit 0"
 
 
-def _is_short(names: str) -> bool:
-    """Whether names may stand in a command: nothing acts, no secret, and it stays a line."""
-    short = plain(names) and len(escape(_quoted(names))) <= _NAMES_LIMIT
+def _is_safe(names: str) -> bool:
+    """Whether names can be part of a command: short, no control characters, no secret."""
+    short = is_printable(names) and len(escape(_quoted(names))) <= _NAMES_LIMIT
     return short and hidden(names) == names
 
 
 def _path(store: str) -> str:
-    given = store if plain(store) else "STORE"
-    return shlex.quote(f"./{given}" if given.startswith("-") else given)
+    path = store if is_printable(store) else "STORE"
+    return shlex.quote(f"./{path}" if path.startswith("-") else path)
 
 
 _SPECIAL: Final = frozenset('"$`\\!')
-"""What a shell reads inside double quotes."""
+"""Characters that a shell interprets inside double quotes."""
 
 
 def _quoted(sql: str) -> str:
-    """SQL as one word of a shell; legibly, in double quotes, where nothing in it forbids that."""
+    """SQL quoted as one shell word; in double quotes, which read better, where that is safe."""
     return shlex.quote(sql) if _SPECIAL & set(sql) else f'"{sql}"'
 
 

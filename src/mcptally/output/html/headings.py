@@ -1,4 +1,4 @@
-"""The sentences at the top of the page and of its sections: what was found, with numbers."""
+"""Writes the title and summary of the page and the headings of its sections."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -8,17 +8,18 @@ import polars as pl
 from mcptally.output.html import sections
 from mcptally.output.html.answers import Answers
 from mcptally.output.html.commands import Commands
-from mcptally.output.html.text import count, interval, percent, shown, span, tokens
+from mcptally.output.html.text import interval, percent, shown, span, tokens
+from mcptally.plural import count
 
 RANKING: Final = (
-    "Ranked by the calls that each spoils at the very least: the lower bound of the 95% interval "
-    "times the calls. What others break, or what only costs time, counts in part; what rests on "
-    "too little data comes last."
+    "Ranked by the number of affected calls: the lower bound of the 95% interval times the number "
+    "of calls. Problems that the tool did not cause, or that only cost time, have a lower weight. "
+    "Problems with too little data come last."
 )
 
 
 def outcomes(found: Answers) -> dict[str, int]:
-    """What became of the calls of tools, in parts that make up the whole."""
+    """The number of tool calls by outcome; each call counts once."""
     n = found.counts
     return {
         "ok": n["ok"],
@@ -31,7 +32,7 @@ def outcomes(found: Answers) -> dict[str, int]:
 
 
 def headline(found: Answers) -> str:
-    """The page's first sentence."""
+    """The title of the page: how many calls failed because of a tool."""
     failures, judged = found.counts["tool_failures"], found.counts["judged_calls"]
     if not found.counts["calls"]:
         return "No tool was called"
@@ -41,25 +42,28 @@ def headline(found: Answers) -> str:
     return f"{count(failures)} of {count(judged, 'call')} failed because of {whose}"
 
 
-def lede(found: Answers, lines: Commands) -> str:
-    """How large a share that is, what hides behind success, and what was recorded."""
+def summary(found: Answers, commands: Commands) -> str:
+    """The sentences below the title: failure rate, hidden errors, and what was recorded."""
     n = found.counts
     if not n["calls"]:
-        return f"The store {shown(lines.store)} holds no call of a tool."
-    said = []
+        return f"The store {shown(commands.store)} has no tool calls."
+    sentences = []
     if n["judged_calls"]:
-        said.append(_rate(found))
+        sentences.append(_rate(found))
     if n["hidden_errors"]:
-        said.append(
-            f"{count(n['hidden_errors'], 'result')} claimed success and reported a failure."
-        )
+        sentences.append(f"{_hidden_errors(n['hidden_errors'])}.")
     servers, tools = found.servers.height, found.tools.height
-    said.append(
-        f"Recorded: {count(n['calls'], 'call')} of {count(tools, 'tool')} at "
+    sentences.append(
+        f"Recorded: {count(n['calls'], 'call')} of {count(tools, 'tool')} on "
         f"{count(servers, 'server')} in {count(found.sessions, 'session')}, "
         f"{span(found.first_call, found.last_call)}."
     )
-    return " ".join(said)
+    return " ".join(sentences)
+
+
+def _hidden_errors(n: int) -> str:
+    verb = "reports a failure but is" if n == 1 else "report a failure but are"
+    return f"{count(n, 'result')} {verb} not marked as an error"
 
 
 def _rate(found: Answers) -> str:
@@ -69,40 +73,45 @@ def _rate(found: Answers) -> str:
             f"{percent(row['failure_rate'])}, 95% interval "
             f"{interval(row['failure_rate_low'], row['failure_rate_high'])}"
         )
-        return f"Too little data to be sure: {known}." if row["insufficient_data"] else f"{known}."
+        known = f"Failure rate {known}."
+        return (
+            f"{known} There is too little data to be sure." if row["insufficient_data"] else known
+        )
     rate = found.counts["tool_failures"] / found.counts["judged_calls"]
-    return f"That is {percent(rate)} of the calls that tools could answer for."
+    return (
+        f"That is {percent(rate)} of the judged calls: those that succeeded or failed because of "
+        "the tool."
+    )
 
 
 def ranking(found: Answers) -> str:
-    """How what is to be looked at first is ranked."""
-    return f"What got worse comes first. {RANKING}" if found.compared else RANKING
+    """How the priorities are ranked."""
+    return f"Changes for the worse come first. {RANKING}" if found.compared else RANKING
 
 
-def nothing(found: Answers) -> str:
-    """What is said when there is nothing to look at first."""
+def no_priorities(found: Answers) -> str:
+    """The text that the page shows if there are no priorities."""
     if not found.counts["calls"]:
-        return "There is nothing to look at: no call of a tool was recorded."
+        return "No tool call was recorded."
     known = found.tools.filter(~found.tools["insufficient_data"])
     if known.is_empty():
         return (
-            "Nothing stands out, and nothing is sure: for no tool is there enough data to say how "
-            "often it fails. Record more sessions."
+            "No problem was found, but no tool has enough data to tell how often it fails. Record "
+            "more sessions."
         )
     worst = known.sort("failure_rate_high", descending=True).row(0, named=True)
     return (
-        f"Nothing stands out. Of the {count(known.height, 'tool')} with enough data none "
-        f"fails in more than {percent(worst['failure_rate_high'])} of its calls (the upper "
-        "bounds of the 95% intervals say so)."
+        f"No problem was found. {count(known.height, 'tool')} "
+        f"{'has' if known.height == 1 else 'have'} enough data; the failure rate is at most "
+        f"{percent(worst['failure_rate_high'])} (the highest upper bound of a 95% interval)."
     )
 
 
 def titles(found: Answers, parts: Mapping[str, Any]) -> dict[str, str]:
-    """A sentence over each section that says what it found."""
+    """The heading of each section, which states its main result."""
     failing = found.tools.filter(found.tools["tool_failures"] > 0).height
     enough = found.tools.filter(~found.tools["insufficient_data"]).height
-    hidden = found.counts["hidden_errors"]
-    broken = {
+    violations = {
         side: _total(found.violations.filter(found.violations["side"] == side), "calls")
         for side in ("input", "output")
     }
@@ -112,35 +121,33 @@ def titles(found: Answers, parts: Mapping[str, Any]) -> dict[str, str]:
         "compared": (
             f"{count(changes.total, 'change')} since the base store"
             if changes and changes.total
-            else "No change that these data can show"
+            else "No significant change since the base store"
         ),
-        "tools": f"{_some(failing)} of {count(found.tools.height, 'tool')} failed by "
-        f"{'its' if failing <= 1 else 'their'} own fault; for {_some(enough).lower()} there is "
-        "enough data to say how often",
-        "servers": f"{_some(failing_servers)} of {count(found.servers.height, 'server')} had a "
-        "tool that failed",
-        "errors": f"{count(_total(found.errors, 'calls'), 'failing call')} said "
-        f"{count(found.errors.height, 'different thing')}",
-        "hidden": f"{count(hidden, 'result')} claimed success and reported a failure",
-        "latency": "How long calls take",
-        "retries": f"{count(_total(found.retries, 'retries'), 'call')} repeated one that had "
-        "failed",
-        "drift": f"{count(parts['drift'].total, 'tool')} changed "
-        f"{'its' if parts['drift'].total == 1 else 'their'} definition",
+        "tools": f"{_number(failing)} of {count(found.tools.height, 'tool')} had tool failures; "
+        f"{_number(enough).lower()} {'has' if enough == 1 else 'have'} enough data for a reliable "
+        "rate",
+        "servers": f"{_number(failing_servers)} of {count(found.servers.height, 'server')} had "
+        "tool failures",
+        "errors": f"{count(_total(found.errors, 'calls'), 'failed call')} with "
+        f"{count(found.errors.height, 'different error text')}",
+        "hidden": _hidden_errors(found.counts["hidden_errors"]),
+        "latency": "Latency of calls",
+        "retries": f"{count(_total(found.retries, 'retries'), 'call')} repeated a failed call",
+        "drift": f"The definition of {count(parts['drift'].total, 'tool')} changed",
         "context": f"{tokens(_total(found.context, 'total_tokens'))} tokens of context",
-        "schemas": f"{count(broken['input'], 'request')} and {count(broken['output'], 'result')} "
-        "broke the tool's schema",
+        "schemas": f"{count(violations['input'], 'request')} and "
+        f"{count(violations['output'], 'result')} did not match the tool's schema",
         "findings": f"{count(_total(found.findings, 'findings'), 'finding')} about the protocol",
     }
 
 
-def contents(parts: Mapping[str, Any], *, many: bool) -> list[tuple[str, str, str | None]]:
-    """Sections that the page has: id, name, how many rows there are."""
+def contents(parts: Mapping[str, Any], *, many_servers: bool) -> list[tuple[str, str, str | None]]:
+    """The table of contents: id, name and number of rows of each section of the page."""
     named = (
-        ("first", "Look here first", None),
+        ("first", "Priorities", None),
         ("compared", "Changes", parts["changes"]),
         ("tools", "Tools", parts["tools"]),
-        ("servers", "Servers", parts["servers"] if many else None),
+        ("servers", "Servers", parts["servers"] if many_servers else None),
         ("errors", "Errors", parts["errors"]),
         ("hidden", "Hidden errors", parts["hidden"]),
         ("latency", "Latency", parts["latency"]),
@@ -149,30 +156,30 @@ def contents(parts: Mapping[str, Any], *, many: bool) -> list[tuple[str, str, st
         ("context", "Context cost", parts["context"]),
         ("schemas", "Schemas", parts["violations"]),
         ("findings", "Protocol", parts["findings"]),
-        ("unsaid", "What these data cannot say", None),
+        ("caveats", "Limits of the data", None),
     )
-    always = {"first", "tools", "unsaid"}
+    always = {"first", "tools", "caveats"}
     return [
-        (place, title, None if part is None else count(part.total))
-        for place, title, part in named
-        if place in always or (part is not None and (part.rows or place == "compared"))
+        (section, title, None if part is None else count(part.total))
+        for section, title, part in named
+        if section in always or (part is not None and (part.rows or section == "compared"))
     ]
 
 
-def quiet(found: Answers) -> str:
-    """Changes that are only counted."""
+def omitted_changes(found: Answers) -> str:
+    """The sentence that counts the changes that the page does not list."""
     if found.compared is None:
         return ""
     counted = found.compared.tools["change"].value_counts(name="n").to_dicts()
-    quiet = [row for row in counted if row["change"] in sections.QUIET]
-    said = ", ".join(
-        f"{row['n']:,} {row['change'].replace('_', ' ')}"
-        for row in sorted(quiet, key=lambda row: (-row["n"], row["change"]))
+    omitted = [row for row in counted if row["change"] in sections.OMITTED_CHANGES]
+    counts = ", ".join(
+        f"{count(row['n'])} {row['change'].replace('_', ' ')}"
+        for row in sorted(omitted, key=lambda row: (-row["n"], row["change"]))
     )
-    return f"Not shown: {said}." if said else ""
+    return f"Not listed: {counts}." if counts else ""
 
 
-def _some(n: int) -> str:
+def _number(n: int) -> str:
     return count(n) if n else "None"
 
 
@@ -181,12 +188,12 @@ def _total(frame: pl.DataFrame, column: str) -> int:
 
 
 def unused(found: Answers) -> str:
-    """What listed tools that nobody called cost."""
+    """The sentence that says how many tokens listed tools cost that were never called."""
     tools = found.unused.height
     if not tools:
         return ""
     cost = _total(found.unused, "listed_tokens")
     return (
-        f"{count(tools, 'listed tool')} {'was' if tools == 1 else 'were'} never called; to "
-        f"list {'it' if tools == 1 else 'them'} cost {tokens(cost)} tokens."
+        f"{count(tools, 'listed tool')} {'was' if tools == 1 else 'were'} never called; listing "
+        f"{'it' if tools == 1 else 'them'} cost {tokens(cost)} tokens."
     )

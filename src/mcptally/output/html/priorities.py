@@ -1,9 +1,8 @@
-"""What to look at first, and why: the surest and costliest troubles of a store, one a tool.
+"""Selects the most important problems of a store, at most one per tool.
 
-What got worse since the base store comes first. The rest is ranked by the calls that it spoils at
-the very least: the lower bound of the 95 % interval times the calls that it is the rate of. What
-the tool itself breaks counts whole, what others break or only costs time in part (`_WEIGHTS`). What
-rests on too little data comes last and says so.
+Changes for the worse since the base store come first. Other problems are ranked by the number of
+calls that they affect at least: the lower bound of the 95 % interval times the number of calls,
+times a weight by kind (`_WEIGHTS`). Problems with too little data come last.
 """
 
 import dataclasses
@@ -14,11 +13,12 @@ import polars as pl
 
 from mcptally.output.html.answers import Answers, Compared
 from mcptally.output.html.commands import Commands
-from mcptally.output.html.text import count, interval, moment, percent, shown
+from mcptally.output.html.text import interval, moment, percent, shown
+from mcptally.plural import count
 
-MOST: Final = 10
-_MOST_OF_A_KIND: Final = 3
-_MOST_WORSE: Final = 6
+MAX_PRIORITIES: Final = 10
+_MAX_PER_KIND: Final = 3
+_MAX_WORSE: Final = 6
 
 _WEIGHTS: Final[Mapping[str, float]] = {
     "worse": 1.0,
@@ -30,59 +30,66 @@ _WEIGHTS: Final[Mapping[str, float]] = {
     "retries": 0.25,
     "drift": 0.05,
 }
-"""Kind → what a call that it spoils counts."""
+"""Kind of problem → weight of a call that it affects."""
 
 KINDS: Final[Mapping[str, str]] = {
     "worse": "got worse",
-    "failing": "fails by its own fault",
-    "alarm": "fails more than before",
-    "hidden": "hides errors",
-    "lost": "calls lost on the way",
-    "contract": "breaks its output schema",
-    "retries": "repeated in vain",
-    "drift": "definition changed",
+    "failing": "tool failures",
+    "alarm": "more failures than before",
+    "hidden": "hidden errors",
+    "lost": "infrastructure failures",
+    "contract": "output schema violations",
+    "retries": "failed calls repeated",
+    "drift": "breaking definition change",
 }
+"""Kind of problem → its title on the page."""
 
-_TOO_RARE: Final = 0.01
-"""A trouble that may well be rarer than this is nothing to get up for."""
+_MIN_RATE: Final = 0.01
+"""Problems whose rate may be below this are omitted."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Lead:
-    """Something to look at."""
+class Priority:
+    """A problem of a tool or server that the page lists at the top."""
 
     kind: str
     server: str | None
     tool: str | None
-    """None: it is about the whole server."""
-    said: str
-    """The sentence that goes on from the tool's name."""
+    """None: the problem concerns the whole server."""
+    statement: str
+    """The rest of a sentence that begins with the tool's name."""
     evidence: str
-    spoiled: float
-    """Calls spoiled at the least, weighed."""
-    sure: bool
+    """The numbers behind the statement."""
+    impact: float
+    """The lower bound of the number of affected calls, times the weight of the kind."""
+    has_enough_data: bool
     example: str | None
-    """A call that shows it."""
+    """The id of a call that shows the problem."""
     section: str
-    """Where on the page there is more."""
+    """The id of the section of the page with more information."""
     where: str
-    """SQL: which of the tool's calls show it."""
+    """The condition in SQL that selects the affected calls of the tool."""
     quote: str | None = None
+    """A typical error text."""
     also: tuple[str, ...] = ()
+    """Statements about further problems of the same tool."""
 
     @property
     def title(self) -> str:
-        """The kind in words."""
+        """The title of the kind."""
         return KINDS[self.kind]
 
     def commands(self, commands: Commands) -> tuple[str | None, str | None]:
-        """What to paste to see an example, and what to see all of the calls."""
+        """The command that shows the example, and the command that lists all affected calls."""
         every = commands.calls(self.server, self.tool, self.where, self.example)
         return commands.show(self.example), every
 
 
-def leads(answers: Answers) -> list[Lead]:
-    """What to look at, the first thing first; one lead a tool, with what else is wrong with it."""
+def priorities(answers: Answers) -> list[Priority]:
+    """The most important problems, one per tool, the most important first.
+
+    Further problems of the same tool are added to the first one as `also`.
+    """
     found = [
         *(_worse(answers, answers.compared) if answers.compared else ()),
         *_failing(answers),
@@ -93,43 +100,61 @@ def leads(answers: Answers) -> list[Lead]:
         *_retries(answers),
         *_drifts(answers),
     ]
-    found.sort(key=lambda one: (one.kind != "worse", not one.sure, -one.spoiled))
-    chosen: dict[tuple[str | None, str | None], Lead] = {}
+    found.sort(key=lambda one: (one.kind != "worse", not one.has_enough_data, -one.impact))
+    chosen: dict[tuple[str | None, str | None], Priority] = {}
     kinds: dict[str, int] = {}
-    for lead in found:
-        about = (lead.server, lead.tool)
-        if about in chosen:
-            before = chosen[about]
-            if lead.sure and lead.kind not in {before.kind, "worse"}:
-                chosen[about] = dataclasses.replace(before, also=(*before.also, lead.said))
-        elif len(chosen) < MOST and kinds.get(lead.kind, 0) < _most(lead.kind):
-            chosen[about] = lead
-            kinds[lead.kind] = kinds.get(lead.kind, 0) + 1
+    for problem in found:
+        tool = (problem.server, problem.tool)
+        if tool in chosen:
+            first = chosen[tool]
+            if problem.has_enough_data and problem.kind not in {first.kind, "worse"}:
+                chosen[tool] = dataclasses.replace(first, also=(*first.also, problem.statement))
+        elif len(chosen) < MAX_PRIORITIES and kinds.get(problem.kind, 0) < _limit(problem.kind):
+            chosen[tool] = problem
+            kinds[problem.kind] = kinds.get(problem.kind, 0) + 1
     return list(chosen.values())
 
 
-def _most(kind: str) -> int:
-    return _MOST_WORSE if kind == "worse" else _MOST_OF_A_KIND
+def _limit(kind: str) -> int:
+    return _MAX_WORSE if kind == "worse" else _MAX_PER_KIND
 
 
-def _worst(frame: pl.DataFrame, low: str, calls: str) -> Iterable[dict[str, Any]]:
-    """The rows whose rate certainly spoils most calls, and those of which too little is known."""
-    bad = frame.filter(pl.col(low) >= _TOO_RARE).with_columns(spoiled=pl.col(low) * pl.col(calls))
-    return bad.sort("spoiled", descending=True).head(3 * MOST).to_dicts()
+def _most_affected(frame: pl.DataFrame, low: str, calls: str) -> Iterable[dict[str, Any]]:
+    """The rows that affect the most calls, with the lower bound of this number as `impact`.
+
+    Args:
+        frame: one row per tool or server.
+        low: the column with the lower bound of the rate.
+        calls: the column with the number of calls.
+    """
+    bad = frame.filter(pl.col(low) >= _MIN_RATE).with_columns(impact=pl.col(low) * pl.col(calls))
+    return bad.sort("impact", descending=True).head(3 * MAX_PRIORITIES).to_dicts()
 
 
-def _evidence(row: Mapping[str, Any], rate: str, calls: int, *, worth: float | None = None) -> str:
+def _is_narrow(row: Mapping[str, Any], rate: str) -> bool:
+    """Whether the 95 % interval of a rate is at most 40 percentage points wide."""
+    return bool(row[f"{rate}_high"] - row[f"{rate}_low"] <= 0.4)
+
+
+def _evidence(row: Mapping[str, Any], rate: str, calls: int, *, n_eff: float | None = None) -> str:
+    """The rate with its interval, and the number of calls and sessions behind it.
+
+    Args:
+        row: a row of `tool_scores` or `server_scores`.
+        rate: the column of the rate.
+        calls: the number of calls behind the rate.
+        n_eff: the effective sample size, mentioned if it is well below `calls`.
+    """
     low, high = row[f"{rate}_low"], row[f"{rate}_high"]
     known = f"{percent(row[rate])}, 95% interval {interval(low, high)}"
     sessions = count(row["sessions"], "session")
-    # Where sessions tell nothing, the calls are worth what they are.
-    thin = worth is not None and worth < 0.9 * calls
-    weighed = f", worth {count(max(1, worth or 0))} independent" if thin else ""
-    return f"{known}; {count(calls, 'call')} in {sessions}{weighed}"
+    dependent = n_eff is not None and n_eff < 0.9 * calls
+    effective = f" (as good as {count(max(1, n_eff or 0))} independent)" if dependent else ""
+    return f"{known}; {count(calls, 'call')} in {sessions}{effective}"
 
 
-def _said_most(errors: pl.DataFrame, *conditions: pl.Expr) -> tuple[str | None, str | None]:
-    """The commonest message of the calls that a condition holds for, and a call that gave it."""
+def _typical_error(errors: pl.DataFrame, *conditions: pl.Expr) -> tuple[str | None, str | None]:
+    """The most common error text under the conditions, and the id of a call with it."""
     found = errors.filter(*conditions).head(1)
     if found.is_empty():
         return None, None
@@ -137,24 +162,25 @@ def _said_most(errors: pl.DataFrame, *conditions: pl.Expr) -> tuple[str | None, 
     return shown(row["example"], 200), row["example_call"]
 
 
-def _of(row: Mapping[str, Any]) -> pl.Expr:
+def _same_tool(row: Mapping[str, Any]) -> pl.Expr:
     return pl.col("server").eq_missing(row["server"]) & pl.col("tool").eq_missing(row["tool"])
 
 
-def _failing(answers: Answers) -> Iterator[Lead]:
+def _failing(answers: Answers) -> Iterator[Priority]:
     frame = answers.tools.filter(pl.col("tool_failures") > 0)
-    for row in _worst(frame, "failure_rate_low", "judged_calls"):
+    for row in _most_affected(frame, "failure_rate_low", "judged_calls"):
         failures, judged = row["tool_failures"], row["judged_calls"]
-        quote, example = _said_most(answers.errors, _of(row), pl.col("verdict") == "tool_failure")
-        yield Lead(
+        quote, example = _typical_error(
+            answers.errors, _same_tool(row), pl.col("verdict") == "tool_failure"
+        )
+        yield Priority(
             kind="failing",
             server=row["server"],
             tool=row["tool"],
-            said=f"failed by its own fault in {count(failures)} of {count(judged, 'call')} that "
-            "it could answer for",
-            evidence=_evidence(row, "failure_rate", judged, worth=row["n_eff"]),
-            spoiled=row["spoiled"] * _WEIGHTS["failing"],
-            sure=not row["insufficient_data"],
+            statement=f"caused the failure of {count(failures)} of {count(judged, 'judged call')}",
+            evidence=_evidence(row, "failure_rate", judged, n_eff=row["n_eff"]),
+            impact=row["impact"] * _WEIGHTS["failing"],
+            has_enough_data=not row["insufficient_data"],
             example=example,
             section="tools",
             where="verdict = 'tool_failure'",
@@ -162,22 +188,22 @@ def _failing(answers: Answers) -> Iterator[Lead]:
         )
 
 
-def _hidden(answers: Answers) -> Iterator[Lead]:
+def _hidden(answers: Answers) -> Iterator[Priority]:
     frame = answers.tools.filter(pl.col("hidden_errors") > 0).with_columns(
         claims=pl.col("ok") + pl.col("hidden_errors")
     )
     examples = answers.hidden
-    for row in _worst(frame, "hidden_error_rate_low", "claims"):
-        quote, example = _said_most(examples, _of(row))
-        yield Lead(
+    for row in _most_affected(frame, "hidden_error_rate_low", "claims"):
+        quote, example = _typical_error(examples, _same_tool(row))
+        yield Priority(
             kind="hidden",
             server=row["server"],
             tool=row["tool"],
-            said=f"claimed success and reported a failure in {count(row['hidden_errors'])} of "
-            f"{count(row['claims'], 'result')}",
+            statement=f"reported a failure in {count(row['hidden_errors'])} of "
+            f"{count(row['claims'], 'result')} that are not marked as errors",
             evidence=_evidence(row, "hidden_error_rate", row["claims"]),
-            spoiled=row["spoiled"] * _WEIGHTS["hidden"],
-            sure=row["hidden_error_rate_high"] - row["hidden_error_rate_low"] <= 0.4,
+            impact=row["impact"] * _WEIGHTS["hidden"],
+            has_enough_data=_is_narrow(row, "hidden_error_rate"),
             example=example,
             section="hidden",
             where="outcome = 'hidden_error'",
@@ -185,26 +211,26 @@ def _hidden(answers: Answers) -> Iterator[Lead]:
         )
 
 
-def _lost(answers: Answers) -> Iterator[Lead]:
+def _lost(answers: Answers) -> Iterator[Priority]:
     ended = pl.sum_horizontal(
         *("ok", "hidden_errors", "tool_errors", "protocol_errors", "timeouts", "no_responses")
     )
     frame = answers.servers.filter(pl.col("infrastructure") > 0).with_columns(ended=ended)
-    for row in _worst(frame, "infrastructure_rate_low", "ended"):
-        quote, example = _said_most(
+    for row in _most_affected(frame, "infrastructure_rate_low", "ended"):
+        quote, example = _typical_error(
             answers.errors,
             pl.col("server").eq_missing(row["server"]),
             pl.col("verdict") == "infrastructure",
         )
-        yield Lead(
+        yield Priority(
             kind="lost",
             server=row["server"],
             tool=None,
-            said=f"lost {count(row['infrastructure'])} of {count(row['ended'], 'call')} to the "
-            "network, to time-outs, or to what lies behind it",
+            statement=f"had {count(row['infrastructure'])} of {count(row['ended'], 'call')} fail "
+            "because of the network, a timeout or an upstream service",
             evidence=_evidence(row, "infrastructure_rate", row["ended"]),
-            spoiled=row["spoiled"] * _WEIGHTS["lost"],
-            sure=row["infrastructure_rate_high"] - row["infrastructure_rate_low"] <= 0.4,
+            impact=row["impact"] * _WEIGHTS["lost"],
+            has_enough_data=_is_narrow(row, "infrastructure_rate"),
             example=example,
             section="errors",
             where="verdict = 'infrastructure'",
@@ -212,7 +238,7 @@ def _lost(answers: Answers) -> Iterator[Lead]:
         )
 
 
-def _contracts(answers: Answers) -> Iterator[Lead]:
+def _contracts(answers: Answers) -> Iterator[Priority]:
     broken = (
         answers.violations.filter(
             pl.col("side") == "output", pl.col("state").is_in(["invalid", "missing_output"])
@@ -225,17 +251,18 @@ def _contracts(answers: Answers) -> Iterator[Lead]:
         )
     )
     frame = answers.tools.join(broken, on=["server", "tool"], nulls_equal=True)
-    for row in _worst(frame, "invalid_output_rate_low", "ok"):
-        yield Lead(
+    for row in _most_affected(frame, "invalid_output_rate_low", "ok"):
+        yield Priority(
             kind="contract",
             server=row["server"],
             tool=row["tool"],
-            said=f"broke the output schema that it declares in {count(row['broken'], 'result')}",
+            statement=f"returned {count(row['broken'], 'result')} that did not match its "
+            "output schema",
             evidence=f"{percent(row['invalid_output_rate'])} of the results that could be checked, "
             "95% interval "
             f"{interval(row['invalid_output_rate_low'], row['invalid_output_rate_high'])}",
-            spoiled=row["spoiled"] * _WEIGHTS["contract"],
-            sure=row["invalid_output_rate_high"] - row["invalid_output_rate_low"] <= 0.4,
+            impact=row["impact"] * _WEIGHTS["contract"],
+            has_enough_data=_is_narrow(row, "invalid_output_rate"),
             example=row["example_call"],
             section="schemas",
             where="output_schema_state IN ('invalid', 'missing_output')",
@@ -243,68 +270,70 @@ def _contracts(answers: Answers) -> Iterator[Lead]:
         )
 
 
-def _retries(answers: Answers) -> Iterator[Lead]:
+def _retries(answers: Answers) -> Iterator[Priority]:
     frame = answers.retries.join(
         answers.tools.select("server", "tool", "sessions", "retry_rate", "^retry_rate_.*$"),
         on=["server", "tool"],
         nulls_equal=True,
     ).filter(pl.col("loops") > 0)
-    for row in _worst(frame, "retry_rate_low", "calls"):
-        yield Lead(
+    for row in _most_affected(frame, "retry_rate_low", "calls"):
+        yield Priority(
             kind="retries",
             server=row["server"],
             tool=row["tool"],
-            said=f"was called again {count(row['retries'], 'time')} after the same call had "
+            statement=f"was called again {count(row['retries'], 'time')} after the same call had "
             f"failed, up to {count(row['longest'], 'time')} in a row; "
-            f"{percent(row['recovered_rate'])} of the calls recovered",
-            evidence=f"{percent(row['retry_rate'])} of its calls are such repetitions, 95% "
+            f"{percent(row['recovered_rate'])} of the repeated calls succeeded in the end",
+            evidence=f"{percent(row['retry_rate'])} of its calls are repetitions, 95% "
             f"interval {interval(row['retry_rate_low'], row['retry_rate_high'])}; "
-            f"{count(row['wasted_tokens'], 'token')} spent on attempts that failed",
-            spoiled=row["spoiled"] * _WEIGHTS["retries"],
-            sure=row["retry_rate_high"] - row["retry_rate_low"] <= 0.4,
+            f"failed attempts took {count(row['wasted_tokens'], 'token')}",
+            impact=row["impact"] * _WEIGHTS["retries"],
+            has_enough_data=_is_narrow(row, "retry_rate"),
             example=row["worst_call"],
             section="retries",
             where="attempt_why = 'retry'",
         )
 
 
-def _drifts(answers: Answers) -> Iterator[Lead]:
+def _drifts(answers: Answers) -> Iterator[Priority]:
     for row in answers.drift.filter(pl.col("drift") == "breaking").to_dicts():
         changes = ", ".join(shown(change, 60) for change in (row["changed"] or [])[:4])
-        yield Lead(
+        yield Priority(
             kind="drift",
             server=row["server"],
             tool=row["tool"],
-            said=f"changed its definition on {moment(row['first_seen'])} UTC in a way that breaks "
-            f"its callers: {changes}",
-            evidence=f"{count(row['failures_before'])} of {count(row['calls_before'], 'call')} "
-            f"failed by its own fault before, {count(row['failures'])} of {count(row['calls'])} "
-            "after",
-            spoiled=max(1, row["calls"]) * _WEIGHTS["drift"],
-            sure=True,
+            statement=f"changed its definition on {moment(row['first_seen'])} UTC in a way "
+            f"that breaks callers: {changes}",
+            evidence=f"tool failures: {count(row['failures_before'])} of "
+            f"{count(row['calls_before'], 'call')} before, {count(row['failures'])} of "
+            f"{count(row['calls'], 'call')} after",
+            impact=max(1, row["calls"]) * _WEIGHTS["drift"],
+            has_enough_data=True,
             example=None,
             section="drift",
             where="",
         )
 
 
-def _alarms(answers: Answers) -> Iterator[Lead]:
+def _alarms(answers: Answers) -> Iterator[Priority]:
     latest = answers.alarms.sort("start").group_by("server", "tool", maintain_order=True).last()
     for row in latest.to_dicts():
-        quote, example = _said_most(answers.errors, _of(row), pl.col("verdict") == "tool_failure")
+        quote, example = _typical_error(
+            answers.errors, _same_tool(row), pl.col("verdict") == "tool_failure"
+        )
         extra = max(0.0, row["failure_rate_low"] - row["baseline_rate"])
-        yield Lead(
+        yield Priority(
             kind="alarm",
             server=row["server"],
             tool=row["tool"],
-            said=f"failed by its own fault in {percent(row['failure_rate'])} of its calls in the "
+            statement=f"had tool failures in {percent(row['failure_rate'])} of its calls in the "
             f"{row['period']} from {moment(row['start'])} UTC, and in "
             f"{percent(row['baseline_rate'])} before",
-            evidence="two of the last three periods are beyond their limit; 95% interval "
+            evidence="two of the last three periods exceed their limit; 95% interval "
             f"{interval(row['failure_rate_low'], row['failure_rate_high'])}; "
             f"{count(row['judged_calls'], 'call')} in {count(row['sessions'], 'session')}",
-            spoiled=extra * row["judged_calls"] * _WEIGHTS["alarm"],
-            sure=True,
+            impact=extra * row["judged_calls"] * _WEIGHTS["alarm"],
+            has_enough_data=True,
             example=example,
             section="tools",
             where="verdict = 'tool_failure'",
@@ -312,50 +341,53 @@ def _alarms(answers: Answers) -> Iterator[Lead]:
         )
 
 
-_CALLED_FOR: Final[Mapping[str, str]] = {
+_AFFECTED: Final[Mapping[str, str]] = {
     "failure_rate": "verdict = 'tool_failure'",
     "error_rate": "outcome NOT IN ('ok', 'input_required', 'task')",
     "hidden_error_rate": "outcome = 'hidden_error'",
     "invalid_output_rate": "output_schema_state IN ('invalid', 'missing_output')",
     "invalid_input_rate": "input_schema_state = 'invalid'",
 }
+"""Metric → the condition in SQL that selects the calls that it counts."""
 
 
-def _shows(answers: Answers, row: Mapping[str, Any], metric: str) -> tuple[str | None, str | None]:
-    """What a tool said when a metric got worse, and a call that shows it."""
+def _example(
+    answers: Answers, row: Mapping[str, Any], metric: str
+) -> tuple[str | None, str | None]:
+    """An error text and the id of a call that show why a metric got worse."""
     if metric in {"failure_rate", "error_rate"}:
         wanted = pl.col("verdict") == "tool_failure" if metric == "failure_rate" else pl.lit(True)  # noqa: FBT003
-        return _said_most(answers.errors, _of(row), wanted)
+        return _typical_error(answers.errors, _same_tool(row), wanted)
     if metric == "hidden_error_rate":
-        return _said_most(answers.hidden, _of(row))
+        return _typical_error(answers.hidden, _same_tool(row))
     if metric.startswith("invalid_"):
         side = metric.split("_")[1]
-        return _said_most(answers.violations, _of(row), pl.col("side") == side)
-    slowest = answers.latency.filter(_of(row)).get_column("slowest_call").to_list()
+        return _typical_error(answers.violations, _same_tool(row), pl.col("side") == side)
+    slowest = answers.latency.filter(_same_tool(row)).get_column("slowest_call").to_list()
     return None, slowest[0] if slowest else None
 
 
-def _worse(answers: Answers, compared: Compared) -> Iterator[Lead]:
+def _worse(answers: Answers, compared: Compared) -> Iterator[Priority]:
     order: Callable[[str], int] = ["worse", "vanished"].index
     rows = compared.tools.filter(
         pl.col("level") == "tool", pl.col("change").is_in(["worse", "vanished"])
     ).to_dicts()
-    # They come most pressing first; the count keeps that order.
-    for place, row in enumerate(sorted(rows, key=lambda r: order(r["change"]))):
+    # `compare` sorts by importance; `impact` keeps that order.
+    for index, row in enumerate(sorted(rows, key=lambda r: order(r["change"]))):
         metric = next(iter(row["worse"] or ()), "")
-        quote, example = _shows(answers, row, metric)
-        yield Lead(
+        quote, example = _example(answers, row, metric)
+        yield Priority(
             kind="worse",
             server=row["server"],
             tool=row["tool"],
-            said=shown(row["words"], 400),
+            statement=shown(row["words"], 400),
             evidence=f"{count(row['base_calls'], 'call')} in "
             f"{count(row['base_sessions'], 'session')} before, "
             f"{count(row['new_calls'], 'call')} in {count(row['new_sessions'], 'session')} now",
-            spoiled=float(len(rows) - place),
-            sure=True,
+            impact=float(len(rows) - index),
+            has_enough_data=True,
             example=example,
             section="compared",
-            where=_CALLED_FOR.get(metric, ""),
+            where=_AFFECTED.get(metric, ""),
             quote=quote,
         )

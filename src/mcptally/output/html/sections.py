@@ -1,11 +1,11 @@
-"""Rows of the page's tables: an answer cut to what is worth reading, with its marks and commands.
+"""Prepares the rows of the page's tables, with the coordinates of charts and the commands.
 
-How much of an answer is shown is bounded, so that the page stays small whatever the store holds;
-what is left out is counted, and the question that has it is named.
+The number of rows is limited, so that the page stays small for any store. The page says how many
+rows it omits and which command prints all of them.
 """
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import polars as pl
@@ -16,29 +16,24 @@ from mcptally.output.html.answers import Answers, Compared
 from mcptally.output.html.commands import Commands
 from mcptally.output.html.text import name, shown
 
-TOOLS: Final = 1000
-WEIGHT: Final = 1_800_000
-"""Characters that strangers' names may take in the table of tools, escaped; it ends before."""
-ROWS: Final = 60
-MULTIPLES: Final = 24
-QUIET: Final = ("unclear", "unchanged", "too_little_data", "only_in_base", "only_in_new")
+MAX_TOOLS: Final = 1000
+MAX_TOOL_CHARACTERS: Final = 1_800_000
+"""Characters of escaped names and commands in the table of tools; further rows are omitted."""
+MAX_ROWS: Final = 60
+MAX_HISTOGRAMS: Final = 24
+OMITTED_CHANGES: Final = ("unclear", "unchanged", "too_little_data", "only_in_base", "only_in_new")
+"""Kinds of change that are counted but not listed."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Section:
-    """Rows that are shown, and how many there are."""
+    """The rows that the page shows of an answer."""
 
     rows: list[dict[str, Any]]
     total: int
+    """The number of rows of the whole answer."""
     more: str
-    """The command that gives all of them."""
-
-
-def _section(
-    frame: pl.DataFrame, limit: int, more: str, rows: Iterable[dict[str, Any]] | None = None
-) -> Section:
-    given = frame.head(limit).to_dicts() if rows is None else list(rows)
-    return Section(given, frame.height, more)
+    """The command that prints all rows."""
 
 
 def _present(*commands: str | None) -> list[str]:
@@ -46,57 +41,50 @@ def _present(*commands: str | None) -> list[str]:
 
 
 def tools(answers: Answers, commands: Commands) -> Section:
-    """Tools by failure rate, the surest failures first."""
+    """The tools by failure rate, the most certain failures first."""
     examples = _examples(answers)
     rows: list[dict[str, Any]] = []
-    weight = 0
-    for row in answers.tools.head(TOOLS).to_dicts():
-        about = (row["server"], row["tool"])
-        example = examples.get(about)
+    characters = 0
+    for row in answers.tools.head(MAX_TOOLS).to_dicts():
+        tool = (row["server"], row["tool"])
+        example = examples.get(tool)
         where = "verdict = 'tool_failure'" if row["tool_failures"] else ""
-        lines = _present(commands.show(example), commands.calls(*about, where, example))
-        names = "".join(map(name, about))
-        # A name stands in its cell, in what the column is sorted by, and in the commands.
-        weight += 2 * len(escape(names)) + sum(len(escape(line)) for line in lines)
-        if weight > WEIGHT:
+        lines = _present(commands.show(example), commands.calls(*tool, where, example))
+        names = "".join(map(name, tool))
+        # A name appears in its cell and as sort key; the commands may repeat it.
+        characters += 2 * len(escape(names)) + sum(len(escape(line)) for line in lines)
+        if characters > MAX_TOOL_CHARACTERS:
             break
-        rows.append(
-            row
-            | {
-                "range": charts.rate(
-                    row["failure_rate_low"], row["failure_rate"], row["failure_rate_high"]
-                ),
-                "commands": lines,
-            }
-        )
-    return _section(answers.tools, TOOLS, commands.ask("tool_scores"), rows)
+        rows.append(row | {"range": _failure_range(row), "commands": lines})
+    return Section(rows, answers.tools.height, commands.ask("tool_scores"))
+
+
+def _failure_range(row: Mapping[str, Any]) -> charts.Range | None:
+    return charts.rate_range(row["failure_rate_low"], row["failure_rate"], row["failure_rate_high"])
 
 
 def servers(answers: Answers, commands: Commands) -> Section:
-    """Servers by failure rate."""
+    """The servers by failure rate."""
     examples: dict[str | None, str] = {}
     for (server, _), call in _examples(answers).items():
         examples.setdefault(server, call)
     rows = []
-    for row in answers.servers.head(ROWS * 3).to_dicts():
+    for row in answers.servers.head(MAX_ROWS * 3).to_dicts():
         example = examples.get(row["server"])
         where = "verdict = 'tool_failure'" if row["tool_failures"] else ""
-        rows.append(
-            row
-            | {
-                "range": charts.rate(
-                    row["failure_rate_low"], row["failure_rate"], row["failure_rate_high"]
-                ),
-                "commands": _present(
-                    commands.show(example), commands.calls(row["server"], None, where, example)
-                ),
-            }
+        lines = _present(
+            commands.show(example), commands.calls(row["server"], None, where, example)
         )
-    return _section(answers.servers, ROWS * 3, commands.ask("server_scores"), rows)
+        rows.append(row | {"range": _failure_range(row), "commands": lines})
+    return Section(rows, answers.servers.height, commands.ask("server_scores"))
 
 
 def _examples(answers: Answers) -> dict[tuple[str | None, str | None], str]:
-    """A call of each tool: its commonest failure, its own fault first, or else its slowest."""
+    """An example call of each tool.
+
+    This is its most common tool failure, otherwise its most common failure of any kind, otherwise
+    its slowest call.
+    """
     failing = answers.errors.filter(pl.col("verdict") == "tool_failure")
     found: dict[tuple[str | None, str | None], str] = {}
     for frame, column in (
@@ -113,21 +101,21 @@ _URGENCY: Final = {"tool_failure": 0, "infrastructure": 1, "ambiguous": 2, "busi
 
 
 def errors(answers: Answers, commands: Commands) -> Section:
-    """Error groups: of each verdict its commonest, so that refusals do not hide failures."""
-    frame = answers.errors.with_row_index("place").with_columns(
+    """The most common error groups of each verdict, so that refusals do not displace failures."""
+    ranked = answers.errors.with_row_index("index").with_columns(
         urgency=pl.col("verdict").replace_strict(_URGENCY, default=4),
-        within=pl.col("place").rank("ordinal").over("verdict"),
+        rank_in_verdict=pl.col("index").rank("ordinal").over("verdict"),
     )
-    chosen = frame.sort("within", "urgency").head(ROWS * 2).sort("calls", descending=True)
-    rows = []
-    for row in chosen.to_dicts():
-        example = row["example_call"]
-        rows.append(row | {"commands": _present(commands.show(example))})
-    return _section(answers.errors, ROWS * 2, commands.ask("error_groups"), rows)
+    chosen = ranked.sort("rank_in_verdict", "urgency").head(MAX_ROWS * 2)
+    rows = [
+        row | {"commands": _present(commands.show(row["example_call"]))}
+        for row in chosen.sort("calls", descending=True).to_dicts()
+    ]
+    return Section(rows, answers.errors.height, commands.ask("error_groups"))
 
 
 def hidden(answers: Answers, commands: Commands) -> Section:
-    """Results that claim success and report a failure."""
+    """Results that report a failure but are not marked as errors."""
     rows = [
         row
         | {
@@ -138,42 +126,42 @@ def hidden(answers: Answers, commands: Commands) -> Section:
                 ),
             )
         }
-        for row in answers.hidden.head(ROWS).to_dicts()
+        for row in answers.hidden.head(MAX_ROWS).to_dicts()
     ]
-    return _section(answers.hidden, ROWS, commands.ask("hidden_errors"), rows)
+    return Section(rows, answers.hidden.height, commands.ask("hidden_errors"))
 
 
 def latency(answers: Answers, commands: Commands) -> Section:
-    """Small multiples: how the latencies of the slowest tools that are used spread."""
+    """Latency histograms of the slowest tools; tools with 20 calls or more come first."""
     ranked = answers.latency.with_columns(
         used=pl.col("calls") >= min(20, max(answers.latency.get_column("calls"), default=0))
     ).sort("used", "p95_ms", descending=True, nulls_last=True)
-    shapes: dict[tuple[str | None, str | None], list[tuple[int, int]]] = {}
-    wanted = ranked.head(MULTIPLES)
+    bins: dict[tuple[str | None, str | None], list[tuple[int, int]]] = {}
+    wanted = ranked.head(MAX_HISTOGRAMS)
     for row in answers.histogram.join(
         wanted.select("server", "tool"), on=["server", "tool"], how="semi", nulls_equal=True
     ).to_dicts():
-        shapes.setdefault((row["server"], row["tool"]), []).append((row["bin"], row["calls"]))
+        bins.setdefault((row["server"], row["tool"]), []).append((row["bin"], row["calls"]))
     rows = [
         row
         | {
-            "bars": charts.histogram(shapes.get((row["server"], row["tool"]), ())),
+            "bars": charts.histogram(bins.get((row["server"], row["tool"]), ())),
             "p50_x": charts.time_x(row["p50_ms"]),
             "p95_x": charts.time_x(row["p95_ms"]),
             "commands": _present(commands.show(row["slowest_call"])),
         }
         for row in wanted.to_dicts()
     ]
-    return _section(answers.latency, MULTIPLES, commands.ask("latency"), rows)
+    return Section(rows, answers.latency.height, commands.ask("latency"))
 
 
 def drift(answers: Answers, commands: Commands) -> Section:
-    """Tools whose definition changed: when, what, and how calls fared before and after."""
+    """The tools whose definition changed: when, what, and their failures before and after."""
     rows = []
     examples = _examples(answers)
-    for of_tool in answers.drift.partition_by("server", "tool", maintain_order=True)[:ROWS]:
+    for of_tool in answers.drift.partition_by("server", "tool", maintain_order=True)[:MAX_ROWS]:
         changes = of_tool.to_dicts()
-        about = (changes[0]["server"], changes[0]["tool"])
+        tool = (changes[0]["server"], changes[0]["tool"])
         latest = max(
             changes, key=lambda change: (change["first_seen"] is not None, change["first_seen"])
         )
@@ -183,87 +171,87 @@ def drift(answers: Answers, commands: Commands) -> Section:
                 "tool": changes[0]["tool"],
                 "worst": changes[0]["drift"],
                 "times": len(changes),
-                "strip": charts.moments(changes, answers.first_call, answers.last_call),
+                "timeline": charts.timeline(changes, answers.first_call, answers.last_call),
                 "latest": latest,
                 "changed": sorted(
                     {shown(what, 80) for c in changes for what in c["changed"] or ()}
                 )[:6],
                 "commands": _present(
-                    commands.show(examples.get(about)),
-                    commands.calls(*about, "", examples.get(about)),
+                    commands.show(examples.get(tool)),
+                    commands.calls(*tool, "", examples.get(tool)),
                 ),
             }
         )
-    frame = answers.drift.select("server", "tool").unique()
-    return _section(frame, ROWS, commands.ask("drift"), rows)
+    total = answers.drift.select("server", "tool").unique().height
+    return Section(rows, total, commands.ask("drift"))
 
 
 def context(answers: Answers, commands: Commands) -> Section:
-    """What tools cost a model's context: the dearest."""
+    """The tools that take the most tokens of a model's context."""
     frame = answers.context.filter(pl.col("total_tokens") > 0)
-    dearest = max(frame.get_column("total_tokens"), default=0)
+    most = max(frame.get_column("total_tokens"), default=0)
     rows = []
-    for row in frame.head(ROWS // 2).to_dicts():
+    for row in frame.head(MAX_ROWS // 2).to_dicts():
         parts = {"definition": row["listed_tokens"], "results": row["result_tokens"]}
         rows.append(
             row
             | {
-                "pieces": charts.stacked(parts, charts.RATE_WIDTH, dearest),
+                "pieces": charts.stacked(parts, charts.RATE_WIDTH, most),
                 "commands": _present(commands.show(row["largest_call"])),
             }
         )
-    return _section(frame, ROWS // 2, commands.ask("context_cost"), rows)
+    return Section(rows, frame.height, commands.ask("context_cost"))
 
 
 def violations(answers: Answers, commands: Commands) -> Section:
-    """Arguments and results that break the tool's own schema."""
+    """Arguments and results that do not match the tool's own schema."""
     rows = [
         row | {"commands": _present(commands.show(row["example_call"]))}
-        for row in answers.violations.head(ROWS).to_dicts()
+        for row in answers.violations.head(MAX_ROWS).to_dicts()
     ]
-    return _section(answers.violations, ROWS, commands.ask("schema_violations"), rows)
+    return Section(rows, answers.violations.height, commands.ask("schema_violations"))
 
 
 def retries(answers: Answers, commands: Commands) -> Section:
-    """Calls made again and again."""
+    """The tools whose failed calls were repeated."""
     rows = [
         row | {"commands": _present(commands.show(row["worst_call"]))}
-        for row in answers.retries.head(ROWS // 2).to_dicts()
+        for row in answers.retries.head(MAX_ROWS // 2).to_dicts()
     ]
-    return _section(answers.retries, ROWS // 2, commands.ask("retry_loops"), rows)
+    return Section(rows, answers.retries.height, commands.ask("retry_loops"))
 
 
 def findings(answers: Answers, commands: Commands) -> Section:
-    """What breaks the protocol, or is odd."""
+    """The violations of the protocol and other findings, by rule."""
     rows = [
         row | {"commands": _present(commands.show(row["example"]) if row["calls"] else None)}
-        for row in answers.findings.head(ROWS).to_dicts()
+        for row in answers.findings.head(MAX_ROWS).to_dicts()
     ]
-    return _section(answers.findings, ROWS, commands.ask("finding_counts"), rows)
+    return Section(rows, answers.findings.height, commands.ask("finding_counts"))
 
 
 def changes(answers: Answers, compared: Compared, commands: Commands) -> Section:
-    """What changed since the base store; what did not is only counted."""
-    loud = compared.tools.filter(~pl.col("change").is_in(QUIET))
+    """The changes since the base store, without the kinds in `OMITTED_CHANGES`."""
+    listed = compared.tools.filter(~pl.col("change").is_in(OMITTED_CHANGES))
     rows = []
     examples = _examples(answers)
-    for row in loud.head(ROWS * 2).to_dicts():
+    for row in listed.head(MAX_ROWS * 2).to_dicts():
         example = examples.get((row["server"], row["tool"]))
         rates: Mapping[str, Any] = compared.failure_rates.get((row["server"], row["tool"]), {})
         before, now = rates.get("base"), rates.get("new")
-        drawn = None
+        rates_x = None
         if before is not None and now is not None:
-            drawn = (charts.rate_x(before), charts.rate_x(now))
+            rates_x = (charts.rate_x(before), charts.rate_x(now))
         rows.append(
             row
             | {
                 "before": before,
                 "now": now,
-                "drawn": drawn,
+                "rates_x": rates_x,
                 "commands": _present(
                     commands.show(example),
                     commands.calls(row["server"], row["tool"], "", example),
                 ),
             }
         )
-    return _section(loud, ROWS * 2, commands.compare(compared.base), rows)
+    return Section(rows, listed.height, commands.compare(compared.base))

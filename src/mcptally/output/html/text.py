@@ -1,7 +1,7 @@
-"""Numbers and strangers' texts as a reader of the page sees them.
+"""Formats numbers, times and recorded texts for the page.
 
-Everything that was recorded passes through `shown`: secrets are hidden, and characters that would
-turn, hide or join text (controls, bidirectional and zero-width ones) are written out.
+All recorded text passes through `shown`, which masks secrets and writes control, bidirectional and
+zero-width characters as escapes.
 """
 
 import datetime
@@ -9,7 +9,6 @@ import functools
 import re
 from typing import Final
 
-from mcptally.output.plural import count as count  # noqa: PLC0414  (used as words.count)
 from mcptally.redaction.display import CONTROLS, hidden
 
 NAME_LIMIT: Final = 90
@@ -18,12 +17,12 @@ TEXT_LIMIT: Final = 300
 _BREAK: Final = re.compile(r"[ \t\r]*\n\s*")
 
 
-def plain(text: str) -> bool:
-    """Whether nothing in `text` acts on a terminal or on the text around it."""
+def is_printable(text: str) -> bool:
+    """Whether `text` has no control, invisible or bidirectional characters."""
     return not CONTROLS.search(text)
 
 
-def _written_out(match: re.Match[str]) -> str:
+def _escape(match: re.Match[str]) -> str:
     character = match[0]
     if character in "\n\r\t":
         return {"\n": " \N{DOWNWARDS ARROW WITH CORNER LEFTWARDS} ", "\r": "", "\t": " "}[character]
@@ -33,21 +32,21 @@ def _written_out(match: re.Match[str]) -> str:
 
 @functools.lru_cache(maxsize=8192)
 def shown(text: str | None, limit: int = TEXT_LIMIT) -> str:
-    """A stranger's text on one line, without secrets, every character visible, cut to `limit`."""
+    """A recorded text on one line, secrets masked, controls escaped, cut to `limit` characters."""
     if text is None:
         return "(none)"
-    # What lies far behind the cut cannot be part of a secret that begins before it.
-    said = CONTROLS.sub(_written_out, _BREAK.sub("\n", hidden(text[: limit + 4096])))
-    return said if len(said) <= limit else f"{said[: limit - 1]}\N{HORIZONTAL ELLIPSIS}"
+    # A secret that begins before the cut ends within the next 4096 characters.
+    line = CONTROLS.sub(_escape, _BREAK.sub("\n", hidden(text[: limit + 4096])))
+    return line if len(line) <= limit else f"{line[: limit - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
 def name(text: str | None) -> str:
-    """A name of a server, tool or client."""
+    """The name of a server, tool or client as `shown`, cut to `NAME_LIMIT`."""
     return shown(text, NAME_LIMIT)
 
 
 def percent(share: float | None) -> str:
-    """A share as a percentage, with as many digits as tell it from nothing and from all."""
+    """A share as a percentage; only 0 and 1 become 0% and 100%, others keep enough digits."""
     if share is None:
         return "\N{EN DASH}"
     if share in (0, 1):
@@ -61,16 +60,16 @@ def percent(share: float | None) -> str:
 
 
 def interval(low: float | None, high: float | None) -> str:
-    """Two shares as a range."""
+    """The range between two shares, with an en dash and one percent sign."""
     if low is None or high is None:
         return "\N{EN DASH}"
-    # An end that is nothing or all but for rounding is not worth a sign of its own.
+    # Rounded first, so that an end close to 0 or 1 does not become "<0.01%" or ">99.99%".
     first, last = (percent(round(end, 4)) for end in (low, high))
     return f"{first.removesuffix('%')}\N{EN DASH}{last}"
 
 
 def duration(ms: float | None) -> str:
-    """Milliseconds in the unit that a person would say."""
+    """Milliseconds as ms, s, min or h."""
     if ms is None:
         return "\N{EN DASH}"
     for below, unit, scale in ((1_000, "ms", 1), (60_000, "s", 1e3), (3_600_000, "min", 6e4)):
@@ -80,7 +79,7 @@ def duration(ms: float | None) -> str:
 
 
 def tokens(n: float | None) -> str:
-    """A count of tokens, in thousands or millions where it is large."""
+    """A count of tokens, above 1,000 in thousands or millions."""
     if n is None:
         return "\N{EN DASH}"
     for unit, scale in (("M", 1e6), ("k", 1e3)):
@@ -94,16 +93,16 @@ def _digits(value: float) -> str:
 
 
 def moment(at: datetime.datetime | None) -> str:
-    """A point in time, in UTC, to the minute."""
+    """A time in UTC, to the minute."""
     if at is None:
         return "unknown time"
     return at.astimezone(datetime.UTC).strftime("%Y-%m-%d %H:%M")
 
 
 def span(first: datetime.datetime | None, last: datetime.datetime | None) -> str:
-    """From when to when, in UTC; the day once where it is one day."""
+    """The range between two times in UTC; the date is not repeated if both are on one day."""
     if first is None and last is None:
-        return "at times that are not known"
+        return "at unknown times"
     start, end = moment(first), moment(last)
     if start == end:
         return f"{start} UTC"
@@ -112,8 +111,11 @@ def span(first: datetime.datetime | None, last: datetime.datetime | None) -> str
     return f"{start} to {end} UTC"
 
 
-def key(value: object) -> str:
-    """What a column is sorted by: steady digits of a number, a time's ISO text."""
+def sort_key(value: object) -> str:
+    """The value by which the page's script sorts a cell: a number, or text.
+
+    Floats are rounded to five digits, so that the same store gives the same page everywhere.
+    """
     if value is None:
         return ""
     if isinstance(value, bool):

@@ -2,13 +2,13 @@
 (() => {
   const root = document.documentElement;
   const make = (tag, text, className) => {
-    const made = document.createElement(tag);
-    if (text) made.textContent = text;
-    if (className) made.className = className;
-    return made;
+    const element = document.createElement(tag);
+    if (text) element.textContent = text;
+    if (className) element.className = className;
+    return element;
   };
 
-  // Theme: what the system says until the reader says otherwise.
+  // The theme follows the system until the reader switches it.
   const theme = document.getElementById("theme");
   const system = window.matchMedia("(prefers-color-scheme: dark)");
   const dark = () => root.dataset.theme ? root.dataset.theme === "dark" : system.matches;
@@ -18,7 +18,7 @@
   theme.hidden = false;
   label();
 
-  // A copy button beside each command, made when it can be seen.
+  // Each command gets a copy button when it becomes visible.
   const copy = async (code, button) => {
     const text = code.textContent;
     try {
@@ -32,7 +32,7 @@
     }
     button.textContent = "Copied";
   };
-  const offer = (within) => {
+  const addCopyButtons = (within) => {
     for (const code of within.querySelectorAll("code.cmd")) {
       if (code.parentNode.className === "line") continue;
       const line = make("div", "", "line");
@@ -46,8 +46,8 @@
       line.append(code, button);
     }
   };
-  for (const shown of document.querySelectorAll(".leads, .rest")) offer(shown);
-  // What a row shows gets a row of its own below it; sorting and filtering fold it first.
+  for (const visible of document.querySelectorAll(".priorities, .rest")) addCopyButtons(visible);
+  // The commands of a row open in a row of their own below it; sorting and filtering close it.
   const unfold = (details) => {
     const content = details.querySelector(".commands");
     const cell = details.parentNode;
@@ -76,26 +76,26 @@
   document.addEventListener("toggle", (event) => {
     const details = event.target;
     if (!details.open) { fold(details); return; }
-    offer(details);
+    addCopyButtons(details);
     if (!printing) unfold(details);
   }, true);
 
-  // Long tables show their first rows; sorting and filtering choose which those are.
+  // Long tables show their first rows only, in the current order and filter.
   const FIRST = 25;
   const shorten = (table) => {
-    let place = 0;
+    let count = 0;
     for (const row of table.tBodies[0].rows) {
-      if (!row.hidden) place += 1;
-      row.classList.toggle("over", place > FIRST);
+      if (!row.hidden) count += 1;
+      row.classList.toggle("over", count > FIRST);
     }
     const button = table.allButton;
     if (button) {
-      button.hidden = place <= FIRST;
-      const short = place > FIRST && table.classList.contains("short");
-      table.cutNote.textContent = short ? `The first ${FIRST} of ${place.toLocaleString("en")} rows.` : "";
-      button.textContent = table.classList.contains("short") ? `Show all ${place.toLocaleString("en")} rows` : `Show the first ${FIRST} rows`;
+      button.hidden = count <= FIRST;
+      const short = count > FIRST && table.classList.contains("short");
+      table.cutNote.textContent = short ? `The first ${FIRST} of ${count.toLocaleString("en")} rows are shown.` : "";
+      button.textContent = table.classList.contains("short") ? `Show all ${count.toLocaleString("en")} rows` : `Show only the first ${FIRST} rows`;
     }
-    return place;
+    return count;
   };
 
   const value = (row, column) => {
@@ -118,7 +118,7 @@
     for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
     head.setAttribute("aria-sort", descending ? "descending" : "ascending");
     const keyed = rows.map((row) => [value(row, column), row]);
-    // What has no value stays at the end, whichever way.
+    // Rows without a value stay at the end in both directions.
     keyed.sort(([a], [b]) => (a === "") - (b === "") || (descending ? compare(b, a) : compare(a, b)));
     body.append(...keyed.map(([, row]) => row));
     shorten(table);
@@ -165,7 +165,7 @@
     form.hidden = false;
   }
 
-  // On paper everything that can be opened is open, where it stands.
+  // All details are open in print.
   let opened = [];
   addEventListener("beforeprint", () => {
     printing = true;

@@ -1,11 +1,11 @@
-"""A page taken apart by the standard library's parser: elements, attributes, texts."""
+"""Parses a page into its elements, attributes, texts and commands."""
 
 import html.parser
 from pathlib import Path
 
 
-class Anatomy(html.parser.HTMLParser):
-    """Every element of a page with its attributes, and the text of the commands."""
+class ParsedPage(html.parser.HTMLParser):
+    """The elements of a page with their attributes, its texts, and its commands."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -19,7 +19,7 @@ class Anatomy(html.parser.HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         attributes = dict(attrs)
-        assert len(attributes) == len(attrs), f"an attribute twice: {tag} {attrs}"
+        assert len(attributes) == len(attrs), f"a repeated attribute: {tag} {attrs}"
         self.elements.append((tag, attributes))
         self._inside.append(tag)
         if tag == "code" and attributes.get("class") == "cmd":
@@ -39,8 +39,13 @@ class Anatomy(html.parser.HTMLParser):
             self.commands[-1] += data
 
     def named(self, tag: str) -> list[dict[str, str | None]]:
+        """The attributes of each element with this tag."""
         return [attributes for name, attributes in self.elements if name == tag]
 
+    def plain_text(self) -> str:
+        """The text of the page without markup."""
+        return "".join(self.texts)
 
-def of(path: Path) -> Anatomy:
-    return Anatomy(path.read_text(encoding="utf-8"))
+
+def parse(path: Path) -> ParsedPage:
+    return ParsedPage(path.read_text(encoding="utf-8"))
