@@ -236,7 +236,9 @@ def test_the_size_told_to_dask_is_the_cost_of_gathering_again(tmp_path: Path, pa
         assert pair.client.nbytes([asked.key], summary=False)[asked.key] > path.stat().st_size
 
 
-def test_a_file_that_changed_is_not_gathered_again_as_if_it_had_not(tmp_path: Path, pair: Machines):
+def test_a_file_that_changed_before_it_was_gathered_again_ends_the_run(
+    tmp_path: Path, pair: Machines
+):
     path = tmp_path / "growing.jsonl"
     path.write_bytes((TRACES / "time.jsonl").read_bytes())
     with DaskPool(pair.client, prepare(tmp_path / "store")) as pool:

@@ -100,7 +100,7 @@ def gather(run: DaskRun, batch: Batch) -> SavedPartition:
 
 
 def share_settings(settings: FinishSettings) -> FinishSettings:
-    """The settings, as a task result: Dask sends that once per worker and can compute it again."""
+    """The settings unchanged: Dask sends the result of a task to each worker once."""
     return settings
 
 
