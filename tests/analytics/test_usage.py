@@ -11,7 +11,7 @@ from polars.testing import assert_frame_equal
 import mcptally as mt
 from mcptally.analytics.views import connect, create_views
 from mcptally.pipeline.usage import KEYS
-from mcptally.tables.schema import Usage
+from mcptally.tables.usage import Usage
 from tests.transcripts import c2s, call, opened, s2c, text, write
 
 ALL = {"since": datetime.date(2000, 1, 1)}

@@ -12,7 +12,7 @@ import msgspec
 import polars as pl
 
 from mcptally.jsonschemas.dialects import UnusableError, dialect
-from mcptally.tables.schema import Tools
+from mcptally.tables.tools import Tools
 
 CLASSES: Final = ("hints", "wording", "compatible", "unclear", "breaking")
 """Classes of drift, the mildest first."""

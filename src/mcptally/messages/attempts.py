@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from mcptally.tables.schema import FAILED
+from mcptally.tables.calls import FAILED
 
 RETRY_WITHIN: Final = 10 * 60 * 10**9
 """Nanoseconds after a failed call in which the same call in the same session is a retry of it."""

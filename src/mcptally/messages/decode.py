@@ -33,7 +33,7 @@ from mcptally.messages.struct_columns import (
     plain_types,
     transpose,
 )
-from mcptally.tables.schema import Finding, Severity, findings_frame
+from mcptally.tables.findings import Finding, Severity, findings_frame
 from mcptally.transcript.events import (
     ABSENT,
     ERROR,

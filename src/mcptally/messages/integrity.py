@@ -12,8 +12,8 @@ import msgspec
 import polars as pl
 
 from mcptally.messages.decode import ENVELOPE, Events
+from mcptally.tables.findings import Findings, Severity
 from mcptally.tables.formatting import formatted
-from mcptally.tables.schema import Findings, Severity
 from mcptally.transcript.events import EVENTS
 from mcptally.transcript.files import Lines, lines
 

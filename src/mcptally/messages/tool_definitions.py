@@ -10,9 +10,10 @@ from typing import Any, Final
 import msgspec
 import polars as pl
 
+from mcptally.tables.declaration import TIME
 from mcptally.tables.ids import digest
 from mcptally.tables.joins import left_join_columns
-from mcptally.tables.schema import TIME, Tools
+from mcptally.tables.tools import Tools
 
 LISTING: Final = pl.Schema(
     {

@@ -21,7 +21,11 @@ from mcptally.pipeline.invalidation import stale_recordings
 from mcptally.pipeline.partition_summary import KINDS
 from mcptally.store import files as store_files
 from mcptally.store.files import Made, Source
-from mcptally.tables.schema import TABLES, Calls, Findings, Recordings, Tools
+from mcptally.tables.all_tables import TABLES
+from mcptally.tables.calls import Calls
+from mcptally.tables.findings import Findings
+from mcptally.tables.recordings import Recordings
+from mcptally.tables.tools import Tools
 
 SMALL: Final = 4 << 20
 """Bytes in all tables below which a part is small."""

@@ -32,8 +32,14 @@ from mcptally.seeds.inspector.scenario import combinations, with_combination
 from mcptally.seeds.redmine import error_forms
 from mcptally.seeds.validation_logic.normalised_error import regular
 from mcptally.seeds.validation_protocol import calls as validation_calls
+from mcptally.tables.calls import Calls
+from mcptally.tables.declaration import TIME, Table
+from mcptally.tables.findings import Findings
 from mcptally.tables.joins import left_join_columns
-from mcptally.tables.schema import TIME, Calls, Findings, Messages, Recordings, Table, Tools, Usage
+from mcptally.tables.messages import Messages
+from mcptally.tables.recordings import Recordings
+from mcptally.tables.tools import Tools
+from mcptally.tables.usage import Usage
 from mcptally.verdict import evidence
 from mcptally.wire.nesting import with_stack_room
 

@@ -10,7 +10,8 @@ import polars as pl
 
 from mcptally.seeds.inspector.model import CLASSIFICATIONS, Rules
 from mcptally.seeds.inspector.rows import rows as rows_of
-from mcptally.tables.schema import Calls, Usage
+from mcptally.tables.calls import Calls
+from mcptally.tables.usage import Usage
 from mcptally.verdict.classify import JUDGED
 
 KEYS: Final = ("recording", "session", "server", "tool", "hour")

@@ -16,8 +16,8 @@ from mcptally.seeds.ui_probe import envelopes, test_runs
 from mcptally.seeds.ui_probe import tables as ui_tables
 from mcptally.seeds.validation_logic.arguments import json_object
 from mcptally.seeds.violation import Violation, findings, pointer
+from mcptally.tables.declaration import Table
 from mcptally.tables.formatting import formatted
-from mcptally.tables.schema import Table
 
 _JSON: Final = msgspec.json.Decoder()
 

@@ -7,7 +7,7 @@ import polars as pl
 
 from mcptally.jsonschemas import walk
 from mcptally.rules import findings as rule_findings
-from mcptally.tables.schema import Findings
+from mcptally.tables.findings import Findings
 
 _ABOUT: Final = frozenset({*Findings.schema().names(), "revision"})
 """What a finding says of the call that it is about."""

@@ -36,7 +36,9 @@ import pyarrow.parquet as pq
 import mcptally
 from mcptally.errors import StoreError
 from mcptally.store.plain_files import require_plain_files
-from mcptally.tables.schema import TABLES, Recordings, Table
+from mcptally.tables.all_tables import TABLES
+from mcptally.tables.declaration import Table
+from mcptally.tables.recordings import Recordings
 from mcptally.transcript.remote import is_remote, was_url
 
 STORE_FORMAT: Final = 2

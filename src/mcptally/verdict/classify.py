@@ -10,7 +10,7 @@ import numpy.typing as npt
 import polars as pl
 
 from mcptally import rules as rule_files
-from mcptally.tables.schema import FAILED
+from mcptally.tables.calls import FAILED
 from mcptally.verdict import confidence, error_text, match
 from mcptally.verdict.rule_model import TextRule, VerdictRule, in_order, status_in
 

@@ -22,7 +22,7 @@ from mcptally.pipeline.engines import dask as dask_engine
 from mcptally.pipeline.engines import dask_tasks
 from mcptally.pipeline.engines.dask import DaskCrew
 from mcptally.store.files import prepare
-from mcptally.tables.schema import TABLES
+from mcptally.tables.all_tables import TABLES
 from tests import corpus
 from tests.pipeline.engines.clusters import QUIET, Machines, hold, machines
 from tests.pipeline.golden import TRACES

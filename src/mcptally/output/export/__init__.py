@@ -17,7 +17,7 @@ from mcptally.errors import UsageError, near
 from mcptally.output.export import csv, har, jsonl, otlp, parquet
 from mcptally.output.whole_file import whole_file
 from mcptally.redaction.display import hidden, masked_rows
-from mcptally.tables.schema import TABLES
+from mcptally.tables.all_tables import TABLES
 
 __all__ = ["FORMATS", "Exported", "export"]
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 import mcptally
 from mcptally.output.export.values import dumps, plain
-from mcptally.tables.schema import FAILED
+from mcptally.tables.calls import FAILED
 
 _SPANS: Final = 500
 _TRANSPORTS: Final = {"stdio": "pipe", "streamable_http": "tcp", "http_sse": "tcp"}

@@ -19,7 +19,9 @@ from mcptally.pipeline.partition_summary import PartitionSummary, notes
 from mcptally.pipeline.plan import weight
 from mcptally.pipeline.scoring import Judging
 from mcptally.store import files as store_files
-from mcptally.tables.schema import TABLES, Calls, Findings
+from mcptally.tables.all_tables import TABLES
+from mcptally.tables.calls import Calls
+from mcptally.tables.findings import Findings
 
 _SPOOLED: Final = ("calls", "messages", "findings", "recordings")
 _LEARNED: Final = tuple(field.name for field in dataclasses.fields(PartitionSummary))

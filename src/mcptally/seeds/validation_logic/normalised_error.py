@@ -19,7 +19,7 @@ from mcptally import rules as rule_files
 from mcptally.redaction.display import sanitised
 from mcptally.seeds.inspector.javascript import printable
 from mcptally.seeds.validation_logic.arguments import first_given
-from mcptally.tables.schema import FAILED
+from mcptally.tables.calls import FAILED
 from mcptally.verdict import error_text, match
 from mcptally.verdict.rule_model import TextRule, status_in
 
