@@ -392,7 +392,7 @@ def write_part(work: Path, table: type[Table], part: str, frame: pl.DataFrame) -
     data = table.frame(frame)
     order = data.select(pl.arg_sort_by(table.key, nulls_last=True).cast(pl.UInt32)).to_series()
     in_order = order.equals(pl.int_range(data.height, dtype=pl.UInt32, eager=True))
-    schema = data.clear().to_arrow(compat_level=pl.CompatLevel.newest()).schema
+    schema = table.described(data.clear().to_arrow(compat_level=pl.CompatLevel.newest()).schema)
     # A row group at a time: the whole in order, and as Arrow has it, would be two copies more.
     with pq.ParquetWriter(target, schema, **_options(schema.names)) as writer:
         for start in range(0, max(1, data.height), ROW_GROUP):
@@ -479,8 +479,9 @@ def publish(
     for table in TABLES:
         if table.name not in held and not any((work / table.name).glob("*.parquet")):
             (work / table.name).mkdir(exist_ok=True)
+            schema = table.described(table.frame(pl.DataFrame()).to_arrow().schema)
             pq.write_table(
-                pa.Table.from_batches([], table.frame(pl.DataFrame()).to_arrow().schema),
+                pa.Table.from_batches([], schema),
                 work / table.name / f"{EMPTY}.parquet",
             )
     run = secrets.token_hex(4)

@@ -1,4 +1,4 @@
-"""The tables that a store has."""
+"""List the tables of a store."""
 
 from typing import Final
 
@@ -26,4 +26,4 @@ TABLES: Final[tuple[type[Table], ...]] = (
     UiErrors,
     Usage,
 )
-"""The tables of a store."""
+"""All tables of a store."""

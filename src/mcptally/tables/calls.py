@@ -1,4 +1,4 @@
-"""Declaration of the table `calls`."""
+"""The table `calls`."""
 
 from typing import Final
 
@@ -14,47 +14,46 @@ FAILED: Final = (
     "no_response",
     "cancelled",
 )
-"""Outcomes of calls that did not get what they asked for."""
+"""Outcomes of calls that did not get the requested result."""
 
 
 class Calls(Table):
-    """One row a request, of either side and any method."""
+    """One row per request of either side, answered or not.
+
+    A request is an object with a string `method` and an `id` member.
+    """
 
     name = "calls"
-    meaning = (
-        "One row for every object with a string `method` and an `id` member, of either "
-        "side, answered or not."
-    )
     key = ("recording", "seq", "index", "dir")
 
     call_id = Column(pl.String, "Stable id: hash of recording, dir, seq and index (16 hex digits).")
-    dir = Column(pl.String, "Who asked: `c2s` the client, `s2c` the server.")
+    dir = Column(pl.String, "Side that sent the request: `c2s` (client) or `s2c` (server).")
     recording = Column(pl.String, "Recording.")
     seq = Column(pl.Int64, "`seq` of the request.")
     index = Column(pl.UInt32, "Position in a JSON-RPC batch; 0 otherwise.")
     file = Column(pl.String, "Transcript file of the request.")
     line = Column(pl.Int64, "Line of the request in its file, from 1.")
     session = Column(
-        pl.String, "Session: a pipe, an HTTP session, or what is derived in their place."
+        pl.String, "Session: a pipe, an HTTP session, or a derived one where the protocol has none."
     )
     session_source = Column(
         pl.String,
-        "How the session is known: `pipe`, `http_session_id`, "
+        "How the session was determined: `pipe`, `http_session_id`, "
         "`sse_endpoint`, `client` (derived: one client, no pause over 30 min), `recording` "
-        "(nothing tells sessions apart), `source` (an imported log of calls says so).",
+        "(sessions cannot be told apart), `source` (stated by an imported log of calls).",
     )
     server = Column(pl.String, "Label in `open`.")
     command = Column(pl.String, "Command line or URL in `open` (JSON text or plain).")
-    server_name = Column(pl.String, "Name that the server gives itself.")
-    server_version = Column(pl.String, "Version that the server gives itself (often its SDK's).")
-    client = Column(pl.String, "Name that the client gives itself.")
-    client_version = Column(pl.String, "Version that the client gives itself.")
+    server_name = Column(pl.String, "Name that the server reports.")
+    server_version = Column(pl.String, "Version that the server reports (often its SDK's).")
+    client = Column(pl.String, "Name that the client reports.")
+    client_version = Column(pl.String, "Version that the client reports.")
     protocol_version = Column(pl.String, "Protocol revision in force for this request.")
     protocol_source = Column(
-        pl.String, "How it is known: `header`, `meta`, `handshake`, `fallback`."
+        pl.String, "Where the revision is stated: `header`, `meta`, `handshake`, `fallback`."
     )
     transport = Column(pl.String, "`stdio`, `streamable_http`, `http_sse` or `import`.")
-    method = Column(pl.String, "Method asked.")
+    method = Column(pl.String, "Method of the request.")
     tool = Column(pl.String, "Tool of a `tools/call`.")
     resource_uri = Column(pl.String, "URI of a request about a resource.")
     prompt = Column(pl.String, "Prompt of a `prompts/get`.")
@@ -77,16 +76,18 @@ class Calls(Table):
         "`ok`, `hidden_error`, `tool_error`, `protocol_error`, "
         "`input_required`, `task`, `timeout`, `cancelled` or `no_response`.",
     )
-    cancelled_at = Column(TIME, "When the call was cancelled, if it was.")
+    cancelled_at = Column(TIME, "When the call was cancelled; null if it was not.")
     cancel_reason = Column(pl.String, "Reason given with the cancellation.")
-    closed_by = Column(pl.String, "Who closed the HTTP exchange: `client`, `server`, `proxy`.")
+    closed_by = Column(
+        pl.String, "Side that closed the HTTP exchange: `client`, `server`, `proxy`."
+    )
     error_code = Column(pl.Int64, "JSON-RPC error code.")
-    error_text = Column(pl.String, "What the failing reply says.")
+    error_text = Column(pl.String, "Error text of the failing reply.")
     http_status = Column(pl.Int64, "Status of the HTTP exchange of the request.")
     text = Column(
         pl.String,
-        "Text of the result's blocks, up to 4,000 characters; what verdicts read. "
-        "Left out with --no-payloads.",
+        "Text of the result's content blocks, up to 4,000 characters; verdicts read it. "
+        "Omitted with --no-payloads.",
     )
     verdict = Column(
         pl.String,
@@ -99,11 +100,11 @@ class Calls(Table):
     rule = Column(pl.String, "Id of the rule that decided the verdict.")
     hidden_rule = Column(
         pl.String,
-        "Id of the rule that decided whether a success hides an error, for or "
-        "against (`hidden.trap.*`).",
+        "Id of the rule that decided whether a success hides an error; "
+        "`hidden.trap.*` decide that it does not.",
     )
     hidden_confidence = Column(
-        pl.Float64, "Calibrated probability that the hidden error is one.", "percent"
+        pl.Float64, "Calibrated probability that the hidden error is real.", "percent"
     )
     content_types = Column(pl.List(pl.String), "Type of each content block, in order.")
     text_blocks = Column(pl.UInt32, "Blocks of type text.")
@@ -119,54 +120,56 @@ class Calls(Table):
     )
     error_category = Column(pl.String, "Normalised error (validation-logic seed): category.")
     error_code_name = Column(pl.String, "Normalised error: stable name of the code.")
-    http_equivalent = Column(pl.Int64, "Normalised error: HTTP status that says the same.")
+    http_equivalent = Column(pl.Int64, "Normalised error: equivalent HTTP status.")
     error_retryable = Column(pl.Boolean, "Normalised error: whether trying again may help.")
-    error_hint = Column(pl.String, "Normalised error: what to do.")
+    error_hint = Column(pl.String, "Normalised error: suggested action.")
     error_details = Column(pl.String, "Normalised error: JSON text of its details.")
     error_source = Column(pl.String, "Normalised error: `structured`, `partial` or `inferred`.")
     error_shape = Column(
         pl.String,
-        "In what form a tool's error came: `JSON-RPC error`, `isError, text`, `isError, JSON`, "
+        "Form of a tool's error: `JSON-RPC error`, `isError, text`, `isError, JSON`, "
         "`isError, structuredContent`, `isError, nothing`, `text without isError`, "
-        "`JSON without isError`; null where no form tells an error.",
+        "`JSON without isError`; null where the reply has none of these forms.",
     )
     definition = Column(pl.String, "Tool definition in force: hash, see `tools.definition`.")
     definition_source = Column(
         pl.String,
-        "How the definition is known: `session` (listed before the "
-        "call), `later` (listed later in the session), `server` (another "
+        "Which listing the definition comes from: `session` (before the "
+        "call in its session), `later` (after it in the session), `server` (another "
         "session of this server), `none`.",
     )
     input_schema_state = Column(
         pl.String,
-        "Arguments against inputSchema: `none` (no schema, or not judged: only a head was kept, "
-        "or what breaks it may be what redaction put there), `valid`, `invalid`, "
-        "`unusable_schema`.",
+        "Result of validating the arguments against inputSchema: `none` (no schema, or not "
+        "validated: the message is truncated, or redaction may have caused the error), `valid`, "
+        "`invalid`, `unusable_schema`.",
     )
-    input_schema_error = Column(pl.String, "First error's text.")
-    input_schema_path = Column(pl.String, "First error's place in the arguments (JSON Pointer).")
+    input_schema_error = Column(pl.String, "Text of the first error.")
+    input_schema_path = Column(
+        pl.String, "Place of the first error in the arguments (JSON Pointer)."
+    )
     output_schema_state = Column(
         pl.String,
-        "Output against outputSchema: `none`, `valid`, `invalid`, "
+        "Result of validating the output against outputSchema: `none`, `valid`, `invalid`, "
         "`unusable_schema`, `missing_output`.",
     )
-    output_schema_error = Column(pl.String, "First error's text.")
-    output_schema_path = Column(pl.String, "First error's place in the output (JSON Pointer).")
+    output_schema_error = Column(pl.String, "Text of the first error.")
+    output_schema_path = Column(pl.String, "Place of the first error in the output (JSON Pointer).")
     validated_by = Column(
         pl.String,
-        "Call of the server's own validation that judged the same tool and arguments last, in "
-        "this session or, on this server, within an hour before.",
+        "Last call of the server's own validation for the same tool and arguments, in "
+        "this session or, on this server, within the hour before.",
     )
-    validated_as = Column(pl.Boolean, "What that validation said.")
+    validated_as = Column(pl.Boolean, "Whether that validation accepted the arguments.")
     scenario = Column(pl.String, "`happy_path`, `edge_case`, `boundary` or `error_case`.")
-    scenario_source = Column(pl.String, "How the scenario is known: `arguments` or `given`.")
+    scenario_source = Column(pl.String, "Where the scenario comes from: `arguments` or `given`.")
     attempt_of = Column(
-        pl.String, "First call of the chain this call belongs to (itself, if it began)."
+        pl.String, "First call of the chain that this call belongs to (possibly itself)."
     )
     attempt = Column(pl.UInt32, "Position in that chain, from 1.")
     attempt_why = Column(
         pl.String,
-        "What links it to the call before: `retry`, `input_required`, `task`, "
+        "Link to the previous call in the chain: `retry`, `input_required`, `task`, "
         "`negotiation`; null for a first call.",
     )
 
@@ -175,7 +178,7 @@ _FACTOR_MEANINGS: Final = {
     "mcp_code": "Factor 1: an MCP error code.",
     "business_pattern": "Factor 2: a phrase of business logic.",
     "http_status": "Factor 3: an HTTP status code.",
-    "structured_error": "Factor 4: an error with structure.",
+    "structured_error": "Factor 4: a structured error.",
     "validates_test_data": "Factor 5: refers to test data.",
     "validation_expected": "Factor 6: a tool that is expected to validate.",
 }
@@ -186,22 +189,22 @@ _READINGS: Final = {
 }
 
 
-def _add_readings() -> None:
-    """The seed score's columns, once for each of its two readings."""
+def _add_seed_columns() -> None:
+    """Declare the columns of the seed score, once for each of its two readings."""
     columns = {
         "classification": Column(pl.String, "Classification; null where the original throws."),
         "confidence": Column(pl.Float64, "Confidence in the classification.", "percent"),
         "is_valid": Column(pl.Boolean, "Whether the response indicates a working tool."),
         "is_error": Column(pl.Boolean, "Whether the response is an error."),
         "issues": Column(pl.List(pl.String), "What is wrong with the response."),
-        "evidence": Column(pl.List(pl.String), "What the classification rests on."),
+        "evidence": Column(pl.List(pl.String), "Evidence for the classification."),
         "is_business_error": Column(pl.Boolean, "Whether an error is business logic."),
         "business_confidence": Column(
             pl.Float64, "Share of the points for business logic, 0 to 1."
         ),
-        "threshold": Column(pl.Float64, "What that share has to reach."),
+        "threshold": Column(pl.Float64, "Minimum share for a business error."),
         **{f"factor_{name}": Column(pl.Boolean, text) for name, text in _FACTOR_MEANINGS.items()},
-        "error": Column(pl.String, "What the reading cannot judge, and why."),
+        "error": Column(pl.String, "Why the reading cannot judge the response."),
     }
     for prefix, reading in _READINGS.items():
         for name, column in columns.items():
@@ -210,4 +213,4 @@ def _add_readings() -> None:
             copy.__set_name__(Calls, f"{prefix}_{name}")
 
 
-_add_readings()
+_add_seed_columns()

@@ -1,19 +1,21 @@
-"""How a table and its columns are declared.
+"""Declare a table as a class and a column as an attribute of it.
 
-Write `Calls.method.col` where an expression is wanted and `Calls.method.name` where a name is.
+`Calls.method.col` is the column as an expression, `Calls.method.name` is its name. The reference
+page of the tables and the metadata of Parquet files are generated from the declarations.
 """
 
 import functools
 from typing import ClassVar, Final
 
 import polars as pl
+import pyarrow as pa
 
 TIME: Final = pl.Datetime("us", "UTC")
-"""Points in time: UTC, microseconds (what DuckDB and Parquet readers agree on)."""
+"""Type of points in time: UTC, in microseconds, which both DuckDB and Parquet can represent."""
 
 
 class Column:
-    """A column of a table."""
+    """A column of a table: its name, type, meaning and unit (empty where it has none)."""
 
     __slots__ = ("dtype", "meaning", "name", "unit")
 
@@ -36,17 +38,21 @@ class Column:
 
 
 class Table:
-    """A table of a store: its columns, in order, are the class's `Column` attributes."""
+    """A table. Its columns, in order, are the `Column` attributes of the class."""
 
     name: ClassVar[str]
     meaning: ClassVar[str]
-    key: ClassVar[tuple[str, ...]]
-    """What the rows are sorted by, and what tells them apart."""
+    """What a row stands for: the docstring of the class, on one line."""
+    key: ClassVar[tuple[str, ...]] = ()
+    """The columns that rows are sorted by and that identify a row."""
+
+    def __init_subclass__(cls) -> None:
+        cls.meaning = " ".join((cls.__doc__ or "").split())
 
     @classmethod
     @functools.cache
     def columns(cls) -> dict[str, Column]:
-        """Name → column, in order."""
+        """Map each column's name to its declaration, in order."""
         return {
             name: column
             for base in reversed(cls.__mro__)
@@ -57,12 +63,15 @@ class Table:
     @classmethod
     @functools.cache
     def schema(cls) -> pl.Schema:
-        """Name → type, in order."""
+        """Map each column's name to its type, in order."""
         return pl.Schema({name: column.dtype for name, column in cls.columns().items()})
 
     @classmethod
     def frame(cls, data: pl.DataFrame) -> pl.DataFrame:
-        """`data` with exactly this table's columns and types; what it lacks is null."""
+        """Return `data` with exactly this table's columns and types.
+
+        Columns that `data` lacks are null; columns that the table does not have are dropped.
+        """
         if data.schema == cls.schema():
             return data
         missing = [
@@ -73,3 +82,13 @@ class Table:
         return data.with_columns(missing).select(
             pl.col(name).cast(column.dtype) for name, column in cls.columns().items()
         )
+
+    @classmethod
+    def described(cls, schema: pa.Schema) -> pa.Schema:
+        """Return the Arrow `schema` with `meaning` and `unit` in the metadata of each field."""
+        fields = []
+        for field in schema:
+            column = cls.columns()[field.name]
+            unit = {"unit": column.unit} if column.unit else {}
+            fields.append(field.with_metadata({"meaning": column.meaning, **unit}))
+        return pa.schema(fields)

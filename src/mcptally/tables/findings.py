@@ -1,4 +1,4 @@
-"""Declaration of the table `findings`."""
+"""The table `findings`."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple
@@ -12,10 +12,9 @@ About = Literal["file", "recording", "message", "call", "tool", "server"]
 
 
 class Findings(Table):
-    """One row a violation or oddity."""
+    """One row per violation or oddity."""
 
     name = "findings"
-    meaning = "One row a violation or oddity."
     key = (
         *("file", "recording", "seq", "index", "rule", "path", "message"),
         *("call_id", "tool", "definition", "server", "session", "line", "evidence"),
@@ -24,25 +23,25 @@ class Findings(Table):
     rule = Column(pl.String, "Id of the rule.")
     severity = Column(pl.String, "`info`, `warning` or `error`.")
     about = Column(
-        pl.String, "What it is about: `file`, `recording`, `message`, `call`, `tool`, `server`."
+        pl.String, "Kind of the subject: `file`, `recording`, `message`, `call`, `tool`, `server`."
     )
     recording = Column(pl.String, "Recording.")
     session = Column(pl.String, "Session.")
     server = Column(pl.String, "Label of the server.")
-    tool = Column(pl.String, "Tool it is about.")
+    tool = Column(pl.String, "Tool that the finding is about.")
     definition = Column(pl.String, "Tool definition.")
-    call_id = Column(pl.String, "Call it is about.")
+    call_id = Column(pl.String, "Call that the finding is about.")
     seq = Column(pl.Int64, "`seq` of the message.")
     index = Column(pl.UInt32, "Position in a JSON-RPC batch.")
     file = Column(pl.String, "Transcript file.")
     line = Column(pl.Int64, "Line in the file, from 1.")
     path = Column(pl.String, "Place within the message (JSON Pointer).")
-    message = Column(pl.String, "What is wrong, in words.")
+    message = Column(pl.String, "What is wrong.")
     evidence = Column(pl.String, "The offending value, cut to 500 characters.")
 
 
 class Finding(NamedTuple):
-    """A finding as a row, for the few that are not made by columns."""
+    """A single finding, for code that does not make findings from columns."""
 
     rule: str
     severity: Severity
@@ -55,7 +54,7 @@ class Finding(NamedTuple):
 
 
 def findings_frame(rows: Sequence[Finding]) -> pl.DataFrame:
-    """Single findings as a frame with all columns of `Findings`."""
+    """Return single findings as a frame with all columns of `Findings`."""
     columns: Iterable[Any] = zip(*rows, strict=True) if rows else [()] * len(Finding._fields)
     schema = Findings.schema()
     data = {

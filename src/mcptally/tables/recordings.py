@@ -1,4 +1,4 @@
-"""Declaration of the table `recordings`."""
+"""The table `recordings`."""
 
 import polars as pl
 
@@ -6,10 +6,9 @@ from mcptally.tables.declaration import TIME, Column, Table
 
 
 class Recordings(Table):
-    """One row a recording."""
+    """One row per recording, with counts and how it ended."""
 
     name = "recordings"
-    meaning = "One row a recording, with counts and how it ended."
     key = ("recording",)
 
     recording = Column(pl.String, "Recording.")
@@ -19,18 +18,18 @@ class Recordings(Table):
     url = Column(pl.String, "URL of the server.")
     recorder = Column(pl.String, "Recorder, name and version.")
     redaction = Column(pl.String, "Redaction policy applied.")
-    source = Column(pl.String, "Where imported traffic comes from.")
+    source = Column(pl.String, "Source of imported traffic.")
     files = Column(pl.List(pl.String), "Transcript files, in order.")
     segments = Column(pl.UInt32, "Segments seen.")
-    opened_at = Column(TIME, "First event.")
-    ended_at = Column(TIME, "Last event.")
-    server_name = Column(pl.String, "Name that the server gives itself.")
-    server_version = Column(pl.String, "Version that the server gives itself.")
+    opened_at = Column(TIME, "Time of the first event.")
+    ended_at = Column(TIME, "Time of the last event.")
+    server_name = Column(pl.String, "Name that the server reports.")
+    server_version = Column(pl.String, "Version that the server reports.")
     server_capabilities = Column(
         pl.String, "JSON text of the capabilities that the server announced."
     )
-    client = Column(pl.String, "Name that the client gives itself.")
-    client_version = Column(pl.String, "Version that the client gives itself.")
+    client = Column(pl.String, "Name that the client reports.")
+    client_version = Column(pl.String, "Version that the client reports.")
     client_capabilities = Column(
         pl.String, "JSON text of the capabilities that the client announced."
     )
@@ -47,11 +46,9 @@ class Recordings(Table):
     stderr_lines = Column(pl.UInt32, "Events on stderr.")
     exchanges = Column(pl.UInt32, "HTTP exchanges.")
     gaps = Column(pl.UInt32, "Gap events.")
-    lost = Column(pl.Int64, "Events that the recorder says were lost.")
-    findings = Column(pl.UInt32, "Findings, those about tool definitions apart.")
-    end = Column(
-        pl.String, "`closed` (has a close event) or `open` (still running, or stopped hard)."
-    )
+    lost = Column(pl.Int64, "Events that the recorder reports as lost.")
+    findings = Column(pl.UInt32, "Findings, except those about tool definitions.")
+    end = Column(pl.String, "`closed` (has a close event) or `open` (still running, or killed).")
     close_reason = Column(pl.String, "Reason in the close event.")
     exit_code = Column(pl.Int64, "Exit code of the server.")
     signal = Column(pl.String, "Signal that ended the server.")

@@ -1,4 +1,4 @@
-"""Declaration of the table `usage`."""
+"""The table `usage`."""
 
 import polars as pl
 
@@ -6,23 +6,22 @@ from mcptally.tables.declaration import TIME, Column, Table
 
 
 class Usage(Table):
-    """One row a session, tool and hour: what its calls add up to."""
+    """One row per session, tool and hour, with sums over its calls.
+
+    Questions about rates read it instead of the calls; every count can be summed over rows.
+    """
 
     name = "usage"
-    meaning = (
-        "One row a session, tool and hour: what its calls add up to. Questions about rates read it "
-        "in the place of the calls; every count adds up over rows."
-    )
     key = ("recording", "session", "server", "tool", "hour")
 
     recording = Column(pl.String, "Recording.")
     session = Column(pl.String, "Session.")
     server = Column(pl.String, "Label of the server.")
     tool = Column(pl.String, "Tool that was called.")
-    hour = Column(TIME, "The hour in which the calls were made; null where no time is known.")
+    hour = Column(TIME, "Hour in which the calls were made; null where the time is unknown.")
     calls = Column(pl.UInt32, "Calls.")
-    first_call = Column(TIME, "When the first was made.")
-    last_call = Column(TIME, "When the last was made.")
+    first_call = Column(TIME, "Time of the first call.")
+    last_call = Column(TIME, "Time of the last call.")
     ok = Column(pl.UInt32, "Calls with outcome `ok`.")
     hidden_errors = Column(pl.UInt32, "Calls with outcome `hidden_error`.")
     tool_errors = Column(pl.UInt32, "Calls with outcome `tool_error`.")
@@ -39,33 +38,33 @@ class Usage(Table):
     judged = Column(pl.UInt32, "Calls that the failure rate counts.")
     judged_errors = Column(pl.UInt32, "Of those, with verdict `tool_failure` or `business`.")
     failed = Column(pl.UInt32, "Of those, with verdict `tool_failure`.")
-    ended_infrastructure = Column(
-        pl.UInt32, "Calls that came to an end, with verdict `infrastructure`."
-    )
-    inputs_checked = Column(pl.UInt32, "Calls whose arguments a schema could judge.")
-    inputs_invalid = Column(pl.UInt32, "Of those, with arguments that break it.")
-    outputs_checked = Column(pl.UInt32, "Calls whose result a schema could judge.")
-    outputs_invalid = Column(pl.UInt32, "Of those, with a result that breaks it, or without one.")
-    retries = Column(pl.UInt32, "Calls that repeat a failed one.")
+    ended_infrastructure = Column(pl.UInt32, "Calls that ended, with verdict `infrastructure`.")
+    inputs_checked = Column(pl.UInt32, "Calls whose arguments were validated.")
+    inputs_invalid = Column(pl.UInt32, "Of those, with invalid arguments.")
+    outputs_checked = Column(pl.UInt32, "Calls whose output was validated.")
+    outputs_invalid = Column(pl.UInt32, "Of those, with invalid or missing output.")
+    retries = Column(pl.UInt32, "Calls that retry a failed call.")
     retried_calls = Column(
-        pl.UInt32, "Calls that were repeated, in the hour of the first repetition."
+        pl.UInt32, "Calls that were retried, counted in the hour of the first retry."
     )
-    recovered_calls = Column(pl.UInt32, "Of those, that ended well, in the hour when they did.")
-    retry_ms = Column(pl.Float64, "Time that the repetitions took.", "ms")
-    retry_tokens = Column(pl.Int64, "What they cost a model: bytes over 4.", "tokens")
+    recovered_calls = Column(
+        pl.UInt32, "Of those, calls whose retry succeeded, counted in the hour of the success."
+    )
+    retry_ms = Column(pl.Float64, "Duration of the retries.", "ms")
+    retry_tokens = Column(pl.Int64, "Estimated tokens of the retries: bytes over 4.", "tokens")
     latencies_ms = Column(
         pl.List(pl.Float64), "Latency of each call that was answered, unordered.", "ms"
     )
     ln_latency_ms = Column(pl.Float64, "Sum of the natural logarithms of the latencies.")
     response_tokens = Column(pl.List(pl.Int64), "Estimate of each response, unordered.", "tokens")
-    sized = Column(pl.UInt32, "Calls with a response of more than nothing.")
+    sized = Column(pl.UInt32, "Calls with a non-empty response.")
     ln_response_bytes = Column(pl.Float64, "Sum of the natural logarithms of their sizes in bytes.")
     inspector_judged = Column(pl.UInt32, "Calls that have an `inspector_confidence`.")
     seed_judged = Column(pl.UInt32, "Calls that have a `seed_confidence`.")
     planned = Column(pl.UInt32, "Scenario results: each call is one.")
     seed_executed = Column(pl.UInt32, "Results that the seed document's reading classifies.")
     seed_passed = Column(pl.UInt32, "Of those, that indicate a working tool.")
-    validation_errors = Column(pl.UInt32, "Errors that it calls business logic.")
+    validation_errors = Column(pl.UInt32, "Errors that it classifies as business logic.")
     seed_weighed = Column(pl.Float64, "Sum of confidence times weight of the class.", "percent")
     seed_results = Column(pl.UInt32, "Results that have a class in the seed document's reading.")
     inspector_executed = Column(
@@ -83,6 +82,6 @@ class Usage(Table):
     )
     inspector_confidences = Column(pl.Float64, "Sum of their confidences.", "percent")
     first_happy = Column(pl.String, "Class of the first of them with scenario `happy_path`.")
-    first_happy_at = Column(TIME, "When that was asked.")
+    first_happy_at = Column(TIME, "Time of that request.")
     first_happy_seq = Column(pl.Int64, "`seq` of that request.")
-    first_happy_index = Column(pl.UInt32, "Its position in a JSON-RPC batch.")
+    first_happy_index = Column(pl.UInt32, "Position of that request in a JSON-RPC batch.")
