@@ -1,9 +1,9 @@
-"""Messages to calls: every request meets its reply, its cancellation and its progress.
+"""Pair every request with its reply, cancellation and progress: messages to calls.
 
 A reply belongs to a request of the opposite direction with the same id: in the same HTTP exchange
-if one is open there, else in the same session, else in the same recording; by value only (`1` for
-`"1"`) as a last, flagged resort. Of several open requests with one id the oldest is answered
-first, unless one of them is never answered; then the newest ones are (`match_ids`).
+if one is open there, else in the same session, else in the same recording. Last, ids are compared
+by value only (`1` for `"1"`), and `match` says so. If several requests with one id are open, the
+oldest is answered first, unless one of them is never answered; then the newest are (`match_ids`).
 """
 
 import dataclasses
@@ -13,13 +13,15 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from mcptally.messages.call_tables import PairedCalls, PairedMessages
 from mcptally.messages.decode import Events
+from mcptally.messages.event_tables import Replies, RequestParams
 from mcptally.messages.sessions import HTTP_FALLBACK, Conversation
 from mcptally.tables.ids import call_ids
 from mcptally.tables.joins import left_join_columns
 
 TIMEOUT_REASON: Final = r"(?i)time[sd]?[ _-]?out|deadline"
-"""A cancellation whose reason matches is a timeout (TypeScript and Python SDKs word it so)."""
+"""Reasons of cancellations that are timeouts, as the TypeScript and Python SDKs word them."""
 
 ROUNDS: Final = (
     ("exact", ("recording", "scope")),
@@ -28,25 +30,27 @@ ROUNDS: Final = (
     ("loose", ("recording", "scope")),
     ("loose", ("session",)),
 )
-"""Rounds of pairing: how the id must match, and within what."""
+"""Rounds of pairing: how ids are compared, and the columns that must be equal."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Paired:
-    """Calls, and the messages with the call each belongs to."""
+    """Calls, and messages with the call that each belongs to."""
 
     calls: pl.DataFrame
+    """`PairedCalls`."""
     messages: pl.DataFrame
+    """`PairedMessages`."""
 
 
-def pair(events: Events, talk: Conversation) -> Paired:
-    """Every request as a call with what came of it, up to `outcome` `ok` (not yet judged)."""
-    messages = _mark_replays(talk.messages)
+def pair(events: Events, conversation: Conversation) -> Paired:
+    """Return every request as a call with its reply and outcome; hidden errors still have `ok`."""
+    messages = _mark_replays(conversation.messages)
     pairs = _pairs(messages)
-    asked = (pl.col("kind") == "request") & ~pl.col("replay")
-    asks = messages.filter(asked).select("pos", "row")
+    requests = messages.filter((pl.col("kind") == "request") & ~pl.col("replay"))
     calls = (
-        asks.join(pairs, left_on="pos", right_on="ask", how="left", maintain_order="left")
+        requests.select("pos")
+        .join(pairs, left_on="pos", right_on="ask", how="left", maintain_order="left")
         .join(
             messages.select(
                 pl.col("pos").alias("reply"),
@@ -60,7 +64,7 @@ def pair(events: Events, talk: Conversation) -> Paired:
             how="left",
             maintain_order="left",
         )
-        .join(messages.drop(_OF_MESSAGES), on="pos", how="left", maintain_order="left")
+        .join(messages.select(_FROM_MESSAGE), on="pos", how="left", maintain_order="left")
     )
     calls = calls.with_columns(
         call_ids(
@@ -70,29 +74,28 @@ def pair(events: Events, talk: Conversation) -> Paired:
             calls.get_column("index"),
         ).alias("call_id")
     )
-    calls = _with_asks(calls, events)
-    calls = _with_replies(calls, events)
-    calls = _with_refusals(calls, messages, events)
-    calls = _with_identity(calls, talk)
-    calls = _with_notifications(calls, messages, events)
-    calls = _with_outcome(calls)
-    return Paired(calls, _linked(messages, calls))
+    calls = _add_params(calls, events)
+    calls = _add_replies(calls, events)
+    calls = _add_refusals(calls, messages, events)
+    calls = _add_identity(calls, conversation)
+    calls = _add_notifications(calls, messages, events)
+    calls = _add_outcome(calls)
+    return Paired(PairedCalls.select(calls), PairedMessages.select(_link_to_calls(messages, calls)))
 
 
-_OF_MESSAGES: Final = (
-    *("row", "sse_id", "redacted", "batch", "jsonrpc", "has_result", "has_error", "resumes"),
-    *("kind", "asker"),
-)
-"""Columns of messages that nothing asks of calls."""
+_FROM_MESSAGE: Final = PairedCalls.shared_with(PairedMessages)
+_FROM_PARAMS: Final = [n for n in PairedCalls.shared_with(RequestParams) if n != "row"]
+_FROM_REPLY: Final = [n for n in PairedCalls.shared_with(Replies) if n != "row"]
+"""Columns of calls that are columns of the request, its parameters and the reply."""
 
 
 def match_ids(
     key: npt.NDArray[np.uint64], is_reply: npt.NDArray[np.bool_]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Which request (index) each reply (index) answers; both given in order of arrival.
+    """Return the indices of paired requests and replies, which are given in order of arrival.
 
-    Requests and replies of one key are read as brackets: a request that no reply closes is never
-    answered, a reply with nothing open is an orphan. What remains is balanced, and there the
+    Requests and replies with one key are matched like opening and closing brackets: a request that
+    is not closed has no reply, and a reply without an open request is an orphan. Of the others, the
     n-th reply answers the n-th request.
     """
     order = np.argsort(key, kind="stable")
@@ -124,25 +127,26 @@ def match_ids(
 
 
 def _mark_replays(messages: pl.DataFrame) -> pl.DataFrame:
-    """A message that an SSE resumption sent again: same session, event id and content.
+    """Add `replay`: whether a resumed SSE stream sent the message again.
 
-    Only an exchange with `Last-Event-ID` resumes one: elsewhere the same event id is the next
-    stream's, for servers that count the events of each stream from 0, and with the same id and
-    length it is the next reply of a client that says `id: 1` every time.
+    A replay has the session, event id and content of an earlier message. Only an exchange with
+    `Last-Event-ID` resumes a stream. In others, the same event id belongs to another stream, since
+    some servers count the events of each stream from 0; the same id and length is then the reply to
+    another request of a client that always uses `id: 1`.
     """
     if messages.get_column("sse_id").null_count() == messages.height:
         return messages.with_columns(replay=pl.lit(value=False))
-    again = ["session", "sse_id", "id", "method", "bytes", "dir", "index"]
+    content = ["session", "sse_id", "id", "method", "bytes", "dir", "index"]
     resumes = pl.col("resumes").fill_null(value=True)
     return messages.with_columns(
         replay=pl.when(resumes & pl.col("sse_id").is_not_null() & (pl.col("sse_id") != ""))
-        .then(pl.int_range(pl.len()).over(again) > 0)
+        .then(pl.int_range(pl.len()).over(content) > 0)
         .otherwise(statement=False)
     )
 
 
 def _pairs(messages: pl.DataFrame) -> pl.DataFrame:
-    """`ask` and `reply` positions, and the `match` that brought them together."""
+    """Return the positions of each request (`ask`) and its `reply`, and their `match`."""
     open_ = messages.filter(
         pl.col("kind").is_in(["request", "result", "error"])
         & pl.col("id_key").is_not_null()
@@ -180,21 +184,9 @@ def _pairs(messages: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([pl.DataFrame(schema=schema), *found])
 
 
-def _with_asks(calls: pl.DataFrame, events: Events) -> pl.DataFrame:
-    """What each call asks for."""
-    asks = events.asks.select(
-        "row",
-        "name",
-        "uri",
-        "arguments",
-        "request_state",
-        "input_responses",
-        "task_id",
-        "meta_progress_token",
-        "meta_protocol_version",
-        "meta_client_info",
-        asked_version="protocol_version",
-    )
+def _add_params(calls: pl.DataFrame, events: Events) -> pl.DataFrame:
+    """Add the parameters of each request."""
+    asks = events.asks.select("row", *_FROM_PARAMS, asked_version="protocol_version")
     method, name = pl.col("method"), pl.col("name")
     return left_join_columns(calls, asks, "row").with_columns(
         tool=pl.when(method == "tools/call").then(name),
@@ -203,16 +195,8 @@ def _with_asks(calls: pl.DataFrame, events: Events) -> pl.DataFrame:
     )
 
 
-_FROM_REPLY: Final = (
-    *("response", "is_error", "structured_content", "result_type", "task", "tools"),
-    *("content_kind", "content_types", "blocks_plain", "text_blocks", "image_blocks"),
-    *("audio_blocks", "resource_blocks", "first_text", "text", "has_structured_content"),
-    *("has_meta", "error_code", "error_message", "error_data"),
-)
-
-
-def _with_replies(calls: pl.DataFrame, events: Events) -> pl.DataFrame:
-    """What each call was answered, and when."""
+def _add_replies(calls: pl.DataFrame, events: Events) -> pl.DataFrame:
+    """Add the content of each reply and the latency."""
     replies = events.replies.select(
         pl.col("row").alias("reply_row"),
         *_FROM_REPLY,
@@ -221,10 +205,10 @@ def _with_replies(calls: pl.DataFrame, events: Events) -> pl.DataFrame:
     )
     calls = left_join_columns(calls, replies, "reply_row")
     if calls.get_column("reply_truncated").any():
-        # Of a frame over the recorder's cap only the head is known: null, not guessed.
-        unseen = [name for name in _FROM_REPLY if name != "is_error"]
-        seen = ~pl.col("reply_truncated").fill_null(value=False)
-        calls = calls.with_columns(pl.when(seen).then(pl.col(unseen)))
+        # Only the head of a frame over the recorder's size cap is known: the rest is null.
+        not_in_head = [name for name in _FROM_REPLY if name != "is_error"]
+        whole = ~pl.col("reply_truncated").fill_null(value=False)
+        calls = calls.with_columns(pl.when(whole).then(pl.col(not_in_head)))
     return calls.with_columns(
         # 0 is the time of an imported event whose source has none.
         latency_ms=pl.when(pl.col("ts_ns") > 0).then((pl.col("reply_ns") - pl.col("ts_ns")) / 1e6),
@@ -232,11 +216,10 @@ def _with_replies(calls: pl.DataFrame, events: Events) -> pl.DataFrame:
     )
 
 
-def _with_refusals(calls: pl.DataFrame, messages: pl.DataFrame, events: Events) -> pl.DataFrame:
-    """The error without an id that an HTTP exchange was refused with.
+def _add_refusals(calls: pl.DataFrame, messages: pl.DataFrame, events: Events) -> pl.DataFrame:
+    """Add the error without an id that refused the call's HTTP exchange.
 
-    It answers no request by the rules of ids, and the call stays without a reply; but what it
-    says is what the client of that exchange was told.
+    Without an id it is not a reply, so the call has none; but it is what the client received.
     """
     refusals = (
         messages.filter(
@@ -253,8 +236,8 @@ def _with_refusals(calls: pl.DataFrame, messages: pl.DataFrame, events: Events) 
     return left_join_columns(calls, refusals, "recording", "scope")
 
 
-def _with_identity(calls: pl.DataFrame, talk: Conversation) -> pl.DataFrame:
-    """Server, client, and the protocol revision in force for each call."""
+def _add_identity(calls: pl.DataFrame, conversation: Conversation) -> pl.DataFrame:
+    """Add server, client, and the protocol revision in force for each call."""
     handshakes = (
         calls.filter((pl.col("method") == "initialize") & pl.col("reply_version").is_not_null())
         .select("session", "reply", handshake="reply_version")
@@ -262,12 +245,12 @@ def _with_identity(calls: pl.DataFrame, talk: Conversation) -> pl.DataFrame:
     )
     if not calls.get_column("pos").is_sorted():
         calls = calls.sort("pos")
-    greeted = calls.select("pos", "session").join_asof(
+    last_handshake = calls.select("pos", "session").join_asof(
         handshakes, left_on="pos", right_on="reply", by="session", check_sortedness=False
     )
-    calls = calls.with_columns(greeted.get_column("handshake"))
-    calls = left_join_columns(calls, talk.sessions, "session")
-    recordings = talk.recordings.select(
+    calls = calls.with_columns(last_handshake.get_column("handshake"))
+    calls = left_join_columns(calls, conversation.sessions, "session")
+    recordings = conversation.recordings.select(
         "recording", "transport", "server", command=pl.coalesce("command", "url")
     )
     calls = left_join_columns(calls, recordings, "recording")
@@ -279,35 +262,33 @@ def _with_identity(calls: pl.DataFrame, talk: Conversation) -> pl.DataFrame:
         "negotiated",
     )
     on_http = pl.col("scope").is_not_null()
-    known = {
+    revisions = {
         "header": pl.col("header_version"),
         "meta": pl.col("meta_protocol_version"),
         "handshake": handshake,
         "fallback": pl.when(on_http).then(pl.lit(HTTP_FALLBACK)),
     }
     return calls.with_columns(
-        protocol_version=pl.coalesce(*known.values()),
+        protocol_version=pl.coalesce(*revisions.values()),
         protocol_source=pl.coalesce(
-            *(pl.when(value.is_not_null()).then(pl.lit(name)) for name, value in known.items())
+            *(pl.when(value.is_not_null()).then(pl.lit(name)) for name, value in revisions.items())
         ),
     )
 
 
-def _with_notifications(
-    calls: pl.DataFrame, messages: pl.DataFrame, events: Events
-) -> pl.DataFrame:
-    """Cancellation and progress of each call."""
-    said = messages.filter(
+def _add_notifications(calls: pl.DataFrame, messages: pl.DataFrame, events: Events) -> pl.DataFrame:
+    """Add cancellation and progress of each call."""
+    notifications = messages.filter(
         pl.col("method").is_in(["notifications/cancelled", "notifications/progress"])
         & ~pl.col("replay")
     )
-    about = events.asks.select("row", "request_id", "progress_token", "reason")
-    said = said.select("pos", "row", "session", "dir", "method", "ts_ns").join(
-        about, on="row", how="left", maintain_order="left"
+    params = events.asks.select("row", "request_id", "progress_token", "reason")
+    notifications = notifications.select("pos", "row", "session", "dir", "method", "ts_ns").join(
+        params, on="row", how="left", maintain_order="left"
     )
     cancelled = (
-        _about(
-            said.filter(pl.col("method") == "notifications/cancelled"),
+        _find_calls(
+            notifications.filter(pl.col("method") == "notifications/cancelled"),
             "request_id",
             calls.select("pos", "session", "call_id", asker="dir", named="id"),
             asker=pl.col("dir"),
@@ -320,8 +301,8 @@ def _with_notifications(
     )
     other = pl.when(pl.col("dir") == "c2s").then(pl.lit("s2c")).otherwise(pl.lit("c2s"))
     progress = (
-        _about(
-            said.filter(pl.col("method") == "notifications/progress"),
+        _find_calls(
+            notifications.filter(pl.col("method") == "notifications/progress"),
             "progress_token",
             calls.select("pos", "session", "call_id", asker="dir", named="meta_progress_token"),
             asker=other,
@@ -336,11 +317,13 @@ def _with_notifications(
     )
 
 
-def _about(said: pl.DataFrame, name: str, calls: pl.DataFrame, *, asker: pl.Expr) -> pl.DataFrame:
-    """Notifications with the latest earlier call of the side and token that they name."""
+def _find_calls(
+    notifications: pl.DataFrame, name: str, calls: pl.DataFrame, *, asker: pl.Expr
+) -> pl.DataFrame:
+    """Add the latest earlier call of side `asker` whose token is in the column `name`."""
     return (
-        said.with_columns(asker=asker, named=pl.col(name))
-        .filter(pl.col("named") != "null")  # which names nothing, in JSON as in a column
+        notifications.with_columns(asker=asker, named=pl.col(name))
+        .filter(pl.col("named") != "null")  # JSON null names no call
         .sort("pos")
         .join_asof(
             calls.drop_nulls("named").sort("pos"),
@@ -352,13 +335,13 @@ def _about(said: pl.DataFrame, name: str, calls: pl.DataFrame, *, asker: pl.Expr
     )
 
 
-def _with_outcome(calls: pl.DataFrame) -> pl.DataFrame:
-    """The first outcome that holds, `hidden_error` aside: that one is for the judge."""
+def _add_outcome(calls: pl.DataFrame) -> pl.DataFrame:
+    """Add the outcome: the first that applies. `hidden_error` is decided later, in `verdict`."""
     answered = pl.col("reply").is_not_null()
     timed_out = pl.col("cancel_reason").str.contains(TIMEOUT_REASON) | pl.col("http_status").is_in(
         [408, 504]
     )
-    gone = pl.col("cancelled_ns").is_not_null() | (pl.col("closed_by") == "client")
+    cancelled = pl.col("cancelled_ns").is_not_null() | (pl.col("closed_by") == "client")
     is_task = (pl.col("result_type") == "task") | (
         pl.col("task").is_not_null() & (pl.col("content_kind") == "absent")
     )
@@ -375,7 +358,7 @@ def _with_outcome(calls: pl.DataFrame) -> pl.DataFrame:
         .then(pl.lit("ok"))
         .when(timed_out)
         .then(pl.lit("timeout"))
-        .when(gone)
+        .when(cancelled)
         .then(pl.lit("cancelled"))
         .otherwise(pl.lit("no_response")),
         error_text=pl.when(pl.col("error_reply"))
@@ -388,15 +371,15 @@ def _with_outcome(calls: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _linked(messages: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
-    """Messages with the call that each asks or answers, and how a reply found it."""
+def _link_to_calls(messages: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
+    """Add to messages the call that each belongs to, and how a reply was matched to it."""
     asks = calls.select("pos", "call_id")
     replies = calls.select(
         pl.col("reply").alias("pos"), pl.col("call_id").alias("answers"), "match", "cancelled_ns"
     ).drop_nulls("pos")
     is_reply = pl.col("kind").is_in(["result", "error"])
     linked = left_join_columns(left_join_columns(messages, asks, "pos"), replies, "pos")
-    # A reply nobody waits for: to an id that was answered before, or that nobody asked with.
+    # A reply that answers no open request: its id was answered before, or no request has it.
     answered = (
         calls.select("pos", "session", "id_key", asker="dir", earlier="call_id")
         .drop_nulls("id_key")
@@ -409,21 +392,17 @@ def _linked(messages: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
         .join_asof(answered, on="pos", by=["session", "asker", "id_key"], check_sortedness=False)
         .select("pos", "earlier")
     )
-    return (
-        left_join_columns(linked, strays, "pos")
-        .with_columns(
-            call_id=pl.coalesce("call_id", "answers", "earlier"),
-            match=pl.when(is_reply).then(
-                pl.when(pl.col("replay"))
-                .then(pl.lit("replay"))
-                .when(pl.col("answers").is_not_null() & (pl.col("cancelled_ns") < pl.col("ts_ns")))
-                .then(pl.lit("late"))
-                .when(pl.col("answers").is_not_null())
-                .then(pl.col("match"))
-                .when(pl.col("earlier").is_not_null())
-                .then(pl.lit("second"))
-                .otherwise(pl.lit("orphan"))
-            ),
-        )
-        .drop("answers", "earlier", "cancelled_ns")
+    return left_join_columns(linked, strays, "pos").with_columns(
+        call_id=pl.coalesce("call_id", "answers", "earlier"),
+        match=pl.when(is_reply).then(
+            pl.when(pl.col("replay"))
+            .then(pl.lit("replay"))
+            .when(pl.col("answers").is_not_null() & (pl.col("cancelled_ns") < pl.col("ts_ns")))
+            .then(pl.lit("late"))
+            .when(pl.col("answers").is_not_null())
+            .then(pl.col("match"))
+            .when(pl.col("earlier").is_not_null())
+            .then(pl.lit("second"))
+            .otherwise(pl.lit("orphan"))
+        ),
     )

@@ -37,14 +37,11 @@ class Column:
         return pl.col(self.name)
 
 
-class Table:
-    """A table. Its columns, in order, are the `Column` attributes of the class."""
+class StageTable:
+    """A table that passes between stages. Its columns, in order, are its `Column` attributes."""
 
-    name: ClassVar[str]
     meaning: ClassVar[str]
     """What a row stands for: the docstring of the class, on one line."""
-    key: ClassVar[tuple[str, ...]] = ()
-    """The columns that rows are sorted by and that identify a row."""
 
     def __init_subclass__(cls) -> None:
         cls.meaning = " ".join((cls.__doc__ or "").split())
@@ -65,6 +62,34 @@ class Table:
     def schema(cls) -> pl.Schema:
         """Map each column's name to its type, in order."""
         return pl.Schema({name: column.dtype for name, column in cls.columns().items()})
+
+    @classmethod
+    def select(cls, data: pl.DataFrame) -> pl.DataFrame:
+        """Return this table's columns of `data`, which may have others.
+
+        Raises:
+            polars.exceptions.ColumnNotFoundError: `data` lacks a column.
+            polars.exceptions.SchemaError: a column has another type.
+        """
+        table = data.select(*cls.columns())
+        if table.schema != cls.schema():
+            wrong = [n for n, dtype in cls.schema().items() if table.schema[n] != dtype]
+            raise pl.exceptions.SchemaError(f"{cls.__name__}: wrong type of {', '.join(wrong)}")
+        return table
+
+    @classmethod
+    def shared_with(cls, other: type["StageTable"]) -> list[str]:
+        """Return the names of the columns whose declaration `other` shares."""
+        theirs = other.columns()
+        return [name for name, column in cls.columns().items() if theirs.get(name) is column]
+
+
+class Table(StageTable):
+    """A table of a store."""
+
+    name: ClassVar[str]
+    key: ClassVar[tuple[str, ...]]
+    """The columns that rows are sorted by and that identify a row."""
 
     @classmethod
     def frame(cls, data: pl.DataFrame) -> pl.DataFrame:
