@@ -115,7 +115,7 @@ class References:
         return [at for own, at, common in lengths if own[-common:] == steps[-common:]]
 
     def _enclosing(self, at: str, uri: str) -> list[str]:
-        """Return the resources that a node may be in: all, if a URI is more than a fragment."""
+        """Return the resources that a node may be in; all of them if the reference has a URI."""
         if uri:
             return sorted(self._resources)
         own = []

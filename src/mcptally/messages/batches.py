@@ -48,7 +48,7 @@ def split_batches(
     messages: list[Msg] = []
     start = 0
     for place in batches:
-        # An empty batch has no message but still gets a row.
+        # An empty batch has no messages, but it is a row.
         members = [MSG.one(member) for member in msgs[place]] or [Msg()]
         messages += msgs[start:place]
         messages += members

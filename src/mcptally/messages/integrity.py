@@ -151,7 +151,11 @@ def _event_rows(events: Events) -> pl.DataFrame:
 
 
 def _in_order(every: pl.DataFrame) -> pl.DataFrame:
-    """Sort events by recording and seq; add `first`, the `step` in seq, and `back` in time."""
+    """Sort events by recording and seq.
+
+    Adds whether an event is the `first` of its recording, the `step` in seq from the event before,
+    and whether time goes `back`.
+    """
     # Sorting by a number is faster than by text; the order of recordings does not matter.
     number = pl.col("recording").cast(pl.Categorical).to_physical()
     first = pl.col("recording").ne_missing(pl.col("recording").shift())

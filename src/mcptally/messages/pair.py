@@ -44,7 +44,7 @@ class Paired:
 
 
 def pair(events: Events, conversation: Conversation) -> Paired:
-    """Return every request as a call with its reply and outcome; hidden errors still have `ok`."""
+    """Return every request as a call with its reply and outcome; a hidden error is still `ok`."""
     messages = _mark_replays(conversation.messages)
     pairs = _pairs(messages)
     requests = messages.filter((pl.col("kind") == "request") & ~pl.col("replay"))

@@ -217,7 +217,7 @@ def _add_sessions(messages: pl.DataFrame, events: Events) -> pl.DataFrame:
 def _mark_imported(messages: pl.DataFrame, recordings: pl.DataFrame) -> pl.DataFrame:
     """Set `session_source` to `source` for messages that were imported from a log of calls.
 
-    A session from such a log lacks no handshake.
+    Such a log has no handshakes, so rules must not report them as missing.
     """
     imported = recordings.filter(
         pl.col("source").cast(pl.String).str.json_path_match("$.faithful") == "calls"

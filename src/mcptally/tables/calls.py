@@ -192,7 +192,9 @@ _READINGS: Final = {
 def _add_seed_columns() -> None:
     """Declare the columns of the seed score, once for each of its two readings."""
     columns = {
-        "classification": Column(pl.String, "Classification; null where the original throws."),
+        "classification": Column(
+            pl.String, "Classification; null where the original program throws."
+        ),
         "confidence": Column(pl.Float64, "Confidence in the classification.", "percent"),
         "is_valid": Column(pl.Boolean, "Whether the response indicates a working tool."),
         "is_error": Column(pl.Boolean, "Whether the response is an error."),

@@ -1,4 +1,4 @@
-"""Declare a table as a class and a column as an attribute of it.
+"""Base classes for tables: a table is a class, a column is an attribute of it.
 
 `Calls.method.col` is the column as an expression, `Calls.method.name` is its name. The reference
 page of the tables and the metadata of Parquet files are generated from the declarations.
