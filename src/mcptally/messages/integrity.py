@@ -12,7 +12,7 @@ import msgspec
 import polars as pl
 
 from mcptally.messages.decode import Events
-from mcptally.messages.event_tables import Event
+from mcptally.messages.event_tables import DecodedMessages, Event
 from mcptally.tables.findings import Findings, Severity
 from mcptally.tables.formatting import formatted
 from mcptally.transcript.events import EVENTS
@@ -81,7 +81,7 @@ def deduplicate(events: Events, names: list[str], files: Sequence[Path]) -> Even
             pl.lit("another event of this recording has the same seq"),
         ),
         _findings(
-            ordered.filter(pl.col("first") & (pl.col("seq") > 0)),
+            ordered.filter(pl.col("first") & (Event.seq.col > 0)),
             "archive.begins_late",
             "warning",
             formatted("the recording's first {} events are missing", "seq"),
@@ -140,7 +140,7 @@ def _event_rows(events: Events) -> pl.DataFrame:
 
     A batch has several messages, and a frame over the size cap is a raw frame and a message.
     """
-    first = events.messages.filter(pl.col("index") == 0)
+    first = events.messages.filter(DecodedMessages.index.col == 0)
     heads = first.filter("truncated").select("file", "line")
     raws = events.raws.join(heads, on=["file", "line"], how="anti")
     frames = {name: getattr(events, name) for name in _FRAMES} | {"messages": first, "raws": raws}
@@ -157,14 +157,14 @@ def _in_order(every: pl.DataFrame) -> pl.DataFrame:
     and whether time goes `back`.
     """
     # Sorting by a number is faster than by text; the order of recordings does not matter.
-    number = pl.col("recording").cast(pl.Categorical).to_physical()
-    first = pl.col("recording").ne_missing(pl.col("recording").shift())
+    number = Event.recording.col.cast(pl.Categorical).to_physical()
+    first = Event.recording.col.ne_missing(Event.recording.col.shift())
     ordered: pl.DataFrame = (
         every.sort(number, "seq", "file", "line")
         .with_columns(first=first)
         .with_columns(
-            step=pl.when(~pl.col("first")).then(pl.col("seq").diff()),
-            back=pl.when(~pl.col("first")).then(pl.col("ts_ns").diff() < 0),
+            step=pl.when(~pl.col("first")).then(Event.seq.col.diff()),
+            back=pl.when(~pl.col("first")).then(Event.ts_ns.col.diff() < 0),
         )
     )
     return ordered

@@ -47,18 +47,18 @@ def pair(events: Events, conversation: Conversation) -> Paired:
     """Return every request as a call with its reply and outcome; a hidden error is still `ok`."""
     messages = _mark_replays(conversation.messages)
     pairs = _pairs(messages)
-    requests = messages.filter((pl.col("kind") == "request") & ~pl.col("replay"))
+    requests = messages.filter((PairedMessages.kind.col == "request") & ~PairedMessages.replay.col)
     calls = (
         requests.select("pos")
         .join(pairs, left_on="pos", right_on="ask", how="left", maintain_order="left")
         .join(
             messages.select(
-                pl.col("pos").alias("reply"),
-                pl.col("row").alias("reply_row"),
-                pl.col("ts_ns").alias("reply_ns"),
-                pl.col("bytes").alias("response_bytes"),
-                (pl.col("kind") == "error").alias("error_reply"),
-                pl.col("truncated").alias("reply_truncated"),
+                PairedMessages.pos.col.alias("reply"),
+                PairedMessages.row.col.alias("reply_row"),
+                PairedMessages.ts_ns.col.alias("reply_ns"),
+                PairedMessages.bytes.col.alias("response_bytes"),
+                (PairedMessages.kind.col == "error").alias("error_reply"),
+                PairedMessages.truncated.col.alias("reply_truncated"),
             ),
             on="reply",
             how="left",
@@ -137,9 +137,11 @@ def _mark_replays(messages: pl.DataFrame) -> pl.DataFrame:
     if messages.get_column("sse_id").null_count() == messages.height:
         return messages.with_columns(replay=pl.lit(value=False))
     content = ["session", "sse_id", "id", "method", "bytes", "dir", "index"]
-    resumes = pl.col("resumes").fill_null(value=True)
+    resumes = PairedMessages.resumes.col.fill_null(value=True)
     return messages.with_columns(
-        replay=pl.when(resumes & pl.col("sse_id").is_not_null() & (pl.col("sse_id") != ""))
+        replay=pl.when(
+            resumes & PairedMessages.sse_id.col.is_not_null() & (PairedMessages.sse_id.col != "")
+        )
         .then(pl.int_range(pl.len()).over(content) > 0)
         .otherwise(statement=False)
     )
@@ -148,22 +150,22 @@ def _mark_replays(messages: pl.DataFrame) -> pl.DataFrame:
 def _pairs(messages: pl.DataFrame) -> pl.DataFrame:
     """Return the positions of each request (`ask`) and its `reply`, and their `match`."""
     open_ = messages.filter(
-        pl.col("kind").is_in(["request", "result", "error"])
-        & pl.col("id_key").is_not_null()
-        & ~pl.col("replay")
+        PairedMessages.kind.col.is_in(["request", "result", "error"])
+        & PairedMessages.id_key.col.is_not_null()
+        & ~PairedMessages.replay.col
     ).select("pos", "recording", "session", "scope", "asker", "kind", "id_key")
     found = []
     for match, place in ROUNDS:
         rows = open_
         if match == "loose":
-            value = pl.col("id_key").str.slice(1).cast(pl.Float64, strict=False)
+            value = PairedMessages.id_key.col.str.slice(1).cast(pl.Float64, strict=False)
             value = pl.when(value == 0).then(0.0).otherwise(value)  # -0 is 0
             rows = rows.with_columns(id_key=value).drop_nulls("id_key")
-            by_id = pl.concat_str(pl.lit("v"), pl.col("id_key").cast(pl.String))
+            by_id = pl.concat_str(pl.lit("v"), PairedMessages.id_key.col.cast(pl.String))
         else:
-            by_id = pl.col("id_key")
+            by_id = PairedMessages.id_key.col
         if "scope" in place:
-            rows = rows.filter(pl.col("scope").is_not_null())
+            rows = rows.filter(PairedMessages.scope.col.is_not_null())
         if not rows.height:
             continue
         key = rows.select(pl.struct(*place, "asker", by_id.alias("id_key")).hash()).to_series()
@@ -177,7 +179,7 @@ def _pairs(messages: pl.DataFrame) -> pl.DataFrame:
             ).with_columns(match=pl.lit(match))
         )
         done = np.concatenate((positions[asks], positions[replies]))
-        open_ = open_.filter(~pl.col("pos").is_in(pl.Series(done).implode()))
+        open_ = open_.filter(~PairedMessages.pos.col.is_in(pl.Series(done).implode()))
         if not open_.height:
             break
     schema = {"ask": pl.UInt32, "reply": pl.UInt32, "match": pl.String}
@@ -187,18 +189,18 @@ def _pairs(messages: pl.DataFrame) -> pl.DataFrame:
 def _add_params(calls: pl.DataFrame, events: Events) -> pl.DataFrame:
     """Add the parameters of each request."""
     asks = events.asks.select("row", *_FROM_PARAMS, asked_version="protocol_version")
-    method, name = pl.col("method"), pl.col("name")
+    method, name = PairedCalls.method.col, PairedCalls.name.col
     return left_join_columns(calls, asks, "row").with_columns(
         tool=pl.when(method == "tools/call").then(name),
         prompt=pl.when(method == "prompts/get").then(name),
-        resource_uri=pl.when(method.str.starts_with("resources/")).then(pl.col("uri")),
+        resource_uri=pl.when(method.str.starts_with("resources/")).then(PairedCalls.uri.col),
     )
 
 
 def _add_replies(calls: pl.DataFrame, events: Events) -> pl.DataFrame:
     """Add the content of each reply and the latency."""
     replies = events.replies.select(
-        pl.col("row").alias("reply_row"),
+        PairedCalls.row.col.alias("reply_row"),
         *_FROM_REPLY,
         reply_state="request_state",
         reply_version="protocol_version",
@@ -207,12 +209,14 @@ def _add_replies(calls: pl.DataFrame, events: Events) -> pl.DataFrame:
     if calls.get_column("reply_truncated").any():
         # Only the head of a frame over the recorder's size cap is known: the rest is null.
         not_in_head = [name for name in _FROM_REPLY if name != "is_error"]
-        whole = ~pl.col("reply_truncated").fill_null(value=False)
+        whole = ~PairedCalls.reply_truncated.col.fill_null(value=False)
         calls = calls.with_columns(pl.when(whole).then(pl.col(not_in_head)))
     return calls.with_columns(
         # 0 is the time of an imported event whose source has none.
-        latency_ms=pl.when(pl.col("ts_ns") > 0).then((pl.col("reply_ns") - pl.col("ts_ns")) / 1e6),
-        request_bytes=pl.col("bytes"),
+        latency_ms=pl.when(PairedCalls.ts_ns.col > 0).then(
+            (PairedCalls.reply_ns.col - PairedCalls.ts_ns.col) / 1e6
+        ),
+        request_bytes=PairedCalls.bytes.col,
     )
 
 
@@ -223,7 +227,9 @@ def _add_refusals(calls: pl.DataFrame, messages: pl.DataFrame, events: Events) -
     """
     refusals = (
         messages.filter(
-            (pl.col("kind") == "error") & pl.col("scope").is_not_null() & pl.col("id_key").is_null()
+            (PairedMessages.kind.col == "error")
+            & PairedMessages.scope.col.is_not_null()
+            & PairedMessages.id_key.col.is_null()
         )
         .select("row", "recording", "scope")
         .join(
@@ -239,7 +245,9 @@ def _add_refusals(calls: pl.DataFrame, messages: pl.DataFrame, events: Events) -
 def _add_identity(calls: pl.DataFrame, conversation: Conversation) -> pl.DataFrame:
     """Add server, client, and the protocol revision in force for each call."""
     handshakes = (
-        calls.filter((pl.col("method") == "initialize") & pl.col("reply_version").is_not_null())
+        calls.filter(
+            (PairedCalls.method.col == "initialize") & PairedCalls.reply_version.col.is_not_null()
+        )
         .select("session", "reply", handshake="reply_version")
         .sort("reply")
     )
@@ -255,16 +263,16 @@ def _add_identity(calls: pl.DataFrame, conversation: Conversation) -> pl.DataFra
     )
     calls = left_join_columns(calls, recordings, "recording")
     handshake = pl.coalesce(
-        pl.when(pl.col("method") == "initialize").then(
+        pl.when(PairedCalls.method.col == "initialize").then(
             pl.coalesce("reply_version", "asked_version")
         ),
         "handshake",
         "negotiated",
     )
-    on_http = pl.col("scope").is_not_null()
+    on_http = PairedCalls.scope.col.is_not_null()
     revisions = {
-        "header": pl.col("header_version"),
-        "meta": pl.col("meta_protocol_version"),
+        "header": PairedCalls.header_version.col,
+        "meta": PairedCalls.meta_protocol_version.col,
         "handshake": handshake,
         "fallback": pl.when(on_http).then(pl.lit(HTTP_FALLBACK)),
     }
@@ -279,8 +287,8 @@ def _add_identity(calls: pl.DataFrame, conversation: Conversation) -> pl.DataFra
 def _add_notifications(calls: pl.DataFrame, messages: pl.DataFrame, events: Events) -> pl.DataFrame:
     """Add cancellation and progress of each call."""
     notifications = messages.filter(
-        pl.col("method").is_in(["notifications/cancelled", "notifications/progress"])
-        & ~pl.col("replay")
+        PairedCalls.method.col.is_in(["notifications/cancelled", "notifications/progress"])
+        & ~PairedCalls.replay.col
     )
     params = events.asks.select("row", "request_id", "progress_token", "reason")
     notifications = notifications.select("pos", "row", "session", "dir", "method", "ts_ns").join(
@@ -288,32 +296,32 @@ def _add_notifications(calls: pl.DataFrame, messages: pl.DataFrame, events: Even
     )
     cancelled = (
         _find_calls(
-            notifications.filter(pl.col("method") == "notifications/cancelled"),
+            notifications.filter(PairedCalls.method.col == "notifications/cancelled"),
             "request_id",
             calls.select("pos", "session", "call_id", asker="dir", named="id"),
-            asker=pl.col("dir"),
+            asker=PairedCalls.dir.col,
         )
         .group_by("call_id")
         .agg(
-            cancelled_ns=pl.col("ts_ns").min(),
+            cancelled_ns=PairedCalls.ts_ns.col.min(),
             cancel_reason=pl.col("reason").drop_nulls().first(),
         )
     )
-    other = pl.when(pl.col("dir") == "c2s").then(pl.lit("s2c")).otherwise(pl.lit("c2s"))
+    other = pl.when(PairedCalls.dir.col == "c2s").then(pl.lit("s2c")).otherwise(pl.lit("c2s"))
     progress = (
         _find_calls(
-            notifications.filter(pl.col("method") == "notifications/progress"),
+            notifications.filter(PairedCalls.method.col == "notifications/progress"),
             "progress_token",
             calls.select("pos", "session", "call_id", asker="dir", named="meta_progress_token"),
             asker=other,
         )
         .group_by("call_id")
-        .agg(progress_ns=pl.col("ts_ns").min(), progress_count=pl.len())
+        .agg(progress_ns=PairedCalls.ts_ns.col.min(), progress_count=pl.len())
     )
     calls = left_join_columns(left_join_columns(calls, cancelled, "call_id"), progress, "call_id")
     return calls.with_columns(
-        pl.col("progress_count").fill_null(0),
-        first_progress_ms=(pl.col("progress_ns") - pl.col("ts_ns")) / 1e6,
+        PairedCalls.progress_count.col.fill_null(0),
+        first_progress_ms=(PairedCalls.progress_ns.col - PairedCalls.ts_ns.col) / 1e6,
     )
 
 
@@ -337,20 +345,19 @@ def _find_calls(
 
 def _add_outcome(calls: pl.DataFrame) -> pl.DataFrame:
     """Add the outcome: the first that applies. `hidden_error` is decided later, in `verdict`."""
-    answered = pl.col("reply").is_not_null()
-    timed_out = pl.col("cancel_reason").str.contains(TIMEOUT_REASON) | pl.col("http_status").is_in(
-        [408, 504]
-    )
-    cancelled = pl.col("cancelled_ns").is_not_null() | (pl.col("closed_by") == "client")
-    is_task = (pl.col("result_type") == "task") | (
-        pl.col("task").is_not_null() & (pl.col("content_kind") == "absent")
+    answered = PairedCalls.reply.col.is_not_null()
+    names_timeout = PairedCalls.cancel_reason.col.str.contains(TIMEOUT_REASON)
+    timed_out = names_timeout | PairedCalls.http_status.col.is_in([408, 504])
+    cancelled = PairedCalls.cancelled_ns.col.is_not_null() | (PairedCalls.closed_by.col == "client")
+    is_task = (PairedCalls.result_type.col == "task") | (
+        PairedCalls.task.col.is_not_null() & (PairedCalls.content_kind.col == "absent")
     )
     return calls.with_columns(
-        outcome=pl.when(answered & pl.col("error_reply"))
+        outcome=pl.when(answered & PairedCalls.error_reply.col)
         .then(pl.lit("protocol_error"))
-        .when(answered & (pl.col("is_error") == "true"))
+        .when(answered & (PairedCalls.is_error.col == "true"))
         .then(pl.lit("tool_error"))
-        .when(answered & (pl.col("result_type") == "input_required"))
+        .when(answered & (PairedCalls.result_type.col == "input_required"))
         .then(pl.lit("input_required"))
         .when(answered & is_task)
         .then(pl.lit("task"))
@@ -361,12 +368,12 @@ def _add_outcome(calls: pl.DataFrame) -> pl.DataFrame:
         .when(cancelled)
         .then(pl.lit("cancelled"))
         .otherwise(pl.lit("no_response")),
-        error_text=pl.when(pl.col("error_reply"))
-        .then(pl.col("error_message"))
-        .when(pl.col("is_error") == "true")
+        error_text=pl.when(PairedCalls.error_reply.col)
+        .then(PairedCalls.error_message.col)
+        .when(PairedCalls.is_error.col == "true")
         .then(pl.coalesce("text", "structured_content"))
         .when(~answered)
-        .then(pl.col("refused")),
+        .then(PairedCalls.refused.col),
         error_code=pl.when(answered).then("error_code").otherwise("refusal_code"),
     )
 
@@ -375,9 +382,12 @@ def _link_to_calls(messages: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     """Add to messages the call that each belongs to, and how a reply was matched to it."""
     asks = calls.select("pos", "call_id")
     replies = calls.select(
-        pl.col("reply").alias("pos"), pl.col("call_id").alias("answers"), "match", "cancelled_ns"
+        pl.col("reply").alias("pos"),
+        PairedMessages.call_id.col.alias("answers"),
+        "match",
+        "cancelled_ns",
     ).drop_nulls("pos")
-    is_reply = pl.col("kind").is_in(["result", "error"])
+    is_reply = PairedMessages.kind.col.is_in(["result", "error"])
     linked = left_join_columns(left_join_columns(messages, asks, "pos"), replies, "pos")
     # A reply that answers no open request: its id was answered before, or no request has it.
     answered = (
@@ -386,7 +396,9 @@ def _link_to_calls(messages: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
         .sort("pos")
     )
     strays = (
-        linked.filter(is_reply & pl.col("answers").is_null() & pl.col("id_key").is_not_null())
+        linked.filter(
+            is_reply & pl.col("answers").is_null() & PairedMessages.id_key.col.is_not_null()
+        )
         .select("pos", "session", "asker", "id_key")
         .sort("pos")
         .join_asof(answered, on="pos", by=["session", "asker", "id_key"], check_sortedness=False)
@@ -395,12 +407,15 @@ def _link_to_calls(messages: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     return left_join_columns(linked, strays, "pos").with_columns(
         call_id=pl.coalesce("call_id", "answers", "earlier"),
         match=pl.when(is_reply).then(
-            pl.when(pl.col("replay"))
+            pl.when(PairedMessages.replay.col)
             .then(pl.lit("replay"))
-            .when(pl.col("answers").is_not_null() & (pl.col("cancelled_ns") < pl.col("ts_ns")))
+            .when(
+                pl.col("answers").is_not_null()
+                & (pl.col("cancelled_ns") < PairedMessages.ts_ns.col)
+            )
             .then(pl.lit("late"))
             .when(pl.col("answers").is_not_null())
-            .then(pl.col("match"))
+            .then(PairedMessages.match.col)
             .when(pl.col("earlier").is_not_null())
             .then(pl.lit("second"))
             .otherwise(pl.lit("orphan"))

@@ -14,6 +14,7 @@ import polars as pl
 
 from mcptally.messages.call_tables import OpenedRecordings, SessionIdentities, SessionMessages
 from mcptally.messages.decode import Events
+from mcptally.messages.event_tables import HttpEvents
 from mcptally.tables.formatting import formatted
 from mcptally.tables.ids import digests
 from mcptally.tables.joins import in_order, left_join_columns
@@ -49,9 +50,13 @@ def assign_sessions(events: Events) -> Conversation:
         left_join_columns(ordered.with_row_index("pos"), exchanges, "recording", "scope")
         .with_columns(_kind().alias("kind"))
         .with_columns(
-            pl.when(pl.col("kind").is_in(["result", "error"]))
-            .then(pl.when(pl.col("dir") == "c2s").then(pl.lit("s2c")).otherwise(pl.lit("c2s")))
-            .otherwise(pl.col("dir"))
+            pl.when(SessionMessages.kind.col.is_in(["result", "error"]))
+            .then(
+                pl.when(SessionMessages.dir.col == "c2s")
+                .then(pl.lit("s2c"))
+                .otherwise(pl.lit("c2s"))
+            )
+            .otherwise(SessionMessages.dir.col)
             .alias("asker"),
             id_key(events.messages, "id"),
         )
@@ -93,15 +98,18 @@ def id_key(frame: pl.DataFrame, name: str) -> pl.Expr:
 
 
 def _kind() -> pl.Expr:
-    has_method, has_id = pl.col("method").is_not_null(), pl.col("id").is_not_null()
+    has_method, has_id = (
+        SessionMessages.method.col.is_not_null(),
+        SessionMessages.id.col.is_not_null(),
+    )
     return (
         pl.when(has_method & has_id)
         .then(pl.lit("request"))
         .when(has_method)
         .then(pl.lit("notification"))
-        .when(pl.col("has_error"))
+        .when(SessionMessages.has_error.col)
         .then(pl.lit("error"))
-        .when(pl.col("has_result"))
+        .when(SessionMessages.has_result.col)
         .then(pl.lit("result"))
         .otherwise(pl.lit("invalid"))
     )
@@ -124,14 +132,14 @@ def _recordings(events: Events) -> pl.DataFrame:
 
 def _exchanges(events: Events) -> pl.DataFrame:
     """Return one row per HTTP exchange (recording, scope)."""
-    request, response = pl.col("phase") == "request", pl.col("phase") == "response"
+    request, response = HttpEvents.phase.col == "request", HttpEvents.phase.col == "response"
 
     def first(name: str, when: pl.Expr) -> pl.Expr:
         return pl.col(name).filter(when).drop_nulls().first()
 
-    in_path = pl.col("path").str.extract(_SESSION_IN_PATH)
+    in_path = HttpEvents.path.col.str.extract(_SESSION_IN_PATH)
     endpoints = (
-        events.raws.filter(pl.col("dir") == "s2c", pl.col("scope").is_not_null())
+        events.raws.filter(HttpEvents.dir.col == "s2c", HttpEvents.scope.col.is_not_null())
         .select("recording", "scope", stream_id=pl.col("text").str.extract(_SESSION_IN_PATH))
         .drop_nulls("stream_id")
         .unique(["recording", "scope"], keep="first", maintain_order=True)
@@ -141,14 +149,14 @@ def _exchanges(events: Events) -> pl.DataFrame:
         .group_by("recording", "scope", maintain_order=True)
         .agg(
             first("status", response).alias("http_status"),
-            pl.col("closed_by").drop_nulls().first(),
+            HttpEvents.closed_by.col.drop_nulls().first(),
             first("mcp_protocol_version", request).alias("header_version"),
             # Without a recorded request head, the exchange may be a resumption.
             (first("last_event_id", request).is_not_null() | ~request.any()).alias("resumes"),
             pl.coalesce(
                 first("mcp_session_id", request),
                 # An error reply may name a new session but does not start it.
-                first("mcp_session_id", response & (pl.col("status") < 400)),
+                first("mcp_session_id", response & (HttpEvents.status.col < 400)),
             ).alias("http_session"),
             in_path.drop_nulls().first().alias("path_session"),
         )
@@ -165,15 +173,15 @@ def _add_sessions(messages: pl.DataFrame, events: Events) -> pl.DataFrame:
     clients = events.asks.select("row", "meta_client_info")
     messages = left_join_columns(messages, clients, "row")
     per_exchange = (
-        messages.filter(pl.col("scope").is_not_null())
+        messages.filter(SessionMessages.scope.col.is_not_null())
         .group_by("recording", "scope", maintain_order=True)
         .agg(
             pl.col("meta_client_info")
-            .filter(pl.col("dir") == "c2s")
+            .filter(SessionMessages.dir.col == "c2s")
             .drop_nulls()
             .first()
             .alias("exchange_client"),
-            pl.col("ts_ns").first().alias("exchange_at"),
+            SessionMessages.ts_ns.col.first().alias("exchange_at"),
         )
         .sort("recording", "exchange_client", "exchange_at")
         .with_columns(
@@ -194,7 +202,7 @@ def _add_sessions(messages: pl.DataFrame, events: Events) -> pl.DataFrame:
     return (
         messages.with_columns(session_hash=hashed)
         .with_columns(
-            session_source=pl.when(pl.col("scope").is_null())
+            session_source=pl.when(SessionMessages.scope.col.is_null())
             .then(pl.lit("pipe"))
             .when(pl.col("http_session").is_not_null())
             .then(pl.lit("http_session_id"))
@@ -205,9 +213,9 @@ def _add_sessions(messages: pl.DataFrame, events: Events) -> pl.DataFrame:
             .otherwise(pl.lit("recording")),
         )
         .with_columns(
-            session=pl.when(pl.col("session_source").is_in(["pipe", "recording"]))
-            .then(pl.col("recording"))
-            .when((pl.col("session_source") == "client") & (pl.col("pauses") > 0))
+            session=pl.when(SessionMessages.session_source.col.is_in(["pipe", "recording"]))
+            .then(SessionMessages.recording.col)
+            .when((SessionMessages.session_source.col == "client") & (pl.col("pauses") > 0))
             .then(formatted("{}/{}.{}", "recording", "session_hash", "pauses"))
             .otherwise(formatted("{}/{}", "recording", "session_hash"))
         )
@@ -225,7 +233,7 @@ def _mark_imported(messages: pl.DataFrame, recordings: pl.DataFrame) -> pl.DataF
     if imported.is_empty():
         return messages
     return messages.with_columns(
-        session_source=pl.when(pl.col("recording").is_in(imported.implode()))
+        session_source=pl.when(SessionMessages.recording.col.is_in(imported.implode()))
         .then(pl.lit("source"))
         .otherwise("session_source")
     )

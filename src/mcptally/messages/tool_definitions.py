@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 import polars as pl
 
+from mcptally.messages.call_tables import PairedCalls
 from mcptally.tables.declaration import TIME
 from mcptally.tables.ids import digest
 from mcptally.tables.joins import left_join_columns
@@ -64,24 +65,26 @@ def listings(calls: pl.DataFrame, messages: pl.DataFrame) -> tuple[pl.DataFrame,
     Each distinct reply is parsed once.
     """
     replies = calls.filter(
-        (pl.col("method") == "tools/list")
-        & (pl.col("dir") == "c2s")
-        & pl.col("tools").is_not_null()
+        (PairedCalls.method.col == "tools/list")
+        & (PairedCalls.dir.col == "c2s")
+        & PairedCalls.tools.col.is_not_null()
     ).select(
         *("recording", "session", "server", "server_name", "tools", "file", "line", "seq", "index"),
         pos="reply",
         listed_ns="reply_ns",
         revision="protocol_version",
     )
-    changes = messages.filter(pl.col("method") == "notifications/tools/list_changed")
+    changes = messages.filter(PairedCalls.method.col == "notifications/tools/list_changed")
     replies = replies.join(
-        changes.group_by("session").agg(announced_at=pl.col("pos").min()),
+        changes.group_by("session").agg(announced_at=PairedCalls.pos.col.min()),
         on="session",
         how="left",
         maintain_order="left",
-    ).with_columns(announced=(pl.col("announced_at") < pl.col("pos")).fill_null(value=False))
+    ).with_columns(announced=(pl.col("announced_at") < PairedCalls.pos.col).fill_null(value=False))
     # Join by number: the text of a reply contains all its tools, and there is a row for each.
-    texts = replies.select(pl.col("tools").unique(maintain_order=True)).with_row_index("number")
+    texts = replies.select(PairedCalls.tools.col.unique(maintain_order=True)).with_row_index(
+        "number"
+    )
     replies = replies.join(texts, on="tools", how="left", maintain_order="left").drop("tools")
     rows: list[tuple[int, str, str]] = []
     definitions: dict[str, tuple[Any, ...]] = {}
