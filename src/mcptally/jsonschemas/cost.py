@@ -214,7 +214,7 @@ def _edges(at: str, node: dict[str, Any], references: References) -> _Edges:
         if isinstance(reference := node.get(key), str):
             targets = references.targets(at, key, reference)
             if len(targets) > MAX_TARGETS:
-                raise UnusableError(f"a reference may mean over {MAX_TARGETS} subschemas")
+                raise UnusableError(f"a reference may lead to over {MAX_TARGETS} subschemas")
             if len(targets) > 1:
                 either.append(tuple(targets))
             else:
