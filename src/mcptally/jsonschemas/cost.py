@@ -37,7 +37,7 @@ MAX_TARGETS: Final = 16
 """Subschemas that one reference may mean, if ids are ambiguous; recorded ones mean one."""
 
 MAX_BYTES_OF_ALL_ERRORS: Final = 1 << 20
-"""Size of a value up to which all errors are collected: they take up to 600 times its memory."""
+"""Size of a value up to which all errors are collected; they may need 600 times its memory."""
 
 MAX_STEPS_OF_AN_ERROR: Final = 1_000
 """Subschemas above which no error is requested: even one error contains those of every branch."""
