@@ -1,7 +1,7 @@
-"""What transcripts say, read slowly: the second opinion that the pipeline is compared with.
+"""A slow reference reader of transcripts, with which the pipeline is compared.
 
-Loops and dicts over the JSON lines, and nothing of the package: what both say was understood
-twice, from the design's sections on the transcript and the tables.
+It uses loops and dicts over JSON lines and nothing of the package: it implements the design's
+sections on the transcript and the tables a second time.
 """
 
 import json
@@ -13,15 +13,15 @@ import zstandard
 
 CLIENT_INFO = "io.modelcontextprotocol/clientInfo"
 TIMED_OUT = re.compile(r"time[ds]?[ _-]?out|deadline", re.IGNORECASE)
-THERE = {"c2s": "c2s", "s2c": "s2c"}
-BACK = {"c2s": "s2c", "s2c": "c2s"}
-SIDES = {"request": THERE, "result": BACK, "error": BACK}
+SAME_SIDE = {"c2s": "c2s", "s2c": "s2c"}
+OTHER_SIDE = {"c2s": "s2c", "s2c": "c2s"}
+SIDES = {"request": SAME_SIDE, "result": OTHER_SIDE, "error": OTHER_SIDE}
 NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][-+]?\d+)?")
 SESSION_IN_PATH = re.compile(r"[?&]session_?id=([^&#\s]+)", re.IGNORECASE)
 
 
 class Number(str):
-    """A JSON number by its text, so that 1, 1.0 and "1" stay three things."""
+    """A JSON number as its text, so that 1, 1.0 and "1" differ."""
 
     __slots__ = ()
 
@@ -34,14 +34,14 @@ def refuse(word):
 
 
 def inside(value, *keys):
-    """What lies under `keys`, or None."""
+    """Return the value at a path of keys, or None."""
     for key in keys:
         value = value.get(key) if isinstance(value, dict) else None
     return value
 
 
 def events(paths):
-    """Every event once (files may bring some again), by recording and place in it."""
+    """Return every event once, although files may repeat some, sorted by recording and seq."""
     found = {}
     for path in paths:
         data = Path(path).read_bytes()
@@ -60,7 +60,7 @@ def events(paths):
 
 
 def bodies(event):
-    """The messages of an event, with their index in a batch."""
+    """Return the messages of an event with their index in the batch."""
     if event["event"] == "message":
         batch = event["msg"] if isinstance(event["msg"], list) else [event["msg"]]
         return list(enumerate(batch or [None]))
@@ -75,49 +75,49 @@ def bodies(event):
 def kind(body):
     if not isinstance(body, dict):
         return "invalid"
-    if type(body.get("method")) is str:  # not a number, which is a str of ours too
+    if type(body.get("method")) is str:  # Number is a subclass of str
         return "request" if "id" in body else "notification"
     return next((word for word in ("error", "result") if word in body), "invalid")
 
 
 def exact(value):
-    """An id as it must come back: numbers by their text, strings as decoded."""
+    """Return an id for exact comparison: numbers by their text, strings decoded."""
     return repr(value) if isinstance(value, str) else None
 
 
 def by_value(value):
-    """What is left of a number whose type or digits changed on the way."""
+    """Return an id for comparison by value, where its type or digits changed."""
     return float(value) if isinstance(value, str) and NUMBER.fullmatch(value) else None
 
 
 def exchanges(all_events):
-    """What is known of every HTTP exchange: the session it names, status, who ended it."""
+    """Return session, status and closing side of every HTTP exchange."""
     known = defaultdict(dict)
     for event in all_events:
         about = known[event["recording"], event.get("scope")]
         headers, status = event.get("headers") or {}, int(event.get("status") or 0)
-        learnt = {"closed_by": event.get("closed_by"), "status": status or None}
+        new = {"closed_by": event.get("closed_by"), "status": status or None}
         if status < 400:
-            learnt["session"] = headers.get("mcp-session-id")
+            new["session"] = headers.get("mcp-session-id")
         if event.get("phase") == "request":
-            learnt["resumes"] = "last-event-id" in headers
+            new["resumes"] = "last-event-id" in headers
         address = event.get("path") or ""
         if event["event"] == "raw" and event["dir"] == "s2c":  # the endpoint event of old SSE
             address = event.get("text") or ""
         if found := SESSION_IN_PATH.search(address):
-            learnt["path"] = found[1]
+            new["path"] = found[1]
         for _, body in bodies(event) if event.get("dir") == "c2s" else []:
             info = inside(body, "params", "_meta", CLIENT_INFO)
-            learnt.setdefault("client", None if info is None else repr(info))
-        for key, value in learnt.items():
+            new.setdefault("client", None if info is None else repr(info))
+        for key, value in new.items():
             if value is not None:
                 about.setdefault(key, value)
     return known
 
 
 def brackets(group):
-    """Pairs of a group in order of arrival: a reply closes the newest request that is open;
-    of the requests so closed the n-th is answered by the n-th such reply."""
+    """Pair the messages of a group, in order of arrival. A reply closes the newest open request;
+    of the closed requests, the n-th is answered by the n-th reply that closed one."""
     opened, asks, replies = [], [], []
     for message in group:
         if message["kind"] == "request":
@@ -129,7 +129,7 @@ def brackets(group):
 
 
 def read(paths):
-    """Calls, and the number of messages by recording, direction and kind."""
+    """Return calls, and the number of messages by recording, direction and kind."""
     all_events = events(paths)
     known = exchanges(all_events)
     messages, seen = [], set()
@@ -156,8 +156,8 @@ def read(paths):
 
 
 def answer(messages):
-    """Bring calls and replies together: in the exchange, the session, the recording; then those
-    of one exchange or session whose ids are the same number."""
+    """Pair requests and replies within the exchange, the session, then the recording; then those
+    of one exchange or session whose ids are equal by value."""
     rounds = {"exact": (exact, ("scope", "session", "recording"))}
     rounds["loose"] = (by_value, ("scope", "session"))
     for match, (same, levels) in rounds.items():
@@ -174,7 +174,7 @@ def answer(messages):
 
 
 def cancel(messages):
-    """Give calls the `reasons` they were cancelled for: the latest of that id before."""
+    """Add `reasons` of cancellations to the latest earlier call with that id."""
     latest = {}
     for message in messages:
         where = message["recording"], message["session"], message["dir"]
@@ -192,7 +192,7 @@ def outcome(call):
     if "with" in call:
         body = call["with"]["body"]
         said = inside(body, "result", "resultType")
-        # Revision 2025-11-25 has no resultType: there a task comes instead of content.
+        # Revision 2025-11-25 has no resultType: a task replaces the content.
         task = inside(body, "result", "task") and "content" not in body["result"]
         if "error" in body:
             return "protocol_error"

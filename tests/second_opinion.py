@@ -1,4 +1,4 @@
-"""Where the pipeline and the reference reader see the same transcripts differently."""
+"""Compare the pipeline with the reference reader on the same transcripts."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from tests import reference
 
 
 def of_reference(files: Sequence[Path]):
-    """Calls by place as (method, id, outcome, the reply's place), and counts of messages."""
+    """Return calls by place as (method, outcome, place of the reply, match), and message counts."""
     calls, counts = reference.read(files)
     return {
         (call["recording"], call["dir"], call["seq"], call["index"]): (
@@ -26,7 +26,7 @@ def of_reference(files: Sequence[Path]):
 
 
 def of_pipeline(files: Sequence[Path]):
-    """The same, as the pipeline says."""
+    """Return the same from the pipeline."""
     events = deduplicate(decode(files), [str(file) for file in files], files)
     paired = pair(events, assign_sessions(events))
     places = {
@@ -44,7 +44,7 @@ def of_pipeline(files: Sequence[Path]):
 
 
 def differences(files: Sequence[Path]) -> list[str]:
-    """One line for each call and each count that is not the same; pairs first."""
+    """Return a line for each call and each count that differs, calls first."""
     calls, counts = of_reference(files)
     their_calls, their_counts = of_pipeline(files)
     return [

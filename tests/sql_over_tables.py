@@ -5,7 +5,7 @@ from pathlib import Path
 import duckdb
 import polars as pl
 
-from mcptally.tables.schema import TABLES
+from mcptally.tables.all_tables import TABLES
 
 
 def ask(store: Path, query: str) -> pl.DataFrame:

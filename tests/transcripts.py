@@ -1,4 +1,4 @@
-"""Builds transcripts, line by line, for tests."""
+"""Build transcripts for tests, line by line."""
 
 import gzip
 import json
@@ -46,7 +46,7 @@ def text(id_: Any, words: str = "fine", **result: Any) -> dict[str, Any]:
 
 
 def write(path: Path, events: Iterable[dict[str, Any] | bytes]) -> Path:
-    """A transcript file; bytes are taken as lines as they are."""
+    """Write a transcript file and return its path; bytes are written unchanged as lines."""
     lines = [e if isinstance(e, bytes) else json.dumps(e).encode() + b"\n" for e in events]
     data = b"".join(lines)
     if path.suffix == ".gz":

@@ -11,7 +11,9 @@ import polars as pl
 from mcptally.analytics.store import Store, open_store
 from mcptally.pipeline.usage import usage
 from mcptally.store import files as store_files
-from mcptally.tables.schema import Calls, Tools, Usage
+from mcptally.tables.calls import Calls
+from mcptally.tables.tools import Tools
+from mcptally.tables.usage import Usage
 
 BEGAN = datetime(2026, 3, 2, tzinfo=UTC)
 

@@ -10,7 +10,7 @@ from polars.testing import assert_frame_equal
 
 import mcptally as mt
 from mcptally.analytics.views import connect, create_views
-from mcptally.tables.schema import Usage
+from mcptally.tables.usage import Usage
 from mcptally.tables.usage_sums import KEYS
 from tests.transcripts import c2s, call, opened, s2c, text, write
 

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from mcptally.analytics import compare, views
 from mcptally.statistics import bootstrap
-from mcptally.tables.schema import Usage
+from mcptally.tables.usage import Usage
 
 SESSIONS = (8, 20, 60)
 RATES = (0.02, 0.1, 0.3)

@@ -28,7 +28,8 @@ import polars as pl
 import mcptally
 from mcptally.analytics.views import questions
 from mcptally.store import files as store_files
-from mcptally.tables.schema import TABLES, Calls
+from mcptally.tables.all_tables import TABLES
+from mcptally.tables.calls import Calls
 from tests import corpus
 
 ARGUMENTS: Final = 200

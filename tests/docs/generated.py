@@ -20,7 +20,7 @@ from mcptally.analytics.compare import Comparison
 from mcptally.analytics.views import questions, shown
 from mcptally.cli import COMMANDS, cli
 from mcptally.rules.reference_page import reference
-from mcptally.tables.schema import TABLES
+from mcptally.tables.all_tables import TABLES
 
 DOCS = Path(__file__).parents[2] / "docs" / "reference"
 NOTE = "<!-- generated: python -m tests.docs.generated -->\n"

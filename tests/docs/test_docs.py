@@ -19,7 +19,7 @@ from mcptally.cli import cli
 from mcptally.errors import Exit
 from mcptally.importers import FORMATS
 from mcptally.rules.reference_page import find_rules
-from mcptally.tables.schema import TABLES
+from mcptally.tables.all_tables import TABLES
 from mcptally.transcript.events import AnyEvent
 from tests.docs import blocks
 from tests.docs.blocks import BARE, DATA, DOCS, PAGES, REASONS, ROOT, RUNNABLE, SHOWN

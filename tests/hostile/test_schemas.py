@@ -17,7 +17,7 @@ from mcptally.analytics.dry_run import validate
 from mcptally.jsonschemas import patterns
 from mcptally.jsonschemas.cost import errors_of
 from mcptally.jsonschemas.dialects import outside_references
-from mcptally.jsonschemas.validate import _judge_with_patterns, judge_of, judge_value
+from mcptally.jsonschemas.validators import _judge_with_patterns, judge_of, judge_value
 from mcptally.seeds.inspector.ajv.schemas import compiled
 from mcptally.seeds.javascript import Throws
 from mcptally.seeds.validation_protocol import schema_errors

@@ -1,4 +1,4 @@
-"""What validation is held against, as `.ci/servers-oracle.sh` fetches it."""
+"""Read test suites that validation is compared with, as `.ci/servers-oracle.sh` fetches them."""
 
 import json
 import os
@@ -10,7 +10,7 @@ import pytest
 
 
 def members(name: str, inside: str) -> dict[str, Any]:
-    """The JSON files of a source distribution whose path holds `inside`, by path."""
+    """Return the JSON files of a source distribution whose path contains `inside`, by path."""
     folder = os.environ.get("MCPTALLY_SERVERS")
     path = Path(folder or ".") / "oracle" / f"{name}.tar.gz"
     if folder is None or not path.is_file():

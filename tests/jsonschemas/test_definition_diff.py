@@ -1,4 +1,4 @@
-"""What changed between two versions of a tool, and what it does to callers."""
+"""Changes between two versions of a tool definition, and their effect on callers."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 import mcptally
-from mcptally.jsonschemas.definition_diff import compare, drift_of
+from mcptally.jsonschemas.definition_diff import compare, worst_class
 from tests.protocol.conversation import Conversation, write
 
 BASE: dict[str, Any] = {
@@ -181,13 +181,13 @@ CASES = [
 @pytest.mark.parametrize(
     ("new", "drift", "what"), CASES, ids=[" ".join(c[2]) + " " + c[1] for c in CASES]
 )
-def test_a_change_is_classified_by_what_it_does_to_callers(new: Any, drift: str, what: list[str]):
+def test_a_change_is_classified_by_its_effect_on_callers(new: Any, drift: str, what: list[str]):
     changes = compare(json.dumps(BASE), json.dumps(new))
     assert [change for change, _ in changes] == what
-    assert drift_of(changes) == drift
+    assert worst_class(changes) == drift
 
 
-def test_required_as_before_draft_4_asks_for_nothing():
+def test_a_boolean_required_of_draft_3_requires_nothing():
     old, new = (
         changed(
             "inputSchema",
@@ -202,19 +202,26 @@ def test_required_as_before_draft_4_asks_for_nothing():
 
 
 ODD = {
-    "required as before draft 4": {"properties": {"b": {"required": True, "properties": {}}}},
-    "required of no names": {"properties": {}, "required": [["a"], {}, 5]},
-    "required of nothing": {"properties": {}, "required": 5},
-    "a type that is none": {"type": 5},
-    "types that are none": {"type": [5, ["a"], None]},
-    "a schema that is none": 5,
-    "members that are none": {"properties": {"a": 5, "b": []}, "items": 5, "enum": 5, "$defs": 5},
+    "a boolean required, as in draft 3": {
+        "properties": {"b": {"required": True, "properties": {}}}
+    },
+    "required without names": {"properties": {}, "required": [["a"], {}, 5]},
+    "required that is a number": {"properties": {}, "required": 5},
+    "a type that is a number": {"type": 5},
+    "types that are not names": {"type": [5, ["a"], None]},
+    "a schema that is a number": 5,
+    "keywords of the wrong type": {
+        "properties": {"a": 5, "b": []},
+        "items": 5,
+        "enum": 5,
+        "$defs": 5,
+    },
 }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("schema", ODD.values(), ids=ODD)
-def test_no_schema_that_a_server_may_list_stops_a_run(tmp_path: Path, schema: Any):
+def test_invalid_schemas_do_not_stop_a_run(tmp_path: Path, schema: Any):
     talk = Conversation("r", server="s")
     talk.event("open", transport="stdio", server="s", command=["x"], segment=0)
     talk.handshake("2025-06-18")
@@ -227,17 +234,17 @@ def test_no_schema_that_a_server_may_list_stops_a_run(tmp_path: Path, schema: An
     assert tools.height == 2
 
 
-def test_the_worst_of_several_changes_counts():
+def test_the_class_of_several_changes_is_the_worst():
     new = changed("description", to="x")
     new["inputSchema"]["required"] = ["a", "b"]
-    assert drift_of(compare(json.dumps(BASE), json.dumps(new))) == "breaking"
+    assert worst_class(compare(json.dumps(BASE), json.dumps(new))) == "breaking"
 
 
-def test_what_did_not_change_is_no_change():
+def test_reordered_members_are_not_a_change():
     assert compare(json.dumps(BASE), json.dumps(dict(reversed(BASE.items())))) == []
 
 
-def test_the_tools_table_says_what_became_of_the_version_before(tmp_path: Path):
+def test_the_tools_table_describes_the_change_from_the_previous_version(tmp_path: Path):
     talk = Conversation("r", server="s")
     talk.event("open", transport="stdio", server="s", command=["x"], segment=0)
     talk.handshake("2025-06-18")
@@ -259,7 +266,7 @@ def test_the_tools_table_says_what_became_of_the_version_before(tmp_path: Path):
     ]
 
 
-def test_a_change_that_was_announced_is_said_to_be(tmp_path: Path):
+def test_the_finding_states_that_a_change_was_announced(tmp_path: Path):
     text = "\n".join(
         [
             "@2025-06-18",
@@ -275,7 +282,7 @@ def test_a_change_that_was_announced_is_said_to_be(tmp_path: Path):
     assert said == ["the tool changed within a session (announced): description: changed"]
 
 
-def test_a_call_is_held_to_the_version_listed_last_before_it(tmp_path: Path):
+def test_a_call_is_validated_by_the_version_listed_last_before_it(tmp_path: Path):
     number, text = ([changed("inputSchema", to={"type": kind})] for kind in ("object", "string"))
     call, reply = 'call add {"a": 1}', '{"content":[]}'
     lines = ["@2025-06-18"]

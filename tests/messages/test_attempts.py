@@ -1,4 +1,4 @@
-"""Which calls belong together, and why."""
+"""Which calls are attempts of the same logical call, and why."""
 
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from tests import sql_over_tables
 from tests.transcripts import c2s, call, opened, s2c, text, write
 
 
-def ask(number: int, method: str, **params: Any) -> dict[str, Any]:
+def request(number: int, method: str, **params: Any) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
 
 
@@ -18,12 +18,12 @@ def result(number: int, **members: Any) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": number, "result": members}
 
 
-def more(number: int, **members: Any) -> dict[str, Any]:
+def needs_input(number: int, **members: Any) -> dict[str, Any]:
     return result(number, resultType="input_required", inputRequests={}, **members)
 
 
-def again(number: int, tool: str, **members: Any) -> dict[str, Any]:
-    return ask(number, "tools/call", name=tool, arguments={}, inputResponses={}, **members)
+def with_input(number: int, tool: str, **members: Any) -> dict[str, Any]:
+    return request(number, "tools/call", name=tool, arguments={}, inputResponses={}, **members)
 
 
 def task(number: int, name: str) -> dict[str, Any]:
@@ -35,33 +35,40 @@ def failure(number: int) -> dict[str, Any]:
 
 
 CHAINS: dict[str, tuple[list[tuple[dict[str, Any], dict[str, Any]]], list[tuple[int, Any]]]] = {
-    "an answer goes on with the call of its own tool": (
-        [(call(1, "a"), more(1)), (call(2, "b"), more(2)), (again(3, "a"), text(3))],
-        [(1, None), (2, None), (1, "input_required")],
-    ),
-    "of its own prompt": (
+    "input continues the call of the same tool": (
         [
-            (ask(1, "prompts/get", name="a"), more(1)),
-            (ask(2, "prompts/get", name="b"), more(2)),
-            (ask(3, "prompts/get", name="a", inputResponses={}), result(3, messages=[])),
+            (call(1, "a"), needs_input(1)),
+            (call(2, "b"), needs_input(2)),
+            (with_input(3, "a"), text(3)),
         ],
         [(1, None), (2, None), (1, "input_required")],
     ),
-    "or with the call whose state it echoes": (
+    "input continues the call of the same prompt": (
         [
-            (call(1, "a"), more(1, requestState="x")),
-            (call(2, "a"), more(2, requestState="y")),
-            (again(3, "a", requestState="x"), text(3)),
+            (request(1, "prompts/get", name="a"), needs_input(1)),
+            (request(2, "prompts/get", name="b"), needs_input(2)),
+            (request(3, "prompts/get", name="a", inputResponses={}), result(3, messages=[])),
         ],
         [(1, None), (2, None), (1, "input_required")],
     ),
-    "a question about a task with the call that began it": (
-        [(call(1, "a"), task(1, "t")), (ask(2, "tasks/get", taskId="t"), result(2, status="x"))],
+    "input continues the call whose state it returns": (
+        [
+            (call(1, "a"), needs_input(1, requestState="x")),
+            (call(2, "a"), needs_input(2, requestState="y")),
+            (with_input(3, "a", requestState="x"), text(3)),
+        ],
+        [(1, None), (2, None), (1, "input_required")],
+    ),
+    "a request about a task belongs to the call that started it": (
+        [
+            (call(1, "a"), task(1, "t")),
+            (request(2, "tasks/get", taskId="t"), result(2, status="x")),
+        ],
         [(1, None), (1, "task")],
     ),
-    "tasks that begin each other in a ring with what came before them": (
+    "tasks that start each other in a cycle are linked to earlier calls only": (
         [
-            (ask(n, "tasks/get", taskId=str(n)), task(n, str(later)))
+            (request(n, "tasks/get", taskId=str(n)), task(n, str(later)))
             for n, later in ((1, 2), (2, 3), (3, 1))
         ],
         [(1, None), (1, "task"), (1, "task")],
@@ -70,19 +77,21 @@ CHAINS: dict[str, tuple[list[tuple[dict[str, Any], dict[str, Any]]], list[tuple[
         [(call(1, "a"), failure(1)), (call(2, "a"), text(2)), (call(3, "a"), text(3))],
         [(1, None), (1, "retry"), (3, None)],
     ),
-    "another call after a failure is none": (
+    "a call with other arguments after a failure is not a retry": (
         [(call(1, "a", x=1), failure(1)), (call(2, "a", x=2), text(2))],
         [(1, None), (2, None)],
     ),
-    "a handshake after a probe that failed": (
-        [(ask(1, "server/discover"), failure(1)), (ask(2, "initialize"), result(2))],
+    "a handshake after a failed probe is a negotiation": (
+        [(request(1, "server/discover"), failure(1)), (request(2, "initialize"), result(2))],
         [(1, None), (1, "negotiation")],
     ),
 }
 
 
 @pytest.mark.parametrize(("said", "chained"), CHAINS.values(), ids=CHAINS)
-def test_calls_are_chained(tmp_path: Path, said: Any, chained: list[tuple[int, Any]]):
+def test_calls_of_one_logical_call_are_linked(
+    tmp_path: Path, said: Any, chained: list[tuple[int, Any]]
+):
     events = [opened()]
     for place, (request, reply) in enumerate(said):
         events += [c2s(2 * place + 1, request), s2c(2 * place + 2, reply)]
@@ -102,7 +111,7 @@ MINUTES = 60 * 10**9
     ("pause", "why"),
     [(0, "retry"), (10 * MINUTES, "retry"), (10 * MINUTES + 1, None), (-1, None)],
 )
-def test_a_retry_begins_when_the_failure_is_known_and_within_ten_minutes(
+def test_a_retry_starts_after_the_failure_is_known_and_within_ten_minutes(
     tmp_path: Path, pause: int, why: str | None
 ):
     failed_at = opened()["ts_ns"] + 60 * MINUTES

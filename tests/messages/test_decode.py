@@ -20,14 +20,14 @@ def findings(events: Events) -> list[tuple[str, int | None]]:
 BROKEN = {
     "not JSON": (b"{oops}\n", "transcript.not_json"),
     "not an object": (b"[1, 2]\n", "transcript.not_an_event"),
-    "no event": (b'{"v": 1}\n', "transcript.not_an_event"),
+    "not an event": (b'{"v": 1}\n', "transcript.not_an_event"),
     "unknown event": (b'{"event": "party", "recording": "r"}\n', "transcript.not_an_event"),
     "withheld by redact": (
         b'{"v":1,"event":"withheld","why":"the line is not UTF-8","bytes":42}\n',
         "transcript.withheld",
     ),
     "not UTF-8": (b'{"event": "stderr", "text": "\xff"}\n', "transcript.not_utf8"),
-    "seq is no number": (
+    "seq is not a number": (
         b'{"event":"stderr","recording":"r","seq":"x","ts_ns":1}\n',
         "transcript.not_an_event",
     ),
@@ -44,7 +44,7 @@ BROKEN = {
 
 @pytest.mark.parametrize(("line", "rule"), BROKEN.values(), ids=BROKEN)
 @pytest.mark.parametrize("neighbours", [1, 100])
-def test_a_broken_line_is_a_finding_with_its_number_and_costs_no_neighbour(
+def test_a_broken_line_is_a_finding_and_does_not_affect_other_lines(
     tmp_path: Path, line: bytes, rule: str, neighbours: int
 ):
     before = [c2s(i, call(i)) for i in range(neighbours)]
@@ -56,14 +56,14 @@ def test_a_broken_line_is_a_finding_with_its_number_and_costs_no_neighbour(
     assert events.messages["line"].to_list() == lines
 
 
-def test_a_torn_last_line_is_a_warning(tmp_path: Path):
+def test_a_truncated_last_line_is_a_warning(tmp_path: Path):
     events = decoded(tmp_path, opened(), c2s(1, call(1)), b'{"v":1,"event":"mess')
     assert findings(events) == [("transcript.torn_tail", 3)]
     assert events.findings["severity"].to_list() == ["warning"]
     assert events.messages.height == 1
 
 
-def test_a_file_without_its_last_newline_is_whole(tmp_path: Path):
+def test_a_file_may_end_without_a_newline(tmp_path: Path):
     events = decoded(tmp_path, json.dumps(opened()).encode())
     assert events.opens.height == 1
     assert not findings(events)
@@ -73,7 +73,7 @@ def test_an_empty_file_is_a_finding(tmp_path: Path):
     assert findings(decoded(tmp_path)) == [("archive.empty_file", None)]
 
 
-def test_the_same_fault_a_million_times_is_counted_not_listed(tmp_path: Path):
+def test_after_a_thousand_findings_of_a_fault_the_rest_is_counted(tmp_path: Path):
     events = decoded(tmp_path, b"nonsense\n" * 1500)
     assert events.findings.height == 1001
     assert "500 more" in events.findings["message"].to_list()[-1]
@@ -91,7 +91,7 @@ ODD_MESSAGES = {
 
 
 @pytest.mark.parametrize("msg", ODD_MESSAGES.values(), ids=ODD_MESSAGES)
-def test_a_message_of_any_kind_is_a_row(tmp_path: Path, msg: bytes):
+def test_a_message_of_any_json_type_is_a_row(tmp_path: Path, msg: bytes):
     line = json.dumps(c2s(1, "MSG")).encode().replace(b'"MSG"', msg) + b"\n"
     events = decoded(tmp_path, line, c2s(2, call(2)))
     assert events.messages.height == 2
@@ -115,7 +115,7 @@ def test_ids_keep_their_text(tmp_path: Path):
     assert events.messages["id"].to_list() == ["12345678901234567890123"]
 
 
-def test_of_duplicate_keys_the_last_wins(tmp_path: Path):
+def test_the_last_of_duplicate_members_is_used(tmp_path: Path):
     line = json.dumps(c2s(1, "M")).replace('"M"', '{"method":"a","id":1,"id":2}')
     assert decoded(tmp_path, line.encode() + b"\n").messages["id"].to_list() == ["2"]
 
@@ -130,7 +130,7 @@ def test_members_of_a_batch_are_messages_with_an_index(tmp_path: Path):
     ]
 
 
-def test_a_frame_over_the_cap_counts_as_the_message_its_head_says(tmp_path: Path):
+def test_a_frame_over_the_size_cap_is_a_message_with_the_values_of_its_head(tmp_path: Path):
     head = {"dir": "c2s", "why": "too_large", "truncated": True, "bytes": 9_000_000}
     events = decoded(
         tmp_path,
@@ -188,7 +188,7 @@ CONTENTS = {
     ("result", "kind", "types", "plain", "words"), CONTENTS.values(), ids=CONTENTS
 )
 @pytest.mark.parametrize("odd_neighbour", [False, True])
-def test_content_blocks_are_counted_and_odd_ones_marked(
+def test_content_blocks_are_counted_and_unexpected_ones_marked(
     tmp_path: Path, result, kind, types, plain, words, odd_neighbour
 ):
     neighbours = [s2c(5, {"id": 9, "result": {"content": [7]}})] if odd_neighbour else []
@@ -222,12 +222,12 @@ messages = st.dictionaries(
 @pytest.mark.slow
 @settings(max_examples=150)
 @given(st.lists(messages | json_values, max_size=8))
-def test_any_json_as_a_message_becomes_rows_and_never_a_crash(tmp_path_factory, values):
+def test_any_json_as_a_message_becomes_rows_without_a_crash(tmp_path_factory, values):
     folder = tmp_path_factory.mktemp("any")
     events = decode(
         [write(folder / "x.jsonl", [c2s(i, value) for i, value in enumerate(values)])], ["x"]
     )
-    # A batch of nothing is a row too.
+    # An empty batch is a row too.
     expected = sum(len(v) or 1 if isinstance(v, list) else 1 for v in values)
     assert events.messages.height == expected
     rules = set(events.findings["rule"])
@@ -236,7 +236,7 @@ def test_any_json_as_a_message_becomes_rows_and_never_a_crash(tmp_path_factory, 
 
 @settings(max_examples=100)
 @given(st.lists(st.binary(max_size=60).map(lambda b: b.replace(b"\n", b"") + b"\n"), max_size=20))
-def test_any_bytes_become_findings_and_never_a_crash(tmp_path_factory, garbage):
+def test_any_bytes_become_findings_without_a_crash(tmp_path_factory, garbage):
     folder = tmp_path_factory.mktemp("garbage")
     good = [c2s(1, call(1)), s2c(2, text(1))]
     mixed = [good[0], *garbage, good[1]]

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from mcptally.messages.pair import match_ids
 
 
-def by_hand(keys: list[int], replies: list[bool]) -> set[tuple[int, int]]:
-    """The rule, told slowly: brackets find who is never answered; the rest goes in order."""
+def slow_match(keys: list[int], replies: list[bool]) -> set[tuple[int, int]]:
+    """Match by a stack per key: unclosed requests have no reply; the others are paired in order."""
     pairs = set()
     for key in set(keys):
         rows = [(i, r) for i, (k, r) in enumerate(zip(keys, replies, strict=True)) if k == key]
@@ -23,14 +23,14 @@ def by_hand(keys: list[int], replies: list[bool]) -> set[tuple[int, int]]:
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=60))
-def test_columns_match_as_the_rule_says(rows):
+def test_match_ids_agrees_with_a_slow_implementation(rows):
     keys, replies = [k for k, _ in rows], [r for _, r in rows]
     asks, answers = match_ids(np.array(keys, np.uint64), np.array(replies, np.bool_))
-    assert set(zip(asks.tolist(), answers.tolist(), strict=True)) == by_hand(keys, replies)
+    assert set(zip(asks.tolist(), answers.tolist(), strict=True)) == slow_match(keys, replies)
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=60))
-def test_an_answer_comes_after_its_request_and_both_are_used_once(rows):
+def test_a_reply_comes_after_its_request_and_each_is_paired_once(rows):
     keys, replies = [k for k, _ in rows], [r for _, r in rows]
     asks, answers = match_ids(np.array(keys, np.uint64), np.array(replies, np.bool_))
     assert (asks < answers).all()
@@ -44,6 +44,6 @@ def test_two_open_requests_with_one_id_are_answered_in_order():
     assert (asks.tolist(), answers.tolist()) == ([0, 1], [2, 3])
 
 
-def test_a_request_that_was_never_answered_does_not_take_a_later_ones_reply():
+def test_an_unanswered_request_does_not_take_the_reply_to_a_later_one():
     asks, answers = match_ids(np.zeros(3, np.uint64), np.array([False, False, True]))
     assert (asks.tolist(), answers.tolist()) == ([1], [2])

@@ -1,6 +1,6 @@
-"""Conversations nobody would dare to have, read by the pipeline and by the reference.
+"""Generated conversations give the same calls in the pipeline and in the reference reader.
 
-Texts of messages are written by hand, so that ids keep the digits and escapes they were sent with.
+Messages are written as text, so that ids keep their digits and escapes.
 """
 
 import itertools
@@ -122,7 +122,7 @@ def progress(token):
 
 @st.composite
 def messages(draw):
-    """One message: (side, text)."""
+    """Draw a message: (side, text)."""
     side = draw(SIDES)
     kind = draw(st.integers(0, 19))
     if kind < 7:
@@ -142,7 +142,7 @@ def messages(draw):
 
 @st.composite
 def frames(draw):
-    """A message, or a batch."""
+    """Draw a message or a batch."""
     side, text = draw(messages())
     if draw(st.integers(0, 9)):
         return side, text
@@ -151,8 +151,8 @@ def frames(draw):
 
 
 @dataclass
-class Tape:
-    """The lines of an archive as they are written, recording by recording."""
+class ArchiveLines:
+    """Collects the lines of an archive and counts `seq` per recording."""
 
     lines: list[bytes] = field(default_factory=list)
     seqs: dict[str, int] = field(default_factory=dict)
@@ -180,7 +180,7 @@ def opened(tape, recording, transport):
 
 
 def oddity(draw, tape, recording, scope):
-    """A line that is no message: raws, stderr, gaps, and what is no event at all."""
+    """Add a line that is not a message: raw, stderr, gap, or not an event."""
     kind = draw(st.integers(0, 5))
     place = f'"dir":"{draw(SIDES)}","scope":{json.dumps(scope)},"bytes":99'
     if kind == 0:
@@ -213,7 +213,7 @@ def pipe(draw, tape, recording):
 
 
 def exchange(draw, tape, recording, scope, sent):
-    """An HTTP exchange: its session named in a header, in the path, by an event, or nowhere."""
+    """Add an HTTP exchange; its session is in a header, the path, an SSE event, or nowhere."""
     named = draw(st.sampled_from(["nowhere", "asked", "answered", "path", "event"]))
     resumes = bool(sent) and draw(st.booleans())
     session = draw(st.sampled_from(["s1", "s2"]))
@@ -233,7 +233,7 @@ def exchange(draw, tape, recording, scope, sent):
         for side, text, event_id in draw(st.lists(st.sampled_from(sent), min_size=1, max_size=3)):
             tape.say(recording, scope, side, text, f',"sse_id":"{event_id}"')
             yield
-    # The events of a stream are counted from 0 here: ids come again in every stream.
+    # Event ids are counted from 0 in each stream, so they repeat.
     for number, (side, text) in enumerate(draw(st.lists(frames(), max_size=5))):
         with_id = side == "s2c" and draw(st.integers(0, 3)) > 0
         if with_id:
@@ -248,7 +248,7 @@ def exchange(draw, tape, recording, scope, sent):
 
 
 def endpoint(draw, tape, recording):
-    """Exchanges of one recording, woven into each other."""
+    """Add interleaved exchanges of one recording."""
     opened(tape, recording, "streamable_http")
     sent = []
     scopes = [f"x{number}" for number in range(draw(st.integers(1, 4)))]
@@ -261,8 +261,8 @@ def endpoint(draw, tape, recording):
 
 @st.composite
 def archives(draw, kinds=(pipe, endpoint)):
-    """The lines of some files."""
-    tape = Tape()
+    """Draw the lines of some files."""
+    tape = ArchiveLines()
     for number in range(draw(st.integers(1, 3))):
         kind = draw(st.sampled_from(kinds))
         kind(draw, tape, f"{kind.__name__[0]}{number}")
@@ -292,7 +292,7 @@ ASK_BACK = request("1", "sampling/createMessage")
 # Exchange (after its session, where there are two), side, text and SSE id of each message
 # (`resume`: the exchange has a Last-Event-ID); then the calls by place, with the place of their
 # reply.
-TOLD = {
+EXCHANGES = {
     "a client that always says id 1, and streams that count their events from 0": (
         [
             ("x0", "c2s", ASK, None),
@@ -311,7 +311,7 @@ TOLD = {
         ],
         {2: 6, 4: 5},
     ),
-    "a reply and a question that a resumed stream sends again": (
+    "a reply and a request that a resumed stream repeats": (
         [
             ("x0", "c2s", ASK, None),
             ("x0", "s2c", ASK_BACK, "0"),
@@ -321,7 +321,7 @@ TOLD = {
         ],
         {2: 4, 3: None},
     ),
-    "an answer on another stream": (
+    "a reply on another stream": (
         [("x0", "c2s", ASK, None), ("x1", "s2c", ANSWER, None)],
         {2: 4},
     ),
@@ -337,10 +337,10 @@ TOLD = {
 }
 
 
-@pytest.mark.parametrize("case", TOLD)
-def test_an_exchange_and_its_event_ids_keep_replies_apart(tmp_path, case):
-    sent, expected = TOLD[case]
-    tape = Tape()
+@pytest.mark.parametrize("case", EXCHANGES)
+def test_replies_are_told_apart_by_exchange_and_event_id(tmp_path, case):
+    sent, expected = EXCHANGES[case]
+    tape = ArchiveLines()
     opened(tape, "r", "streamable_http")
     begun = set()
     for scope, side, text, event_id in sent:
@@ -357,7 +357,7 @@ def test_an_exchange_and_its_event_ids_keep_replies_apart(tmp_path, case):
     assert replies == expected
 
 
-def test_half_an_hour_of_silence_ends_the_session_of_a_client_without_an_id(tmp_path):
+def test_half_an_hour_without_messages_ends_the_session_of_a_client_without_an_id(tmp_path):
     ask = '{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":META}}'
     minutes = (0, 29, 31, 29)
     said = [
@@ -371,7 +371,7 @@ def test_half_an_hour_of_silence_ends_the_session_of_a_client_without_an_id(tmp_
     assert calls.get_column("session").rle_id().to_list() == [0, 0, 1, 1]
 
 
-def test_a_session_that_an_error_names_has_not_begun(tmp_path):
+def test_a_session_id_in_an_error_reply_does_not_start_a_session(tmp_path):
     ask = '{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":META}}'
     said = [
         f'x{status} POST {{}}\nx{status} > {ask}\nx{status} {status} {{"mcp-session-id":"new"}}'
@@ -383,27 +383,27 @@ def test_a_session_that_an_error_names_has_not_begun(tmp_path):
     assert calls.get_column("session_source").to_list() == ["client", "http_session_id"]
 
 
-# Without the phase that explains: it runs a found example some hundred times more.
+# Without Phase.explain, which runs a failing example hundreds of times more.
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink)
 
 
 @settings(max_examples=100, deadline=None, phases=PHASES)
 @given(archives([pipe]))
-def test_the_reference_and_the_pipeline_tell_the_same_of_any_pipe(files):
+def test_the_reference_and_the_pipeline_agree_on_any_pipe(files):
     with tempfile.TemporaryDirectory() as folder:
         assert differences(written(folder, files)) == []
 
 
 @settings(max_examples=200, deadline=None, phases=PHASES)
 @given(archives([endpoint]))
-def test_the_reference_and_the_pipeline_tell_the_same_of_any_http_endpoint(files):
+def test_the_reference_and_the_pipeline_agree_on_any_http_endpoint(files):
     with tempfile.TemporaryDirectory() as folder:
         assert differences(written(folder, files)) == []
 
 
 @settings(max_examples=40, deadline=None, phases=PHASES)
 @given(archives(), st.randoms(use_true_random=False))
-def test_the_order_of_files_changes_nothing(files, chance):
+def test_the_order_of_files_does_not_change_the_result(files, chance):
     with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
         there = written(one, files)
         mixed = list(files)
@@ -413,7 +413,7 @@ def test_the_order_of_files_changes_nothing(files, chance):
 
 @settings(max_examples=8, deadline=None, phases=PHASES)
 @given(archives())
-def test_the_partitions_change_nothing(files):
+def test_partitioning_does_not_change_the_tables(files):
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "traces").mkdir()
         traces = written(Path(folder) / "traces", files)
@@ -440,7 +440,7 @@ def test_a_cancellation_of_null_cancels_nothing(tmp_path):
     assert (call["outcome"], call["cancelled_at"]) == ("no_response", None)
 
 
-def test_a_command_that_is_null_is_none_and_the_url_counts(tmp_path):
+def test_a_null_command_is_replaced_by_the_url(tmp_path):
     begin = transcripts.opened(command=None, url="http://host:1/mcp", transport="streamable_http")
     ask = transcripts.c2s(1, transcripts.call(1, "read"))
     path = transcripts.write(tmp_path / "a.jsonl", [begin, ask])

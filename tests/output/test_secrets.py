@@ -22,7 +22,7 @@ from mcptally.output.export import FORMATS, export
 from mcptally.output.mcp_server import server
 from mcptally.redaction import display
 from mcptally.store import files as store_files
-from mcptally.tables.schema import TABLES
+from mcptally.tables.all_tables import TABLES
 from tests.transcripts import c2s, call, event, opened, s2c, text, write
 
 SECRETS = {

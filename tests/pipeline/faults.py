@@ -45,7 +45,7 @@ _WRITES: Final = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 def tables(store: Path) -> dict[str, pl.DataFrame]:
     """Every table of a store as a query reads it, sorted."""
     import mcptally as mt
-    from mcptally.tables.schema import TABLES
+    from mcptally.tables.all_tables import TABLES
 
     opened_ = mt.open_store(store)
     found = {}

@@ -21,7 +21,7 @@ from polars.testing import assert_frame_equal
 import mcptally as mt
 from mcptally.errors import StoreError
 from mcptally.pipeline import carry_over, fingerprint
-from mcptally.tables.schema import TABLES
+from mcptally.tables.all_tables import TABLES
 from mcptally.transcript.files import text_lines
 from tests.pipeline.golden import TRACES
 from tests.transcripts import c2s, call, event, opened, s2c, text, write

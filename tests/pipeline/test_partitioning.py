@@ -12,7 +12,7 @@ from polars.testing import assert_frame_equal
 
 import mcptally as mt
 from mcptally.pipeline.plan import transcript_bytes
-from mcptally.tables.schema import TABLES
+from mcptally.tables.all_tables import TABLES
 from mcptally.transcript.files import text_lines
 from tests.pipeline.golden import TRACES
 

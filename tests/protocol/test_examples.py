@@ -10,7 +10,7 @@ import pytest
 import mcptally
 from mcptally.errors import RuleError
 from mcptally.rules.findings import finding_rules, require_rules, rule_of
-from mcptally.tables.schema import Finding, findings_frame
+from mcptally.tables.findings import Finding, findings_frame
 from mcptally.transcript.files import Damage, lines
 from tests.protocol.conversation import write
 

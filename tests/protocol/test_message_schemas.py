@@ -9,7 +9,7 @@ import jsonschema_rs
 import polars as pl
 import pytest
 
-from mcptally.jsonschemas.validate import judge_value
+from mcptally.jsonschemas.validators import judge_value
 from mcptally.messages.decode import decode
 from mcptally.messages.integrity import deduplicate
 from mcptally.messages.pair import pair

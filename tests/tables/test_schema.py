@@ -6,7 +6,11 @@ import polars as pl
 import pytest
 
 import mcptally as mt
-from mcptally.tables.schema import TABLES, UiErrors, UiRuns, UiSteps, Validations
+from mcptally.tables.all_tables import TABLES
+from mcptally.tables.ui_errors import UiErrors
+from mcptally.tables.ui_runs import UiRuns
+from mcptally.tables.ui_steps import UiSteps
+from mcptally.tables.validations import Validations
 from tests import corpus
 
 EMPTY = {

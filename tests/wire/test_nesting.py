@@ -17,7 +17,7 @@ from polars.testing import assert_frame_equal
 import mcptally as mt
 from mcptally.analytics.store import open_store
 from mcptally.errors import UsageError
-from mcptally.tables.schema import TABLES
+from mcptally.tables.all_tables import TABLES
 from mcptally.transcript.check import check
 from mcptally.wire.nesting import MAX_DEPTH, is_too_deep, is_value_too_deep, raised_recursion_limit
 from mcptally.wire.strict_json import strict_json_error

@@ -16,7 +16,7 @@ import msgspec
 
 from mcptally.analytics.store import Store, steadily
 from mcptally.errors import near
-from mcptally.jsonschemas.validate import kind
+from mcptally.jsonschemas.validators import kind
 from mcptally.redaction.display import clean, sanitised
 from mcptally.seeds import argument_checks
 from mcptally.seeds.argument_checks import Remark, canonical, judgeable, pointer, unwrapped

@@ -20,7 +20,7 @@ from mcptally.analytics import store as analytics_store
 from mcptally.analytics import union, views
 from mcptally.errors import StoreError
 from mcptally.store import files as store_files
-from mcptally.tables.schema import TABLES
+from mcptally.tables.all_tables import TABLES
 
 FILE: Final = store_files.VIEWS
 """The name of the file in the store's folder."""

@@ -12,7 +12,12 @@ from collections.abc import Collection, Mapping
 from typing import Final, TypeAlias
 
 from mcptally.errors import UsageError
-from mcptally.tables.schema import TABLES, Calls, Findings, Messages, Recordings, Tools
+from mcptally.tables.all_tables import TABLES
+from mcptally.tables.calls import Calls
+from mcptally.tables.findings import Findings
+from mcptally.tables.messages import Messages
+from mcptally.tables.recordings import Recordings
+from mcptally.tables.tools import Tools
 
 Moment: TypeAlias = datetime.datetime | datetime.date | str
 """A point in time: a datetime, a date, or text that `moment` parses."""

@@ -15,7 +15,7 @@ import duckdb
 from mcptally.analytics.spill import SpillFolder
 from mcptally.analytics.union import as_pattern
 from mcptally.errors import QueryError
-from mcptally.tables.schema import TABLES
+from mcptally.tables.all_tables import TABLES
 
 SPILL: Final = "20GB"
 """Disk space that the queries of a store may use while they run."""

@@ -14,7 +14,9 @@ import msgspec
 import polars as pl
 
 from mcptally.jsonschemas import definition_diff
-from mcptally.tables.schema import TABLES, Recordings, Tools
+from mcptally.tables.all_tables import TABLES
+from mcptally.tables.recordings import Recordings
+from mcptally.tables.tools import Tools
 
 Files = Mapping[str, list[Path]]
 """The live files of a store, by table."""

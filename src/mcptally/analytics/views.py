@@ -19,7 +19,7 @@ from mcptally.analytics.filters import ORDER, predicates
 from mcptally.errors import StoreError, UsageError
 from mcptally.seeds.validation_protocol import sql_functions as validation_sql_functions
 from mcptally.statistics import sql_functions
-from mcptally.tables.schema import Usage
+from mcptally.tables.usage import Usage
 from mcptally.tables.usage_sums import calls_sql, usage_sql
 
 

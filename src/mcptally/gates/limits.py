@@ -19,7 +19,7 @@ from mcptally.analytics.store import Store
 from mcptally.errors import UsageError, near
 from mcptally.plural import count as count_of
 from mcptally.rules.reference_page import find_rules
-from mcptally.tables.schema import Severity
+from mcptally.tables.findings import Severity
 
 State = Literal["failed", "undecided", "passed"]
 

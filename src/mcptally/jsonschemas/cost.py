@@ -1,7 +1,7 @@
-"""What judging a value by a stranger's schema may cost, and what is left out where it is too much.
+"""Bound the cost of validating a value by an untrusted schema.
 
-A schema whose evaluation may explode is refused before any engine sees it; errors are gathered
-where that is cheap (docs/decisions/0076).
+A schema whose evaluation may take exponential time is refused before an engine sees it, and all
+errors of a value are collected only where that is cheap (docs/decisions/0076).
 """
 
 import itertools
@@ -24,61 +24,65 @@ from mcptally.jsonschemas.walk import (
 )
 
 MAX_STEPS: Final = 10_000
-"""Subschemas that one value may be held against, along one path down into it; the most of the 696
-schemas that were recorded is 23. A step costs up to 20 µs."""
+"""Subschemas that may apply to one value, along one path down into it. The maximum of 696 recorded
+schemas is 23. A step takes up to 20 µs."""
 
-STEPS_A_BYTE: Final = 32
-"""Subschemas that a part of a value may be held against, however large the value is, and all its
-errors are still gathered."""
+MAX_STEPS_OF_ALL_ERRORS: Final = 32
+"""Subschemas per part of a value up to which all errors are collected for any size of value."""
 
-PATIENCE: Final = 4_000
-"""Subschemas times bytes of a value up to which all its errors are gathered: some 25 ms."""
+MAX_WORK_OF_ALL_ERRORS: Final = 4_000
+"""Subschemas times bytes of a value up to which all errors are collected: about 25 ms."""
 
 MAX_TARGETS: Final = 16
-"""Subschemas that one reference may lead to, where names are alike; recorded ones lead to one."""
+"""Subschemas that one reference may mean, if ids are ambiguous; recorded ones mean one."""
 
-LARGE: Final = 1 << 20
-"""Bytes of a value up to which all its errors are gathered: they take up to 600 times as many."""
+MAX_BYTES_OF_ALL_ERRORS: Final = 1 << 20
+"""Size of a value up to which all errors are collected; they may need 600 times its memory."""
 
 MAX_STEPS_OF_AN_ERROR: Final = 1_000
-"""Subschemas beyond which not even one error is asked for: it holds those of every branch."""
+"""Subschemas above which no error is requested: even one error contains those of every branch."""
 
-_LISTED: Final = 256
-"""Bytes of an `enum` or of names of members that count as a subschema."""
+_LIST_BYTES_PER_STEP: Final = 256
+"""Bytes of an `enum` or a list of member names that count as one subschema."""
 
 VALUE_DEPTH: Final = 64
-"""The steps are counted for values as deep as this."""
+"""Depth of values up to which steps are counted."""
 
 
 def deepest_value(schema: Any) -> int | None:
-    """How deep a value may be before judging it may cost too much; None: it does not matter.
+    """Return the depth from which validating a value may cost too much; None if there is no limit.
 
-    Without references a schema is a tree and costs at most its size a value. With them, or with
-    `unevaluated…`, for which all that holds for a value is gone through again, the subschemas that
-    one value is held against are counted along one path down into it.
+    Without references a schema is a tree, and its size bounds the cost per value. With references
+    or `unevaluated…`, which evaluates everything that applies to a value again, the subschemas that
+    apply to one value are counted along one path down into it.
 
     Raises:
-        UnusableError: a reference leads back to itself on the spot, or a flat value costs too much.
+        UnusableError: a reference leads back to itself for the same value, or a flat value costs
+            too much.
     """
     for deep, steps in enumerate(_steps_by_depth(schema)):
         if steps > MAX_STEPS:
             if not deep:
-                raise UnusableError(f"a value would be held against over {MAX_STEPS} subschemas")
+                raise UnusableError(f"over {MAX_STEPS} subschemas would apply to one value")
             return deep
     return None
 
 
 def errors_of(validator: Any, schema: Any, value: Any) -> list[Any]:
-    """The errors of an invalid value, by a validator of jsonschema-rs made of a schema.
+    """Return errors of an invalid value from a jsonschema-rs validator.
 
-    They are all there are; or the one that it comes to first, where to gather all would take too
-    much; or none, where that one would, or the value is nested deeper than the engine tells of.
-    The schema is None where it is ours and holds no trap.
+    All errors; or only the first that the engine finds, if collecting all would cost too much; or
+    none, if even the first would, or if the value is nested too deeply for the engine.
+
+    Args:
+        validator: a validator of jsonschema-rs for `schema`.
+        schema: the schema, or None if it is not untrusted.
+        value: a value for which the validator says that it is invalid.
     """
     size = len(msgspec.json.encode(value))
     steps = None if schema is None else _costly_steps(schema, size)
     try:
-        if steps is None and size <= LARGE:
+        if steps is None and size <= MAX_BYTES_OF_ALL_ERRORS:
             return list(validator.iter_errors(value))
         if steps is None or steps <= MAX_STEPS_OF_AN_ERROR:
             validator.validate(value)
@@ -90,27 +94,27 @@ def errors_of(validator: Any, schema: Any, value: Any) -> list[Any]:
 
 
 def is_costly(schema: Any, value: Any) -> bool:
-    """Whether to gather all errors of a value takes longer than a stranger's schema may."""
+    """Return whether collecting all errors of a value costs more than an untrusted schema may."""
     return _costly_steps(schema, len(msgspec.json.encode(value))) is not None
 
 
 def _costly_steps(schema: Any, size: int) -> int | None:
-    """Subschemas that a part of a value is held against, if that is too many for its bytes.
+    """Return the subschemas that apply to a part of a value if they are too many for its size.
 
-    Each error takes up to 20 µs: a schema of 30 kB could keep us busy for a minute by a value of
-    8 kB.
+    Each error takes up to 20 µs: a schema of 30 kB and a value of 8 kB could take a minute.
     """
-    if len(msgspec.json.encode(schema)) * size <= PATIENCE:
+    if len(msgspec.json.encode(schema)) * size <= MAX_WORK_OF_ALL_ERRORS:
         return None
     steps = max(_steps_by_depth(schema), default=0)
-    return steps if steps > STEPS_A_BYTE and steps * size > PATIENCE else None
+    costly = steps > MAX_STEPS_OF_ALL_ERRORS and steps * size > MAX_WORK_OF_ALL_ERRORS
+    return steps if costly else None
 
 
 def _steps_by_depth(schema: Any) -> Iterator[int]:
-    """Subschemas that a value is held against, along one path down into it, level by level.
+    """Yield the subschemas that apply to a value along one path down into it, level by level.
 
     Raises:
-        UnusableError: a reference leads back to itself on the spot.
+        UnusableError: a reference leads back to itself for the same value.
     """
     edges = _reached(References(schema))
     order = _order(edges)
@@ -126,26 +130,28 @@ def _steps_by_depth(schema: Any) -> Iterator[int]:
 
 
 class _Edges(NamedTuple):
-    here: tuple[str, ...]
-    """Subschemas that hold for the same value."""
-    either: tuple[tuple[str, ...], ...]
-    """Likewise, of each group one: what a reference may lead to, where that is not certain."""
-    each: tuple[str, ...]
-    """Subschemas that may hold for any value below."""
-    one: tuple[str, ...]
-    """Subschemas of which one at most holds for a value below."""
-    times: int
-    """How often those that hold for the same value are gone through."""
-    own: int
-    """What the node's own keywords count: 1, and what long lists of them add."""
+    """The subschemas that a node of a schema applies, by the values that they apply to."""
 
-    def on_the_spot(self) -> Iterator[str]:
-        """All that may hold for the same value."""
+    here: tuple[str, ...]
+    """Subschemas that apply to the same value."""
+    either: tuple[tuple[str, ...], ...]
+    """Groups of which one subschema applies to the same value: targets of ambiguous references."""
+    each: tuple[str, ...]
+    """Subschemas that may apply to every value below."""
+    one: tuple[str, ...]
+    """Subschemas of which at most one applies to a value below."""
+    times: int
+    """How often the subschemas for the same value are evaluated."""
+    own: int
+    """Cost of the node's own keywords: 1, and more for long lists."""
+
+    def for_same_value(self) -> Iterator[str]:
+        """Yield all subschemas that may apply to the same value."""
         return itertools.chain(self.here, *self.either)
 
 
 def _reached(references: References) -> dict[str, _Edges]:
-    """The edges of the root and of whatever may be come to from it."""
+    """Return the edges of the root and of every node that can be reached from it."""
     edges: dict[str, _Edges] = {}
     todo = [""]
     while todo:
@@ -153,15 +159,17 @@ def _reached(references: References) -> dict[str, _Edges]:
         node = references.objects.get(at)
         if node is not None and at not in edges:
             edges[at] = found = _edges(at, node, references)
-            todo += [*found.on_the_spot(), *found.each, *found.one]
+            todo += [*found.for_same_value(), *found.each, *found.one]
     return edges
 
 
 def _order(edges: dict[str, _Edges]) -> list[str]:
-    """The nodes, each after those that hold for the same value; without recursion: untrusted.
+    """Return the nodes, each after those that apply to the same value.
+
+    Not recursive, since an untrusted schema could exceed the recursion limit.
 
     Raises:
-        UnusableError: a reference leads back to itself on the spot.
+        UnusableError: a reference leads back to itself for the same value.
     """
     order: dict[str, None] = {}
     open_: set[str] = set()
@@ -172,18 +180,18 @@ def _order(edges: dict[str, _Edges]) -> list[str]:
             order[node] = None
             open_.discard(node)
         elif node in edges and node not in order:
-            if node in open_ or not open_.isdisjoint(edges[node].on_the_spot()):
+            if node in open_ or not open_.isdisjoint(edges[node].for_same_value()):
                 raise UnusableError(
-                    "a reference leads back to itself without going down into a value"
+                    "a reference leads back to itself without descending into the value"
                 )
             open_.add(node)
             todo.append((node, True))
-            todo += [(target, False) for target in edges[node].on_the_spot()]
+            todo += [(target, False) for target in edges[node].for_same_value()]
     return list(order)
 
 
 def _steps(node: _Edges, below: dict[str, int], here: dict[str, int]) -> int:
-    """Subschemas that a value is held against at a node, from those of the level below."""
+    """Return a node's steps from those of the level below and of nodes for the same value."""
     same = sum([here.get(n, 1) for n in node.here])
     same += sum([max([here.get(n, 1) for n in group]) for group in node.either])
     total = node.own + node.times * same
@@ -220,14 +228,14 @@ def _edges(at: str, node: dict[str, Any], references: References) -> _Edges:
     for key in ("prefixItems", "items"):
         if isinstance(node.get(key), list):
             one += [f"{at}/{key}/{i}" for i in range(len(node[key]))]
-    again = "unevaluatedProperties" in node or "unevaluatedItems" in node
-    # Each error holds the options and the value, each missing member another error.
+    twice = "unevaluatedProperties" in node or "unevaluatedItems" in node
+    # An error contains the options and the value, and each missing member is another error.
     lists = [node[key] for key in ("enum", "required", "dependentRequired") if key in node]
-    own = 1 + sum(len(msgspec.json.encode(listed)) for listed in lists) // _LISTED
-    return _Edges(tuple(here), tuple(either), tuple(each), tuple(one), 2 if again else 1, own)
+    own = 1 + sum(len(msgspec.json.encode(listed)) for listed in lists) // _LIST_BYTES_PER_STEP
+    return _Edges(tuple(here), tuple(either), tuple(each), tuple(one), 2 if twice else 1, own)
 
 
 def may_explode(text: str) -> bool:
-    """Whether a schema's JSON text has a keyword that `deepest_value` has to look at."""
-    # An escape may spell any of them.
+    """Return whether a schema's JSON text may have a keyword that `deepest_value` examines."""
+    # An escape may stand for a letter of a keyword.
     return any(word in text for word in ("$ref", "Ref", "unevaluated", "\\u"))

@@ -1,8 +1,8 @@
-"""What changed between two versions of a tool definition, and what that does to its callers.
+"""Compare two versions of a tool definition, and classify each change by its effect on callers.
 
-For what a tool is asked (inputSchema) it is breaking to ask for more or to allow less; for what it
-answers (outputSchema) it is breaking to promise less. A change that is neither clearly harmless nor
-clearly breaking is `unclear`.
+A change of inputSchema is breaking if it requires more or allows less; a change of outputSchema is
+breaking if it promises less. A change that is neither clearly harmless nor clearly breaking is
+`unclear`.
 """
 
 from collections.abc import Iterator
@@ -12,10 +12,10 @@ import msgspec
 import polars as pl
 
 from mcptally.jsonschemas.dialects import UnusableError, dialect
-from mcptally.tables.schema import Tools
+from mcptally.tables.tools import Tools
 
 CLASSES: Final = ("hints", "wording", "compatible", "unclear", "breaking")
-"""Classes of drift, the mildest first."""
+"""Classes of changes, from harmless to breaking."""
 
 Change = tuple[str, str]
 """What changed (`place: how`), and its class."""
@@ -33,32 +33,32 @@ _CONDITIONS: Final = frozenset(
     | {"dependentSchemas", "allOf", "anyOf", "oneOf", "not", "if", "then", "else"}
     | {"$ref", "$dynamicRef", "$recursiveRef"}
 )
-"""Keywords by which less is allowed than without them; so do the bounds below."""
+"""Keywords that allow fewer values than their absence, besides the bounds below."""
 
-_SAYS_NOTHING: Final[dict[str, tuple[Any, ...]]] = {
+_NO_EFFECT: Final[dict[str, tuple[Any, ...]]] = {
     **dict.fromkeys(("items", "additionalItems", "unevaluatedItems"), (True, {})),
     **dict.fromkeys(("additionalProperties", "unevaluatedProperties", "propertyNames"), (True, {})),
     **dict.fromkeys(("minLength", "minItems", "minProperties"), (0,)),
     **dict.fromkeys(("properties", "patternProperties", "dependencies"), ({},)),
     "uniqueItems": (False,),
 }
-"""Values of a keyword that allow what its absence allows."""
+"""Values of a keyword that allow the same as its absence."""
 
 _LOWER: Final = frozenset({"minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"})
 _UPPER: Final = frozenset({"maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"})
 
 
 def compare(old: str, new: str) -> list[Change]:
-    """What changed from one definition's JSON text to another's, in order of place.
+    """Return the changes between two definitions, given as JSON text, sorted by place.
 
-    Values that no schema may have are told as changed like others: servers list such schemas.
+    Values that are invalid in a schema are compared like others, since servers list such schemas.
     """
     before, after = msgspec.json.decode(old), msgspec.json.decode(new)
     return sorted(_tool(before, after))
 
 
-def drift_of(changes: list[Change]) -> str:
-    """The worst class among changes; `wording` where there are none."""
+def worst_class(changes: list[Change]) -> str:
+    """Return the worst class among changes; `wording` if there are none."""
     return max((kind for _, kind in changes), key=CLASSES.index, default="wording")
 
 
@@ -83,7 +83,7 @@ def _how(before: Any, after: Any) -> str:
 
 
 def _schema(old: Any, new: Any, at: str, *, answers: bool) -> Iterator[Change]:
-    """Changes of a schema. `answers`: of what a tool promises, not of what it asks for."""
+    """Yield the changes of a schema; `answers` is whether it is the outputSchema."""
     if not isinstance(old, dict) or not isinstance(new, dict):
         yield f"{at}: changed", "unclear"
         return
@@ -125,7 +125,7 @@ def _properties(
 ) -> Iterator[Change]:
     required = schema.get("required")
     if not isinstance(required, list):
-        required = ()  # `true` beside a property, as before draft 4
+        required = ()  # a boolean in each property, before draft 4
     for name in old.keys() | new.keys():
         place = f"{at}/{name}"
         if name not in new:
@@ -151,9 +151,9 @@ def _required(old: Any, new: Any, at: str, *, answers: bool) -> Iterator[Change]
 
 
 def _condition(key: str, before: Any, after: Any, *, answers: bool) -> str:
-    """Whether a condition on values became wider or narrower, as far as that is plain."""
+    """Classify the change of a keyword by whether it allows more or fewer values than before."""
     before, after = (
-        None if value in _SAYS_NOTHING.get(key, ()) else value for value in (before, after)
+        None if value in _NO_EFFECT.get(key, ()) else value for value in (before, after)
     )
     if before is after is None:
         return "compatible"
@@ -163,7 +163,7 @@ def _condition(key: str, before: Any, after: Any, *, answers: bool) -> str:
     elif key == "enum" and all(v is None or isinstance(v, list) for v in (before, after)):
         wider = _wider(_reprs(before), _reprs(after))
     elif before is None or after is None:
-        # What no dialect knows is no condition, or one of the server's own.
+        # An unknown keyword may or may not be a condition.
         wider = after is None if key in _CONDITIONS | _LOWER | _UPPER else None
     elif key in _LOWER | _UPPER and all(isinstance(v, int | float) for v in (before, after)):
         wider = (after < before) is (key in _LOWER)
@@ -186,7 +186,7 @@ def _types(value: str | list[Any] | None) -> set[str] | None:
 
 
 def _wider(before: set[str] | None, after: set[str] | None) -> bool | None:
-    """Whether what is allowed grew (None of both: everything is); null where it did neither."""
+    """Return whether more is allowed; None if unclear. None instead of a set allows everything."""
     if after is None or (before is not None and before <= after):
         return True
     if before is None or after <= before:
@@ -195,9 +195,9 @@ def _wider(before: set[str] | None, after: set[str] | None) -> bool | None:
 
 
 def with_drift(tools: pl.DataFrame, texts: dict[str, str]) -> pl.DataFrame:
-    """The `tools` table with `previous`, `drift`, `changed` and the schemas' dialects.
+    """Add `previous`, `drift`, `changed` and the schemas' dialects to the `tools` table.
 
-    `texts` has the canonical JSON of every definition.
+    `texts` maps each definition to its canonical JSON.
     """
     ordered = tools.sort(Tools.key).with_columns(
         previous=pl.col("definition").shift().over("server", "tool")
@@ -207,7 +207,7 @@ def with_drift(tools: pl.DataFrame, texts: dict[str, str]) -> pl.DataFrame:
         for before, after in ordered.select("previous", "definition").iter_rows()
     ]
     return ordered.with_columns(
-        drift=pl.Series([None if c is None else drift_of(c) for c in changes], dtype=pl.String),
+        drift=pl.Series([None if c is None else worst_class(c) for c in changes], dtype=pl.String),
         changed=pl.Series(
             [None if c is None else [what for what, _ in c] for c in changes],
             dtype=pl.List(pl.String),

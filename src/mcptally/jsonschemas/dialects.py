@@ -1,7 +1,7 @@
-"""JSON Schemas of strangers: in which dialect one is written, and whether it is one.
+"""Parse an untrusted JSON Schema, determine its dialect, and validate it by its metaschema.
 
-Nothing is fetched, and no pattern of a stranger is run by Python's `re`. The dialect is the one
-that `$schema` names, else 2020-12 (MCP 2025-11-25, SEP-1613; older revisions leave it open).
+Nothing is fetched, and no untrusted pattern is run by Python's `re`. The dialect is the one that
+`$schema` names, else 2020-12 (MCP 2025-11-25, SEP-1613; older revisions do not say).
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,10 +16,10 @@ from mcptally.jsonschemas.walk import REFERENCES, References, keys, nodes_of, po
 LATEST: Final = "2020-12"
 
 MAX_CHARS: Final = 1 << 20
-"""Characters of a schema's JSON text; the largest of recorded servers has 31,000."""
+"""Maximum characters of a schema's JSON text; the largest recorded one has 31,000."""
 
 MAX_DEPTH: Final = 100
-"""Nesting of a schema; no recorded one has more than 20."""
+"""Maximum nesting of a schema; the deepest recorded one has 20."""
 
 _NAMES: Final = {
     "json-schema.org/draft/2020-12/schema": "2020-12",
@@ -43,15 +43,15 @@ ENGINES: Final[Mapping[str, Any]] = {
     "draft-06": jsonschema_rs.Draft6Validator,
     "draft-04": jsonschema_rs.Draft4Validator,
 }
-"""Dialect → the engine that judges by it."""
+"""Dialect → the fast validator for it."""
 
 
 class UnusableError(ValueError):
-    """A schema that no value is judged by; the message says why."""
+    """A schema that cannot be used for validation; the message says why."""
 
 
 def read(text: str) -> Any:
-    """The schema of a JSON text.
+    """Return the schema that a JSON text contains.
 
     Raises:
         UnusableError: not JSON, too large, too deep, or neither an object nor a boolean.
@@ -72,7 +72,7 @@ def read(text: str) -> Any:
 
 
 def depth(value: Any) -> int:
-    """How many arrays and objects of a JSON value stand within each other at most."""
+    """Return the nesting depth of a JSON value: 0 for a scalar, 1 for a flat array or object."""
     level, deep = [value], 0
     while nested := [v for v in level if isinstance(v, dict | list)]:
         deep += 1
@@ -81,10 +81,10 @@ def depth(value: Any) -> int:
 
 
 def dialect(schema: Any) -> str:
-    """The dialect that a schema is written in.
+    """Return the dialect that a schema is written in.
 
     Raises:
-        UnusableError: `$schema` names one that is not known.
+        UnusableError: `$schema` names an unknown dialect.
     """
     name = schema.get("$schema") if isinstance(schema, dict) else None
     if name is None:
@@ -98,16 +98,16 @@ def dialect(schema: Any) -> str:
 
 
 def meta_errors(schema: Any) -> list[tuple[str, str]]:
-    """Where and how a schema breaks its dialect: (JSON Pointer, words), by jsonschema.
+    """Return the errors of a schema against the metaschema of its dialect: (JSON Pointer, message).
 
     Raises:
-        UnusableError: the dialect is not known, or jsonschema gave up.
+        UnusableError: the dialect is unknown, or the schema is nested too deeply for jsonschema.
     """
     name = dialect(schema)
     members = schema.get("properties") if isinstance(schema, dict) else None
     if not isinstance(members, dict):
         return sorted(_meta_errors(name, schema))
-    # Arguments of many tools are alike: each distinct one is looked at once.
+    # Many tools have equal arguments: each distinct one is validated once.
     found = _meta_errors(name, schema | {"properties": {}})
     for member, value in members.items():
         at = pointer(("properties", member))
@@ -116,14 +116,14 @@ def meta_errors(schema: Any) -> list[tuple[str, str]]:
 
 
 _META: Final[dict[tuple[str, bytes], frozenset[tuple[str, str]]]] = {}
-"""What is wrong with a schema, by dialect and text; bounded by `MAX_KNOWN`."""
+"""Errors of a schema by dialect and text; at most `MAX_KNOWN` entries."""
 
 MAX_KNOWN: Final = 65536
-"""Distinct schemas, and parts of schemas, of which the faults are remembered."""
+"""Distinct schemas and parts of schemas whose errors are cached."""
 
 
 def _meta_errors(name: str, schema: Any) -> frozenset[tuple[str, str]]:
-    """Where and how a schema breaks a dialect."""
+    """Return the errors of a schema against the metaschema of a dialect; cached."""
     if isinstance(schema, dict):
         schema = {
             key: value
@@ -135,10 +135,11 @@ def _meta_errors(name: str, schema: Any) -> frozenset[tuple[str, str]]:
     if known is not None:
         return known
     errors = [] if _is_schema(name, schema) else _faults(name, schema)
-    found = {(pointer(e.absolute_path), _meta_words(e)) for e in errors}
+    found = {(pointer(e.absolute_path), _meta_message(e)) for e in errors}
     if b'"pattern' in key[1]:
         found |= {
-            (at, f"the pattern {p[:100]!r} cannot be read") for at, p in _bad_patterns(schema)
+            (at, f"the pattern {p[:100]!r} is not a valid regular expression")
+            for at, p in _bad_patterns(schema)
         }
     if len(_META) >= MAX_KNOWN:
         _META.clear()
@@ -147,7 +148,7 @@ def _meta_errors(name: str, schema: Any) -> frozenset[tuple[str, str]]:
 
 
 def _is_schema(name: str, schema: Any) -> bool:
-    """Whether the fast engine finds nothing wrong with a schema as such."""
+    """Return whether the fast engine accepts a schema by its metaschema."""
     if not isinstance(schema, dict):
         return False
     try:
@@ -157,7 +158,7 @@ def _is_schema(name: str, schema: Any) -> bool:
 
 
 def _faults(name: str, schema: Any) -> list[Any]:
-    from mcptally.jsonschemas import reference_engine  # noqa: PLC0415 - a tenth of a second, seldom needed
+    from mcptally.jsonschemas import reference_engine  # noqa: PLC0415 - 0.1 s, seldom needed
 
     try:
         return reference_engine.faults(name, schema)
@@ -165,18 +166,18 @@ def _faults(name: str, schema: Any) -> list[Any]:
         raise UnusableError(f"the schema is nested deeper than {MAX_DEPTH}") from None
 
 
-def _meta_words(error: Any) -> str:
+def _meta_message(error: Any) -> str:
     if error.validator == "type":
         kinds = error.validator_value
         wanted = kinds if isinstance(kinds, str) else " or ".join(kinds)
-        return f"is no {wanted}"
+        return f"is not of type {wanted}"
     if error.validator == "anyOf" and error.path and error.path[-1] == "type":
-        return "is no JSON type"
+        return "is not a JSON type"
     return str(error.message)[:200]
 
 
 def _bad_patterns(schema: Any) -> Iterator[tuple[str, str]]:
-    """Places of patterns that are no regular expression (ECMA 262, as jsonschema-rs reads it)."""
+    """Yield patterns that jsonschema-rs does not accept as ECMA 262, with their places."""
     for at, node in nodes_of(schema):
         texts = [node.get("pattern"), *keys(node.get("patternProperties"))]
         for text in texts:
@@ -185,8 +186,8 @@ def _bad_patterns(schema: Any) -> Iterator[tuple[str, str]]:
 
 
 def outside_references(schema: Any) -> list[tuple[str, str]]:
-    """References out of the document: (JSON Pointer, target). None of them is followed."""
-    outward = [
+    """Return references to other documents: (JSON Pointer, target). None of them is followed."""
+    candidates = [
         (f"{at}/{key}", reference)
         for at, node in nodes_of(schema)
         for key in REFERENCES
@@ -194,7 +195,7 @@ def outside_references(schema: Any) -> list[tuple[str, str]]:
         and not reference.startswith("#")
         and reference.partition("#")[0].split("://")[-1] not in _NAMES
     ]
-    if not outward:
+    if not candidates:
         return []
     references = References(schema)
-    return [(at, reference) for at, reference in outward if references.leads_out(reference)]
+    return [(at, reference) for at, reference in candidates if references.leads_out(reference)]

@@ -1,7 +1,7 @@
-"""Regular expressions of strangers' schemas: how they are read, and how much memory they get.
+"""Compile regular expressions of untrusted schemas within limits on time and memory.
 
-The engine goes back a bounded number of steps, so matching ends; an automaton may be a million
-times as large as what is written (`((a{1,50}){1,50}){1,50}`), so its size is bounded, too.
+The engine bounds backtracking, so matching ends. An automaton may be a million times the size of
+its pattern (`((a{1,50}){1,50}){1,50}`), so its size is bounded too.
 """
 
 import functools
@@ -9,30 +9,30 @@ from typing import Any, Final
 
 import jsonschema_rs
 
-LARGEST: Final = 1 << 20
-"""Bytes that the automaton of a pattern may take; those of recorded schemas take less than 64 KiB.
-Twice that, for matching keeps as much again."""
+MAX_PATTERN_BYTES: Final = 1 << 20
+"""Memory for the automaton of one pattern, and as much again for matching; patterns of recorded
+schemas need less than 64 KiB."""
 
-TOGETHER: Final = 16 << 20
-"""Bytes that those of one schema may take together."""
+MAX_SCHEMA_BYTES: Final = 16 << 20
+"""Memory for the automata of all patterns of one schema."""
 
 FEW: Final = 32
-"""Schemas with patterns that are kept compiled at a time."""
+"""Compiled schemas with patterns in the cache."""
 
 
 def may_hold_patterns(text: str) -> bool:
-    """Whether a schema's JSON text may have a pattern."""
+    """Return whether a schema's JSON text may contain a pattern."""
     return "attern" in text or "\\u" in text
 
 
 def options(schema: Any, **limits: int) -> jsonschema_rs.FancyRegexOptions:
-    """How an engine has to read the patterns of a schema; `limits` are further ones."""
-    size = min(LARGEST, TOGETHER // max(_count(schema), 1))
+    """Return the options for compiling the patterns of a schema; `limits` are passed on."""
+    size = min(MAX_PATTERN_BYTES, MAX_SCHEMA_BYTES // max(_count(schema), 1))
     return jsonschema_rs.FancyRegexOptions(size_limit=size, dfa_size_limit=size, **limits)
 
 
 def _count(schema: Any) -> int:
-    """Patterns of a schema, and what may be taken for one."""
+    """Return the number of patterns in a schema, or more: members called `pattern` count too."""
     found = 0
     todo = [schema]
     while todo:
@@ -49,7 +49,7 @@ def _count(schema: Any) -> int:
 
 @functools.lru_cache(maxsize=FEW)
 def pattern(text: str) -> Any:
-    """A validator of strings that match, without backtracking for ever; None: no pattern."""
+    """Return a validator for strings that match a pattern; None if it is not a valid pattern."""
     schema = {"pattern": text}
     try:
         return jsonschema_rs.Draft202012Validator(schema, pattern_options=options(schema))

@@ -1,6 +1,6 @@
-"""JSON Schema as jsonschema reads it, for what the fast engine refuses or finds wrong.
+"""Validate by the library jsonschema, where the fast engine refuses a schema or finds errors in it.
 
-Loading it takes a tenth of a second, and most archives never ask: import this where it is needed.
+Importing jsonschema takes 0.1 s and most archives do not need it, so import this module lazily.
 """
 
 import functools
@@ -24,25 +24,25 @@ CLASSES: Final[Mapping[str, Any]] = {
     "draft-06": jsonschema.Draft6Validator,
     "draft-04": jsonschema.Draft4Validator,
 }
-"""Dialect → its validator."""
+"""Dialect → its validator class."""
 
 UNDECIDED: Final = (RecursionError, Unresolvable, UnknownType)
-"""What judging raises where a schema cannot be followed."""
+"""What a validator raises if it cannot evaluate a schema."""
 
 
 def faults(name: str, schema: Any) -> list[Any]:
-    """The errors (`jsonschema.ValidationError`) of a schema against the metaschema of a dialect.
+    """Return the errors (`jsonschema.ValidationError`) of a schema against a dialect's metaschema.
 
     Raises:
-        RecursionError: the schema is nested too deep.
+        RecursionError: the schema is nested too deeply.
     """
     return list(_meta_validator(name).iter_errors(schema))
 
 
-def judge_by(name: str, schema: Any) -> Callable[[Any], list[Any]] | None:
-    """What finds the errors of values; None: no schema, or one for which Python's `re` would run.
+def error_finder(name: str, schema: Any) -> Callable[[Any], list[Any]] | None:
+    """Return a function that returns the errors of a value; it raises what `UNDECIDED` names.
 
-    The judge raises what `UNDECIDED` names.
+    None if the schema is invalid, or if validating would run Python's `re` on its patterns.
     """
     cls = CLASSES[name]
     try:
@@ -58,7 +58,7 @@ def judge_by(name: str, schema: Any) -> Callable[[Any], list[Any]] | None:
 
 
 def _pattern(_: Any, text: Any, value: Any, __: Any) -> Iterator[jsonschema.ValidationError]:
-    """`pattern` of jsonschema, judged by the fast engine: Python's `re` may never end."""
+    """Validate `pattern` by the fast engine, since Python's `re` may take exponential time."""
     if isinstance(value, str) and isinstance(text, str):
         matcher = pattern(text)
         if matcher is not None and not matcher.is_valid(value):
@@ -73,7 +73,7 @@ def _meta_validator(name: str) -> Validator:
 
 
 def compact(metaschema: Any) -> dict[str, Any]:
-    """A metaschema as one document without dynamic references: jsonschema is 9 times faster so."""
+    """Return a metaschema as one document without dynamic references: 9 times faster."""
     vocabularies = [
         REGISTRY.contents(metaschema["$id"].rsplit("/", 1)[0] + "/" + part["$ref"])
         for part in metaschema.get("allOf", ())
@@ -92,6 +92,8 @@ def _without_dynamics(node: dict[str, Any]) -> dict[str, Any]:
     if "$dynamicRef" in node or "$recursiveRef" in node:
         return {"$ref": "#"}
     plain = {k: v for k, v in node.items() if k not in {"$dynamicAnchor", "$recursiveAnchor"}}
-    if "#" in plain.get("$ref", ""):  # from one vocabulary into another: here they are one
+    if "#" in plain.get(
+        "$ref", ""
+    ):  # a reference to another vocabulary, which is now in this document
         plain["$ref"] = "#" + plain["$ref"].split("#")[1]
     return plain

@@ -1,4 +1,4 @@
-"""A JSON Schema of ours, subschema by subschema: members called `properties` are no keywords."""
+"""Change each subschema of a trusted JSON Schema; properties are not mistaken for keywords."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -8,7 +8,7 @@ _VALUES: Final = frozenset({"const", "enum", "required", "default", "examples"})
 
 
 def each_subschema(schema: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
-    """A copy of `schema` with `change` applied to every subschema, from the inside out."""
+    """Return a copy of `schema` with `change` applied to every subschema, innermost first."""
     if isinstance(schema, list):
         return [each_subschema(item, change) for item in schema]
     if not isinstance(schema, dict):

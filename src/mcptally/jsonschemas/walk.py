@@ -1,9 +1,8 @@
-"""The subschemas of a stranger's schema by their JSON Pointers, and where its references lead.
+"""Find the subschemas of an untrusted schema by JSON Pointer, and the targets of its references.
 
-Nothing is fetched: a reference out of the document leads nowhere. What one inside of it leads to
-depends on the engine here and there (which spellings of a URI are equal, what it is resolved
-against, where a dynamic anchor is looked for), so all that it may lead to are told: who asks wants
-to know what the worst of them costs.
+Nothing is fetched: a reference to another document has no target. Engines differ in how they
+resolve a reference within the document (equality of URIs, base URI, scope of dynamic anchors), so
+all possible targets are returned, and the caller takes the most expensive one.
 """
 
 import re
@@ -20,19 +19,19 @@ BELOW_ONE: Final = (
 )
 BELOW_MAP: Final = ("properties", "patternProperties")
 REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
-"""Keywords by where the subschemas in them hold: for the same value (in a list, alone, by name),
-for values below it (alone, by name), or somewhere else."""
+"""Keywords by the value that their subschemas apply to: the same value (list, single, by name), a
+value below it (single, by name), or, for references, the same value through a target elsewhere."""
 
 _IDS: Final = ("$id", "id")
 _ANCHORS: Final = ("$anchor", "$dynamicAnchor")
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*:")
 
-_ALIKE: Final = 64
-"""Names that end alike beyond which nobody looks how much of them is."""
+_MAX_COMPARED_IDS: Final = 64
+"""Ids with the same last step up to which their other steps are compared."""
 
 
 def nodes_of(schema: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every subschema that is an object, with its JSON Pointer."""
+    """Yield every subschema that is an object, with its JSON Pointer."""
     todo: list[tuple[str, Any]] = [("", schema)]
     while todo:
         at, node = todo.pop()
@@ -53,13 +52,13 @@ def nodes_of(schema: Any) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 class References:
-    """Where the references in a schema may lead."""
+    """Resolves the references in a schema to all their possible targets."""
 
     def __init__(self, schema: Any) -> None:
-        # Anywhere: engines differ in where they look for names, and a reference by its place may
-        # lead into what is no subschema by any keyword.
+        # All objects: engines differ in where they look for ids, and a JSON Pointer may lead to an
+        # object that is not a subschema of any keyword.
         self.objects = dict(_objects(schema))
-        """JSON Pointer → object, whether it stands where a subschema does or not."""
+        """JSON Pointer → object, whether it is a subschema or not."""
         self._resources = {""}
         self._ids: dict[str, list[tuple[tuple[str, ...], str]]] = {}
         self._anchors: dict[str, list[str]] = {}
@@ -74,46 +73,49 @@ class References:
                 self._recursive.append(at)
 
     def targets(self, at: str, key: str, reference: str) -> list[str]:
-        """JSON Pointers of the objects that a reference in a node may lead to; none: to nothing.
+        """Return JSON Pointers of the objects that a reference may mean.
 
-        `key` is the reference's keyword, one of `REFERENCES`.
+        Args:
+            at: JSON Pointer of the node with the reference.
+            key: keyword of the reference, one of `REFERENCES`.
+            reference: value of the keyword.
         """
         uri, _, fragment = reference.partition("#")
         fragment = urllib.parse.unquote(fragment)
         if fragment and not fragment.startswith("/"):
             return self._anchors.get(fragment.lower(), [])
         steps = _steps(uri)
-        roots = self._around(at, uri) if steps is None else self._called(steps)
+        roots = self._enclosing(at, uri) if steps is None else self._with_id(steps)
         found: list[str | None] = [self._under(root, fragment) for root in roots]
         if key == "$recursiveRef":
             found += self._recursive
         return [target for target in dict.fromkeys(found) if target in self.objects]
 
     def leads_out(self, reference: str) -> bool:
-        """Whether a reference is to another document."""
+        """Return whether a reference is to another document."""
         steps = _steps(reference.partition("#")[0])
-        return steps is not None and not self._called(steps)
+        return steps is not None and not self._with_id(steps)
 
-    def _add_id(self, at: str, told: object) -> None:
-        if not isinstance(told, str):
+    def _add_id(self, at: str, value: object) -> None:
+        if not isinstance(value, str):
             return
-        uri, _, anchor = told.partition("#")
+        uri, _, anchor = value.partition("#")
         if (steps := _steps(uri)) is not None:
             self._resources.add(at)
             self._ids.setdefault(steps[-1], []).append((steps, at))
         if anchor:
             self._anchors.setdefault(anchor.lower(), []).append(at)
 
-    def _called(self, steps: tuple[str, ...]) -> list[str]:
-        """The resources of an id that may be equal to a URI: either may be relative."""
+    def _with_id(self, steps: tuple[str, ...]) -> list[str]:
+        """Return the resources whose id may equal a URI; either may be relative."""
         ids = self._ids.get(steps[-1], [])
-        if len(ids) > _ALIKE:
+        if len(ids) > _MAX_COMPARED_IDS:
             return [at for _, at in ids]
         lengths = ((own, at, min(len(own), len(steps))) for own, at in ids)
         return [at for own, at, common in lengths if own[-common:] == steps[-common:]]
 
-    def _around(self, at: str, uri: str) -> list[str]:
-        """The resources that a node may be in; all where a URI changes more than the fragment."""
+    def _enclosing(self, at: str, uri: str) -> list[str]:
+        """Return the resources that a node may be in; all of them if the reference has a URI."""
         if uri:
             return sorted(self._resources)
         own = []
@@ -124,12 +126,12 @@ class References:
         return [*own, ""]
 
     def _under(self, root: str, fragment: str) -> str | None:
-        """The place below a root that a fragment names, as it is spelt here."""
+        """Return the normalised JSON Pointer of a fragment below a root."""
         part: Any = self.objects[root]
         for token in fragment.split("/")[1:]:
             step: str | int = token.replace("~1", "/").replace("~0", "~")
             if isinstance(part, list):
-                # Engines read 01, +1 and the like for 1.
+                # Engines accept 01, +1 and the like for 1.
                 try:
                     step = range(len(part))[int(step)]
                 except (ValueError, IndexError):
@@ -142,7 +144,7 @@ class References:
 
 
 def _objects(schema: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every object of a JSON value, with its JSON Pointer."""
+    """Yield every object of a JSON value, with its JSON Pointer."""
     todo: list[tuple[str, Any]] = [("", schema)]
     while todo:
         at, value = todo.pop()
@@ -156,10 +158,10 @@ def _objects(schema: Any) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _steps(uri: str) -> tuple[str, ...] | None:
-    """Host and path of a URI, in a spelling that it shares with every other that may be equal.
+    """Return host and path of a URI as steps, normalised so that equal URIs have equal steps.
 
-    None where there is no path: then it is what stands around it. A relative URI has the last steps
-    of what it is resolved to.
+    None if there is no path: the URI then means the enclosing resource. A relative URI gives the
+    last steps of the URI that it resolves to.
     """
     path = urllib.parse.unquote("".join(uri.split()).partition("?")[0]).lower()
     if not path:
@@ -183,11 +185,11 @@ def _steps(uri: str) -> tuple[str, ...] | None:
 
 
 def keys(value: Any) -> list[str]:
-    """The names of members of an object; none of what is no object."""
+    """Return the names of an object's members; none if `value` is not an object."""
     return list(value) if isinstance(value, dict) else []
 
 
 def pointer(parts: Any) -> str:
-    """A JSON Pointer (RFC 6901)."""
+    """Return the JSON Pointer (RFC 6901) of names and indices."""
     escaped = (str(part).replace("~", "~0").replace("/", "~1") for part in parts)
     return "".join(f"/{part}" for part in escaped)

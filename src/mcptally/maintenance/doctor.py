@@ -26,7 +26,7 @@ from mcptally.pipeline import fingerprint
 from mcptally.plural import count
 from mcptally.record.config import wrap
 from mcptally.store import files as store_files
-from mcptally.tables.schema import TABLES
+from mcptally.tables.all_tables import TABLES
 from mcptally.transcript import check
 from mcptally.transcript.remote import is_url
 

@@ -26,8 +26,11 @@ from mcptally.pipeline.plan import limit_of
 from mcptally.pipeline.run import build, publish
 from mcptally.pipeline.scoring import Judging
 from mcptally.store import files as store_files
+from mcptally.tables.calls import Calls
 from mcptally.tables.ids import digest
-from mcptally.tables.schema import Calls, Messages, Recordings, Validations
+from mcptally.tables.messages import Messages
+from mcptally.tables.recordings import Recordings
+from mcptally.tables.validations import Validations
 from mcptally.transcript.discover import discover
 
 CONTENTLESS: Final = (

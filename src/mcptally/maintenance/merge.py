@@ -167,7 +167,7 @@ def _without_copies(earlier: EarlierStores) -> tuple[EarlierStores, int]:
     for number, recordings in later.items():
         earlier = earlier.excluding(number, recordings)
     copied = earlier.file_places.filter(pl.int_range(pl.len()).over("file") > 0)
-    excluded = pl.concat([earlier.excluded_files, ExcludedFiles.project(copied)])
+    excluded = pl.concat([earlier.excluded_files, ExcludedFiles.select(copied)])
     earlier = dataclasses.replace(earlier, excluded_files=excluded)
     return _without_unused_files(earlier), shared.get_column("recording").n_unique()
 

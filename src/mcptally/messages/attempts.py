@@ -1,7 +1,8 @@
-"""Calls that belong together: one logical call in several requests.
+"""Link the requests that make up one logical call: the attempts of a chain.
 
-An answer that asks for input and its continuation, a task and the requests about it, a probe of the
-modern protocol and the handshake that follows its failure, and an agent trying the same again.
+Four kinds of link: a reply that requires input and the request that provides it; a task and the
+requests about it; a failed `server/discover` and the handshake that follows; a failed call and its
+retry.
 """
 
 from typing import Any, Final
@@ -11,12 +12,12 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from mcptally.tables.schema import FAILED
+from mcptally.tables.calls import FAILED
 
 RETRY_WITHIN: Final = 10 * 60 * 10**9
-"""Nanoseconds after a failed call in which the same call in the same session is a retry of it."""
+"""Nanoseconds after a failed call within which the same call in the same session is its retry."""
 
-_NEEDED: Final = (
+_COLUMNS: Final = (
     *("pos", "recording", "session", "client", "method", "arguments", "outcome"),
     *("tool", "prompt", "resource_uri"),
     *("ts_ns", "reply_ns", "cancelled_ns", "task", "task_id"),
@@ -25,10 +26,10 @@ _NEEDED: Final = (
 
 
 def chain(calls: pl.DataFrame) -> pl.DataFrame:
-    """`attempt_of`, `attempt` and `attempt_why` of each call; alone, a call is its own first."""
-    rows = calls.select(_NEEDED).with_row_index("i").sort("pos")
+    """Add `attempt_of`, `attempt` and `attempt_why`; an unlinked call is attempt 1 of itself."""
+    rows = calls.select(_COLUMNS).with_row_index("i").sort("pos")
     links = pl.concat(
-        [_continued(rows), _of_tasks(rows), _negotiated(rows), _retried(rows)]
+        [_input_links(rows), _task_links(rows), _negotiation_links(rows), _retry_links(rows)]
     ).unique("i", keep="first", maintain_order=True)
     root, depth = _resolve(calls.height, links)
     why = pl.DataFrame({"i": pl.Series(range(calls.height), dtype=pl.UInt32)}).join(
@@ -42,45 +43,46 @@ def chain(calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def _resolve(size: int, links: pl.DataFrame) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """The first call of each call's chain and how many links lead there, by pointer jumping."""
+    """Return each call's first call and the number of links to it, by pointer jumping."""
     root = np.arange(size)
     root[links.get_column("i").to_numpy()] = links.get_column("previous").to_numpy()
     depth = (root != np.arange(size)).astype(np.int64)
     while True:
-        further = root[root]
-        if (further == root).all():
+        next_root = root[root]
+        if (next_root == root).all():
             return root, depth
         depth += depth[root]
-        root = further
+        root = next_root
 
 
 def _links(frame: pl.DataFrame, why: str) -> pl.DataFrame:
+    """Return links as rows of call `i`, `previous` call and `why`, without links to itself."""
     return frame.select(
         pl.col("i").cast(pl.UInt32), pl.col("previous").cast(pl.UInt32), why=pl.lit(why)
     ).filter(pl.col("i") != pl.col("previous"))
 
 
-def _continued(rows: pl.DataFrame) -> pl.DataFrame:
-    """Continuations of `input_required`: by the echoed state, else by answers for the same name."""
-    asked = rows.filter(pl.col("outcome") == "input_required").with_columns(previous="i")
+def _input_links(rows: pl.DataFrame) -> pl.DataFrame:
+    """Link requests that provide input: by the echoed state, else by tool, prompt or resource."""
+    waiting = rows.filter(pl.col("outcome") == "input_required").with_columns(previous="i")
     answers = rows.filter(
         pl.col("request_state").is_not_null() | pl.col("input_responses").is_not_null()
     )
     by_state = answers.drop_nulls("request_state").join_asof(
-        asked.select("pos", "session", "previous", request_state="reply_state").drop_nulls(),
+        waiting.select("pos", "session", "previous", request_state="reply_state").drop_nulls(),
         on="pos",
         by=["session", "request_state"],
         check_sortedness=False,
         allow_exact_matches=False,
     )
-    about = pl.coalesce("tool", "prompt", "resource_uri", pl.lit("")).alias("about")
-    by_name = answers.filter(pl.col("request_state").is_null()).with_columns(about)
+    target = pl.coalesce("tool", "prompt", "resource_uri", pl.lit("")).alias("target")
+    by_name = answers.filter(pl.col("request_state").is_null()).with_columns(target)
     by_name = by_name.join_asof(
-        asked.filter(pl.col("reply_state").is_null()).select(
-            "pos", "session", "method", about, "previous"
+        waiting.filter(pl.col("reply_state").is_null()).select(
+            "pos", "session", "method", target, "previous"
         ),
         on="pos",
-        by=["session", "method", "about"],
+        by=["session", "method", "target"],
         check_sortedness=False,
         allow_exact_matches=False,
     )
@@ -88,22 +90,22 @@ def _continued(rows: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([_links(part, "input_required") for part in found])
 
 
-def _of_tasks(rows: pl.DataFrame) -> pl.DataFrame:
-    """Requests about a task, linked to the call that began it, which came before them."""
-    began = rows.filter(pl.col("outcome") == "task").select("i", "pos", "recording", "task")
+def _task_links(rows: pl.DataFrame) -> pl.DataFrame:
+    """Link requests about a task to the earlier call that started it."""
+    started = rows.filter(pl.col("outcome") == "task").select("i", "pos", "recording", "task")
     about = rows.filter(pl.col("method").str.starts_with("tasks/")).drop_nulls("task_id")
-    if not began.height or not about.height:
+    if not started.height or not about.height:
         return _links(rows.clear().with_columns(previous="i"), "task")
-    ids = [_task_id(text) for text in began.get_column("task").to_list()]
-    began = began.select(
-        "recording", previous="i", begun="pos", task_id=pl.Series(ids, dtype=pl.String)
+    ids = [_task_id(text) for text in started.get_column("task").to_list()]
+    started = started.select(
+        "recording", previous="i", started_pos="pos", task_id=pl.Series(ids, dtype=pl.String)
     ).drop_nulls()
     found = about.join(
-        began.unique(["recording", "task_id"], keep="first", maintain_order=True),
+        started.unique(["recording", "task_id"], keep="first", maintain_order=True),
         on=["recording", "task_id"],
     )
-    # Where requests about tasks are answered with tasks, the links could go round in a ring.
-    return _links(found.filter(pl.col("begun") < pl.col("pos")), "task")
+    # Replies to requests about tasks may be tasks: only links to earlier calls cannot form a cycle.
+    return _links(found.filter(pl.col("started_pos") < pl.col("pos")), "task")
 
 
 def _task_id(text: str | None) -> str | None:
@@ -115,8 +117,8 @@ def _task_id(text: str | None) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _negotiated(rows: pl.DataFrame) -> pl.DataFrame:
-    """A handshake after `server/discover` failed: the fallback that the protocol describes."""
+def _negotiation_links(rows: pl.DataFrame) -> pl.DataFrame:
+    """Link a handshake to the failed `server/discover` before it: the fallback in the protocol."""
     probes = rows.filter(
         (pl.col("method") == "server/discover") & pl.col("outcome").is_in(FAILED)
     ).select("pos", "recording", "client", previous="i")
@@ -125,8 +127,8 @@ def _negotiated(rows: pl.DataFrame) -> pl.DataFrame:
     return _links(linked.drop_nulls("previous"), "negotiation")
 
 
-def _retried(rows: pl.DataFrame) -> pl.DataFrame:
-    """The same call (session, tool, arguments) soon after it had failed."""
+def _retry_links(rows: pl.DataFrame) -> pl.DataFrame:
+    """Link a call to the failed call with the same session, tool and arguments before it."""
     tried = rows.filter((pl.col("method") == "tools/call") & pl.col("tool").is_not_null())
     group = [pl.col("session"), pl.col("tool"), pl.coalesce("arguments", pl.lit("{}"))]
     linked = (
@@ -148,7 +150,7 @@ def _retried(rows: pl.DataFrame) -> pl.DataFrame:
         .filter(
             "follows",
             "failed",
-            # Sent before the failure was known, it is no retry but a concurrent call.
+            # A call sent before the failure was known is concurrent, not a retry.
             pl.col("pause").is_between(0, RETRY_WITHIN),
         )
     )

@@ -1,4 +1,4 @@
-"""The messages that events hold: one, those of a batch, or one that is known by its head only."""
+"""Extract messages from events: single ones, members of batches, and heads of truncated ones."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,8 +11,8 @@ from msgspec import Raw
 from mcptally.transcript.events import MSG, MessageEvent, Msg, RawFrame
 
 
-def from_head(frame: RawFrame) -> MessageEvent:
-    """What the recorder found in the head of a frame that it did not keep whole."""
+def message_from_head(frame: RawFrame) -> MessageEvent:
+    """Return the message that the recorder read from the head of a frame over its size cap."""
     name = {} if frame.name is None else {"name": frame.name}
     message = Msg(id=frame.id, method=frame.method)
     if frame.method is not None:
@@ -33,27 +33,30 @@ def from_head(frame: RawFrame) -> MessageEvent:
     )
 
 
-def unbatched(
+def split_batches(
     items: Sequence[MessageEvent],
 ) -> tuple[list[Msg], npt.NDArray[np.int64] | None, npt.NDArray[np.uint32], npt.NDArray[np.bool_]]:
-    """The messages of all events; of which event each is (None: one each), its index, batch."""
+    """Return all messages, and per message the index of its event, its index in the batch, `batch`.
+
+    The index of the event is None if every event has one message.
+    """
     msgs: list[Any] = [item.msg for item in items]
     batches = [place for place, msg in enumerate(msgs) if msg.__class__ is not Msg]
     if not batches:
         return msgs, None, np.zeros(len(msgs), np.uint32), np.zeros(len(msgs), np.bool_)
     sizes = np.ones(len(msgs), np.int64)
     messages: list[Msg] = []
-    begin = 0
+    start = 0
     for place in batches:
-        # A batch of nothing is no message, and still a row.
+        # An empty batch has no messages, but it is a row.
         members = [MSG.one(member) for member in msgs[place]] or [Msg()]
-        messages += msgs[begin:place]
+        messages += msgs[start:place]
         messages += members
         sizes[place] = len(members)
-        begin = place + 1
-    messages += msgs[begin:]
-    of = np.repeat(np.arange(len(msgs)), sizes)
-    index = np.arange(of.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        start = place + 1
+    messages += msgs[start:]
+    owner = np.repeat(np.arange(len(msgs)), sizes)
+    index = np.arange(owner.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     batch = np.zeros(len(msgs), np.bool_)
     batch[[place for place in batches if msgs[place]]] = True
-    return messages, of, index.astype(np.uint32), batch[of]
+    return messages, owner, index.astype(np.uint32), batch[owner]

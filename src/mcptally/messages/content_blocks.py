@@ -1,4 +1,4 @@
-"""Content blocks of results to columns: what kinds they are, and their text."""
+"""Turn the content blocks of results into columns: their types, counts and text."""
 
 import itertools
 from collections.abc import Sequence
@@ -14,14 +14,14 @@ from mcptally.messages.struct_columns import present, transpose
 from mcptally.transcript.events import OTHER_CONTENT, Result
 
 TEXT_LIMIT: Final = 4000
-"""Characters kept of the text of a result that is not marked as an error."""
+"""Characters kept of the text of a result without `isError`."""
 
 ERROR_TEXT_LIMIT: Final = 65536
 """Characters kept of the text of an error."""
 
 
-def contents_of(items: Sequence[Result], is_error: pl.Series) -> dict[str, Any]:
-    """What the content blocks of results are, and their text."""
+def content_columns(items: Sequence[Result], is_error: pl.Series) -> dict[str, Any]:
+    """Return columns about the content blocks of each result, by name."""
     contents = [item.content for item in items]
     sizes = np.fromiter((len(c) if c else 0 for c in contents), np.int64, len(contents))
     ends = np.cumsum(sizes)
@@ -49,24 +49,24 @@ def contents_of(items: Sequence[Result], is_error: pl.Series) -> dict[str, Any]:
         sums = np.concatenate(([0], np.cumsum(mask)))
         return sums[ends] - sums[ends - sizes]  # type: ignore[no-any-return]
 
-    def of(*names: str) -> npt.NDArray[np.int64]:
+    def count_types(*names: str) -> npt.NDArray[np.int64]:
         return count(type_column.is_in(names).to_numpy())
 
-    wrong = [i for i, c in enumerate(contents) if c and c[0] is OTHER_CONTENT]
-    for i in wrong:
+    not_arrays = [i for i, c in enumerate(contents) if c and c[0] is OTHER_CONTENT]
+    for i in not_arrays:
         kinds[i] = "other"
     limits = np.where((is_error == "true").fill_null(value=False), ERROR_TEXT_LIMIT, TEXT_LIMIT)
-    said = [
+    block_texts = [
         text[:limit] if kind == "text" and text.__class__ is str else None
         for kind, text, limit in zip(types, texts, np.repeat(limits, sizes).tolist(), strict=True)
     ]
-    words = pl.Series(said, dtype=pl.String)
-    bare = words.is_not_null().to_numpy() & ~present(annotations) & ~present(metas)
-    # Most results have one block, whose text is all their text; null where there is none.
-    begins = np.where(sizes > 0, ends - sizes, len(said))
-    first = words.extend_constant(None, 1).gather(begins)
+    text_column = pl.Series(block_texts, dtype=pl.String)
+    bare = text_column.is_not_null().to_numpy() & ~present(annotations) & ~present(metas)
+    # Most results have one block, whose text is the text of the result; null if there is none.
+    starts = np.where(sizes > 0, ends - sizes, len(block_texts))
+    first = text_column.extend_constant(None, 1).gather(starts)
     many = np.flatnonzero(sizes > 1).tolist()
-    several = [_joined(said[ends[i] - sizes[i] : ends[i]], limits[i]) for i in many]
+    several = [_join(block_texts[ends[i] - sizes[i] : ends[i]], limits[i]) for i in many]
     joined = first.clone().scatter(many, pl.Series(several, dtype=pl.String))
     offsets = pa.array(np.concatenate(([0], ends)), pa.int64())
     lists = pa.LargeListArray.from_arrays(offsets, type_column.to_arrow())
@@ -75,10 +75,10 @@ def contents_of(items: Sequence[Result], is_error: pl.Series) -> dict[str, Any]:
         "content_types": pl.Series(lists),
         "blocks_plain": count(~plain) == 0,
         "text_only": count(~bare) == 0,
-        "text_blocks": of("text").astype(np.uint32),
-        "image_blocks": of("image").astype(np.uint32),
-        "audio_blocks": of("audio").astype(np.uint32),
-        "resource_blocks": of("resource", "resource_link").astype(np.uint32),
+        "text_blocks": count_types("text").astype(np.uint32),
+        "image_blocks": count_types("image").astype(np.uint32),
+        "audio_blocks": count_types("audio").astype(np.uint32),
+        "resource_blocks": count_types("resource", "resource_link").astype(np.uint32),
         "first_text": first,
         "text": joined,
     }
@@ -88,7 +88,7 @@ def _kind(content: Any) -> str:
     return "absent" if content is UNSET else "null" if content is None else "array"
 
 
-def _joined(texts: Sequence[str | None], limit: int) -> str | None:
-    """The texts of several blocks, a line break between them."""
-    there = [text for text in texts if text is not None]
-    return "\n".join(there)[:limit] if there else None
+def _join(texts: Sequence[str | None], limit: int) -> str | None:
+    """Join the texts of several blocks with line breaks, up to `limit` characters."""
+    known = [text for text in texts if text is not None]
+    return "\n".join(known)[:limit] if known else None

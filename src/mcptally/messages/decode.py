@@ -1,11 +1,11 @@
-"""Transcript lines to columns: the one stage that takes JSON apart.
+"""Decode transcript files into tables: the only stage that parses whole transcript lines.
 
-    files → Events (frames of messages, asks, replies, http, recordings' ends, findings)
+    files → Events (messages, their parameters and replies, HTTP events, …, findings)
 
-A run of lines is decoded by one native call into typed structs whose payloads stay raw bytes;
-structs are turned over into columns by native calls too. What does not fit the types is decoded
-again, alone, field by field: one bad line never costs its neighbours, and every line of a file
-ends in some frame. Why this and not a columnar JSON reader: docs/decisions/0002.
+A run of lines is decoded by one native call into typed structs whose payloads stay raw bytes, and
+the structs are transposed to columns by native calls. A line that does not fit the types is decoded
+alone, field by field, so a bad line does not affect others; every line becomes a row or a finding.
+Why not a columnar JSON reader: docs/decisions/0002.
 """
 
 import dataclasses
@@ -18,22 +18,24 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-from msgspec import UNSET, Raw, Struct
+from msgspec import UNSET, Raw
 
-from mcptally.messages.batches import from_head, unbatched
-from mcptally.messages.content_blocks import contents_of
-from mcptally.messages.decode_lines import Numbers, events_of
-from mcptally.messages.duplicate_members import odd_sizes, repeated
-from mcptally.messages.memory_budget import Appetite
+from mcptally.messages import event_tables
+from mcptally.messages.batches import message_from_head, split_batches
+from mcptally.messages.content_blocks import content_columns
+from mcptally.messages.decode_lines import LineNumbers, decode_run
+from mcptally.messages.duplicate_members import repeated_members, unexplained_sizes
+from mcptally.messages.event_tables import DuplicateMembers
+from mcptally.messages.memory_budget import MemoryBudget
 from mcptally.messages.struct_columns import (
     json_texts,
     lengths,
-    marked,
-    plain,
-    plain_types,
+    mask_at,
+    scalar_columns,
     transpose,
 )
-from mcptally.tables.schema import Finding, Severity, findings_frame
+from mcptally.tables.declaration import StageTable
+from mcptally.tables.findings import Finding, Severity, findings_frame
 from mcptally.transcript.events import (
     ABSENT,
     ERROR,
@@ -41,61 +43,79 @@ from mcptally.transcript.events import (
     PARAMS,
     RESULT,
     AnyEvent,
-    CloseEvent,
     Error,
-    GapEvent,
     Headers,
     HttpEvent,
     MessageEvent,
-    OpenEvent,
     Params,
     RawFrame,
     RequestMeta,
     Result,
     ResultMeta,
-    StderrEvent,
 )
 from mcptally.transcript.files import Damage, Lines, Room, lines
 from mcptally.transcript.parse import MAX_NOISE, NOISE
 from mcptally.wire.nesting import with_stack_room
 
 BATCH: Final = 16 << 20
-"""Bytes of lines whose structs wait to become columns: what a batch costs is felt no more, and
-its memory is used again by the next."""
+"""Bytes of lines that become columns at a time: enough that the cost per batch does not matter,
+little enough that the next batch uses the same memory again."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Events:
-    """What a set of transcript files holds, as frames. Times are UTC nanoseconds (`ts_ns`).
-
-    `messages` has one row a message, batch members apart, in file order; its `row` is what
-    `asks` (a request's or notification's parameters) and `replies` (a result or error) refer to.
-    The others have one row an event, and all but those two begin with `ENVELOPE`.
-    """
+    """The events of a set of transcript files. Each table is declared in `event_tables`."""
 
     messages: pl.DataFrame
+    """`DecodedMessages`."""
     asks: pl.DataFrame
+    """`RequestParams`."""
     replies: pl.DataFrame
+    """`Replies`."""
     raws: pl.DataFrame
+    """`RawFrames`."""
     http: pl.DataFrame
+    """`HttpEvents`."""
     opens: pl.DataFrame
+    """`Opens`."""
     closes: pl.DataFrame
+    """`Closes`."""
     gaps: pl.DataFrame
+    """`Gaps`."""
     stderr: pl.DataFrame
+    """`StderrEvents`."""
     findings: pl.DataFrame
-    twice: pl.DataFrame
-    """File and line of messages that have a member twice, and its `names`."""
+    """`Findings`."""
+    duplicate_members: pl.DataFrame
+    """`DuplicateMembers`."""
+
+
+_TABLES: Final[dict[str, type[StageTable]]] = {
+    "messages": event_tables.DecodedMessages,
+    "asks": event_tables.RequestParams,
+    "replies": event_tables.Replies,
+    "raws": event_tables.RawFrames,
+    "http": event_tables.HttpEvents,
+    "opens": event_tables.Opens,
+    "closes": event_tables.Closes,
+    "gaps": event_tables.Gaps,
+    "stderr": event_tables.StderrEvents,
+}
+"""Field of `Events` → its table, for those that are gathered batch by batch."""
 
 
 @with_stack_room
 def decode(
     files: Sequence[Path], names: Sequence[str] | None = None, *, memory: int | None = None
 ) -> Events:
-    """Every event of `files`, in order; `names` are how findings call the files.
+    """Return every event of `files`, in order; what cannot be read is a finding.
 
-    What cannot be read is a finding. So is the rest of these files, which belong together, where
-    they come to need more than `memory` bytes: if that is None, more than are free, which several
-    files are asked for only once they are `appetite.LARGE`.
+    Args:
+        files: files that share recordings, or a single file.
+        names: the names of the files in findings; their paths if None.
+        memory: bytes that may be used; what does not fit is not read, and a finding says so. None
+            stands for the free memory; several files are compared with it only above
+            `memory_budget.UNCHECKED_BYTES`.
 
     Raises:
         McptallyError: a file behind a URL cannot be reached.
@@ -107,26 +127,26 @@ def decode(
 
 
 class _Collector:
-    """Gathers frames, one batch of events after the other."""
+    """Gathers tables, one batch of events after the other."""
 
     def __init__(self, names: Sequence[str], memory: int | None, *, alone: bool) -> None:
         self.names = names
-        self.appetite = Appetite(memory, alone=alone)
+        self.budget = MemoryBudget(memory, alone=alone)
         self.frames: dict[str, list[pl.DataFrame]] = {}
         self.rows = 0
         self.findings: list[Finding] = []
         self.waiting: list[AnyEvent] = []
-        self.places: list[tuple[npt.NDArray[np.uint32], Numbers]] = []
-        """File and line of those that wait."""
+        self.places: list[tuple[npt.NDArray[np.uint32], LineNumbers]] = []
+        """File and line of the waiting events."""
         self.runs: list[tuple[int, Lines]] = []
-        """Their lines, which their payloads keep in memory anyway, and the file of each run."""
+        """Runs of lines with the waiting events, and their files; payloads refer to the lines."""
         self.bytes = 0
         self.room = Room()
-        self.looks = MAX_ODD
-        """Messages that may still be looked at once more."""
-        self.twice: dict[tuple[int, int], str] = {}
+        self.rereads_left = MAX_REREAD
+        self.duplicate_members: dict[tuple[int, int], str] = {}
 
     def file(self, number: int, path: Path) -> None:
+        """Read a file and gather its events and findings."""
         good = noise = 0
         bad: Counter[str] = Counter()
         for run in lines(path, room=self.room):
@@ -134,11 +154,11 @@ class _Collector:
                 bad[run.rule] += 1
                 self._find(number, run.line, run.rule, "error", run.message)
                 continue
-            if message := self.appetite.too_much(run):
+            if message := self.budget.exceeded_by(run):
                 bad["archive.more_than_memory"] += 1
                 self._find(number, run.first, "archive.more_than_memory", "error", message)
                 break
-            events, line_numbers, faults = events_of(run)
+            events, line_numbers, faults = decode_run(run)
             good += len(events)
             noise += run.count - len(events)
             for line, rule, message in faults:
@@ -178,7 +198,7 @@ class _Collector:
         )
 
     def _batch(self) -> None:
-        """The waiting events become rows."""
+        """Turn the waiting events into rows."""
         events, places = self.waiting, self.places
         self.waiting, self.places, self.bytes = [], [], 0
         if not events:
@@ -192,42 +212,42 @@ class _Collector:
             if not chosen.size:
                 continue
             items: list[Any] = [events[i] for i in chosen.tolist()]
-            envelope = {"file": files[chosen], "line": numbers[chosen]}
+            place = {"file": files[chosen], "line": numbers[chosen]}
             if event is MessageEvent:
-                self._messages(items, envelope)
+                self._add_messages(items, place)
             elif event is HttpEvent:
-                self._http(items, envelope)
+                self._add_http(items, place)
             else:
-                self._add(EVENTS[event], pl.DataFrame(envelope | plain(items, event)))
+                self._add(EVENTS[event], pl.DataFrame(place | scalar_columns(items, event)))
             if event is RawFrame:
-                self._too_large(items, envelope)
+                self._add_heads(items, place)
         self.runs = []
 
-    def _too_large(self, items: list[RawFrame], envelope: dict[str, Any]) -> None:
-        """Frames over the recorder's cap whose head was understood count as messages."""
+    def _add_heads(self, items: list[RawFrame], place: dict[str, Any]) -> None:
+        """Add frames over the recorder's size cap as messages if their head was understood."""
         chosen = [i for i, item in enumerate(items) if item.why == "too_large"]
-        # A null id is one that was not found in the head.
+        # The recorder writes a null id if it found none in the head.
         for i in chosen:
             items[i].id = ABSENT if items[i].id == b"null" else items[i].id
         known = [i for i in chosen if items[i].method is not None or len(items[i].id)]
         if known:
-            messages = [from_head(items[i]) for i in known]
-            where = {name: values[known] for name, values in envelope.items()}
-            self._messages(messages, where, truncated=True)
+            messages = [message_from_head(items[i]) for i in known]
+            of_known = {name: values[known] for name, values in place.items()}
+            self._add_messages(messages, of_known, truncated=True)
 
-    def _http(self, items: list[HttpEvent], envelope: dict[str, Any]) -> None:
+    def _add_http(self, items: list[HttpEvent], place: dict[str, Any]) -> None:
         heads = [item.headers or _NO_HEADERS for item in items]
-        columns = plain(items, HttpEvent) | plain(heads, Headers)
-        self._add("http", pl.DataFrame(envelope | columns))
+        columns = scalar_columns(items, HttpEvent) | scalar_columns(heads, Headers)
+        self._add("http", pl.DataFrame(place | columns))
 
-    def _messages(
-        self, items: list[MessageEvent], envelope: dict[str, Any], *, truncated: bool = False
+    def _add_messages(
+        self, items: list[MessageEvent], place: dict[str, Any], *, truncated: bool = False
     ) -> None:
-        columns = plain(items, MessageEvent)
-        messages, of, index, batch = unbatched(items)
-        if of is not None:
-            columns = {name: series.gather(of) for name, series in columns.items()}
-            envelope = {name: values[of] for name, values in envelope.items()}
+        columns = scalar_columns(items, MessageEvent)
+        messages, owner, index, batch = split_batches(items)
+        if owner is not None:
+            columns = {name: series.gather(owner) for name, series in columns.items()}
+            place = {name: values[owner] for name, values in place.items()}
         size = len(messages)
         rows = np.arange(self.rows, self.rows + size, dtype=np.uint32)
         self.rows += size
@@ -236,16 +256,16 @@ class _Collector:
         members = {"jsonrpc": jsonrpc, "id": ids, "params": params}
         members |= {"result": results, "error": errors}
         sizes = {name: lengths(values) for name, values in members.items()}
-        unequal = odd_sizes(columns["bytes"], method, sizes)
-        if unequal.any() and not truncated:
-            self._look_twice(envelope["file"][unequal], envelope["line"][unequal])
+        unexplained = unexplained_sizes(columns["bytes"], method, sizes)
+        if unexplained.any() and not truncated:
+            self._find_duplicates(place["file"][unexplained], place["line"][unexplained])
         has_result = sizes["result"] > 0
         has_error = sizes["error"] > 0
         self._add(
             "messages",
             pl.DataFrame(
                 {"row": rows}
-                | envelope
+                | place
                 | columns
                 | {
                     "index": index,
@@ -259,14 +279,16 @@ class _Collector:
                 }
             ),
         )
-        self._asks(rows, method, params, np.flatnonzero(sizes["params"]))
-        self._results(rows, results, has_result & ~has_error)
-        self._errors(rows, errors, has_error)
+        self._add_params(rows, method, params, np.flatnonzero(sizes["params"]))
+        self._add_results(rows, results, has_result & ~has_error)
+        self._add_errors(rows, errors, has_error)
 
-    def _look_twice(self, files: npt.NDArray[np.uint32], numbers: Numbers) -> None:
-        """Look whether these lines, which are longer than what they say, say something twice."""
-        places = sorted(set(zip(files.tolist(), numbers.tolist(), strict=True)))[: self.looks]
-        self.looks -= len(places)
+    def _find_duplicates(self, files: npt.NDArray[np.uint32], numbers: LineNumbers) -> None:
+        """Look for duplicate members in lines that are longer than their members explain."""
+        places = sorted(set(zip(files.tolist(), numbers.tolist(), strict=True)))[
+            : self.rereads_left
+        ]
+        self.rereads_left -= len(places)
         runs = iter(self.runs)
         owner, run = next(runs)
         texts: list[bytes] = []
@@ -275,10 +297,10 @@ class _Collector:
                 owner, run = next(runs)
                 texts = []
             texts = texts or run.data.split(b"\n")
-            if names := repeated(texts[line - run.first]):
-                self.twice[file, line] = ", ".join(map(repr, names))[:200]
+            if names := repeated_members(texts[line - run.first]):
+                self.duplicate_members[file, line] = ", ".join(map(repr, names))[:200]
 
-    def _asks(
+    def _add_params(
         self,
         rows: npt.NDArray[np.uint32],
         methods: pl.Series,
@@ -290,15 +312,17 @@ class _Collector:
         texts = [params[i] for i in chosen.tolist()]
         items, odd = PARAMS.many(texts)
         metas = [item.meta or _NO_REQUEST_META for item in items]
-        meta = {f"meta_{name}": series for name, series in plain(metas, RequestMeta).items()}
-        asks = pl.DataFrame({"row": rows[chosen]} | plain(items, Params) | meta)
+        meta = {
+            f"meta_{name}": series for name, series in scalar_columns(metas, RequestMeta).items()
+        }
+        asks = pl.DataFrame({"row": rows[chosen]} | scalar_columns(items, Params) | meta)
         calls_tool = (methods.gather(chosen) == "tools/call").fill_null(value=False).to_numpy()
-        settled = calls_tool & asks.select(_ORDINARY_CALL).to_series().to_numpy()
-        settled[odd] = False
-        rest = [ABSENT if done else text for done, text in zip(settled, texts, strict=True)]
-        self._add("asks", asks.with_columns(json_texts(rest).alias("params")))
+        determined = calls_tool & asks.select(_IS_ORDINARY_CALL).to_series().to_numpy()
+        determined[odd] = False
+        kept = [ABSENT if drop else text for drop, text in zip(determined, texts, strict=True)]
+        self._add("asks", asks.with_columns(json_texts(kept).alias("params")))
 
-    def _results(
+    def _add_results(
         self, rows: npt.NDArray[np.uint32], results: Sequence[Raw], has: npt.NDArray[np.bool_]
     ) -> None:
         chosen = np.flatnonzero(has)
@@ -307,8 +331,10 @@ class _Collector:
         texts = [results[i] for i in chosen.tolist()]
         items, odd = RESULT.many(texts)
         metas = [item.meta or _NO_RESULT_META for item in items]
-        meta = {f"meta_{name}": series for name, series in plain(metas, ResultMeta).items()}
-        columns = plain(items, Result)
+        meta = {
+            f"meta_{name}": series for name, series in scalar_columns(metas, ResultMeta).items()
+        }
+        columns = scalar_columns(items, Result)
         structured = columns["structured_content"]
         self._add(
             "replies",
@@ -316,16 +342,16 @@ class _Collector:
                 {"row": rows[chosen], "response": json_texts(texts)}
                 | columns
                 | meta
-                | contents_of(items, columns["is_error"])
+                | content_columns(items, columns["is_error"])
                 | {
                     "has_structured_content": structured.is_not_null(),
                     "has_meta": [item.meta is not UNSET for item in items],
-                    "odd": marked(odd, len(items)),
+                    "odd": mask_at(odd, len(items)),
                 }
             ),
         )
 
-    def _errors(
+    def _add_errors(
         self, rows: npt.NDArray[np.uint32], errors: Sequence[Raw], has: npt.NDArray[np.bool_]
     ) -> None:
         chosen = np.flatnonzero(has)
@@ -334,9 +360,9 @@ class _Collector:
         texts = [errors[i] for i in chosen.tolist()]
         items, odd = ERROR.many(texts)
         for item, text in zip(items, texts, strict=True):
-            if bytes(memoryview(text)[:1]) == b'"':  # an error that is a bare string
+            if bytes(memoryview(text)[:1]) == b'"':  # an error that is a string
                 item.message = msgspec.json.decode(text)
-        columns = plain(items, Error)
+        columns = scalar_columns(items, Error)
         self._add(
             "replies",
             pl.DataFrame(
@@ -346,7 +372,7 @@ class _Collector:
                     "error_code": columns["code"],
                     "error_message": columns["message"],
                     "error_data": columns["data"],
-                    "odd": marked(odd, len(items)),
+                    "odd": mask_at(odd, len(items)),
                 }
             ),
         )
@@ -355,79 +381,30 @@ class _Collector:
         self.frames.setdefault(name, []).append(frame)
 
     def events(self) -> Events:
-        """All that was gathered."""
+        """Return everything that was gathered."""
         self._batch()
         return Events(
-            **{name: self._frame(name) for name in _SCHEMAS},
+            **{name: self._gathered(name, table) for name, table in _TABLES.items()},
             findings=findings_frame(self.findings),
-            twice=pl.DataFrame(
-                [(*place, names) for place, names in sorted(self.twice.items())],
-                schema=_TWICE,
+            duplicate_members=pl.DataFrame(
+                [(*place, names) for place, names in sorted(self.duplicate_members.items())],
+                schema=DuplicateMembers.schema(),
                 orient="row",
             ),
         )
 
-    def _frame(self, name: str) -> pl.DataFrame:
-        empty = pl.DataFrame(schema=_SCHEMAS[name])
-        frame: pl.DataFrame = pl.concat([empty, *self.frames.get(name, ())], how="diagonal")
-        return frame
+    def _gathered(self, name: str, table: type[StageTable]) -> pl.DataFrame:
+        empty = pl.DataFrame(schema=table.schema())
+        return table.select(pl.concat([empty, *self.frames.get(name, ())], how="diagonal"))
 
 
-ENVELOPE: Final = {
-    "file": pl.UInt32(),
-    "line": pl.Int64(),
-    "recording": pl.String(),
-    "seq": pl.Int64(),
-    "ts_ns": pl.Int64(),
-}
-"""Columns of every event: index of the file, number of its line from 1, and the event's own."""
-
-
-_TWICE: Final = {"file": pl.UInt32(), "line": pl.Int64(), "names": pl.String()}
-
-
-def _schemas() -> dict[str, dict[str, pl.DataType]]:
-    """Name → type of every frame's columns, from the shapes."""
-
-    def of(*shapes: type[Struct]) -> dict[str, Any]:
-        return {name: kind for shape in shapes for name, kind in plain_types(shape).items()}
-
-    def meta(shape: type[Struct]) -> dict[str, Any]:
-        return {f"meta_{name}": kind for name, kind in of(shape).items()}
-
-    text, number, truth = pl.String(), pl.Int64(), pl.Boolean()
-    count = pl.UInt32()
-    replies = {"row": count, "response": text, **of(Result), **meta(ResultMeta)}
-    replies |= {"content_kind": text, "content_types": pl.List(pl.String), "blocks_plain": truth}
-    replies |= {"text_only": truth, "odd": truth}
-    replies |= dict.fromkeys(
-        ("text_blocks", "image_blocks", "audio_blocks", "resource_blocks"), count
-    )
-    replies |= {"first_text": text, "text": text, "has_structured_content": truth}
-    replies |= {"has_meta": truth, "error_code": number, "error_message": text, "error_data": text}
-    messages = {"row": count, **ENVELOPE, **of(MessageEvent), "index": count, "batch": truth}
-    messages |= {"jsonrpc": text, "id": text, "method": text}
-    messages |= {"has_result": truth, "has_error": truth, "truncated": truth}
-    return {
-        "messages": messages,
-        "asks": {"row": count, **of(Params), **meta(RequestMeta), "params": text},
-        "replies": replies,
-        "raws": ENVELOPE | of(RawFrame),
-        "http": ENVELOPE | of(HttpEvent, Headers),
-        "opens": ENVELOPE | of(OpenEvent),
-        "closes": ENVELOPE | of(CloseEvent),
-        "gaps": ENVELOPE | of(GapEvent),
-        "stderr": ENVELOPE | of(StderrEvent),
-    }
-
-
-MAX_ODD: Final = 10_000
-"""Messages of a partition, longer than their members, that are looked at once more."""
+MAX_REREAD: Final = 10_000
+"""Lines of a partition that are read again to look for duplicate members."""
 
 MAX_FAULTS: Final = 1000
-"""Findings kept a file and fault; the rest is counted in one more."""
+"""Findings per file and fault; one more finding counts the rest."""
 
-_ORDINARY_CALL: Final = (
+_IS_ORDINARY_CALL: Final = (
     pl.col("name").is_not_null()
     & (pl.col("arguments").is_null() | pl.col("arguments").str.starts_with("{"))
     & pl.col("task").is_null()
@@ -437,11 +414,8 @@ _ORDINARY_CALL: Final = (
         | pl.col("meta_progress_token").str.contains(r'^(?:"|-?\d+$)')
     )
 )
-"""Parameters of tools/call whose shape these columns settle: the text itself is not kept."""
+"""Parameters of tools/call whose form these columns determine: their JSON text is not kept."""
 
 _NO_HEADERS: Final = Headers()
 _NO_REQUEST_META: Final = RequestMeta()
 _NO_RESULT_META: Final = ResultMeta()
-
-
-_SCHEMAS: Final = _schemas()

@@ -1,7 +1,7 @@
-"""Lines to event structs, each line of a file accounted for: an event, or a fault.
+"""Decode lines to event structs; every line gives an event or a fault, or is ignored as blank.
 
-A run of lines is decoded by one native call. What does not fit is decoded again, alone, field by
-field: one bad line never costs its neighbours.
+A run of lines is decoded by one native call. If that fails, the lines are decoded one by one: a bad
+line does not affect the lines beside it.
 """
 
 from typing import Final
@@ -14,46 +14,46 @@ from mcptally.transcript.events import AnyEvent
 from mcptally.transcript.files import Lines
 from mcptally.transcript.parse import TORN, at_once, event_of, is_torn
 
-Numbers = npt.NDArray[np.int64]
-"""Numbers of lines, counted from 1."""
+LineNumbers = npt.NDArray[np.int64]
+"""Line numbers, from 1."""
 Fault = tuple[int, str, str]
 """Line, rule, message."""
 
-_PIECE: Final = 1 << 14
-"""Bytes of an odd run that are tried together again."""
+_PIECE_BYTES: Final = 1 << 14
+"""Size of the pieces in which a run that failed is decoded again."""
 
 
-def events_of(run: Lines) -> tuple[list[AnyEvent], Numbers, list[Fault]]:
-    """The events of a run of lines, the number of each one's line, and the faults of the rest."""
+def decode_run(run: Lines) -> tuple[list[AnyEvent], LineNumbers, list[Fault]]:
+    """Return the events of a run of lines, their line numbers, and the other lines' faults."""
     known = at_once(run.data, run.count, _is_utf8)
     if known is not None:
         return known, np.arange(run.first, run.first + run.count), []
-    if len(run.data) <= _PIECE:
+    if len(run.data) <= _PIECE_BYTES:
         return _one_by_one(run)
-    # Only the neighbourhood of an odd line is looked at line by line.
+    # Only pieces with a bad line are decoded line by line.
     events: list[AnyEvent] = []
-    numbers: list[Numbers] = []
+    numbers: list[LineNumbers] = []
     faults: list[Fault] = []
-    begin, first = 0, run.first
-    while begin < len(run.data):
-        end = run.data.find(b"\n", begin + _PIECE) + 1 or len(run.data)
-        data = run.data[begin:end]
+    start, first = 0, run.first
+    while start < len(run.data):
+        end = run.data.find(b"\n", start + _PIECE_BYTES) + 1 or len(run.data)
+        data = run.data[start:end]
         piece = Lines(data, first, data.count(b"\n") + (not data.endswith(b"\n")))
         known = at_once(data, piece.count, _is_utf8)
         if known is not None:
             events += known
             numbers.append(np.arange(first, first + piece.count))
         else:
-            some, places, wrong = _one_by_one(piece)
-            events += some
-            numbers.append(places)
-            faults += wrong
-        begin, first = end, first + piece.count
+            more_events, more_numbers, more_faults = _one_by_one(piece)
+            events += more_events
+            numbers.append(more_numbers)
+            faults += more_faults
+        start, first = end, first + piece.count
     return events, np.concatenate(numbers), faults
 
 
-def _one_by_one(run: Lines) -> tuple[list[AnyEvent], Numbers, list[Fault]]:
-    """The same, line by line."""
+def _one_by_one(run: Lines) -> tuple[list[AnyEvent], LineNumbers, list[Fault]]:
+    """Do what `decode_run` does, line by line."""
     events: list[AnyEvent] = []
     numbers: list[int] = []
     faults: list[Fault] = []
@@ -73,7 +73,7 @@ def _one_by_one(run: Lines) -> tuple[list[AnyEvent], Numbers, list[Fault]]:
 
 
 def _is_utf8(data: bytes) -> bool:
-    """`reading.is_utf8` of many lines, without a copy of them."""
+    """Return whether many lines are UTF-8, as `parse.is_utf8` does for one, without a copy."""
     if data.isascii():
         return True
     buffers = [None, pa.py_buffer(np.array([0, len(data)], np.int64)), pa.py_buffer(data)]

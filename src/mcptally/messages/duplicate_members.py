@@ -1,8 +1,7 @@
-"""Members that stand twice in a JSON-RPC message: parsers differ about which of them counts.
+"""Find members that occur twice in a JSON-RPC message; parsers differ about which one counts.
 
-A decoded message no longer tells: the last one won. But then its members are shorter than the frame
-was on the wire. Frames that have just the length of their members need no second look, and nearly
-all have (17,574 of 17,575 recorded); the lines of the others are read again.
+A decoded message has only the last of them, so its members are shorter than the frame was on the
+wire. Only lines whose length the members do not explain are read again (1 of 17,575 recorded).
 """
 
 import json
@@ -17,37 +16,38 @@ import polars as pl
 
 from mcptally.transcript.events import MEMBERS
 
-_PLACE: Final = len('"":,')
-"""What a member takes beside its name and value."""
+_PUNCTUATION: Final = len('"":,')
+"""Characters of a member besides its name and value: quotes, colon, comma."""
 
 
-def odd_sizes(
+def unexplained_sizes(
     sizes: pl.Series, methods: pl.Series, members: Mapping[str, npt.NDArray[np.int64]]
 ) -> npt.NDArray[np.bool_]:
-    """Which messages are longer on the wire than their members, with no or with usual spaces.
+    """Mark messages that are longer on the wire than their members explain.
 
-    `members` are how many bytes each member's value has.
+    Either no spaces or one after each colon and comma are expected. `members` has the size in bytes
+    of each member's value, by name.
     """
     count = len(methods)
     quoted = (methods.str.len_bytes().cast(pl.Int64) + len('""')).fill_null(0)
     lengths = [*members.items(), ("method", quoted.to_numpy())]
     total = np.ones(count, np.int64)
-    there = np.zeros(count, np.int64)
+    member_count = np.zeros(count, np.int64)
     for name, length in lengths:
         has = length > 0
-        total += length + has * (len(name) + _PLACE)
-        there += has
+        total += length + has * (len(name) + _PUNCTUATION)
+        member_count += has
     size = sizes.fill_null(0).to_numpy()
-    odd: npt.NDArray[np.bool_] = (size > total) & (size != total + 2 * there - 1)
-    return odd
+    unexplained: npt.NDArray[np.bool_] = (size > total) & (size != total + 2 * member_count - 1)
+    return unexplained
 
 
-def repeated(line: bytes) -> list[str]:
-    """Names of members that stand twice in the message, or a message of the batch, of a line."""
+def repeated_members(line: bytes) -> list[str]:
+    """Return names of members that occur twice in the message of a line, or in one of its batch."""
     try:
         msg = MEMBERS.decode(line)["msg"]
         known = MEMBERS.decode(msg)
-        total = 1 + sum(len(k.encode()) + len(bytes(v)) + _PLACE for k, v in known.items())
+        total = 1 + sum(len(k.encode()) + len(bytes(v)) + _PUNCTUATION for k, v in known.items())
         if len(bytes(msg)) in {total, total + 2 * len(known) - 1}:
             return []
     except (msgspec.DecodeError, RecursionError, KeyError):
@@ -58,9 +58,9 @@ def repeated(line: bytes) -> list[str]:
         return []
     msgs = [value for name, value in pairs if name == "msg"][-1:]
     batch = msgs[0] if msgs and isinstance(msgs[0], list) else msgs
-    return [name for each in batch for name in _twice(each)]
+    return [name for each in batch for name in _repeated(each)]
 
 
-def _twice(pairs: Any) -> list[str]:
+def _repeated(pairs: Any) -> list[str]:
     names = Counter(name for name, _ in pairs) if isinstance(pairs, tuple) else Counter()
     return [name for name, count in names.items() if count > 1]

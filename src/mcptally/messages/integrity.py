@@ -1,6 +1,6 @@
-"""What is wrong with an archive as such: events twice, holes, gaps, segments that are missing.
+"""Drop duplicate events, and report damage: duplicates, holes, gaps, missing segments.
 
-Events → Events without what is there twice, and with findings on the damage
+Events → Events without duplicates, with findings
 """
 
 import dataclasses
@@ -11,9 +11,10 @@ from typing import Final
 import msgspec
 import polars as pl
 
-from mcptally.messages.decode import ENVELOPE, Events
+from mcptally.messages.decode import Events
+from mcptally.messages.event_tables import DecodedMessages, Event
+from mcptally.tables.findings import Findings, Severity
 from mcptally.tables.formatting import formatted
-from mcptally.tables.schema import Findings, Severity
 from mcptally.transcript.events import EVENTS
 from mcptally.transcript.files import Lines, lines
 
@@ -21,22 +22,23 @@ _FRAMES: Final = tuple(EVENTS.values())
 
 
 def deduplicate(events: Events, names: list[str], files: Sequence[Path]) -> Events:
-    """Drop events that a duplicate file brings again, and report all damage.
+    """Return `events` without duplicates, with findings for all damage.
 
-    An event is a copy if all of it is the same; for those that may be, `files` are read again.
-    `names` are what findings call the files.
+    An event is a duplicate if its whole content is equal. To compare contents, `files` are read
+    again, but only if recording, seq, time and kind are equal. `names` are the files' names in
+    findings.
     """
-    once = ["recording", "seq", "ts_ns", "kind"]
-    ordered = _in_order(_each_once(events))
-    # What is there twice has one seq, and stands side by side.
+    identity = ["recording", "seq", "ts_ns", "kind"]
+    ordered = _in_order(_event_rows(events))
+    # Duplicates have the same seq, so they are neighbours.
     near = (pl.col("step") == 0) | (pl.col("step").shift(-1) == 0)
-    twice = ordered.filter(near).filter(pl.len().over(once) > 1).sort("file", "line")
+    twice = ordered.filter(near).filter(pl.len().over(identity) > 1).sort("file", "line")
     conflicts = twice
     if twice.height:
-        said = twice.with_columns(content=_contents(twice, files))
-        same = pl.struct(*once, "content").is_first_distinct()
-        conflicts = said.filter(same & ~pl.struct(once).is_first_distinct())
-        twice = said.filter(~same)
+        candidates = twice.with_columns(content=_contents(twice, files))
+        same = pl.struct(*identity, "content").is_first_distinct()
+        conflicts = candidates.filter(same & ~pl.struct(identity).is_first_distinct())
+        twice = candidates.filter(~same)
         kept = {
             name: getattr(events, name).join(twice, on=["file", "line"], how="anti")
             for name in _FRAMES
@@ -54,55 +56,55 @@ def deduplicate(events: Events, names: list[str], files: Sequence[Path]) -> Even
     closed = events.closes.select("recording").unique()
     ends = ordered.filter(pl.col("first").shift(-1, fill_value=True))
     found = [
-        _rows(
+        _findings(
             again,
             "archive.duplicate_events",
             "warning",
-            formatted("{} events of this recording are here a second time", "count"),
+            formatted("{} events of this recording occur a second time here", "count"),
         ),
-        _rows(
+        _findings(
             ordered.filter(pl.col("step") > 1),
             "archive.sequence_hole",
             "warning",
             formatted("{} events are missing before this one", hole),
         ),
-        _rows(
+        _findings(
             conflicts,
             "archive.conflicting_events",
             "error",
-            pl.lit("another event has the same recording, seq and time, and says something else"),
+            pl.lit("another event has the same recording, seq and time, but other content"),
         ),
-        _rows(
+        _findings(
             ordered.filter(pl.col("step") == 0).join(conflicts, on=["file", "line"], how="anti"),
             "archive.sequence_repeat",
             "warning",
             pl.lit("another event of this recording has the same seq"),
         ),
-        _rows(
-            ordered.filter(pl.col("first") & (pl.col("seq") > 0)),
+        _findings(
+            ordered.filter(pl.col("first") & (Event.seq.col > 0)),
             "archive.begins_late",
             "warning",
             formatted("the recording's first {} events are missing", "seq"),
         ),
-        _rows(
+        _findings(
             ordered.filter("back"),
             "archive.time_goes_back",
             "warning",
             pl.lit("ts_ns is smaller than that of the event before"),
         ),
-        _rows(
+        _findings(
             missing.filter(pl.col("before") > 0),
             "archive.segment_missing",
             "warning",
             formatted("{} segments are missing before this one", "before"),
         ),
-        _rows(
-            events.twice.join(ordered, on=["file", "line"], maintain_order="left"),
+        _findings(
+            events.duplicate_members.join(ordered, on=["file", "line"], maintain_order="left"),
             "protocol.member_twice",
             "warning",
-            formatted("a member stands twice: {}; the last one counts here", "names"),
+            formatted("a member occurs twice: {}; the last one is used", "names"),
         ).with_columns(about=pl.lit("message")),
-        _rows(
+        _findings(
             events.gaps,
             "archive.gap",
             "warning",
@@ -112,11 +114,11 @@ def deduplicate(events: Events, names: list[str], files: Sequence[Path]) -> Even
                 pl.col("why").fill_null("no reason given"),
             ),
         ),
-        _rows(
+        _findings(
             ends.join(closed, on="recording", how="anti"),
             "archive.no_close",
             "info",
-            pl.lit("the recording has no close event: still running, or stopped hard"),
+            pl.lit("the recording has no close event: still running, or killed"),
         ),
     ]
     file_names = pl.DataFrame(
@@ -133,37 +135,44 @@ def deduplicate(events: Events, names: list[str], files: Sequence[Path]) -> Even
     )
 
 
-def _each_once(events: Events) -> pl.DataFrame:
-    """A row an event: batches have many messages, and frames too large are raw and a message."""
-    first = events.messages.filter(pl.col("index") == 0)
+def _event_rows(events: Events) -> pl.DataFrame:
+    """Return one row per event.
+
+    A batch has several messages, and a frame over the size cap is a raw frame and a message.
+    """
+    first = events.messages.filter(DecodedMessages.index.col == 0)
     heads = first.filter("truncated").select("file", "line")
     raws = events.raws.join(heads, on=["file", "line"], how="anti")
     frames = {name: getattr(events, name) for name in _FRAMES} | {"messages": first, "raws": raws}
     every: pl.DataFrame = pl.concat(
-        frame.select(*ENVELOPE, kind=pl.lit(name)) for name, frame in frames.items()
+        frame.select(*Event.columns(), kind=pl.lit(name)) for name, frame in frames.items()
     )
     return every
 
 
 def _in_order(every: pl.DataFrame) -> pl.DataFrame:
-    """Events by recording and seq, each with the distance to the one before."""
-    # Texts are slow to sort; which recording comes first does not matter.
-    number = pl.col("recording").cast(pl.Categorical).to_physical()
-    first = pl.col("recording").ne_missing(pl.col("recording").shift())
+    """Sort events by recording and seq.
+
+    Adds whether an event is the `first` of its recording, the `step` in seq from the event before,
+    and whether time goes `back`.
+    """
+    # Sorting by a number is faster than by text; the order of recordings does not matter.
+    number = Event.recording.col.cast(pl.Categorical).to_physical()
+    first = Event.recording.col.ne_missing(Event.recording.col.shift())
     ordered: pl.DataFrame = (
         every.sort(number, "seq", "file", "line")
         .with_columns(first=first)
         .with_columns(
-            step=pl.when(~pl.col("first")).then(pl.col("seq").diff()),
-            back=pl.when(~pl.col("first")).then(pl.col("ts_ns").diff() < 0),
+            step=pl.when(~pl.col("first")).then(Event.seq.col.diff()),
+            back=pl.when(~pl.col("first")).then(Event.ts_ns.col.diff() < 0),
         )
     )
     return ordered
 
 
 def _contents(events: pl.DataFrame, files: Sequence[Path]) -> pl.Series:
-    """A hash of what each of a few events says, however it is spelt: their lines are read again."""
-    found = {place: hash(_plainly(line)) for place, line in _lines_of(events, files)}
+    """Return a hash of the content of each event; their lines are read again."""
+    found = {place: hash(_canonical(line)) for place, line in _lines_of(events, files)}
     hashes = [found.get(place) for place in events.select("file", "line").iter_rows()]
     return pl.Series(hashes, dtype=pl.Int64)
 
@@ -171,7 +180,7 @@ def _contents(events: pl.DataFrame, files: Sequence[Path]) -> pl.Series:
 def _lines_of(
     events: pl.DataFrame, files: Sequence[Path]
 ) -> Iterator[tuple[tuple[int, int], bytes]]:
-    """The lines of a few events, read again, each with its file and number."""
+    """Yield (file, line number) and the line of each event."""
     wanted = events.group_by("file", maintain_order=True).agg(pl.col("line"))
     for number, places in wanted.iter_rows():
         left = set(places)
@@ -185,15 +194,15 @@ def _lines_of(
                 break
 
 
-def _plainly(line: bytes) -> bytes:
-    """A line as it is, whatever its spaces and the order of its members."""
+def _canonical(line: bytes) -> bytes:
+    """Return a line independent of its spaces and the order of its members."""
     try:
         return msgspec.json.encode(msgspec.json.decode(line), order="sorted")
     except (msgspec.DecodeError, RecursionError, ValueError):
         return line
 
 
-def _rows(frame: pl.DataFrame, rule: str, severity: Severity, message: pl.Expr) -> pl.DataFrame:
+def _findings(frame: pl.DataFrame, rule: str, severity: Severity, message: pl.Expr) -> pl.DataFrame:
     return frame.select(
         "file",
         "line",

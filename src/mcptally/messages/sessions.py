@@ -1,8 +1,8 @@
-"""Who talks: HTTP exchanges, sessions, and what client and server say of themselves.
+"""Assign messages to HTTP exchanges and sessions, and find out who client and server are.
 
-    Events → Conversation (messages with their session; exchanges; one row a session)
+    Events → Conversation (messages with their session, session identities, recordings)
 
-MCP has a session on a pipe and, up to 2025-11-25, on HTTP by id. Where the protocol has none it is
+A pipe is a session; on HTTP, revisions up to 2025-11-25 have session ids. Other sessions are
 derived, and `session_source` says how (docs/explanation/conversations.md).
 """
 
@@ -12,39 +12,37 @@ from typing import Final
 import msgspec
 import polars as pl
 
+from mcptally.messages.call_tables import OpenedRecordings, SessionIdentities, SessionMessages
 from mcptally.messages.decode import Events
+from mcptally.messages.event_tables import HttpEvents
 from mcptally.tables.formatting import formatted
 from mcptally.tables.ids import digests
 from mcptally.tables.joins import in_order, left_join_columns
 from mcptally.transcript.events import EVENTS
 
-PAUSE: Final = 30 * 60 * 10**9
-"""Nanoseconds of silence after which a client without a session id begins a new session."""
+SESSION_PAUSE: Final = 30 * 60 * 10**9
+"""Nanoseconds without a message after which a client without a session id starts a new session."""
 
 HTTP_FALLBACK: Final = "2025-03-26"
-"""Revision of an HTTP request that says none (2025-06-18 basic/transports, protocol version)."""
+"""Revision of an HTTP request that states none (2025-06-18 basic/transports, protocol version)."""
 
 _SESSION_IN_PATH: Final = r"[?&]session_?[iI]d=([^&\s]+)"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Conversation:
-    """Messages in order of arrival, each with its session, and the sessions' identities."""
+    """Messages in order of arrival with their session, and who takes part in the sessions."""
 
     messages: pl.DataFrame
-    """All of `Events.messages`, sorted by recording, seq, index; plus `pos` (the order), `kind`,
-    `asker` (who asked what it belongs to), `id_key`, `session`, `session_source`, and of its
-    exchange `http_status`, `closed_by`, `header_version` and `resumes` (whether it may bring again
-    what an earlier one brought)."""
+    """`SessionMessages`, sorted by recording, seq and index."""
     sessions: pl.DataFrame
-    """`session`, `server_name`, `server_version`, `server_capabilities`, `client`,
-    `client_version`, `client_capabilities`, `negotiated`."""
+    """`SessionIdentities`."""
     recordings: pl.DataFrame
-    """First `open` of each recording: `recording`, `transport`, `server`, `command`, …"""
+    """`OpenedRecordings`."""
 
 
 def assign_sessions(events: Events) -> Conversation:
-    """Give every message its place: exchange, session, kind, and the key of its id."""
+    """Add kind, HTTP exchange, session and key of the id to every message."""
     recordings = _recordings(events)
     exchanges = _exchanges(events)
     ordered = in_order(events.messages, "recording", "seq", "index", "file", "line")
@@ -52,21 +50,30 @@ def assign_sessions(events: Events) -> Conversation:
         left_join_columns(ordered.with_row_index("pos"), exchanges, "recording", "scope")
         .with_columns(_kind().alias("kind"))
         .with_columns(
-            pl.when(pl.col("kind").is_in(["result", "error"]))
-            .then(pl.when(pl.col("dir") == "c2s").then(pl.lit("s2c")).otherwise(pl.lit("c2s")))
-            .otherwise(pl.col("dir"))
+            pl.when(SessionMessages.kind.col.is_in(["result", "error"]))
+            .then(
+                pl.when(SessionMessages.dir.col == "c2s")
+                .then(pl.lit("s2c"))
+                .otherwise(pl.lit("c2s"))
+            )
+            .otherwise(SessionMessages.dir.col)
             .alias("asker"),
             id_key(events.messages, "id"),
         )
     )
-    messages = _of_records(_with_sessions(messages, events, recordings), recordings)
-    return Conversation(messages, _sessions(messages, events), recordings)
+    messages = _mark_imported(_add_sessions(messages, events), recordings)
+    return Conversation(
+        SessionMessages.select(messages),
+        SessionIdentities.select(_identities(messages, events)),
+        OpenedRecordings.select(recordings),
+    )
 
 
 def id_key(frame: pl.DataFrame, name: str) -> pl.Expr:
-    r"""The value of a JSON id as text that is equal exactly when ids match: strings decoded.
+    r"""Return an expression for the value of a JSON id: equal texts if and only if the ids match.
 
-    `1` gives `n1`, `"1"` and `"\u0031"` give `s1`; null, absent and containers give null.
+    Strings are decoded: `1` gives `n1`, `"1"` and `"\u0031"` give `s1`. Null, absent ids, arrays
+    and objects give null.
     """
     text = pl.col(name)
     escaped = frame.get_column(name).drop_nulls().unique()
@@ -91,29 +98,32 @@ def id_key(frame: pl.DataFrame, name: str) -> pl.Expr:
 
 
 def _kind() -> pl.Expr:
-    asks, answers = pl.col("method").is_not_null(), pl.col("id").is_not_null()
+    has_method, has_id = (
+        SessionMessages.method.col.is_not_null(),
+        SessionMessages.id.col.is_not_null(),
+    )
     return (
-        pl.when(asks & answers)
+        pl.when(has_method & has_id)
         .then(pl.lit("request"))
-        .when(asks)
+        .when(has_method)
         .then(pl.lit("notification"))
-        .when(pl.col("has_error"))
+        .when(SessionMessages.has_error.col)
         .then(pl.lit("error"))
-        .when(pl.col("has_result"))
+        .when(SessionMessages.has_result.col)
         .then(pl.lit("result"))
         .otherwise(pl.lit("invalid"))
     )
 
 
 def _recordings(events: Events) -> pl.DataFrame:
-    """One row a recording that has an event at all; `open` fields null where it has no open."""
-    keep = ["transport", "server", "command", "url", "recorder", "redaction", "source"]
+    """Return `OpenedRecordings`: the first non-null value of each column in the `open` events."""
+    fields = ["transport", "server", "command", "url", "recorder", "redaction", "source"]
     as_json = pl.col("command", "redaction", "source")
     opens = (
         events.opens.sort("recording", "seq")
         .with_columns(as_json.replace("null", None))
         .group_by("recording", maintain_order=True)
-        .agg([pl.col(name).drop_nulls().first() for name in keep])
+        .agg([pl.col(name).drop_nulls().first() for name in fields])
     )
     frames: list[pl.DataFrame] = [getattr(events, name) for name in EVENTS.values()]
     seen = pl.concat([frame.select("recording") for frame in frames]).unique()
@@ -121,15 +131,15 @@ def _recordings(events: Events) -> pl.DataFrame:
 
 
 def _exchanges(events: Events) -> pl.DataFrame:
-    """One row an HTTP exchange (recording, scope)."""
-    asked, answered = pl.col("phase") == "request", pl.col("phase") == "response"
+    """Return one row per HTTP exchange (recording, scope)."""
+    request, response = HttpEvents.phase.col == "request", HttpEvents.phase.col == "response"
 
     def first(name: str, when: pl.Expr) -> pl.Expr:
         return pl.col(name).filter(when).drop_nulls().first()
 
-    in_path = pl.col("path").str.extract(_SESSION_IN_PATH)
+    in_path = HttpEvents.path.col.str.extract(_SESSION_IN_PATH)
     endpoints = (
-        events.raws.filter(pl.col("dir") == "s2c", pl.col("scope").is_not_null())
+        events.raws.filter(HttpEvents.dir.col == "s2c", HttpEvents.scope.col.is_not_null())
         .select("recording", "scope", stream_id=pl.col("text").str.extract(_SESSION_IN_PATH))
         .drop_nulls("stream_id")
         .unique(["recording", "scope"], keep="first", maintain_order=True)
@@ -138,15 +148,15 @@ def _exchanges(events: Events) -> pl.DataFrame:
         events.http.sort("recording", "seq")
         .group_by("recording", "scope", maintain_order=True)
         .agg(
-            first("status", answered).alias("http_status"),
-            pl.col("closed_by").drop_nulls().first(),
-            first("mcp_protocol_version", asked).alias("header_version"),
-            # Not known whether it asked for a resumption: it may have.
-            (first("last_event_id", asked).is_not_null() | ~asked.any()).alias("resumes"),
+            first("status", response).alias("http_status"),
+            HttpEvents.closed_by.col.drop_nulls().first(),
+            first("mcp_protocol_version", request).alias("header_version"),
+            # Without a recorded request head, the exchange may be a resumption.
+            (first("last_event_id", request).is_not_null() | ~request.any()).alias("resumes"),
             pl.coalesce(
-                first("mcp_session_id", asked),
-                # An error reply may name a new session; it does not begin one.
-                first("mcp_session_id", answered & (pl.col("status") < 400)),
+                first("mcp_session_id", request),
+                # An error reply may name a new session but does not start it.
+                first("mcp_session_id", response & (HttpEvents.status.col < 400)),
             ).alias("http_session"),
             in_path.drop_nulls().first().alias("path_session"),
         )
@@ -156,48 +166,43 @@ def _exchanges(events: Events) -> pl.DataFrame:
     )
 
 
-def _with_sessions(
-    messages: pl.DataFrame, events: Events, recordings: pl.DataFrame
-) -> pl.DataFrame:
-    """`session` and `session_source` of every message."""
-    ids = ("http_session", "sse_session")
+def _add_sessions(messages: pl.DataFrame, events: Events) -> pl.DataFrame:
+    """Add `session` and `session_source` to every message."""
     if messages.get_column("scope").null_count() == messages.height:
-        on_pipes = messages.with_columns(session="recording", session_source=pl.lit("pipe"))
-        return on_pipes.drop(ids)
+        return messages.with_columns(session="recording", session_source=pl.lit("pipe"))
     clients = events.asks.select("row", "meta_client_info")
     messages = left_join_columns(messages, clients, "row")
     per_exchange = (
-        messages.filter(pl.col("scope").is_not_null())
+        messages.filter(SessionMessages.scope.col.is_not_null())
         .group_by("recording", "scope", maintain_order=True)
         .agg(
             pl.col("meta_client_info")
-            .filter(pl.col("dir") == "c2s")
+            .filter(SessionMessages.dir.col == "c2s")
             .drop_nulls()
             .first()
             .alias("exchange_client"),
-            pl.col("ts_ns").first().alias("exchange_at"),
+            SessionMessages.ts_ns.col.first().alias("exchange_at"),
         )
         .sort("recording", "exchange_client", "exchange_at")
         .with_columns(
-            pl.col("exchange_at").diff().over("recording", "exchange_client").fill_null(0) > PAUSE
+            pl.col("exchange_at").diff().over("recording", "exchange_client").fill_null(0)
+            > SESSION_PAUSE
         )
         .with_columns(pauses=pl.col("exchange_at").cum_sum().over("recording", "exchange_client"))
         .select("recording", "scope", "exchange_client", "pauses")
     )
-    id_of = pl.coalesce("http_session", "sse_session", "exchange_client")
+    session_id = pl.coalesce("http_session", "sse_session", "exchange_client")
     hashed = digests(
         messages.select("recording", "scope", "http_session", "sse_session")
         .join(per_exchange, on=["recording", "scope"], how="left", maintain_order="left")
-        .select(id_of)
+        .select(session_id)
         .to_series()
     )
-    transports = recordings.select("recording", "transport")
     messages = left_join_columns(messages, per_exchange, "recording", "scope")
     return (
-        left_join_columns(messages, transports, "recording")
-        .with_columns(session_hash=hashed)
+        messages.with_columns(session_hash=hashed)
         .with_columns(
-            session_source=pl.when(pl.col("scope").is_null())
+            session_source=pl.when(SessionMessages.scope.col.is_null())
             .then(pl.lit("pipe"))
             .when(pl.col("http_session").is_not_null())
             .then(pl.lit("http_session_id"))
@@ -208,32 +213,34 @@ def _with_sessions(
             .otherwise(pl.lit("recording")),
         )
         .with_columns(
-            session=pl.when(pl.col("session_source").is_in(["pipe", "recording"]))
-            .then(pl.col("recording"))
-            .when((pl.col("session_source") == "client") & (pl.col("pauses") > 0))
+            session=pl.when(SessionMessages.session_source.col.is_in(["pipe", "recording"]))
+            .then(SessionMessages.recording.col)
+            .when((SessionMessages.session_source.col == "client") & (pl.col("pauses") > 0))
             .then(formatted("{}/{}.{}", "recording", "session_hash", "pauses"))
             .otherwise(formatted("{}/{}", "recording", "session_hash"))
         )
-        .drop(*ids, "meta_client_info", "exchange_client", "pauses", "session_hash", "transport")
     )
 
 
-def _of_records(messages: pl.DataFrame, recordings: pl.DataFrame) -> pl.DataFrame:
-    """Messages made from records of calls: of such a session no handshake is missing."""
-    made = recordings.filter(
+def _mark_imported(messages: pl.DataFrame, recordings: pl.DataFrame) -> pl.DataFrame:
+    """Set `session_source` to `source` for messages that were imported from a log of calls.
+
+    Such a log has no handshakes, so rules must not report them as missing.
+    """
+    imported = recordings.filter(
         pl.col("source").cast(pl.String).str.json_path_match("$.faithful") == "calls"
     ).get_column("recording")
-    if made.is_empty():
+    if imported.is_empty():
         return messages
     return messages.with_columns(
-        session_source=pl.when(pl.col("recording").is_in(made.implode()))
+        session_source=pl.when(SessionMessages.recording.col.is_in(imported.implode()))
         .then(pl.lit("source"))
         .otherwise("session_source")
     )
 
 
-def _sessions(messages: pl.DataFrame, events: Events) -> pl.DataFrame:
-    """What the two sides of each session say of themselves, first word first."""
+def _identities(messages: pl.DataFrame, events: Events) -> pl.DataFrame:
+    """Return `SessionIdentities`: the first non-null statement of each side in each session."""
     place = messages.select("row", "pos", "session")
     client = events.asks.select(
         "row",
@@ -246,26 +253,28 @@ def _sessions(messages: pl.DataFrame, events: Events) -> pl.DataFrame:
         server_capabilities="capabilities",
         negotiated="protocol_version",
     ).filter(pl.any_horizontal(pl.all().exclude("row").is_not_null()))
-    said = (
+    stated = (
         pl.concat([client, server], how="diagonal")
         .join(place, on="row")
         .sort("pos")
         .group_by("session", maintain_order=True)
         .agg(pl.all().exclude("row", "pos").drop_nulls().first())
     )
-    return said.with_columns(
-        *_identity(said.get_column("client_info"), "client", "client_version"),
-        *_identity(said.get_column("server_info"), "server_name", "server_version"),
-    ).drop("client_info", "server_info")
+    return stated.with_columns(
+        *_name_and_version(stated.get_column("client_info"), "client", "client_version"),
+        *_name_and_version(stated.get_column("server_info"), "server_name", "server_version"),
+    )
 
 
 class _Implementation(msgspec.Struct):
+    """`clientInfo` or `serverInfo`."""
+
     name: object = None
     version: object = None
 
 
-def _identity(infos: pl.Series, name: str, version: str) -> tuple[pl.Series, pl.Series]:
-    """Name and version out of `Implementation` objects; each distinct text is parsed once."""
+def _name_and_version(infos: pl.Series, name: str, version: str) -> tuple[pl.Series, pl.Series]:
+    """Return names and versions in `Implementation` objects; each distinct text is parsed once."""
     parsed: dict[str, tuple[str | None, str | None]] = {}
     for text in infos.drop_nulls().unique():
         try:

@@ -1,4 +1,4 @@
-"""Structs to columns: lists of decoded structs turned over by native calls, payloads as bytes."""
+"""Transpose lists of decoded structs to columns by native calls; payloads stay JSON text."""
 
 import functools
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from mcptally.transcript.events import ABSENT
 
 
 def transpose(items: Sequence[Struct]) -> list[tuple[Any, ...]]:
-    """Structs to columns, natively."""
+    """Return the values of each field, in the order of the fields."""
     return list(zip(*map(astuple, items), strict=True))
 
 
@@ -32,15 +32,15 @@ _TYPES: Final[dict[Any, pl.DataType]] = {
 
 
 @functools.cache
-def plain_types(shape: type[Struct]) -> dict[str, pl.DataType]:
-    """The fields of `shape` that are strings, numbers, truths or raw JSON."""
+def scalar_types(shape: type[Struct]) -> dict[str, pl.DataType]:
+    """Return the fields of `shape` that are strings, numbers, booleans or raw JSON, with types."""
     hints = get_type_hints(shape)
     return {name: _TYPES[hint] for name, hint in hints.items() if hint in _TYPES}
 
 
-def plain(items: Sequence[Struct], shape: type[Struct]) -> dict[str, pl.Series]:
-    """The columns of `shape` that are strings, numbers, truths or raw JSON."""
-    types = plain_types(shape)
+def scalar_columns(items: Sequence[Struct], shape: type[Struct]) -> dict[str, pl.Series]:
+    """Return the columns of the fields that `scalar_types` names."""
+    types = scalar_types(shape)
     return {
         field.name: json_texts(values)
         if field.default is ABSENT
@@ -50,34 +50,33 @@ def plain(items: Sequence[Struct], shape: type[Struct]) -> dict[str, pl.Series]:
     }
 
 
-def marked(places: list[int], size: int) -> npt.NDArray[np.bool_]:
-    """True at these places of `size`."""
+def mask_at(places: list[int], size: int) -> npt.NDArray[np.bool_]:
+    """Return a mask of length `size` that is true at `places`."""
     mask = np.zeros(size, np.bool_)
     mask[places] = True
     return mask
 
 
 def lengths(raws: Sequence[Raw]) -> npt.NDArray[np.int64]:
-    """How many bytes each of the members has; 0 if it is not there."""
+    """Return the size of each member in bytes; 0 if it is absent."""
     return np.fromiter(map(len, raws), np.int64, len(raws))
 
 
 def present(raws: Sequence[Raw]) -> npt.NDArray[np.bool_]:
-    """Which of the members are there."""
+    """Mark the members that are not absent."""
     return lengths(raws) > 0
 
 
 def json_texts(raws: Sequence[Raw], sizes: npt.NDArray[np.int64] | None = None) -> pl.Series:
-    """Raw JSON values as a String column; null where the member is absent.
+    """Return raw JSON values as a String column; null where the member is absent.
 
-    The values are joined by one native call and become one Arrow buffer. `sizes` are their
-    `lengths`, where these are known.
+    One native call joins the values to one Arrow buffer. `sizes` are their `lengths`, if known.
     """
     sizes = lengths(raws) if sizes is None else sizes
     offsets = np.zeros(len(raws) + 1, np.int64)
     np.cumsum(sizes, out=offsets[1:])
     if not offsets[-1]:
-        return pl.Series(dtype=pl.String).clear(len(raws))  # so many nulls
+        return pl.Series(dtype=pl.String).clear(len(raws))  # as many nulls
     valid = np.packbits(sizes > 0, bitorder="little")
     data = b"".join(raws)
     buffers = [pa.py_buffer(valid), pa.py_buffer(offsets), pa.py_buffer(data)]

@@ -1,6 +1,6 @@
-"""Tool definitions: what servers list, in versions, and which one is in force for a call.
+"""Read tool definitions from listings, and find the version in force for each call.
 
-listings (replies to tools/list) → versions of definitions → calls with their definition
+replies to tools/list → listings and definitions → calls with their definition, table `tools`
 """
 
 import json
@@ -10,9 +10,11 @@ from typing import Any, Final
 import msgspec
 import polars as pl
 
+from mcptally.messages.call_tables import PairedCalls
+from mcptally.tables.declaration import TIME
 from mcptally.tables.ids import digest
 from mcptally.tables.joins import left_join_columns
-from mcptally.tables.schema import TIME, Tools
+from mcptally.tables.tools import Tools
 
 LISTING: Final = pl.Schema(
     {
@@ -32,10 +34,10 @@ LISTING: Final = pl.Schema(
         "announced": pl.Boolean(),
     }
 )
-"""One row a tool in a reply to tools/list.
+"""One row per tool in a reply to tools/list.
 
-`pos` is the place of the reply in its partition; `file`, `line`, `seq` and `index` are those of the
-request; `announced`: the server had said notifications/tools/list_changed in the session before.
+`pos` is the order of the reply in its partition; `file`, `line`, `seq` and `index` are those of the
+request; `announced` is whether notifications/tools/list_changed came before in the session.
 """
 
 DEFINITION: Final = pl.Schema(
@@ -51,37 +53,39 @@ DEFINITION: Final = pl.Schema(
         "text": pl.String(),
     }
 )
-"""One row a distinct definition; `text` is its canonical JSON."""
+"""One row per distinct definition; `text` is its canonical JSON."""
 
 TIMELINE: Final = ("server", "tool", "listed_ns", "definition")
-"""The columns of listings that `in_force` asks for."""
+"""The columns of listings that `in_force` needs of the whole archive."""
 
 
 def listings(calls: pl.DataFrame, messages: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """What the calls of tools/list were answered: (`LISTING` rows, `DEFINITION` rows).
+    """Return the listings and definitions in replies to tools/list (`LISTING`, `DEFINITION`).
 
-    Each distinct answer is parsed once.
+    Each distinct reply is parsed once.
     """
-    answers = calls.filter(
-        (pl.col("method") == "tools/list")
-        & (pl.col("dir") == "c2s")
-        & pl.col("tools").is_not_null()
+    replies = calls.filter(
+        (PairedCalls.method.col == "tools/list")
+        & (PairedCalls.dir.col == "c2s")
+        & PairedCalls.tools.col.is_not_null()
     ).select(
         *("recording", "session", "server", "server_name", "tools", "file", "line", "seq", "index"),
         pos="reply",
         listed_ns="reply_ns",
         revision="protocol_version",
     )
-    changes = messages.filter(pl.col("method") == "notifications/tools/list_changed")
-    answers = answers.join(
-        changes.group_by("session").agg(announced_at=pl.col("pos").min()),
+    changes = messages.filter(PairedCalls.method.col == "notifications/tools/list_changed")
+    replies = replies.join(
+        changes.group_by("session").agg(announced_at=PairedCalls.pos.col.min()),
         on="session",
         how="left",
         maintain_order="left",
-    ).with_columns(announced=(pl.col("announced_at") < pl.col("pos")).fill_null(value=False))
-    # By number: a text is as long as all its tools together, and has a row for each of them.
-    texts = answers.select(pl.col("tools").unique(maintain_order=True)).with_row_index("answer")
-    answers = answers.join(texts, on="tools", how="left", maintain_order="left").drop("tools")
+    ).with_columns(announced=(pl.col("announced_at") < PairedCalls.pos.col).fill_null(value=False))
+    # Join by number: the text of a reply contains all its tools, and there is a row for each.
+    texts = replies.select(PairedCalls.tools.col.unique(maintain_order=True)).with_row_index(
+        "number"
+    )
+    replies = replies.join(texts, on="tools", how="left", maintain_order="left").drop("tools")
     rows: list[tuple[int, str, str]] = []
     definitions: dict[str, tuple[Any, ...]] = {}
     for number, text in texts.iter_rows():
@@ -104,10 +108,10 @@ def listings(calls: pl.DataFrame, messages: pl.DataFrame) -> tuple[pl.DataFrame,
                 canonical,
             )
     listed = pl.DataFrame(
-        rows, schema={"answer": pl.UInt32, "tool": pl.String, "definition": pl.String}, orient="row"
+        rows, schema={"number": pl.UInt32, "tool": pl.String, "definition": pl.String}, orient="row"
     )
     return (
-        answers.join(listed, on="answer", how="inner", maintain_order="left").select(
+        replies.join(listed, on="number", how="inner", maintain_order="left").select(
             LISTING.names()
         ),
         pl.DataFrame(list(definitions.values()), schema=DEFINITION, orient="row"),
@@ -115,7 +119,7 @@ def listings(calls: pl.DataFrame, messages: pl.DataFrame) -> tuple[pl.DataFrame,
 
 
 def canonical_json(value: Any) -> str:
-    """JSON text with sorted keys and no spaces: equal values, equal text."""
+    """Return JSON text with sorted keys and no spaces: equal values give equal texts."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
@@ -137,42 +141,47 @@ def _json(tool: dict[str, Any], name: str) -> str | None:
 
 
 def in_force(calls: pl.DataFrame, listed: pl.DataFrame, everywhere: pl.DataFrame) -> pl.DataFrame:
-    """`definition` and `definition_source` of each call of a tool.
+    """Add `definition` and `definition_source` to each call of a tool.
 
-    The version listed last before the call in its session; else the one listed first after it
-    there; else, of all sessions of the server (`everywhere`: the `TIMELINE` of the whole
-    archive), the one listed last before the call, or first after it.
+    The version in force is the one listed last before the call in its session; else the one listed
+    first after it in the session; else the one that the server listed last before the call in any
+    session, or first after it.
+
+    Args:
+        calls: calls of a partition.
+        listed: `LISTING` of the partition.
+        everywhere: `TIMELINE` of the whole archive.
     """
-    mine = listed.select("session", "tool", "pos", "definition").sort("pos", "definition")
-    theirs = everywhere.select("server", "tool", "listed_ns", "definition").sort(
+    in_session = listed.select("session", "tool", "pos", "definition").sort("pos", "definition")
+    of_server = everywhere.select("server", "tool", "listed_ns", "definition").sort(
         "listed_ns", "definition"
     )
-    asks = (
+    tool_calls = (
         calls.filter((pl.col("dir") == "c2s") & pl.col("tool").is_not_null())
         .select("call_id", "session", "server", "tool", "pos", "ts_ns")
         .sort("pos")
     )
 
     def nearest(
-        rows: pl.DataFrame, known: pl.DataFrame, at: str, seen: str, by: str, after: str
+        rows: pl.DataFrame, versions: pl.DataFrame, at: str, listed_at: str, by: str, after: str
     ) -> pl.DataFrame:
         strategy: Any = "forward" if after else "backward"
         return rows.join_asof(
-            known,
+            versions,
             left_on=at,
-            right_on=seen,
+            right_on=listed_at,
             by=[by, "tool"],
             strategy=strategy,
             check_sortedness=False,
         ).select("call_id", pl.col("definition").alias(f"{by}{after}"))
 
-    by_time = asks.sort("ts_ns")
-    found = asks.select("call_id")
+    by_time = tool_calls.sort("ts_ns")
+    found = tool_calls.select("call_id")
     for part in (
-        nearest(asks, mine, "pos", "pos", "session", ""),
-        nearest(asks, mine, "pos", "pos", "session", "_later"),
-        nearest(by_time, theirs, "ts_ns", "listed_ns", "server", ""),
-        nearest(by_time, theirs, "ts_ns", "listed_ns", "server", "_later"),
+        nearest(tool_calls, in_session, "pos", "pos", "session", ""),
+        nearest(tool_calls, in_session, "pos", "pos", "session", "_later"),
+        nearest(by_time, of_server, "ts_ns", "listed_ns", "server", ""),
+        nearest(by_time, of_server, "ts_ns", "listed_ns", "server", "_later"),
     ):
         found = found.join(part, on="call_id", how="left", maintain_order="left")
     sources = {
@@ -192,26 +201,26 @@ def in_force(calls: pl.DataFrame, listed: pl.DataFrame, everywhere: pl.DataFrame
     return left_join_columns(calls, found, "call_id")
 
 
-_VERSION: Final = ("server", "tool", "definition")
+_VERSION_KEY: Final = ("server", "tool", "definition")
 
 
 def timeline(listed: pl.DataFrame) -> pl.DataFrame:
-    """When each server began and ceased to list which definition of a tool: `TIMELINE` columns.
+    """Return the listings (`TIMELINE`) with which a server starts or stops listing a definition.
 
-    What lies between two listings of the same definition says nothing more to `in_force`.
+    Listings between two others of the same definition do not change the result of `in_force`.
     """
     rows = listed.select(TIMELINE).sort(TIMELINE)
-    beside = [
-        pl.col(name).ne_missing(pl.col(name).shift(by)) for name in _VERSION for by in (1, -1)
+    changes = [
+        pl.col(name).ne_missing(pl.col(name).shift(by)) for name in _VERSION_KEY for by in (1, -1)
     ]
-    return rows.filter(pl.any_horizontal(beside))
+    return rows.filter(pl.any_horizontal(changes))
 
 
 def sightings(listed: pl.DataFrame) -> pl.DataFrame:
-    """By server and version of a definition: in how many sessions and when it was listed."""
+    """Return, per server and definition, when it was listed and in how many sessions."""
     # 0 is the time of an imported event whose source has none.
     known = pl.col("listed_ns").filter(pl.col("listed_ns") > 0)
-    return listed.group_by(_VERSION).agg(
+    return listed.group_by(_VERSION_KEY).agg(
         pl.col("server_name").min(),
         first_ns=known.min(),
         last_ns=known.max(),
@@ -221,10 +230,10 @@ def sightings(listed: pl.DataFrame) -> pl.DataFrame:
 
 
 def sum_sightings(seen: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """`sightings` of several partitions, which have no session in common, as one."""
+    """Sum `sightings` of several partitions, which have no session in common."""
     return (
         pl.concat(seen)
-        .group_by(_VERSION)
+        .group_by(_VERSION_KEY)
         .agg(
             pl.col("server_name", "first_ns").min(),
             pl.col("last_ns").max(),
@@ -234,14 +243,14 @@ def sum_sightings(seen: Sequence[pl.DataFrame]) -> pl.DataFrame:
 
 
 def relevant_listings(listed: pl.DataFrame) -> pl.DataFrame:
-    """Those `LISTING` rows by which definitions are judged: as many, however often one is listed.
+    """Return the `LISTING` rows that rules about definitions need, which repeated listings are not.
 
-    The first listing of each version at a server, the first in which a name stands twice, and all
-    of a session that changes a tool.
+    These are the first listing of each version at a server, the first in which a name occurs twice,
+    and all listings of a session in which a tool changes.
     """
-    one = ["recording", "session", "pos", "tool"]
+    key = ["recording", "session", "pos", "tool"]
     rows = listed.with_columns(
-        times=pl.len().over(one),
+        times=pl.len().over(key),
         kinds=pl.col("definition").n_unique().over("recording", "session", "tool"),
     )
     first = rows.sort("listed_ns", "recording", "seq").unique(
@@ -253,12 +262,12 @@ def relevant_listings(listed: pl.DataFrame) -> pl.DataFrame:
         .unique(["server", "tool"], keep="first", maintain_order=True)
     )
     changing = rows.filter(pl.col("kinds") > 1, pl.col("times") == 1)
-    chosen = pl.concat([frame.select(one) for frame in (first, twice, changing)]).unique()
-    return rows.join(chosen, on=one, how="semi", nulls_equal=True).select(listed.columns)
+    chosen = pl.concat([frame.select(key) for frame in (first, twice, changing)]).unique()
+    return rows.join(chosen, on=key, how="semi", nulls_equal=True).select(listed.columns)
 
 
 def versions(seen: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFrame:
-    """The `tools` table: one row a server and version of a definition that was `seen`."""
+    """Return the `tools` table from `sightings` and `DEFINITION` rows."""
     rows = seen.join(definitions.drop("tool").unique("definition"), on="definition", how="left")
     return Tools.frame(
         rows.with_columns(

@@ -25,7 +25,7 @@ from mcptally.errors import McptallyError
 from mcptally.output.render import plain_rows
 from mcptally.redaction.display import clean, sanitised
 from mcptally.rules.reference_page import find_rules, words
-from mcptally.tables.schema import TABLES
+from mcptally.tables.all_tables import TABLES
 
 SECONDS: Final = 20.0
 """The default time limit of an answer."""

@@ -62,7 +62,7 @@ class StoredSummaries:
         files = [self.folder / kind / f"{part}.parquet" for part in self.parts]
         rows = pl.read_parquet(files, columns=None if columns is None else [*columns], glob=False)
         if columns is None:
-            rows = SUMMARY_TABLES[kind].project(rows)
+            rows = SUMMARY_TABLES[kind].select(rows)
         if self.servers is not None and kind in (*_BY_SERVER, NEEDS):
             rows = rows.join(self.servers, on="server", how="semi", nulls_equal=True)
         if self.recordings is not None and "recording" in rows.columns:
@@ -92,7 +92,7 @@ class ArchiveContext:
         self.definitions = _CompactRows(lambda rows: rows.unique("definition").sort("definition"))
         self.listed = _CompactRows(relevant_listings)
         self.sightings = _CompactRows(lambda rows: sum_sightings([rows]))
-        self.timeline = Timeline.project(self._read())
+        self.timeline = Timeline.select(self._read())
 
     def _read(self) -> pl.DataFrame:
         """Read all summaries; gives the timeline."""
@@ -116,7 +116,7 @@ class ArchiveContext:
             )
             total += listed.height
             if total <= ROWS:
-                listings.append(Timeline.project(listed))
+                listings.append(Timeline.select(listed))
             else:
                 listings.clear()
         if total <= ROWS:
@@ -131,7 +131,7 @@ class ArchiveContext:
         columns = ("recording", *Timeline.schema().names())
         return pl.concat(
             [
-                Timeline.project(batch.read("listed", columns).filter(mine))
+                Timeline.select(batch.read("listed", columns).filter(mine))
                 for summaries in self.summaries
                 for batch in summaries.batches()
             ]

@@ -16,7 +16,10 @@ import pyarrow.parquet as pq
 from mcptally.pipeline.incremental import EarlierStores, Part
 from mcptally.pipeline.partition_summary import KINDS
 from mcptally.store import files as store_files
-from mcptally.tables.schema import TABLES, Calls, Findings, Tools
+from mcptally.tables.all_tables import TABLES
+from mcptally.tables.calls import Calls
+from mcptally.tables.findings import Findings
+from mcptally.tables.tools import Tools
 
 SMALL: Final = 4 << 20
 """Bytes in all tables below which a part is small."""

@@ -19,7 +19,8 @@ from mcptally.pipeline.invalidation import stale_recordings
 from mcptally.pipeline.plan import first_recording
 from mcptally.store import files as store_files
 from mcptally.store.files import Made, SourceFile
-from mcptally.tables.schema import Findings, Recordings
+from mcptally.tables.findings import Findings
+from mcptally.tables.recordings import Recordings
 from mcptally.tables.stages import ExcludedFiles, ExcludedRecordings, FilePlaces, RecordingPlaces
 
 
@@ -127,7 +128,7 @@ class EarlierStores:
     def excluding(self, store: int, recordings: Iterable[str]) -> Self:
         """The same without the rows of these recordings in one store."""
         names = pl.DataFrame({"recording": list(recordings)}, schema={"recording": pl.String})
-        rows = ExcludedRecordings.project(names.with_columns(store=pl.lit(store, pl.Int64)))
+        rows = ExcludedRecordings.select(names.with_columns(store=pl.lit(store, pl.Int64)))
         return dataclasses.replace(
             self, excluded_recordings=pl.concat([self.excluded_recordings, rows])
         )
@@ -238,10 +239,10 @@ def _places(folders: Sequence[Path], parts: Sequence[Part]) -> tuple[pl.DataFram
             glob=False,
         )
         rows = found.explode("files").rename({"files": "file"}).with_columns(place)
-        recordings.append(RecordingPlaces.project(rows))
+        recordings.append(RecordingPlaces.select(rows))
         path = folders[part.store] / Findings.name / f"{part.name}.parquet"
         if path.exists():
             about = pl.read_parquet(path, columns=["recording", "file"], glob=False)
             rows = about.filter(pl.col("recording").is_null(), pl.col("file").is_not_null())
-            files.append(FilePlaces.project(rows.with_columns(place)).unique())
+            files.append(FilePlaces.select(rows.with_columns(place)).unique())
     return pl.concat(recordings), pl.concat(files)

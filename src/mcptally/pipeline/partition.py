@@ -28,8 +28,12 @@ from mcptally.process_memory import trim_heap
 from mcptally.protocol import all_rules, definition_lint, leaked_secrets
 from mcptally.rules.findings import require_rules, together
 from mcptally.seeds import stages
+from mcptally.tables.calls import Calls
+from mcptally.tables.declaration import TIME, Table
+from mcptally.tables.findings import Findings
 from mcptally.tables.joins import left_join_columns
-from mcptally.tables.schema import TIME, Calls, Findings, Messages, Recordings, Table, Tools, Usage
+from mcptally.tables.messages import Messages
+from mcptally.tables.recordings import Recordings
 from mcptally.tables.stages import (
     ArgumentCombinations,
     CallsByMinute,
@@ -42,6 +46,8 @@ from mcptally.tables.stages import (
     Listings,
     ResultForms,
 )
+from mcptally.tables.tools import Tools
+from mcptally.tables.usage import Usage
 from mcptally.verdict import evidence
 from mcptally.wire.nesting import with_stack_room
 
@@ -85,10 +91,10 @@ def gather(files: Sequence[Path], names: Sequence[str]) -> GatheredPartition:
     del events, conversation
     trim_heap()
     return GatheredPartition(
-        GatheredCalls.project(calls),
-        GatheredMessages.project(messages),
+        GatheredCalls.select(calls),
+        GatheredMessages.select(messages),
         Findings.frame(findings),
-        GatheredRecordings.project(recordings),
+        GatheredRecordings.select(recordings),
         summary,
     )
 
@@ -96,13 +102,13 @@ def gather(files: Sequence[Path], names: Sequence[str]) -> GatheredPartition:
 def _summary(events: Events, calls: pl.DataFrame, messages: pl.DataFrame) -> PartitionSummary:
     listed, definitions = listings(calls, messages)
     return PartitionSummary(
-        Listings.project(listed),
-        Definitions.project(definitions),
-        ArgumentCombinations.project(stages.argument_combinations(calls)),
-        DryRuns.project(stages.gather_validations(calls, events.asks)),
-        ErrorForms.project(stages.count_error_forms(calls)),
-        CallsByMinute.project(evidence.minutes(calls)),
-        ResultForms.project(evidence.forms(calls)),
+        Listings.select(listed),
+        Definitions.select(definitions),
+        ArgumentCombinations.select(stages.argument_combinations(calls)),
+        DryRuns.select(stages.gather_validations(calls, events.asks)),
+        ErrorForms.select(stages.count_error_forms(calls)),
+        CallsByMinute.select(evidence.minutes(calls)),
+        ResultForms.select(evidence.forms(calls)),
     )
 
 

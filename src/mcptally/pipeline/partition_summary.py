@@ -12,6 +12,7 @@ from typing import Final
 
 import polars as pl
 
+from mcptally.tables.declaration import StageTable
 from mcptally.tables.stages import (
     ArgumentCombinations,
     CallsByMinute,
@@ -21,7 +22,6 @@ from mcptally.tables.stages import (
     Listings,
     Needs,
     ResultForms,
-    StageTable,
 )
 from mcptally.verdict import evidence
 
@@ -97,7 +97,7 @@ def needs(calls: pl.DataFrame, listed: pl.DataFrame) -> pl.DataFrame:
             open_ns=pl.when("is_tool", pl.col("own").is_null()).then("ts_ns"),
         )
     )
-    return Needs.project(rows.unique())
+    return Needs.select(rows.unique())
 
 
 def summary_frames(summary: PartitionSummary, calls: pl.DataFrame) -> dict[str, pl.DataFrame]:

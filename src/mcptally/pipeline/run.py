@@ -36,7 +36,9 @@ from mcptally.process_memory import gc_paused
 from mcptally.store import files as store_files
 from mcptally.store.files import SourceFile, Written
 from mcptally.store.remote_copy import local_copy
-from mcptally.tables.schema import TABLES, Finding, Findings, Recordings, findings_frame
+from mcptally.tables.all_tables import TABLES
+from mcptally.tables.findings import Finding, Findings, findings_frame
+from mcptally.tables.recordings import Recordings
 from mcptally.transcript.discover import PassedOver
 from mcptally.transcript.remote import is_url
 

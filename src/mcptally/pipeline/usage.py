@@ -1,14 +1,16 @@
 """The `usage` table: aggregates of the calls of tools, per session, tool and hour.
 
 Questions about rates read it instead of ten million calls. What is aggregated is declared in
-`tables.schema.Usage`; `tables.usage_sums` makes the same in SQL, and a test compares the two.
+`tables.usage.Usage`; `tables.usage_sums` makes the same in SQL, and a test compares the two.
 """
 
 from collections.abc import Iterator
 
 import polars as pl
 
-from mcptally.tables.schema import Aggregate, Calls, Usage
+from mcptally.tables.calls import Calls
+from mcptally.tables.declaration import Aggregate
+from mcptally.tables.usage import Usage
 from mcptally.tables.usage_sums import AGGREGATES, FACTS, FIRST, FIRST_ORDER, KEYS, TOOL_CALL
 
 

@@ -18,7 +18,7 @@ from mcptally.jsonschemas.dialects import (
     outside_references,
     read,
 )
-from mcptally.jsonschemas.validate import judge_of
+from mcptally.jsonschemas.validators import judge_of
 from mcptally.protocol.message_schemas import ShapeResult, check_shape
 from mcptally.protocol.revisions import table
 from mcptally.rules.findings import REVISIONS, findings_of, rule_of, together

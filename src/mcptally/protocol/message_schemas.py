@@ -16,7 +16,7 @@ import msgspec
 import polars as pl
 
 from mcptally.jsonschemas.subschemas import each_subschema
-from mcptally.jsonschemas.validate import Judge, judge_value, judge_with
+from mcptally.jsonschemas.validators import Judge, judge_value, judge_with
 from mcptally.protocol.revisions import ERA, MODERN, names, table
 from mcptally.protocol.traffic import Traffic
 from mcptally.rules.findings import REVISIONS, findings_of

@@ -14,7 +14,7 @@ import polars as pl
 
 from mcptally import rules
 from mcptally.errors import RuleError, near
-from mcptally.tables.schema import About, Findings, Severity
+from mcptally.tables.findings import About, Findings, Severity
 
 FILES: Final = (
     "archive.toml",

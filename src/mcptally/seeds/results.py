@@ -14,8 +14,8 @@ from mcptally.seeds.tool_result import ToolResult
 from mcptally.seeds.ui_probe import envelopes, form_confidence, test_runs, tool_data
 from mcptally.seeds.ui_probe import tables as ui_tables
 from mcptally.seeds.violation import Violation, findings, pointer, text_pointer
+from mcptally.tables.declaration import Table
 from mcptally.tables.formatting import formatted
-from mcptally.tables.schema import Table
 
 
 def _check_blocks(result: ToolResult) -> Iterator[Violation]:

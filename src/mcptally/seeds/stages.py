@@ -33,7 +33,9 @@ from mcptally.seeds.validation_protocol.calls import (
     gather_validations,
     with_validations,
 )
-from mcptally.tables.schema import Table, UiSteps, Validations
+from mcptally.tables.declaration import Table
+from mcptally.tables.ui_steps import UiSteps
+from mcptally.tables.validations import Validations
 
 __all__ = [
     "PREDICTION_COLUMNS",

@@ -7,7 +7,7 @@ import polars as pl
 
 from mcptally.jsonschemas import walk
 from mcptally.rules import findings as rule_findings
-from mcptally.tables.schema import Findings
+from mcptally.tables.findings import Findings
 
 _CALL_COLUMNS: Final = frozenset({*Findings.schema().names(), "revision"})
 """The columns of a call that its findings repeat."""

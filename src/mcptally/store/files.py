@@ -35,7 +35,9 @@ import pyarrow.parquet as pq
 import mcptally
 from mcptally.errors import StoreError
 from mcptally.store.plain_files import require_plain_files
-from mcptally.tables.schema import TABLES, Recordings, Table
+from mcptally.tables.all_tables import TABLES
+from mcptally.tables.declaration import Table
+from mcptally.tables.recordings import Recordings
 from mcptally.transcript.remote import is_remote, was_url
 
 STORE_FORMAT: Final = 2
@@ -390,7 +392,7 @@ def write_part(work: Path, table: type[Table], part: str, frame: pl.DataFrame) -
     data = table.frame(frame)
     order = data.select(pl.arg_sort_by(table.key, nulls_last=True).cast(pl.UInt32)).to_series()
     in_order = order.equals(pl.int_range(data.height, dtype=pl.UInt32, eager=True))
-    schema = data.clear().to_arrow(compat_level=pl.CompatLevel.newest()).schema
+    schema = table.described(data.clear().to_arrow(compat_level=pl.CompatLevel.newest()).schema)
     # One row group at a time: sorting and converting the whole frame would make two more copies.
     with pq.ParquetWriter(target, schema, **_options(schema.names)) as writer:
         for start in range(0, max(1, data.height), ROW_GROUP):
@@ -476,8 +478,9 @@ def publish(
     for table in TABLES:
         if table.name not in kept_tables and not any((work / table.name).glob("*.parquet")):
             (work / table.name).mkdir(exist_ok=True)
+            schema = table.described(table.frame(pl.DataFrame()).to_arrow().schema)
             pq.write_table(
-                pa.Table.from_batches([], table.frame(pl.DataFrame()).to_arrow().schema),
+                pa.Table.from_batches([], schema),
                 work / table.name / f"{EMPTY}.parquet",
             )
     run = secrets.token_hex(4)

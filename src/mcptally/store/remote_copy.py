@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from mcptally.errors import StoreError, UsageError
 from mcptally.store.files import MANIFEST, SUMMARIES, WORK, digest_of
-from mcptally.tables.schema import TABLES
+from mcptally.tables.all_tables import TABLES
 from mcptally.transcript import remote
 
 LEFT_OVER: Final = datetime.timedelta(days=1)

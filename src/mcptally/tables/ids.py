@@ -1,6 +1,6 @@
-"""Stable identifiers of calls, definitions and sessions.
+"""Compute stable ids of calls, definitions and sessions.
 
-The same input gives the same id in every version, on every machine, whatever the partitioning.
+The same input gives the same id in every version, on every machine and for every partitioning.
 """
 
 import binascii
@@ -17,13 +17,13 @@ _MIX2 = np.uint64(0x94D049BB133111EB)
 
 
 def digest(text: str | bytes) -> str:
-    """16 hex digits that stand for a text (BLAKE2b, 64 bits)."""
+    """Return the BLAKE2b digest (64 bits) of a text as 16 hex digits."""
     data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
     return hashlib.blake2b(data, digest_size=8).hexdigest()
 
 
 def digests(texts: pl.Series) -> pl.Series:
-    """`digest` of every value; each distinct value is hashed once; null stays null."""
+    """Return `digest` of every value; each distinct value is hashed once; null stays null."""
     distinct = texts.unique().drop_nulls()
     return texts.replace_strict(
         distinct, pl.Series([digest(t) for t in distinct], dtype=pl.String), default=None
@@ -33,11 +33,11 @@ def digests(texts: pl.Series) -> pl.Series:
 def call_ids(
     recording: pl.Series, is_s2c: pl.Series, seq: pl.Series, index: pl.Series
 ) -> pl.Series:
-    """Ids of calls: 16 hex digits from recording, direction, seq and index.
+    """Return ids of calls: 16 hex digits from recording, direction, seq and index.
 
     The recording's BLAKE2b digest is mixed with the numbers by SplitMix64 (Steele et al., 2014),
-    one native pass over whole columns. Where damaged archives number two calls alike, the second
-    gets an id of its own.
+    in one pass over whole columns. If a damaged archive gives several calls the same numbers, all
+    but the first get a different id.
     """
     distinct = recording.unique()
     seeds = pl.Series([int(digest(name), 16) for name in distinct], dtype=pl.UInt64)

@@ -1,4 +1,4 @@
-"""Frames put beside each other and in order, without a copy of what is there already."""
+"""Join and sort frames without copying columns that do not change."""
 
 import polars as pl
 
@@ -6,16 +6,16 @@ import polars as pl
 def left_join_columns(
     rows: pl.DataFrame, other: pl.DataFrame, *on: str, nulls: bool = False
 ) -> pl.DataFrame:
-    """`rows` and, beside them, what `other` has for the same keys: a left join in order.
+    """Return `rows` with the columns of `other` for the same keys: a left join that keeps order.
 
-    A join copies every column of both sides; here only those of `other` are made, as long as it
-    has each key once, and a hundred columns with long texts stay where they are.
+    `DataFrame.join` copies the columns of both sides. This function copies only those of `other`,
+    which matters for frames with a hundred columns and long texts.
 
     Args:
         rows: any frame.
-        other: has each key once.
-        on: names of the keys, in both.
-        nulls: whether null is a key like others.
+        other: each key should occur once; otherwise this is an ordinary join.
+        on: names of the key columns in both frames.
+        nulls: whether null keys match each other.
     """
     found = rows.select(on).join(other, on=on, how="left", maintain_order="left", nulls_equal=nulls)
     if found.height != rows.height:
@@ -24,7 +24,7 @@ def left_join_columns(
 
 
 def in_order(rows: pl.DataFrame, *by: str) -> pl.DataFrame:
-    """`rows` sorted, nulls last; itself where it is in order, as transcripts mostly are."""
+    """Return `rows` sorted, nulls last; unchanged if already sorted, as most transcripts are."""
     order = rows.select(pl.arg_sort_by(by, nulls_last=True).cast(pl.UInt32)).to_series()
     here = pl.int_range(rows.height, dtype=pl.UInt32, eager=True)
     return rows if order.equals(here) else rows[order]

@@ -1,41 +1,21 @@
 """Tables that stages of the pipeline hand to each other; they are not part of a store.
 
-A stage projects its frame onto the declared table before it hands it on (`StageTable.project`), so
-that a missing or misspelt column fails there, and columns that are no longer needed use no memory.
+A stage selects the columns of the declared table before it hands its frame on, with
+`StageTable.select`. So a missing or misspelt column fails there, and columns that are no longer
+needed use no memory.
 """
 
 import polars as pl
 
-from mcptally.tables.schema import Calls, Column, Messages, Recordings, Table, Tools
+from mcptally.tables.calls import Calls
+from mcptally.tables.declaration import Column, StageTable
+from mcptally.tables.messages import Messages
+from mcptally.tables.recordings import Recordings
+from mcptally.tables.tools import Tools
 
 _S, _I, _B, _F = pl.String, pl.Int64, pl.Boolean, pl.Float64
 _U = pl.UInt32
 _NS = "ns since 1970"
-
-
-class StageTable(Table):
-    """A table that one stage makes and a later one reads."""
-
-    @classmethod
-    def project(cls, frame: pl.DataFrame) -> pl.DataFrame:
-        """`frame` with exactly this table's columns, in order.
-
-        Raises:
-            TypeError: a column is missing or has another type: a mistake in the stage that made it.
-        """
-        wrong = [
-            f"{name} is {frame.schema.get(name, 'missing')} instead of {dtype}"
-            for name, dtype in cls.schema().items()
-            if frame.schema.get(name) != dtype
-        ]
-        if wrong:
-            raise TypeError(f"{cls.__name__}: {'; '.join(wrong)}")
-        return frame.select(cls.schema().names())
-
-    @classmethod
-    def empty(cls) -> pl.DataFrame:
-        """The table without rows."""
-        return pl.DataFrame(schema=cls.schema())
 
 
 # --- from `gather` to `finish`, one partition ----------------------------------------------------

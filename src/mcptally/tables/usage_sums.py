@@ -8,7 +8,9 @@ from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from mcptally.tables.schema import FAILED, Aggregate, Calls, Usage
+from mcptally.tables.calls import FAILED, Calls
+from mcptally.tables.declaration import Aggregate
+from mcptally.tables.usage import Usage
 
 KEYS: Final = tuple(
     name for name, column in Usage.columns().items() if not isinstance(column, Aggregate)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from mcptally.tables.schema import FAILED
+from mcptally.tables.calls import FAILED
 from mcptally.verdict import confidence, error_text, match
 from mcptally.verdict.rule_model import TextRule, VerdictRule, shipped_rules, status_in
 

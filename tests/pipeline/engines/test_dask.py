@@ -24,7 +24,7 @@ from mcptally.pipeline.engines.dask import DaskPool
 from mcptally.pipeline.engines.worker import FinishSettings, Partition
 from mcptally.pipeline.scoring import Judging
 from mcptally.store.files import prepare
-from mcptally.tables.schema import TABLES
+from mcptally.tables.all_tables import TABLES
 from tests import corpus
 from tests.pipeline.engines.clusters import QUIET, Machines, hold, machines
 from tests.pipeline.golden import TRACES

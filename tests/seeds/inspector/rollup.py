@@ -9,7 +9,7 @@ from importlib import resources
 import duckdb
 import polars as pl
 
-from mcptally.tables.schema import Calls
+from mcptally.tables.calls import Calls
 from mcptally.tables.usage_sums import calls_sql, usage_sql
 
 

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from mcptally.errors import UsageError
-from mcptally.jsonschemas.validate import judge_of, judge_value
+from mcptally.jsonschemas.validators import judge_of, judge_value
 from mcptally.seeds.inspector import scenario, scenario_file
 
 

@@ -19,7 +19,7 @@ from mcptally.output.export import csv, har, jsonl, otlp, parquet
 from mcptally.output.whole_file import whole_file
 from mcptally.redaction.arrow_masking import masked_rows
 from mcptally.redaction.display import hidden
-from mcptally.tables.schema import TABLES
+from mcptally.tables.all_tables import TABLES
 
 __all__ = ["FORMATS", "Exported", "export"]
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 import mcptally
 from mcptally.output.export.values import NO_TIME, dumps, plain
-from mcptally.tables.schema import FAILED
+from mcptally.tables.calls import FAILED
 
 _MAX_SPANS: Final = 500
 """Spans per line."""

@@ -19,7 +19,9 @@ from mcptally.pipeline.partition_summary import PartitionSummary, summary_frames
 from mcptally.pipeline.plan import transcript_bytes
 from mcptally.pipeline.scoring import Judging
 from mcptally.store import files as store_files
-from mcptally.tables.schema import TABLES, Calls, Findings
+from mcptally.tables.all_tables import TABLES
+from mcptally.tables.calls import Calls
+from mcptally.tables.findings import Findings
 
 _FRAMES: Final = tuple(
     field.name for field in dataclasses.fields(GatheredPartition) if field.name != "summary"

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from mcptally.jsonschemas.validate import judge_of
+from mcptally.jsonschemas.validators import judge_of
 from mcptally.seeds import javascript
 from mcptally.seeds.inspector import inspector, wording
 from mcptally.seeds.inspector.model import (

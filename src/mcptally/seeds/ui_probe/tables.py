@@ -8,7 +8,10 @@ import polars as pl
 
 from mcptally.seeds.ui_probe import test_runs
 from mcptally.seeds.ui_probe.shapes import as_double
-from mcptally.tables.schema import Table, UiErrors, UiRuns, UiSteps
+from mcptally.tables.declaration import Table
+from mcptally.tables.ui_errors import UiErrors
+from mcptally.tables.ui_runs import UiRuns
+from mcptally.tables.ui_steps import UiSteps
 
 
 def ui_tables(

@@ -22,7 +22,7 @@ from mcptally.seeds.validation_logic.structured_error import (
     StructuredError,
     read_first,
 )
-from mcptally.tables.schema import FAILED
+from mcptally.tables.calls import FAILED
 from mcptally.verdict import error_text, match
 from mcptally.verdict.rule_model import TextRule, status_in
 

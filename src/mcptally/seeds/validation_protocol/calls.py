@@ -22,10 +22,11 @@ from mcptally.seeds.validation_protocol.texts import (
     schema_differences,
 )
 from mcptally.seeds.violation import Violation, findings
+from mcptally.tables.declaration import TIME
 from mcptally.tables.formatting import formatted
 from mcptally.tables.ids import digest
 from mcptally.tables.joins import left_join_columns
-from mcptally.tables.schema import TIME, Validations
+from mcptally.tables.validations import Validations
 
 NAME: Final = r"(?i)^(?:.*(?:__|[:./]))?validate$"
 """Matches the name of a validating tool."""

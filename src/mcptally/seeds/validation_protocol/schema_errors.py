@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from mcptally.errors import near
-from mcptally.jsonschemas import validate
+from mcptally.jsonschemas import validators
 from mcptally.jsonschemas.cost import errors_of
 from mcptally.jsonschemas.dialects import UnusableError, dialect, read
 from mcptally.seeds.validation_protocol.argument_semantics import Remark
@@ -14,7 +14,7 @@ from mcptally.seeds.validation_protocol.argument_semantics import Remark
 
 def schema_remarks(schema: str, arguments: Any) -> Iterator[Remark]:
     """The remarks on arguments that a schema (JSON text) gives; unknown parameters are warnings."""
-    judge = validate.judge_of(schema)
+    judge = validators.judge_of(schema)
     if isinstance(judge, str):
         why = f"the tool's inputSchema cannot be used: {judge}"
         yield Remark("unchecked", "", f"arguments against their schema ({why})")
@@ -24,7 +24,7 @@ def schema_remarks(schema: str, arguments: Any) -> Iterator[Remark]:
     if state == "invalid" and not found:
         found = [Remark("error", _dotted((path or "").split("/")[1:]), reason or "is invalid")]
     yield from dict.fromkeys(found)
-    if state == validate.UNUSABLE:
+    if state == validators.UNUSABLE:
         yield Remark("unchecked", "", f"arguments against their schema ({reason})")
     try:
         yield from _unknown_parameters(read(schema), arguments, ())
@@ -37,9 +37,9 @@ def _errors(schema: str, arguments: Any) -> Iterator[Remark]:
     try:
         value = read(schema)
         name = dialect(value)
-        value = validate.without_dialect(value)
-        errors = errors_of(validate.engine_of(name, value), value, arguments)
-    except validate.REFUSED:  # includes `UnusableError`
+        value = validators.without_dialect(value)
+        errors = errors_of(validators.engine_of(name, value), value, arguments)
+    except validators.REFUSED:  # includes `UnusableError`
         return
     for error in errors:
         path = [str(part) for part in error.instance_path]
@@ -53,7 +53,7 @@ def _remarks(error: Any, path: Sequence[str]) -> Iterator[Remark]:
     elif name == "type":
         kinds = " or ".join(sorted(detail.get("types", ())))
         yield Remark(
-            "error", _dotted(path), f"expected {kinds}, got {validate.kind(error.instance)}"
+            "error", _dotted(path), f"expected {kinds}, got {validators.kind(error.instance)}"
         )
     elif name in ("enum", "const"):
         allowed = detail.get("options", detail.get("expected_value"))

@@ -1,0 +1,175 @@
+"""Declare the tables that `decode` makes: one per kind of event, and the contents of messages.
+
+Times are nanoseconds since 1970 in UTC (`ts_ns`). Members whose value is kept as JSON text are null
+where the member is absent, and `null` (a text) where it is JSON null.
+"""
+
+import polars as pl
+
+from mcptally.tables.declaration import Column, StageTable
+
+
+class Event(StageTable):
+    """The columns of every event."""
+
+    file = Column(pl.UInt32, "Index of the transcript file in the list of files.")
+    line = Column(pl.Int64, "Line in the file, from 1.")
+    recording = Column(pl.String, "Recording.")
+    seq = Column(pl.Int64, "Order of arrival within the recording.")
+    ts_ns = Column(pl.Int64, "Time of arrival; 0 if an import has none.", "ns")
+
+
+class DecodedMessages(Event):
+    """One row per JSON-RPC message, in file order; each member of a batch is a message."""
+
+    row = Column(pl.UInt32, "Number of the message, by which parameters and replies refer to it.")
+    dir = Column(pl.String, "`c2s` (client to server) or `s2c`.")
+    scope = Column(pl.String, "HTTP exchange; null on a pipe.")
+    bytes = Column(pl.Int64, "Length on the wire.", "bytes")
+    sse_id = Column(pl.String, "Event id in a stream of server-sent events.")
+    redacted = Column(pl.Int64, "Redacted values in the message.")
+    index = Column(pl.UInt32, "Position in a JSON-RPC batch; 0 otherwise.")
+    batch = Column(pl.Boolean, "Whether the message came in a batch.")
+    jsonrpc = Column(pl.String, "JSON text of `jsonrpc`.")
+    id = Column(pl.String, "JSON text of `id`.")
+    method = Column(pl.String, "Method of a request or notification.")
+    has_result = Column(pl.Boolean, "Whether the message has the member `result`.")
+    has_error = Column(pl.Boolean, "Whether the message has the member `error`.")
+    truncated = Column(pl.Boolean, "Whether only the head of the message was recorded.")
+
+
+class RequestParams(StageTable):
+    """One row per request or notification with `params`; `row` is that of its message."""
+
+    row = DecodedMessages.row
+    name = Column(pl.String, "Tool or prompt.")
+    uri = Column(pl.String, "Resource.")
+    arguments = Column(pl.String, "JSON text of the arguments of a tool or prompt.")
+    request_id = Column(pl.String, "JSON text of the id of the request that is cancelled.")
+    progress_token = Column(pl.String, "JSON text of the token of a progress notification.")
+    reason = Column(pl.String, "Reason of a cancellation.")
+    protocol_version = Column(pl.String, "Protocol revision that `initialize` requests.")
+    client_info = Column(pl.String, "JSON text of `clientInfo`.")
+    capabilities = Column(pl.String, "JSON text of the client's capabilities.")
+    request_state = Column(pl.String, "State that the client returns with the required input.")
+    input_responses = Column(pl.String, "JSON text of the required input.")
+    progress = Column(pl.String, "JSON text of the progress so far.")
+    cursor = Column(pl.String, "JSON text of the cursor of a listing.")
+    task = Column(pl.String, "JSON text of the requested task.")
+    task_id = Column(pl.String, "Task that the request is about.")
+    meta_progress_token = Column(pl.String, "JSON text of `_meta.progressToken`.")
+    meta_protocol_version = Column(pl.String, "Protocol revision in `_meta`.")
+    meta_client_info = Column(pl.String, "JSON text of the client's name and version in `_meta`.")
+    meta_capabilities = Column(pl.String, "JSON text of the client's capabilities in `_meta`.")
+    params = Column(
+        pl.String,
+        "JSON text of `params`; null for a `tools/call` whose form the other columns determine.",
+    )
+
+
+class Replies(StageTable):
+    """One row per result or error; `row` is that of its message."""
+
+    row = DecodedMessages.row
+    response = Column(pl.String, "JSON text of the member `result` or `error`.")
+    is_error = Column(pl.String, "JSON text of `isError`.")
+    structured_content = Column(pl.String, "JSON text of `structuredContent`.")
+    result_type = Column(pl.String, "`resultType`.")
+    request_state = Column(pl.String, "State that the client is to return with the input.")
+    tools = Column(pl.String, "JSON text of the tools of a listing.")
+    protocol_version = Column(pl.String, "Protocol revision that the server accepts.")
+    server_info = Column(pl.String, "JSON text of `serverInfo`.")
+    capabilities = Column(pl.String, "JSON text of the server's capabilities.")
+    task = Column(pl.String, "JSON text of `task`.")
+    meta_server_info = Column(pl.String, "JSON text of the server's name and version in `_meta`.")
+    meta_subscription = Column(pl.String, "JSON text of the subscription id in `_meta`.")
+    content_kind = Column(pl.String, "Type of `content`: `array`, `null`, `other` or `absent`.")
+    content_types = Column(pl.List(pl.String), "Type of each content block, in order.")
+    blocks_plain = Column(pl.Boolean, "Whether every content block has members of known types.")
+    text_only = Column(pl.Boolean, "Whether all blocks have text and no annotations or `_meta`.")
+    text_blocks = Column(pl.UInt32, "Blocks of type text.")
+    image_blocks = Column(pl.UInt32, "Blocks of type image.")
+    audio_blocks = Column(pl.UInt32, "Blocks of type audio.")
+    resource_blocks = Column(pl.UInt32, "Blocks of type resource or resource_link.")
+    first_text = Column(pl.String, "Text of the first block.")
+    text = Column(pl.String, "Text of all text blocks, one per line, up to a limit.")
+    has_structured_content = Column(pl.Boolean, "Whether `structuredContent` is there.")
+    has_meta = Column(pl.Boolean, "Whether `_meta` is there.")
+    error_code = Column(pl.Int64, "JSON-RPC error code.")
+    error_message = Column(pl.String, "JSON-RPC error message.")
+    error_data = Column(pl.String, "JSON text of `data` of a JSON-RPC error.")
+    odd = Column(pl.Boolean, "Whether a member has another type than it should.")
+
+
+class RawFrames(Event):
+    """One row per frame that is not strict JSON or exceeds the recorder's size cap."""
+
+    dir = DecodedMessages.dir
+    why = Column(pl.String, "Why the frame is raw, for example `not_json` or `too_large`.")
+    scope = DecodedMessages.scope
+    bytes = DecodedMessages.bytes
+    text = Column(pl.String, "Text of the frame, or its head.")
+    sse_id = DecodedMessages.sse_id
+    sse_event = Column(pl.String, "Type of a server-sent event.")
+    id = Column(pl.String, "JSON text of `id`, found in the head.")
+    method = Column(pl.String, "Method, found in the head.")
+    name = Column(pl.String, "Tool or prompt, found in the head.")
+    is_error = Column(pl.Boolean, "`isError`, found in the head.")
+
+
+class HttpEvents(Event):
+    """One row per request head, response head and end of an HTTP exchange."""
+
+    dir = DecodedMessages.dir
+    phase = Column(pl.String, "`request`, `response` or `end`.")
+    scope = DecodedMessages.scope
+    method = Column(pl.String, "HTTP method.")
+    path = Column(pl.String, "Path and query of the request.")
+    status = Column(pl.Int64, "Status of the response.")
+    closed_by = Column(pl.String, "Side that closed the exchange: `client`, `server`, `proxy`.")
+    mcp_session_id = Column(pl.String, "Header Mcp-Session-Id.")
+    mcp_protocol_version = Column(pl.String, "Header Mcp-Protocol-Version.")
+    mcp_method = Column(pl.String, "Header Mcp-Method.")
+    mcp_name = Column(pl.String, "Header Mcp-Name.")
+    last_event_id = Column(pl.String, "Header Last-Event-Id.")
+
+
+class Opens(Event):
+    """One row per segment that begins."""
+
+    transport = Column(pl.String, "Transport.")
+    server = Column(pl.String, "Label of the server.")
+    command = Column(pl.String, "JSON text of the command line.")
+    url = Column(pl.String, "URL of the server.")
+    recorder = Column(pl.String, "Recorder, name and version.")
+    redaction = Column(pl.String, "JSON text of the redaction policy.")
+    source = Column(pl.String, "JSON text of the source of imported traffic.")
+    segment = Column(pl.Int64, "Number of the segment, from 0.")
+
+
+class Closes(Event):
+    """One row per recording that ended in order."""
+
+    reason = Column(pl.String, "Why the recording ended.")
+    exit_code = Column(pl.Int64, "Exit code of the server.")
+    signal = Column(pl.String, "JSON text of the signal that ended the server.")
+    counts = Column(pl.String, "JSON text of the recorder's counts of events.")
+
+
+class Gaps(Event):
+    """One row per gap event of the recorder."""
+
+    lost = Column(pl.Int64, "Events that were lost.")
+    why = Column(pl.String, "Why they were lost.")
+
+
+class StderrEvents(Event):
+    """One row per output of the server on stderr."""
+
+
+class DuplicateMembers(StageTable):
+    """One row per line with a message that has a member twice."""
+
+    file = Event.file
+    line = Event.line
+    names = Column(pl.String, "Names of the members, up to 200 characters.")

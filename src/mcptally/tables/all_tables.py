@@ -1,0 +1,29 @@
+"""List the tables of a store."""
+
+from typing import Final
+
+from mcptally.tables.calls import Calls
+from mcptally.tables.declaration import Table
+from mcptally.tables.findings import Findings
+from mcptally.tables.messages import Messages
+from mcptally.tables.recordings import Recordings
+from mcptally.tables.tools import Tools
+from mcptally.tables.ui_errors import UiErrors
+from mcptally.tables.ui_runs import UiRuns
+from mcptally.tables.ui_steps import UiSteps
+from mcptally.tables.usage import Usage
+from mcptally.tables.validations import Validations
+
+TABLES: Final[tuple[type[Table], ...]] = (
+    Calls,
+    Messages,
+    Findings,
+    Tools,
+    Recordings,
+    Validations,
+    UiRuns,
+    UiSteps,
+    UiErrors,
+    Usage,
+)
+"""All tables of a store."""

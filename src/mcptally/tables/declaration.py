@@ -1,0 +1,159 @@
+"""Base classes for tables: a table is a class, a column is an attribute of it.
+
+`Calls.method.col` is the column as an expression, `Calls.method.name` is its name. The reference
+page of the tables and the metadata of Parquet files are generated from the declarations.
+"""
+
+import functools
+from typing import ClassVar, Final, Literal
+
+import polars as pl
+import pyarrow as pa
+
+TIME: Final = pl.Datetime("us", "UTC")
+"""Type of points in time: UTC, in microseconds, which both DuckDB and Parquet can represent."""
+
+
+class Column:
+    """A column of a table: its name, type, meaning and unit (empty where it has none)."""
+
+    __slots__ = ("dtype", "meaning", "name", "unit")
+
+    name: str
+
+    def __init__(
+        self, dtype: pl.DataType | type[pl.DataType], meaning: str, unit: str = ""
+    ) -> None:
+        self.dtype = dtype() if isinstance(dtype, type) else dtype
+        self.meaning = meaning
+        self.unit = unit
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    @property
+    def col(self) -> pl.Expr:
+        """The column as an expression."""
+        return pl.col(self.name)
+
+
+class Aggregate(Column):
+    """A column of `Usage`: how it is aggregated over calls, and what of each call.
+
+    `tables.usage_sums` makes the SQL and the polars expressions of these declarations.
+    """
+
+    __slots__ = ("how", "value")
+
+    def __init__(
+        self,
+        how: Literal["rows", "count", "sum", "min", "max", "list", "first"],
+        value: str,
+        dtype: pl.DataType | type[pl.DataType],
+        meaning: str,
+        unit: str = "",
+    ) -> None:
+        """Declare an aggregate.
+
+        Args:
+            how: `rows` counts calls, `count` counts calls for which `value` is true, `list`
+                collects values that are not null, `first` takes the value of the first call with
+                scenario `happy_path`.
+            value: SQL over the columns of `Calls` and over `tables.usage_sums.FACTS`, in the
+                dialect that DuckDB and `polars.sql_expr` share.
+            dtype: type of the column.
+            meaning: what the column holds.
+            unit: its unit.
+        """
+        super().__init__(dtype, meaning, unit)
+        self.how: Final = how
+        self.value: Final = value
+
+
+class StageTable:
+    """A table that passes between stages. Its columns, in order, are its `Column` attributes."""
+
+    meaning: ClassVar[str]
+    """What a row stands for: the docstring of the class, on one line."""
+
+    def __init_subclass__(cls) -> None:
+        cls.meaning = " ".join((cls.__doc__ or "").split())
+
+    @classmethod
+    @functools.cache
+    def columns(cls) -> dict[str, Column]:
+        """Map each column's name to its declaration, in order."""
+        return {
+            name: column
+            for base in reversed(cls.__mro__)
+            for name, column in vars(base).items()
+            if isinstance(column, Column)
+        }
+
+    @classmethod
+    @functools.cache
+    def schema(cls) -> pl.Schema:
+        """Map each column's name to its type, in order."""
+        return pl.Schema({name: column.dtype for name, column in cls.columns().items()})
+
+    @classmethod
+    def select(cls, data: pl.DataFrame) -> pl.DataFrame:
+        """Return this table's columns of `data`, which may have others, in order.
+
+        Raises:
+            TypeError: a column is missing or has another type: a mistake in the stage that made it.
+        """
+        wrong = [
+            f"{name} is {data.schema.get(name, 'missing')} instead of {dtype}"
+            for name, dtype in cls.schema().items()
+            if data.schema.get(name) != dtype
+        ]
+        if wrong:
+            raise TypeError(f"{cls.__name__}: {'; '.join(wrong)}")
+        return data.select(cls.schema().names())
+
+    @classmethod
+    def empty(cls) -> pl.DataFrame:
+        """Return the table without rows."""
+        return pl.DataFrame(schema=cls.schema())
+
+    @classmethod
+    def shared_with(cls, other: type["StageTable"]) -> list[str]:
+        """Return the names of the columns whose declaration `other` shares."""
+        theirs = other.columns()
+        return [name for name, column in cls.columns().items() if theirs.get(name) is column]
+
+
+class Table(StageTable):
+    """A table of a store."""
+
+    name: ClassVar[str]
+    key: ClassVar[tuple[str, ...]]
+    """The columns that rows are sorted by and that identify a row."""
+
+    @classmethod
+    def frame(cls, data: pl.DataFrame) -> pl.DataFrame:
+        """Return `data` with exactly this table's columns and types.
+
+        Columns that `data` lacks are null; columns that the table does not have are dropped.
+        """
+        if data.schema == cls.schema():
+            return data
+        missing = [
+            pl.lit(None, dtype=column.dtype).alias(name)
+            for name, column in cls.columns().items()
+            if name not in data.columns
+        ]
+        return data.with_columns(missing).select(
+            pl.col(name).cast(column.dtype) for name, column in cls.columns().items()
+        )
+
+    @classmethod
+    def described(cls, schema: pa.Schema) -> pa.Schema:
+        """Return the Arrow `schema` with `meaning` and `unit` in the metadata of each field."""
+        fields = []
+        for field in schema:
+            column = cls.columns()[field.name]
+            unit = {"unit": column.unit} if column.unit else {}
+            fields.append(field.with_metadata({"meaning": column.meaning, **unit}))
+        return pa.schema(fields)

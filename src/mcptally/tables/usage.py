@@ -1,0 +1,188 @@
+"""The table `usage`. To add an aggregate, add one row here."""
+
+from typing import Final
+
+import polars as pl
+
+from mcptally.tables.declaration import TIME, Aggregate, Column, Table
+
+
+def _count(condition: str, meaning: str) -> Aggregate:
+    """The number of calls for which an SQL condition is true."""
+    return Aggregate("count", condition, pl.UInt32, meaning)
+
+
+_CLASS_WEIGHTS: Final = (
+    "WHEN 'fully_working' THEN 1.0 WHEN 'partially_working' THEN 0.7 "
+    "WHEN 'connectivity_only' THEN 0.3 WHEN 'error' THEN 0.2 WHEN 'broken' THEN 0.0"
+)
+"""Weight of each class of a scenario result; `rules/seed.toml` has the same numbers."""
+
+
+class Usage(Table):
+    """One row per session, tool and hour, with aggregates of its calls.
+
+    Questions about rates read it instead of the calls; every count can be summed over rows.
+    """
+
+    name = "usage"
+    key = ("recording", "session", "server", "tool", "hour")
+
+    recording = Column(pl.String, "Recording.")
+    session = Column(pl.String, "Session.")
+    server = Column(pl.String, "Label of the server.")
+    tool = Column(pl.String, "Tool that was called.")
+    hour = Column(TIME, "Hour in which the calls were made; null if no time is known.")
+    calls = Aggregate("rows", "", pl.UInt32, "Calls.")
+    first_call = Aggregate("min", "requested_at", TIME, "Time of the first call.")
+    last_call = Aggregate("max", "requested_at", TIME, "Time of the last call.")
+    ok = _count("outcome = 'ok'", "Calls with outcome `ok`.")
+    hidden_errors = _count("outcome = 'hidden_error'", "Calls with outcome `hidden_error`.")
+    tool_errors = _count("outcome = 'tool_error'", "Calls with outcome `tool_error`.")
+    protocol_errors = _count("outcome = 'protocol_error'", "Calls with outcome `protocol_error`.")
+    timeouts = _count("outcome = 'timeout'", "Calls with outcome `timeout`.")
+    no_responses = _count("outcome = 'no_response'", "Calls with outcome `no_response`.")
+    cancelled = _count("outcome = 'cancelled'", "Calls with outcome `cancelled`.")
+    input_required = _count("outcome = 'input_required'", "Calls with outcome `input_required`.")
+    tasks = _count("outcome = 'task'", "Calls with outcome `task`.")
+    business = _count("verdict = 'business'", "Calls with verdict `business`.")
+    tool_failures = _count("verdict = 'tool_failure'", "Calls with verdict `tool_failure`.")
+    infrastructure = _count("verdict = 'infrastructure'", "Calls with verdict `infrastructure`.")
+    ambiguous = _count("verdict = 'ambiguous'", "Calls with verdict `ambiguous`.")
+    judged = _count("judged", "Calls that the failure rate counts.")
+    judged_errors = _count(
+        "judged AND verdict IN ('tool_failure', 'business')",
+        "Of those, calls with verdict `tool_failure` or `business`.",
+    )
+    failed = _count(
+        "judged AND verdict = 'tool_failure'", "Of those, calls with verdict `tool_failure`."
+    )
+    ended_infrastructure = _count(
+        "ended AND verdict = 'infrastructure'",
+        "Calls that ended, with verdict `infrastructure`.",
+    )
+    inputs_checked = _count("input_checked", "Calls whose arguments a schema could validate.")
+    inputs_invalid = _count(
+        "input_schema_state = 'invalid'", "Of those, calls with invalid arguments."
+    )
+    outputs_checked = _count("output_checked", "Calls whose result a schema could validate.")
+    outputs_invalid = _count(
+        "output_checked AND output_schema_state <> 'valid'",
+        "Of those, calls with an invalid result or without one.",
+    )
+    retries = _count("is_retry", "Calls that repeat a failed one.")
+    retried_calls = _count(
+        "is_first_retry", "Calls that were repeated, in the hour of the first repetition."
+    )
+    recovered_calls = _count(
+        "is_first_recovery", "Of those, calls that succeeded later, in the hour when they did."
+    )
+    retry_ms = Aggregate(
+        "sum",
+        "CASE WHEN is_retry THEN latency_ms END",
+        pl.Float64,
+        "Latency of the repetitions.",
+        "ms",
+    )
+    retry_tokens = Aggregate(
+        "sum",
+        "CASE WHEN is_retry "
+        "THEN coalesce(request_bytes, 0) // 4 + coalesce(response_tokens, 0) END",
+        pl.Int64,
+        "What the repetitions cost a model: bytes over 4.",
+        "tokens",
+    )
+    latencies_ms = Aggregate(
+        "list",
+        "latency_ms",
+        pl.List(pl.Float64),
+        "Latency of each call that was answered, unordered.",
+        "ms",
+    )
+    ln_latency_ms = Aggregate(
+        "sum",
+        "CASE WHEN latency_ms IS NOT NULL THEN ln(greatest(latency_ms, 0.001)) END",
+        pl.Float64,
+        "Sum of the natural logarithms of the latencies.",
+    )
+    response_tokens = Aggregate(
+        "list",
+        "response_tokens",
+        pl.List(pl.Int64),
+        "Estimate of each response, unordered.",
+        "tokens",
+    )
+    sized = _count("response_bytes > 0", "Calls with a response that is not empty.")
+    ln_response_bytes = Aggregate(
+        "sum",
+        "CASE WHEN response_bytes > 0 THEN ln(response_bytes) END",
+        pl.Float64,
+        "Sum of the natural logarithms of the sizes of those responses in bytes.",
+    )
+    inspector_judged = _count(
+        "inspector_confidence IS NOT NULL", "Calls that have an `inspector_confidence`."
+    )
+    seed_judged = _count("seed_confidence IS NOT NULL", "Calls that have a `seed_confidence`.")
+    planned = Aggregate("rows", "", pl.UInt32, "Scenario results: each call is one.")
+    seed_executed = _count("seed_executed", "Results that the seed document's reading classifies.")
+    seed_passed = _count(
+        "seed_executed AND seed_is_valid", "Of those, results that indicate a working tool."
+    )
+    validation_errors = _count(
+        "seed_is_error AND seed_is_business_error", "Errors that it calls business logic."
+    )
+    seed_weighed = Aggregate(
+        "sum",
+        f"seed_confidence * CASE seed_classification {_CLASS_WEIGHTS} END",
+        pl.Float64,
+        "Sum of confidence times weight of the class.",
+        "percent",
+    )
+    seed_results = _count(
+        "seed_classification IS NOT NULL",
+        "Results that have a class in the seed document's reading.",
+    )
+    inspector_executed = _count(
+        "inspector_executed", "Results that the original program classifies or throws on."
+    )
+    inspector_passed = _count(
+        "inspector_executed AND inspector_is_valid",
+        "Of those, results that indicate a working tool.",
+    )
+    happy = _count(
+        "inspector_executed AND inspector_is_valid AND planned_scenario = 'happy_path'",
+        "Of those, results with scenario `happy_path`.",
+    )
+    handled = _count(
+        "inspector_executed AND inspector_is_valid AND planned_scenario = 'error_case'",
+        "Of the passed, results with scenario `error_case`.",
+    )
+    business_logic = _count(
+        "inspector_class = 'fully_working' "
+        "AND strpos(array_to_string(inspector_evidence, ' | '), 'business logic') > 0",
+        "Results `fully_working` whose evidence says business logic.",
+    )
+    inspector_results = _count(
+        "inspector_class IS NOT NULL", "Results that have a class in the original program."
+    )
+    inspector_weighed = Aggregate(
+        "sum",
+        f"inspector_points * CASE inspector_class {_CLASS_WEIGHTS} END",
+        pl.Float64,
+        "Sum of confidence times weight of that class.",
+        "percent",
+    )
+    inspector_confidences = Aggregate(
+        "sum", "inspector_points", pl.Float64, "Sum of their confidences.", "percent"
+    )
+    first_happy = Aggregate(
+        "first",
+        "inspector_class",
+        pl.String,
+        "Class of the first of them with scenario `happy_path`.",
+    )
+    first_happy_at = Aggregate("first", "requested_at", TIME, "Time of that request.")
+    first_happy_seq = Aggregate("first", "seq", pl.Int64, "`seq` of that request.")
+    first_happy_index = Aggregate(
+        "first", '"index"', pl.UInt32, "Its position in a JSON-RPC batch."
+    )

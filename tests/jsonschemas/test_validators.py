@@ -1,0 +1,414 @@
+"""Untrusted schemas: both engines agree, nothing is executed or fetched, and validation ends."""
+
+import http.server
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from referencing import Registry
+
+from mcptally.jsonschemas.cost import deepest_value
+from mcptally.jsonschemas.dialects import (
+    UnusableError,
+    depth,
+    dialect,
+    meta_errors,
+    outside_references,
+    read,
+)
+from mcptally.jsonschemas.reference_engine import CLASSES
+from mcptally.jsonschemas.validators import _reference_judge, judge_of, judge_value
+from mcptally.pipeline.partition import gather
+from tests import corpus
+from tests.jsonschemas.oracle import members
+
+DRAFTS = {
+    "draft2020-12": "https://json-schema.org/draft/2020-12/schema",
+    "draft2019-09": "https://json-schema.org/draft/2019-09/schema",
+    "draft7": "http://json-schema.org/draft-07/schema#",
+    "draft6": "http://json-schema.org/draft-06/schema#",
+    "draft4": "http://json-schema.org/draft-04/schema#",
+}
+
+EXCLUDED = {
+    "refRemote.json": "documents on a server: never fetched, so such a schema is unusable",
+    "vocabulary.json": "needs metaschemas from a server",
+    "cross-draft.json": "needs documents from a server",
+    "format.json": "formats are annotations and never asserted",
+    "id.json": "identifiers of documents of a server",
+    "unknownKeyword.json": "identifiers of documents of a server",
+}
+"""Files of the suite about features that are deliberately not supported, with the reason."""
+
+
+def _judge(schema: Any, draft: str) -> Any:
+    """Return a validator for a schema of the suite, in the dialect of its folder."""
+    if isinstance(schema, dict) and "$schema" not in schema:
+        schema = {"$schema": DRAFTS[draft], **schema}
+    return judge_of(json.dumps(schema))
+
+
+@pytest.mark.parametrize("draft", DRAFTS)
+def test_the_json_schema_test_suite_passes(draft: str):
+    files = members("jsonschema-4.26.0", f"/json/tests/{draft}/")
+    wrong, right, unusable = [], 0, []
+    for path, groups in files.items():
+        if "/optional/" in path or Path(path).name in EXCLUDED:
+            continue
+        for group in groups:
+            judge = _judge(group["schema"], draft)
+            for test in group["tests"]:
+                if isinstance(judge, str):
+                    unusable.append((Path(path).name, group["description"], judge))
+                    break
+                state = judge(test["data"])[0]
+                if state == "unusable_schema":
+                    unusable.append((Path(path).name, group["description"], "value"))
+                elif (state == "valid") != test["valid"]:
+                    wrong.append((Path(path).name, group["description"], test["description"]))
+                else:
+                    right += 1
+    assert right > 500
+    assert not wrong
+    assert {name for name, *_ in unusable} <= UNUSABLE, unusable
+
+
+UNUSABLE = {
+    "ref.json",
+    "anchor.json",
+    "defs.json",
+    "definitions.json",
+    "dynamicRef.json",
+    "recursiveRef.json",
+    "unevaluatedItems.json",
+    "unevaluatedProperties.json",
+    "infinite-loop-detection.json",
+}
+"""Files with schemas that refer to other documents, or to themselves for the same value."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("draft", DRAFTS)
+def test_the_compact_metaschema_accepts_what_the_official_one_accepts(draft: str):
+    files = members("jsonschema-4.26.0", f"/json/tests/{draft}/")
+    name = dialect({"$schema": DRAFTS[draft]})
+    cls = CLASSES[name]
+    official = cls(cls.META_SCHEMA, registry=Registry().with_contents(_metaschemas()))
+    schemas = [group["schema"] for groups in files.values() for group in groups]
+    broken = [_with(schema, key, value) for schema in schemas[:150] for key, value in WRONG]
+    differ = [
+        schema
+        for schema in schemas + broken
+        if isinstance(schema, dict | bool)
+        if (not [w for _, w in _meta(schema, name) if "pattern" not in w])
+        != official.is_valid(schema)
+    ]
+    assert len(schemas) > 150
+    assert not differ
+
+
+WRONG = (
+    ("type", "int"),
+    ("required", True),
+    ("minimum", "1"),
+    ("properties", []),
+    ("properties", {"a": 3}),
+    ("additionalProperties", "no"),
+    ("enum", "a"),
+    ("allOf", {}),
+    ("not", 1),
+    ("$ref", 7),
+    ("title", 1),
+    ("maxLength", -1),
+)
+
+
+def _with(schema: Any, key: str, value: Any) -> Any:
+    return {**schema, key: value} if isinstance(schema, dict) else schema
+
+
+def _meta(schema: Any, name: str) -> list[tuple[str, str]]:
+    if isinstance(schema, dict):
+        named = next(uri for uri in DRAFTS.values() if dialect({"$schema": uri}) == name)
+        schema = {**schema, "$schema": named}
+    return meta_errors(schema)
+
+
+def _metaschemas() -> list[tuple[str, Any]]:
+    from jsonschema_specifications import REGISTRY
+
+    return [(uri, REGISTRY.contents(uri)) for uri in REGISTRY]
+
+
+@pytest.mark.slow
+def test_both_engines_agree_on_recorded_traffic():
+    files = corpus.recordings()
+    part = gather(files, [file.name for file in files])
+    calls = part.calls.filter(pl.col("tool").is_not_null())
+    definitions = part.learned.definitions
+    values = calls.select("tool", pl.coalesce("arguments", pl.lit("{}"))).unique().sort("tool")
+    texts = dict(values.group_by("tool").agg("arguments").iter_rows())
+    differ, compared = [], 0
+    for tool, schema in definitions.select("tool", "input_schema").drop_nulls().iter_rows():
+        judge, loaded = judge_of(schema), json.loads(schema)
+        slow = _reference_judge(dialect(loaded), loaded)
+        if isinstance(judge, str) or slow is None:
+            continue
+        for text in texts.get(tool, ()):
+            compared += 1
+            fast = judge_value(judge, text)
+            other = judge_value(slow, text)
+            if fast[0] != other[0] or (fast[2] != other[2] and _has_one_place(fast)):
+                differ.append((tool, text[:100], fast, other))
+    assert compared > (10_000 if corpus.traffic() else 200)
+    assert not differ
+
+
+def _has_one_place(judgement: Any) -> bool:
+    """Return False for additionalProperties, which engines report at the object or the member."""
+    return "not allow" not in str(judgement[1])
+
+
+@pytest.mark.parametrize(
+    ("schema", "words"),
+    [
+        ("[]", "neither an object nor a boolean"),
+        ("{", "is not JSON"),
+        ('{"$schema": "https://example.com/mine"}', "dialect is not known"),
+        ('{"$schema": 7}', "dialect is not known"),
+        ('{"allOf": [{"$ref": "#"}]}', "leads back to itself"),
+        (
+            '{"$ref": "#/$defs/a", "$defs": {"a": {"not": {"$ref": "#/$defs/a"}}}}',
+            "leads back",
+        ),
+        (
+            '{"items": {"$ref": "https://example.com/a"}, "patternProperties": {"a": {}}}',
+            "example.com",
+        ),
+        ("{" + '"not": {' * 150 + "}" * 151, "nested deeper"),
+        ('{"a": "' + "x" * (1 << 20) + '"}', "longer than"),
+        ('{"properties": {"a": {"type": "strin"}}, "type": "object"}', "strin"),
+    ],
+)
+def test_the_message_for_an_unusable_schema_states_the_reason(schema: str, words: str):
+    judge = judge_of(schema)
+    assert isinstance(judge, str)
+    assert words in judge
+
+
+def test_a_schema_that_the_fast_engine_refuses_is_validated_by_the_reference_engine():
+    judge = judge_of('{"properties": {"a": {"$ref": "#/$defs/nowhere"}, "b": {"type": "string"}}}')
+    assert not isinstance(judge, str)
+    assert judge({"b": "x"})[0] == "valid"
+    assert judge({"b": 1}) == ("invalid", "is an integer, not string", "/b")
+    assert judge({"a": 1})[0] == "unusable_schema"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "state"),
+    [
+        ("^(a+)+$", "invalid"),
+        ("^((a+)+)\\1$", "invalid"),
+        ("(a|a)*b", "invalid"),
+        ("(.*a){25}", "valid"),
+    ],
+)
+@pytest.mark.parametrize(
+    "around", ['{{"pattern": {}}}', '{{"pattern": {}, "properties": {{"x": {{"$ref": "#/no"}}}}}}']
+)
+def test_a_pattern_with_catastrophic_backtracking_ends(pattern: str, state: str, around: str):
+    judge = judge_of(around.format(json.dumps(pattern)))
+    assert not isinstance(judge, str)
+    # An engine with unbounded backtracking would not end in practice.
+    assert judge("a" * 60 + "!")[0] == state
+
+
+def test_references_that_multiply_exponentially_are_refused():
+    doubling = {f"a{n}": {"allOf": [{"$ref": f"#/$defs/a{n + 1}"}] * 2} for n in range(40)}
+    schema = {"$ref": "#/$defs/a0", "$defs": doubling | {"a40": {}}}
+    assert "subschemas" in str(judge_of(json.dumps(schema)))
+    twice = {"allOf": [{"properties": {"x": {"$ref": "#"}}}, {"properties": {"x": {"$ref": "#"}}}]}
+    judge = judge_of(json.dumps(twice))
+    assert not isinstance(judge, str)
+    value: dict[str, Any] = {}
+    for _ in range(60):
+        value = {"x": value}
+    assert judge({"x": {"x": {}}})[0] == "valid"
+    assert judge(value)[0] == "unusable_schema"
+
+
+def test_a_recursive_tree_schema_is_accepted():
+    tree = {
+        "properties": {"left": {"$ref": "#"}, "right": {"$ref": "#"}},
+        "additionalProperties": False,
+    }
+    assert deepest_value(tree) is None
+    judge = judge_of(json.dumps(tree))
+    assert not isinstance(judge, str)
+    value: dict[str, Any] = {}
+    for _ in range(200):
+        value = {"left": value, "right": {}}
+    assert judge(value)[0] == "valid"
+
+
+@pytest.fixture
+def requests() -> Any:
+    """Yield the address of a server on loopback and the paths that were requested from it."""
+    paths: list[str] = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            paths.append(self.path)
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b'{"type": "string"}')
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}", paths
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize("key", ["$ref", "$dynamicRef", "$schema"])
+def test_nothing_is_ever_fetched(requests: Any, key: str):
+    address, paths = requests
+    for schema in (
+        {key: f"{address}/a.json"},
+        {"properties": {"a": {key: f"{address}/a.json"}}},
+        {"$id": f"{address}/b.json", "properties": {"a": {key: "c.json"}}},
+        {"allOf": [{key: f"{address}/a.json"}], "properties": {"x": {"$ref": "#/no"}}},
+    ):
+        judge = judge_of(json.dumps(schema))
+        if not isinstance(judge, str):
+            judge({"a": 1, "x": 1})
+        try:
+            meta_errors(schema)
+        except UnusableError:
+            continue
+    assert paths == []
+
+
+def test_a_file_is_never_read(tmp_path: Path):
+    (tmp_path / "a.json").write_text('{"type": "string"}')
+    uri = (tmp_path / "a.json").as_uri()
+    judge = judge_of(json.dumps({"properties": {"a": {"$ref": uri}}}))
+    assert isinstance(judge, str) or judge({"a": 1})[0] == "unusable_schema"
+    assert outside_references({"properties": {"a": {"$ref": uri}}}) == [("/properties/a/$ref", uri)]
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"format": "email"}, "no address"),
+        ({"$schema": DRAFTS["draft7"], "format": "date-time"}, "yesterday"),
+        ({"$schema": DRAFTS["draft4"], "format": "ipv4"}, "999"),
+    ],
+)
+def test_formats_are_not_asserted_in_any_dialect(schema: Any, value: str):
+    judge = judge_of(json.dumps(schema))
+    assert not isinstance(judge, str)
+    assert judge(value)[0] == "valid"
+
+
+def test_both_engines_report_the_topmost_error_first():
+    schema = {
+        "type": "object",
+        "required": ["b"],
+        "properties": {"a": {"properties": {"c": {"type": "integer", "maximum": 3}}}},
+    }
+    fast, slow = judge_of(json.dumps(schema)), _reference_judge("2020-12", schema)
+    assert not isinstance(fast, str)
+    assert slow is not None
+    for value in ({"a": {"c": "x"}}, {"a": {"c": 9}, "b": 1}, {"b": 1, "a": {"c": "x/y"}}):
+        assert fast(value) == slow(value)
+    assert fast({"a": {"c": "x"}}) == ("invalid", "lacks the member 'b'", "")
+    assert fast({"a": {"c": 9}, "b": 1}) == ("invalid", "is greater than 3", "/a/c")
+
+
+@pytest.mark.parametrize("name", ["it's", 'a"b', "a'b\"c", "", "is a required property"])
+@pytest.mark.parametrize(
+    "wants", [lambda n: {"required": [n]}, lambda n: {"dependentRequired": {"x": [n]}}]
+)
+def test_both_engines_name_the_missing_member_for_any_name(wants: Any, name: str):
+    fast, slow = judge_of(json.dumps(wants(name))), _reference_judge("2020-12", wants(name))
+    assert not isinstance(fast, str)
+    assert slow is not None
+    assert fast({"x": 1}) == slow({"x": 1}) == ("invalid", f"lacks the member {name!r}", "")
+
+
+def test_messages_never_contain_the_value():
+    private = "s3cr3t-value"
+    for schema in (
+        {"type": "integer"},
+        {"enum": ["a"]},
+        {"const": 1},
+        {"maxLength": 2},
+        {"pattern": "^b"},
+    ):
+        judge = judge_of(json.dumps({"properties": {"p": schema}}))
+        assert not isinstance(judge, str)
+        state, words, path = judge({"p": private})
+        assert (state, path) == ("invalid", "/p")
+        assert private not in str(words)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3)
+    ),
+    max_leaves=12,
+)
+KEYWORDS = st.sampled_from(
+    [
+        "type",
+        "properties",
+        "required",
+        "items",
+        "enum",
+        "anyOf",
+        "$ref",
+        "pattern",
+        "minimum",
+        "not",
+    ]
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.dictionaries(KEYWORDS, JSON, max_size=4), JSON)
+def test_any_schema_validates_any_value_or_gives_a_reason(schema: Any, value: Any):
+    judge = judge_of(json.dumps(schema))
+    if isinstance(judge, str):
+        assert judge
+    else:
+        assert judge(value)[0] in {"valid", "invalid", "unusable_schema"}
+    try:
+        errors = meta_errors(schema)
+    except UnusableError:
+        return
+    assert all(words and (not path or path.startswith("/")) for path, words in errors)
+
+
+@given(JSON)
+def test_depth_counts_containers(value: Any):
+    def slow(v: Any) -> int:
+        inner = v.values() if isinstance(v, dict) else v if isinstance(v, list) else None
+        return 0 if inner is None else 1 + max(map(slow, inner), default=0)
+
+    assert depth(value) == slow(value)
+
+
+def test_a_schema_nested_too_deeply_for_json_parsers_is_unusable():
+    with pytest.raises(UnusableError):
+        read('{"not":' * 5000 + "{}" + "}" * 5000)
