@@ -192,7 +192,7 @@ class DryRuns(StageTable):
     native = Column(_S, "How it was asked: `tool` or `method`.")
     tool = Column(_S, "Tool whose arguments were to be validated.")
     arguments = Column(_S, "These arguments, as canonical JSON; null in stored summaries.")
-    same = Column(_S, "Digest of the arguments.")
+    arguments_digest = Column(_S, "Digest of the arguments.")
     answered_ns = Column(_I, "When the answer arrived.", _NS)
     latency_ms = Column(_F, "How long the answer took.", "ms")
     valid = Column(_B, "The answer; null if it cannot be read.")

@@ -17,17 +17,7 @@ from mcptally import rules
 from mcptally.seeds.inspector.boundaries import calls_at_boundary
 from mcptally.seeds.inspector.scenario_file import ScenarioEntry
 from mcptally.tables.joins import left_join_columns
-
-COMBINATIONS: Final = pl.Schema(
-    {
-        "recording": pl.String(),
-        "server": pl.String(),
-        "tool": pl.String(),
-        "combination": pl.String(),
-        "calls": pl.UInt32(),
-    }
-)
-"""The number of calls of a tool with each combination of argument names."""
+from mcptally.tables.stages import ArgumentCombinations
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -52,9 +42,11 @@ def with_combination(calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def argument_combinations(calls: pl.DataFrame) -> pl.DataFrame:
-    """The number of calls by recording, tool and `combination`: `COMBINATIONS`."""
+    """The number of calls by recording, tool and `combination`, as `ArgumentCombinations`."""
     named = calls.filter(pl.col("tool").is_not_null())
-    return named.group_by(COMBINATIONS.names()[:-1]).agg(calls=pl.len()).cast(COMBINATIONS)
+    *keys, _ = ArgumentCombinations.columns()
+    counts = named.group_by(keys).agg(calls=pl.len())
+    return counts.cast(ArgumentCombinations.schema())
 
 
 def assign_scenarios(

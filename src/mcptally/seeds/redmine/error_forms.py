@@ -9,18 +9,11 @@ import polars as pl
 
 from mcptally.rules import findings as rule_findings
 from mcptally.tables.formatting import formatted
+from mcptally.tables.stages import ErrorForms
 
 _FAILED: Final = r'^\s*\{[^{}\[\]]{0,300}"(?:success|ok)"\s*:\s*false'
 _ERROR_FIRST: Final = r'^\s*\{\s*"error"\s*:\s*(?:"[^"]|\{)'
 _SAYS_ERROR: Final = "(?i)^\\W{0,3}(?:error|failed|failure|exception)\\b[^\\n]{0,3}[:\uff1a]"
-
-SCHEMA: Final = {
-    "recording": pl.String(),
-    "server": pl.String(),
-    "shape": pl.String(),
-    "calls": pl.UInt32(),
-}
-"""Columns of `count_error_forms`; `shape` is a value of `error_form`."""
 
 
 def error_form() -> pl.Expr:
@@ -55,17 +48,17 @@ def error_form() -> pl.Expr:
 
 
 def count_error_forms(calls: pl.DataFrame) -> pl.DataFrame:
-    """The number of errors of each form by recording and server: `SCHEMA`."""
+    """The number of errors of each form by recording and server, as `ErrorForms`."""
     known = calls.filter(pl.col("error_shape").is_not_null())
     counts = known.group_by("recording", "server", shape="error_shape").agg(calls=pl.len())
-    return counts.cast(SCHEMA)  # type: ignore[arg-type]
+    return counts.cast(ErrorForms.schema())
 
 
 def form_findings(counts: pl.DataFrame) -> pl.DataFrame:
     """A finding for each server whose errors have more than one form.
 
     Args:
-        counts: the `SCHEMA` rows of the whole archive, summed or not.
+        counts: the `ErrorForms` rows of the whole archive, summed or not.
     """
     counts = counts.group_by("server", "shape").agg(pl.col("calls").sum())
     share = pl.col("calls") / pl.col("calls").sum().over("server")

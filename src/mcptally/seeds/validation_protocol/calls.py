@@ -26,6 +26,7 @@ from mcptally.tables.declaration import TIME
 from mcptally.tables.formatting import formatted
 from mcptally.tables.ids import digest
 from mcptally.tables.joins import left_join_columns
+from mcptally.tables.stages import DryRuns
 from mcptally.tables.validations import Validations
 
 NAME: Final = r"(?i)^(?:.*(?:__|[:./]))?validate$"
@@ -38,26 +39,6 @@ SLOW_MS: Final = 1000.0
 
 PREDICTION_WINDOW_NS: Final = 3600 * 10**9
 """A validation in another session applies to calls within this many nanoseconds after it."""
-
-SCHEMA: Final = {
-    "call_id": pl.String(),
-    "recording": pl.String(),
-    "session": pl.String(),
-    "server": pl.String(),
-    "native": pl.String(),
-    "tool": pl.String(),
-    "arguments": pl.String(),
-    "arguments_digest": pl.String(),
-    "answered_ns": pl.Int64(),
-    "latency_ms": pl.Float64(),
-    "valid": pl.Boolean(),
-    "errors": pl.List(pl.String),
-    "warnings": pl.List(pl.String),
-    "phase": pl.String(),
-}
-"""Columns of `gather_validations`: `tool` and `arguments` are those that the validation is about.
-
-`valid`, `errors` and `warnings` are the server's answer, `phase` is how deep it checked."""
 
 PREDICTION_COLUMNS: Final = (
     *("session", "server", "tool", "arguments_digest", "answered_ns", "call_id", "valid"),
@@ -74,7 +55,7 @@ _CHANGES: Final = (
 
 
 def gather_validations(calls: pl.DataFrame, params: pl.DataFrame) -> pl.DataFrame:
-    """The validations among the paired calls of a partition, with the columns of `SCHEMA`.
+    """The validations among the paired calls of a partition, as `DryRuns`.
 
     Args:
         calls: the paired calls.
@@ -102,7 +83,7 @@ def gather_validations(calls: pl.DataFrame, params: pl.DataFrame) -> pl.DataFram
                 "phase": phase([*answer.errors, *answer.warnings]),
             }
         )
-    return pl.DataFrame(validations, schema=SCHEMA)
+    return pl.DataFrame(validations, schema=DryRuns.schema())
 
 
 def candidates(calls: pl.DataFrame, params: pl.DataFrame | None = None) -> pl.DataFrame:
