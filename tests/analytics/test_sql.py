@@ -401,24 +401,30 @@ def test_values_are_bound(small: mt.Store):
 
 
 SPOILT: dict[str, tuple[Any, str]] = {
-    "a list": ([1], "is no store.json of ours"),
+    "a list": ([1], "is not a manifest of mcptally"),
     "another format": ({"format": 99}, "is a store of format 99"),
     "a format that is a text": ({"format": "x"}, "is a store of format x"),
-    "an archive that is a number": ({"format": 2, "archive": 5}, "is no store.json of ours"),
-    "files that are numbers": ({"format": 2, "archive": [5]}, "is no store.json of ours"),
-    "parts in a list": ({"format": 2, "archive": [], "parts": [1]}, "is no store.json of ours"),
+    "an archive that is a number": ({"format": 2, "archive": 5}, "is not a manifest of mcptally"),
+    "files that are numbers": ({"format": 2, "archive": [5]}, "is not a manifest of mcptally"),
+    "parts in a list": (
+        {"format": 2, "archive": [], "parts": [1]},
+        "is not a manifest of mcptally",
+    ),
     "parts that are numbers": (
         {"format": 2, "archive": [], "parts": {"calls/x.parquet": 1}},
-        "is no store.json of ours",
+        "is not a manifest of mcptally",
     ),
     "parts without a size": (
         {"format": 2, "archive": [], "parts": {"calls/x.parquet": {}}},
-        "is no store.json of ours",
+        "is not a manifest of mcptally",
     ),
-    "parts that are nothing": ({"format": 2, "archive": [], "parts": None}, "of ours"),
+    "parts that are nothing": (
+        {"format": 2, "archive": [], "parts": None},
+        "is not a manifest of mcptally",
+    ),
     "a part outside the store": (
         {"format": 2, "archive": [], "parts": {"calls/../../x.parquet": {"bytes": 1}}},
-        "is no store.json of ours",
+        "is not a manifest of mcptally",
     ),
     "no part of a table": ({"format": 2, "archive": [], "parts": {}}, "has no table"),
 }

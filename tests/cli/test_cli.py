@@ -71,7 +71,7 @@ def test_a_folder_that_is_no_store_is_refused(tmp_path: Path):
     (tmp_path / "photos" / "cat.jpg").write_bytes(b"")
     trace = write(tmp_path / "x.jsonl", [opened()])
     done = run("score", trace, "-o", tmp_path / "photos")
-    assert (done.returncode, "no store" in done.stderr) == (3, True)
+    assert (done.returncode, "is not a store" in done.stderr) == (3, True)
     assert (tmp_path / "photos" / "cat.jpg").exists()
 
 

@@ -150,7 +150,7 @@ def test_both_engines_agree_on_recorded_traffic():
     files = corpus.recordings()
     part = gather(files, [file.name for file in files])
     calls = part.calls.filter(pl.col("tool").is_not_null())
-    definitions = part.learned.definitions
+    definitions = part.summary.definitions
     values = calls.select("tool", pl.coalesce("arguments", pl.lit("{}"))).unique().sort("tool")
     texts = dict(values.group_by("tool").agg("arguments").iter_rows())
     differ, compared = [], 0

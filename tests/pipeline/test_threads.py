@@ -67,7 +67,7 @@ def test_a_rule_that_only_later_calls_break_is_applied_with_several_threads(tmp_
     too_new = findings.filter(pl.col("rule") == "protocol.too_new")
     assert too_new.height == 40
     assert set(too_new["message"]) == {
-        "structuredContent came with 2025-06-18; 2025-03-26 is in force"
+        "structuredContent was added in 2025-06-18; the session uses 2025-03-26"
     }
 
 

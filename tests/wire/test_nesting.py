@@ -143,7 +143,9 @@ def test_one_response_is_classified_up_to_the_limit_and_refused_beyond(
 
     assert deeper(lambda: judged(MAX_DEPTH)) == judged(MAX_DEPTH)
     for depth in (MAX_DEPTH + 1, 600, 100_000):
-        with pytest.raises(UsageError, match="`response` of the context is nested deeper than 512"):
+        with pytest.raises(
+            UsageError, match="`response` of the context is nested deeper than the limit of 512"
+        ):
             judged(depth)
 
 
@@ -164,7 +166,7 @@ def test_assert_tool_response_accepts_up_to_the_limit_and_refuses_beyond(as_text
     ):  # it is read, and is not a response
         deeper(lambda: asserted(MAX_DEPTH))
     for depth in (MAX_DEPTH + 1, 100_000):
-        with pytest.raises(ValueError, match="nested deeper than 512"):
+        with pytest.raises(ValueError, match="nested deeper than the limit of 512"):
             asserted(depth)
 
 

@@ -79,5 +79,5 @@ def _replaced(column: Any, changed: dict[Any, Any]) -> Any:
     if _is_text(column.type) and not pa.types.is_string_view(column.type):
         encoded = column.dictionary_encode()
         values = pa.array(within(encoded.dictionary.to_pylist()), column.type)
-        return values.try_add(encoded.indices)
+        return values.take(encoded.indices)
     return pa.array(within(column.to_pylist()), column.type)

@@ -1,7 +1,7 @@
 """Computes intervals of quantiles by a studentised bootstrap over whole sessions, on NumPy arrays.
 
-docs/explanation/statistics.md describes it and tells when there is no interval. docs/decisions/1104
-has its coverage and 1105 that of the alternatives.
+docs/explanation/statistics.md describes it and tells when there is no interval. docs/decisions/0038
+has its coverage and 0091 that of the alternatives.
 """
 
 import functools

@@ -20,7 +20,7 @@ MODULES = {"seed": document, "inspector": inspector}
 
 def judged(files):
     part = gather(files, [path.name for path in files])
-    known = part.learned
+    known = part.summary
     calls = in_force(part.calls, known.listed, known.listed)
     return validate(calls, known.definitions), known.definitions
 

@@ -108,7 +108,7 @@ def ask(store: Store, base: Store | None = None, **filters: Any) -> Answers:
         # Except behind gateways, a session has one server: the sum counts each session once.
         sessions=int(servers.get_column("sessions").sum()),
         archive=_row(store, _ARCHIVE) | _row(store, _PAYLOADS),
-        measured=_row(store, "SELECT * FROM _measured"),
+        measured=_row(store, "SELECT * FROM _verdict_accuracy"),
         tools=_worst_first(tools),
         servers=_worst_first(servers.with_columns(tool=pl.lit(""))).drop("tool"),
         errors=answer("error_groups"),
