@@ -10,8 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcptally.record.writer.clock import Clock
-from mcptally.record.writer.segment import OURS, stem
-from tests.record.behind import PATIENCE, Behind, events, eventually, of, recorder, script, segments
+from mcptally.record.writer.segment import OURS, segment_stem
+from tests.record.recorder_process import (
+    TIMEOUT_SECONDS,
+    RecordedServer,
+    events,
+    eventually,
+    of,
+    recorder,
+    script,
+    segments,
+)
 from tests.record.test_stdio_transparent import peak_kb
 
 if sys.platform != "linux":
@@ -37,7 +46,7 @@ def test_times_never_go_back_however_the_wall_clock_is_stepped(steps):
 
 @pytest.mark.parametrize("wall", [0, 1, 50 * YEAR, 2**63 - 1])
 def test_a_wall_clock_that_is_wrong_altogether_still_names_a_file(wall):
-    name = stem("s", "0" * 12, wall)
+    name = segment_stem("s", "0" * 12, wall)
     assert "/" not in name
     assert len(name) < 100
     assert OURS.fullmatch(f"{name}-0000.jsonl")
@@ -52,8 +61,8 @@ def test_nothing_that_a_server_calls_itself_becomes_a_path(tmp_path):
         for n, name in enumerate(NAMES)
     ]
     server = script(f"import sys\nprint({chr(10).join(replies)!r}); sys.stderr.write({NAMES[0]!r})")
-    with Behind(tmp_path / "traces", server) as behind:
-        assert behind.end()[2] == 0
+    with RecordedServer(tmp_path / "traces", server) as recorded_server:
+        assert recorded_server.end()[2] == 0
     assert len(of(events(tmp_path / "traces"), "message")) == len(NAMES)
     assert [path.name for path in tmp_path.iterdir()] == ["traces"]
     assert all(OURS.fullmatch(path.name) for path in (tmp_path / "traces").iterdir())
@@ -63,7 +72,7 @@ def test_nothing_that_a_server_calls_itself_becomes_a_path(tmp_path):
 def test_without_descriptors_it_works_or_says_so_in_a_sentence(tmp_path, limit):
     command = ["sh", "-c", f'ulimit -n {limit} && exec "$@"', "sh", *recorder(tmp_path), "cat"]
     done = subprocess.run(
-        command, input=b'{"id":1}\n', capture_output=True, timeout=PATIENCE, check=False
+        command, input=b'{"id":1}\n', capture_output=True, timeout=TIMEOUT_SECONDS, check=False
     )
     said = done.stderr.decode()
     assert "Traceback" not in said
@@ -76,8 +85,8 @@ def test_without_descriptors_it_works_or_says_so_in_a_sentence(tmp_path, limit):
 def test_a_server_that_never_stops_talking_is_held_by_a_client_that_does_not_read(tmp_path):
     line = '{"x":"' + "y" * 1_000 + '"}'
     endless = script(f"import sys\nwhile True: sys.stdout.write({line!r} + chr(10))")
-    with Behind(tmp_path, endless, "--redact", "none") as behind:
-        assert behind.line() == line.encode()
+    with RecordedServer(tmp_path, endless, "--redact", "none") as recorded_server:
+        assert recorded_server.line() == line.encode()
         size = sum(len(data) for _, data in segments(tmp_path))
         # Pipes are full by now or will be soon; what is recorded stops growing with them.
         sizes = [size]
@@ -88,8 +97,8 @@ def test_a_server_that_never_stops_talking_is_held_by_a_client_that_does_not_rea
 
         assert eventually(stopped)
         assert sizes[-1] < 3_000_000
-        assert peak_kb(behind.process.pid) < 100 * 1024
-        behind.process.kill()
+        assert peak_kb(recorded_server.process.pid) < 100 * 1024
+        recorded_server.process.kill()
 
 
 def test_a_frame_that_never_ends_takes_no_memory_and_is_told_as_too_large(tmp_path):
@@ -101,13 +110,13 @@ def test_a_frame_that_never_ends_takes_no_memory_and_is_told_as_too_large(tmp_pa
         "    while view: view = view[os.write(1, view):]\n"
         "os.read(0, 1)"
     )
-    with Behind(tmp_path, server, "--max-frame", "1M") as behind:
+    with RecordedServer(tmp_path, server, "--max-frame", "1M") as recorded_server:
         got = []
-        reader = threading.Thread(target=lambda: got.append(len(behind.read(size))))
+        reader = threading.Thread(target=lambda: got.append(len(recorded_server.read(size))))
         reader.start()
         reader.join()
-        peak = peak_kb(behind.process.pid)
-        behind.end()
+        peak = peak_kb(recorded_server.process.pid)
+        recorded_server.end()
     assert got == [size]
     assert peak < 80 * 1024
     (raw,) = of(events(tmp_path), "raw")

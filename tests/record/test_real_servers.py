@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.record.behind import events, of, recorder
+from tests.record.recorder_process import events, of, recorder
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 

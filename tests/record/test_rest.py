@@ -7,8 +7,8 @@ from pathlib import Path
 import zstandard
 
 from mcptally.record.writer.housekeeping import Housekeeper, compress, sweep
-from mcptally.record.writer.segment import Segment, stem
-from tests.record.behind import eventually
+from mcptally.record.writer.segment import Segment, segment_stem
+from tests.record.recorder_process import eventually
 
 
 def old(path, seconds):
@@ -17,7 +17,7 @@ def old(path, seconds):
 
 
 def segment(folder, server="s", *, number=0, age=0.0, text="{}\n", suffix=".jsonl"):
-    name = f"{stem(server, '0' * 12, 0)}-{number:04d}{suffix}"
+    name = f"{segment_stem(server, '0' * 12, 0)}-{number:04d}{suffix}"
     (folder / name).write_text(text)
     old(folder / name, age)
     return folder / name
@@ -28,7 +28,7 @@ def names(folder):
 
 
 def keep(folder, *, size=None, age=None, squeeze=False):
-    sweep(folder, keep_bytes=size, keep_seconds=age, compress_settled=squeeze, now=time.time())
+    sweep(folder, keep_bytes=size, keep_seconds=age, compress_idle=squeeze, now=time.time())
 
 
 def test_a_finished_segment_becomes_zstd_with_the_same_bytes_time_and_mode(tmp_path):
@@ -43,7 +43,7 @@ def test_a_finished_segment_becomes_zstd_with_the_same_bytes_time_and_mode(tmp_p
 
 
 def test_a_segment_being_written_is_neither_compressed_nor_removed(tmp_path):
-    live = Segment(str(tmp_path), f"{stem('s', '0' * 12, 0)}-0000.jsonl")
+    live = Segment(str(tmp_path), f"{segment_stem('s', '0' * 12, 0)}-0000.jsonl")
     live.put(b"{}\n")
     live.publish()
     path = Path(live.path)
@@ -82,7 +82,7 @@ def test_files_that_are_not_ours_are_never_touched(tmp_path):
         (tmp_path / name).write_text("{}\n")
         old(tmp_path / name, 1e9)
     (tmp_path / "elsewhere").write_text("{}\n")
-    link = tmp_path / f"{stem('s', '0' * 12, 0)}-0000.jsonl"
+    link = tmp_path / f"{segment_stem('s', '0' * 12, 0)}-0000.jsonl"
     link.symlink_to(tmp_path / "elsewhere")
     before = names(tmp_path)
     keep(tmp_path, size=0, age=0, squeeze=True)
@@ -94,12 +94,12 @@ def test_the_housekeeper_compresses_what_it_is_handed_and_leaves_when_told(tmp_p
     path = segment(tmp_path)
     housekeeper.finished(path)
     assert eventually(lambda: not path.exists())
-    housekeeper.leave()
+    housekeeper.stop()
     assert names(tmp_path) == [path.name + ".zst"]
 
 
 def test_a_segment_has_its_name_only_once_it_has_a_line(tmp_path):
-    made = Segment(str(tmp_path), f"{stem('s', '0' * 12, 0)}-0000.jsonl")
+    made = Segment(str(tmp_path), f"{segment_stem('s', '0' * 12, 0)}-0000.jsonl")
     assert [name.endswith(".jsonl") for name in names(tmp_path)] == [os.name == "nt"]
     made.put(b"{}\n")
     made.publish()

@@ -9,7 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.record.behind import PATIENCE, Behind, alive, events, eventually, of, recorder, script
+from tests.record.recorder_process import (
+    TIMEOUT_SECONDS,
+    RecordedServer,
+    alive,
+    events,
+    eventually,
+    of,
+    recorder,
+    script,
+)
 
 LINUX = sys.platform == "linux"
 
@@ -24,8 +33,8 @@ STUBBORN = (
 
 @pytest.mark.parametrize("code", [0, 1, 7, 126, 127, 255])
 def test_the_exit_code_is_the_servers(code, tmp_path):
-    with Behind(tmp_path, script(f"import sys; sys.exit({code})")) as behind:
-        assert behind.end() == (b"", b"", code)
+    with RecordedServer(tmp_path, script(f"import sys; sys.exit({code})")) as recorded_server:
+        assert recorded_server.end() == (b"", b"", code)
     last = events(tmp_path)[-1]
     assert (last["reason"], last["exit_code"], last["signal"]) == ("server_exited", code, None)
 
@@ -37,8 +46,8 @@ def test_a_server_killed_by_a_signal_gives_128_and_the_signal(name, tmp_path):
         f"import os, signal; signal.signal({number}, 0) if {number} != 9 else 0; "
         f"os.write(1, b'{{}}'); os.kill(os.getpid(), {number})"
     )
-    with Behind(tmp_path, server) as behind:
-        assert behind.end() == (b"{}", b"", 128 + number)
+    with RecordedServer(tmp_path, server) as recorded_server:
+        assert recorded_server.end() == (b"{}", b"", 128 + number)
     found = events(tmp_path)
     assert (found[-1]["exit_code"], found[-1]["signal"]) == (None, number)
     assert of(found, "message")[0]["unterminated"] is True
@@ -46,8 +55,8 @@ def test_a_server_killed_by_a_signal_gives_128_and_the_signal(name, tmp_path):
 
 @pytest.mark.parametrize("command", [["no-such-server", "x"], ["/no/such/server"], ["/"], [""]])
 def test_a_server_that_cannot_start_is_recorded_as_that(command, tmp_path):
-    with Behind(tmp_path, command, env={"PATH": "/searched:/here"}) as behind:
-        out, err, code = behind.end()
+    with RecordedServer(tmp_path, command, env={"PATH": "/searched:/here"}) as recorded_server:
+        out, err, code = recorded_server.end()
     assert (out, code) == (b"", 127)
     assert b"cannot start %b" % repr(command[0]).encode() in err
     found = events(tmp_path)
@@ -73,7 +82,7 @@ def test_a_relay_that_dies_ends_the_server_and_the_recorder(tmp_path):
             process.stdin.write(b"x\n")
             process.stdin.flush()
             # Its input stays open: nothing but the relay's end tells it to go.
-            assert process.wait(PATIENCE) > 128
+            assert process.wait(TIMEOUT_SECONDS) > 128
         finally:
             process.kill()
 
@@ -82,8 +91,8 @@ def test_a_script_without_a_shebang_starts_as_it_does_from_node(tmp_path):
     path = tmp_path / "server"
     path.write_text('echo "{}" $1\nexit 3\n')
     path.chmod(0o755)
-    with Behind(tmp_path / "t", [str(path), "x"]) as behind:
-        assert behind.end() == (b"{} x\n", b"", 3)
+    with RecordedServer(tmp_path / "t", [str(path), "x"]) as recorded_server:
+        assert recorded_server.end() == (b"{} x\n", b"", 3)
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGQUIT"])
@@ -99,11 +108,11 @@ def test_signals_are_passed_on_to_the_server_at_once(name, tmp_path):
     number = getattr(signal, name)
     # A test run in the background may have been started with some of them ignored.
     usual = lambda: signal.signal(number, signal.SIG_DFL)  # noqa: E731
-    with Behind(tmp_path, server, preexec_fn=usual) as behind:
-        assert behind.line() == b"ready"
-        behind.process.send_signal(number)
-        assert behind.line() == b"got"
-        assert behind.process.wait(PATIENCE) == 9
+    with RecordedServer(tmp_path, server, preexec_fn=usual) as recorded_server:
+        assert recorded_server.line() == b"ready"
+        recorded_server.process.send_signal(number)
+        assert recorded_server.line() == b"got"
+        assert recorded_server.process.wait(TIMEOUT_SECONDS) == 9
     last = events(tmp_path)[-1]
     assert (last["event"], last["exit_code"]) == ("close", 9)
 
@@ -119,42 +128,42 @@ def test_what_the_client_had_ignored_stays_ignored(tmp_path):
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
-    with Behind(tmp_path, server, preexec_fn=ignore) as behind:
-        assert behind.end()[0] == b"[True, False, False]\n"
+    with RecordedServer(tmp_path, server, preexec_fn=ignore) as recorded_server:
+        assert recorded_server.end()[0] == b"[True, False, False]\n"
 
 
 def test_the_end_of_the_clients_input_reaches_the_server_at_once(tmp_path):
     server = script(
         "import sys; n = len(sys.stdin.read()); print(n, flush=True); sys.stdin.close()"
     )
-    with Behind(tmp_path, server) as behind:
-        behind.send(b"abc")
-        assert behind.end() == (b"3\n", b"", 0)
+    with RecordedServer(tmp_path, server) as recorded_server:
+        recorded_server.send(b"abc")
+        assert recorded_server.end() == (b"3\n", b"", 0)
 
 
 def test_the_end_of_the_servers_output_reaches_the_client_while_the_server_lives(tmp_path):
     server = script("import os, sys; print('{}', flush=True); os.close(1); sys.stdin.read()")
-    with Behind(tmp_path, server) as behind:
-        assert behind.rest() == b"{}\n"
-        assert behind.process.poll() is None
-        assert behind.end()[2] == 0
+    with RecordedServer(tmp_path, server) as recorded_server:
+        assert recorded_server.rest() == b"{}\n"
+        assert recorded_server.process.poll() is None
+        assert recorded_server.end()[2] == 0
 
 
 def test_a_server_that_stops_reading_breaks_the_clients_pipe(tmp_path):
     server = script("import os, signal\nos.close(0); print('closed', flush=True); signal.pause()")
-    with Behind(tmp_path, server) as behind:
-        assert behind.line() == b"closed"
+    with RecordedServer(tmp_path, server) as recorded_server:
+        assert recorded_server.line() == b"closed"
 
         def broken():
             try:
-                os.write(behind.process.stdin.fileno(), b"{}\n")
+                os.write(recorded_server.process.stdin.fileno(), b"{}\n")
             except BrokenPipeError:
                 return True
             return False
 
         assert eventually(broken)
-        behind.process.terminate()
-        assert behind.process.wait(PATIENCE) == 128 + signal.SIGTERM
+        recorded_server.process.terminate()
+        assert recorded_server.process.wait(TIMEOUT_SECONDS) == 128 + signal.SIGTERM
 
 
 def test_a_client_that_stops_reading_breaks_the_servers_pipe(tmp_path):
@@ -163,11 +172,11 @@ def test_a_client_that_stops_reading_breaks_the_servers_pipe(tmp_path):
         "signal.signal(signal.SIGPIPE, signal.SIG_DFL)\n"
         "while True: os.write(1, b'{}\\n'); time.sleep(0.001)"
     )
-    with Behind(tmp_path, server) as behind:
-        assert behind.line() == b"{}"
-        behind.process.stdout.close()
-        assert behind.process.wait(PATIENCE) == 128 + signal.SIGPIPE
-        behind.process.stdout = open(os.devnull, "rb")  # noqa: SIM115, PTH123 - closed on exit
+    with RecordedServer(tmp_path, server) as recorded_server:
+        assert recorded_server.line() == b"{}"
+        recorded_server.process.stdout.close()
+        assert recorded_server.process.wait(TIMEOUT_SECONDS) == 128 + signal.SIGPIPE
+        recorded_server.process.stdout = open(os.devnull, "rb")  # noqa: SIM115, PTH123 - closed on exit
 
 
 def test_a_client_that_stops_reading_is_noticed_before_the_server_writes(tmp_path):
@@ -177,11 +186,11 @@ def test_a_client_that_stops_reading_is_noticed_before_the_server_writes(tmp_pat
         "print('ready', flush=True)\n"
         "p.poll(); sys.exit(5)"
     )
-    with Behind(tmp_path, server) as behind:
-        assert behind.line() == b"ready"
-        behind.process.stdout.close()
-        assert behind.process.wait(PATIENCE) == 5
-        behind.process.stdout = open(os.devnull, "rb")  # noqa: SIM115, PTH123 - closed on exit
+    with RecordedServer(tmp_path, server) as recorded_server:
+        assert recorded_server.line() == b"ready"
+        recorded_server.process.stdout.close()
+        assert recorded_server.process.wait(TIMEOUT_SECONDS) == 5
+        recorded_server.process.stdout = open(os.devnull, "rb")  # noqa: SIM115, PTH123 - closed on exit
 
 
 @contextlib.contextmanager
@@ -244,22 +253,24 @@ def test_what_the_server_started_does_not_outlive(who, detached, tmp_path):
 @needs_linux
 def test_killing_the_recorders_group_leaves_nobody(tmp_path):
     # What the Python SDK does to a server that does not end.
-    with Behind(tmp_path, script(STUBBORN), start_new_session=True) as behind:
-        server = int(behind.line())
-        os.killpg(behind.process.pid, signal.SIGKILL)
+    with RecordedServer(tmp_path, script(STUBBORN), start_new_session=True) as recorded_server:
+        server = int(recorded_server.line())
+        os.killpg(recorded_server.process.pid, signal.SIGKILL)
         assert eventually(lambda: not alive(server))
 
 
 @needs_linux
 def test_the_way_clients_end_a_server_works_at_every_step(tmp_path):
-    with Behind(tmp_path, script(STUBBORN)) as behind:
-        server = int(behind.line())
-        behind.process.stdin.close()
-        behind.process.terminate()
+    with RecordedServer(tmp_path, script(STUBBORN)) as recorded_server:
+        server = int(recorded_server.line())
+        recorded_server.process.stdin.close()
+        recorded_server.process.terminate()
         with pytest.raises(subprocess.TimeoutExpired):
-            behind.process.wait(0.5)  # a server that ignores both lives on, as it would alone
+            recorded_server.process.wait(
+                0.5
+            )  # a server that ignores both lives on, as it would alone
         assert alive(server)
-        behind.process.kill()
+        recorded_server.process.kill()
         assert eventually(lambda: not alive(server))
 
 
@@ -268,27 +279,27 @@ def test_a_grandchild_that_holds_stdout_does_not_hold_up_the_end(tmp_path):
     server = script(
         "import subprocess, sys\nsubprocess.Popen(['sleep', '600'])\nprint('{}', flush=True)\n"
     )
-    with Behind(tmp_path, server) as behind:
-        assert behind.end() == (b"{}\n", b"", 0)
+    with RecordedServer(tmp_path, server) as recorded_server:
+        assert recorded_server.end() == (b"{}\n", b"", 0)
     assert events(tmp_path)[-1]["reason"] == "server_exited"
 
 
 def test_a_server_may_go_on_working_after_the_end_of_its_input(tmp_path):
     server = script("import sys, time\nsys.stdin.read()\ntime.sleep(3)\nprint('{}', flush=True)")
-    with Behind(tmp_path, server) as behind:
-        assert behind.end() == (b"{}\n", b"", 0)
+    with RecordedServer(tmp_path, server) as recorded_server:
+        assert recorded_server.end() == (b"{}\n", b"", 0)
 
 
 def test_all_that_a_server_wrote_before_its_end_arrives(tmp_path):
     server = script("import os\nos.write(1, b'x' * 60000 + b'\\n'); os._exit(4)")
     for _ in range(5):
-        with Behind(tmp_path, server) as behind:
-            assert behind.end() == (b"x" * 60000 + b"\n", b"", 4)
+        with RecordedServer(tmp_path, server) as recorded_server:
+            assert recorded_server.end() == (b"x" * 60000 + b"\n", b"", 4)
 
 
 def test_a_slow_reader_still_gets_everything_after_the_servers_end(tmp_path):
     size = 1_000_000
     server = script(f"import os\nd = b'x' * {size} + b'\\n'\nwhile d: d = d[os.write(1, d):]")
-    with Behind(tmp_path, server) as behind:
-        behind.read(10)
-        assert behind.end() == (b"x" * (size - 10) + b"\n", b"", 0)
+    with RecordedServer(tmp_path, server) as recorded_server:
+        recorded_server.read(10)
+        assert recorded_server.end() == (b"x" * (size - 10) + b"\n", b"", 0)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.record.behind import alive, eventually, recorder, script
+from tests.record.recorder_process import alive, eventually, recorder, script
 
 if sys.platform != "linux":
     pytest.skip("looks for processes in /proc", allow_module_level=True)

@@ -4,14 +4,14 @@ import subprocess
 
 import pytest
 
-from tests.record.behind import Behind, events, of, script
+from tests.record.recorder_process import RecordedServer, events, of, script
 
 ECHO = script(
     "import os\nwhile data := os.read(0, 65536):\n    while data: data = data[os.write(1, data):]"
 )
 
 
-class OnThreads(Behind):
+class ServerOnThreads(RecordedServer):
     """A command behind windows.run."""
 
     def __init__(self, out, command):
@@ -45,18 +45,18 @@ class OnThreads(Behind):
     ids=["nothing", "oddities", "many", "large"],
 )
 def test_bytes_pass_and_are_recorded(data, tmp_path):
-    with OnThreads(tmp_path, ECHO) as behind:
+    with ServerOnThreads(tmp_path, ECHO) as recorded_server:
         if len(data) > 60_000:
             import threading
 
-            sender = threading.Thread(target=behind.send, args=(data,))
+            sender = threading.Thread(target=recorded_server.send, args=(data,))
             sender.start()
-            assert behind.read(len(data)) == data
+            assert recorded_server.read(len(data)) == data
             sender.join()
-            assert behind.end() == (b"", b"", 0)
+            assert recorded_server.end() == (b"", b"", 0)
         else:
-            behind.send(data)
-            assert behind.end() == (data, b"", 0)
+            recorded_server.send(data)
+            assert recorded_server.end() == (data, b"", 0)
     found = events(tmp_path)
     frames = len(data.split(b"\n")) - (not data or data.endswith(b"\n"))
     for way in ("c2s", "s2c"):
@@ -69,16 +69,16 @@ def test_stderr_exit_code_and_last_words_arrive(tmp_path):
     server = script(
         "import os\nos.write(2, b'one\\r\\ntwo'); os.write(1, b'x' * 60000); os._exit(7)"
     )
-    with OnThreads(tmp_path, server) as behind:
-        assert behind.end() == (b"x" * 60000, b"one\r\ntwo", 7)
+    with ServerOnThreads(tmp_path, server) as recorded_server:
+        assert recorded_server.end() == (b"x" * 60000, b"one\r\ntwo", 7)
     found = events(tmp_path)
     assert [e["text"] for e in of(found, "stderr")] == ["one", "two"]
     assert (found[-1]["reason"], found[-1]["exit_code"]) == ("server_exited", 7)
 
 
 def test_a_server_that_cannot_start_is_recorded_as_that(tmp_path):
-    with OnThreads(tmp_path, ["no-such-server"]) as behind:
-        _, err, code = behind.end()
+    with ServerOnThreads(tmp_path, ["no-such-server"]) as recorded_server:
+        _, err, code = recorded_server.end()
     assert code == 127
     assert b"PATH searched" in err
     assert events(tmp_path)[-1]["reason"] == "not_started"

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from mcptally.cli.wrap import command as wrap_command
 from mcptally.errors import UnreadableError, UsageError
 from mcptally.record.config.jsonc import JsoncError, parse
-from mcptally.record.config.wrap import apply, default_out, recorder, shown, unwrap, wrap
+from mcptally.record.config.wrap import apply, default_out, recorder_command, shown, unwrap, wrap
 
 CLAUDE = """{
   "globalShortcut": "",
@@ -82,7 +82,7 @@ def test_every_stdio_server_runs_behind_the_recorder(config, text, tmp_path):
     assert before.keys() == after.keys()
     for name, commands in before.items():
         options = ["record", f"--out={tmp_path / 't'}", f"--name={name}", "--"]
-        assert after[name] == [[*recorder(), *options, *command] for command in commands]
+        assert after[name] == [[*recorder_command(), *options, *command] for command in commands]
 
 
 @every_config
@@ -106,9 +106,9 @@ def test_arguments_on_lines_of_their_own_keep_them(config):
 @every_config
 def test_undo_restores_the_file_to_the_byte_and_leaves_no_backup(config, text, tmp_path):
     path = config(text)
-    kept = apply(wrap(path))
-    assert kept is not None
-    assert kept.read_bytes() == text.encode()
+    backup = apply(wrap(path))
+    assert backup is not None
+    assert backup.read_bytes() == text.encode()
     assert path.read_bytes() != text.encode()
     assert apply(unwrap(path)) is None
     assert path.read_bytes() == text.encode()
@@ -121,7 +121,7 @@ def test_wrapping_twice_changes_nothing_more(config, text):
     apply(wrap(path))
     again = wrap(path)
     assert again.after == again.before
-    assert any("already" in sentence for sentence in again.said)
+    assert any("already" in sentence for sentence in again.messages)
     assert apply(again) is None
 
 
@@ -139,23 +139,23 @@ def test_one_server_after_the_other_still_undoes_to_the_byte(config, tmp_path):
 
 def test_undo_after_an_edit_takes_out_only_the_recorder_and_says_so(config):
     path = config(CLAUDE)
-    kept = apply(wrap(path))
+    backup = apply(wrap(path))
     edited = path.read_text().replace('"globalShortcut": ""', '"globalShortcut": "F1"')
     path.write_text(edited)
     change = unwrap(path)
     apply(change)
     assert not change.restored
-    assert any("edited since" in sentence for sentence in change.said)
-    assert any(str(kept) in sentence for sentence in change.said)
+    assert any("edited since" in sentence for sentence in change.messages)
+    assert any(str(backup) in sentence for sentence in change.messages)
     assert '"F1"' in path.read_text()
     assert servers(path.read_text()) == servers(CLAUDE)
-    assert kept.read_bytes() == CLAUDE.encode()
+    assert backup.read_bytes() == CLAUDE.encode()
 
 
 def test_an_http_server_is_left_alone_with_a_sentence_that_says_what_to_do(config):
     change = wrap(config(CLAUDE), server="far")
     assert change.after == change.before
-    assert "mcptally record --url" in change.said[0]
+    assert "mcptally record --url" in change.messages[0]
 
 
 @every_config
@@ -164,7 +164,7 @@ def test_the_diff_shows_the_change_and_no_secret(config, text):
     diff = shown(change)
     assert any(line.startswith("+") and "record" in line for line in diff.splitlines())
     assert "s3cr3t" not in diff
-    assert "s3cr3t" not in "".join(change.said)
+    assert "s3cr3t" not in "".join(change.messages)
 
 
 def test_permissions_stay_and_a_link_stays_a_link(config, tmp_path):
@@ -172,9 +172,9 @@ def test_permissions_stay_and_a_link_stays_a_link(config, tmp_path):
     path.chmod(0o640)
     link = tmp_path / "link.json"
     link.symlink_to(path)
-    kept = apply(wrap(link))
+    backup = apply(wrap(link))
     assert link.is_symlink()
-    assert stat.S_IMODE(path.stat().st_mode) == stat.S_IMODE(kept.stat().st_mode) == 0o640
+    assert stat.S_IMODE(path.stat().st_mode) == stat.S_IMODE(backup.stat().st_mode) == 0o640
 
 
 def test_a_file_that_changed_in_the_meantime_is_not_overwritten(config):
@@ -248,7 +248,7 @@ def test_an_entry_of_another_kind_is_left_alone(config):
     others = {"a": {"command": ["x"]}, "b": {"command": 1, "args": 2}, "c": {"command": "x"}}
     change = wrap(config(json.dumps({"mcpServers": {**others, "c": {**others["c"], "args": {}}}})))
     assert change.after == change.before
-    assert all("no texts" in sentence for sentence in change.said)
+    assert all("no texts" in sentence for sentence in change.messages)
 
 
 def test_recordings_go_where_the_platform_keeps_data(monkeypatch, tmp_path):
@@ -318,5 +318,5 @@ def test_any_text_is_json_or_an_error_that_says_the_line(text):
 
 
 def test_the_recorder_is_named_by_an_absolute_path():
-    assert Path(recorder()[0]).is_absolute()
-    assert os.access(recorder()[0], os.X_OK)
+    assert Path(recorder_command()[0]).is_absolute()
+    assert os.access(recorder_command()[0], os.X_OK)

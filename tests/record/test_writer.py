@@ -16,7 +16,7 @@ from mcptally.record.writer.recording import Archive
 from mcptally.record.writer.segment import OURS
 from mcptally.redaction import policy as redaction_policy
 from mcptally.wire.framing import Splitter
-from tests.record.behind import events, of
+from tests.record.recorder_process import events, of
 
 if sys.platform != "win32":
     import resource
@@ -24,24 +24,24 @@ if sys.platform != "win32":
 COUNTED = ("open", "message", "raw", "stderr", "http", "gap")
 
 
-MADE = []
+OPEN_ARCHIVES = []
 """Archives whose threads end with the test."""
 
 
 @pytest.fixture(autouse=True)
 def _no_thread_is_left():
     yield
-    while MADE:
-        MADE.pop().leave()
+    while OPEN_ARCHIVES:
+        OPEN_ARCHIVES.pop().close()
 
 
 def archive(folder, *, policy="none", **limits):
-    said = []
+    logged = []
     made = Archive(
-        folder, policy=redaction_policy.policy(policy), limits=Limits(**limits), say=said.append
+        folder, policy=redaction_policy.policy(policy), limits=Limits(**limits), log=logged.append
     )
-    MADE.append(made)
-    return made, said
+    OPEN_ARCHIVES.append(made)
+    return made, logged
 
 
 def is_whole(found):
@@ -59,7 +59,7 @@ def is_whole(found):
 
 
 def test_every_kind_of_event_has_its_fields(tmp_path):
-    made, said = archive(tmp_path, frame_bytes=100)
+    made, logged = archive(tmp_path, frame_bytes=100)
     recording = made.open(transport="streamable_http", server="s", url="http://h:1/mcp")
     recording.http(dir="c2s", scope="x", phase="request", method="POST", path="/mcp", headers={})
     recording.frame(b'{"id":1}', dir="c2s", scope="x")
@@ -70,7 +70,7 @@ def test_every_kind_of_event_has_its_fields(tmp_path):
     recording.close(reason="again")
     found = events(tmp_path)
     assert is_whole(found)
-    assert not said
+    assert not logged
     common = {"v", "event", "recording", "seq", "ts_ns"}
     fields = [{k: v for k, v in event.items() if k not in common} for event in found]
     assert fields == [
@@ -135,12 +135,12 @@ def test_a_label_with_a_secret_in_it_is_redacted_in_the_event_and_in_the_files_n
 
 
 def test_words_of_the_system_that_are_not_utf8_are_recorded_all_the_same(tmp_path):
-    made, said = archive(tmp_path)
+    made, logged = archive(tmp_path)
     made.open(transport="stdio", server="a\udcff").close(reason="x", path="/bin:/\udcff")
     first, last = events(tmp_path)
     assert (first["event"], first["server"]) == ("open", "a\ufffd")
     assert (last["event"], last["path"]) == ("close", "/bin:/\ufffd")
-    assert not said
+    assert not logged
 
 
 def test_the_copy_is_redacted_by_the_policy_and_says_so(tmp_path):
@@ -171,7 +171,7 @@ def test_a_policy_that_fails_costs_the_copy_and_leaks_nothing(tmp_path):
         text = argv = url = json
 
     made = Archive(tmp_path, policy=Broken("broken", frozenset()))
-    MADE.append(made)
+    OPEN_ARCHIVES.append(made)
     recording = made.open(transport="stdio", server="s", command=["secret"])
     recording.frame(b'{"a":"secret"}', dir="c2s")
     recording.frame(b"secret", dir="c2s")
@@ -212,7 +212,7 @@ def test_segments_rotate_by_age(tmp_path):
 
 def test_a_segment_that_was_removed_is_lost_with_all_its_events_and_another_follows(tmp_path):
     folder = tmp_path / "t"
-    made, said = archive(folder, compress=False)
+    made, logged = archive(folder, compress=False)
     recording = made.open(transport="stdio", server="s")
     recording.frame(b'{"id":1}', dir="c2s")
     (first,) = folder.iterdir()
@@ -223,7 +223,7 @@ def test_a_segment_that_was_removed_is_lost_with_all_its_events_and_another_foll
     assert [e["event"] for e in found] == ["open", "gap", "message", "close"]
     assert (found[0]["segment"], found[1]["lost"], found[2]["msg"]["id"]) == (1, 2, 2)
     assert is_whole(found)
-    (words,) = said
+    (words,) = logged
     assert words.startswith(f"{first} was removed while it was being written: 2 events are lost;")
 
 
@@ -272,12 +272,12 @@ def test_a_folder_that_cannot_be_made_costs_the_recording_only_and_a_gap_tells(
     monkeypatch.setattr(writer, "RETRY_SECONDS", 0)
     blocker = tmp_path / "t"
     blocker.write_text("in the way")
-    made, said = archive(blocker)
+    made, logged = archive(blocker)
     recording = made.open(transport="stdio", server="s")
     for _ in range(3):
         recording.frame(b"{}", dir="c2s")
     recording.stderr([b"a", b"b"])
-    assert len(said) == 1
+    assert len(logged) == 1
     blocker.unlink()
     recording.frame(b"{}", dir="c2s")
     recording.close(reason="x")
@@ -291,19 +291,19 @@ def test_a_folder_that_cannot_be_made_costs_the_recording_only_and_a_gap_tells(
 def test_what_could_not_be_told_in_the_file_is_told_at_the_end(tmp_path):
     blocker = tmp_path / "t"
     blocker.write_text("in the way")
-    made, said = archive(blocker)
+    made, logged = archive(blocker)
     recording = made.open(transport="stdio", server="s")
     recording.frame(b"{}", dir="c2s")
     recording.close(reason="x")
-    assert len(said) == 2
-    assert "2 events could not be recorded" in said[1]
+    assert len(logged) == 2
+    assert "2 events could not be recorded" in logged[1]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a limit on file size")
 def test_a_full_disk_tears_no_line_and_a_gap_tells_what_was_lost(tmp_path, monkeypatch):
     monkeypatch.setattr(writer, "RETRY_SECONDS", 0)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)  # half a module is worse than none
-    made, said = archive(tmp_path)
+    made, logged = archive(tmp_path)
     recording = made.open(transport="stdio", server="s")
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (3000, limits[1]))
@@ -312,7 +312,7 @@ def test_a_full_disk_tears_no_line_and_a_gap_tells_what_was_lost(tmp_path, monke
             recording.frame(b'{"id":%d}' % number, dir="c2s")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert len(said) == 1
+    assert len(logged) == 1
     (file,) = tmp_path.iterdir()
     assert file.read_bytes().endswith(b"}\n")
     recording.frame(b'{"id":50}', dir="c2s")

@@ -10,9 +10,9 @@ _LAUNCHERS: Final = frozenset(
         *("docker", "podman", "python", "python3", "uv", "uvx"),
     )
 )
-_LAUNCHER_WORDS: Final = frozenset(("dlx", "exec", "run", "tool", "x"))
+_SUBCOMMANDS: Final = frozenset(("dlx", "exec", "run", "tool", "x"))
 
-_VALUE_NEXT: Final = {
+_OPTIONS_WITH_VALUE: Final = {
     "docker": "-a -e -l -m -p -u -v -w -h --add-host --cap-add --cap-drop --cpus --device --dns"
     " --entrypoint --env --env-file --gpus --group-add --hostname --ip --label --log-driver"
     " --memory --mount --name --net --network --platform --publish --pull --restart --runtime"
@@ -25,9 +25,9 @@ _VALUE_NEXT: Final = {
     " --with-requirements",
 }
 """Options of a launcher whose value is the next word; the value may be a secret."""
-_CODE_NEXT: Final = {"node": ("-e", "--eval", "--print", "eval"), "python": ("-c",)}
+_OPTIONS_WITH_CODE: Final = {"node": ("-e", "--eval", "--print", "eval"), "python": ("-c",)}
 """After these comes a program's text, which is no name."""
-_SORT: Final = {"podman": "docker", "python3": "python", "uvx": "uv"}
+_SAME_OPTIONS_AS: Final = {"podman": "docker", "python3": "python", "uvx": "uv"}
 """Launchers whose options are those of another; of the others of JavaScript, those of `node`."""
 
 
@@ -36,7 +36,7 @@ def label(command: Sequence[str]) -> str:
     program = _name(command[0]) if command else ""
     launcher = program.lower().removesuffix(".exe").removesuffix(".cmd")
     if launcher in _LAUNCHERS:
-        program = next(_told_to_run(command[1:], launcher), program)
+        program = next(_candidate_names(command[1:], launcher), program)
     return program or "server"
 
 
@@ -45,16 +45,16 @@ def _name(word: str) -> str:
     return os.path.basename(word.rstrip("/\\")) or word  # noqa: PTH119
 
 
-def _told_to_run(words: Sequence[str], launcher: str) -> Iterator[str]:
+def _candidate_names(words: Sequence[str], launcher: str) -> Iterator[str]:
     """The words that may name what runs; no value of an option, and no assignment."""
-    sort = _SORT.get(launcher, launcher)
-    sort = sort if sort in _VALUE_NEXT else "node"
-    value_next = _VALUE_NEXT[sort].split()
+    options_of = _SAME_OPTIONS_AS.get(launcher, launcher)
+    options_of = options_of if options_of in _OPTIONS_WITH_VALUE else "node"
+    options_with_value = _OPTIONS_WITH_VALUE[options_of].split()
     rest = iter(words)
     for word in rest:
-        if word in _CODE_NEXT.get(sort, ()):
+        if word in _OPTIONS_WITH_CODE.get(options_of, ()):
             return
-        if word in value_next:
+        if word in options_with_value:
             next(rest, None)
-        elif not word.startswith("-") and "=" not in word and word not in _LAUNCHER_WORDS:
+        elif not word.startswith("-") and "=" not in word and word not in _SUBCOMMANDS:
             yield _name(word)

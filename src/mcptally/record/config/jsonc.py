@@ -60,66 +60,66 @@ def parse(text: str) -> Node:
     Raises:
         JsoncError: it holds none, or something stands after it.
     """
-    node = _value(text, _skip(text, 1 if text.startswith("\ufeff") else 0), 0)
-    if (end := _skip(text, node.end)) != len(text):
+    node = _value(text, _skip_space(text, 1 if text.startswith("\ufeff") else 0), 0)
+    if (end := _skip_space(text, node.end)) != len(text):
         raise _error(text, end, "something stands after the end")
     return node
 
 
-def _skip(text: str, at: int) -> int:
-    match = _SPACE.match(text, at)
-    return match.end() if match else at
+def _skip_space(text: str, position: int) -> int:
+    match = _SPACE.match(text, position)
+    return match.end() if match else position
 
 
-def _error(text: str, at: int, why: str) -> JsoncError:
-    return JsoncError(f"line {text.count(chr(10), 0, at) + 1}: {why}")
+def _error(text: str, position: int, reason: str) -> JsoncError:
+    return JsoncError(f"line {text.count(chr(10), 0, position) + 1}: {reason}")
 
 
-def _value(text: str, at: int, depth: int) -> Node:
-    char = text[at : at + 1]
+def _value(text: str, position: int, depth: int) -> Node:
+    char = text[position : position + 1]
     if char in {"{", "["}:
         if depth > _MAX_DEPTH:
-            raise _error(text, at, "nested too deep")
-        return _object(text, at, depth) if char == "{" else _array(text, at, depth)
-    match = (_STRING if char == '"' else _SCALAR).match(text, at)
+            raise _error(text, position, "nested too deep")
+        return _object(text, position, depth) if char == "{" else _array(text, position, depth)
+    match = (_STRING if char == '"' else _SCALAR).match(text, position)
     try:
         if match is not None:
-            return Node(at, match.end(), json.loads(match[0], strict=False))
+            return Node(position, match.end(), json.loads(match[0], strict=False))
     except ValueError:
         pass
-    raise _error(text, at, "expected a value")
+    raise _error(text, position, "expected a value")
 
 
 def _object(text: str, start: int, depth: int) -> Node:
     members = []
-    at = _skip(text, start + 1)
-    while text[at : at + 1] != "}":
-        if text[at : at + 1] != '"':
-            raise _error(text, at, "expected a name in double quotes")
-        name = _value(text, at, depth)
-        at = _skip(text, name.end)
-        if text[at : at + 1] != ":":
-            raise _error(text, at, "expected ':'")
-        node = _value(text, _skip(text, at + 1), depth + 1)
+    position = _skip_space(text, start + 1)
+    while text[position : position + 1] != "}":
+        if text[position : position + 1] != '"':
+            raise _error(text, position, "expected a name in double quotes")
+        name = _value(text, position, depth)
+        position = _skip_space(text, name.end)
+        if text[position : position + 1] != ":":
+            raise _error(text, position, "expected ':'")
+        node = _value(text, _skip_space(text, position + 1), depth + 1)
         members.append((name.value, node))
-        at = _next(text, node.end, "}")
-    return Node(start, at + 1, None, members=tuple(members))
+        position = _after_item(text, node.end, "}")
+    return Node(start, position + 1, None, members=tuple(members))
 
 
 def _array(text: str, start: int, depth: int) -> Node:
     items = []
-    at = _skip(text, start + 1)
-    while text[at : at + 1] != "]":
-        node = _value(text, at, depth + 1)
+    position = _skip_space(text, start + 1)
+    while text[position : position + 1] != "]":
+        node = _value(text, position, depth + 1)
         items.append(node)
-        at = _next(text, node.end, "]")
-    return Node(start, at + 1, None, items=tuple(items))
+        position = _after_item(text, node.end, "]")
+    return Node(start, position + 1, None, items=tuple(items))
 
 
-def _next(text: str, at: int, closing: str) -> int:
-    at = _skip(text, at)
-    if text[at : at + 1] == ",":
-        return _skip(text, at + 1)
-    if text[at : at + 1] != closing:
-        raise _error(text, at, f"expected ',' or '{closing}'")
-    return at
+def _after_item(text: str, position: int, closing: str) -> int:
+    position = _skip_space(text, position)
+    if text[position : position + 1] == ",":
+        return _skip_space(text, position + 1)
+    if text[position : position + 1] != closing:
+        raise _error(text, position, f"expected ',' or '{closing}'")
+    return position

@@ -10,7 +10,7 @@ import select
 import stat
 from typing import Final
 
-_CAREFUL: Final = 512
+_MIN_PIPE_BUF: Final = 512
 """POSIX's least PIPE_BUF: what a pipe that says it is writable takes without blocking."""
 
 
@@ -38,7 +38,7 @@ class Sink:
             close_fd(fd)
 
 
-class _Socket(Sink):
+class _SocketSink(Sink):
     """A client's socket (node's pipes are sockets): non-blocking call by call."""
 
     def __init__(self, fd: int) -> None:
@@ -60,7 +60,7 @@ class _Socket(Sink):
             close_fd(fd)
 
 
-class _Careful(Sink):
+class _PolledSink(Sink):
     """A shared file that cannot be opened again: asks first, then writes a little."""
 
     def write(self, data: memoryview) -> int:
@@ -68,7 +68,7 @@ class _Careful(Sink):
         poll.register(self.fd, select.POLLOUT)
         done = 0
         while done < len(data) and any(event & select.POLLOUT for _, event in poll.poll(0)):
-            done += os.write(self.fd, data[done : done + _CAREFUL])
+            done += os.write(self.fd, data[done : done + _MIN_PIPE_BUF])
         if not done:
             os.write(self.fd, b"")  # a pipe nobody reads says so here
         return done
@@ -81,14 +81,14 @@ def client_sink(fd: int) -> Sink | None:
     except OSError:
         return None
     if stat.S_ISSOCK(mode):
-        return _Socket(fd)
+        return _SocketSink(fd)
     if stat.S_ISREG(mode):
         return Sink(fd)
     if stat.S_ISFIFO(mode) or os.isatty(fd):
         with contextlib.suppress(OSError):
             flags = os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY
             return Sink(os.open(f"/proc/self/fd/{fd}", flags), also_close=(fd,))
-    return _Careful(fd)
+    return _PolledSink(fd)
 
 
 def close_fd(fd: int) -> None:

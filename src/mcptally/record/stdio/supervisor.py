@@ -34,11 +34,11 @@ ORPHAN_SECONDS: Final = 0.5
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
 
-_TO_GROUP: Final = frozenset({signal.SIGINT, signal.SIGQUIT, signal.SIGHUP})
+_GROUP_SIGNALS: Final = frozenset({signal.SIGINT, signal.SIGQUIT, signal.SIGHUP})
 """What a terminal sends goes to a whole process group; all else to the one process."""
 
 
-class Guarded(NamedTuple):
+class SupervisedServer(NamedTuple):
     """A started server: our ends of its pipes, and the guardian's control and status pipes."""
 
     stdin: int
@@ -50,13 +50,13 @@ class Guarded(NamedTuple):
     """Lines: `failed ERRNO`, `exit CODE` (negative: by that signal), then `clean`."""
 
 
-def start(command: Sequence[str]) -> Guarded:
+def start(command: Sequence[str]) -> SupervisedServer:
     """Run `command` with our environment and working folder, its three streams on pipes.
 
     Raises:
         OSError: there are no descriptors or no processes left to do it with.
     """
-    _keep_standard_fds_taken()
+    _open_missing_standard_fds()
     fds: list[int] = []
     try:
         for _ in range(5):
@@ -72,7 +72,7 @@ def start(command: Sequence[str]) -> Guarded:
             os.setpgid(0, 0)
             for fd in (in_w, out_r, err_r, control_w, status_r):
                 os.close(fd)
-            _guard(command, (in_r, out_w, err_w), control_r, status_w)
+            _run_supervisor(command, (in_r, out_w, err_w), control_r, status_w)
         finally:
             os._exit(70)
     for fd in (in_r, out_w, err_w, control_r, status_w):
@@ -80,10 +80,10 @@ def start(command: Sequence[str]) -> Guarded:
     os.set_blocking(in_w, False)
     os.set_blocking(out_r, False)
     os.set_blocking(err_r, False)
-    return Guarded(in_w, out_r, err_r, control_w, status_r)
+    return SupervisedServer(in_w, out_r, err_r, control_w, status_r)
 
 
-def _keep_standard_fds_taken() -> None:
+def _open_missing_standard_fds() -> None:
     """A pipe of ours must never become file descriptor 0, 1 or 2 of a caller that closed them."""
     for fd in range(3):
         try:
@@ -92,25 +92,25 @@ def _keep_standard_fds_taken() -> None:
             os.open(os.devnull, os.O_RDWR)
 
 
-def _guard(
+def _run_supervisor(
     command: Sequence[str], streams: tuple[int, int, int], control: int, status: int
 ) -> None:
     prctl = _prctl()
     if prctl is not None:
         prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    me = os.getpid()
+    own_pid = os.getpid()
     server = os.fork()
     if server == 0:
         try:
-            _become(command, streams, status, me, prctl)
+            _exec_server(command, streams, status, own_pid, prctl)
         finally:
             os._exit(127)
     with contextlib.suppress(OSError):
         os.setpgid(server, server)  # also here: whoever comes first
-    _let_go_of_all_but(control, status)
+    _close_descriptors_except(control, status)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
-    _Guardian(server, control, status).run()
+    _Supervisor(server, control, status).run()
     os._exit(0)
 
 
@@ -123,18 +123,18 @@ def _prctl() -> "Callable[[int, int], int] | None":
     return lambda option, value: int(function(option, ctypes.c_ulong(value), 0, 0, 0))
 
 
-def _become(
+def _exec_server(
     command: Sequence[str],
     streams: tuple[int, int, int],
     status: int,
-    guardian: int,
+    supervisor_pid: int,
     prctl: "Callable[[int, int], int] | None",
 ) -> None:
     """Turn this process into the server; reports why not, when it cannot."""
     os.setpgid(0, 0)
     if prctl is not None:
         prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != guardian:
+        if os.getppid() != supervisor_pid:
             return
     for target, fd in enumerate(streams):
         os.dup2(fd, target)
@@ -156,7 +156,7 @@ def _become(
     os.write(status, b"failed %d\n" % (failure.errno or 0))
 
 
-def _let_go_of_all_but(*kept: int) -> None:
+def _close_descriptors_except(*kept: int) -> None:
     """Hold nothing open that the client or the server waits on to close."""
     null = os.open(os.devnull, os.O_RDWR)
     for fd in range(3):
@@ -168,13 +168,13 @@ def _let_go_of_all_but(*kept: int) -> None:
     os.closerange(low, 4096)
 
 
-class _Guardian:
+class _Supervisor:
     def __init__(self, server: int, control: int, status: int) -> None:
         self._server = server
         self._control = control
         self._status = status
-        self._alive = True
-        self._recorder_alive = True
+        self._server_running = True
+        self._recorder_running = True
         wake_r, wake_w = os.pipe()
         os.set_blocking(wake_r, False)
         os.set_blocking(wake_w, False)
@@ -187,32 +187,32 @@ class _Guardian:
         self._poll.register(control, select.POLLIN)
 
     def run(self) -> None:
-        while self._alive and self._recorder_alive:
+        while self._server_running and self._recorder_running:
             for byte in self._wait(None):
                 if byte == END:
-                    self._end(TERM_SECONDS)
+                    self._end_all(TERM_SECONDS)
                 else:
-                    self._pass_on(byte)
-        if self._recorder_alive:
-            self._sweep_after_exit()
+                    self._forward_signal(byte)
+        if self._recorder_running:
+            self._end_leftover_processes()
         else:
-            self._end(ORPHAN_SECONDS)
-        self._tell(b"clean\n")
+            self._end_all(ORPHAN_SECONDS)
+        self._report(b"clean\n")
 
     def _wait(self, seconds: float | None) -> bytes:
         """Wait for a control byte, a child's end or the time; the control bytes that came."""
         self._reap()
-        if not self._alive and seconds is None:
+        if not self._server_running and seconds is None:
             return b""
         self._poll.poll(None if seconds is None else max(0, round(seconds * 1000)))
         with contextlib.suppress(BlockingIOError):
             os.read(self._wake, 512)
         control = b""
-        if self._recorder_alive:
+        if self._recorder_running:
             try:
                 control = os.read(self._control, 64)
                 if not control:
-                    self._recorder_alive = False
+                    self._recorder_running = False
                     self._poll.unregister(self._control)
             except BlockingIOError:
                 pass
@@ -228,39 +228,39 @@ class _Guardian:
             if not pid:
                 return
             if pid == self._server:
-                self._alive = False
-                self._tell(b"exit %d\n" % os.waitstatus_to_exitcode(status))
+                self._server_running = False
+                self._report(b"exit %d\n" % os.waitstatus_to_exitcode(status))
 
-    def _tell(self, line: bytes) -> None:
+    def _report(self, line: bytes) -> None:
         with contextlib.suppress(OSError):
             os.write(self._status, line)
 
-    def _pass_on(self, number: int) -> None:
+    def _forward_signal(self, number: int) -> None:
         with contextlib.suppress(OSError):
-            if self._alive:
-                os.kill(-self._server if number in _TO_GROUP else self._server, number)
+            if self._server_running:
+                os.kill(-self._server if number in _GROUP_SIGNALS else self._server, number)
 
-    def _sweep_after_exit(self) -> None:
-        if self._until_gone(LEFTOVER_SECONDS):
+    def _end_leftover_processes(self) -> None:
+        if self._wait_until_ended(LEFTOVER_SECONDS):
             return
-        self._end(TERM_SECONDS / 4)
+        self._end_all(TERM_SECONDS / 4)
 
-    def _end(self, grace: float) -> None:
+    def _end_all(self, grace: float) -> None:
         self._kill_all(signal.SIGTERM)
-        if self._until_gone(grace):
+        if self._wait_until_ended(grace):
             return
         for _ in range(40):  # more than once: a process may fork while it is being killed
             self._kill_all(signal.SIGKILL)
-            if self._until_gone(0.05):
+            if self._wait_until_ended(0.05):
                 return
 
-    def _until_gone(self, seconds: float) -> bool:
+    def _wait_until_ended(self, seconds: float) -> bool:
         """Wait until nothing of the server's is left; False when the time is up first."""
         deadline = time.monotonic() + seconds
         step = 0.005
         while True:
             self._reap()
-            if not self._alive and not self._left():
+            if not self._server_running and not self._remaining_processes():
                 return True
             left = deadline - time.monotonic()
             if left <= 0:
@@ -271,11 +271,11 @@ class _Guardian:
             step = min(step * 2, 0.05)
 
     def _kill_all(self, number: int) -> None:
-        for pid in self._left():
+        for pid in self._remaining_processes():
             with contextlib.suppress(OSError):
                 os.kill(pid, number)
 
-    def _left(self) -> list[int]:
+    def _remaining_processes(self) -> list[int]:
         """The server and everything it started that still runs, as far as it can be told."""
         if sys.platform == "linux":
             return _descendants(os.getpid())

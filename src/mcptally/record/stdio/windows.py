@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _CHUNK: Final = 65536
 _GRACE_SECONDS: Final = 2.0
-_LOOK_SECONDS: Final = 0.25
+_CHECK_SECONDS: Final = 0.25
 _IDLE_SECONDS: Final = 1.0
 _DRAIN_SECONDS: Final = 1.0
 
@@ -41,16 +41,16 @@ def run(
     with contextlib.suppress(ValueError):
         # Ctrl-C reaches the server too, which shares our console: it decides, and we follow.
         signal.signal(signal.SIGINT, lambda *_: None)
-    _binary_streams()
-    parent = _Parent()
+    _set_binary_mode()
+    client = _ClientProcess()
     server, error = _start(command)
     to = archive()
     recording = to.open(transport="stdio", server=name or label(command), command=command)
     if server is None:
         code = _not_started(command, recording, error)
     else:
-        code = _Pumps(server, recording, cap=to.limits.frame_bytes, parent=parent).run()
-    to.leave()
+        code = _ThreadedRelay(server, recording, cap=to.limits.frame_bytes, client=client).run()
+    to.close()
     return code
 
 
@@ -67,7 +67,7 @@ def _start(command: Sequence[str]) -> "tuple[subprocess.Popen[bytes] | None, OSE
         )
     except OSError as error:
         return None, error
-    _into_job(server)
+    _assign_to_job(server)
     return server, None
 
 
@@ -79,7 +79,7 @@ def _not_started(command: Sequence[str], recording: Recording, error: OSError | 
     return NOT_STARTED
 
 
-class _Pumps:
+class _ThreadedRelay:
     """Three threads, one a stream; every chunk is recorded before it is passed on."""
 
     def __init__(
@@ -88,14 +88,14 @@ class _Pumps:
         recording: Recording,
         *,
         cap: int,
-        parent: "_Parent",
+        client: "_ClientProcess",
     ) -> None:
         self._server = server
         self._recording = recording
         self._cap = cap
-        self._parent = parent
+        self._client = client
         self._input_ended = threading.Event()
-        self._moved_at = time.monotonic()
+        self._last_transfer = time.monotonic()
 
     def run(self) -> int:
         """Move bytes until the server has ended and all it wrote has passed."""
@@ -106,9 +106,9 @@ class _Pumps:
         threads = [
             threading.Thread(target=work, args=args, daemon=True)
             for work, args in (
-                (self._frames, (0, stdin, "c2s")),
-                (self._frames, (stdout, 1, "s2c")),
-                (self._stderr, (stderr,)),
+                (self._relay_frames, (0, stdin, "c2s")),
+                (self._relay_frames, (stdout, 1, "s2c")),
+                (self._relay_stderr, (stderr,)),
             )
         ]
         for thread in threads:
@@ -116,8 +116,12 @@ class _Pumps:
         ended = False
         while self._server.poll() is None:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._server.wait(_LOOK_SECONDS if self._input_ended.is_set() else _IDLE_SECONDS)
-            if self._input_ended.is_set() and self._server.poll() is None and self._parent.gone():
+                self._server.wait(_CHECK_SECONDS if self._input_ended.is_set() else _IDLE_SECONDS)
+            if (
+                self._input_ended.is_set()
+                and self._server.poll() is None
+                and self._client.has_exited()
+            ):
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     self._server.wait(_GRACE_SECONDS)
                 if self._server.poll() is None:
@@ -125,22 +129,22 @@ class _Pumps:
                     ended = True
         code = self._server.wait()
         # Silence begins with the end: its last words may still be in the pipes.
-        self._moved_at = time.monotonic()
+        self._last_transfer = time.monotonic()
         for thread in threads[1:]:
-            while thread.is_alive() and time.monotonic() - self._moved_at < _DRAIN_SECONDS:
-                thread.join(_LOOK_SECONDS)
-        return self._recording.server_ended(code, reason="client_gone" if ended else None)
+            while thread.is_alive() and time.monotonic() - self._last_transfer < _DRAIN_SECONDS:
+                thread.join(_CHECK_SECONDS)
+        return self._recording.close_with_exit(code, reason="client_gone" if ended else None)
 
-    def _frames(self, source: int, target: int, way: "Dir") -> None:
+    def _relay_frames(self, source: int, target: int, direction: "Dir") -> None:
         splitter = Splitter(cap=self._cap)
         for chunk in _chunks(source):
             if pieces := splitter.feed(chunk):
-                self._recording.frames(pieces, dir=way)
+                self._recording.frames(pieces, dir=direction)
             if not _write_all(target, chunk):
                 break
-            self._moved_at = time.monotonic()
+            self._last_transfer = time.monotonic()
         if (rest := splitter.end()) is not None:
-            self._recording.frame(rest, dir=way, unterminated=True)
+            self._recording.frame(rest, dir=direction, unterminated=True)
         if source == 0:
             self._input_ended.set()
         with contextlib.suppress(OSError):
@@ -149,14 +153,14 @@ class _Pumps:
             with contextlib.suppress(OSError):
                 os.close(source)
 
-    def _stderr(self, source: int) -> None:
+    def _relay_stderr(self, source: int) -> None:
         lines = StderrLines()
         relayed = True
         for chunk in _chunks(source):
             self._recording.stderr(lines.feed(chunk))
             # Without a reader it is drained all the same: the server must not wait for one.
             relayed = relayed and _write_all(2, chunk)
-            self._moved_at = time.monotonic()
+            self._last_transfer = time.monotonic()
         self._recording.stderr(lines.end())
 
 
@@ -180,7 +184,7 @@ def _write_all(target: int, chunk: bytes) -> bool:
 # --- what only Windows has ------------------------------------------------------------------------
 
 
-def _binary_streams() -> None:
+def _set_binary_mode() -> None:
     """Without this, Windows turns line ends of our three streams into others."""
     if sys.platform == "win32":
         import msvcrt  # noqa: PLC0415 - does not exist elsewhere
@@ -190,7 +194,7 @@ def _binary_streams() -> None:
                 msvcrt.setmode(fd, os.O_BINARY)
 
 
-class _Parent:
+class _ClientProcess:
     """The client's process, held open so that its end can be seen."""
 
     def __init__(self) -> None:
@@ -203,7 +207,7 @@ class _Parent:
             self._kernel.OpenProcess.restype = ctypes.c_void_p
             self._handle = self._kernel.OpenProcess(synchronize, 0, os.getppid())
 
-    def gone(self) -> bool:
+    def has_exited(self) -> bool:
         """Whether the client has ended; False where that cannot be known."""
         if sys.platform == "win32" and self._handle:
             import ctypes  # noqa: PLC0415 - loaded by now
@@ -212,7 +216,7 @@ class _Parent:
         return False
 
 
-def _into_job(server: "subprocess.Popen[bytes]") -> None:
+def _assign_to_job(server: "subprocess.Popen[bytes]") -> None:
     """Tie the server and all it starts to our own life: the job's last handle is ours."""
     if sys.platform == "win32":
         import ctypes  # noqa: PLC0415 - start-up

@@ -32,9 +32,9 @@ from typing import Any, Final
 from mcptally.record.limits import Limits
 from mcptally.record.log import log_to_stderr
 from mcptally.record.writer.clock import Clock, new_id
-from mcptally.record.writer.event_line import Lines
+from mcptally.record.writer.event_line import EventLineEncoder
 from mcptally.record.writer.housekeeping import Housekeeper
-from mcptally.record.writer.segment import Segment, stem
+from mcptally.record.writer.segment import Segment, segment_stem
 from mcptally.redaction.policy import Policy
 from mcptally.redaction.policy import policy as policy_named
 from mcptally.transcript.format import Dir, Transport
@@ -62,12 +62,12 @@ class Archive:
         *,
         policy: Policy | None = None,
         limits: Limits | None = None,
-        say: Callable[[str], None] = log_to_stderr,
+        log: Callable[[str], None] = log_to_stderr,
     ) -> None:
         self.folder = os.fspath(out)
         self.policy = policy or policy_named()
         self.limits = limits or Limits()
-        self.say = say
+        self.log = log
         self.housekeeper = Housekeeper(
             self.folder,
             keep_bytes=self.limits.keep_bytes,
@@ -88,9 +88,9 @@ class Archive:
         recording.begin()
         return recording
 
-    def leave(self) -> None:
+    def close(self) -> None:
         """Stop the work in the background; recordings are closed by their owners."""
-        self.housekeeper.leave()
+        self.housekeeper.stop()
 
     def prepare(
         self,
@@ -129,29 +129,29 @@ class Recording:
         self._archive = archive
         self._limits = archive.limits
         self._lock = threading.Lock()
-        self._lines = Lines(self.id, archive.policy)
+        self._encoder = EventLineEncoder(self.id, archive.policy)
         self._clock = Clock()
         self._seq = 0
         self._counts: dict[str, int] = {}
-        self._gap = 0
-        self._gap_why = ""
-        self._missed: deque[int] = deque()
+        self._unreported_lost = 0
+        self._lost_reason = ""
+        self._skipped: deque[int] = deque()
         self._retry_at = 0.0
-        self._said = False
-        server = None if server is None else self._lines.label(server)
-        self._stem = stem(server, self.id, self._clock.began_ns)
-        self._file: Segment | None = None
-        self._segments = 0
-        self._in_segment: dict[str, int] = {}
+        self._error_logged = False
+        server = None if server is None else self._encoder.redact_label(server)
+        self._file_stem = segment_stem(server, self.id, self._clock.began_ns)
+        self._segment: Segment | None = None
+        self._segment_count = 0
+        self._segment_counts: dict[str, int] = {}
         """Events in the open segment, counted like `_counts`."""
-        self._told_in_segment = 0
+        self._lost_in_segment_gaps = 0
         """Lost events that gaps in the open segment account for."""
-        self._finished = False
+        self._closed = False
         self._open = {
             "transport": transport,
             "server": server,
-            **({} if command is None else {"command": self._lines.command(command)}),
-            **({} if url is None else {"url": self._lines.url(url)}),
+            **({} if command is None else {"command": self._encoder.redact_command(command)}),
+            **({} if url is None else {"url": self._encoder.redact_url(url)}),
             "recorder": RECORDER,
             "redaction": archive.policy.name,
         }
@@ -159,12 +159,12 @@ class Recording:
     def begin(self) -> None:
         """Write the first segment's `open`; the first event does it where nobody called this."""
         with self._lock:
-            self._ready(0)
+            self._prepare_write(0)
 
-    def stall(self) -> None:
+    def mark_stalled(self) -> None:
         """Give up waiting for a write that does not return: events are lost until it does."""
         self.stalled = True
-        self._archive.say(
+        self._archive.log(
             f"{self._archive.folder} does not take events in time; traffic goes on, a gap will tell"
         )
 
@@ -184,15 +184,15 @@ class Recording:
         `wire_bytes` is its length on the wire where that is not its own (decoded SSE);
         `fields` (`sse_id`, `sse_event`, `unterminated`) are added to the event as they are.
         """
-        self._append([piece], dir, scope, wire_bytes, fields)
+        self._write_frames([piece], dir, scope, wire_bytes, fields)
 
     def frames(self, pieces: Sequence[Piece], *, dir: Dir) -> None:  # noqa: A002
         """Frames of a pipe that one read completed: as many events, one write."""
-        self._append(pieces, dir, None, None, {})
+        self._write_frames(pieces, dir, None, None, {})
 
     def stderr(self, lines: Sequence[bytes]) -> None:
         """What the server wrote to stderr, an event a line."""
-        self._events("stderr", [partial(self._lines.text, line) for line in lines])
+        self._write_events("stderr", [partial(self._encoder.text_fields, line) for line in lines])
 
     def http(
         self,
@@ -207,8 +207,8 @@ class Recording:
         `path` is redacted here; the header allowlist and hashed session ids are the caller's.
         """
         if isinstance(path := fields.get("path"), str):
-            fields["path"] = self._lines.url(path)
-        self._events("http", [lambda: {"dir": dir, "scope": scope, "phase": phase, **fields}])
+            fields["path"] = self._encoder.redact_url(path)
+        self._write_events("http", [lambda: {"dir": dir, "scope": scope, "phase": phase, **fields}])
 
     def close(
         self,
@@ -219,19 +219,23 @@ class Recording:
         **fields: Any,
     ) -> None:
         """End the recording; later calls write nothing."""
-        if self._finished:
+        if self._closed:
             return
         self._retry_at = 0.0
         end = {"reason": reason, "exit_code": exit_code, "signal": signal, **fields}
-        self._events("close", [lambda: {**end, "counts": {**self._counts, "lost": self.lost}}])
-        self._finished = True
-        if self._gap or self._missed:
-            lost = self._gap + sum(self._missed)
-            self._archive.say(f"{lost} events could not be recorded: {self._gap_why or _STALLED}")
-        if self._file is not None and not self.stalled:
-            self._file.close()
+        self._write_events(
+            "close", [lambda: {**end, "counts": {**self._counts, "lost": self.lost}}]
+        )
+        self._closed = True
+        if self._unreported_lost or self._skipped:
+            lost = self._unreported_lost + sum(self._skipped)
+            self._archive.log(
+                f"{lost} events could not be recorded: {self._lost_reason or _STALLED}"
+            )
+        if self._segment is not None and not self.stalled:
+            self._segment.close()
 
-    def server_ended(self, code: int, *, reason: str | None = None) -> int:
+    def close_with_exit(self, code: int, *, reason: str | None = None) -> int:
         """Close with a server's end: its exit code, or -N where signal N ended it.
 
         `reason` is why, where it did not end by itself. What it gives is the exit code that a
@@ -245,191 +249,201 @@ class Recording:
 
     # --- lines (the lock is held) ---------------------------------------------------------------
 
-    def _append(
+    def _write_frames(
         self,
         pieces: Sequence[Piece],
-        way: Dir,
+        direction: Dir,
         scope: str | None,
         wire_bytes: int | None,
         fields: dict[str, Any],
     ) -> None:
-        if self.stalled or self._finished:
-            self._missed.append(len(pieces))
+        if self.stalled or self._closed:
+            self._skipped.append(len(pieces))
             return
         with self._lock:
-            if not self._ready(len(pieces)):
+            if not self._prepare_write(len(pieces)):
                 return
             now = self._clock.now()
-            around = self._lines.around(way, scope=scope, wire_bytes=wire_bytes, fields=fields)
+            context = self._encoder.frame_context(
+                direction, scope=scope, wire_bytes=wire_bytes, fields=fields
+            )
             lines = []
             messages = 0
             for piece in pieces:
-                line, is_message = self._lines.frame(piece, around, seq=self._seq, ts_ns=now)
+                line, is_message = self._encoder.encode_frame(
+                    piece, context, seq=self._seq, ts_ns=now
+                )
                 self._seq += 1
                 messages += is_message
                 lines.append(line)
-            self._put(b"".join(lines), {"message": messages, "raw": len(lines) - messages})
+            self._write(b"".join(lines), {"message": messages, "raw": len(lines) - messages})
 
-    def _events(self, event: str, fields: Sequence[Callable[[], Mapping[str, Any]]]) -> None:
-        if self.stalled or self._finished:
-            self._missed.append(len(fields))
+    def _write_events(self, event: str, fields: Sequence[Callable[[], Mapping[str, Any]]]) -> None:
+        if self.stalled or self._closed:
+            self._skipped.append(len(fields))
             return
         with self._lock:
-            if self._ready(len(fields)):
+            if self._prepare_write(len(fields)):
                 now = self._clock.now()
-                lines = [self._line(event, now, make()) for make in fields]
-                self._put(b"".join(lines), {event: len(lines)})
+                lines = [self._encode(event, now, make()) for make in fields]
+                self._write(b"".join(lines), {event: len(lines)})
 
-    def _line(self, event: str, ts_ns: int, fields: Mapping[str, Any]) -> bytes:
-        line = self._lines.event(event, fields, seq=self._seq, ts_ns=ts_ns)
+    def _encode(self, event: str, ts_ns: int, fields: Mapping[str, Any]) -> bytes:
+        line = self._encoder.encode_event(event, fields, seq=self._seq, ts_ns=ts_ns)
         self._seq += 1
         return line
 
     # --- the file (the lock is held) ------------------------------------------------------------
 
-    def _ready(self, events: int) -> bool:
+    def _prepare_write(self, events: int) -> bool:
         """Make the file ready for `events` more, or count them as lost.
 
         Opens the first segment, begins the next one, and writes the gap that is owed.
         """
         monotonic = time.monotonic()
-        while self._missed:
-            self._lose(self._missed.popleft(), _STALLED)
-        if self._file is not None and not self._has_name(self._file):
-            self._removed(self._file)
-        if self._file is None or self._gap:
+        while self._skipped:
+            self._count_lost(self._skipped.popleft(), _STALLED)
+        if self._segment is not None and not self._segment_exists(self._segment):
+            self._handle_removed_segment(self._segment)
+        if self._segment is None or self._unreported_lost:
             if monotonic < self._retry_at:
-                self._lose(events, self._gap_why)
+                self._count_lost(events, self._lost_reason)
                 return False
             try:
-                if self._file is None:
-                    self._begin_segment()
-                if self._gap:
-                    self._put_one("gap", {"lost": self._gap, "why": self._gap_why})
-                    self._told_in_segment += self._gap
-                    self._gap = 0
-                    self._said = False
+                if self._segment is None:
+                    self._open_segment()
+                if self._unreported_lost:
+                    self._write_own_event(
+                        "gap", {"lost": self._unreported_lost, "why": self._lost_reason}
+                    )
+                    self._lost_in_segment_gaps += self._unreported_lost
+                    self._unreported_lost = 0
+                    self._error_logged = False
             except OSError as error:
-                self._refuse(error, events)
+                self._handle_write_error(error, events)
                 return False
         elif self._segment_is_full(monotonic):
-            self._rotate(monotonic)
+            self._start_next_segment(monotonic)
         return True
 
     def _segment_is_full(self, monotonic: float) -> bool:
-        file, limits = self._file, self._limits
+        file, limits = self._segment, self._limits
         if file is None or monotonic < self._retry_at:
             return False
         if limits.segment_bytes is not None and file.size >= limits.segment_bytes:
             return True
-        age = monotonic - file.began
+        age = monotonic - file.opened_at
         return limits.segment_seconds is not None and age >= limits.segment_seconds
 
-    def _has_name(self, file: Segment) -> bool:
+    def _segment_exists(self, file: Segment) -> bool:
         # Before every write (about 1 µs): what is written to a removed file is lost unseen.
         self.busy_since = time.monotonic()
         try:
-            return file.has_name()
+            return file.exists()
         finally:
             self.busy_since = 0.0
             self.stalled = False
 
-    def _removed(self, file: Segment) -> None:
+    def _handle_removed_segment(self, file: Segment) -> None:
         """Count all events of a removed segment as lost; the next write begins a new one."""
         file.close()
-        self._file = None
-        events = sum(self._in_segment.values())
+        self._segment = None
+        events = sum(self._segment_counts.values())
         self._counts = {
             event: left
             for event, number in self._counts.items()
-            if (left := number - self._in_segment.get(event, 0))
+            if (left := number - self._segment_counts.get(event, 0))
         }
         self.lost += events
-        self._gap += events + self._told_in_segment
-        self._in_segment, self._told_in_segment = {}, 0
-        self._gap_why = _REMOVED
+        self._unreported_lost += events + self._lost_in_segment_gaps
+        self._segment_counts, self._lost_in_segment_gaps = {}, 0
+        self._lost_reason = _REMOVED
         self._retry_at = 0.0
-        self._archive.say(
+        self._archive.log(
             f"{file.path} was removed while it was being written: {events} events are lost; "
             "the recording goes on in a new file"
         )
 
-    def _rotate(self, monotonic: float) -> None:
+    def _start_next_segment(self, monotonic: float) -> None:
         """Begin the next segment; when the disk refuses, the present one goes on growing."""
-        before = self._file
+        previous = self._segment
         try:
-            self._begin_segment()
+            self._open_segment()
         except OSError:
             self._retry_at = monotonic + RETRY_SECONDS
             return
-        if before is not None:
-            before.close()
-            self._archive.housekeeper.finished(before.path)
+        if previous is not None:
+            previous.close()
+            self._archive.housekeeper.finished(previous.path)
 
-    def _begin_segment(self) -> None:
-        name = f"{self._stem}-{self._segments:04d}.jsonl"
+    def _open_segment(self) -> None:
+        name = f"{self._file_stem}-{self._segment_count:04d}.jsonl"
         self.busy_since = time.monotonic()
         try:
             segment = Segment(self._archive.folder, name)
         finally:
             self.busy_since = 0.0
             self.stalled = False
-        before, self._file = self._file, segment
-        counted, self._in_segment = self._in_segment, {}
-        told, self._told_in_segment = self._told_in_segment, 0
+        previous, self._segment = self._segment, segment
+        counts, self._segment_counts = self._segment_counts, {}
+        lost_in_gaps, self._lost_in_segment_gaps = self._lost_in_segment_gaps, 0
         try:
-            self._put_one("open", {**self._open, "segment": self._segments})
+            self._write_own_event("open", {**self._open, "segment": self._segment_count})
         except OSError:
-            self._file, self._in_segment, self._told_in_segment = before, counted, told
+            self._segment, self._segment_counts, self._lost_in_segment_gaps = (
+                previous,
+                counts,
+                lost_in_gaps,
+            )
             segment.discard()
             raise
         with contextlib.suppress(OSError):
             segment.publish()
-        self._segments += 1
+        self._segment_count += 1
 
-    def _put_one(self, event: str, fields: Mapping[str, Any]) -> None:
+    def _write_own_event(self, event: str, fields: Mapping[str, Any]) -> None:
         """An event of the file's own (open, gap), which is no loss when it fails."""
-        line = self._line(event, self._clock.now(), fields)
+        line = self._encode(event, self._clock.now(), fields)
         try:
-            self._put_or_raise(line, {event: 1})
+            self._write_or_raise(line, {event: 1})
         except OSError:
             self._seq -= 1
             raise
 
-    def _put(self, lines: bytes, counts: Mapping[str, int]) -> None:
+    def _write(self, lines: bytes, counts: Mapping[str, int]) -> None:
         try:
-            self._put_or_raise(lines, counts)
+            self._write_or_raise(lines, counts)
         except OSError as error:
             events = sum(counts.values())
             self._seq -= events  # counted again with the loss
-            self._refuse(error, events)
+            self._handle_write_error(error, events)
 
-    def _put_or_raise(self, lines: bytes, counts: Mapping[str, int]) -> None:
-        if self._file is None:
+    def _write_or_raise(self, lines: bytes, counts: Mapping[str, int]) -> None:
+        if self._segment is None:
             raise OSError("no segment is open")
         self.busy_since = time.monotonic()
         try:
-            self._file.put(lines)
+            self._segment.put(lines)
         finally:
             self.busy_since = 0.0
             self.stalled = False
         for event, number in counts.items():
             if number:
                 self._counts[event] = self._counts.get(event, 0) + number
-                self._in_segment[event] = self._in_segment.get(event, 0) + number
+                self._segment_counts[event] = self._segment_counts.get(event, 0) + number
 
-    def _refuse(self, error: OSError, events: int) -> None:
+    def _handle_write_error(self, error: OSError, events: int) -> None:
         why = error.strerror or str(error)
         self._retry_at = time.monotonic() + RETRY_SECONDS
-        self._lose(events, why)
-        if not self._said:
-            self._said = True
-            self._archive.say(
+        self._count_lost(events, why)
+        if not self._error_logged:
+            self._error_logged = True
+            self._archive.log(
                 f"cannot record to {self._archive.folder}: {why}; traffic goes on, a gap will tell"
             )
 
-    def _lose(self, events: int, why: str) -> None:
+    def _count_lost(self, events: int, why: str) -> None:
         self._seq += events
         self.lost += events
-        self._gap += events
-        self._gap_why = why
+        self._unreported_lost += events
+        self._lost_reason = why

@@ -27,14 +27,14 @@ _LOCKED_BYTE: Final = 1 << 40
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
 
 
-def stem(server: str | None, recording: str, wall_ns: int) -> str:
+def segment_stem(server: str | None, recording: str, wall_ns: int) -> str:
     """What all segments of a recording are called: label, start in UTC, end of its id."""
     label = _UNSAFE.sub("_", server or "server").strip("._")[:60] or "server"
     began = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(wall_ns // 1_000_000_000))
     return f"{label}-{began}-{recording.replace('-', '')[-12:]}"
 
 
-def lock(fd: int) -> bool:
+def try_lock(fd: int) -> bool:
     """Mark an open segment as being written; False when another process holds it."""
     if sys.platform == "win32":
         # Locks are of bytes there, and bind everybody: one that no segment will ever reach.
@@ -69,10 +69,10 @@ class Segment:
         self._first_name = self.path if sys.platform == "win32" else f"{self.path}.part"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | getattr(os, "O_BINARY", 0)
         self._fd = os.open(self._first_name, flags, 0o600)
-        lock(self._fd)
+        try_lock(self._fd)
         self.size = 0
         """Bytes of the file."""
-        self.began = time.monotonic()
+        self.opened_at = time.monotonic()
         """When it was opened, in seconds on the monotonic clock."""
 
     def put(self, lines: bytes) -> None:
@@ -99,7 +99,7 @@ class Segment:
         with contextlib.suppress(OSError):
             os.unlink(self._first_name)  # noqa: PTH108
 
-    def has_name(self) -> bool:
+    def exists(self) -> bool:
         """False once somebody removed the file while it was being written."""
         return os.fstat(self._fd).st_nlink > 0
 

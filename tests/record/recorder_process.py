@@ -11,7 +11,7 @@ from pathlib import Path
 
 PYTHON = [sys.executable, "-I", "-B"]
 """Writes no bytecode: under a limit on file sizes Python keeps half a module, for all to import."""
-PATIENCE = 60.0
+TIMEOUT_SECONDS = 60.0
 """Seconds after which a test gives up on a process; none waits that long when all is well."""
 
 
@@ -67,7 +67,7 @@ def of(found, *kinds, **fields):
     ]
 
 
-class Behind(contextlib.AbstractContextManager):
+class RecordedServer(contextlib.AbstractContextManager):
     """A command behind the recorder, with its three streams on pipes of ours."""
 
     def __init__(self, out, command, *options, **popen):
@@ -86,7 +86,7 @@ class Behind(contextlib.AbstractContextManager):
         with contextlib.suppress(OSError):
             self.process.stdin.close()
         try:
-            self.process.wait(PATIENCE)
+            self.process.wait(TIMEOUT_SECONDS)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
@@ -120,12 +120,12 @@ class Behind(contextlib.AbstractContextManager):
         self.process.stdin.close()
         out = self.rest()
         err = self.rest(stream="stderr")
-        return out, err, self.process.wait(PATIENCE)
+        return out, err, self.process.wait(TIMEOUT_SECONDS)
 
     def _until(self, enough, stream, size):
         fd = getattr(self.process, stream).fileno()
         kept = bytearray(self._kept.pop(stream, b""))
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while not enough(kept):
             ready, _, _ = select.select([fd], [], [], deadline - time.monotonic())
             assert ready, f"nothing more on {stream} after {bytes(kept[-200:])!r}"
@@ -139,7 +139,7 @@ class Behind(contextlib.AbstractContextManager):
         return bytes(kept)
 
 
-def eventually(holds, *, seconds=PATIENCE):
+def eventually(holds, *, seconds=TIMEOUT_SECONDS):
     """Wait until `holds()`; the last answer."""
     deadline = time.monotonic() + seconds
     while not (answer := holds()) and time.monotonic() < deadline:
