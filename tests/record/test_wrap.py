@@ -248,7 +248,7 @@ def test_an_entry_of_another_kind_is_left_alone(config):
     others = {"a": {"command": ["x"]}, "b": {"command": 1, "args": 2}, "c": {"command": "x"}}
     change = wrap(config(json.dumps({"mcpServers": {**others, "c": {**others["c"], "args": {}}}})))
     assert change.after == change.before
-    assert all("no texts" in sentence for sentence in change.messages)
+    assert all("not strings" in sentence for sentence in change.messages)
 
 
 def test_recordings_go_where_the_platform_keeps_data(monkeypatch, tmp_path):

@@ -1,4 +1,4 @@
-"""What to call a server that nobody named."""
+"""The default label of a server, derived from its command."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -24,15 +24,15 @@ _OPTIONS_WITH_VALUE: Final = {
     " --from --group --index --index-url --project --python --with --with-editable"
     " --with-requirements",
 }
-"""Options of a launcher whose value is the next word; the value may be a secret."""
+"""Launcher options whose value is the next argument. The value may be a secret."""
 _OPTIONS_WITH_CODE: Final = {"node": ("-e", "--eval", "--print", "eval"), "python": ("-c",)}
-"""After these comes a program's text, which is no name."""
+"""Launcher options followed by source code, which must not become the label."""
 _SAME_OPTIONS_AS: Final = {"podman": "docker", "python3": "python", "uvx": "uv"}
-"""Launchers whose options are those of another; of the others of JavaScript, those of `node`."""
+"""Launchers that take the options of another one; all other launchers take those of `node`."""
 
 
 def label(command: Sequence[str]) -> str:
-    """The program's name, or that of what a launcher was told to run."""
+    """The program's name, or for a launcher such as npx the name of the program it runs."""
     program = _name(command[0]) if command else ""
     launcher = program.lower().removesuffix(".exe").removesuffix(".cmd")
     if launcher in _LAUNCHERS:
@@ -41,12 +41,12 @@ def label(command: Sequence[str]) -> str:
 
 
 def _name(word: str) -> str:
-    # os.path: pathlib would be a twentieth of the recorder's start-up.
+    # os.path: importing pathlib would take 5 % of the recorder's start-up time.
     return os.path.basename(word.rstrip("/\\")) or word  # noqa: PTH119
 
 
 def _candidate_names(words: Sequence[str], launcher: str) -> Iterator[str]:
-    """The words that may name what runs; no value of an option, and no assignment."""
+    """Yield the arguments that may name the program: no options, option values or assignments."""
     options_of = _SAME_OPTIONS_AS.get(launcher, launcher)
     options_of = options_of if options_of in _OPTIONS_WITH_VALUE else "node"
     options_with_value = _OPTIONS_WITH_VALUE[options_of].split()

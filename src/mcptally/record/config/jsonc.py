@@ -1,7 +1,7 @@
-"""JSON with comments and trailing commas, read with the place of every value in the text.
+"""Parses JSON with comments and trailing commas, and keeps each value's position in the text.
 
-Client configurations are edited by people: an edit replaces a few characters and leaves comments,
-order and layout as they are, so what is needed is where things stand, not only what they are.
+The positions allow a configuration file to be edited in place: an edit replaces a few characters
+and keeps comments, order and layout.
 """
 
 import dataclasses
@@ -12,35 +12,35 @@ from typing import Any, Final
 
 
 class JsoncError(ValueError):
-    """The text is not JSON, even with comments and trailing commas; says the line."""
+    """The text is not JSON with comments and trailing commas. The message names the line."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Node:
-    """A value and where it stands: `text[start:end]`, in characters."""
+    """A value and its position `text[start:end]`, in characters."""
 
     start: int
     end: int
     value: Any
-    """The plain value of a string, number, true or false; None for null, object and array."""
+    """The Python value of a string, number or boolean; None for null, an object or an array."""
     members: tuple[tuple[str, "Node"], ...] | None = None
-    """An object's names and values, in order, duplicates included."""
+    """The names and values of an object in order, duplicates included; otherwise None."""
     items: tuple["Node", ...] | None = None
-    """An array's values."""
+    """The values of an array; otherwise None."""
 
     def get(self, name: str) -> "Node | None":
-        """An object's member (the last, if the name is there twice)."""
+        """The value of the member `name`: the last one of duplicates, None if there is none."""
         found = [node for key, node in self.members or () if key == name]
         return found[-1] if found else None
 
     def strings(self) -> list[str] | None:
-        """The values of an array that holds only strings; None of anything else."""
+        """The values of an array of strings; None for any other value."""
         if self.items is None or not all(isinstance(item.value, str) for item in self.items):
             return None
         return [item.value for item in self.items]
 
     def walk(self) -> Iterator["Node"]:
-        """This value and all in it."""
+        """Yield this value and all values nested in it."""
         yield self
         for _, node in self.members or ():
             yield from node.walk()
@@ -55,14 +55,14 @@ _MAX_DEPTH: Final = 200
 
 
 def parse(text: str) -> Node:
-    """The value that `text` holds.
+    """Parse the one value in `text`.
 
     Raises:
-        JsoncError: it holds none, or something stands after it.
+        JsoncError: the text is not valid, or text follows the value.
     """
     node = _value(text, _skip_space(text, 1 if text.startswith("\ufeff") else 0), 0)
     if (end := _skip_space(text, node.end)) != len(text):
-        raise _error(text, end, "something stands after the end")
+        raise _error(text, end, "unexpected text after the end")
     return node
 
 

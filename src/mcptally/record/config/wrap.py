@@ -1,9 +1,9 @@
-"""Puts the recorder before the servers of a client's configuration, and takes it out again.
+"""Inserts the recorder into the server commands of a client configuration, and removes it again.
 
-Known are the configurations of Claude Desktop, Claude Code, Cursor and VS Code, by their shape and
-not by their place: `mcpServers`, `projects.*.mcpServers`, `servers`, `mcp.servers`. The text is
-edited, never written anew. The file as it was is kept beside it, in a backup whose name holds the
-hash of what was written instead: as long as nobody edited that, undoing restores every byte.
+Supports the configurations of Claude Desktop, Claude Code, Cursor and VS Code. They are recognised
+by their keys, not by their path: `mcpServers`, `projects.*.mcpServers`, `servers`, `mcp.servers`.
+The text is edited in place. The original file is kept in a backup next to it. The backup's name
+holds the hash of the edited file: if that file was not edited since, undo restores every byte.
 """
 
 import dataclasses
@@ -25,17 +25,17 @@ _BACKUP_MARK: Final = ".mcptally-"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Change:
-    """What is to be done to a configuration."""
+    """A planned change of a configuration file."""
 
     path: Path
-    """The file itself, where a link was named."""
+    """The configuration file, with symbolic links resolved."""
     before: str
     after: str
-    """Its whole text, as it is now and as it is to be."""
+    """The whole text of the file after the change; `before` is its text now."""
     messages: tuple[str, ...]
-    """A sentence for every server."""
+    """One or more sentences about each server, for the user."""
     restored: bool = False
-    """`after` is the file as it was before the recorder came, to the byte."""
+    """Whether `after` is the original file from the backup, byte for byte."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class _Server:
 
 
 def recorder_command() -> list[str]:
-    """The command that starts this mcptally again from anywhere, by absolute path."""
+    """The command, with an absolute path, that runs this installation of mcptally."""
     script = Path(sys.argv[0])
     if script.stem == "mcptally" and script.is_file() and script.suffix != ".py":
         return [str(script.absolute())]
@@ -61,10 +61,10 @@ def recorder_command() -> list[str]:
 
 
 def default_out() -> Path:
-    """Where recordings go on this platform when nobody says otherwise.
+    """The default folder for recordings on this platform.
 
     Raises:
-        UsageError: nobody knows where home is.
+        UsageError: the home folder is unknown.
     """
     if sys.platform == "darwin":
         base = "~/Library/Application Support"
@@ -85,18 +85,18 @@ def _expand_home(path: Path) -> Path:
 def wrap(
     config: Path, *, server: str | None = None, out: Path | None = None, redact: str | None = None
 ) -> Change:
-    """What puts the recorder before every stdio server of `config`, or before one; writes nothing.
+    """Plan the change that runs the stdio servers of `config` behind the recorder; write nothing.
 
     Args:
         config: the configuration.
-        server: name of one server; all of them without it.
-        out: folder for the recordings; that of `default_out` without it.
-        redact: the recorder's policy, as `record --redact` takes it.
+        server: name of one server; default: all servers.
+        out: folder for the recordings; default: `default_out()`.
+        redact: the redaction policy, as for `record --redact`.
 
     Raises:
         UnreadableError: the file cannot be read.
-        UsageError: it is no configuration with servers, or has no such server; a bad policy; there
-            is no such home folder.
+        UsageError: the file is not a configuration with servers, the server or the policy does
+            not exist, or the home folder is unknown.
     """
     if redact is not None:
         policy(redact)
@@ -111,7 +111,9 @@ def wrap(
         edits += server_edits
         messages.append(sentence)
     if edits and _CACHE_FOLDERS & set(Path(start[0]).parts):
-        messages.append(f"{start[0]} lies in a cache that may be cleaned: install mcptally to stay")
+        messages.append(
+            f"{start[0]} is in a cache that may be cleared: install mcptally permanently"
+        )
     return Change(path, text, _apply_edits(text, edits), tuple(messages))
 
 
@@ -119,17 +121,17 @@ _CACHE_FOLDERS: Final = {".cache", "Caches", "archive-v0"}
 
 
 def unwrap(config: Path, *, server: str | None = None) -> Change:
-    """What takes the recorder out of `config` again; writes nothing.
+    """Plan the change that removes the recorder from `config`; write nothing.
 
     Raises:
         UnreadableError: the file cannot be read.
-        UsageError: it is no configuration with servers, or has no such server.
+        UsageError: the file is not a configuration with servers, or the server does not exist.
     """
     path, text, servers = _load_servers(config, server)
     wrapped = [entry for entry in servers if _recorder_argument_count(entry.node)]
     if not wrapped:
-        return Change(path, text, text, ("no server there runs behind the recorder",))
-    messages = [f"{entry.label}: runs without the recorder again" for entry in wrapped]
+        return Change(path, text, text, ("no server in this file runs behind the recorder",))
+    messages = [f"{entry.label}: runs without the recorder now" for entry in wrapped]
     after = _without_recorder(text, wrapped)
     backup = _backup_of(path, text)
     if backup is not None and not any(
@@ -138,20 +140,20 @@ def unwrap(config: Path, *, server: str | None = None) -> Change:
         before = backup.read_bytes().decode("utf-8")
         return Change(path, text, before, tuple(messages), restored=True)
     if backup is None:
-        messages.append("the file was edited since, so only the recorder was taken out of it")
+        messages.append("the file was edited since, so only the recorder was removed from it")
         older = sorted(path.parent.glob(f"{glob.escape(path.name)}{_BACKUP_MARK}*.bak"))
         messages += [f"an older copy of the file is kept in {copy}" for copy in older]
     return Change(path, text, after, tuple(messages))
 
 
 def status(config: Path) -> dict[str, bool | None]:
-    """Each server of `config`, by its label, and whether it runs behind the recorder.
+    """Whether each server of `config`, by its label, runs behind the recorder.
 
-    None: it has no command, so it is remote.
+    None means a remote server: it has no command.
 
     Raises:
         UnreadableError: the file cannot be read.
-        UsageError: it is no configuration with servers.
+        UsageError: the file is not a configuration with servers.
     """
     _, _, servers = _load_servers(config, None)
     return {
@@ -163,17 +165,17 @@ def status(config: Path) -> dict[str, bool | None]:
 
 
 def apply(change: Change) -> Path | None:
-    """Write the change, atomically and with the file's own permissions; the backup that is kept.
+    """Write the change atomically and keep the file's permissions; return the backup, if any.
 
     Raises:
-        UsageError: the file was changed by somebody else in the meantime, or cannot be written.
+        UsageError: another program changed the file since it was read, or it cannot be written.
     """
     path, after = change.path, change.after.encode()
     if change.after == change.before:
         return None
     try:
         if path.read_bytes() != change.before.encode():
-            raise UsageError(f"{path}: was changed by another program just now; try again")
+            raise UsageError(f"{path}: was just changed by another program; try again")
         backup = _backup_of(path, change.before)
         new_backup = path.with_name(f"{path.name}{_BACKUP_MARK}{_hash(after)}.bak")
         if change.restored:
@@ -201,7 +203,7 @@ def apply(change: Change) -> Path | None:
 
 
 def shown(change: Change) -> str:
-    """The change as a unified diff that shows no secrets of the configuration."""
+    """The change as a unified diff with secrets masked."""
     import difflib  # noqa: PLC0415 - only this command needs it
 
     def masked(text: str) -> list[str]:
@@ -223,9 +225,9 @@ _MAX_LINE_LENGTH: Final = 400
 
 def _load_servers(config: Path, server: str | None) -> tuple[Path, str, list[_Server]]:
     try:
-        path = _expand_home(config).resolve()  # a link stays a link: its target is edited
+        path = _expand_home(config).resolve()  # edit the target of a symbolic link, not the link
         text = path.read_bytes().decode("utf-8")
-    except (OSError, RuntimeError) as error:  # RuntimeError: a link that leads to itself
+    except (OSError, RuntimeError) as error:  # RuntimeError: a symbolic link to itself
         why = getattr(error, "strerror", None) or error
         raise UnreadableError(f"{config}: {why}") from error
     except UnicodeDecodeError as error:
@@ -272,7 +274,7 @@ _URL_KEYS: Final = ("url", "serverUrl", "httpUrl")
 
 
 def _recorder_argument_count(entry: Node) -> int | None:
-    """How many arguments belong to the recorder, if the entry runs behind it (with the `--`)."""
+    """The number of leading arguments for the recorder, including `--`; None if it is not used."""
     command, args = entry.get("command"), entry.get("args")
     arguments = args.strings() if args else None
     if command is None or not isinstance(command.value, str) or not arguments:
@@ -304,14 +306,14 @@ def _wrap_server(
     command, args = node.get("command"), node.get("args")
     if command is None:
         return [], (
-            f"{entry.label}: is reached over HTTP and was left alone; to record it, run "
-            "`mcptally record --url URL --listen 127.0.0.1:PORT` and put that address here"
+            f"{entry.label}: uses HTTP and was not changed; to record it, run "
+            "`mcptally record --url URL --listen 127.0.0.1:PORT` and enter that address here"
         )
     if _recorder_argument_count(node):
-        return [], f"{entry.label}: runs behind the recorder already"
+        return [], f"{entry.label}: already runs behind the recorder"
     arguments = args.strings() if args else []
     if not isinstance(command.value, str) or arguments is None:
-        return [], f"{entry.label}: its command or arguments are no texts; it was left alone"
+        return [], f"{entry.label}: its command or arguments are not strings; it was not changed"
     added = [json.dumps(word, ensure_ascii=False) for word in
              (*start[1:], *options, f"--name={entry.name}", "--")]  # fmt: skip
     added.append(text[command.start : command.end])
@@ -321,17 +323,17 @@ def _wrap_server(
         edits = [(command.start, command.end, f'{first_word}, "args": [{", ".join(added)}]')]
     elif args.items:
         first = args.items[0].start
-        # Where the first argument has a line of its own, the recorder's get one too.
+        # If the first argument starts a new line, so does the argument after the inserted ones.
         gap = text[args.start + 1 : first]
         gap = gap if gap.isspace() and "\n" in gap else " "
         edits.append((first, first, f"{', '.join(added)},{gap}"))
     else:
         edits.append((args.start, args.end, f"[{', '.join(added)}]"))
-    return edits, f"{entry.label}: runs behind the recorder"
+    return edits, f"{entry.label}: runs behind the recorder now"
 
 
 def _without_recorder(text: str, servers: Iterable[_Server]) -> str:
-    """The text with the recorder taken out of these entries."""
+    """The text with the recorder removed from these entries."""
     edits: list[_Edit] = []
     for entry in servers:
         count = _recorder_argument_count(entry.node)
@@ -340,7 +342,7 @@ def _without_recorder(text: str, servers: Iterable[_Server]) -> str:
             continue
         original, rest = args.items[count], args.items[count + 1 :]
         edits.append((command.start, command.end, text[original.start : original.end]))
-        # Where nothing is left, a comma behind the last one must go with it.
+        # If no argument is left, remove a trailing comma too.
         end = rest[0].start if rest else args.end - 1
         edits.append((args.items[0].start, end, ""))
     return _apply_edits(text, edits)
@@ -354,13 +356,13 @@ def _hash(data: bytes) -> str:
 
 
 def _backup_of(path: Path, text: str) -> Path | None:
-    """The backup that belongs to exactly this text."""
+    """The backup whose name holds the hash of this text; None if there is none."""
     backup = path.with_name(f"{path.name}{_BACKUP_MARK}{_hash(text.encode())}.bak")
     return backup if backup.is_file() else None
 
 
 def _replace(path: Path, data: bytes, *, like: Path) -> None:
-    """Write a file whole or not at all, with owner and permissions of another."""
+    """Write a file atomically, with the owner and permissions of the file `like`."""
     status = like.stat()
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -379,11 +381,11 @@ def _replace(path: Path, data: bytes, *, like: Path) -> None:
         raise
 
 
-# --- what may be shown --------------------------------------------------------------------------
+# --- masking of secrets --------------------------------------------------------------------------
 
 
 def _masked(text: str) -> str:
-    """The configuration without environment, header values, and whatever looks like a secret."""
+    """The configuration with environment values, header values and detected secrets masked."""
     redaction = policy("default")
     edits: dict[int, _Edit] = {}
 

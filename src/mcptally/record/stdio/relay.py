@@ -1,8 +1,9 @@
-"""The loop that moves bytes between client and server and keeps a copy (POSIX).
+"""The loop that relays bytes between client and server and records them (POSIX).
 
-Every chunk goes the same way: read, recorded as far as it completes frames, passed on. So the
-last byte of a frame waits for its record, and the bytes before it do not. One thread does all;
-when the disk holds it longer than Limits.stall_seconds, `take_over` goes on without recording.
+Each chunk is read, then the frames it completes are recorded, then it is relayed. So the last byte
+of a frame is relayed after the frame was recorded; the bytes before it do not wait. One thread does
+all this. If a write to disk blocks it longer than Limits.stall_seconds, another thread runs
+`continue_after_stall`, and events are lost until the write returns.
 """
 
 import contextlib
@@ -24,33 +25,33 @@ if TYPE_CHECKING:
 _CHUNK: Final = 65536
 
 _MAX_STDERR_BUFFER: Final = 1024 * 1024
-"""Bytes of stderr kept for a client that does not read it; the server never waits for that."""
+"""Bytes of stderr buffered for a client that does not read it; more bytes are dropped."""
 
 _CLOSED_EVENTS: Final = select.POLLERR | select.POLLHUP | select.POLLNVAL
 
 
 class Stream:
-    """One direction: where its bytes come from, where they go, how they are recorded."""
+    """One relayed stream: its source, its sink, and how its bytes are recorded."""
 
     def __init__(self, source: int, sink: Sink | None, *, must_deliver: bool = True) -> None:
         self.source = source
         self.sink = sink
         self.must_deliver = must_deliver
-        """Without a reader this lane ends; otherwise it goes on for the recording's sake."""
+        """Whether the stream ends when its reader closes; otherwise it is still recorded."""
         self.pending = memoryview(b"")
         self.open = True
         self.source_ended = False
         self.dropped_bytes = 0
 
     def record(self, chunk: bytes) -> None:
-        """Record what `chunk` completes."""
+        """Record the frames or lines that `chunk` completes."""
 
     def record_unterminated(self) -> None:
-        """Record what never got its line ending."""
+        """Record the last frame or line if it has no line ending."""
 
 
 class FrameStream(Stream):
-    """A direction that carries frames."""
+    """A stream of frames."""
 
     def __init__(
         self, source: int, sink: Sink, recording: Recording, *, direction: "Dir", cap: int
@@ -67,14 +68,14 @@ class FrameStream(Stream):
             self._recording.frames(pieces, dir=self._direction)
 
     def record_unterminated(self) -> None:
-        """Record the frame that ended with the stream."""
+        """Record the last frame if it has no line ending."""
         rest = self._splitter.end()
         if rest is not None:
             self._recording.frame(rest, dir=self._direction, unterminated=True)
 
 
 class StderrStream(Stream):
-    """The server's stderr: always drained, recorded by line, relayed as long as somebody reads."""
+    """The server's stderr: always read, recorded by line, relayed while the client reads it."""
 
     def __init__(self, source: int, sink: Sink | None, recording: Recording) -> None:
         super().__init__(source, sink, must_deliver=False)
@@ -87,13 +88,13 @@ class StderrStream(Stream):
             self._recording.stderr(lines)
 
     def record_unterminated(self) -> None:
-        """Record the line that ended with the stream."""
+        """Record the last line if it has no line ending."""
         if lines := self._lines.end():
             self._recording.stderr(lines)
 
 
 class Relay:
-    """Runs the lanes until the server's two are done; the client's may still be open then."""
+    """Relays until the server's stdout and stderr have ended; stdin may still be open then."""
 
     def __init__(
         self,
@@ -108,11 +109,11 @@ class Relay:
         self.from_server = from_server
         self.stderr = stderr
         self.last_transfer = time.monotonic()
-        """When bytes last passed, on the monotonic clock."""
+        """Time of the last read, in seconds of the monotonic clock."""
         self.on_change: Callable[[], None] = lambda: None
-        """Called, on the loop's thread, when a lane ended or the loop began to be busy."""
+        """Called on the relay thread when a stream has ended or reading starts after a pause."""
         self.watchdog_active = False
-        """Set here with the first chunk, and reset by the watchdog when nothing moves."""
+        """Set with the first chunk; reset by the watchdog when nothing was relayed for a while."""
         self._generation = 0
         self._poll = select.poll()
         self._streams = (from_client, from_server, stderr)
@@ -126,15 +127,15 @@ class Relay:
 
     @property
     def done(self) -> bool:
-        """Nothing more can come from the server."""
+        """Whether the server's stdout and stderr have both ended."""
         return not self.from_server.open and not self.stderr.open
 
     def run(self) -> None:
-        """Begin the recording, then move bytes until the server's lanes are done."""
+        """Begin the recording, then relay until the server's streams have ended."""
         generation = self._generation
         try:
             self._recording.begin()
-        except Exception as error:  # noqa: BLE001 - whatever recording does, traffic goes on
+        except Exception as error:  # noqa: BLE001 - a recording error must not stop traffic
             _log_recording_error(error)
         if self._generation == generation:
             self._move()
@@ -152,7 +153,7 @@ class Relay:
                     if event & select.POLLIN:
                         self._read(stream)
                     elif stream.pending:
-                        # The writer has gone while its last bytes still wait for the reader.
+                        # The writer has closed while its last bytes still wait for the reader.
                         stream.source_ended = True
                         self._stop_polling(fd)
                         self.on_change()
@@ -166,7 +167,7 @@ class Relay:
                     return
 
     def continue_after_stall(self) -> None:
-        """Leave the thread that the disk holds behind, and go on in this one."""
+        """Relay on this thread; the thread blocked by the disk stops when its write returns."""
         self._generation += 1
         for stream in self._streams:
             if stream.open and stream.pending:
@@ -174,7 +175,7 @@ class Relay:
         self._move()
 
     def client_disconnected(self) -> bool:
-        """Whether the client can neither send nor receive any more."""
+        """Whether the client has closed both stdin and stdout."""
         stream = self.from_server
         if not (self.from_client.source_ended or not self.from_client.open):
             return False
@@ -185,7 +186,7 @@ class Relay:
         return any(event & _CLOSED_EVENTS for _, event in poll.poll(0))
 
     def server_data_waiting(self) -> bool:
-        """Whether something of the server's, or the end of it, waits to be read."""
+        """Whether bytes or an end of file from the server can be read."""
         poll = select.poll()
         for stream in (self.from_server, self.stderr):
             if stream.open and not stream.source_ended:
@@ -199,7 +200,7 @@ class Relay:
         except BlockingIOError:
             return
         except OSError:
-            chunk = b""  # a reset socket is an end like any other
+            chunk = b""  # treat a reset socket as end of file
         if not chunk:
             self._handle_source_end(stream)
             return
@@ -213,13 +214,13 @@ class Relay:
             self.on_change()
         try:
             stream.record(chunk)
-        except Exception as error:  # noqa: BLE001 - whatever recording does, traffic goes on
+        except Exception as error:  # noqa: BLE001 - a recording error must not stop traffic
             _log_recording_error(error)
         if self._generation == generation:
             self._flush(stream)
 
     def _buffer_stderr(self, stream: Stream, chunk: bytes) -> None:
-        """Only stderr is read while bytes wait: a client that never reads it stops nobody."""
+        """Buffer a chunk of stderr that the client has not read yet, or count it as dropped."""
         if len(stream.pending) + len(chunk) <= _MAX_STDERR_BUFFER and not stream.dropped_bytes:
             stream.pending = memoryview(bytes(stream.pending) + chunk)
         else:
@@ -240,9 +241,8 @@ class Relay:
             self._handle_sink_closed(stream)
             return
         if not stream.pending and stream.dropped_bytes:
-            note = (
-                f"mcptally: {stream.dropped_bytes} bytes of stderr were not read in time\n".encode()
-            )
+            dropped = stream.dropped_bytes
+            note = f"mcptally: {dropped} bytes of stderr were not read in time\n".encode()
             stream.dropped_bytes = 0
             stream.pending = memoryview(note)
             self._flush(stream)
@@ -253,7 +253,7 @@ class Relay:
             self._update_polling(stream)
 
     def _update_polling(self, stream: Stream) -> None:
-        """Ask for what the lane needs next: room while bytes wait, else bytes."""
+        """Poll for a writable sink while bytes are pending, otherwise for a readable source."""
         waiting = bool(stream.pending)
         if not stream.source_ended:
             reading = not waiting or not stream.must_deliver
@@ -272,14 +272,14 @@ class Relay:
                 self._poll.unregister(fd)
 
     def _handle_source_end(self, stream: Stream) -> None:
-        """The source has ended: record what is left, deliver what waits, then close the sink."""
+        """After the end of the source: record the rest, relay pending bytes, close the sink."""
         if not stream.source_ended or not stream.pending:
             stream.source_ended = True
             self._stop_polling(stream.source)
             generation = self._generation
             try:
                 stream.record_unterminated()
-            except Exception as error:  # noqa: BLE001 - whatever recording does, traffic goes on
+            except Exception as error:  # noqa: BLE001 - a recording error must not stop traffic
                 _log_recording_error(error)
             if self._generation != generation:
                 return
@@ -289,7 +289,7 @@ class Relay:
             self._close(stream)
 
     def _handle_sink_closed(self, stream: Stream) -> None:
-        """Nobody reads the sink: the source must learn it, unless it is stderr."""
+        """After the reader closed the sink: close the source too, unless it is stderr."""
         sink, stream.sink = stream.sink, None
         stream.pending = memoryview(b"")
         stream.dropped_bytes = 0
@@ -312,7 +312,7 @@ class Relay:
             self._stop_polling(fd)
             self._by_fd.pop(fd, None)
         close_fd(stream.source)
-        # stderr stays open: what the recorder itself has to say comes last.
+        # stderr stays open for the log messages of the recorder.
         if stream.sink is not None and stream.must_deliver:
             stream.sink.close()
         self.on_change()

@@ -1,4 +1,4 @@
-"""A stdio server behind the recorder, from its start to its exit code (POSIX; windows.py else)."""
+"""Run a stdio server and record its traffic, from its start to its exit (POSIX; see windows.py)."""
 
 import contextlib
 import os
@@ -22,7 +22,7 @@ _FORWARDED: Final = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUS
 
 _CLIENT_CHECK_SECONDS: Final = 0.25
 _DRAIN_SECONDS: Final = 1.0
-"""After everything of the server's is gone, silence of this length ends the recording."""
+"""After all processes of the server have ended, no traffic for this long ends the recording."""
 
 NOT_STARTED: Final = 127
 """Exit code when the server cannot be started."""
@@ -31,9 +31,9 @@ NOT_STARTED: Final = 127
 def run(
     command: Sequence[str], *, archive: "Callable[[], Archive]", name: str | None = None
 ) -> int:
-    """Run `command` behind the recorder and return its exit code (128 + signal, 127 not started).
+    """Run `command`, record its traffic and return its exit code (128 + signal, 127 not started).
 
-    The server is started before the archive is made, so that its start and ours overlap.
+    `archive` is called after the server was started, so that both start at the same time.
     """
     signals = _SignalForwarder()
     try:
@@ -69,7 +69,7 @@ def run(
 
 
 class _SignalForwarder:
-    """Signals that come for the server, kept until there is one to pass them to."""
+    """Forwards signals to the server; stores those that arrive before it has started."""
 
     def __init__(self) -> None:
         self._pending = b""
@@ -77,7 +77,7 @@ class _SignalForwarder:
         self.end_requested = False
         for name in _FORWARDED:
             number = getattr(signal, name, None)
-            # What the client had ignored (nohup) stays ignored, here and in the server.
+            # A signal that the client ignores (nohup) stays ignored, here and in the server.
             if number is not None and signal.getsignal(number) != signal.SIG_IGN:
                 signal.signal(number, self._receive)
 
@@ -103,7 +103,7 @@ class _SignalForwarder:
 
 
 class _StdioSession:
-    """The main thread of a recording: waits for the server's end, the client's, and the disk."""
+    """The main thread of a recording: watches the server, the client and the disk."""
 
     def __init__(
         self,
@@ -159,12 +159,12 @@ class _StdioSession:
 
     def _start_relay_thread(self, work: Callable[[], None]) -> None:
         def relay() -> None:
-            # Signals are the main thread's: they must interrupt its waiting.
+            # Signals must interrupt the main thread's poll.
             signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
             try:
                 work()
             except BaseException:
-                # Nothing is relayed any more: a client must not wait for it.
+                # Nothing is relayed any more: end the server, so that the client does not wait.
                 self._relay_failed = True
                 self._request_server_end()
                 raise
@@ -174,7 +174,7 @@ class _StdioSession:
         threading.Thread(target=relay, name="mcptally-relay", daemon=True).start()
 
     def _poll_timeout_ms(self) -> int | None:
-        """Milliseconds until there is something to look after; None when only events matter."""
+        """The timeout of the main loop in milliseconds; None if it need not wake up by itself."""
         if self._relay.done and not self._processes_ended:
             return None
         if self._exit_code is not None or not self._relay.from_client.open:
@@ -186,7 +186,7 @@ class _StdioSession:
         return 1000 if self._relay.watchdog_active else None
 
     def _read_status(self) -> bool:
-        """Take in what the guardian says; False at its end."""
+        """Read status lines from the supervisor process; False at end of file."""
         chunk = os.read(self._server.status, 256)
         self._status += chunk
         *lines, self._status = self._status.split(b"\n")
@@ -203,7 +203,7 @@ class _StdioSession:
         return bool(chunk)
 
     def _mark_processes_ended(self) -> None:
-        """Nothing of the server's runs any more."""
+        """Note that the server and all processes it started have ended."""
         if not self._processes_ended:
             self._processes_ended = True
             self._processes_ended_at = time.monotonic()
@@ -213,9 +213,9 @@ class _StdioSession:
             return False
         if self._relay.done or self._relay_failed or self._start_errno is not None:
             return True
-        # Something outside our reach holds the server's stdout open: end when it is silent, and
-        # the client has had all there was, or has asked us to end. Silence begins with the
-        # server's end at the earliest: its last words may still be in the pipe.
+        # Another process holds the server's stdout open. End when nothing was written for a while,
+        # and the client has read everything, has gone, or has sent a signal. The time counts from
+        # the end of the server at the earliest: its last output may still be in the pipe.
         if (
             time.monotonic() - max(self._relay.last_transfer, self._processes_ended_at)
             <= _DRAIN_SECONDS
@@ -226,7 +226,7 @@ class _StdioSession:
         return not self._relay.server_data_waiting()
 
     def _check_disk(self) -> None:
-        """Take traffic away from a thread that waits for a disk which does not answer."""
+        """Let another thread relay if the relay thread is blocked by a write to disk."""
         busy_since = self._recording.busy_since
         previous, self._last_busy_since = self._last_busy_since, busy_since
         now = time.monotonic()
@@ -234,7 +234,7 @@ class _StdioSession:
             if now - self._relay.last_transfer > 2:
                 self._relay.watchdog_active = False
         elif (
-            # Twice the same: a process that was held as a whole has had no turn to write.
+            # Seen twice: if the whole process was stopped, the write gets time to finish.
             previous == busy_since
             and not self._recording.stalled
             and self._stall_seconds is not None
@@ -252,7 +252,7 @@ class _StdioSession:
                 self._check_disk()
 
     def _check_client(self) -> None:
-        """A server whose client is gone and that does not end by itself is ended."""
+        """End the server if the client has gone and the server does not end by itself."""
         if self._ended_by_recorder or self._exit_code is not None:
             return
         gone = self._relay.client_disconnected() or (
@@ -278,7 +278,7 @@ class _StdioSession:
         if self._start_errno is not None:
             return self._not_started(self._start_errno)
         if self._exit_code is None:
-            self._exit_code = -signal.SIGKILL  # with its guardian
+            self._exit_code = -signal.SIGKILL  # killed with the supervisor process
         self._wait_for_disk()
         reason = (
             "client_gone"
@@ -290,7 +290,7 @@ class _StdioSession:
         return self._recording.close_with_exit(self._exit_code, reason=reason)
 
     def _not_started(self, number: int) -> int:
-        from mcptally.record.log import log_to_stderr  # noqa: PLC0415 - loaded by now
+        from mcptally.record.log import log_to_stderr  # noqa: PLC0415 - loaded already
 
         program = self._command[0]
         why = f"cannot start {program!r}: {os.strerror(number)}"

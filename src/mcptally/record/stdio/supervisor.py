@@ -1,12 +1,13 @@
-"""The server's process on POSIX: started by a guardian that outlives the recorder just long enough.
+"""Starts the server from a supervisor process, which ends all its processes at the end (POSIX).
 
     client ── recorder ──(pipes)── server
-                 └── guardian ────────┘ parent of the server
+                 └── supervisor ──────┘ parent of the server
 
-The guardian is a fork of the recorder that holds none of the pipes. It passes signals on, reports
-the exit status, and when the server or the recorder is gone it ends whatever the server left
-running: on Linux it is the subreaper, so even processes that left the group come home to it, and
-the kernel kills the server when the guardian dies; elsewhere it ends the server's process group.
+The supervisor process is a fork of the recorder that holds none of the relayed pipes. It forwards
+signals and reports the exit status. When the server or the recorder has ended, it ends the
+processes that the server left running. On Linux it is a subreaper, so it also finds processes that
+left the server's group, and the kernel kills the server if the supervisor dies. On other systems
+it ends the server's process group.
 """
 
 import contextlib
@@ -20,41 +21,42 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 END: Final = 0x80
-"""Control byte: end the server and all it started, politely first."""
+"""Control byte: end the server and its child processes, first with SIGTERM, then SIGKILL."""
 
 TERM_SECONDS: Final = 2.0
-"""Between asking a server to end (EOF or SIGTERM) and the next, harder step; as the SDKs wait."""
+"""Time from end of file or SIGTERM to the next step, as in the MCP SDKs."""
 
 LEFTOVER_SECONDS: Final = 0.3
-"""After the server has ended, its own children get this long to end by themselves."""
+"""Time for the server's child processes to end by themselves after the server."""
 
 ORPHAN_SECONDS: Final = 0.5
-"""After the recorder was killed, between SIGTERM and SIGKILL."""
+"""Time between SIGTERM and SIGKILL after the recorder was killed."""
 
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
 
 _GROUP_SIGNALS: Final = frozenset({signal.SIGINT, signal.SIGQUIT, signal.SIGHUP})
-"""What a terminal sends goes to a whole process group; all else to the one process."""
+"""Signals sent to the server's process group, as a terminal does; others go to the server only."""
 
 
 class SupervisedServer(NamedTuple):
-    """A started server: our ends of its pipes, and the guardian's control and status pipes."""
+    """Descriptors for a started server: its three streams, and the supervisor's two pipes."""
 
     stdin: int
     stdout: int
     stderr: int
     control: int
-    """Write a signal number or END here; when it closes, everything is ended."""
+    """Accepts signal numbers and END. When it is closed, all processes are ended."""
     status: int
-    """Lines: `failed ERRNO`, `exit CODE` (negative: by that signal), then `clean`."""
+    """Yields the lines `failed ERRNO`, `exit CODE` (-N for signal N), and last `clean`:
+    no process is left."""
 
 
 def start(command: Sequence[str]) -> SupervisedServer:
-    """Run `command` with our environment and working folder, its three streams on pipes.
+    """Start `command` in the same environment and folder, with its three streams on pipes.
 
     Raises:
-        OSError: there are no descriptors or no processes left to do it with.
+        OSError: the limit of descriptors or processes is reached.
     """
     _open_missing_standard_fds()
     fds: list[int] = []
@@ -84,7 +86,7 @@ def start(command: Sequence[str]) -> SupervisedServer:
 
 
 def _open_missing_standard_fds() -> None:
-    """A pipe of ours must never become file descriptor 0, 1 or 2 of a caller that closed them."""
+    """Open /dev/null as descriptor 0, 1 or 2 if closed, so that no pipe gets that number."""
     for fd in range(3):
         try:
             os.fstat(fd)
@@ -106,7 +108,7 @@ def _run_supervisor(
         finally:
             os._exit(127)
     with contextlib.suppress(OSError):
-        os.setpgid(server, server)  # also here: whoever comes first
+        os.setpgid(server, server)  # the server does it too; either may run first
     _close_descriptors_except(control, status)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
@@ -117,7 +119,7 @@ def _run_supervisor(
 def _prctl() -> "Callable[[int, int], int] | None":
     if sys.platform != "linux":
         return None
-    import ctypes  # noqa: PLC0415 - only here, beside the recorder's own start
+    import ctypes  # noqa: PLC0415 - imported in the supervisor only
 
     function = ctypes.CDLL(None, use_errno=True).prctl
     return lambda option, value: int(function(option, ctypes.c_ulong(value), 0, 0, 0))
@@ -130,7 +132,7 @@ def _exec_server(
     supervisor_pid: int,
     prctl: "Callable[[int, int], int] | None",
 ) -> None:
-    """Turn this process into the server; reports why not, when it cannot."""
+    """Replace this process by the server; report the errno if that fails."""
     os.setpgid(0, 0)
     if prctl is not None:
         prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -138,7 +140,7 @@ def _exec_server(
             return
     for target, fd in enumerate(streams):
         os.dup2(fd, target)
-    # Python ignores these two; a server must find them as the client would have left them.
+    # Python ignores these two signals; restore the default that the client would have passed on.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     if hasattr(signal, "SIGXFSZ"):
         signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
@@ -147,17 +149,17 @@ def _exec_server(
     except OSError as error:
         failure = error
     except ValueError:
-        # An empty name, or one with a NUL in it: the C library would say the same.
+        # An empty name or one with a NUL byte: report the error of the C library.
         failure = OSError(errno.ENOENT, "")
     if failure.errno == errno.ENOEXEC:
-        # A script without `#!`: what execvp of the C library, and so node, does with it.
+        # A script without `#!`: run it with sh, as the C library's execvp and node do.
         with contextlib.suppress(OSError):
             os.execv("/bin/sh", ["/bin/sh", *command])  # noqa: S606
     os.write(status, b"failed %d\n" % (failure.errno or 0))
 
 
 def _close_descriptors_except(*kept: int) -> None:
-    """Hold nothing open that the client or the server waits on to close."""
+    """Close all other descriptors, so that client and server can see the end of their pipes."""
     null = os.open(os.devnull, os.O_RDWR)
     for fd in range(3):
         os.dup2(null, fd)
@@ -169,6 +171,8 @@ def _close_descriptors_except(*kept: int) -> None:
 
 
 class _Supervisor:
+    """The main loop of the supervisor process."""
+
     def __init__(self, server: int, control: int, status: int) -> None:
         self._server = server
         self._control = control
@@ -200,7 +204,7 @@ class _Supervisor:
         self._report(b"clean\n")
 
     def _wait(self, seconds: float | None) -> bytes:
-        """Wait for a control byte, a child's end or the time; the control bytes that came."""
+        """Wait for a control byte, a child's end or the timeout; return the control bytes read."""
         self._reap()
         if not self._server_running and seconds is None:
             return b""
@@ -249,13 +253,13 @@ class _Supervisor:
         self._kill_all(signal.SIGTERM)
         if self._wait_until_ended(grace):
             return
-        for _ in range(40):  # more than once: a process may fork while it is being killed
+        for _ in range(40):  # repeat: a process may fork while it is being killed
             self._kill_all(signal.SIGKILL)
             if self._wait_until_ended(0.05):
                 return
 
     def _wait_until_ended(self, seconds: float) -> bool:
-        """Wait until nothing of the server's is left; False when the time is up first."""
+        """Wait until the server's processes have ended; False if the time is up first."""
         deadline = time.monotonic() + seconds
         step = 0.005
         while True:
@@ -276,10 +280,10 @@ class _Supervisor:
                 os.kill(pid, number)
 
     def _remaining_processes(self) -> list[int]:
-        """The server and everything it started that still runs, as far as it can be told."""
+        """The running processes of the server: pids on Linux, its negated group id elsewhere."""
         if sys.platform == "linux":
             return _descendants(os.getpid())
-        else:  # noqa: RET505  (mypy looks at one platform's branch, and knows the other for that)
+        else:  # noqa: RET505  (mypy checks only the branch of its platform)
             try:
                 os.kill(-self._server, 0)
             except OSError:
@@ -288,13 +292,13 @@ class _Supervisor:
 
 
 def _descendants(root: int) -> list[int]:
-    """Processes below `root`, zombies left out (Linux)."""
+    """The pids of all descendants of `root`, without zombies (Linux)."""
     children: dict[int, list[int]] = {}
-    for name in os.listdir("/proc"):  # noqa: PTH208 - hot while waiting
+    for name in os.listdir("/proc"):  # noqa: PTH208 - called often while waiting
         if name.isdigit():
             with contextlib.suppress(OSError, ValueError, IndexError):
                 with open(f"/proc/{name}/stat", "rb") as file:  # noqa: PTH123 - same
-                    # The command's name stands in brackets and may hold anything.
+                    # The command name is in parentheses and may contain any character.
                     state, parent = file.read().rpartition(b")")[2].split()[:2]
                 if state != b"Z":
                     children.setdefault(int(parent), []).append(int(name))

@@ -1,4 +1,4 @@
-"""What is written of an event: one line, its text redacted by the policy, its frame spliced in."""
+"""Encodes events as lines of a transcript: redacts texts and inserts frames byte for byte."""
 
 from binascii import b2a_base64
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 class FrameContext(NamedTuple):
-    """What the frames of one call of `Recording.frame` or `frames` have in common."""
+    """The values shared by all frames of one call of `Recording.frame` or `Recording.frames`."""
 
     direction: Dir
     scope: str | None
@@ -28,7 +28,7 @@ class FrameContext(NamedTuple):
 
 
 class EventLineEncoder:
-    """Makes the lines of one recording; nothing of it is ever written in clear by a failure."""
+    """Encodes the lines of one recording; if redaction fails, the text is left out."""
 
     def __init__(self, recording: str, policy: Policy) -> None:
         self._recording = recording
@@ -43,7 +43,7 @@ class EventLineEncoder:
         }
 
     def encode_event(self, event: str, fields: Mapping[str, Any], *, seq: int, ts_ns: int) -> bytes:
-        """Any event but a `message`."""
+        """The line of any event except `message`."""
         common_fields = {"v": FORMAT_VERSION, "event": event, "recording": self._recording}
         complete = {**common_fields, "seq": seq, "ts_ns": ts_ns, **fields}
         try:
@@ -54,7 +54,7 @@ class EventLineEncoder:
     def frame_context(
         self, direction: Dir, *, scope: str | None, wire_bytes: int | None, fields: dict[str, Any]
     ) -> FrameContext:
-        """What `frame` needs to know beside the frame, made once for all frames of a call."""
+        """The context for `encode_frame`, computed once for all frames of a call."""
         json_scope = b"null" if scope is None else _encode(scope)
         json_fields = _encode(fields)[1:-1] + b"," if fields else b""
         return FrameContext(
@@ -72,14 +72,14 @@ class EventLineEncoder:
     ) -> tuple[bytes, bool]:
         """The line of one frame, and whether it is a `message`.
 
-        It is a `raw` when it is not strict JSON, is over the cap, or came with a `why`.
+        The event is `raw` if the frame is not strict JSON, is over the size limit, or has a `why`.
         """
         received_size = piece.size if isinstance(piece, TooLarge) else len(piece)
         size = received_size if context.wire_bytes is None else context.wire_bytes
         if isinstance(piece, TooLarge):
             why, found = "too_large", self._truncated_fields(piece)
         elif "why" in context.fields:
-            # No client takes it for a message, even if it happens to be JSON.
+            # Clients do not read this as a message, even if it is JSON.
             why, found = context.fields["why"], self.text_fields(piece)
         elif not_strict := strict_json_error(piece):
             torn = not_strict == "not_json" and "unterminated" in context.fields
@@ -87,14 +87,14 @@ class EventLineEncoder:
         else:
             try:
                 copy, redacted = self._policy.json(piece)
-            except Exception:  # noqa: BLE001 - a policy may neither stop traffic nor leak it
+            except Exception:  # noqa: BLE001 - a failing policy must not stop traffic or leak data
                 why, found = "redaction_failed", {"text": ""}
             else:
                 extra = context.json_fields
                 if redacted:
                     extra += b'"redacted":%d,' % redacted
                 if b"\r" in copy or b"\n" in copy:
-                    # In strict JSON a line break can only stand between tokens.
+                    # In strict JSON a line break occurs only between tokens.
                     copy = copy.replace(b"\r", b" ").replace(b"\n", b" ")
                     extra += b'"reflowed":true,'
                 line = context.template % (seq, ts_ns, context.json_scope, size, extra, copy)
@@ -105,10 +105,10 @@ class EventLineEncoder:
         ), False
 
     def text_fields(self, data: bytes) -> dict[str, Any]:
-        """Bytes of any kind as the fields `text` or `b64`, and `redacted` where something was."""
+        """Bytes as the field `text` (UTF-8) or `b64`, with `redacted` if values were redacted."""
         try:
             data, redacted = self._policy.text(data)
-        except Exception:  # noqa: BLE001 - a policy may neither stop traffic nor leak it
+        except Exception:  # noqa: BLE001 - a failing policy must not stop traffic or leak data
             return {"text": "", "withheld": "redaction_failed"}
         extra: dict[str, Any] = {"redacted": redacted} if redacted else {}
         try:
@@ -117,21 +117,21 @@ class EventLineEncoder:
             return {**extra, "b64": b2a_base64(data, newline=False).decode()}
 
     def redact_url(self, url: str) -> str:
-        """A URL or a path, redacted."""
+        """The redacted URL or path; empty if redaction failed."""
         try:
             return _to_utf8(self._policy.url(url)[0])
-        except Exception:  # noqa: BLE001 - a policy may neither stop traffic nor leak it
+        except Exception:  # noqa: BLE001 - a failing policy must not stop traffic or leak data
             return ""
 
     def redact_label(self, server: str) -> str:
-        """What a server is called, redacted: the label may have been made of its command."""
+        """The redacted label of a server: a label derived from the command may hold a secret."""
         return self._redact_text(_to_utf8(server))
 
     def redact_command(self, command: Sequence[str]) -> list[str]:
-        """A command line, redacted."""
+        """The redacted command line; empty if redaction failed."""
         try:
             return [_to_utf8(word) for word in self._policy.argv(command)[0]]
-        except Exception:  # noqa: BLE001 - a policy may neither stop traffic nor leak it
+        except Exception:  # noqa: BLE001 - a failing policy must not stop traffic or leak data
             return []
 
     def _truncated_fields(self, piece: TooLarge) -> dict[str, Any]:
@@ -139,7 +139,7 @@ class EventLineEncoder:
             key: self._redact_text(value) if isinstance(value, str) else value
             for key, value in fields_of_truncated(piece).items()
         }
-        # A hash of the whole would let a short secret be guessed.
+        # With redaction no hash: a short secret could be guessed from it.
         complete = {"sha256": piece.sha256} if self._policy.name == "none" else {}
         return {"truncated": True, **complete, **found, **self.text_fields(piece.head)}
 
@@ -148,12 +148,12 @@ class EventLineEncoder:
 
 
 def _to_utf8(text: str) -> str:
-    """Words of the system that are not UTF-8 come as surrogates, which no JSON can hold."""
+    """The text with undecodable bytes (surrogates from the OS, invalid in JSON) replaced."""
     return text.encode(errors="surrogateescape").decode(errors="replace")
 
 
 def _all_to_utf8(value: Any) -> Any:
-    """A value with `_utf8` of every text in it."""
+    """The value with `_to_utf8` applied to every string in it."""
     if isinstance(value, str):
         return _to_utf8(value)
     if isinstance(value, list):

@@ -1,7 +1,7 @@
-"""Segments at rest: compression of finished ones, retention by age and total size.
+"""Compresses finished segments, and removes old ones by age and total size.
 
-Works in one background thread with low priority, never on the way of traffic. Only files named
-like our segments are touched, and never one that a recorder still writes (it holds a lock).
+The work runs in one background thread with low priority and does not delay traffic. It touches
+only files with the name of a segment, and none that a recorder is writing (and holds locked).
 """
 
 import contextlib
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FIRST_SWEEP_SECONDS: Final = 10.0
-"""A recorder that has just started has better things to do."""
+"""Delay of the first sweep, so that it does not compete with the start of the recorder."""
 
 SWEEP_SECONDS: Final = 3600.0
-"""How often a recorder looks after its folder; also after every finished segment."""
+"""Time between sweeps; a sweep also follows each finished segment."""
 
 IDLE_SECONDS: Final = 3600.0
-"""A segment that another recorder left behind is compressed after this much quiet."""
+"""An unlocked segment of another recorder is compressed if not written to for this long."""
 
 _STOP_SECONDS: Final = 0.25
 
@@ -38,7 +38,7 @@ class _SegmentFile(NamedTuple):
 
 
 class Housekeeper:
-    """The background thread of one folder; `finished` hands it a segment to compress."""
+    """The background thread for one folder; `finished` queues a segment for compression."""
 
     def __init__(
         self,
@@ -52,25 +52,27 @@ class Housekeeper:
         self._keep_bytes = keep_bytes
         self._keep_seconds = keep_seconds
         self._compress = compress
-        # By a clock that nobody sets while we run: one step forth of a year would look like age.
+        # Not the wall clock: setting it a year ahead would make every segment look too old.
         self._clock = Clock()
         self._finished: SimpleQueue[str | None] = SimpleQueue()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin to work, once."""
+        """Start the thread if it is not running."""
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="mcptally-rest", daemon=True)
+            self._thread = threading.Thread(
+                target=self._run, name="mcptally-housekeeping", daemon=True
+            )
             self._thread.start()
 
     def finished(self, path: str) -> None:
-        """A segment is complete: compress it, then see to retention."""
+        """Queue a finished segment for compression; retention is applied after it."""
         self._finished.put(path)
         self.start()
 
     def stop(self) -> None:
-        """Drop the work at hand; what is not compressed yet stays for the next recorder."""
+        """Stop the thread; segments not yet compressed are left to the next recorder."""
         self._stopping.set()
         self._finished.put(None)
         if self._thread is not None:
@@ -78,7 +80,7 @@ class Housekeeper:
 
     def _run(self) -> None:
         with contextlib.suppress(OSError, AttributeError):
-            # Linux: the priority of this thread alone.
+            # On Linux this sets the priority of this thread only.
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
         wait = FIRST_SWEEP_SECONDS
         while True:
@@ -89,7 +91,7 @@ class Housekeeper:
             if self._stopping.is_set():
                 return
             wait = SWEEP_SECONDS
-            # Whatever goes wrong here must cost no more than a segment left as it was.
+            # An error leaves the segment as it is; the next sweep tries again.
             with contextlib.suppress(OSError):
                 if path is not None and self._compress:
                     compress(path, stop=self._stopping)
@@ -103,12 +105,12 @@ class Housekeeper:
 
 
 def compress(segment: "str | Path", *, stop: threading.Event | None = None) -> "Path | None":
-    """Turn a finished `.jsonl` into `.jsonl.zst`, atomically; None when a recorder holds it.
+    """Replace a finished `.jsonl` by its `.jsonl.zst` atomically; None if a recorder has it locked.
 
     Raises:
-        OSError: the disk refuses, or `leaving` was set; the original is as it was.
+        OSError: reading or writing failed, or `stop` was set; the original is unchanged.
     """
-    # Most recordings end before anything is compressed: they need not load this.
+    # Import late: most recordings end before anything is compressed.
     from pathlib import Path  # noqa: PLC0415
 
     import zstandard  # noqa: PLC0415
@@ -129,18 +131,18 @@ def compress(segment: "str | Path", *, stop: threading.Event | None = None) -> "
                 job = compressor.compressobj(size=source_stat.st_size)
                 while chunk := source.read(_CHUNK):
                     if stop is not None and stop.is_set():
-                        raise InterruptedError("the recorder is leaving")
+                        raise InterruptedError("the recorder is stopping")
                     target.write(job.compress(chunk))
                 target.write(job.flush())
                 target.flush()
-                # The original goes next: the copy must survive a power cut by then.
+                # The original is removed next: the copy must survive a power failure first.
                 os.fsync(target.fileno())
             os.utime(part_path, ns=(source_stat.st_atime_ns, source_stat.st_mtime_ns))
             part_path.replace(target_path)
         except OSError:
             part_path.unlink(missing_ok=True)
             raise
-    # Outside, for Windows removes no open file; somebody else may have come first.
+    # After closing: Windows cannot remove an open file. Another recorder may have removed it.
     path.unlink(missing_ok=True)
     return target_path
 
@@ -153,9 +155,9 @@ def sweep(
     compress_idle: bool,
     now: float,
 ) -> None:
-    """Compress what others left, remove what is too old, then the oldest beyond the total size.
+    """Compress idle segments, and remove those too old or, oldest first, over the total size.
 
-    `now` is in seconds since 1970. Whatever a recorder still holds is left alone.
+    `now` is in seconds since 1970. Segments locked by a recorder are skipped.
 
     Raises:
         OSError: the folder cannot be listed.
@@ -179,7 +181,7 @@ def sweep(
 
 
 def _list_segments(folder: "str | Path") -> list[_SegmentFile]:
-    from pathlib import Path  # noqa: PLC0415 - as in compress
+    from pathlib import Path  # noqa: PLC0415 - see compress
 
     found = []
     with os.scandir(folder) as entries:
@@ -192,7 +194,7 @@ def _list_segments(folder: "str | Path") -> list[_SegmentFile]:
 
 
 def _remove(path: "Path") -> bool:
-    """Remove a segment unless a recorder holds it."""
+    """Remove a segment unless a recorder has it locked; whether it was removed."""
     try:
         with path.open("rb") as segment:
             if not try_lock(segment.fileno()):

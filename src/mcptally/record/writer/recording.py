@@ -1,6 +1,6 @@
-"""Recordings on disk while they grow: one event, one line, in the file before it is passed on.
+"""Writes recordings: each event becomes one line, written to the file before it is relayed.
 
-How to use it (stdio and HTTP alike; safe to call from several threads and from an event loop):
+Usage, for stdio and HTTP (safe to call from several threads and from an event loop):
 
     archive = Archive("traces", policy=policy, limits=Limits())
     recording = archive.open(transport="stdio", server="time", command=["mcp-server-time"])
@@ -10,14 +10,15 @@ How to use it (stdio and HTTP alike; safe to call from several threads and from 
     recording.stderr([b"a line"])
     recording.close(reason="server_exited", exit_code=0)
 
-When a call returns, its events are in the file (`write` has returned, no fsync). No call raises
-because of the disk: what could not be written is counted, said once, and told by a `gap` as soon
-as the disk takes it again. Lost events keep their `seq`, so every hole in `seq` has its `gap`.
-A `Splitter` (framing.py) cuts a stream into the pieces that `frame` and `frames` take; of a whole
-body, `framing.capped` makes the piece. What a line says is lines.py's, the file segment.py's.
+When a call returns, its events are in the file (`write` has returned, without fsync). No call
+raises an error of the disk: lost events are counted and logged once, and a `gap` event reports
+them when writing works again. Lost events keep their `seq`, so each hole in `seq` has its `gap`.
+`wire.framing.Splitter` cuts a stream into the pieces for `frame` and `frames`;
+`wire.framing.capped` makes the piece of a whole body. event_line.py encodes a line, segment.py
+writes the file.
 
-The policy redacts the copy only. Segments rotate by size and age; rest.py compresses finished
-ones and applies retention, in a background thread.
+The policy redacts only the recorded copy. Segments rotate by size and age; housekeeping.py
+compresses finished segments and applies retention in a background thread.
 """
 
 import contextlib
@@ -41,19 +42,19 @@ from mcptally.transcript.format import Dir, Transport
 from mcptally.wire.framing import Piece
 
 RECORDER: Final = "mcptally 0.1.0"
-"""Name and version for `open.recorder`; asking the package's metadata would cost start-up time."""
+"""Name and version for `open.recorder`, a constant to save reading the package metadata."""
 
 RETRY_SECONDS: Final = 1.0
-"""After the disk refused an event, it is asked again at most this often."""
+"""Minimum time between write attempts after a write failed."""
 
 _STALLED: Final = "the disk did not take an event in time"
 _REMOVED: Final = "their file was removed while it was being written"
 
 
 class Archive:
-    """A folder that recordings are written to, with one policy and one set of limits.
+    """A folder for recordings, with one redaction policy and one set of limits.
 
-    `say` is told, in a sentence each, what whoever runs the recorder should know.
+    `log` is called with each message for the user of the recorder.
     """
 
     def __init__(
@@ -83,13 +84,13 @@ class Archive:
         command: Sequence[str] | None = None,
         url: str | None = None,
     ) -> "Recording":
-        """Begin a recording; a disk that refuses is a loss like any other, never an error."""
+        """Start a recording. If its file cannot be written, events are lost; it raises nothing."""
         recording = self.prepare(transport=transport, server=server, command=command, url=url)
         recording.begin()
         return recording
 
     def close(self) -> None:
-        """Stop the work in the background; recordings are closed by their owners."""
+        """Stop the background thread. Recordings must be closed separately."""
         self.housekeeper.stop()
 
     def prepare(
@@ -100,17 +101,17 @@ class Archive:
         command: Sequence[str] | None = None,
         url: str | None = None,
     ) -> "Recording":
-        """A recording whose `begin` is still to be called, on a thread that may wait for a disk."""
+        """A recording without a file yet: call `begin` on a thread that may block on the disk."""
         self.housekeeper.start()
         return Recording(self, transport=transport, server=server, command=command, url=url)
 
 
 class Recording:
-    """One pipe's life or one HTTP session, written to one segment after another.
+    """The recording of one stdio connection or HTTP session, in one or more segments.
 
-    `busy_since` (seconds on the monotonic clock, 0 when no write is under way) and `stalled` let
-    a watchdog take traffic away from a thread that a dead disk holds; stdio.py and http_sessions.py
-    do. `lost` counts the events that are not in the files.
+    `busy_since` is the start of the write in progress (seconds of the monotonic clock, 0 if there
+    is none). With it and `stalled`, a watchdog moves traffic away from a thread blocked by the disk
+    (stdio/session.py, http/recordings.py). `lost` counts the events missing from the files.
     """
 
     def __init__(
@@ -143,9 +144,9 @@ class Recording:
         self._segment: Segment | None = None
         self._segment_count = 0
         self._segment_counts: dict[str, int] = {}
-        """Events in the open segment, counted like `_counts`."""
+        """Events in the open segment by kind, like `_counts`."""
         self._lost_in_segment_gaps = 0
-        """Lost events that gaps in the open segment account for."""
+        """Lost events reported by `gap` events in the open segment."""
         self._closed = False
         self._open = {
             "transport": transport,
@@ -157,15 +158,16 @@ class Recording:
         }
 
     def begin(self) -> None:
-        """Write the first segment's `open`; the first event does it where nobody called this."""
+        """Write the first segment's `open` event, which otherwise precedes the first event."""
         with self._lock:
             self._prepare_write(0)
 
     def mark_stalled(self) -> None:
-        """Give up waiting for a write that does not return: events are lost until it does."""
+        """Stop waiting for a blocked write; events are lost until it returns."""
         self.stalled = True
         self._archive.log(
-            f"{self._archive.folder} does not take events in time; traffic goes on, a gap will tell"
+            f"{self._archive.folder} does not take events in time; traffic goes on, and a gap "
+            "event will count the lost ones"
         )
 
     # --- events ---------------------------------------------------------------------------------
@@ -174,24 +176,24 @@ class Recording:
         self,
         piece: Piece,
         *,
-        dir: Dir,  # noqa: A002 - the transcript's own word
+        dir: Dir,  # noqa: A002 - name of the field in transcripts
         scope: str | None = None,
         wire_bytes: int | None = None,
         **fields: Any,
     ) -> None:
-        """One frame as a `message`, or as a `raw` when it is not strict JSON or over the cap.
+        """Record a frame: as `message`, or as `raw` if not strict JSON or too large.
 
-        `wire_bytes` is its length on the wire where that is not its own (decoded SSE);
-        `fields` (`sse_id`, `sse_event`, `unterminated`) are added to the event as they are.
+        `wire_bytes` is the length on the wire if it differs from the frame's (decoded SSE);
+        `fields` (`sse_id`, `sse_event`, `unterminated`) are added to the event unchanged.
         """
         self._write_frames([piece], dir, scope, wire_bytes, fields)
 
     def frames(self, pieces: Sequence[Piece], *, dir: Dir) -> None:  # noqa: A002
-        """Frames of a pipe that one read completed: as many events, one write."""
+        """Record the frames completed by one read of a pipe: one event each, in one write."""
         self._write_frames(pieces, dir, None, None, {})
 
     def stderr(self, lines: Sequence[bytes]) -> None:
-        """What the server wrote to stderr, an event a line."""
+        """Record lines that the server wrote to stderr, one event per line."""
         self._write_events("stderr", [partial(self._encoder.text_fields, line) for line in lines])
 
     def http(
@@ -202,9 +204,9 @@ class Recording:
         phase: str,
         **fields: Any,
     ) -> None:
-        """An HTTP event; `method`, `path`, `status`, `headers`, `closed_by` go to `fields`.
+        """Record an HTTP event; `fields`: `method`, `path`, `status`, `headers`, `closed_by`.
 
-        `path` is redacted here; the header allowlist and hashed session ids are the caller's.
+        `path` is redacted here. The caller filters headers and hashes session ids.
         """
         if isinstance(path := fields.get("path"), str):
             fields["path"] = self._encoder.redact_url(path)
@@ -218,7 +220,7 @@ class Recording:
         signal: int | None = None,
         **fields: Any,
     ) -> None:
-        """End the recording; later calls write nothing."""
+        """Write the `close` event and end the recording; later calls write nothing."""
         if self._closed:
             return
         self._retry_at = 0.0
@@ -236,10 +238,10 @@ class Recording:
             self._segment.close()
 
     def close_with_exit(self, code: int, *, reason: str | None = None) -> int:
-        """Close with a server's end: its exit code, or -N where signal N ended it.
+        """Close after the server's exit; return its exit code as a shell does (signal N: 128 + N).
 
-        `reason` is why, where it did not end by itself. What it gives is the exit code that a
-        shell would make of it: 128 + N for a signal.
+        `code` is the exit code, or -N if signal N ended the server. `reason` says why, if it did
+        not end by itself.
         """
         if code >= 0:
             self.close(reason=reason or "server_exited", exit_code=code)
@@ -247,7 +249,7 @@ class Recording:
         self.close(reason=reason or "server_killed", signal=-code)
         return 128 - code
 
-    # --- lines (the lock is held) ---------------------------------------------------------------
+    # --- lines (caller holds lock) --------------------------------------------------------------
 
     def _write_frames(
         self,
@@ -293,12 +295,12 @@ class Recording:
         self._seq += 1
         return line
 
-    # --- the file (the lock is held) ------------------------------------------------------------
+    # --- file (caller holds the lock) -----------------------------------------------------------
 
     def _prepare_write(self, events: int) -> bool:
-        """Make the file ready for `events` more, or count them as lost.
+        """Prepare the segment for `events` more events; if that fails, count them as lost.
 
-        Opens the first segment, begins the next one, and writes the gap that is owed.
+        Opens the first or the next segment, and writes a pending `gap` event.
         """
         monotonic = time.monotonic()
         while self._skipped:
@@ -336,7 +338,7 @@ class Recording:
         return limits.segment_seconds is not None and age >= limits.segment_seconds
 
     def _segment_exists(self, file: Segment) -> bool:
-        # Before every write (about 1 µs): what is written to a removed file is lost unseen.
+        # Checked before each write (about 1 µs): writes to a removed file succeed and are lost.
         self.busy_since = time.monotonic()
         try:
             return file.exists()
@@ -345,7 +347,7 @@ class Recording:
             self.stalled = False
 
     def _handle_removed_segment(self, file: Segment) -> None:
-        """Count all events of a removed segment as lost; the next write begins a new one."""
+        """Count all events of a removed segment as lost; the next write opens a new segment."""
         file.close()
         self._segment = None
         events = sum(self._segment_counts.values())
@@ -361,11 +363,11 @@ class Recording:
         self._retry_at = 0.0
         self._archive.log(
             f"{file.path} was removed while it was being written: {events} events are lost; "
-            "the recording goes on in a new file"
+            "the recording continues in a new file"
         )
 
     def _start_next_segment(self, monotonic: float) -> None:
-        """Begin the next segment; when the disk refuses, the present one goes on growing."""
+        """Open the next segment; if that fails, continue with the current one."""
         previous = self._segment
         try:
             self._open_segment()
@@ -402,7 +404,7 @@ class Recording:
         self._segment_count += 1
 
     def _write_own_event(self, event: str, fields: Mapping[str, Any]) -> None:
-        """An event of the file's own (open, gap), which is no loss when it fails."""
+        """Write an `open` or `gap` event, which is not counted as lost if it fails."""
         line = self._encode(event, self._clock.now(), fields)
         try:
             self._write_or_raise(line, {event: 1})
@@ -439,7 +441,8 @@ class Recording:
         if not self._error_logged:
             self._error_logged = True
             self._archive.log(
-                f"cannot record to {self._archive.folder}: {why}; traffic goes on, a gap will tell"
+                f"cannot record to {self._archive.folder}: {why}; traffic goes on, and a "
+                "gap event will count the lost events"
             )
 
     def _count_lost(self, events: int, why: str) -> None:
