@@ -1,4 +1,4 @@
-"""When the disk does not take the recording, traffic goes on and the recording says so later."""
+"""If the recording cannot be written, traffic continues and a gap reports the loss later."""
 
 import os
 import shutil
@@ -21,7 +21,7 @@ def call(recorded_server, number):
     assert recorded_server.line() == b'{"id":%d}' % number
 
 
-def test_a_folder_that_cannot_be_written_costs_only_the_recording(tmp_path):
+def test_traffic_continues_when_the_folder_cannot_be_written(tmp_path):
     (tmp_path / "t").write_text("in the way")
     with RecordedServer(tmp_path / "t", ECHO) as recorded_server:
         for number in range(20):
@@ -44,17 +44,17 @@ def test_a_disk_that_fills_up_and_empties_again_leaves_a_gap(tmp_path):
         resource.prlimit(pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
         number = 50
 
-        def told():
+        def gap_written():
             nonlocal number
             call(recorded_server, number)
             number += 1
             return of(events(tmp_path, ended=False), "gap")
 
-        assert eventually(told)
+        assert eventually(gap_written)
         out, err, code = recorded_server.end()
         assert (out, code) == (b"", 0)
     found = events(tmp_path)
-    # More than one where a gap fitted in before the disk was full again, which then is said again.
+    # Several messages if a gap was written before the disk was full again.
     assert all(b"traffic goes on" in line for line in err.splitlines())
     gaps = of(found, "gap")
     ids = [(e["dir"], e["msg"]["id"]) for e in of(found, "message")]
@@ -66,7 +66,7 @@ def test_a_disk_that_fills_up_and_empties_again_leaves_a_gap(tmp_path):
     assert len(set(range(found[-1]["seq"])) - seqs) == len(lost)
 
 
-def test_a_folder_that_is_deleted_while_recording_is_made_again_and_a_gap_tells_the_loss(tmp_path):
+def test_a_folder_deleted_while_recording_is_created_again_and_a_gap_reports_the_loss(tmp_path):
     folder = tmp_path / "t"
     with RecordedServer(folder, ECHO, "--no-compress") as recorded_server:
         for number in range(3):
@@ -82,8 +82,8 @@ def test_a_folder_that_is_deleted_while_recording_is_made_again_and_a_gap_tells_
     assert [e["seq"] for e in found] == list(range(7, 12))
 
 
-def test_a_disk_that_hangs_holds_traffic_up_for_a_second_and_no_longer(tmp_path):
-    # A pipe in the place of the segment: full, its write blocks as that of a dead disk does.
+def test_a_blocked_disk_delays_traffic_only_until_the_stall_limit(tmp_path):
+    # A pipe instead of the segment: when it is full, a write blocks as on a failed disk.
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
@@ -103,24 +103,24 @@ def test_a_disk_that_hangs_holds_traffic_up_for_a_second_and_no_longer(tmp_path)
 
     with PlainProcess(command) as recorded_server:
         number = 0
-        said = b""
+        logged = b""
 
         def stalled():
-            nonlocal number, said
+            nonlocal number, logged
             call(recorded_server, number)
             number += 1
             if number % 100 == 0 and recorded_server.ready("stderr"):
-                said += recorded_server.line(stream="stderr")
-            return said
+                logged += recorded_server.line(stream="stderr")
+            return logged
 
         assert eventually(stalled)
-        assert b"does not take events in time" in said
+        assert b"does not take events in time" in logged
         for _ in range(100):
             call(recorded_server, number)
             number += 1
         data = bytearray()
 
-        def gap_told():
+        def gap_in_pipe():
             nonlocal number
             while True:
                 try:
@@ -132,14 +132,14 @@ def test_a_disk_that_hangs_holds_traffic_up_for_a_second_and_no_longer(tmp_path)
             number += 1
             return b'"event":"gap"' in data
 
-        assert eventually(gap_told)
+        assert eventually(gap_in_pipe)
         assert recorded_server.end()[2] == 0
     os.close(reader)
     assert b"did not take an event in time" in data
 
 
 class PlainProcess(RecordedServer):
-    """A command as it is, spoken to like one behind the recorder."""
+    """A command without a recorder, with the same methods."""
 
     def __init__(self, command):
         import subprocess
@@ -151,7 +151,7 @@ class PlainProcess(RecordedServer):
             stderr=subprocess.PIPE,
             bufsize=0,
         )
-        self._kept = {}
+        self._unread = {}
 
     def ready(self, stream):
         import select

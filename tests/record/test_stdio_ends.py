@@ -1,4 +1,4 @@
-"""How a recording ends: exit codes, signals, end of file, and that nobody is left behind."""
+"""How a recording ends: exit codes, signals, end of file, and no process left running."""
 
 import contextlib
 import os
@@ -22,7 +22,7 @@ from tests.record.recorder_process import (
 
 LINUX = sys.platform == "linux"
 
-# Ignores everything that can be ignored, and tells its pid.
+# Ignores all signals that can be ignored, and prints its pid.
 STUBBORN = (
     "import os, signal, sys, time\n"
     "for s in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP): signal.signal(s, signal.SIG_IGN)\n"
@@ -32,7 +32,7 @@ STUBBORN = (
 
 
 @pytest.mark.parametrize("code", [0, 1, 7, 126, 127, 255])
-def test_the_exit_code_is_the_servers(code, tmp_path):
+def test_the_recorder_exits_with_the_servers_exit_code(code, tmp_path):
     with RecordedServer(tmp_path, script(f"import sys; sys.exit({code})")) as recorded_server:
         assert recorded_server.end() == (b"", b"", code)
     last = events(tmp_path)[-1]
@@ -40,7 +40,7 @@ def test_the_exit_code_is_the_servers(code, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["SIGKILL", "SIGTERM", "SIGABRT", "SIGSEGV", "SIGPIPE"])
-def test_a_server_killed_by_a_signal_gives_128_and_the_signal(name, tmp_path):
+def test_a_server_killed_by_a_signal_gives_exit_code_128_plus_the_signal(name, tmp_path):
     number = getattr(signal, name)
     server = script(
         f"import os, signal; signal.signal({number}, 0) if {number} != 9 else 0; "
@@ -54,7 +54,7 @@ def test_a_server_killed_by_a_signal_gives_128_and_the_signal(name, tmp_path):
 
 
 @pytest.mark.parametrize("command", [["no-such-server", "x"], ["/no/such/server"], ["/"], [""]])
-def test_a_server_that_cannot_start_is_recorded_as_that(command, tmp_path):
+def test_a_server_that_cannot_start_is_recorded_as_not_started(command, tmp_path):
     with RecordedServer(tmp_path, command, env={"PATH": "/searched:/here"}) as recorded_server:
         out, err, code = recorded_server.end()
     assert (out, code) == (b"", 127)
@@ -68,7 +68,7 @@ def test_a_server_that_cannot_start_is_recorded_as_that(command, tmp_path):
         assert "/searched:/here" in found[1]["detail"]
 
 
-def test_a_relay_that_dies_ends_the_server_and_the_recorder(tmp_path):
+def test_a_relay_that_fails_ends_the_server_and_the_recorder(tmp_path):
     recorder = script(
         "import os\n"
         "from mcptally.record.stdio import relay, session\n"
@@ -81,7 +81,7 @@ def test_a_relay_that_dies_ends_the_server_and_the_recorder(tmp_path):
         try:
             process.stdin.write(b"x\n")
             process.stdin.flush()
-            # Its input stays open: nothing but the relay's end tells it to go.
+            # stdin stays open, so only the failed relay can end the recorder.
             assert process.wait(TIMEOUT_SECONDS) > 128
         finally:
             process.kill()
@@ -107,8 +107,8 @@ def test_signals_are_passed_on_to_the_server_at_once(name, tmp_path):
     )
     number = getattr(signal, name)
     # A test run in the background may have been started with some of them ignored.
-    usual = lambda: signal.signal(number, signal.SIG_DFL)  # noqa: E731
-    with RecordedServer(tmp_path, server, preexec_fn=usual) as recorded_server:
+    set_default = lambda: signal.signal(number, signal.SIG_DFL)  # noqa: E731
+    with RecordedServer(tmp_path, server, preexec_fn=set_default) as recorded_server:
         assert recorded_server.line() == b"ready"
         recorded_server.process.send_signal(number)
         assert recorded_server.line() == b"got"
@@ -117,7 +117,7 @@ def test_signals_are_passed_on_to_the_server_at_once(name, tmp_path):
     assert (last["event"], last["exit_code"]) == ("close", 9)
 
 
-def test_what_the_client_had_ignored_stays_ignored(tmp_path):
+def test_signals_that_the_client_ignores_stay_ignored(tmp_path):
     server = script(
         "import signal\n"
         "print([signal.getsignal(s) == signal.SIG_IGN for s in (1, 2, 15)], flush=True)"
@@ -132,7 +132,7 @@ def test_what_the_client_had_ignored_stays_ignored(tmp_path):
         assert recorded_server.end()[0] == b"[True, False, False]\n"
 
 
-def test_the_end_of_the_clients_input_reaches_the_server_at_once(tmp_path):
+def test_end_of_file_from_the_client_reaches_the_server_at_once(tmp_path):
     server = script(
         "import sys; n = len(sys.stdin.read()); print(n, flush=True); sys.stdin.close()"
     )
@@ -141,7 +141,7 @@ def test_the_end_of_the_clients_input_reaches_the_server_at_once(tmp_path):
         assert recorded_server.end() == (b"3\n", b"", 0)
 
 
-def test_the_end_of_the_servers_output_reaches_the_client_while_the_server_lives(tmp_path):
+def test_end_of_file_from_the_server_reaches_the_client_while_the_server_runs(tmp_path):
     server = script("import os, sys; print('{}', flush=True); os.close(1); sys.stdin.read()")
     with RecordedServer(tmp_path, server) as recorded_server:
         assert recorded_server.rest() == b"{}\n"
@@ -217,24 +217,24 @@ needs_linux = pytest.mark.skipif(not LINUX, reason="looks for processes in /proc
 
 
 @needs_linux
-@pytest.mark.parametrize("who", ["client", "recorder", "guardian"])
-def test_a_stubborn_server_does_not_outlive(who, tmp_path):
+@pytest.mark.parametrize("who", ["client", "recorder", "supervisor"])
+def test_a_stubborn_server_ends_after_a_kill_of(who, tmp_path):
     with client_of(tmp_path, script(STUBBORN)) as (client, pids):
         recorder_pid, server_pid = pids
-        guardian_pid = int(
+        supervisor_pid = int(
             Path(f"/proc/{server_pid}/stat").read_text().rpartition(")")[2].split()[1]
         )
-        victim = {"client": client.pid, "recorder": recorder_pid, "guardian": guardian_pid}[who]
+        victim = {"client": client.pid, "recorder": recorder_pid, "supervisor": supervisor_pid}[who]
         os.kill(victim, signal.SIGKILL)
-        everyone = [recorder_pid, guardian_pid, server_pid]
-        assert eventually(lambda: not any(alive(pid) for pid in everyone))
+        processes = [recorder_pid, supervisor_pid, server_pid]
+        assert eventually(lambda: not any(alive(pid) for pid in processes))
 
 
 @needs_linux
 @pytest.mark.parametrize("who", ["client", "recorder", "server"])
 @pytest.mark.parametrize("detached", [False, True], ids=["in its group", "in a session of its own"])
-def test_what_the_server_started_does_not_outlive(who, detached, tmp_path):
-    # As a browser that a server keeps: its own session where detached, deaf to SIGTERM.
+def test_child_processes_of_the_server_end_after_a_kill_of(who, detached, tmp_path):
+    # Like a browser started by a server: ignores SIGTERM, and has its own session if detached.
     server = script(
         "import subprocess, sys, os\n"
         f"c = subprocess.Popen([sys.executable, '-c', {STUBBORN!r}], "
@@ -251,8 +251,8 @@ def test_what_the_server_started_does_not_outlive(who, detached, tmp_path):
 
 
 @needs_linux
-def test_killing_the_recorders_group_leaves_nobody(tmp_path):
-    # What the Python SDK does to a server that does not end.
+def test_killing_the_recorders_group_leaves_no_server(tmp_path):
+    # The Python SDK does this to a server that does not end.
     with RecordedServer(tmp_path, script(STUBBORN), start_new_session=True) as recorded_server:
         server = int(recorded_server.line())
         os.killpg(recorded_server.process.pid, signal.SIGKILL)
@@ -260,7 +260,7 @@ def test_killing_the_recorders_group_leaves_nobody(tmp_path):
 
 
 @needs_linux
-def test_the_way_clients_end_a_server_works_at_every_step(tmp_path):
+def test_a_client_can_end_a_stubborn_server_by_close_sigterm_and_sigkill(tmp_path):
     with RecordedServer(tmp_path, script(STUBBORN)) as recorded_server:
         server = int(recorded_server.line())
         recorded_server.process.stdin.close()
@@ -268,14 +268,14 @@ def test_the_way_clients_end_a_server_works_at_every_step(tmp_path):
         with pytest.raises(subprocess.TimeoutExpired):
             recorded_server.process.wait(
                 0.5
-            )  # a server that ignores both lives on, as it would alone
+            )  # the server ignores both, so it runs on as without a recorder
         assert alive(server)
         recorded_server.process.kill()
         assert eventually(lambda: not alive(server))
 
 
 @needs_linux
-def test_a_grandchild_that_holds_stdout_does_not_hold_up_the_end(tmp_path):
+def test_a_child_of_the_server_that_holds_stdout_does_not_delay_the_end(tmp_path):
     server = script(
         "import subprocess, sys\nsubprocess.Popen(['sleep', '600'])\nprint('{}', flush=True)\n"
     )
@@ -290,7 +290,7 @@ def test_a_server_may_go_on_working_after_the_end_of_its_input(tmp_path):
         assert recorded_server.end() == (b"{}\n", b"", 0)
 
 
-def test_all_that_a_server_wrote_before_its_end_arrives(tmp_path):
+def test_all_output_written_before_the_servers_exit_arrives(tmp_path):
     server = script("import os\nos.write(1, b'x' * 60000 + b'\\n'); os._exit(4)")
     for _ in range(5):
         with RecordedServer(tmp_path, server) as recorded_server:

@@ -1,4 +1,4 @@
-"""What passes is byte for byte what was sent, and the recording has it as it was."""
+"""Bytes are relayed unchanged and recorded unchanged."""
 
 import hashlib
 import json
@@ -21,7 +21,7 @@ from tests.record.recorder_process import (
     segments,
 )
 
-# Writes back what it reads, chunk by chunk, and ends with its input.
+# Writes back each chunk that it reads; ends at end of file.
 ECHO = script(
     "import os\nwhile data := os.read(0, 65536):\n    while data: data = data[os.write(1, data):]"
 )
@@ -52,7 +52,7 @@ ODD = {
 
 
 @pytest.mark.parametrize("data", ODD.values(), ids=ODD.keys())
-def test_bytes_pass_unchanged_both_ways_and_every_frame_is_recorded(data, tmp_path):
+def test_bytes_are_relayed_unchanged_and_every_frame_is_recorded(data, tmp_path):
     with RecordedServer(tmp_path, ECHO, "--redact", "none") as recorded_server:
         recorded_server.send(data)
         assert recorded_server.end() == (data, b"", 0)
@@ -74,7 +74,7 @@ def test_bytes_pass_unchanged_both_ways_and_every_frame_is_recorded(data, tmp_pa
     assert stamps == sorted(stamps)
 
 
-def test_the_message_is_spliced_in_with_its_own_bytes(tmp_path):
+def test_the_message_is_recorded_with_its_original_bytes(tmp_path):
     frame = b'{"a":1.50,"a":1E+2 , "n":12345678901234567890123,"s":"\\u00e9"}'
     with RecordedServer(tmp_path, ECHO, "--redact", "none") as recorded_server:
         recorded_server.send(frame + b"\r\n")
@@ -83,7 +83,7 @@ def test_the_message_is_spliced_in_with_its_own_bytes(tmp_path):
     assert file.read_bytes().count(b'"msg":' + frame + b"}\n") == 2
 
 
-def test_a_cr_between_tokens_becomes_a_space_in_the_copy_alone(tmp_path):
+def test_a_cr_between_tokens_becomes_a_space_only_in_the_recorded_copy(tmp_path):
     with RecordedServer(tmp_path, ECHO) as recorded_server:
         recorded_server.send(b'{"a":\r1}\n')
         assert recorded_server.end()[0] == b'{"a":\r1}\n'
@@ -91,7 +91,7 @@ def test_a_cr_between_tokens_becomes_a_space_in_the_copy_alone(tmp_path):
         assert (event["msg"], event["bytes"], event["reflowed"]) == ({"a": 1}, 8, True)
 
 
-def test_a_grandchilds_output_on_stdout_passes_like_the_servers_own(tmp_path):
+def test_stdout_of_a_child_of_the_server_is_relayed_and_recorded(tmp_path):
     server = script(
         "import subprocess, sys\n"
         "print('{\"id\":1}', flush=True)\n"
@@ -109,7 +109,7 @@ def peak_kb(pid):
     return int(status.split("VmHWM:")[1].split()[0])
 
 
-def test_a_64_mb_frame_flows_through_and_is_not_held_in_memory(tmp_path):
+def test_a_64_mb_frame_is_relayed_without_being_held_in_memory(tmp_path):
     if not Path("/proc/self/status").exists():
         pytest.skip("reads memory from /proc")
     sha = hashlib.sha256()
@@ -126,7 +126,7 @@ def test_a_64_mb_frame_flows_through_and_is_not_held_in_memory(tmp_path):
         sender = threading.Thread(target=send)
         sender.start()
         sha.update(recorded_server.read(len(block) + 1))
-        # The frame is far from complete and its beginning is here already.
+        # The beginning arrives before the frame is complete.
         for _ in range(sent // len(block) - 1):
             sha.update(recorded_server.read(len(block)))
         peak = peak_kb(recorded_server.process.pid)
@@ -142,7 +142,7 @@ def test_a_64_mb_frame_flows_through_and_is_not_held_in_memory(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_million_tiny_frames_pass_and_are_all_there(tmp_path):
+def test_a_million_tiny_frames_are_relayed_and_recorded(tmp_path):
     count = 1_000_000
     server = script(
         "import os\nn = 0\nwhile data := os.read(0, 65536): n += data.count(b'\\n')\nprint(n)"
@@ -162,7 +162,7 @@ def test_a_million_tiny_frames_pass_and_are_all_there(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_client_that_sends_without_reading_blocks_nothing_but_itself(tmp_path):
+def test_a_client_that_sends_without_reading_loses_nothing(tmp_path):
     data = b'{"id":1}\n' * 100_000
     with RecordedServer(tmp_path, ECHO, "--no-compress", "--redact", "none") as recorded_server:
         sender = threading.Thread(target=recorded_server.send, args=(data,))
@@ -177,7 +177,7 @@ def test_a_client_that_sends_without_reading_blocks_nothing_but_itself(tmp_path)
 
 
 def test_sockets_as_streams_work_like_pipes(tmp_path):
-    # node gives its children sockets.
+    # node starts servers with sockets as standard streams.
     ours, theirs = socket.socketpair()
     out_ours, out_theirs = socket.socketpair()
     process = subprocess.Popen(
@@ -224,7 +224,7 @@ def test_stderr_is_relayed_live_and_recorded_by_line(tmp_path):
     assert [e.get("text", e.get("b64")) for e in found] == ["first", "/w==", "no newline"]
 
 
-def test_stderr_that_nobody_reads_never_blocks_the_server(tmp_path):
+def test_unread_stderr_never_blocks_the_server(tmp_path):
     server = script(
         "import sys\n"
         "for n in range(8): sys.stderr.write('x' * (1 << 20) + '\\n')\n"
@@ -242,7 +242,7 @@ def test_stderr_that_nobody_reads_never_blocks_the_server(tmp_path):
     assert sum(len(e["text"]) for e in recorded) == 8 << 20
 
 
-def test_environment_arguments_and_folder_are_the_servers_as_they_would_be(tmp_path):
+def test_the_server_gets_the_environment_arguments_and_folder_unchanged(tmp_path):
     server = script(
         "import json, os, sys\nprint(json.dumps([dict(os.environ), sys.argv[1:], os.getcwd()]))"
     )
@@ -260,7 +260,7 @@ def test_environment_arguments_and_folder_are_the_servers_as_they_would_be(tmp_p
     assert opened["command"][-len(arguments) :] == arguments
 
 
-def test_open_says_what_was_recorded_and_close_how_it_ended(tmp_path):
+def test_open_describes_the_recording_and_close_its_end(tmp_path):
     with RecordedServer(tmp_path, ECHO, "--name", "my server") as recorded_server:
         recorded_server.send(b'{"id":1}\nx\n')
         recorded_server.end()
@@ -274,7 +274,7 @@ def test_open_says_what_was_recorded_and_close_how_it_ended(tmp_path):
     assert last["counts"] == {"open": 1, "message": 2, "raw": 2, "lost": 0}
 
 
-def test_recordings_are_for_their_owner_alone(tmp_path):
+def test_only_the_owner_can_read_recordings(tmp_path):
     with RecordedServer(tmp_path / "traces", ECHO) as recorded_server:
         recorded_server.end()
     (file,) = (tmp_path / "traces").iterdir()

@@ -1,4 +1,4 @@
-"""The relay for Windows, run here: all of it but what only Windows has."""
+"""The Windows relay, tested on this platform without the parts that need Windows."""
 
 import subprocess
 
@@ -12,7 +12,7 @@ ECHO = script(
 
 
 class ServerOnThreads(RecordedServer):
-    """A command behind windows.run."""
+    """A command run by `windows.run`."""
 
     def __init__(self, out, command):
         self.out = out
@@ -31,7 +31,7 @@ class ServerOnThreads(RecordedServer):
             stderr=subprocess.PIPE,
             bufsize=0,
         )
-        self._kept = {}
+        self._unread = {}
 
 
 @pytest.mark.parametrize(
@@ -42,9 +42,9 @@ class ServerOnThreads(RecordedServer):
         b'{"id":1}\n' * 50_000,
         b'"' + b"x" * 3_000_000 + b'"\n',
     ],
-    ids=["nothing", "oddities", "many", "large"],
+    ids=["nothing", "unusual bytes", "many", "large"],
 )
-def test_bytes_pass_and_are_recorded(data, tmp_path):
+def test_bytes_are_relayed_unchanged_and_recorded(data, tmp_path):
     with ServerOnThreads(tmp_path, ECHO) as recorded_server:
         if len(data) > 60_000:
             import threading
@@ -65,7 +65,7 @@ def test_bytes_pass_and_are_recorded(data, tmp_path):
     assert [e["seq"] for e in found] == list(range(len(found)))
 
 
-def test_stderr_exit_code_and_last_words_arrive(tmp_path):
+def test_stderr_the_exit_code_and_the_last_output_reach_the_client(tmp_path):
     server = script(
         "import os\nos.write(2, b'one\\r\\ntwo'); os.write(1, b'x' * 60000); os._exit(7)"
     )
@@ -76,7 +76,7 @@ def test_stderr_exit_code_and_last_words_arrive(tmp_path):
     assert (found[-1]["reason"], found[-1]["exit_code"]) == ("server_exited", 7)
 
 
-def test_a_server_that_cannot_start_is_recorded_as_that(tmp_path):
+def test_a_server_that_cannot_start_is_recorded_as_not_started(tmp_path):
     with ServerOnThreads(tmp_path, ["no-such-server"]) as recorded_server:
         _, err, code = recorded_server.end()
     assert code == 127

@@ -1,4 +1,4 @@
-"""Recordings on disk: events, gaps, segments, redaction of the copy."""
+"""Writing recordings: events, gaps, segments and redaction."""
 
 import json
 import os
@@ -25,11 +25,11 @@ COUNTED = ("open", "message", "raw", "stderr", "http", "gap")
 
 
 OPEN_ARCHIVES = []
-"""Archives whose threads end with the test."""
+"""Archives that the fixture closes after each test."""
 
 
 @pytest.fixture(autouse=True)
-def _no_thread_is_left():
+def _close_archives():
     yield
     while OPEN_ARCHIVES:
         OPEN_ARCHIVES.pop().close()
@@ -45,7 +45,7 @@ def archive(folder, *, policy="none", **limits):
 
 
 def is_whole(found):
-    """Numbered without holes but those that gaps tell, in order of time, counted in close."""
+    """Whether gaps account for all holes in `seq`, times ascend, and `close` has the counts."""
     seqs = [event["seq"] for event in found]
     missing = set(range(max(seqs) + 1)) - set(seqs)
     assert seqs == sorted(set(seqs))
@@ -103,7 +103,7 @@ def test_every_kind_of_event_has_its_fields(tmp_path):
     ]  # fmt: skip
 
 
-def test_the_recorders_version_is_the_packages():
+def test_the_recorder_has_the_version_of_the_package():
     from importlib.metadata import version
 
     assert f"mcptally {version('mcptally')}" == writer.RECORDER
@@ -118,7 +118,7 @@ def test_an_id_is_a_uuid_of_version_7_and_sorts_by_time():
 
 
 @pytest.mark.parametrize("label", ["a/b\\..", "..", "", "ü" * 99, "x" * 300, None, "@scope/pkg"])
-def test_no_label_escapes_the_folder(label, tmp_path):
+def test_no_label_makes_a_file_outside_the_folder(label, tmp_path):
     made, _ = archive(tmp_path / "t")
     made.open(transport="stdio", server=label).close(reason="x")
     (file,) = (tmp_path / "t").iterdir()
@@ -126,7 +126,7 @@ def test_no_label_escapes_the_folder(label, tmp_path):
     assert events(tmp_path / "t")[0]["server"] == label
 
 
-def test_a_label_with_a_secret_in_it_is_redacted_in_the_event_and_in_the_files_name(tmp_path):
+def test_a_secret_in_a_label_is_redacted_in_the_event_and_in_the_file_name(tmp_path):
     made, _ = archive(tmp_path, policy="default")
     token = "ghp_" + "a1B2" * 9
     made.open(transport="stdio", server=f"x-{token}").close(reason="x")
@@ -134,7 +134,7 @@ def test_a_label_with_a_secret_in_it_is_redacted_in_the_event_and_in_the_files_n
     assert events(tmp_path)[0]["server"] == "x-[redacted:github-token]"
 
 
-def test_words_of_the_system_that_are_not_utf8_are_recorded_all_the_same(tmp_path):
+def test_system_strings_that_are_not_utf8_are_recorded_with_replacement_characters(tmp_path):
     made, logged = archive(tmp_path)
     made.open(transport="stdio", server="a\udcff").close(reason="x", path="/bin:/\udcff")
     first, last = events(tmp_path)
@@ -143,7 +143,7 @@ def test_words_of_the_system_that_are_not_utf8_are_recorded_all_the_same(tmp_pat
     assert not logged
 
 
-def test_the_copy_is_redacted_by_the_policy_and_says_so(tmp_path):
+def test_the_recorded_copy_is_redacted_and_counts_its_redactions(tmp_path):
     made, _ = archive(tmp_path, policy="default", frame_bytes=300)
     token = "ghp_" + "a1B2" * 9
     recording = made.open(transport="stdio", server="s", command=["x", "--token", "hunter2hunter2"])
@@ -160,10 +160,10 @@ def test_the_copy_is_redacted_by_the_policy_and_says_so(tmp_path):
     assert found[0]["redaction"] == "default"
     assert of(found, "message")[0]["redacted"] == 1
     large = of(found, "raw", why="too_large")[0]
-    assert "sha256" not in large  # a hash would let a short secret be guessed
+    assert "sha256" not in large  # a short secret could be guessed from a hash
 
 
-def test_a_policy_that_fails_costs_the_copy_and_leaks_nothing(tmp_path):
+def test_a_failing_policy_drops_the_copy_and_leaks_nothing(tmp_path):
     class Broken(redaction_policy.Policy):
         def json(self, frame):
             raise RuntimeError(frame)
@@ -183,7 +183,7 @@ def test_a_policy_that_fails_costs_the_copy_and_leaks_nothing(tmp_path):
     assert of(found, "stderr")[0]["withheld"] == "redaction_failed"
 
 
-def test_segments_rotate_by_size_each_with_its_open_and_stay_one_recording(tmp_path):
+def test_segments_rotate_by_size_and_each_begins_with_open(tmp_path):
     made, _ = archive(tmp_path, segment_bytes=2000, compress=False)
     recording = made.open(transport="stdio", server="s")
     for number in range(100):
@@ -210,7 +210,7 @@ def test_segments_rotate_by_age(tmp_path):
     assert len(of(found, "open")) == 5
 
 
-def test_a_segment_that_was_removed_is_lost_with_all_its_events_and_another_follows(tmp_path):
+def test_events_of_a_removed_segment_are_counted_as_lost_in_the_next_one(tmp_path):
     folder = tmp_path / "t"
     made, logged = archive(folder, compress=False)
     recording = made.open(transport="stdio", server="s")
@@ -223,11 +223,11 @@ def test_a_segment_that_was_removed_is_lost_with_all_its_events_and_another_foll
     assert [e["event"] for e in found] == ["open", "gap", "message", "close"]
     assert (found[0]["segment"], found[1]["lost"], found[2]["msg"]["id"]) == (1, 2, 2)
     assert is_whole(found)
-    (words,) = logged
-    assert words.startswith(f"{first} was removed while it was being written: 2 events are lost;")
+    (message,) = logged
+    assert message.startswith(f"{first} was removed while it was being written: 2 events are lost;")
 
 
-def test_a_gap_in_a_removed_segment_is_told_again(tmp_path, monkeypatch):
+def test_a_gap_in_a_removed_segment_is_reported_again(tmp_path, monkeypatch):
     monkeypatch.setattr(writer, "RETRY_SECONDS", 0)
     folder = tmp_path / "t"
     folder.write_text("in the way")
@@ -266,7 +266,7 @@ def test_many_threads_and_recordings_share_an_archive(tmp_path):
         assert len(of(mine, "message")) == 200
 
 
-def test_a_folder_that_cannot_be_made_costs_the_recording_only_and_a_gap_tells(
+def test_events_lost_without_a_folder_are_reported_by_a_gap_once_it_can_be_made(
     tmp_path, monkeypatch
 ):
     monkeypatch.setattr(writer, "RETRY_SECONDS", 0)
@@ -284,11 +284,11 @@ def test_a_folder_that_cannot_be_made_costs_the_recording_only_and_a_gap_tells(
     found = events(blocker)
     assert [e["event"] for e in found] == ["open", "gap", "message", "close"]
     assert found[1]["lost"] == found[-1]["counts"]["lost"] == 5
-    # The lost came before the file could be opened: their numbers are the hole.
+    # The events before the file was opened are lost, so their numbers are missing.
     assert [e["seq"] for e in found] == [5, 6, 7, 8]
 
 
-def test_what_could_not_be_told_in_the_file_is_told_at_the_end(tmp_path):
+def test_losses_without_a_gap_event_are_logged_at_close(tmp_path):
     blocker = tmp_path / "t"
     blocker.write_text("in the way")
     made, logged = archive(blocker)
@@ -300,9 +300,9 @@ def test_what_could_not_be_told_in_the_file_is_told_at_the_end(tmp_path):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a limit on file size")
-def test_a_full_disk_tears_no_line_and_a_gap_tells_what_was_lost(tmp_path, monkeypatch):
+def test_a_full_disk_leaves_whole_lines_and_a_gap_with_the_number_lost(tmp_path, monkeypatch):
     monkeypatch.setattr(writer, "RETRY_SECONDS", 0)
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # half a module is worse than none
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # the size limit would truncate it
     made, logged = archive(tmp_path)
     recording = made.open(transport="stdio", server="s")
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)

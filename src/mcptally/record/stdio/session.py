@@ -48,9 +48,9 @@ def run(
     from mcptally.record.stdio.relay import FrameStream, Relay, StderrStream  # noqa: PLC0415
     from mcptally.record.stdio.sink import Sink, client_sink  # noqa: PLC0415
 
-    to = archive()
-    recording = to.prepare(transport="stdio", server=name or label(command), command=command)
-    cap = to.limits.frame_bytes
+    output = archive()
+    recording = output.prepare(transport="stdio", server=name or label(command), command=command)
+    cap = output.limits.frame_bytes
     stdout = client_sink(1)
     relay = Relay(
         recording=recording,
@@ -60,11 +60,11 @@ def run(
         ),
         stderr=StderrStream(server.stderr, client_sink(2), recording),
     )
-    stall_seconds = to.limits.stall_seconds
+    stall_seconds = output.limits.stall_seconds
     code = _StdioSession(
         command, server, recording, relay, signals, stall_seconds=stall_seconds
     ).run()
-    to.close()
+    output.close()
     return code
 
 

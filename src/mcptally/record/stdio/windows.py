@@ -44,13 +44,13 @@ def run(
     _set_binary_mode()
     client = _ClientProcess()
     server, error = _start(command)
-    to = archive()
-    recording = to.open(transport="stdio", server=name or label(command), command=command)
+    output = archive()
+    recording = output.open(transport="stdio", server=name or label(command), command=command)
     if server is None:
         code = _not_started(command, recording, error)
     else:
-        code = _ThreadedRelay(server, recording, cap=to.limits.frame_bytes, client=client).run()
-    to.close()
+        code = _ThreadedRelay(server, recording, cap=output.limits.frame_bytes, client=client).run()
+    output.close()
     return code
 
 

@@ -329,26 +329,26 @@ class Recording:
         return True
 
     def _segment_is_full(self, monotonic: float) -> bool:
-        file, limits = self._segment, self._limits
-        if file is None or monotonic < self._retry_at:
+        segment, limits = self._segment, self._limits
+        if segment is None or monotonic < self._retry_at:
             return False
-        if limits.segment_bytes is not None and file.size >= limits.segment_bytes:
+        if limits.segment_bytes is not None and segment.size >= limits.segment_bytes:
             return True
-        age = monotonic - file.opened_at
+        age = monotonic - segment.opened_at
         return limits.segment_seconds is not None and age >= limits.segment_seconds
 
-    def _segment_exists(self, file: Segment) -> bool:
+    def _segment_exists(self, segment: Segment) -> bool:
         # Checked before each write (about 1 µs): writes to a removed file succeed and are lost.
         self.busy_since = time.monotonic()
         try:
-            return file.exists()
+            return segment.exists()
         finally:
             self.busy_since = 0.0
             self.stalled = False
 
-    def _handle_removed_segment(self, file: Segment) -> None:
+    def _handle_removed_segment(self, segment: Segment) -> None:
         """Count all events of a removed segment as lost; the next write opens a new segment."""
-        file.close()
+        segment.close()
         self._segment = None
         events = sum(self._segment_counts.values())
         self._counts = {
@@ -362,7 +362,7 @@ class Recording:
         self._lost_reason = _REMOVED
         self._retry_at = 0.0
         self._archive.log(
-            f"{file.path} was removed while it was being written: {events} events are lost; "
+            f"{segment.path} was removed while it was being written: {events} events are lost; "
             "the recording continues in a new file"
         )
 
