@@ -92,7 +92,7 @@ def test_files_that_are_not_segments_are_not_touched(tmp_path):
 def test_the_housekeeper_compresses_queued_segments_and_stops_on_request(tmp_path):
     housekeeper = Housekeeper(tmp_path, keep_bytes=None, keep_seconds=None, compress=True)
     path = segment(tmp_path)
-    housekeeper.finished(path)
+    housekeeper.queue(path)
     assert eventually(lambda: not path.exists())
     housekeeper.stop()
     assert names(tmp_path) == [path.name + ".zst"]

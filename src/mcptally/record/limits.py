@@ -13,7 +13,7 @@ class Limits(NamedTuple):
     segment_bytes: int | None = 64 * 1024 * 1024
     """The recorder starts a new segment file when the current one reaches this size."""
     segment_seconds: float | None = 24 * 3600.0
-    """It also starts a new segment file when the current one reaches this age."""
+    """The recorder also starts a new segment file when the current one reaches this age."""
     keep_bytes: int | None = 4 * 1024**3
     """Total size of the segments in the folder; the oldest finished ones are removed first."""
     keep_seconds: float | None = 30 * 24 * 3600.0

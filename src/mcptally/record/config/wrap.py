@@ -33,7 +33,7 @@ class Change:
     after: str
     """The whole text of the file after the change; `before` is its text now."""
     messages: tuple[str, ...]
-    """One or more sentences about each server, for the user."""
+    """Sentences for the user about each server."""
     restored: bool = False
     """Whether `after` is the original file from the backup, byte for byte."""
 
@@ -105,14 +105,14 @@ def wrap(
     options += [f"--redact={redact}"] if redact else []
     edits: list[tuple[int, int, str]] = []
     messages = []
-    start = recorder_command()
+    recorder = recorder_command()
     for entry in servers:
-        server_edits, sentence = _wrap_server(text, entry, start, options)
+        server_edits, sentence = _wrap_server(text, entry, recorder, options)
         edits += server_edits
         messages.append(sentence)
-    if edits and _CACHE_FOLDERS & set(Path(start[0]).parts):
+    if edits and _CACHE_FOLDERS & set(Path(recorder[0]).parts):
         messages.append(
-            f"{start[0]} is in a cache that may be cleared: install mcptally permanently"
+            f"{recorder[0]} is in a cache that may be cleared: install mcptally permanently"
         )
     return Change(path, text, _apply_edits(text, edits), tuple(messages))
 
@@ -300,7 +300,7 @@ def _apply_edits(text: str, edits: Iterable[_Edit]) -> str:
 
 
 def _wrap_server(
-    text: str, entry: _Server, start: Sequence[str], options: Sequence[str]
+    text: str, entry: _Server, recorder: Sequence[str], options: Sequence[str]
 ) -> tuple[list[_Edit], str]:
     node = entry.node
     command, args = node.get("command"), node.get("args")
@@ -315,9 +315,9 @@ def _wrap_server(
     if not isinstance(command.value, str) or arguments is None:
         return [], f"{entry.label}: its command or arguments are not strings; it was not changed"
     added = [json.dumps(word, ensure_ascii=False) for word in
-             (*start[1:], *options, f"--name={entry.name}", "--")]  # fmt: skip
+             (*recorder[1:], *options, f"--name={entry.name}", "--")]  # fmt: skip
     added.append(text[command.start : command.end])
-    first_word = json.dumps(start[0], ensure_ascii=False)
+    first_word = json.dumps(recorder[0], ensure_ascii=False)
     edits = [(command.start, command.end, first_word)]
     if args is None:
         edits = [(command.start, command.end, f'{first_word}, "args": [{", ".join(added)}]')]

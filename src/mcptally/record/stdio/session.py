@@ -87,11 +87,8 @@ class _SignalForwarder:
             self._send(pending)
 
     def _receive(self, number: int, _frame: FrameType | None) -> None:
-        self.end_requested = self.end_requested or number in (
-            signal.SIGTERM,
-            signal.SIGINT,
-            signal.SIGHUP,
-        )
+        if number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            self.end_requested = True
         self._send(bytes([number]))
 
     def _send(self, numbers: bytes) -> None:
@@ -234,7 +231,7 @@ class _StdioSession:
             if now - self._relay.last_transfer > 2:
                 self._relay.watchdog_active = False
         elif (
-            # Seen twice: if the whole process was stopped, the write gets time to finish.
+            # Seen twice: after a stop of the whole process the write gets time to finish.
             previous == busy_since
             and not self._recording.stalled
             and self._stall_seconds is not None
@@ -280,13 +277,11 @@ class _StdioSession:
         if self._exit_code is None:
             self._exit_code = -signal.SIGKILL  # killed with the supervisor process
         self._wait_for_disk()
-        reason = (
-            "client_gone"
-            if self._ended_by_recorder
-            else "signalled"
-            if self._signals.end_requested
-            else None
-        )
+        reason = None
+        if self._ended_by_recorder:
+            reason = "client_gone"
+        elif self._signals.end_requested:
+            reason = "signalled"
         return self._recording.close_with_exit(self._exit_code, reason=reason)
 
     def _not_started(self, number: int) -> int:

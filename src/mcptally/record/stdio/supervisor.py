@@ -48,8 +48,7 @@ class SupervisedServer(NamedTuple):
     control: int
     """Accepts signal numbers and END. When it is closed, all processes are ended."""
     status: int
-    """Yields the lines `failed ERRNO`, `exit CODE` (-N for signal N), and last `clean`:
-    no process is left."""
+    """Yields the lines `failed ERRNO` (not started), `exit CODE` (-N for signal N), `clean`."""
 
 
 def start(command: Sequence[str]) -> SupervisedServer:
@@ -171,7 +170,11 @@ def _close_descriptors_except(*kept: int) -> None:
 
 
 class _Supervisor:
-    """The main loop of the supervisor process."""
+    """The main loop of the supervisor process.
+
+    It reports `exit CODE` when the server has exited, and `clean` when none of its processes is
+    left.
+    """
 
     def __init__(self, server: int, control: int, status: int) -> None:
         self._server = server
@@ -283,7 +286,7 @@ class _Supervisor:
         """The running processes of the server: pids on Linux, its negated group id elsewhere."""
         if sys.platform == "linux":
             return _descendants(os.getpid())
-        else:  # noqa: RET505  (mypy checks only the branch of its platform)
+        else:  # noqa: RET505  (without `else`, mypy reports unreachable code)
             try:
                 os.kill(-self._server, 0)
             except OSError:

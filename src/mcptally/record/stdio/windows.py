@@ -39,7 +39,7 @@ def run(
 ) -> int:
     """Run `command`, record its traffic and return its exit code (127: not started)."""
     with contextlib.suppress(ValueError):
-        # Ignore Ctrl-C: the server shares the console and gets it too. The recorder ends with it.
+        # Ignore Ctrl-C: the server gets it too, and the recorder ends when the server does.
         signal.signal(signal.SIGINT, lambda *_: None)
     _set_binary_mode()
     client = _ClientProcess()

@@ -99,10 +99,14 @@ class EventLineEncoder:
                     extra += b'"reflowed":true,'
                 line = context.template % (seq, ts_ns, context.json_scope, size, extra, copy)
                 return line, True
-        event = {"dir": context.direction, "scope": context.scope, "bytes": size, "why": why}
-        return self.encode_event(
-            "raw", {**event, **context.fields, **found}, seq=seq, ts_ns=ts_ns
-        ), False
+        event: dict[str, Any] = {
+            "dir": context.direction,
+            "scope": context.scope,
+            "bytes": size,
+            "why": why,
+        }
+        event |= {**context.fields, **found}
+        return self.encode_event("raw", event, seq=seq, ts_ns=ts_ns), False
 
     def text_fields(self, data: bytes) -> dict[str, Any]:
         """Bytes as the field `text` (UTF-8) or `b64`, with `redacted` if values were redacted."""

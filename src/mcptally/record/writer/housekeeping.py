@@ -38,7 +38,7 @@ class _SegmentFile(NamedTuple):
 
 
 class Housekeeper:
-    """The background thread for one folder; `finished` queues a segment for compression."""
+    """The background thread for one folder; `queue` adds a finished segment for compression."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Housekeeper:
             )
             self._thread.start()
 
-    def finished(self, path: str) -> None:
+    def queue(self, path: str) -> None:
         """Queue a finished segment for compression; retention is applied after it."""
         self._finished.put(path)
         self.start()
@@ -91,7 +91,7 @@ class Housekeeper:
             if self._stopping.is_set():
                 return
             wait = SWEEP_SECONDS
-            # An error leaves the segment as it is; the next sweep tries again.
+            # On an error the segment stays as it is; the next sweep tries again.
             with contextlib.suppress(OSError):
                 if path is not None and self._compress:
                     compress(path, stop=self._stopping)

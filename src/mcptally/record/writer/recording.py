@@ -376,7 +376,7 @@ class Recording:
             return
         if previous is not None:
             previous.close()
-            self._archive.housekeeper.finished(previous.path)
+            self._archive.housekeeper.queue(previous.path)
 
     def _open_segment(self) -> None:
         name = f"{self._file_stem}-{self._segment_count:04d}.jsonl"
