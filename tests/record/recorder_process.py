@@ -111,15 +111,15 @@ class RecordedServer(contextlib.AbstractContextManager):
         self._unread[stream] = rest
         return line
 
-    def rest(self, *, stream="stdout"):
+    def read_to_end(self, *, stream="stdout"):
         """Read up to the end of the stream."""
         return self._until(lambda _: False, stream, None)
 
     def end(self):
         """Close stdin and read both streams to their end: (stdout, stderr, exit code)."""
         self.process.stdin.close()
-        out = self.rest()
-        err = self.rest(stream="stderr")
+        out = self.read_to_end()
+        err = self.read_to_end(stream="stderr")
         return out, err, self.process.wait(TIMEOUT_SECONDS)
 
     def _until(self, enough, stream, size):

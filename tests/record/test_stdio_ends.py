@@ -144,7 +144,7 @@ def test_end_of_file_from_the_client_reaches_the_server_at_once(tmp_path):
 def test_end_of_file_from_the_server_reaches_the_client_while_the_server_runs(tmp_path):
     server = script("import os, sys; print('{}', flush=True); os.close(1); sys.stdin.read()")
     with RecordedServer(tmp_path, server) as recorded_server:
-        assert recorded_server.rest() == b"{}\n"
+        assert recorded_server.read_to_end() == b"{}\n"
         assert recorded_server.process.poll() is None
         assert recorded_server.end()[2] == 0
 

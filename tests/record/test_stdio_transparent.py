@@ -235,7 +235,7 @@ def test_unread_stderr_never_blocks_the_server(tmp_path):
     with RecordedServer(tmp_path, server) as recorded_server:
         assert recorded_server.line() == b'{"id":1}'
         recorded_server.process.stdin.close()
-        relayed = recorded_server.rest(stream="stderr")
+        relayed = recorded_server.read_to_end(stream="stderr")
         assert relayed.startswith(b"x" * (1 << 19))
         assert b"bytes of stderr were not read in time" in relayed
     recorded = of(events(tmp_path), "stderr")

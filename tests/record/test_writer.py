@@ -44,7 +44,7 @@ def archive(folder, *, policy="none", **limits):
     return made, logged
 
 
-def is_whole(found):
+def is_complete(found):
     """Whether gaps account for all holes in `seq`, times ascend, and `close` has the counts."""
     seqs = [event["seq"] for event in found]
     missing = set(range(max(seqs) + 1)) - set(seqs)
@@ -69,7 +69,7 @@ def test_every_kind_of_event_has_its_fields(tmp_path):
     recording.close(reason="ended")
     recording.close(reason="again")
     found = events(tmp_path)
-    assert is_whole(found)
+    assert is_complete(found)
     assert not logged
     common = {"v", "event", "recording", "seq", "ts_ns"}
     fields = [{k: v for k, v in event.items() if k not in common} for event in found]
@@ -190,7 +190,7 @@ def test_segments_rotate_by_size_and_each_begins_with_open(tmp_path):
         recording.frame(b'{"id":%d}' % number, dir="c2s")
     recording.close(reason="x")
     found = events(tmp_path)
-    assert is_whole(found)
+    assert is_complete(found)
     assert [e["segment"] for e in of(found, "open")] == list(range(len(list(tmp_path.iterdir()))))
     assert len(of(found, "open")) > 5
     assert [e["msg"]["id"] for e in of(found, "message")] == list(range(100))
@@ -206,7 +206,7 @@ def test_segments_rotate_by_age(tmp_path):
         recording.frame(b"{}", dir="c2s")
     recording.close(reason="x")
     found = events(tmp_path)
-    assert is_whole(found)
+    assert is_complete(found)
     assert len(of(found, "open")) == 5
 
 
@@ -222,7 +222,7 @@ def test_events_of_a_removed_segment_are_counted_as_lost_in_the_next_one(tmp_pat
     found = events(folder)
     assert [e["event"] for e in found] == ["open", "gap", "message", "close"]
     assert (found[0]["segment"], found[1]["lost"], found[2]["msg"]["id"]) == (1, 2, 2)
-    assert is_whole(found)
+    assert is_complete(found)
     (message,) = logged
     assert message.startswith(f"{first} was removed while it was being written: 2 events are lost;")
 
@@ -241,7 +241,7 @@ def test_a_gap_in_a_removed_segment_is_reported_again(tmp_path, monkeypatch):
     found = events(folder)
     assert [e["event"] for e in found] == ["open", "gap", "close"]
     assert found[1]["lost"] == 4
-    assert is_whole(found)
+    assert is_complete(found)
 
 
 def test_many_threads_and_recordings_share_an_archive(tmp_path):
@@ -262,7 +262,7 @@ def test_many_threads_and_recordings_share_an_archive(tmp_path):
     found = events(tmp_path)
     for recording in recordings:
         mine = [e for e in found if e["recording"] == recording.id]
-        assert is_whole(mine)
+        assert is_complete(mine)
         assert len(of(mine, "message")) == 200
 
 
@@ -318,7 +318,7 @@ def test_a_full_disk_leaves_whole_lines_and_a_gap_with_the_number_lost(tmp_path,
     recording.frame(b'{"id":50}', dir="c2s")
     recording.close(reason="x")
     found = events(tmp_path)
-    assert is_whole(found)
+    assert is_complete(found)
     (gap,) = of(found, "gap")
     assert gap["why"] == os.strerror(27)
     ids = [e["msg"]["id"] for e in of(found, "message")]

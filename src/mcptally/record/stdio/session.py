@@ -33,7 +33,7 @@ def run(
 ) -> int:
     """Run `command`, record its traffic and return its exit code (128 + signal, 127 not started).
 
-    `archive` is called after the server was started, so that both start at the same time.
+    `archive` is called after the server was started, so that their start-ups overlap.
     """
     signals = _SignalForwarder()
     try:
@@ -231,7 +231,7 @@ class _StdioSession:
             if now - self._relay.last_transfer > 2:
                 self._relay.watchdog_active = False
         elif (
-            # Seen twice: after a stop of the whole process the write gets time to finish.
+            # The same write in two checks: a process resumed after SIGSTOP needs time for it.
             previous == busy_since
             and not self._recording.stalled
             and self._stall_seconds is not None
