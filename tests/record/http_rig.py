@@ -198,7 +198,7 @@ class Rig(contextlib.AbstractContextManager):
         self.port = sockets[0].getsockname()[1]
         self.said = []
         kept = redaction_policy.policy(policy)
-        self.archive = Archive(out, policy=kept, limits=limits, say=self.said.append)
+        self.archive = Archive(out, policy=kept, limits=limits, log=self.said.append)
         server = Server(f"{scheme}://{host}:{port}/mcp", ca_file=ca_file)
         self.service = Service(server, sockets, archive=self.archive, name="rig")
         self.thread = threading.Thread(target=self.service.serve, daemon=True)
@@ -215,7 +215,7 @@ class Rig(contextlib.AbstractContextManager):
     def __exit__(self, *_):
         if self.thread.is_alive():
             self.stop()
-        self.archive.leave()  # or its thread would live as long as the tests
+        self.archive.close()  # or its thread would live as long as the tests
 
     def events(self):
         """All events so far, recording by recording; what is being written is not there yet."""

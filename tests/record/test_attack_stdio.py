@@ -1,4 +1,4 @@
-"""The recorder under attack, whatever the transport: clocks, names, descriptors, endless output."""
+"""The recorder with hostile clocks, names, limits of descriptors and endless output."""
 
 import json
 import subprocess
@@ -10,8 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcptally.record.writer.clock import Clock
-from mcptally.record.writer.segment import OURS, stem
-from tests.record.behind import PATIENCE, Behind, events, eventually, of, recorder, script, segments
+from mcptally.record.writer.segment import OURS, segment_stem
+from tests.record.recorder_process import (
+    TIMEOUT_SECONDS,
+    RecordedServer,
+    events,
+    eventually,
+    of,
+    recorder,
+    script,
+    segments,
+)
 from tests.record.test_stdio_transparent import peak_kb
 
 if sys.platform != "linux":
@@ -23,7 +32,7 @@ YEAR = 365 * 86_400 * 10**9
 
 
 @given(st.lists(st.tuples(st.integers(-2 * YEAR, 2 * YEAR), st.integers(0, 10**12)), max_size=20))
-def test_times_never_go_back_however_the_wall_clock_is_stepped(steps):
+def test_times_never_go_back_when_the_wall_clock_is_changed(steps):
     wall, steady = [50 * YEAR], [0]
     clock = Clock(wall=lambda: wall[0], steady=lambda: steady[0])
     before = clock.now()
@@ -36,8 +45,8 @@ def test_times_never_go_back_however_the_wall_clock_is_stepped(steps):
 
 
 @pytest.mark.parametrize("wall", [0, 1, 50 * YEAR, 2**63 - 1])
-def test_a_wall_clock_that_is_wrong_altogether_still_names_a_file(wall):
-    name = stem("s", "0" * 12, wall)
+def test_a_wrong_wall_clock_still_gives_a_valid_file_name(wall):
+    name = segment_stem("s", "0" * 12, wall)
     assert "/" not in name
     assert len(name) < 100
     assert OURS.fullmatch(f"{name}-0000.jsonl")
@@ -46,24 +55,24 @@ def test_a_wall_clock_that_is_wrong_altogether_still_names_a_file(wall):
 NAMES = ["../../evil", "/etc/passwd", "..", "a\\b", "nul\0byte", "x" * 300, "\u202e", "-rf"]
 
 
-def test_nothing_that_a_server_calls_itself_becomes_a_path(tmp_path):
+def test_a_name_reported_by_the_server_never_becomes_a_path(tmp_path):
     replies = [
         json.dumps({"id": n, "result": {"serverInfo": {"name": name, "version": name}}})
         for n, name in enumerate(NAMES)
     ]
     server = script(f"import sys\nprint({chr(10).join(replies)!r}); sys.stderr.write({NAMES[0]!r})")
-    with Behind(tmp_path / "traces", server) as behind:
-        assert behind.end()[2] == 0
+    with RecordedServer(tmp_path / "traces", server) as recorded_server:
+        assert recorded_server.end()[2] == 0
     assert len(of(events(tmp_path / "traces"), "message")) == len(NAMES)
     assert [path.name for path in tmp_path.iterdir()] == ["traces"]
     assert all(OURS.fullmatch(path.name) for path in (tmp_path / "traces").iterdir())
 
 
 @pytest.mark.parametrize("limit", [8, 10, 13, 16, 20])
-def test_without_descriptors_it_works_or_says_so_in_a_sentence(tmp_path, limit):
+def test_without_free_descriptors_it_works_or_prints_a_clear_error(tmp_path, limit):
     command = ["sh", "-c", f'ulimit -n {limit} && exec "$@"', "sh", *recorder(tmp_path), "cat"]
     done = subprocess.run(
-        command, input=b'{"id":1}\n', capture_output=True, timeout=PATIENCE, check=False
+        command, input=b'{"id":1}\n', capture_output=True, timeout=TIMEOUT_SECONDS, check=False
     )
     said = done.stderr.decode()
     assert "Traceback" not in said
@@ -73,13 +82,13 @@ def test_without_descriptors_it_works_or_says_so_in_a_sentence(tmp_path, limit):
         assert done.stdout == b'{"id":1}\n'
 
 
-def test_a_server_that_never_stops_talking_is_held_by_a_client_that_does_not_read(tmp_path):
+def test_endless_output_is_not_read_on_when_the_client_does_not_read(tmp_path):
     line = '{"x":"' + "y" * 1_000 + '"}'
     endless = script(f"import sys\nwhile True: sys.stdout.write({line!r} + chr(10))")
-    with Behind(tmp_path, endless, "--redact", "none") as behind:
-        assert behind.line() == line.encode()
+    with RecordedServer(tmp_path, endless, "--redact", "none") as recorded_server:
+        assert recorded_server.line() == line.encode()
         size = sum(len(data) for _, data in segments(tmp_path))
-        # Pipes are full by now or will be soon; what is recorded stops growing with them.
+        # When the pipes are full, the recording stops growing.
         sizes = [size]
 
         def stopped():
@@ -88,12 +97,12 @@ def test_a_server_that_never_stops_talking_is_held_by_a_client_that_does_not_rea
 
         assert eventually(stopped)
         assert sizes[-1] < 3_000_000
-        assert peak_kb(behind.process.pid) < 100 * 1024
-        behind.process.kill()
+        assert peak_kb(recorded_server.process.pid) < 100 * 1024
+        recorded_server.process.kill()
 
 
-def test_a_frame_that_never_ends_takes_no_memory_and_is_told_as_too_large(tmp_path):
-    # The frame ends with its sender: a hostile server would be ended by its client.
+def test_an_endless_frame_takes_little_memory_and_is_recorded_as_too_large(tmp_path):
+    # The frame ends when the server ends.
     size = 80 << 20
     server = script(
         "import os\nblock = b'[' * (1 << 20)\n"
@@ -101,13 +110,13 @@ def test_a_frame_that_never_ends_takes_no_memory_and_is_told_as_too_large(tmp_pa
         "    while view: view = view[os.write(1, view):]\n"
         "os.read(0, 1)"
     )
-    with Behind(tmp_path, server, "--max-frame", "1M") as behind:
+    with RecordedServer(tmp_path, server, "--max-frame", "1M") as recorded_server:
         got = []
-        reader = threading.Thread(target=lambda: got.append(len(behind.read(size))))
+        reader = threading.Thread(target=lambda: got.append(len(recorded_server.read(size))))
         reader.start()
         reader.join()
-        peak = peak_kb(behind.process.pid)
-        behind.end()
+        peak = peak_kb(recorded_server.process.pid)
+        recorded_server.end()
     assert got == [size]
     assert peak < 80 * 1024
     (raw,) = of(events(tmp_path), "raw")

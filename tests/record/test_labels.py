@@ -1,3 +1,5 @@
+"""The default label of a server."""
+
 import pytest
 
 from mcptally.record.server_label import label
@@ -29,5 +31,5 @@ from mcptally.record.server_label import label
         ("", "server"),
     ],
 )
-def test_a_server_is_called_by_its_program_or_what_the_launcher_runs(command, wanted):
+def test_the_label_is_the_program_or_what_the_launcher_runs(command, wanted):
     assert label(command.split()) == wanted

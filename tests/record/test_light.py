@@ -1,4 +1,4 @@
-"""The recorder is light: what a client waits for must not load what only analysis needs."""
+"""The recorder starts without loading modules that only the analysis needs."""
 
 import subprocess
 import sys
@@ -9,17 +9,17 @@ HEAVY = {
 }  # fmt: skip
 
 LAZY = {"asyncio", "hashlib", "zstandard", "pathlib", "socket", "subprocess"}
-"""Not forbidden, but each costs start-up that most recordings need not pay."""
+"""Modules that the recorder imports only when needed, because each adds to its start-up time."""
 
 
-def test_recording_loads_nothing_columnar_and_little_else(tmp_path):
+def test_recording_loads_no_analysis_modules_and_no_lazy_ones(tmp_path):
     source = (
         "import sys, os\n"
         "exit_ = os._exit\n"
-        "def tell(code):\n"
+        "def print_modules(code):\n"
         "    sys.stderr.write(' '.join(sorted({m.partition('.')[0] for m in sys.modules})))\n"
         "    sys.stderr.flush(); exit_(code)\n"
-        "os._exit = tell\n"
+        "os._exit = print_modules\n"
         f"sys.argv[1:] = ['record', '--out', {str(tmp_path)!r}, '--', 'cat']\n"
         "from mcptally.cli import main\n"
         "main()"
@@ -28,7 +28,7 @@ def test_recording_loads_nothing_columnar_and_little_else(tmp_path):
         [sys.executable, "-I", "-c", source], input=b'{"id":1}\n', capture_output=True, check=False
     )
     assert (done.returncode, done.stdout) == (0, b'{"id":1}\n')
-    # The guardian's process says its own last words first.
+    # The supervisor process prints its modules too, before the recorder.
     loaded = set(done.stderr.decode().split())
     assert "msgspec" in loaded
     assert not loaded & HEAVY

@@ -1,4 +1,4 @@
-"""Real clients doing the same work with real servers, with and without the recorder between."""
+"""Real clients get the same results from real servers with and without the recorder."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.record.behind import events, of, recorder
+from tests.record.recorder_process import events, of, recorder
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
@@ -124,7 +124,7 @@ console.log(JSON.stringify(out));
 
 @pytest.fixture
 def folder(tmp_path):
-    """What the servers work on; made anew for every run so that both find the same."""
+    """A function that creates the folder the servers work on, the same for every run."""
 
     def fresh():
         work = tmp_path / "work"
@@ -150,7 +150,7 @@ def needs(*paths):
 
 
 def job(tmp_path, folder, server, *, behind):
-    """The file that tells a client what to do: command, environment, calls."""
+    """Write the instructions for a client: command, environment and calls."""
     command, calls = WORK[server]
     needs(command[0])
     work = folder()
@@ -191,7 +191,7 @@ def typescript_sdk(tmp_path, path):
 
 
 def inspector(tmp_path, path, *, calls):
-    """The Inspector makes one request a process."""
+    """Run the Inspector once per request and collect its output."""
     needs(NPM / "mcp-inspector")
     work = json.loads(path.read_text())
     command, *args = work["command"]
@@ -222,7 +222,7 @@ CLIENTS = {
 
 
 def same(one, other):
-    """Results that agree but for what differs from run to run anyway."""
+    """Whether results are equal apart from timestamps."""
     return steady(one) == steady(other)
 
 

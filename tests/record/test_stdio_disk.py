@@ -1,4 +1,4 @@
-"""When the disk does not take the recording, traffic goes on and the recording says so later."""
+"""If the recording cannot be written, traffic continues and a gap reports the loss later."""
 
 import os
 import shutil
@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tests.record.behind import Behind, events, eventually, of, script
+from tests.record.recorder_process import RecordedServer, events, eventually, of, script
 
 if sys.platform != "linux":
     pytest.skip("changes the limits of a running process", allow_module_level=True)
@@ -16,17 +16,17 @@ import resource
 ECHO = script("import os\nwhile data := os.read(0, 65536): os.write(1, data)")
 
 
-def call(behind, number):
-    behind.send(b'{"id":%d}\n' % number)
-    assert behind.line() == b'{"id":%d}' % number
+def call(recorded_server, number):
+    recorded_server.send(b'{"id":%d}\n' % number)
+    assert recorded_server.line() == b'{"id":%d}' % number
 
 
-def test_a_folder_that_cannot_be_written_costs_only_the_recording(tmp_path):
+def test_traffic_continues_when_the_folder_cannot_be_written(tmp_path):
     (tmp_path / "t").write_text("in the way")
-    with Behind(tmp_path / "t", ECHO) as behind:
+    with RecordedServer(tmp_path / "t", ECHO) as recorded_server:
         for number in range(20):
-            call(behind, number)
-        _, err, code = behind.end()
+            call(recorded_server, number)
+        _, err, code = recorded_server.end()
     assert code == 0
     cannot, could_not = err.splitlines()
     assert b"cannot record to" in cannot
@@ -34,27 +34,27 @@ def test_a_folder_that_cannot_be_written_costs_only_the_recording(tmp_path):
 
 
 def test_a_disk_that_fills_up_and_empties_again_leaves_a_gap(tmp_path):
-    with Behind(tmp_path, ECHO) as behind:
-        call(behind, 0)
-        pid = behind.process.pid
+    with RecordedServer(tmp_path, ECHO) as recorded_server:
+        call(recorded_server, 0)
+        pid = recorded_server.process.pid
         resource.prlimit(pid, resource.RLIMIT_FSIZE, (2000, resource.RLIM_INFINITY))
         for number in range(1, 50):
-            call(behind, number)
-        assert b"traffic goes on" in behind.line(stream="stderr")
+            call(recorded_server, number)
+        assert b"traffic goes on" in recorded_server.line(stream="stderr")
         resource.prlimit(pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
         number = 50
 
-        def told():
+        def gap_written():
             nonlocal number
-            call(behind, number)
+            call(recorded_server, number)
             number += 1
             return of(events(tmp_path, ended=False), "gap")
 
-        assert eventually(told)
-        out, err, code = behind.end()
+        assert eventually(gap_written)
+        out, err, code = recorded_server.end()
         assert (out, code) == (b"", 0)
     found = events(tmp_path)
-    # More than one where a gap fitted in before the disk was full again, which then is said again.
+    # Several messages if a gap was written before the disk was full again.
     assert all(b"traffic goes on" in line for line in err.splitlines())
     gaps = of(found, "gap")
     ids = [(e["dir"], e["msg"]["id"]) for e in of(found, "message")]
@@ -66,15 +66,15 @@ def test_a_disk_that_fills_up_and_empties_again_leaves_a_gap(tmp_path):
     assert len(set(range(found[-1]["seq"])) - seqs) == len(lost)
 
 
-def test_a_folder_that_is_deleted_while_recording_is_made_again_and_a_gap_tells_the_loss(tmp_path):
+def test_a_folder_deleted_while_recording_is_created_again_and_a_gap_reports_the_loss(tmp_path):
     folder = tmp_path / "t"
-    with Behind(folder, ECHO, "--no-compress") as behind:
+    with RecordedServer(folder, ECHO, "--no-compress") as recorded_server:
         for number in range(3):
-            call(behind, number)
+            call(recorded_server, number)
         shutil.rmtree(folder)
-        call(behind, 3)
-        assert b"7 events are lost" in behind.line(stream="stderr")
-        assert behind.end() == (b"", b"", 0)
+        call(recorded_server, 3)
+        assert b"7 events are lost" in recorded_server.line(stream="stderr")
+        assert recorded_server.end() == (b"", b"", 0)
     found = events(folder)
     assert [e["event"] for e in found] == ["open", "gap", "message", "message", "close"]
     # The open event and three calls, each both ways.
@@ -82,8 +82,8 @@ def test_a_folder_that_is_deleted_while_recording_is_made_again_and_a_gap_tells_
     assert [e["seq"] for e in found] == list(range(7, 12))
 
 
-def test_a_disk_that_hangs_holds_traffic_up_for_a_second_and_no_longer(tmp_path):
-    # A pipe in the place of the segment: full, its write blocks as that of a dead disk does.
+def test_a_blocked_disk_delays_traffic_only_until_the_stall_limit(tmp_path):
+    # A pipe instead of the segment: when it is full, a write blocks as on a failed disk.
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
@@ -101,26 +101,26 @@ def test_a_disk_that_hangs_holds_traffic_up_for_a_second_and_no_longer(tmp_path)
         f"sys.exit(session.run({ECHO!r}, archive=lambda: Archive({str(tmp_path / 't')!r})))"
     )
 
-    with _Plain(command) as behind:
+    with PlainProcess(command) as recorded_server:
         number = 0
-        said = b""
+        logged = b""
 
         def stalled():
-            nonlocal number, said
-            call(behind, number)
+            nonlocal number, logged
+            call(recorded_server, number)
             number += 1
-            if number % 100 == 0 and behind.ready("stderr"):
-                said += behind.line(stream="stderr")
-            return said
+            if number % 100 == 0 and recorded_server.ready("stderr"):
+                logged += recorded_server.line(stream="stderr")
+            return logged
 
         assert eventually(stalled)
-        assert b"does not take events in time" in said
+        assert b"does not take events in time" in logged
         for _ in range(100):
-            call(behind, number)
+            call(recorded_server, number)
             number += 1
         data = bytearray()
 
-        def gap_told():
+        def gap_in_pipe():
             nonlocal number
             while True:
                 try:
@@ -128,18 +128,18 @@ def test_a_disk_that_hangs_holds_traffic_up_for_a_second_and_no_longer(tmp_path)
                 except BlockingIOError:
                     break
                 data.extend(chunk)
-            call(behind, number)
+            call(recorded_server, number)
             number += 1
             return b'"event":"gap"' in data
 
-        assert eventually(gap_told)
-        assert behind.end()[2] == 0
+        assert eventually(gap_in_pipe)
+        assert recorded_server.end()[2] == 0
     os.close(reader)
     assert b"did not take an event in time" in data
 
 
-class _Plain(Behind):
-    """A command as it is, spoken to like one behind the recorder."""
+class PlainProcess(RecordedServer):
+    """A command without a recorder, with the same methods."""
 
     def __init__(self, command):
         import subprocess
@@ -151,7 +151,7 @@ class _Plain(Behind):
             stderr=subprocess.PIPE,
             bufsize=0,
         )
-        self._kept = {}
+        self._unread = {}
 
     def ready(self, stream):
         import select

@@ -1,4 +1,4 @@
-"""How a recording ends: exit codes, signals, end of file, and that nobody is left behind."""
+"""How a recording ends: exit codes, signals, end of file, and no process left running."""
 
 import contextlib
 import os
@@ -9,11 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.record.behind import PATIENCE, Behind, alive, events, eventually, of, recorder, script
+from tests.record.recorder_process import (
+    TIMEOUT_SECONDS,
+    RecordedServer,
+    alive,
+    events,
+    eventually,
+    of,
+    recorder,
+    script,
+)
 
 LINUX = sys.platform == "linux"
 
-# Ignores everything that can be ignored, and tells its pid.
+# Ignores all signals that can be ignored, and prints its pid.
 STUBBORN = (
     "import os, signal, sys, time\n"
     "for s in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP): signal.signal(s, signal.SIG_IGN)\n"
@@ -23,31 +32,31 @@ STUBBORN = (
 
 
 @pytest.mark.parametrize("code", [0, 1, 7, 126, 127, 255])
-def test_the_exit_code_is_the_servers(code, tmp_path):
-    with Behind(tmp_path, script(f"import sys; sys.exit({code})")) as behind:
-        assert behind.end() == (b"", b"", code)
+def test_the_recorder_exits_with_the_servers_exit_code(code, tmp_path):
+    with RecordedServer(tmp_path, script(f"import sys; sys.exit({code})")) as recorded_server:
+        assert recorded_server.end() == (b"", b"", code)
     last = events(tmp_path)[-1]
     assert (last["reason"], last["exit_code"], last["signal"]) == ("server_exited", code, None)
 
 
 @pytest.mark.parametrize("name", ["SIGKILL", "SIGTERM", "SIGABRT", "SIGSEGV", "SIGPIPE"])
-def test_a_server_killed_by_a_signal_gives_128_and_the_signal(name, tmp_path):
+def test_a_server_killed_by_a_signal_gives_exit_code_128_plus_the_signal(name, tmp_path):
     number = getattr(signal, name)
     server = script(
         f"import os, signal; signal.signal({number}, 0) if {number} != 9 else 0; "
         f"os.write(1, b'{{}}'); os.kill(os.getpid(), {number})"
     )
-    with Behind(tmp_path, server) as behind:
-        assert behind.end() == (b"{}", b"", 128 + number)
+    with RecordedServer(tmp_path, server) as recorded_server:
+        assert recorded_server.end() == (b"{}", b"", 128 + number)
     found = events(tmp_path)
     assert (found[-1]["exit_code"], found[-1]["signal"]) == (None, number)
     assert of(found, "message")[0]["unterminated"] is True
 
 
 @pytest.mark.parametrize("command", [["no-such-server", "x"], ["/no/such/server"], ["/"], [""]])
-def test_a_server_that_cannot_start_is_recorded_as_that(command, tmp_path):
-    with Behind(tmp_path, command, env={"PATH": "/searched:/here"}) as behind:
-        out, err, code = behind.end()
+def test_a_server_that_cannot_start_is_recorded_as_not_started(command, tmp_path):
+    with RecordedServer(tmp_path, command, env={"PATH": "/searched:/here"}) as recorded_server:
+        out, err, code = recorded_server.end()
     assert (out, code) == (b"", 127)
     assert b"cannot start %b" % repr(command[0]).encode() in err
     found = events(tmp_path)
@@ -59,7 +68,7 @@ def test_a_server_that_cannot_start_is_recorded_as_that(command, tmp_path):
         assert "/searched:/here" in found[1]["detail"]
 
 
-def test_a_relay_that_dies_ends_the_server_and_the_recorder(tmp_path):
+def test_a_relay_that_fails_ends_the_server_and_the_recorder(tmp_path):
     recorder = script(
         "import os\n"
         "from mcptally.record.stdio import relay, session\n"
@@ -72,8 +81,8 @@ def test_a_relay_that_dies_ends_the_server_and_the_recorder(tmp_path):
         try:
             process.stdin.write(b"x\n")
             process.stdin.flush()
-            # Its input stays open: nothing but the relay's end tells it to go.
-            assert process.wait(PATIENCE) > 128
+            # stdin stays open, so only the failed relay can end the recorder.
+            assert process.wait(TIMEOUT_SECONDS) > 128
         finally:
             process.kill()
 
@@ -82,8 +91,8 @@ def test_a_script_without_a_shebang_starts_as_it_does_from_node(tmp_path):
     path = tmp_path / "server"
     path.write_text('echo "{}" $1\nexit 3\n')
     path.chmod(0o755)
-    with Behind(tmp_path / "t", [str(path), "x"]) as behind:
-        assert behind.end() == (b"{} x\n", b"", 3)
+    with RecordedServer(tmp_path / "t", [str(path), "x"]) as recorded_server:
+        assert recorded_server.end() == (b"{} x\n", b"", 3)
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGQUIT"])
@@ -98,17 +107,17 @@ def test_signals_are_passed_on_to_the_server_at_once(name, tmp_path):
     )
     number = getattr(signal, name)
     # A test run in the background may have been started with some of them ignored.
-    usual = lambda: signal.signal(number, signal.SIG_DFL)  # noqa: E731
-    with Behind(tmp_path, server, preexec_fn=usual) as behind:
-        assert behind.line() == b"ready"
-        behind.process.send_signal(number)
-        assert behind.line() == b"got"
-        assert behind.process.wait(PATIENCE) == 9
+    set_default = lambda: signal.signal(number, signal.SIG_DFL)  # noqa: E731
+    with RecordedServer(tmp_path, server, preexec_fn=set_default) as recorded_server:
+        assert recorded_server.line() == b"ready"
+        recorded_server.process.send_signal(number)
+        assert recorded_server.line() == b"got"
+        assert recorded_server.process.wait(TIMEOUT_SECONDS) == 9
     last = events(tmp_path)[-1]
     assert (last["event"], last["exit_code"]) == ("close", 9)
 
 
-def test_what_the_client_had_ignored_stays_ignored(tmp_path):
+def test_signals_that_the_client_ignores_stay_ignored(tmp_path):
     server = script(
         "import signal\n"
         "print([signal.getsignal(s) == signal.SIG_IGN for s in (1, 2, 15)], flush=True)"
@@ -119,42 +128,42 @@ def test_what_the_client_had_ignored_stays_ignored(tmp_path):
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
-    with Behind(tmp_path, server, preexec_fn=ignore) as behind:
-        assert behind.end()[0] == b"[True, False, False]\n"
+    with RecordedServer(tmp_path, server, preexec_fn=ignore) as recorded_server:
+        assert recorded_server.end()[0] == b"[True, False, False]\n"
 
 
-def test_the_end_of_the_clients_input_reaches_the_server_at_once(tmp_path):
+def test_end_of_file_from_the_client_reaches_the_server_at_once(tmp_path):
     server = script(
         "import sys; n = len(sys.stdin.read()); print(n, flush=True); sys.stdin.close()"
     )
-    with Behind(tmp_path, server) as behind:
-        behind.send(b"abc")
-        assert behind.end() == (b"3\n", b"", 0)
+    with RecordedServer(tmp_path, server) as recorded_server:
+        recorded_server.send(b"abc")
+        assert recorded_server.end() == (b"3\n", b"", 0)
 
 
-def test_the_end_of_the_servers_output_reaches_the_client_while_the_server_lives(tmp_path):
+def test_end_of_file_from_the_server_reaches_the_client_while_the_server_runs(tmp_path):
     server = script("import os, sys; print('{}', flush=True); os.close(1); sys.stdin.read()")
-    with Behind(tmp_path, server) as behind:
-        assert behind.rest() == b"{}\n"
-        assert behind.process.poll() is None
-        assert behind.end()[2] == 0
+    with RecordedServer(tmp_path, server) as recorded_server:
+        assert recorded_server.read_to_end() == b"{}\n"
+        assert recorded_server.process.poll() is None
+        assert recorded_server.end()[2] == 0
 
 
 def test_a_server_that_stops_reading_breaks_the_clients_pipe(tmp_path):
     server = script("import os, signal\nos.close(0); print('closed', flush=True); signal.pause()")
-    with Behind(tmp_path, server) as behind:
-        assert behind.line() == b"closed"
+    with RecordedServer(tmp_path, server) as recorded_server:
+        assert recorded_server.line() == b"closed"
 
         def broken():
             try:
-                os.write(behind.process.stdin.fileno(), b"{}\n")
+                os.write(recorded_server.process.stdin.fileno(), b"{}\n")
             except BrokenPipeError:
                 return True
             return False
 
         assert eventually(broken)
-        behind.process.terminate()
-        assert behind.process.wait(PATIENCE) == 128 + signal.SIGTERM
+        recorded_server.process.terminate()
+        assert recorded_server.process.wait(TIMEOUT_SECONDS) == 128 + signal.SIGTERM
 
 
 def test_a_client_that_stops_reading_breaks_the_servers_pipe(tmp_path):
@@ -163,11 +172,11 @@ def test_a_client_that_stops_reading_breaks_the_servers_pipe(tmp_path):
         "signal.signal(signal.SIGPIPE, signal.SIG_DFL)\n"
         "while True: os.write(1, b'{}\\n'); time.sleep(0.001)"
     )
-    with Behind(tmp_path, server) as behind:
-        assert behind.line() == b"{}"
-        behind.process.stdout.close()
-        assert behind.process.wait(PATIENCE) == 128 + signal.SIGPIPE
-        behind.process.stdout = open(os.devnull, "rb")  # noqa: SIM115, PTH123 - closed on exit
+    with RecordedServer(tmp_path, server) as recorded_server:
+        assert recorded_server.line() == b"{}"
+        recorded_server.process.stdout.close()
+        assert recorded_server.process.wait(TIMEOUT_SECONDS) == 128 + signal.SIGPIPE
+        recorded_server.process.stdout = open(os.devnull, "rb")  # noqa: SIM115, PTH123 - closed on exit
 
 
 def test_a_client_that_stops_reading_is_noticed_before_the_server_writes(tmp_path):
@@ -177,16 +186,16 @@ def test_a_client_that_stops_reading_is_noticed_before_the_server_writes(tmp_pat
         "print('ready', flush=True)\n"
         "p.poll(); sys.exit(5)"
     )
-    with Behind(tmp_path, server) as behind:
-        assert behind.line() == b"ready"
-        behind.process.stdout.close()
-        assert behind.process.wait(PATIENCE) == 5
-        behind.process.stdout = open(os.devnull, "rb")  # noqa: SIM115, PTH123 - closed on exit
+    with RecordedServer(tmp_path, server) as recorded_server:
+        assert recorded_server.line() == b"ready"
+        recorded_server.process.stdout.close()
+        assert recorded_server.process.wait(TIMEOUT_SECONDS) == 5
+        recorded_server.process.stdout = open(os.devnull, "rb")  # noqa: SIM115, PTH123 - closed on exit
 
 
 @contextlib.contextmanager
 def client_of(tmp_path, server):
-    """A client process with a recorder and a server behind it: (client, recorder pid, output)."""
+    """A client process with a server behind a recorder: (client, [recorder pid, server output])."""
     command = [*recorder(tmp_path), *server]
     source = (
         "import subprocess, sys, time\n"
@@ -208,24 +217,24 @@ needs_linux = pytest.mark.skipif(not LINUX, reason="looks for processes in /proc
 
 
 @needs_linux
-@pytest.mark.parametrize("who", ["client", "recorder", "guardian"])
-def test_a_stubborn_server_does_not_outlive(who, tmp_path):
+@pytest.mark.parametrize("who", ["client", "recorder", "supervisor"])
+def test_a_stubborn_server_ends_after_a_kill_of(who, tmp_path):
     with client_of(tmp_path, script(STUBBORN)) as (client, pids):
         recorder_pid, server_pid = pids
-        guardian_pid = int(
+        supervisor_pid = int(
             Path(f"/proc/{server_pid}/stat").read_text().rpartition(")")[2].split()[1]
         )
-        victim = {"client": client.pid, "recorder": recorder_pid, "guardian": guardian_pid}[who]
+        victim = {"client": client.pid, "recorder": recorder_pid, "supervisor": supervisor_pid}[who]
         os.kill(victim, signal.SIGKILL)
-        everyone = [recorder_pid, guardian_pid, server_pid]
-        assert eventually(lambda: not any(alive(pid) for pid in everyone))
+        processes = [recorder_pid, supervisor_pid, server_pid]
+        assert eventually(lambda: not any(alive(pid) for pid in processes))
 
 
 @needs_linux
 @pytest.mark.parametrize("who", ["client", "recorder", "server"])
 @pytest.mark.parametrize("detached", [False, True], ids=["in its group", "in a session of its own"])
-def test_what_the_server_started_does_not_outlive(who, detached, tmp_path):
-    # As a browser that a server keeps: its own session where detached, deaf to SIGTERM.
+def test_child_processes_of_the_server_end_after_a_kill_of(who, detached, tmp_path):
+    # Like a browser started by a server: ignores SIGTERM, and has its own session if detached.
     server = script(
         "import subprocess, sys, os\n"
         f"c = subprocess.Popen([sys.executable, '-c', {STUBBORN!r}], "
@@ -242,53 +251,55 @@ def test_what_the_server_started_does_not_outlive(who, detached, tmp_path):
 
 
 @needs_linux
-def test_killing_the_recorders_group_leaves_nobody(tmp_path):
-    # What the Python SDK does to a server that does not end.
-    with Behind(tmp_path, script(STUBBORN), start_new_session=True) as behind:
-        server = int(behind.line())
-        os.killpg(behind.process.pid, signal.SIGKILL)
+def test_killing_the_recorders_group_leaves_no_server(tmp_path):
+    # The Python SDK does this to a server that does not end.
+    with RecordedServer(tmp_path, script(STUBBORN), start_new_session=True) as recorded_server:
+        server = int(recorded_server.line())
+        os.killpg(recorded_server.process.pid, signal.SIGKILL)
         assert eventually(lambda: not alive(server))
 
 
 @needs_linux
-def test_the_way_clients_end_a_server_works_at_every_step(tmp_path):
-    with Behind(tmp_path, script(STUBBORN)) as behind:
-        server = int(behind.line())
-        behind.process.stdin.close()
-        behind.process.terminate()
+def test_a_client_can_end_a_stubborn_server_by_close_sigterm_and_sigkill(tmp_path):
+    with RecordedServer(tmp_path, script(STUBBORN)) as recorded_server:
+        server = int(recorded_server.line())
+        recorded_server.process.stdin.close()
+        recorded_server.process.terminate()
         with pytest.raises(subprocess.TimeoutExpired):
-            behind.process.wait(0.5)  # a server that ignores both lives on, as it would alone
+            recorded_server.process.wait(
+                0.5
+            )  # the server ignores both, so it runs on as without a recorder
         assert alive(server)
-        behind.process.kill()
+        recorded_server.process.kill()
         assert eventually(lambda: not alive(server))
 
 
 @needs_linux
-def test_a_grandchild_that_holds_stdout_does_not_hold_up_the_end(tmp_path):
+def test_a_child_of_the_server_that_holds_stdout_does_not_delay_the_end(tmp_path):
     server = script(
         "import subprocess, sys\nsubprocess.Popen(['sleep', '600'])\nprint('{}', flush=True)\n"
     )
-    with Behind(tmp_path, server) as behind:
-        assert behind.end() == (b"{}\n", b"", 0)
+    with RecordedServer(tmp_path, server) as recorded_server:
+        assert recorded_server.end() == (b"{}\n", b"", 0)
     assert events(tmp_path)[-1]["reason"] == "server_exited"
 
 
 def test_a_server_may_go_on_working_after_the_end_of_its_input(tmp_path):
     server = script("import sys, time\nsys.stdin.read()\ntime.sleep(3)\nprint('{}', flush=True)")
-    with Behind(tmp_path, server) as behind:
-        assert behind.end() == (b"{}\n", b"", 0)
+    with RecordedServer(tmp_path, server) as recorded_server:
+        assert recorded_server.end() == (b"{}\n", b"", 0)
 
 
-def test_all_that_a_server_wrote_before_its_end_arrives(tmp_path):
+def test_all_output_written_before_the_servers_exit_arrives(tmp_path):
     server = script("import os\nos.write(1, b'x' * 60000 + b'\\n'); os._exit(4)")
     for _ in range(5):
-        with Behind(tmp_path, server) as behind:
-            assert behind.end() == (b"x" * 60000 + b"\n", b"", 4)
+        with RecordedServer(tmp_path, server) as recorded_server:
+            assert recorded_server.end() == (b"x" * 60000 + b"\n", b"", 4)
 
 
 def test_a_slow_reader_still_gets_everything_after_the_servers_end(tmp_path):
     size = 1_000_000
     server = script(f"import os\nd = b'x' * {size} + b'\\n'\nwhile d: d = d[os.write(1, d):]")
-    with Behind(tmp_path, server) as behind:
-        behind.read(10)
-        assert behind.end() == (b"x" * (size - 10) + b"\n", b"", 0)
+    with RecordedServer(tmp_path, server) as recorded_server:
+        recorded_server.read(10)
+        assert recorded_server.end() == (b"x" * (size - 10) + b"\n", b"", 0)

@@ -1,4 +1,4 @@
-"""Whatever is killed at whatever moment: what a peer saw whole is recorded, and nobody is left."""
+"""After a kill at a random time, every frame that a peer received is recorded."""
 
 import contextlib
 import json
@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.record.behind import alive, eventually, recorder, script
+from tests.record.recorder_process import alive, eventually, recorder, script
 
 if sys.platform != "linux":
     pytest.skip("looks for processes in /proc", allow_module_level=True)
 
-# Keeps a journal of the frames it saw whole, answers each, some of them large, and tells its pid.
+# Logs each complete frame to a journal, answers it (some answers are large), prints its pid.
 SERVER = """
 import os, sys
 journal = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -34,7 +34,7 @@ while data := os.read(0, 65536):
         answer = answer[os.write(1, answer):]
 """
 
-# Sends as fast as it can, journals what it has received whole.
+# Sends as fast as it can, and logs each complete line received to a journal.
 CLIENT = """
 import json, os, subprocess, sys, threading
 journal = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -63,11 +63,11 @@ def complete_lines(path):
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("who", ["client", "recorder", "server"])
-def test_what_a_peer_saw_whole_is_recorded(who, seed, tmp_path):
+def test_every_complete_frame_that_a_peer_received_is_recorded(who, seed, tmp_path):
     rng = random.Random(f"{who}{seed}")
     traces, at_server, at_client = (tmp_path / name for name in ("t", "server", "client"))
     server = [*script(SERVER), str(at_server)]
-    size = "64K" if seed % 2 else "64M"  # also in the middle of many segments
+    size = "64K" if seed % 2 else "64M"  # small: many segments
     options = ("--redact", "none", "--no-compress", "--segment-size", size)
     command = [*recorder(traces, *options), *server]
     client = subprocess.Popen(
@@ -78,7 +78,7 @@ def test_what_a_peer_saw_whole_is_recorded(who, seed, tmp_path):
     recorder_pid = int(client.stdout.readline())
     assert eventually(lambda: len(complete_lines(at_client)) > 1)
     server_pid = json.loads(complete_lines(at_client)[0])["pid"]
-    time.sleep(rng.random() * 0.3)  # the random moment itself
+    time.sleep(rng.random() * 0.3)  # kill at a random time
     os.kill(
         {"client": client.pid, "recorder": recorder_pid, "server": server_pid}[who], signal.SIGKILL
     )
@@ -93,8 +93,8 @@ def test_what_a_peer_saw_whole_is_recorded(who, seed, tmp_path):
     segments = sorted(traces.glob("*.jsonl"))
     for path in segments:
         *lines, torn = path.read_bytes().split(b"\n")
-        # Only a write that the kill itself cut may leave half a line, and only at the very end:
-        # a signal that kills ends a write to a file between two pages.
+        # Only a kill of the recorder may leave an incomplete line, and only the last one:
+        # the signal can end a write between two pages.
         assert not torn or (who == "recorder" and path == segments[-1])
         for line in lines:
             event = json.loads(line)
@@ -106,8 +106,8 @@ def test_what_a_peer_saw_whole_is_recorded(who, seed, tmp_path):
         assert recorded[way][: len(seen)] == seen
 
 
-def test_many_recorders_killed_at_once_leave_nobody(tmp_path):
-    crowd = [
+def test_many_recorders_killed_at_once_leave_no_server(tmp_path):
+    processes = [
         subprocess.Popen(
             [*recorder(tmp_path), *script("import os, time; print(os.getpid(), flush=True)\n"
                                           "while True: time.sleep(9)")],
@@ -115,14 +115,14 @@ def test_many_recorders_killed_at_once_leave_nobody(tmp_path):
         )
         for _ in range(6)
     ]  # fmt: skip
-    servers = [int(one.stdout.readline()) for one in crowd]
-    threads = [threading.Thread(target=one.kill) for one in crowd]
+    servers = [int(process.stdout.readline()) for process in processes]
+    threads = [threading.Thread(target=process.kill) for process in processes]
     for thread in threads:
         thread.start()
-    for one in crowd:
-        one.wait()
+    for process in processes:
+        process.wait()
         with contextlib.suppress(OSError):
-            one.stdin.close()
-        one.stdout.close()
+            process.stdin.close()
+        process.stdout.close()
     assert eventually(lambda: not any(alive(pid) for pid in servers))
     assert len(list(Path(tmp_path).glob("*.jsonl"))) == 6

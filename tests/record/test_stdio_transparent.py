@@ -1,4 +1,4 @@
-"""What passes is byte for byte what was sent, and the recording has it as it was."""
+"""Bytes are relayed unchanged and recorded unchanged."""
 
 import hashlib
 import json
@@ -10,9 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.record.behind import PATIENCE, Behind, events, eventually, of, recorder, script, segments
+from tests.record.recorder_process import (
+    TIMEOUT_SECONDS,
+    RecordedServer,
+    events,
+    eventually,
+    of,
+    recorder,
+    script,
+    segments,
+)
 
-# Writes back what it reads, chunk by chunk, and ends with its input.
+# Writes back each chunk that it reads; ends at end of file.
 ECHO = script(
     "import os\nwhile data := os.read(0, 65536):\n    while data: data = data[os.write(1, data):]"
 )
@@ -43,10 +52,10 @@ ODD = {
 
 
 @pytest.mark.parametrize("data", ODD.values(), ids=ODD.keys())
-def test_bytes_pass_unchanged_both_ways_and_every_frame_is_recorded(data, tmp_path):
-    with Behind(tmp_path, ECHO, "--redact", "none") as behind:
-        behind.send(data)
-        assert behind.end() == (data, b"", 0)
+def test_bytes_are_relayed_unchanged_and_every_frame_is_recorded(data, tmp_path):
+    with RecordedServer(tmp_path, ECHO, "--redact", "none") as recorded_server:
+        recorded_server.send(data)
+        assert recorded_server.end() == (data, b"", 0)
     found = events(tmp_path)
     *lines, tail = data.split(b"\n")
     wanted = [line.removesuffix(b"\r") for line in lines] + ([tail] if tail else [])
@@ -65,32 +74,32 @@ def test_bytes_pass_unchanged_both_ways_and_every_frame_is_recorded(data, tmp_pa
     assert stamps == sorted(stamps)
 
 
-def test_the_message_is_spliced_in_with_its_own_bytes(tmp_path):
+def test_the_message_is_recorded_with_its_original_bytes(tmp_path):
     frame = b'{"a":1.50,"a":1E+2 , "n":12345678901234567890123,"s":"\\u00e9"}'
-    with Behind(tmp_path, ECHO, "--redact", "none") as behind:
-        behind.send(frame + b"\r\n")
-        behind.end()
+    with RecordedServer(tmp_path, ECHO, "--redact", "none") as recorded_server:
+        recorded_server.send(frame + b"\r\n")
+        recorded_server.end()
     (file,) = tmp_path.iterdir()
     assert file.read_bytes().count(b'"msg":' + frame + b"}\n") == 2
 
 
-def test_a_cr_between_tokens_becomes_a_space_in_the_copy_alone(tmp_path):
-    with Behind(tmp_path, ECHO) as behind:
-        behind.send(b'{"a":\r1}\n')
-        assert behind.end()[0] == b'{"a":\r1}\n'
+def test_a_cr_between_tokens_becomes_a_space_only_in_the_recorded_copy(tmp_path):
+    with RecordedServer(tmp_path, ECHO) as recorded_server:
+        recorded_server.send(b'{"a":\r1}\n')
+        assert recorded_server.end()[0] == b'{"a":\r1}\n'
     for event in of(events(tmp_path), "message"):
         assert (event["msg"], event["bytes"], event["reflowed"]) == ({"a": 1}, 8, True)
 
 
-def test_a_grandchilds_output_on_stdout_passes_like_the_servers_own(tmp_path):
+def test_stdout_of_a_child_of_the_server_is_relayed_and_recorded(tmp_path):
     server = script(
         "import subprocess, sys\n"
         "print('{\"id\":1}', flush=True)\n"
         "subprocess.run(['echo', 'added 41 packages in 3s'])\n"
         "print('{\"id\":2}', flush=True)"
     )
-    with Behind(tmp_path, server) as behind:
-        assert behind.end()[0] == b'{"id":1}\nadded 41 packages in 3s\n{"id":2}\n'
+    with RecordedServer(tmp_path, server) as recorded_server:
+        assert recorded_server.end()[0] == b'{"id":1}\nadded 41 packages in 3s\n{"id":2}\n'
     found = of(events(tmp_path), "message", "raw", dir="s2c")
     assert [e.get("why") for e in found] == [None, "not_json", None]
 
@@ -100,30 +109,30 @@ def peak_kb(pid):
     return int(status.split("VmHWM:")[1].split()[0])
 
 
-def test_a_64_mb_frame_flows_through_and_is_not_held_in_memory(tmp_path):
+def test_a_64_mb_frame_is_relayed_without_being_held_in_memory(tmp_path):
     if not Path("/proc/self/status").exists():
         pytest.skip("reads memory from /proc")
     sha = hashlib.sha256()
     sent = 64 * 1024 * 1024
     block = b"x" * (1024 * 1024)
-    with Behind(tmp_path, ECHO, "--max-frame", "4M", "--redact", "none") as behind:
+    with RecordedServer(tmp_path, ECHO, "--max-frame", "4M", "--redact", "none") as recorded_server:
 
         def send():
-            behind.send(b'"')
+            recorded_server.send(b'"')
             for _ in range(sent // len(block)):
-                behind.send(block)
-            behind.send(b'"\n')
+                recorded_server.send(block)
+            recorded_server.send(b'"\n')
 
         sender = threading.Thread(target=send)
         sender.start()
-        sha.update(behind.read(len(block) + 1))
-        # The frame is far from complete and its beginning is here already.
+        sha.update(recorded_server.read(len(block) + 1))
+        # The beginning arrives before the frame is complete.
         for _ in range(sent // len(block) - 1):
-            sha.update(behind.read(len(block)))
-        peak = peak_kb(behind.process.pid)
-        sha.update(behind.read(1))
+            sha.update(recorded_server.read(len(block)))
+        peak = peak_kb(recorded_server.process.pid)
+        sha.update(recorded_server.read(1))
         sender.join()
-        assert behind.end() == (b"\n", b"", 0)
+        assert recorded_server.end() == (b"\n", b"", 0)
     assert peak < 70 * 1024
     raws = of(events(tmp_path), "raw")
     assert [(e["bytes"], e["why"], e["sha256"]) for e in raws] == [
@@ -133,14 +142,14 @@ def test_a_64_mb_frame_flows_through_and_is_not_held_in_memory(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_million_tiny_frames_pass_and_are_all_there(tmp_path):
+def test_a_million_tiny_frames_are_relayed_and_recorded(tmp_path):
     count = 1_000_000
     server = script(
         "import os\nn = 0\nwhile data := os.read(0, 65536): n += data.count(b'\\n')\nprint(n)"
     )
-    with Behind(tmp_path, server, "--redact", "none") as behind:
-        behind.send(b"1\n" * count)
-        assert behind.end() == (b"%d\n" % count, b"", 0)
+    with RecordedServer(tmp_path, server, "--redact", "none") as recorded_server:
+        recorded_server.send(b"1\n" * count)
+        assert recorded_server.end() == (b"%d\n" % count, b"", 0)
     lines = 0
     last = b""
     for _, data in segments(tmp_path):
@@ -153,22 +162,22 @@ def test_a_million_tiny_frames_pass_and_are_all_there(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_client_that_sends_without_reading_blocks_nothing_but_itself(tmp_path):
+def test_a_client_that_sends_without_reading_loses_nothing(tmp_path):
     data = b'{"id":1}\n' * 100_000
-    with Behind(tmp_path, ECHO, "--no-compress", "--redact", "none") as behind:
-        sender = threading.Thread(target=behind.send, args=(data,))
+    with RecordedServer(tmp_path, ECHO, "--no-compress", "--redact", "none") as recorded_server:
+        sender = threading.Thread(target=recorded_server.send, args=(data,))
         sender.start()
         sender.join(0.3)
         assert sender.is_alive()  # pipes are full in both directions
-        assert behind.read(len(data)) == data
+        assert recorded_server.read(len(data)) == data
         sender.join()
-        assert behind.end() == (b"", b"", 0)
+        assert recorded_server.end() == (b"", b"", 0)
     counts = events(tmp_path)[-1]["counts"]
     assert counts["message"] == 200_000
 
 
 def test_sockets_as_streams_work_like_pipes(tmp_path):
-    # node gives its children sockets.
+    # node starts servers with sockets as standard streams.
     ours, theirs = socket.socketpair()
     out_ours, out_theirs = socket.socketpair()
     process = subprocess.Popen(
@@ -179,12 +188,12 @@ def test_sockets_as_streams_work_like_pipes(tmp_path):
     data = b'{"id":1}\n' * 100_000
     sender = threading.Thread(target=lambda: (ours.sendall(data), ours.shutdown(socket.SHUT_WR)))
     sender.start()
-    out_ours.settimeout(PATIENCE)
+    out_ours.settimeout(TIMEOUT_SECONDS)
     got = bytearray()
     while chunk := out_ours.recv(65536):
         got += chunk
     sender.join()
-    assert process.wait(PATIENCE) == 0
+    assert process.wait(TIMEOUT_SECONDS) == 0
     assert got == data
     ours.close()
     out_ours.close()
@@ -207,15 +216,15 @@ def test_stderr_is_relayed_live_and_recorded_by_line(tmp_path):
         "sys.stdin.read()\n"
         "sys.stderr.buffer.write(b'\\xff\\nno newline'); sys.stderr.flush()"
     )
-    with Behind(tmp_path, server) as behind:
-        assert behind.line(stream="stderr") == b"first\r"
+    with RecordedServer(tmp_path, server) as recorded_server:
+        assert recorded_server.line(stream="stderr") == b"first\r"
         assert eventually(lambda: of(events(tmp_path, ended=False), "stderr", text="first"))
-        assert behind.end() == (b"", b"\xff\nno newline", 0)
+        assert recorded_server.end() == (b"", b"\xff\nno newline", 0)
     found = of(events(tmp_path), "stderr")
     assert [e.get("text", e.get("b64")) for e in found] == ["first", "/w==", "no newline"]
 
 
-def test_stderr_that_nobody_reads_never_blocks_the_server(tmp_path):
+def test_unread_stderr_never_blocks_the_server(tmp_path):
     server = script(
         "import sys\n"
         "for n in range(8): sys.stderr.write('x' * (1 << 20) + '\\n')\n"
@@ -223,17 +232,17 @@ def test_stderr_that_nobody_reads_never_blocks_the_server(tmp_path):
         "print('{\"id\":1}', flush=True)\n"
         "sys.stdin.read()"
     )
-    with Behind(tmp_path, server) as behind:
-        assert behind.line() == b'{"id":1}'
-        behind.process.stdin.close()
-        relayed = behind.rest(stream="stderr")
+    with RecordedServer(tmp_path, server) as recorded_server:
+        assert recorded_server.line() == b'{"id":1}'
+        recorded_server.process.stdin.close()
+        relayed = recorded_server.read_to_end(stream="stderr")
         assert relayed.startswith(b"x" * (1 << 19))
         assert b"bytes of stderr were not read in time" in relayed
     recorded = of(events(tmp_path), "stderr")
     assert sum(len(e["text"]) for e in recorded) == 8 << 20
 
 
-def test_environment_arguments_and_folder_are_the_servers_as_they_would_be(tmp_path):
+def test_the_server_gets_the_environment_arguments_and_folder_unchanged(tmp_path):
     server = script(
         "import json, os, sys\nprint(json.dumps([dict(os.environ), sys.argv[1:], os.getcwd()]))"
     )
@@ -242,17 +251,19 @@ def test_environment_arguments_and_folder_are_the_servers_as_they_would_be(tmp_p
     direct = subprocess.run(
         [*server, *arguments], env=env, cwd=tmp_path, capture_output=True, check=True
     )
-    with Behind(tmp_path / "t", [*server, *arguments], env=env, cwd=tmp_path) as behind:
-        out, _, code = behind.end()
+    with RecordedServer(
+        tmp_path / "t", [*server, *arguments], env=env, cwd=tmp_path
+    ) as recorded_server:
+        out, _, code = recorded_server.end()
     assert (out, code) == (direct.stdout, 0)
     (opened,) = of(events(tmp_path / "t"), "open")
     assert opened["command"][-len(arguments) :] == arguments
 
 
-def test_open_says_what_was_recorded_and_close_how_it_ended(tmp_path):
-    with Behind(tmp_path, ECHO, "--name", "my server") as behind:
-        behind.send(b'{"id":1}\nx\n')
-        behind.end()
+def test_open_describes_the_recording_and_close_its_end(tmp_path):
+    with RecordedServer(tmp_path, ECHO, "--name", "my server") as recorded_server:
+        recorded_server.send(b'{"id":1}\nx\n')
+        recorded_server.end()
     first, *_, last = events(tmp_path)
     assert (first["v"], first["event"], first["seq"]) == (1, "open", 0)
     assert (first["transport"], first["server"], first["segment"]) == ("stdio", "my server", 0)
@@ -263,9 +274,9 @@ def test_open_says_what_was_recorded_and_close_how_it_ended(tmp_path):
     assert last["counts"] == {"open": 1, "message": 2, "raw": 2, "lost": 0}
 
 
-def test_recordings_are_for_their_owner_alone(tmp_path):
-    with Behind(tmp_path / "traces", ECHO) as behind:
-        behind.end()
+def test_only_the_owner_can_read_recordings(tmp_path):
+    with RecordedServer(tmp_path / "traces", ECHO) as recorded_server:
+        recorded_server.end()
     (file,) = (tmp_path / "traces").iterdir()
     assert file.stat().st_mode & 0o777 == 0o600
     assert file.parent.stat().st_mode & 0o777 == 0o700

@@ -1,18 +1,18 @@
-"""The relay for Windows, run here: all of it but what only Windows has."""
+"""The Windows relay, tested on this platform without the parts that need Windows."""
 
 import subprocess
 
 import pytest
 
-from tests.record.behind import Behind, events, of, script
+from tests.record.recorder_process import RecordedServer, events, of, script
 
 ECHO = script(
     "import os\nwhile data := os.read(0, 65536):\n    while data: data = data[os.write(1, data):]"
 )
 
 
-class OnThreads(Behind):
-    """A command behind windows.run."""
+class ServerOnThreads(RecordedServer):
+    """A command run by `windows.run`."""
 
     def __init__(self, out, command):
         self.out = out
@@ -31,7 +31,7 @@ class OnThreads(Behind):
             stderr=subprocess.PIPE,
             bufsize=0,
         )
-        self._kept = {}
+        self._unread = {}
 
 
 @pytest.mark.parametrize(
@@ -42,21 +42,21 @@ class OnThreads(Behind):
         b'{"id":1}\n' * 50_000,
         b'"' + b"x" * 3_000_000 + b'"\n',
     ],
-    ids=["nothing", "oddities", "many", "large"],
+    ids=["nothing", "unusual bytes", "many", "large"],
 )
-def test_bytes_pass_and_are_recorded(data, tmp_path):
-    with OnThreads(tmp_path, ECHO) as behind:
+def test_bytes_are_relayed_unchanged_and_recorded(data, tmp_path):
+    with ServerOnThreads(tmp_path, ECHO) as recorded_server:
         if len(data) > 60_000:
             import threading
 
-            sender = threading.Thread(target=behind.send, args=(data,))
+            sender = threading.Thread(target=recorded_server.send, args=(data,))
             sender.start()
-            assert behind.read(len(data)) == data
+            assert recorded_server.read(len(data)) == data
             sender.join()
-            assert behind.end() == (b"", b"", 0)
+            assert recorded_server.end() == (b"", b"", 0)
         else:
-            behind.send(data)
-            assert behind.end() == (data, b"", 0)
+            recorded_server.send(data)
+            assert recorded_server.end() == (data, b"", 0)
     found = events(tmp_path)
     frames = len(data.split(b"\n")) - (not data or data.endswith(b"\n"))
     for way in ("c2s", "s2c"):
@@ -65,20 +65,20 @@ def test_bytes_pass_and_are_recorded(data, tmp_path):
     assert [e["seq"] for e in found] == list(range(len(found)))
 
 
-def test_stderr_exit_code_and_last_words_arrive(tmp_path):
+def test_stderr_the_exit_code_and_the_last_output_reach_the_client(tmp_path):
     server = script(
         "import os\nos.write(2, b'one\\r\\ntwo'); os.write(1, b'x' * 60000); os._exit(7)"
     )
-    with OnThreads(tmp_path, server) as behind:
-        assert behind.end() == (b"x" * 60000, b"one\r\ntwo", 7)
+    with ServerOnThreads(tmp_path, server) as recorded_server:
+        assert recorded_server.end() == (b"x" * 60000, b"one\r\ntwo", 7)
     found = events(tmp_path)
     assert [e["text"] for e in of(found, "stderr")] == ["one", "two"]
     assert (found[-1]["reason"], found[-1]["exit_code"]) == ("server_exited", 7)
 
 
-def test_a_server_that_cannot_start_is_recorded_as_that(tmp_path):
-    with OnThreads(tmp_path, ["no-such-server"]) as behind:
-        _, err, code = behind.end()
+def test_a_server_that_cannot_start_is_recorded_as_not_started(tmp_path):
+    with ServerOnThreads(tmp_path, ["no-such-server"]) as recorded_server:
+        _, err, code = recorded_server.end()
     assert code == 127
     assert b"PATH searched" in err
     assert events(tmp_path)[-1]["reason"] == "not_started"

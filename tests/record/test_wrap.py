@@ -1,4 +1,4 @@
-"""The recorder goes into a client's configuration and out again, and nothing else changes."""
+"""`wrap` inserts the recorder into a client configuration, and undo restores the file."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from mcptally.cli.wrap import command as wrap_command
 from mcptally.errors import UnreadableError, UsageError
 from mcptally.record.config.jsonc import JsoncError, parse
-from mcptally.record.config.wrap import apply, default_out, recorder, shown, unwrap, wrap
+from mcptally.record.config.wrap import apply, default_out, recorder_command, shown, unwrap, wrap
 
 CLAUDE = """{
   "globalShortcut": "",
@@ -64,7 +64,7 @@ def config(tmp_path):
 
 
 def servers(text):
-    """Every server entry, with command and arguments as the client would start them."""
+    """The commands of all servers with their arguments, by name."""
     found = {}
     for node in parse(text).walk():
         for name, member in node.members or ():
@@ -82,20 +82,20 @@ def test_every_stdio_server_runs_behind_the_recorder(config, text, tmp_path):
     assert before.keys() == after.keys()
     for name, commands in before.items():
         options = ["record", f"--out={tmp_path / 't'}", f"--name={name}", "--"]
-        assert after[name] == [[*recorder(), *options, *command] for command in commands]
+        assert after[name] == [[*recorder_command(), *options, *command] for command in commands]
 
 
 @every_config
 def test_nothing_but_the_command_changes(config, text):
     def without_empty_arguments(text):
-        # Whether an empty list was there before is known to the backup only.
+        # Only the backup knows whether the empty list was there before.
         return text.replace("[ ]", "[]").replace(', "args": []', "").replace(', "args" : []', "")
 
     again = unwrap(config(wrap(config(text)).after)).after
     assert without_empty_arguments(again) == without_empty_arguments(text)
 
 
-def test_arguments_on_lines_of_their_own_keep_them(config):
+def test_arguments_on_separate_lines_stay_on_them(config):
     after = wrap(config(CLAUDE), server="files").after
     own = [
         line.strip() for line in after.splitlines() if "server-filesystem" in line or '"-y"' in line
@@ -106,9 +106,9 @@ def test_arguments_on_lines_of_their_own_keep_them(config):
 @every_config
 def test_undo_restores_the_file_to_the_byte_and_leaves_no_backup(config, text, tmp_path):
     path = config(text)
-    kept = apply(wrap(path))
-    assert kept is not None
-    assert kept.read_bytes() == text.encode()
+    backup = apply(wrap(path))
+    assert backup is not None
+    assert backup.read_bytes() == text.encode()
     assert path.read_bytes() != text.encode()
     assert apply(unwrap(path)) is None
     assert path.read_bytes() == text.encode()
@@ -116,16 +116,16 @@ def test_undo_restores_the_file_to_the_byte_and_leaves_no_backup(config, text, t
 
 
 @every_config
-def test_wrapping_twice_changes_nothing_more(config, text):
+def test_wrapping_twice_changes_nothing(config, text):
     path = config(text)
     apply(wrap(path))
     again = wrap(path)
     assert again.after == again.before
-    assert any("already" in sentence for sentence in again.said)
+    assert any("already" in sentence for sentence in again.messages)
     assert apply(again) is None
 
 
-def test_one_server_after_the_other_still_undoes_to_the_byte(config, tmp_path):
+def test_undo_server_by_server_restores_every_byte(config, tmp_path):
     path = config(CLAUDE)
     apply(wrap(path, server="files"))
     assert servers(path.read_text())["none"] == [["uvx"]]
@@ -137,25 +137,25 @@ def test_one_server_after_the_other_still_undoes_to_the_byte(config, tmp_path):
     assert len(list(tmp_path.iterdir())) == 1
 
 
-def test_undo_after_an_edit_takes_out_only_the_recorder_and_says_so(config):
+def test_undo_after_an_edit_removes_only_the_recorder_and_reports_it(config):
     path = config(CLAUDE)
-    kept = apply(wrap(path))
+    backup = apply(wrap(path))
     edited = path.read_text().replace('"globalShortcut": ""', '"globalShortcut": "F1"')
     path.write_text(edited)
     change = unwrap(path)
     apply(change)
     assert not change.restored
-    assert any("edited since" in sentence for sentence in change.said)
-    assert any(str(kept) in sentence for sentence in change.said)
+    assert any("edited since" in sentence for sentence in change.messages)
+    assert any(str(backup) in sentence for sentence in change.messages)
     assert '"F1"' in path.read_text()
     assert servers(path.read_text()) == servers(CLAUDE)
-    assert kept.read_bytes() == CLAUDE.encode()
+    assert backup.read_bytes() == CLAUDE.encode()
 
 
-def test_an_http_server_is_left_alone_with_a_sentence_that_says_what_to_do(config):
+def test_an_http_server_is_not_changed_and_a_message_says_how_to_record_it(config):
     change = wrap(config(CLAUDE), server="far")
     assert change.after == change.before
-    assert "mcptally record --url" in change.said[0]
+    assert "mcptally record --url" in change.messages[0]
 
 
 @every_config
@@ -164,17 +164,17 @@ def test_the_diff_shows_the_change_and_no_secret(config, text):
     diff = shown(change)
     assert any(line.startswith("+") and "record" in line for line in diff.splitlines())
     assert "s3cr3t" not in diff
-    assert "s3cr3t" not in "".join(change.said)
+    assert "s3cr3t" not in "".join(change.messages)
 
 
-def test_permissions_stay_and_a_link_stays_a_link(config, tmp_path):
+def test_permissions_and_symbolic_links_are_kept(config, tmp_path):
     path = config(CLAUDE)
     path.chmod(0o640)
     link = tmp_path / "link.json"
     link.symlink_to(path)
-    kept = apply(wrap(link))
+    backup = apply(wrap(link))
     assert link.is_symlink()
-    assert stat.S_IMODE(path.stat().st_mode) == stat.S_IMODE(kept.stat().st_mode) == 0o640
+    assert stat.S_IMODE(path.stat().st_mode) == stat.S_IMODE(backup.stat().st_mode) == 0o640
 
 
 def test_a_file_that_changed_in_the_meantime_is_not_overwritten(config):
@@ -191,13 +191,13 @@ REFUSED = {
     "not JSON": ("{a}", UsageError, "line 1: expected a name"),
     "no servers": ('{"a": 1}', UsageError, "names no servers"),
     "not text": ("\udcff", UsageError, "not UTF-8"),
-    "cut": (CLAUDE[:80], UsageError, "is not JSON"),
-    "nested without end": ("[" * 100_000, UsageError, "too deep"),
+    "truncated": (CLAUDE[:80], UsageError, "is not JSON"),
+    "nested too deep": ("[" * 100_000, UsageError, "too deep"),
 }
 
 
 @pytest.mark.parametrize(("text", "error", "said"), REFUSED.values(), ids=REFUSED)
-def test_what_is_no_configuration_is_refused_with_a_reason(tmp_path, text, error, said):
+def test_a_file_that_is_not_a_configuration_is_refused_with_a_reason(tmp_path, text, error, said):
     path = tmp_path / "config.json"
     if text is not None:
         path.write_bytes(text.encode(errors="surrogateescape"))
@@ -206,7 +206,7 @@ def test_what_is_no_configuration_is_refused_with_a_reason(tmp_path, text, error
             do(path)
 
 
-def test_a_path_that_leads_nowhere_is_refused_with_a_reason(tmp_path, config):
+def test_a_path_that_does_not_exist_is_refused_with_a_reason(tmp_path, config):
     circle = tmp_path / "circle"
     circle.symlink_to(circle)
     with pytest.raises(UnreadableError, match="circle: "):
@@ -217,10 +217,12 @@ def test_a_path_that_leads_nowhere_is_refused_with_a_reason(tmp_path, config):
         wrap(config(CLAUDE), out=Path("~no-such-user/traces"))
 
 
-def test_without_a_home_it_asks_for_a_folder(monkeypatch, config):
+def test_an_unknown_home_folder_is_an_error(monkeypatch, config):
     monkeypatch.delenv("HOME", raising=False)
     monkeypatch.delenv("XDG_DATA_HOME", raising=False)
-    monkeypatch.setattr(os, "getuid", lambda: 2**31 - 7)  # nobody's, as in some containers
+    monkeypatch.setattr(
+        os, "getuid", lambda: 2**31 - 7
+    )  # a user without an entry, as in some containers
     with pytest.raises(UsageError, match="no such home folder"):
         wrap(config(CLAUDE))
 
@@ -231,7 +233,7 @@ def test_undo_leaves_no_comma_where_no_argument_is_left(config):
     assert servers(change.after) == {"a": [["x"]]}
 
 
-def test_a_hostile_configuration_never_acts_on_the_terminal(config):
+def test_control_characters_of_a_configuration_do_not_reach_the_terminal(config):
     path = config('{"mcpServers": {"a": {"command": "x"}} // \x1b[2J\u202e\n}')
     done = CliRunner().invoke(wrap_command, [str(path), "--dry-run"], color=True)
     assert done.exit_code == 0
@@ -239,19 +241,19 @@ def test_a_hostile_configuration_never_acts_on_the_terminal(config):
     assert not {"\x1b", "\u202e"} & set(done.output)
 
 
-def test_a_misspelt_server_is_refused_with_the_names_there_are(config):
+def test_a_misspelt_server_is_refused_with_the_existing_names(config):
     with pytest.raises(UsageError, match="did you mean files"):
         wrap(config(CLAUDE), server="file")
 
 
-def test_an_entry_of_another_kind_is_left_alone(config):
+def test_an_entry_with_other_types_is_not_changed(config):
     others = {"a": {"command": ["x"]}, "b": {"command": 1, "args": 2}, "c": {"command": "x"}}
     change = wrap(config(json.dumps({"mcpServers": {**others, "c": {**others["c"], "args": {}}}})))
     assert change.after == change.before
-    assert all("no texts" in sentence for sentence in change.said)
+    assert all("not strings" in sentence for sentence in change.messages)
 
 
-def test_recordings_go_where_the_platform_keeps_data(monkeypatch, tmp_path):
+def test_the_default_folder_is_the_data_folder_of_the_platform(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     monkeypatch.setattr(sys, "platform", "linux")
     assert default_out() == tmp_path / "mcptally" / "traces"
@@ -298,7 +300,7 @@ def test_a_wrapped_server_answers_and_is_recorded(config, tmp_path):
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
     max_leaves=10,
 ), st.sampled_from([None, 2]))  # fmt: skip
-def test_every_json_text_is_read_with_its_values_where_they_stand(value, indent):
+def test_parsed_values_have_their_positions_in_the_text(value, indent):
     text = json.dumps(value, indent=indent, ensure_ascii=False)
     for node in parse(text).walk():
         if node.members is None and node.items is None:
@@ -307,7 +309,7 @@ def test_every_json_text_is_read_with_its_values_where_they_stand(value, indent)
 
 
 @given(st.text(st.sampled_from('{}[]",:/*\\ \n-1truefalsn'), max_size=40))
-def test_any_text_is_json_or_an_error_that_says_the_line(text):
+def test_any_text_is_parsed_or_gives_an_error_with_the_line(text):
     try:
         node = parse(text)
     except JsoncError:
@@ -317,6 +319,6 @@ def test_any_text_is_json_or_an_error_that_says_the_line(text):
         assert 0 <= node.start < node.end <= len(text)
 
 
-def test_the_recorder_is_named_by_an_absolute_path():
-    assert Path(recorder()[0]).is_absolute()
-    assert os.access(recorder()[0], os.X_OK)
+def test_the_recorder_command_has_an_absolute_path():
+    assert Path(recorder_command()[0]).is_absolute()
+    assert os.access(recorder_command()[0], os.X_OK)

@@ -1,4 +1,4 @@
-"""Recordings on disk: events, gaps, segments, redaction of the copy."""
+"""Writing recordings: events, gaps, segments and redaction."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from mcptally.record.writer.recording import Archive
 from mcptally.record.writer.segment import OURS
 from mcptally.redaction import policy as redaction_policy
 from mcptally.wire.framing import Splitter
-from tests.record.behind import events, of
+from tests.record.recorder_process import events, of
 
 if sys.platform != "win32":
     import resource
@@ -24,28 +24,28 @@ if sys.platform != "win32":
 COUNTED = ("open", "message", "raw", "stderr", "http", "gap")
 
 
-MADE = []
-"""Archives whose threads end with the test."""
+OPEN_ARCHIVES = []
+"""Archives that the fixture closes after each test."""
 
 
 @pytest.fixture(autouse=True)
-def _no_thread_is_left():
+def _close_archives():
     yield
-    while MADE:
-        MADE.pop().leave()
+    while OPEN_ARCHIVES:
+        OPEN_ARCHIVES.pop().close()
 
 
 def archive(folder, *, policy="none", **limits):
-    said = []
+    logged = []
     made = Archive(
-        folder, policy=redaction_policy.policy(policy), limits=Limits(**limits), say=said.append
+        folder, policy=redaction_policy.policy(policy), limits=Limits(**limits), log=logged.append
     )
-    MADE.append(made)
-    return made, said
+    OPEN_ARCHIVES.append(made)
+    return made, logged
 
 
-def is_whole(found):
-    """Numbered without holes but those that gaps tell, in order of time, counted in close."""
+def is_complete(found):
+    """Whether gaps account for all holes in `seq`, times ascend, and `close` has the counts."""
     seqs = [event["seq"] for event in found]
     missing = set(range(max(seqs) + 1)) - set(seqs)
     assert seqs == sorted(set(seqs))
@@ -59,7 +59,7 @@ def is_whole(found):
 
 
 def test_every_kind_of_event_has_its_fields(tmp_path):
-    made, said = archive(tmp_path, frame_bytes=100)
+    made, logged = archive(tmp_path, frame_bytes=100)
     recording = made.open(transport="streamable_http", server="s", url="http://h:1/mcp")
     recording.http(dir="c2s", scope="x", phase="request", method="POST", path="/mcp", headers={})
     recording.frame(b'{"id":1}', dir="c2s", scope="x")
@@ -69,8 +69,8 @@ def test_every_kind_of_event_has_its_fields(tmp_path):
     recording.close(reason="ended")
     recording.close(reason="again")
     found = events(tmp_path)
-    assert is_whole(found)
-    assert not said
+    assert is_complete(found)
+    assert not logged
     common = {"v", "event", "recording", "seq", "ts_ns"}
     fields = [{k: v for k, v in event.items() if k not in common} for event in found]
     assert fields == [
@@ -103,7 +103,7 @@ def test_every_kind_of_event_has_its_fields(tmp_path):
     ]  # fmt: skip
 
 
-def test_the_recorders_version_is_the_packages():
+def test_the_recorder_has_the_version_of_the_package():
     from importlib.metadata import version
 
     assert f"mcptally {version('mcptally')}" == writer.RECORDER
@@ -118,7 +118,7 @@ def test_an_id_is_a_uuid_of_version_7_and_sorts_by_time():
 
 
 @pytest.mark.parametrize("label", ["a/b\\..", "..", "", "ü" * 99, "x" * 300, None, "@scope/pkg"])
-def test_no_label_escapes_the_folder(label, tmp_path):
+def test_no_label_makes_a_file_outside_the_folder(label, tmp_path):
     made, _ = archive(tmp_path / "t")
     made.open(transport="stdio", server=label).close(reason="x")
     (file,) = (tmp_path / "t").iterdir()
@@ -126,7 +126,7 @@ def test_no_label_escapes_the_folder(label, tmp_path):
     assert events(tmp_path / "t")[0]["server"] == label
 
 
-def test_a_label_with_a_secret_in_it_is_redacted_in_the_event_and_in_the_files_name(tmp_path):
+def test_a_secret_in_a_label_is_redacted_in_the_event_and_in_the_file_name(tmp_path):
     made, _ = archive(tmp_path, policy="default")
     token = "ghp_" + "a1B2" * 9
     made.open(transport="stdio", server=f"x-{token}").close(reason="x")
@@ -134,16 +134,16 @@ def test_a_label_with_a_secret_in_it_is_redacted_in_the_event_and_in_the_files_n
     assert events(tmp_path)[0]["server"] == "x-[redacted:github-token]"
 
 
-def test_words_of_the_system_that_are_not_utf8_are_recorded_all_the_same(tmp_path):
-    made, said = archive(tmp_path)
+def test_system_strings_that_are_not_utf8_are_recorded_with_replacement_characters(tmp_path):
+    made, logged = archive(tmp_path)
     made.open(transport="stdio", server="a\udcff").close(reason="x", path="/bin:/\udcff")
     first, last = events(tmp_path)
     assert (first["event"], first["server"]) == ("open", "a\ufffd")
     assert (last["event"], last["path"]) == ("close", "/bin:/\ufffd")
-    assert not said
+    assert not logged
 
 
-def test_the_copy_is_redacted_by_the_policy_and_says_so(tmp_path):
+def test_the_recorded_copy_is_redacted_and_counts_its_redactions(tmp_path):
     made, _ = archive(tmp_path, policy="default", frame_bytes=300)
     token = "ghp_" + "a1B2" * 9
     recording = made.open(transport="stdio", server="s", command=["x", "--token", "hunter2hunter2"])
@@ -160,10 +160,10 @@ def test_the_copy_is_redacted_by_the_policy_and_says_so(tmp_path):
     assert found[0]["redaction"] == "default"
     assert of(found, "message")[0]["redacted"] == 1
     large = of(found, "raw", why="too_large")[0]
-    assert "sha256" not in large  # a hash would let a short secret be guessed
+    assert "sha256" not in large  # a short secret could be guessed from a hash
 
 
-def test_a_policy_that_fails_costs_the_copy_and_leaks_nothing(tmp_path):
+def test_a_failing_policy_drops_the_copy_and_leaks_nothing(tmp_path):
     class Broken(redaction_policy.Policy):
         def json(self, frame):
             raise RuntimeError(frame)
@@ -171,7 +171,7 @@ def test_a_policy_that_fails_costs_the_copy_and_leaks_nothing(tmp_path):
         text = argv = url = json
 
     made = Archive(tmp_path, policy=Broken("broken", frozenset()))
-    MADE.append(made)
+    OPEN_ARCHIVES.append(made)
     recording = made.open(transport="stdio", server="s", command=["secret"])
     recording.frame(b'{"a":"secret"}', dir="c2s")
     recording.frame(b"secret", dir="c2s")
@@ -183,14 +183,14 @@ def test_a_policy_that_fails_costs_the_copy_and_leaks_nothing(tmp_path):
     assert of(found, "stderr")[0]["withheld"] == "redaction_failed"
 
 
-def test_segments_rotate_by_size_each_with_its_open_and_stay_one_recording(tmp_path):
+def test_segments_rotate_by_size_and_each_begins_with_open(tmp_path):
     made, _ = archive(tmp_path, segment_bytes=2000, compress=False)
     recording = made.open(transport="stdio", server="s")
     for number in range(100):
         recording.frame(b'{"id":%d}' % number, dir="c2s")
     recording.close(reason="x")
     found = events(tmp_path)
-    assert is_whole(found)
+    assert is_complete(found)
     assert [e["segment"] for e in of(found, "open")] == list(range(len(list(tmp_path.iterdir()))))
     assert len(of(found, "open")) > 5
     assert [e["msg"]["id"] for e in of(found, "message")] == list(range(100))
@@ -206,13 +206,13 @@ def test_segments_rotate_by_age(tmp_path):
         recording.frame(b"{}", dir="c2s")
     recording.close(reason="x")
     found = events(tmp_path)
-    assert is_whole(found)
+    assert is_complete(found)
     assert len(of(found, "open")) == 5
 
 
-def test_a_segment_that_was_removed_is_lost_with_all_its_events_and_another_follows(tmp_path):
+def test_events_of_a_removed_segment_are_counted_as_lost_in_the_next_one(tmp_path):
     folder = tmp_path / "t"
-    made, said = archive(folder, compress=False)
+    made, logged = archive(folder, compress=False)
     recording = made.open(transport="stdio", server="s")
     recording.frame(b'{"id":1}', dir="c2s")
     (first,) = folder.iterdir()
@@ -222,12 +222,12 @@ def test_a_segment_that_was_removed_is_lost_with_all_its_events_and_another_foll
     found = events(folder)
     assert [e["event"] for e in found] == ["open", "gap", "message", "close"]
     assert (found[0]["segment"], found[1]["lost"], found[2]["msg"]["id"]) == (1, 2, 2)
-    assert is_whole(found)
-    (words,) = said
-    assert words.startswith(f"{first} was removed while it was being written: 2 events are lost;")
+    assert is_complete(found)
+    (message,) = logged
+    assert message.startswith(f"{first} was removed while it was being written: 2 events are lost;")
 
 
-def test_a_gap_in_a_removed_segment_is_told_again(tmp_path, monkeypatch):
+def test_a_gap_in_a_removed_segment_is_reported_again(tmp_path, monkeypatch):
     monkeypatch.setattr(writer, "RETRY_SECONDS", 0)
     folder = tmp_path / "t"
     folder.write_text("in the way")
@@ -241,7 +241,7 @@ def test_a_gap_in_a_removed_segment_is_told_again(tmp_path, monkeypatch):
     found = events(folder)
     assert [e["event"] for e in found] == ["open", "gap", "close"]
     assert found[1]["lost"] == 4
-    assert is_whole(found)
+    assert is_complete(found)
 
 
 def test_many_threads_and_recordings_share_an_archive(tmp_path):
@@ -262,48 +262,48 @@ def test_many_threads_and_recordings_share_an_archive(tmp_path):
     found = events(tmp_path)
     for recording in recordings:
         mine = [e for e in found if e["recording"] == recording.id]
-        assert is_whole(mine)
+        assert is_complete(mine)
         assert len(of(mine, "message")) == 200
 
 
-def test_a_folder_that_cannot_be_made_costs_the_recording_only_and_a_gap_tells(
+def test_events_lost_without_a_folder_are_reported_by_a_gap_once_it_can_be_made(
     tmp_path, monkeypatch
 ):
     monkeypatch.setattr(writer, "RETRY_SECONDS", 0)
     blocker = tmp_path / "t"
     blocker.write_text("in the way")
-    made, said = archive(blocker)
+    made, logged = archive(blocker)
     recording = made.open(transport="stdio", server="s")
     for _ in range(3):
         recording.frame(b"{}", dir="c2s")
     recording.stderr([b"a", b"b"])
-    assert len(said) == 1
+    assert len(logged) == 1
     blocker.unlink()
     recording.frame(b"{}", dir="c2s")
     recording.close(reason="x")
     found = events(blocker)
     assert [e["event"] for e in found] == ["open", "gap", "message", "close"]
     assert found[1]["lost"] == found[-1]["counts"]["lost"] == 5
-    # The lost came before the file could be opened: their numbers are the hole.
+    # The events before the file was opened are lost, so their numbers are missing.
     assert [e["seq"] for e in found] == [5, 6, 7, 8]
 
 
-def test_what_could_not_be_told_in_the_file_is_told_at_the_end(tmp_path):
+def test_losses_without_a_gap_event_are_logged_at_close(tmp_path):
     blocker = tmp_path / "t"
     blocker.write_text("in the way")
-    made, said = archive(blocker)
+    made, logged = archive(blocker)
     recording = made.open(transport="stdio", server="s")
     recording.frame(b"{}", dir="c2s")
     recording.close(reason="x")
-    assert len(said) == 2
-    assert "2 events could not be recorded" in said[1]
+    assert len(logged) == 2
+    assert "2 events could not be recorded" in logged[1]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a limit on file size")
-def test_a_full_disk_tears_no_line_and_a_gap_tells_what_was_lost(tmp_path, monkeypatch):
+def test_a_full_disk_leaves_whole_lines_and_a_gap_with_the_number_lost(tmp_path, monkeypatch):
     monkeypatch.setattr(writer, "RETRY_SECONDS", 0)
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # half a module is worse than none
-    made, said = archive(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # the size limit would truncate it
+    made, logged = archive(tmp_path)
     recording = made.open(transport="stdio", server="s")
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (3000, limits[1]))
@@ -312,13 +312,13 @@ def test_a_full_disk_tears_no_line_and_a_gap_tells_what_was_lost(tmp_path, monke
             recording.frame(b'{"id":%d}' % number, dir="c2s")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert len(said) == 1
+    assert len(logged) == 1
     (file,) = tmp_path.iterdir()
     assert file.read_bytes().endswith(b"}\n")
     recording.frame(b'{"id":50}', dir="c2s")
     recording.close(reason="x")
     found = events(tmp_path)
-    assert is_whole(found)
+    assert is_complete(found)
     (gap,) = of(found, "gap")
     assert gap["why"] == os.strerror(27)
     ids = [e["msg"]["id"] for e in of(found, "message")]

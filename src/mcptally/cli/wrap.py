@@ -45,7 +45,7 @@ def command(
         else wrapping.wrap(config, server=server, out=out, redact=redact)
     )
     click.echo(as_message(wrapping.shown(change)), nl=False)
-    for sentence in change.said:
+    for sentence in change.messages:
         click.echo(f"mcptally: {as_message(sentence)}", err=True)
     if change.after == change.before:
         click.echo("mcptally: nothing to change", err=True)

@@ -1,1 +1,5 @@
-"""The recorder: bytes pass unchanged, a copy is kept. Imports nothing columnar."""
+"""Records MCP traffic: relays bytes unchanged and writes a redacted copy to transcript files.
+
+May import `wire`, `redaction`, `transcript` and `errors`, but not polars or pyarrow: a client waits
+while the recorder starts.
+"""

@@ -1,4 +1,4 @@
-"""How much a recorder keeps, how long, and how long it may hold traffic up."""
+"""Limits of a recorder: file sizes, retention, and how long a slow disk may delay traffic."""
 
 from typing import NamedTuple
 
@@ -6,19 +6,19 @@ from mcptally.wire.framing import DEFAULT_CAP
 
 
 class Limits(NamedTuple):
-    """How much is kept, and how long; None switches a limit off where it may stand."""
+    """Limits of sizes in bytes and of times in seconds; None, where allowed, means no limit."""
 
     frame_bytes: int = DEFAULT_CAP
-    """A frame over this is recorded as its head with size and hash."""
+    """For a larger frame only its beginning, size and (without redaction) hash are recorded."""
     segment_bytes: int | None = 64 * 1024 * 1024
-    """A file that has grown to this is followed by another."""
+    """The recorder starts a new segment file when the current one reaches this size."""
     segment_seconds: float | None = 24 * 3600.0
-    """So is one that is so old."""
+    """The recorder also starts a new segment file when the current one reaches this age."""
     keep_bytes: int | None = 4 * 1024**3
-    """Total size of the folder's segments; the oldest finished ones go first."""
+    """Total size of the segments in the folder; the oldest finished ones are removed first."""
     keep_seconds: float | None = 30 * 24 * 3600.0
-    """Finished segments that were not written to for longer are removed."""
+    """Finished segments are removed when their last write is longer ago than this."""
     compress: bool = True
-    """Finished segments become `.jsonl.zst`."""
+    """Whether finished segments are compressed to `.jsonl.zst`."""
     stall_seconds: float | None = 1.0
-    """Traffic waits so long for a write that does not return; then events are lost instead."""
+    """Traffic waits this long for a blocked write; then it continues without being recorded."""

@@ -1,4 +1,4 @@
-"""The recorder's own words: one line on stderr, where they can never hold anything up."""
+"""Log messages of the recorder on stderr, written without blocking."""
 
 import contextlib
 import os
@@ -6,7 +6,7 @@ import select
 
 
 def log_to_stderr(message: str) -> None:
-    """One line of the recorder's own on stderr, unless nobody reads it."""
+    """Write one log line to stderr; drop it if the write would block or fails."""
     with contextlib.suppress(OSError):
         if hasattr(select, "poll"):
             poll = select.poll()

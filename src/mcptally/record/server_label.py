@@ -1,4 +1,4 @@
-"""What to call a server that nobody named."""
+"""The default label of a server, derived from its command."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -10,9 +10,9 @@ _LAUNCHERS: Final = frozenset(
         *("docker", "podman", "python", "python3", "uv", "uvx"),
     )
 )
-_LAUNCHER_WORDS: Final = frozenset(("dlx", "exec", "run", "tool", "x"))
+_SUBCOMMANDS: Final = frozenset(("dlx", "exec", "run", "tool", "x"))
 
-_VALUE_NEXT: Final = {
+_OPTIONS_WITH_VALUE: Final = {
     "docker": "-a -e -l -m -p -u -v -w -h --add-host --cap-add --cap-drop --cpus --device --dns"
     " --entrypoint --env --env-file --gpus --group-add --hostname --ip --label --log-driver"
     " --memory --mount --name --net --network --platform --publish --pull --restart --runtime"
@@ -24,37 +24,37 @@ _VALUE_NEXT: Final = {
     " --from --group --index --index-url --project --python --with --with-editable"
     " --with-requirements",
 }
-"""Options of a launcher whose value is the next word; the value may be a secret."""
-_CODE_NEXT: Final = {"node": ("-e", "--eval", "--print", "eval"), "python": ("-c",)}
-"""After these comes a program's text, which is no name."""
-_SORT: Final = {"podman": "docker", "python3": "python", "uvx": "uv"}
-"""Launchers whose options are those of another; of the others of JavaScript, those of `node`."""
+"""Launcher options whose value is the next argument. The value may be a secret."""
+_OPTIONS_WITH_CODE: Final = {"node": ("-e", "--eval", "--print", "eval"), "python": ("-c",)}
+"""Launcher options followed by source code, which must not become the label."""
+_SAME_OPTIONS_AS: Final = {"podman": "docker", "python3": "python", "uvx": "uv"}
+"""Launchers that take the options of another one; all other launchers take those of `node`."""
 
 
 def label(command: Sequence[str]) -> str:
-    """The program's name, or that of what a launcher was told to run."""
+    """The program's name, or for a launcher such as npx the name of the program it runs."""
     program = _name(command[0]) if command else ""
     launcher = program.lower().removesuffix(".exe").removesuffix(".cmd")
     if launcher in _LAUNCHERS:
-        program = next(_told_to_run(command[1:], launcher), program)
+        program = next(_candidate_names(command[1:], launcher), program)
     return program or "server"
 
 
 def _name(word: str) -> str:
-    # os.path: pathlib would be a twentieth of the recorder's start-up.
+    # os.path: importing pathlib would take 5 % of the recorder's start-up time.
     return os.path.basename(word.rstrip("/\\")) or word  # noqa: PTH119
 
 
-def _told_to_run(words: Sequence[str], launcher: str) -> Iterator[str]:
-    """The words that may name what runs; no value of an option, and no assignment."""
-    sort = _SORT.get(launcher, launcher)
-    sort = sort if sort in _VALUE_NEXT else "node"
-    value_next = _VALUE_NEXT[sort].split()
+def _candidate_names(words: Sequence[str], launcher: str) -> Iterator[str]:
+    """Yield the arguments that may name the program: no options, option values or assignments."""
+    options_of = _SAME_OPTIONS_AS.get(launcher, launcher)
+    options_of = options_of if options_of in _OPTIONS_WITH_VALUE else "node"
+    options_with_value = _OPTIONS_WITH_VALUE[options_of].split()
     rest = iter(words)
     for word in rest:
-        if word in _CODE_NEXT.get(sort, ()):
+        if word in _OPTIONS_WITH_CODE.get(options_of, ()):
             return
-        if word in value_next:
+        if word in options_with_value:
             next(rest, None)
-        elif not word.startswith("-") and "=" not in word and word not in _LAUNCHER_WORDS:
+        elif not word.startswith("-") and "=" not in word and word not in _SUBCOMMANDS:
             yield _name(word)

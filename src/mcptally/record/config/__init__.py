@@ -1,1 +1,4 @@
-"""Client configuration files: put the recorder before their servers."""
+"""Edits client configuration files so that their servers run behind the recorder.
+
+May import `errors` and `redaction`.
+"""

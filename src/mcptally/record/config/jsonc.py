@@ -1,7 +1,7 @@
-"""JSON with comments and trailing commas, read with the place of every value in the text.
+"""Parses JSON with comments and trailing commas, and keeps each value's position in the text.
 
-Client configurations are edited by people: an edit replaces a few characters and leaves comments,
-order and layout as they are, so what is needed is where things stand, not only what they are.
+The positions allow a configuration file to be edited in place: an edit replaces a few characters
+and keeps comments, order and layout.
 """
 
 import dataclasses
@@ -12,35 +12,35 @@ from typing import Any, Final
 
 
 class JsoncError(ValueError):
-    """The text is not JSON, even with comments and trailing commas; says the line."""
+    """The text is not JSON with comments and trailing commas. The message names the line."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Node:
-    """A value and where it stands: `text[start:end]`, in characters."""
+    """A value and its position `text[start:end]`, in characters."""
 
     start: int
     end: int
     value: Any
-    """The plain value of a string, number, true or false; None for null, object and array."""
+    """The Python value of a string, number or boolean; None for null, an object or an array."""
     members: tuple[tuple[str, "Node"], ...] | None = None
-    """An object's names and values, in order, duplicates included."""
+    """The names and values of an object in order, duplicates included; otherwise None."""
     items: tuple["Node", ...] | None = None
-    """An array's values."""
+    """The values of an array; otherwise None."""
 
     def get(self, name: str) -> "Node | None":
-        """An object's member (the last, if the name is there twice)."""
+        """The value of the member `name`: the last one of duplicates, None if there is none."""
         found = [node for key, node in self.members or () if key == name]
         return found[-1] if found else None
 
     def strings(self) -> list[str] | None:
-        """The values of an array that holds only strings; None of anything else."""
+        """The values of an array of strings; None for any other value."""
         if self.items is None or not all(isinstance(item.value, str) for item in self.items):
             return None
         return [item.value for item in self.items]
 
     def walk(self) -> Iterator["Node"]:
-        """This value and all in it."""
+        """Yield this value and all values nested in it."""
         yield self
         for _, node in self.members or ():
             yield from node.walk()
@@ -55,71 +55,71 @@ _MAX_DEPTH: Final = 200
 
 
 def parse(text: str) -> Node:
-    """The value that `text` holds.
+    """Parse the one value in `text`.
 
     Raises:
-        JsoncError: it holds none, or something stands after it.
+        JsoncError: the text is not valid, or text follows the value.
     """
-    node = _value(text, _skip(text, 1 if text.startswith("\ufeff") else 0), 0)
-    if (end := _skip(text, node.end)) != len(text):
-        raise _error(text, end, "something stands after the end")
+    node = _value(text, _skip_space(text, 1 if text.startswith("\ufeff") else 0), 0)
+    if (end := _skip_space(text, node.end)) != len(text):
+        raise _error(text, end, "unexpected text after the end")
     return node
 
 
-def _skip(text: str, at: int) -> int:
-    match = _SPACE.match(text, at)
-    return match.end() if match else at
+def _skip_space(text: str, position: int) -> int:
+    match = _SPACE.match(text, position)
+    return match.end() if match else position
 
 
-def _error(text: str, at: int, why: str) -> JsoncError:
-    return JsoncError(f"line {text.count(chr(10), 0, at) + 1}: {why}")
+def _error(text: str, position: int, reason: str) -> JsoncError:
+    return JsoncError(f"line {text.count(chr(10), 0, position) + 1}: {reason}")
 
 
-def _value(text: str, at: int, depth: int) -> Node:
-    char = text[at : at + 1]
+def _value(text: str, position: int, depth: int) -> Node:
+    char = text[position : position + 1]
     if char in {"{", "["}:
         if depth > _MAX_DEPTH:
-            raise _error(text, at, "nested too deep")
-        return _object(text, at, depth) if char == "{" else _array(text, at, depth)
-    match = (_STRING if char == '"' else _SCALAR).match(text, at)
+            raise _error(text, position, "nested too deep")
+        return _object(text, position, depth) if char == "{" else _array(text, position, depth)
+    match = (_STRING if char == '"' else _SCALAR).match(text, position)
     try:
         if match is not None:
-            return Node(at, match.end(), json.loads(match[0], strict=False))
+            return Node(position, match.end(), json.loads(match[0], strict=False))
     except ValueError:
         pass
-    raise _error(text, at, "expected a value")
+    raise _error(text, position, "expected a value")
 
 
 def _object(text: str, start: int, depth: int) -> Node:
     members = []
-    at = _skip(text, start + 1)
-    while text[at : at + 1] != "}":
-        if text[at : at + 1] != '"':
-            raise _error(text, at, "expected a name in double quotes")
-        name = _value(text, at, depth)
-        at = _skip(text, name.end)
-        if text[at : at + 1] != ":":
-            raise _error(text, at, "expected ':'")
-        node = _value(text, _skip(text, at + 1), depth + 1)
+    position = _skip_space(text, start + 1)
+    while text[position : position + 1] != "}":
+        if text[position : position + 1] != '"':
+            raise _error(text, position, "expected a name in double quotes")
+        name = _value(text, position, depth)
+        position = _skip_space(text, name.end)
+        if text[position : position + 1] != ":":
+            raise _error(text, position, "expected ':'")
+        node = _value(text, _skip_space(text, position + 1), depth + 1)
         members.append((name.value, node))
-        at = _next(text, node.end, "}")
-    return Node(start, at + 1, None, members=tuple(members))
+        position = _after_item(text, node.end, "}")
+    return Node(start, position + 1, None, members=tuple(members))
 
 
 def _array(text: str, start: int, depth: int) -> Node:
     items = []
-    at = _skip(text, start + 1)
-    while text[at : at + 1] != "]":
-        node = _value(text, at, depth + 1)
+    position = _skip_space(text, start + 1)
+    while text[position : position + 1] != "]":
+        node = _value(text, position, depth + 1)
         items.append(node)
-        at = _next(text, node.end, "]")
-    return Node(start, at + 1, None, items=tuple(items))
+        position = _after_item(text, node.end, "]")
+    return Node(start, position + 1, None, items=tuple(items))
 
 
-def _next(text: str, at: int, closing: str) -> int:
-    at = _skip(text, at)
-    if text[at : at + 1] == ",":
-        return _skip(text, at + 1)
-    if text[at : at + 1] != closing:
-        raise _error(text, at, f"expected ',' or '{closing}'")
-    return at
+def _after_item(text: str, position: int, closing: str) -> int:
+    position = _skip_space(text, position)
+    if text[position : position + 1] == ",":
+        return _skip_space(text, position + 1)
+    if text[position : position + 1] != closing:
+        raise _error(text, position, f"expected ',' or '{closing}'")
+    return position

@@ -1,9 +1,9 @@
-"""Puts the recorder before the servers of a client's configuration, and takes it out again.
+"""Inserts the recorder into the server commands of a client configuration, and removes it again.
 
-Known are the configurations of Claude Desktop, Claude Code, Cursor and VS Code, by their shape and
-not by their place: `mcpServers`, `projects.*.mcpServers`, `servers`, `mcp.servers`. The text is
-edited, never written anew. The file as it was is kept beside it, in a backup whose name holds the
-hash of what was written instead: as long as nobody edited that, undoing restores every byte.
+Supports the configurations of Claude Desktop, Claude Code, Cursor and VS Code. They are recognised
+by their keys, not by their path: `mcpServers`, `projects.*.mcpServers`, `servers`, `mcp.servers`.
+The text is edited in place. The original file is kept in a backup next to it. The backup's name
+holds the hash of the edited file: if that file was not edited since, undo restores every byte.
 """
 
 import dataclasses
@@ -20,51 +20,51 @@ from mcptally.errors import UnreadableError, UsageError, near
 from mcptally.record.config.jsonc import JsoncError, Node, parse
 from mcptally.redaction.policy import policy
 
-_MARK: Final = ".mcptally-"
+_BACKUP_MARK: Final = ".mcptally-"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Change:
-    """What is to be done to a configuration."""
+    """A planned change of a configuration file."""
 
     path: Path
-    """The file itself, where a link was named."""
+    """The configuration file, with symbolic links resolved."""
     before: str
     after: str
-    """Its whole text, as it is now and as it is to be."""
-    said: tuple[str, ...]
-    """A sentence for every server."""
+    """The whole text of the file after the change; `before` is its text now."""
+    messages: tuple[str, ...]
+    """Sentences for the user about each server."""
     restored: bool = False
-    """`after` is the file as it was before the recorder came, to the byte."""
+    """Whether `after` is the original file from the backup, byte for byte."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Server:
     name: str
-    where: str
+    project: str
     node: Node
 
     @property
     def label(self) -> str:
-        return f"{self.name} ({self.where})" if self.where else self.name
+        return f"{self.name} ({self.project})" if self.project else self.name
 
 
-def recorder() -> list[str]:
-    """The command that starts this mcptally again from anywhere, by absolute path."""
+def recorder_command() -> list[str]:
+    """The command, with an absolute path, that runs this installation of mcptally."""
     script = Path(sys.argv[0])
     if script.stem == "mcptally" and script.is_file() and script.suffix != ".py":
         return [str(script.absolute())]
-    beside = Path(sys.executable).with_name("mcptally.exe" if os.name == "nt" else "mcptally")
-    if beside.is_file():
-        return [str(beside)]
+    sibling = Path(sys.executable).with_name("mcptally.exe" if os.name == "nt" else "mcptally")
+    if sibling.is_file():
+        return [str(sibling)]
     return [sys.executable, "-m", "mcptally"]
 
 
 def default_out() -> Path:
-    """Where recordings go on this platform when nobody says otherwise.
+    """The default folder for recordings on this platform.
 
     Raises:
-        UsageError: nobody knows where home is.
+        UsageError: the home folder is unknown.
     """
     if sys.platform == "darwin":
         base = "~/Library/Application Support"
@@ -72,10 +72,10 @@ def default_out() -> Path:
         base = os.environ.get("LOCALAPPDATA") or "~/AppData/Local"
     else:
         base = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
-    return _expanded(Path(base)) / "mcptally" / "traces"
+    return _expand_home(Path(base)) / "mcptally" / "traces"
 
 
-def _expanded(path: Path) -> Path:
+def _expand_home(path: Path) -> Path:
     try:
         return path.expanduser()
     except RuntimeError as error:  # no HOME, or no user of that name
@@ -85,93 +85,99 @@ def _expanded(path: Path) -> Path:
 def wrap(
     config: Path, *, server: str | None = None, out: Path | None = None, redact: str | None = None
 ) -> Change:
-    """What puts the recorder before every stdio server of `config`, or before one; writes nothing.
+    """Plan the change that runs the stdio servers of `config` behind the recorder; write nothing.
 
     Args:
         config: the configuration.
-        server: name of one server; all of them without it.
-        out: folder for the recordings; that of `default_out` without it.
-        redact: the recorder's policy, as `record --redact` takes it.
+        server: name of one server; default: all servers.
+        out: folder for the recordings; default: `default_out()`.
+        redact: the redaction policy, as for `record --redact`.
 
     Raises:
         UnreadableError: the file cannot be read.
-        UsageError: it is no configuration with servers, or has no such server; a bad policy; there
-            is no such home folder.
+        UsageError: the file is not a configuration with servers, the server or the policy does
+            not exist, or the home folder is unknown.
     """
     if redact is not None:
         policy(redact)
-    path, text, servers = _load(config, server)
-    options = ["record", f"--out={_expanded(out or default_out()).absolute()}"]
+    path, text, servers = _load_servers(config, server)
+    options = ["record", f"--out={_expand_home(out or default_out()).absolute()}"]
     options += [f"--redact={redact}"] if redact else []
     edits: list[tuple[int, int, str]] = []
-    said = []
-    start = recorder()
+    messages = []
+    recorder = recorder_command()
     for entry in servers:
-        own, sentence = _put_in(text, entry, start, options)
-        edits += own
-        said.append(sentence)
-    if edits and _CACHE & set(Path(start[0]).parts):
-        said.append(f"{start[0]} lies in a cache that may be cleaned: install mcptally to stay")
-    return Change(path, text, _edited(text, edits), tuple(said))
+        server_edits, sentence = _wrap_server(text, entry, recorder, options)
+        edits += server_edits
+        messages.append(sentence)
+    if edits and _CACHE_FOLDERS & set(Path(recorder[0]).parts):
+        messages.append(
+            f"{recorder[0]} is in a cache that may be cleared: install mcptally permanently"
+        )
+    return Change(path, text, _apply_edits(text, edits), tuple(messages))
 
 
-_CACHE: Final = {".cache", "Caches", "archive-v0"}
+_CACHE_FOLDERS: Final = {".cache", "Caches", "archive-v0"}
 
 
 def unwrap(config: Path, *, server: str | None = None) -> Change:
-    """What takes the recorder out of `config` again; writes nothing.
+    """Plan the change that removes the recorder from `config`; write nothing.
 
     Raises:
         UnreadableError: the file cannot be read.
-        UsageError: it is no configuration with servers, or has no such server.
+        UsageError: the file is not a configuration with servers, or the server does not exist.
     """
-    path, text, servers = _load(config, server)
-    wrapped = [entry for entry in servers if _inside(entry.node)]
+    path, text, servers = _load_servers(config, server)
+    wrapped = [entry for entry in servers if _recorder_argument_count(entry.node)]
     if not wrapped:
-        return Change(path, text, text, ("no server there runs behind the recorder",))
-    said = [f"{entry.label}: runs without the recorder again" for entry in wrapped]
-    after = _without(text, wrapped)
-    backup = _backup(path, text)
-    if backup is not None and not any(_inside(s.node) for s in _servers(parse(after))):
+        return Change(path, text, text, ("no server in this file runs behind the recorder",))
+    messages = [f"{entry.label}: runs without the recorder now" for entry in wrapped]
+    after = _without_recorder(text, wrapped)
+    backup = _backup_of(path, text)
+    if backup is not None and not any(
+        _recorder_argument_count(s.node) for s in _servers(parse(after))
+    ):
         before = backup.read_bytes().decode("utf-8")
-        return Change(path, text, before, tuple(said), restored=True)
+        return Change(path, text, before, tuple(messages), restored=True)
     if backup is None:
-        said.append("the file was edited since, so only the recorder was taken out of it")
-        older = sorted(path.parent.glob(f"{glob.escape(path.name)}{_MARK}*.bak"))
-        said += [f"an older copy of the file is kept in {copy}" for copy in older]
-    return Change(path, text, after, tuple(said))
+        messages.append("the file was edited since, so only the recorder was removed from it")
+        older = sorted(path.parent.glob(f"{glob.escape(path.name)}{_BACKUP_MARK}*.bak"))
+        messages += [f"an older copy of the file is kept in {copy}" for copy in older]
+    return Change(path, text, after, tuple(messages))
 
 
 def status(config: Path) -> dict[str, bool | None]:
-    """Each server of `config`, by its label, and whether it runs behind the recorder.
+    """Whether each server of `config`, by its label, runs behind the recorder.
 
-    None: it has no command, so it is remote.
+    None means a remote server: it has no command.
 
     Raises:
         UnreadableError: the file cannot be read.
-        UsageError: it is no configuration with servers.
+        UsageError: the file is not a configuration with servers.
     """
-    _, _, servers = _load(config, None)
+    _, _, servers = _load_servers(config, None)
     return {
-        entry.label: bool(_inside(entry.node)) if entry.node.get("command") else None
+        entry.label: bool(_recorder_argument_count(entry.node))
+        if entry.node.get("command")
+        else None
         for entry in servers
     }
 
 
 def apply(change: Change) -> Path | None:
-    """Write the change, atomically and with the file's own permissions; the backup that is kept.
+    """Write the change atomically and keep the file's permissions; return the backup, if any.
 
     Raises:
-        UsageError: the file was changed by somebody else in the meantime, or cannot be written.
+        UsageError: another program changed the file since it was read, or it cannot be written.
     """
     path, after = change.path, change.after.encode()
     if change.after == change.before:
         return None
     try:
         if path.read_bytes() != change.before.encode():
-            raise UsageError(f"{path}: was changed by another program just now; try again")
-        backup = _backup(path, change.before)
-        kept = path.with_name(f"{path.name}{_MARK}{_hash(after)}.bak")
+            raise UsageError(f"{path}: was just changed by another program; try again")
+        backup = _backup_of(path, change.before)
+        new_backup = path.with_name(f"{path.name}{_BACKUP_MARK}{_hash(after)}.bak")
         if change.restored:
             _replace(path, after, like=path)
             if backup is not None:
@@ -180,27 +186,29 @@ def apply(change: Change) -> Path | None:
         if backup is not None:
             original = backup.read_bytes()
         else:
-            wrapped = [s for s in _servers(parse(change.before)) if _inside(s.node)]
-            original = _without(change.before, wrapped).encode()
+            wrapped = [
+                s for s in _servers(parse(change.before)) if _recorder_argument_count(s.node)
+            ]
+            original = _without_recorder(change.before, wrapped).encode()
         if original == after:
-            kept = path
+            new_backup = path
         else:
-            _replace(kept, original, like=path)
+            _replace(new_backup, original, like=path)
         _replace(path, after, like=path)
-        if backup is not None and backup != kept:
+        if backup is not None and backup != new_backup:
             backup.unlink(missing_ok=True)
-        return None if kept == path else kept
+        return None if new_backup == path else new_backup
     except OSError as error:
         raise UsageError(f"{path}: cannot be written: {error.strerror}") from error
 
 
 def shown(change: Change) -> str:
-    """The change as a unified diff that shows no secrets of the configuration."""
+    """The change as a unified diff with secrets masked."""
     import difflib  # noqa: PLC0415 - only this command needs it
 
     def masked(text: str) -> list[str]:
         return [
-            line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…\n"
+            line if len(line) <= _MAX_LINE_LENGTH else f"{line[:_MAX_LINE_LENGTH]}…\n"
             for line in _masked(text).splitlines(keepends=True)
         ]
 
@@ -209,17 +217,17 @@ def shown(change: Change) -> str:
     return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
 
 
-_LONGEST: Final = 400
+_MAX_LINE_LENGTH: Final = 400
 
 
 # --- finding servers ----------------------------------------------------------------------------
 
 
-def _load(config: Path, server: str | None) -> tuple[Path, str, list[_Server]]:
+def _load_servers(config: Path, server: str | None) -> tuple[Path, str, list[_Server]]:
     try:
-        path = _expanded(config).resolve()  # a link stays a link: its target is edited
+        path = _expand_home(config).resolve()  # edit the target of a symbolic link, not the link
         text = path.read_bytes().decode("utf-8")
-    except (OSError, RuntimeError) as error:  # RuntimeError: a link that leads to itself
+    except (OSError, RuntimeError) as error:  # RuntimeError: a symbolic link to itself
         why = getattr(error, "strerror", None) or error
         raise UnreadableError(f"{config}: {why}") from error
     except UnicodeDecodeError as error:
@@ -256,26 +264,26 @@ def _servers(root: Node) -> Iterator[_Server]:
     projects = root.get("projects")
     for project, node in (projects.members if projects else None) or ():
         maps.append((node.get("mcpServers"), project))
-    for table, where in maps:
+    for table, project in maps:
         for name, node in (table.members if table else None) or ():
-            if node.members is not None and any(node.get(k) for k in ("command", *_REMOTE)):
-                yield _Server(name, where, node)
+            if node.members is not None and any(node.get(k) for k in ("command", *_URL_KEYS)):
+                yield _Server(name, project, node)
 
 
-_REMOTE: Final = ("url", "serverUrl", "httpUrl")
+_URL_KEYS: Final = ("url", "serverUrl", "httpUrl")
 
 
-def _inside(entry: Node) -> int | None:
-    """How many arguments belong to the recorder, if the entry runs behind it (with the `--`)."""
+def _recorder_argument_count(entry: Node) -> int | None:
+    """The number of leading arguments for the recorder, including `--`; None if it is not used."""
     command, args = entry.get("command"), entry.get("args")
-    words = args.strings() if args else None
-    if command is None or not isinstance(command.value, str) or not words:
+    arguments = args.strings() if args else None
+    if command is None or not isinstance(command.value, str) or not arguments:
         return None
     name = command.value.replace("\\", "/").rpartition("/")[2].lower().removesuffix(".exe")
-    begin = 2 if words[:2] == ["-m", "mcptally"] else 0 if name == "mcptally" else -1
-    if begin < 0 or words[begin : begin + 1] != ["record"] or "--" not in words[:-1]:
+    begin = 2 if arguments[:2] == ["-m", "mcptally"] else 0 if name == "mcptally" else -1
+    if begin < 0 or arguments[begin : begin + 1] != ["record"] or "--" not in arguments[:-1]:
         return None
-    return words.index("--") + 1
+    return arguments.index("--") + 1
 
 
 # --- edits --------------------------------------------------------------------------------------
@@ -283,61 +291,61 @@ def _inside(entry: Node) -> int | None:
 _Edit = tuple[int, int, str]
 
 
-def _edited(text: str, edits: Iterable[_Edit]) -> str:
+def _apply_edits(text: str, edits: Iterable[_Edit]) -> str:
     out, last = [], 0
-    for start, end, instead in sorted(edits):
-        out += [text[last:start], instead]
+    for start, end, replacement in sorted(edits):
+        out += [text[last:start], replacement]
         last = end
     return "".join([*out, text[last:]])
 
 
-def _put_in(
-    text: str, entry: _Server, start: Sequence[str], options: Sequence[str]
+def _wrap_server(
+    text: str, entry: _Server, recorder: Sequence[str], options: Sequence[str]
 ) -> tuple[list[_Edit], str]:
     node = entry.node
     command, args = node.get("command"), node.get("args")
     if command is None:
         return [], (
-            f"{entry.label}: is reached over HTTP and was left alone; to record it, run "
-            "`mcptally record --url URL --listen 127.0.0.1:PORT` and put that address here"
+            f"{entry.label}: uses HTTP and was not changed; to record it, run "
+            "`mcptally record --url URL --listen 127.0.0.1:PORT` and enter that address here"
         )
-    if _inside(node):
-        return [], f"{entry.label}: runs behind the recorder already"
-    words = args.strings() if args else []
-    if not isinstance(command.value, str) or words is None:
-        return [], f"{entry.label}: its command or arguments are no texts; it was left alone"
+    if _recorder_argument_count(node):
+        return [], f"{entry.label}: already runs behind the recorder"
+    arguments = args.strings() if args else []
+    if not isinstance(command.value, str) or arguments is None:
+        return [], f"{entry.label}: its command or arguments are not strings; it was not changed"
     added = [json.dumps(word, ensure_ascii=False) for word in
-             (*start[1:], *options, f"--name={entry.name}", "--")]  # fmt: skip
+             (*recorder[1:], *options, f"--name={entry.name}", "--")]  # fmt: skip
     added.append(text[command.start : command.end])
-    first_word = json.dumps(start[0], ensure_ascii=False)
+    first_word = json.dumps(recorder[0], ensure_ascii=False)
     edits = [(command.start, command.end, first_word)]
     if args is None:
         edits = [(command.start, command.end, f'{first_word}, "args": [{", ".join(added)}]')]
     elif args.items:
         first = args.items[0].start
-        # Where the first argument has a line of its own, the recorder's get one too.
+        # If the first argument starts a new line, so does the argument after the inserted ones.
         gap = text[args.start + 1 : first]
         gap = gap if gap.isspace() and "\n" in gap else " "
         edits.append((first, first, f"{', '.join(added)},{gap}"))
     else:
         edits.append((args.start, args.end, f"[{', '.join(added)}]"))
-    return edits, f"{entry.label}: runs behind the recorder"
+    return edits, f"{entry.label}: runs behind the recorder now"
 
 
-def _without(text: str, servers: Iterable[_Server]) -> str:
-    """The text with the recorder taken out of these entries."""
+def _without_recorder(text: str, servers: Iterable[_Server]) -> str:
+    """The text with the recorder removed from these entries."""
     edits: list[_Edit] = []
     for entry in servers:
-        own = _inside(entry.node)
+        count = _recorder_argument_count(entry.node)
         command, args = entry.node.get("command"), entry.node.get("args")
-        if own is None or command is None or args is None or args.items is None:
+        if count is None or command is None or args is None or args.items is None:
             continue
-        original, rest = args.items[own], args.items[own + 1 :]
+        original, rest = args.items[count], args.items[count + 1 :]
         edits.append((command.start, command.end, text[original.start : original.end]))
-        # Where nothing is left, a comma behind the last one must go with it.
+        # If no argument is left, remove a trailing comma too.
         end = rest[0].start if rest else args.end - 1
         edits.append((args.items[0].start, end, ""))
-    return _edited(text, edits)
+    return _apply_edits(text, edits)
 
 
 # --- files --------------------------------------------------------------------------------------
@@ -347,14 +355,14 @@ def _hash(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:12]
 
 
-def _backup(path: Path, text: str) -> Path | None:
-    """The backup that belongs to exactly this text."""
-    backup = path.with_name(f"{path.name}{_MARK}{_hash(text.encode())}.bak")
+def _backup_of(path: Path, text: str) -> Path | None:
+    """The backup whose name holds the hash of this text; None if there is none."""
+    backup = path.with_name(f"{path.name}{_BACKUP_MARK}{_hash(text.encode())}.bak")
     return backup if backup.is_file() else None
 
 
 def _replace(path: Path, data: bytes, *, like: Path) -> None:
-    """Write a file whole or not at all, with owner and permissions of another."""
+    """Write a file atomically, with the owner and permissions of the file `like`."""
     status = like.stat()
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -373,17 +381,17 @@ def _replace(path: Path, data: bytes, *, like: Path) -> None:
         raise
 
 
-# --- what may be shown --------------------------------------------------------------------------
+# --- masking of secrets --------------------------------------------------------------------------
 
 
 def _masked(text: str) -> str:
-    """The configuration without environment, header values, and whatever looks like a secret."""
-    hide = policy("default")
+    """The configuration with environment values, header values and detected secrets masked."""
+    redaction = policy("default")
     edits: dict[int, _Edit] = {}
 
-    def mask(node: Node, instead: str) -> None:
-        if node.value != instead:
-            edits[node.start] = (node.start, node.end, json.dumps(instead, ensure_ascii=False))
+    def mask(node: Node, replacement: str) -> None:
+        if node.value != replacement:
+            edits[node.start] = (node.start, node.end, json.dumps(replacement, ensure_ascii=False))
 
     for entry in _servers(parse(text)):
         for name in ("env", "headers", "requestInit"):
@@ -391,12 +399,12 @@ def _masked(text: str) -> str:
                 if isinstance(node.value, str):
                     mask(node, "***")
         args = entry.node.get("args")
-        words = (args.strings() if args else None) or []
+        arguments = (args.strings() if args else None) or []
         if args is not None and args.items:
-            for node, word in zip(args.items, hide.argv(words)[0], strict=False):
+            for node, word in zip(args.items, redaction.argv(arguments)[0], strict=False):
                 mask(node, word)
-        for name in _REMOTE:
+        for name in _URL_KEYS:
             if (found := entry.node.get(name)) and isinstance(found.value, str):
-                mask(found, hide.url(found.value)[0])
-    masked = _edited(text, edits.values())
-    return hide.text(masked.encode())[0].decode(errors="replace")
+                mask(found, redaction.url(found.value)[0])
+    masked = _apply_edits(text, edits.values())
+    return redaction.text(masked.encode())[0].decode(errors="replace")

@@ -94,7 +94,7 @@ class Service:
         self._listening = False
         self._said_full = -_LOOK_SECONDS
         self._stopping: Timer | None = None
-        self._scribe = WriteQueue(self.loop, say=archive.say)
+        self._scribe = WriteQueue(self.loop, say=archive.log)
         self._sessions = Sessions(
             archive,
             server=name or server.label,
@@ -177,7 +177,7 @@ class Service:
             pool=self._pool,
             own_names_only=self._own_names_only,
             gone=self._gone,
-            say=self._archive.say,
+            say=self._archive.log,
         )
         self._relays.add(relay)
         relay.start(Socket(sock, relay, loop=self.loop))
@@ -193,7 +193,7 @@ class Service:
         now = self.loop.time()
         if now - self._said_full > _LOOK_SECONDS:
             self._said_full = now
-            self._archive.say(why)
+            self._archive.log(why)
         self._listening = False
         for sock in self._sockets:
             self.loop.reader(sock.fileno(), None)

@@ -1,1 +1,4 @@
-"""Record a stdio server: relay its pipes and supervise its process."""
+"""Records a stdio server: relays its pipes and supervises its process.
+
+May import `record.writer`, `record.log`, `record.server_label`, `wire` and `transcript`.
+"""

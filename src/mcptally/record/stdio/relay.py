@@ -1,8 +1,9 @@
-"""The loop that moves bytes between client and server and keeps a copy (POSIX).
+"""The loop that relays bytes between client and server and records them (POSIX).
 
-Every chunk goes the same way: read, recorded as far as it completes frames, passed on. So the
-last byte of a frame waits for its record, and the bytes before it do not. One thread does all;
-when the disk holds it longer than Limits.stall_seconds, `take_over` goes on without recording.
+Each chunk is read, then the frames it completes are recorded, then it is relayed. So the last byte
+of a frame is relayed after the frame was recorded; the bytes before it do not wait. One thread does
+all this. If a write to disk blocks it longer than Limits.stall_seconds, another thread runs
+`continue_after_stall`, and events are lost until the write returns.
 """
 
 import contextlib
@@ -23,58 +24,58 @@ if TYPE_CHECKING:
 
 _CHUNK: Final = 65536
 
-_STDERR_UNREAD: Final = 1024 * 1024
-"""Bytes of stderr kept for a client that does not read it; the server never waits for that."""
+_MAX_STDERR_BUFFER: Final = 1024 * 1024
+"""Bytes of stderr buffered for a client that does not read it; more bytes are dropped."""
 
-_GONE: Final = select.POLLERR | select.POLLHUP | select.POLLNVAL
+_CLOSED_EVENTS: Final = select.POLLERR | select.POLLHUP | select.POLLNVAL
 
 
-class Lane:
-    """One direction: where its bytes come from, where they go, how they are recorded."""
+class Stream:
+    """One relayed stream: its source, its sink, and how its bytes are recorded."""
 
     def __init__(self, source: int, sink: Sink | None, *, must_deliver: bool = True) -> None:
         self.source = source
         self.sink = sink
         self.must_deliver = must_deliver
-        """Without a reader this lane ends; otherwise it goes on for the recording's sake."""
+        """Whether the stream ends when its reader closes; otherwise it is still recorded."""
         self.pending = memoryview(b"")
         self.open = True
         self.source_ended = False
-        self.unread = 0
+        self.dropped_bytes = 0
 
     def record(self, chunk: bytes) -> None:
-        """Record what `chunk` completes."""
+        """Record the frames or lines that `chunk` completes."""
 
-    def record_rest(self) -> None:
-        """Record what never got its line ending."""
+    def record_unterminated(self) -> None:
+        """Record the last frame or line if it has no line ending."""
 
 
-class FrameLane(Lane):
-    """A direction that carries frames."""
+class FrameStream(Stream):
+    """A stream of frames."""
 
     def __init__(
-        self, source: int, sink: Sink, recording: Recording, *, way: "Dir", cap: int
+        self, source: int, sink: Sink, recording: Recording, *, direction: "Dir", cap: int
     ) -> None:
         super().__init__(source, sink)
         self._recording = recording
         self._splitter = Splitter(cap=cap)
-        self._way: Dir = way
+        self._direction: Dir = direction
 
     def record(self, chunk: bytes) -> None:
         """Record the frames that `chunk` completes."""
         pieces = self._splitter.feed(chunk)
         if pieces:
-            self._recording.frames(pieces, dir=self._way)
+            self._recording.frames(pieces, dir=self._direction)
 
-    def record_rest(self) -> None:
-        """Record the frame that ended with the stream."""
+    def record_unterminated(self) -> None:
+        """Record the last frame if it has no line ending."""
         rest = self._splitter.end()
         if rest is not None:
-            self._recording.frame(rest, dir=self._way, unterminated=True)
+            self._recording.frame(rest, dir=self._direction, unterminated=True)
 
 
-class StderrLane(Lane):
-    """The server's stderr: always drained, recorded by line, relayed as long as somebody reads."""
+class StderrStream(Stream):
+    """The server's stderr: always read, recorded by line, relayed while the client reads it."""
 
     def __init__(self, source: int, sink: Sink | None, recording: Recording) -> None:
         super().__init__(source, sink, must_deliver=False)
@@ -86,235 +87,236 @@ class StderrLane(Lane):
         if lines := self._lines.feed(chunk):
             self._recording.stderr(lines)
 
-    def record_rest(self) -> None:
-        """Record the line that ended with the stream."""
+    def record_unterminated(self) -> None:
+        """Record the last line if it has no line ending."""
         if lines := self._lines.end():
             self._recording.stderr(lines)
 
 
 class Relay:
-    """Runs the lanes until the server's two are done; the client's may still be open then."""
+    """Relays until the server's stdout and stderr have ended; stdin may still be open then."""
 
     def __init__(
         self,
         *,
         recording: Recording,
-        from_client: FrameLane,
-        from_server: FrameLane,
-        stderr: StderrLane,
+        from_client: FrameStream,
+        from_server: FrameStream,
+        stderr: StderrStream,
     ) -> None:
         self._recording = recording
         self.from_client = from_client
         self.from_server = from_server
         self.stderr = stderr
-        self.moved_at = time.monotonic()
-        """When bytes last passed, on the monotonic clock."""
+        self.last_transfer = time.monotonic()
+        """Time of the last read, in seconds of the monotonic clock."""
         self.on_change: Callable[[], None] = lambda: None
-        """Called, on the loop's thread, when a lane ended or the loop began to be busy."""
-        self.watched = False
-        """Set here with the first chunk, and reset by the watchdog when nothing moves."""
-        self._turn = 0
+        """Called on the relay thread when a stream has ended or reading starts after a pause."""
+        self.watchdog_active = False
+        """Set with the first chunk; reset by the watchdog when nothing was relayed for a while."""
+        self._generation = 0
         self._poll = select.poll()
-        self._lanes = (from_client, from_server, stderr)
-        self._by_fd: dict[int, Lane] = {}
-        self._watching: dict[int, int] = {}
-        for lane in self._lanes:
-            self._by_fd[lane.source] = lane
-            if lane.sink is not None:
-                self._by_fd[lane.sink.fd] = lane
-            self._watch(lane)
+        self._streams = (from_client, from_server, stderr)
+        self._by_fd: dict[int, Stream] = {}
+        self._polled_events: dict[int, int] = {}
+        for stream in self._streams:
+            self._by_fd[stream.source] = stream
+            if stream.sink is not None:
+                self._by_fd[stream.sink.fd] = stream
+            self._update_polling(stream)
 
     @property
     def done(self) -> bool:
-        """Nothing more can come from the server."""
+        """Whether the server's stdout and stderr have both ended."""
         return not self.from_server.open and not self.stderr.open
 
     def run(self) -> None:
-        """Begin the recording, then move bytes until the server's lanes are done."""
-        turn = self._turn
+        """Begin the recording, then relay until the server's streams have ended."""
+        generation = self._generation
         try:
             self._recording.begin()
-        except Exception as error:  # noqa: BLE001 - whatever recording does, traffic goes on
-            _say_not_recorded(error)
-        if self._turn == turn:
+        except Exception as error:  # noqa: BLE001 - a recording error must not stop traffic
+            _log_recording_error(error)
+        if self._generation == generation:
             self._move()
 
     def _move(self) -> None:
-        turn = self._turn
+        generation = self._generation
         poll = self._poll.poll
         by_fd = self._by_fd
         while not self.done:
             for fd, event in poll():
-                lane = by_fd.get(fd)
-                if lane is None or not lane.open:
-                    self._forget(fd)
-                elif fd == lane.source:
+                stream = by_fd.get(fd)
+                if stream is None or not stream.open:
+                    self._stop_polling(fd)
+                elif fd == stream.source:
                     if event & select.POLLIN:
-                        self._read(lane)
-                    elif lane.pending:
-                        # The writer has gone while its last bytes still wait for the reader.
-                        lane.source_ended = True
-                        self._forget(fd)
+                        self._read(stream)
+                    elif stream.pending:
+                        # The writer has closed while its last bytes still wait for the reader.
+                        stream.source_ended = True
+                        self._stop_polling(fd)
                         self.on_change()
                     else:
-                        self._end(lane)
-                elif event & _GONE and not event & select.POLLOUT:
-                    self._reader_gone(lane)
+                        self._handle_source_end(stream)
+                elif event & _CLOSED_EVENTS and not event & select.POLLOUT:
+                    self._handle_sink_closed(stream)
                 else:
-                    self._flush(lane)
-                if self._turn != turn:
+                    self._flush(stream)
+                if self._generation != generation:
                     return
 
-    def take_over(self) -> None:
-        """Leave the thread that the disk holds behind, and go on in this one."""
-        self._turn += 1
-        for lane in self._lanes:
-            if lane.open and lane.pending:
-                self._flush(lane)
+    def continue_after_stall(self) -> None:
+        """Relay on this thread; the thread blocked by the disk stops when its write returns."""
+        self._generation += 1
+        for stream in self._streams:
+            if stream.open and stream.pending:
+                self._flush(stream)
         self._move()
 
-    def client_is_gone(self) -> bool:
-        """Whether the client can neither send nor receive any more."""
-        lane = self.from_server
+    def client_disconnected(self) -> bool:
+        """Whether the client has closed both stdin and stdout."""
+        stream = self.from_server
         if not (self.from_client.source_ended or not self.from_client.open):
             return False
-        if not lane.open or lane.sink is None:
+        if not stream.open or stream.sink is None:
             return True
         poll = select.poll()
-        poll.register(lane.sink.fd, 0)
-        return any(event & _GONE for _, event in poll.poll(0))
+        poll.register(stream.sink.fd, 0)
+        return any(event & _CLOSED_EVENTS for _, event in poll.poll(0))
 
-    def has_more(self) -> bool:
-        """Whether something of the server's, or the end of it, waits to be read."""
+    def server_data_waiting(self) -> bool:
+        """Whether bytes or an end of file from the server can be read."""
         poll = select.poll()
-        for lane in (self.from_server, self.stderr):
-            if lane.open and not lane.source_ended:
-                poll.register(lane.source, select.POLLIN)
+        for stream in (self.from_server, self.stderr):
+            if stream.open and not stream.source_ended:
+                poll.register(stream.source, select.POLLIN)
         return bool(poll.poll(0))
 
-    def _read(self, lane: Lane) -> None:
-        turn = self._turn
+    def _read(self, stream: Stream) -> None:
+        generation = self._generation
         try:
-            chunk = os.read(lane.source, _CHUNK)
+            chunk = os.read(stream.source, _CHUNK)
         except BlockingIOError:
             return
         except OSError:
-            chunk = b""  # a reset socket is an end like any other
+            chunk = b""  # treat a reset socket as end of file
         if not chunk:
-            self._end(lane)
+            self._handle_source_end(stream)
             return
-        if lane.unread or lane.pending:
-            self._keep_stderr(lane, chunk)
+        if stream.dropped_bytes or stream.pending:
+            self._buffer_stderr(stream, chunk)
         else:
-            lane.pending = memoryview(chunk)
-        self.moved_at = time.monotonic()
-        if not self.watched:
-            self.watched = True
+            stream.pending = memoryview(chunk)
+        self.last_transfer = time.monotonic()
+        if not self.watchdog_active:
+            self.watchdog_active = True
             self.on_change()
         try:
-            lane.record(chunk)
-        except Exception as error:  # noqa: BLE001 - whatever recording does, traffic goes on
-            _say_not_recorded(error)
-        if self._turn == turn:
-            self._flush(lane)
+            stream.record(chunk)
+        except Exception as error:  # noqa: BLE001 - a recording error must not stop traffic
+            _log_recording_error(error)
+        if self._generation == generation:
+            self._flush(stream)
 
-    def _keep_stderr(self, lane: Lane, chunk: bytes) -> None:
-        """Only stderr is read while bytes wait: a client that never reads it stops nobody."""
-        if len(lane.pending) + len(chunk) <= _STDERR_UNREAD and not lane.unread:
-            lane.pending = memoryview(bytes(lane.pending) + chunk)
+    def _buffer_stderr(self, stream: Stream, chunk: bytes) -> None:
+        """Buffer a chunk of stderr that the client has not read yet, or count it as dropped."""
+        if len(stream.pending) + len(chunk) <= _MAX_STDERR_BUFFER and not stream.dropped_bytes:
+            stream.pending = memoryview(bytes(stream.pending) + chunk)
         else:
-            lane.unread += len(chunk)
+            stream.dropped_bytes += len(chunk)
 
-    def _flush(self, lane: Lane) -> None:
-        sink = lane.sink
+    def _flush(self, stream: Stream) -> None:
+        sink = stream.sink
         if sink is None:
-            lane.pending = memoryview(b"")
+            stream.pending = memoryview(b"")
             return
         try:
-            while lane.pending:
-                taken = sink.write(lane.pending)
-                if not taken:
+            while stream.pending:
+                written = sink.write(stream.pending)
+                if not written:
                     break
-                lane.pending = lane.pending[taken:]
+                stream.pending = stream.pending[written:]
         except OSError:
-            self._reader_gone(lane)
+            self._handle_sink_closed(stream)
             return
-        if not lane.pending and lane.unread:
-            note = f"mcptally: {lane.unread} bytes of stderr were not read in time\n".encode()
-            lane.unread = 0
-            lane.pending = memoryview(note)
-            self._flush(lane)
+        if not stream.pending and stream.dropped_bytes:
+            dropped = stream.dropped_bytes
+            note = f"mcptally: {dropped} bytes of stderr were not read in time\n".encode()
+            stream.dropped_bytes = 0
+            stream.pending = memoryview(note)
+            self._flush(stream)
             return
-        if not lane.pending and lane.source_ended:
-            self._end(lane)
+        if not stream.pending and stream.source_ended:
+            self._handle_source_end(stream)
         else:
-            self._watch(lane)
+            self._update_polling(stream)
 
-    def _watch(self, lane: Lane) -> None:
-        """Ask for what the lane needs next: room while bytes wait, else bytes."""
-        waiting = bool(lane.pending)
-        if not lane.source_ended:
-            reading = not waiting or not lane.must_deliver
-            self._ask(lane.source, select.POLLIN if reading else 0)
-        if lane.sink is not None:
-            self._ask(lane.sink.fd, select.POLLOUT if waiting else 0)
+    def _update_polling(self, stream: Stream) -> None:
+        """Poll for a writable sink while bytes are pending, otherwise for a readable source."""
+        waiting = bool(stream.pending)
+        if not stream.source_ended:
+            reading = not waiting or not stream.must_deliver
+            self._set_poll_events(stream.source, select.POLLIN if reading else 0)
+        if stream.sink is not None:
+            self._set_poll_events(stream.sink.fd, select.POLLOUT if waiting else 0)
 
-    def _ask(self, fd: int, events: int) -> None:
-        if self._watching.get(fd) != events:
+    def _set_poll_events(self, fd: int, events: int) -> None:
+        if self._polled_events.get(fd) != events:
             self._poll.register(fd, events)
-            self._watching[fd] = events
+            self._polled_events[fd] = events
 
-    def _forget(self, fd: int) -> None:
-        if self._watching.pop(fd, None) is not None:
+    def _stop_polling(self, fd: int) -> None:
+        if self._polled_events.pop(fd, None) is not None:
             with contextlib.suppress(KeyError, OSError):
                 self._poll.unregister(fd)
 
-    def _end(self, lane: Lane) -> None:
-        """The source has ended: record what is left, deliver what waits, then close the sink."""
-        if not lane.source_ended or not lane.pending:
-            lane.source_ended = True
-            self._forget(lane.source)
-            turn = self._turn
+    def _handle_source_end(self, stream: Stream) -> None:
+        """After the end of the source: record the rest, relay pending bytes, close the sink."""
+        if not stream.source_ended or not stream.pending:
+            stream.source_ended = True
+            self._stop_polling(stream.source)
+            generation = self._generation
             try:
-                lane.record_rest()
-            except Exception as error:  # noqa: BLE001 - whatever recording does, traffic goes on
-                _say_not_recorded(error)
-            if self._turn != turn:
+                stream.record_unterminated()
+            except Exception as error:  # noqa: BLE001 - a recording error must not stop traffic
+                _log_recording_error(error)
+            if self._generation != generation:
                 return
-        if lane.pending:
-            self._watch(lane)
+        if stream.pending:
+            self._update_polling(stream)
         else:
-            self._close(lane)
+            self._close(stream)
 
-    def _reader_gone(self, lane: Lane) -> None:
-        """Nobody reads the sink: the source must learn it, unless it is stderr."""
-        sink, lane.sink = lane.sink, None
-        lane.pending = memoryview(b"")
-        lane.unread = 0
+    def _handle_sink_closed(self, stream: Stream) -> None:
+        """After the reader closed the sink: close the source too, unless it is stderr."""
+        sink, stream.sink = stream.sink, None
+        stream.pending = memoryview(b"")
+        stream.dropped_bytes = 0
         if sink is not None:
-            self._forget(sink.fd)
+            self._stop_polling(sink.fd)
             self._by_fd.pop(sink.fd, None)
             sink.close()
-        if lane.must_deliver:
+        if stream.must_deliver:
             with contextlib.suppress(Exception):
-                lane.record_rest()
-            self._close(lane)
-        elif lane.source_ended:
-            self._close(lane)
+                stream.record_unterminated()
+            self._close(stream)
+        elif stream.source_ended:
+            self._close(stream)
         else:
-            self._watch(lane)
+            self._update_polling(stream)
 
-    def _close(self, lane: Lane) -> None:
-        lane.open = False
-        for fd in (lane.source, *(() if lane.sink is None else (lane.sink.fd,))):
-            self._forget(fd)
+    def _close(self, stream: Stream) -> None:
+        stream.open = False
+        for fd in (stream.source, *(() if stream.sink is None else (stream.sink.fd,))):
+            self._stop_polling(fd)
             self._by_fd.pop(fd, None)
-        close_fd(lane.source)
-        # stderr stays open: what the recorder itself has to say comes last.
-        if lane.sink is not None and lane.must_deliver:
-            lane.sink.close()
+        close_fd(stream.source)
+        # stderr stays open for the log messages of the recorder.
+        if stream.sink is not None and stream.must_deliver:
+            stream.sink.close()
         self.on_change()
 
 
-def _say_not_recorded(error: Exception) -> None:
+def _log_recording_error(error: Exception) -> None:
     log_to_stderr(f"an event could not be recorded: {error!r}")

@@ -1,4 +1,4 @@
-"""A stdio server behind the recorder, from its start to its exit code (POSIX; windows.py else)."""
+"""Run a stdio server and record its traffic, from its start to its exit (POSIX; see windows.py)."""
 
 import contextlib
 import os
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 _FORWARDED: Final = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGWINCH")
 
-_CLIENT_LOOK_SECONDS: Final = 0.25
+_CLIENT_CHECK_SECONDS: Final = 0.25
 _DRAIN_SECONDS: Final = 1.0
-"""After everything of the server's is gone, silence of this length ends the recording."""
+"""After all processes of the server have ended, no traffic for this long ends the recording."""
 
 NOT_STARTED: Final = 127
 """Exit code when the server cannot be started."""
@@ -31,11 +31,11 @@ NOT_STARTED: Final = 127
 def run(
     command: Sequence[str], *, archive: "Callable[[], Archive]", name: str | None = None
 ) -> int:
-    """Run `command` behind the recorder and return its exit code (128 + signal, 127 not started).
+    """Run `command`, record its traffic and return its exit code (128 + signal, 127 not started).
 
-    The server is started before the archive is made, so that its start and ours overlap.
+    `archive` is called after the server was started, so that their start-ups overlap.
     """
-    signals = _Signals()
+    signals = _SignalForwarder()
     try:
         server = supervisor.start(command)
     except OSError as error:
@@ -45,65 +45,70 @@ def run(
         return NOT_STARTED
     signals.send_to(server.control)
 
-    from mcptally.record.stdio.relay import FrameLane, Relay, StderrLane  # noqa: PLC0415
+    from mcptally.record.stdio.relay import FrameStream, Relay, StderrStream  # noqa: PLC0415
     from mcptally.record.stdio.sink import Sink, client_sink  # noqa: PLC0415
 
-    to = archive()
-    recording = to.prepare(transport="stdio", server=name or label(command), command=command)
-    cap = to.limits.frame_bytes
+    output = archive()
+    recording = output.prepare(transport="stdio", server=name or label(command), command=command)
+    cap = output.limits.frame_bytes
     stdout = client_sink(1)
     relay = Relay(
         recording=recording,
-        from_client=FrameLane(0, Sink(server.stdin), recording, way="c2s", cap=cap),
-        from_server=FrameLane(server.stdout, stdout or Sink(1), recording, way="s2c", cap=cap),
-        stderr=StderrLane(server.stderr, client_sink(2), recording),
+        from_client=FrameStream(0, Sink(server.stdin), recording, direction="c2s", cap=cap),
+        from_server=FrameStream(
+            server.stdout, stdout or Sink(1), recording, direction="s2c", cap=cap
+        ),
+        stderr=StderrStream(server.stderr, client_sink(2), recording),
     )
-    stall_seconds = to.limits.stall_seconds
-    code = _Session(command, server, recording, relay, signals, stall_seconds=stall_seconds).run()
-    to.leave()
+    stall_seconds = output.limits.stall_seconds
+    code = _StdioSession(
+        command, server, recording, relay, signals, stall_seconds=stall_seconds
+    ).run()
+    output.close()
     return code
 
 
-class _Signals:
-    """Signals that come for the server, kept until there is one to pass them to."""
+class _SignalForwarder:
+    """Forwards signals to the server; stores those that arrive before it has started."""
 
     def __init__(self) -> None:
-        self._waiting = b""
+        self._pending = b""
         self._control = -1
-        self.came = False
+        self.end_requested = False
         for name in _FORWARDED:
             number = getattr(signal, name, None)
-            # What the client had ignored (nohup) stays ignored, here and in the server.
+            # A signal that the client ignores (nohup) stays ignored, here and in the server.
             if number is not None and signal.getsignal(number) != signal.SIG_IGN:
                 signal.signal(number, self._receive)
 
     def send_to(self, control: int) -> None:
-        waiting, self._waiting, self._control = self._waiting, b"", control
-        if waiting:
-            self._send(waiting)
+        pending, self._pending, self._control = self._pending, b"", control
+        if pending:
+            self._send(pending)
 
     def _receive(self, number: int, _frame: FrameType | None) -> None:
-        self.came = self.came or number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+        if number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            self.end_requested = True
         self._send(bytes([number]))
 
     def _send(self, numbers: bytes) -> None:
         if self._control < 0:
-            self._waiting += numbers
+            self._pending += numbers
         else:
             with contextlib.suppress(OSError):
                 os.write(self._control, numbers)
 
 
-class _Session:
-    """The main thread of a recording: waits for the server's end, the client's, and the disk."""
+class _StdioSession:
+    """The main thread of a recording: watches the server, the client and the disk."""
 
     def __init__(
         self,
         command: Sequence[str],
-        server: supervisor.Guarded,
+        server: supervisor.SupervisedServer,
         recording: "Recording",
         relay: "Relay",
-        signals: _Signals,
+        signals: _SignalForwarder,
         *,
         stall_seconds: float | None,
     ) -> None:
@@ -114,140 +119,143 @@ class _Session:
         self._signals = signals
         self._stall_seconds = stall_seconds
         self._status = b""
-        self._failed: int | None = None
-        self._exit: int | None = None
-        self._clean = False
-        self._clean_at = 0.0
-        self._seen_busy = 0.0
+        self._start_errno: int | None = None
+        self._exit_code: int | None = None
+        self._processes_ended = False
+        self._processes_ended_at = 0.0
+        self._last_busy_since = 0.0
         self._client_gone_at: float | None = None
-        self._ended = False
-        self._relay_died = False
-        self._parent = os.getppid()
-        self._answers_to_file = stat.S_ISREG(os.fstat(1).st_mode)
+        self._ended_by_recorder = False
+        self._relay_failed = False
+        self._client_pid = os.getppid()
+        self._stdout_is_file = stat.S_ISREG(os.fstat(1).st_mode)
         self._wake_r, self._wake_w = os.pipe()
         os.set_blocking(self._wake_r, False)
         os.set_blocking(self._wake_w, False)
 
     def run(self) -> int:
         self._relay.on_change = self._wake
-        self._in_thread(self._relay.run)
+        self._start_relay_thread(self._relay.run)
         poll = select.poll()
         poll.register(self._wake_r, select.POLLIN)
         poll.register(self._server.status, select.POLLIN)
-        while not self._over():
-            for fd, _ in poll.poll(self._patience()):
+        while not self._is_finished():
+            for fd, _ in poll.poll(self._poll_timeout_ms()):
                 if fd == self._wake_r:
                     with contextlib.suppress(BlockingIOError):
                         os.read(self._wake_r, 4096)
                 elif not self._read_status():
                     poll.unregister(fd)
-            self._look_after_disk()
-            self._look_after_client()
-        return self._close()
+            self._check_disk()
+            self._check_client()
+        return self._close_recording()
 
     def _wake(self) -> None:
         with contextlib.suppress(OSError):
             os.write(self._wake_w, b".")
 
-    def _in_thread(self, work: Callable[[], None]) -> None:
+    def _start_relay_thread(self, work: Callable[[], None]) -> None:
         def relay() -> None:
-            # Signals are the main thread's: they must interrupt its waiting.
+            # Signals must interrupt the main thread's poll.
             signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
             try:
                 work()
             except BaseException:
-                # Nothing is relayed any more: a client must not wait for it.
-                self._relay_died = True
-                self._send_end()
+                # Nothing is relayed any more: end the server, so that the client does not wait.
+                self._relay_failed = True
+                self._request_server_end()
                 raise
             finally:
                 self._wake()
 
         threading.Thread(target=relay, name="mcptally-relay", daemon=True).start()
 
-    def _patience(self) -> int | None:
-        """Milliseconds until there is something to look after; None when only events matter."""
-        if self._relay.done and not self._clean:
+    def _poll_timeout_ms(self) -> int | None:
+        """The timeout of the main loop in milliseconds; None if it need not wake up by itself."""
+        if self._relay.done and not self._processes_ended:
             return None
-        if self._exit is not None or not self._relay.from_client.open:
-            return int(_CLIENT_LOOK_SECONDS * 1000)
+        if self._exit_code is not None or not self._relay.from_client.open:
+            return int(_CLIENT_CHECK_SECONDS * 1000)
         if self._relay.from_client.source_ended:
-            return int(_CLIENT_LOOK_SECONDS * 1000)
-        if self._seen_busy:
-            return int(_CLIENT_LOOK_SECONDS * 1000)
-        return 1000 if self._relay.watched else None
+            return int(_CLIENT_CHECK_SECONDS * 1000)
+        if self._last_busy_since:
+            return int(_CLIENT_CHECK_SECONDS * 1000)
+        return 1000 if self._relay.watchdog_active else None
 
     def _read_status(self) -> bool:
-        """Take in what the guardian says; False at its end."""
+        """Read status lines from the supervisor process; False at end of file."""
         chunk = os.read(self._server.status, 256)
         self._status += chunk
         *lines, self._status = self._status.split(b"\n")
         for line in lines:
             word, _, number = line.partition(b" ")
             if word == b"failed":
-                self._failed = int(number)
+                self._start_errno = int(number)
             elif word == b"exit":
-                self._exit = int(number)
+                self._exit_code = int(number)
             elif word == b"clean":
-                self._is_clean()
+                self._mark_processes_ended()
         if not chunk:
-            self._is_clean()
+            self._mark_processes_ended()
         return bool(chunk)
 
-    def _is_clean(self) -> None:
-        """Nothing of the server's runs any more."""
-        if not self._clean:
-            self._clean = True
-            self._clean_at = time.monotonic()
+    def _mark_processes_ended(self) -> None:
+        """Note that the server and all processes it started have ended."""
+        if not self._processes_ended:
+            self._processes_ended = True
+            self._processes_ended_at = time.monotonic()
 
-    def _over(self) -> bool:
-        if not self._clean:
+    def _is_finished(self) -> bool:
+        if not self._processes_ended:
             return False
-        if self._relay.done or self._relay_died or self._failed is not None:
+        if self._relay.done or self._relay_failed or self._start_errno is not None:
             return True
-        # Something outside our reach holds the server's stdout open: end when it is silent, and
-        # the client has had all there was, or has asked us to end. Silence begins with the
-        # server's end at the earliest: its last words may still be in the pipe.
-        if time.monotonic() - max(self._relay.moved_at, self._clean_at) <= _DRAIN_SECONDS:
+        # Another process holds the server's stdout open. End when nothing was written for a while,
+        # and the client has read everything, has gone, or has sent a signal. The time counts from
+        # the end of the server at the earliest: its last output may still be in the pipe.
+        if (
+            time.monotonic() - max(self._relay.last_transfer, self._processes_ended_at)
+            <= _DRAIN_SECONDS
+        ):
             return False
         if self._relay.from_server.pending:
-            return self._signals.came or self._relay.client_is_gone()
-        return not self._relay.has_more()
+            return self._signals.end_requested or self._relay.client_disconnected()
+        return not self._relay.server_data_waiting()
 
-    def _look_after_disk(self) -> None:
-        """Take traffic away from a thread that waits for a disk which does not answer."""
+    def _check_disk(self) -> None:
+        """Let another thread relay if the relay thread is blocked by a write to disk."""
         busy_since = self._recording.busy_since
-        seen, self._seen_busy = self._seen_busy, busy_since
+        previous, self._last_busy_since = self._last_busy_since, busy_since
         now = time.monotonic()
         if not busy_since:
-            if now - self._relay.moved_at > 2:
-                self._relay.watched = False
+            if now - self._relay.last_transfer > 2:
+                self._relay.watchdog_active = False
         elif (
-            # Twice the same: a process that was held as a whole has had no turn to write.
-            seen == busy_since
+            # The same write in two checks: a process resumed after SIGSTOP needs time for it.
+            previous == busy_since
             and not self._recording.stalled
             and self._stall_seconds is not None
             and now - busy_since > self._stall_seconds
         ):
-            self._recording.stall()
-            self._in_thread(self._relay.take_over)
+            self._recording.mark_stalled()
+            self._start_relay_thread(self._relay.continue_after_stall)
 
     def _wait_for_disk(self) -> None:
-        turns = 0
+        checks = 0
         while self._recording.busy_since and not self._recording.stalled:
             time.sleep(0.005)
-            turns += 1
-            if turns % 50 == 0:
-                self._look_after_disk()
+            checks += 1
+            if checks % 50 == 0:
+                self._check_disk()
 
-    def _look_after_client(self) -> None:
-        """A server whose client is gone and that does not end by itself is ended."""
-        if self._ended or self._exit is not None:
+    def _check_client(self) -> None:
+        """End the server if the client has gone and the server does not end by itself."""
+        if self._ended_by_recorder or self._exit_code is not None:
             return
-        gone = self._relay.client_is_gone() or (
+        gone = self._relay.client_disconnected() or (
             (not self._relay.from_client.open or self._relay.from_client.source_ended)
-            and os.getppid() != self._parent
-            and not self._answers_to_file
+            and os.getppid() != self._client_pid
+            and not self._stdout_is_file
         )
         if not gone:
             self._client_gone_at = None
@@ -256,24 +264,28 @@ class _Session:
         if self._client_gone_at is None:
             self._client_gone_at = now
         elif now - self._client_gone_at >= supervisor.TERM_SECONDS:
-            self._ended = True
-            self._send_end()
+            self._ended_by_recorder = True
+            self._request_server_end()
 
-    def _send_end(self) -> None:
+    def _request_server_end(self) -> None:
         with contextlib.suppress(OSError):
             os.write(self._server.control, bytes([supervisor.END]))
 
-    def _close(self) -> int:
-        if self._failed is not None:
-            return self._not_started(self._failed)
-        if self._exit is None:
-            self._exit = -signal.SIGKILL  # with its guardian
+    def _close_recording(self) -> int:
+        if self._start_errno is not None:
+            return self._not_started(self._start_errno)
+        if self._exit_code is None:
+            self._exit_code = -signal.SIGKILL  # killed with the supervisor process
         self._wait_for_disk()
-        reason = "client_gone" if self._ended else "signalled" if self._signals.came else None
-        return self._recording.server_ended(self._exit, reason=reason)
+        reason = None
+        if self._ended_by_recorder:
+            reason = "client_gone"
+        elif self._signals.end_requested:
+            reason = "signalled"
+        return self._recording.close_with_exit(self._exit_code, reason=reason)
 
     def _not_started(self, number: int) -> int:
-        from mcptally.record.log import log_to_stderr  # noqa: PLC0415 - loaded by now
+        from mcptally.record.log import log_to_stderr  # noqa: PLC0415 - loaded already
 
         program = self._command[0]
         why = f"cannot start {program!r}: {os.strerror(number)}"

@@ -1,7 +1,7 @@
-"""Where relayed bytes go: writes that never block, without changing a file that others share.
+"""Non-blocking writes to the destinations of relayed bytes, without side effects on shared files.
 
-O_NONBLOCK belongs to the open file, which a client shares with us and perhaps with its terminal,
-so it is set only on files of our own: a pipe of ours, or a second opening of the client's pipe.
+O_NONBLOCK is a flag of the open file, which the client shares with the recorder and perhaps with
+its terminal. So it is set only on the recorder's own pipes, and on client pipes opened again.
 """
 
 import contextlib
@@ -10,22 +10,22 @@ import select
 import stat
 from typing import Final
 
-_CAREFUL: Final = 512
-"""POSIX's least PIPE_BUF: what a pipe that says it is writable takes without blocking."""
+_MIN_PIPE_BUF: Final = 512
+"""Smallest PIPE_BUF by POSIX: bytes that a writable pipe accepts without blocking."""
 
 
 class Sink:
-    """The far end of one direction; `write` takes what it can now."""
+    """The destination of one direction; `write` accepts as many bytes as possible at once."""
 
     def __init__(self, fd: int, *, also_close: tuple[int, ...] = ()) -> None:
         self.fd = fd
         self._also_close = also_close
 
     def write(self, data: memoryview) -> int:
-        """Bytes taken, 0 when it would block.
+        """Write without blocking; return the number of bytes written, 0 if it would block.
 
         Raises:
-            OSError: nobody is there to read any more.
+            OSError: the reader has closed its end.
         """
         try:
             return os.write(self.fd, data)
@@ -33,16 +33,16 @@ class Sink:
             return 0
 
     def close(self) -> None:
-        """Let the reader see the end."""
+        """Close the descriptors, so that the reader gets end of file."""
         for fd in (self.fd, *self._also_close):
             close_fd(fd)
 
 
-class _Socket(Sink):
-    """A client's socket (node's pipes are sockets): non-blocking call by call."""
+class _SocketSink(Sink):
+    """A socket of the client (node uses sockets as pipes), written with MSG_DONTWAIT."""
 
     def __init__(self, fd: int) -> None:
-        import socket  # noqa: PLC0415 - start-up is felt in a client; pipes need none of it
+        import socket  # noqa: PLC0415 - start-up time; pipes do not need it
 
         self._flags = socket.MSG_DONTWAIT
         self._socket = socket.socket(fileno=os.dup(fd))
@@ -60,39 +60,39 @@ class _Socket(Sink):
             close_fd(fd)
 
 
-class _Careful(Sink):
-    """A shared file that cannot be opened again: asks first, then writes a little."""
+class _PolledSink(Sink):
+    """A shared file that cannot be opened again: polls before each write of at most PIPE_BUF."""
 
     def write(self, data: memoryview) -> int:
         poll = select.poll()
         poll.register(self.fd, select.POLLOUT)
         done = 0
         while done < len(data) and any(event & select.POLLOUT for _, event in poll.poll(0)):
-            done += os.write(self.fd, data[done : done + _CAREFUL])
+            done += os.write(self.fd, data[done : done + _MIN_PIPE_BUF])
         if not done:
-            os.write(self.fd, b"")  # a pipe nobody reads says so here
+            os.write(self.fd, b"")  # raises if the reader has closed the pipe
         return done
 
 
 def client_sink(fd: int) -> Sink | None:
-    """The sink for our own stdout or stderr, whatever the client made it; None if it is closed."""
+    """The sink for the recorder's stdout or stderr, by type of file; None if it is closed."""
     try:
         mode = os.fstat(fd).st_mode
     except OSError:
         return None
     if stat.S_ISSOCK(mode):
-        return _Socket(fd)
+        return _SocketSink(fd)
     if stat.S_ISREG(mode):
         return Sink(fd)
     if stat.S_ISFIFO(mode) or os.isatty(fd):
         with contextlib.suppress(OSError):
             flags = os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY
             return Sink(os.open(f"/proc/self/fd/{fd}", flags), also_close=(fd,))
-    return _Careful(fd)
+    return _PolledSink(fd)
 
 
 def close_fd(fd: int) -> None:
-    """Close a descriptor; 0, 1 and 2 stay taken, so that no file of ours ever gets their number."""
+    """Close a descriptor; point 0, 1 and 2 to /dev/null, so that no file reuses them."""
     with contextlib.suppress(OSError):
         if fd > 2:
             os.close(fd)

@@ -1,12 +1,13 @@
-"""The server's process on POSIX: started by a guardian that outlives the recorder just long enough.
+"""Starts the server from a supervisor process, which ends all its processes at the end (POSIX).
 
     client ── recorder ──(pipes)── server
-                 └── guardian ────────┘ parent of the server
+                 └── supervisor ──────┘ parent of the server
 
-The guardian is a fork of the recorder that holds none of the pipes. It passes signals on, reports
-the exit status, and when the server or the recorder is gone it ends whatever the server left
-running: on Linux it is the subreaper, so even processes that left the group come home to it, and
-the kernel kills the server when the guardian dies; elsewhere it ends the server's process group.
+The supervisor process is a fork of the recorder that holds none of the relayed pipes. It forwards
+signals and reports the exit status. When the server or the recorder has ended, it ends the
+processes that the server left running. On Linux it is a subreaper, so it also finds processes that
+left the server's group, and the kernel kills the server if the supervisor dies. On other systems
+it ends the server's process group.
 """
 
 import contextlib
@@ -20,43 +21,43 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 END: Final = 0x80
-"""Control byte: end the server and all it started, politely first."""
+"""Control byte: end the server and its child processes, first with SIGTERM, then SIGKILL."""
 
 TERM_SECONDS: Final = 2.0
-"""Between asking a server to end (EOF or SIGTERM) and the next, harder step; as the SDKs wait."""
+"""Time from end of file or SIGTERM to the next step, as in the MCP SDKs."""
 
 LEFTOVER_SECONDS: Final = 0.3
-"""After the server has ended, its own children get this long to end by themselves."""
+"""Time for the server's child processes to end by themselves after the server."""
 
 ORPHAN_SECONDS: Final = 0.5
-"""After the recorder was killed, between SIGTERM and SIGKILL."""
+"""Time between SIGTERM and SIGKILL after the recorder was killed."""
 
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
 
-_TO_GROUP: Final = frozenset({signal.SIGINT, signal.SIGQUIT, signal.SIGHUP})
-"""What a terminal sends goes to a whole process group; all else to the one process."""
+_GROUP_SIGNALS: Final = frozenset({signal.SIGINT, signal.SIGQUIT, signal.SIGHUP})
+"""Signals sent to the server's process group, as a terminal does; others go to the server only."""
 
 
-class Guarded(NamedTuple):
-    """A started server: our ends of its pipes, and the guardian's control and status pipes."""
+class SupervisedServer(NamedTuple):
+    """Descriptors for a started server: its three streams, and the supervisor's two pipes."""
 
     stdin: int
     stdout: int
     stderr: int
     control: int
-    """Write a signal number or END here; when it closes, everything is ended."""
+    """Accepts signal numbers and END. When it is closed, all processes are ended."""
     status: int
-    """Lines: `failed ERRNO`, `exit CODE` (negative: by that signal), then `clean`."""
+    """Yields the lines `failed ERRNO` (not started), `exit CODE` (-N for signal N), `clean`."""
 
 
-def start(command: Sequence[str]) -> Guarded:
-    """Run `command` with our environment and working folder, its three streams on pipes.
+def start(command: Sequence[str]) -> SupervisedServer:
+    """Start `command` in the same environment and folder, with its three streams on pipes.
 
     Raises:
-        OSError: there are no descriptors or no processes left to do it with.
+        OSError: the limit of descriptors or processes is reached.
     """
-    _keep_standard_fds_taken()
+    _open_missing_standard_fds()
     fds: list[int] = []
     try:
         for _ in range(5):
@@ -72,7 +73,7 @@ def start(command: Sequence[str]) -> Guarded:
             os.setpgid(0, 0)
             for fd in (in_w, out_r, err_r, control_w, status_r):
                 os.close(fd)
-            _guard(command, (in_r, out_w, err_w), control_r, status_w)
+            _run_supervisor(command, (in_r, out_w, err_w), control_r, status_w)
         finally:
             os._exit(70)
     for fd in (in_r, out_w, err_w, control_r, status_w):
@@ -80,11 +81,11 @@ def start(command: Sequence[str]) -> Guarded:
     os.set_blocking(in_w, False)
     os.set_blocking(out_r, False)
     os.set_blocking(err_r, False)
-    return Guarded(in_w, out_r, err_r, control_w, status_r)
+    return SupervisedServer(in_w, out_r, err_r, control_w, status_r)
 
 
-def _keep_standard_fds_taken() -> None:
-    """A pipe of ours must never become file descriptor 0, 1 or 2 of a caller that closed them."""
+def _open_missing_standard_fds() -> None:
+    """Open /dev/null as descriptor 0, 1 or 2 if closed, so that no pipe gets that number."""
     for fd in range(3):
         try:
             os.fstat(fd)
@@ -92,53 +93,53 @@ def _keep_standard_fds_taken() -> None:
             os.open(os.devnull, os.O_RDWR)
 
 
-def _guard(
+def _run_supervisor(
     command: Sequence[str], streams: tuple[int, int, int], control: int, status: int
 ) -> None:
     prctl = _prctl()
     if prctl is not None:
         prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    me = os.getpid()
+    own_pid = os.getpid()
     server = os.fork()
     if server == 0:
         try:
-            _become(command, streams, status, me, prctl)
+            _exec_server(command, streams, status, own_pid, prctl)
         finally:
             os._exit(127)
     with contextlib.suppress(OSError):
-        os.setpgid(server, server)  # also here: whoever comes first
-    _let_go_of_all_but(control, status)
+        os.setpgid(server, server)  # the server does it too; either may run first
+    _close_descriptors_except(control, status)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
-    _Guardian(server, control, status).run()
+    _Supervisor(server, control, status).run()
     os._exit(0)
 
 
 def _prctl() -> "Callable[[int, int], int] | None":
     if sys.platform != "linux":
         return None
-    import ctypes  # noqa: PLC0415 - only here, beside the recorder's own start
+    import ctypes  # noqa: PLC0415 - imported in the supervisor only
 
     function = ctypes.CDLL(None, use_errno=True).prctl
     return lambda option, value: int(function(option, ctypes.c_ulong(value), 0, 0, 0))
 
 
-def _become(
+def _exec_server(
     command: Sequence[str],
     streams: tuple[int, int, int],
     status: int,
-    guardian: int,
+    supervisor_pid: int,
     prctl: "Callable[[int, int], int] | None",
 ) -> None:
-    """Turn this process into the server; reports why not, when it cannot."""
+    """Replace this process by the server; report the errno if that fails."""
     os.setpgid(0, 0)
     if prctl is not None:
         prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != guardian:
+        if os.getppid() != supervisor_pid:
             return
     for target, fd in enumerate(streams):
         os.dup2(fd, target)
-    # Python ignores these two; a server must find them as the client would have left them.
+    # Python ignores these two signals; restore the default that the client would have passed on.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     if hasattr(signal, "SIGXFSZ"):
         signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
@@ -147,17 +148,17 @@ def _become(
     except OSError as error:
         failure = error
     except ValueError:
-        # An empty name, or one with a NUL in it: the C library would say the same.
+        # An empty name or one with a NUL byte: report the error of the C library.
         failure = OSError(errno.ENOENT, "")
     if failure.errno == errno.ENOEXEC:
-        # A script without `#!`: what execvp of the C library, and so node, does with it.
+        # A script without `#!`: run it with sh, as the C library's execvp and node do.
         with contextlib.suppress(OSError):
             os.execv("/bin/sh", ["/bin/sh", *command])  # noqa: S606
     os.write(status, b"failed %d\n" % (failure.errno or 0))
 
 
-def _let_go_of_all_but(*kept: int) -> None:
-    """Hold nothing open that the client or the server waits on to close."""
+def _close_descriptors_except(*kept: int) -> None:
+    """Close all other descriptors, so that client and server can see the end of their pipes."""
     null = os.open(os.devnull, os.O_RDWR)
     for fd in range(3):
         os.dup2(null, fd)
@@ -168,13 +169,19 @@ def _let_go_of_all_but(*kept: int) -> None:
     os.closerange(low, 4096)
 
 
-class _Guardian:
+class _Supervisor:
+    """The main loop of the supervisor process.
+
+    It reports `exit CODE` when the server has exited, and `clean` when none of its processes is
+    left.
+    """
+
     def __init__(self, server: int, control: int, status: int) -> None:
         self._server = server
         self._control = control
         self._status = status
-        self._alive = True
-        self._recorder_alive = True
+        self._server_running = True
+        self._recorder_running = True
         wake_r, wake_w = os.pipe()
         os.set_blocking(wake_r, False)
         os.set_blocking(wake_w, False)
@@ -187,32 +194,32 @@ class _Guardian:
         self._poll.register(control, select.POLLIN)
 
     def run(self) -> None:
-        while self._alive and self._recorder_alive:
+        while self._server_running and self._recorder_running:
             for byte in self._wait(None):
                 if byte == END:
-                    self._end(TERM_SECONDS)
+                    self._end_all(TERM_SECONDS)
                 else:
-                    self._pass_on(byte)
-        if self._recorder_alive:
-            self._sweep_after_exit()
+                    self._forward_signal(byte)
+        if self._recorder_running:
+            self._end_leftover_processes()
         else:
-            self._end(ORPHAN_SECONDS)
-        self._tell(b"clean\n")
+            self._end_all(ORPHAN_SECONDS)
+        self._report(b"clean\n")
 
     def _wait(self, seconds: float | None) -> bytes:
-        """Wait for a control byte, a child's end or the time; the control bytes that came."""
+        """Wait for a control byte, a child's end or the timeout; return the control bytes read."""
         self._reap()
-        if not self._alive and seconds is None:
+        if not self._server_running and seconds is None:
             return b""
         self._poll.poll(None if seconds is None else max(0, round(seconds * 1000)))
         with contextlib.suppress(BlockingIOError):
             os.read(self._wake, 512)
         control = b""
-        if self._recorder_alive:
+        if self._recorder_running:
             try:
                 control = os.read(self._control, 64)
                 if not control:
-                    self._recorder_alive = False
+                    self._recorder_running = False
                     self._poll.unregister(self._control)
             except BlockingIOError:
                 pass
@@ -228,39 +235,39 @@ class _Guardian:
             if not pid:
                 return
             if pid == self._server:
-                self._alive = False
-                self._tell(b"exit %d\n" % os.waitstatus_to_exitcode(status))
+                self._server_running = False
+                self._report(b"exit %d\n" % os.waitstatus_to_exitcode(status))
 
-    def _tell(self, line: bytes) -> None:
+    def _report(self, line: bytes) -> None:
         with contextlib.suppress(OSError):
             os.write(self._status, line)
 
-    def _pass_on(self, number: int) -> None:
+    def _forward_signal(self, number: int) -> None:
         with contextlib.suppress(OSError):
-            if self._alive:
-                os.kill(-self._server if number in _TO_GROUP else self._server, number)
+            if self._server_running:
+                os.kill(-self._server if number in _GROUP_SIGNALS else self._server, number)
 
-    def _sweep_after_exit(self) -> None:
-        if self._until_gone(LEFTOVER_SECONDS):
+    def _end_leftover_processes(self) -> None:
+        if self._wait_until_ended(LEFTOVER_SECONDS):
             return
-        self._end(TERM_SECONDS / 4)
+        self._end_all(TERM_SECONDS / 4)
 
-    def _end(self, grace: float) -> None:
+    def _end_all(self, grace: float) -> None:
         self._kill_all(signal.SIGTERM)
-        if self._until_gone(grace):
+        if self._wait_until_ended(grace):
             return
-        for _ in range(40):  # more than once: a process may fork while it is being killed
+        for _ in range(40):  # repeat: a process may fork while it is being killed
             self._kill_all(signal.SIGKILL)
-            if self._until_gone(0.05):
+            if self._wait_until_ended(0.05):
                 return
 
-    def _until_gone(self, seconds: float) -> bool:
-        """Wait until nothing of the server's is left; False when the time is up first."""
+    def _wait_until_ended(self, seconds: float) -> bool:
+        """Wait until the server's processes have ended; False if the time is up first."""
         deadline = time.monotonic() + seconds
         step = 0.005
         while True:
             self._reap()
-            if not self._alive and not self._left():
+            if not self._server_running and not self._remaining_processes():
                 return True
             left = deadline - time.monotonic()
             if left <= 0:
@@ -271,15 +278,15 @@ class _Guardian:
             step = min(step * 2, 0.05)
 
     def _kill_all(self, number: int) -> None:
-        for pid in self._left():
+        for pid in self._remaining_processes():
             with contextlib.suppress(OSError):
                 os.kill(pid, number)
 
-    def _left(self) -> list[int]:
-        """The server and everything it started that still runs, as far as it can be told."""
+    def _remaining_processes(self) -> list[int]:
+        """The running processes of the server: pids on Linux, its negated group id elsewhere."""
         if sys.platform == "linux":
             return _descendants(os.getpid())
-        else:  # noqa: RET505  (mypy looks at one platform's branch, and knows the other for that)
+        else:  # noqa: RET505  (without `else`, mypy reports unreachable code)
             try:
                 os.kill(-self._server, 0)
             except OSError:
@@ -288,13 +295,13 @@ class _Guardian:
 
 
 def _descendants(root: int) -> list[int]:
-    """Processes below `root`, zombies left out (Linux)."""
+    """The pids of all descendants of `root`, without zombies (Linux)."""
     children: dict[int, list[int]] = {}
-    for name in os.listdir("/proc"):  # noqa: PTH208 - hot while waiting
+    for name in os.listdir("/proc"):  # noqa: PTH208 - called often while waiting
         if name.isdigit():
             with contextlib.suppress(OSError, ValueError, IndexError):
                 with open(f"/proc/{name}/stat", "rb") as file:  # noqa: PTH123 - same
-                    # The command's name stands in brackets and may hold anything.
+                    # The command name is in parentheses and may contain any character.
                     state, parent = file.read().rpartition(b")")[2].split()[:2]
                 if state != b"Z":
                     children.setdefault(int(parent), []).append(int(name))

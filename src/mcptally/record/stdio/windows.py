@@ -1,8 +1,8 @@
-"""A stdio server behind the recorder on Windows: threads in the place of poll, a job of processes.
+"""Run a stdio server and record its traffic on Windows, with threads instead of `poll`.
 
-Written without a Windows machine: what is not Windows' own (threads, order of record and relay,
-exit codes) is tested elsewhere by running it there; the job object, the parent's handle and
-binary mode are not. Differences from POSIX: docs/explanation/recorder.md.
+This module was written without a Windows machine. The threads, the order of recording and relaying,
+and the exit codes are portable and tested on POSIX. The job object, the handle of the client
+process and binary mode are untested. docs/explanation/recorder.md lists the differences from POSIX.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 from mcptally.record.log import log_to_stderr
 from mcptally.record.server_label import label
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _CHUNK: Final = 65536
 _GRACE_SECONDS: Final = 2.0
-_LOOK_SECONDS: Final = 0.25
+_CHECK_SECONDS: Final = 0.25
 _IDLE_SECONDS: Final = 1.0
 _DRAIN_SECONDS: Final = 1.0
 
@@ -37,25 +37,25 @@ NOT_STARTED: Final = 127
 def run(
     command: Sequence[str], *, archive: "Callable[[], Archive]", name: str | None = None
 ) -> int:
-    """Run `command` behind the recorder and return its exit code (127: not started)."""
+    """Run `command`, record its traffic and return its exit code (127: not started)."""
     with contextlib.suppress(ValueError):
-        # Ctrl-C reaches the server too, which shares our console: it decides, and we follow.
+        # Ignore Ctrl-C: the server gets it too, and the recorder ends when the server does.
         signal.signal(signal.SIGINT, lambda *_: None)
-    _binary_streams()
-    parent = _Parent()
+    _set_binary_mode()
+    client = _ClientProcess()
     server, error = _start(command)
-    to = archive()
-    recording = to.open(transport="stdio", server=name or label(command), command=command)
+    output = archive()
+    recording = output.open(transport="stdio", server=name or label(command), command=command)
     if server is None:
         code = _not_started(command, recording, error)
     else:
-        code = _Pumps(server, recording, cap=to.limits.frame_bytes, parent=parent).run()
-    to.leave()
+        code = _ThreadedRelay(server, recording, cap=output.limits.frame_bytes, client=client).run()
+    output.close()
     return code
 
 
 def _start(command: Sequence[str]) -> "tuple[subprocess.Popen[bytes] | None, OSError | None]":
-    # Popen alone finds only .exe; npx and its like are .cmd files, which PATHEXT knows.
+    # Popen finds only .exe files. npx is a .cmd file, which shutil.which finds through PATHEXT.
     program = shutil.which(command[0]) or command[0]
     try:
         server = subprocess.Popen(
@@ -67,7 +67,7 @@ def _start(command: Sequence[str]) -> "tuple[subprocess.Popen[bytes] | None, OSE
         )
     except OSError as error:
         return None, error
-    _into_job(server)
+    _assign_to_job(server)
     return server, None
 
 
@@ -79,8 +79,8 @@ def _not_started(command: Sequence[str], recording: Recording, error: OSError | 
     return NOT_STARTED
 
 
-class _Pumps:
-    """Three threads, one a stream; every chunk is recorded before it is passed on."""
+class _ThreadedRelay:
+    """Relays each of the three streams in its own thread; records each chunk before relaying it."""
 
     def __init__(
         self,
@@ -88,80 +88,90 @@ class _Pumps:
         recording: Recording,
         *,
         cap: int,
-        parent: "_Parent",
+        client: "_ClientProcess",
     ) -> None:
         self._server = server
         self._recording = recording
         self._cap = cap
-        self._parent = parent
+        self._client = client
         self._input_ended = threading.Event()
-        self._moved_at = time.monotonic()
+        self._last_transfer = time.monotonic()
 
     def run(self) -> int:
-        """Move bytes until the server has ended and all it wrote has passed."""
-        stdin, stdout, stderr = (
-            stream.fileno() if stream is not None else -1
-            for stream in (self._server.stdin, self._server.stdout, self._server.stderr)
-        )
+        """Relay until the server has exited and its output is relayed; return its exit code."""
+        stdin, stdout, stderr = self._server.stdin, self._server.stdout, self._server.stderr
+        if stdin is None or stdout is None or stderr is None:
+            raise ValueError("the server's streams must be pipes")
         threads = [
-            threading.Thread(target=work, args=args, daemon=True)
-            for work, args in (
-                (self._frames, (0, stdin, "c2s")),
-                (self._frames, (stdout, 1, "s2c")),
-                (self._stderr, (stderr,)),
+            threading.Thread(target=relay, args=args, daemon=True)
+            for relay, args in (
+                (self._relay_frames, (0, stdin.fileno(), "c2s", stdin)),
+                (self._relay_frames, (stdout.fileno(), 1, "s2c", stdout)),
+                (self._relay_stderr, (stderr.fileno(),)),
             )
         ]
         for thread in threads:
             thread.start()
-        ended = False
+        server_killed = False
         while self._server.poll() is None:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._server.wait(_LOOK_SECONDS if self._input_ended.is_set() else _IDLE_SECONDS)
-            if self._input_ended.is_set() and self._server.poll() is None and self._parent.gone():
+                self._server.wait(_CHECK_SECONDS if self._input_ended.is_set() else _IDLE_SECONDS)
+            if (
+                self._input_ended.is_set()
+                and self._server.poll() is None
+                and self._client.has_exited()
+            ):
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     self._server.wait(_GRACE_SECONDS)
                 if self._server.poll() is None:
                     self._server.kill()
-                    ended = True
+                    server_killed = True
         code = self._server.wait()
-        # Silence begins with the end: its last words may still be in the pipes.
-        self._moved_at = time.monotonic()
+        # Count the drain time from the exit: the pipes may still hold the server's last output.
+        self._last_transfer = time.monotonic()
         for thread in threads[1:]:
-            while thread.is_alive() and time.monotonic() - self._moved_at < _DRAIN_SECONDS:
-                thread.join(_LOOK_SECONDS)
-        return self._recording.server_ended(code, reason="client_gone" if ended else None)
+            while thread.is_alive() and time.monotonic() - self._last_transfer < _DRAIN_SECONDS:
+                thread.join(_CHECK_SECONDS)
+        return self._recording.close_with_exit(
+            code, reason="client_gone" if server_killed else None
+        )
 
-    def _frames(self, source: int, target: int, way: "Dir") -> None:
+    def _relay_frames(self, source: int, target: int, direction: "Dir", pipe: "IO[bytes]") -> None:
+        """Relay frames from `source` to `target`; then close `target` and `pipe`, the server's end.
+
+        `pipe` is closed through its file object: Python 3.13 reports an error at exit when only
+        its descriptor was closed.
+        """
         splitter = Splitter(cap=self._cap)
         for chunk in _chunks(source):
             if pieces := splitter.feed(chunk):
-                self._recording.frames(pieces, dir=way)
+                self._recording.frames(pieces, dir=direction)
             if not _write_all(target, chunk):
                 break
-            self._moved_at = time.monotonic()
+            self._last_transfer = time.monotonic()
         if (rest := splitter.end()) is not None:
-            self._recording.frame(rest, dir=way, unterminated=True)
+            self._recording.frame(rest, dir=direction, unterminated=True)
         if source == 0:
             self._input_ended.set()
-        with contextlib.suppress(OSError):
-            os.close(target)
-        if source != 0:
+        else:
             with contextlib.suppress(OSError):
-                os.close(source)
+                os.close(target)
+        with contextlib.suppress(OSError):
+            pipe.close()
 
-    def _stderr(self, source: int) -> None:
+    def _relay_stderr(self, source: int) -> None:
         lines = StderrLines()
         relayed = True
         for chunk in _chunks(source):
             self._recording.stderr(lines.feed(chunk))
-            # Without a reader it is drained all the same: the server must not wait for one.
+            # Go on reading when the client has stopped: the server must not block on its stderr.
             relayed = relayed and _write_all(2, chunk)
-            self._moved_at = time.monotonic()
+            self._last_transfer = time.monotonic()
         self._recording.stderr(lines.end())
 
 
 def _chunks(source: int) -> Iterator[bytes]:
-    """What a descriptor gives until its end; an error is an end."""
+    """Chunks read from a descriptor until end of file or an error."""
     with contextlib.suppress(OSError):
         while chunk := os.read(source, _CHUNK):
             yield chunk
@@ -177,11 +187,11 @@ def _write_all(target: int, chunk: bytes) -> bool:
     return True
 
 
-# --- what only Windows has ------------------------------------------------------------------------
+# --- Windows only -------------------------------------------------------------------------------
 
 
-def _binary_streams() -> None:
-    """Without this, Windows turns line ends of our three streams into others."""
+def _set_binary_mode() -> None:
+    """Stop Windows from translating line endings on the recorder's three standard streams."""
     if sys.platform == "win32":
         import msvcrt  # noqa: PLC0415 - does not exist elsewhere
 
@@ -190,8 +200,8 @@ def _binary_streams() -> None:
                 msvcrt.setmode(fd, os.O_BINARY)
 
 
-class _Parent:
-    """The client's process, held open so that its end can be seen."""
+class _ClientProcess:
+    """The client's process, with an open handle that shows when the process has exited."""
 
     def __init__(self) -> None:
         self._handle: Any = None
@@ -203,8 +213,8 @@ class _Parent:
             self._kernel.OpenProcess.restype = ctypes.c_void_p
             self._handle = self._kernel.OpenProcess(synchronize, 0, os.getppid())
 
-    def gone(self) -> bool:
-        """Whether the client has ended; False where that cannot be known."""
+    def has_exited(self) -> bool:
+        """Whether the client has exited; False when that cannot be determined."""
         if sys.platform == "win32" and self._handle:
             import ctypes  # noqa: PLC0415 - loaded by now
 
@@ -212,8 +222,11 @@ class _Parent:
         return False
 
 
-def _into_job(server: "subprocess.Popen[bytes]") -> None:
-    """Tie the server and all it starts to our own life: the job's last handle is ours."""
+def _assign_to_job(server: "subprocess.Popen[bytes]") -> None:
+    """Put the server into a job object that kills it and its children when the recorder ends.
+
+    The recorder holds the only handle of the job and never closes it.
+    """
     if sys.platform == "win32":
         import ctypes  # noqa: PLC0415 - start-up
         from ctypes import wintypes  # noqa: PLC0415

@@ -1,1 +1,4 @@
-"""Write recordings: events, segments, compression and retention."""
+"""Writes recordings: events, segments, compression and retention.
+
+May import `record.limits`, `record.log`, `redaction`, `transcript` and `wire`.
+"""

@@ -1,11 +1,11 @@
-"""When things happened: ids that sort by time, and times of a recording that never go back."""
+"""Recording ids that sort by time, and a clock for events that never goes back."""
 
 import os
 import time
 from collections.abc import Callable
 from typing import Final
 
-# CLOCK_BOOTTIME goes on while a laptop sleeps; elsewhere the monotonic clock has to do.
+# CLOCK_BOOTTIME (Linux) includes the time a computer is suspended.
 _BOOTTIME: Final[int | None] = getattr(time, "CLOCK_BOOTTIME", None)
 
 
@@ -14,10 +14,10 @@ def _steady_ns() -> int:
 
 
 class Clock:
-    """The wall clock as it was at the beginning, moved on by a clock that nobody sets.
+    """A clock that starts at the wall clock's time and advances with a monotonic clock.
 
-    Whoever steps the wall clock back or forth while a recording grows changes nothing in it: its
-    `began_ns` may be wrong then, but its durations and its order are not.
+    Changes of the wall clock during a recording do not affect it: if the wall clock was wrong at
+    the start, `began_ns` is wrong, but durations and order are correct.
     """
 
     def __init__(
@@ -28,16 +28,16 @@ class Clock:
     ) -> None:
         self._steady = steady
         self.began_ns: Final = wall()
-        """UTC nanoseconds since 1970 at the beginning, as the wall clock had it."""
+        """Time of the wall clock at creation, in UTC nanoseconds since 1970."""
         self._offset = self.began_ns - steady()
 
     def now(self) -> int:
-        """UTC nanoseconds since 1970; never less than before."""
+        """The current time in UTC nanoseconds since 1970; never less than at an earlier call."""
         return self._offset + self._steady()
 
 
 def new_id() -> str:
-    """A UUIDv7: sorts by the time it was made (RFC 9562, section 5.7)."""
+    """A new UUIDv7, which sorts by creation time (RFC 9562, section 5.7)."""
     value = (time.time_ns() // 1_000_000) << 80 | int.from_bytes(os.urandom(10), "big")
     value = value & ~(0xF << 76) | 0x7 << 76
     value = value & ~(0x3 << 62) | 0x2 << 62

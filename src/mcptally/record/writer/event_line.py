@@ -1,4 +1,4 @@
-"""What is written of an event: one line, its text redacted by the policy, its frame spliced in."""
+"""Encodes events as lines of a transcript: redacts texts and inserts frames byte for byte."""
 
 from binascii import b2a_base64
 from collections.abc import Mapping, Sequence
@@ -15,10 +15,10 @@ from mcptally.wire.truncated import fields_of_truncated
 _encode: Final = msgspec.json.Encoder().encode
 
 
-class Around(NamedTuple):
-    """What the frames of one call of `Recording.frame` or `frames` have in common."""
+class FrameContext(NamedTuple):
+    """The values shared by all frames of one call of `Recording.frame` or `Recording.frames`."""
 
-    way: Dir
+    direction: Dir
     scope: str | None
     wire_bytes: int | None
     fields: dict[str, Any]
@@ -27,76 +27,92 @@ class Around(NamedTuple):
     json_fields: bytes
 
 
-class Lines:
-    """Makes the lines of one recording; nothing of it is ever written in clear by a failure."""
+class EventLineEncoder:
+    """Encodes the lines of one recording; if redaction fails, the text is left out."""
 
     def __init__(self, recording: str, policy: Policy) -> None:
         self._recording = recording
         self._policy = policy
         self._templates = {
-            way: (
+            direction: (
                 b'{"v":%d,"event":"message","recording":"%b","seq":%%d,"ts_ns":%%d,"dir":"%b",'
                 b'"scope":%%b,"bytes":%%d,%%b"msg":%%b}\n'
             )
-            % (FORMAT_VERSION, recording.encode(), way.encode())
-            for way in ("c2s", "s2c")
+            % (FORMAT_VERSION, recording.encode(), direction.encode())
+            for direction in ("c2s", "s2c")
         }
 
-    def event(self, event: str, fields: Mapping[str, Any], *, seq: int, ts_ns: int) -> bytes:
-        """Any event but a `message`."""
-        begin = {"v": FORMAT_VERSION, "event": event, "recording": self._recording}
-        whole = {**begin, "seq": seq, "ts_ns": ts_ns, **fields}
+    def encode_event(self, event: str, fields: Mapping[str, Any], *, seq: int, ts_ns: int) -> bytes:
+        """The line of any event except `message`."""
+        common_fields = {"v": FORMAT_VERSION, "event": event, "recording": self._recording}
+        complete = {**common_fields, "seq": seq, "ts_ns": ts_ns, **fields}
         try:
-            return _encode(whole) + b"\n"
+            return _encode(complete) + b"\n"
         except UnicodeEncodeError:
-            return _encode(_in_utf8(whole)) + b"\n"
+            return _encode(_all_to_utf8(complete)) + b"\n"
 
-    def around(
-        self, way: Dir, *, scope: str | None, wire_bytes: int | None, fields: dict[str, Any]
-    ) -> Around:
-        """What `frame` needs to know beside the frame, made once for all frames of a call."""
+    def frame_context(
+        self, direction: Dir, *, scope: str | None, wire_bytes: int | None, fields: dict[str, Any]
+    ) -> FrameContext:
+        """The context for `encode_frame`, computed once for all frames of a call."""
         json_scope = b"null" if scope is None else _encode(scope)
         json_fields = _encode(fields)[1:-1] + b"," if fields else b""
-        return Around(way, scope, wire_bytes, fields, self._templates[way], json_scope, json_fields)
+        return FrameContext(
+            direction,
+            scope,
+            wire_bytes,
+            fields,
+            self._templates[direction],
+            json_scope,
+            json_fields,
+        )
 
-    def frame(self, piece: Piece, around: Around, *, seq: int, ts_ns: int) -> tuple[bytes, bool]:
+    def encode_frame(
+        self, piece: Piece, context: FrameContext, *, seq: int, ts_ns: int
+    ) -> tuple[bytes, bool]:
         """The line of one frame, and whether it is a `message`.
 
-        It is a `raw` when it is not strict JSON, is over the cap, or came with a `why`.
+        The event is `raw` if the frame is not strict JSON, is over the size limit, or has a `why`.
         """
-        own = piece.size if isinstance(piece, TooLarge) else len(piece)
-        size = own if around.wire_bytes is None else around.wire_bytes
+        received_size = piece.size if isinstance(piece, TooLarge) else len(piece)
+        size = received_size if context.wire_bytes is None else context.wire_bytes
         if isinstance(piece, TooLarge):
-            why, found = "too_large", self._oversize(piece)
-        elif "why" in around.fields:
-            # No client takes it for a message, even if it happens to be JSON.
-            why, found = around.fields["why"], self.text(piece)
+            why, found = "too_large", self._truncated_fields(piece)
+        elif "why" in context.fields:
+            # Clients do not read this as a message, even if it is JSON.
+            why, found = context.fields["why"], self.text_fields(piece)
         elif not_strict := strict_json_error(piece):
-            torn = not_strict == "not_json" and "unterminated" in around.fields
-            why, found = "torn" if torn else not_strict, self.text(piece)
+            torn = not_strict == "not_json" and "unterminated" in context.fields
+            why, found = "torn" if torn else not_strict, self.text_fields(piece)
         else:
             try:
                 copy, redacted = self._policy.json(piece)
-            except Exception:  # noqa: BLE001 - a policy may neither stop traffic nor leak it
+            except Exception:  # noqa: BLE001 - a failing policy must not stop traffic or leak data
                 why, found = "redaction_failed", {"text": ""}
             else:
-                extra = around.json_fields
+                extra = context.json_fields
                 if redacted:
                     extra += b'"redacted":%d,' % redacted
                 if b"\r" in copy or b"\n" in copy:
-                    # In strict JSON a line break can only stand between tokens.
+                    # In strict JSON a line break occurs only between tokens.
                     copy = copy.replace(b"\r", b" ").replace(b"\n", b" ")
                     extra += b'"reflowed":true,'
-                line = around.template % (seq, ts_ns, around.json_scope, size, extra, copy)
+                line = context.template % (seq, ts_ns, context.json_scope, size, extra, copy)
                 return line, True
-        event = {"dir": around.way, "scope": around.scope, "bytes": size, "why": why}
-        return self.event("raw", {**event, **around.fields, **found}, seq=seq, ts_ns=ts_ns), False
+        event: dict[str, Any] = {
+            "dir": context.direction,
+            "scope": context.scope,
+            "bytes": size,
+            "why": why,
+        }
+        event |= {**context.fields, **found}
+        return self.encode_event("raw", event, seq=seq, ts_ns=ts_ns), False
 
-    def text(self, data: bytes) -> dict[str, Any]:
-        """Bytes of any kind as the fields `text` or `b64`, and `redacted` where something was."""
+    def text_fields(self, data: bytes) -> dict[str, Any]:
+        """Bytes as the field `text` (UTF-8) or `b64`, with `redacted` if values were redacted."""
         try:
             data, redacted = self._policy.text(data)
-        except Exception:  # noqa: BLE001 - a policy may neither stop traffic nor leak it
+        except Exception:  # noqa: BLE001 - a failing policy must not stop traffic or leak data
             return {"text": "", "withheld": "redaction_failed"}
         extra: dict[str, Any] = {"redacted": redacted} if redacted else {}
         try:
@@ -104,48 +120,48 @@ class Lines:
         except UnicodeDecodeError:
             return {**extra, "b64": b2a_base64(data, newline=False).decode()}
 
-    def url(self, url: str) -> str:
-        """A URL or a path, redacted."""
+    def redact_url(self, url: str) -> str:
+        """The redacted URL or path; empty if redaction failed."""
         try:
-            return _utf8(self._policy.url(url)[0])
-        except Exception:  # noqa: BLE001 - a policy may neither stop traffic nor leak it
+            return _to_utf8(self._policy.url(url)[0])
+        except Exception:  # noqa: BLE001 - a failing policy must not stop traffic or leak data
             return ""
 
-    def label(self, server: str) -> str:
-        """What a server is called, redacted: the label may have been made of its command."""
-        return self._words(_utf8(server))
+    def redact_label(self, server: str) -> str:
+        """The redacted label of a server: a label derived from the command may hold a secret."""
+        return self._redact_text(_to_utf8(server))
 
-    def command(self, command: Sequence[str]) -> list[str]:
-        """A command line, redacted."""
+    def redact_command(self, command: Sequence[str]) -> list[str]:
+        """The redacted command line; empty if redaction failed."""
         try:
-            return [_utf8(word) for word in self._policy.argv(command)[0]]
-        except Exception:  # noqa: BLE001 - a policy may neither stop traffic nor leak it
+            return [_to_utf8(word) for word in self._policy.argv(command)[0]]
+        except Exception:  # noqa: BLE001 - a failing policy must not stop traffic or leak data
             return []
 
-    def _oversize(self, piece: TooLarge) -> dict[str, Any]:
+    def _truncated_fields(self, piece: TooLarge) -> dict[str, Any]:
         found = {
-            key: self._words(value) if isinstance(value, str) else value
+            key: self._redact_text(value) if isinstance(value, str) else value
             for key, value in fields_of_truncated(piece).items()
         }
-        # A hash of the whole would let a short secret be guessed.
-        whole = {"sha256": piece.sha256} if self._policy.name == "none" else {}
-        return {"truncated": True, **whole, **found, **self.text(piece.head)}
+        # With redaction no hash: a short secret could be guessed from it.
+        complete = {"sha256": piece.sha256} if self._policy.name == "none" else {}
+        return {"truncated": True, **complete, **found, **self.text_fields(piece.head)}
 
-    def _words(self, text: str) -> str:
-        return str(self.text(text.encode(errors="replace")).get("text", ""))
+    def _redact_text(self, text: str) -> str:
+        return str(self.text_fields(text.encode(errors="replace")).get("text", ""))
 
 
-def _utf8(text: str) -> str:
-    """Words of the system that are not UTF-8 come as surrogates, which no JSON can hold."""
+def _to_utf8(text: str) -> str:
+    """The text with undecodable bytes (surrogates from the OS, invalid in JSON) replaced."""
     return text.encode(errors="surrogateescape").decode(errors="replace")
 
 
-def _in_utf8(value: Any) -> Any:
-    """A value with `_utf8` of every text in it."""
+def _all_to_utf8(value: Any) -> Any:
+    """The value with `_to_utf8` applied to every string in it."""
     if isinstance(value, str):
-        return _utf8(value)
+        return _to_utf8(value)
     if isinstance(value, list):
-        return [_in_utf8(item) for item in value]
+        return [_all_to_utf8(item) for item in value]
     if isinstance(value, dict):
-        return {key: _in_utf8(item) for key, item in value.items()}
+        return {key: _all_to_utf8(item) for key, item in value.items()}
     return value

@@ -1,7 +1,7 @@
-"""Segments at rest: compression of finished ones, retention by age and total size.
+"""Compresses finished segments, and removes old ones by age and total size.
 
-Works in one background thread with low priority, never on the way of traffic. Only files named
-like our segments are touched, and never one that a recorder still writes (it holds a lock).
+The work runs in one background thread with low priority and does not delay traffic. It touches
+only files with the name of a segment, and none that a recorder is writing (and holds locked).
 """
 
 import contextlib
@@ -11,34 +11,34 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from mcptally.record.writer.clock import Clock
-from mcptally.record.writer.segment import OURS, lock
+from mcptally.record.writer.segment import OURS, try_lock
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 FIRST_SWEEP_SECONDS: Final = 10.0
-"""A recorder that has just started has better things to do."""
+"""Delay of the first sweep, so that it does not compete with the start of the recorder."""
 
 SWEEP_SECONDS: Final = 3600.0
-"""How often a recorder looks after its folder; also after every finished segment."""
+"""Time between sweeps; a sweep also follows each finished segment."""
 
-SETTLED_SECONDS: Final = 3600.0
-"""A segment that another recorder left behind is compressed after this much quiet."""
+IDLE_SECONDS: Final = 3600.0
+"""An unlocked segment of another recorder is compressed if not written to for this long."""
 
-_LEAVE_SECONDS: Final = 0.25
+_STOP_SECONDS: Final = 0.25
 
-_LEVEL: Final = 3
+_ZSTD_LEVEL: Final = 3
 _CHUNK: Final = 256 * 1024
 
 
-class _Held(NamedTuple):
+class _SegmentFile(NamedTuple):
     path: "Path"
     size: int
     modified: float
 
 
 class Housekeeper:
-    """The background thread of one folder; `finished` hands it a segment to compress."""
+    """The background thread for one folder; `queue` adds a finished segment for compression."""
 
     def __init__(
         self,
@@ -52,33 +52,35 @@ class Housekeeper:
         self._keep_bytes = keep_bytes
         self._keep_seconds = keep_seconds
         self._compress = compress
-        # By a clock that nobody sets while we run: one step forth of a year would look like age.
+        # Not the wall clock: setting it a year ahead would make every segment look too old.
         self._clock = Clock()
         self._finished: SimpleQueue[str | None] = SimpleQueue()
-        self._leaving = threading.Event()
+        self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin to work, once."""
+        """Start the thread if it is not running."""
         if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name="mcptally-rest", daemon=True)
+            self._thread = threading.Thread(
+                target=self._run, name="mcptally-housekeeping", daemon=True
+            )
             self._thread.start()
 
-    def finished(self, path: str) -> None:
-        """A segment is complete: compress it, then see to retention."""
+    def queue(self, path: str) -> None:
+        """Queue a finished segment for compression; retention is applied after it."""
         self._finished.put(path)
         self.start()
 
-    def leave(self) -> None:
-        """Drop the work at hand; what is not compressed yet stays for the next recorder."""
-        self._leaving.set()
+    def stop(self) -> None:
+        """Stop the thread; segments not yet compressed are left to the next recorder."""
+        self._stopping.set()
         self._finished.put(None)
         if self._thread is not None:
-            self._thread.join(_LEAVE_SECONDS)
+            self._thread.join(_STOP_SECONDS)
 
-    def _work(self) -> None:
+    def _run(self) -> None:
         with contextlib.suppress(OSError, AttributeError):
-            # Linux: the priority of this thread alone.
+            # On Linux this sets the priority of this thread only.
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
         wait = FIRST_SWEEP_SECONDS
         while True:
@@ -86,63 +88,63 @@ class Housekeeper:
                 path = self._finished.get(timeout=wait)
             except Empty:
                 path = None
-            if self._leaving.is_set():
+            if self._stopping.is_set():
                 return
             wait = SWEEP_SECONDS
-            # Whatever goes wrong here must cost no more than a segment left as it was.
+            # On an error the segment stays as it is; the next sweep tries again.
             with contextlib.suppress(OSError):
                 if path is not None and self._compress:
-                    compress(path, leaving=self._leaving)
+                    compress(path, stop=self._stopping)
                 sweep(
                     self._folder,
                     keep_bytes=self._keep_bytes,
                     keep_seconds=self._keep_seconds,
-                    compress_settled=self._compress,
+                    compress_idle=self._compress,
                     now=self._clock.now() / 1e9,
                 )
 
 
-def compress(segment: "str | Path", *, leaving: threading.Event | None = None) -> "Path | None":
-    """Turn a finished `.jsonl` into `.jsonl.zst`, atomically; None when a recorder holds it.
+def compress(segment: "str | Path", *, stop: threading.Event | None = None) -> "Path | None":
+    """Replace a finished `.jsonl` by its `.jsonl.zst` atomically; None if a recorder has it locked.
 
     Raises:
-        OSError: the disk refuses, or `leaving` was set; the original is as it was.
+        OSError: reading or writing failed, or `stop` was set; the original is unchanged.
     """
-    # Most recordings end before anything is compressed: they need not load this.
+    # Import late: most recordings end before anything is compressed.
     from pathlib import Path  # noqa: PLC0415
 
     import zstandard  # noqa: PLC0415
 
     path = Path(segment)
-    whole = path.with_name(path.name + ".zst")
-    part = path.with_name(path.name + ".zst.part")
+    target_path = path.with_name(path.name + ".zst")
+    part_path = path.with_name(path.name + ".zst.part")
     with path.open("rb") as source:
-        if not lock(source.fileno()):
+        if not try_lock(source.fileno()):
             return None
         source_stat = os.fstat(source.fileno())
         fd = os.open(
-            part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0), 0o600
+            part_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0), 0o600
         )
         try:
             with os.fdopen(fd, "wb") as target:
-                compressor = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True)
+                compressor = zstandard.ZstdCompressor(level=_ZSTD_LEVEL, write_checksum=True)
                 job = compressor.compressobj(size=source_stat.st_size)
                 while chunk := source.read(_CHUNK):
-                    if leaving is not None and leaving.is_set():
-                        raise InterruptedError("the recorder is leaving")
+                    if stop is not None and stop.is_set():
+                        raise InterruptedError("the recorder is stopping")
                     target.write(job.compress(chunk))
                 target.write(job.flush())
                 target.flush()
-                # The original goes next: the copy must survive a power cut by then.
+                # The original is removed next: the copy must survive a power failure first.
                 os.fsync(target.fileno())
-            os.utime(part, ns=(source_stat.st_atime_ns, source_stat.st_mtime_ns))
-            part.replace(whole)
+            os.utime(part_path, ns=(source_stat.st_atime_ns, source_stat.st_mtime_ns))
+            part_path.replace(target_path)
         except OSError:
-            part.unlink(missing_ok=True)
+            part_path.unlink(missing_ok=True)
             raise
-    # Outside, for Windows removes no open file; somebody else may have come first.
+    # After closing: Windows cannot remove an open file. Another recorder may have removed it.
     path.unlink(missing_ok=True)
-    return whole
+    return target_path
 
 
 def sweep(
@@ -150,36 +152,36 @@ def sweep(
     *,
     keep_bytes: int | None,
     keep_seconds: float | None,
-    compress_settled: bool,
+    compress_idle: bool,
     now: float,
 ) -> None:
-    """Compress what others left, remove what is too old, then the oldest beyond the total size.
+    """Compress idle segments, and remove those too old or, oldest first, over the total size.
 
-    `now` is in seconds since 1970. Whatever a recorder still holds is left alone.
+    `now` is in seconds since 1970. Segments locked by a recorder are skipped.
 
     Raises:
         OSError: the folder cannot be listed.
     """
-    segments = sorted(_segments(folder), key=lambda held: held.modified)
-    for held in segments:
-        settled = now - held.modified > SETTLED_SECONDS
-        if held.path.name.endswith(".part"):
-            if settled:
-                _remove(held.path)
-        elif compress_settled and settled and held.path.name.endswith(".jsonl"):
+    segments = sorted(_list_segments(folder), key=lambda segment: segment.modified)
+    for segment in segments:
+        idle = now - segment.modified > IDLE_SECONDS
+        if segment.path.name.endswith(".part"):
+            if idle:
+                _remove(segment.path)
+        elif compress_idle and idle and segment.path.name.endswith(".jsonl"):
             with contextlib.suppress(OSError):
-                compress(held.path)
-    segments = sorted(_segments(folder), key=lambda held: held.modified)
-    total = sum(held.size for held in segments)
-    for held in segments:
-        too_old = keep_seconds is not None and now - held.modified > keep_seconds
+                compress(segment.path)
+    segments = sorted(_list_segments(folder), key=lambda segment: segment.modified)
+    total = sum(segment.size for segment in segments)
+    for segment in segments:
+        too_old = keep_seconds is not None and now - segment.modified > keep_seconds
         too_much = keep_bytes is not None and total > keep_bytes
-        if (too_old or too_much) and _remove(held.path):
-            total -= held.size
+        if (too_old or too_much) and _remove(segment.path):
+            total -= segment.size
 
 
-def _segments(folder: "str | Path") -> list[_Held]:
-    from pathlib import Path  # noqa: PLC0415 - as in compress
+def _list_segments(folder: "str | Path") -> list[_SegmentFile]:
+    from pathlib import Path  # noqa: PLC0415 - see compress
 
     found = []
     with os.scandir(folder) as entries:
@@ -187,15 +189,15 @@ def _segments(folder: "str | Path") -> list[_Held]:
             if OURS.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
                 with contextlib.suppress(OSError):
                     stat = entry.stat()
-                    found.append(_Held(Path(entry.path), stat.st_size, stat.st_mtime))
+                    found.append(_SegmentFile(Path(entry.path), stat.st_size, stat.st_mtime))
     return found
 
 
 def _remove(path: "Path") -> bool:
-    """Remove a segment unless a recorder holds it."""
+    """Remove a segment unless a recorder has it locked; whether it was removed."""
     try:
-        with path.open("rb") as held:
-            if not lock(held.fileno()):
+        with path.open("rb") as segment:
+            if not try_lock(segment.fileno()):
                 return False
         path.unlink()
     except OSError:

@@ -1,6 +1,6 @@
-"""Recordings on disk while they grow: one event, one line, in the file before it is passed on.
+"""Writes recordings: each event becomes one line, written to the file before it is relayed.
 
-How to use it (stdio and HTTP alike; safe to call from several threads and from an event loop):
+Usage, for stdio and HTTP (safe to call from several threads and from an event loop):
 
     archive = Archive("traces", policy=policy, limits=Limits())
     recording = archive.open(transport="stdio", server="time", command=["mcp-server-time"])
@@ -10,14 +10,15 @@ How to use it (stdio and HTTP alike; safe to call from several threads and from 
     recording.stderr([b"a line"])
     recording.close(reason="server_exited", exit_code=0)
 
-When a call returns, its events are in the file (`write` has returned, no fsync). No call raises
-because of the disk: what could not be written is counted, said once, and told by a `gap` as soon
-as the disk takes it again. Lost events keep their `seq`, so every hole in `seq` has its `gap`.
-A `Splitter` (framing.py) cuts a stream into the pieces that `frame` and `frames` take; of a whole
-body, `framing.capped` makes the piece. What a line says is lines.py's, the file segment.py's.
+When a call returns, its events are in the file (`write` has returned, without fsync). No call
+raises an error of the disk: lost events are counted and logged once, and a `gap` event reports
+them when writing works again. Lost events keep their `seq`, so each hole in `seq` has its `gap`.
+`wire.framing.Splitter` cuts a stream into the pieces for `frame` and `frames`;
+`wire.framing.capped` makes the piece of a whole body. event_line.py encodes a line, segment.py
+writes the file.
 
-The policy redacts the copy only. Segments rotate by size and age; rest.py compresses finished
-ones and applies retention, in a background thread.
+The policy redacts only the recorded copy. Segments rotate by size and age; housekeeping.py
+compresses finished segments and applies retention in a background thread.
 """
 
 import contextlib
@@ -32,28 +33,28 @@ from typing import Any, Final
 from mcptally.record.limits import Limits
 from mcptally.record.log import log_to_stderr
 from mcptally.record.writer.clock import Clock, new_id
-from mcptally.record.writer.event_line import Lines
+from mcptally.record.writer.event_line import EventLineEncoder
 from mcptally.record.writer.housekeeping import Housekeeper
-from mcptally.record.writer.segment import Segment, stem
+from mcptally.record.writer.segment import Segment, segment_stem
 from mcptally.redaction.policy import Policy
 from mcptally.redaction.policy import policy as policy_named
 from mcptally.transcript.format import Dir, Transport
 from mcptally.wire.framing import Piece
 
 RECORDER: Final = "mcptally 0.1.0"
-"""Name and version for `open.recorder`; asking the package's metadata would cost start-up time."""
+"""Name and version for `open.recorder`, a constant to save reading the package metadata."""
 
 RETRY_SECONDS: Final = 1.0
-"""After the disk refused an event, it is asked again at most this often."""
+"""Minimum time between write attempts after a write failed."""
 
 _STALLED: Final = "the disk did not take an event in time"
 _REMOVED: Final = "their file was removed while it was being written"
 
 
 class Archive:
-    """A folder that recordings are written to, with one policy and one set of limits.
+    """A folder for recordings, with one redaction policy and one set of limits.
 
-    `say` is told, in a sentence each, what whoever runs the recorder should know.
+    `log` is called with each message for the user of the recorder.
     """
 
     def __init__(
@@ -62,12 +63,12 @@ class Archive:
         *,
         policy: Policy | None = None,
         limits: Limits | None = None,
-        say: Callable[[str], None] = log_to_stderr,
+        log: Callable[[str], None] = log_to_stderr,
     ) -> None:
         self.folder = os.fspath(out)
         self.policy = policy or policy_named()
         self.limits = limits or Limits()
-        self.say = say
+        self.log = log
         self.housekeeper = Housekeeper(
             self.folder,
             keep_bytes=self.limits.keep_bytes,
@@ -83,14 +84,14 @@ class Archive:
         command: Sequence[str] | None = None,
         url: str | None = None,
     ) -> "Recording":
-        """Begin a recording; a disk that refuses is a loss like any other, never an error."""
+        """Start a recording. If its file cannot be written, events are lost; it raises nothing."""
         recording = self.prepare(transport=transport, server=server, command=command, url=url)
         recording.begin()
         return recording
 
-    def leave(self) -> None:
-        """Stop the work in the background; recordings are closed by their owners."""
-        self.housekeeper.leave()
+    def close(self) -> None:
+        """Stop the background thread. Recordings must be closed separately."""
+        self.housekeeper.stop()
 
     def prepare(
         self,
@@ -100,17 +101,17 @@ class Archive:
         command: Sequence[str] | None = None,
         url: str | None = None,
     ) -> "Recording":
-        """A recording whose `begin` is still to be called, on a thread that may wait for a disk."""
+        """A recording without a file yet: call `begin` on a thread that may block on the disk."""
         self.housekeeper.start()
         return Recording(self, transport=transport, server=server, command=command, url=url)
 
 
 class Recording:
-    """One pipe's life or one HTTP session, written to one segment after another.
+    """The recording of one stdio connection or HTTP session, in one or more segments.
 
-    `busy_since` (seconds on the monotonic clock, 0 when no write is under way) and `stalled` let
-    a watchdog take traffic away from a thread that a dead disk holds; stdio.py and http_sessions.py
-    do. `lost` counts the events that are not in the files.
+    `busy_since` is the start of the write in progress (seconds of the monotonic clock, 0 if there
+    is none). With it and `stalled`, a watchdog moves traffic away from a thread blocked by the disk
+    (stdio/session.py, http/recordings.py). `lost` counts the events missing from the files.
     """
 
     def __init__(
@@ -129,43 +130,44 @@ class Recording:
         self._archive = archive
         self._limits = archive.limits
         self._lock = threading.Lock()
-        self._lines = Lines(self.id, archive.policy)
+        self._encoder = EventLineEncoder(self.id, archive.policy)
         self._clock = Clock()
         self._seq = 0
         self._counts: dict[str, int] = {}
-        self._gap = 0
-        self._gap_why = ""
-        self._missed: deque[int] = deque()
+        self._unreported_lost = 0
+        self._lost_reason = ""
+        self._skipped: deque[int] = deque()
         self._retry_at = 0.0
-        self._said = False
-        server = None if server is None else self._lines.label(server)
-        self._stem = stem(server, self.id, self._clock.began_ns)
-        self._file: Segment | None = None
-        self._segments = 0
-        self._in_segment: dict[str, int] = {}
-        """Events in the open segment, counted like `_counts`."""
-        self._told_in_segment = 0
-        """Lost events that gaps in the open segment account for."""
-        self._finished = False
+        self._error_logged = False
+        server = None if server is None else self._encoder.redact_label(server)
+        self._file_stem = segment_stem(server, self.id, self._clock.began_ns)
+        self._segment: Segment | None = None
+        self._segment_count = 0
+        self._segment_counts: dict[str, int] = {}
+        """Events in the open segment by kind, like `_counts`."""
+        self._lost_in_segment_gaps = 0
+        """Lost events reported by `gap` events in the open segment."""
+        self._closed = False
         self._open = {
             "transport": transport,
             "server": server,
-            **({} if command is None else {"command": self._lines.command(command)}),
-            **({} if url is None else {"url": self._lines.url(url)}),
+            **({} if command is None else {"command": self._encoder.redact_command(command)}),
+            **({} if url is None else {"url": self._encoder.redact_url(url)}),
             "recorder": RECORDER,
             "redaction": archive.policy.name,
         }
 
     def begin(self) -> None:
-        """Write the first segment's `open`; the first event does it where nobody called this."""
+        """Write the first segment's `open` event, which otherwise precedes the first event."""
         with self._lock:
-            self._ready(0)
+            self._prepare_write(0)
 
-    def stall(self) -> None:
-        """Give up waiting for a write that does not return: events are lost until it does."""
+    def mark_stalled(self) -> None:
+        """Stop waiting for a blocked write; events are lost until it returns."""
         self.stalled = True
-        self._archive.say(
-            f"{self._archive.folder} does not take events in time; traffic goes on, a gap will tell"
+        self._archive.log(
+            f"{self._archive.folder} does not take events in time; traffic goes on, and a gap "
+            "event will count the lost ones"
         )
 
     # --- events ---------------------------------------------------------------------------------
@@ -174,25 +176,25 @@ class Recording:
         self,
         piece: Piece,
         *,
-        dir: Dir,  # noqa: A002 - the transcript's own word
+        dir: Dir,  # noqa: A002 - name of the field in transcripts
         scope: str | None = None,
         wire_bytes: int | None = None,
         **fields: Any,
     ) -> None:
-        """One frame as a `message`, or as a `raw` when it is not strict JSON or over the cap.
+        """Record a frame: as `message`, or as `raw` if not strict JSON or too large.
 
-        `wire_bytes` is its length on the wire where that is not its own (decoded SSE);
-        `fields` (`sse_id`, `sse_event`, `unterminated`) are added to the event as they are.
+        `wire_bytes` is the length on the wire if it differs from the frame's (decoded SSE);
+        `fields` (`sse_id`, `sse_event`, `unterminated`) are added to the event unchanged.
         """
-        self._append([piece], dir, scope, wire_bytes, fields)
+        self._write_frames([piece], dir, scope, wire_bytes, fields)
 
     def frames(self, pieces: Sequence[Piece], *, dir: Dir) -> None:  # noqa: A002
-        """Frames of a pipe that one read completed: as many events, one write."""
-        self._append(pieces, dir, None, None, {})
+        """Record the frames completed by one read of a pipe: one event each, in one write."""
+        self._write_frames(pieces, dir, None, None, {})
 
     def stderr(self, lines: Sequence[bytes]) -> None:
-        """What the server wrote to stderr, an event a line."""
-        self._events("stderr", [partial(self._lines.text, line) for line in lines])
+        """Record lines that the server wrote to stderr, one event per line."""
+        self._write_events("stderr", [partial(self._encoder.text_fields, line) for line in lines])
 
     def http(
         self,
@@ -202,13 +204,13 @@ class Recording:
         phase: str,
         **fields: Any,
     ) -> None:
-        """An HTTP event; `method`, `path`, `status`, `headers`, `closed_by` go to `fields`.
+        """Record an HTTP event; `fields`: `method`, `path`, `status`, `headers`, `closed_by`.
 
-        `path` is redacted here; the header allowlist and hashed session ids are the caller's.
+        `path` is redacted here. The caller filters headers and hashes session ids.
         """
         if isinstance(path := fields.get("path"), str):
-            fields["path"] = self._lines.url(path)
-        self._events("http", [lambda: {"dir": dir, "scope": scope, "phase": phase, **fields}])
+            fields["path"] = self._encoder.redact_url(path)
+        self._write_events("http", [lambda: {"dir": dir, "scope": scope, "phase": phase, **fields}])
 
     def close(
         self,
@@ -218,24 +220,28 @@ class Recording:
         signal: int | None = None,
         **fields: Any,
     ) -> None:
-        """End the recording; later calls write nothing."""
-        if self._finished:
+        """Write the `close` event and end the recording; later calls write nothing."""
+        if self._closed:
             return
         self._retry_at = 0.0
         end = {"reason": reason, "exit_code": exit_code, "signal": signal, **fields}
-        self._events("close", [lambda: {**end, "counts": {**self._counts, "lost": self.lost}}])
-        self._finished = True
-        if self._gap or self._missed:
-            lost = self._gap + sum(self._missed)
-            self._archive.say(f"{lost} events could not be recorded: {self._gap_why or _STALLED}")
-        if self._file is not None and not self.stalled:
-            self._file.close()
+        self._write_events(
+            "close", [lambda: {**end, "counts": {**self._counts, "lost": self.lost}}]
+        )
+        self._closed = True
+        if self._unreported_lost or self._skipped:
+            lost = self._unreported_lost + sum(self._skipped)
+            self._archive.log(
+                f"{lost} events could not be recorded: {self._lost_reason or _STALLED}"
+            )
+        if self._segment is not None and not self.stalled:
+            self._segment.close()
 
-    def server_ended(self, code: int, *, reason: str | None = None) -> int:
-        """Close with a server's end: its exit code, or -N where signal N ended it.
+    def close_with_exit(self, code: int, *, reason: str | None = None) -> int:
+        """Close after the server's exit; return its exit code as a shell does (signal N: 128 + N).
 
-        `reason` is why, where it did not end by itself. What it gives is the exit code that a
-        shell would make of it: 128 + N for a signal.
+        `code` is the exit code, or -N if signal N ended the server. `reason` says why, if it did
+        not end by itself.
         """
         if code >= 0:
             self.close(reason=reason or "server_exited", exit_code=code)
@@ -243,193 +249,204 @@ class Recording:
         self.close(reason=reason or "server_killed", signal=-code)
         return 128 - code
 
-    # --- lines (the lock is held) ---------------------------------------------------------------
+    # --- lines (caller holds lock) --------------------------------------------------------------
 
-    def _append(
+    def _write_frames(
         self,
         pieces: Sequence[Piece],
-        way: Dir,
+        direction: Dir,
         scope: str | None,
         wire_bytes: int | None,
         fields: dict[str, Any],
     ) -> None:
-        if self.stalled or self._finished:
-            self._missed.append(len(pieces))
+        if self.stalled or self._closed:
+            self._skipped.append(len(pieces))
             return
         with self._lock:
-            if not self._ready(len(pieces)):
+            if not self._prepare_write(len(pieces)):
                 return
             now = self._clock.now()
-            around = self._lines.around(way, scope=scope, wire_bytes=wire_bytes, fields=fields)
+            context = self._encoder.frame_context(
+                direction, scope=scope, wire_bytes=wire_bytes, fields=fields
+            )
             lines = []
             messages = 0
             for piece in pieces:
-                line, is_message = self._lines.frame(piece, around, seq=self._seq, ts_ns=now)
+                line, is_message = self._encoder.encode_frame(
+                    piece, context, seq=self._seq, ts_ns=now
+                )
                 self._seq += 1
                 messages += is_message
                 lines.append(line)
-            self._put(b"".join(lines), {"message": messages, "raw": len(lines) - messages})
+            self._write(b"".join(lines), {"message": messages, "raw": len(lines) - messages})
 
-    def _events(self, event: str, fields: Sequence[Callable[[], Mapping[str, Any]]]) -> None:
-        if self.stalled or self._finished:
-            self._missed.append(len(fields))
+    def _write_events(self, event: str, fields: Sequence[Callable[[], Mapping[str, Any]]]) -> None:
+        if self.stalled or self._closed:
+            self._skipped.append(len(fields))
             return
         with self._lock:
-            if self._ready(len(fields)):
+            if self._prepare_write(len(fields)):
                 now = self._clock.now()
-                lines = [self._line(event, now, make()) for make in fields]
-                self._put(b"".join(lines), {event: len(lines)})
+                lines = [self._encode(event, now, make()) for make in fields]
+                self._write(b"".join(lines), {event: len(lines)})
 
-    def _line(self, event: str, ts_ns: int, fields: Mapping[str, Any]) -> bytes:
-        line = self._lines.event(event, fields, seq=self._seq, ts_ns=ts_ns)
+    def _encode(self, event: str, ts_ns: int, fields: Mapping[str, Any]) -> bytes:
+        line = self._encoder.encode_event(event, fields, seq=self._seq, ts_ns=ts_ns)
         self._seq += 1
         return line
 
-    # --- the file (the lock is held) ------------------------------------------------------------
+    # --- file (caller holds the lock) -----------------------------------------------------------
 
-    def _ready(self, events: int) -> bool:
-        """Make the file ready for `events` more, or count them as lost.
+    def _prepare_write(self, events: int) -> bool:
+        """Prepare the segment for `events` more events; if that fails, count them as lost.
 
-        Opens the first segment, begins the next one, and writes the gap that is owed.
+        Opens the first or the next segment, and writes a pending `gap` event.
         """
         monotonic = time.monotonic()
-        while self._missed:
-            self._lose(self._missed.popleft(), _STALLED)
-        if self._file is not None and not self._has_name(self._file):
-            self._removed(self._file)
-        if self._file is None or self._gap:
+        while self._skipped:
+            self._count_lost(self._skipped.popleft(), _STALLED)
+        if self._segment is not None and not self._segment_exists(self._segment):
+            self._handle_removed_segment(self._segment)
+        if self._segment is None or self._unreported_lost:
             if monotonic < self._retry_at:
-                self._lose(events, self._gap_why)
+                self._count_lost(events, self._lost_reason)
                 return False
             try:
-                if self._file is None:
-                    self._begin_segment()
-                if self._gap:
-                    self._put_one("gap", {"lost": self._gap, "why": self._gap_why})
-                    self._told_in_segment += self._gap
-                    self._gap = 0
-                    self._said = False
+                if self._segment is None:
+                    self._open_segment()
+                if self._unreported_lost:
+                    self._write_own_event(
+                        "gap", {"lost": self._unreported_lost, "why": self._lost_reason}
+                    )
+                    self._lost_in_segment_gaps += self._unreported_lost
+                    self._unreported_lost = 0
+                    self._error_logged = False
             except OSError as error:
-                self._refuse(error, events)
+                self._handle_write_error(error, events)
                 return False
         elif self._segment_is_full(monotonic):
-            self._rotate(monotonic)
+            self._start_next_segment(monotonic)
         return True
 
     def _segment_is_full(self, monotonic: float) -> bool:
-        file, limits = self._file, self._limits
-        if file is None or monotonic < self._retry_at:
+        segment, limits = self._segment, self._limits
+        if segment is None or monotonic < self._retry_at:
             return False
-        if limits.segment_bytes is not None and file.size >= limits.segment_bytes:
+        if limits.segment_bytes is not None and segment.size >= limits.segment_bytes:
             return True
-        age = monotonic - file.began
+        age = monotonic - segment.opened_at
         return limits.segment_seconds is not None and age >= limits.segment_seconds
 
-    def _has_name(self, file: Segment) -> bool:
-        # Before every write (about 1 µs): what is written to a removed file is lost unseen.
+    def _segment_exists(self, segment: Segment) -> bool:
+        # Checked before each write (about 1 µs): writes to a removed file succeed and are lost.
         self.busy_since = time.monotonic()
         try:
-            return file.has_name()
+            return segment.exists()
         finally:
             self.busy_since = 0.0
             self.stalled = False
 
-    def _removed(self, file: Segment) -> None:
-        """Count all events of a removed segment as lost; the next write begins a new one."""
-        file.close()
-        self._file = None
-        events = sum(self._in_segment.values())
+    def _handle_removed_segment(self, segment: Segment) -> None:
+        """Count all events of a removed segment as lost; the next write opens a new segment."""
+        segment.close()
+        self._segment = None
+        events = sum(self._segment_counts.values())
         self._counts = {
             event: left
             for event, number in self._counts.items()
-            if (left := number - self._in_segment.get(event, 0))
+            if (left := number - self._segment_counts.get(event, 0))
         }
         self.lost += events
-        self._gap += events + self._told_in_segment
-        self._in_segment, self._told_in_segment = {}, 0
-        self._gap_why = _REMOVED
+        self._unreported_lost += events + self._lost_in_segment_gaps
+        self._segment_counts, self._lost_in_segment_gaps = {}, 0
+        self._lost_reason = _REMOVED
         self._retry_at = 0.0
-        self._archive.say(
-            f"{file.path} was removed while it was being written: {events} events are lost; "
-            "the recording goes on in a new file"
+        self._archive.log(
+            f"{segment.path} was removed while it was being written: {events} events are lost; "
+            "the recording continues in a new file"
         )
 
-    def _rotate(self, monotonic: float) -> None:
-        """Begin the next segment; when the disk refuses, the present one goes on growing."""
-        before = self._file
+    def _start_next_segment(self, monotonic: float) -> None:
+        """Open the next segment; if that fails, continue with the current one."""
+        previous = self._segment
         try:
-            self._begin_segment()
+            self._open_segment()
         except OSError:
             self._retry_at = monotonic + RETRY_SECONDS
             return
-        if before is not None:
-            before.close()
-            self._archive.housekeeper.finished(before.path)
+        if previous is not None:
+            previous.close()
+            self._archive.housekeeper.queue(previous.path)
 
-    def _begin_segment(self) -> None:
-        name = f"{self._stem}-{self._segments:04d}.jsonl"
+    def _open_segment(self) -> None:
+        name = f"{self._file_stem}-{self._segment_count:04d}.jsonl"
         self.busy_since = time.monotonic()
         try:
             segment = Segment(self._archive.folder, name)
         finally:
             self.busy_since = 0.0
             self.stalled = False
-        before, self._file = self._file, segment
-        counted, self._in_segment = self._in_segment, {}
-        told, self._told_in_segment = self._told_in_segment, 0
+        previous, self._segment = self._segment, segment
+        counts, self._segment_counts = self._segment_counts, {}
+        lost_in_gaps, self._lost_in_segment_gaps = self._lost_in_segment_gaps, 0
         try:
-            self._put_one("open", {**self._open, "segment": self._segments})
+            self._write_own_event("open", {**self._open, "segment": self._segment_count})
         except OSError:
-            self._file, self._in_segment, self._told_in_segment = before, counted, told
+            self._segment, self._segment_counts, self._lost_in_segment_gaps = (
+                previous,
+                counts,
+                lost_in_gaps,
+            )
             segment.discard()
             raise
         with contextlib.suppress(OSError):
             segment.publish()
-        self._segments += 1
+        self._segment_count += 1
 
-    def _put_one(self, event: str, fields: Mapping[str, Any]) -> None:
-        """An event of the file's own (open, gap), which is no loss when it fails."""
-        line = self._line(event, self._clock.now(), fields)
+    def _write_own_event(self, event: str, fields: Mapping[str, Any]) -> None:
+        """Write an `open` or `gap` event, which is not counted as lost if it fails."""
+        line = self._encode(event, self._clock.now(), fields)
         try:
-            self._put_or_raise(line, {event: 1})
+            self._write_or_raise(line, {event: 1})
         except OSError:
             self._seq -= 1
             raise
 
-    def _put(self, lines: bytes, counts: Mapping[str, int]) -> None:
+    def _write(self, lines: bytes, counts: Mapping[str, int]) -> None:
         try:
-            self._put_or_raise(lines, counts)
+            self._write_or_raise(lines, counts)
         except OSError as error:
             events = sum(counts.values())
             self._seq -= events  # counted again with the loss
-            self._refuse(error, events)
+            self._handle_write_error(error, events)
 
-    def _put_or_raise(self, lines: bytes, counts: Mapping[str, int]) -> None:
-        if self._file is None:
+    def _write_or_raise(self, lines: bytes, counts: Mapping[str, int]) -> None:
+        if self._segment is None:
             raise OSError("no segment is open")
         self.busy_since = time.monotonic()
         try:
-            self._file.put(lines)
+            self._segment.put(lines)
         finally:
             self.busy_since = 0.0
             self.stalled = False
         for event, number in counts.items():
             if number:
                 self._counts[event] = self._counts.get(event, 0) + number
-                self._in_segment[event] = self._in_segment.get(event, 0) + number
+                self._segment_counts[event] = self._segment_counts.get(event, 0) + number
 
-    def _refuse(self, error: OSError, events: int) -> None:
+    def _handle_write_error(self, error: OSError, events: int) -> None:
         why = error.strerror or str(error)
         self._retry_at = time.monotonic() + RETRY_SECONDS
-        self._lose(events, why)
-        if not self._said:
-            self._said = True
-            self._archive.say(
-                f"cannot record to {self._archive.folder}: {why}; traffic goes on, a gap will tell"
+        self._count_lost(events, why)
+        if not self._error_logged:
+            self._error_logged = True
+            self._archive.log(
+                f"cannot record to {self._archive.folder}: {why}; traffic goes on, and a "
+                "gap event will count the lost events"
             )
 
-    def _lose(self, events: int, why: str) -> None:
+    def _count_lost(self, events: int, why: str) -> None:
         self._seq += events
         self.lost += events
-        self._gap += events
-        self._gap_why = why
+        self._unreported_lost += events
+        self._lost_reason = why

@@ -1,6 +1,6 @@
-"""One segment file while it grows: its name, its lock, and writes that tear no line.
+"""A segment file that is being written: its name, its lock, and appending of whole lines.
 
-Paths are strings here and in writer.py: pathlib alone would be a twentieth of our start-up.
+Paths are strings in this folder: importing pathlib would take 5 % of the recorder's start-up time.
 """
 
 import contextlib
@@ -20,24 +20,24 @@ OURS: Final = re.compile(
     r"(?P<stem>[A-Za-z0-9._-]{1,60}-\d{8}T\d{6}Z-[0-9a-f]{12})-(?P<segment>\d{4,})"
     r"(?P<suffix>\.jsonl|\.jsonl\.part|\.jsonl\.zst|\.jsonl\.zst\.part)"
 )
-"""Names that the recorder gives; nothing else in a folder is ever compressed or removed."""
+"""File names of segments. Other files in the folder are never compressed or removed."""
 
 _LOCKED_BYTE: Final = 1 << 40
 
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
 
 
-def stem(server: str | None, recording: str, wall_ns: int) -> str:
-    """What all segments of a recording are called: label, start in UTC, end of its id."""
+def segment_stem(server: str | None, recording: str, wall_ns: int) -> str:
+    """The common file name prefix of a recording: label, start time in UTC, end of its id."""
     label = _UNSAFE.sub("_", server or "server").strip("._")[:60] or "server"
     began = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(wall_ns // 1_000_000_000))
     return f"{label}-{began}-{recording.replace('-', '')[-12:]}"
 
 
-def lock(fd: int) -> bool:
-    """Mark an open segment as being written; False when another process holds it."""
+def try_lock(fd: int) -> bool:
+    """Lock an open segment; False if another process has it locked."""
     if sys.platform == "win32":
-        # Locks are of bytes there, and bind everybody: one that no segment will ever reach.
+        # Windows locks bytes, for all processes: lock one far beyond the end of any segment.
         try:
             os.lseek(fd, _LOCKED_BYTE, os.SEEK_SET)
             msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
@@ -49,34 +49,34 @@ def lock(fd: int) -> bool:
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
-        # A file system without locks: treat the file as ours, housekeeping also asks for age.
+        # On a file system without locks report success; housekeeping also checks the age.
         return error.errno not in (errno.EWOULDBLOCK, errno.EACCES)
     return True
 
 
 class Segment:
-    """An open segment: 0600, locked, only ever whole lines long.
+    """An open, locked segment file with mode 0600 that always ends with a complete line.
 
     Raises:
-        OSError: from the constructor and from `put`, when the disk refuses.
+        OSError: the constructor or `put` cannot create or write the file.
     """
 
     def __init__(self, folder: str, name: str) -> None:
         if not os.path.isdir(folder):  # noqa: PTH112
             os.makedirs(folder, mode=0o700, exist_ok=True)  # noqa: PTH103
         self.path = os.path.join(folder, name)  # noqa: PTH118
-        # Windows renames no open file: there a segment has its name before its first line.
+        # Windows cannot rename an open file: there the file gets its final name at once.
         self._first_name = self.path if sys.platform == "win32" else f"{self.path}.part"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | getattr(os, "O_BINARY", 0)
         self._fd = os.open(self._first_name, flags, 0o600)
-        lock(self._fd)
+        try_lock(self._fd)
         self.size = 0
-        """Bytes of the file."""
-        self.began = time.monotonic()
-        """When it was opened, in seconds on the monotonic clock."""
+        """Size of the file in bytes."""
+        self.opened_at = time.monotonic()
+        """Time of opening, in seconds of the monotonic clock."""
 
     def put(self, lines: bytes) -> None:
-        """Append whole lines; on failure the file is as long as it was before."""
+        """Append whole lines; on failure the file keeps its previous length."""
         try:
             written = os.write(self._fd, lines)
             while written < len(lines):
@@ -88,22 +88,22 @@ class Segment:
         self.size += len(lines)
 
     def publish(self) -> None:
-        """Give the file its name, once it has its first line: a kill leaves no empty segment."""
+        """Rename `.part` to the final name, after the first line, so no segment is ever empty."""
         if self._first_name != self.path:
             os.rename(self._first_name, self.path)  # noqa: PTH104
             self._first_name = self.path
 
     def discard(self) -> None:
-        """Close and remove a segment that never got its first line."""
+        """Close and remove a segment whose first line could not be written."""
         self.close()
         with contextlib.suppress(OSError):
             os.unlink(self._first_name)  # noqa: PTH108
 
-    def has_name(self) -> bool:
-        """False once somebody removed the file while it was being written."""
+    def exists(self) -> bool:
+        """Whether the file still has a name: False once it was removed while open."""
         return os.fstat(self._fd).st_nlink > 0
 
     def close(self) -> None:
-        """Let go of the file and its lock."""
+        """Close the file and release its lock."""
         with contextlib.suppress(OSError):
             os.close(self._fd)

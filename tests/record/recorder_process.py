@@ -1,4 +1,4 @@
-"""Runs programs behind the real recorder, as a client would, and reads what it recorded."""
+"""Runs commands behind the recorder as a client does, and reads the recorded events."""
 
 import contextlib
 import json
@@ -10,28 +10,28 @@ import time
 from pathlib import Path
 
 PYTHON = [sys.executable, "-I", "-B"]
-"""Writes no bytecode: under a limit on file sizes Python keeps half a module, for all to import."""
-PATIENCE = 60.0
-"""Seconds after which a test gives up on a process; none waits that long when all is well."""
+"""-B: with a limit on file sizes Python would write truncated bytecode, which later runs import."""
+TIMEOUT_SECONDS = 60.0
+"""Seconds after which a test stops waiting for a process; only a failing test waits this long."""
 
 
 def script(source):
-    """A command that runs `source`."""
+    """The command that runs the Python code `source`."""
     return [*PYTHON, "-c", source]
 
 
 def recorder(out, *options):
-    """The recorder's command; a disk that a loaded machine holds up costs no events."""
+    """The recorder's command; it waits for the disk without limit, so that no events are lost."""
     wait = ["--disk-wait", "off"]
     return [*PYTHON, "-m", "mcptally", "record", "--out", str(out), *wait, *map(str, options), "--"]
 
 
 def segments(out):
-    """Names and bytes of the segments, in order. Work in progress (`.part`) is nobody's."""
+    """Names and decompressed bytes of the segments, in order, without `.part` files."""
     found = {}
     for path in sorted(Path(out).iterdir()):
         data = None
-        # A background thread may be replacing a finished segment by its compressed copy.
+        # A background thread may just replace a finished segment by its compressed copy.
         with contextlib.suppress(FileNotFoundError):
             data = path.read_bytes()
         if data is None or path.name.endswith(".part"):
@@ -46,9 +46,9 @@ def segments(out):
 
 
 def events(out, *, ended=True):
-    """All events below `out` in the order of their files, each line read strictly.
+    """All events in the folder `out`, in the order of their files.
 
-    While it is still recorded (`ended` is false), a reader may see a part of the last line.
+    With `ended` false the recording may still run, so an incomplete last line is ignored.
     """
     found = []
     for name, data in segments(out):
@@ -59,7 +59,7 @@ def events(out, *, ended=True):
 
 
 def of(found, *kinds, **fields):
-    """Those events of the given kinds whose fields are as given."""
+    """The events of the given kinds whose fields have the given values."""
     return [
         event
         for event in found
@@ -67,8 +67,8 @@ def of(found, *kinds, **fields):
     ]
 
 
-class Behind(contextlib.AbstractContextManager):
-    """A command behind the recorder, with its three streams on pipes of ours."""
+class RecordedServer(contextlib.AbstractContextManager):
+    """A command behind the recorder, with its three streams on pipes of the test."""
 
     def __init__(self, out, command, *options, **popen):
         self.out = out
@@ -80,13 +80,13 @@ class Behind(contextlib.AbstractContextManager):
             bufsize=0,
             **popen,
         )
-        self._kept = {}
+        self._unread = {}
 
     def __exit__(self, *_):
         with contextlib.suppress(OSError):
             self.process.stdin.close()
         try:
-            self.process.wait(PATIENCE)
+            self.process.wait(TIMEOUT_SECONDS)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
@@ -101,54 +101,54 @@ class Behind(contextlib.AbstractContextManager):
             view = view[os.write(self.process.stdin.fileno(), view) :]
 
     def read(self, size, *, stream="stdout"):
-        """Exactly `size` bytes, or what came before the end."""
-        return self._until(lambda kept: len(kept) >= size, stream, size)
+        """Read `size` bytes, or fewer if the stream ends."""
+        return self._until(lambda data: len(data) >= size, stream, size)
 
     def line(self, *, stream="stdout"):
-        """The next line, without its end."""
-        kept = self._until(lambda kept: b"\n" in kept, stream, None)
-        line, _, rest = kept.partition(b"\n")
-        self._kept[stream] = rest
+        """Read the next line and return it without its newline."""
+        data = self._until(lambda data: b"\n" in data, stream, None)
+        line, _, rest = data.partition(b"\n")
+        self._unread[stream] = rest
         return line
 
-    def rest(self, *, stream="stdout"):
-        """Everything up to the end."""
+    def read_to_end(self, *, stream="stdout"):
+        """Read up to the end of the stream."""
         return self._until(lambda _: False, stream, None)
 
     def end(self):
         """Close stdin and read both streams to their end: (stdout, stderr, exit code)."""
         self.process.stdin.close()
-        out = self.rest()
-        err = self.rest(stream="stderr")
-        return out, err, self.process.wait(PATIENCE)
+        out = self.read_to_end()
+        err = self.read_to_end(stream="stderr")
+        return out, err, self.process.wait(TIMEOUT_SECONDS)
 
     def _until(self, enough, stream, size):
         fd = getattr(self.process, stream).fileno()
-        kept = bytearray(self._kept.pop(stream, b""))
-        deadline = time.monotonic() + PATIENCE
-        while not enough(kept):
+        data = bytearray(self._unread.pop(stream, b""))
+        deadline = time.monotonic() + TIMEOUT_SECONDS
+        while not enough(data):
             ready, _, _ = select.select([fd], [], [], deadline - time.monotonic())
-            assert ready, f"nothing more on {stream} after {bytes(kept[-200:])!r}"
+            assert ready, f"timeout: no more data on {stream} after {bytes(data[-200:])!r}"
             chunk = os.read(fd, 1 << 20)
             if not chunk:
                 break
-            kept += chunk
-        if size is not None and len(kept) > size:
-            self._kept[stream] = bytes(kept[size:])
-            del kept[size:]
-        return bytes(kept)
+            data += chunk
+        if size is not None and len(data) > size:
+            self._unread[stream] = bytes(data[size:])
+            del data[size:]
+        return bytes(data)
 
 
-def eventually(holds, *, seconds=PATIENCE):
-    """Wait until `holds()`; the last answer."""
+def eventually(condition, *, seconds=TIMEOUT_SECONDS):
+    """Wait until `condition()` is true; return its last value."""
     deadline = time.monotonic() + seconds
-    while not (answer := holds()) and time.monotonic() < deadline:
+    while not (answer := condition()) and time.monotonic() < deadline:
         select.select([], [], [], 0.01)
     return answer
 
 
 def alive(pid):
-    """Whether a process runs; a zombie does not."""
+    """Whether a process runs and is not a zombie."""
     try:
         state = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0]
     except OSError:
