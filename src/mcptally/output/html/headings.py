@@ -79,8 +79,8 @@ def _rate(found: Answers) -> str:
         )
     rate = found.counts["tool_failures"] / found.counts["judged_calls"]
     return (
-        f"That is {percent(rate)} of the judged calls: those that succeeded or failed because of "
-        "the tool."
+        f"That is {percent(rate)} of the judged calls: those that succeeded, were refused for a "
+        "valid reason, or failed because of the tool."
     )
 
 
