@@ -12,12 +12,12 @@ from pathlib import Path
 import h11
 
 from mcptally.record.http.server import Service, bind
-from mcptally.record.http.upstream import Server
+from mcptally.record.http.upstream import UpstreamServer
 from mcptally.record.limits import Limits
 from mcptally.record.writer.recording import Archive
 from mcptally.redaction import policy as redaction_policy
 
-PATIENCE = 60.0
+TIMEOUT_SECONDS = 60.0
 """Seconds after which a test gives up; none waits that long when all is well."""
 
 LIMITS = Limits(compress=False, keep_bytes=None, keep_seconds=None, stall_seconds=None)
@@ -26,7 +26,7 @@ LIMITS = Limits(compress=False, keep_bytes=None, keep_seconds=None, stall_second
 
 def listener():
     sock = socket.create_server(("127.0.0.1", 0))
-    sock.settimeout(PATIENCE)
+    sock.settimeout(TIMEOUT_SECONDS)
     return sock
 
 
@@ -38,7 +38,7 @@ def free_port():
     raise AssertionError("no port is free")
 
 
-class Upstream(contextlib.AbstractContextManager):
+class ScriptedServer(contextlib.AbstractContextManager):
     """A server whose every connection is handled by `script(connection)` in a thread."""
 
     def __init__(self, script):
@@ -54,7 +54,7 @@ class Upstream(contextlib.AbstractContextManager):
         with contextlib.suppress(OSError):
             while True:
                 sock, _ = self._sock.accept()
-                sock.settimeout(PATIENCE)
+                sock.settimeout(TIMEOUT_SECONDS)
                 self.connections += 1
                 threading.Thread(target=self._handle, args=(sock,), daemon=True).start()
 
@@ -71,7 +71,7 @@ class Upstream(contextlib.AbstractContextManager):
     def __exit__(self, *_):
         with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
-        self._thread.join(PATIENCE)
+        self._thread.join(TIMEOUT_SECONDS)
         self._sock.close()
         if not self.errors.empty():
             raise self.errors.get()
@@ -144,7 +144,7 @@ class Client(Connection, contextlib.AbstractContextManager):
 
     def __init__(self, port):
         self.port = port
-        super().__init__(socket.create_connection(("127.0.0.1", port), PATIENCE))
+        super().__init__(socket.create_connection(("127.0.0.1", port), TIMEOUT_SECONDS))
 
     def __exit__(self, *_):
         self.sock.close()
@@ -196,10 +196,10 @@ class Rig(contextlib.AbstractContextManager):
         port = upstream if isinstance(upstream, int) else upstream.port
         sockets = bind("127.0.0.1:0")
         self.port = sockets[0].getsockname()[1]
-        self.said = []
-        kept = redaction_policy.policy(policy)
-        self.archive = Archive(out, policy=kept, limits=limits, say=self.said.append)
-        server = Server(f"{scheme}://{host}:{port}/mcp", ca_file=ca_file)
+        self.messages = []
+        policy_object = redaction_policy.policy(policy)
+        self.archive = Archive(out, policy=policy_object, limits=limits, say=self.messages.append)
+        server = UpstreamServer(f"{scheme}://{host}:{port}/mcp", ca_file=ca_file)
         self.service = Service(server, sockets, archive=self.archive, name="rig")
         self.thread = threading.Thread(target=self.service.serve, daemon=True)
         self.thread.start()
@@ -209,7 +209,7 @@ class Rig(contextlib.AbstractContextManager):
 
     def stop(self):
         self.service.loop.call_from_thread(self.service.stop)
-        self.thread.join(PATIENCE)
+        self.thread.join(TIMEOUT_SECONDS)
         assert not self.thread.is_alive()
 
     def __exit__(self, *_):
@@ -221,43 +221,43 @@ class Rig(contextlib.AbstractContextManager):
         """All events so far, recording by recording; what is being written is not there yet."""
         return events(self.out, ended=not self.thread.is_alive())
 
-    def eventually(self, look):
-        return eventually(lambda: look(self.events()))
+    def eventually(self, condition):
+        return eventually(lambda: condition(self.events()))
 
 
-def eventually(look):
+def eventually(condition):
     """What `look` gives, once it gives something."""
-    until = time.monotonic() + PATIENCE
-    while not (found := look()):
+    until = time.monotonic() + TIMEOUT_SECONDS
+    while not (recorded := condition()):
         assert time.monotonic() < until, "never came"
         threading.Event().wait(0.005)
-    return found
+    return recorded
 
 
 def events(out, *, ended=True):
-    found = []
+    recorded = []
     for path in sorted(Path(out).glob("*.jsonl")):
         lines = path.read_bytes().split(b"\n")
         # A reader may see a large line while it is being written; never once the recorder ended.
         tail = lines.pop()
         assert tail == b"" or not ended, f"{path.name} has a torn tail"
-        found += map(json.loads, lines)
-    return found
+        recorded += map(json.loads, lines)
+    return recorded
 
 
-def of(found, *kinds, **fields):
+def select(recorded, *kinds, **fields):
     """Those events of the given kinds whose fields are as given."""
     return [
         event
-        for event in found
+        for event in recorded
         if event["event"] in kinds and all(event.get(k) == v for k, v in fields.items())
     ]
 
 
-def recordings(found):
+def recordings(recorded):
     """Events by recording, in the order they began; every recording is whole."""
     by = {}
-    for event in found:
+    for event in recorded:
         by.setdefault(event["recording"], []).append(event)
     for own in by.values():
         own.sort(key=lambda event: event["seq"])

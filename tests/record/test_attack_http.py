@@ -14,17 +14,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcptally.record.http import capacity, request_limits
-from mcptally.record.http.capacity import Room
+from mcptally.record.http.capacity import Capacity
 from mcptally.record.writer.segment import OURS
 from tests.record.http_rig import (
-    PATIENCE,
+    TIMEOUT_SECONDS,
     Rig,
-    Upstream,
+    ScriptedServer,
     chunk,
     eventually,
     json_response,
-    of,
     recordings,
+    select,
     sse_head,
 )
 from tests.record.test_http_process import Program
@@ -82,7 +82,7 @@ AMBIGUOUS = {
 @pytest.mark.parametrize("rest", AMBIGUOUS.values(), ids=AMBIGUOUS)
 def test_what_two_parsers_may_read_differently_reaches_no_server(tmp_path, rest):
     with (
-        Upstream(lambda conn: conn.rest()) as server,
+        ScriptedServer(lambda conn: conn.rest()) as server,
         Rig(tmp_path, server) as rig,
         rig.client() as client,
     ):
@@ -90,7 +90,7 @@ def test_what_two_parsers_may_read_differently_reaches_no_server(tmp_path, rest)
         assert client.response()[0] in (400, 501)
         assert client.rest() == b""
         assert server.connections == 0
-        (end,) = rig.eventually(lambda found: of(found, "http", phase="end"))
+        (end,) = rig.eventually(lambda found: select(found, "http", phase="end"))
         assert (end["closed_by"], bool(end["why"])) == ("proxy", True)
 
 
@@ -113,7 +113,7 @@ BROKEN_BODIES = {
 def test_a_chunked_body_that_may_be_read_differently_is_never_completed(tmp_path, body):
     got = []
     with (
-        Upstream(lambda conn: got.append(conn.rest())) as server,
+        ScriptedServer(lambda conn: got.append(conn.rest())) as server,
         Rig(tmp_path, server) as rig,
         rig.client() as client,
     ):
@@ -156,7 +156,7 @@ def test_what_is_passed_on_has_one_framing_however_it_came(tmp_path, rest, body)
         conn.send(json_response(b"{}"))
         conn.rest()
 
-    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
         client.send(POST + rest)
         assert client.response()[0] == 200
     head, seen = got[0]
@@ -172,12 +172,12 @@ def test_what_is_passed_on_has_one_framing_however_it_came(tmp_path, rest, body)
 
 def test_a_request_hidden_in_the_body_of_another_stays_a_body(tmp_path):
     hidden = b"GET /admin HTTP/1.1\r\nHost: localhost\r\n\r\n"
-    with Upstream(echo) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with ScriptedServer(echo) as server, Rig(tmp_path, server) as rig, rig.client() as client:
         assert client.call(hidden)[2] == hidden
         assert answers(client)
         rig.stop()
         (own,) = recordings(rig.events())
-    assert [e["path"] for e in of(own, "http", phase="request")] == ["/mcp", "/mcp"]
+    assert [e["path"] for e in select(own, "http", phase="request")] == ["/mcp", "/mcp"]
 
 
 @given(st.lists(st.sampled_from(
@@ -196,7 +196,7 @@ def test_whatever_is_sent_the_server_sees_only_what_was_recorded(pieces):
 
     with (
         tempfile.TemporaryDirectory() as folder,
-        Upstream(script) as server,
+        ScriptedServer(script) as server,
         Rig(folder, server) as rig,
         rig.client() as client,
     ):
@@ -206,7 +206,7 @@ def test_whatever_is_sent_the_server_sees_only_what_was_recorded(pieces):
             client.rest()
         rig.stop()
         found = rig.events()
-    recorded = of(found, "http", phase="request")
+    recorded = select(found, "http", phase="request")
     assert len(requests) <= len(recorded)
     for (head, _), event in zip(requests, recorded, strict=False):
         assert head.split(b" ")[:2] == [event["method"].encode(), event["path"].encode()]
@@ -229,7 +229,7 @@ def test_whatever_is_sent_the_server_sees_only_what_was_recorded(pieces):
 @pytest.mark.parametrize("cut", [False, True], ids=["at once", "in pieces"])
 def test_a_flood_of_headers_is_refused_and_not_kept(tmp_path, head, said, cut):
     with (
-        Upstream(echo) as server,
+        ScriptedServer(echo) as server,
         Rig(tmp_path, server) as rig,
         rig.client() as good,
         rig.client() as bad,
@@ -249,7 +249,7 @@ def test_a_flood_of_headers_is_refused_and_not_kept(tmp_path, head, said, cut):
 
 def test_a_thousand_headers_are_still_a_request_in_whatever_pieces_they_come(tmp_path):
     body = b"\n" * 5_000
-    with Upstream(echo) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with ScriptedServer(echo) as server, Rig(tmp_path, server) as rig, rig.client() as client:
         for size in (100_000, 7, 1):
             many = [f"X-{n}: {n}" for n in range(990)]
             lines = ["POST / HTTP/1.1", "Host: x", *many, f"Content-Length: {len(body)}", "", ""]
@@ -264,7 +264,7 @@ def test_a_head_that_comes_too_slowly_is_given_up_and_other_clients_never_notice
 ):
     monkeypatch.setattr(request_limits, "HEAD_SECONDS", 0.2)
     with (
-        Upstream(echo) as server,
+        ScriptedServer(echo) as server,
         Rig(tmp_path, server) as rig,
         rig.client() as good,
         rig.client() as silent,
@@ -284,14 +284,14 @@ def test_a_head_that_comes_too_slowly_is_given_up_and_other_clients_never_notice
         for _ in range(3):
             assert answers(good)
         rig.stop()
-        late = of(rig.events(), "http", phase="response", status=408)
+        late = select(rig.events(), "http", phase="response", status=408)
     assert len(late) == 20
     assert "loc" not in json.dumps(late)
 
 
 def test_slow_bodies_hold_up_nobody_else(tmp_path):
     with (
-        Upstream(echo) as server,
+        ScriptedServer(echo) as server,
         Rig(tmp_path, server) as rig,
         contextlib.ExitStack() as stack,
         rig.client() as good,
@@ -323,7 +323,7 @@ def test_a_client_that_never_reads_and_a_server_that_never_stops_hold_up_nobody_
             echo(conn)
 
     with (
-        Upstream(script) as server,
+        ScriptedServer(script) as server,
         Rig(tmp_path, server) as rig,
         rig.client() as good,
         contextlib.ExitStack() as stack,
@@ -343,13 +343,13 @@ def test_a_server_that_never_reads_holds_up_nobody_else(tmp_path):
 
     def script(conn):
         if b"/deaf" in conn.until(b"\r\n\r\n"):
-            deaf.wait(PATIENCE)
+            deaf.wait(TIMEOUT_SECONDS)
         else:
             conn.send(json_response(conn.exactly(len(CALL))))
             echo(conn)
 
     with (
-        Upstream(script) as server,
+        ScriptedServer(script) as server,
         Rig(tmp_path, server) as rig,
         rig.client() as good,
         contextlib.ExitStack() as stack,
@@ -376,7 +376,7 @@ def test_a_server_that_speaks_before_it_is_asked_cannot_answer_the_next_question
         with contextlib.suppress(AssertionError, OSError):
             conn.request()
 
-    with Upstream(script) as server, Rig(tmp_path, server) as rig:
+    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig:
         with rig.client() as client:
             assert answers(client)
             assert client.rest() == b""
@@ -388,7 +388,7 @@ def test_a_server_that_speaks_before_it_is_asked_cannot_answer_the_next_question
 
 
 def test_when_there_is_no_room_the_longest_idle_client_makes_it(tmp_path, monkeypatch):
-    monkeypatch.setattr(Room, "of_this_process", classmethod(lambda _: Room(8, 8)))
+    monkeypatch.setattr(Capacity, "for_this_process", classmethod(lambda _: Capacity(8, 8)))
     asked = threading.Semaphore(0)
     go = threading.Event()
 
@@ -398,18 +398,18 @@ def test_when_there_is_no_room_the_longest_idle_client_makes_it(tmp_path, monkey
                 head, body = conn.request()
                 if b"/wait" in head:
                     asked.release()
-                    assert go.wait(PATIENCE)
+                    assert go.wait(TIMEOUT_SECONDS)
                 conn.send(json_response(body))
 
     with (
-        Upstream(script) as server,
+        ScriptedServer(script) as server,
         Rig(tmp_path, server) as rig,
         contextlib.ExitStack() as stack,
     ):
         busy = [stack.enter_context(rig.client()) for _ in range(3)]
         for client in busy:
             client.post(CALL, path="/wait")
-            assert asked.acquire(timeout=PATIENCE)
+            assert asked.acquire(timeout=TIMEOUT_SECONDS)
         idle = [stack.enter_context(rig.client()) for _ in range(40)]
         with rig.client() as late:
             assert answers(late)
@@ -419,7 +419,7 @@ def test_when_there_is_no_room_the_longest_idle_client_makes_it(tmp_path, monkey
 
 
 def test_when_all_are_busy_others_wait_their_turn(tmp_path, monkeypatch):
-    monkeypatch.setattr(Room, "of_this_process", classmethod(lambda _: Room(4, 8)))
+    monkeypatch.setattr(Capacity, "for_this_process", classmethod(lambda _: Capacity(4, 8)))
     asked = threading.Semaphore(0)
     go = threading.Event()
 
@@ -428,11 +428,11 @@ def test_when_all_are_busy_others_wait_their_turn(tmp_path, monkeypatch):
             while True:
                 _, body = conn.request()
                 asked.release()
-                assert go.wait(PATIENCE)
+                assert go.wait(TIMEOUT_SECONDS)
                 conn.send(json_response(body))
 
     with (
-        Upstream(script) as server,
+        ScriptedServer(script) as server,
         Rig(tmp_path, server) as rig,
         contextlib.ExitStack() as stack,
     ):
@@ -440,10 +440,10 @@ def test_when_all_are_busy_others_wait_their_turn(tmp_path, monkeypatch):
         for _ in range(4):
             clients.append(stack.enter_context(rig.client()))
             clients[-1].post(CALL)
-            assert asked.acquire(timeout=PATIENCE)
+            assert asked.acquire(timeout=TIMEOUT_SECONDS)
         with rig.client() as other:
             other.post(CALL)
-            eventually(lambda: any("asked at once" in said for said in rig.said))
+            eventually(lambda: any("asked at once" in said for said in rig.messages))
             go.set()
             assert [client.response()[2] for client in clients] == [CALL] * 4
             # The first that is idle makes room for who waited.
@@ -454,17 +454,17 @@ def test_room_follows_the_limit_on_descriptors(monkeypatch):
     found = []
     for limit in (64, 256, 1024, 4096, 16_384, 1 << 20, resource.RLIM_INFINITY):
         monkeypatch.setattr(resource, "getrlimit", lambda _, limit=limit: (limit, limit))
-        found.append(Room.of_this_process())
+        found.append(Capacity.for_this_process())
     for limit, room in zip((64, 256, 1024, 4096), found, strict=False):
         assert 2 * room.clients + room.recordings <= limit
     assert [room.clients for room in found] == sorted(room.clients for room in found)
-    assert found[-1] == Room(capacity.MAX_CLIENTS, 512)
+    assert found[-1] == Capacity(capacity.MAX_CLIENTS, 512)
     assert found[2].clients >= 200
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="sets the limits of another process")
 def test_with_hardly_any_descriptors_clients_that_ask_are_served(tmp_path):
-    with Upstream(echo) as server, contextlib.ExitStack() as stack:
+    with ScriptedServer(echo) as server, contextlib.ExitStack() as stack:
         program = stack.enter_context(Program(tmp_path, server.port, limits="-n 60"))
         good = stack.enter_context(program.client())
         assert answers(good)
@@ -482,7 +482,7 @@ def test_with_hardly_any_descriptors_clients_that_ask_are_served(tmp_path):
 @pytest.mark.skipif(sys.platform != "linux", reason="sets the limits of another process")
 def test_on_a_full_disk_traffic_goes_on_and_it_is_said_once(tmp_path):
     with (
-        Upstream(echo) as server,
+        ScriptedServer(echo) as server,
         Program(tmp_path, server.port, limits="-f 4") as program,
         program.client() as client,
     ):
@@ -496,7 +496,7 @@ def test_on_a_full_disk_traffic_goes_on_and_it_is_said_once(tmp_path):
         assert data.endswith(b"\n")
         found += map(json.loads, data.splitlines())
     # Said again only where a gap fitted in between: the recorder asks the disk once a second.
-    assert 1 <= said.count("cannot record to") <= 1 + len(of(found, "gap"))
+    assert 1 <= said.count("cannot record to") <= 1 + len(select(found, "gap"))
     assert "events could not be recorded" in said
 
 
@@ -537,7 +537,7 @@ async def crowd(folder, size):
     port = server.sockets[0].getsockname()[1]
     with Program(folder, port, "--redact", "none") as program:
         asking = asyncio.gather(*(ask(program.port) for _ in range(size)))
-        found = await asyncio.wait_for(asking, 2 * PATIENCE)
+        found = await asyncio.wait_for(asking, 2 * TIMEOUT_SECONDS)
         peak = peak_kb(program.process.pid)
         assert program.end() == (0, "")
     server.close()
@@ -561,7 +561,7 @@ def test_a_thousand_connections_at_once_are_all_served_in_little_memory(tmp_path
     assert peak < 200 * 1024
     found = [json.loads(line) for path in tmp_path.iterdir()
              for line in path.read_bytes().splitlines()]  # fmt: skip
-    assert len(of(found, "message", dir="s2c")) == 2_000
+    assert len(select(found, "message", dir="s2c")) == 2_000
 
 
 # --- what peers say of themselves -----------------------------------------------------------------
@@ -584,12 +584,12 @@ def test_no_name_that_a_peer_gives_itself_becomes_a_path(tmp_path, name):
         conn.send(json_response(reply, f"Mcp-Session-Id: {session}"))
         echo(conn)
 
-    with Upstream(script) as server, Rig(folder, server) as rig, rig.client() as client:
+    with ScriptedServer(script) as server, Rig(folder, server) as rig, rig.client() as client:
         client.call(hello, path="/" + session.replace("\\", "/"))
         client.call(CALL, f"Mcp-Session-Id: {session}")
         rig.stop()
         (own,) = recordings(rig.events())
-    assert len(of(own, "message")) == 4
+    assert len(select(own, "message")) == 4
     assert [path.name for path in tmp_path.iterdir()] == ["traces"]
     assert all(OURS.fullmatch(path.name) for path in folder.iterdir())
 
@@ -608,7 +608,7 @@ def test_a_page_that_renamed_itself_to_us_cannot_use_a_distant_server(
     tmp_path, monkeypatch, host, good
 ):
     # A server elsewhere gets its own Host, so it cannot see that the client's was another.
-    with Upstream(echo) as server:
+    with ScriptedServer(echo) as server:
         distant = "server.example"
         real = socket.getaddrinfo
         monkeypatch.setattr(
@@ -633,7 +633,7 @@ def test_a_server_on_this_machine_sees_host_and_origin_as_they_came(tmp_path, ho
         conn.send(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
         conn.rest()
 
-    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
         client.send(b"POST / HTTP/1.1\r\nHost: %b\r\n" % host.encode())
         client.send(b"Origin: http://evil.example\r\nContent-Length: 2\r\n\r\n{}")
         assert client.response()[0] == 403

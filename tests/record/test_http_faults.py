@@ -16,16 +16,16 @@ from mcptally.record.http import server as http_server
 from mcptally.record.writer.segment import Segment
 from tests.record.http_rig import (
     LIMITS,
-    PATIENCE,
+    TIMEOUT_SECONDS,
     Connection,
     Rig,
-    Upstream,
+    ScriptedServer,
     chunk,
     eventually,
     free_port,
     json_response,
-    of,
     recordings,
+    select,
     sse_head,
 )
 
@@ -34,7 +34,7 @@ RESULT = b'{"jsonrpc":"2.0","id":1,"result":{"content":[]}}'
 
 
 def end_of(rig):
-    (end,) = rig.eventually(lambda found: of(found, "http", phase="end"))
+    (end,) = rig.eventually(lambda found: select(found, "http", phase="end"))
     return end
 
 
@@ -49,9 +49,9 @@ def test_without_a_server_the_client_is_told_in_plain_text(tmp_path):
         end = end_of(rig)
         found = rig.events()
     assert (end["closed_by"], end["why"]) == ("proxy", "connection refused")
-    (response,) = of(found, "http", phase="response")
+    (response,) = select(found, "http", phase="response")
     assert (response["status"], response["why"]) == (502, "connection refused")
-    assert of(found, "message", dir="c2s")[0]["msg"]["id"] == 1
+    assert select(found, "message", dir="c2s")[0]["msg"]["id"] == 1
 
 
 def test_a_server_that_comes_back_is_used_again(tmp_path):
@@ -74,7 +74,7 @@ def test_a_server_that_goes_before_it_answers(tmp_path, how):
         conn.request()
         getattr(conn, how)()
 
-    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
         client.post(CALL)
         if how == "reset":
             with pytest.raises(ConnectionResetError):
@@ -83,7 +83,7 @@ def test_a_server_that_goes_before_it_answers(tmp_path, how):
             assert client.rest() == b""
         end = end_of(rig)
         assert (end["closed_by"], end["why"]) == ("server", {"close": "closed"}.get(how, how))
-        assert len(of(rig.events(), "message")) == 1
+        assert len(select(rig.events(), "message")) == 1
 
 
 @pytest.mark.parametrize("how", ["reset", "close"])
@@ -97,11 +97,11 @@ def test_a_server_that_goes_in_the_middle_of_its_answer(tmp_path, how, framing):
             conn.send(sse_head() + chunk(b"data: {}\n\ndata: torn"))
         else:
             conn.send(json_response(RESULT)[:-7])
-        assert go.wait(PATIENCE)
+        assert go.wait(TIMEOUT_SECONDS)
         getattr(conn, how)()
 
     mark = b"torn" if framing == "chunked" else RESULT[:-7]
-    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
         client.post(CALL)
         client.until(mark)
         go.set()
@@ -116,7 +116,7 @@ def test_a_server_that_goes_in_the_middle_of_its_answer(tmp_path, how, framing):
         end = end_of(rig)
         found = rig.events()
     assert (end["closed_by"], end["why"]) == ("server", {"close": "closed"}.get(how, how))
-    raw = of(found, "raw", dir="s2c")[-1]
+    raw = select(found, "raw", dir="s2c")[-1]
     assert raw["text"].encode() == (b"torn" if framing == "chunked" else RESULT[:-7])
     assert (raw["why"], raw["unterminated"]) == ("torn", True)
 
@@ -139,7 +139,7 @@ def test_an_answer_before_the_body_is_complete_reaches_the_client(tmp_path, afte
     for attempt in range(tries):
         folder = tmp_path / str(attempt)
         folder.mkdir()
-        with Upstream(script) as server, Rig(folder, server) as rig, rig.client() as client:
+        with ScriptedServer(script) as server, Rig(folder, server) as rig, rig.client() as client:
             client.send(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5000000\r\n\r\n")
             with contextlib.suppress(OSError):
                 client.send(bytes(5_000_000))
@@ -153,7 +153,7 @@ def test_an_answer_before_the_body_is_complete_reaches_the_client(tmp_path, afte
                 continue
             assert (status, headers["connection"], body) == (413, "close", b"big")
             assert end_of(rig)["closed_by"] == "server"
-            (response,) = of(rig.events(), "http", phase="response")
+            (response,) = select(rig.events(), "http", phase="response")
             assert response["status"] == 413
             return
 
@@ -166,11 +166,11 @@ def test_a_client_that_leaves_is_told_to_the_server_at_once(tmp_path):
         assert conn.rest() == b""
         gone.set()
 
-    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
         client.post(CALL)
-        rig.eventually(lambda found: of(found, "message"))
+        rig.eventually(lambda found: select(found, "message"))
         client.close()
-        assert gone.wait(PATIENCE)
+        assert gone.wait(TIMEOUT_SECONDS)
         assert end_of(rig)["closed_by"] == "client"
 
 
@@ -184,11 +184,11 @@ def test_a_client_that_leaves_a_stream_is_told_to_the_server_at_once(tmp_path):
             assert conn.rest() == b""
         gone.set()
 
-    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
         client.get()
         client.until(b"data: {}\n\n")
         client.reset()
-        assert gone.wait(PATIENCE)
+        assert gone.wait(TIMEOUT_SECONDS)
         end = end_of(rig)
         assert (end["closed_by"], end["why"]) == ("client", "reset")
 
@@ -199,14 +199,14 @@ def test_a_client_that_only_closes_its_sending_side_still_gets_the_answer(tmp_pa
         assert conn.rest() == b""
         conn.send(json_response(RESULT))
 
-    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
         client.post(CALL)
         client.sock.shutdown(socket.SHUT_WR)
         assert client.response()[2] == RESULT
         rig.stop()
         (recording,) = recordings(rig.events())
-    assert len(of(recording, "message")) == 2
-    assert [e["closed_by"] for e in of(recording, "http", phase="end")] == ["client"]
+    assert len(select(recording, "message")) == 2
+    assert [e["closed_by"] for e in select(recording, "http", phase="end")] == ["client"]
 
 
 def test_a_client_that_leaves_in_the_middle_of_its_request(tmp_path):
@@ -215,13 +215,13 @@ def test_a_client_that_leaves_in_the_middle_of_its_request(tmp_path):
     def script(conn):
         got.append(conn.rest())
 
-    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
         client.send(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n" + CALL[:-1])
         eventually(lambda: server.connections)
         client.close()
         end = end_of(rig)
         assert end["closed_by"] == "client"
-        (raw,) = of(rig.events(), "raw")
+        (raw,) = select(rig.events(), "raw")
         assert (raw["why"], raw["text"].encode()) == ("torn", CALL[:-1])
         eventually(lambda: got)
     assert got[0].endswith(CALL[:-1])
@@ -232,11 +232,11 @@ def test_an_idle_connection_that_the_server_closes_is_closed_for_the_client(tmp_
         conn.request()
         conn.send(json_response(RESULT))
 
-    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
         assert client.call(CALL)[2] == RESULT
         assert client.rest() == b""
         rig.stop()
-        assert len(of(rig.events(), "http", phase="end")) == 1
+        assert len(select(rig.events(), "http", phase="end")) == 1
 
 
 @pytest.mark.parametrize(
@@ -250,12 +250,12 @@ def test_an_answer_that_is_no_http_reaches_the_client_as_it_is(tmp_path, answer)
         conn.send(answer[9:])
         conn.send(b"and more \xff")
 
-    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
         client.post(CALL)
         assert client.rest() == answer + b"and more \xff"
         end = end_of(rig)
         assert (end["closed_by"], end["why"]) == ("server", "not HTTP")
-        (raw,) = of(rig.events(), "raw", dir="s2c")
+        (raw,) = select(rig.events(), "raw", dir="s2c")
         assert raw["bytes"] == len(answer) + 10
         if b"HTTP" not in answer:
             assert base64.b64decode(raw["b64"]) == answer + b"and more \xff"
@@ -269,7 +269,7 @@ def test_a_broken_chunk_ends_the_answer_where_it_broke(tmp_path):
         conn.send(b"zz\r\n")
         conn.rest()
 
-    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
         client.post(CALL)
         assert client.rest().endswith(chunk(b"data: {}\n\n"))
         assert end_of(rig)["why"].startswith("not HTTP")
@@ -295,7 +295,7 @@ SMUGGLED = [
 @pytest.mark.parametrize(("headers", "status"), SMUGGLED)
 def test_a_request_that_could_be_read_in_two_ways_is_refused(tmp_path, headers, status):
     with (
-        Upstream(lambda conn: conn.rest()) as server,
+        ScriptedServer(lambda conn: conn.rest()) as server,
         Rig(tmp_path, server) as rig,
         rig.client() as client,
     ):
@@ -307,7 +307,7 @@ def test_a_request_that_could_be_read_in_two_ways_is_refused(tmp_path, headers, 
         end = end_of(rig)
         assert end["closed_by"] == "proxy"
         assert end["why"]
-        (response,) = of(rig.events(), "http", phase="response")
+        (response,) = select(rig.events(), "http", phase="response")
         assert response["status"] == status
         assert server.connections == 0
     assert b"hush" not in b"".join(p.read_bytes() for p in tmp_path.iterdir())
@@ -327,7 +327,7 @@ def test_a_request_that_could_be_read_in_two_ways_is_refused(tmp_path, headers, 
 )
 def test_what_is_no_request_is_refused(tmp_path, request_line, status):
     with (
-        Upstream(lambda conn: conn.rest()) as server,
+        ScriptedServer(lambda conn: conn.rest()) as server,
         Rig(tmp_path, server) as rig,
         rig.client() as client,
     ):
@@ -345,7 +345,7 @@ def test_a_folded_header_cannot_become_one_of_its_own(tmp_path):
         conn.send(json_response(RESULT))
         conn.rest()
 
-    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
         client.send(b"GET / HTTP/1.1\r\nHost: x\r\nX: a\r\n Transfer-Encoding: chunked\r\n\r\n")
         client.response()
     assert b"\r\nX: a Transfer-Encoding: chunked\r\n" in heads[0]
@@ -353,7 +353,7 @@ def test_a_folded_header_cannot_become_one_of_its_own(tmp_path):
 
 def test_a_chunk_that_breaks_in_the_middle_of_a_request_ends_it(tmp_path):
     with (
-        Upstream(lambda conn: conn.rest()) as server,
+        ScriptedServer(lambda conn: conn.rest()) as server,
         Rig(tmp_path, server) as rig,
         rig.client() as client,
     ):
@@ -371,7 +371,7 @@ def test_an_absolute_target_goes_to_our_server_and_nowhere_else(tmp_path):
         conn.send(json_response(RESULT))
         conn.rest()
 
-    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
         client.send(b"GET http://169.254.1.1/secret?x HTTP/1.1\r\nHost: h\r\n\r\n")
         client.response()
     assert heads[0].startswith(b"GET /secret?x HTTP/1.1\r\nHost: h\r\n")
@@ -385,7 +385,7 @@ def test_no_bytes_from_either_side_stop_the_recorder(noise, whole_request):
             conn.until(b"\n")
             conn.send(noise)
 
-    garbage_server = Upstream(garbage)
+    garbage_server = ScriptedServer(garbage)
     with garbage_server as server, contextlib.ExitStack() as stack:
         import tempfile
 
@@ -401,14 +401,14 @@ def test_no_bytes_from_either_side_stop_the_recorder(noise, whole_request):
             client.rest()
         rig.stop()
         found = recordings(rig.events())
-    ends = [e for own in found for e in of(own, "http", phase="end")]
-    requests = [e for own in found for e in of(own, "http", phase="request")]
+    ends = [e for own in found for e in select(own, "http", phase="end")]
+    requests = [e for own in found for e in select(own, "http", phase="request")]
     assert len(ends) == len(requests) >= 1
-    assert [m["msg"]["id"] for own in found for m in of(own, "message", dir="c2s")][-1] == 1
+    assert [m["msg"]["id"] for own in found for m in select(own, "message", dir="c2s")][-1] == 1
 
 
 def test_stopping_lets_calls_under_way_finish_and_ends_streams(tmp_path, monkeypatch):
-    monkeypatch.setattr(http_server, "GRACE_SECONDS", PATIENCE)
+    monkeypatch.setattr(http_server, "GRACE_SECONDS", TIMEOUT_SECONDS)
     go = threading.Event()
 
     def script(conn):
@@ -418,11 +418,11 @@ def test_stopping_lets_calls_under_way_finish_and_ends_streams(tmp_path, monkeyp
             with contextlib.suppress(OSError):
                 conn.rest()
         else:
-            assert go.wait(PATIENCE)
+            assert go.wait(TIMEOUT_SECONDS)
             conn.send(json_response(RESULT))
 
     with (
-        Upstream(script) as server,
+        ScriptedServer(script) as server,
         Rig(tmp_path, server) as rig,
         rig.client() as idle,
         rig.client() as stream,
@@ -431,17 +431,17 @@ def test_stopping_lets_calls_under_way_finish_and_ends_streams(tmp_path, monkeyp
         stream.get()
         stream.until(b": hi\n\n\r\n")
         client.post(CALL)
-        rig.eventually(lambda found: of(found, "message"))
+        rig.eventually(lambda found: select(found, "message"))
         rig.service.loop.call_from_thread(rig.service.stop)
         assert idle.rest() == b""
         assert stream.rest() == b""
         go.set()
         assert client.response()[2] == RESULT
         assert client.rest() == b""
-        rig.thread.join(PATIENCE)
+        rig.thread.join(TIMEOUT_SECONDS)
         found = recordings(rig.events())
     assert all(own[-1]["event"] == "close" for own in found)
-    ends = sorted(e["closed_by"] for own in found for e in of(own, "http", phase="end"))
+    ends = sorted(e["closed_by"] for own in found for e in select(own, "http", phase="end"))
     assert ends == ["proxy", "server"]
 
 
@@ -452,7 +452,7 @@ def test_a_disk_that_hangs_holds_traffic_up_for_a_second_and_no_longer(tmp_path,
     def slow(self, lines):
         # What a dead network disk does: the call does not return.
         if hangs.is_set():
-            free.wait(PATIENCE)
+            free.wait(TIMEOUT_SECONDS)
         put(self, lines)
 
     monkeypatch.setattr(Segment, "put", slow)
@@ -464,7 +464,7 @@ def test_a_disk_that_hangs_holds_traffic_up_for_a_second_and_no_longer(tmp_path,
                 conn.send(json_response(body))
 
     with (
-        Upstream(script) as server,
+        ScriptedServer(script) as server,
         Rig(tmp_path, server, limits=LIMITS._replace(stall_seconds=1)) as rig,
         rig.client() as first,
         rig.client() as second,
@@ -475,13 +475,13 @@ def test_a_disk_that_hangs_holds_traffic_up_for_a_second_and_no_longer(tmp_path,
             body = b'{"id":%d}' % number
             assert first.call(body)[2] == body
             assert second.call(body)[2] == body
-        assert any("traffic goes on" in said for said in rig.said)
+        assert any("traffic goes on" in said for said in rig.messages)
         hangs.clear()
         free.set()
-        rig.eventually(lambda _: first.call(b'{"id":99}') and of(rig.events(), "gap"))
+        rig.eventually(lambda _: first.call(b'{"id":99}') and select(rig.events(), "gap"))
         rig.stop()
         found = rig.events()
-    gaps = of(found, "gap")
+    gaps = select(found, "gap")
     seqs = {event["seq"] for event in found}
     holes = set(range(max(seqs) + 1)) - seqs
     assert sum(gap["lost"] for gap in gaps) == len(holes) == found[-1]["counts"]["lost"]
@@ -532,7 +532,7 @@ def test_a_server_behind_tls_with_its_own_authority(tmp_path, certificates):
         gone.set()
 
     with (
-        Upstream(secure(certificates, script)) as server,
+        ScriptedServer(secure(certificates, script)) as server,
         Rig(tmp_path, server, scheme="https", host="localhost", ca_file=certificates[1]) as rig,
         rig.client() as client,
     ):
@@ -540,9 +540,9 @@ def test_a_server_behind_tls_with_its_own_authority(tmp_path, certificates):
         client.post(CALL)
         client.until(b"data: {}\n\n")
         client.close()
-        assert gone.wait(PATIENCE)
-        rig.eventually(lambda found: of(found, "http", phase="end", closed_by="client"))
-        assert of(rig.events(), "message", dir="s2c")[0]["bytes"] == len(large)
+        assert gone.wait(TIMEOUT_SECONDS)
+        rig.eventually(lambda found: select(found, "http", phase="end", closed_by="client"))
+        assert select(rig.events(), "message", dir="s2c")[0]["bytes"] == len(large)
 
 
 def test_a_half_closed_client_of_a_server_behind_tls_still_gets_the_answer(tmp_path, certificates):
@@ -550,7 +550,7 @@ def test_a_half_closed_client_of_a_server_behind_tls_still_gets_the_answer(tmp_p
 
     def script(conn):
         conn.request()
-        assert half_closed.wait(PATIENCE)
+        assert half_closed.wait(TIMEOUT_SECONDS)
         # As asyncio's TLS, and so uvicorn, does: an end of one direction is the end of both.
         conn.sock.setblocking(False)
         with contextlib.suppress(ssl.SSLWantReadError, BlockingIOError):
@@ -559,19 +559,19 @@ def test_a_half_closed_client_of_a_server_behind_tls_still_gets_the_answer(tmp_p
         conn.send(json_response(RESULT))
 
     with (
-        Upstream(secure(certificates, script)) as server,
+        ScriptedServer(secure(certificates, script)) as server,
         Rig(tmp_path, server, scheme="https", host="localhost", ca_file=certificates[1]) as rig,
         rig.client() as client,
     ):
         client.post(CALL)
         client.sock.shutdown(socket.SHUT_WR)
-        rig.eventually(lambda found: of(found, "http", phase="end", closed_by="client"))
+        rig.eventually(lambda found: select(found, "http", phase="end", closed_by="client"))
         half_closed.set()
         assert client.response()[2] == RESULT
         assert client.rest() == b""
         rig.stop()
         (recording,) = recordings(rig.events())
-    assert len(of(recording, "message")) == 2
+    assert len(select(recording, "message")) == 2
 
 
 def test_a_client_that_leaves_in_the_middle_of_a_request_to_tls_is_told_to_the_server(
@@ -583,7 +583,7 @@ def test_a_client_that_leaves_in_the_middle_of_a_request_to_tls_is_told_to_the_s
         got.append(conn.rest())
 
     with (
-        Upstream(secure(certificates, script)) as server,
+        ScriptedServer(secure(certificates, script)) as server,
         Rig(tmp_path, server, scheme="https", host="localhost", ca_file=certificates[1]) as rig,
         rig.client() as client,
     ):
@@ -595,7 +595,7 @@ def test_a_client_that_leaves_in_the_middle_of_a_request_to_tls_is_told_to_the_s
 
 def test_a_certificate_that_is_not_trusted_is_an_answer_and_no_bypass(tmp_path, certificates):
     with (
-        Upstream(secure(certificates, lambda conn: conn.rest())) as server,
+        ScriptedServer(secure(certificates, lambda conn: conn.rest())) as server,
         Rig(tmp_path, server, scheme="https", host="localhost") as rig,
         rig.client() as client,
     ):
@@ -614,7 +614,7 @@ def test_descriptors_are_given_back(tmp_path):
         conn.send(json_response(RESULT))
         conn.rest()
 
-    with Upstream(script) as server, Rig(tmp_path, server) as rig:
+    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig:
 
         def count():
             return len(os.listdir("/proc/self/fd"))  # noqa: PTH208
@@ -622,7 +622,7 @@ def test_descriptors_are_given_back(tmp_path):
         for number in range(30):
             with rig.client() as client:
                 client.call(CALL)
-            eventually(lambda: not rig.service._relays)
+            eventually(lambda: not rig.service._connections)
             if number == 5:
                 before = count()
         # The server's own ends are closed by its threads, whenever these come to it.
@@ -637,19 +637,19 @@ def test_a_mistake_of_ours_costs_one_connection_and_is_said(tmp_path, monkeypatc
             while True:
                 conn.send(json_response(conn.request()[1]))
 
-    understood = http_headers.to_server
+    understood = http_headers.forward_request
 
     def mistaken(request, head, **options):
         assert request.target != b"/mistake", "what is never true"
         return understood(request, head, **options)
 
-    with Upstream(echo) as server, Rig(tmp_path, server) as rig, rig.client() as good:
-        monkeypatch.setattr(http_headers, "to_server", mistaken)
+    with ScriptedServer(echo) as server, Rig(tmp_path, server) as rig, rig.client() as good:
+        monkeypatch.setattr(http_headers, "forward_request", mistaken)
         assert good.call(CALL)[2] == CALL
         with rig.client() as bad:
             bad.post(CALL, path="/mistake")
             assert bad.rest() == b""
         assert good.call(CALL)[2] == CALL
-        (end,) = of(rig.events(), "http", phase="end", closed_by="proxy")
+        (end,) = select(rig.events(), "http", phase="end", closed_by="proxy")
         assert end["why"] == "internal error"
-    assert any("what is never true" in said for said in rig.said)
+    assert any("what is never true" in said for said in rig.messages)

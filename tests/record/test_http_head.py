@@ -5,13 +5,13 @@ import pytest
 
 from mcptally.record.http.headers import (
     RefusedError,
-    check,
-    ends_connection,
-    head_of,
-    to_client,
-    to_server,
+    check_request,
+    closes_connection,
+    forward_request,
+    forward_response,
+    parse_head,
 )
-from mcptally.record.http.upstream import Server, is_loopback
+from mcptally.record.http.upstream import UpstreamServer, is_loopback
 
 
 def request(*headers, version="1.1", target="/mcp", method="POST"):
@@ -32,12 +32,12 @@ def lines(message):
 
 
 def sent(message, host=None):
-    check(message, head_of(message))
-    return to_server(message, head_of(message), host=host)
+    check_request(message, parse_head(message))
+    return forward_request(message, parse_head(message), host=host)
 
 
 def passed(message):
-    return to_client(message, head_of(message))
+    return forward_response(message, parse_head(message))
 
 
 def test_a_plain_head_is_sent_as_it_came():
@@ -71,9 +71,9 @@ def test_another_servers_host_replaces_the_clients_and_origin_stays():
 
 def test_host_is_the_clients_for_this_machine_and_the_servers_own_for_any_other():
     for url in ("http://127.0.0.1:8000/mcp", "http://localhost/", "http://[::1]:80/x"):
-        assert Server(url).host is None
-    assert Server("http://mcp.example:8000/mcp").host == b"mcp.example:8000"
-    assert Server("https://user:pass@mcp.example/mcp").host == b"mcp.example"
+        assert UpstreamServer(url).host is None
+    assert UpstreamServer("http://mcp.example:8000/mcp").host == b"mcp.example:8000"
+    assert UpstreamServer("https://user:pass@mcp.example/mcp").host == b"mcp.example"
 
 
 @pytest.mark.parametrize(
@@ -148,5 +148,5 @@ def test_an_answer_with_both_framings_keeps_the_one_that_holds():
     ],
 )
 def test_when_the_server_closes_is_known_from_the_head(answer, expected):
-    assert ends_connection(answer, head_of(answer)) is expected
+    assert closes_connection(answer, parse_head(answer)) is expected
     assert ("Connection: close" in lines(passed(answer))) is expected

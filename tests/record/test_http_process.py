@@ -13,14 +13,14 @@ import threading
 import pytest
 
 from tests.record.http_rig import (
-    PATIENCE,
+    TIMEOUT_SECONDS,
     Client,
     Connection,
-    Upstream,
+    ScriptedServer,
     free_port,
     json_response,
-    of,
     recordings,
+    select,
 )
 from tests.record.http_rig import events as plain_events
 
@@ -51,7 +51,7 @@ class Program(contextlib.AbstractContextManager):
 
     def end(self, number=signal.SIGTERM):
         self.process.send_signal(number)
-        return self.process.wait(PATIENCE), self.process.stderr.read()
+        return self.process.wait(TIMEOUT_SECONDS), self.process.stderr.read()
 
     def __exit__(self, *_):
         self.process.kill()
@@ -69,7 +69,7 @@ def echo(conn):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_with_a_close_in_every_recording(tmp_path, number):
     with (
-        Upstream(echo) as server,
+        ScriptedServer(echo) as server,
         Program(tmp_path, server.port) as program,
         Client(program.port) as client,
     ):
@@ -98,18 +98,18 @@ def test_a_second_signal_does_not_wait_for_calls_under_way(tmp_path):
             conn.rest()
 
     with (
-        Upstream(script) as server,
+        ScriptedServer(script) as server,
         Program(tmp_path, server.port, program=("-c", patient)) as program,
         Client(program.port) as idle,
         Client(program.port) as client,
     ):
         client.post(b'{"id":1}')
-        assert asked.wait(PATIENCE)
+        assert asked.wait(TIMEOUT_SECONDS)
         program.process.send_signal(signal.SIGINT)
         assert idle.rest() == b""  # two signals at once may be one
         assert program.end(signal.SIGINT) == (0, "")
     (own,) = recordings(plain_events(tmp_path))
-    (end,) = of(own, "http", phase="end")
+    (end,) = select(own, "http", phase="end")
     assert (end["closed_by"], end["why"]) == ("proxy", "stopped")
 
 
@@ -117,7 +117,10 @@ def test_a_second_signal_does_not_wait_for_calls_under_way(tmp_path):
 @pytest.mark.parametrize("calls", [1, 40, 300])
 def test_what_was_acknowledged_before_a_kill_is_in_the_file(tmp_path, calls):
     got = []
-    with Upstream(echo) as server, Program(tmp_path, server.port, "--redact", "none") as program:
+    with (
+        ScriptedServer(echo) as server,
+        Program(tmp_path, server.port, "--redact", "none") as program,
+    ):
         clients = [Client(program.port) for _ in range(4)]
         for number in range(calls):
             client = clients[number % 4]
@@ -163,7 +166,7 @@ def test_what_cannot_be_used_is_said_in_one_sentence(tmp_path, url, listen, said
     done = subprocess.run(
         [sys.executable, "-I", "-m", "mcptally", "record", "--out", str(tmp_path), "--url", url,
          "--listen", listen],
-        capture_output=True, text=True, timeout=PATIENCE, check=False,
+        capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False,
     )  # fmt: skip
     assert done.returncode == 2
     assert done.stderr.startswith("mcptally: --")
@@ -211,7 +214,7 @@ def test_a_url_that_leads_to_the_recorder_itself_is_refused(tmp_path, host, list
         done = subprocess.run(
             [sys.executable, "-I", "-m", "mcptally", "record", "--out", str(tmp_path),
              "--url", f"http://{host}:{port}/mcp", "--listen", f"{listen}:{port}"],
-            capture_output=True, text=True, timeout=PATIENCE, check=False,
+            capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False,
         )  # fmt: skip
         assert done.returncode == 2, done.stderr
         assert "this is the recorder's own address" in done.stderr
@@ -223,10 +226,10 @@ def test_a_url_that_leads_to_the_recorder_itself_is_refused(tmp_path, host, list
 
 def test_the_same_port_at_another_address_is_not_the_recorder_itself(tmp_path):
     with (
-        Upstream(echo) as server,
+        ScriptedServer(echo) as server,
         Program(tmp_path, server.port, listen=f"127.0.0.2:{server.port}") as program,
     ):
-        sock = socket.create_connection(("127.0.0.2", program.port), PATIENCE)
+        sock = socket.create_connection(("127.0.0.2", program.port), TIMEOUT_SECONDS)
         with contextlib.closing(sock):
             client = Connection(sock)
             client.send(b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}")
@@ -253,7 +256,7 @@ def test_user_and_password_of_the_url_are_sent_unless_the_client_sends_its_own(
         conn.send(json_response(body))
 
     with (
-        Upstream(script) as server,
+        ScriptedServer(script) as server,
         Program(
             tmp_path, server.port, "--redact", "none",
             "--url", f"http://{userinfo}127.0.0.1:{server.port}/mcp",
@@ -275,7 +278,7 @@ def test_a_password_is_not_shown_where_the_url_cannot_be_used(tmp_path, password
     done = subprocess.run(
         [sys.executable, "-I", "-m", "mcptally", "record", "--out", str(tmp_path), "--listen",
          "127.0.0.1:0", "--url", f"http://user:{password}@127.0.0.1:0/"],
-        capture_output=True, text=True, timeout=PATIENCE, check=False,
+        capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False,
     )  # fmt: skip
     assert done.returncode == 2
     assert "hu" not in done.stderr.replace("https", "")
@@ -286,7 +289,7 @@ def test_it_imports_nothing_heavy_and_no_tls_for_plain_http():
     code = (
         "import sys\n"
         "from mcptally.record.http import server, upstream\n"
-        "upstream.Server('http://127.0.0.1/')\n"
+        "upstream.UpstreamServer('http://127.0.0.1/')\n"
         f"print([name for name in {HEAVY!r} if name in sys.modules])"
     )
     done = subprocess.run(
@@ -296,7 +299,7 @@ def test_it_imports_nothing_heavy_and_no_tls_for_plain_http():
 
 
 def test_a_secret_in_the_url_is_neither_said_nor_recorded(tmp_path):
-    with Upstream(echo) as server:
+    with ScriptedServer(echo) as server:
         process = subprocess.Popen(
             [sys.executable, "-I", "-m", "mcptally", "record", "--out", str(tmp_path),
              "--no-compress", "--listen", "127.0.0.1:0",
@@ -307,7 +310,7 @@ def test_a_secret_in_the_url_is_neither_said_nor_recorded(tmp_path):
         with Client(int(re.search(r":(\d+)/mcp$", said)[1])) as client:
             client.call(b"{}")
         process.terminate()
-        process.wait(PATIENCE)
+        process.wait(TIMEOUT_SECONDS)
         said += process.stderr.read()
         process.stderr.close()
     assert "hush" not in said

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.record.http_rig import events, free_port, of, recordings
+from tests.record.http_rig import events, free_port, recordings, select
 from tests.record.test_http_process import Program
 
 pytestmark = pytest.mark.slow
 
-PATIENCE = 120.0
+TIMEOUT_SECONDS = 120.0
 
 SDK_SERVER = """
 import sys
@@ -126,7 +126,7 @@ def running(command, port, **popen):
         command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **popen
     )
     try:
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + TIMEOUT_SECONDS
         while True:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
                 break
@@ -141,7 +141,7 @@ def running(command, port, **popen):
 
 def run(command, **options):
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=PATIENCE, check=False, **options
+        command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False, **options
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -152,13 +152,13 @@ def whole(out):
     found = recordings(events(out))
     for own in found:
         assert own[-1]["event"] == "close"
-        asked = [json.dumps(e["msg"]["id"]) for e in of(own, "message", dir="c2s")
+        asked = [json.dumps(e["msg"]["id"]) for e in select(own, "message", dir="c2s")
                  if "method" in e["msg"] and "id" in e["msg"]]  # fmt: skip
-        answered = [json.dumps(e["msg"].get("id")) for e in of(own, "message", dir="s2c")
+        answered = [json.dumps(e["msg"].get("id")) for e in select(own, "message", dir="s2c")
                     if "method" not in e["msg"]]  # fmt: skip
         assert sorted(asked) == sorted(answered)
-        ends = [e["scope"] for e in of(own, "http", phase="end")]
-        assert len(ends) == len(set(ends)) == len(of(own, "http", phase="request"))
+        ends = [e["scope"] for e in select(own, "http", phase="end")]
+        assert len(ends) == len(set(ends)) == len(select(own, "http", phase="request"))
     return found
 
 
@@ -172,7 +172,7 @@ def check_sdk_client(tmp_path, command, kind, mode, port):
     assert recorded == direct
     assert direct[-1] == ([] if "json" in kind else [[0, 3], [1, 3], [2, 3]])
     found = whole(tmp_path)
-    calls = [e for own in found for e in of(own, "message", dir="c2s")
+    calls = [e for own in found for e in select(own, "message", dir="c2s")
              if e["msg"].get("method") == "tools/call"]  # fmt: skip
     assert len(calls) == 25
     return found
@@ -237,7 +237,7 @@ def test_the_inspector_shows_the_same_over_http_and_sse(tmp_path, servers, node,
         done = subprocess.run(
             [node, launcher / "build/index.js", "--cli", f"http://127.0.0.1:{port}{path}",
              *arguments],
-            capture_output=True, text=True, timeout=PATIENCE, check=False, env=environment,
+            capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False, env=environment,
         )  # fmt: skip
         return done.returncode, done.stdout
 
@@ -278,7 +278,7 @@ def test_the_official_conformance_checks_end_the_same(tmp_path, servers, node, r
         subprocess.run(
             [node, script, "server", "--url", f"http://127.0.0.1:{port}/mcp", "--suite", "all",
              "--spec-version", revision, "-o", tmp_path / name],
-            capture_output=True, timeout=4 * PATIENCE, check=False,
+            capture_output=True, timeout=4 * TIMEOUT_SECONDS, check=False,
         )  # fmt: skip
         return outcomes(tmp_path / name)
 

@@ -4,16 +4,16 @@ import threading
 
 import pytest
 
-from mcptally.record.http.sse_endpoint import EndpointFilter, origins, rewritten
+from mcptally.record.http.sse_endpoint import EndpointFilter, origins, rewrite_url
 from tests.record.http_rig import (
-    PATIENCE,
+    TIMEOUT_SECONDS,
     Rig,
-    Upstream,
+    ScriptedServer,
     chunk,
     eventually,
     json_response,
-    of,
     recordings,
+    select,
     sse_head,
 )
 
@@ -61,7 +61,7 @@ def stateless(conn):
 def methods(recording):
     return [
         event["msg"].get("method", "reply" if "result" in event["msg"] else "error")
-        for event in of(recording, "message")
+        for event in select(recording, "message")
     ]
 
 
@@ -72,7 +72,7 @@ def opened(client, path="/mcp"):
 
 @pytest.mark.parametrize("path", ["/mcp", "/mcp?json"])
 def test_each_session_has_a_recording_that_begins_with_its_initialize(tmp_path, path):
-    with Upstream(stateful) as server, Rig(tmp_path, server) as rig:
+    with ScriptedServer(stateful) as server, Rig(tmp_path, server) as rig:
         clients = [rig.client() for _ in range(3)]
         sessions = [opened(client, path) for client in clients]
         for _ in range(2):
@@ -90,7 +90,7 @@ def test_each_session_has_a_recording_that_begins_with_its_initialize(tmp_path, 
 
 
 def test_what_names_no_session_goes_to_the_shared_recording(tmp_path):
-    with Upstream(stateful) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with ScriptedServer(stateful) as server, Rig(tmp_path, server) as rig, rig.client() as client:
         client.call(CALL, "Mcp-Method: tools/call")
         session = opened(client)
         client.call(CALL, session)
@@ -108,7 +108,7 @@ def test_what_names_no_session_goes_to_the_shared_recording(tmp_path):
 def test_a_failed_initialize_opens_nothing_whatever_id_it_is_answered_with(
     way, status, answer, tmp_path
 ):
-    with Upstream(stateful) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with ScriptedServer(stateful) as server, Rig(tmp_path, server) as rig, rig.client() as client:
         for _ in range(5):
             found, headers, _ = client.call(INITIALIZE, f"X: {way}")
             assert found == status
@@ -124,7 +124,7 @@ def test_a_failed_initialize_opens_nothing_whatever_id_it_is_answered_with(
 
 
 def test_a_server_without_sessions_has_one_recording_with_its_initialize(tmp_path):
-    with Upstream(stateless) as server, Rig(tmp_path, server) as rig:
+    with ScriptedServer(stateless) as server, Rig(tmp_path, server) as rig:
         for _ in range(3):
             with rig.client() as client:
                 client.call(INITIALIZE)
@@ -136,7 +136,7 @@ def test_a_server_without_sessions_has_one_recording_with_its_initialize(tmp_pat
 
 def test_a_probe_before_the_first_initialize_does_not_split_the_calls_from_it(tmp_path):
     probe = b'{"jsonrpc":"2.0","id":0,"method":"server/discover"}'
-    with Upstream(stateless) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with ScriptedServer(stateless) as server, Rig(tmp_path, server) as rig, rig.client() as client:
         client.call(probe)
         client.call(INITIALIZE)
         client.call(CALL)
@@ -148,10 +148,10 @@ def test_a_probe_before_the_first_initialize_does_not_split_the_calls_from_it(tm
 
 
 def test_a_deleted_session_ends_with_its_last_exchange(tmp_path):
-    with Upstream(stateful) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with ScriptedServer(stateful) as server, Rig(tmp_path, server) as rig, rig.client() as client:
         session = opened(client)
         assert client.call(None, session, method="DELETE")[0] == 204
-        (own,) = rig.eventually(lambda found: of(found, "close") and recordings(found))
+        (own,) = rig.eventually(lambda found: select(found, "close") and recordings(found))
         assert own[-1]["reason"] == "session_deleted"
         client.call(CALL, session)
         rig.stop()
@@ -159,26 +159,26 @@ def test_a_deleted_session_ends_with_its_last_exchange(tmp_path):
 
 
 def test_an_idle_session_is_closed_and_has_another_recording_when_it_comes_back(tmp_path):
-    with Upstream(stateful) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with ScriptedServer(stateful) as server, Rig(tmp_path, server) as rig, rig.client() as client:
         session = opened(client)
         rig.service.loop.call_from_thread(lambda: rig.service._sessions.close_idle(-1))
-        (close,) = rig.eventually(lambda found: of(found, "close"))
+        (close,) = rig.eventually(lambda found: select(found, "close"))
         assert close["reason"] == "idle"
         client.call(CALL, session)
         rig.stop()
         first, second = recordings(rig.events())
     assert methods(first) == ["initialize", "reply"]
     assert methods(second) == ["tools/call", "reply"]
-    hashed = {e["headers"].get("mcp-session-id") for e in of(first, "http", phase="response")}
-    assert {of(second, "http", phase="request")[0]["headers"]["mcp-session-id"]} == hashed
+    hashed = {e["headers"].get("mcp-session-id") for e in select(first, "http", phase="response")}
+    assert {select(second, "http", phase="request")[0]["headers"]["mcp-session-id"]} == hashed
 
 
 def test_with_too_many_sessions_the_longest_idle_one_is_closed(tmp_path):
-    with Upstream(stateful) as server, Rig(tmp_path, server) as rig:
+    with ScriptedServer(stateful) as server, Rig(tmp_path, server) as rig:
         rig.service._sessions._max_open = 3
         with rig.client() as client:
             sessions = [opened(client) for _ in range(5)]
-            rig.eventually(lambda found: len(of(found, "close")) == 2)
+            rig.eventually(lambda found: len(select(found, "close")) == 2)
             client.call(CALL, sessions[-1])
         rig.stop()
         found = recordings(rig.events())
@@ -203,7 +203,7 @@ def test_session_ids_and_credentials_are_nowhere_in_the_files(tmp_path):
 
     secrets = ["Authorization: Bearer hush", "Cookie: a=hush", "X-Api-Key: hush",
                "Proxy-Authorization: Basic hush"]  # fmt: skip
-    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
         client.call(INITIALIZE, *secrets)
         client.call(CALL, "Mcp-Session-Id: sid-hush", *secrets,
                     path="/mcp?sessionId=sid-hush-long-enough")  # fmt: skip
@@ -212,7 +212,7 @@ def test_session_ids_and_credentials_are_nowhere_in_the_files(tmp_path):
     assert b"hush" not in b"".join(path.read_bytes() for path in tmp_path.iterdir())
     answered, asked = (
         event["headers"]["mcp-session-id"]
-        for event in of(own, "http")
+        for event in select(own, "http")
         if "mcp-session-id" in event.get("headers", {})
     )
     assert answered == asked
@@ -245,7 +245,7 @@ def legacy(endpoint, *, before=b""):
 def test_each_legacy_stream_has_a_recording_with_what_is_posted_to_it(tmp_path):
     numbers = iter(range(10))
     script = legacy(lambda: b"/messages/?session_id=number-%d" % next(numbers))
-    with Upstream(script) as server, Rig(tmp_path, server) as rig:
+    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig:
         for turn in range(2):
             with rig.client() as stream, rig.client() as poster:
                 stream.get(path="/sse")
@@ -255,7 +255,7 @@ def test_each_legacy_stream_has_a_recording_with_what_is_posted_to_it(tmp_path):
                 assert poster.call(CALL, path=path)[0] == 202
                 stream.until(RESULT)
                 stream.until(RESULT)
-            rig.eventually(lambda found, turn=turn: len(of(found, "close")) == turn + 1)
+            rig.eventually(lambda found, turn=turn: len(select(found, "close")) == turn + 1)
         rig.stop()
         found = recordings(rig.events())
     assert len(found) == 2
@@ -263,9 +263,9 @@ def test_each_legacy_stream_has_a_recording_with_what_is_posted_to_it(tmp_path):
         assert own[0]["transport"] == "http_sse"
         assert sorted(methods(own)) == ["initialize", "reply", "reply", "tools/call"]
         assert own[-1]["reason"] == "stream_ended"
-        (endpoint,) = of(own, "raw", sse_event="endpoint")
+        (endpoint,) = select(own, "raw", sse_event="endpoint")
         assert endpoint["text"].startswith("/messages/?session_id=[hashed:session-id:")
-        posted = {e["path"] for e in of(own, "http", phase="request", method="POST")}
+        posted = {e["path"] for e in select(own, "http", phase="request", method="POST")}
         assert posted == {endpoint["text"]}
         assert "rewritten" not in endpoint
     assert b"number-" not in b"".join(path.read_bytes() for path in tmp_path.iterdir())
@@ -282,7 +282,7 @@ def test_an_absolute_endpoint_of_the_server_is_rewritten_and_both_are_recorded(
         return f"http://{host}:{ports[0]}/messages?sessionId=0123456789ab".encode()
 
     script = legacy(endpoint, before=before)
-    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as stream:
+    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as stream:
         ports.append(server.port)
         stream.get(path="/sse")
         url = f"http://127.0.0.1:{rig.port}/messages?sessionId=0123456789ab"
@@ -293,7 +293,7 @@ def test_an_absolute_endpoint_of_the_server_is_rewritten_and_both_are_recorded(
         stream.until(RESULT)
         rig.stop()
         (own,) = recordings(rig.events())
-    (endpoint,) = of(own, "raw", sse_event="endpoint")
+    (endpoint,) = select(own, "raw", sse_event="endpoint")
     assert endpoint["text"].startswith(f"http://{host}:{server.port}/messages?sessionId=[hashed:")
     assert endpoint["rewritten"].startswith(f"http://127.0.0.1:{rig.port}/messages?sessionId=[h")
     assert methods(own) == ["tools/call", "reply"]
@@ -301,7 +301,11 @@ def test_an_absolute_endpoint_of_the_server_is_rewritten_and_both_are_recorded(
 
 @pytest.mark.parametrize("url", [b"https://elsewhere.example/m?s=1", b"//127.0.0.1:1/m", b"m?s=1"])
 def test_any_other_endpoint_is_left_as_it_is(tmp_path, url):
-    with Upstream(legacy(url)) as server, Rig(tmp_path, server) as rig, rig.client() as stream:
+    with (
+        ScriptedServer(legacy(url)) as server,
+        Rig(tmp_path, server) as rig,
+        rig.client() as stream,
+    ):
         stream.get(path="/sse")
         got = stream.until(url) + stream.until(b"\r\n\r\n")
         assert got.endswith(b"ta: " + url + b"\r\n\r\n")
@@ -316,7 +320,7 @@ def test_a_stream_of_a_server_without_sessions_is_no_legacy_stream(tmp_path):
             conn.send(json_response(RESULT))
         conn.rest()
 
-    with Upstream(script) as server, Rig(tmp_path, server) as rig:
+    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig:
         with rig.client() as client:
             client.call(CALL)
         for headers in ([], ["Mcp-Protocol-Version: 2025-11-25"], ["Last-Event-ID: 7"]):
@@ -325,7 +329,7 @@ def test_a_stream_of_a_server_without_sessions_is_no_legacy_stream(tmp_path):
                 client.response("GET")
         rig.stop()
         (own,) = recordings(rig.events())
-    assert len(of(own, "http", phase="request", method="GET")) == 3
+    assert len(select(own, "http", phase="request", method="GET")) == 3
 
 
 def test_a_resumed_stream_keeps_both_copies_of_a_message_in_its_session(tmp_path):
@@ -341,7 +345,7 @@ def test_a_resumed_stream_keeps_both_copies_of_a_message_in_its_session(tmp_path
         conn.send(sse_head() + chunk(event) + b"0\r\n\r\n")
         conn.rest()
 
-    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
         session = opened(client)
         client.get(session)
         client.response("GET")
@@ -351,13 +355,13 @@ def test_a_resumed_stream_keeps_both_copies_of_a_message_in_its_session(tmp_path
                 other.response("GET")
         rig.stop()
         (own,) = recordings(rig.events())
-    assert [e["scope"] for e in of(own, "message", sse_id="5")] == ["x2", "x3", "x4"]
-    requests = of(own, "http", phase="request")
+    assert [e["scope"] for e in select(own, "message", sse_id="5")] == ["x2", "x3", "x4"]
+    requests = select(own, "http", phase="request")
     assert requests[-1]["headers"]["last-event-id"] == "4"
 
 
 def test_two_eras_share_an_endpoint(tmp_path):
-    go = threading.Barrier(2, timeout=PATIENCE)
+    go = threading.Barrier(2, timeout=TIMEOUT_SECONDS)
 
     def legacy_client(rig):
         with rig.client() as client:
@@ -366,7 +370,7 @@ def test_two_eras_share_an_endpoint(tmp_path):
             for _ in range(20):
                 client.call(CALL, session)
 
-    with Upstream(stateful) as server, Rig(tmp_path, server) as rig:
+    with ScriptedServer(stateful) as server, Rig(tmp_path, server) as rig:
         thread = threading.Thread(target=legacy_client, args=(rig,))
         thread.start()
         with rig.client() as client:
@@ -375,39 +379,39 @@ def test_two_eras_share_an_endpoint(tmp_path):
                 client.call(CALL, "Mcp-Method: tools/call", "Mcp-Name: t",
                             "Mcp-Protocol-Version: 2026-07-28")  # fmt: skip
         thread.join()
-        eventually(lambda: not rig.service._relays)
+        eventually(lambda: not rig.service._connections)
         rig.stop()
         found = recordings(rig.events())
     assert sorted(map(len, map(methods, found))) == [40, 42]
     modern = min(found, key=len)
-    headers = of(modern, "http", phase="request")[0]["headers"]
+    headers = select(modern, "http", phase="request")[0]["headers"]
     assert (headers["mcp-method"], headers["mcp-name"]) == ("tools/call", "t")
 
 
 def test_which_absolute_urls_are_the_servers_own():
     local = origins("http", "127.0.0.1", 8000, loopback=True)
     remote = origins("https", "mcp.example", 443, loopback=False)
-    ours = b"http://127.0.0.1:9000"
+    own_origin = b"http://127.0.0.1:9000"
     cases = [
-        (local, b"http://127.0.0.1:8000/m?x#y", ours + b"/m?x#y"),
-        (local, b"HTTP://LocalHost:8000", ours),
-        (local, b"http://[::1]:8000/m", ours + b"/m"),
+        (local, b"http://127.0.0.1:8000/m?x#y", own_origin + b"/m?x#y"),
+        (local, b"HTTP://LocalHost:8000", own_origin),
+        (local, b"http://[::1]:8000/m", own_origin + b"/m"),
         (local, b"http://127.0.0.1:8001/m", None),
         (local, b"http://127.0.0.1:8000.evil.example/m", None),
         (local, b"http://127.0.0.1:8000@evil.example/m", None),
-        (local, ours + b"/m", None),
+        (local, own_origin + b"/m", None),
         (local, b"/m", None),
-        (remote, b"https://mcp.example/m", ours + b"/m"),
-        (remote, b"https://mcp.example:443/m", ours + b"/m"),
+        (remote, b"https://mcp.example/m", own_origin + b"/m"),
+        (remote, b"https://mcp.example:443/m", own_origin + b"/m"),
         (remote, b"http://mcp.example/m", None),
         (remote, b"https://localhost/m", None),
     ]
     for server, url, expected in cases:
-        assert rewritten(url, server=server, ours=ours) == expected, url
+        assert rewrite_url(url, server=server, own_origin=own_origin) == expected, url
 
 
 def test_a_stream_that_names_no_endpoint_is_held_back_only_to_the_end_of_a_block():
-    held = EndpointFilter(server=frozenset(), ours=b"")
+    held = EndpointFilter(server=frozenset(), own_origin=b"")
     assert held.feed(b"data: a\n") == b""
     assert held.feed(b"\ndata") == b"data: a\n\n"
     assert held.feed(b"x" * 70_000) == b"data" + b"x" * 70_000

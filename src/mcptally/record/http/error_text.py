@@ -3,12 +3,12 @@
 import errno
 
 
-def in_words(error: OSError | None) -> str:
+def describe_error(error: OSError | None) -> str:
     """One or a few words; None is an end without an error."""
     if error is None:
         return "closed"
-    if (untrusted := getattr(error, "verify_message", None)) is not None:
-        return f"certificate not trusted: {untrusted}"
+    if (verify_message := getattr(error, "verify_message", None)) is not None:
+        return f"certificate not trusted: {verify_message}"
     if isinstance(error, TimeoutError):
         return "timed out"
     if error.errno in (errno.ECONNRESET, errno.EPIPE):

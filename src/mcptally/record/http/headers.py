@@ -13,28 +13,28 @@ import h11
 
 from mcptally.record.http.upstream import is_loopback
 
-_OF_THE_CONNECTION: Final = frozenset(
+_HOP_BY_HOP: Final = frozenset(
     {b"connection", b"proxy-connection", b"te", b"transfer-encoding", b"upgrade"}
 )
-_NEVER_NAMED_AWAY: Final = frozenset({b"content-length", b"host", b"close", b"keep-alive", b""})
+_ALWAYS_FORWARDED: Final = frozenset({b"content-length", b"host", b"close", b"keep-alive", b""})
 """Stay although `Connection` names them: it must not take a message its framing."""
 
-_HARMLESS: Final = frozenset({b"keep-alive"})
-_ELSE_OF_THE_CONNECTION: Final = _OF_THE_CONNECTION - {b"connection"}
+_FORWARDED_OPTIONS: Final = frozenset({b"keep-alive"})
+_OTHER_HOP_BY_HOP: Final = _HOP_BY_HOP - {b"connection"}
 
 _CHUNKED: Final = (b"Transfer-Encoding", b"chunked")
 _CLOSE: Final = (b"Connection", b"close")
 _KEEP_ALIVE: Final = (b"Connection", b"keep-alive")
 
-_REMEMBERED: Final = 4096
+_MAX_CACHED_BYTES: Final = 4096
 """Bytes of the longest head that is kept in memory for the next time."""
 
 MAX_FIELDS: Final = 1000
 """Header fields of a request at most; ordinary ones have less than fifty."""
 
 _LARGEST_LENGTH: Final = 2**63 - 1
-_MISSPELT_FRAMING: Final = frozenset({b"content_length", b"transfer_encoding"})
-_NO_TRAILERS: Final = frozenset(
+_UNDERSCORE_FRAMING: Final = frozenset({b"content_length", b"transfer_encoding"})
+_FORBIDDEN_TRAILERS: Final = frozenset(
     {b"authorization", b"connection", b"content-encoding", b"content-length", b"content-type"}
     | {b"cookie", b"expect", b"host", b"proxy-authorization", b"te", b"trailer"}
     | {b"transfer-encoding", b"upgrade"}
@@ -54,11 +54,11 @@ class RefusedError(Exception):
         self.why = why
 
 
-def head_of(message: h11.Request | h11.Response | h11.InformationalResponse) -> "Head":
+def parse_head(message: h11.Request | h11.Response | h11.InformationalResponse) -> "Head":
     """The headers of a message; peers repeat theirs, so most have been looked at before."""
     raw = tuple(message.headers.raw_items())
     size = sum([len(name) + len(value) for name, value in raw])
-    return _known(raw) if size < _REMEMBERED else Head(raw)
+    return _cached_head(raw) if size < _MAX_CACHED_BYTES else Head(raw)
 
 
 class Head:
@@ -79,10 +79,10 @@ class Head:
         for name, (_, value) in zip(self._names, raw, strict=True):
             if name == b"connection":
                 self.options.update(option.strip() for option in value.lower().split(b","))
-        self.is_plain = (
-            self.options <= _HARMLESS
+        self.is_end_to_end = (
+            self.options <= _FORWARDED_OPTIONS
             and b"transfer-encoding" not in self._names
-            and _ELSE_OF_THE_CONNECTION.isdisjoint(self._names)
+            and _OTHER_HOP_BY_HOP.isdisjoint(self._names)
         )
         """Whether every header is one of the message itself, and may be sent as it came."""
 
@@ -95,9 +95,9 @@ class Head:
             return self._raw[self._names.index(name)][1].decode("latin-1")
         return None
 
-    def passed_on(self, *, but: frozenset[bytes] = frozenset()) -> list[Header]:
+    def forwarded(self, *, without: frozenset[bytes] = frozenset()) -> list[Header]:
         """The headers of the message itself, as written."""
-        dropped = _OF_THE_CONNECTION | (self.options - _NEVER_NAMED_AWAY) | but
+        dropped = _HOP_BY_HOP | (self.options - _ALWAYS_FORWARDED) | without
         return [
             header
             for name, header in zip(self._names, self._raw, strict=True)
@@ -105,10 +105,10 @@ class Head:
         ]
 
 
-_known = functools.lru_cache(maxsize=512)(Head)
+_cached_head = functools.lru_cache(maxsize=512)(Head)
 
 
-def check(request: h11.Request, head: Head) -> None:
+def check_request(request: h11.Request, head: Head) -> None:
     """Let through only what every parser reads in the same way; h11 has refused a lot by now.
 
     Raises:
@@ -130,7 +130,7 @@ def check(request: h11.Request, head: Head) -> None:
     if length is not None and int(length) > _LARGEST_LENGTH:
         # A parser that counts in 64 bits would begin again at 0.
         raise RefusedError(400, "Content-Length is beyond 64 bits")
-    if not head.names.isdisjoint(_MISSPELT_FRAMING):
+    if not head.names.isdisjoint(_UNDERSCORE_FRAMING):
         # Servers that hand headers on as variables make `-` of `_`.
         raise RefusedError(400, "a framing header with an underscore in its name")
 
@@ -142,7 +142,7 @@ def check_trailers(end: h11.EndOfMessage) -> None:
         RefusedError: one is about framing, routing or authorization.
     """
     for name, _ in end.headers:
-        if name in _NO_TRAILERS or name.replace(b"_", b"-") in _NO_TRAILERS:
+        if name in _FORBIDDEN_TRAILERS or name.replace(b"_", b"-") in _FORBIDDEN_TRAILERS:
             raise RefusedError(400, f"{name.decode('latin-1')} in a trailer")
 
 
@@ -165,7 +165,7 @@ def check_host(head: Head) -> None:
         )
 
 
-def to_server(
+def forward_request(
     request: h11.Request, head: Head, *, host: bytes | None, authorization: bytes | None = None
 ) -> h11.Request:
     """The request as the server gets it.
@@ -179,11 +179,11 @@ def to_server(
     chunked = b"transfer-encoding" in head
     if b"authorization" in head:
         authorization = None
-    plain = head.is_plain and request.target.startswith(b"/") and b"host" in head
+    forwardable = head.is_end_to_end and request.target.startswith(b"/") and b"host" in head
     unchanged = host is None and authorization is None
-    if plain and unchanged and request.http_version == b"1.1":
+    if forwardable and unchanged and request.http_version == b"1.1":
         return request
-    headers = head.passed_on()
+    headers = head.forwarded()
     if host is not None:
         headers = [(n, host if n.lower() == b"host" else v) for n, v in headers]
     if b"host" not in head:
@@ -204,29 +204,31 @@ def _origin_form(target: bytes) -> bytes:
     """The target without scheme and authority: all that we pass on goes to one server."""
     if target.startswith(b"/"):
         return target
-    scheme, mark, rest = target.partition(b"://")
-    if not mark or not scheme.isalpha():
+    scheme, separator, rest = target.partition(b"://")
+    if not separator or not scheme.isalpha():
         return target
     slash = rest.find(b"/")
     return rest[slash:] if slash >= 0 else b"/"
 
 
-def to_client(response: h11.Response, head: Head) -> h11.Response:
+def forward_response(response: h11.Response, head: Head) -> h11.Response:
     """The response as the client gets it; h11 frames the body as its HTTP version allows."""
-    ends = ends_connection(response, head)
-    if head.is_plain and not ends:
+    closes = closes_connection(response, head)
+    if head.is_end_to_end and not closes:
         return response
     # With both, Transfer-Encoding holds and Content-Length must go (RFC 9112 section 6.3).
-    both = b"transfer-encoding" in head and b"content-length" in head
-    headers = head.passed_on(but=frozenset({b"content-length"}) if both else frozenset())
-    if ends:
+    has_both_framings = b"transfer-encoding" in head and b"content-length" in head
+    headers = head.forwarded(
+        without=frozenset({b"content-length"}) if has_both_framings else frozenset()
+    )
+    if closes:
         headers.append(_CLOSE)
     elif b"keep-alive" in head.options:
         headers.append(_KEEP_ALIVE)
     return h11.Response(status_code=response.status_code, headers=headers, reason=response.reason)
 
 
-def ends_connection(response: h11.Response, head: Head) -> bool:
+def closes_connection(response: h11.Response, head: Head) -> bool:
     """Whether the server closes the connection after this response."""
     if b"close" in head.options or response.http_version < b"1.1":
         return True
@@ -235,10 +237,10 @@ def ends_connection(response: h11.Response, head: Head) -> bool:
     return b"content-length" not in head and b"transfer-encoding" not in head
 
 
-def informational(response: h11.InformationalResponse) -> h11.InformationalResponse:
+def forward_informational(response: h11.InformationalResponse) -> h11.InformationalResponse:
     """A 1xx response as the client gets it."""
     return h11.InformationalResponse(
         status_code=response.status_code,
-        headers=head_of(response).passed_on(),
+        headers=parse_head(response).forwarded(),
         reason=response.reason,
     )

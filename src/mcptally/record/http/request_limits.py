@@ -13,24 +13,24 @@ HEAD_SECONDS: Final = 60.0
 """How long a request's head may take from its first byte to its last."""
 
 
-class HeadGuard:
+class RequestLimits:
     """Watches the heads of one connection's requests, one after the other."""
 
-    def __init__(self, loop: EventLoop, late: Callable[[], None]) -> None:
+    def __init__(self, loop: EventLoop, on_timeout: Callable[[], None]) -> None:
         self._loop = loop
-        self._late = late
+        self._on_timeout = on_timeout
         self._timer: Timer | None = None
-        self._until: float | None = None
+        self._deadline: float | None = None
         self._lines = 0
         self._bytes = 0
-        self._end = b""
+        self._tail = b""
 
     @property
-    def running(self) -> bool:
+    def is_timing(self) -> bool:
         """Whether the time of a head runs."""
-        return self._until is not None
+        return self._deadline is not None
 
-    def look(self, data: bytes) -> None:
+    def count_lines(self, data: bytes) -> None:
         """Bytes came that belong to a head, and perhaps to what follows it.
 
         Raises:
@@ -39,43 +39,43 @@ class HeadGuard:
         self._bytes += len(data)
         if self._bytes <= MAX_FIELDS:
             # Nearly all heads: too short for so many lines.
-            self._end = data[-2:]
+            self._tail = data[-2:]
             return
-        seen = self._end + data
-        ends = [at for at in (seen.find(b"\n\r\n"), seen.find(b"\n\n")) if at >= 0]
-        stop = min(ends) + 1 if ends else len(seen)
-        self._lines += seen.count(b"\n", 0, stop) - self._end.count(b"\n")
-        self._end = b"" if ends else seen[-2:]
+        seen = self._tail + data
+        positions = [at for at in (seen.find(b"\n\r\n"), seen.find(b"\n\n")) if at >= 0]
+        stop = min(positions) + 1 if positions else len(seen)
+        self._lines += seen.count(b"\n", 0, stop) - self._tail.count(b"\n")
+        self._tail = b"" if positions else seen[-2:]
         if self._lines > MAX_FIELDS + 1:
             raise RefusedError(431, f"more than {MAX_FIELDS} header fields")
 
-    def incomplete(self) -> None:
+    def start_timer(self) -> None:
         """A head has begun and not ended: its time runs."""
-        self._until = self._loop.time() + HEAD_SECONDS
+        self._deadline = self._loop.time() + HEAD_SECONDS
         if self._timer is None:
-            self._timer = self._loop.call_later(HEAD_SECONDS, self._wake)
+            self._timer = self._loop.call_later(HEAD_SECONDS, self._on_timer)
 
-    def complete(self) -> None:
+    def reset(self) -> None:
         """The head is over; the next one has all the time again."""
-        self._until = None
+        self._deadline = None
         self._lines = 0
         self._bytes = 0
-        self._end = b""
+        self._tail = b""
 
     def stop(self) -> None:
         """The connection is over."""
-        self._until = None
+        self._deadline = None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _wake(self) -> None:
+    def _on_timer(self) -> None:
         # One timer, moved on when it rings: a timer a request would pile up.
         self._timer = None
-        if self._until is None:
+        if self._deadline is None:
             return
-        left = self._until - self._loop.time()
+        left = self._deadline - self._loop.time()
         if left > 0:
-            self._timer = self._loop.call_later(left, self._wake)
+            self._timer = self._loop.call_later(left, self._on_timer)
         else:
-            self._late()
+            self._on_timeout()

@@ -15,7 +15,7 @@ _ABSOLUTE: Final = re.compile(
     rb"(?P<origin>[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*)(?P<rest>.*)", re.DOTALL
 )
 
-_GIVE_UP: Final = 64 * 1024
+_MAX_BLOCK_BYTES: Final = 64 * 1024
 """Bytes of a block without an end after which a stream is no legacy one."""
 
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
@@ -29,47 +29,47 @@ def origins(scheme: str, host: str, port: int, *, loopback: bool) -> frozenset[b
     return frozenset(f"{scheme}://{h}{p}".lower().encode() for h in hosts for p in ports)
 
 
-def rewritten(url: bytes, *, server: frozenset[bytes], ours: bytes) -> bytes | None:
+def rewrite_url(url: bytes, *, server: frozenset[bytes], own_origin: bytes) -> bytes | None:
     """`url` at our origin when it is an absolute one of the server's, else None."""
     match = _ABSOLUTE.fullmatch(url)
-    if match is None or match["origin"].lower() == ours.lower():
+    if match is None or match["origin"].lower() == own_origin.lower():
         return None
-    return ours + match["rest"] if match["origin"].lower() in server else None
+    return own_origin + match["rest"] if match["origin"].lower() in server else None
 
 
 class EndpointFilter:
     """Passes an event stream on, block by block until its `endpoint` event has gone by."""
 
-    def __init__(self, *, server: frozenset[bytes], ours: bytes) -> None:
+    def __init__(self, *, server: frozenset[bytes], own_origin: bytes) -> None:
         self._server = server
-        self._ours = ours
-        self._held = b""
+        self._own_origin = own_origin
+        self._pending = b""
         self.done = False
 
     def feed(self, data: bytes) -> bytes:
         """What is to be passed on now."""
         if self.done:
             return data
-        self._held += data
+        self._pending += data
         out: list[bytes] = []
-        while not self.done and (match := _BLOCK_END.search(self._held)):
-            block, self._held = self._held[: match.end()], self._held[match.end() :]
-            out.append(self._passed(block))
-        if self.done or len(self._held) > _GIVE_UP:
+        while not self.done and (match := _BLOCK_END.search(self._pending)):
+            block, self._pending = self._pending[: match.end()], self._pending[match.end() :]
+            out.append(self._process_block(block))
+        if self.done or len(self._pending) > _MAX_BLOCK_BYTES:
             out.append(self.end())
         return b"".join(out)
 
     def end(self) -> bytes:
         """What was held back; nothing is from here on."""
         self.done = True
-        held, self._held = self._held, b""
-        return held
+        pending, self._pending = self._pending, b""
+        return pending
 
-    def _passed(self, block: bytes) -> bytes:
+    def _process_block(self, block: bytes) -> bytes:
         for event in SseParser().feed(block):
             if event.name != b"endpoint" or not isinstance(event.data, bytes):
                 continue
             self.done = True
-            if new := rewritten(event.data, server=self._server, ours=self._ours):
-                return block.replace(event.data, new, 1)
+            if new_url := rewrite_url(event.data, server=self._server, own_origin=self._own_origin):
+                return block.replace(event.data, new_url, 1)
         return block

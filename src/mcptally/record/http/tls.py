@@ -3,9 +3,12 @@
 import contextlib
 import ssl
 from pathlib import Path
+from typing import Final
 
 from mcptally.errors import UsageError
-from mcptally.record.http.socket import READ
+
+_RECORD_BYTES: Final = 16 * 1024
+"""Longest plaintext of one TLS record (RFC 8446 section 5.1): one read returns no more."""
 
 
 def context(ca_file: Path | None) -> ssl.SSLContext:
@@ -20,7 +23,7 @@ def context(ca_file: Path | None) -> ssl.SSLContext:
         raise UsageError(f"{ca_file}: no certificates there: {error.strerror or error}") from error
 
 
-class Tls:
+class TlsStream:
     """The TLS side of a wire, without input or output of its own."""
 
     def __init__(self, context: ssl.SSLContext, host: str) -> None:
@@ -42,13 +45,13 @@ class Tls:
             return False, self._outgoing.read()
         return True, self._outgoing.read()
 
-    def received(self, data: bytes) -> bytes:
+    def decrypt(self, data: bytes) -> bytes:
         """What encrypted bytes say."""
         self._incoming.write(data)
         parts: list[bytes] = []
         while not self.ended:
             try:
-                part = self._object.read(READ)
+                part = self._object.read(_RECORD_BYTES)
             except ssl.SSLWantReadError:
                 break
             except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
@@ -58,13 +61,13 @@ class Tls:
             parts.append(part)
         return b"".join(parts)
 
-    def finish(self) -> bytes:
+    def close_notify(self) -> bytes:
         """The encrypted form of the end of what is sent; reading goes on."""
         with contextlib.suppress(ssl.SSLError):
             self._object.unwrap()  # raises SSLWantReadError: the peer's own end has not come
         return self._outgoing.read()
 
-    def sent(self, data: bytes) -> bytes:
+    def encrypt(self, data: bytes) -> bytes:
         """The encrypted form of `data`."""
         self._object.write(data)
         return self._outgoing.read()
