@@ -1,7 +1,8 @@
-"""One HTTP body, observed: its bytes in, what a recording says of them out.
+"""Parse a copy of an HTTP body into the items that a recording stores.
 
-A body is watched as an event stream when its type says so, else as one JSON document; either way
-in a decoded copy. It never changes or delays what passes.
+A body with the content type `text/event-stream` is parsed as server-sent events, any other body as
+one JSON document. Content codings are decoded first. The forwarded bytes are neither changed nor
+delayed.
 """
 
 from typing import Any, Final, NamedTuple
@@ -12,31 +13,31 @@ from mcptally.wire.framing import DEFAULT_CAP, Piece
 from mcptally.wire.sse import SseEvent, SseParser
 
 UNCHECKED_EXPANSION: Final = 64 * 1024 * 1024
-"""Bytes that a compressed body may expand to in any case."""
+"""Decoded bytes of a compressed body up to which the expansion ratio is not checked."""
 
 MAX_EXPANSION_RATIO: Final = 100
-"""Beyond that, decoded bytes for each one on the wire: a bomb must not hold up all others."""
+"""Most decoded bytes per encoded byte beyond that limit, against decompression bombs."""
 
 _EVENT_STREAM: Final = "text/event-stream"
 
 
 class BodyItem(NamedTuple):
-    """Something complete in a body: the arguments of `Recording.frame`."""
+    """One complete document or event of a body: the arguments of `Recording.frame`."""
 
     piece: Piece
     fields: dict[str, Any]
     """Extra fields: `sse_id`, `sse_event`, `why`, `unterminated`."""
     wire_bytes: int | None = None
-    """Length on the wire where that is not the piece's own."""
+    """Encoded length in bytes; None when it equals the length of the piece."""
 
 
 def is_event_stream(content_type: str | None) -> bool:
-    """Whether a Content-Type means server-sent events."""
+    """Return whether a Content-Type header means server-sent events."""
     return (content_type or "").partition(";")[0].strip().lower() == _EVENT_STREAM
 
 
 class Body:
-    """The observer of one body."""
+    """Parses one request or response body incrementally."""
 
     def __init__(
         self,
@@ -56,18 +57,18 @@ class Body:
             self._decoder = decoder(content_encoding) if content_encoding else None
         except CodingError as error:
             self._stop_decoding(error)
-        # Kept beside the decoded copy as long as decoding may still fail.
+        # Encoded bytes are stored in case decoding fails later.
         plain = self._decoder is None and not self._decode_error
         self._encoded = None if plain else PooledBytes(cap=cap, pool=pool)
         self._document = PooledBytes(cap=cap, pool=pool) if self._events is None else None
 
     def feed(self, data: bytes) -> list[BodyItem]:
-        """What `data` completes: events of a stream; a document is complete only at its end."""
+        """Return the events that `data` completes; a JSON document is complete only in `end`."""
         self._encoded_size += len(data)
         if self._encoded is None:
             return self._observe(data)
         if self._events is None or self._decode_error:
-            # A stream's encoded bytes need no copy while decoding works: its events are recorded.
+            # A decodable event stream needs no encoded copy: its events are already recorded.
             self._encoded.feed(data)
         if self._decode_error or self._decoder is None:
             return []
@@ -83,7 +84,7 @@ class Body:
         return items
 
     def end(self, *, truncated: bool = False) -> list[BodyItem]:
-        """What is left when the body is over; `torn` when it ended before it was complete."""
+        """Return the remaining items; `truncated` means that the body ended early."""
         if self._decoder is not None and not self._decode_error:
             try:
                 self._decoder.end()

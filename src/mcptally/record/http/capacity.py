@@ -1,6 +1,6 @@
-"""How many clients and recordings there is room for, by the descriptors this process may have.
+"""Limits on clients and open recordings, derived from the limit on file descriptors.
 
-A client needs two descriptors, its own connection and that to the server, and a recording one.
+A client needs two descriptors, its own connection and the one to the server; a recording needs one.
 """
 
 import contextlib
@@ -12,13 +12,13 @@ if sys.platform != "win32":
     import resource
 
 MAX_CLIENTS: Final = 4096
-"""Connections of clients at once, where descriptors allow it."""
+"""Most simultaneous client connections, if the descriptor limit allows them."""
 
 _WANTED_DESCRIPTORS: Final = 16_384
-"""What is asked for: enough for the most clients and recordings."""
+"""Descriptor limit to request: enough for the maximum of clients and recordings."""
 
 _RESERVED_DESCRIPTORS: Final = 24
-"""Descriptors for streams, listening, the event loop, and files of short life."""
+"""Descriptors for standard streams, listening sockets, the event loop and temporary files."""
 
 _MAX_RECORDINGS: Final = 512
 
@@ -28,14 +28,14 @@ _KEEPALIVE_PROBES: Final = 4
 
 
 class Capacity(NamedTuple):
-    """What this process may hold open at once."""
+    """Most client connections and recordings that this process may have open at once."""
 
     clients: int
     recordings: int
 
     @classmethod
     def for_this_process(cls) -> "Capacity":
-        """As the limit on descriptors is now."""
+        """Return the capacity under the current descriptor limit."""
         if sys.platform == "win32":
             return cls(MAX_CLIENTS, _MAX_RECORDINGS)
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
@@ -47,7 +47,7 @@ class Capacity(NamedTuple):
 
 
 def raise_descriptor_limit() -> None:
-    """Ask for as many descriptors as are wanted and allowed: the usual limit is 256 to 1024."""
+    """Raise the soft descriptor limit, usually 256 to 1024, as far as the hard limit allows."""
     if sys.platform != "win32":
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         wanted = (
@@ -61,7 +61,7 @@ def raise_descriptor_limit() -> None:
 
 
 def enable_keepalive(sock: socket.socket) -> None:
-    """Have the kernel ask a silent peer whether it is there: one that vanished never says so."""
+    """Enable TCP keepalive, which detects peers that vanished without closing the connection."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (
         ("TCP_KEEPIDLE", _KEEPALIVE_IDLE_SECONDS),

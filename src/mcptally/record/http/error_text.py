@@ -1,10 +1,10 @@
-"""What went wrong between two peers, in the words of the record."""
+"""Short descriptions of network errors, for the `why` field of a recording."""
 
 import errno
 
 
 def describe_error(error: OSError | None) -> str:
-    """One or a few words; None is an end without an error."""
+    """Return a few words that describe `error`; None means an orderly close."""
     if error is None:
         return "closed"
     if (verify_message := getattr(error, "verify_message", None)) is not None:

@@ -1,10 +1,10 @@
-"""The event loop under the HTTP recorder: sockets, timers, signals, and a disk that may hang.
+"""Event loop of the HTTP recorder: sockets, timers, signals, and writes that may block.
 
-Not asyncio's, for one reason: what must be in the file before bytes are passed on is written in
-this thread (handing it to another costs 100 µs a call, docs/decisions/0009), and a write that
-never returns would stop all traffic. So every write goes through `commit`, which says what comes
-after it; when it takes longer than `stall_seconds` another thread goes on from there, and the
-one that was held ends when the disk lets go of it.
+asyncio is not used because each event is written to its file, in this thread, before its bytes are
+forwarded: handing the write to another thread costs 100 µs per call (docs/decisions/0009). A write
+that never returned would stop all traffic. Every write therefore goes through `commit`, which
+takes the continuation as an argument. If the write takes longer than `stall_seconds`, another
+thread runs the continuation and the loop; the blocked thread ends when its write returns.
 """
 
 import contextlib
@@ -22,15 +22,15 @@ from typing import Final
 Callback = Callable[[], None]
 
 _WATCHDOG_SECONDS: Final = 0.25
-"""How often it is looked whether a write still goes on."""
+"""Seconds between checks for a stalled write."""
 
 
 class _ThreadReplaced(BaseException):
-    """Unwinds a thread that was held so long that another does its work now."""
+    """Ends a thread that stalled in a write and was replaced by another thread."""
 
 
 class Timer:
-    """Something to be done later, unless it is cancelled."""
+    """A scheduled callback that can be cancelled."""
 
     __slots__ = ("callback",)
 
@@ -38,7 +38,7 @@ class Timer:
         self.callback: Callback | None = callback
 
     def cancel(self) -> None:
-        """Do not do it."""
+        """Cancel the callback."""
         self.callback = None
 
 
@@ -60,7 +60,7 @@ class _Registration:
 
 
 class EventLoop:
-    """Runs callbacks, one at a time, until `stop`."""
+    """Runs callbacks one at a time until `stop` is called."""
 
     def __init__(self, *, stall_seconds: float | None = None) -> None:
         self._stall_seconds = stall_seconds
@@ -76,7 +76,7 @@ class EventLoop:
         self._wake_receiver.settimeout(0)
         self._wake_sender.settimeout(0)
         self.set_reader(self._wake_receiver.fileno(), self._on_wake)
-        # Of the write under way: since when, what follows it, and who runs the loop.
+        # State of the current write: start time, continuation, and the thread that owns the loop.
         self._commit_lock = threading.Lock()
         self._write_started = 0.0
         self._continuation: Callback | None = None
@@ -85,16 +85,16 @@ class EventLoop:
 
     time: Final = staticmethod(time.monotonic)
 
-    # --- what to wait for -----------------------------------------------------------------------
+    # --- events ---------------------------------------------------------------------------------
 
     def set_reader(self, fd: int, callback: Callback | None) -> None:
-        """Call this when `fd` can be read, or no more."""
+        """Set the callback for a readable `fd`; None removes it."""
         registration = self._registrations.setdefault(fd, _Registration())
         registration.read = callback
         self._update_selector(fd, registration)
 
     def set_writer(self, fd: int, callback: Callback | None) -> None:
-        """Call this when `fd` can be written, or no more."""
+        """Set the callback for a writable `fd`; None removes it."""
         registration = self._registrations.setdefault(fd, _Registration())
         registration.write = callback
         self._update_selector(fd, registration)
@@ -116,24 +116,24 @@ class EventLoop:
         registration.events = events
 
     def call_later(self, seconds: float, callback: Callback) -> Timer:
-        """Do this after so many seconds."""
+        """Run the callback after `seconds`."""
         timer = Timer(callback)
         heapq.heappush(self._timers, (self.time() + seconds, next(self._timer_ids), timer))
         return timer
 
     def call_soon(self, callback: Callback) -> None:
-        """Do this after the present callback."""
+        """Run the callback after the current one."""
         self._pending.append(callback)
 
     def call_from_thread(self, callback: Callback) -> None:
-        """Do this soon; the one method that other threads may use."""
+        """Run the callback on the loop; the only method that other threads may call."""
         self._pending.append(callback)
         with contextlib.suppress(OSError):
             self._wake_sender.send(b"\0")
 
     @contextlib.contextmanager
     def signals(self, numbers: tuple[int, ...], callback: Callable[[int], None]) -> Iterator[None]:
-        """Hear of these signals while the context lasts (in the main thread only)."""
+        """Call `callback` for these signals inside the context; works only in the main thread."""
         self._on_signal = callback
         previous = {number: signal.signal(number, lambda *_: None) for number in numbers}
         fd = signal.set_wakeup_fd(self._wake_sender.fileno(), warn_on_full_buffer=False)
@@ -154,14 +154,13 @@ class EventLoop:
 
     @property
     def is_stalled(self) -> bool:
-        """Whether the disk holds a thread: what would be written now is to be given up."""
+        """Whether a thread is stalled in a write; callers must then drop events, not write them."""
         return self._stalled_threads > 0
 
     def commit(self, write: Callback, then: Callback) -> None:
-        """Do `write`, then `then`; the last thing a callback does.
+        """Run `write`, then `then`. A callback must not run code after `commit`.
 
-        When `write` takes too long, `then` is done by another thread, and nothing that stands
-        after `commit` ever runs.
+        If `write` stalls, another thread runs `then`, and the code after `commit` never runs.
         """
         owner = self._owner
         self._continuation = then
@@ -181,7 +180,7 @@ class EventLoop:
         while not self._ended.wait(_WATCHDOG_SECONDS):
             with self._commit_lock:
                 started, then = self._write_started, self._continuation
-                # Twice the same: a process that was held as a whole has had no turn to write.
+                # Require the same write in two checks: a suspended process had no time to write.
                 previous, last_seen = last_seen, started
                 if not started or started != previous or time.monotonic() - started < stall_seconds:
                     continue
@@ -189,13 +188,13 @@ class EventLoop:
                 self._stalled_threads += 1
                 self._owner = owner = object()
             threading.Thread(
-                target=self._run_thread, args=(owner, then), name="relay", daemon=True
+                target=self._run_thread, args=(owner, then), name="event loop", daemon=True
             ).start()
 
     # --- running --------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Run until `stop`; back when the loop has ended, whichever thread ends it."""
+        """Run until `stop`; return when the loop has ended, in whichever thread."""
         if self._stall_seconds is not None:
             threading.Thread(
                 target=self._watch_writes, args=(self._stall_seconds,), name="watchdog", daemon=True
@@ -207,7 +206,7 @@ class EventLoop:
         self._wake_sender.close()
 
     def stop(self) -> None:
-        """End the loop after the present callback."""
+        """End the loop after the current callback."""
         self._running = False
 
     def _run_thread(self, owner: object, continuation: Callback | None) -> None:
@@ -232,7 +231,7 @@ class EventLoop:
         elif self._timers:
             timeout = max(0.0, self._timers[0][0] - time.monotonic())
         for key, events in self._selector.select(timeout):
-            # Added to what is due, not called at once: a take-over must not lose the others.
+            # Queue the callbacks: if a stall replaces this thread, the others must not be lost.
             registration: _Registration = key.data
             if events & selectors.EVENT_READ:
                 pending.append(registration.readable)

@@ -1,8 +1,8 @@
-"""One request and its response: understood, observed, and written anew for the other side.
+"""Parse one request and its response, record them, and serialize them for the other side.
 
-h11 frames both sides: what the server gets was written by us from what was understood, so the
-two can never disagree where a request ends. Bytes in, bytes out; sockets and times are the
-relay's.
+h11 parses both sides and serializes the parsed request for the server, so recorder and server
+always agree where a request ends. This module maps bytes to bytes; proxy.py owns the sockets and
+timers.
 """
 
 from collections.abc import Sequence
@@ -28,11 +28,11 @@ _REASONS: Final = {
     503: "Service Unavailable",
     505: "HTTP Version Not Supported",
 }
-"""Of the answers that are ours."""
+"""Reason phrases of the responses that the recorder itself sends."""
 
 
 class ProxiedExchange:
-    """The request that is under way on a connection, and what came of it."""
+    """The current request of a connection and its response."""
 
     def __init__(
         self,
@@ -46,15 +46,15 @@ class ProxiedExchange:
     ) -> None:
         self.record: Final = record
         self.has_response_head = False
-        """The response's head has come."""
+        """The head of the response has been received."""
         self.is_complete = False
         """The response is complete."""
         self.closes_connection = False
-        """The connection ends with this response."""
+        """The connection closes after this response."""
         self.raw_body: Body | None = None
-        """What the server says is no HTTP: it is only looked at, as a whole."""
+        """Collects the response as one raw body when it is not HTTP; otherwise None."""
         self.unparsed = b""
-        """The server's bytes as long as they may turn out to be no HTTP at all."""
+        """Bytes of the server before a complete response head: they may not be HTTP."""
         self._client = client
         self._server = server
         self._upstream = upstream
@@ -68,10 +68,10 @@ class ProxiedExchange:
     # --- the request ----------------------------------------------------------------------------
 
     def request_head(self, request: h11.Request, head: http_headers.Head) -> bytes:
-        """The request's head as the server gets it.
+        """Return the request head to send to the server.
 
         Raises:
-            RefusedError: it is not to be passed on.
+            RefusedError: the request must not be forwarded.
         """
         http_headers.check_request(request, head)
         forwarded = http_headers.forward_request(
@@ -82,17 +82,17 @@ class ProxiedExchange:
         return self._server.send(forwarded) or b""
 
     def request_data(self, event: h11.Data) -> bytes:
-        """A part of the request's body."""
+        """Record a part of the request body and return the bytes for the server."""
         if self._request_body is not None:
             data = bytes(event.data)
             self.record.request_items(len(data), self._request_body.feed(data))
         return self._to_server(event)
 
     def request_end(self, event: h11.EndOfMessage) -> bytes:
-        """The end of the request.
+        """Record the end of the request and return the bytes for the server.
 
         Raises:
-            RefusedError: a trailer would change what the request is.
+            RefusedError: a trailer would change the framing, routing or authorization.
         """
         http_headers.check_trailers(event)
         if self._request_body is not None:
@@ -102,25 +102,25 @@ class ProxiedExchange:
         return self._to_server(event)
 
     def truncate_request(self) -> None:
-        """The request's body will not be completed."""
+        """Record that the request body ended early."""
         if self._request_body is not None:
             self.record.request_items(0, self._request_body.end(truncated=True))
             self._request_body = None
 
     def _to_server(self, event: h11.Data | h11.EndOfMessage) -> bytes:
         if self._server.our_state is not h11.SEND_BODY:
-            return b""  # the server has gone; what the client still sends is only read
+            return b""  # the server has closed; the rest of the request is discarded
         return self._server.send(event) or b""
 
     # --- the response ---------------------------------------------------------------------------
 
     @property
     def is_streaming(self) -> bool:
-        """Whether the response is an event stream, which may have no end of its own."""
+        """Whether the response is an event stream, which may never end."""
         return self._response_body is not None and self._response_body.is_event_stream
 
     def response_head(self, response: h11.Response) -> bytes:
-        """The response's head as the client gets it."""
+        """Record the response head and return the bytes for the client."""
         self.has_response_head = True
         self.unparsed = b""
         head = http_headers.parse_head(response)
@@ -134,7 +134,7 @@ class ProxiedExchange:
         return self._client.send(http_headers.forward_response(response, head)) or b""
 
     def response_data(self, event: h11.Data) -> bytes:
-        """A part of the response's body."""
+        """Record a part of the response body and return the bytes for the client."""
         data = bytes(event.data)
         if self._response_body is not None:
             self._record_items(self._response_body.feed(data))
@@ -146,7 +146,7 @@ class ProxiedExchange:
         return (self._client.send(h11.Data(data=data)) or b"") if data else b""
 
     def response_end(self, event: h11.EndOfMessage) -> bytes:
-        """The end of the response."""
+        """Record the end of the response and return the bytes for the client."""
         out = b""
         if self._endpoint_filter is not None and (held := self._endpoint_filter.end()):
             out = self._client.send(h11.Data(data=held)) or b""
@@ -154,11 +154,11 @@ class ProxiedExchange:
             self._record_items(self._response_body.end())
             self._response_body = None
         if event.headers and self._client.their_http_version != b"1.1":
-            event = h11.EndOfMessage()  # trailers need chunks, and those need HTTP/1.1
+            event = h11.EndOfMessage()  # trailers need chunked encoding, which needs HTTP/1.1
         return out + (self._client.send(event) or b"")
 
     def truncate(self, closed_by: str, *, why: str) -> None:
-        """It ended in the middle."""
+        """Record that the exchange ended before it was complete."""
         self.truncate_request()
         if self._response_body is not None:
             self._record_items(self._response_body.end(truncated=True))
@@ -181,10 +181,10 @@ class ProxiedExchange:
             pool=self._pool,
         )
 
-    # --- answers of our own ---------------------------------------------------------------------
+    # --- responses of the recorder --------------------------------------------------------------
 
     def respond(self, status: int, text: str, why: str) -> bytes | None:
-        """A whole response from the recorder itself; None where the server's has begun."""
+        """Return a complete response of the recorder; None if a response has already begun."""
         if self._client.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             return None
         body = text.encode()
@@ -203,10 +203,10 @@ class ProxiedExchange:
         )
         return b"".join(self._client.send(event) or b"" for event in events)
 
-    # --- a server that does not speak HTTP ------------------------------------------------------
+    # --- responses that are not HTTP ------------------------------------------------------------
 
     def switch_to_raw(self, why: str) -> bytes:
-        """Understand nothing more of this connection; gives what came of it so far."""
+        """Stop parsing HTTP on this connection; return the bytes received so far."""
         data, self.unparsed = self.unparsed, b""
         self.raw_body = Body(cap=self._cap, pool=self._pool)
         self.raw_body.feed(data)
@@ -215,11 +215,11 @@ class ProxiedExchange:
         return data
 
     def end_raw(self) -> None:
-        """The server has said all it had to say."""
+        """Record the end of a response that was not HTTP."""
         for items in self.raw_body.end() if self.raw_body is not None else []:
             head = items.piece if isinstance(items.piece, bytes) else items.piece.head
             if head.startswith(b"HTTP/"):
-                # Nearly HTTP: its headers cannot be picked apart, and may hold credentials.
+                # Malformed HTTP: its headers cannot be redacted and may contain credentials.
                 size = len(head) if isinstance(items.piece, bytes) else items.piece.size
                 self._record_items([BodyItem(b"", {"why": "not_http", "withheld": "head"}, size)])
             else:

@@ -1,7 +1,7 @@
-"""HTTP of one client and its server, without a socket: bytes of one in, bytes for the other out.
+"""HTTP state of one client connection, without sockets: bytes of one side in, bytes for the other out.
 
-What the bytes of a request or response become is its turn's (http_turn.py); here is which turn
-they belong to, and when the next one may begin.
+Assigns bytes to exchanges and decides when the next exchange may begin; exchange.py parses and
+records each exchange.
 """
 
 from collections.abc import Callable
@@ -18,11 +18,11 @@ from mcptally.record.http.upstream import UpstreamServer
 from mcptally.wire.byte_pool import Pool
 
 MAX_HEAD: Final = 256 * 1024
-"""Bytes of the longest head understood; servers' own limits are at 16 to 64 KB."""
+"""Most bytes of a head; servers usually allow 16 to 64 KB."""
 
 
 class NotHttpError(Exception):
-    """What the server says cannot be understood; `passed` is what came before."""
+    """The server sent bytes that are not HTTP; `forwarded` is the valid output before them."""
 
     def __init__(self, why: str, forwarded: bytes) -> None:
         super().__init__(why)
@@ -30,7 +30,7 @@ class NotHttpError(Exception):
 
 
 class HttpProtocol:
-    """Requests and responses of one client connection, one after the other."""
+    """Requests and responses of one client connection, in sequence."""
 
     def __init__(
         self,
@@ -52,26 +52,26 @@ class HttpProtocol:
         self._client = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD)
         self._server = h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_HEAD)
         self.exchange: ProxiedExchange | None = None
-        """The request that is under way."""
+        """The current exchange, or None."""
         self.pipelined_bytes = 0
-        """Bytes the client has sent beyond the request that is under way."""
+        """Bytes that the client has sent beyond the current request."""
 
     def stop(self) -> None:
-        """The connection is over: no head is waited for."""
+        """Cancel the timer for a request head: the connection is closed."""
         self._request_limits.stop()
 
     # --- the client's side ----------------------------------------------------------------------
 
     @property
     def is_receiving_request(self) -> bool:
-        """Whether the request under way is still being sent."""
+        """Whether the current request is incomplete."""
         return self._client.their_state is h11.SEND_BODY
 
     def receive_from_client(self, data: bytes) -> bytes | None:
-        """What the server gets of the client's bytes; None while it has a request to answer first.
+        """Return the bytes for the server; None while the current request has no complete response.
 
         Raises:
-            RefusedError: they are not to be passed on.
+            RefusedError: the request must not be forwarded.
         """
         if self._client.their_state is h11.IDLE:
             self._request_limits.count_lines(data)
@@ -82,10 +82,10 @@ class HttpProtocol:
         return self._parse_requests()
 
     def parse_pipelined(self) -> bytes | None:
-        """What the server gets of the next request, so far as it was sent ahead; or None.
+        """Parse the pipelined bytes as the next request; return the bytes for the server, or None.
 
         Raises:
-            RefusedError: it is not to be passed on.
+            RefusedError: the request must not be forwarded.
         """
         if not self.pipelined_bytes:
             return None
@@ -137,8 +137,8 @@ class HttpProtocol:
         return exchange.request_head(request, head)
 
     def refused_exchange(self, why: str) -> ProxiedExchange:
-        """The turn of a request that is answered here."""
-        # Where its head could not be read, the text is not kept: it may hold credentials.
+        """Return the exchange of a request that the recorder answers itself."""
+        # An unparsable head is not recorded: it may contain credentials.
         return self.exchange or self._new_exchange(method="", path="", headers=(), why=why)
 
     def _new_exchange(
@@ -158,10 +158,12 @@ class HttpProtocol:
     # --- the server's side ----------------------------------------------------------------------
 
     def receive_from_server(self, exchange: ProxiedExchange, data: bytes) -> tuple[bytes, bool]:
-        """What the client gets of the server's bytes (none: its end), and whether it is all.
+        """Return the bytes for the client, and whether the response is complete.
+
+        Empty `data` means that the server closed its sending side.
 
         Raises:
-            NotHttpError: they are no HTTP.
+            NotHttpError: the bytes are not HTTP.
         """
         if not exchange.has_response_head:
             exchange.unparsed += data
@@ -185,11 +187,11 @@ class HttpProtocol:
             else:
                 return b"".join(out), False
 
-    # --- from one turn to the next --------------------------------------------------------------
+    # --- the next exchange ----------------------------------------------------------------------
 
     def start_next_cycle(self, exchange: ProxiedExchange) -> bool:
-        """Whether both connections are ready for another request after this one."""
-        # More than was asked for: nothing on this connection is certain.
+        """Prepare both connections for the next request; return False if one cannot take it."""
+        # The server sent more than one response: the connection cannot be reused.
         has_excess_data = bool(self._server.trailing_data[0])
         states = (
             self._client.our_state,

@@ -1,7 +1,8 @@
-"""One client connection and the server connection that belongs to it, and what passes between.
+"""Forward bytes between one client connection and its server connection.
 
-Each read is worked off in three steps: understand (http_dialogue.py), record what became complete,
-pass on. What is left here is who reads and writes when, and what follows when a side ends.
+Each read is handled in three steps: parse (protocol.py), record what became complete
+(write_queue.py), forward. This module decides when each side is read or written, and what happens
+when a side closes.
 """
 
 import functools
@@ -24,21 +25,21 @@ from mcptally.wire.byte_pool import Pool
 P = ParamSpec("P")
 
 _MAX_PIPELINED_BYTES: Final = 256 * 1024
-"""Bytes a client may send ahead of the response it waits for."""
+"""Most bytes that a client may pipeline before it has the response to its current request."""
 
 LINGER_SECONDS: Final = 2.0
-"""How long a client that is still sending gets to read an answer given early."""
+"""Seconds that a client, still sending its request, has to read an early response."""
 
 _MAX_LINGER_BYTES: Final = 64 << 20
 
 HALF_OPEN_SECONDS: Final = 300.0
-"""How long a response may still come for a client that has closed its sending side."""
+"""Seconds to wait for a response after the client has closed its sending side."""
 
 
 def _close_on_exception(
     handler_method: Callable[Concatenate["ProxyConnection", P], None],
 ) -> Callable[Concatenate["ProxyConnection", P], None]:
-    """A mistake of ours costs one connection, and is said, but stops no other."""
+    """Log an unexpected exception and close only the connection it occurred on."""
 
     @functools.wraps(handler_method)
     def wrapper(connection: "ProxyConnection", /, *args: P.args, **kwargs: P.kwargs) -> None:
@@ -51,7 +52,7 @@ def _close_on_exception(
 
 
 class ProxyConnection:
-    """A client connection, from its first byte to its last."""
+    """A client connection with its connection to the server."""
 
     def __init__(
         self,
@@ -79,7 +80,7 @@ class ProxyConnection:
             on_head_timeout=self._on_head_timeout,
         )
         self.idle_since = loop.time()
-        """When the last exchange ended, or the connection began, on the loop's clock."""
+        """Loop time at which the last exchange ended or the connection began."""
         self._on_closed = on_closed
         self._upstream = upstream
         self._client: Socket | None = None
@@ -94,7 +95,7 @@ class ProxyConnection:
         self._server_eof = False
 
     def start(self, client: Socket) -> None:
-        """Begin to serve the client."""
+        """Start to read from the client."""
         self._client = client
         client.start()
 
@@ -104,30 +105,30 @@ class ProxyConnection:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no exchange is under way."""
+        """Whether no exchange is in progress."""
         return self._exchange is None and self._lingered_bytes < 0
 
     def close_when_idle(self, why: str) -> None:
-        """End the connection from our side as soon as nobody waits for an answer on it."""
+        """Close the connection after the current response; streams opened by GET close at once."""
         self._closing = True
         if self.is_idle or (self._exchange is not None and self._exchange.record.method == "GET"):
             self.close(why)
 
     def close(self, why: str) -> None:
-        """End the connection from our side, now."""
+        """Close the connection at once."""
         self._truncate("proxy", why=why)
         self._close_now()
 
     def fail(self, error: Exception) -> None:
-        """Give the connection up for a mistake of ours."""
-        self._log(f"a connection was given up: {error!r}; please report this")
+        """Log an internal error and close the connection."""
+        self._log(f"internal error, one connection was closed: {error!r}; please report this")
         self.close("internal error")
 
     # --- from the client ------------------------------------------------------------------------
 
     @_close_on_exception
     def on_data(self, sock: Socket, data: bytes) -> None:
-        """Bytes, or the end of them, from either side."""
+        """Handle bytes from the client or the server; empty `data` means end of stream."""
         if self._closed:
             return
         if sock is self._upstream_connection.socket:
@@ -157,7 +158,7 @@ class ProxyConnection:
 
     @_close_on_exception
     def _on_head_timeout(self) -> None:
-        """A request's head did not come in time."""
+        """Answer 408: the request head did not arrive in time."""
         if not self._closed and self._exchange is None and self._lingered_bytes < 0:
             self._refuse(408, f"its head took longer than {HEAD_SECONDS:.0f} s")
 
@@ -186,7 +187,7 @@ class ProxyConnection:
             return
         exchange = self._exchange
         if exchange is None:
-            # Nothing was asked: whatever this is, it ends the connection, as it would without us.
+            # No request is open: close, as the client would without the recorder.
             self._close_now()
         elif exchange.raw_body is not None:
             exchange.raw_body.feed(data)
@@ -211,7 +212,7 @@ class ProxyConnection:
             self._start_next_request()
 
     def _forward_non_http(self, exchange: ProxiedExchange, error: NotHttpError) -> None:
-        """The server says something that is no HTTP: the client sees it as it is."""
+        """Forward bytes that are not HTTP to the client unchanged."""
         if not exchange.has_response_head:
             data = exchange.switch_to_raw(str(error))
             self._commit(lambda: self._write_client(data))
@@ -229,20 +230,20 @@ class ProxyConnection:
             self._upstream_connection.socket.pause()
 
     def _commit(self, then: Callable[[], None]) -> None:
-        """Record what became complete, then go on: the last thing a callback does."""
+        """Record what became complete, then run `then`; no code may follow the call."""
         self._write_queue.write(
             [] if self._exchange is None else self._exchange.record.take_calls(), then
         )
 
-    # --- from one exchange to the next ----------------------------------------------------------
+    # --- the next exchange ----------------------------------------------------------------------
 
     def _start_next_request(self) -> None:
-        """Go on to the next request once this one and its response are through."""
+        """Start the next request if the current request and its response are complete."""
         exchange = self._exchange
         if exchange is None or not exchange.is_complete or self._closed:
             return
         if self._protocol.is_receiving_request:
-            # Answered before the request was complete: go on sending it, if the server still reads.
+            # The response came before the request was complete: keep sending if the server reads.
             if self._server_eof or self._upstream_connection.is_broken:
                 self._linger()
             return
@@ -257,7 +258,7 @@ class ProxyConnection:
         self._forward_request(self._protocol.parse_pipelined)
 
     def on_drained(self, sock: Socket) -> None:
-        """One side has taken what waited for it: the other may be read again."""
+        """Resume reading one side after the send buffer of the other side has drained."""
         other = self._upstream_connection.socket if sock is self._client else self._client
         if (
             other is not None
@@ -270,7 +271,7 @@ class ProxyConnection:
 
     @_close_on_exception
     def on_read_error(self, sock: Socket, error: OSError) -> None:
-        """A side cannot be read any more."""
+        """Handle a read error on either side."""
         if self._closed:
             return
         if sock is self._upstream_connection.socket:
@@ -283,15 +284,15 @@ class ProxyConnection:
 
     @_close_on_exception
     def on_write_error(self, sock: Socket, error: OSError) -> None:
-        """A side cannot be written any more."""
+        """Handle a write error on either side."""
         if self._closed or sock is self._upstream_connection.socket:
-            # What the server still says is worth hearing: reading it will tell its end.
+            # Keep reading: the server may have sent a response, and reading reports its end.
             return
         self._truncate("client", why=describe_error(error))
         self._close_now(reset=True)
 
     def _on_client_eof(self) -> None:
-        """The client will send nothing more; mostly that means that it has gone."""
+        """Handle the end of the client's bytes; usually the client has disconnected."""
         self._client_eof = True
         exchange = self._exchange
         if exchange is None:
@@ -305,11 +306,11 @@ class ProxyConnection:
         self._write_queue.enqueue(exchange.record.take_calls())
 
     def _shut_down_upstream(self, exchange: ProxiedExchange) -> None:
-        """Tell the server that the client will send nothing more, unless its answer would be lost.
+        """Close the sending side to the server, unless the response would be lost.
 
-        Over TCP it sees what it would see without us. Over TLS, many servers take the end of one
-        direction as that of both, and answer no more: it is told only where it would wait for
-        more, of a request or to send in a stream.
+        Over TCP the server sees the same half-close as without the recorder. Over TLS many servers
+        treat a half-close as the end of the connection and send no response: there the side is
+        closed only for an incomplete request or a streaming response.
         """
         if (
             not self._upstream.is_tls
@@ -319,11 +320,11 @@ class ProxyConnection:
             self._upstream_connection.finish_sending()
 
     def _on_server_eof(self, error: OSError | None) -> None:
-        """The server will send nothing more."""
+        """Handle the end of the server's bytes."""
         self._server_eof = True
         exchange = self._exchange
         if exchange is None:
-            # An idle connection ends for the client when it ends for us: as it would without us.
+            # Close an idle client connection too, as the server would without the recorder.
             self._close_now(reset=error is not None)
             return
         if exchange.raw_body is not None:
@@ -333,11 +334,11 @@ class ProxyConnection:
         elif exchange.is_complete:
             self._finish_exchange(exchange)
         elif error is None and exchange.has_response_head:
-            # It may have been a body that ends with the connection.
+            # A body without a length ends with the connection.
             self._read_server(exchange, b"")
         elif exchange.unparsed:
-            # A head that never ended: the client is to see what there is of it.
-            self._write_client(exchange.switch_to_raw("the head never ended"))
+            # The head is incomplete: forward what there is of it.
+            self._write_client(exchange.switch_to_raw("incomplete head"))
             self._end_raw(exchange, error)
         else:
             self._truncate("server", why=describe_error(error))
@@ -357,13 +358,13 @@ class ProxyConnection:
         self._protocol.exchange = None
 
     def _truncate(self, closed_by: str, *, why: str) -> None:
-        """Record that the exchange ended in the middle, if one was under way."""
+        """Record that the current exchange, if any, ended before it was complete."""
         if self._exchange is not None:
             self._exchange.truncate(closed_by, why=why)
             self._release_exchange(self._exchange)
 
     def _linger(self) -> None:
-        """Let a client that is still sending read its answer before the connection goes."""
+        """Keep the connection open until a client that is still sending has read its response."""
         if self._exchange is not None:
             self._exchange.truncate_request()
             self._release_exchange(self._exchange)
@@ -390,7 +391,7 @@ class ProxyConnection:
         self._upstream_connection.abort(reset=reset)
         self._on_closed(self)
 
-    # --- answers of our own ---------------------------------------------------------------------
+    # --- responses of the recorder --------------------------------------------------------------
 
     def _respond_unreachable(self, error: OSError) -> None:
         if self._closed or self._exchange is None:
@@ -402,7 +403,7 @@ class ProxyConnection:
         )
 
     def _refuse(self, status: int, why: str) -> None:
-        """Answer a request that is not passed on."""
+        """Answer a request that is not forwarded."""
         self._protocol.refused_exchange(why)
         self._respond(status, f"mcptally: request refused: {why}\n", why)
 
@@ -411,7 +412,7 @@ class ProxyConnection:
             return
         out = self._exchange.respond(status, text, why)
         if out is None:
-            # The answer has begun, and now the request turns out to be broken.
+            # The response has begun before the request turned out to be invalid.
             self._truncate("proxy", why=why)
             self._close_now(reset=True)
             return
