@@ -443,7 +443,7 @@ def test_when_all_are_busy_others_wait_their_turn(tmp_path, monkeypatch):
             assert asked.acquire(timeout=TIMEOUT_SECONDS)
         with rig.client() as other:
             other.post(CALL)
-            eventually(lambda: any("asked at once" in said for said in rig.messages))
+            eventually(lambda: any("active at once" in said for said in rig.messages))
             go.set()
             assert [client.response()[2] for client in clients] == [CALL] * 4
             # The first that is idle makes room for who waited.
@@ -620,7 +620,7 @@ def test_a_page_that_renamed_itself_to_us_cannot_use_a_distant_server(
             client.send(b"Origin: http://evil.example\r\nContent-Length: 2\r\n\r\n{}")
             status, _, body = client.response()
             assert status == (200 if good else 403)
-            assert good or b"is no name of this machine" in body
+            assert good or b"is not a loopback name" in body
             assert server.connections == good
 
 

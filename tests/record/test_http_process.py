@@ -158,7 +158,7 @@ def test_it_says_aloud_what_listening_for_others_means(tmp_path):
         ("http://127.0.0.1/", "192.0.2.1:9000", "--listen"),
         ("http://a..b/", "127.0.0.1:0", "label empty or too long"),
         ("http://127.0.0.1/", "a..b:9000", "label empty or too long"),
-        ("http://127.0.0.1:0/", "127.0.0.1:0", "nobody can connect to port 0"),
+        ("http://127.0.0.1:0/", "127.0.0.1:0", "port 0 is not a valid port"),
         ("http://a%3Ab:x@127.0.0.1/", "127.0.0.1:0", "a user name with a colon cannot be sent"),
     ],
 )

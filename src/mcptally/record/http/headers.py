@@ -46,7 +46,7 @@ Header = tuple[bytes, bytes]
 
 
 class RefusedError(Exception):
-    """The recorder answers this request itself, because forwarding it would not be safe."""
+    """A request that the recorder answers itself, because forwarding it would not be safe."""
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)
@@ -109,7 +109,7 @@ _cached_head = functools.lru_cache(maxsize=512)(Head)
 
 
 def check_request(request: h11.Request, head: Head) -> None:
-    """Refuse requests that parsers may read differently and that h11 has accepted.
+    """Refuse requests that h11 accepts but other parsers may read differently.
 
     Raises:
         RefusedError: the framing is ambiguous, or the request is a CONNECT or not HTTP/1.
@@ -160,8 +160,8 @@ def check_host(head: Head) -> None:
     if not is_loopback(name.rpartition(":")[0] if _PORT.search(name) else name):
         raise RefusedError(
             403,
-            f"Host {host[:100]!r} is not a loopback name, and the recorder listens only on loopback "
-            "addresses; connect to 127.0.0.1 or localhost, or give another --listen address",
+            f"Host {host[:100]!r} is not a loopback name, but the recorder listens only on "
+            "loopback addresses; connect to 127.0.0.1 or localhost, or give another --listen address",
         )
 
 

@@ -1,4 +1,4 @@
-"""HTTP state of one client connection, without sockets: bytes of one side in, bytes for the other out.
+"""HTTP state of one client connection: maps the bytes of one side to bytes for the other.
 
 Assigns bytes to exchanges and decides when the next exchange may begin; exchange.py parses and
 records each exchange.

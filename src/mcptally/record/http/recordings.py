@@ -1,9 +1,9 @@
-"""Which recording an HTTP exchange belongs to, and what is written of it.
+"""Assign HTTP exchanges to recordings, and build the events to write.
 
-The rules, in full in docs/explanation/http-recording.md: a session that an `initialize` opened
-with an `Mcp-Session-Id` has a recording of its own, so has every legacy SSE stream, and all else
-goes to the run's shared recording. The request that opens a session is recorded before anybody
-knows what it opens: it begins a recording that becomes the session's.
+docs/explanation/http-recording.md has the rules in full. Each session that an `initialize` opened
+with an `Mcp-Session-Id` has its own recording, and so has each legacy SSE stream; all other
+exchanges go to the shared recording of the run. An `initialize` request is recorded before its
+result is known: it starts a recording that becomes that of the session.
 """
 
 import itertools
@@ -20,13 +20,13 @@ from mcptally.transcript.format import Dir, Transport
 from mcptally.wire.framing import Piece
 
 MAX_OPEN: Final = 512
-"""Session recordings open at once; beyond it the longest idle one is closed."""
+"""Most open session recordings; beyond it the one idle for longest is closed."""
 
 MAX_SESSION_IDS: Final = 50_000
-"""Session ids remembered after their recording was closed."""
+"""Most session ids kept, including those whose recording was closed."""
 
 _MAX_INITIALIZE_BYTES: Final = 64 * 1024
-"""A longer first request is no `initialize`."""
+"""Most bytes of an `initialize` request."""
 
 _SESSION_HEADER: Final = "mcp-session-id"
 
@@ -36,43 +36,43 @@ Headers = tuple[tuple[str, str], ...]
 
 
 class HeadRedaction(Protocol):
-    """What of a head is recorded; mcptally.redaction.policy has the real one."""
+    """Redacts heads; server.py implements it with mcptally.redaction.policy."""
 
     def headers(self, headers: Headers) -> dict[str, str]:
-        """The allowed headers, session ids hashed."""
+        """Return the allowed headers, with session ids hashed."""
 
     def path(self, path: str) -> str:
-        """A path and query with session ids hashed."""
+        """Return a path and query with session ids hashed."""
 
 
 class OpenRecording:
-    """One recording as the event loop sees it; its file begins with its first event."""
+    """An open recording and its exchanges; the file is created with the first event."""
 
     def __init__(self, recording: Recording, *, last_used: float) -> None:
         self._recording = recording
         self._marked_stalled = False
         self.active_exchanges = 0
-        """Exchanges that have not ended."""
+        """Number of exchanges that have not ended."""
         self.last_used = last_used
-        """When the last one ended, on the loop's clock."""
+        """Loop time at which the last exchange ended."""
         self.close_reason: str | None = None
-        """Why it is to be closed as soon as no exchange needs it."""
+        """Reason to close the recording when no exchange uses it; None keeps it open."""
 
     def call(self, name: str, arguments: dict[str, Any]) -> None:
-        """Run one method of the recording; may wait for the disk."""
+        """Call a method of the recording; may block on the disk."""
         if self._marked_stalled:
             self._marked_stalled = self._recording.stalled = False
         getattr(self._recording, name)(**arguments)
 
     def count_lost(self, name: str, arguments: dict[str, Any]) -> None:
-        """Have an event counted as lost, because the disk holds the thread that writes."""
-        # A recording that is marked so counts what it is told, and touches no file.
+        """Count an event as lost, because a write is stalled."""
+        # A recording marked as stalled counts events and does not access its file.
         self._marked_stalled = self._recording.stalled = True
         getattr(self._recording, name)(**arguments)
 
 
 RecordingCall = tuple[OpenRecording, str, dict[str, Any]]
-"""A method of a recording, and its arguments, for the scribe to run."""
+"""A recording, the name of its method to call, and the arguments."""
 
 
 class _Envelope(msgspec.Struct):
@@ -99,7 +99,7 @@ def _parse_envelope(piece: Piece) -> _Envelope:
 
 
 class ExchangeRecord:
-    """One request and its response; what is to be written of them gathers for `take`."""
+    """Builds the events of one request and its response; `take_calls` returns them."""
 
     def __init__(
         self,
@@ -116,19 +116,19 @@ class ExchangeRecord:
         self.method = method
         self.path = path
         self.session = _first_header(headers, _SESSION_HEADER)
-        """The session id that the request names."""
+        """Session id in the request, or None."""
         self.recording: OpenRecording | None = None
-        """The recording it belongs to; None until that is known."""
+        """The recording of the exchange; None until it is known."""
         self.may_open_session = False
-        """Its `initialize` may open a session."""
+        """The request is an `initialize` that may open a session."""
         self.is_legacy_stream = False
-        """Its response is a legacy SSE stream."""
+        """The response is a legacy SSE stream."""
         self.status = 0
-        """Of the response; 0 until it has come, or where it is no HTTP."""
+        """Status of the response; 0 before it arrives and for responses that are not HTTP."""
         self.response_session: str | None = None
-        """The session id that the response's head names."""
+        """Session id in the response head, or None."""
         self.has_ended = False
-        """Its `end` has been noted."""
+        """`end` has been called."""
         self._request_size = 0
         self._calls: list[tuple[str, dict[str, Any]]] = []
         redaction = sessions.redaction
@@ -144,14 +144,14 @@ class ExchangeRecord:
         sessions.assign_from_request(self, headers)
 
     def take_calls(self) -> list[RecordingCall]:
-        """What has to be written now; nothing while it is not known where."""
+        """Return and clear the calls to write; none while the recording is unknown."""
         if self.recording is None or not self._calls:
             return []
         recording, calls, self._calls = self.recording, self._calls, []
         return [(recording, name, arguments) for name, arguments in calls]
 
     def request_items(self, size: int, items: Sequence[BodyItem]) -> None:
-        """Body bytes of the request went by."""
+        """Record the items of the request body; `size` is the number of body bytes received."""
         self._request_size += size
         if self.recording is None:
             if any(_is_initialize(s.piece) for s in items):
@@ -161,12 +161,12 @@ class ExchangeRecord:
         self._add_frames("c2s", items)
 
     def request_complete(self) -> None:
-        """The request is complete."""
+        """Record that the request is complete."""
         if self.recording is None and self.method != "GET":
             self._sessions.assign_shared(self)
 
     def response_head(self, status: int | None, headers: Headers, **extra: Any) -> None:
-        """The response begins."""
+        """Record the head of the response."""
         self.status = status or 0
         self.response_session = _first_header(headers, _SESSION_HEADER)
         self._sessions.assign_from_response(self, _first_header(headers, "content-type"))
@@ -182,7 +182,7 @@ class ExchangeRecord:
     def response_items(
         self, items: Sequence[BodyItem], *, rewrite: Callable[[bytes], bytes | None] | None = None
     ) -> None:
-        """Something in the response is complete."""
+        """Record the items of the response; `rewrite` rewrites an endpoint URL."""
         for item in items:
             recorded = item
             if self.may_open_session and _parse_envelope(item.piece).result is not None:
@@ -192,7 +192,7 @@ class ExchangeRecord:
             self._add_frames("s2c", [recorded])
 
     def end(self, closed_by: str, **why: Any) -> None:
-        """The exchange is over; only the first call says who ended it."""
+        """Record the end of the exchange; only the first call has an effect."""
         if self.has_ended:
             return
         self.has_ended = True
@@ -201,7 +201,7 @@ class ExchangeRecord:
         self._add("http", dir="s2c", phase="end", closed_by=closed_by, **why)
 
     def release(self) -> None:
-        """Nothing more will be written of it."""
+        """Release the recording: the exchange has no more events."""
         self._sessions.release(self)
 
     def _endpoint_item(
@@ -243,7 +243,7 @@ def _first_header(headers: Headers, name: str) -> str | None:
 
 
 class Sessions:
-    """All recordings of one run, and the exchanges' way to them."""
+    """The recordings of one run, and the assignment of exchanges to them."""
 
     def __init__(
         self,
@@ -267,7 +267,7 @@ class Sessions:
         self._shared: OpenRecording | None = None
         self._spare: OpenRecording | None = None
         self._stateless = False
-        # Session id → its recording; None once that was closed for being idle.
+        # Session id → its recording; None after the recording was closed as idle.
         self._by_session: OrderedDict[str, OpenRecording | None] = OrderedDict()
         self._legacy_endpoints: dict[str, OpenRecording] = {}
         self._streamable: set[str] = set()
@@ -281,16 +281,16 @@ class Sessions:
         headers: Headers,
         **extra: Any,
     ) -> ExchangeRecord:
-        """A request has come; `headers` have lower-case names."""
+        """Start the record of a request; `headers` have lower-case names."""
         scope = f"x{next(self._scopes)}"
         return ExchangeRecord(
             self, scope=scope, method=method, path=path, headers=headers, extra=extra
         )
 
-    # --- where an exchange goes -----------------------------------------------------------------
+    # --- assignment of exchanges ----------------------------------------------------------------
 
     def assign_from_request(self, exchange: ExchangeRecord, headers: Headers) -> None:
-        """Find the recording by what the request's head says, if that is enough."""
+        """Assign the exchange to a recording, if the request head determines it."""
         if exchange.session is not None and exchange.session in self._by_session:
             recording = self._by_session[exchange.session]
             if recording is None:
@@ -302,7 +302,7 @@ class Sessions:
         elif exchange.method == "POST":
             if (is_legacy_stream := self._legacy_endpoints.get(exchange.path)) is not None:
                 self._assign(exchange, is_legacy_stream)
-            # Else its body has to be seen: it may be an `initialize`.
+            # Otherwise the body decides: it may be an `initialize`.
         elif not (
             exchange.method == "GET"
             and exchange.session is None
@@ -313,16 +313,16 @@ class Sessions:
             and _without_query(exchange.path) not in self._streamable
         ):
             self.assign_shared(exchange)
-        # Else its response has to be seen: it may be a legacy stream.
+        # Otherwise the response decides: it may be a legacy stream.
 
     def assign_shared(self, exchange: ExchangeRecord) -> None:
-        """The exchange belongs to no session."""
+        """Assign an exchange without a session to the shared recording."""
         if self._shared is None:
             self._shared = self._open_recording("streamable_http")
         self._assign(exchange, self._shared)
 
     def open_session(self, exchange: ExchangeRecord) -> None:
-        """The exchange asks for a session: it begins a recording."""
+        """Assign an `initialize` to a new recording, unless the server is stateless."""
         if self._stateless:
             self.assign_shared(exchange)
             return
@@ -331,7 +331,7 @@ class Sessions:
         self._assign(exchange, recording)
 
     def session_opened(self, exchange: ExchangeRecord) -> None:
-        """The `initialize` has succeeded: its recording is the session's, or the shared one."""
+        """After a successful `initialize`, make its recording the session's or the shared one."""
         recording = exchange.recording
         if recording is None or not 200 <= exchange.status < 300:
             return
@@ -346,14 +346,14 @@ class Sessions:
                 if old is not None:
                     self._close_when_unused(old, "idle")
             return
-        # The server keeps no sessions: what follows this `initialize` belongs with it.
+        # The server is stateless: later exchanges belong to the recording of this `initialize`.
         self._stateless = True
         before, self._shared = self._shared, recording
         if before is not None and before is not recording:
             self._close_when_unused(before, "continued")
 
     def assign_from_response(self, exchange: ExchangeRecord, content_type: str | None) -> None:
-        """The response's head tells what the request's did not."""
+        """Assign the exchange by its response head, if necessary, and update the sessions."""
         is_success = 200 <= exchange.status < 300
         if exchange.recording is None:
             if exchange.method == "GET" and is_success and is_event_stream(content_type):
@@ -372,7 +372,7 @@ class Sessions:
                 self._close_when_unused(recording, "session_deleted")
 
     def legacy_endpoint(self, exchange: ExchangeRecord, url: str) -> None:
-        """A legacy stream says where its client will post."""
+        """Store the URL to which the client of a legacy stream posts."""
         if exchange.recording is not None:
             at = urlsplit(urljoin(exchange.path, url))
             self._legacy_endpoints[f"{at.path}?{at.query}" if at.query else at.path] = (
@@ -380,7 +380,7 @@ class Sessions:
             )
 
     def release(self, exchange: ExchangeRecord) -> None:
-        """No more events of this exchange will come."""
+        """Release the recording of an exchange that has no more events."""
         recording = exchange.recording
         if recording is None:
             return
@@ -396,7 +396,7 @@ class Sessions:
             and recording.close_reason is None
             and recording.active_exchanges == 0
         ):
-            # Attempts that open nothing share one recording until one succeeds.
+            # Failed attempts share one recording until one succeeds.
             if self._spare is None:
                 self._spare = recording
             else:
@@ -406,7 +406,7 @@ class Sessions:
     # --- recordings -----------------------------------------------------------------------------
 
     def close_idle(self, seconds: float) -> None:
-        """Close the session recordings that have been idle for so long."""
+        """Close the session recordings that have been idle for `seconds`."""
         before = self._clock() - seconds
         for recording in [
             recording
@@ -416,7 +416,7 @@ class Sessions:
             self._close_as_idle(recording)
 
     def close_all(self, reason: str) -> None:
-        """Close every recording, with what is still going on in it."""
+        """Close every recording, including those with active exchanges."""
         for recording in list(self._open):
             self._close(recording, reason)
 

@@ -1,6 +1,6 @@
-"""What a client may cost that has not asked for anything yet: lines and time of a request's head.
+"""Limits on the number of lines and the duration of a request head.
 
-A head that comes in one read, as nearly all do, costs a look at its line ends and no timer.
+A head that arrives in one read, as nearly all do, needs no timer.
 """
 
 from collections.abc import Callable
@@ -10,11 +10,11 @@ from mcptally.record.http.event_loop import EventLoop, Timer
 from mcptally.record.http.headers import MAX_FIELDS, RefusedError
 
 HEAD_SECONDS: Final = 60.0
-"""How long a request's head may take from its first byte to its last."""
+"""Most seconds from the first to the last byte of a request head."""
 
 
 class RequestLimits:
-    """Watches the heads of one connection's requests, one after the other."""
+    """Enforces the limits on each request head of one connection."""
 
     def __init__(self, loop: EventLoop, on_timeout: Callable[[], None]) -> None:
         self._loop = loop
@@ -27,18 +27,18 @@ class RequestLimits:
 
     @property
     def is_timing(self) -> bool:
-        """Whether the time of a head runs."""
+        """Whether the timer for a head is running."""
         return self._deadline is not None
 
     def count_lines(self, data: bytes) -> None:
-        """Bytes came that belong to a head, and perhaps to what follows it.
+        """Count the lines in bytes of a head, which the body may follow.
 
         Raises:
-            RefusedError: these are too many lines; said before they are looked at one by one.
+            RefusedError: there are too many lines; raised before they are parsed.
         """
         self._bytes += len(data)
         if self._bytes <= MAX_FIELDS:
-            # Nearly all heads: too short for so many lines.
+            # Nearly all heads are too short to contain that many lines.
             self._tail = data[-2:]
             return
         seen = self._tail + data
@@ -50,27 +50,27 @@ class RequestLimits:
             raise RefusedError(431, f"more than {MAX_FIELDS} header fields")
 
     def start_timer(self) -> None:
-        """A head has begun and not ended: its time runs."""
+        """Start the time limit of an incomplete head."""
         self._deadline = self._loop.time() + HEAD_SECONDS
         if self._timer is None:
             self._timer = self._loop.call_later(HEAD_SECONDS, self._on_timer)
 
     def reset(self) -> None:
-        """The head is over; the next one has all the time again."""
+        """Reset the limits after a complete head."""
         self._deadline = None
         self._lines = 0
         self._bytes = 0
         self._tail = b""
 
     def stop(self) -> None:
-        """The connection is over."""
+        """Cancel the timer: the connection is closed."""
         self._deadline = None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def _on_timer(self) -> None:
-        # One timer, moved on when it rings: a timer a request would pile up.
+        # Reuse one timer: cancelled timers, one per request, would accumulate in the loop.
         self._timer = None
         if self._deadline is None:
             return

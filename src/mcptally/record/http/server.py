@@ -1,4 +1,4 @@
-"""An HTTP server behind the recorder: listening, and the beginning and end of a run."""
+"""Run the HTTP recorder: listen, accept clients, and shut down."""
 
 import functools
 import gc
@@ -23,19 +23,19 @@ from mcptally.redaction import policy as redaction_policy
 from mcptally.wire.byte_pool import Pool
 
 IDLE_SECONDS: Final = 3600.0
-"""A session's recording is closed when nothing was said for so long."""
+"""Seconds without an exchange after which the recording of a session is closed."""
 
 GRACE_SECONDS: Final = 2.0
-"""How long exchanges under way may take to finish after SIGTERM or SIGINT."""
+"""Seconds that active exchanges have to finish after SIGTERM or SIGINT."""
 
 _SWEEP_SECONDS: Final = 60.0
 _ACCEPT_RETRY_SECONDS: Final = 0.25
-"""How long to wait before it is looked again whether there is room for who waits."""
+"""Seconds before accepting is tried again after the capacity was reached."""
 
 _BACKLOG: Final = 1024
 
 _MAX_CACHED_CHARS: Final = 4096
-"""Characters of the longest head or path that is kept in memory for the next time."""
+"""Characters of the longest head or path that is cached."""
 
 
 def run(
@@ -48,9 +48,10 @@ def run(
     limits: Limits | None = None,
     ca_file: Path | None = None,
 ) -> int:
-    """Record the server at `url` for clients that connect to `listen`, until told to stop.
+    """Record the server at `url` for clients that connect to `listen`, until a signal arrives.
 
-    SIGTERM and SIGINT end it in good order; a second one at once. Returns the exit code, 0.
+    SIGTERM and SIGINT let active exchanges finish; a second signal stops at once. Returns the exit
+    code, 0.
 
     Raises:
         UsageError: `url`, `listen` or `ca_file` cannot be used.
@@ -61,20 +62,20 @@ def run(
     sockets = bind(listen)
     server.reject_own_addresses(sockets)
     service = Service(server, sockets, archive=archive, name=name)
-    # What is there now stays; of what each call leaves behind, cycles are rare.
+    # Exempt the imported modules from garbage collection, and collect rarely: cycles are rare.
     gc.freeze()
     gc.set_threshold(50_000, 50, 50)
     with service.loop.signals((signal.SIGTERM, signal.SIGINT), lambda _: service.stop()):
         service.log_addresses()
         service.serve()
     if service.loop.is_stalled:
-        # A thread that the disk never let go of must not keep the process.
+        # A thread that is stalled in a write must not keep the process alive.
         os._exit(0)
     return 0
 
 
 class Service:
-    """One run: the sockets it listens on and the connections it has accepted."""
+    """One run of the recorder: its listening sockets and accepted connections."""
 
     def __init__(
         self,
@@ -91,8 +92,8 @@ class Service:
         self._capacity = Capacity.for_this_process()
         self._connections: set[ProxyConnection] = set()
         self._pool = Pool()
-        # Where only this machine can connect, and the server cannot check `Host` for itself, or
-        # a request gets credentials here that its sender may not have.
+        # Check `Host` if only this machine can connect, and either the recorder replaces `Host`, so
+        # that the server cannot check it, or it adds credentials that the client may not have.
         self._require_loopback_host = (
             server.host is not None or server.authorization is not None
         ) and (all(is_loopback(sock.getsockname()[0]) for sock in sockets))
@@ -117,7 +118,7 @@ class Service:
         self.loop.run()
 
     def stop(self) -> None:
-        """Let exchanges under way finish and end; the second call ends at once."""
+        """Shut down after the active exchanges; a second call shuts down at once."""
         if self._stopping:
             self._shut_down()
             return
@@ -131,7 +132,7 @@ class Service:
             self._shut_down()
 
     def log_addresses(self) -> None:
-        """Tell where clients connect, and what it means when others can too."""
+        """Log the addresses to connect to, and warn if other machines can reach them."""
         for sock in self._sockets:
             host, port = sock.getsockname()[:2]
             shown = f"[{host}]" if ":" in host else host
@@ -143,7 +144,7 @@ class Service:
                 log_to_stderr(
                     f"warning: {shown} can be reached from other machines. Whoever reaches port "
                     f"{port} can use the server behind it, unencrypted, and what they send is "
-                    "recorded. Listen on 127.0.0.1 unless that is what you want."
+                    "recorded. Listen on 127.0.0.1 unless other machines should connect."
                 )
 
     def _listen(self) -> None:
@@ -156,7 +157,7 @@ class Service:
     def _accept(self, listening: socket.socket) -> None:
         if len(self._connections) >= self._capacity.clients and not self._close_idle_connection():
             self._pause_accepting(
-                f"{len(self._connections)} clients have asked at once; others wait"
+                f"{len(self._connections)} clients are active at once; others wait"
             )
             return
         try:
@@ -164,7 +165,7 @@ class Service:
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):
             return
         except OSError as error:
-            # Out of descriptors, mostly: those who wait get their turn when one is free.
+            # Usually out of descriptors: waiting clients are accepted when one is free.
             self._close_idle_connection()
             self._pause_accepting(f"cannot accept connections: {error.strerror}")
             return
@@ -172,7 +173,7 @@ class Service:
             sock.settimeout(0)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             enable_keepalive(sock)
-        except OSError:  # macOS says so of a client that has gone by now
+        except OSError:  # macOS reports this if the client has already disconnected
             sock.close()
             return
         connection = ProxyConnection(
@@ -190,7 +191,7 @@ class Service:
         connection.start(Socket(sock, connection, loop=self.loop))
 
     def _close_idle_connection(self) -> bool:
-        """Close the connection that has asked for nothing for longest, if there is one."""
+        """Close the connection that has been idle for longest; return False if none is idle."""
         idle = [connection for connection in self._connections if connection.is_idle]
         if idle:
             min(idle, key=lambda connection: connection.idle_since).close("made room")
@@ -236,10 +237,10 @@ def _address(listen: str) -> tuple[str, int]:
 
 
 def bind(listen: str) -> list[socket.socket]:
-    """Listening sockets for HOST:PORT; a name may mean several.
+    """Return listening sockets for HOST:PORT; a name may resolve to several addresses.
 
     Raises:
-        UsageError: it cannot be listened on.
+        UsageError: the address is invalid or cannot be bound.
     """
     host, port = _address(listen)
     sockets: list[socket.socket] = []
@@ -255,7 +256,7 @@ def bind(listen: str) -> list[socket.socket]:
             sock.bind(address)
             sock.listen(_BACKLOG)
             sock.settimeout(0)
-    except (OSError, UnicodeError) as error:  # a name like `a..b` is no name for any system
+    except (OSError, UnicodeError) as error:  # a name like `a..b` is invalid on every system
         for sock in sockets:
             sock.close()
         why = getattr(error, "strerror", None) or error
@@ -264,20 +265,20 @@ def bind(listen: str) -> list[socket.socket]:
 
 
 class _CachedRedaction:
-    """What is recorded of heads: by the policy's allowlist, with its answers kept."""
+    """Redacts heads by the policy's allowlist, with a cache."""
 
     def __init__(self, policy: redaction_policy.Policy) -> None:
-        # Peers repeat themselves: nearly every head and path has been seen before.
+        # Peers repeat nearly all heads and paths.
         self._policy = policy
         self._headers = functools.lru_cache(512)(lambda headers: policy.headers(headers)[0])
         self._path = functools.lru_cache(512)(lambda path: policy.url(path)[0])
 
     def headers(self, headers: Headers) -> dict[str, str]:
-        """The allowed headers, session ids hashed."""
+        """Return the allowed headers, with session ids hashed."""
         if sum([len(name) + len(value) for name, value in headers]) > _MAX_CACHED_CHARS:
             return self._policy.headers(headers)[0]
         return self._headers(headers)
 
     def path(self, path: str) -> str:
-        """A path and query with session ids hashed."""
+        """Return a path and query with session ids hashed."""
         return self._path(path) if len(path) <= _MAX_CACHED_CHARS else self._policy.url(path)[0]

@@ -1,7 +1,7 @@
-"""A connected socket on the event loop: bytes both ways, TLS where wanted, nothing of HTTP.
+"""A connected socket on the event loop, with optional TLS.
 
-The two directions of a socket fail apart from each other: after a failed write, reading goes on
-to the end. A server that answers 413 and closes while the body is still being sent is heard.
+The two directions of a socket fail independently: after a failed write, reading continues to the
+end of stream. The response of a server that sends 413 and closes during the request is not lost.
 """
 
 import contextlib
@@ -15,32 +15,32 @@ if TYPE_CHECKING:
     from mcptally.record.http.tls import TlsStream
 
 READ_SIZE: Final = 256 * 1024
-"""Most bytes taken from a socket at a time."""
+"""Most bytes per read from a socket."""
 
 HIGH_WATER: Final = 256 * 1024
-"""Bytes waiting to be sent at which the other side is no longer read."""
+"""Bytes in the send buffer above which the other side is no longer read."""
 
 _RESET: Final = struct.pack("ii", 1, 0)
 
 
 class SocketHandler(Protocol):
-    """Who is told of what a wire brings."""
+    """Callbacks for the events of a socket."""
 
     def on_data(self, sock: "Socket", data: bytes) -> None:
-        """Bytes came; none means that the peer will send no more."""
+        """Handle received bytes; empty `data` means end of stream."""
 
     def on_read_error(self, sock: "Socket", error: OSError) -> None:
-        """Nothing more can be read."""
+        """Handle a failed read: nothing more can be read."""
 
     def on_write_error(self, sock: "Socket", error: OSError) -> None:
-        """What is written reaches nobody any more."""
+        """Handle a failed write: nothing more can be sent."""
 
     def on_drained(self, sock: "Socket") -> None:
-        """What waited above `HIGH` has been sent."""
+        """Handle a send buffer that has fallen below the high-water mark."""
 
 
 class Socket:
-    """One connection; `end` is told of everything that happens on it."""
+    """One connection; calls `handler` for everything that happens on it."""
 
     def __init__(
         self,
@@ -62,19 +62,19 @@ class Socket:
         self._above_high_water = False
         self._after_send: str = ""
         self.closed = False
-        """The socket is gone."""
+        """The socket is closed."""
         self.is_broken = False
-        """Writing failed; bytes that are still written go nowhere."""
+        """A write failed; further writes are discarded."""
 
     def start(self) -> None:
-        """Begin to read."""
+        """Start to read."""
         self.resume()
         if self._tls is not None and (early := self._tls.decrypt(b"")):
             self._loop.call_soon(lambda: self._handler.on_data(self, early))
 
     @property
     def is_full(self) -> bool:
-        """Whether so much waits to be sent that no more should come."""
+        """Whether the send buffer is above the high-water mark and has not drained since."""
         if len(self._send_buffer) > HIGH_WATER:
             self._above_high_water = True
         return self._above_high_water
@@ -86,13 +86,13 @@ class Socket:
             self._loop.set_reader(self._fd, None)
 
     def resume(self) -> None:
-        """Read again."""
+        """Resume reading."""
         if not (self._reading or self._eof or self.closed):
             self._reading = True
             self._loop.set_reader(self._fd, self._readable)
 
     def write(self, data: bytes) -> None:
-        """Send `data`, now as far as possible."""
+        """Send as much of `data` as possible now, and buffer the rest."""
         if self.closed or self.is_broken or not data:
             return
         self._send(data if self._tls is None else self._tls.encrypt(data))
@@ -115,18 +115,18 @@ class Socket:
             self._loop.set_writer(self._fd, self._writable)
 
     def finish_sending(self) -> None:
-        """Say that nothing more will be sent, once everything is; reading goes on."""
+        """Close the sending side after the send buffer is empty; reading continues."""
         if self._tls is not None and not (self.closed or self.is_broken):
             self._send(self._tls.close_notify())
         self._after_sending("finish")
 
     def close(self) -> None:
-        """Close once everything is sent."""
+        """Close after the send buffer is empty."""
         self.pause()
         self._after_sending("close")
 
     def abort(self, *, reset: bool = False) -> None:
-        """Close now; with `reset` the peer is told that something went wrong."""
+        """Close now; `reset` sends a TCP reset to the peer."""
         if self.closed:
             return
         self.pause()
@@ -213,5 +213,5 @@ class Socket:
         if self._after_send == "close":
             self.abort()
         else:
-            # Not at once: the caller is in the middle of something.
+            # Not now: the caller is not finished.
             self._loop.call_soon(lambda: self._handler.on_write_error(self, error))

@@ -1,8 +1,8 @@
-"""The one thing that is rewritten: an absolute URL in the `endpoint` event of legacy HTTP+SSE.
+"""Rewrite an absolute URL in the `endpoint` event of legacy HTTP+SSE to the recorder's origin.
 
-Such a server tells its clients where to post. A path is relative to the recorder and works as it
-is; the server's own absolute URL would lead clients past the recorder. A URL of any other origin
-is left alone: it never led to this server, and we forward nowhere else.
+This event has the URL to which clients post. A path is relative to the recorder and works
+unchanged; an absolute URL of the server would bypass the recorder. URLs of other origins are not
+rewritten, because the recorder forwards only to its one server.
 """
 
 import re
@@ -16,21 +16,21 @@ _ABSOLUTE: Final = re.compile(
 )
 
 _MAX_BLOCK_BYTES: Final = 64 * 1024
-"""Bytes of a block without an end after which a stream is no legacy one."""
+"""Bytes without a block end after which a stream is not searched any further."""
 
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]", "0.0.0.0")  # noqa: S104 - compared, not bound
 
 
 def origins(scheme: str, host: str, port: int, *, loopback: bool) -> frozenset[bytes]:
-    """Every way to write the server's origin; a loopback server may call itself by any name."""
+    """Return all spellings of the server's origin; for loopback, with all loopback names."""
     hosts = {f"[{host}]" if ":" in host else host, *(_LOOPBACK if loopback else ())}
     ports = {f":{port}", *([""] if _DEFAULT_PORTS.get(scheme) == port else [])}
     return frozenset(f"{scheme}://{h}{p}".lower().encode() for h in hosts for p in ports)
 
 
 def rewrite_url(url: bytes, *, server: frozenset[bytes], own_origin: bytes) -> bytes | None:
-    """`url` at our origin when it is an absolute one of the server's, else None."""
+    """Return `url` with the recorder's origin if it is an absolute URL of the server, else None."""
     match = _ABSOLUTE.fullmatch(url)
     if match is None or match["origin"].lower() == own_origin.lower():
         return None
@@ -38,7 +38,7 @@ def rewrite_url(url: bytes, *, server: frozenset[bytes], own_origin: bytes) -> b
 
 
 class EndpointFilter:
-    """Passes an event stream on, block by block until its `endpoint` event has gone by."""
+    """Rewrites the `endpoint` event of an event stream; later bytes pass unchanged."""
 
     def __init__(self, *, server: frozenset[bytes], own_origin: bytes) -> None:
         self._server = server
@@ -47,7 +47,7 @@ class EndpointFilter:
         self.done = False
 
     def feed(self, data: bytes) -> bytes:
-        """What is to be passed on now."""
+        """Return the bytes to forward now."""
         if self.done:
             return data
         self._pending += data
@@ -60,7 +60,7 @@ class EndpointFilter:
         return b"".join(out)
 
     def end(self) -> bytes:
-        """What was held back; nothing is from here on."""
+        """Stop filtering; return the bytes that were held back."""
         self.done = True
         pending, self._pending = self._pending, b""
         return pending

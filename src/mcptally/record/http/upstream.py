@@ -1,4 +1,4 @@
-"""The way to the server: its addresses, a connection to one of them, and TLS."""
+"""Parse the URL of the upstream server, resolve its host name, and connect to it."""
 
 import binascii
 import errno
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mcptally.record.http.tls import TlsStream
 
 CONNECT_SECONDS: Final = 30.0
-"""How long it may take until a connection stands, TLS included."""
+"""Most seconds to establish a connection, including TLS."""
 
 _IPV6_LOOPBACK: Final = bytes(15) + b"\1"
 
@@ -33,11 +33,11 @@ _CREDENTIALS: Final = re.compile("//.*@", re.DOTALL)
 
 _Address = tuple[int, int, int, str, Any]
 _SocketAddress = tuple[Any, ...]
-"""What `getsockname` gives: host, port and, for IPv6, more."""
+"""The result of `getsockname`: host, port and, for IPv6, flow info and scope id."""
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host name or address is this machine's own."""
+    """Return whether a host name or address is a loopback name or address."""
     if host == "localhost" or host.endswith(".localhost"):
         return True
     for family in (socket.AF_INET, socket.AF_INET6):
@@ -50,7 +50,7 @@ def is_loopback(host: str) -> bool:
 
 
 class UpstreamServer:
-    """The server behind the recorder.
+    """The server that is recorded.
 
     Raises:
         UsageError: from the constructor, when `url` or `ca_file` cannot be used.
@@ -58,60 +58,60 @@ class UpstreamServer:
 
     def __init__(self, url: str, *, ca_file: Path | None = None) -> None:
         option_text = f"--url {_CREDENTIALS.sub('//', url)!r}"
-        """The URL as messages show it: without user and password."""
+        """The option as error messages show it, without user and password."""
         try:
             parts = urlsplit(url)
             port = parts.port
-            (parts.hostname or "").encode("idna")  # as whoever resolves it will
+            (parts.hostname or "").encode("idna")  # as the resolver encodes it
         except ValueError as error:
-            # The words of an error may quote a part of the password.
+            # The error message may contain a part of the password.
             why = "spell / ? # and @ in a user name or password as %2F %3F %23 %40"
             raise UsageError(f"{option_text}: {why if '@' in url else error}") from None
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise UsageError(f"{option_text}: give http://HOST[:PORT]/PATH or https://HOST/PATH")
         if port == 0:
-            raise UsageError(f"{option_text}: nobody can connect to port 0")
+            raise UsageError(f"{option_text}: port 0 is not a valid port")
         self.path = parts.path or "/"
         self.label = parts.netloc.rpartition("@")[2]
         """Host and port as they were given."""
         self.url = parts._replace(netloc=self.label).geturl()
-        """As it was given, less user and password; its query may hold what is secret."""
+        """The URL without user and password; the query may contain secrets."""
         self.authorization = _basic_authorization(parts, option_text)
-        """`Authorization` for requests that have none: user and password of the URL; or None."""
+        """User and password of the URL as `Authorization`, for requests without one; or None."""
         self.is_tls = parts.scheme == "https"
         self.display_url = f"{parts.scheme}://{self.label}{parts.path}"
-        """The URL without what may be secret in it: user, password, query."""
+        """The URL without user, password and query, which may be secret."""
         self._host_name = parts.hostname
         self._port = port or (443 if parts.scheme == "https" else 80)
         loopback = is_loopback(self._host_name)
         self.host = None if loopback else self.label.encode()
-        """What replaces `Host`; None: nothing.
+        """New value of `Host`; None keeps the client's.
 
-        A loopback server checks Host and Origin against what its clients really send, so these
-        reach it unchanged; any other server is chosen by Host, so it must be its own.
+        A loopback server checks Host and Origin of its clients, so both are forwarded unchanged.
+        Other servers are selected by Host, so it must name the server.
         """
         self.origins = sse_endpoint.origins(
             parts.scheme, self._host_name, self._port, loopback=loopback
         )
-        """Every way to write the server's own origin, in lower case."""
+        """All spellings of the server's origin, in lower case."""
         self._option_text = option_text
         self._listening: Sequence[_SocketAddress] = ()
         self._context: ssl.SSLContext | None = None
         if self.is_tls:
-            from mcptally.record.http import tls  # noqa: PLC0415 - start-up is felt in every client
+            from mcptally.record.http import tls  # noqa: PLC0415 - keeps start-up short
 
             self._context = tls.context(ca_file)
-        # Names of this machine need no resolver that could keep us waiting.
+        # Loopback names are resolved here: they need no name server and do not block.
         try:
             self._loopback_addresses = self._resolve() if loopback else None
         except OSError as error:
             raise UsageError(f"{option_text}: {self._host_name}: {error.strerror}") from error
 
     def reject_own_addresses(self, sockets: Sequence[socket.socket]) -> None:
-        """Refuse connections to these listening sockets: each would make another one.
+        """Refuse to connect to these listening sockets: each connection would open another.
 
         Raises:
-            UsageError: the URL leads to one of them.
+            UsageError: the URL points at one of them.
         """
         self._listening = [
             address for sock in sockets if (address := sock.getsockname())[1] == self._port
@@ -128,12 +128,12 @@ class UpstreamServer:
                     f"(--listen {host}:{port}); "
                     "give the server's address, or make the recorder listen on another port"
                 ) from error
-            # A name that cannot be resolved now may be later: looked at with each connection.
+            # The name may be resolvable later: each connection checks again.
 
     def connect(
         self, loop: EventLoop, handler: SocketHandler, on_done: Callable[[Socket | OSError], None]
     ) -> "ConnectionAttempt":
-        """Begin to connect; `done` gets the wire, or why there is none."""
+        """Start to connect; `on_done` receives the socket or the error."""
         connecting = ConnectionAttempt(
             loop, handler, on_done, context=self._context, name=self._host_name
         )
@@ -156,7 +156,7 @@ class UpstreamServer:
 
 
 def _basic_authorization(parts: SplitResult, option_text: str) -> bytes | None:
-    """User and password of a URL as the value of `Authorization` (RFC 7617)."""
+    """Return user and password of a URL as the value of `Authorization` (RFC 7617)."""
     if parts.username is None and parts.password is None:
         return None
     user, password = (unquote(text or "") for text in (parts.username, parts.password))
@@ -166,9 +166,9 @@ def _basic_authorization(parts: SplitResult, option_text: str) -> bytes | None:
 
 
 def _reaches(family: int, target: Any, listening: _SocketAddress) -> bool:
-    """Whether a connection to `target` arrives at a socket that listens, both on the same port."""
+    """Return whether a connection to `target` reaches a listening socket on the same port."""
     own, target_address = _packed(listening[0]), _packed(target[0])
-    if not any(target_address):  # 0.0.0.0 and :: lead to this machine
+    if not any(target_address):  # connecting to 0.0.0.0 or :: reaches this machine
         target_address = _IPV6_LOOPBACK if len(target_address) > 4 else bytes((127, 0, 0, 1))
     if len(own) != len(target_address):
         return False
@@ -182,7 +182,7 @@ def _reaches(family: int, target: Any, listening: _SocketAddress) -> bool:
 
 
 def _packed(host: str) -> bytes:
-    """An address as bytes; an IPv4 address within IPv6 as the IPv4 address."""
+    """Return an address as bytes; an IPv4-mapped IPv6 address as the IPv4 address."""
     host = host.partition("%")[0]
     if ":" not in host:
         return socket.inet_pton(socket.AF_INET, host)
@@ -191,7 +191,7 @@ def _packed(host: str) -> bytes:
 
 
 def _is_own_address(family: int, target: Any) -> bool:
-    """Whether this machine has the address: then it is also the way out to it. Sends nothing."""
+    """Return whether the address is local: then it is also the source address. Sends nothing."""
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as sock:
             sock.connect(target)
@@ -201,7 +201,7 @@ def _is_own_address(family: int, target: Any) -> bool:
 
 
 class ConnectionAttempt:
-    """A connection on its way; addresses are tried in turn."""
+    """An attempt to connect, which tries all addresses in order."""
 
     def __init__(
         self,
@@ -226,12 +226,12 @@ class ConnectionAttempt:
         )
 
     def cancel(self) -> None:
-        """Give up; `done` is not called."""
+        """Cancel the attempt; `on_done` is not called."""
         self._on_done = None
         self._release()
 
     def resolve(self, lookup: Callable[[], list[_Address]]) -> None:
-        """Find the addresses (in a thread of its own)."""
+        """Resolve the addresses; runs in its own thread."""
         try:
             addresses = lookup()
         except OSError as error:
@@ -241,7 +241,7 @@ class ConnectionAttempt:
         self._loop.call_from_thread(lambda: self.connect_to(addresses))
 
     def connect_to(self, addresses: list[_Address]) -> None:
-        """Go on with these addresses."""
+        """Try these addresses."""
         self._addresses = list(addresses)
         self._try_next()
 
@@ -301,7 +301,7 @@ class ConnectionAttempt:
             return
         try:
             is_done, send = self._tls.handshake(data)
-            # A handshake's few kilobytes always fit the socket's empty buffer.
+            # The few kilobytes of a handshake always fit into the empty socket buffer.
             sock.sendall(send)
         except OSError as error:
             self._finish(error)

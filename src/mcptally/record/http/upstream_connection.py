@@ -1,4 +1,4 @@
-"""The way to the server for one client: a connection made when the first bytes are to go there."""
+"""The connection to the server for one client, opened with the first write."""
 
 from collections.abc import Callable
 from typing import Final
@@ -8,11 +8,11 @@ from mcptally.record.http.socket import Socket, SocketHandler
 from mcptally.record.http.upstream import ConnectionAttempt, UpstreamServer
 
 MAX_WAITING_BYTES: Final = 256 * 1024
-"""Bytes that wait for the connection before the client is no longer read."""
+"""Bytes waiting for the connection above which the client is no longer read."""
 
 
 class UpstreamConnection:
-    """What is written goes to the server, as soon as there is a connection to it."""
+    """Connects on the first write and buffers data until the connection is open."""
 
     def __init__(
         self,
@@ -30,22 +30,22 @@ class UpstreamConnection:
         self._waiting: list[bytes] = []
         self._waiting_size = 0
         self.socket: Socket | None = None
-        """The connection, once it is made."""
+        """The connected socket, or None."""
 
     @property
     def is_full(self) -> bool:
-        """Whether so much waits to be sent that no more should come."""
+        """Whether too much data is waiting to be sent."""
         return (
             self._waiting_size > MAX_WAITING_BYTES if self.socket is None else self.socket.is_full
         )
 
     @property
     def is_broken(self) -> bool:
-        """Whether what is written reaches nobody any more."""
+        """Whether a write has failed."""
         return self.socket is not None and self.socket.is_broken
 
     def write(self, data: bytes) -> None:
-        """Send `data`, now or when there is a connection; `made` is told of that, or why not."""
+        """Send `data` when connected; `on_connected` receives None or the connection error."""
         if self.socket is not None:
             self.socket.write(data)
             return
@@ -55,12 +55,12 @@ class UpstreamConnection:
             self._connecting = self._upstream.connect(self._loop, self._handler, self._connected)
 
     def finish_sending(self) -> None:
-        """Say that nothing more will be sent."""
+        """Close the sending side, if connected."""
         if self.socket is not None:
             self.socket.finish_sending()
 
     def abort(self, *, reset: bool = False) -> None:
-        """Close now, or never connect."""
+        """Close the connection or cancel the attempt to connect."""
         if self._connecting is not None:
             self._connecting.cancel()
         if self.socket is not None:

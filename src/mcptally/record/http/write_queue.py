@@ -1,4 +1,4 @@
-"""What is written when: at once and before anything is passed on, or as soon as there is time."""
+"""Write events to recordings: before their bytes are forwarded, or after the current callback."""
 
 import contextlib
 from collections.abc import Callable, Sequence
@@ -8,7 +8,7 @@ from mcptally.record.http.recordings import RecordingCall
 
 
 class WriteQueue:
-    """Writes events through the loop's `commit`, or counts them while a disk holds a thread."""
+    """Writes events with the loop's `commit`, or counts them as lost while a write is stalled."""
 
     def __init__(self, loop: EventLoop, *, log: Callable[[str], None]) -> None:
         self._loop = loop
@@ -17,7 +17,7 @@ class WriteQueue:
         self._stall_logged = False
 
     def write(self, calls: Sequence[RecordingCall], then: Callable[[], None]) -> None:
-        """Write, then go on with `then`: the last thing a callback does."""
+        """Write the calls, then run `then`; no code may follow the call."""
         if self._queued:
             calls, self._queued = [*self._queued, *calls], []
         if not calls:
@@ -30,13 +30,13 @@ class WriteQueue:
             self._loop.commit(lambda: self._write(calls), then)
 
     def enqueue(self, calls: Sequence[RecordingCall]) -> None:
-        """Write after the present callback."""
+        """Write the calls after the current callback."""
         if not self._queued:
             self._loop.call_soon(lambda: self.write([], lambda: None))
         self._queued += calls
 
     def flush(self) -> None:
-        """Write what waits, at the end of a run."""
+        """Write the queued calls at the end of a run."""
         calls, self._queued = self._queued, []
         if self._loop.is_stalled:
             self._count_lost(calls)
@@ -54,6 +54,8 @@ class WriteQueue:
     def _count_lost(self, calls: Sequence[RecordingCall]) -> None:
         if not self._stall_logged:
             self._stall_logged = True
-            self._log("the disk does not take events in time; traffic goes on, a gap will tell")
+            self._log(
+                "the disk is too slow; traffic goes on, and a gap event will count the lost events"
+            )
         for recording, name, arguments in calls:
             recording.count_lost(name, arguments)
