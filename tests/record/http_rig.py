@@ -1,4 +1,4 @@
-"""A recorder in this process, between raw sockets of a test and a server that the test scripts."""
+"""Test helper: a recorder in this process, between raw client sockets and a scripted server."""
 
 import contextlib
 import json
@@ -18,10 +18,10 @@ from mcptally.record.writer.recording import Archive
 from mcptally.redaction import policy as redaction_policy
 
 TIMEOUT_SECONDS = 60.0
-"""Seconds after which a test gives up; none waits that long when all is well."""
+"""Seconds after which a test fails; no passing test waits that long."""
 
 LIMITS = Limits(compress=False, keep_bytes=None, keep_seconds=None, stall_seconds=None)
-"""No segment at rest, and a disk that a loaded machine holds up costs no events."""
+"""No compression or deletion of files, and no lost events when the disk is slow."""
 
 
 def listener():
@@ -31,7 +31,7 @@ def listener():
 
 
 def free_port():
-    """One that nobody listens on, and none of those that connections get for themselves."""
+    """Return an unused port outside the range of ephemeral ports."""
     for port in random.SystemRandom().sample(range(20_000, 30_000), 100):
         with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
             return port
@@ -39,7 +39,7 @@ def free_port():
 
 
 class ScriptedServer(contextlib.AbstractContextManager):
-    """A server whose every connection is handled by `script(connection)` in a thread."""
+    """A server that runs `script(connection)` in a thread for every connection."""
 
     def __init__(self, script):
         self._script = script
@@ -62,15 +62,15 @@ class ScriptedServer(contextlib.AbstractContextManager):
         try:
             self._script(Connection(sock))
         except (BrokenPipeError, ConnectionResetError):
-            pass  # whoever misses what the script would have said next fails by itself
-        except Exception as error:  # noqa: BLE001 - told at the end of the test
+            pass  # a client that needed more of the script fails by itself
+        except Exception as error:  # noqa: BLE001 - raised at the end of the test
             self.errors.put(error)
         finally:
             sock.close()
 
     def __exit__(self, *_):
         with contextlib.suppress(OSError):
-            self._sock.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
+            self._sock.shutdown(socket.SHUT_RDWR)  # wakes the accepting thread
         self._thread.join(TIMEOUT_SECONDS)
         self._sock.close()
         if not self.errors.empty():
@@ -78,7 +78,7 @@ class ScriptedServer(contextlib.AbstractContextManager):
 
 
 class Connection:
-    """A socket, with just enough HTTP to script a peer."""
+    """A socket with the HTTP that a scripted peer needs."""
 
     def __init__(self, sock):
         self.sock = sock
@@ -90,7 +90,7 @@ class Connection:
         return data
 
     def until(self, mark):
-        """All bytes up to and with `mark`."""
+        """Return all bytes up to and including `mark`."""
         while mark not in self._buffer:
             assert self.more(), f"ended before {mark!r}: {self._buffer!r}"
         end = self._buffer.index(mark) + len(mark)
@@ -104,7 +104,7 @@ class Connection:
         return taken
 
     def request(self):
-        """One request with its body: head and body as they came."""
+        """Return head and body of one request, as received."""
         head = self.until(b"\r\n\r\n")
         lower = head.lower()
         if b"transfer-encoding: chunked" in lower:
@@ -123,7 +123,7 @@ class Connection:
         self.sock.sendall(data)
 
     def rest(self):
-        """Everything until the peer ends."""
+        """Return all bytes until the peer closes."""
         while self.more():
             pass
         taken, self._buffer = self._buffer, b""
@@ -140,7 +140,7 @@ class Connection:
 
 
 class Client(Connection, contextlib.AbstractContextManager):
-    """A client's connection; responses are read by h11, not by the code under test."""
+    """A client connection; h11 parses responses, not the code under test."""
 
     def __init__(self, port):
         self.port = port
@@ -164,7 +164,7 @@ class Client(Connection, contextlib.AbstractContextManager):
         self.post(None, *headers, path=path, method="GET")
 
     def response(self, method="POST"):
-        """Status, headers (lower case) and body of the next response."""
+        """Return status, headers (lower-case names) and body of the next response."""
         conn = h11.Connection(h11.CLIENT)
         conn.send(h11.Request(method=method, target="/", headers=[("Host", "x")]))
         conn.send(h11.EndOfMessage())
@@ -188,7 +188,7 @@ class Client(Connection, contextlib.AbstractContextManager):
 
 
 class Rig(contextlib.AbstractContextManager):
-    """The recorder, running in a thread."""
+    """A recorder that runs in a thread."""
 
     def __init__(self, out, upstream, *, host="127.0.0.1", policy="default", limits=LIMITS,
                  scheme="http", ca_file=None):  # fmt: skip
@@ -215,10 +215,10 @@ class Rig(contextlib.AbstractContextManager):
     def __exit__(self, *_):
         if self.thread.is_alive():
             self.stop()
-        self.archive.leave()  # or its thread would live as long as the tests
+        self.archive.leave()  # otherwise its thread would run until the tests end
 
     def events(self):
-        """All events so far, recording by recording; what is being written is not there yet."""
+        """Return all events written so far, recording by recording."""
         return events(self.out, ended=not self.thread.is_alive())
 
     def eventually(self, condition):
@@ -226,10 +226,10 @@ class Rig(contextlib.AbstractContextManager):
 
 
 def eventually(condition):
-    """What `look` gives, once it gives something."""
+    """Wait until `condition` returns a true value; return it."""
     until = time.monotonic() + TIMEOUT_SECONDS
     while not (recorded := condition()):
-        assert time.monotonic() < until, "never came"
+        assert time.monotonic() < until, "timed out"
         threading.Event().wait(0.005)
     return recorded
 
@@ -238,15 +238,15 @@ def events(out, *, ended=True):
     recorded = []
     for path in sorted(Path(out).glob("*.jsonl")):
         lines = path.read_bytes().split(b"\n")
-        # A reader may see a large line while it is being written; never once the recorder ended.
+        # A large line may be incomplete while the recorder runs, but not after it has ended.
         tail = lines.pop()
-        assert tail == b"" or not ended, f"{path.name} has a torn tail"
+        assert tail == b"" or not ended, f"{path.name} ends with an incomplete line"
         recorded += map(json.loads, lines)
     return recorded
 
 
 def select(recorded, *kinds, **fields):
-    """Those events of the given kinds whose fields are as given."""
+    """Return the events of the given kinds with the given field values."""
     return [
         event
         for event in recorded
@@ -255,7 +255,7 @@ def select(recorded, *kinds, **fields):
 
 
 def recordings(recorded):
-    """Events by recording, in the order they began; every recording is whole."""
+    """Return events by recording, in order of start, after checking that none is missing."""
     by = {}
     for event in recorded:
         by.setdefault(event["recording"], []).append(event)

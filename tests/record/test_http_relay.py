@@ -1,4 +1,4 @@
-"""What passes through the HTTP recorder is what was sent, and the record is there before it."""
+"""The HTTP recorder forwards traffic unchanged and records it before it forwards it."""
 
 import gzip
 import itertools
@@ -31,7 +31,7 @@ RESULT = b'{"jsonrpc":"2.0","id":1,"result":{"content":[]}}'
 
 
 def answering(*responses):
-    """A server that reads a request and answers, once for every response, on every connection."""
+    """Return a script that answers one request per response, on every connection."""
 
     def script(conn):
         for response in responses:
@@ -42,7 +42,7 @@ def answering(*responses):
     return script
 
 
-def test_a_call_and_its_answer_pass_and_are_recorded(tmp_path):
+def test_a_call_and_its_response_are_forwarded_and_recorded(tmp_path):
     heads = []
 
     def script(conn):
@@ -80,7 +80,7 @@ def test_a_call_and_its_answer_pass_and_are_recorded(tmp_path):
     assert {e["scope"] for e in recording[1:6]} == {"x1"}
 
 
-def test_a_frame_is_in_the_file_before_its_last_byte_is_passed_on(tmp_path):
+def test_a_frame_is_written_before_its_last_byte_is_forwarded(tmp_path):
     seen = {}
 
     def script(conn):
@@ -95,7 +95,7 @@ def test_a_frame_is_in_the_file_before_its_last_byte_is_passed_on(tmp_path):
     assert len(seen["c2s"]) == 1
 
 
-def test_events_pass_one_by_one_as_they_come_each_recorded_first(tmp_path):
+def test_each_event_is_recorded_and_then_forwarded_immediately(tmp_path):
     go = threading.Semaphore(0)
 
     def script(conn):
@@ -113,7 +113,7 @@ def test_events_pass_one_by_one_as_they_come_each_recorded_first(tmp_path):
         client.post(CALL)
         client.until(b"\r\n\r\n")
         for number in range(5):
-            client.until(b"data: {")  # what is unfinished flows on
+            client.until(b"data: {")  # incomplete events are forwarded
             assert len(select(rig.events(), "message", dir="s2c")) == number
             go.release()
             client.until(b'"n":%d}\n\n' % number)
@@ -130,10 +130,10 @@ def test_events_pass_one_by_one_as_they_come_each_recorded_first(tmp_path):
         ("deflate", zlib.compress, True),
         ("zstd", zstandard.compress, True),
         ("br", lambda data: b"\x8b" + data, False),
-        ("br", bytes, False),  # a server that says what it does not: its client finds no message
+        ("br", bytes, False),  # wrong Content-Encoding: the body is not compressed
     ],
 )
-def test_a_compressed_answer_passes_untouched(tmp_path, coding, pack, recorded):
+def test_a_compressed_response_is_forwarded_unchanged(tmp_path, coding, pack, recorded):
     wire = pack(RESULT)
     response = json_response(wire, f"Content-Encoding: {coding}")
     with (
@@ -143,16 +143,16 @@ def test_a_compressed_answer_passes_untouched(tmp_path, coding, pack, recorded):
     ):
         _, headers, body = client.call(CALL)
         assert (headers["content-encoding"], body) == (coding, wire)
-        found = rig.events()
+        records = rig.events()
     if recorded:
-        (message,) = select(found, "message", dir="s2c")
+        (message,) = select(records, "message", dir="s2c")
         assert (message["bytes"], message["msg"]["id"]) == (len(wire), 1)
     else:
-        (raw,) = select(found, "raw", dir="s2c")
+        (raw,) = select(records, "raw", dir="s2c")
         assert (raw["bytes"], raw["why"]) == (len(wire), "content coding: br")
 
 
-def test_a_chunked_request_arrives_whole_and_as_it_comes(tmp_path):
+def test_a_chunked_request_is_forwarded_chunk_by_chunk(tmp_path):
     half = threading.Event()
 
     def script(conn):
@@ -174,7 +174,7 @@ def test_a_chunked_request_arrives_whole_and_as_it_comes(tmp_path):
         assert select(rig.events(), "message", dir="c2s")[0]["bytes"] == len(CALL)
 
 
-def test_one_connection_carries_many_calls_over_one_server_connection(tmp_path):
+def test_many_calls_of_a_connection_use_one_server_connection(tmp_path):
     with (
         ScriptedServer(answering(*[json_response(RESULT)] * 30)) as server,
         Rig(tmp_path, server) as rig,
@@ -205,7 +205,7 @@ def test_pipelined_requests_are_answered_in_order(tmp_path):
 
 
 @pytest.mark.parametrize("method", ["HEAD", "OPTIONS", "PUT", "DELETE", "GET"])
-def test_other_methods_pass(tmp_path, method):
+def test_other_methods_are_forwarded(tmp_path, method):
     def script(conn):
         head, _ = conn.request()
         assert head.startswith(method.encode() + b" /x?y=1 HTTP/1.1\r\n")
@@ -224,7 +224,7 @@ def test_other_methods_pass(tmp_path, method):
         assert select(rig.events(), "http", phase="request")[0]["method"] == method
 
 
-def test_an_old_client_gets_an_old_answer(tmp_path):
+def test_an_http_1_0_client_gets_a_response_without_chunks(tmp_path):
     head = []
 
     def script(conn):
@@ -242,7 +242,7 @@ def test_an_old_client_gets_an_old_answer(tmp_path):
 
 
 @pytest.mark.parametrize("framing", [b"", b"Content-Length: 48\r\n"])
-def test_an_old_server_is_understood(tmp_path, framing):
+def test_an_http_1_0_server_is_supported(tmp_path, framing):
     assert len(RESULT) == 48
 
     def script(conn):
@@ -260,7 +260,7 @@ def test_an_old_server_is_understood(tmp_path, framing):
     assert select(rig.events(), "http", phase="end")[0]["closed_by"] == "server"
 
 
-def test_100_continue_comes_from_the_server(tmp_path):
+def test_the_100_continue_of_the_server_is_forwarded(tmp_path):
     asked = threading.Event()
 
     def script(conn):
@@ -282,7 +282,7 @@ def test_100_continue_comes_from_the_server(tmp_path):
         assert len(select(rig.events(), "message")) == 2
 
 
-def test_a_refused_expectation_reaches_the_client_without_the_body(tmp_path):
+def test_a_417_reaches_the_client_before_it_sends_the_body(tmp_path):
     def script(conn):
         conn.until(b"\r\n\r\n")
         conn.send(b"HTTP/1.1 417 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
@@ -293,7 +293,7 @@ def test_a_refused_expectation_reaches_the_client_without_the_body(tmp_path):
         assert client.response()[0] == 417
 
 
-def test_redirects_and_unknown_statuses_are_passed_on(tmp_path):
+def test_redirects_and_unknown_statuses_are_forwarded(tmp_path):
     redirect = b"HTTP/1.1 307 Go\r\nLocation: /elsewhere\r\nContent-Length: 0\r\n\r\n"
     odd = b"HTTP/1.1 499\r\nContent-Length: 0\r\n\r\n"
     with (
@@ -306,7 +306,7 @@ def test_redirects_and_unknown_statuses_are_passed_on(tmp_path):
         assert client.call(CALL)[0] == 499
 
 
-def test_headers_of_the_connection_end_here_and_lifetimes_are_shared(tmp_path):
+def test_hop_by_hop_headers_are_removed_and_keep_alive_is_forwarded(tmp_path):
     heads = []
 
     def script(conn):
@@ -335,7 +335,7 @@ def test_headers_of_the_connection_end_here_and_lifetimes_are_shared(tmp_path):
     assert b"content-length: %d" % len(CALL) in heads[0]
 
 
-def test_trailers_pass(tmp_path):
+def test_trailers_are_forwarded(tmp_path):
     response = sse_head("Trailer: X-End") + chunk(b"data: {}\n\n") + b"0\r\nX-End: yes\r\n\r\n"
     with (
         ScriptedServer(answering(response)) as server,
@@ -346,7 +346,7 @@ def test_trailers_pass(tmp_path):
         assert client.until(b"0\r\nX-End: yes\r\n\r\n")
 
 
-def test_many_clients_at_once_each_get_their_own_answer(tmp_path):
+def test_many_simultaneous_clients_get_their_own_responses(tmp_path):
     def script(conn):
         for _ in range(3):
             _, body = conn.request()
@@ -363,15 +363,17 @@ def test_many_clients_at_once_each_get_their_own_answer(tmp_path):
         for client in clients:
             client.close()
         rig.stop()
-        found = rig.events()
+        records = rig.events()
     assert (
-        len(select(found, "message", dir="c2s")) == len(select(found, "message", dir="s2c")) == 300
+        len(select(records, "message", dir="c2s"))
+        == len(select(records, "message", dir="s2c"))
+        == 300
     )
-    by_scope = {e["scope"]: e["msg"] for e in select(found, "message", dir="c2s")}
-    assert all(by_scope[e["scope"]] == e["msg"] for e in select(found, "message", dir="s2c"))
+    by_scope = {e["scope"]: e["msg"] for e in select(records, "message", dir="c2s")}
+    assert all(by_scope[e["scope"]] == e["msg"] for e in select(records, "message", dir="s2c"))
 
 
-def test_a_slow_reader_slows_the_server_down_and_fills_no_memory(tmp_path):
+def test_a_slow_client_slows_the_server_down_without_buffering(tmp_path):
     sent, stuck = [], []
 
     def script(conn):
@@ -390,7 +392,7 @@ def test_a_slow_reader_slows_the_server_down_and_fills_no_memory(tmp_path):
         client.until(b"\r\n\r\n")
         eventually(lambda: stuck)
         client.close()
-        rig.eventually(lambda found: select(found, "http", phase="end"))
+        rig.eventually(lambda records: select(records, "http", phase="end"))
     assert sum(sent) < 30_000_000
 
 
@@ -420,11 +422,11 @@ def test_a_slow_server_slows_the_client_down(tmp_path):
         client.sock.settimeout(TIMEOUT_SECONDS)
         client.send(bytes(80_000_000 - sent))
         assert client.response()[2] == RESULT
-        raw = rig.eventually(lambda found: select(found, "raw", dir="c2s"))[0]
+        raw = rig.eventually(lambda records: select(records, "raw", dir="c2s"))[0]
         assert (raw["why"], raw["bytes"], raw["truncated"]) == ("too_large", 80_000_000, True)
 
 
-def test_a_name_for_this_machine_is_tried_at_all_its_addresses(tmp_path):
+def test_all_addresses_of_a_loopback_name_are_tried(tmp_path):
     with (
         ScriptedServer(answering(json_response(RESULT))) as server,
         Rig(tmp_path, server, host="localhost") as rig,
@@ -435,7 +437,7 @@ def test_a_name_for_this_machine_is_tried_at_all_its_addresses(tmp_path):
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.integers(0, 2000), max_size=6), st.lists(st.integers(0, 2000), max_size=6))
-def test_however_the_bytes_of_both_sides_are_cut_the_same_events_are_recorded(ask, answer):
+def test_the_recorded_events_do_not_depend_on_how_bytes_are_split(ask, answer):
     response = (
         sse_head("Mcp-Session-Id: s")
         + chunk(b"id: 1\ndata:\n\n: ping\n\nevent: message\r\nda")

@@ -1,4 +1,4 @@
-"""Which recording an exchange goes to, and what of a session is never written."""
+"""Tests of assigning exchanges to recordings, and of what is never written."""
 
 import threading
 
@@ -25,7 +25,7 @@ RESULT = b'{"jsonrpc":"2.0","id":1,"result":{}}'
 
 
 def stateful(conn):
-    """A server that gives every `initialize` a session of its own, over JSON or SSE."""
+    """A server that opens a new session for every `initialize`, over JSON or SSE."""
     count = 0
     while not conn.sock._closed:
         try:
@@ -83,13 +83,13 @@ def test_each_session_has_a_recording_that_begins_with_its_initialize(tmp_path, 
         for client in clients:
             client.close()
         rig.stop()
-        found = recordings(rig.events())
+        records = recordings(rig.events())
     calls = ["initialize", "reply", "tools/call", "reply", "tools/call", "reply"]
-    assert sorted(map(methods, found), key=len) == [calls, calls, [*calls, "tools/call", "reply"]]
-    assert {own[0]["transport"] for own in found} == {"streamable_http"}
+    assert sorted(map(methods, records), key=len) == [calls, calls, [*calls, "tools/call", "reply"]]
+    assert {own[0]["transport"] for own in records} == {"streamable_http"}
 
 
-def test_what_names_no_session_goes_to_the_shared_recording(tmp_path):
+def test_requests_without_a_known_session_go_to_the_shared_recording(tmp_path):
     with ScriptedServer(stateful) as server, Rig(tmp_path, server) as rig, rig.client() as client:
         client.call(CALL, "Mcp-Method: tools/call")
         session = opened(client)
@@ -105,25 +105,23 @@ def test_what_names_no_session_goes_to_the_shared_recording(tmp_path):
 @pytest.mark.parametrize(
     ("way", "status", "answer"), [("refuse", 400, "error"), ("falter", 500, "reply")]
 )
-def test_a_failed_initialize_opens_nothing_whatever_id_it_is_answered_with(
-    way, status, answer, tmp_path
-):
+def test_a_failed_initialize_opens_no_session(way, status, answer, tmp_path):
     with ScriptedServer(stateful) as server, Rig(tmp_path, server) as rig, rig.client() as client:
         for _ in range(5):
-            found, headers, _ = client.call(INITIALIZE, f"X: {way}")
-            assert found == status
+            records, headers, _ = client.call(INITIALIZE, f"X: {way}")
+            assert records == status
         client.call(CALL, f"Mcp-Session-Id: {headers['mcp-session-id']}")
         opened(client)
         rig.stop()
-        found = recordings(rig.events())
-    # The attempts lie with the success they led to; the id of an error names no session.
-    assert sorted(map(methods, found), key=len) == [
+        records = recordings(rig.events())
+    # Failed attempts are in the recording of the success; the id of an error is not a session.
+    assert sorted(map(methods, records), key=len) == [
         ["tools/call", "reply"],
         [*["initialize", answer] * 5, "initialize", "reply"],
     ]
 
 
-def test_a_server_without_sessions_has_one_recording_with_its_initialize(tmp_path):
+def test_a_stateless_server_has_one_recording_with_its_initialize(tmp_path):
     with ScriptedServer(stateless) as server, Rig(tmp_path, server) as rig:
         for _ in range(3):
             with rig.client() as client:
@@ -134,7 +132,7 @@ def test_a_server_without_sessions_has_one_recording_with_its_initialize(tmp_pat
     assert methods(only) == ["initialize", "reply", "tools/call", "reply"] * 3
 
 
-def test_a_probe_before_the_first_initialize_does_not_split_the_calls_from_it(tmp_path):
+def test_a_request_before_initialize_does_not_separate_initialize_and_calls(tmp_path):
     probe = b'{"jsonrpc":"2.0","id":0,"method":"server/discover"}'
     with ScriptedServer(stateless) as server, Rig(tmp_path, server) as rig, rig.client() as client:
         client.call(probe)
@@ -147,22 +145,22 @@ def test_a_probe_before_the_first_initialize_does_not_split_the_calls_from_it(tm
     assert methods(rest) == ["initialize", "reply", "tools/call", "reply"]
 
 
-def test_a_deleted_session_ends_with_its_last_exchange(tmp_path):
+def test_the_recording_of_a_deleted_session_closes_after_its_last_exchange(tmp_path):
     with ScriptedServer(stateful) as server, Rig(tmp_path, server) as rig, rig.client() as client:
         session = opened(client)
         assert client.call(None, session, method="DELETE")[0] == 204
-        (own,) = rig.eventually(lambda found: select(found, "close") and recordings(found))
+        (own,) = rig.eventually(lambda records: select(records, "close") and recordings(records))
         assert own[-1]["reason"] == "session_deleted"
         client.call(CALL, session)
         rig.stop()
         assert len(recordings(rig.events())) == 2
 
 
-def test_an_idle_session_is_closed_and_has_another_recording_when_it_comes_back(tmp_path):
+def test_an_idle_session_is_closed_and_gets_a_new_recording_when_used_again(tmp_path):
     with ScriptedServer(stateful) as server, Rig(tmp_path, server) as rig, rig.client() as client:
         session = opened(client)
         rig.service.loop.call_from_thread(lambda: rig.service._sessions.close_idle(-1))
-        (close,) = rig.eventually(lambda found: select(found, "close"))
+        (close,) = rig.eventually(lambda records: select(records, "close"))
         assert close["reason"] == "idle"
         client.call(CALL, session)
         rig.stop()
@@ -173,20 +171,20 @@ def test_an_idle_session_is_closed_and_has_another_recording_when_it_comes_back(
     assert {select(second, "http", phase="request")[0]["headers"]["mcp-session-id"]} == hashed
 
 
-def test_with_too_many_sessions_the_longest_idle_one_is_closed(tmp_path):
+def test_with_too_many_sessions_the_one_idle_for_longest_is_closed(tmp_path):
     with ScriptedServer(stateful) as server, Rig(tmp_path, server) as rig:
         rig.service._sessions._max_open = 3
         with rig.client() as client:
             sessions = [opened(client) for _ in range(5)]
-            rig.eventually(lambda found: len(select(found, "close")) == 2)
+            rig.eventually(lambda records: len(select(records, "close")) == 2)
             client.call(CALL, sessions[-1])
         rig.stop()
-        found = recordings(rig.events())
-    reasons = sorted(own[-1]["reason"] for own in found)
+        records = recordings(rig.events())
+    reasons = sorted(own[-1]["reason"] for own in records)
     assert reasons == ["idle", "idle", "stopped", "stopped", "stopped"]
 
 
-def test_session_ids_and_credentials_are_nowhere_in_the_files(tmp_path):
+def test_session_ids_and_credentials_are_not_written(tmp_path):
     def script(conn):
         conn.request()
         conn.send(
@@ -220,7 +218,7 @@ def test_session_ids_and_credentials_are_nowhere_in_the_files(tmp_path):
 
 
 def legacy(endpoint, *, before=b""):
-    """A legacy server: one connection streams, others post."""
+    """Return the script of a legacy server: one connection streams, the others post."""
     streams = []
 
     def script(conn):
@@ -242,7 +240,7 @@ def legacy(endpoint, *, before=b""):
     return script
 
 
-def test_each_legacy_stream_has_a_recording_with_what_is_posted_to_it(tmp_path):
+def test_each_legacy_stream_has_a_recording_with_its_posts(tmp_path):
     numbers = iter(range(10))
     script = legacy(lambda: b"/messages/?session_id=number-%d" % next(numbers))
     with ScriptedServer(script) as server, Rig(tmp_path, server) as rig:
@@ -255,11 +253,11 @@ def test_each_legacy_stream_has_a_recording_with_what_is_posted_to_it(tmp_path):
                 assert poster.call(CALL, path=path)[0] == 202
                 stream.until(RESULT)
                 stream.until(RESULT)
-            rig.eventually(lambda found, turn=turn: len(select(found, "close")) == turn + 1)
+            rig.eventually(lambda records, turn=turn: len(select(records, "close")) == turn + 1)
         rig.stop()
-        found = recordings(rig.events())
-    assert len(found) == 2
-    for own in found:
+        records = recordings(rig.events())
+    assert len(records) == 2
+    for own in records:
         assert own[0]["transport"] == "http_sse"
         assert sorted(methods(own)) == ["initialize", "reply", "reply", "tools/call"]
         assert own[-1]["reason"] == "stream_ended"
@@ -300,7 +298,7 @@ def test_an_absolute_endpoint_of_the_server_is_rewritten_and_both_are_recorded(
 
 
 @pytest.mark.parametrize("url", [b"https://elsewhere.example/m?s=1", b"//127.0.0.1:1/m", b"m?s=1"])
-def test_any_other_endpoint_is_left_as_it_is(tmp_path, url):
+def test_endpoints_of_other_origins_are_not_rewritten(tmp_path, url):
     with (
         ScriptedServer(legacy(url)) as server,
         Rig(tmp_path, server) as rig,
@@ -311,7 +309,7 @@ def test_any_other_endpoint_is_left_as_it_is(tmp_path, url):
         assert got.endswith(b"ta: " + url + b"\r\n\r\n")
 
 
-def test_a_stream_of_a_server_without_sessions_is_no_legacy_stream(tmp_path):
+def test_a_stream_of_a_stateless_server_is_not_a_legacy_stream(tmp_path):
     def script(conn):
         head, _ = conn.request()
         if head.startswith(b"GET"):
@@ -360,7 +358,7 @@ def test_a_resumed_stream_keeps_both_copies_of_a_message_in_its_session(tmp_path
     assert requests[-1]["headers"]["last-event-id"] == "4"
 
 
-def test_two_eras_share_an_endpoint(tmp_path):
+def test_old_and_new_protocol_versions_share_an_endpoint(tmp_path):
     go = threading.Barrier(2, timeout=TIMEOUT_SECONDS)
 
     def legacy_client(rig):
@@ -381,14 +379,14 @@ def test_two_eras_share_an_endpoint(tmp_path):
         thread.join()
         eventually(lambda: not rig.service._connections)
         rig.stop()
-        found = recordings(rig.events())
-    assert sorted(map(len, map(methods, found))) == [40, 42]
-    modern = min(found, key=len)
+        records = recordings(rig.events())
+    assert sorted(map(len, map(methods, records))) == [40, 42]
+    modern = min(records, key=len)
     headers = select(modern, "http", phase="request")[0]["headers"]
     assert (headers["mcp-method"], headers["mcp-name"]) == ("tools/call", "t")
 
 
-def test_which_absolute_urls_are_the_servers_own():
+def test_only_absolute_urls_of_the_server_are_rewritten():
     local = origins("http", "127.0.0.1", 8000, loopback=True)
     remote = origins("https", "mcp.example", 443, loopback=False)
     own_origin = b"http://127.0.0.1:9000"
@@ -410,7 +408,7 @@ def test_which_absolute_urls_are_the_servers_own():
         assert rewrite_url(url, server=server, own_origin=own_origin) == expected, url
 
 
-def test_a_stream_that_names_no_endpoint_is_held_back_only_to_the_end_of_a_block():
+def test_a_stream_without_endpoint_is_delayed_only_to_the_end_of_a_block():
     held = EndpointFilter(server=frozenset(), own_origin=b"")
     assert held.feed(b"data: a\n") == b""
     assert held.feed(b"\ndata") == b"data: a\n\n"

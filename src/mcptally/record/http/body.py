@@ -98,8 +98,8 @@ class Body:
             items.append(self._undecoded_item(self._encoded.take()))
         elif self._document is not None and self._encoded_size:
             fields = {"unterminated": True} if truncated else {}
-            wire = None if self._encoded is None else self._encoded_size
-            items.append(BodyItem(self._document.take(), fields, wire))
+            encoded_size = None if self._encoded is None else self._encoded_size
+            items.append(BodyItem(self._document.take(), fields, encoded_size))
         return items
 
     def _stop_decoding(self, error: CodingError) -> None:

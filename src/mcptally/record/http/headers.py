@@ -161,7 +161,7 @@ def check_host(head: Head) -> None:
         raise RefusedError(
             403,
             f"Host {host[:100]!r} is not a loopback name, but the recorder listens only on "
-            "loopback addresses; connect to 127.0.0.1 or localhost, or give another --listen address",
+            "loopback addresses; connect to 127.0.0.1 or localhost, or change --listen",
         )
 
 

@@ -337,10 +337,10 @@ class Sessions:
             return
         exchange.may_open_session = False
         if (session := exchange.response_session) is not None:
-            before, self._by_session[session] = self._by_session.get(session), recording
+            previous, self._by_session[session] = self._by_session.get(session), recording
             self._by_session.move_to_end(session)
-            if before is not None and before is not recording:
-                self._close_when_unused(before, "replaced")
+            if previous is not None and previous is not recording:
+                self._close_when_unused(previous, "replaced")
             while len(self._by_session) > MAX_SESSION_IDS:
                 _, old = self._by_session.popitem(last=False)
                 if old is not None:
@@ -348,9 +348,9 @@ class Sessions:
             return
         # The server is stateless: later exchanges belong to the recording of this `initialize`.
         self._stateless = True
-        before, self._shared = self._shared, recording
-        if before is not None and before is not recording:
-            self._close_when_unused(before, "continued")
+        previous, self._shared = self._shared, recording
+        if previous is not None and previous is not recording:
+            self._close_when_unused(previous, "continued")
 
     def assign_from_response(self, exchange: ExchangeRecord, content_type: str | None) -> None:
         """Assign the exchange by its response head, if necessary, and update the sessions."""
@@ -407,11 +407,11 @@ class Sessions:
 
     def close_idle(self, seconds: float) -> None:
         """Close the session recordings that have been idle for `seconds`."""
-        before = self._clock() - seconds
+        limit = self._clock() - seconds
         for recording in [
             recording
             for recording in self._open
-            if recording.active_exchanges == 0 and recording.last_used < before
+            if recording.active_exchanges == 0 and recording.last_used < limit
         ]:
             self._close_as_idle(recording)
 

@@ -41,11 +41,11 @@ class RequestLimits:
             # Nearly all heads are too short to contain that many lines.
             self._tail = data[-2:]
             return
-        seen = self._tail + data
-        positions = [at for at in (seen.find(b"\n\r\n"), seen.find(b"\n\n")) if at >= 0]
-        stop = min(positions) + 1 if positions else len(seen)
-        self._lines += seen.count(b"\n", 0, stop) - self._tail.count(b"\n")
-        self._tail = b"" if positions else seen[-2:]
+        received = self._tail + data
+        positions = [at for at in (received.find(b"\n\r\n"), received.find(b"\n\n")) if at >= 0]
+        stop = min(positions) + 1 if positions else len(received)
+        self._lines += received.count(b"\n", 0, stop) - self._tail.count(b"\n")
+        self._tail = b"" if positions else received[-2:]
         if self._lines > MAX_FIELDS + 1:
             raise RefusedError(431, f"more than {MAX_FIELDS} header fields")
 
