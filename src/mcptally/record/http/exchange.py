@@ -45,6 +45,7 @@ class ProxiedExchange:
         pool: Pool,
     ) -> None:
         self.record: Final = record
+        """Builds the recorded events."""
         self.has_response_head = False
         """The head of the response has been received."""
         self.is_complete = False
@@ -148,8 +149,8 @@ class ProxiedExchange:
     def response_end(self, event: h11.EndOfMessage) -> bytes:
         """Record the end of the response and return the bytes for the client."""
         out = b""
-        if self._endpoint_filter is not None and (held := self._endpoint_filter.end()):
-            out = self._client.send(h11.Data(data=held)) or b""
+        if self._endpoint_filter is not None and (pending := self._endpoint_filter.end()):
+            out = self._client.send(h11.Data(data=pending)) or b""
         if self._response_body is not None:
             self._record_items(self._response_body.end())
             self._response_body = None

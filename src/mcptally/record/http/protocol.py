@@ -191,7 +191,7 @@ class HttpProtocol:
 
     def start_next_cycle(self, exchange: ProxiedExchange) -> bool:
         """Prepare both connections for the next request; return False if one cannot take it."""
-        # The server sent more than one response: the connection cannot be reused.
+        # The server sent more than the response: the connection cannot be reused.
         has_excess_data = bool(self._server.trailing_data[0])
         states = (
             self._client.our_state,

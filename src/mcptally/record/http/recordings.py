@@ -154,7 +154,7 @@ class ExchangeRecord:
         """Record the items of the request body; `size` is the number of body bytes received."""
         self._request_size += size
         if self.recording is None:
-            if any(_is_initialize(s.piece) for s in items):
+            if any(_is_initialize(item.piece) for item in items):
                 self._sessions.open_session(self)
             elif items or self._request_size > _MAX_INITIALIZE_BYTES:
                 self._sessions.assign_shared(self)
@@ -205,15 +205,15 @@ class ExchangeRecord:
         self._sessions.release(self)
 
     def _endpoint_item(
-        self, items: BodyItem, rewrite: Callable[[bytes], bytes | None] | None
+        self, item: BodyItem, rewrite: Callable[[bytes], bytes | None] | None
     ) -> BodyItem:
-        url = items.piece if isinstance(items.piece, bytes) else b""
+        url = item.piece if isinstance(item.piece, bytes) else b""
         text = url.decode(errors="replace")
-        self._sessions.legacy_endpoint(self, text)
+        self._sessions.add_legacy_endpoint(self, text)
         redaction = self._sessions.redaction
-        fields = dict(items.fields)
-        if rewrite is not None and (new := rewrite(url)):
-            fields["rewritten"] = redaction.path(new.decode(errors="replace"))
+        fields = dict(item.fields)
+        if rewrite is not None and (new_url := rewrite(url)):
+            fields["rewritten"] = redaction.path(new_url.decode(errors="replace"))
         return BodyItem(redaction.path(text).encode(), fields, len(url))
 
     def _add_frames(self, direction: Dir, items: Iterable[BodyItem]) -> None:
@@ -236,9 +236,9 @@ class ExchangeRecord:
 
 
 def _first_header(headers: Headers, name: str) -> str | None:
-    for recorded, text in headers:
-        if recorded == name:
-            return text
+    for header, value in headers:
+        if header == name:
+            return value
     return None
 
 
@@ -300,8 +300,8 @@ class Sessions:
             self._by_session.move_to_end(exchange.session)
             self._assign(exchange, recording)
         elif exchange.method == "POST":
-            if (is_legacy_stream := self._legacy_endpoints.get(exchange.path)) is not None:
-                self._assign(exchange, is_legacy_stream)
+            if (legacy_recording := self._legacy_endpoints.get(exchange.path)) is not None:
+                self._assign(exchange, legacy_recording)
             # Otherwise the body decides: it may be an `initialize`.
         elif not (
             exchange.method == "GET"
@@ -371,13 +371,13 @@ class Sessions:
             if recording is not None:
                 self._close_when_unused(recording, "session_deleted")
 
-    def legacy_endpoint(self, exchange: ExchangeRecord, url: str) -> None:
+    def add_legacy_endpoint(self, exchange: ExchangeRecord, url: str) -> None:
         """Store the URL to which the client of a legacy stream posts."""
         if exchange.recording is not None:
-            at = urlsplit(urljoin(exchange.path, url))
-            self._legacy_endpoints[f"{at.path}?{at.query}" if at.query else at.path] = (
-                exchange.recording
-            )
+            target = urlsplit(urljoin(exchange.path, url))
+            self._legacy_endpoints[
+                f"{target.path}?{target.query}" if target.query else target.path
+            ] = exchange.recording
 
     def release(self, exchange: ExchangeRecord) -> None:
         """Release the recording of an exchange that has no more events."""
@@ -388,7 +388,9 @@ class Sessions:
         recording.last_used = self._clock()
         if exchange.is_legacy_stream:
             self._legacy_endpoints = {
-                path: at for path, at in self._legacy_endpoints.items() if at is not recording
+                path: other
+                for path, other in self._legacy_endpoints.items()
+                if other is not recording
             }
             recording.close_reason = recording.close_reason or "stream_ended"
         if (

@@ -62,7 +62,7 @@ def run(
     sockets = bind(listen)
     server.reject_own_addresses(sockets)
     service = Service(server, sockets, archive=archive, name=name)
-    # Exempt the imported modules from garbage collection, and collect rarely: cycles are rare.
+    # Exempt existing objects from garbage collection, and collect rarely: cycles are rare.
     gc.freeze()
     gc.set_threshold(50_000, 50, 50)
     with service.loop.signals((signal.SIGTERM, signal.SIGINT), lambda _: service.stop()):

@@ -134,16 +134,16 @@ class UpstreamServer:
         self, loop: EventLoop, handler: SocketHandler, on_done: Callable[[Socket | OSError], None]
     ) -> "ConnectionAttempt":
         """Start to connect; `on_done` receives the socket or the error."""
-        connecting = ConnectionAttempt(
+        attempt = ConnectionAttempt(
             loop, handler, on_done, context=self._context, name=self._host_name
         )
         if self._loopback_addresses is not None:
-            connecting.connect_to(self._loopback_addresses)
+            attempt.connect_to(self._loopback_addresses)
         else:
             threading.Thread(
-                target=lambda: connecting.resolve(self._resolve), name="resolver", daemon=True
+                target=lambda: attempt.resolve(self._resolve), name="resolver", daemon=True
             ).start()
-        return connecting
+        return attempt
 
     def _resolve(self) -> list[_Address]:
         addresses: list[_Address] = list(
@@ -167,13 +167,13 @@ def _basic_authorization(parts: SplitResult, option_text: str) -> bytes | None:
 
 def _reaches(family: int, target: Any, listening: _SocketAddress) -> bool:
     """Return whether a connection to `target` reaches a listening socket on the same port."""
-    own, target_address = _packed(listening[0]), _packed(target[0])
+    own_address, target_address = _packed(listening[0]), _packed(target[0])
     if not any(target_address):  # connecting to 0.0.0.0 or :: reaches this machine
         target_address = _IPV6_LOOPBACK if len(target_address) > 4 else bytes((127, 0, 0, 1))
-    if len(own) != len(target_address):
+    if len(own_address) != len(target_address):
         return False
-    if any(own):
-        return own == target_address
+    if any(own_address):
+        return own_address == target_address
     return (
         target_address == _IPV6_LOOPBACK
         or target_address[:1] == b"\x7f"
