@@ -197,8 +197,8 @@ class Rig(contextlib.AbstractContextManager):
         sockets = bind("127.0.0.1:0")
         self.port = sockets[0].getsockname()[1]
         self.messages = []
-        policy_object = redaction_policy.policy(policy)
-        self.archive = Archive(out, policy=policy_object, limits=limits, say=self.messages.append)
+        redaction_rules = redaction_policy.policy(policy)
+        self.archive = Archive(out, policy=redaction_rules, limits=limits, say=self.messages.append)
         server = UpstreamServer(f"{scheme}://{host}:{port}/mcp", ca_file=ca_file)
         self.service = Service(server, sockets, archive=self.archive, name="rig")
         self.thread = threading.Thread(target=self.service.serve, daemon=True)
@@ -228,10 +228,10 @@ class Rig(contextlib.AbstractContextManager):
 def eventually(condition):
     """Wait until `condition` returns a true value; return it."""
     until = time.monotonic() + TIMEOUT_SECONDS
-    while not (recorded := condition()):
+    while not (result := condition()):
         assert time.monotonic() < until, "timed out"
         threading.Event().wait(0.005)
-    return recorded
+    return result
 
 
 def events(out, *, ended=True):

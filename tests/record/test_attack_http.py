@@ -43,7 +43,7 @@ def echo(conn):
             conn.send(json_response(conn.request()[1]))
 
 
-def answers(client):
+def can_call(client):
     return client.call(CALL)[2] == CALL
 
 
@@ -174,7 +174,7 @@ def test_a_request_inside_the_body_of_another_request_remains_body(tmp_path):
     hidden = b"GET /admin HTTP/1.1\r\nHost: localhost\r\n\r\n"
     with ScriptedServer(echo) as server, Rig(tmp_path, server) as rig, rig.client() as client:
         assert client.call(hidden)[2] == hidden
-        assert answers(client)
+        assert can_call(client)
         rig.stop()
         (own,) = recordings(rig.events())
     assert [e["path"] for e in select(own, "http", phase="request")] == ["/mcp", "/mcp"]
@@ -224,7 +224,7 @@ def test_the_server_receives_only_requests_that_were_recorded(pieces):
         (b"X: " + b"y" * 600_000, b""),
         (b"y" * 600_000, b""),
     ],
-    ids=["many", "nameless", "each another", "one long value", "one long name"],
+    ids=["many", "nameless", "all different", "one long value", "one long name"],
 )
 @pytest.mark.parametrize("cut", [False, True], ids=["at once", "in pieces"])
 def test_a_flood_of_headers_is_refused_and_not_stored(tmp_path, head, logged, cut):
@@ -234,7 +234,7 @@ def test_a_flood_of_headers_is_refused_and_not_stored(tmp_path, head, logged, cu
         rig.client() as good,
         rig.client() as bad,
     ):
-        assert answers(good)
+        assert can_call(good)
         with contextlib.suppress(OSError):
             data = b"GET / HTTP/1.1\r\nHost: localhost\r\n" + head + b"\r\n\r\n"
             for at in range(0, len(data), 1000 if cut else len(data)):
@@ -242,7 +242,7 @@ def test_a_flood_of_headers_is_refused_and_not_stored(tmp_path, head, logged, cu
         status, _, body = bad.response()
         assert status == 431
         assert logged in body
-        assert answers(good)
+        assert can_call(good)
         assert server.connections == 1
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 20_000
 
@@ -272,15 +272,15 @@ def test_a_slow_head_is_refused_without_affecting_other_clients(tmp_path, monkey
         for client in slow:
             client.send(b"POST /mcp HTTP/1.1\r\nHost: loc")
         for client in slow:
-            assert answers(good)
+            assert can_call(good)
             assert client.response()[0] == 408
             assert client.rest() == b""
         # A silent connection is not a slow head: browsers and pools connect in advance.
-        assert answers(silent)
+        assert can_call(silent)
         assert server.connections == 2
         # The time limit restarts with each request.
         for _ in range(3):
-            assert answers(good)
+            assert can_call(good)
         rig.stop()
         late = select(rig.events(), "http", phase="response", status=408)
     assert len(late) == 20
@@ -298,7 +298,7 @@ def test_slow_bodies_do_not_delay_other_clients(tmp_path):
         for client in slow:
             client.send(POST + b"Content-Length: 5\r\n\r\nhel")
         for _ in range(20):
-            assert answers(good)
+            assert can_call(good)
         for client in slow:
             client.send(b"lo")
         assert [client.response()[2] for client in slow] == [b"hello"] * 20
@@ -327,21 +327,21 @@ def test_a_client_that_never_reads_does_not_delay_other_clients(tmp_path):
         contextlib.ExitStack() as stack,
     ):
         for _ in range(4):
-            reader_done = stack.enter_context(rig.client())
-            reader_done.get(path="/endless")
+            endless = stack.enter_context(rig.client())
+            endless.get(path="/endless")
         for _ in range(50):
-            assert answers(good)
+            assert can_call(good)
         stack.close()
         # The disconnect reaches their servers at once.
         eventually(lambda: len(stopped) == 4)
 
 
 def test_a_server_that_never_reads_does_not_delay_other_clients(tmp_path):
-    reader_done = threading.Event()
+    released = threading.Event()
 
     def script(conn):
-        if b"/deaf" in conn.until(b"\r\n\r\n"):
-            reader_done.wait(TIMEOUT_SECONDS)
+        if b"/never-read" in conn.until(b"\r\n\r\n"):
+            released.wait(TIMEOUT_SECONDS)
         else:
             conn.send(json_response(conn.exactly(len(CALL))))
             echo(conn)
@@ -355,14 +355,16 @@ def test_a_server_that_never_reads_does_not_delay_other_clients(tmp_path):
         for _ in range(4):
             client = stack.enter_context(rig.client())
             client.sock.setblocking(False)
-            head = b"POST /deaf HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999\r\n\r\n"
+            head = (
+                b"POST /never-read HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999\r\n\r\n"
+            )
             client.send(head)
             with contextlib.suppress(BlockingIOError):
                 while True:
                     client.sock.send(bytes(100_000))
         for _ in range(50):
-            assert answers(good)
-        reader_done.set()
+            assert can_call(good)
+        released.set()
 
 
 def test_unrequested_server_data_cannot_answer_the_next_request(tmp_path):
@@ -376,10 +378,10 @@ def test_unrequested_server_data_cannot_answer_the_next_request(tmp_path):
 
     with ScriptedServer(script) as server, Rig(tmp_path, server) as rig:
         with rig.client() as client:
-            assert answers(client)
+            assert can_call(client)
             assert client.rest() == b""
         with rig.client() as client:
-            assert answers(client)
+            assert can_call(client)
 
 
 # --- capacity -------------------------------------------------------------------------------------
@@ -410,7 +412,7 @@ def test_at_capacity_the_client_idle_for_longest_is_closed(tmp_path, monkeypatch
             assert asked.acquire(timeout=TIMEOUT_SECONDS)
         idle = [stack.enter_context(rig.client()) for _ in range(40)]
         with rig.client() as late:
-            assert answers(late)
+            assert can_call(late)
         assert idle[0].rest() == b""
         go.set()
         assert [client.response()[2] for client in busy] == [CALL] * 3
@@ -449,13 +451,13 @@ def test_at_capacity_new_clients_wait_while_all_clients_are_active(tmp_path, mon
 
 
 def test_capacity_follows_the_limit_on_descriptors(monkeypatch):
-    records = []
+    capacities = []
     for limit in (64, 256, 1024, 4096, 16_384, 1 << 20, resource.RLIM_INFINITY):
         monkeypatch.setattr(resource, "getrlimit", lambda _, limit=limit: (limit, limit))
-        records.append(Capacity.for_this_process())
-    for limit, room in zip((64, 256, 1024, 4096), records, strict=False):
-        assert 2 * room.clients + room.recordings <= limit
-    assert [room.clients for room in records] == sorted(room.clients for room in records)
+        capacities.append(Capacity.for_this_process())
+    for limit, item in zip((64, 256, 1024, 4096), capacities, strict=False):
+        assert 2 * item.clients + item.recordings <= limit
+    assert [item.clients for item in capacities] == sorted(item.clients for item in capacities)
     assert records[-1] == Capacity(capacity.MAX_CLIENTS, 512)
     assert records[2].clients >= 200
 
@@ -465,13 +467,13 @@ def test_with_few_descriptors_active_clients_are_served(tmp_path):
     with ScriptedServer(echo) as server, contextlib.ExitStack() as stack:
         program = stack.enter_context(Program(tmp_path, server.port, limits="-n 60"))
         good = stack.enter_context(program.client())
-        assert answers(good)
-        crowd = [stack.enter_context(program.client()) for _ in range(200)]
+        assert can_call(good)
+        clients = [stack.enter_context(program.client()) for _ in range(200)]
         with contextlib.suppress(OSError):
-            for client in crowd:
+            for client in clients:
                 client.post(CALL)
         with program.client() as late:
-            assert answers(late)
+            assert can_call(late)
         code, logged = program.end()
     assert code == 0
     assert "Traceback" not in logged
@@ -485,7 +487,7 @@ def test_on_a_full_disk_traffic_continues_and_one_message_is_logged(tmp_path):
         program.client() as client,
     ):
         for _ in range(100):
-            assert answers(client)
+            assert can_call(client)
         code, logged = program.end()
     assert code == 0
     records = []
@@ -498,9 +500,9 @@ def test_on_a_full_disk_traffic_continues_and_one_message_is_logged(tmp_path):
     assert "events could not be recorded" in logged
 
 
-async def crowd(folder, size):
+async def run_simultaneous_clients(folder, size):
     """Run `size` simultaneous clients twice; return the recorder's peak memory in KB."""
-    everyone = asyncio.Event()
+    all_waiting = asyncio.Event()
     waiting = 0
     serving = []
 
@@ -513,8 +515,8 @@ async def crowd(folder, size):
                 body = await reader.readexactly(len(CALL))
                 waiting += 1
                 if waiting % size == 0:
-                    everyone.set()
-                await everyone.wait()
+                    all_waiting.set()
+                await all_waiting.wait()
                 writer.write(json_response(body))
         writer.close()
         with contextlib.suppress(ConnectionError):
@@ -522,25 +524,25 @@ async def crowd(folder, size):
 
     async def ask(port):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        answers = []
+        replies_of_client = []
         for _ in range(2):
             writer.write(POST + b"Content-Length: %d\r\n\r\n" % len(CALL) + CALL)
             await reader.readuntil(b"\r\n\r\n")
-            answers.append(await reader.readexactly(len(CALL)))
+            replies_of_client.append(await reader.readexactly(len(CALL)))
         writer.close()
         await writer.wait_closed()
-        return answers
+        return replies_of_client
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0, backlog=1024)
     port = server.sockets[0].getsockname()[1]
     with Program(folder, port, "--redact", "none") as program:
         asking = asyncio.gather(*(ask(program.port) for _ in range(size)))
-        records = await asyncio.wait_for(asking, 2 * TIMEOUT_SECONDS)
+        replies = await asyncio.wait_for(asking, 2 * TIMEOUT_SECONDS)
         peak = peak_kb(program.process.pid)
         assert program.end() == (0, "")
     server.close()
     await asyncio.gather(*serving)
-    assert records == [[CALL] * 2] * size
+    assert replies == [[CALL] * 2] * size
     return peak
 
 
@@ -553,7 +555,7 @@ def test_a_thousand_simultaneous_connections_are_served_in_bounded_memory(tmp_pa
         pytest.skip(f"no more than {before[1]} descriptors here")
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(wanted, before[0]), before[1]))
     try:
-        peak = asyncio.run(crowd(tmp_path, 1_000))
+        peak = asyncio.run(run_simultaneous_clients(tmp_path, 1_000))
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
     assert peak < 200 * 1024
@@ -605,13 +607,13 @@ HOSTS = {
 def test_dns_rebinding_cannot_reach_a_remote_server(tmp_path, monkeypatch, host, good):
     # A remote server receives its own Host, so it cannot check the client's.
     with ScriptedServer(echo) as server:
-        distant = "server.example"
+        remote = "server.example"
         real = socket.getaddrinfo
         monkeypatch.setattr(
             socket, "getaddrinfo",
-            lambda name, *args, **kw: real("127.0.0.1" if name == distant else name, *args, **kw),
+            lambda name, *args, **kw: real("127.0.0.1" if name == remote else name, *args, **kw),
         )  # fmt: skip
-        with Rig(tmp_path, server, host=distant) as rig, rig.client() as client:
+        with Rig(tmp_path, server, host=remote) as rig, rig.client() as client:
             client.send(b"POST / HTTP/1.1\r\nHost: %b\r\n" % host.encode())
             client.send(b"Origin: http://evil.example\r\nContent-Length: 2\r\n\r\n{}")
             status, _, body = client.response()

@@ -635,14 +635,14 @@ def test_an_internal_error_is_logged_and_closes_only_one_connection(tmp_path, mo
             while True:
                 conn.send(json_response(conn.request()[1]))
 
-    understood = http_headers.forward_request
+    original = http_headers.forward_request
 
-    def mistaken(request, head, **options):
+    def faulty(request, head, **options):
         assert request.target != b"/mistake", "what is never true"
-        return understood(request, head, **options)
+        return original(request, head, **options)
 
     with ScriptedServer(echo) as server, Rig(tmp_path, server) as rig, rig.client() as good:
-        monkeypatch.setattr(http_headers, "forward_request", mistaken)
+        monkeypatch.setattr(http_headers, "forward_request", faulty)
         assert good.call(CALL)[2] == CALL
         with rig.client() as bad:
             bad.post(CALL, path="/mistake")

@@ -41,10 +41,10 @@ class Program(contextlib.AbstractContextManager):
              "--listen", listen, *options],
             stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
-        self.logged = self.process.stderr.readline()
-        records = re.search(r"clients connect to http://(\S+):(\d+)/mcp", self.logged)
-        assert records, self.logged + self.process.stderr.read()
-        self.port = int(records[2])
+        self.first_line = self.process.stderr.readline()
+        match = re.search(r"clients connect to http://(\S+):(\d+)/mcp", self.first_line)
+        assert match, self.first_line + self.process.stderr.read()
+        self.port = int(match[2])
 
     def client(self):
         return Client(self.port)
@@ -84,7 +84,7 @@ def test_a_signal_ends_the_recorder_with_a_close_event_in_every_recording(tmp_pa
 
 def test_a_second_signal_does_not_wait_for_active_calls(tmp_path):
     asked = threading.Event()
-    patient = (
+    program_with_long_grace = (
         "from mcptally.cli import main\n"
         "from mcptally.record.http import server\n"
         "server.GRACE_SECONDS = 100 * 3600\n"
@@ -99,7 +99,7 @@ def test_a_second_signal_does_not_wait_for_active_calls(tmp_path):
 
     with (
         ScriptedServer(script) as server,
-        Program(tmp_path, server.port, program=("-c", patient)) as program,
+        Program(tmp_path, server.port, program=("-c", program_with_long_grace)) as program,
         Client(program.port) as idle,
         Client(program.port) as client,
     ):
@@ -134,8 +134,8 @@ def test_calls_answered_before_a_kill_are_in_the_file(tmp_path, calls):
             client.close()
     # The kill may have truncated the write of an unanswered call.
     records = [e for e in plain_events(tmp_path, ended=False) if e["event"] == "message"]
-    for way in ("c2s", "s2c"):
-        ids = [e["msg"]["id"] for e in records if e["dir"] == way]
+    for direction in ("c2s", "s2c"):
+        ids = [e["msg"]["id"] for e in records if e["dir"] == direction]
         assert [i for i in ids if i != "unanswered"] == got
 
 
@@ -264,7 +264,7 @@ def test_credentials_of_the_url_are_sent_unless_the_client_sends_authorization(
         Client(program.port) as client,
     ):  # fmt: skip
         assert client.call(b"{}", *own)[0] == 200
-        logged = program.logged + program.end()[1]
+        logged = program.first_line + program.end()[1]
     sent = [line for line in heads[0].split("\r\n") if line.lower().startswith("authorization")]
     assert sent == ([] if expected is None else [f"Authorization: {expected}"])
     written = b"".join(path.read_bytes() for path in tmp_path.iterdir())

@@ -147,7 +147,7 @@ def run(command, **options):
     return done.stdout
 
 
-def whole(out):
+def checked_recordings(out):
     """Return the recordings, after checking that each request and its response share one."""
     records = recordings(events(out))
     for own in records:
@@ -171,7 +171,7 @@ def check_sdk_client(tmp_path, command, kind, mode, port):
         program.end()
     assert recorded == direct
     assert direct[-1] == ([] if "json" in kind else [[0, 3], [1, 3], [2, 3]])
-    records = whole(tmp_path)
+    records = checked_recordings(tmp_path)
     calls = [e for own in records for e in select(own, "message", dir="c2s")
              if e["msg"].get("method") == "tools/call"]  # fmt: skip
     assert len(calls) == 25

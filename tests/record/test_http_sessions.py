@@ -35,7 +35,7 @@ def stateful(conn):
         session = f"Mcp-Session-Id: sid-{conn.sock.getpeername()[1]}-{count}"
         if b'"initialize"' in body and b"refuse" in head:
             conn.send(json_response(REFUSED, session, status="400 Bad"))
-        elif b'"initialize"' in body and b"falter" in head:
+        elif b'"initialize"' in body and b"fail" in head:
             conn.send(json_response(INITIALIZED, session, status="500 Odd"))
         elif b'"initialize"' in body and b"json" in head.split(b"\r\n")[0]:
             conn.send(json_response(INITIALIZED, session))
@@ -65,7 +65,7 @@ def methods(recording):
     ]
 
 
-def opened(client, path="/mcp"):
+def open_session(client, path="/mcp"):
     _, headers, _ = client.call(INITIALIZE, path=path)
     return f"Mcp-Session-Id: {headers['mcp-session-id']}"
 
@@ -74,7 +74,7 @@ def opened(client, path="/mcp"):
 def test_each_session_has_a_recording_that_begins_with_its_initialize(tmp_path, path):
     with ScriptedServer(stateful) as server, Rig(tmp_path, server) as rig:
         clients = [rig.client() for _ in range(3)]
-        sessions = [opened(client, path) for client in clients]
+        sessions = [open_session(client, path) for client in clients]
         for _ in range(2):
             for client, session in zip(clients, sessions, strict=True):
                 client.call(CALL, session)
@@ -92,7 +92,7 @@ def test_each_session_has_a_recording_that_begins_with_its_initialize(tmp_path, 
 def test_requests_without_a_known_session_go_to_the_shared_recording(tmp_path):
     with ScriptedServer(stateful) as server, Rig(tmp_path, server) as rig, rig.client() as client:
         client.call(CALL, "Mcp-Method: tools/call")
-        session = opened(client)
+        session = open_session(client)
         client.call(CALL, session)
         client.call(CALL)
         client.call(CALL, "Mcp-Session-Id: never-heard-of")
@@ -103,15 +103,15 @@ def test_requests_without_a_known_session_go_to_the_shared_recording(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("way", "status", "answer"), [("refuse", 400, "error"), ("falter", 500, "reply")]
+    ("outcome", "status", "answer"), [("refuse", 400, "error"), ("fail", 500, "reply")]
 )
-def test_a_failed_initialize_opens_no_session(way, status, answer, tmp_path):
+def test_a_failed_initialize_opens_no_session(outcome, status, answer, tmp_path):
     with ScriptedServer(stateful) as server, Rig(tmp_path, server) as rig, rig.client() as client:
         for _ in range(5):
-            records, headers, _ = client.call(INITIALIZE, f"X: {way}")
-            assert records == status
+            actual_status, headers, _ = client.call(INITIALIZE, f"X: {outcome}")
+            assert actual_status == status
         client.call(CALL, f"Mcp-Session-Id: {headers['mcp-session-id']}")
-        opened(client)
+        open_session(client)
         rig.stop()
         records = recordings(rig.events())
     # Failed attempts are in the recording of the success; the id of an error is not a session.
@@ -147,7 +147,7 @@ def test_a_request_before_initialize_does_not_separate_initialize_and_calls(tmp_
 
 def test_the_recording_of_a_deleted_session_closes_after_its_last_exchange(tmp_path):
     with ScriptedServer(stateful) as server, Rig(tmp_path, server) as rig, rig.client() as client:
-        session = opened(client)
+        session = open_session(client)
         assert client.call(None, session, method="DELETE")[0] == 204
         (own,) = rig.eventually(lambda records: select(records, "close") and recordings(records))
         assert own[-1]["reason"] == "session_deleted"
@@ -158,7 +158,7 @@ def test_the_recording_of_a_deleted_session_closes_after_its_last_exchange(tmp_p
 
 def test_an_idle_session_is_closed_and_gets_a_new_recording_when_used_again(tmp_path):
     with ScriptedServer(stateful) as server, Rig(tmp_path, server) as rig, rig.client() as client:
-        session = opened(client)
+        session = open_session(client)
         rig.service.loop.call_from_thread(lambda: rig.service._sessions.close_idle(-1))
         (close,) = rig.eventually(lambda records: select(records, "close"))
         assert close["reason"] == "idle"
@@ -175,7 +175,7 @@ def test_with_too_many_sessions_the_one_idle_for_longest_is_closed(tmp_path):
     with ScriptedServer(stateful) as server, Rig(tmp_path, server) as rig:
         rig.service._sessions._max_open = 3
         with rig.client() as client:
-            sessions = [opened(client) for _ in range(5)]
+            sessions = [open_session(client) for _ in range(5)]
             rig.eventually(lambda records: len(select(records, "close")) == 2)
             client.call(CALL, sessions[-1])
         rig.stop()
@@ -344,7 +344,7 @@ def test_a_resumed_stream_keeps_both_copies_of_a_message_in_its_session(tmp_path
         conn.rest()
 
     with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
-        session = opened(client)
+        session = open_session(client)
         client.get(session)
         client.response("GET")
         for headers in ([], ["Last-Event-ID: 4"]):
@@ -363,7 +363,7 @@ def test_old_and_new_protocol_versions_share_an_endpoint(tmp_path):
 
     def legacy_client(rig):
         with rig.client() as client:
-            session = opened(client)
+            session = open_session(client)
             go.wait()
             for _ in range(20):
                 client.call(CALL, session)

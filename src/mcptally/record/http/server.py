@@ -142,8 +142,8 @@ class Service:
             )
             if not is_loopback(host):
                 log_to_stderr(
-                    f"warning: {shown} can be reached from other machines. Whoever reaches port "
-                    f"{port} can use the server behind it, unencrypted, and what they send is "
+                    f"warning: {shown} can be reached from other machines. Any client that can "
+                    f"connect to port {port} can use the server, unencrypted, and its traffic is "
                     "recorded. Listen on 127.0.0.1 unless other machines should connect."
                 )
 
