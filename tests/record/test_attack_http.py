@@ -327,8 +327,8 @@ def test_a_client_that_never_reads_does_not_delay_other_clients(tmp_path):
         contextlib.ExitStack() as stack,
     ):
         for _ in range(4):
-            endless = stack.enter_context(rig.client())
-            endless.get(path="/endless")
+            unread = stack.enter_context(rig.client())
+            unread.get(path="/endless")
         for _ in range(50):
             assert can_call(good)
         stack.close()
@@ -455,11 +455,11 @@ def test_capacity_follows_the_limit_on_descriptors(monkeypatch):
     for limit in (64, 256, 1024, 4096, 16_384, 1 << 20, resource.RLIM_INFINITY):
         monkeypatch.setattr(resource, "getrlimit", lambda _, limit=limit: (limit, limit))
         capacities.append(Capacity.for_this_process())
-    for limit, item in zip((64, 256, 1024, 4096), capacities, strict=False):
-        assert 2 * item.clients + item.recordings <= limit
-    assert [item.clients for item in capacities] == sorted(item.clients for item in capacities)
-    assert records[-1] == Capacity(capacity.MAX_CLIENTS, 512)
-    assert records[2].clients >= 200
+    for limit, value in zip((64, 256, 1024, 4096), capacities, strict=False):
+        assert 2 * value.clients + value.recordings <= limit
+    assert [value.clients for value in capacities] == sorted(value.clients for value in capacities)
+    assert capacities[-1] == Capacity(capacity.MAX_CLIENTS, 512)
+    assert capacities[2].clients >= 200
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="sets the limits of another process")
