@@ -1,4 +1,4 @@
-"""A recorder in this process, between raw sockets of a test and a server that the test scripts."""
+"""Test helper: a recorder in this process, between raw client sockets and a scripted server."""
 
 import contextlib
 import json
@@ -12,34 +12,34 @@ from pathlib import Path
 import h11
 
 from mcptally.record.http.server import Service, bind
-from mcptally.record.http.upstream import Server
+from mcptally.record.http.upstream import UpstreamServer
 from mcptally.record.limits import Limits
 from mcptally.record.writer.recording import Archive
 from mcptally.redaction import policy as redaction_policy
 
-PATIENCE = 60.0
-"""Seconds after which a test gives up; none waits that long when all is well."""
+TIMEOUT_SECONDS = 60.0
+"""Seconds after which a test fails; no passing test waits that long."""
 
 LIMITS = Limits(compress=False, keep_bytes=None, keep_seconds=None, stall_seconds=None)
-"""No segment at rest, and a disk that a loaded machine holds up costs no events."""
+"""No compression or deletion of files, and no lost events when the disk is slow."""
 
 
 def listener():
     sock = socket.create_server(("127.0.0.1", 0))
-    sock.settimeout(PATIENCE)
+    sock.settimeout(TIMEOUT_SECONDS)
     return sock
 
 
 def free_port():
-    """One that nobody listens on, and none of those that connections get for themselves."""
+    """Return an unused port outside the range of ephemeral ports."""
     for port in random.SystemRandom().sample(range(20_000, 30_000), 100):
         with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
             return port
     raise AssertionError("no port is free")
 
 
-class Upstream(contextlib.AbstractContextManager):
-    """A server whose every connection is handled by `script(connection)` in a thread."""
+class ScriptedServer(contextlib.AbstractContextManager):
+    """A server that runs `script(connection)` in a thread for every connection."""
 
     def __init__(self, script):
         self._script = script
@@ -54,7 +54,7 @@ class Upstream(contextlib.AbstractContextManager):
         with contextlib.suppress(OSError):
             while True:
                 sock, _ = self._sock.accept()
-                sock.settimeout(PATIENCE)
+                sock.settimeout(TIMEOUT_SECONDS)
                 self.connections += 1
                 threading.Thread(target=self._handle, args=(sock,), daemon=True).start()
 
@@ -62,23 +62,23 @@ class Upstream(contextlib.AbstractContextManager):
         try:
             self._script(Connection(sock))
         except (BrokenPipeError, ConnectionResetError):
-            pass  # whoever misses what the script would have said next fails by itself
-        except Exception as error:  # noqa: BLE001 - told at the end of the test
+            pass  # a client that needed more of the script fails by itself
+        except Exception as error:  # noqa: BLE001 - raised at the end of the test
             self.errors.put(error)
         finally:
             sock.close()
 
     def __exit__(self, *_):
         with contextlib.suppress(OSError):
-            self._sock.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
-        self._thread.join(PATIENCE)
+            self._sock.shutdown(socket.SHUT_RDWR)  # wakes the accepting thread
+        self._thread.join(TIMEOUT_SECONDS)
         self._sock.close()
         if not self.errors.empty():
             raise self.errors.get()
 
 
 class Connection:
-    """A socket, with just enough HTTP to script a peer."""
+    """A socket with the HTTP that a scripted peer needs."""
 
     def __init__(self, sock):
         self.sock = sock
@@ -90,7 +90,7 @@ class Connection:
         return data
 
     def until(self, mark):
-        """All bytes up to and with `mark`."""
+        """Return all bytes up to and including `mark`."""
         while mark not in self._buffer:
             assert self.more(), f"ended before {mark!r}: {self._buffer!r}"
         end = self._buffer.index(mark) + len(mark)
@@ -104,7 +104,7 @@ class Connection:
         return taken
 
     def request(self):
-        """One request with its body: head and body as they came."""
+        """Return head and body of one request, as received."""
         head = self.until(b"\r\n\r\n")
         lower = head.lower()
         if b"transfer-encoding: chunked" in lower:
@@ -123,7 +123,7 @@ class Connection:
         self.sock.sendall(data)
 
     def rest(self):
-        """Everything until the peer ends."""
+        """Return all bytes until the peer closes."""
         while self.more():
             pass
         taken, self._buffer = self._buffer, b""
@@ -140,11 +140,11 @@ class Connection:
 
 
 class Client(Connection, contextlib.AbstractContextManager):
-    """A client's connection; responses are read by h11, not by the code under test."""
+    """A client connection; h11 parses responses, not the code under test."""
 
     def __init__(self, port):
         self.port = port
-        super().__init__(socket.create_connection(("127.0.0.1", port), PATIENCE))
+        super().__init__(socket.create_connection(("127.0.0.1", port), TIMEOUT_SECONDS))
 
     def __exit__(self, *_):
         self.sock.close()
@@ -164,7 +164,7 @@ class Client(Connection, contextlib.AbstractContextManager):
         self.post(None, *headers, path=path, method="GET")
 
     def response(self, method="POST"):
-        """Status, headers (lower case) and body of the next response."""
+        """Return status, headers (lower-case names) and body of the next response."""
         conn = h11.Connection(h11.CLIENT)
         conn.send(h11.Request(method=method, target="/", headers=[("Host", "x")]))
         conn.send(h11.EndOfMessage())
@@ -188,7 +188,7 @@ class Client(Connection, contextlib.AbstractContextManager):
 
 
 class Rig(contextlib.AbstractContextManager):
-    """The recorder, running in a thread."""
+    """A recorder that runs in a thread."""
 
     def __init__(self, out, upstream, *, host="127.0.0.1", policy="default", limits=LIMITS,
                  scheme="http", ca_file=None):  # fmt: skip
@@ -196,10 +196,10 @@ class Rig(contextlib.AbstractContextManager):
         port = upstream if isinstance(upstream, int) else upstream.port
         sockets = bind("127.0.0.1:0")
         self.port = sockets[0].getsockname()[1]
-        self.said = []
-        kept = redaction_policy.policy(policy)
-        self.archive = Archive(out, policy=kept, limits=limits, log=self.said.append)
-        server = Server(f"{scheme}://{host}:{port}/mcp", ca_file=ca_file)
+        self.messages = []
+        redaction_rules = redaction_policy.policy(policy)
+        self.archive = Archive(out, policy=redaction_rules, limits=limits, log=self.messages.append)
+        server = UpstreamServer(f"{scheme}://{host}:{port}/mcp", ca_file=ca_file)
         self.service = Service(server, sockets, archive=self.archive, name="rig")
         self.thread = threading.Thread(target=self.service.serve, daemon=True)
         self.thread.start()
@@ -209,55 +209,55 @@ class Rig(contextlib.AbstractContextManager):
 
     def stop(self):
         self.service.loop.call_from_thread(self.service.stop)
-        self.thread.join(PATIENCE)
+        self.thread.join(TIMEOUT_SECONDS)
         assert not self.thread.is_alive()
 
     def __exit__(self, *_):
         if self.thread.is_alive():
             self.stop()
-        self.archive.close()  # or its thread would live as long as the tests
+        self.archive.close()  # otherwise its thread would run until the tests end
 
     def events(self):
-        """All events so far, recording by recording; what is being written is not there yet."""
+        """Return all events written so far, recording by recording."""
         return events(self.out, ended=not self.thread.is_alive())
 
-    def eventually(self, look):
-        return eventually(lambda: look(self.events()))
+    def eventually(self, condition):
+        return eventually(lambda: condition(self.events()))
 
 
-def eventually(look):
-    """What `look` gives, once it gives something."""
-    until = time.monotonic() + PATIENCE
-    while not (found := look()):
-        assert time.monotonic() < until, "never came"
+def eventually(condition):
+    """Wait until `condition` returns a true value; return it."""
+    until = time.monotonic() + TIMEOUT_SECONDS
+    while not (result := condition()):
+        assert time.monotonic() < until, "timed out"
         threading.Event().wait(0.005)
-    return found
+    return result
 
 
 def events(out, *, ended=True):
-    found = []
+    recorded = []
     for path in sorted(Path(out).glob("*.jsonl")):
         lines = path.read_bytes().split(b"\n")
-        # A reader may see a large line while it is being written; never once the recorder ended.
+        # A large line may be incomplete while the recorder runs, but not after it has ended.
         tail = lines.pop()
-        assert tail == b"" or not ended, f"{path.name} has a torn tail"
-        found += map(json.loads, lines)
-    return found
+        assert tail == b"" or not ended, f"{path.name} ends with an incomplete line"
+        recorded += map(json.loads, lines)
+    return recorded
 
 
-def of(found, *kinds, **fields):
-    """Those events of the given kinds whose fields are as given."""
+def select(recorded, *kinds, **fields):
+    """Return the events of the given kinds with the given field values."""
     return [
         event
-        for event in found
+        for event in recorded
         if event["event"] in kinds and all(event.get(k) == v for k, v in fields.items())
     ]
 
 
-def recordings(found):
-    """Events by recording, in the order they began; every recording is whole."""
+def recordings(recorded):
+    """Return events by recording, in order of start, after checking that none is missing."""
     by = {}
-    for event in found:
+    for event in recorded:
         by.setdefault(event["recording"], []).append(event)
     for own in by.values():
         own.sort(key=lambda event: event["seq"])

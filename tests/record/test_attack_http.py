@@ -1,4 +1,4 @@
-"""The HTTP recorder under attack: whoever misbehaves is bounded, and the others go on."""
+"""Attacks on the HTTP recorder: resources per peer are limited, and other peers are unaffected."""
 
 import asyncio
 import contextlib
@@ -14,17 +14,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcptally.record.http import capacity, request_limits
-from mcptally.record.http.capacity import Room
+from mcptally.record.http.capacity import Capacity
 from mcptally.record.writer.segment import OURS
 from tests.record.http_rig import (
-    PATIENCE,
+    TIMEOUT_SECONDS,
     Rig,
-    Upstream,
+    ScriptedServer,
     chunk,
     eventually,
     json_response,
-    of,
     recordings,
+    select,
     sse_head,
 )
 from tests.record.test_http_process import Program
@@ -43,11 +43,11 @@ def echo(conn):
             conn.send(json_response(conn.request()[1]))
 
 
-def answers(client):
+def can_call(client):
     return client.call(CALL)[2] == CALL
 
 
-# --- one framing ----------------------------------------------------------------------------------
+# --- framing --------------------------------------------------------------------------------------
 
 AMBIGUOUS = {
     "both": b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
@@ -80,9 +80,9 @@ AMBIGUOUS = {
 
 
 @pytest.mark.parametrize("rest", AMBIGUOUS.values(), ids=AMBIGUOUS)
-def test_what_two_parsers_may_read_differently_reaches_no_server(tmp_path, rest):
+def test_requests_that_parsers_may_read_differently_are_not_forwarded(tmp_path, rest):
     with (
-        Upstream(lambda conn: conn.rest()) as server,
+        ScriptedServer(lambda conn: conn.rest()) as server,
         Rig(tmp_path, server) as rig,
         rig.client() as client,
     ):
@@ -90,7 +90,7 @@ def test_what_two_parsers_may_read_differently_reaches_no_server(tmp_path, rest)
         assert client.response()[0] in (400, 501)
         assert client.rest() == b""
         assert server.connections == 0
-        (end,) = rig.eventually(lambda found: of(found, "http", phase="end"))
+        (end,) = rig.eventually(lambda records: select(records, "http", phase="end"))
         assert (end["closed_by"], bool(end["why"])) == ("proxy", True)
 
 
@@ -110,10 +110,10 @@ BROKEN_BODIES = {
 
 
 @pytest.mark.parametrize("body", BROKEN_BODIES.values(), ids=BROKEN_BODIES)
-def test_a_chunked_body_that_may_be_read_differently_is_never_completed(tmp_path, body):
+def test_an_ambiguous_chunked_body_is_never_completed(tmp_path, body):
     got = []
     with (
-        Upstream(lambda conn: got.append(conn.rest())) as server,
+        ScriptedServer(lambda conn: got.append(conn.rest())) as server,
         Rig(tmp_path, server) as rig,
         rig.client() as client,
     ):
@@ -148,7 +148,7 @@ ACCEPTED = {
 
 
 @pytest.mark.parametrize(("rest", "body"), ACCEPTED.values(), ids=ACCEPTED)
-def test_what_is_passed_on_has_one_framing_however_it_came(tmp_path, rest, body):
+def test_forwarded_requests_have_exactly_one_framing(tmp_path, rest, body):
     got = []
 
     def script(conn):
@@ -156,7 +156,7 @@ def test_what_is_passed_on_has_one_framing_however_it_came(tmp_path, rest, body)
         conn.send(json_response(b"{}"))
         conn.rest()
 
-    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
         client.send(POST + rest)
         assert client.response()[0] == 200
     head, seen = got[0]
@@ -170,14 +170,14 @@ def test_what_is_passed_on_has_one_framing_however_it_came(tmp_path, rest, body)
     assert b";" not in seen
 
 
-def test_a_request_hidden_in_the_body_of_another_stays_a_body(tmp_path):
+def test_a_request_inside_the_body_of_another_request_remains_body(tmp_path):
     hidden = b"GET /admin HTTP/1.1\r\nHost: localhost\r\n\r\n"
-    with Upstream(echo) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with ScriptedServer(echo) as server, Rig(tmp_path, server) as rig, rig.client() as client:
         assert client.call(hidden)[2] == hidden
-        assert answers(client)
+        assert can_call(client)
         rig.stop()
         (own,) = recordings(rig.events())
-    assert [e["path"] for e in of(own, "http", phase="request")] == ["/mcp", "/mcp"]
+    assert [e["path"] for e in select(own, "http", phase="request")] == ["/mcp", "/mcp"]
 
 
 @given(st.lists(st.sampled_from(
@@ -185,7 +185,7 @@ def test_a_request_hidden_in_the_body_of_another_stays_a_body(tmp_path):
      b"\r", b" ", b"\t", b"5\r\nhello\r\n", b"0\r\n\r\n", b"hello", b"X: y", b"Connection: close",
      b"GET /x HTTP/1.1\r\nHost: localhost\r\n\r\n", b"\x0b", b";a=b", b"_", b"\0"]
 ), max_size=12))  # fmt: skip
-def test_whatever_is_sent_the_server_sees_only_what_was_recorded(pieces):
+def test_the_server_receives_only_requests_that_were_recorded(pieces):
     requests = []
 
     def script(conn):
@@ -196,7 +196,7 @@ def test_whatever_is_sent_the_server_sees_only_what_was_recorded(pieces):
 
     with (
         tempfile.TemporaryDirectory() as folder,
-        Upstream(script) as server,
+        ScriptedServer(script) as server,
         Rig(folder, server) as rig,
         rig.client() as client,
     ):
@@ -205,18 +205,18 @@ def test_whatever_is_sent_the_server_sees_only_what_was_recorded(pieces):
             client.sock.shutdown(socket.SHUT_WR)
             client.rest()
         rig.stop()
-        found = rig.events()
-    recorded = of(found, "http", phase="request")
+        records = rig.events()
+    recorded = select(records, "http", phase="request")
     assert len(requests) <= len(recorded)
     for (head, _), event in zip(requests, recorded, strict=False):
         assert head.split(b" ")[:2] == [event["method"].encode(), event["path"].encode()]
 
 
-# --- heads that never end, and too many of everything ---------------------------------------------
+# --- limits ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("head", "said"),
+    ("head", "logged"),
     [
         (b"X: y\r\n" * 5_000, b"more than 1000 header fields"),
         (b":\r\n" * 5_000, b"more than 1000 header fields"),
@@ -224,32 +224,32 @@ def test_whatever_is_sent_the_server_sees_only_what_was_recorded(pieces):
         (b"X: " + b"y" * 600_000, b""),
         (b"y" * 600_000, b""),
     ],
-    ids=["many", "nameless", "each another", "one long value", "one long name"],
+    ids=["many", "nameless", "all different", "one long value", "one long name"],
 )
 @pytest.mark.parametrize("cut", [False, True], ids=["at once", "in pieces"])
-def test_a_flood_of_headers_is_refused_and_not_kept(tmp_path, head, said, cut):
+def test_a_flood_of_headers_is_refused_and_not_stored(tmp_path, head, logged, cut):
     with (
-        Upstream(echo) as server,
+        ScriptedServer(echo) as server,
         Rig(tmp_path, server) as rig,
         rig.client() as good,
         rig.client() as bad,
     ):
-        assert answers(good)
+        assert can_call(good)
         with contextlib.suppress(OSError):
             data = b"GET / HTTP/1.1\r\nHost: localhost\r\n" + head + b"\r\n\r\n"
             for at in range(0, len(data), 1000 if cut else len(data)):
                 bad.send(data[at : at + 1000] if cut else data)
         status, _, body = bad.response()
         assert status == 431
-        assert said in body
-        assert answers(good)
+        assert logged in body
+        assert can_call(good)
         assert server.connections == 1
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 20_000
 
 
-def test_a_thousand_headers_are_still_a_request_in_whatever_pieces_they_come(tmp_path):
+def test_a_request_with_a_thousand_headers_is_accepted_in_any_pieces(tmp_path):
     body = b"\n" * 5_000
-    with Upstream(echo) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with ScriptedServer(echo) as server, Rig(tmp_path, server) as rig, rig.client() as client:
         for size in (100_000, 7, 1):
             many = [f"X-{n}: {n}" for n in range(990)]
             lines = ["POST / HTTP/1.1", "Host: x", *many, f"Content-Length: {len(body)}", "", ""]
@@ -259,12 +259,10 @@ def test_a_thousand_headers_are_still_a_request_in_whatever_pieces_they_come(tmp
             assert client.response()[2] == body
 
 
-def test_a_head_that_comes_too_slowly_is_given_up_and_other_clients_never_notice(
-    tmp_path, monkeypatch
-):
+def test_a_slow_head_is_refused_without_affecting_other_clients(tmp_path, monkeypatch):
     monkeypatch.setattr(request_limits, "HEAD_SECONDS", 0.2)
     with (
-        Upstream(echo) as server,
+        ScriptedServer(echo) as server,
         Rig(tmp_path, server) as rig,
         rig.client() as good,
         rig.client() as silent,
@@ -274,24 +272,24 @@ def test_a_head_that_comes_too_slowly_is_given_up_and_other_clients_never_notice
         for client in slow:
             client.send(b"POST /mcp HTTP/1.1\r\nHost: loc")
         for client in slow:
-            assert answers(good)
+            assert can_call(good)
             assert client.response()[0] == 408
             assert client.rest() == b""
-        # Who has said nothing at all is no slow head: browsers and pools connect ahead.
-        assert answers(silent)
+        # A silent connection is not a slow head: browsers and pools connect in advance.
+        assert can_call(silent)
         assert server.connections == 2
-        # Each request has the whole time for its head.
+        # The time limit restarts with each request.
         for _ in range(3):
-            assert answers(good)
+            assert can_call(good)
         rig.stop()
-        late = of(rig.events(), "http", phase="response", status=408)
+        late = select(rig.events(), "http", phase="response", status=408)
     assert len(late) == 20
     assert "loc" not in json.dumps(late)
 
 
-def test_slow_bodies_hold_up_nobody_else(tmp_path):
+def test_slow_bodies_do_not_delay_other_clients(tmp_path):
     with (
-        Upstream(echo) as server,
+        ScriptedServer(echo) as server,
         Rig(tmp_path, server) as rig,
         contextlib.ExitStack() as stack,
         rig.client() as good,
@@ -300,20 +298,20 @@ def test_slow_bodies_hold_up_nobody_else(tmp_path):
         for client in slow:
             client.send(POST + b"Content-Length: 5\r\n\r\nhel")
         for _ in range(20):
-            assert answers(good)
+            assert can_call(good)
         for client in slow:
             client.send(b"lo")
         assert [client.response()[2] for client in slow] == [b"hello"] * 20
 
 
-def test_a_client_that_never_reads_and_a_server_that_never_stops_hold_up_nobody_else(tmp_path):
+def test_a_client_that_never_reads_does_not_delay_other_clients(tmp_path):
     endless = b": " + b"x" * 100_000 + b"\n\n"
     stopped = []
 
     def script(conn):
         head, body = conn.request()
         if b"/endless" in head:
-            with contextlib.suppress(ConnectionError):  # and no timeout: that is nobody's word
+            with contextlib.suppress(ConnectionError):  # a timeout must fail the test
                 conn.send(sse_head())
                 while True:
                     conn.send(chunk(endless))
@@ -323,33 +321,33 @@ def test_a_client_that_never_reads_and_a_server_that_never_stops_hold_up_nobody_
             echo(conn)
 
     with (
-        Upstream(script) as server,
+        ScriptedServer(script) as server,
         Rig(tmp_path, server) as rig,
         rig.client() as good,
         contextlib.ExitStack() as stack,
     ):
         for _ in range(4):
-            deaf = stack.enter_context(rig.client())
-            deaf.get(path="/endless")
+            unread = stack.enter_context(rig.client())
+            unread.get(path="/endless")
         for _ in range(50):
-            assert answers(good)
+            assert can_call(good)
         stack.close()
-        # Their servers are told at once that nobody listens.
+        # The disconnect reaches their servers at once.
         eventually(lambda: len(stopped) == 4)
 
 
-def test_a_server_that_never_reads_holds_up_nobody_else(tmp_path):
-    deaf = threading.Event()
+def test_a_server_that_never_reads_does_not_delay_other_clients(tmp_path):
+    released = threading.Event()
 
     def script(conn):
-        if b"/deaf" in conn.until(b"\r\n\r\n"):
-            deaf.wait(PATIENCE)
+        if b"/never-read" in conn.until(b"\r\n\r\n"):
+            released.wait(TIMEOUT_SECONDS)
         else:
             conn.send(json_response(conn.exactly(len(CALL))))
             echo(conn)
 
     with (
-        Upstream(script) as server,
+        ScriptedServer(script) as server,
         Rig(tmp_path, server) as rig,
         rig.client() as good,
         contextlib.ExitStack() as stack,
@@ -357,17 +355,19 @@ def test_a_server_that_never_reads_holds_up_nobody_else(tmp_path):
         for _ in range(4):
             client = stack.enter_context(rig.client())
             client.sock.setblocking(False)
-            head = b"POST /deaf HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999\r\n\r\n"
+            head = (
+                b"POST /never-read HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999\r\n\r\n"
+            )
             client.send(head)
             with contextlib.suppress(BlockingIOError):
                 while True:
                     client.sock.send(bytes(100_000))
         for _ in range(50):
-            assert answers(good)
-        deaf.set()
+            assert can_call(good)
+        released.set()
 
 
-def test_a_server_that_speaks_before_it_is_asked_cannot_answer_the_next_question(tmp_path):
+def test_unrequested_server_data_cannot_answer_the_next_request(tmp_path):
     planted = json_response(b'{"planted":true}')
 
     def script(conn):
@@ -376,19 +376,19 @@ def test_a_server_that_speaks_before_it_is_asked_cannot_answer_the_next_question
         with contextlib.suppress(AssertionError, OSError):
             conn.request()
 
-    with Upstream(script) as server, Rig(tmp_path, server) as rig:
+    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig:
         with rig.client() as client:
-            assert answers(client)
+            assert can_call(client)
             assert client.rest() == b""
         with rig.client() as client:
-            assert answers(client)
+            assert can_call(client)
 
 
-# --- room -----------------------------------------------------------------------------------------
+# --- capacity -------------------------------------------------------------------------------------
 
 
-def test_when_there_is_no_room_the_longest_idle_client_makes_it(tmp_path, monkeypatch):
-    monkeypatch.setattr(Room, "of_this_process", classmethod(lambda _: Room(8, 8)))
+def test_at_capacity_the_client_idle_for_longest_is_closed(tmp_path, monkeypatch):
+    monkeypatch.setattr(Capacity, "for_this_process", classmethod(lambda _: Capacity(8, 8)))
     asked = threading.Semaphore(0)
     go = threading.Event()
 
@@ -398,28 +398,28 @@ def test_when_there_is_no_room_the_longest_idle_client_makes_it(tmp_path, monkey
                 head, body = conn.request()
                 if b"/wait" in head:
                     asked.release()
-                    assert go.wait(PATIENCE)
+                    assert go.wait(TIMEOUT_SECONDS)
                 conn.send(json_response(body))
 
     with (
-        Upstream(script) as server,
+        ScriptedServer(script) as server,
         Rig(tmp_path, server) as rig,
         contextlib.ExitStack() as stack,
     ):
         busy = [stack.enter_context(rig.client()) for _ in range(3)]
         for client in busy:
             client.post(CALL, path="/wait")
-            assert asked.acquire(timeout=PATIENCE)
+            assert asked.acquire(timeout=TIMEOUT_SECONDS)
         idle = [stack.enter_context(rig.client()) for _ in range(40)]
         with rig.client() as late:
-            assert answers(late)
+            assert can_call(late)
         assert idle[0].rest() == b""
         go.set()
         assert [client.response()[2] for client in busy] == [CALL] * 3
 
 
-def test_when_all_are_busy_others_wait_their_turn(tmp_path, monkeypatch):
-    monkeypatch.setattr(Room, "of_this_process", classmethod(lambda _: Room(4, 8)))
+def test_at_capacity_new_clients_wait_while_all_clients_are_active(tmp_path, monkeypatch):
+    monkeypatch.setattr(Capacity, "for_this_process", classmethod(lambda _: Capacity(4, 8)))
     asked = threading.Semaphore(0)
     go = threading.Event()
 
@@ -428,11 +428,11 @@ def test_when_all_are_busy_others_wait_their_turn(tmp_path, monkeypatch):
             while True:
                 _, body = conn.request()
                 asked.release()
-                assert go.wait(PATIENCE)
+                assert go.wait(TIMEOUT_SECONDS)
                 conn.send(json_response(body))
 
     with (
-        Upstream(script) as server,
+        ScriptedServer(script) as server,
         Rig(tmp_path, server) as rig,
         contextlib.ExitStack() as stack,
     ):
@@ -440,69 +440,69 @@ def test_when_all_are_busy_others_wait_their_turn(tmp_path, monkeypatch):
         for _ in range(4):
             clients.append(stack.enter_context(rig.client()))
             clients[-1].post(CALL)
-            assert asked.acquire(timeout=PATIENCE)
+            assert asked.acquire(timeout=TIMEOUT_SECONDS)
         with rig.client() as other:
             other.post(CALL)
-            eventually(lambda: any("asked at once" in said for said in rig.said))
+            eventually(lambda: any("active at once" in logged for logged in rig.messages))
             go.set()
             assert [client.response()[2] for client in clients] == [CALL] * 4
-            # The first that is idle makes room for who waited.
+            # The first idle client is closed for the waiting client.
             assert other.response()[2] == CALL
 
 
-def test_room_follows_the_limit_on_descriptors(monkeypatch):
-    found = []
+def test_capacity_follows_the_limit_on_descriptors(monkeypatch):
+    capacities = []
     for limit in (64, 256, 1024, 4096, 16_384, 1 << 20, resource.RLIM_INFINITY):
         monkeypatch.setattr(resource, "getrlimit", lambda _, limit=limit: (limit, limit))
-        found.append(Room.of_this_process())
-    for limit, room in zip((64, 256, 1024, 4096), found, strict=False):
-        assert 2 * room.clients + room.recordings <= limit
-    assert [room.clients for room in found] == sorted(room.clients for room in found)
-    assert found[-1] == Room(capacity.MAX_CLIENTS, 512)
-    assert found[2].clients >= 200
+        capacities.append(Capacity.for_this_process())
+    for limit, value in zip((64, 256, 1024, 4096), capacities, strict=False):
+        assert 2 * value.clients + value.recordings <= limit
+    assert [value.clients for value in capacities] == sorted(value.clients for value in capacities)
+    assert capacities[-1] == Capacity(capacity.MAX_CLIENTS, 512)
+    assert capacities[2].clients >= 200
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="sets the limits of another process")
-def test_with_hardly_any_descriptors_clients_that_ask_are_served(tmp_path):
-    with Upstream(echo) as server, contextlib.ExitStack() as stack:
+def test_with_few_descriptors_active_clients_are_served(tmp_path):
+    with ScriptedServer(echo) as server, contextlib.ExitStack() as stack:
         program = stack.enter_context(Program(tmp_path, server.port, limits="-n 60"))
         good = stack.enter_context(program.client())
-        assert answers(good)
-        crowd = [stack.enter_context(program.client()) for _ in range(200)]
+        assert can_call(good)
+        clients = [stack.enter_context(program.client()) for _ in range(200)]
         with contextlib.suppress(OSError):
-            for client in crowd:
+            for client in clients:
                 client.post(CALL)
         with program.client() as late:
-            assert answers(late)
-        code, said = program.end()
+            assert can_call(late)
+        code, logged = program.end()
     assert code == 0
-    assert "Traceback" not in said
+    assert "Traceback" not in logged
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="sets the limits of another process")
-def test_on_a_full_disk_traffic_goes_on_and_it_is_said_once(tmp_path):
+def test_on_a_full_disk_traffic_continues_and_one_message_is_logged(tmp_path):
     with (
-        Upstream(echo) as server,
+        ScriptedServer(echo) as server,
         Program(tmp_path, server.port, limits="-f 4") as program,
         program.client() as client,
     ):
         for _ in range(100):
-            assert answers(client)
-        code, said = program.end()
+            assert can_call(client)
+        code, logged = program.end()
     assert code == 0
-    found = []
+    records = []
     for path in tmp_path.iterdir():
         data = path.read_bytes()
         assert data.endswith(b"\n")
-        found += map(json.loads, data.splitlines())
-    # Said again only where a gap fitted in between: the recorder asks the disk once a second.
-    assert 1 <= said.count("cannot record to") <= 1 + len(of(found, "gap"))
-    assert "events could not be recorded" in said
+        records += map(json.loads, data.splitlines())
+    # Logged again only after a gap event could be written: the disk is tried once per second.
+    assert 1 <= logged.count("cannot record to") <= 1 + len(select(records, "gap"))
+    assert "events could not be recorded" in logged
 
 
-async def crowd(folder, size):
-    """So many clients that all have a call under way at once, twice; the recorder's peak in KB."""
-    everyone = asyncio.Event()
+async def run_simultaneous_clients(folder, size):
+    """Run `size` simultaneous clients twice; return the recorder's peak memory in KB."""
+    all_waiting = asyncio.Event()
     waiting = 0
     serving = []
 
@@ -515,8 +515,8 @@ async def crowd(folder, size):
                 body = await reader.readexactly(len(CALL))
                 waiting += 1
                 if waiting % size == 0:
-                    everyone.set()
-                await everyone.wait()
+                    all_waiting.set()
+                await all_waiting.wait()
                 writer.write(json_response(body))
         writer.close()
         with contextlib.suppress(ConnectionError):
@@ -524,53 +524,53 @@ async def crowd(folder, size):
 
     async def ask(port):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        answers = []
+        replies_of_client = []
         for _ in range(2):
             writer.write(POST + b"Content-Length: %d\r\n\r\n" % len(CALL) + CALL)
             await reader.readuntil(b"\r\n\r\n")
-            answers.append(await reader.readexactly(len(CALL)))
+            replies_of_client.append(await reader.readexactly(len(CALL)))
         writer.close()
         await writer.wait_closed()
-        return answers
+        return replies_of_client
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0, backlog=1024)
     port = server.sockets[0].getsockname()[1]
     with Program(folder, port, "--redact", "none") as program:
         asking = asyncio.gather(*(ask(program.port) for _ in range(size)))
-        found = await asyncio.wait_for(asking, 2 * PATIENCE)
+        replies = await asyncio.wait_for(asking, 2 * TIMEOUT_SECONDS)
         peak = peak_kb(program.process.pid)
         assert program.end() == (0, "")
     server.close()
     await asyncio.gather(*serving)
-    assert found == [[CALL] * 2] * size
+    assert replies == [[CALL] * 2] * size
     return peak
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads memory from /proc")
-def test_a_thousand_connections_at_once_are_all_served_in_little_memory(tmp_path):
+def test_a_thousand_simultaneous_connections_are_served_in_bounded_memory(tmp_path):
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = 2_200  # the test's own ends of all connections, and a few
+    wanted = 2_200  # the test's sockets of all connections, and a few more
     if before[1] != resource.RLIM_INFINITY and before[1] < wanted:
         pytest.skip(f"no more than {before[1]} descriptors here")
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(wanted, before[0]), before[1]))
     try:
-        peak = asyncio.run(crowd(tmp_path, 1_000))
+        peak = asyncio.run(run_simultaneous_clients(tmp_path, 1_000))
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
     assert peak < 200 * 1024
-    found = [json.loads(line) for path in tmp_path.iterdir()
+    records = [json.loads(line) for path in tmp_path.iterdir()
              for line in path.read_bytes().splitlines()]  # fmt: skip
-    assert len(of(found, "message", dir="s2c")) == 2_000
+    assert len(select(records, "message", dir="s2c")) == 2_000
 
 
-# --- what peers say of themselves -----------------------------------------------------------------
+# --- names and headers from peers -----------------------------------------------------------------
 
 NAMES = ["../../evil", "/etc/passwd", "..", "a\\b", "nul\0byte", "x" * 300, "con", "-rf", "\u202e"]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_no_name_that_a_peer_gives_itself_becomes_a_path(tmp_path, name):
+def test_names_given_by_peers_never_become_paths(tmp_path, name):
     folder = tmp_path / "traces"
     info = {"name": name, "version": name, "title": name}
     hello = json.dumps(
@@ -584,12 +584,12 @@ def test_no_name_that_a_peer_gives_itself_becomes_a_path(tmp_path, name):
         conn.send(json_response(reply, f"Mcp-Session-Id: {session}"))
         echo(conn)
 
-    with Upstream(script) as server, Rig(folder, server) as rig, rig.client() as client:
+    with ScriptedServer(script) as server, Rig(folder, server) as rig, rig.client() as client:
         client.call(hello, path="/" + session.replace("\\", "/"))
         client.call(CALL, f"Mcp-Session-Id: {session}")
         rig.stop()
         (own,) = recordings(rig.events())
-    assert len(of(own, "message")) == 4
+    assert len(select(own, "message")) == 4
     assert [path.name for path in tmp_path.iterdir()] == ["traces"]
     assert all(OURS.fullmatch(path.name) for path in folder.iterdir())
 
@@ -604,28 +604,26 @@ HOSTS = {
 
 
 @pytest.mark.parametrize(("host", "good"), HOSTS.items())
-def test_a_page_that_renamed_itself_to_us_cannot_use_a_distant_server(
-    tmp_path, monkeypatch, host, good
-):
-    # A server elsewhere gets its own Host, so it cannot see that the client's was another.
-    with Upstream(echo) as server:
-        distant = "server.example"
+def test_dns_rebinding_cannot_reach_a_remote_server(tmp_path, monkeypatch, host, good):
+    # A remote server receives its own Host, so it cannot check the client's.
+    with ScriptedServer(echo) as server:
+        remote = "server.example"
         real = socket.getaddrinfo
         monkeypatch.setattr(
             socket, "getaddrinfo",
-            lambda name, *args, **kw: real("127.0.0.1" if name == distant else name, *args, **kw),
+            lambda name, *args, **kw: real("127.0.0.1" if name == remote else name, *args, **kw),
         )  # fmt: skip
-        with Rig(tmp_path, server, host=distant) as rig, rig.client() as client:
+        with Rig(tmp_path, server, host=remote) as rig, rig.client() as client:
             client.send(b"POST / HTTP/1.1\r\nHost: %b\r\n" % host.encode())
             client.send(b"Origin: http://evil.example\r\nContent-Length: 2\r\n\r\n{}")
             status, _, body = client.response()
             assert status == (200 if good else 403)
-            assert good or b"is no name of this machine" in body
+            assert good or b"is not a loopback name" in body
             assert server.connections == good
 
 
 @pytest.mark.parametrize("host", ["evil.example:9000", "localhost:9000"])
-def test_a_server_on_this_machine_sees_host_and_origin_as_they_came(tmp_path, host):
+def test_a_loopback_server_receives_host_and_origin_unchanged(tmp_path, host):
     heads = []
 
     def script(conn):
@@ -633,7 +631,7 @@ def test_a_server_on_this_machine_sees_host_and_origin_as_they_came(tmp_path, ho
         conn.send(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
         conn.rest()
 
-    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
         client.send(b"POST / HTTP/1.1\r\nHost: %b\r\n" % host.encode())
         client.send(b"Origin: http://evil.example\r\nContent-Length: 2\r\n\r\n{}")
         assert client.response()[0] == 403

@@ -1,4 +1,4 @@
-"""A body observed: JSON or events, compressed or not, however its bytes are cut."""
+"""Tests of parsing bodies: JSON and event streams, compressed or not, split at any byte."""
 
 import gzip
 import itertools
@@ -37,10 +37,10 @@ CODINGS = {
 
 
 def observe(parts, **options):
-    torn = options.pop("torn", False)
+    truncated = options.pop("truncated", False)
     body = Body(**options)
-    found = [seen for part in parts for seen in body.feed(part)]
-    return found + body.end(torn=torn)
+    items = [item for part in parts for item in body.feed(part)]
+    return items + body.end(truncated=truncated)
 
 
 def cut(data, places):
@@ -51,36 +51,36 @@ def cut(data, places):
 @pytest.mark.parametrize("coding", CODINGS)
 @settings(max_examples=40)
 @given(places=st.lists(st.integers(0, 2000), max_size=8))
-def test_a_compressed_document_is_seen_decoded_with_its_size_on_the_wire(coding, places):
-    wire = CODINGS[coding](JSON)
-    (seen,) = observe(cut(wire, places), content_encoding=coding)
-    assert seen.piece == JSON
-    assert seen.fields == {}
-    assert seen.wire_bytes in (len(wire), None)
-    assert (seen.wire_bytes is None) == (coding in ("", "identity"))
+def test_a_compressed_document_is_decoded_and_its_encoded_size_is_reported(coding, places):
+    encoded = CODINGS[coding](JSON)
+    (item,) = observe(cut(encoded, places), content_encoding=coding)
+    assert item.piece == JSON
+    assert item.fields == {}
+    assert item.wire_bytes in (len(encoded), None)
+    assert (item.wire_bytes is None) == (coding in ("", "identity"))
 
 
 @pytest.mark.parametrize("coding", CODINGS)
 @settings(max_examples=40)
 @given(places=st.lists(st.integers(0, 2000), max_size=8))
-def test_a_compressed_stream_gives_its_events(coding, places):
-    wire = CODINGS[coding](EVENTS)
+def test_a_compressed_event_stream_is_split_into_events(coding, places):
+    encoded = CODINGS[coding](EVENTS)
     options = {"content_type": "text/event-stream; charset=utf-8", "content_encoding": coding}
-    priming, message = observe(cut(wire, places), **options)
+    priming, message = observe(cut(encoded, places), **options)
     assert (priming.piece, priming.fields) == (b"", {"sse_id": "1", "why": "empty"})
     assert (message.piece, message.fields) == (JSON, {"sse_event": "message"})
 
 
-def test_an_event_of_a_flushed_gzip_stream_is_seen_as_soon_as_it_has_come():
+def test_an_event_of_a_flushed_gzip_stream_is_returned_immediately():
     coder = zlib.compressobj(wbits=31)
     body = Body(content_type="text/event-stream", content_encoding="gzip")
     for _ in range(3):
-        wire = coder.compress(b"data: " + JSON + b"\n\n") + coder.flush(zlib.Z_SYNC_FLUSH)
-        assert [seen.piece for seen in body.feed(wire)] == [JSON]
+        encoded = coder.compress(b"data: " + JSON + b"\n\n") + coder.flush(zlib.Z_SYNC_FLUSH)
+        assert [item.piece for item in body.feed(encoded)] == [JSON]
 
 
 @pytest.mark.parametrize(
-    ("coding", "wire", "why"),
+    ("coding", "encoded", "why"),
     [
         ("br", b"\x0b\x02\x80hi\x03", "content coding: br"),
         ("gzip, br", b"anything", "content coding: gzip, br"),
@@ -91,35 +91,35 @@ def test_an_event_of_a_flushed_gzip_stream_is_seen_as_soon_as_it_has_come():
         ("deflate", b"\xff\xff\xff", "content coding: "),
     ],
 )
-def test_what_cannot_be_decoded_is_kept_as_it_came_with_the_reason(coding, wire, why):
-    for parts in ([wire], [wire[i : i + 1] for i in range(len(wire))]):
-        (seen,) = observe(parts, content_encoding=coding)
-        assert seen.piece == wire
-        assert seen.fields["why"].startswith(why)
+def test_an_undecodable_document_is_kept_encoded_with_the_reason(coding, encoded, why):
+    for parts in ([encoded], [encoded[i : i + 1] for i in range(len(encoded))]):
+        (item,) = observe(parts, content_encoding=coding)
+        assert item.piece == encoded
+        assert item.fields["why"].startswith(why)
 
 
-def test_a_stream_that_cannot_be_decoded_is_kept_too():
-    found = observe([b"\x0b\x02", b"\x80hi"], content_type="text/event-stream",
+def test_an_undecodable_event_stream_is_kept_encoded():
+    items = observe([b"\x0b\x02", b"\x80hi"], content_type="text/event-stream",
                     content_encoding="br")  # fmt: skip
-    assert [seen.piece for seen in found] == [b"\x0b\x02\x80hi"]
+    assert [item.piece for item in items] == [b"\x0b\x02\x80hi"]
 
 
-def test_a_torn_document_is_marked_so():
-    (seen,) = observe([JSON[:50]], torn=True)
-    assert (seen.piece, seen.fields) == (JSON[:50], {"unterminated": True})
+def test_a_truncated_document_is_marked_as_unterminated():
+    (item,) = observe([JSON[:50]], truncated=True)
+    assert (item.piece, item.fields) == (JSON[:50], {"unterminated": True})
 
 
-def test_an_event_without_its_blank_line_is_marked_so():
-    (seen,) = observe([b"data: {}\n"], content_type="text/event-stream")
-    assert (seen.piece, seen.fields) == (b"{}", {"unterminated": True})
+def test_an_event_without_a_final_blank_line_is_marked_as_unterminated():
+    (item,) = observe([b"data: {}\n"], content_type="text/event-stream")
+    assert (item.piece, item.fields) == (b"{}", {"unterminated": True})
 
 
-def test_no_body_is_nothing():
+def test_an_empty_body_has_no_items():
     assert observe([]) == []
     assert observe([], content_type="text/event-stream") == []
 
 
-def test_comments_and_blocks_without_data_say_what_they_are():
+def test_comments_and_blocks_without_data_are_labelled():
     stream = b": ping\n\nid: 5\nretry: 10\n\n"
     comment, block = observe([stream], content_type="text/event-stream")
     assert (comment.piece, comment.fields) == (b": ping", {"why": "comment"})
@@ -128,36 +128,36 @@ def test_comments_and_blocks_without_data_say_what_they_are():
     assert block.fields["sse_retry"] == "10"
 
 
-def test_a_document_over_the_cap_leaves_head_and_hash():
-    (seen,) = observe([JSON, JSON], cap=1000)
-    assert isinstance(seen.piece, TooLarge)
-    assert seen.piece.size == 2 * len(JSON)
+def test_a_document_over_the_size_limit_is_reduced_to_head_and_hash():
+    (item,) = observe([JSON, JSON], cap=1000)
+    assert isinstance(item.piece, TooLarge)
+    assert item.piece.size == 2 * len(JSON)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("coding", ["gzip", "deflate", "zstd"])
-def test_a_decompression_bomb_takes_no_memory(coding):
-    wire = CODINGS[coding](bytes(300 << 20))
+def test_a_decompression_bomb_uses_bounded_memory(coding):
+    encoded = CODINGS[coding](bytes(300 << 20))
     tracemalloc.start()
-    (seen,) = observe([wire], content_encoding=coding, cap=1 << 20)
+    (item,) = observe([encoded], content_encoding=coding, cap=1 << 20)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert seen.piece == wire
-    assert seen.fields["why"] == "content coding: expands more than 100 times"
+    assert item.piece == encoded
+    assert item.fields["why"] == "content coding: expands more than 100 times"
     assert peak < 100 << 20
 
 
 @pytest.mark.parametrize("coding", ["gzip", "deflate", "zstd"])
-def test_what_expands_as_text_does_is_decoded_however_large(coding):
+def test_highly_compressible_text_of_any_size_is_decoded(coding):
     line = json.dumps({"id": 1, "text": "row after row of a table"}).encode() + b"\n"
     noise = random.Random(1).randbytes(1 << 20).hex().encode()
     whole = line * (4 << 20 >> 5) + noise
-    (seen,) = observe([CODINGS[coding](whole)], content_encoding=coding, cap=1 << 20)
-    assert isinstance(seen.piece, TooLarge)
-    assert seen.piece.size == len(whole)
+    (item,) = observe([CODINGS[coding](whole)], content_encoding=coding, cap=1 << 20)
+    assert isinstance(item.piece, TooLarge)
+    assert item.piece.size == len(whole)
 
 
-def test_what_all_keep_together_is_bounded_and_what_is_small_never_asks():
+def test_the_pool_bounds_all_bodies_together_and_small_bodies_do_not_use_it():
     large = JSON * (HEAD // len(JSON) + 1)
     pool = Pool(3 * len(large))
     bodies = [Body(pool=pool) for _ in range(5)]
@@ -171,9 +171,9 @@ def test_what_all_keep_together_is_bounded_and_what_is_small_never_asks():
     again = Body(pool=pool)
     again.feed(large)
     assert again.end()[0].piece == large
-    torn = Body(pool=pool)
-    torn.feed(large)
-    del torn
+    truncated = Body(pool=pool)
+    truncated.feed(large)
+    del truncated
     assert pool.take(3 * len(large))
 
 
@@ -188,5 +188,5 @@ def test_what_all_keep_together_is_bounded_and_what_is_small_never_asks():
         ("", False),
     ],
 )
-def test_only_the_content_type_makes_an_event_stream(content_type, expected):
+def test_only_the_content_type_decides_what_is_an_event_stream(content_type, expected):
     assert is_event_stream(content_type) is expected

@@ -1,4 +1,4 @@
-"""Misbehaving servers and clients: who is left sees what it would have seen, the record why."""
+"""Misbehaving servers and clients: the other side is not affected, and the reason is recorded."""
 
 import base64
 import contextlib
@@ -16,16 +16,16 @@ from mcptally.record.http import server as http_server
 from mcptally.record.writer.segment import Segment
 from tests.record.http_rig import (
     LIMITS,
-    PATIENCE,
+    TIMEOUT_SECONDS,
     Connection,
     Rig,
-    Upstream,
+    ScriptedServer,
     chunk,
     eventually,
     free_port,
     json_response,
-    of,
     recordings,
+    select,
     sse_head,
 )
 
@@ -34,11 +34,11 @@ RESULT = b'{"jsonrpc":"2.0","id":1,"result":{"content":[]}}'
 
 
 def end_of(rig):
-    (end,) = rig.eventually(lambda found: of(found, "http", phase="end"))
+    (end,) = rig.eventually(lambda records: select(records, "http", phase="end"))
     return end
 
 
-def test_without_a_server_the_client_is_told_in_plain_text(tmp_path):
+def test_an_unreachable_server_gives_a_502_in_plain_text(tmp_path):
     with Rig(tmp_path, free_port()) as rig, rig.client() as client:
         status, headers, body = client.call(CALL)
         assert status == 502
@@ -47,14 +47,14 @@ def test_without_a_server_the_client_is_told_in_plain_text(tmp_path):
         assert body == b"mcptally: no connection to the server: connection refused\n"
         assert client.rest() == b""
         end = end_of(rig)
-        found = rig.events()
+        records = rig.events()
     assert (end["closed_by"], end["why"]) == ("proxy", "connection refused")
-    (response,) = of(found, "http", phase="response")
+    (response,) = select(records, "http", phase="response")
     assert (response["status"], response["why"]) == (502, "connection refused")
-    assert of(found, "message", dir="c2s")[0]["msg"]["id"] == 1
+    assert select(records, "message", dir="c2s")[0]["msg"]["id"] == 1
 
 
-def test_a_server_that_comes_back_is_used_again(tmp_path):
+def test_a_restarted_server_is_used_again(tmp_path):
     port = free_port()
     with Rig(tmp_path, port) as rig:
         with rig.client() as client:
@@ -69,12 +69,12 @@ def test_a_server_that_comes_back_is_used_again(tmp_path):
 
 
 @pytest.mark.parametrize("how", ["reset", "close"])
-def test_a_server_that_goes_before_it_answers(tmp_path, how):
+def test_a_server_that_closes_before_it_answers(tmp_path, how):
     def script(conn):
         conn.request()
         getattr(conn, how)()
 
-    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
         client.post(CALL)
         if how == "reset":
             with pytest.raises(ConnectionResetError):
@@ -83,12 +83,12 @@ def test_a_server_that_goes_before_it_answers(tmp_path, how):
             assert client.rest() == b""
         end = end_of(rig)
         assert (end["closed_by"], end["why"]) == ("server", {"close": "closed"}.get(how, how))
-        assert len(of(rig.events(), "message")) == 1
+        assert len(select(rig.events(), "message")) == 1
 
 
 @pytest.mark.parametrize("how", ["reset", "close"])
 @pytest.mark.parametrize("framing", ["chunked", "length"])
-def test_a_server_that_goes_in_the_middle_of_its_answer(tmp_path, how, framing):
+def test_a_server_that_closes_during_its_response(tmp_path, how, framing):
     go = threading.Event()
 
     def script(conn):
@@ -97,11 +97,11 @@ def test_a_server_that_goes_in_the_middle_of_its_answer(tmp_path, how, framing):
             conn.send(sse_head() + chunk(b"data: {}\n\ndata: torn"))
         else:
             conn.send(json_response(RESULT)[:-7])
-        assert go.wait(PATIENCE)
+        assert go.wait(TIMEOUT_SECONDS)
         getattr(conn, how)()
 
     mark = b"torn" if framing == "chunked" else RESULT[:-7]
-    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
         client.post(CALL)
         client.until(mark)
         go.set()
@@ -114,15 +114,15 @@ def test_a_server_that_goes_in_the_middle_of_its_answer(tmp_path, how, framing):
             rest = client.rest()
         assert b"0\r\n\r\n" not in rest
         end = end_of(rig)
-        found = rig.events()
+        records = rig.events()
     assert (end["closed_by"], end["why"]) == ("server", {"close": "closed"}.get(how, how))
-    raw = of(found, "raw", dir="s2c")[-1]
+    raw = select(records, "raw", dir="s2c")[-1]
     assert raw["text"].encode() == (b"torn" if framing == "chunked" else RESULT[:-7])
     assert (raw["why"], raw["unterminated"]) == ("torn", True)
 
 
 @pytest.mark.parametrize("afterwards", ["reset", "close", "wait"])
-def test_an_answer_before_the_body_is_complete_reaches_the_client(tmp_path, afterwards):
+def test_a_response_before_the_end_of_the_request_reaches_the_client(tmp_path, afterwards):
     def script(conn):
         conn.until(b"\r\n\r\n")
         conn.send(b"HTTP/1.1 413 Too Much\r\nContent-Length: 3\r\nConnection: close\r\n\r\nbig")
@@ -133,13 +133,13 @@ def test_an_answer_before_the_body_is_complete_reaches_the_client(tmp_path, afte
         else:
             getattr(conn, afterwards)()
 
-    # A reset may overtake the answer before it, on either side of any relay (RFC 9112 9.6): of
-    # several tries one must get through, and what got through must be on record.
+    # A reset may overtake the response on either side of any proxy (RFC 9112 section 9.6). One of
+    # several attempts must succeed, and its response must be recorded.
     tries = 1 if afterwards == "wait" else 8
     for attempt in range(tries):
         folder = tmp_path / str(attempt)
         folder.mkdir()
-        with Upstream(script) as server, Rig(folder, server) as rig, rig.client() as client:
+        with ScriptedServer(script) as server, Rig(folder, server) as rig, rig.client() as client:
             client.send(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5000000\r\n\r\n")
             with contextlib.suppress(OSError):
                 client.send(bytes(5_000_000))
@@ -153,12 +153,12 @@ def test_an_answer_before_the_body_is_complete_reaches_the_client(tmp_path, afte
                 continue
             assert (status, headers["connection"], body) == (413, "close", b"big")
             assert end_of(rig)["closed_by"] == "server"
-            (response,) = of(rig.events(), "http", phase="response")
+            (response,) = select(rig.events(), "http", phase="response")
             assert response["status"] == 413
             return
 
 
-def test_a_client_that_leaves_is_told_to_the_server_at_once(tmp_path):
+def test_a_client_disconnect_is_passed_to_the_server_at_once(tmp_path):
     gone = threading.Event()
 
     def script(conn):
@@ -166,15 +166,15 @@ def test_a_client_that_leaves_is_told_to_the_server_at_once(tmp_path):
         assert conn.rest() == b""
         gone.set()
 
-    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
         client.post(CALL)
-        rig.eventually(lambda found: of(found, "message"))
+        rig.eventually(lambda records: select(records, "message"))
         client.close()
-        assert gone.wait(PATIENCE)
+        assert gone.wait(TIMEOUT_SECONDS)
         assert end_of(rig)["closed_by"] == "client"
 
 
-def test_a_client_that_leaves_a_stream_is_told_to_the_server_at_once(tmp_path):
+def test_a_client_disconnect_during_a_stream_is_passed_to_the_server_at_once(tmp_path):
     gone = threading.Event()
 
     def script(conn):
@@ -184,92 +184,92 @@ def test_a_client_that_leaves_a_stream_is_told_to_the_server_at_once(tmp_path):
             assert conn.rest() == b""
         gone.set()
 
-    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
         client.get()
         client.until(b"data: {}\n\n")
         client.reset()
-        assert gone.wait(PATIENCE)
+        assert gone.wait(TIMEOUT_SECONDS)
         end = end_of(rig)
         assert (end["closed_by"], end["why"]) == ("client", "reset")
 
 
-def test_a_client_that_only_closes_its_sending_side_still_gets_the_answer(tmp_path):
+def test_a_half_closed_client_still_gets_the_response(tmp_path):
     def script(conn):
         conn.request()
         assert conn.rest() == b""
         conn.send(json_response(RESULT))
 
-    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
         client.post(CALL)
         client.sock.shutdown(socket.SHUT_WR)
         assert client.response()[2] == RESULT
         rig.stop()
         (recording,) = recordings(rig.events())
-    assert len(of(recording, "message")) == 2
-    assert [e["closed_by"] for e in of(recording, "http", phase="end")] == ["client"]
+    assert len(select(recording, "message")) == 2
+    assert [e["closed_by"] for e in select(recording, "http", phase="end")] == ["client"]
 
 
-def test_a_client_that_leaves_in_the_middle_of_its_request(tmp_path):
+def test_a_client_that_disconnects_during_its_request(tmp_path):
     got = []
 
     def script(conn):
         got.append(conn.rest())
 
-    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
         client.send(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n" + CALL[:-1])
         eventually(lambda: server.connections)
         client.close()
         end = end_of(rig)
         assert end["closed_by"] == "client"
-        (raw,) = of(rig.events(), "raw")
+        (raw,) = select(rig.events(), "raw")
         assert (raw["why"], raw["text"].encode()) == ("torn", CALL[:-1])
         eventually(lambda: got)
     assert got[0].endswith(CALL[:-1])
 
 
-def test_an_idle_connection_that_the_server_closes_is_closed_for_the_client(tmp_path):
+def test_an_idle_connection_closed_by_the_server_is_closed_for_the_client(tmp_path):
     def script(conn):
         conn.request()
         conn.send(json_response(RESULT))
 
-    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
         assert client.call(CALL)[2] == RESULT
         assert client.rest() == b""
         rig.stop()
-        assert len(of(rig.events(), "http", phase="end")) == 1
+        assert len(select(rig.events(), "http", phase="end")) == 1
 
 
 @pytest.mark.parametrize(
     "answer",
     [b"SSH-2.0-OpenSSH_9.9\r\n", b"HTTP/9 what\r\n\r\n", b"HTTP/1.1 200 OK\r\nbad\r\n\r\n"],
 )
-def test_an_answer_that_is_no_http_reaches_the_client_as_it_is(tmp_path, answer):
+def test_a_response_that_is_not_http_reaches_the_client_unchanged(tmp_path, answer):
     def script(conn):
         conn.request()
         conn.send(answer[:9])
         conn.send(answer[9:])
         conn.send(b"and more \xff")
 
-    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
         client.post(CALL)
         assert client.rest() == answer + b"and more \xff"
         end = end_of(rig)
         assert (end["closed_by"], end["why"]) == ("server", "not HTTP")
-        (raw,) = of(rig.events(), "raw", dir="s2c")
+        (raw,) = select(rig.events(), "raw", dir="s2c")
         assert raw["bytes"] == len(answer) + 10
         if b"HTTP" not in answer:
             assert base64.b64decode(raw["b64"]) == answer + b"and more \xff"
     assert b"hush" not in b"".join(p.read_bytes() for p in tmp_path.iterdir())
 
 
-def test_a_broken_chunk_ends_the_answer_where_it_broke(tmp_path):
+def test_an_invalid_chunk_ends_the_response_at_that_point(tmp_path):
     def script(conn):
         conn.request()
         conn.send(sse_head() + chunk(b"data: {}\n\n"))
         conn.send(b"zz\r\n")
         conn.rest()
 
-    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
         client.post(CALL)
         assert client.rest().endswith(chunk(b"data: {}\n\n"))
         assert end_of(rig)["why"].startswith("not HTTP")
@@ -293,9 +293,9 @@ SMUGGLED = [
 
 
 @pytest.mark.parametrize(("headers", "status"), SMUGGLED)
-def test_a_request_that_could_be_read_in_two_ways_is_refused(tmp_path, headers, status):
+def test_an_ambiguous_request_is_refused(tmp_path, headers, status):
     with (
-        Upstream(lambda conn: conn.rest()) as server,
+        ScriptedServer(lambda conn: conn.rest()) as server,
         Rig(tmp_path, server) as rig,
         rig.client() as client,
     ):
@@ -307,7 +307,7 @@ def test_a_request_that_could_be_read_in_two_ways_is_refused(tmp_path, headers, 
         end = end_of(rig)
         assert end["closed_by"] == "proxy"
         assert end["why"]
-        (response,) = of(rig.events(), "http", phase="response")
+        (response,) = select(rig.events(), "http", phase="response")
         assert response["status"] == status
         assert server.connections == 0
     assert b"hush" not in b"".join(p.read_bytes() for p in tmp_path.iterdir())
@@ -325,9 +325,9 @@ def test_a_request_that_could_be_read_in_two_ways_is_refused(tmp_path, headers, 
         (b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 600_000, 431),
     ],
 )
-def test_what_is_no_request_is_refused(tmp_path, request_line, status):
+def test_an_invalid_request_line_is_refused(tmp_path, request_line, status):
     with (
-        Upstream(lambda conn: conn.rest()) as server,
+        ScriptedServer(lambda conn: conn.rest()) as server,
         Rig(tmp_path, server) as rig,
         rig.client() as client,
     ):
@@ -337,7 +337,7 @@ def test_what_is_no_request_is_refused(tmp_path, request_line, status):
         assert server.connections == 0
 
 
-def test_a_folded_header_cannot_become_one_of_its_own(tmp_path):
+def test_a_folded_header_cannot_become_a_separate_header(tmp_path):
     heads = []
 
     def script(conn):
@@ -345,15 +345,15 @@ def test_a_folded_header_cannot_become_one_of_its_own(tmp_path):
         conn.send(json_response(RESULT))
         conn.rest()
 
-    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
         client.send(b"GET / HTTP/1.1\r\nHost: x\r\nX: a\r\n Transfer-Encoding: chunked\r\n\r\n")
         client.response()
     assert b"\r\nX: a Transfer-Encoding: chunked\r\n" in heads[0]
 
 
-def test_a_chunk_that_breaks_in_the_middle_of_a_request_ends_it(tmp_path):
+def test_an_invalid_chunk_ends_the_request(tmp_path):
     with (
-        Upstream(lambda conn: conn.rest()) as server,
+        ScriptedServer(lambda conn: conn.rest()) as server,
         Rig(tmp_path, server) as rig,
         rig.client() as client,
     ):
@@ -363,7 +363,7 @@ def test_a_chunk_that_breaks_in_the_middle_of_a_request_ends_it(tmp_path):
         assert end_of(rig)["closed_by"] == "proxy"
 
 
-def test_an_absolute_target_goes_to_our_server_and_nowhere_else(tmp_path):
+def test_an_absolute_target_goes_only_to_the_configured_server(tmp_path):
     heads = []
 
     def script(conn):
@@ -371,7 +371,7 @@ def test_an_absolute_target_goes_to_our_server_and_nowhere_else(tmp_path):
         conn.send(json_response(RESULT))
         conn.rest()
 
-    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
         client.send(b"GET http://169.254.1.1/secret?x HTTP/1.1\r\nHost: h\r\n\r\n")
         client.response()
     assert heads[0].startswith(b"GET /secret?x HTTP/1.1\r\nHost: h\r\n")
@@ -379,13 +379,13 @@ def test_an_absolute_target_goes_to_our_server_and_nowhere_else(tmp_path):
 
 @settings(max_examples=30, deadline=None)
 @given(st.binary(max_size=300), st.booleans())
-def test_no_bytes_from_either_side_stop_the_recorder(noise, whole_request):
+def test_arbitrary_bytes_from_either_side_do_not_stop_the_recorder(noise, whole_request):
     def garbage(conn):
         with contextlib.suppress(AssertionError):
             conn.until(b"\n")
             conn.send(noise)
 
-    garbage_server = Upstream(garbage)
+    garbage_server = ScriptedServer(garbage)
     with garbage_server as server, contextlib.ExitStack() as stack:
         import tempfile
 
@@ -400,15 +400,15 @@ def test_no_bytes_from_either_side_stop_the_recorder(noise, whole_request):
             client.sock.shutdown(socket.SHUT_WR)
             client.rest()
         rig.stop()
-        found = recordings(rig.events())
-    ends = [e for own in found for e in of(own, "http", phase="end")]
-    requests = [e for own in found for e in of(own, "http", phase="request")]
+        records = recordings(rig.events())
+    ends = [e for own in records for e in select(own, "http", phase="end")]
+    requests = [e for own in records for e in select(own, "http", phase="request")]
     assert len(ends) == len(requests) >= 1
-    assert [m["msg"]["id"] for own in found for m in of(own, "message", dir="c2s")][-1] == 1
+    assert [m["msg"]["id"] for own in records for m in select(own, "message", dir="c2s")][-1] == 1
 
 
-def test_stopping_lets_calls_under_way_finish_and_ends_streams(tmp_path, monkeypatch):
-    monkeypatch.setattr(http_server, "GRACE_SECONDS", PATIENCE)
+def test_stopping_lets_active_calls_finish_and_ends_streams(tmp_path, monkeypatch):
+    monkeypatch.setattr(http_server, "GRACE_SECONDS", TIMEOUT_SECONDS)
     go = threading.Event()
 
     def script(conn):
@@ -418,11 +418,11 @@ def test_stopping_lets_calls_under_way_finish_and_ends_streams(tmp_path, monkeyp
             with contextlib.suppress(OSError):
                 conn.rest()
         else:
-            assert go.wait(PATIENCE)
+            assert go.wait(TIMEOUT_SECONDS)
             conn.send(json_response(RESULT))
 
     with (
-        Upstream(script) as server,
+        ScriptedServer(script) as server,
         Rig(tmp_path, server) as rig,
         rig.client() as idle,
         rig.client() as stream,
@@ -431,28 +431,28 @@ def test_stopping_lets_calls_under_way_finish_and_ends_streams(tmp_path, monkeyp
         stream.get()
         stream.until(b": hi\n\n\r\n")
         client.post(CALL)
-        rig.eventually(lambda found: of(found, "message"))
+        rig.eventually(lambda records: select(records, "message"))
         rig.service.loop.call_from_thread(rig.service.stop)
         assert idle.rest() == b""
         assert stream.rest() == b""
         go.set()
         assert client.response()[2] == RESULT
         assert client.rest() == b""
-        rig.thread.join(PATIENCE)
-        found = recordings(rig.events())
-    assert all(own[-1]["event"] == "close" for own in found)
-    ends = sorted(e["closed_by"] for own in found for e in of(own, "http", phase="end"))
+        rig.thread.join(TIMEOUT_SECONDS)
+        records = recordings(rig.events())
+    assert all(own[-1]["event"] == "close" for own in records)
+    ends = sorted(e["closed_by"] for own in records for e in select(own, "http", phase="end"))
     assert ends == ["proxy", "server"]
 
 
-def test_a_disk_that_hangs_holds_traffic_up_for_a_second_and_no_longer(tmp_path, monkeypatch):
+def test_a_hanging_disk_delays_traffic_by_at_most_the_stall_time(tmp_path, monkeypatch):
     hangs, free = threading.Event(), threading.Event()
     put = Segment.put
 
     def slow(self, lines):
-        # What a dead network disk does: the call does not return.
+        # As on a dead network disk, the call does not return.
         if hangs.is_set():
-            free.wait(PATIENCE)
+            free.wait(TIMEOUT_SECONDS)
         put(self, lines)
 
     monkeypatch.setattr(Segment, "put", slow)
@@ -464,7 +464,7 @@ def test_a_disk_that_hangs_holds_traffic_up_for_a_second_and_no_longer(tmp_path,
                 conn.send(json_response(body))
 
     with (
-        Upstream(script) as server,
+        ScriptedServer(script) as server,
         Rig(tmp_path, server, limits=LIMITS._replace(stall_seconds=1)) as rig,
         rig.client() as first,
         rig.client() as second,
@@ -475,16 +475,16 @@ def test_a_disk_that_hangs_holds_traffic_up_for_a_second_and_no_longer(tmp_path,
             body = b'{"id":%d}' % number
             assert first.call(body)[2] == body
             assert second.call(body)[2] == body
-        assert any("traffic goes on" in said for said in rig.said)
+        assert any("traffic goes on" in logged for logged in rig.messages)
         hangs.clear()
         free.set()
-        rig.eventually(lambda _: first.call(b'{"id":99}') and of(rig.events(), "gap"))
+        rig.eventually(lambda _: first.call(b'{"id":99}') and select(rig.events(), "gap"))
         rig.stop()
-        found = rig.events()
-    gaps = of(found, "gap")
-    seqs = {event["seq"] for event in found}
+        records = rig.events()
+    gaps = select(records, "gap")
+    seqs = {event["seq"] for event in records}
     holes = set(range(max(seqs) + 1)) - seqs
-    assert sum(gap["lost"] for gap in gaps) == len(holes) == found[-1]["counts"]["lost"]
+    assert sum(gap["lost"] for gap in gaps) == len(holes) == records[-1]["counts"]["lost"]
 
 
 @pytest.fixture(scope="module")
@@ -499,7 +499,7 @@ def certificates(tmp_path_factory):
             check=True, capture_output=True,
         )  # fmt: skip
     except (OSError, subprocess.CalledProcessError) as error:
-        pytest.skip(f"openssl makes no certificate here: {error}")
+        pytest.skip(f"openssl cannot create a certificate: {error}")
     return key, cert
 
 
@@ -518,7 +518,7 @@ def secure(certificates, script):
     return wrapped
 
 
-def test_a_server_behind_tls_with_its_own_authority(tmp_path, certificates):
+def test_a_tls_server_with_a_custom_authority_is_supported(tmp_path, certificates):
     gone = threading.Event()
     large = b'{"text":"' + b"x" * 3_000_000 + b'"}'
 
@@ -532,7 +532,7 @@ def test_a_server_behind_tls_with_its_own_authority(tmp_path, certificates):
         gone.set()
 
     with (
-        Upstream(secure(certificates, script)) as server,
+        ScriptedServer(secure(certificates, script)) as server,
         Rig(tmp_path, server, scheme="https", host="localhost", ca_file=certificates[1]) as rig,
         rig.client() as client,
     ):
@@ -540,18 +540,18 @@ def test_a_server_behind_tls_with_its_own_authority(tmp_path, certificates):
         client.post(CALL)
         client.until(b"data: {}\n\n")
         client.close()
-        assert gone.wait(PATIENCE)
-        rig.eventually(lambda found: of(found, "http", phase="end", closed_by="client"))
-        assert of(rig.events(), "message", dir="s2c")[0]["bytes"] == len(large)
+        assert gone.wait(TIMEOUT_SECONDS)
+        rig.eventually(lambda records: select(records, "http", phase="end", closed_by="client"))
+        assert select(rig.events(), "message", dir="s2c")[0]["bytes"] == len(large)
 
 
-def test_a_half_closed_client_of_a_server_behind_tls_still_gets_the_answer(tmp_path, certificates):
+def test_a_half_closed_client_of_a_tls_server_still_gets_the_response(tmp_path, certificates):
     half_closed = threading.Event()
 
     def script(conn):
         conn.request()
-        assert half_closed.wait(PATIENCE)
-        # As asyncio's TLS, and so uvicorn, does: an end of one direction is the end of both.
+        assert half_closed.wait(TIMEOUT_SECONDS)
+        # Like asyncio's TLS, and so uvicorn: a half-close ends the connection.
         conn.sock.setblocking(False)
         with contextlib.suppress(ssl.SSLWantReadError, BlockingIOError):
             assert conn.more(), "ended before the answer"
@@ -559,31 +559,29 @@ def test_a_half_closed_client_of_a_server_behind_tls_still_gets_the_answer(tmp_p
         conn.send(json_response(RESULT))
 
     with (
-        Upstream(secure(certificates, script)) as server,
+        ScriptedServer(secure(certificates, script)) as server,
         Rig(tmp_path, server, scheme="https", host="localhost", ca_file=certificates[1]) as rig,
         rig.client() as client,
     ):
         client.post(CALL)
         client.sock.shutdown(socket.SHUT_WR)
-        rig.eventually(lambda found: of(found, "http", phase="end", closed_by="client"))
+        rig.eventually(lambda records: select(records, "http", phase="end", closed_by="client"))
         half_closed.set()
         assert client.response()[2] == RESULT
         assert client.rest() == b""
         rig.stop()
         (recording,) = recordings(rig.events())
-    assert len(of(recording, "message")) == 2
+    assert len(select(recording, "message")) == 2
 
 
-def test_a_client_that_leaves_in_the_middle_of_a_request_to_tls_is_told_to_the_server(
-    tmp_path, certificates
-):
+def test_a_client_disconnect_during_a_request_is_passed_to_a_tls_server(tmp_path, certificates):
     got = []
 
     def script(conn):
         got.append(conn.rest())
 
     with (
-        Upstream(secure(certificates, script)) as server,
+        ScriptedServer(secure(certificates, script)) as server,
         Rig(tmp_path, server, scheme="https", host="localhost", ca_file=certificates[1]) as rig,
         rig.client() as client,
     ):
@@ -593,9 +591,9 @@ def test_a_client_that_leaves_in_the_middle_of_a_request_to_tls_is_told_to_the_s
         assert eventually(lambda: got)[0].endswith(CALL[:-1])
 
 
-def test_a_certificate_that_is_not_trusted_is_an_answer_and_no_bypass(tmp_path, certificates):
+def test_an_untrusted_certificate_gives_an_error_response(tmp_path, certificates):
     with (
-        Upstream(secure(certificates, lambda conn: conn.rest())) as server,
+        ScriptedServer(secure(certificates, lambda conn: conn.rest())) as server,
         Rig(tmp_path, server, scheme="https", host="localhost") as rig,
         rig.client() as client,
     ):
@@ -605,7 +603,7 @@ def test_a_certificate_that_is_not_trusted_is_an_answer_and_no_bypass(tmp_path, 
         assert end_of(rig)["why"].startswith("certificate not trusted")
 
 
-def test_descriptors_are_given_back(tmp_path):
+def test_closed_connections_release_their_descriptors(tmp_path):
     if not os.path.isdir("/proc/self/fd"):  # noqa: PTH112
         pytest.skip("no /proc here to count descriptors in")
 
@@ -614,7 +612,7 @@ def test_descriptors_are_given_back(tmp_path):
         conn.send(json_response(RESULT))
         conn.rest()
 
-    with Upstream(script) as server, Rig(tmp_path, server) as rig:
+    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig:
 
         def count():
             return len(os.listdir("/proc/self/fd"))  # noqa: PTH208
@@ -622,14 +620,14 @@ def test_descriptors_are_given_back(tmp_path):
         for number in range(30):
             with rig.client() as client:
                 client.call(CALL)
-            eventually(lambda: not rig.service._relays)
+            eventually(lambda: not rig.service._connections)
             if number == 5:
                 before = count()
-        # The server's own ends are closed by its threads, whenever these come to it.
+        # The threads of the server close its sockets a little later.
         eventually(lambda: count() <= before + 2)
 
 
-def test_a_mistake_of_ours_costs_one_connection_and_is_said(tmp_path, monkeypatch):
+def test_an_internal_error_is_logged_and_closes_only_one_connection(tmp_path, monkeypatch):
     from mcptally.record.http import headers as http_headers
 
     def echo(conn):
@@ -637,19 +635,19 @@ def test_a_mistake_of_ours_costs_one_connection_and_is_said(tmp_path, monkeypatc
             while True:
                 conn.send(json_response(conn.request()[1]))
 
-    understood = http_headers.to_server
+    original = http_headers.forward_request
 
-    def mistaken(request, head, **options):
+    def faulty(request, head, **options):
         assert request.target != b"/mistake", "what is never true"
-        return understood(request, head, **options)
+        return original(request, head, **options)
 
-    with Upstream(echo) as server, Rig(tmp_path, server) as rig, rig.client() as good:
-        monkeypatch.setattr(http_headers, "to_server", mistaken)
+    with ScriptedServer(echo) as server, Rig(tmp_path, server) as rig, rig.client() as good:
+        monkeypatch.setattr(http_headers, "forward_request", faulty)
         assert good.call(CALL)[2] == CALL
         with rig.client() as bad:
             bad.post(CALL, path="/mistake")
             assert bad.rest() == b""
         assert good.call(CALL)[2] == CALL
-        (end,) = of(rig.events(), "http", phase="end", closed_by="proxy")
+        (end,) = select(rig.events(), "http", phase="end", closed_by="proxy")
         assert end["why"] == "internal error"
-    assert any("what is never true" in said for said in rig.said)
+    assert any("what is never true" in logged for logged in rig.messages)

@@ -1,17 +1,17 @@
-"""What of a head changes on its way through, and what never does."""
+"""Tests of validating and rewriting the heads of requests and responses."""
 
 import h11
 import pytest
 
 from mcptally.record.http.headers import (
     RefusedError,
-    check,
-    ends_connection,
-    head_of,
-    to_client,
-    to_server,
+    check_request,
+    closes_connection,
+    forward_request,
+    forward_response,
+    parse_head,
 )
-from mcptally.record.http.upstream import Server, is_loopback
+from mcptally.record.http.upstream import UpstreamServer, is_loopback
 
 
 def request(*headers, version="1.1", target="/mcp", method="POST"):
@@ -32,15 +32,15 @@ def lines(message):
 
 
 def sent(message, host=None):
-    check(message, head_of(message))
-    return to_server(message, head_of(message), host=host)
+    check_request(message, parse_head(message))
+    return forward_request(message, parse_head(message), host=host)
 
 
 def passed(message):
-    return to_client(message, head_of(message))
+    return forward_response(message, parse_head(message))
 
 
-def test_a_plain_head_is_sent_as_it_came():
+def test_a_head_without_hop_by_hop_headers_is_forwarded_unchanged():
     plain = request("X-B: 2", "x-a: 1", "Connection: keep-alive", "Content-Length: 5", "x-a: 3")
     assert sent(plain) is plain
     answer = response("ETag: x", "set-cookie: a", "Set-Cookie: b", "Content-Length: 0")
@@ -60,20 +60,20 @@ def test_a_plain_head_is_sent_as_it_came():
         (["X-Forwarded-For: 1.2.3.4"], ["X-Forwarded-For: 1.2.3.4"]),
     ],
 )
-def test_headers_of_the_connection_end_here(headers, expected):
+def test_hop_by_hop_headers_are_removed(headers, expected):
     assert lines(sent(request(*headers))) == ["Host: client.example:9000", *expected]
 
 
-def test_another_servers_host_replaces_the_clients_and_origin_stays():
+def test_host_is_replaced_for_remote_servers_and_origin_is_kept():
     headers = lines(sent(request("Origin: http://client.example"), host=b"mcp.example"))
     assert headers == ["Host: mcp.example", "Origin: http://client.example"]
 
 
-def test_host_is_the_clients_for_this_machine_and_the_servers_own_for_any_other():
+def test_host_is_replaced_unless_the_server_is_on_loopback():
     for url in ("http://127.0.0.1:8000/mcp", "http://localhost/", "http://[::1]:80/x"):
-        assert Server(url).host is None
-    assert Server("http://mcp.example:8000/mcp").host == b"mcp.example:8000"
-    assert Server("https://user:pass@mcp.example/mcp").host == b"mcp.example"
+        assert UpstreamServer(url).host is None
+    assert UpstreamServer("http://mcp.example:8000/mcp").host == b"mcp.example:8000"
+    assert UpstreamServer("https://user:pass@mcp.example/mcp").host == b"mcp.example"
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_host_is_the_clients_for_this_machine_and_the_servers_own_for_any_other(
         ("localhost.example", False),
     ],
 )
-def test_which_hosts_are_this_machine(host, expected):
+def test_loopback_names_and_addresses_are_recognised(host, expected):
     assert is_loopback(host) is expected
 
 
@@ -105,11 +105,11 @@ def test_which_hosts_are_this_machine(host, expected):
         ("http+odd://x/y", "http+odd://x/y"),
     ],
 )
-def test_the_target_loses_its_authority(target, expected):
+def test_scheme_and_authority_are_removed_from_the_target(target, expected):
     assert sent(request(target=target)).target == expected.encode()
 
 
-def test_a_request_without_host_gets_one():
+def test_a_request_without_host_is_given_one():
     old = h11.Request(method="GET", target="/", headers=[], http_version="1.0")
     assert lines(sent(old)) == ["Host: ", "Connection: close"]
     assert lines(sent(old, host=b"mcp.example"))[0] == "Host: mcp.example"
@@ -124,13 +124,13 @@ def test_a_request_without_host_gets_one():
         (request(version="2.0"), 505),
     ],
 )
-def test_what_could_be_read_in_two_ways_is_refused(bad, status):
+def test_ambiguous_requests_are_refused(bad, status):
     with pytest.raises(RefusedError) as refused:
         sent(bad)
     assert refused.value.status == status
 
 
-def test_an_answer_with_both_framings_keeps_the_one_that_holds():
+def test_a_response_with_both_framings_loses_its_content_length():
     answer = response("Content-Length: 5", "Transfer-Encoding: chunked", "X: 1")
     assert lines(passed(answer)) == ["X: 1"]  # h11 adds the framing for the client's version
 
@@ -147,6 +147,6 @@ def test_an_answer_with_both_framings_keeps_the_one_that_holds():
         (response(status=304), False),
     ],
 )
-def test_when_the_server_closes_is_known_from_the_head(answer, expected):
-    assert ends_connection(answer, head_of(answer)) is expected
+def test_the_response_head_tells_whether_the_connection_closes(answer, expected):
+    assert closes_connection(answer, parse_head(answer)) is expected
     assert ("Connection: close" in lines(passed(answer))) is expected

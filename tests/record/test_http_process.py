@@ -1,4 +1,4 @@
-"""The HTTP recorder as a program: where it listens, how it ends, and what a kill leaves behind."""
+"""Tests of the HTTP recorder as a process: listening, signals and kills."""
 
 import base64
 import contextlib
@@ -13,14 +13,14 @@ import threading
 import pytest
 
 from tests.record.http_rig import (
-    PATIENCE,
+    TIMEOUT_SECONDS,
     Client,
     Connection,
-    Upstream,
+    ScriptedServer,
     free_port,
     json_response,
-    of,
     recordings,
+    select,
 )
 from tests.record.http_rig import events as plain_events
 
@@ -29,29 +29,29 @@ HEAVY = ("polars", "pyarrow", "duckdb", "mcp", "jsonschema", "rich", "numpy", "s
 
 
 class Program(contextlib.AbstractContextManager):
-    """`mcptally record --url … --listen …` and what it says."""
+    """`mcptally record --url … --listen …` as a process, with its first line on stderr."""
 
     def __init__(self, out, port, *options, listen="127.0.0.1:0", limits=None,
                  program=("-m", "mcptally")):  # fmt: skip
         limited = ["sh", "-c", f'ulimit {limits} && exec "$@"', "sh"] if limits else []
         self.process = subprocess.Popen(
-            # (-B: under a limit on file sizes half a module would be kept for all to import.)
+            # -B: with a limit on file sizes, truncated .pyc files would be written.
             [*limited, sys.executable, "-I", "-B", *program, "record", "--out", str(out),
              "--no-compress", "--disk-wait", "off", "--url", f"http://127.0.0.1:{port}/mcp",
              "--listen", listen, *options],
             stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
-        self.said = self.process.stderr.readline()
-        found = re.search(r"clients connect to http://(\S+):(\d+)/mcp", self.said)
-        assert found, self.said + self.process.stderr.read()
-        self.port = int(found[2])
+        self.first_line = self.process.stderr.readline()
+        match = re.search(r"clients connect to http://(\S+):(\d+)/mcp", self.first_line)
+        assert match, self.first_line + self.process.stderr.read()
+        self.port = int(match[2])
 
     def client(self):
         return Client(self.port)
 
     def end(self, number=signal.SIGTERM):
         self.process.send_signal(number)
-        return self.process.wait(PATIENCE), self.process.stderr.read()
+        return self.process.wait(TIMEOUT_SECONDS), self.process.stderr.read()
 
     def __exit__(self, *_):
         self.process.kill()
@@ -67,9 +67,9 @@ def echo(conn):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_with_a_close_in_every_recording(tmp_path, number):
+def test_a_signal_ends_the_recorder_with_a_close_event_in_every_recording(tmp_path, number):
     with (
-        Upstream(echo) as server,
+        ScriptedServer(echo) as server,
         Program(tmp_path, server.port) as program,
         Client(program.port) as client,
     ):
@@ -82,9 +82,9 @@ def test_a_signal_ends_it_with_a_close_in_every_recording(tmp_path, number):
     assert (own[-1]["event"], own[-1]["reason"]) == ("close", "stopped")
 
 
-def test_a_second_signal_does_not_wait_for_calls_under_way(tmp_path):
+def test_a_second_signal_does_not_wait_for_active_calls(tmp_path):
     asked = threading.Event()
-    patient = (
+    program_with_long_grace = (
         "from mcptally.cli import main\n"
         "from mcptally.record.http import server\n"
         "server.GRACE_SECONDS = 100 * 3600\n"
@@ -98,26 +98,29 @@ def test_a_second_signal_does_not_wait_for_calls_under_way(tmp_path):
             conn.rest()
 
     with (
-        Upstream(script) as server,
-        Program(tmp_path, server.port, program=("-c", patient)) as program,
+        ScriptedServer(script) as server,
+        Program(tmp_path, server.port, program=("-c", program_with_long_grace)) as program,
         Client(program.port) as idle,
         Client(program.port) as client,
     ):
         client.post(b'{"id":1}')
-        assert asked.wait(PATIENCE)
+        assert asked.wait(TIMEOUT_SECONDS)
         program.process.send_signal(signal.SIGINT)
-        assert idle.rest() == b""  # two signals at once may be one
+        assert idle.rest() == b""  # simultaneous signals may be merged into one
         assert program.end(signal.SIGINT) == (0, "")
     (own,) = recordings(plain_events(tmp_path))
-    (end,) = of(own, "http", phase="end")
+    (end,) = select(own, "http", phase="end")
     assert (end["closed_by"], end["why"]) == ("proxy", "stopped")
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no SIGKILL here")
 @pytest.mark.parametrize("calls", [1, 40, 300])
-def test_what_was_acknowledged_before_a_kill_is_in_the_file(tmp_path, calls):
+def test_calls_answered_before_a_kill_are_in_the_file(tmp_path, calls):
     got = []
-    with Upstream(echo) as server, Program(tmp_path, server.port, "--redact", "none") as program:
+    with (
+        ScriptedServer(echo) as server,
+        Program(tmp_path, server.port, "--redact", "none") as program,
+    ):
         clients = [Client(program.port) for _ in range(4)]
         for number in range(calls):
             client = clients[number % 4]
@@ -129,14 +132,14 @@ def test_what_was_acknowledged_before_a_kill_is_in_the_file(tmp_path, calls):
         program.process.wait()
         for client in clients:
             client.close()
-    # The kill may have cut the write of what was not answered.
-    found = [e for e in plain_events(tmp_path, ended=False) if e["event"] == "message"]
-    for way in ("c2s", "s2c"):
-        ids = [e["msg"]["id"] for e in found if e["dir"] == way]
+    # The kill may have truncated the write of an unanswered call.
+    records = [e for e in plain_events(tmp_path, ended=False) if e["event"] == "message"]
+    for direction in ("c2s", "s2c"):
+        ids = [e["msg"]["id"] for e in records if e["dir"] == direction]
         assert [i for i in ids if i != "unanswered"] == got
 
 
-def test_it_says_aloud_what_listening_for_others_means(tmp_path):
+def test_listening_on_other_addresses_than_loopback_logs_a_warning(tmp_path):
     with Program(tmp_path, 9, listen="0.0.0.0:0") as program:
         code, err = program.end()
     assert code == 0
@@ -145,7 +148,7 @@ def test_it_says_aloud_what_listening_for_others_means(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("url", "listen", "said"),
+    ("url", "listen", "logged"),
     [
         ("ftp://x/", "127.0.0.1:0", "give http://HOST[:PORT]/PATH"),
         ("http://", "127.0.0.1:0", "give http://HOST[:PORT]/PATH"),
@@ -155,24 +158,24 @@ def test_it_says_aloud_what_listening_for_others_means(tmp_path):
         ("http://127.0.0.1/", "192.0.2.1:9000", "--listen"),
         ("http://a..b/", "127.0.0.1:0", "label empty or too long"),
         ("http://127.0.0.1/", "a..b:9000", "label empty or too long"),
-        ("http://127.0.0.1:0/", "127.0.0.1:0", "nobody can connect to port 0"),
+        ("http://127.0.0.1:0/", "127.0.0.1:0", "port 0 is not a valid port"),
         ("http://a%3Ab:x@127.0.0.1/", "127.0.0.1:0", "a user name with a colon cannot be sent"),
     ],
 )
-def test_what_cannot_be_used_is_said_in_one_sentence(tmp_path, url, listen, said):
+def test_invalid_options_give_a_one_sentence_error(tmp_path, url, listen, logged):
     done = subprocess.run(
         [sys.executable, "-I", "-m", "mcptally", "record", "--out", str(tmp_path), "--url", url,
          "--listen", listen],
-        capture_output=True, text=True, timeout=PATIENCE, check=False,
+        capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False,
     )  # fmt: skip
     assert done.returncode == 2
     assert done.stderr.startswith("mcptally: --")
-    assert said in done.stderr
+    assert logged in done.stderr
     assert done.stderr.count("\n") == 1
 
 
 def own_address():
-    """An address of this machine that is not a loopback address, or None."""
+    """Return an address of this machine that is not a loopback address, or None."""
     with contextlib.suppress(OSError), socket.socket(type=socket.SOCK_DGRAM) as sock:
         sock.connect(("192.0.2.1", 9))  # sends nothing
         address = sock.getsockname()[0]
@@ -199,7 +202,7 @@ ANY = "0.0.0.0"  # noqa: S104 - bound for a moment by a recorder that refuses
         *([("[::1]", "[::1]"), ("[::]", "[::1]"), ("[::1]", "[::]")] if socket.has_ipv6 else []),
     ],
 )
-def test_a_url_that_leads_to_the_recorder_itself_is_refused(tmp_path, host, listen):
+def test_a_url_that_points_at_the_recorder_itself_is_refused(tmp_path, host, listen):
     port = free_port()
     with (
         contextlib.suppress(OSError),
@@ -211,7 +214,7 @@ def test_a_url_that_leads_to_the_recorder_itself_is_refused(tmp_path, host, list
         done = subprocess.run(
             [sys.executable, "-I", "-m", "mcptally", "record", "--out", str(tmp_path),
              "--url", f"http://{host}:{port}/mcp", "--listen", f"{listen}:{port}"],
-            capture_output=True, text=True, timeout=PATIENCE, check=False,
+            capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False,
         )  # fmt: skip
         assert done.returncode == 2, done.stderr
         assert "this is the recorder's own address" in done.stderr
@@ -221,12 +224,12 @@ def test_a_url_that_leads_to_the_recorder_itself_is_refused(tmp_path, host, list
     pytest.skip(f"this machine cannot listen on {listen}")
 
 
-def test_the_same_port_at_another_address_is_not_the_recorder_itself(tmp_path):
+def test_the_same_port_at_another_address_is_accepted(tmp_path):
     with (
-        Upstream(echo) as server,
+        ScriptedServer(echo) as server,
         Program(tmp_path, server.port, listen=f"127.0.0.2:{server.port}") as program,
     ):
-        sock = socket.create_connection(("127.0.0.2", program.port), PATIENCE)
+        sock = socket.create_connection(("127.0.0.2", program.port), TIMEOUT_SECONDS)
         with contextlib.closing(sock):
             client = Connection(sock)
             client.send(b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}")
@@ -242,7 +245,7 @@ def test_the_same_port_at_another_address_is_not_the_recorder_itself(tmp_path):
         ("", (), None),
     ],
 )
-def test_user_and_password_of_the_url_are_sent_unless_the_client_sends_its_own(
+def test_credentials_of_the_url_are_sent_unless_the_client_sends_authorization(
     tmp_path, userinfo, own, expected
 ):
     heads = []
@@ -253,7 +256,7 @@ def test_user_and_password_of_the_url_are_sent_unless_the_client_sends_its_own(
         conn.send(json_response(body))
 
     with (
-        Upstream(script) as server,
+        ScriptedServer(script) as server,
         Program(
             tmp_path, server.port, "--redact", "none",
             "--url", f"http://{userinfo}127.0.0.1:{server.port}/mcp",
@@ -261,32 +264,32 @@ def test_user_and_password_of_the_url_are_sent_unless_the_client_sends_its_own(
         Client(program.port) as client,
     ):  # fmt: skip
         assert client.call(b"{}", *own)[0] == 200
-        said = program.said + program.end()[1]
+        logged = program.first_line + program.end()[1]
     sent = [line for line in heads[0].split("\r\n") if line.lower().startswith("authorization")]
     assert sent == ([] if expected is None else [f"Authorization: {expected}"])
     written = b"".join(path.read_bytes() for path in tmp_path.iterdir())
     for secret in ("p%40ss", "p@ss", "hush", "mine", "admiral", "Basic"):
-        assert secret not in said
+        assert secret not in logged
         assert secret.encode() not in written
 
 
 @pytest.mark.parametrize("password", ["hu/sh", "hu#sh", "hu?sh", "hu:sh@[", "hush"])
-def test_a_password_is_not_shown_where_the_url_cannot_be_used(tmp_path, password):
+def test_error_messages_for_invalid_urls_do_not_contain_the_password(tmp_path, password):
     done = subprocess.run(
         [sys.executable, "-I", "-m", "mcptally", "record", "--out", str(tmp_path), "--listen",
          "127.0.0.1:0", "--url", f"http://user:{password}@127.0.0.1:0/"],
-        capture_output=True, text=True, timeout=PATIENCE, check=False,
+        capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False,
     )  # fmt: skip
     assert done.returncode == 2
     assert "hu" not in done.stderr.replace("https", "")
     assert "Traceback" not in done.stderr
 
 
-def test_it_imports_nothing_heavy_and_no_tls_for_plain_http():
+def test_the_recorder_imports_no_heavy_packages_and_no_ssl_for_http():
     code = (
         "import sys\n"
         "from mcptally.record.http import server, upstream\n"
-        "upstream.Server('http://127.0.0.1/')\n"
+        "upstream.UpstreamServer('http://127.0.0.1/')\n"
         f"print([name for name in {HEAVY!r} if name in sys.modules])"
     )
     done = subprocess.run(
@@ -295,21 +298,21 @@ def test_it_imports_nothing_heavy_and_no_tls_for_plain_http():
     assert done.stdout.strip() == "[]"
 
 
-def test_a_secret_in_the_url_is_neither_said_nor_recorded(tmp_path):
-    with Upstream(echo) as server:
+def test_a_secret_in_the_url_is_neither_logged_nor_recorded(tmp_path):
+    with ScriptedServer(echo) as server:
         process = subprocess.Popen(
             [sys.executable, "-I", "-m", "mcptally", "record", "--out", str(tmp_path),
              "--no-compress", "--listen", "127.0.0.1:0",
              "--url", f"http://user:hush@127.0.0.1:{server.port}/mcp?api_key=hushhushhush"],
             stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
-        said = process.stderr.readline()
-        with Client(int(re.search(r":(\d+)/mcp$", said)[1])) as client:
+        logged = process.stderr.readline()
+        with Client(int(re.search(r":(\d+)/mcp$", logged)[1])) as client:
             client.call(b"{}")
         process.terminate()
-        process.wait(PATIENCE)
-        said += process.stderr.read()
+        process.wait(TIMEOUT_SECONDS)
+        logged += process.stderr.read()
         process.stderr.close()
-    assert "hush" not in said
+    assert "hush" not in logged
     assert b"hush" not in b"".join(path.read_bytes() for path in tmp_path.iterdir())
     assert os.listdir(tmp_path)[0].startswith("127.0.0.1_")  # noqa: PTH208

@@ -1,4 +1,4 @@
-"""What passes through the HTTP recorder is what was sent, and the record is there before it."""
+"""The HTTP recorder forwards traffic unchanged and records it before it forwards it."""
 
 import gzip
 import itertools
@@ -14,15 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.record.http_rig import (
-    PATIENCE,
+    TIMEOUT_SECONDS,
     Client,
     Rig,
-    Upstream,
+    ScriptedServer,
     chunk,
     eventually,
     json_response,
-    of,
     recordings,
+    select,
     sse_head,
 )
 
@@ -31,7 +31,7 @@ RESULT = b'{"jsonrpc":"2.0","id":1,"result":{"content":[]}}'
 
 
 def answering(*responses):
-    """A server that reads a request and answers, once for every response, on every connection."""
+    """Return a script that answers one request per response, on every connection."""
 
     def script(conn):
         for response in responses:
@@ -42,7 +42,7 @@ def answering(*responses):
     return script
 
 
-def test_a_call_and_its_answer_pass_and_are_recorded(tmp_path):
+def test_a_call_and_its_response_are_forwarded_and_recorded(tmp_path):
     heads = []
 
     def script(conn):
@@ -52,7 +52,7 @@ def test_a_call_and_its_answer_pass_and_are_recorded(tmp_path):
         conn.send(json_response(RESULT, "X-Odd-Case: Yes"))
         conn.rest()
 
-    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
         status, headers, body = client.call(CALL, "X-MiXeD: kept", "Origin: http://a.example")
         assert (status, headers["x-odd-case"], body) == (200, "Yes", RESULT)
         rig.stop()
@@ -80,22 +80,22 @@ def test_a_call_and_its_answer_pass_and_are_recorded(tmp_path):
     assert {e["scope"] for e in recording[1:6]} == {"x1"}
 
 
-def test_a_frame_is_in_the_file_before_its_last_byte_is_passed_on(tmp_path):
+def test_a_frame_is_written_before_its_last_byte_is_forwarded(tmp_path):
     seen = {}
 
     def script(conn):
         conn.request()
-        seen["c2s"] = of(rig.events(), "message", dir="c2s")
+        seen["c2s"] = select(rig.events(), "message", dir="c2s")
         conn.send(json_response(RESULT))
         conn.rest()
 
-    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
         client.call(CALL)
-        assert len(of(rig.events(), "message", dir="s2c")) == 1
+        assert len(select(rig.events(), "message", dir="s2c")) == 1
     assert len(seen["c2s"]) == 1
 
 
-def test_events_pass_one_by_one_as_they_come_each_recorded_first(tmp_path):
+def test_each_event_is_recorded_and_then_forwarded_immediately(tmp_path):
     go = threading.Semaphore(0)
 
     def script(conn):
@@ -103,21 +103,21 @@ def test_events_pass_one_by_one_as_they_come_each_recorded_first(tmp_path):
         conn.send(sse_head())
         for number in range(5):
             conn.send(chunk(b"id: %d\ndata: {" % number))
-            assert go.acquire(timeout=PATIENCE)
+            assert go.acquire(timeout=TIMEOUT_SECONDS)
             conn.send(chunk(b'"n":%d}\n\n' % number))
-            assert go.acquire(timeout=PATIENCE)
+            assert go.acquire(timeout=TIMEOUT_SECONDS)
         conn.send(b"0\r\n\r\n")
         conn.rest()
 
-    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
         client.post(CALL)
         client.until(b"\r\n\r\n")
         for number in range(5):
-            client.until(b"data: {")  # what is unfinished flows on
-            assert len(of(rig.events(), "message", dir="s2c")) == number
+            client.until(b"data: {")  # incomplete events are forwarded
+            assert len(select(rig.events(), "message", dir="s2c")) == number
             go.release()
             client.until(b'"n":%d}\n\n' % number)
-            (event,) = of(rig.events(), "message", sse_id=str(number))
+            (event,) = select(rig.events(), "message", sse_id=str(number))
             assert event["msg"] == {"n": number}
             go.release()
         assert client.until(b"0\r\n\r\n")
@@ -130,29 +130,29 @@ def test_events_pass_one_by_one_as_they_come_each_recorded_first(tmp_path):
         ("deflate", zlib.compress, True),
         ("zstd", zstandard.compress, True),
         ("br", lambda data: b"\x8b" + data, False),
-        ("br", bytes, False),  # a server that says what it does not: its client finds no message
+        ("br", bytes, False),  # wrong Content-Encoding: the body is not compressed
     ],
 )
-def test_a_compressed_answer_passes_untouched(tmp_path, coding, pack, recorded):
+def test_a_compressed_response_is_forwarded_unchanged(tmp_path, coding, pack, recorded):
     wire = pack(RESULT)
     response = json_response(wire, f"Content-Encoding: {coding}")
     with (
-        Upstream(answering(response)) as server,
+        ScriptedServer(answering(response)) as server,
         Rig(tmp_path, server) as rig,
         rig.client() as client,
     ):
         _, headers, body = client.call(CALL)
         assert (headers["content-encoding"], body) == (coding, wire)
-        found = rig.events()
+        records = rig.events()
     if recorded:
-        (message,) = of(found, "message", dir="s2c")
+        (message,) = select(records, "message", dir="s2c")
         assert (message["bytes"], message["msg"]["id"]) == (len(wire), 1)
     else:
-        (raw,) = of(found, "raw", dir="s2c")
+        (raw,) = select(records, "raw", dir="s2c")
         assert (raw["bytes"], raw["why"]) == (len(wire), "content coding: br")
 
 
-def test_a_chunked_request_arrives_whole_and_as_it_comes(tmp_path):
+def test_a_chunked_request_is_forwarded_chunk_by_chunk(tmp_path):
     half = threading.Event()
 
     def script(conn):
@@ -165,18 +165,18 @@ def test_a_chunked_request_arrives_whole_and_as_it_comes(tmp_path):
         conn.send(json_response(RESULT))
         conn.rest()
 
-    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
         client.send(b"POST /mcp HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
         client.send(chunk(CALL[:10]))
-        assert half.wait(PATIENCE)
+        assert half.wait(TIMEOUT_SECONDS)
         client.send(chunk(CALL[10:]) + b"0\r\n\r\n")
         assert client.response()[2] == RESULT
-        assert of(rig.events(), "message", dir="c2s")[0]["bytes"] == len(CALL)
+        assert select(rig.events(), "message", dir="c2s")[0]["bytes"] == len(CALL)
 
 
-def test_one_connection_carries_many_calls_over_one_server_connection(tmp_path):
+def test_many_calls_of_a_connection_use_one_server_connection(tmp_path):
     with (
-        Upstream(answering(*[json_response(RESULT)] * 30)) as server,
+        ScriptedServer(answering(*[json_response(RESULT)] * 30)) as server,
         Rig(tmp_path, server) as rig,
         rig.client() as client,
     ):
@@ -185,7 +185,7 @@ def test_one_connection_carries_many_calls_over_one_server_connection(tmp_path):
         assert server.connections == 1
         rig.stop()
         (recording,) = recordings(rig.events())
-    scopes = [e["scope"] for e in of(recording, "http", phase="end")]
+    scopes = [e["scope"] for e in select(recording, "http", phase="end")]
     assert scopes == [f"x{n}" for n in range(1, 31)]
 
 
@@ -197,7 +197,7 @@ def test_pipelined_requests_are_answered_in_order(tmp_path):
         conn.rest()
 
     bodies = [b'{"id":%d}' % n for n in range(20)]
-    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
         for body in bodies:
             client.post(body)
         assert [client.response()[2] for _ in bodies] == bodies
@@ -205,7 +205,7 @@ def test_pipelined_requests_are_answered_in_order(tmp_path):
 
 
 @pytest.mark.parametrize("method", ["HEAD", "OPTIONS", "PUT", "DELETE", "GET"])
-def test_other_methods_pass(tmp_path, method):
+def test_other_methods_are_forwarded(tmp_path, method):
     def script(conn):
         head, _ = conn.request()
         assert head.startswith(method.encode() + b" /x?y=1 HTTP/1.1\r\n")
@@ -216,15 +216,15 @@ def test_other_methods_pass(tmp_path, method):
         conn.send(json_response(RESULT))
         conn.rest()
 
-    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
         status, headers, body = client.call(None, method=method, path="/x?y=1")
         assert (status, headers["allow"], headers["content-length"]) == (405, "POST", "5")
         assert body == (b"" if method == "HEAD" else b"never")
         assert client.call(CALL)[2] == RESULT
-        assert of(rig.events(), "http", phase="request")[0]["method"] == method
+        assert select(rig.events(), "http", phase="request")[0]["method"] == method
 
 
-def test_an_old_client_gets_an_old_answer(tmp_path):
+def test_an_http_1_0_client_gets_a_response_without_chunks(tmp_path):
     head = []
 
     def script(conn):
@@ -232,7 +232,7 @@ def test_an_old_client_gets_an_old_answer(tmp_path):
         conn.send(sse_head() + chunk(b"data: {}\n\n") + b"0\r\n\r\n")
         conn.rest()
 
-    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
         client.send(b"GET / HTTP/1.0\r\n\r\n")
         got = client.rest()
     head_got, _, body = got.partition(b"\r\n\r\n")
@@ -242,7 +242,7 @@ def test_an_old_client_gets_an_old_answer(tmp_path):
 
 
 @pytest.mark.parametrize("framing", [b"", b"Content-Length: 48\r\n"])
-def test_an_old_server_is_understood(tmp_path, framing):
+def test_an_http_1_0_server_is_supported(tmp_path, framing):
     assert len(RESULT) == 48
 
     def script(conn):
@@ -251,53 +251,53 @@ def test_an_old_server_is_understood(tmp_path, framing):
         conn.send(RESULT[:9])
         conn.send(RESULT[9:])
 
-    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
         status, headers, body = client.call(CALL)
         assert (status, headers["connection"], body) == (200, "close", RESULT)
         assert client.rest() == b""
         rig.stop()
-    assert of(rig.events(), "message", dir="s2c")[0]["msg"]["id"] == 1
-    assert of(rig.events(), "http", phase="end")[0]["closed_by"] == "server"
+    assert select(rig.events(), "message", dir="s2c")[0]["msg"]["id"] == 1
+    assert select(rig.events(), "http", phase="end")[0]["closed_by"] == "server"
 
 
-def test_100_continue_comes_from_the_server(tmp_path):
+def test_the_100_continue_of_the_server_is_forwarded(tmp_path):
     asked = threading.Event()
 
     def script(conn):
         head = conn.until(b"\r\n\r\n")
         assert b"expect: 100-continue" in head.lower()
-        assert asked.wait(PATIENCE)
+        assert asked.wait(TIMEOUT_SECONDS)
         conn.send(b"HTTP/1.1 100 Continue\r\n\r\n")
         assert conn.exactly(len(CALL)) == CALL
         conn.send(json_response(RESULT))
         conn.rest()
 
-    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
         head = f"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {len(CALL)}\r\n"
         client.send(head.encode() + b"Expect: 100-continue\r\n\r\n")
         asked.set()
         assert client.until(b"\r\n\r\n").startswith(b"HTTP/1.1 100")
         client.send(CALL)
         assert client.response()[2] == RESULT
-        assert len(of(rig.events(), "message")) == 2
+        assert len(select(rig.events(), "message")) == 2
 
 
-def test_a_refused_expectation_reaches_the_client_without_the_body(tmp_path):
+def test_a_417_reaches_the_client_before_it_sends_the_body(tmp_path):
     def script(conn):
         conn.until(b"\r\n\r\n")
         conn.send(b"HTTP/1.1 417 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
 
-    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
         client.send(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n")
         client.send(b"Expect: 100-continue\r\n\r\n")
         assert client.response()[0] == 417
 
 
-def test_redirects_and_unknown_statuses_are_passed_on(tmp_path):
+def test_redirects_and_unknown_statuses_are_forwarded(tmp_path):
     redirect = b"HTTP/1.1 307 Go\r\nLocation: /elsewhere\r\nContent-Length: 0\r\n\r\n"
     odd = b"HTTP/1.1 499\r\nContent-Length: 0\r\n\r\n"
     with (
-        Upstream(answering(redirect, odd)) as server,
+        ScriptedServer(answering(redirect, odd)) as server,
         Rig(tmp_path, server) as rig,
         rig.client() as client,
     ):
@@ -306,7 +306,7 @@ def test_redirects_and_unknown_statuses_are_passed_on(tmp_path):
         assert client.call(CALL)[0] == 499
 
 
-def test_headers_of_the_connection_end_here_and_lifetimes_are_shared(tmp_path):
+def test_hop_by_hop_headers_are_removed_and_keep_alive_is_forwarded(tmp_path):
     heads = []
 
     def script(conn):
@@ -319,7 +319,7 @@ def test_headers_of_the_connection_end_here_and_lifetimes_are_shared(tmp_path):
         heads.append(conn.request()[0].lower())
         conn.send(json_response(RESULT, "Connection: close"))
 
-    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
         _, headers, _ = client.call(
             CALL, "Connection: keep-alive, X-Mine, Content-Length", "X-Mine: 1", "TE: trailers",
             "Upgrade: websocket", "Proxy-Connection: keep-alive",
@@ -335,10 +335,10 @@ def test_headers_of_the_connection_end_here_and_lifetimes_are_shared(tmp_path):
     assert b"content-length: %d" % len(CALL) in heads[0]
 
 
-def test_trailers_pass(tmp_path):
+def test_trailers_are_forwarded(tmp_path):
     response = sse_head("Trailer: X-End") + chunk(b"data: {}\n\n") + b"0\r\nX-End: yes\r\n\r\n"
     with (
-        Upstream(answering(response)) as server,
+        ScriptedServer(answering(response)) as server,
         Rig(tmp_path, server) as rig,
         rig.client() as client,
     ):
@@ -346,14 +346,14 @@ def test_trailers_pass(tmp_path):
         assert client.until(b"0\r\nX-End: yes\r\n\r\n")
 
 
-def test_many_clients_at_once_each_get_their_own_answer(tmp_path):
+def test_many_simultaneous_clients_get_their_own_responses(tmp_path):
     def script(conn):
         for _ in range(3):
             _, body = conn.request()
             conn.send(json_response(body))
         conn.rest()
 
-    with Upstream(script) as server, Rig(tmp_path, server) as rig:
+    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig:
         clients = [rig.client() for _ in range(100)]
         for turn in range(3):
             for number, client in enumerate(clients):
@@ -363,13 +363,17 @@ def test_many_clients_at_once_each_get_their_own_answer(tmp_path):
         for client in clients:
             client.close()
         rig.stop()
-        found = rig.events()
-    assert len(of(found, "message", dir="c2s")) == len(of(found, "message", dir="s2c")) == 300
-    by_scope = {e["scope"]: e["msg"] for e in of(found, "message", dir="c2s")}
-    assert all(by_scope[e["scope"]] == e["msg"] for e in of(found, "message", dir="s2c"))
+        records = rig.events()
+    assert (
+        len(select(records, "message", dir="c2s"))
+        == len(select(records, "message", dir="s2c"))
+        == 300
+    )
+    by_scope = {e["scope"]: e["msg"] for e in select(records, "message", dir="c2s")}
+    assert all(by_scope[e["scope"]] == e["msg"] for e in select(records, "message", dir="s2c"))
 
 
-def test_a_slow_reader_slows_the_server_down_and_fills_no_memory(tmp_path):
+def test_a_slow_client_slows_the_server_down_without_buffering(tmp_path):
     sent, stuck = [], []
 
     def script(conn):
@@ -383,12 +387,12 @@ def test_a_slow_reader_slows_the_server_down_and_fills_no_memory(tmp_path):
         except TimeoutError:
             stuck.append(True)
 
-    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
         client.post(CALL)
         client.until(b"\r\n\r\n")
         eventually(lambda: stuck)
         client.close()
-        rig.eventually(lambda found: of(found, "http", phase="end"))
+        rig.eventually(lambda records: select(records, "http", phase="end"))
     assert sum(sent) < 30_000_000
 
 
@@ -397,14 +401,14 @@ def test_a_slow_server_slows_the_client_down(tmp_path):
 
     def script(conn):
         conn.until(b"\r\n\r\n")
-        assert go.wait(PATIENCE)
+        assert go.wait(TIMEOUT_SECONDS)
         got = len(conn._buffer)
         while got < 80_000_000:
             got += len(conn.sock.recv(1_000_000))
         conn.send(json_response(RESULT))
         conn.rest()
 
-    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
         client.send(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 80000000\r\n\r\n")
         client.sock.settimeout(0.5)
         sent = 0
@@ -415,16 +419,16 @@ def test_a_slow_server_slows_the_client_down(tmp_path):
             pass
         assert sent < 30_000_000
         go.set()
-        client.sock.settimeout(PATIENCE)
+        client.sock.settimeout(TIMEOUT_SECONDS)
         client.send(bytes(80_000_000 - sent))
         assert client.response()[2] == RESULT
-        raw = rig.eventually(lambda found: of(found, "raw", dir="c2s"))[0]
+        raw = rig.eventually(lambda records: select(records, "raw", dir="c2s"))[0]
         assert (raw["why"], raw["bytes"], raw["truncated"]) == ("too_large", 80_000_000, True)
 
 
-def test_a_name_for_this_machine_is_tried_at_all_its_addresses(tmp_path):
+def test_all_addresses_of_a_loopback_name_are_tried(tmp_path):
     with (
-        Upstream(answering(json_response(RESULT))) as server,
+        ScriptedServer(answering(json_response(RESULT))) as server,
         Rig(tmp_path, server, host="localhost") as rig,
         Client(rig.port) as client,
     ):
@@ -433,7 +437,7 @@ def test_a_name_for_this_machine_is_tried_at_all_its_addresses(tmp_path):
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.integers(0, 2000), max_size=6), st.lists(st.integers(0, 2000), max_size=6))
-def test_however_the_bytes_of_both_sides_are_cut_the_same_events_are_recorded(ask, answer):
+def test_the_recorded_events_do_not_depend_on_how_bytes_are_split(ask, answer):
     response = (
         sse_head("Mcp-Session-Id: s")
         + chunk(b"id: 1\ndata:\n\n: ping\n\nevent: message\r\nda")
@@ -460,7 +464,7 @@ def test_however_the_bytes_of_both_sides_are_cut_the_same_events_are_recorded(as
     )
     with (
         tempfile.TemporaryDirectory() as folder,
-        Upstream(script) as server,
+        ScriptedServer(script) as server,
         Rig(folder, server) as rig,
         rig.client() as client,
     ):

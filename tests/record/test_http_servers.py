@@ -1,4 +1,4 @@
-"""Real servers and clients: the same results with and without the recorder in between."""
+"""Real servers and clients get the same results with and without the recorder."""
 
 import contextlib
 import json
@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.record.http_rig import events, free_port, of, recordings
+from tests.record.http_rig import events, free_port, recordings, select
 from tests.record.test_http_process import Program
 
 pytestmark = pytest.mark.slow
 
-PATIENCE = 120.0
+TIMEOUT_SECONDS = 120.0
 
 SDK_SERVER = """
 import sys
@@ -126,7 +126,7 @@ def running(command, port, **popen):
         command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **popen
     )
     try:
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + TIMEOUT_SECONDS
         while True:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
                 break
@@ -141,25 +141,25 @@ def running(command, port, **popen):
 
 def run(command, **options):
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=PATIENCE, check=False, **options
+        command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False, **options
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def whole(out):
-    """The recordings; every request with an id has its answer in the same recording."""
-    found = recordings(events(out))
-    for own in found:
+def checked_recordings(out):
+    """Return the recordings, after checking that each request and its response share one."""
+    records = recordings(events(out))
+    for own in records:
         assert own[-1]["event"] == "close"
-        asked = [json.dumps(e["msg"]["id"]) for e in of(own, "message", dir="c2s")
+        asked = [json.dumps(e["msg"]["id"]) for e in select(own, "message", dir="c2s")
                  if "method" in e["msg"] and "id" in e["msg"]]  # fmt: skip
-        answered = [json.dumps(e["msg"].get("id")) for e in of(own, "message", dir="s2c")
+        answered = [json.dumps(e["msg"].get("id")) for e in select(own, "message", dir="s2c")
                     if "method" not in e["msg"]]  # fmt: skip
         assert sorted(asked) == sorted(answered)
-        ends = [e["scope"] for e in of(own, "http", phase="end")]
-        assert len(ends) == len(set(ends)) == len(of(own, "http", phase="request"))
-    return found
+        ends = [e["scope"] for e in select(own, "http", phase="end")]
+        assert len(ends) == len(set(ends)) == len(select(own, "http", phase="request"))
+    return records
 
 
 def check_sdk_client(tmp_path, command, kind, mode, port):
@@ -171,11 +171,11 @@ def check_sdk_client(tmp_path, command, kind, mode, port):
         program.end()
     assert recorded == direct
     assert direct[-1] == ([] if "json" in kind else [[0, 3], [1, 3], [2, 3]])
-    found = whole(tmp_path)
-    calls = [e for own in found for e in of(own, "message", dir="c2s")
+    records = checked_recordings(tmp_path)
+    calls = [e for own in records for e in select(own, "message", dir="c2s")
              if e["msg"].get("method") == "tools/call"]  # fmt: skip
     assert len(calls) == 25
-    return found
+    return records
 
 
 @pytest.mark.parametrize(
@@ -187,11 +187,11 @@ def check_sdk_client(tmp_path, command, kind, mode, port):
         ("sse", "legacy", {"http_sse": 1}),
     ],
 )
-def test_the_python_sdk_gives_the_same_results(tmp_path, kind, mode, recordings_expected):
+def test_the_python_sdk_gets_the_same_results(tmp_path, kind, mode, recordings_expected):
     port = free_port()
     command = [sys.executable, "-c", SDK_SERVER, str(port), kind]
-    found = check_sdk_client(tmp_path, command, kind, mode, port)
-    transports = [own[0]["transport"] for own in found]
+    records = check_sdk_client(tmp_path, command, kind, mode, port)
+    transports = [own[0]["transport"] for own in records]
     assert {t: transports.count(t) for t in transports} == recordings_expected
 
 
@@ -200,7 +200,7 @@ def test_the_python_sdk_gives_the_same_results(tmp_path, kind, mode, recordings_
     ("kind", "mode"),
     [("stateful", "legacy"), ("stateful", "auto"), ("stateless", "legacy"), ("sse", "legacy")],
 )
-def test_fastmcp_gives_the_same_results(tmp_path, servers, kind, mode):
+def test_fastmcp_gets_the_same_results(tmp_path, servers, kind, mode):
     port = free_port()
     python = str(servers / "http" / "bin" / "python")
     command = [python, "-c", FASTMCP_SERVER, str(port), kind]
@@ -209,7 +209,7 @@ def test_fastmcp_gives_the_same_results(tmp_path, servers, kind, mode):
 
 @pytest.fixture(params=["streamableHttp", "sse"])
 def everything(request, servers, node):
-    """The TypeScript everything-server: its port and the path of its endpoint."""
+    """Run the TypeScript everything-server; yield its port and the path of its endpoint."""
     port = free_port()
     script = servers / "http/node_modules/@modelcontextprotocol/server-everything/dist/index.js"
     environment = {**os.environ, "PORT": str(port)}
@@ -228,7 +228,9 @@ INSPECTIONS = [
 
 
 @pytest.mark.server
-def test_the_inspector_shows_the_same_over_http_and_sse(tmp_path, servers, node, everything):
+def test_the_inspector_shows_the_same_results_over_http_and_sse(
+    tmp_path, servers, node, everything
+):
     port, path = everything
     launcher = servers / "http/node_modules/@modelcontextprotocol/inspector/clients/launcher"
     environment = {**os.environ, "HOME": str(tmp_path)}
@@ -237,7 +239,7 @@ def test_the_inspector_shows_the_same_over_http_and_sse(tmp_path, servers, node,
         done = subprocess.run(
             [node, launcher / "build/index.js", "--cli", f"http://127.0.0.1:{port}{path}",
              *arguments],
-            capture_output=True, text=True, timeout=PATIENCE, check=False, env=environment,
+            capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False, env=environment,
         )  # fmt: skip
         return done.returncode, done.stdout
 
@@ -247,26 +249,26 @@ def test_the_inspector_shows_the_same_over_http_and_sse(tmp_path, servers, node,
             assert inspect(program.port, arguments) == direct
             assert direct[1]
         program.end()
-    found = recordings(events(tmp_path / "t"))
+    records = recordings(events(tmp_path / "t"))
     transport = "http_sse" if path == "/sse" else "streamable_http"
-    mine = [own for own in found if own[0]["transport"] == transport and len(own) > 6]
+    mine = [own for own in records if own[0]["transport"] == transport and len(own) > 6]
     assert len(mine) >= len(INSPECTIONS)
 
 
 def outcomes(folder):
-    """Every check of every scenario and how it ended."""
-    found = {}
+    """Return the result of every check of every scenario."""
+    records = {}
     for path in sorted(folder.glob("**/checks.json")):
         scenario = re.sub(r"-\d{4}-\d\d-\d\dT.*", "", path.parent.name)
-        found[scenario] = [
+        records[scenario] = [
             (check["id"], check.get("status")) for check in json.loads(path.read_text())
         ]
-    return found
+    return records
 
 
 @pytest.mark.server
 @pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25", "2026-07-28"])
-def test_the_official_conformance_checks_end_the_same(tmp_path, servers, node, revision):
+def test_the_official_conformance_checks_have_the_same_results(tmp_path, servers, node, revision):
     port = free_port()
     python = str(servers / "http" / "bin" / "python")
     runner = servers / "http/node_modules/@modelcontextprotocol/conformance"
@@ -278,7 +280,7 @@ def test_the_official_conformance_checks_end_the_same(tmp_path, servers, node, r
         subprocess.run(
             [node, script, "server", "--url", f"http://127.0.0.1:{port}/mcp", "--suite", "all",
              "--spec-version", revision, "-o", tmp_path / name],
-            capture_output=True, timeout=4 * PATIENCE, check=False,
+            capture_output=True, timeout=4 * TIMEOUT_SECONDS, check=False,
         )  # fmt: skip
         return outcomes(tmp_path / name)
 

@@ -1,19 +1,19 @@
-"""Which recording an exchange goes to, and what of a session is never written."""
+"""Tests of assigning exchanges to recordings, and of what is never written."""
 
 import threading
 
 import pytest
 
-from mcptally.record.http.sse_endpoint import EndpointFilter, origins, rewritten
+from mcptally.record.http.sse_endpoint import EndpointFilter, origins, rewrite_url
 from tests.record.http_rig import (
-    PATIENCE,
+    TIMEOUT_SECONDS,
     Rig,
-    Upstream,
+    ScriptedServer,
     chunk,
     eventually,
     json_response,
-    of,
     recordings,
+    select,
     sse_head,
 )
 
@@ -25,7 +25,7 @@ RESULT = b'{"jsonrpc":"2.0","id":1,"result":{}}'
 
 
 def stateful(conn):
-    """A server that gives every `initialize` a session of its own, over JSON or SSE."""
+    """A server that opens a new session for every `initialize`, over JSON or SSE."""
     count = 0
     while not conn.sock._closed:
         try:
@@ -35,7 +35,7 @@ def stateful(conn):
         session = f"Mcp-Session-Id: sid-{conn.sock.getpeername()[1]}-{count}"
         if b'"initialize"' in body and b"refuse" in head:
             conn.send(json_response(REFUSED, session, status="400 Bad"))
-        elif b'"initialize"' in body and b"falter" in head:
+        elif b'"initialize"' in body and b"fail" in head:
             conn.send(json_response(INITIALIZED, session, status="500 Odd"))
         elif b'"initialize"' in body and b"json" in head.split(b"\r\n")[0]:
             conn.send(json_response(INITIALIZED, session))
@@ -61,20 +61,20 @@ def stateless(conn):
 def methods(recording):
     return [
         event["msg"].get("method", "reply" if "result" in event["msg"] else "error")
-        for event in of(recording, "message")
+        for event in select(recording, "message")
     ]
 
 
-def opened(client, path="/mcp"):
+def open_session(client, path="/mcp"):
     _, headers, _ = client.call(INITIALIZE, path=path)
     return f"Mcp-Session-Id: {headers['mcp-session-id']}"
 
 
 @pytest.mark.parametrize("path", ["/mcp", "/mcp?json"])
 def test_each_session_has_a_recording_that_begins_with_its_initialize(tmp_path, path):
-    with Upstream(stateful) as server, Rig(tmp_path, server) as rig:
+    with ScriptedServer(stateful) as server, Rig(tmp_path, server) as rig:
         clients = [rig.client() for _ in range(3)]
-        sessions = [opened(client, path) for client in clients]
+        sessions = [open_session(client, path) for client in clients]
         for _ in range(2):
             for client, session in zip(clients, sessions, strict=True):
                 client.call(CALL, session)
@@ -83,16 +83,16 @@ def test_each_session_has_a_recording_that_begins_with_its_initialize(tmp_path, 
         for client in clients:
             client.close()
         rig.stop()
-        found = recordings(rig.events())
+        records = recordings(rig.events())
     calls = ["initialize", "reply", "tools/call", "reply", "tools/call", "reply"]
-    assert sorted(map(methods, found), key=len) == [calls, calls, [*calls, "tools/call", "reply"]]
-    assert {own[0]["transport"] for own in found} == {"streamable_http"}
+    assert sorted(map(methods, records), key=len) == [calls, calls, [*calls, "tools/call", "reply"]]
+    assert {own[0]["transport"] for own in records} == {"streamable_http"}
 
 
-def test_what_names_no_session_goes_to_the_shared_recording(tmp_path):
-    with Upstream(stateful) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+def test_requests_without_a_known_session_go_to_the_shared_recording(tmp_path):
+    with ScriptedServer(stateful) as server, Rig(tmp_path, server) as rig, rig.client() as client:
         client.call(CALL, "Mcp-Method: tools/call")
-        session = opened(client)
+        session = open_session(client)
         client.call(CALL, session)
         client.call(CALL)
         client.call(CALL, "Mcp-Session-Id: never-heard-of")
@@ -103,28 +103,26 @@ def test_what_names_no_session_goes_to_the_shared_recording(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("way", "status", "answer"), [("refuse", 400, "error"), ("falter", 500, "reply")]
+    ("outcome", "status", "answer"), [("refuse", 400, "error"), ("fail", 500, "reply")]
 )
-def test_a_failed_initialize_opens_nothing_whatever_id_it_is_answered_with(
-    way, status, answer, tmp_path
-):
-    with Upstream(stateful) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+def test_a_failed_initialize_opens_no_session(outcome, status, answer, tmp_path):
+    with ScriptedServer(stateful) as server, Rig(tmp_path, server) as rig, rig.client() as client:
         for _ in range(5):
-            found, headers, _ = client.call(INITIALIZE, f"X: {way}")
-            assert found == status
+            actual_status, headers, _ = client.call(INITIALIZE, f"X: {outcome}")
+            assert actual_status == status
         client.call(CALL, f"Mcp-Session-Id: {headers['mcp-session-id']}")
-        opened(client)
+        open_session(client)
         rig.stop()
-        found = recordings(rig.events())
-    # The attempts lie with the success they led to; the id of an error names no session.
-    assert sorted(map(methods, found), key=len) == [
+        records = recordings(rig.events())
+    # Failed attempts are in the recording of the success; the id of an error is not a session.
+    assert sorted(map(methods, records), key=len) == [
         ["tools/call", "reply"],
         [*["initialize", answer] * 5, "initialize", "reply"],
     ]
 
 
-def test_a_server_without_sessions_has_one_recording_with_its_initialize(tmp_path):
-    with Upstream(stateless) as server, Rig(tmp_path, server) as rig:
+def test_a_stateless_server_has_one_recording_with_its_initialize(tmp_path):
+    with ScriptedServer(stateless) as server, Rig(tmp_path, server) as rig:
         for _ in range(3):
             with rig.client() as client:
                 client.call(INITIALIZE)
@@ -134,9 +132,9 @@ def test_a_server_without_sessions_has_one_recording_with_its_initialize(tmp_pat
     assert methods(only) == ["initialize", "reply", "tools/call", "reply"] * 3
 
 
-def test_a_probe_before_the_first_initialize_does_not_split_the_calls_from_it(tmp_path):
+def test_a_request_before_initialize_does_not_separate_initialize_and_calls(tmp_path):
     probe = b'{"jsonrpc":"2.0","id":0,"method":"server/discover"}'
-    with Upstream(stateless) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with ScriptedServer(stateless) as server, Rig(tmp_path, server) as rig, rig.client() as client:
         client.call(probe)
         client.call(INITIALIZE)
         client.call(CALL)
@@ -147,46 +145,46 @@ def test_a_probe_before_the_first_initialize_does_not_split_the_calls_from_it(tm
     assert methods(rest) == ["initialize", "reply", "tools/call", "reply"]
 
 
-def test_a_deleted_session_ends_with_its_last_exchange(tmp_path):
-    with Upstream(stateful) as server, Rig(tmp_path, server) as rig, rig.client() as client:
-        session = opened(client)
+def test_the_recording_of_a_deleted_session_closes_after_its_last_exchange(tmp_path):
+    with ScriptedServer(stateful) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+        session = open_session(client)
         assert client.call(None, session, method="DELETE")[0] == 204
-        (own,) = rig.eventually(lambda found: of(found, "close") and recordings(found))
+        (own,) = rig.eventually(lambda records: select(records, "close") and recordings(records))
         assert own[-1]["reason"] == "session_deleted"
         client.call(CALL, session)
         rig.stop()
         assert len(recordings(rig.events())) == 2
 
 
-def test_an_idle_session_is_closed_and_has_another_recording_when_it_comes_back(tmp_path):
-    with Upstream(stateful) as server, Rig(tmp_path, server) as rig, rig.client() as client:
-        session = opened(client)
+def test_an_idle_session_is_closed_and_gets_a_new_recording_when_used_again(tmp_path):
+    with ScriptedServer(stateful) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+        session = open_session(client)
         rig.service.loop.call_from_thread(lambda: rig.service._sessions.close_idle(-1))
-        (close,) = rig.eventually(lambda found: of(found, "close"))
+        (close,) = rig.eventually(lambda records: select(records, "close"))
         assert close["reason"] == "idle"
         client.call(CALL, session)
         rig.stop()
         first, second = recordings(rig.events())
     assert methods(first) == ["initialize", "reply"]
     assert methods(second) == ["tools/call", "reply"]
-    hashed = {e["headers"].get("mcp-session-id") for e in of(first, "http", phase="response")}
-    assert {of(second, "http", phase="request")[0]["headers"]["mcp-session-id"]} == hashed
+    hashed = {e["headers"].get("mcp-session-id") for e in select(first, "http", phase="response")}
+    assert {select(second, "http", phase="request")[0]["headers"]["mcp-session-id"]} == hashed
 
 
-def test_with_too_many_sessions_the_longest_idle_one_is_closed(tmp_path):
-    with Upstream(stateful) as server, Rig(tmp_path, server) as rig:
+def test_with_too_many_sessions_the_one_idle_for_longest_is_closed(tmp_path):
+    with ScriptedServer(stateful) as server, Rig(tmp_path, server) as rig:
         rig.service._sessions._max_open = 3
         with rig.client() as client:
-            sessions = [opened(client) for _ in range(5)]
-            rig.eventually(lambda found: len(of(found, "close")) == 2)
+            sessions = [open_session(client) for _ in range(5)]
+            rig.eventually(lambda records: len(select(records, "close")) == 2)
             client.call(CALL, sessions[-1])
         rig.stop()
-        found = recordings(rig.events())
-    reasons = sorted(own[-1]["reason"] for own in found)
+        records = recordings(rig.events())
+    reasons = sorted(own[-1]["reason"] for own in records)
     assert reasons == ["idle", "idle", "stopped", "stopped", "stopped"]
 
 
-def test_session_ids_and_credentials_are_nowhere_in_the_files(tmp_path):
+def test_session_ids_and_credentials_are_not_written(tmp_path):
     def script(conn):
         conn.request()
         conn.send(
@@ -203,7 +201,7 @@ def test_session_ids_and_credentials_are_nowhere_in_the_files(tmp_path):
 
     secrets = ["Authorization: Bearer hush", "Cookie: a=hush", "X-Api-Key: hush",
                "Proxy-Authorization: Basic hush"]  # fmt: skip
-    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
         client.call(INITIALIZE, *secrets)
         client.call(CALL, "Mcp-Session-Id: sid-hush", *secrets,
                     path="/mcp?sessionId=sid-hush-long-enough")  # fmt: skip
@@ -212,7 +210,7 @@ def test_session_ids_and_credentials_are_nowhere_in_the_files(tmp_path):
     assert b"hush" not in b"".join(path.read_bytes() for path in tmp_path.iterdir())
     answered, asked = (
         event["headers"]["mcp-session-id"]
-        for event in of(own, "http")
+        for event in select(own, "http")
         if "mcp-session-id" in event.get("headers", {})
     )
     assert answered == asked
@@ -220,7 +218,7 @@ def test_session_ids_and_credentials_are_nowhere_in_the_files(tmp_path):
 
 
 def legacy(endpoint, *, before=b""):
-    """A legacy server: one connection streams, others post."""
+    """Return the script of a legacy server: one connection streams, the others post."""
     streams = []
 
     def script(conn):
@@ -242,10 +240,10 @@ def legacy(endpoint, *, before=b""):
     return script
 
 
-def test_each_legacy_stream_has_a_recording_with_what_is_posted_to_it(tmp_path):
+def test_each_legacy_stream_has_a_recording_with_its_posts(tmp_path):
     numbers = iter(range(10))
     script = legacy(lambda: b"/messages/?session_id=number-%d" % next(numbers))
-    with Upstream(script) as server, Rig(tmp_path, server) as rig:
+    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig:
         for turn in range(2):
             with rig.client() as stream, rig.client() as poster:
                 stream.get(path="/sse")
@@ -255,17 +253,17 @@ def test_each_legacy_stream_has_a_recording_with_what_is_posted_to_it(tmp_path):
                 assert poster.call(CALL, path=path)[0] == 202
                 stream.until(RESULT)
                 stream.until(RESULT)
-            rig.eventually(lambda found, turn=turn: len(of(found, "close")) == turn + 1)
+            rig.eventually(lambda records, turn=turn: len(select(records, "close")) == turn + 1)
         rig.stop()
-        found = recordings(rig.events())
-    assert len(found) == 2
-    for own in found:
+        records = recordings(rig.events())
+    assert len(records) == 2
+    for own in records:
         assert own[0]["transport"] == "http_sse"
         assert sorted(methods(own)) == ["initialize", "reply", "reply", "tools/call"]
         assert own[-1]["reason"] == "stream_ended"
-        (endpoint,) = of(own, "raw", sse_event="endpoint")
+        (endpoint,) = select(own, "raw", sse_event="endpoint")
         assert endpoint["text"].startswith("/messages/?session_id=[hashed:session-id:")
-        posted = {e["path"] for e in of(own, "http", phase="request", method="POST")}
+        posted = {e["path"] for e in select(own, "http", phase="request", method="POST")}
         assert posted == {endpoint["text"]}
         assert "rewritten" not in endpoint
     assert b"number-" not in b"".join(path.read_bytes() for path in tmp_path.iterdir())
@@ -282,7 +280,7 @@ def test_an_absolute_endpoint_of_the_server_is_rewritten_and_both_are_recorded(
         return f"http://{host}:{ports[0]}/messages?sessionId=0123456789ab".encode()
 
     script = legacy(endpoint, before=before)
-    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as stream:
+    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as stream:
         ports.append(server.port)
         stream.get(path="/sse")
         url = f"http://127.0.0.1:{rig.port}/messages?sessionId=0123456789ab"
@@ -293,21 +291,25 @@ def test_an_absolute_endpoint_of_the_server_is_rewritten_and_both_are_recorded(
         stream.until(RESULT)
         rig.stop()
         (own,) = recordings(rig.events())
-    (endpoint,) = of(own, "raw", sse_event="endpoint")
+    (endpoint,) = select(own, "raw", sse_event="endpoint")
     assert endpoint["text"].startswith(f"http://{host}:{server.port}/messages?sessionId=[hashed:")
     assert endpoint["rewritten"].startswith(f"http://127.0.0.1:{rig.port}/messages?sessionId=[h")
     assert methods(own) == ["tools/call", "reply"]
 
 
 @pytest.mark.parametrize("url", [b"https://elsewhere.example/m?s=1", b"//127.0.0.1:1/m", b"m?s=1"])
-def test_any_other_endpoint_is_left_as_it_is(tmp_path, url):
-    with Upstream(legacy(url)) as server, Rig(tmp_path, server) as rig, rig.client() as stream:
+def test_endpoints_of_other_origins_are_not_rewritten(tmp_path, url):
+    with (
+        ScriptedServer(legacy(url)) as server,
+        Rig(tmp_path, server) as rig,
+        rig.client() as stream,
+    ):
         stream.get(path="/sse")
         got = stream.until(url) + stream.until(b"\r\n\r\n")
         assert got.endswith(b"ta: " + url + b"\r\n\r\n")
 
 
-def test_a_stream_of_a_server_without_sessions_is_no_legacy_stream(tmp_path):
+def test_a_stream_of_a_stateless_server_is_not_a_legacy_stream(tmp_path):
     def script(conn):
         head, _ = conn.request()
         if head.startswith(b"GET"):
@@ -316,7 +318,7 @@ def test_a_stream_of_a_server_without_sessions_is_no_legacy_stream(tmp_path):
             conn.send(json_response(RESULT))
         conn.rest()
 
-    with Upstream(script) as server, Rig(tmp_path, server) as rig:
+    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig:
         with rig.client() as client:
             client.call(CALL)
         for headers in ([], ["Mcp-Protocol-Version: 2025-11-25"], ["Last-Event-ID: 7"]):
@@ -325,7 +327,7 @@ def test_a_stream_of_a_server_without_sessions_is_no_legacy_stream(tmp_path):
                 client.response("GET")
         rig.stop()
         (own,) = recordings(rig.events())
-    assert len(of(own, "http", phase="request", method="GET")) == 3
+    assert len(select(own, "http", phase="request", method="GET")) == 3
 
 
 def test_a_resumed_stream_keeps_both_copies_of_a_message_in_its_session(tmp_path):
@@ -341,8 +343,8 @@ def test_a_resumed_stream_keeps_both_copies_of_a_message_in_its_session(tmp_path
         conn.send(sse_head() + chunk(event) + b"0\r\n\r\n")
         conn.rest()
 
-    with Upstream(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
-        session = opened(client)
+    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+        session = open_session(client)
         client.get(session)
         client.response("GET")
         for headers in ([], ["Last-Event-ID: 4"]):
@@ -351,22 +353,22 @@ def test_a_resumed_stream_keeps_both_copies_of_a_message_in_its_session(tmp_path
                 other.response("GET")
         rig.stop()
         (own,) = recordings(rig.events())
-    assert [e["scope"] for e in of(own, "message", sse_id="5")] == ["x2", "x3", "x4"]
-    requests = of(own, "http", phase="request")
+    assert [e["scope"] for e in select(own, "message", sse_id="5")] == ["x2", "x3", "x4"]
+    requests = select(own, "http", phase="request")
     assert requests[-1]["headers"]["last-event-id"] == "4"
 
 
-def test_two_eras_share_an_endpoint(tmp_path):
-    go = threading.Barrier(2, timeout=PATIENCE)
+def test_old_and_new_protocol_versions_share_an_endpoint(tmp_path):
+    go = threading.Barrier(2, timeout=TIMEOUT_SECONDS)
 
     def legacy_client(rig):
         with rig.client() as client:
-            session = opened(client)
+            session = open_session(client)
             go.wait()
             for _ in range(20):
                 client.call(CALL, session)
 
-    with Upstream(stateful) as server, Rig(tmp_path, server) as rig:
+    with ScriptedServer(stateful) as server, Rig(tmp_path, server) as rig:
         thread = threading.Thread(target=legacy_client, args=(rig,))
         thread.start()
         with rig.client() as client:
@@ -375,39 +377,39 @@ def test_two_eras_share_an_endpoint(tmp_path):
                 client.call(CALL, "Mcp-Method: tools/call", "Mcp-Name: t",
                             "Mcp-Protocol-Version: 2026-07-28")  # fmt: skip
         thread.join()
-        eventually(lambda: not rig.service._relays)
+        eventually(lambda: not rig.service._connections)
         rig.stop()
-        found = recordings(rig.events())
-    assert sorted(map(len, map(methods, found))) == [40, 42]
-    modern = min(found, key=len)
-    headers = of(modern, "http", phase="request")[0]["headers"]
+        records = recordings(rig.events())
+    assert sorted(map(len, map(methods, records))) == [40, 42]
+    modern = min(records, key=len)
+    headers = select(modern, "http", phase="request")[0]["headers"]
     assert (headers["mcp-method"], headers["mcp-name"]) == ("tools/call", "t")
 
 
-def test_which_absolute_urls_are_the_servers_own():
+def test_only_absolute_urls_of_the_server_are_rewritten():
     local = origins("http", "127.0.0.1", 8000, loopback=True)
     remote = origins("https", "mcp.example", 443, loopback=False)
-    ours = b"http://127.0.0.1:9000"
+    own_origin = b"http://127.0.0.1:9000"
     cases = [
-        (local, b"http://127.0.0.1:8000/m?x#y", ours + b"/m?x#y"),
-        (local, b"HTTP://LocalHost:8000", ours),
-        (local, b"http://[::1]:8000/m", ours + b"/m"),
+        (local, b"http://127.0.0.1:8000/m?x#y", own_origin + b"/m?x#y"),
+        (local, b"HTTP://LocalHost:8000", own_origin),
+        (local, b"http://[::1]:8000/m", own_origin + b"/m"),
         (local, b"http://127.0.0.1:8001/m", None),
         (local, b"http://127.0.0.1:8000.evil.example/m", None),
         (local, b"http://127.0.0.1:8000@evil.example/m", None),
-        (local, ours + b"/m", None),
+        (local, own_origin + b"/m", None),
         (local, b"/m", None),
-        (remote, b"https://mcp.example/m", ours + b"/m"),
-        (remote, b"https://mcp.example:443/m", ours + b"/m"),
+        (remote, b"https://mcp.example/m", own_origin + b"/m"),
+        (remote, b"https://mcp.example:443/m", own_origin + b"/m"),
         (remote, b"http://mcp.example/m", None),
         (remote, b"https://localhost/m", None),
     ]
     for server, url, expected in cases:
-        assert rewritten(url, server=server, ours=ours) == expected, url
+        assert rewrite_url(url, server=server, own_origin=own_origin) == expected, url
 
 
-def test_a_stream_that_names_no_endpoint_is_held_back_only_to_the_end_of_a_block():
-    held = EndpointFilter(server=frozenset(), ours=b"")
+def test_a_stream_without_endpoint_is_delayed_only_to_the_end_of_a_block():
+    held = EndpointFilter(server=frozenset(), own_origin=b"")
     assert held.feed(b"data: a\n") == b""
     assert held.feed(b"\ndata") == b"data: a\n\n"
     assert held.feed(b"x" * 70_000) == b"data" + b"x" * 70_000

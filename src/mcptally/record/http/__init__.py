@@ -1,1 +1,1 @@
-"""Record an HTTP server: proxy its exchanges, Streamable HTTP and legacy SSE."""
+"""HTTP recording proxy for Streamable HTTP and legacy HTTP+SSE; imports record.writer and wire."""

@@ -1,7 +1,8 @@
-"""One HTTP body, observed: its bytes in, what a recording says of them out.
+"""Parse a copy of an HTTP body into the items that a recording stores.
 
-A body is watched as an event stream when its type says so, else as one JSON document; either way
-in a decoded copy. It never changes or delays what passes.
+A body with the content type `text/event-stream` is parsed as server-sent events, any other body as
+one JSON document. Content codings are decoded first. The forwarded bytes are neither changed nor
+delayed.
 """
 
 from typing import Any, Final, NamedTuple
@@ -11,32 +12,32 @@ from mcptally.wire.content_coding import CodingError, Decoder, decoder
 from mcptally.wire.framing import DEFAULT_CAP, Piece
 from mcptally.wire.sse import SseEvent, SseParser
 
-FREE: Final = 64 * 1024 * 1024
-"""Bytes that a compressed body may expand to in any case."""
+UNCHECKED_EXPANSION: Final = 64 * 1024 * 1024
+"""Decoded bytes of a compressed body up to which the expansion ratio is not checked."""
 
-RATIO: Final = 100
-"""Beyond that, decoded bytes for each one on the wire: a bomb must not hold up all others."""
+MAX_EXPANSION_RATIO: Final = 100
+"""Most decoded bytes per encoded byte beyond that limit, against decompression bombs."""
 
 _EVENT_STREAM: Final = "text/event-stream"
 
 
-class Seen(NamedTuple):
-    """Something complete in a body: the arguments of `Recording.frame`."""
+class BodyItem(NamedTuple):
+    """One complete document or event of a body: the arguments of `Recording.frame`."""
 
     piece: Piece
     fields: dict[str, Any]
     """Extra fields: `sse_id`, `sse_event`, `why`, `unterminated`."""
     wire_bytes: int | None = None
-    """Length on the wire where that is not the piece's own."""
+    """Encoded length in bytes; None when it equals the length of the piece."""
 
 
 def is_event_stream(content_type: str | None) -> bool:
-    """Whether a Content-Type means server-sent events."""
+    """Return whether a Content-Type header means server-sent events."""
     return (content_type or "").partition(";")[0].strip().lower() == _EVENT_STREAM
 
 
 class Body:
-    """The observer of one body."""
+    """Parses one request or response body incrementally."""
 
     def __init__(
         self,
@@ -47,80 +48,80 @@ class Body:
         pool: Pool | None = None,
     ) -> None:
         self.is_event_stream: Final = is_event_stream(content_type)
-        self._wire = 0
-        self._decoded = 0
+        self._encoded_size = 0
+        self._decoded_size = 0
         self._events = SseParser(cap=cap, pool=pool) if self.is_event_stream else None
-        self._undecodable = ""
+        self._decode_error = ""
         self._decoder: Decoder | None = None
         try:
             self._decoder = decoder(content_encoding) if content_encoding else None
         except CodingError as error:
-            self._fail(error)
-        # Kept beside the decoded copy as long as decoding may still fail.
-        plain = self._decoder is None and not self._undecodable
+            self._stop_decoding(error)
+        # Encoded bytes are stored in case decoding fails later.
+        plain = self._decoder is None and not self._decode_error
         self._encoded = None if plain else PooledBytes(cap=cap, pool=pool)
-        self._whole = PooledBytes(cap=cap, pool=pool) if self._events is None else None
+        self._document = PooledBytes(cap=cap, pool=pool) if self._events is None else None
 
-    def feed(self, data: bytes) -> list[Seen]:
-        """What `data` completes: events of a stream; a document is complete only at its end."""
-        self._wire += len(data)
+    def feed(self, data: bytes) -> list[BodyItem]:
+        """Return the events that `data` completes; a JSON document is complete only in `end`."""
+        self._encoded_size += len(data)
         if self._encoded is None:
-            return self._take(data)
-        if self._events is None or self._undecodable:
-            # A stream's encoded bytes need no copy while decoding works: its events are recorded.
+            return self._observe(data)
+        if self._events is None or self._decode_error:
+            # A decodable event stream needs no encoded copy: its events are already recorded.
             self._encoded.feed(data)
-        if self._undecodable or self._decoder is None:
+        if self._decode_error or self._decoder is None:
             return []
-        found: list[Seen] = []
+        items: list[BodyItem] = []
         try:
             for part in self._decoder.feed(data):
-                self._count(len(part))
-                found += self._take(part)
+                self._count_decoded(len(part))
+                items += self._observe(part)
         except CodingError as error:
-            self._fail(error)
+            self._stop_decoding(error)
             if self._events is not None:
                 self._encoded.feed(data)
-        return found
+        return items
 
-    def end(self, *, torn: bool = False) -> list[Seen]:
-        """What is left when the body is over; `torn` when it ended before it was complete."""
-        if self._decoder is not None and not self._undecodable:
+    def end(self, *, truncated: bool = False) -> list[BodyItem]:
+        """Return the remaining items; `truncated` means that the body ended early."""
+        if self._decoder is not None and not self._decode_error:
             try:
                 self._decoder.end()
             except CodingError as error:
-                if not torn:
-                    self._fail(error)
-        found: list[Seen] = []
+                if not truncated:
+                    self._stop_decoding(error)
+        items: list[BodyItem] = []
         if self._events is not None and (event := self._events.end()) is not None:
-            found.append(_seen(event))
-        if self._undecodable and self._encoded is not None and self._encoded.size:
-            found.append(self._undecoded(self._encoded.take()))
-        elif self._whole is not None and self._wire:
-            fields = {"unterminated": True} if torn else {}
-            wire = None if self._encoded is None else self._wire
-            found.append(Seen(self._whole.take(), fields, wire))
-        return found
+            items.append(_event_item(event))
+        if self._decode_error and self._encoded is not None and self._encoded.size:
+            items.append(self._undecoded_item(self._encoded.take()))
+        elif self._document is not None and self._encoded_size:
+            fields = {"unterminated": True} if truncated else {}
+            encoded_size = None if self._encoded is None else self._encoded_size
+            items.append(BodyItem(self._document.take(), fields, encoded_size))
+        return items
 
-    def _fail(self, error: CodingError) -> None:
-        self._undecodable = f"content coding: {error}"
+    def _stop_decoding(self, error: CodingError) -> None:
+        self._decode_error = f"content coding: {error}"
 
-    def _count(self, decoded: int) -> None:
-        self._decoded += decoded
-        if self._decoded > FREE + RATIO * self._wire:
-            raise CodingError(f"expands more than {RATIO} times")
+    def _count_decoded(self, decoded: int) -> None:
+        self._decoded_size += decoded
+        if self._decoded_size > UNCHECKED_EXPANSION + MAX_EXPANSION_RATIO * self._encoded_size:
+            raise CodingError(f"expands more than {MAX_EXPANSION_RATIO} times")
 
-    def _undecoded(self, piece: Piece) -> Seen:
-        return Seen(piece, {"why": self._undecodable})
+    def _undecoded_item(self, piece: Piece) -> BodyItem:
+        return BodyItem(piece, {"why": self._decode_error})
 
-    def _take(self, data: bytes) -> list[Seen]:
+    def _observe(self, data: bytes) -> list[BodyItem]:
         if self._events is not None:
-            return [_seen(event) for event in self._events.feed(data)]
-        if self._whole is not None:
-            self._whole.feed(data)
+            return [_event_item(event) for event in self._events.feed(data)]
+        if self._document is not None:
+            self._document.feed(data)
         return []
 
 
-def _seen(event: SseEvent) -> Seen:
+def _event_item(event: SseEvent) -> BodyItem:
     fields: dict[str, Any] = {}
     if event.id is not None:
         fields["sse_id"] = event.id.decode(errors="replace")
@@ -131,7 +132,7 @@ def _seen(event: SseEvent) -> Seen:
     if event.torn:
         fields["unterminated"] = True
     if event.data is None:
-        return Seen(event.text, {**fields, "why": "comment" if not fields else "no_data"})
+        return BodyItem(event.text, {**fields, "why": "comment" if not fields else "no_data"})
     if event.data == b"":
         fields["why"] = "empty"
-    return Seen(event.data, fields)
+    return BodyItem(event.data, fields)

@@ -1,6 +1,6 @@
-"""How many clients and recordings there is room for, by the descriptors this process may have.
+"""Limits on clients and open recordings, derived from the limit on file descriptors.
 
-A client needs two descriptors, its own connection and that to the server, and a recording one.
+A client needs two descriptors, its own connection and the one to the server; a recording needs one.
 """
 
 import contextlib
@@ -12,57 +12,61 @@ if sys.platform != "win32":
     import resource
 
 MAX_CLIENTS: Final = 4096
-"""Connections of clients at once, where descriptors allow it."""
+"""Most simultaneous client connections, if the descriptor limit allows them."""
 
-_DESCRIPTORS: Final = 16_384
-"""What is asked for: enough for the most clients and recordings."""
+_WANTED_DESCRIPTORS: Final = 16_384
+"""Descriptor limit to request: enough for the maximum of clients and recordings."""
 
-_OURS: Final = 24
-"""Descriptors for streams, listening, the event loop, and files of short life."""
+_RESERVED_DESCRIPTORS: Final = 24
+"""Descriptors for standard streams, listening sockets, the event loop and temporary files."""
 
-_MOST_RECORDINGS: Final = 512
+_MAX_RECORDINGS: Final = 512
 
-_SILENT_SECONDS: Final = 60
-_PROBE_SECONDS: Final = 15
-_PROBES: Final = 4
+_KEEPALIVE_IDLE_SECONDS: Final = 60
+_KEEPALIVE_INTERVAL_SECONDS: Final = 15
+_KEEPALIVE_PROBES: Final = 4
 
 
-class Room(NamedTuple):
-    """What this process may hold open at once."""
+class Capacity(NamedTuple):
+    """Most client connections and recordings that this process may have open at once."""
 
     clients: int
     recordings: int
 
     @classmethod
-    def of_this_process(cls) -> "Room":
-        """As the limit on descriptors is now."""
+    def for_this_process(cls) -> "Capacity":
+        """Return the capacity under the current descriptor limit."""
         if sys.platform == "win32":
-            return cls(MAX_CLIENTS, _MOST_RECORDINGS)
+            return cls(MAX_CLIENTS, _MAX_RECORDINGS)
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         if limit == resource.RLIM_INFINITY:
-            limit = _DESCRIPTORS
-        recordings = max(4, min(_MOST_RECORDINGS, limit // 4))
-        clients = max(4, min(MAX_CLIENTS, (limit - recordings - _OURS) // 2))
+            limit = _WANTED_DESCRIPTORS
+        recordings = max(4, min(_MAX_RECORDINGS, limit // 4))
+        clients = max(4, min(MAX_CLIENTS, (limit - recordings - _RESERVED_DESCRIPTORS) // 2))
         return cls(clients, recordings)
 
 
 def raise_descriptor_limit() -> None:
-    """Ask for as many descriptors as are wanted and allowed: the usual limit is 256 to 1024."""
+    """Raise the soft descriptor limit, usually 256 to 1024, as far as the hard limit allows."""
     if sys.platform != "win32":
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(_DESCRIPTORS, hard)
+        wanted = (
+            _WANTED_DESCRIPTORS
+            if hard == resource.RLIM_INFINITY
+            else min(_WANTED_DESCRIPTORS, hard)
+        )
         if soft != resource.RLIM_INFINITY and soft < wanted:
             with contextlib.suppress(OSError, ValueError):
                 resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def notice_silent_end(sock: socket.socket) -> None:
-    """Have the kernel ask a silent peer whether it is there: one that vanished never says so."""
+def enable_keepalive(sock: socket.socket) -> None:
+    """Enable TCP keepalive, which detects peers that vanished without closing the connection."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (
-        ("TCP_KEEPIDLE", _SILENT_SECONDS),
-        ("TCP_KEEPINTVL", _PROBE_SECONDS),
-        ("TCP_KEEPCNT", _PROBES),
+        ("TCP_KEEPIDLE", _KEEPALIVE_IDLE_SECONDS),
+        ("TCP_KEEPINTVL", _KEEPALIVE_INTERVAL_SECONDS),
+        ("TCP_KEEPCNT", _KEEPALIVE_PROBES),
     ):
         if (option := getattr(socket, name, None)) is not None:
             with contextlib.suppress(OSError):

@@ -1,14 +1,14 @@
-"""What went wrong between two peers, in the words of the record."""
+"""Short descriptions of network errors, for the `why` field of a recording."""
 
 import errno
 
 
-def in_words(error: OSError | None) -> str:
-    """One or a few words; None is an end without an error."""
+def describe_error(error: OSError | None) -> str:
+    """Return a few words that describe `error`; None means an orderly close."""
     if error is None:
         return "closed"
-    if (untrusted := getattr(error, "verify_message", None)) is not None:
-        return f"certificate not trusted: {untrusted}"
+    if (verify_message := getattr(error, "verify_message", None)) is not None:
+        return f"certificate not trusted: {verify_message}"
     if isinstance(error, TimeoutError):
         return "timed out"
     if error.errno in (errno.ECONNRESET, errno.EPIPE):

@@ -1,10 +1,10 @@
-"""The event loop under the HTTP recorder: sockets, timers, signals, and a disk that may hang.
+"""Event loop of the HTTP recorder: sockets, timers, signals, and writes that may block.
 
-Not asyncio's, for one reason: what must be in the file before bytes are passed on is written in
-this thread (handing it to another costs 100 µs a call, docs/decisions/0009), and a write that
-never returns would stop all traffic. So every write goes through `commit`, which says what comes
-after it; when it takes longer than `stall_seconds` another thread goes on from there, and the
-one that was held ends when the disk lets go of it.
+asyncio is not used because each event is written to its file, in this thread, before its bytes are
+forwarded: handing the write to another thread costs 100 µs per call (docs/decisions/0009). A write
+that never returned would stop all traffic. Every write therefore goes through `commit`, which
+takes the continuation as an argument. If the write takes longer than `stall_seconds`, another
+thread runs the continuation and the loop; the blocked thread ends when its write returns.
 """
 
 import contextlib
@@ -21,28 +21,28 @@ from typing import Final
 
 Callback = Callable[[], None]
 
-_LOOK_SECONDS: Final = 0.25
-"""How often it is looked whether a write still goes on."""
+_WATCHDOG_SECONDS: Final = 0.25
+"""Seconds between checks for a stalled write."""
 
 
-class _TakenOver(BaseException):
-    """Unwinds a thread that was held so long that another does its work now."""
+class _ThreadReplaced(BaseException):
+    """Ends a thread that stalled in a write and was replaced by another thread."""
 
 
 class Timer:
-    """Something to be done later, unless it is cancelled."""
+    """A scheduled callback that can be cancelled."""
 
-    __slots__ = ("call",)
+    __slots__ = ("callback",)
 
-    def __init__(self, call: Callback) -> None:
-        self.call: Callback | None = call
+    def __init__(self, callback: Callback) -> None:
+        self.callback: Callback | None = callback
 
     def cancel(self) -> None:
-        """Do not do it."""
-        self.call = None
+        """Cancel the callback."""
+        self.callback = None
 
 
-class _Watched:
+class _Registration:
     __slots__ = ("events", "read", "write")
 
     def __init__(self) -> None:
@@ -60,163 +60,162 @@ class _Watched:
 
 
 class EventLoop:
-    """Runs callbacks, one at a time, until `stop`."""
+    """Runs callbacks one at a time until `stop` is called."""
 
     def __init__(self, *, stall_seconds: float | None = None) -> None:
         self._stall_seconds = stall_seconds
         self._selector = selectors.DefaultSelector()
-        self._watched: dict[int, _Watched] = {}
-        self._soon: deque[Callback] = deque()
+        self._registrations: dict[int, _Registration] = {}
+        self._pending: deque[Callback] = deque()
         self._timers: list[tuple[float, int, Timer]] = []
-        self._count = itertools.count()
+        self._timer_ids = itertools.count()
         self._running = True
         self._ended = threading.Event()
-        self._signalled: Callable[[int], None] = lambda _: None
-        self._wake, self._waker = socket.socketpair()
-        self._wake.settimeout(0)
-        self._waker.settimeout(0)
-        self.reader(self._wake.fileno(), self._woken)
-        # Of the write under way: since when, what follows it, and who runs the loop.
-        self._turn = threading.Lock()
-        self._busy_since = 0.0
-        self._then: Callback | None = None
+        self._on_signal: Callable[[int], None] = lambda _: None
+        self._wake_receiver, self._wake_sender = socket.socketpair()
+        self._wake_receiver.settimeout(0)
+        self._wake_sender.settimeout(0)
+        self.set_reader(self._wake_receiver.fileno(), self._on_wake)
+        # State of the current write: start time, continuation, and the thread that owns the loop.
+        self._commit_lock = threading.Lock()
+        self._write_started = 0.0
+        self._continuation: Callback | None = None
         self._owner: object = None
-        self._held = 0
+        self._stalled_threads = 0
 
     time: Final = staticmethod(time.monotonic)
 
-    # --- what to wait for -----------------------------------------------------------------------
+    # --- events ---------------------------------------------------------------------------------
 
-    def reader(self, fd: int, call: Callback | None) -> None:
-        """Call this when `fd` can be read, or no more."""
-        watched = self._watched.setdefault(fd, _Watched())
-        watched.read = call
-        self._ask(fd, watched)
+    def set_reader(self, fd: int, callback: Callback | None) -> None:
+        """Set the callback for a readable `fd`; None removes it."""
+        registration = self._registrations.setdefault(fd, _Registration())
+        registration.read = callback
+        self._update_selector(fd, registration)
 
-    def writer(self, fd: int, call: Callback | None) -> None:
-        """Call this when `fd` can be written, or no more."""
-        watched = self._watched.setdefault(fd, _Watched())
-        watched.write = call
-        self._ask(fd, watched)
+    def set_writer(self, fd: int, callback: Callback | None) -> None:
+        """Set the callback for a writable `fd`; None removes it."""
+        registration = self._registrations.setdefault(fd, _Registration())
+        registration.write = callback
+        self._update_selector(fd, registration)
 
-    def _ask(self, fd: int, watched: _Watched) -> None:
-        events = selectors.EVENT_READ if watched.read else 0
-        events |= selectors.EVENT_WRITE if watched.write else 0
-        if events == watched.events:
+    def _update_selector(self, fd: int, registration: _Registration) -> None:
+        events = selectors.EVENT_READ if registration.read else 0
+        events |= selectors.EVENT_WRITE if registration.write else 0
+        if events == registration.events:
             if not events:
-                del self._watched[fd]
+                del self._registrations[fd]
             return
         if not events:
             self._selector.unregister(fd)
-            del self._watched[fd]
-        elif not watched.events:
-            self._selector.register(fd, events, watched)
+            del self._registrations[fd]
+        elif not registration.events:
+            self._selector.register(fd, events, registration)
         else:
-            self._selector.modify(fd, events, watched)
-        watched.events = events
+            self._selector.modify(fd, events, registration)
+        registration.events = events
 
-    def call_later(self, seconds: float, call: Callback) -> Timer:
-        """Do this after so many seconds."""
-        timer = Timer(call)
-        heapq.heappush(self._timers, (self.time() + seconds, next(self._count), timer))
+    def call_later(self, seconds: float, callback: Callback) -> Timer:
+        """Run the callback after `seconds`."""
+        timer = Timer(callback)
+        heapq.heappush(self._timers, (self.time() + seconds, next(self._timer_ids), timer))
         return timer
 
-    def call_soon(self, call: Callback) -> None:
-        """Do this after the present callback."""
-        self._soon.append(call)
+    def call_soon(self, callback: Callback) -> None:
+        """Run the callback after the current one."""
+        self._pending.append(callback)
 
-    def call_from_thread(self, call: Callback) -> None:
-        """Do this soon; the one method that other threads may use."""
-        self._soon.append(call)
+    def call_from_thread(self, callback: Callback) -> None:
+        """Run the callback on the loop; the only method that other threads may call."""
+        self._pending.append(callback)
         with contextlib.suppress(OSError):
-            self._waker.send(b"\0")
+            self._wake_sender.send(b"\0")
 
     @contextlib.contextmanager
-    def signals(self, numbers: tuple[int, ...], call: Callable[[int], None]) -> Iterator[None]:
-        """Hear of these signals while the context lasts (in the main thread only)."""
-        self._signalled = call
-        before = {number: signal.signal(number, lambda *_: None) for number in numbers}
-        fd = signal.set_wakeup_fd(self._waker.fileno(), warn_on_full_buffer=False)
+    def signals(self, numbers: tuple[int, ...], callback: Callable[[int], None]) -> Iterator[None]:
+        """Call `callback` for these signals inside the context; works only in the main thread."""
+        self._on_signal = callback
+        previous = {number: signal.signal(number, lambda *_: None) for number in numbers}
+        fd = signal.set_wakeup_fd(self._wake_sender.fileno(), warn_on_full_buffer=False)
         try:
             yield
         finally:
             signal.set_wakeup_fd(fd)
-            for number, handler in before.items():
+            for number, handler in previous.items():
                 signal.signal(number, handler)
 
-    def _woken(self) -> None:
+    def _on_wake(self) -> None:
         with contextlib.suppress(BlockingIOError):
-            for number in self._wake.recv(4096):
+            for number in self._wake_receiver.recv(4096):
                 if number:
-                    self._signalled(number)
+                    self._on_signal(number)
 
     # --- writing to the disk --------------------------------------------------------------------
 
     @property
-    def held(self) -> bool:
-        """Whether the disk holds a thread: what would be written now is to be given up."""
-        return self._held > 0
+    def is_stalled(self) -> bool:
+        """Whether a thread is stalled in a write; callers must then drop events, not write them."""
+        return self._stalled_threads > 0
 
     def commit(self, write: Callback, then: Callback) -> None:
-        """Do `write`, then `then`; the last thing a callback does.
+        """Run `write`, then `then`. A callback must not run code after `commit`.
 
-        When `write` takes too long, `then` is done by another thread, and nothing that stands
-        after `commit` ever runs.
+        If `write` stalls, another thread runs `then`, and the code after `commit` never runs.
         """
         owner = self._owner
-        self._then = then
-        self._busy_since = time.monotonic()
+        self._continuation = then
+        self._write_started = time.monotonic()
         try:
             write()
         finally:
-            with self._turn:
-                self._busy_since = 0.0
+            with self._commit_lock:
+                self._write_started = 0.0
                 if self._owner is not owner:
-                    self._held -= 1
-                    raise _TakenOver
+                    self._stalled_threads -= 1
+                    raise _ThreadReplaced
         then()
 
-    def _watch(self, stall_seconds: float) -> None:
-        seen = 0.0
-        while not self._ended.wait(_LOOK_SECONDS):
-            with self._turn:
-                since, then = self._busy_since, self._then
-                # Twice the same: a process that was held as a whole has had no turn to write.
-                before, seen = seen, since
-                if not since or since != before or time.monotonic() - since < stall_seconds:
+    def _watch_writes(self, stall_seconds: float) -> None:
+        last_seen = 0.0
+        while not self._ended.wait(_WATCHDOG_SECONDS):
+            with self._commit_lock:
+                started, then = self._write_started, self._continuation
+                # Require the same write in two checks: a suspended process had no time to write.
+                previous, last_seen = last_seen, started
+                if not started or started != previous or time.monotonic() - started < stall_seconds:
                     continue
-                self._busy_since = 0.0
-                self._held += 1
+                self._write_started = 0.0
+                self._stalled_threads += 1
                 self._owner = owner = object()
             threading.Thread(
-                target=self._run_as, args=(owner, then), name="relay", daemon=True
+                target=self._run_thread, args=(owner, then), name="event loop", daemon=True
             ).start()
 
     # --- running --------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Run until `stop`; back when the loop has ended, whichever thread ends it."""
+        """Run until `stop`; return when the loop has ended, in whichever thread."""
         if self._stall_seconds is not None:
             threading.Thread(
-                target=self._watch, args=(self._stall_seconds,), name="watchdog", daemon=True
+                target=self._watch_writes, args=(self._stall_seconds,), name="watchdog", daemon=True
             ).start()
-        self._run_as(None, None)
+        self._run_thread(None, None)
         self._ended.wait()
         self._selector.close()
-        self._wake.close()
-        self._waker.close()
+        self._wake_receiver.close()
+        self._wake_sender.close()
 
     def stop(self) -> None:
-        """End the loop after the present callback."""
+        """End the loop after the current callback."""
         self._running = False
 
-    def _run_as(self, owner: object, first: Callback | None) -> None:
+    def _run_thread(self, owner: object, continuation: Callback | None) -> None:
         try:
-            if first is not None:
-                first()
+            if continuation is not None:
+                continuation()
             while self._running and self._owner is owner:
-                self._once()
-        except _TakenOver:
+                self._run_once()
+        except _ThreadReplaced:
             return
         except BaseException:
             self._ended.set()
@@ -224,23 +223,23 @@ class EventLoop:
         if self._owner is owner:
             self._ended.set()
 
-    def _once(self) -> None:
-        soon = self._soon
+    def _run_once(self) -> None:
+        pending = self._pending
         timeout: float | None = None
-        if soon:
+        if pending:
             timeout = 0.0
         elif self._timers:
             timeout = max(0.0, self._timers[0][0] - time.monotonic())
         for key, events in self._selector.select(timeout):
-            # Added to what is due, not called at once: a take-over must not lose the others.
-            watched: _Watched = key.data
+            # Queue the callbacks: if a stall replaces this thread, the others must not be lost.
+            registration: _Registration = key.data
             if events & selectors.EVENT_READ:
-                soon.append(watched.readable)
+                pending.append(registration.readable)
             if events & selectors.EVENT_WRITE:
-                soon.append(watched.writable)
+                pending.append(registration.writable)
         while self._timers and self._timers[0][0] <= time.monotonic():
             timer = heapq.heappop(self._timers)[2]
-            if timer.call is not None:
-                soon.append(timer.call)
-        for _ in range(len(soon)):
-            soon.popleft()()
+            if timer.callback is not None:
+                pending.append(timer.callback)
+        for _ in range(len(pending)):
+            pending.popleft()()

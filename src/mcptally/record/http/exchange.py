@@ -1,8 +1,8 @@
-"""One request and its response: understood, observed, and written anew for the other side.
+"""Parse one request and its response, record them, and serialize them for the other side.
 
-h11 frames both sides: what the server gets was written by us from what was understood, so the
-two can never disagree where a request ends. Bytes in, bytes out; sockets and times are the
-relay's.
+h11 parses both sides and serializes the parsed request for the server, so recorder and server
+always agree where a request ends. This module maps bytes to bytes; proxy.py owns the sockets and
+timers.
 """
 
 from collections.abc import Sequence
@@ -11,10 +11,10 @@ from typing import Any, Final
 import h11
 
 from mcptally.record.http import headers as http_headers
-from mcptally.record.http.body import Body, Seen
-from mcptally.record.http.recordings import Exchange
-from mcptally.record.http.sse_endpoint import EndpointFilter, rewritten
-from mcptally.record.http.upstream import Server
+from mcptally.record.http.body import Body, BodyItem
+from mcptally.record.http.recordings import ExchangeRecord
+from mcptally.record.http.sse_endpoint import EndpointFilter, rewrite_url
+from mcptally.record.http.upstream import UpstreamServer
 from mcptally.wire.byte_pool import Pool
 
 _REASONS: Final = {
@@ -28,148 +28,153 @@ _REASONS: Final = {
     503: "Service Unavailable",
     505: "HTTP Version Not Supported",
 }
-"""Of the answers that are ours."""
+"""Reason phrases of the responses that the recorder itself sends."""
 
 
-class RelayedExchange:
-    """The request that is under way on a connection, and what came of it."""
+class ProxiedExchange:
+    """The current request of a connection and its response."""
 
     def __init__(
         self,
-        exchange: Exchange,
+        record: ExchangeRecord,
         *,
         client: h11.Connection,
         server: h11.Connection,
-        upstream: Server,
+        upstream: UpstreamServer,
         cap: int,
         pool: Pool,
     ) -> None:
-        self.exchange: Final = exchange
-        self.head_seen = False
-        """The response's head has come."""
-        self.answered = False
+        self.record: Final = record
+        """Builds the recorded events."""
+        self.has_response_head = False
+        """The head of the response has been received."""
+        self.is_complete = False
         """The response is complete."""
-        self.ends_after = False
-        """The connection ends with this response."""
-        self.blind: Body | None = None
-        """What the server says is no HTTP: it is only looked at, as a whole."""
-        self.unframed = b""
-        """The server's bytes as long as they may turn out to be no HTTP at all."""
-        self._down = client
-        self._up = server
+        self.closes_connection = False
+        """The connection closes after this response."""
+        self.raw_body: Body | None = None
+        """Collects the response as one raw body when it is not HTTP; otherwise None."""
+        self.unparsed = b""
+        """Bytes of the server before a complete response head: they may not be HTTP."""
+        self._client = client
+        self._server = server
         self._upstream = upstream
         self._cap = cap
         self._pool = pool
-        self._request: Body | None = None
-        self._response: Body | None = None
-        self._filter: EndpointFilter | None = None
-        self._ours = b""
+        self._request_body: Body | None = None
+        self._response_body: Body | None = None
+        self._endpoint_filter: EndpointFilter | None = None
+        self._own_origin = b""
 
     # --- the request ----------------------------------------------------------------------------
 
-    def begin(self, request: h11.Request, head: http_headers.Head) -> bytes:
-        """The request's head as the server gets it.
+    def request_head(self, request: h11.Request, head: http_headers.Head) -> bytes:
+        """Return the request head to send to the server.
 
         Raises:
-            RefusedError: it is not to be passed on.
+            RefusedError: the request must not be forwarded.
         """
-        http_headers.check(request, head)
-        passed = http_headers.to_server(
+        http_headers.check_request(request, head)
+        forwarded = http_headers.forward_request(
             request, head, host=self._upstream.host, authorization=self._upstream.authorization
         )
-        self._request = self._observed(head)
-        self._ours = b"http://" + (head.get(b"host") or "").encode("latin-1")
-        return self._up.send(passed) or b""
+        self._request_body = self._new_body(head)
+        self._own_origin = b"http://" + (head.get(b"host") or "").encode("latin-1")
+        return self._server.send(forwarded) or b""
 
     def request_data(self, event: h11.Data) -> bytes:
-        """A part of the request's body."""
-        if self._request is not None:
+        """Record a part of the request body and return the bytes for the server."""
+        if self._request_body is not None:
             data = bytes(event.data)
-            self.exchange.request_bytes(len(data), self._request.feed(data))
+            self.record.request_items(len(data), self._request_body.feed(data))
         return self._to_server(event)
 
     def request_end(self, event: h11.EndOfMessage) -> bytes:
-        """The end of the request.
+        """Record the end of the request and return the bytes for the server.
 
         Raises:
-            RefusedError: a trailer would change what the request is.
+            RefusedError: a trailer would change the framing, routing or authorization.
         """
         http_headers.check_trailers(event)
-        if self._request is not None:
-            self.exchange.request_bytes(0, self._request.end())
-            self.exchange.request_over()
-            self._request = None
+        if self._request_body is not None:
+            self.record.request_items(0, self._request_body.end())
+            self.record.request_complete()
+            self._request_body = None
         return self._to_server(event)
 
-    def request_torn(self) -> None:
-        """The request's body will not be completed."""
-        if self._request is not None:
-            self.exchange.request_bytes(0, self._request.end(torn=True))
-            self._request = None
+    def truncate_request(self) -> None:
+        """Record that the request body ended early."""
+        if self._request_body is not None:
+            self.record.request_items(0, self._request_body.end(truncated=True))
+            self._request_body = None
 
     def _to_server(self, event: h11.Data | h11.EndOfMessage) -> bytes:
-        if self._up.our_state is not h11.SEND_BODY:
-            return b""  # the server has gone; what the client still sends is only read
-        return self._up.send(event) or b""
+        if self._server.our_state is not h11.SEND_BODY:
+            return b""  # the server has closed; the rest of the request is discarded
+        return self._server.send(event) or b""
 
     # --- the response ---------------------------------------------------------------------------
 
     @property
     def is_streaming(self) -> bool:
-        """Whether the response is an event stream, which may have no end of its own."""
-        return self._response is not None and self._response.is_event_stream
+        """Whether the response is an event stream, which may never end."""
+        return self._response_body is not None and self._response_body.is_event_stream
 
     def response_head(self, response: h11.Response) -> bytes:
-        """The response's head as the client gets it."""
-        self.head_seen = True
-        self.unframed = b""
-        head = http_headers.head_of(response)
-        self.exchange.response_head(response.status_code, head.text)
-        self._response = self._observed(head)
-        self.ends_after = http_headers.ends_connection(response, head)
-        if self.exchange.legacy and b"content-encoding" not in head:
-            self._filter = EndpointFilter(server=self._upstream.origins, ours=self._ours)
-        return self._down.send(http_headers.to_client(response, head)) or b""
+        """Record the response head and return the bytes for the client."""
+        self.has_response_head = True
+        self.unparsed = b""
+        head = http_headers.parse_head(response)
+        self.record.response_head(response.status_code, head.text)
+        self._response_body = self._new_body(head)
+        self.closes_connection = http_headers.closes_connection(response, head)
+        if self.record.is_legacy_stream and b"content-encoding" not in head:
+            self._endpoint_filter = EndpointFilter(
+                server=self._upstream.origins, own_origin=self._own_origin
+            )
+        return self._client.send(http_headers.forward_response(response, head)) or b""
 
     def response_data(self, event: h11.Data) -> bytes:
-        """A part of the response's body."""
+        """Record a part of the response body and return the bytes for the client."""
         data = bytes(event.data)
-        if self._response is not None:
-            self._seen(self._response.feed(data))
-        if self._filter is None:
-            return self._down.send(event) or b""
-        data = self._filter.feed(data)
-        if self._filter.done:
-            self._filter = None
-        return (self._down.send(h11.Data(data=data)) or b"") if data else b""
+        if self._response_body is not None:
+            self._record_items(self._response_body.feed(data))
+        if self._endpoint_filter is None:
+            return self._client.send(event) or b""
+        data = self._endpoint_filter.feed(data)
+        if self._endpoint_filter.done:
+            self._endpoint_filter = None
+        return (self._client.send(h11.Data(data=data)) or b"") if data else b""
 
     def response_end(self, event: h11.EndOfMessage) -> bytes:
-        """The end of the response."""
+        """Record the end of the response and return the bytes for the client."""
         out = b""
-        if self._filter is not None and (held := self._filter.end()):
-            out = self._down.send(h11.Data(data=held)) or b""
-        if self._response is not None:
-            self._seen(self._response.end())
-            self._response = None
-        if event.headers and self._down.their_http_version != b"1.1":
-            event = h11.EndOfMessage()  # trailers need chunks, and those need HTTP/1.1
-        return out + (self._down.send(event) or b"")
+        if self._endpoint_filter is not None and (pending := self._endpoint_filter.end()):
+            out = self._client.send(h11.Data(data=pending)) or b""
+        if self._response_body is not None:
+            self._record_items(self._response_body.end())
+            self._response_body = None
+        if event.headers and self._client.their_http_version != b"1.1":
+            event = h11.EndOfMessage()  # trailers need chunked encoding, which needs HTTP/1.1
+        return out + (self._client.send(event) or b"")
 
-    def torn(self, closed_by: str, *, why: str) -> None:
-        """It ended in the middle."""
-        self.request_torn()
-        if self._response is not None:
-            self._seen(self._response.end(torn=True))
-        self.exchange.end(closed_by, why=why)
+    def truncate(self, closed_by: str, *, why: str) -> None:
+        """Record that the exchange ended before it was complete."""
+        self.truncate_request()
+        if self._response_body is not None:
+            self._record_items(self._response_body.end(truncated=True))
+        self.record.end(closed_by, why=why)
 
-    def _seen(self, seen: Sequence[Seen]) -> None:
-        if seen:
-            self.exchange.response_seen(seen, rewrite=self._rewritten if self._filter else None)
+    def _record_items(self, items: Sequence[BodyItem]) -> None:
+        if items:
+            self.record.response_items(
+                items, rewrite=self._rewrite if self._endpoint_filter else None
+            )
 
-    def _rewritten(self, url: bytes) -> bytes | None:
-        return rewritten(url, server=self._upstream.origins, ours=self._ours)
+    def _rewrite(self, url: bytes) -> bytes | None:
+        return rewrite_url(url, server=self._upstream.origins, own_origin=self._own_origin)
 
-    def _observed(self, head: http_headers.Head) -> Body:
+    def _new_body(self, head: http_headers.Head) -> Body:
         return Body(
             content_type=head.get(b"content-type"),
             content_encoding=head.get(b"content-encoding"),
@@ -177,11 +182,11 @@ class RelayedExchange:
             pool=self._pool,
         )
 
-    # --- answers of our own ---------------------------------------------------------------------
+    # --- responses of the recorder --------------------------------------------------------------
 
-    def answer(self, status: int, text: str, why: str) -> bytes | None:
-        """A whole response from the recorder itself; None where the server's has begun."""
-        if self._down.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+    def respond(self, status: int, text: str, why: str) -> bytes | None:
+        """Return a complete response of the recorder; None if a response has already begun."""
+        if self._client.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             return None
         body = text.encode()
         headers = [
@@ -190,34 +195,34 @@ class RelayedExchange:
             ("Connection", "close"),
         ]
         lower = tuple((name.lower(), text) for name, text in headers)
-        self.exchange.response_head(status, lower, why=why)
-        self.exchange.end("proxy", why=why)
+        self.record.response_head(status, lower, why=why)
+        self.record.end("proxy", why=why)
         events: tuple[Any, ...] = (
             h11.Response(status_code=status, headers=headers, reason=_REASONS.get(status, "")),
             h11.Data(data=body),
             h11.EndOfMessage(),
         )
-        return b"".join(self._down.send(event) or b"" for event in events)
+        return b"".join(self._client.send(event) or b"" for event in events)
 
-    # --- a server that does not speak HTTP ------------------------------------------------------
+    # --- responses that are not HTTP ------------------------------------------------------------
 
-    def go_blind(self, why: str) -> bytes:
-        """Understand nothing more of this connection; gives what came of it so far."""
-        data, self.unframed = self.unframed, b""
-        self.blind = Body(cap=self._cap, pool=self._pool)
-        self.blind.feed(data)
-        self.ends_after = True
-        self.exchange.response_head(None, (), why=f"not HTTP: {why}")
+    def switch_to_raw(self, why: str) -> bytes:
+        """Stop parsing HTTP on this connection; return the bytes received so far."""
+        data, self.unparsed = self.unparsed, b""
+        self.raw_body = Body(cap=self._cap, pool=self._pool)
+        self.raw_body.feed(data)
+        self.closes_connection = True
+        self.record.response_head(None, (), why=f"not HTTP: {why}")
         return data
 
-    def end_blindly(self) -> None:
-        """The server has said all it had to say."""
-        for seen in self.blind.end() if self.blind is not None else []:
-            head = seen.piece if isinstance(seen.piece, bytes) else seen.piece.head
+    def end_raw(self) -> None:
+        """Record the end of a response that was not HTTP."""
+        for items in self.raw_body.end() if self.raw_body is not None else []:
+            head = items.piece if isinstance(items.piece, bytes) else items.piece.head
             if head.startswith(b"HTTP/"):
-                # Nearly HTTP: its headers cannot be picked apart, and may hold credentials.
-                size = len(head) if isinstance(seen.piece, bytes) else seen.piece.size
-                self._seen([Seen(b"", {"why": "not_http", "withheld": "head"}, size)])
+                # Malformed HTTP: its headers cannot be redacted and may contain credentials.
+                size = len(head) if isinstance(items.piece, bytes) else items.piece.size
+                self._record_items([BodyItem(b"", {"why": "not_http", "withheld": "head"}, size)])
             else:
-                self._seen([seen])
-        self.exchange.end("server", why="not HTTP")
+                self._record_items([items])
+        self.record.end("server", why="not HTTP")

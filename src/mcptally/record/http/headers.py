@@ -1,8 +1,8 @@
-"""Heads of requests and responses on their way through: what changes, and only that.
+"""Validate the heads of requests and responses, and rewrite them for forwarding.
 
-A head keeps its header names, their case and their order. What a connection, not a message, is
-about (RFC 9110 section 7.6.1) ends here, except `close` and `Keep-Alive`: each client connection
-has a server connection of its own that lives and dies with it, so these stay true.
+Header names keep their case and order. Hop-by-hop headers (RFC 9110 section 7.6.1) are removed,
+except `close` and `Keep-Alive`: each client connection has its own server connection with the same
+lifetime, so these two remain correct.
 """
 
 import functools
@@ -13,28 +13,28 @@ import h11
 
 from mcptally.record.http.upstream import is_loopback
 
-_OF_THE_CONNECTION: Final = frozenset(
+_HOP_BY_HOP: Final = frozenset(
     {b"connection", b"proxy-connection", b"te", b"transfer-encoding", b"upgrade"}
 )
-_NEVER_NAMED_AWAY: Final = frozenset({b"content-length", b"host", b"close", b"keep-alive", b""})
-"""Stay although `Connection` names them: it must not take a message its framing."""
+_ALWAYS_FORWARDED: Final = frozenset({b"content-length", b"host", b"close", b"keep-alive", b""})
+"""Headers forwarded even if `Connection` names them: removing them would break the framing."""
 
-_HARMLESS: Final = frozenset({b"keep-alive"})
-_ELSE_OF_THE_CONNECTION: Final = _OF_THE_CONNECTION - {b"connection"}
+_FORWARDED_OPTIONS: Final = frozenset({b"keep-alive"})
+_OTHER_HOP_BY_HOP: Final = _HOP_BY_HOP - {b"connection"}
 
 _CHUNKED: Final = (b"Transfer-Encoding", b"chunked")
 _CLOSE: Final = (b"Connection", b"close")
 _KEEP_ALIVE: Final = (b"Connection", b"keep-alive")
 
-_REMEMBERED: Final = 4096
-"""Bytes of the longest head that is kept in memory for the next time."""
+_MAX_CACHED_BYTES: Final = 4096
+"""Bytes of the longest head that is cached."""
 
 MAX_FIELDS: Final = 1000
-"""Header fields of a request at most; ordinary ones have less than fifty."""
+"""Most header fields of a request; ordinary requests have fewer than fifty."""
 
 _LARGEST_LENGTH: Final = 2**63 - 1
-_MISSPELT_FRAMING: Final = frozenset({b"content_length", b"transfer_encoding"})
-_NO_TRAILERS: Final = frozenset(
+_UNDERSCORE_FRAMING: Final = frozenset({b"content_length", b"transfer_encoding"})
+_FORBIDDEN_TRAILERS: Final = frozenset(
     {b"authorization", b"connection", b"content-encoding", b"content-length", b"content-type"}
     | {b"cookie", b"expect", b"host", b"proxy-authorization", b"te", b"trailer"}
     | {b"transfer-encoding", b"upgrade"}
@@ -46,7 +46,7 @@ Header = tuple[bytes, bytes]
 
 
 class RefusedError(Exception):
-    """A request that is answered here, because passing it on would not be safe."""
+    """A request that the recorder answers itself, because forwarding it would not be safe."""
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)
@@ -54,50 +54,50 @@ class RefusedError(Exception):
         self.why = why
 
 
-def head_of(message: h11.Request | h11.Response | h11.InformationalResponse) -> "Head":
-    """The headers of a message; peers repeat theirs, so most have been looked at before."""
+def parse_head(message: h11.Request | h11.Response | h11.InformationalResponse) -> "Head":
+    """Return the parsed head of a message; cached, because peers repeat their headers."""
     raw = tuple(message.headers.raw_items())
     size = sum([len(name) + len(value) for name, value in raw])
-    return _known(raw) if size < _REMEMBERED else Head(raw)
+    return _cached_head(raw) if size < _MAX_CACHED_BYTES else Head(raw)
 
 
 class Head:
-    """The headers of one message, looked at once."""
+    """The parsed headers of one message."""
 
     def __init__(self, raw: tuple[Header, ...]) -> None:
         self._raw = raw
         self._names = [name.lower() for name, _ in raw]
         self.names: Final = frozenset(self._names)
-        """In lower case."""
+        """Header names in lower case."""
         self.text = tuple(
             (name.decode("latin-1"), value.decode("latin-1"))
             for name, (_, value) in zip(self._names, raw, strict=True)
         )
-        """All headers as text, names in lower case."""
+        """All headers as text, with names in lower case."""
         self.options: set[bytes] = set()
-        """What `Connection` says, in lower case."""
+        """The options in the `Connection` headers, in lower case."""
         for name, (_, value) in zip(self._names, raw, strict=True):
             if name == b"connection":
                 self.options.update(option.strip() for option in value.lower().split(b","))
-        self.is_plain = (
-            self.options <= _HARMLESS
+        self.is_end_to_end = (
+            self.options <= _FORWARDED_OPTIONS
             and b"transfer-encoding" not in self._names
-            and _ELSE_OF_THE_CONNECTION.isdisjoint(self._names)
+            and _OTHER_HOP_BY_HOP.isdisjoint(self._names)
         )
-        """Whether every header is one of the message itself, and may be sent as it came."""
+        """Whether no header is hop-by-hop, so that the head may be forwarded unchanged."""
 
     def __contains__(self, name: bytes) -> bool:
         return name in self._names
 
     def get(self, name: bytes) -> str | None:
-        """The first header of this (lower-case) name."""
+        """Return the first value of the header with this lower-case name, or None."""
         if name in self._names:
             return self._raw[self._names.index(name)][1].decode("latin-1")
         return None
 
-    def passed_on(self, *, but: frozenset[bytes] = frozenset()) -> list[Header]:
-        """The headers of the message itself, as written."""
-        dropped = _OF_THE_CONNECTION | (self.options - _NEVER_NAMED_AWAY) | but
+    def forwarded(self, *, without: frozenset[bytes] = frozenset()) -> list[Header]:
+        """Return the end-to-end headers, unchanged."""
+        dropped = _HOP_BY_HOP | (self.options - _ALWAYS_FORWARDED) | without
         return [
             header
             for name, header in zip(self._names, self._raw, strict=True)
@@ -105,52 +105,52 @@ class Head:
         ]
 
 
-_known = functools.lru_cache(maxsize=512)(Head)
+_cached_head = functools.lru_cache(maxsize=512)(Head)
 
 
-def check(request: h11.Request, head: Head) -> None:
-    """Let through only what every parser reads in the same way; h11 has refused a lot by now.
+def check_request(request: h11.Request, head: Head) -> None:
+    """Refuse requests that h11 accepts but other parsers may read differently.
 
     Raises:
-        RefusedError: its framing could be read in two ways, or it asks for a tunnel.
+        RefusedError: the framing is ambiguous, or the request is a CONNECT or not HTTP/1.
     """
     if request.method == b"CONNECT":
-        raise RefusedError(405, "CONNECT asks for a tunnel")
+        raise RefusedError(405, "CONNECT is not supported")
     if not request.http_version.startswith(b"1."):
-        raise RefusedError(505, "this is not HTTP/1")
+        raise RefusedError(505, "the request is not HTTP/1")
     chunked = b"transfer-encoding" in head
     length = head.get(b"content-length")
     if chunked and length is not None:
-        # RFC 9112 section 6.1: the mark of request smuggling.
+        # RFC 9112 section 6.1: a sign of request smuggling.
         raise RefusedError(400, "both Content-Length and Transfer-Encoding")
     if chunked and request.http_version < b"1.1":
         raise RefusedError(400, "Transfer-Encoding in an HTTP/1.0 request")
     if not _HOST.fullmatch(head.get(b"host") or ""):
-        raise RefusedError(400, "Host is no host")
+        raise RefusedError(400, "the Host header is not a valid host")
     if length is not None and int(length) > _LARGEST_LENGTH:
-        # A parser that counts in 64 bits would begin again at 0.
-        raise RefusedError(400, "Content-Length is beyond 64 bits")
-    if not head.names.isdisjoint(_MISSPELT_FRAMING):
-        # Servers that hand headers on as variables make `-` of `_`.
+        # A 64-bit counter would overflow.
+        raise RefusedError(400, "Content-Length exceeds 64 bits")
+    if not head.names.isdisjoint(_UNDERSCORE_FRAMING):
+        # Servers that turn headers into variables treat `_` and `-` alike.
         raise RefusedError(400, "a framing header with an underscore in its name")
 
 
 def check_trailers(end: h11.EndOfMessage) -> None:
-    """Trailers may not be what a server reads from a head (RFC 9110 section 6.5.1).
+    """Refuse trailers that are only valid in a head (RFC 9110 section 6.5.1).
 
     Raises:
-        RefusedError: one is about framing, routing or authorization.
+        RefusedError: a trailer concerns framing, routing or authorization.
     """
     for name, _ in end.headers:
-        if name in _NO_TRAILERS or name.replace(b"_", b"-") in _NO_TRAILERS:
+        if name in _FORBIDDEN_TRAILERS or name.replace(b"_", b"-") in _FORBIDDEN_TRAILERS:
             raise RefusedError(400, f"{name.decode('latin-1')} in a trailer")
 
 
 def check_host(head: Head) -> None:
-    """A browser that was led here by a name of somebody else's says that name (DNS rebinding).
+    """Refuse requests whose `Host` is not a loopback name, to prevent DNS rebinding.
 
     Raises:
-        RefusedError: `Host` is none of this machine's own names.
+        RefusedError: `Host` is not a name of this machine.
     """
     host = head.get(b"host")
     if host is None:
@@ -160,34 +160,34 @@ def check_host(head: Head) -> None:
     if not is_loopback(name.rpartition(":")[0] if _PORT.search(name) else name):
         raise RefusedError(
             403,
-            f"Host {host[:100]!r} is no name of this machine, where alone the recorder listens; "
-            "connect to 127.0.0.1 or localhost, or let it listen elsewhere",
+            f"Host {host[:100]!r} is not a loopback name, but the recorder listens only on "
+            "loopback addresses; connect to 127.0.0.1 or localhost, or change --listen",
         )
 
 
-def to_server(
+def forward_request(
     request: h11.Request, head: Head, *, host: bytes | None, authorization: bytes | None = None
 ) -> h11.Request:
-    """The request as the server gets it.
+    """Return the request to send to the server.
 
     Args:
-        request: as the client sent it.
-        head: its headers.
-        host: replaces `Host`, where it is given.
-        authorization: `Authorization` for a request that has none.
+        request: the request of the client.
+        head: its parsed headers.
+        host: new value of `Host`; None keeps the client's.
+        authorization: `Authorization` for a request without one.
     """
     chunked = b"transfer-encoding" in head
     if b"authorization" in head:
         authorization = None
-    plain = head.is_plain and request.target.startswith(b"/") and b"host" in head
+    forwardable = head.is_end_to_end and request.target.startswith(b"/") and b"host" in head
     unchanged = host is None and authorization is None
-    if plain and unchanged and request.http_version == b"1.1":
+    if forwardable and unchanged and request.http_version == b"1.1":
         return request
-    headers = head.passed_on()
+    headers = head.forwarded()
     if host is not None:
         headers = [(n, host if n.lower() == b"host" else v) for n, v in headers]
     if b"host" not in head:
-        # Only HTTP/1.0 may leave it out; what we send is HTTP/1.1.
+        # HTTP/1.0 requests may omit Host; the forwarded request is HTTP/1.1.
         headers.insert(0, (b"Host", host or b""))
     if authorization is not None:
         headers.append((b"Authorization", authorization))
@@ -201,33 +201,35 @@ def to_server(
 
 
 def _origin_form(target: bytes) -> bytes:
-    """The target without scheme and authority: all that we pass on goes to one server."""
+    """Return the target without scheme and authority: there is only one server."""
     if target.startswith(b"/"):
         return target
-    scheme, mark, rest = target.partition(b"://")
-    if not mark or not scheme.isalpha():
+    scheme, separator, rest = target.partition(b"://")
+    if not separator or not scheme.isalpha():
         return target
     slash = rest.find(b"/")
     return rest[slash:] if slash >= 0 else b"/"
 
 
-def to_client(response: h11.Response, head: Head) -> h11.Response:
-    """The response as the client gets it; h11 frames the body as its HTTP version allows."""
-    ends = ends_connection(response, head)
-    if head.is_plain and not ends:
+def forward_response(response: h11.Response, head: Head) -> h11.Response:
+    """Return the response to send to the client; h11 frames the body for the client's version."""
+    closes = closes_connection(response, head)
+    if head.is_end_to_end and not closes:
         return response
-    # With both, Transfer-Encoding holds and Content-Length must go (RFC 9112 section 6.3).
-    both = b"transfer-encoding" in head and b"content-length" in head
-    headers = head.passed_on(but=frozenset({b"content-length"}) if both else frozenset())
-    if ends:
+    # Transfer-Encoding overrides Content-Length, which must be removed (RFC 9112 section 6.3).
+    has_both_framings = b"transfer-encoding" in head and b"content-length" in head
+    headers = head.forwarded(
+        without=frozenset({b"content-length"}) if has_both_framings else frozenset()
+    )
+    if closes:
         headers.append(_CLOSE)
     elif b"keep-alive" in head.options:
         headers.append(_KEEP_ALIVE)
     return h11.Response(status_code=response.status_code, headers=headers, reason=response.reason)
 
 
-def ends_connection(response: h11.Response, head: Head) -> bool:
-    """Whether the server closes the connection after this response."""
+def closes_connection(response: h11.Response, head: Head) -> bool:
+    """Return whether the server closes the connection after this response."""
     if b"close" in head.options or response.http_version < b"1.1":
         return True
     if response.status_code in (204, 304):
@@ -235,10 +237,10 @@ def ends_connection(response: h11.Response, head: Head) -> bool:
     return b"content-length" not in head and b"transfer-encoding" not in head
 
 
-def informational(response: h11.InformationalResponse) -> h11.InformationalResponse:
-    """A 1xx response as the client gets it."""
+def forward_informational(response: h11.InformationalResponse) -> h11.InformationalResponse:
+    """Return a 1xx response to send to the client."""
     return h11.InformationalResponse(
         status_code=response.status_code,
-        headers=head_of(response).passed_on(),
+        headers=parse_head(response).forwarded(),
         reason=response.reason,
     )

@@ -1,7 +1,7 @@
-"""HTTP of one client and its server, without a socket: bytes of one in, bytes for the other out.
+"""HTTP state of one client connection: maps the bytes of one side to bytes for the other.
 
-What the bytes of a request or response become is its turn's (http_turn.py); here is which turn
-they belong to, and when the next one may begin.
+Assigns bytes to exchanges and decides when the next exchange may begin; exchange.py parses and
+records each exchange.
 """
 
 from collections.abc import Callable
@@ -11,190 +11,200 @@ import h11
 
 from mcptally.record.http import headers as http_headers
 from mcptally.record.http.event_loop import EventLoop
-from mcptally.record.http.exchange import RelayedExchange
+from mcptally.record.http.exchange import ProxiedExchange
 from mcptally.record.http.recordings import Headers, Sessions
-from mcptally.record.http.request_limits import HeadGuard
-from mcptally.record.http.upstream import Server
+from mcptally.record.http.request_limits import RequestLimits
+from mcptally.record.http.upstream import UpstreamServer
 from mcptally.wire.byte_pool import Pool
 
 MAX_HEAD: Final = 256 * 1024
-"""Bytes of the longest head understood; servers' own limits are at 16 to 64 KB."""
+"""Most bytes of a head; servers usually allow 16 to 64 KB."""
 
 
 class NotHttpError(Exception):
-    """What the server says cannot be understood; `passed` is what came before."""
+    """The server sent bytes that are not HTTP; `forwarded` is the valid output before them."""
 
-    def __init__(self, why: str, passed: bytes) -> None:
+    def __init__(self, why: str, forwarded: bytes) -> None:
         super().__init__(why)
-        self.passed = passed
+        self.forwarded = forwarded
 
 
-class Dialogue:
-    """Requests and responses of one client connection, one after the other."""
+class HttpProtocol:
+    """Requests and responses of one client connection, in sequence."""
 
     def __init__(
         self,
         *,
-        upstream: Server,
+        upstream: UpstreamServer,
         sessions: Sessions,
         loop: EventLoop,
         cap: int,
         pool: Pool,
-        own_names_only: bool,
-        late: Callable[[], None],
+        require_loopback_host: bool,
+        on_head_timeout: Callable[[], None],
     ) -> None:
         self._upstream = upstream
         self._sessions = sessions
         self._cap = cap
         self._pool = pool
-        self._own_names_only = own_names_only
-        self._guard = HeadGuard(loop, late)
-        self._down = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD)
-        self._up = h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_HEAD)
-        self.turn: RelayedExchange | None = None
-        """The request that is under way."""
-        self.ahead = 0
-        """Bytes the client has sent beyond the request that is under way."""
+        self._require_loopback_host = require_loopback_host
+        self._request_limits = RequestLimits(loop, on_head_timeout)
+        self._client = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD)
+        self._server = h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_HEAD)
+        self.exchange: ProxiedExchange | None = None
+        """The current exchange, or None."""
+        self.pipelined_bytes = 0
+        """Bytes that the client has sent beyond the current request."""
 
     def stop(self) -> None:
-        """The connection is over: no head is waited for."""
-        self._guard.stop()
+        """Cancel the timer for a request head: the connection is closed."""
+        self._request_limits.stop()
 
     # --- the client's side ----------------------------------------------------------------------
 
     @property
-    def asking(self) -> bool:
-        """Whether the request under way is still being sent."""
-        return self._down.their_state is h11.SEND_BODY
+    def is_receiving_request(self) -> bool:
+        """Whether the current request is incomplete."""
+        return self._client.their_state is h11.SEND_BODY
 
-    def client_says(self, data: bytes) -> bytes | None:
-        """What the server gets of the client's bytes; None while it has a request to answer first.
-
-        Raises:
-            RefusedError: they are not to be passed on.
-        """
-        if self._down.their_state is h11.IDLE:
-            self._guard.look(data)
-        self._down.receive_data(data)
-        if self._down.their_state in (h11.DONE, h11.MUST_CLOSE):
-            self.ahead += len(data)
-            return None
-        return self._understood()
-
-    def said_ahead(self) -> bytes | None:
-        """What the server gets of the next request, so far as it was sent ahead; or None.
+    def receive_from_client(self, data: bytes) -> bytes | None:
+        """Return the bytes for the server; None while the current request has no complete response.
 
         Raises:
-            RefusedError: it is not to be passed on.
+            RefusedError: the request must not be forwarded.
         """
-        if not self.ahead:
+        if self._client.their_state is h11.IDLE:
+            self._request_limits.count_lines(data)
+        self._client.receive_data(data)
+        if self._client.their_state in (h11.DONE, h11.MUST_CLOSE):
+            self.pipelined_bytes += len(data)
             return None
-        self.ahead = 0
-        self._guard.look(self._down.trailing_data[0])
-        return self._understood()
+        return self._parse_requests()
 
-    def _understood(self) -> bytes:
+    def parse_pipelined(self) -> bytes | None:
+        """Parse the pipelined bytes as the next request; return the bytes for the server, or None.
+
+        Raises:
+            RefusedError: the request must not be forwarded.
+        """
+        if not self.pipelined_bytes:
+            return None
+        self.pipelined_bytes = 0
+        self._request_limits.count_lines(self._client.trailing_data[0])
+        return self._parse_requests()
+
+    def _parse_requests(self) -> bytes:
         out: list[bytes] = []
         while True:
             try:
-                event = self._down.next_event()
+                event = self._client.next_event()
             except h11.RemoteProtocolError as error:
                 raise http_headers.RefusedError(
                     error.error_status_hint or 400, str(error)
                 ) from error
             if isinstance(event, h11.Request):
-                out.append(self._begin(event))
-            elif isinstance(event, h11.Data) and self.turn is not None:
-                out.append(self.turn.request_data(event))
-            elif isinstance(event, h11.EndOfMessage) and self.turn is not None:
-                out.append(self.turn.request_end(event))
-                self.ahead = len(self._down.trailing_data[0])
+                out.append(self._begin_exchange(event))
+            elif isinstance(event, h11.Data) and self.exchange is not None:
+                out.append(self.exchange.request_data(event))
+            elif isinstance(event, h11.EndOfMessage) and self.exchange is not None:
+                out.append(self.exchange.request_end(event))
+                self.pipelined_bytes = len(self._client.trailing_data[0])
                 break
             else:
                 break
-        if self.turn is None and not self._guard.running and self._down.trailing_data[0]:
-            self._guard.incomplete()
+        if (
+            self.exchange is None
+            and not self._request_limits.is_timing
+            and self._client.trailing_data[0]
+        ):
+            self._request_limits.start_timer()
         return b"".join(out)
 
-    def _begin(self, request: h11.Request) -> bytes:
-        self._guard.complete()
-        head = http_headers.head_of(request)
+    def _begin_exchange(self, request: h11.Request) -> bytes:
+        self._request_limits.reset()
+        head = http_headers.parse_head(request)
         extra: dict[str, Any] = {}
         if request.http_version != b"1.1":
             extra["http_version"] = request.http_version.decode()
-        turn = self._new_turn(
+        exchange = self._new_exchange(
             method=request.method.decode("latin-1"),
             path=request.target.decode("latin-1"),
             headers=head.text,
             **extra,
         )
-        if self._own_names_only:
+        if self._require_loopback_host:
             http_headers.check_host(head)
-        return turn.begin(request, head)
+        return exchange.request_head(request, head)
 
-    def refused(self, why: str) -> RelayedExchange:
-        """The turn of a request that is answered here."""
-        # Where its head could not be read, the text is not kept: it may hold credentials.
-        return self.turn or self._new_turn(method="", path="", headers=(), why=why)
+    def refused_exchange(self, why: str) -> ProxiedExchange:
+        """Return the exchange of a request that the recorder answers itself."""
+        # An unparsable head is not recorded: it may contain credentials.
+        return self.exchange or self._new_exchange(method="", path="", headers=(), why=why)
 
-    def _new_turn(
+    def _new_exchange(
         self, *, method: str, path: str, headers: Headers, **extra: Any
-    ) -> RelayedExchange:
-        exchange = self._sessions.begin(method=method, path=path, headers=headers, **extra)
-        self.turn = RelayedExchange(
-            exchange,
-            client=self._down,
-            server=self._up,
+    ) -> ProxiedExchange:
+        record = self._sessions.begin(method=method, path=path, headers=headers, **extra)
+        self.exchange = ProxiedExchange(
+            record,
+            client=self._client,
+            server=self._server,
             upstream=self._upstream,
             cap=self._cap,
             pool=self._pool,
         )
-        return self.turn
+        return self.exchange
 
     # --- the server's side ----------------------------------------------------------------------
 
-    def server_says(self, turn: RelayedExchange, data: bytes) -> tuple[bytes, bool]:
-        """What the client gets of the server's bytes (none: its end), and whether it is all.
+    def receive_from_server(self, exchange: ProxiedExchange, data: bytes) -> tuple[bytes, bool]:
+        """Return the bytes for the client, and whether the response is complete.
+
+        Empty `data` means that the server closed its sending side.
 
         Raises:
-            NotHttpError: they are no HTTP.
+            NotHttpError: the bytes are not HTTP.
         """
-        if not turn.head_seen:
-            turn.unframed += data
-        self._up.receive_data(data)
+        if not exchange.has_response_head:
+            exchange.unparsed += data
+        self._server.receive_data(data)
         out: list[bytes] = []
         while True:
             try:
-                event = self._up.next_event()
+                event = self._server.next_event()
             except h11.RemoteProtocolError as error:
                 raise NotHttpError(str(error), b"".join(out)) from error
             if isinstance(event, h11.Data):
-                out.append(turn.response_data(event))
+                out.append(exchange.response_data(event))
             elif isinstance(event, h11.Response):
-                out.append(turn.response_head(event))
+                out.append(exchange.response_head(event))
             elif isinstance(event, h11.InformationalResponse):
-                if self._down.our_state is h11.SEND_RESPONSE:
-                    out.append(self._down.send(http_headers.informational(event)) or b"")
+                if self._client.our_state is h11.SEND_RESPONSE:
+                    out.append(self._client.send(http_headers.forward_informational(event)) or b"")
             elif isinstance(event, h11.EndOfMessage):
-                out.append(turn.response_end(event))
+                out.append(exchange.response_end(event))
                 return b"".join(out), True
             else:
                 return b"".join(out), False
 
-    # --- from one turn to the next --------------------------------------------------------------
+    # --- the next exchange ----------------------------------------------------------------------
 
-    def may_go_on(self, turn: RelayedExchange) -> bool:
-        """Whether both connections are ready for another request after this one."""
-        # More than was asked for: nothing on this connection is certain.
-        said_too_much = bool(self._up.trailing_data[0])
+    def start_next_cycle(self, exchange: ProxiedExchange) -> bool:
+        """Prepare both connections for the next request; return False if one cannot take it."""
+        # The server sent more than the response: the connection cannot be reused.
+        has_excess_data = bool(self._server.trailing_data[0])
         states = (
-            self._down.our_state,
-            self._down.their_state,
-            self._up.our_state,
-            self._up.their_state,
+            self._client.our_state,
+            self._client.their_state,
+            self._server.our_state,
+            self._server.their_state,
         )
-        if turn.ends_after or said_too_much or any(state is not h11.DONE for state in states):
+        if (
+            exchange.closes_connection
+            or has_excess_data
+            or any(state is not h11.DONE for state in states)
+        ):
             return False
-        self._down.start_next_cycle()
-        self._up.start_next_cycle()
+        self._client.start_next_cycle()
+        self._server.start_next_cycle()
         return True

@@ -1,373 +1,386 @@
-"""One client connection and the server connection that belongs to it, and what passes between.
+"""Forward bytes between one client connection and its server connection.
 
-Each read is worked off in three steps: understand (http_dialogue.py), record what became complete,
-pass on. What is left here is who reads and writes when, and what follows when a side ends.
+Each read is handled in three steps: parse (protocol.py), record what became complete
+(write_queue.py), forward. This module decides when each side is read or written, and what happens
+when a side closes.
 """
 
 import functools
 from collections.abc import Callable
 from typing import Concatenate, Final, ParamSpec
 
-from mcptally.record.http.error_text import in_words
+from mcptally.record.http.error_text import describe_error
 from mcptally.record.http.event_loop import EventLoop, Timer
-from mcptally.record.http.exchange import RelayedExchange
+from mcptally.record.http.exchange import ProxiedExchange
 from mcptally.record.http.headers import RefusedError
-from mcptally.record.http.protocol import Dialogue, NotHttpError
+from mcptally.record.http.protocol import HttpProtocol, NotHttpError
 from mcptally.record.http.recordings import Sessions
 from mcptally.record.http.request_limits import HEAD_SECONDS
 from mcptally.record.http.socket import Socket
-from mcptally.record.http.upstream import Server
-from mcptally.record.http.upstream_connection import Uplink
+from mcptally.record.http.upstream import UpstreamServer
+from mcptally.record.http.upstream_connection import UpstreamConnection
 from mcptally.record.http.write_queue import WriteQueue
 from mcptally.wire.byte_pool import Pool
 
 P = ParamSpec("P")
 
-_PIPELINED: Final = 256 * 1024
-"""Bytes a client may send ahead of the response it waits for."""
+_MAX_PIPELINED_BYTES: Final = 256 * 1024
+"""Most bytes that a client may pipeline before it has the response to its current request."""
 
 LINGER_SECONDS: Final = 2.0
-"""How long a client that is still sending gets to read an answer given early."""
+"""Seconds that a client, still sending its request, has to read an early response."""
 
-_LINGER_BYTES: Final = 64 << 20
+_MAX_LINGER_BYTES: Final = 64 << 20
 
 HALF_OPEN_SECONDS: Final = 300.0
-"""How long a response may still come for a client that has closed its sending side."""
+"""Seconds to wait for a response after the client has closed its sending side."""
 
 
-def _contained(
-    entry: Callable[Concatenate["Relay", P], None],
-) -> Callable[Concatenate["Relay", P], None]:
-    """A mistake of ours costs one connection, and is said, but stops no other."""
+def _close_on_exception(
+    handler_method: Callable[Concatenate["ProxyConnection", P], None],
+) -> Callable[Concatenate["ProxyConnection", P], None]:
+    """Log an unexpected exception and close only the connection it occurred on."""
 
-    @functools.wraps(entry)
-    def contained(relay: "Relay", /, *args: P.args, **kwargs: P.kwargs) -> None:
+    @functools.wraps(handler_method)
+    def wrapper(connection: "ProxyConnection", /, *args: P.args, **kwargs: P.kwargs) -> None:
         try:
-            entry(relay, *args, **kwargs)
+            handler_method(connection, *args, **kwargs)
         except Exception as error:  # noqa: BLE001 - see above
-            relay.failed(error)
+            connection.fail(error)
 
-    return contained
+    return wrapper
 
 
-class Relay:
-    """A client connection, from its first byte to its last."""
+class ProxyConnection:
+    """A client connection with its connection to the server."""
 
     def __init__(
         self,
         *,
-        upstream: Server,
+        upstream: UpstreamServer,
         sessions: Sessions,
-        scribe: WriteQueue,
+        write_queue: WriteQueue,
         loop: EventLoop,
         cap: int,
         pool: Pool,
-        own_names_only: bool,
-        gone: "Callable[[Relay], None]",
-        say: Callable[[str], None],
+        require_loopback_host: bool,
+        on_closed: "Callable[[ProxyConnection], None]",
+        log: Callable[[str], None],
     ) -> None:
-        self._say = say
-        self._scribe = scribe
+        self._log = log
+        self._write_queue = write_queue
         self._loop = loop
-        self._dialogue = Dialogue(
+        self._protocol = HttpProtocol(
             upstream=upstream,
             sessions=sessions,
             loop=loop,
             cap=cap,
             pool=pool,
-            own_names_only=own_names_only,
-            late=self._late,
+            require_loopback_host=require_loopback_host,
+            on_head_timeout=self._on_head_timeout,
         )
-        self.waiting_since = loop.time()
-        """When the last exchange ended, or the connection began, on the loop's clock."""
-        self._gone = gone
+        self.idle_since = loop.time()
+        """Loop time at which the last exchange ended or the connection began."""
+        self._on_closed = on_closed
         self._upstream = upstream
         self._client: Socket | None = None
-        self._uplink = Uplink(upstream, loop=loop, end=self, made=self._connected)
+        self._upstream_connection = UpstreamConnection(
+            upstream, loop=loop, handler=self, on_connected=self._on_connected
+        )
         self._timer: Timer | None = None
-        self._over = False
-        self._last = False
-        self._lingering = -1
+        self._closed = False
+        self._closing = False
+        self._lingered_bytes = -1
         self._client_eof = False
         self._server_eof = False
 
     def start(self, client: Socket) -> None:
-        """Begin to serve the client."""
+        """Start to read from the client."""
         self._client = client
         client.start()
 
     @property
-    def _turn(self) -> RelayedExchange | None:
-        return self._dialogue.turn
+    def _exchange(self) -> ProxiedExchange | None:
+        return self._protocol.exchange
 
     @property
-    def idle(self) -> bool:
-        """Whether no exchange is under way."""
-        return self._turn is None and self._lingering < 0
+    def is_idle(self) -> bool:
+        """Whether no exchange is in progress."""
+        return self._exchange is None and self._lingered_bytes < 0
 
-    def finish(self, why: str) -> None:
-        """End the connection from our side as soon as nobody waits for an answer on it."""
-        self._last = True
-        if self.idle or (self._turn is not None and self._turn.exchange.method == "GET"):
-            self.stop(why)
+    def close_when_idle(self, why: str) -> None:
+        """Close the connection after the current response; streams opened by GET close at once."""
+        self._closing = True
+        if self.is_idle or (self._exchange is not None and self._exchange.record.method == "GET"):
+            self.close(why)
 
-    def stop(self, why: str) -> None:
-        """End the connection from our side, now."""
-        self._torn("proxy", why=why)
-        self._drop()
+    def close(self, why: str) -> None:
+        """Close the connection at once."""
+        self._truncate("proxy", why=why)
+        self._close_now()
 
-    def failed(self, error: Exception) -> None:
-        """Give the connection up for a mistake of ours."""
-        self._say(f"a connection was given up: {error!r}; please report this")
-        self.stop("internal error")
+    def fail(self, error: Exception) -> None:
+        """Log an internal error and close the connection."""
+        self._log(f"internal error, one connection was closed: {error!r}; please report this")
+        self.close("internal error")
 
     # --- from the client ------------------------------------------------------------------------
 
-    @_contained
-    def received(self, wire: Socket, data: bytes) -> None:
-        """Bytes, or the end of them, from either side."""
-        if self._over:
+    @_close_on_exception
+    def on_data(self, sock: Socket, data: bytes) -> None:
+        """Handle bytes from the client or the server; empty `data` means end of stream."""
+        if self._closed:
             return
-        if wire is self._uplink.wire:
+        if sock is self._upstream_connection.socket:
             self._from_server(data)
-        elif self._lingering >= 0:
-            self._lingering += len(data)
-            if not data or self._lingering > _LINGER_BYTES:
-                self._drop()
+        elif self._lingered_bytes >= 0:
+            self._lingered_bytes += len(data)
+            if not data or self._lingered_bytes > _MAX_LINGER_BYTES:
+                self._close_now()
         elif not data:
-            self._client_ended()
+            self._on_client_eof()
         else:
             self._from_client(data)
 
     def _from_client(self, data: bytes) -> None:
-        self._pass_request(lambda: self._dialogue.client_says(data))
+        self._forward_request(lambda: self._protocol.receive_from_client(data))
 
-    def _pass_request(self, understood: Callable[[], bytes | None]) -> None:
+    def _forward_request(self, parse: Callable[[], bytes | None]) -> None:
         try:
-            passed = understood()
+            forwarded = parse()
         except RefusedError as refused:
             self._refuse(refused.status, refused.why)
             return
-        if passed is not None:
-            self._commit(lambda: self._write_server(passed))
-        elif self._dialogue.ahead > _PIPELINED and self._client is not None:
+        if forwarded is not None:
+            self._commit(lambda: self._write_server(forwarded))
+        elif self._protocol.pipelined_bytes > _MAX_PIPELINED_BYTES and self._client is not None:
             self._client.pause()
 
-    @_contained
-    def _late(self) -> None:
-        """A request's head did not come in time."""
-        if not self._over and self._turn is None and self._lingering < 0:
+    @_close_on_exception
+    def _on_head_timeout(self) -> None:
+        """Answer 408: the request head did not arrive in time."""
+        if not self._closed and self._exchange is None and self._lingered_bytes < 0:
             self._refuse(408, f"its head took longer than {HEAD_SECONDS:.0f} s")
 
     def _write_server(self, data: bytes) -> None:
-        if data and not self._over:
-            self._uplink.write(data)
-            if self._uplink.full and self._client is not None:
+        if data and not self._closed:
+            self._upstream_connection.write(data)
+            if self._upstream_connection.is_full and self._client is not None:
                 self._client.pause()
-        self._maybe_cycle()
+        self._start_next_request()
 
-    @_contained
-    def _connected(self, error: OSError | None) -> None:
+    @_close_on_exception
+    def _on_connected(self, error: OSError | None) -> None:
         if error is not None:
-            self._unreachable(error)
+            self._respond_unreachable(error)
         elif self._client_eof:
-            if self._turn is not None:
-                self._end_uplink(self._turn)
-        elif self._client is not None and not self._uplink.full:
+            if self._exchange is not None:
+                self._shut_down_upstream(self._exchange)
+        elif self._client is not None and not self._upstream_connection.is_full:
             self._client.resume()
 
     # --- from the server ------------------------------------------------------------------------
 
     def _from_server(self, data: bytes) -> None:
         if not data:
-            self._server_ended(None)
+            self._on_server_eof(None)
             return
-        turn = self._turn
-        if turn is None:
-            # Nothing was asked: whatever this is, it ends the connection, as it would without us.
-            self._drop()
-        elif turn.blind is not None:
-            turn.blind.feed(data)
+        exchange = self._exchange
+        if exchange is None:
+            # No request is open: close, as the client would without the recorder.
+            self._close_now()
+        elif exchange.raw_body is not None:
+            exchange.raw_body.feed(data)
             self._write_client(data)
         else:
-            self._read_server(turn, data)
+            self._read_server(exchange, data)
 
-    def _read_server(self, turn: RelayedExchange, data: bytes) -> None:
+    def _read_server(self, exchange: ProxiedExchange, data: bytes) -> None:
         try:
-            passed, finished = self._dialogue.server_says(turn, data)
+            forwarded, finished = self._protocol.receive_from_server(exchange, data)
         except NotHttpError as error:
-            self._not_http(turn, error)
+            self._forward_non_http(exchange, error)
             return
-        self._commit(lambda: self._pass_response(turn, passed, finished=finished))
+        self._commit(lambda: self._forward_response(exchange, forwarded, finished=finished))
 
-    def _pass_response(self, turn: RelayedExchange, data: bytes, *, finished: bool) -> None:
+    def _forward_response(self, exchange: ProxiedExchange, data: bytes, *, finished: bool) -> None:
         self._write_client(data)
         if finished:
-            turn.answered = True
-            turn.exchange.end("server")
-            self._scribe.later(turn.exchange.take())
-            self._maybe_cycle()
+            exchange.is_complete = True
+            exchange.record.end("server")
+            self._write_queue.enqueue(exchange.record.take_calls())
+            self._start_next_request()
 
-    def _not_http(self, turn: RelayedExchange, error: NotHttpError) -> None:
-        """The server says something that is no HTTP: the client sees it as it is."""
-        if not turn.head_seen:
-            data = turn.go_blind(str(error))
+    def _forward_non_http(self, exchange: ProxiedExchange, error: NotHttpError) -> None:
+        """Forward bytes that are not HTTP to the client unchanged."""
+        if not exchange.has_response_head:
+            data = exchange.switch_to_raw(str(error))
             self._commit(lambda: self._write_client(data))
             return
-        self._write_client(error.passed)
-        if not turn.answered:
-            self._torn("server", why="closed" if self._server_eof else f"not HTTP: {error}")
-        self._drop()
+        self._write_client(error.forwarded)
+        if not exchange.is_complete:
+            self._truncate("server", why="closed" if self._server_eof else f"not HTTP: {error}")
+        self._close_now()
 
     def _write_client(self, data: bytes) -> None:
         if self._client is None or not data:
             return
         self._client.write(data)
-        if self._client.full and self._uplink.wire is not None:
-            self._uplink.wire.pause()
+        if self._client.is_full and self._upstream_connection.socket is not None:
+            self._upstream_connection.socket.pause()
 
     def _commit(self, then: Callable[[], None]) -> None:
-        """Record what became complete, then go on: the last thing a callback does."""
-        self._scribe.write([] if self._turn is None else self._turn.exchange.take(), then)
+        """Record what became complete, then run `then`; no code may follow the call."""
+        self._write_queue.write(
+            [] if self._exchange is None else self._exchange.record.take_calls(), then
+        )
 
-    # --- from one exchange to the next ----------------------------------------------------------
+    # --- the next exchange ----------------------------------------------------------------------
 
-    def _maybe_cycle(self) -> None:
-        """Go on to the next request once this one and its response are through."""
-        turn = self._turn
-        if turn is None or not turn.answered or self._over:
+    def _start_next_request(self) -> None:
+        """Start the next request if the current request and its response are complete."""
+        exchange = self._exchange
+        if exchange is None or not exchange.is_complete or self._closed:
             return
-        if self._dialogue.asking:
-            # Answered before the request was complete: go on sending it, if the server still reads.
-            if self._server_eof or self._uplink.broken:
+        if self._protocol.is_receiving_request:
+            # The response came before the request was complete: keep sending if the server reads.
+            if self._server_eof or self._upstream_connection.is_broken:
                 self._linger()
             return
-        turn.exchange.done()
-        self._dialogue.turn = None
-        self.waiting_since = self._loop.time()
-        if self._last or self._client_eof or not self._dialogue.may_go_on(turn):
-            self._drop()
+        exchange.record.release()
+        self._protocol.exchange = None
+        self.idle_since = self._loop.time()
+        if self._closing or self._client_eof or not self._protocol.start_next_cycle(exchange):
+            self._close_now()
             return
         if self._client is not None:
             self._client.resume()
-        self._pass_request(self._dialogue.said_ahead)
+        self._forward_request(self._protocol.parse_pipelined)
 
-    def drained(self, wire: Socket) -> None:
-        """One side has taken what waited for it: the other may be read again."""
-        other = self._uplink.wire if wire is self._client else self._client
-        if other is not None and not self._over and self._dialogue.ahead <= _PIPELINED:
+    def on_drained(self, sock: Socket) -> None:
+        """Resume reading one side after the send buffer of the other side has drained."""
+        other = self._upstream_connection.socket if sock is self._client else self._client
+        if (
+            other is not None
+            and not self._closed
+            and self._protocol.pipelined_bytes <= _MAX_PIPELINED_BYTES
+        ):
             other.resume()
 
     # --- ends -----------------------------------------------------------------------------------
 
-    @_contained
-    def lost(self, wire: Socket, error: OSError) -> None:
-        """A side cannot be read any more."""
-        if self._over:
+    @_close_on_exception
+    def on_read_error(self, sock: Socket, error: OSError) -> None:
+        """Handle a read error on either side."""
+        if self._closed:
             return
-        if wire is self._uplink.wire:
-            self._server_ended(error)
-        elif self._turn is not None and self._lingering < 0:
-            self._torn("client", why=in_words(error))
-            self._drop(reset=True)
+        if sock is self._upstream_connection.socket:
+            self._on_server_eof(error)
+        elif self._exchange is not None and self._lingered_bytes < 0:
+            self._truncate("client", why=describe_error(error))
+            self._close_now(reset=True)
         else:
-            self._drop()
+            self._close_now()
 
-    @_contained
-    def unwritable(self, wire: Socket, error: OSError) -> None:
-        """A side cannot be written any more."""
-        if self._over or wire is self._uplink.wire:
-            # What the server still says is worth hearing: reading it will tell its end.
+    @_close_on_exception
+    def on_write_error(self, sock: Socket, error: OSError) -> None:
+        """Handle a write error on either side."""
+        if self._closed or sock is self._upstream_connection.socket:
+            # Keep reading: the server may have sent a response, and reading reports its end.
             return
-        self._torn("client", why=in_words(error))
-        self._drop(reset=True)
+        self._truncate("client", why=describe_error(error))
+        self._close_now(reset=True)
 
-    def _client_ended(self) -> None:
-        """The client will send nothing more; mostly that means that it has gone."""
+    def _on_client_eof(self) -> None:
+        """Handle the end of the client's bytes; usually the client has disconnected."""
         self._client_eof = True
-        turn = self._turn
-        if turn is None:
-            self._drop()
+        exchange = self._exchange
+        if exchange is None:
+            self._close_now()
             return
-        if not turn.answered:
-            turn.request_torn()
-            turn.exchange.end("client")
-        self._end_uplink(turn)
-        self._timer = self._loop.call_later(HALF_OPEN_SECONDS, lambda: self.stop("half open"))
-        self._scribe.later(turn.exchange.take())
+        if not exchange.is_complete:
+            exchange.truncate_request()
+            exchange.record.end("client")
+        self._shut_down_upstream(exchange)
+        self._timer = self._loop.call_later(HALF_OPEN_SECONDS, lambda: self.close("half open"))
+        self._write_queue.enqueue(exchange.record.take_calls())
 
-    def _end_uplink(self, turn: RelayedExchange) -> None:
-        """Tell the server that the client will send nothing more, unless its answer would be lost.
+    def _shut_down_upstream(self, exchange: ProxiedExchange) -> None:
+        """Close the sending side to the server, unless the response would be lost.
 
-        Over TCP it sees what it would see without us. Over TLS, many servers take the end of one
-        direction as that of both, and answer no more: it is told only where it would wait for
-        more, of a request or to send in a stream.
+        Over TCP the server sees the same half-close as without the recorder. Over TLS many servers
+        treat a half-close as the end of the connection and send no response: there the side is
+        closed only for an incomplete request or a streaming response.
         """
-        if not self._upstream.is_tls or self._dialogue.asking or turn.is_streaming:
-            self._uplink.finish()
+        if (
+            not self._upstream.is_tls
+            or self._protocol.is_receiving_request
+            or exchange.is_streaming
+        ):
+            self._upstream_connection.finish_sending()
 
-    def _server_ended(self, error: OSError | None) -> None:
-        """The server will send nothing more."""
+    def _on_server_eof(self, error: OSError | None) -> None:
+        """Handle the end of the server's bytes."""
         self._server_eof = True
-        turn = self._turn
-        if turn is None:
-            # An idle connection ends for the client when it ends for us: as it would without us.
-            self._drop(reset=error is not None)
+        exchange = self._exchange
+        if exchange is None:
+            # Close an idle client connection too, as the server would without the recorder.
+            self._close_now(reset=error is not None)
             return
-        if turn.blind is not None:
-            self._end_blindly(turn, error)
-        elif turn.answered and self._dialogue.asking and not self._client_eof:
+        if exchange.raw_body is not None:
+            self._end_raw(exchange, error)
+        elif exchange.is_complete and self._protocol.is_receiving_request and not self._client_eof:
             self._linger()
-        elif turn.answered:
-            self._finish(turn)
-        elif error is None and turn.head_seen:
-            # It may have been a body that ends with the connection.
-            self._read_server(turn, b"")
-        elif turn.unframed:
-            # A head that never ended: the client is to see what there is of it.
-            self._write_client(turn.go_blind("the head never ended"))
-            self._end_blindly(turn, error)
+        elif exchange.is_complete:
+            self._finish_exchange(exchange)
+        elif error is None and exchange.has_response_head:
+            # A body without a length ends with the connection.
+            self._read_server(exchange, b"")
+        elif exchange.unparsed:
+            # The head is incomplete: forward what there is of it.
+            self._write_client(exchange.switch_to_raw("incomplete head"))
+            self._end_raw(exchange, error)
         else:
-            self._torn("server", why=in_words(error))
-            self._drop(reset=error is not None)
+            self._truncate("server", why=describe_error(error))
+            self._close_now(reset=error is not None)
 
-    def _end_blindly(self, turn: RelayedExchange, error: OSError | None) -> None:
-        turn.end_blindly()
-        self._finish(turn, reset=error is not None)
+    def _end_raw(self, exchange: ProxiedExchange, error: OSError | None) -> None:
+        exchange.end_raw()
+        self._finish_exchange(exchange, reset=error is not None)
 
-    def _finish(self, turn: RelayedExchange, *, reset: bool = False) -> None:
-        self._over_with(turn)
-        self._drop(reset=reset)
+    def _finish_exchange(self, exchange: ProxiedExchange, *, reset: bool = False) -> None:
+        self._release_exchange(exchange)
+        self._close_now(reset=reset)
 
-    def _over_with(self, turn: RelayedExchange) -> None:
-        self._scribe.later(turn.exchange.take())
-        turn.exchange.done()
-        self._dialogue.turn = None
+    def _release_exchange(self, exchange: ProxiedExchange) -> None:
+        self._write_queue.enqueue(exchange.record.take_calls())
+        exchange.record.release()
+        self._protocol.exchange = None
 
-    def _torn(self, closed_by: str, *, why: str) -> None:
-        """Record that the exchange ended in the middle, if one was under way."""
-        if self._turn is not None:
-            self._turn.torn(closed_by, why=why)
-            self._over_with(self._turn)
+    def _truncate(self, closed_by: str, *, why: str) -> None:
+        """Record that the current exchange, if any, ended before it was complete."""
+        if self._exchange is not None:
+            self._exchange.truncate(closed_by, why=why)
+            self._release_exchange(self._exchange)
 
     def _linger(self) -> None:
-        """Let a client that is still sending read its answer before the connection goes."""
-        if self._turn is not None:
-            self._turn.request_torn()
-            self._over_with(self._turn)
-        self._lingering = 0
-        self._uplink.abort()
+        """Keep the connection open until a client that is still sending has read its response."""
+        if self._exchange is not None:
+            self._exchange.truncate_request()
+            self._release_exchange(self._exchange)
+        self._lingered_bytes = 0
+        self._upstream_connection.abort()
         if self._client is not None:
-            self._client.finish()
+            self._client.finish_sending()
             self._client.resume()
-        self._timer = self._loop.call_later(LINGER_SECONDS, self._drop)
+        self._timer = self._loop.call_later(LINGER_SECONDS, self._close_now)
 
-    def _drop(self, *, reset: bool = False) -> None:
-        if self._over:
+    def _close_now(self, *, reset: bool = False) -> None:
+        if self._closed:
             return
-        self._over = True
-        self._dialogue.stop()
-        self._torn("proxy", why="closed")
+        self._closed = True
+        self._protocol.stop()
+        self._truncate("proxy", why="closed")
         if self._timer is not None:
             self._timer.cancel()
         if self._client is not None:
@@ -375,34 +388,36 @@ class Relay:
                 self._client.abort(reset=True)
             else:
                 self._client.close()
-        self._uplink.abort(reset=reset)
-        self._gone(self)
+        self._upstream_connection.abort(reset=reset)
+        self._on_closed(self)
 
-    # --- answers of our own ---------------------------------------------------------------------
+    # --- responses of the recorder --------------------------------------------------------------
 
-    def _unreachable(self, error: OSError) -> None:
-        if self._over or self._turn is None:
+    def _respond_unreachable(self, error: OSError) -> None:
+        if self._closed or self._exchange is None:
             return
-        self._answer(
-            502, f"mcptally: no connection to the server: {in_words(error)}\n", in_words(error)
+        self._respond(
+            502,
+            f"mcptally: no connection to the server: {describe_error(error)}\n",
+            describe_error(error),
         )
 
     def _refuse(self, status: int, why: str) -> None:
-        """Answer a request that is not passed on."""
-        self._dialogue.refused(why)
-        self._answer(status, f"mcptally: request refused: {why}\n", why)
+        """Answer a request that is not forwarded."""
+        self._protocol.refused_exchange(why)
+        self._respond(status, f"mcptally: request refused: {why}\n", why)
 
-    def _answer(self, status: int, text: str, why: str) -> None:
-        if self._turn is None:
+    def _respond(self, status: int, text: str, why: str) -> None:
+        if self._exchange is None:
             return
-        out = self._turn.answer(status, text, why)
+        out = self._exchange.respond(status, text, why)
         if out is None:
-            # The answer has begun, and now the request turns out to be broken.
-            self._torn("proxy", why=why)
-            self._drop(reset=True)
+            # The response has begun before the request turned out to be invalid.
+            self._truncate("proxy", why=why)
+            self._close_now(reset=True)
             return
-        self._commit(lambda: self._last_words(out))
+        self._commit(lambda: self._send_and_linger(out))
 
-    def _last_words(self, data: bytes) -> None:
+    def _send_and_linger(self, data: bytes) -> None:
         self._write_client(data)
         self._linger()

@@ -1,9 +1,9 @@
-"""Which recording an HTTP exchange belongs to, and what is written of it.
+"""Assign HTTP exchanges to recordings, and build the events to write.
 
-The rules, in full in docs/explanation/http-recording.md: a session that an `initialize` opened
-with an `Mcp-Session-Id` has a recording of its own, so has every legacy SSE stream, and all else
-goes to the run's shared recording. The request that opens a session is recorded before anybody
-knows what it opens: it begins a recording that becomes the session's.
+docs/explanation/http-recording.md has the rules in full. Each session that an `initialize` opened
+with an `Mcp-Session-Id` has its own recording, and so has each legacy SSE stream; all other
+exchanges go to the shared recording of the run. An `initialize` request is recorded before its
+result is known: it starts a recording that becomes that of the session.
 """
 
 import itertools
@@ -14,19 +14,19 @@ from urllib.parse import urljoin, urlsplit
 
 import msgspec
 
-from mcptally.record.http.body import Seen, is_event_stream
+from mcptally.record.http.body import BodyItem, is_event_stream
 from mcptally.record.writer.recording import Archive, Recording
 from mcptally.transcript.format import Dir, Transport
 from mcptally.wire.framing import Piece
 
 MAX_OPEN: Final = 512
-"""Session recordings open at once; beyond it the longest idle one is closed."""
+"""Most open session recordings; beyond it the one idle for longest is closed."""
 
-MAX_KNOWN: Final = 50_000
-"""Session ids remembered after their recording was closed."""
+MAX_SESSION_IDS: Final = 50_000
+"""Most session ids kept, including those whose recording was closed."""
 
-_UNDECIDED: Final = 64 * 1024
-"""A longer first request is no `initialize`."""
+_MAX_INITIALIZE_BYTES: Final = 64 * 1024
+"""Most bytes of an `initialize` request."""
 
 _SESSION_HEADER: Final = "mcp-session-id"
 
@@ -35,44 +35,44 @@ Headers = tuple[tuple[str, str], ...]
 """Names in lower case, values as text."""
 
 
-class Hide(Protocol):
-    """What of a head is recorded; mcptally.redaction.policy has the real one."""
+class HeadRedaction(Protocol):
+    """Redacts heads; server.py implements it with mcptally.redaction.policy."""
 
     def headers(self, headers: Headers) -> dict[str, str]:
-        """The allowed headers, session ids hashed."""
+        """Return the allowed headers, with session ids hashed."""
 
     def path(self, path: str) -> str:
-        """A path and query with session ids hashed."""
+        """Return a path and query with session ids hashed."""
 
 
-class Log:
-    """One recording as the event loop sees it; its file begins with its first event."""
+class OpenRecording:
+    """An open recording and its exchanges; the file is created with the first event."""
 
-    def __init__(self, recording: Recording, *, used: float) -> None:
+    def __init__(self, recording: Recording, *, last_used: float) -> None:
         self._recording = recording
-        self._gave_up = False
-        self.exchanges = 0
-        """Exchanges that have not ended."""
-        self.used = used
-        """When the last one ended, on the loop's clock."""
-        self.ends: str | None = None
-        """Why it is to be closed as soon as no exchange needs it."""
+        self._marked_stalled = False
+        self.active_exchanges = 0
+        """Number of exchanges that have not ended."""
+        self.last_used = last_used
+        """Loop time at which the last exchange ended."""
+        self.close_reason: str | None = None
+        """Reason to close the recording when no exchange uses it; None keeps it open."""
 
     def call(self, name: str, arguments: dict[str, Any]) -> None:
-        """Run one method of the recording; may wait for the disk."""
-        if self._gave_up:
-            self._gave_up = self._recording.stalled = False
+        """Call a method of the recording; may block on the disk."""
+        if self._marked_stalled:
+            self._marked_stalled = self._recording.stalled = False
         getattr(self._recording, name)(**arguments)
 
-    def give_up(self, name: str, arguments: dict[str, Any]) -> None:
-        """Have an event counted as lost, because the disk holds the thread that writes."""
-        # A recording that is marked so counts what it is told, and touches no file.
-        self._gave_up = self._recording.stalled = True
+    def count_lost(self, name: str, arguments: dict[str, Any]) -> None:
+        """Count an event as lost, because a write is stalled."""
+        # A recording marked as stalled counts events and does not access its file.
+        self._marked_stalled = self._recording.stalled = True
         getattr(self._recording, name)(**arguments)
 
 
-Call = tuple[Log, str, dict[str, Any]]
-"""A method of a recording, and its arguments, for the scribe to run."""
+RecordingCall = tuple[OpenRecording, str, dict[str, Any]]
+"""A recording, the name of its method to call, and the arguments."""
 
 
 class _Envelope(msgspec.Struct):
@@ -85,19 +85,21 @@ _envelope: Final = msgspec.json.Decoder(_Envelope).decode
 
 def _is_initialize(piece: Piece) -> bool:
     return (
-        isinstance(piece, bytes) and b"initialize" in piece and _read(piece).method == "initialize"
+        isinstance(piece, bytes)
+        and b"initialize" in piece
+        and _parse_envelope(piece).method == "initialize"
     )
 
 
-def _read(piece: Piece) -> _Envelope:
+def _parse_envelope(piece: Piece) -> _Envelope:
     try:
         return _envelope(piece) if isinstance(piece, bytes) else _Envelope()
     except (msgspec.DecodeError, RecursionError, ValueError):
         return _Envelope()
 
 
-class Exchange:
-    """One request and its response; what is to be written of them gathers for `take`."""
+class ExchangeRecord:
+    """Builds the events of one request and its response; `take_calls` returns them."""
 
     def __init__(
         self,
@@ -113,113 +115,115 @@ class Exchange:
         self.scope = scope
         self.method = method
         self.path = path
-        self.session = _first(headers, _SESSION_HEADER)
-        """The session id that the request names."""
-        self.log: Log | None = None
-        """The recording it belongs to; None until that is known."""
-        self.opening = False
-        """Its `initialize` may open a session."""
-        self.legacy = False
-        """Its response is a legacy SSE stream."""
+        self.session = _first_header(headers, _SESSION_HEADER)
+        """Session id in the request, or None."""
+        self.recording: OpenRecording | None = None
+        """The recording of the exchange; None until it is known."""
+        self.may_open_session = False
+        """The request is an `initialize` that may open a session."""
+        self.is_legacy_stream = False
+        """The response is a legacy SSE stream."""
         self.status = 0
-        """Of the response; 0 until it has come, or where it is no HTTP."""
-        self.answered_session: str | None = None
-        """The session id that the response's head names."""
-        self.ended = False
-        """Its `end` has been noted."""
-        self._size = 0
+        """Status of the response; 0 before it arrives and for responses that are not HTTP."""
+        self.response_session: str | None = None
+        """Session id in the response head, or None."""
+        self.has_ended = False
+        """`end` has been called."""
+        self._request_size = 0
         self._calls: list[tuple[str, dict[str, Any]]] = []
-        hide = sessions.hide
+        redaction = sessions.redaction
         self._add(
             "http",
             dir="c2s",
             phase="request",
             method=method,
-            path=hide.path(path),
-            headers=hide.headers(headers),
+            path=redaction.path(path),
+            headers=redaction.headers(headers),
             **extra,
         )
-        sessions.place(self, headers)
+        sessions.assign_from_request(self, headers)
 
-    def take(self) -> list[Call]:
-        """What has to be written now; nothing while it is not known where."""
-        if self.log is None or not self._calls:
+    def take_calls(self) -> list[RecordingCall]:
+        """Return and clear the calls to write; none while the recording is unknown."""
+        if self.recording is None or not self._calls:
             return []
-        log, calls, self._calls = self.log, self._calls, []
-        return [(log, name, arguments) for name, arguments in calls]
+        recording, calls, self._calls = self.recording, self._calls, []
+        return [(recording, name, arguments) for name, arguments in calls]
 
-    def request_bytes(self, size: int, seen: Sequence[Seen]) -> None:
-        """Body bytes of the request went by."""
-        self._size += size
-        if self.log is None:
-            if any(_is_initialize(s.piece) for s in seen):
+    def request_items(self, size: int, items: Sequence[BodyItem]) -> None:
+        """Record the items of the request body; `size` is the number of body bytes received."""
+        self._request_size += size
+        if self.recording is None:
+            if any(_is_initialize(item.piece) for item in items):
                 self._sessions.open_session(self)
-            elif seen or self._size > _UNDECIDED:
-                self._sessions.share(self)
-        self._frames("c2s", seen)
+            elif items or self._request_size > _MAX_INITIALIZE_BYTES:
+                self._sessions.assign_shared(self)
+        self._add_frames("c2s", items)
 
-    def request_over(self) -> None:
-        """The request is complete."""
-        if self.log is None and self.method != "GET":
-            self._sessions.share(self)
+    def request_complete(self) -> None:
+        """Record that the request is complete."""
+        if self.recording is None and self.method != "GET":
+            self._sessions.assign_shared(self)
 
     def response_head(self, status: int | None, headers: Headers, **extra: Any) -> None:
-        """The response begins."""
+        """Record the head of the response."""
         self.status = status or 0
-        self.answered_session = _first(headers, _SESSION_HEADER)
-        self._sessions.answered(self, _first(headers, "content-type"))
+        self.response_session = _first_header(headers, _SESSION_HEADER)
+        self._sessions.assign_from_response(self, _first_header(headers, "content-type"))
         self._add(
             "http",
             dir="s2c",
             phase="response",
             status=status,
-            headers=self._sessions.hide.headers(headers),
+            headers=self._sessions.redaction.headers(headers),
             **extra,
         )
 
-    def response_seen(
-        self, seen: Sequence[Seen], *, rewrite: Callable[[bytes], bytes | None] | None = None
+    def response_items(
+        self, items: Sequence[BodyItem], *, rewrite: Callable[[bytes], bytes | None] | None = None
     ) -> None:
-        """Something in the response is complete."""
-        for one in seen:
-            found = one
-            if self.opening and _read(one.piece).result is not None:
-                self._sessions.opened(self)
-            if self.legacy and one.fields.get("sse_event") == "endpoint":
-                found = self._endpoint(one, rewrite)
-            self._frames("s2c", [found])
+        """Record the items of the response; `rewrite` rewrites an endpoint URL."""
+        for item in items:
+            recorded = item
+            if self.may_open_session and _parse_envelope(item.piece).result is not None:
+                self._sessions.session_opened(self)
+            if self.is_legacy_stream and item.fields.get("sse_event") == "endpoint":
+                recorded = self._endpoint_item(item, rewrite)
+            self._add_frames("s2c", [recorded])
 
     def end(self, closed_by: str, **why: Any) -> None:
-        """The exchange is over; only the first call says who ended it."""
-        if self.ended:
+        """Record the end of the exchange; only the first call has an effect."""
+        if self.has_ended:
             return
-        self.ended = True
-        if self.log is None:
-            self._sessions.share(self)
+        self.has_ended = True
+        if self.recording is None:
+            self._sessions.assign_shared(self)
         self._add("http", dir="s2c", phase="end", closed_by=closed_by, **why)
 
-    def done(self) -> None:
-        """Nothing more will be written of it."""
-        self._sessions.done(self)
+    def release(self) -> None:
+        """Release the recording: the exchange has no more events."""
+        self._sessions.release(self)
 
-    def _endpoint(self, seen: Seen, rewrite: Callable[[bytes], bytes | None] | None) -> Seen:
-        url = seen.piece if isinstance(seen.piece, bytes) else b""
+    def _endpoint_item(
+        self, item: BodyItem, rewrite: Callable[[bytes], bytes | None] | None
+    ) -> BodyItem:
+        url = item.piece if isinstance(item.piece, bytes) else b""
         text = url.decode(errors="replace")
-        self._sessions.legacy_endpoint(self, text)
-        hide = self._sessions.hide
-        fields = dict(seen.fields)
-        if rewrite is not None and (new := rewrite(url)):
-            fields["rewritten"] = hide.path(new.decode(errors="replace"))
-        return Seen(hide.path(text).encode(), fields, len(url))
+        self._sessions.add_legacy_endpoint(self, text)
+        redaction = self._sessions.redaction
+        fields = dict(item.fields)
+        if rewrite is not None and (new_url := rewrite(url)):
+            fields["rewritten"] = redaction.path(new_url.decode(errors="replace"))
+        return BodyItem(redaction.path(text).encode(), fields, len(url))
 
-    def _frames(self, way: Dir, seen: Iterable[Seen]) -> None:
-        for piece, fields, wire_bytes in seen:
+    def _add_frames(self, direction: Dir, items: Iterable[BodyItem]) -> None:
+        for piece, fields, wire_bytes in items:
             self._calls.append(
                 (
                     "frame",
                     {
                         "piece": piece,
-                        "dir": way,
+                        "dir": direction,
                         "scope": self.scope,
                         "wire_bytes": wire_bytes,
                         **fields,
@@ -231,15 +235,15 @@ class Exchange:
         self._calls.append((name, {"scope": self.scope, **arguments}))
 
 
-def _first(headers: Headers, name: str) -> str | None:
-    for found, text in headers:
-        if found == name:
-            return text
+def _first_header(headers: Headers, name: str) -> str | None:
+    for header, value in headers:
+        if header == name:
+            return value
     return None
 
 
 class Sessions:
-    """All recordings of one run, and the exchanges' way to them."""
+    """The recordings of one run, and the assignment of exchanges to them."""
 
     def __init__(
         self,
@@ -247,27 +251,27 @@ class Sessions:
         *,
         server: str | None,
         url: str,
-        hide: Hide,
-        write_later: Callable[[Sequence[Call]], None],
+        redaction: HeadRedaction,
+        write_later: Callable[[Sequence[RecordingCall]], None],
         clock: Callable[[], float],
         max_open: int = MAX_OPEN,
     ) -> None:
-        self.hide = hide
+        self.redaction = redaction
         self._archive = archive
         self._server = server
         self._url = url
-        self._later = write_later
+        self._write_later = write_later
         self._clock = clock
         self._max_open = max_open
         self._scopes = itertools.count(1)
-        self._shared: Log | None = None
-        self._spare: Log | None = None
+        self._shared: OpenRecording | None = None
+        self._spare: OpenRecording | None = None
         self._stateless = False
-        # Session id → its recording; None once that was closed for being idle.
-        self._known: OrderedDict[str, Log | None] = OrderedDict()
-        self._legacy: dict[str, Log] = {}
+        # Session id → its recording; None after the recording was closed as idle.
+        self._by_session: OrderedDict[str, OpenRecording | None] = OrderedDict()
+        self._legacy_endpoints: dict[str, OpenRecording] = {}
         self._streamable: set[str] = set()
-        self._logs: dict[Log, None] = {}
+        self._open: dict[OpenRecording, None] = {}
 
     def begin(
         self,
@@ -276,164 +280,190 @@ class Sessions:
         path: str,
         headers: Headers,
         **extra: Any,
-    ) -> Exchange:
-        """A request has come; `headers` have lower-case names."""
+    ) -> ExchangeRecord:
+        """Start the record of a request; `headers` have lower-case names."""
         scope = f"x{next(self._scopes)}"
-        return Exchange(self, scope=scope, method=method, path=path, headers=headers, extra=extra)
+        return ExchangeRecord(
+            self, scope=scope, method=method, path=path, headers=headers, extra=extra
+        )
 
-    # --- where an exchange goes -----------------------------------------------------------------
+    # --- assignment of exchanges ----------------------------------------------------------------
 
-    def place(self, exchange: Exchange, headers: Headers) -> None:
-        """Find the recording by what the request's head says, if that is enough."""
-        if exchange.session is not None and exchange.session in self._known:
-            log = self._known[exchange.session]
-            if log is None:
-                log = self._known[exchange.session] = self._begin("streamable_http")
-            self._known.move_to_end(exchange.session)
-            self._into(exchange, log)
+    def assign_from_request(self, exchange: ExchangeRecord, headers: Headers) -> None:
+        """Assign the exchange to a recording, if the request head determines it."""
+        if exchange.session is not None and exchange.session in self._by_session:
+            recording = self._by_session[exchange.session]
+            if recording is None:
+                recording = self._by_session[exchange.session] = self._open_recording(
+                    "streamable_http"
+                )
+            self._by_session.move_to_end(exchange.session)
+            self._assign(exchange, recording)
         elif exchange.method == "POST":
-            if (legacy := self._legacy.get(exchange.path)) is not None:
-                self._into(exchange, legacy)
-            # Else its body has to be seen: it may be an `initialize`.
+            if (legacy_recording := self._legacy_endpoints.get(exchange.path)) is not None:
+                self._assign(exchange, legacy_recording)
+            # Otherwise the body decides: it may be an `initialize`.
         elif not (
             exchange.method == "GET"
             and exchange.session is None
-            and "text/event-stream" in (_first(headers, "accept") or "")
-            and not any(_first(headers, n) for n in ("mcp-protocol-version", "last-event-id"))
+            and "text/event-stream" in (_first_header(headers, "accept") or "")
+            and not any(
+                _first_header(headers, n) for n in ("mcp-protocol-version", "last-event-id")
+            )
             and _without_query(exchange.path) not in self._streamable
         ):
-            self.share(exchange)
-        # Else its response has to be seen: it may be a legacy stream.
+            self.assign_shared(exchange)
+        # Otherwise the response decides: it may be a legacy stream.
 
-    def share(self, exchange: Exchange) -> None:
-        """The exchange belongs to no session."""
+    def assign_shared(self, exchange: ExchangeRecord) -> None:
+        """Assign an exchange without a session to the shared recording."""
         if self._shared is None:
-            self._shared = self._begin("streamable_http")
-        self._into(exchange, self._shared)
+            self._shared = self._open_recording("streamable_http")
+        self._assign(exchange, self._shared)
 
-    def open_session(self, exchange: Exchange) -> None:
-        """The exchange asks for a session: it begins a recording."""
+    def open_session(self, exchange: ExchangeRecord) -> None:
+        """Assign an `initialize` to a new recording, unless the server is stateless."""
         if self._stateless:
-            self.share(exchange)
+            self.assign_shared(exchange)
             return
-        log, self._spare = self._spare or self._begin("streamable_http"), None
-        exchange.opening = True
-        self._into(exchange, log)
+        recording, self._spare = self._spare or self._open_recording("streamable_http"), None
+        exchange.may_open_session = True
+        self._assign(exchange, recording)
 
-    def opened(self, exchange: Exchange) -> None:
-        """The `initialize` has succeeded: its recording is the session's, or the shared one."""
-        log = exchange.log
-        if log is None or not 200 <= exchange.status < 300:
+    def session_opened(self, exchange: ExchangeRecord) -> None:
+        """After a successful `initialize`, make its recording the session's or the shared one."""
+        recording = exchange.recording
+        if recording is None or not 200 <= exchange.status < 300:
             return
-        exchange.opening = False
-        if (session := exchange.answered_session) is not None:
-            before, self._known[session] = self._known.get(session), log
-            self._known.move_to_end(session)
-            if before is not None and before is not log:
-                self._retire(before, "replaced")
-            while len(self._known) > MAX_KNOWN:
-                _, old = self._known.popitem(last=False)
+        exchange.may_open_session = False
+        if (session := exchange.response_session) is not None:
+            previous, self._by_session[session] = self._by_session.get(session), recording
+            self._by_session.move_to_end(session)
+            if previous is not None and previous is not recording:
+                self._close_when_unused(previous, "replaced")
+            while len(self._by_session) > MAX_SESSION_IDS:
+                _, old = self._by_session.popitem(last=False)
                 if old is not None:
-                    self._retire(old, "idle")
+                    self._close_when_unused(old, "idle")
             return
-        # The server keeps no sessions: what follows this `initialize` belongs with it.
+        # The server is stateless: later exchanges belong to the recording of this `initialize`.
         self._stateless = True
-        before, self._shared = self._shared, log
-        if before is not None and before is not log:
-            self._retire(before, "continued")
+        previous, self._shared = self._shared, recording
+        if previous is not None and previous is not recording:
+            self._close_when_unused(previous, "continued")
 
-    def answered(self, exchange: Exchange, content_type: str | None) -> None:
-        """The response's head tells what the request's did not."""
-        good = 200 <= exchange.status < 300
-        if exchange.log is None:
-            if exchange.method == "GET" and good and is_event_stream(content_type):
-                exchange.legacy = True
-                self._into(exchange, self._begin("http_sse"))
+    def assign_from_response(self, exchange: ExchangeRecord, content_type: str | None) -> None:
+        """Assign the exchange by its response head, if necessary, and update the sessions."""
+        is_success = 200 <= exchange.status < 300
+        if exchange.recording is None:
+            if exchange.method == "GET" and is_success and is_event_stream(content_type):
+                exchange.is_legacy_stream = True
+                self._assign(exchange, self._open_recording("http_sse"))
             else:
-                self.share(exchange)
-        if not good:
+                self.assign_shared(exchange)
+        if not is_success:
             return
-        if exchange.method == "POST" and exchange.path not in self._legacy:
+        if exchange.method == "POST" and exchange.path not in self._legacy_endpoints:
             if len(self._streamable) < 1000:
                 self._streamable.add(_without_query(exchange.path))
         elif exchange.method == "DELETE" and exchange.session is not None:
-            log = self._known.pop(exchange.session, None)
-            if log is not None:
-                self._retire(log, "session_deleted")
+            recording = self._by_session.pop(exchange.session, None)
+            if recording is not None:
+                self._close_when_unused(recording, "session_deleted")
 
-    def legacy_endpoint(self, exchange: Exchange, url: str) -> None:
-        """A legacy stream says where its client will post."""
-        if exchange.log is not None:
-            at = urlsplit(urljoin(exchange.path, url))
-            self._legacy[f"{at.path}?{at.query}" if at.query else at.path] = exchange.log
+    def add_legacy_endpoint(self, exchange: ExchangeRecord, url: str) -> None:
+        """Store the URL to which the client of a legacy stream posts."""
+        if exchange.recording is not None:
+            target = urlsplit(urljoin(exchange.path, url))
+            self._legacy_endpoints[
+                f"{target.path}?{target.query}" if target.query else target.path
+            ] = exchange.recording
 
-    def done(self, exchange: Exchange) -> None:
-        """No more events of this exchange will come."""
-        log = exchange.log
-        if log is None:
+    def release(self, exchange: ExchangeRecord) -> None:
+        """Release the recording of an exchange that has no more events."""
+        recording = exchange.recording
+        if recording is None:
             return
-        log.exchanges -= 1
-        log.used = self._clock()
-        if exchange.legacy:
-            self._legacy = {path: at for path, at in self._legacy.items() if at is not log}
-            log.ends = log.ends or "stream_ended"
-        if exchange.opening and log.ends is None and log.exchanges == 0:
-            # Attempts that open nothing share one recording until one succeeds.
+        recording.active_exchanges -= 1
+        recording.last_used = self._clock()
+        if exchange.is_legacy_stream:
+            self._legacy_endpoints = {
+                path: other
+                for path, other in self._legacy_endpoints.items()
+                if other is not recording
+            }
+            recording.close_reason = recording.close_reason or "stream_ended"
+        if (
+            exchange.may_open_session
+            and recording.close_reason is None
+            and recording.active_exchanges == 0
+        ):
+            # Failed attempts share one recording until one succeeds.
             if self._spare is None:
-                self._spare = log
+                self._spare = recording
             else:
-                log.ends = "no_session"
-        self._close_if_over(log)
+                recording.close_reason = "no_session"
+        self._close_if_unused(recording)
 
     # --- recordings -----------------------------------------------------------------------------
 
     def close_idle(self, seconds: float) -> None:
-        """Close the session recordings that have been idle for so long."""
-        before = self._clock() - seconds
-        for log in [log for log in self._logs if log.exchanges == 0 and log.used < before]:
-            self._rest(log)
+        """Close the session recordings that have been idle for `seconds`."""
+        limit = self._clock() - seconds
+        for recording in [
+            recording
+            for recording in self._open
+            if recording.active_exchanges == 0 and recording.last_used < limit
+        ]:
+            self._close_as_idle(recording)
 
     def close_all(self, reason: str) -> None:
-        """Close every recording, with what is still going on in it."""
-        for log in list(self._logs):
-            self._close(log, reason)
+        """Close every recording, including those with active exchanges."""
+        for recording in list(self._open):
+            self._close(recording, reason)
 
-    def _begin(self, transport: Transport) -> Log:
-        if len(self._logs) >= self._max_open:
-            idle = [log for log in self._logs if log.exchanges == 0 and self._may_rest(log)]
+    def _open_recording(self, transport: Transport) -> OpenRecording:
+        if len(self._open) >= self._max_open:
+            idle = [
+                recording
+                for recording in self._open
+                if recording.active_exchanges == 0 and self._may_close_idle(recording)
+            ]
             if idle:
-                self._rest(min(idle, key=lambda log: log.used))
-        log = Log(
+                self._close_as_idle(min(idle, key=lambda recording: recording.last_used))
+        recording = OpenRecording(
             self._archive.prepare(transport=transport, server=self._server, url=self._url),
-            used=self._clock(),
+            last_used=self._clock(),
         )
-        self._logs[log] = None
-        return log
+        self._open[recording] = None
+        return recording
 
-    def _into(self, exchange: Exchange, log: Log) -> None:
-        exchange.log = log
-        log.exchanges += 1
+    def _assign(self, exchange: ExchangeRecord, recording: OpenRecording) -> None:
+        exchange.recording = recording
+        recording.active_exchanges += 1
 
-    def _may_rest(self, log: Log) -> bool:
-        return log is not self._shared and log is not self._spare
+    def _may_close_idle(self, recording: OpenRecording) -> bool:
+        return recording is not self._shared and recording is not self._spare
 
-    def _rest(self, log: Log) -> None:
-        if self._may_rest(log):
-            self._known.update({s: None for s, at in self._known.items() if at is log})
-            self._close(log, "idle")
+    def _close_as_idle(self, recording: OpenRecording) -> None:
+        if self._may_close_idle(recording):
+            self._by_session.update(
+                {s: None for s, at in self._by_session.items() if at is recording}
+            )
+            self._close(recording, "idle")
 
-    def _retire(self, log: Log, reason: str) -> None:
-        log.ends = reason
-        self._close_if_over(log)
+    def _close_when_unused(self, recording: OpenRecording, reason: str) -> None:
+        recording.close_reason = reason
+        self._close_if_unused(recording)
 
-    def _close_if_over(self, log: Log) -> None:
-        if log.ends is not None and log.exchanges == 0:
-            self._close(log, log.ends)
+    def _close_if_unused(self, recording: OpenRecording) -> None:
+        if recording.close_reason is not None and recording.active_exchanges == 0:
+            self._close(recording, recording.close_reason)
 
-    def _close(self, log: Log, reason: str) -> None:
-        if log in self._logs:
-            del self._logs[log]
-            self._later([(log, "close", {"reason": reason})])
+    def _close(self, recording: OpenRecording, reason: str) -> None:
+        if recording in self._open:
+            del self._open[recording]
+            self._write_later([(recording, "close", {"reason": reason})])
 
 
 def _without_query(path: str) -> str:

@@ -1,6 +1,6 @@
-"""What a client may cost that has not asked for anything yet: lines and time of a request's head.
+"""Limits on the number of lines and the duration of a request head.
 
-A head that comes in one read, as nearly all do, costs a look at its line ends and no timer.
+A head that arrives in one read, as nearly all do, needs no timer.
 """
 
 from collections.abc import Callable
@@ -10,72 +10,72 @@ from mcptally.record.http.event_loop import EventLoop, Timer
 from mcptally.record.http.headers import MAX_FIELDS, RefusedError
 
 HEAD_SECONDS: Final = 60.0
-"""How long a request's head may take from its first byte to its last."""
+"""Most seconds from the first to the last byte of a request head."""
 
 
-class HeadGuard:
-    """Watches the heads of one connection's requests, one after the other."""
+class RequestLimits:
+    """Enforces the limits on each request head of one connection."""
 
-    def __init__(self, loop: EventLoop, late: Callable[[], None]) -> None:
+    def __init__(self, loop: EventLoop, on_timeout: Callable[[], None]) -> None:
         self._loop = loop
-        self._late = late
+        self._on_timeout = on_timeout
         self._timer: Timer | None = None
-        self._until: float | None = None
+        self._deadline: float | None = None
         self._lines = 0
         self._bytes = 0
-        self._end = b""
+        self._tail = b""
 
     @property
-    def running(self) -> bool:
-        """Whether the time of a head runs."""
-        return self._until is not None
+    def is_timing(self) -> bool:
+        """Whether the timer for a head is running."""
+        return self._deadline is not None
 
-    def look(self, data: bytes) -> None:
-        """Bytes came that belong to a head, and perhaps to what follows it.
+    def count_lines(self, data: bytes) -> None:
+        """Count the lines in bytes of a head, which the body may follow.
 
         Raises:
-            RefusedError: these are too many lines; said before they are looked at one by one.
+            RefusedError: there are too many lines; raised before they are parsed.
         """
         self._bytes += len(data)
         if self._bytes <= MAX_FIELDS:
-            # Nearly all heads: too short for so many lines.
-            self._end = data[-2:]
+            # Nearly all heads are too short to contain that many lines.
+            self._tail = data[-2:]
             return
-        seen = self._end + data
-        ends = [at for at in (seen.find(b"\n\r\n"), seen.find(b"\n\n")) if at >= 0]
-        stop = min(ends) + 1 if ends else len(seen)
-        self._lines += seen.count(b"\n", 0, stop) - self._end.count(b"\n")
-        self._end = b"" if ends else seen[-2:]
+        received = self._tail + data
+        positions = [at for at in (received.find(b"\n\r\n"), received.find(b"\n\n")) if at >= 0]
+        stop = min(positions) + 1 if positions else len(received)
+        self._lines += received.count(b"\n", 0, stop) - self._tail.count(b"\n")
+        self._tail = b"" if positions else received[-2:]
         if self._lines > MAX_FIELDS + 1:
             raise RefusedError(431, f"more than {MAX_FIELDS} header fields")
 
-    def incomplete(self) -> None:
-        """A head has begun and not ended: its time runs."""
-        self._until = self._loop.time() + HEAD_SECONDS
+    def start_timer(self) -> None:
+        """Start the time limit of an incomplete head."""
+        self._deadline = self._loop.time() + HEAD_SECONDS
         if self._timer is None:
-            self._timer = self._loop.call_later(HEAD_SECONDS, self._wake)
+            self._timer = self._loop.call_later(HEAD_SECONDS, self._on_timer)
 
-    def complete(self) -> None:
-        """The head is over; the next one has all the time again."""
-        self._until = None
+    def reset(self) -> None:
+        """Reset the limits after a complete head."""
+        self._deadline = None
         self._lines = 0
         self._bytes = 0
-        self._end = b""
+        self._tail = b""
 
     def stop(self) -> None:
-        """The connection is over."""
-        self._until = None
+        """Cancel the timer: the connection is closed."""
+        self._deadline = None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _wake(self) -> None:
-        # One timer, moved on when it rings: a timer a request would pile up.
+    def _on_timer(self) -> None:
+        # Reuse one timer: cancelled timers, one per request, would accumulate in the loop.
         self._timer = None
-        if self._until is None:
+        if self._deadline is None:
             return
-        left = self._until - self._loop.time()
+        left = self._deadline - self._loop.time()
         if left > 0:
-            self._timer = self._loop.call_later(left, self._wake)
+            self._timer = self._loop.call_later(left, self._on_timer)
         else:
-            self._late()
+            self._on_timeout()

@@ -1,7 +1,7 @@
-"""A connected socket on the event loop: bytes both ways, TLS where wanted, nothing of HTTP.
+"""A connected socket on the event loop, with optional TLS.
 
-The two directions of a socket fail apart from each other: after a failed write, reading goes on
-to the end. A server that answers 413 and closes while the body is still being sent is heard.
+The two directions of a socket fail independently: after a failed write, reading continues to the
+end of stream. The response of a server that sends 413 and closes during the request is not lost.
 """
 
 import contextlib
@@ -12,140 +12,140 @@ from typing import TYPE_CHECKING, Final, Protocol
 from mcptally.record.http.event_loop import EventLoop
 
 if TYPE_CHECKING:
-    from mcptally.record.http.tls import Tls
+    from mcptally.record.http.tls import TlsStream
 
-READ: Final = 256 * 1024
-"""Most bytes taken from a socket at a time."""
+READ_SIZE: Final = 256 * 1024
+"""Most bytes per read from a socket."""
 
-HIGH: Final = 256 * 1024
-"""Bytes waiting to be sent at which the other side is no longer read."""
+HIGH_WATER: Final = 256 * 1024
+"""Bytes in the send buffer above which the other side is no longer read."""
 
 _RESET: Final = struct.pack("ii", 1, 0)
 
 
-class End(Protocol):
-    """Who is told of what a wire brings."""
+class SocketHandler(Protocol):
+    """Callbacks for the events of a socket."""
 
-    def received(self, wire: "Socket", data: bytes) -> None:
-        """Bytes came; none means that the peer will send no more."""
+    def on_data(self, sock: "Socket", data: bytes) -> None:
+        """Handle received bytes; empty `data` means end of stream."""
 
-    def lost(self, wire: "Socket", error: OSError) -> None:
-        """Nothing more can be read."""
+    def on_read_error(self, sock: "Socket", error: OSError) -> None:
+        """Handle a failed read: nothing more can be read."""
 
-    def unwritable(self, wire: "Socket", error: OSError) -> None:
-        """What is written reaches nobody any more."""
+    def on_write_error(self, sock: "Socket", error: OSError) -> None:
+        """Handle a failed write: nothing more can be sent."""
 
-    def drained(self, wire: "Socket") -> None:
-        """What waited above `HIGH` has been sent."""
+    def on_drained(self, sock: "Socket") -> None:
+        """Handle a send buffer that has fallen below the high-water mark."""
 
 
 class Socket:
-    """One connection; `end` is told of everything that happens on it."""
+    """One connection; calls `handler` for everything that happens on it."""
 
     def __init__(
         self,
         sock: socket.socket,
-        end: End,
+        handler: SocketHandler,
         *,
         loop: EventLoop,
-        tls: "Tls | None" = None,
+        tls: "TlsStream | None" = None,
     ) -> None:
         self._sock = sock
         self._fd = sock.fileno()
-        self._end = end
+        self._handler = handler
         self._loop = loop
         self._tls = tls
-        self._out = bytearray()
+        self._send_buffer = bytearray()
         self._reading = False
         self._eof = False
         self._writing = False
-        self._was_high = False
-        self._then: str = ""
+        self._above_high_water = False
+        self._after_send: str = ""
         self.closed = False
-        """The socket is gone."""
-        self.broken = False
-        """Writing failed; bytes that are still written go nowhere."""
+        """The socket is closed."""
+        self.is_broken = False
+        """A write failed; further writes are discarded."""
 
     def start(self) -> None:
-        """Begin to read."""
+        """Start to read."""
         self.resume()
-        if self._tls is not None and (early := self._tls.received(b"")):
-            self._loop.call_soon(lambda: self._end.received(self, early))
+        if self._tls is not None and (early := self._tls.decrypt(b"")):
+            self._loop.call_soon(lambda: self._handler.on_data(self, early))
 
     @property
-    def full(self) -> bool:
-        """Whether so much waits to be sent that no more should come."""
-        if len(self._out) > HIGH:
-            self._was_high = True
-        return self._was_high
+    def is_full(self) -> bool:
+        """Whether the send buffer is above the high-water mark and has not drained since."""
+        if len(self._send_buffer) > HIGH_WATER:
+            self._above_high_water = True
+        return self._above_high_water
 
     def pause(self) -> None:
         """Stop reading."""
         if self._reading:
             self._reading = False
-            self._loop.reader(self._fd, None)
+            self._loop.set_reader(self._fd, None)
 
     def resume(self) -> None:
-        """Read again."""
+        """Resume reading."""
         if not (self._reading or self._eof or self.closed):
             self._reading = True
-            self._loop.reader(self._fd, self._readable)
+            self._loop.set_reader(self._fd, self._readable)
 
     def write(self, data: bytes) -> None:
-        """Send `data`, now as far as possible."""
-        if self.closed or self.broken or not data:
+        """Send as much of `data` as possible now, and buffer the rest."""
+        if self.closed or self.is_broken or not data:
             return
-        self._send(data if self._tls is None else self._tls.sent(data))
+        self._send(data if self._tls is None else self._tls.encrypt(data))
 
     def _send(self, data: bytes) -> None:
-        if not self._out:
+        if not self._send_buffer:
             try:
                 sent = self._sock.send(data)
             except (BlockingIOError, InterruptedError):
                 sent = 0
             except OSError as error:
-                self._cannot_write(error)
+                self._on_write_error(error)
                 return
             if sent == len(data):
                 return
             data = data[sent:]
-        self._out += data
+        self._send_buffer += data
         if not self._writing:
             self._writing = True
-            self._loop.writer(self._fd, self._writable)
+            self._loop.set_writer(self._fd, self._writable)
 
-    def finish(self) -> None:
-        """Say that nothing more will be sent, once everything is; reading goes on."""
-        if self._tls is not None and not (self.closed or self.broken):
-            self._send(self._tls.finish())
+    def finish_sending(self) -> None:
+        """Close the sending side after the send buffer is empty; reading continues."""
+        if self._tls is not None and not (self.closed or self.is_broken):
+            self._send(self._tls.close_notify())
         self._after_sending("finish")
 
     def close(self) -> None:
-        """Close once everything is sent."""
+        """Close after the send buffer is empty."""
         self.pause()
         self._after_sending("close")
 
     def abort(self, *, reset: bool = False) -> None:
-        """Close now; with `reset` the peer is told that something went wrong."""
+        """Close now; `reset` sends a TCP reset to the peer."""
         if self.closed:
             return
         self.pause()
         if self._writing:
             self._writing = False
-            self._loop.writer(self._fd, None)
+            self._loop.set_writer(self._fd, None)
         self.closed = True
         if reset:
             with contextlib.suppress(OSError):
                 self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         self._sock.close()
 
-    def _after_sending(self, then: str) -> None:
+    def _after_sending(self, action: str) -> None:
         if self.closed:
             return
-        if self._out and not self.broken:
-            self._then = then
+        if self._send_buffer and not self.is_broken:
+            self._after_send = action
             return
-        if then == "close":
+        if action == "close":
             self.abort()
             return
         with contextlib.suppress(OSError):
@@ -153,65 +153,65 @@ class Socket:
 
     def _readable(self) -> None:
         try:
-            data = self._sock.recv(READ)
+            data = self._sock.recv(READ_SIZE)
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:
             self._eof = True
             self.pause()
-            self._end.lost(self, error)
+            self._handler.on_read_error(self, error)
             return
         if not data:
             self._eof = True
             self.pause()
         elif self._tls is not None:
             try:
-                data = self._tls.received(data)
+                data = self._tls.decrypt(data)
             except OSError as error:
                 self._eof = True
                 self.pause()
-                self._end.lost(self, error)
+                self._handler.on_read_error(self, error)
                 return
             if self._tls.ended:
                 self._eof = True
                 self.pause()
                 if data:
-                    self._end.received(self, data)
-                self._end.received(self, b"")
+                    self._handler.on_data(self, data)
+                self._handler.on_data(self, b"")
                 return
             if not data:
                 return
-        self._end.received(self, data)
+        self._handler.on_data(self, data)
 
     def _writable(self) -> None:
         try:
-            sent = self._sock.send(memoryview(self._out)[: 4 * HIGH])
+            sent = self._sock.send(memoryview(self._send_buffer)[: 4 * HIGH_WATER])
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:
-            self._cannot_write(error)
+            self._on_write_error(error)
             return
-        del self._out[:sent]
-        if self._was_high and len(self._out) <= HIGH // 2:
-            self._was_high = False
-            self._end.drained(self)
-        if not self._out and self._writing:
+        del self._send_buffer[:sent]
+        if self._above_high_water and len(self._send_buffer) <= HIGH_WATER // 2:
+            self._above_high_water = False
+            self._handler.on_drained(self)
+        if not self._send_buffer and self._writing:
             self._writing = False
-            self._loop.writer(self._fd, None)
-            if self._then:
-                self._after_sending(self._then)
+            self._loop.set_writer(self._fd, None)
+            if self._after_send:
+                self._after_sending(self._after_send)
 
-    def _cannot_write(self, error: OSError) -> None:
-        self.broken = True
-        self._out.clear()
+    def _on_write_error(self, error: OSError) -> None:
+        self.is_broken = True
+        self._send_buffer.clear()
         if self._writing:
             self._writing = False
-            self._loop.writer(self._fd, None)
-        if self._was_high:
-            self._was_high = False
-            self._loop.call_soon(lambda: self._end.drained(self))
-        if self._then == "close":
+            self._loop.set_writer(self._fd, None)
+        if self._above_high_water:
+            self._above_high_water = False
+            self._loop.call_soon(lambda: self._handler.on_drained(self))
+        if self._after_send == "close":
             self.abort()
         else:
-            # Not at once: the caller is in the middle of something.
-            self._loop.call_soon(lambda: self._end.unwritable(self, error))
+            # Not now: the caller is not finished.
+            self._loop.call_soon(lambda: self._handler.on_write_error(self, error))

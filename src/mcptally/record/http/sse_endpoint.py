@@ -1,8 +1,8 @@
-"""The one thing that is rewritten: an absolute URL in the `endpoint` event of legacy HTTP+SSE.
+"""Rewrite an absolute URL in the `endpoint` event of legacy HTTP+SSE to the recorder's origin.
 
-Such a server tells its clients where to post. A path is relative to the recorder and works as it
-is; the server's own absolute URL would lead clients past the recorder. A URL of any other origin
-is left alone: it never led to this server, and we forward nowhere else.
+This event has the URL to which clients post. A path is relative to the recorder and works
+unchanged; an absolute URL of the server would bypass the recorder. URLs of other origins are not
+rewritten, because the recorder forwards only to its one server.
 """
 
 import re
@@ -15,61 +15,61 @@ _ABSOLUTE: Final = re.compile(
     rb"(?P<origin>[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*)(?P<rest>.*)", re.DOTALL
 )
 
-_GIVE_UP: Final = 64 * 1024
-"""Bytes of a block without an end after which a stream is no legacy one."""
+_MAX_BLOCK_BYTES: Final = 64 * 1024
+"""Bytes without a block end after which a stream is not searched any further."""
 
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]", "0.0.0.0")  # noqa: S104 - compared, not bound
 
 
 def origins(scheme: str, host: str, port: int, *, loopback: bool) -> frozenset[bytes]:
-    """Every way to write the server's origin; a loopback server may call itself by any name."""
+    """Return all spellings of the server's origin; for loopback, with all loopback names."""
     hosts = {f"[{host}]" if ":" in host else host, *(_LOOPBACK if loopback else ())}
     ports = {f":{port}", *([""] if _DEFAULT_PORTS.get(scheme) == port else [])}
     return frozenset(f"{scheme}://{h}{p}".lower().encode() for h in hosts for p in ports)
 
 
-def rewritten(url: bytes, *, server: frozenset[bytes], ours: bytes) -> bytes | None:
-    """`url` at our origin when it is an absolute one of the server's, else None."""
+def rewrite_url(url: bytes, *, server: frozenset[bytes], own_origin: bytes) -> bytes | None:
+    """Return `url` with the recorder's origin if it is an absolute URL of the server, else None."""
     match = _ABSOLUTE.fullmatch(url)
-    if match is None or match["origin"].lower() == ours.lower():
+    if match is None or match["origin"].lower() == own_origin.lower():
         return None
-    return ours + match["rest"] if match["origin"].lower() in server else None
+    return own_origin + match["rest"] if match["origin"].lower() in server else None
 
 
 class EndpointFilter:
-    """Passes an event stream on, block by block until its `endpoint` event has gone by."""
+    """Rewrites the `endpoint` event of an event stream; later bytes pass unchanged."""
 
-    def __init__(self, *, server: frozenset[bytes], ours: bytes) -> None:
+    def __init__(self, *, server: frozenset[bytes], own_origin: bytes) -> None:
         self._server = server
-        self._ours = ours
-        self._held = b""
+        self._own_origin = own_origin
+        self._pending = b""
         self.done = False
 
     def feed(self, data: bytes) -> bytes:
-        """What is to be passed on now."""
+        """Return the bytes to forward now."""
         if self.done:
             return data
-        self._held += data
+        self._pending += data
         out: list[bytes] = []
-        while not self.done and (match := _BLOCK_END.search(self._held)):
-            block, self._held = self._held[: match.end()], self._held[match.end() :]
-            out.append(self._passed(block))
-        if self.done or len(self._held) > _GIVE_UP:
+        while not self.done and (match := _BLOCK_END.search(self._pending)):
+            block, self._pending = self._pending[: match.end()], self._pending[match.end() :]
+            out.append(self._process_block(block))
+        if self.done or len(self._pending) > _MAX_BLOCK_BYTES:
             out.append(self.end())
         return b"".join(out)
 
     def end(self) -> bytes:
-        """What was held back; nothing is from here on."""
+        """Stop filtering; return the bytes that were held back."""
         self.done = True
-        held, self._held = self._held, b""
-        return held
+        pending, self._pending = self._pending, b""
+        return pending
 
-    def _passed(self, block: bytes) -> bytes:
+    def _process_block(self, block: bytes) -> bytes:
         for event in SseParser().feed(block):
             if event.name != b"endpoint" or not isinstance(event.data, bytes):
                 continue
             self.done = True
-            if new := rewritten(event.data, server=self._server, ours=self._ours):
-                return block.replace(event.data, new, 1)
+            if new_url := rewrite_url(event.data, server=self._server, own_origin=self._own_origin):
+                return block.replace(event.data, new_url, 1)
         return block

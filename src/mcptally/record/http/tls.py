@@ -1,27 +1,32 @@
-"""TLS to the server, without input or output; imported only where a URL asks for it."""
+"""TLS to the server, without I/O; imported only for https URLs, to keep start-up short."""
 
 import contextlib
 import ssl
 from pathlib import Path
+from typing import Final
 
 from mcptally.errors import UsageError
-from mcptally.record.http.socket import READ
+
+_RECORD_BYTES: Final = 16 * 1024
+"""Longest plaintext of one TLS record (RFC 8446 section 5.1): one read returns no more."""
 
 
 def context(ca_file: Path | None) -> ssl.SSLContext:
-    """What is trusted: the system's authorities, or those in the file instead.
+    """Return a context that trusts the authorities of the system or those in `ca_file`.
 
     Raises:
-        UsageError: there are no certificates in the file.
+        UsageError: the file has no certificates.
     """
     try:
         return ssl.create_default_context(cafile=None if ca_file is None else str(ca_file))
     except OSError as error:
-        raise UsageError(f"{ca_file}: no certificates there: {error.strerror or error}") from error
+        raise UsageError(
+            f"{ca_file}: the file has no usable certificates: {error.strerror or error}"
+        ) from error
 
 
-class Tls:
-    """The TLS side of a wire, without input or output of its own."""
+class TlsStream:
+    """The TLS state of one connection, without I/O."""
 
     def __init__(self, context: ssl.SSLContext, host: str) -> None:
         self._incoming = ssl.MemoryBIO()
@@ -30,10 +35,10 @@ class Tls:
         self.ended = False
 
     def handshake(self, data: bytes) -> tuple[bool, bytes]:
-        """Whether both sides have agreed on keys, and what to send; `data` is what came.
+        """Process received bytes; return whether the handshake is complete, and the bytes to send.
 
         Raises:
-            ssl.SSLError: the certificate is not to be trusted, or the peer speaks no TLS.
+            ssl.SSLError: the certificate is not trusted, or the peer does not use TLS.
         """
         self._incoming.write(data)
         try:
@@ -42,13 +47,13 @@ class Tls:
             return False, self._outgoing.read()
         return True, self._outgoing.read()
 
-    def received(self, data: bytes) -> bytes:
-        """What encrypted bytes say."""
+    def decrypt(self, data: bytes) -> bytes:
+        """Return the plaintext of received bytes; sets `ended` at the end of stream."""
         self._incoming.write(data)
         parts: list[bytes] = []
         while not self.ended:
             try:
-                part = self._object.read(READ)
+                part = self._object.read(_RECORD_BYTES)
             except ssl.SSLWantReadError:
                 break
             except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
@@ -58,13 +63,13 @@ class Tls:
             parts.append(part)
         return b"".join(parts)
 
-    def finish(self) -> bytes:
-        """The encrypted form of the end of what is sent; reading goes on."""
+    def close_notify(self) -> bytes:
+        """Return the encrypted close_notify alert; decryption continues to work."""
         with contextlib.suppress(ssl.SSLError):
-            self._object.unwrap()  # raises SSLWantReadError: the peer's own end has not come
+            self._object.unwrap()  # raises SSLWantReadError: the peer has not sent its close_notify
         return self._outgoing.read()
 
-    def sent(self, data: bytes) -> bytes:
-        """The encrypted form of `data`."""
+    def encrypt(self, data: bytes) -> bytes:
+        """Return the encrypted form of `data`."""
         self._object.write(data)
         return self._outgoing.read()

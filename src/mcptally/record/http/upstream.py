@@ -1,4 +1,4 @@
-"""The way to the server: its addresses, a connection to one of them, and TLS."""
+"""Parse the URL of the upstream server, resolve its host name, and connect to it."""
 
 import binascii
 import errno
@@ -13,17 +13,17 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from mcptally.errors import UsageError
 from mcptally.record.http import sse_endpoint
-from mcptally.record.http.capacity import notice_silent_end
+from mcptally.record.http.capacity import enable_keepalive
 from mcptally.record.http.event_loop import EventLoop
-from mcptally.record.http.socket import READ, End, Socket
+from mcptally.record.http.socket import READ_SIZE, Socket, SocketHandler
 
 if TYPE_CHECKING:
     import ssl
 
-    from mcptally.record.http.tls import Tls
+    from mcptally.record.http.tls import TlsStream
 
 CONNECT_SECONDS: Final = 30.0
-"""How long it may take until a connection stands, TLS included."""
+"""Most seconds to establish a connection, including TLS."""
 
 _IPV6_LOOPBACK: Final = bytes(15) + b"\1"
 
@@ -33,11 +33,11 @@ _CREDENTIALS: Final = re.compile("//.*@", re.DOTALL)
 
 _Address = tuple[int, int, int, str, Any]
 _SocketAddress = tuple[Any, ...]
-"""What `getsockname` gives: host, port and, for IPv6, more."""
+"""The result of `getsockname`: host, port and, for IPv6, flow info and scope id."""
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host name or address is this machine's own."""
+    """Return whether a host name or address is a loopback name or address."""
     if host == "localhost" or host.endswith(".localhost"):
         return True
     for family in (socket.AF_INET, socket.AF_INET6):
@@ -49,67 +49,69 @@ def is_loopback(host: str) -> bool:
     return False
 
 
-class Server:
-    """The server behind the recorder.
+class UpstreamServer:
+    """The server that is recorded.
 
     Raises:
         UsageError: from the constructor, when `url` or `ca_file` cannot be used.
     """
 
     def __init__(self, url: str, *, ca_file: Path | None = None) -> None:
-        given = f"--url {_CREDENTIALS.sub('//', url)!r}"
-        """The URL as messages show it: without user and password."""
+        option_text = f"--url {_CREDENTIALS.sub('//', url)!r}"
+        """The option as error messages show it, without user and password."""
         try:
             parts = urlsplit(url)
             port = parts.port
-            (parts.hostname or "").encode("idna")  # as whoever resolves it will
+            (parts.hostname or "").encode("idna")  # as the resolver encodes it
         except ValueError as error:
-            # The words of an error may quote a part of the password.
+            # The error message may contain a part of the password.
             why = "spell / ? # and @ in a user name or password as %2F %3F %23 %40"
-            raise UsageError(f"{given}: {why if '@' in url else error}") from None
+            raise UsageError(f"{option_text}: {why if '@' in url else error}") from None
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise UsageError(f"{given}: give http://HOST[:PORT]/PATH or https://HOST/PATH")
+            raise UsageError(f"{option_text}: give http://HOST[:PORT]/PATH or https://HOST/PATH")
         if port == 0:
-            raise UsageError(f"{given}: nobody can connect to port 0")
+            raise UsageError(f"{option_text}: port 0 is not a valid port")
         self.path = parts.path or "/"
         self.label = parts.netloc.rpartition("@")[2]
         """Host and port as they were given."""
         self.url = parts._replace(netloc=self.label).geturl()
-        """As it was given, less user and password; its query may hold what is secret."""
-        self.authorization = _basic(parts, given)
-        """`Authorization` for requests that have none: user and password of the URL; or None."""
+        """The URL without user and password; the query may contain secrets."""
+        self.authorization = _basic_authorization(parts, option_text)
+        """User and password of the URL as `Authorization`, for requests without one; or None."""
         self.is_tls = parts.scheme == "https"
-        self.shown = f"{parts.scheme}://{self.label}{parts.path}"
-        """The URL without what may be secret in it: user, password, query."""
-        self._name = parts.hostname
+        self.display_url = f"{parts.scheme}://{self.label}{parts.path}"
+        """The URL without user, password and query, which may be secret."""
+        self._host_name = parts.hostname
         self._port = port or (443 if parts.scheme == "https" else 80)
-        loopback = is_loopback(self._name)
+        loopback = is_loopback(self._host_name)
         self.host = None if loopback else self.label.encode()
-        """What replaces `Host`; None: nothing.
+        """New value of `Host`; None keeps the client's.
 
-        A loopback server checks Host and Origin against what its clients really send, so these
-        reach it unchanged; any other server is chosen by Host, so it must be its own.
+        A loopback server checks Host and Origin of its clients, so both are forwarded unchanged.
+        Other servers are selected by Host, so it must name the server.
         """
-        self.origins = sse_endpoint.origins(parts.scheme, self._name, self._port, loopback=loopback)
-        """Every way to write the server's own origin, in lower case."""
-        self._given = given
+        self.origins = sse_endpoint.origins(
+            parts.scheme, self._host_name, self._port, loopback=loopback
+        )
+        """All spellings of the server's origin, in lower case."""
+        self._option_text = option_text
         self._listening: Sequence[_SocketAddress] = ()
         self._context: ssl.SSLContext | None = None
         if self.is_tls:
-            from mcptally.record.http import tls  # noqa: PLC0415 - start-up is felt in every client
+            from mcptally.record.http import tls  # noqa: PLC0415 - keeps start-up short
 
             self._context = tls.context(ca_file)
-        # Names of this machine need no resolver that could keep us waiting.
+        # Loopback names are resolved here: they need no name server and do not block.
         try:
-            self._known = self._resolve() if loopback else None
+            self._loopback_addresses = self._resolve() if loopback else None
         except OSError as error:
-            raise UsageError(f"{given}: {self._name}: {error.strerror}") from error
+            raise UsageError(f"{option_text}: {self._host_name}: {error.strerror}") from error
 
-    def never_connect_to(self, sockets: Sequence[socket.socket]) -> None:
-        """Refuse connections to these listening sockets: each would make another one.
+    def reject_own_addresses(self, sockets: Sequence[socket.socket]) -> None:
+        """Refuse to connect to these listening sockets: each connection would open another.
 
         Raises:
-            UsageError: the URL leads to one of them.
+            UsageError: the URL points at one of them.
         """
         self._listening = [
             address for sock in sockets if (address := sock.getsockname())[1] == self._port
@@ -122,58 +124,65 @@ class Server:
             if error.errno == errno.ELOOP:
                 host, port = self._listening[0][:2]
                 raise UsageError(
-                    f"{self._given}: this is the recorder's own address (--listen {host}:{port}); "
-                    "give the server's, or let the recorder listen on another port"
+                    f"{self._option_text}: this is the recorder's own address "
+                    f"(--listen {host}:{port}); "
+                    "give the server's address, or make the recorder listen on another port"
                 ) from error
-            # A name that cannot be resolved now may be later: looked at with each connection.
+            # The name may be resolvable later: each connection checks again.
 
     def connect(
-        self, loop: EventLoop, end: End, done: Callable[[Socket | OSError], None]
-    ) -> "Connecting":
-        """Begin to connect; `done` gets the wire, or why there is none."""
-        connecting = Connecting(loop, end, done, context=self._context, name=self._name)
-        if self._known is not None:
-            connecting.resolved(self._known)
+        self, loop: EventLoop, handler: SocketHandler, on_done: Callable[[Socket | OSError], None]
+    ) -> "ConnectionAttempt":
+        """Start to connect; `on_done` receives the socket or the error."""
+        attempt = ConnectionAttempt(
+            loop, handler, on_done, context=self._context, name=self._host_name
+        )
+        if self._loopback_addresses is not None:
+            attempt.connect_to(self._loopback_addresses)
         else:
             threading.Thread(
-                target=lambda: connecting.resolve(self._resolve), name="resolver", daemon=True
+                target=lambda: attempt.resolve(self._resolve), name="resolver", daemon=True
             ).start()
-        return connecting
+        return attempt
 
     def _resolve(self) -> list[_Address]:
-        found: list[_Address] = list(
-            socket.getaddrinfo(self._name, self._port, type=socket.SOCK_STREAM)
+        addresses: list[_Address] = list(
+            socket.getaddrinfo(self._host_name, self._port, type=socket.SOCK_STREAM)
         )
-        for family, _, _, _, address in found:
-            if any(_leads_to(family, address, listening) for listening in self._listening):
+        for family, _, _, _, address in addresses:
+            if any(_reaches(family, address, listening) for listening in self._listening):
                 raise OSError(errno.ELOOP, "this address is the recorder's own")
-        return found
+        return addresses
 
 
-def _basic(parts: SplitResult, given: str) -> bytes | None:
-    """User and password of a URL as the value of `Authorization` (RFC 7617)."""
+def _basic_authorization(parts: SplitResult, option_text: str) -> bytes | None:
+    """Return user and password of a URL as the value of `Authorization` (RFC 7617)."""
     if parts.username is None and parts.password is None:
         return None
     user, password = (unquote(text or "") for text in (parts.username, parts.password))
     if ":" in user:
-        raise UsageError(f"{given}: a user name with a colon cannot be sent (RFC 7617)")
+        raise UsageError(f"{option_text}: a user name with a colon cannot be sent (RFC 7617)")
     return b"Basic " + binascii.b2a_base64(f"{user}:{password}".encode(), newline=False)
 
 
-def _leads_to(family: int, target: Any, listening: _SocketAddress) -> bool:
-    """Whether a connection to `target` arrives at a socket that listens, both on the same port."""
-    ours, theirs = _packed(listening[0]), _packed(target[0])
-    if not any(theirs):  # 0.0.0.0 and :: lead to this machine
-        theirs = _IPV6_LOOPBACK if len(theirs) > 4 else bytes((127, 0, 0, 1))
-    if len(ours) != len(theirs):
+def _reaches(family: int, target: Any, listening: _SocketAddress) -> bool:
+    """Return whether a connection to `target` reaches a listening socket on the same port."""
+    own_address, target_address = _packed(listening[0]), _packed(target[0])
+    if not any(target_address):  # connecting to 0.0.0.0 or :: reaches this machine
+        target_address = _IPV6_LOOPBACK if len(target_address) > 4 else bytes((127, 0, 0, 1))
+    if len(own_address) != len(target_address):
         return False
-    if any(ours):
-        return ours == theirs
-    return theirs == _IPV6_LOOPBACK or theirs[:1] == b"\x7f" or _is_own(family, target)
+    if any(own_address):
+        return own_address == target_address
+    return (
+        target_address == _IPV6_LOOPBACK
+        or target_address[:1] == b"\x7f"
+        or _is_own_address(family, target)
+    )
 
 
 def _packed(host: str) -> bytes:
-    """An address as bytes; an IPv4 address within IPv6 as the IPv4 address."""
+    """Return an address as bytes; an IPv4-mapped IPv6 address as the IPv4 address."""
     host = host.partition("%")[0]
     if ":" not in host:
         return socket.inet_pton(socket.AF_INET, host)
@@ -181,8 +190,8 @@ def _packed(host: str) -> bytes:
     return packed[12:] if packed.startswith(_IPV4_MAPPED) else packed
 
 
-def _is_own(family: int, target: Any) -> bool:
-    """Whether this machine has the address: then it is also the way out to it. Sends nothing."""
+def _is_own_address(family: int, target: Any) -> bool:
+    """Return whether the address is local: then it is also the source address. Sends nothing."""
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as sock:
             sock.connect(target)
@@ -191,53 +200,53 @@ def _is_own(family: int, target: Any) -> bool:
         return False
 
 
-class Connecting:
-    """A connection on its way; addresses are tried in turn."""
+class ConnectionAttempt:
+    """An attempt to connect, which tries all addresses in order."""
 
     def __init__(
         self,
         loop: EventLoop,
-        end: End,
-        done: Callable[[Socket | OSError], None],
+        handler: SocketHandler,
+        on_done: Callable[[Socket | OSError], None],
         *,
         context: "ssl.SSLContext | None",
         name: str,
     ) -> None:
         self._loop = loop
-        self._end = end
-        self._done: Callable[[Socket | OSError], None] | None = done
+        self._handler = handler
+        self._on_done: Callable[[Socket | OSError], None] | None = on_done
         self._context = context
-        self._name = name
+        self._host_name = name
         self._addresses: list[_Address] = []
         self._error: OSError = OSError(f"no address for {name}")
         self._sock: socket.socket | None = None
-        self._tls: Tls | None = None
+        self._tls: TlsStream | None = None
         self._timer = loop.call_later(
             CONNECT_SECONDS, lambda: self._finish(TimeoutError(errno.ETIMEDOUT, "timed out"))
         )
 
     def cancel(self) -> None:
-        """Give up; `done` is not called."""
-        self._done = None
-        self._let_go()
+        """Cancel the attempt; `on_done` is not called."""
+        self._on_done = None
+        self._release()
 
-    def resolve(self, find: Callable[[], list[_Address]]) -> None:
-        """Find the addresses (in a thread of its own)."""
+    def resolve(self, lookup: Callable[[], list[_Address]]) -> None:
+        """Resolve the addresses; runs in its own thread."""
         try:
-            found = find()
+            addresses = lookup()
         except OSError as error:
             failure = error
             self._loop.call_from_thread(lambda: self._finish(failure))
             return
-        self._loop.call_from_thread(lambda: self.resolved(found))
+        self._loop.call_from_thread(lambda: self.connect_to(addresses))
 
-    def resolved(self, addresses: list[_Address]) -> None:
-        """Go on with these addresses."""
+    def connect_to(self, addresses: list[_Address]) -> None:
+        """Try these addresses."""
         self._addresses = list(addresses)
-        self._next()
+        self._try_next()
 
-    def _next(self) -> None:
-        while self._done is not None:
+    def _try_next(self) -> None:
+        while self._on_done is not None:
             if not self._addresses:
                 self._finish(self._error)
                 return
@@ -246,32 +255,32 @@ class Connecting:
                 sock = self._sock = socket.socket(family, kind, proto)
                 sock.settimeout(0)
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                notice_silent_end(sock)
-                code = sock.connect_ex(address)
+                enable_keepalive(sock)
+                error_code = sock.connect_ex(address)
             except OSError as error:
-                self._failed(error)
+                self._attempt_failed(error)
                 continue
-            if code == 0:
+            if error_code == 0:
                 self._connected()
                 return
-            if code in (errno.EINPROGRESS, errno.EWOULDBLOCK):
-                self._loop.writer(sock.fileno(), self._writable)
+            if error_code in (errno.EINPROGRESS, errno.EWOULDBLOCK):
+                self._loop.set_writer(sock.fileno(), self._writable)
                 return
-            self._failed(OSError(code, os.strerror(code)))
+            self._attempt_failed(OSError(error_code, os.strerror(error_code)))
 
     def _writable(self) -> None:
         sock = self._sock
         if sock is None:
             return
-        self._loop.writer(sock.fileno(), None)
-        code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-        if code:
-            self._failed(OSError(code, os.strerror(code)))
-            self._next()
+        self._loop.set_writer(sock.fileno(), None)
+        error_code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if error_code:
+            self._attempt_failed(OSError(error_code, os.strerror(error_code)))
+            self._try_next()
         else:
             self._connected()
 
-    def _failed(self, error: OSError) -> None:
+    def _attempt_failed(self, error: OSError) -> None:
         self._error = error
         if self._sock is not None:
             self._sock.close()
@@ -279,60 +288,60 @@ class Connecting:
 
     def _connected(self) -> None:
         if self._context is None:
-            self._succeed()
+            self._deliver_socket()
             return
-        from mcptally.record.http.tls import Tls  # noqa: PLC0415
+        from mcptally.record.http.tls import TlsStream  # noqa: PLC0415
 
-        self._tls = Tls(self._context, self._name)
-        self._shake(b"")
+        self._tls = TlsStream(self._context, self._host_name)
+        self._continue_handshake(b"")
 
-    def _shake(self, data: bytes) -> None:
+    def _continue_handshake(self, data: bytes) -> None:
         sock = self._sock
         if self._tls is None or sock is None:
             return
         try:
-            agreed, send = self._tls.handshake(data)
-            # A handshake's few kilobytes always fit the socket's empty buffer.
+            is_done, send = self._tls.handshake(data)
+            # The few kilobytes of a handshake always fit into the empty socket buffer.
             sock.sendall(send)
         except OSError as error:
             self._finish(error)
             return
-        if agreed:
-            self._loop.reader(sock.fileno(), None)
-            self._succeed()
+        if is_done:
+            self._loop.set_reader(sock.fileno(), None)
+            self._deliver_socket()
         else:
-            self._loop.reader(sock.fileno(), self._readable)
+            self._loop.set_reader(sock.fileno(), self._readable)
 
     def _readable(self) -> None:
         if self._sock is None:
             return
         try:
-            data = self._sock.recv(READ)
+            data = self._sock.recv(READ_SIZE)
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:
             self._finish(error)
             return
         if data:
-            self._shake(data)
+            self._continue_handshake(data)
         else:
             self._finish(ConnectionResetError(errno.ECONNRESET, "closed during the TLS handshake"))
 
-    def _succeed(self) -> None:
+    def _deliver_socket(self) -> None:
         if self._sock is not None:
             sock, self._sock = self._sock, None
-            self._finish(Socket(sock, self._end, loop=self._loop, tls=self._tls))
+            self._finish(Socket(sock, self._handler, loop=self._loop, tls=self._tls))
 
     def _finish(self, result: Socket | OSError) -> None:
-        done, self._done = self._done, None
-        self._let_go()
-        if done is not None:
-            done(result)
+        on_done, self._on_done = self._on_done, None
+        self._release()
+        if on_done is not None:
+            on_done(result)
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         self._timer.cancel()
         if self._sock is not None:
-            self._loop.reader(self._sock.fileno(), None)
-            self._loop.writer(self._sock.fileno(), None)
+            self._loop.set_reader(self._sock.fileno(), None)
+            self._loop.set_writer(self._sock.fileno(), None)
             self._sock.close()
             self._sock = None

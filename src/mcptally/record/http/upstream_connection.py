@@ -1,76 +1,78 @@
-"""The way to the server for one client: a connection made when the first bytes are to go there."""
+"""The connection to the server for one client, opened with the first write."""
 
 from collections.abc import Callable
 from typing import Final
 
 from mcptally.record.http.event_loop import EventLoop
-from mcptally.record.http.socket import End, Socket
-from mcptally.record.http.upstream import Connecting, Server
+from mcptally.record.http.socket import Socket, SocketHandler
+from mcptally.record.http.upstream import ConnectionAttempt, UpstreamServer
 
-WAITING: Final = 256 * 1024
-"""Bytes that wait for the connection before the client is no longer read."""
+MAX_WAITING_BYTES: Final = 256 * 1024
+"""Bytes waiting for the connection above which the client is no longer read."""
 
 
-class Uplink:
-    """What is written goes to the server, as soon as there is a connection to it."""
+class UpstreamConnection:
+    """Connects on the first write and buffers data until the connection is open."""
 
     def __init__(
         self,
-        upstream: Server,
+        upstream: UpstreamServer,
         *,
         loop: EventLoop,
-        end: End,
-        made: Callable[[OSError | None], None],
+        handler: SocketHandler,
+        on_connected: Callable[[OSError | None], None],
     ) -> None:
         self._upstream = upstream
         self._loop = loop
-        self._end = end
-        self._made = made
-        self._connecting: Connecting | None = None
+        self._handler = handler
+        self._on_connected = on_connected
+        self._connecting: ConnectionAttempt | None = None
         self._waiting: list[bytes] = []
-        self._size = 0
-        self.wire: Socket | None = None
-        """The connection, once it is made."""
+        self._waiting_size = 0
+        self.socket: Socket | None = None
+        """The connected socket, or None."""
 
     @property
-    def full(self) -> bool:
-        """Whether so much waits to be sent that no more should come."""
-        return self._size > WAITING if self.wire is None else self.wire.full
+    def is_full(self) -> bool:
+        """Whether too much data is waiting to be sent."""
+        return (
+            self._waiting_size > MAX_WAITING_BYTES if self.socket is None else self.socket.is_full
+        )
 
     @property
-    def broken(self) -> bool:
-        """Whether what is written reaches nobody any more."""
-        return self.wire is not None and self.wire.broken
+    def is_broken(self) -> bool:
+        """Whether a write has failed."""
+        return self.socket is not None and self.socket.is_broken
 
     def write(self, data: bytes) -> None:
-        """Send `data`, now or when there is a connection; `made` is told of that, or why not."""
-        if self.wire is not None:
-            self.wire.write(data)
+        """Send `data` when connected; `on_connected` receives None or the connection error."""
+        if self.socket is not None:
+            self.socket.write(data)
             return
         self._waiting.append(data)
-        self._size += len(data)
+        self._waiting_size += len(data)
         if self._connecting is None:
-            self._connecting = self._upstream.connect(self._loop, self._end, self._connected)
+            self._connecting = self._upstream.connect(self._loop, self._handler, self._connected)
 
-    def finish(self) -> None:
-        """Say that nothing more will be sent."""
-        if self.wire is not None:
-            self.wire.finish()
+    def finish_sending(self) -> None:
+        """Close the sending side, if connected."""
+        if self.socket is not None:
+            self.socket.finish_sending()
 
     def abort(self, *, reset: bool = False) -> None:
-        """Close now, or never connect."""
+        """Close the connection or cancel the attempt to connect."""
         if self._connecting is not None:
             self._connecting.cancel()
-        if self.wire is not None:
-            self.wire.abort(reset=reset)
+        if self.socket is not None:
+            self.socket.abort(reset=reset)
 
-    def _connected(self, wire: Socket | OSError) -> None:
+    def _connected(self, socket: Socket | OSError) -> None:
         self._connecting = None
-        if isinstance(wire, OSError):
-            self._made(wire)
+        if isinstance(socket, OSError):
+            self._on_connected(socket)
             return
-        self.wire = wire
-        wire.start()
-        data, self._waiting, self._size = b"".join(self._waiting), [], 0
-        wire.write(data)
-        self._made(None)
+        self.socket = socket
+        socket.start()
+        data, self._waiting, self._waiting_size = b"".join(self._waiting), [], 0
+        socket.write(data)
+        self._on_connected(None)
