@@ -49,7 +49,7 @@ _MALLOPT: Final = {
 """Settings that glibc reads at process start, with their `mallopt` parameters (malloc.h)."""
 
 
-def settle() -> None:
+def configure_allocators() -> None:
     """Apply `ENVIRONMENT` to this process, except to libraries that are loaded already."""
     if "polars" not in sys.modules:
         gc.disable()  # loading modules leaves no garbage
@@ -80,7 +80,7 @@ def gc_paused() -> Iterator[None]:
             gc.enable()
 
 
-def free() -> int | None:
+def available_memory() -> int | None:
     """Bytes that this process may still allocate; None if that is unknown.
 
     The least of `MemAvailable` in /proc/meminfo and what the limits of its cgroups (version 2 and
@@ -108,13 +108,13 @@ def _available_in_cgroups() -> Iterator[int]:
             if not group.is_relative_to(root):
                 break
             try:
-                left = left_in(group, most, now, all_)
+                left = available_in_cgroup(group, most, now, all_)
             except (OSError, ValueError):  # no limit, or not readable
                 continue
             yield left
 
 
-def left_in(group: Path, most: str, now: str, all_: str = "") -> int:
+def available_in_cgroup(group: Path, most: str, now: str, all_: str = "") -> int:
     """Bytes that processes of a cgroup may still allocate.
 
     Cached pages of files count as used until the memory is needed, so they are added.
@@ -154,5 +154,5 @@ def dask_setup(_worker: object) -> None:
 
     Dask's own settings release memory at once.
     """
-    settle()
+    configure_allocators()
     gc.enable()  # a worker runs for long, so that cycles would add up

@@ -68,7 +68,7 @@ def build(
         | dict(row)
         for number, row in enumerate(calls)
     ]
-    work = store_files.prepare(folder)
+    work = store_files.create_work_folder(folder)
     for table, data in ((Calls, rows), (Tools, list(tools))):
         schema = {
             name: kind for name, kind in table.schema().items() if any(name in r for r in data)
@@ -77,8 +77,8 @@ def build(
         store_files.write_part(work, table, "000000", frame)
         if table is Calls:
             store_files.write_part(work, Usage, "000000", usage(Calls.frame(frame)))
-    store_files.publish(folder, work, sources=[], rows={}, made=store_files.Made())
-    store_files.sweep(folder)
+    store_files.publish(folder, work, sources=[], rows={}, made=store_files.Provenance())
+    store_files.remove_unlisted(folder)
     return open_store(folder)
 
 

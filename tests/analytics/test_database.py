@@ -11,7 +11,7 @@ import pytest
 
 import mcptally as mt
 from mcptally.analytics import duckdb_file
-from mcptally.analytics.views import questions
+from mcptally.analytics.views import question_titles
 from mcptally.errors import StoreError
 from tests.transcripts import c2s, call, opened, s2c, text, write
 
@@ -66,13 +66,13 @@ def test_duckdb_started_elsewhere_needs_file_search_path(folder: Path, tmp_path:
 
 def test_it_has_a_view_of_every_question_that_plain_duckdb_can_answer(folder: Path):
     rows = answer_of_duckdb(folder, "SELECT view_name FROM duckdb_views() WHERE NOT internal")
-    left = questions().keys() - {name for (name,) in rows}
+    left = question_titles().keys() - {name for (name,) in rows}
     assert left >= NEED_MCPTALLY
-    assert len(left) < len(questions()) / 2
+    assert len(left) < len(question_titles()) / 2
 
 
 def test_answers_that_need_mcptally_can_be_written_as_tables(folder: Path):
-    assert set(duckdb_file.keep(folder)) >= NEED_MCPTALLY
+    assert set(duckdb_file.write_with_answers(folder)) >= NEED_MCPTALLY
     assert answer_of_duckdb(folder, "SELECT tool, calls FROM tool_scores") == [("read", 1)]
 
 
@@ -82,7 +82,7 @@ def test_a_store_whose_name_is_a_pattern_can_be_queried(folder: Path, name: str)
     shutil.copytree(store, store.with_name("a-b"))  # a pattern would match this one as well
     before = {path.name for path in store.iterdir()}
     duckdb_file.refresh(store)
-    assert set(duckdb_file.keep(store)) >= NEED_MCPTALLY
+    assert set(duckdb_file.write_with_answers(store)) >= NEED_MCPTALLY
     assert {path.name for path in store.iterdir()} == before
     assert answer_of_duckdb(store, "SELECT tool, calls FROM tool_scores") == [("read", 1)]
     assert answer_of_duckdb(store, COUNT) == [("read", 1)]
@@ -95,7 +95,7 @@ def test_a_failed_write_leaves_no_files(folder: Path):
     (folder / duckdb_file.FILE).mkdir()
     before = sorted(folder.iterdir())
     with pytest.raises(StoreError, match="cannot be written"):
-        duckdb_file.keep(folder)
+        duckdb_file.write_with_answers(folder)
     assert sorted(folder.iterdir()) == before
 
 
@@ -108,7 +108,7 @@ def test_an_open_reader_is_not_affected_by_a_write(folder: Path):
 
 
 def test_it_is_rewritten_if_the_store_is_newer(folder: Path):
-    duckdb_file.keep(folder)
+    duckdb_file.write_with_answers(folder)
     duckdb_file.refresh(folder)
     assert answer_of_duckdb(folder, "SELECT tool FROM tool_scores") == [("read",)]
     later = (folder / duckdb_file.FILE).stat().st_mtime + 10

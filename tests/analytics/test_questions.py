@@ -7,7 +7,7 @@ import pytest
 
 import mcptally as mt
 from mcptally import errors
-from mcptally.analytics.views import questions, shown
+from mcptally.analytics.views import displayed_columns, question_titles
 from tests import corpus
 from tests.analytics import reference_answers
 from tests.analytics.conftest import plain_rows
@@ -78,12 +78,12 @@ def test_questions_about_recorded_traffic_equal_the_reference_answers(tmp_path):
 def test_every_question_has_a_reference_answer_or_is_tested_elsewhere():
     elsewhere = {"tool_scores", "server_scores", "failure_trend"}
     contracts = {"validator_honesty", "preventable_failures", "error_shapes"}
-    assert questions().keys() - elsewhere - contracts <= set(NAMES)
+    assert question_titles().keys() - elsewhere - contracts <= set(NAMES)
 
 
-@pytest.mark.parametrize("name", questions())
+@pytest.mark.parametrize("name", question_titles())
 def test_the_columns_to_show_exist(store: mt.Store, name):
-    assert set(shown(name)) <= set(store.ask(name).columns)
+    assert set(displayed_columns(name)) <= set(store.ask(name).columns)
 
 
 @pytest.mark.parametrize("name", NAMES)

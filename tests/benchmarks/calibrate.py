@@ -66,7 +66,7 @@ def verdict_counts() -> dict[str, tuple[float, float]]:
 
 def hidden_counts() -> dict[str, tuple[float, float]]:
     rows = hidden_rows(labelled())
-    silent = [rule.id for rule in hidden_errors.rules() if not rule.failure]
+    silent = [rule.id for rule in hidden_errors.hidden_error_rules() if not rule.failure]
     is_right = pl.col("is_hidden") != pl.col("rule").is_in(silent)
     return calibration.total(weighted(rows.with_columns(correct=is_right)))
 
@@ -86,15 +86,18 @@ def main() -> None:
     parser.add_argument("--check", action="store_true", help="change nothing; fail if out of date")
     check = parser.parse_args().check
     verdicts, hidden = verdict_counts(), hidden_counts()
-    for counted, rules in ((verdicts, classify.rules()), (hidden, hidden_errors.rules())):
-        percents = confidence.percent(rules, counted)
+    for counted, rules in (
+        (verdicts, classify.failure_rules()),
+        (hidden, hidden_errors.hidden_error_rules()),
+    ):
+        percents = confidence.confidence_percent(rules, counted)
         print(f"{len(rules)} rules, confidence {min(percents)} to {max(percents)}")
     new = as_json(verdicts | hidden)
     stale = new != MEASURED.read_text(encoding="utf-8")
     if stale and not check:
         MEASURED.write_text(new, encoding="utf-8")
     rows = verdict_rows(labelled())
-    held_out = calibration.held_out(classify.rules(), rows)
+    held_out = calibration.held_out(classify.failure_rules(), rows)
     table = measures.reliability(held_out, rows["correct"])
     print(f"cross-validated calibration error {measures.calibration_error(table):.3f}")
     print("changed:", MEASURED.name if stale else "nothing")

@@ -26,7 +26,7 @@ from typing import Final
 import polars as pl
 
 import mcptally
-from mcptally.analytics.views import questions
+from mcptally.analytics.views import question_titles
 from mcptally.store import files as store_files
 from mcptally.tables.all_tables import TABLES
 from mcptally.tables.calls import Calls
@@ -60,7 +60,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--calls", type=int, default=10_000_000)
     parser.add_argument("--store", type=Path)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("questions", nargs="*", default=list(questions()))
+    parser.add_argument("questions", nargs="*", default=list(question_titles()))
     given = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as scratch:
         folder = given.store or Path(scratch, "store")
@@ -94,7 +94,7 @@ def multiply(archive: Path, folder: Path, calls: int, scratch: Path) -> None:
     seed = scratch / "seed"
     mcptally.score([archive], out=seed)
     copies = -(-calls // calls_in(seed))
-    work = store_files.prepare(folder)
+    work = store_files.create_work_folder(folder)
     rows = {}
     for table in TABLES:
         frame = pl.read_parquet(seed / table.name / "*.parquet")
@@ -111,8 +111,8 @@ def multiply(archive: Path, folder: Path, calls: int, scratch: Path) -> None:
             part = [copy(frame, number) for number in range(first, min(first + COPIES, many))]
             store_files.write_part(work, table, f"{first:06d}", pl.concat(part))
         print(f"{table.name}: {rows[table.name]:,} rows", file=sys.stderr)
-    store_files.publish(folder, work, sources=[], rows=rows, made=store_files.Made())
-    store_files.sweep(folder)
+    store_files.publish(folder, work, sources=[], rows=rows, made=store_files.Provenance())
+    store_files.remove_unlisted(folder)
 
 
 def copy(frame: pl.DataFrame, number: int) -> pl.DataFrame:

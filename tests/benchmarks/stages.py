@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from mcptally import process_memory
 
-process_memory.settle()  # as the command does, before the columnar libraries load
+process_memory.configure_allocators()  # as the command does, before the columnar libraries load
 BEFORE: Final = time.process_time()
 
 import polars as pl

@@ -25,10 +25,10 @@ from mcptally.messages.decode import decode
 from mcptally.messages.integrity import deduplicate
 from mcptally.messages.pair import pair
 from mcptally.messages.sessions import assign_sessions
-from mcptally.messages.tool_definitions import in_force, listings
+from mcptally.messages.tool_definitions import add_definitions, read_listings
 from mcptally.protocol import all_rules, definition_lint, leaked_secrets
 from mcptally.transcript.discover import discover
-from mcptally.transcript.files import Lines, lines
+from mcptally.transcript.files import LineRun, read_lines
 
 
 def cpu() -> float:
@@ -59,8 +59,8 @@ def _base(files: list[Path], rounds: int) -> tuple[float, float]:
     texts = [
         line
         for path in files
-        for run in lines(path)
-        if isinstance(run, Lines)
+        for run in read_lines(path)
+        if isinstance(run, LineRun)
         for line in run.data.split(b"\n")
     ]
     return sum(map(len, texts)) / 1e6, timed(lambda: parse(texts), rounds)[1]
@@ -82,13 +82,16 @@ def main() -> None:
         .rename({"name": "file"})
         for frame in (paired.messages, paired.calls)
     )
-    listed, known = listings(calls, messages)
-    calls = in_force(calls, listed, listed)
+    listed, known = read_listings(calls, messages)
+    calls = add_definitions(calls, listed, listed)
     parts: dict[str, tuple[int, Callable[[], Any]]] = {
-        "protocol": (messages.height, lambda: all_rules.find(events, messages, calls, names)),
-        "tool schemas": (calls.height, lambda: validate.validate(calls, known)),
-        "definitions": (known.height, lambda: definition_lint.find(listed, known)),
-        "credentials": (calls.height, lambda: leaked_secrets.find(calls)),
+        "protocol": (
+            messages.height,
+            lambda: all_rules.check_protocol(events, messages, calls, names),
+        ),
+        "tool schemas": (calls.height, lambda: validate.validate_calls(calls, known)),
+        "definitions": (known.height, lambda: definition_lint.lint_definitions(listed, known)),
+        "credentials": (calls.height, lambda: leaked_secrets.find_leaked_secrets(calls)),
     }
     print(f"{size:.0f} MB, {messages.height} messages, {calls.height} calls, {known.height} tools")
     print(f"{'part':<14}{'first s':>9}{'then s':>9}{'rows/s':>12}{'x orjson':>10}")

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 import mcptally as mt
-from mcptally.analytics.views import shown
+from mcptally.analytics.views import displayed_columns
 from mcptally.output import text_table
 from tests import corpus
 
@@ -33,7 +33,7 @@ def session(store: mt.Store, width: int) -> str:
     for question, filters in ASKED.items():
         flags = "".join(f" --{k.replace('_', '-')} {v}" for k, v in filters.items())
         table = store.ask(question, **filters).limit(ROWS).to_arrow_table()
-        text = text_table.text_table(table, shown(question), width=width)
+        text = text_table.text_table(table, displayed_columns(question), width=width)
         parts.append(f"$ mcptally query store {question}{flags} --limit {ROWS}\n{text}")
     return "\n".join(parts)
 

@@ -7,7 +7,13 @@ from click.testing import CliRunner
 
 from mcptally.cli import cli
 from mcptally.rules.findings import finding_rules
-from mcptally.rules.reference_page import FILES, _position, find_rules, reference, rule_files
+from mcptally.rules.reference_page import (
+    FILES,
+    _position,
+    find_rules,
+    render_reference_page,
+    rule_files,
+)
 
 
 def run(*arguments: str) -> tuple[int, str]:
@@ -56,7 +62,7 @@ def test_a_misspelt_id_is_an_error_that_offers_near_ones(name: str):
 
 
 def test_markdown_without_an_id_is_the_reference_page():
-    assert run("--format", "markdown")[1] == reference()
+    assert run("--format", "markdown")[1] == render_reference_page()
 
 
 def test_every_rule_file_has_its_place_on_the_page_and_says_what_it_is():

@@ -17,7 +17,7 @@ from rich.cells import cell_len
 
 import mcptally as mt
 from mcptally.analytics import duckdb_file
-from mcptally.analytics.views import shown
+from mcptally.analytics.views import displayed_columns
 from mcptally.errors import QueryError
 from mcptally.output import render, text_table
 from tests.cli import terminal
@@ -187,7 +187,7 @@ def test_columns_share_a_line_to_the_last_character(width: int, sizes: dict[str,
 
 
 def test_what_a_person_looks_for_first_goes_last():
-    columns = shown("tool_scores")
+    columns = displayed_columns("tool_scores")
     assert columns.index("tool_failures") < columns.index("hidden_errors") < columns.index("ok")
 
 

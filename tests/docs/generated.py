@@ -17,9 +17,9 @@ import polars as pl
 import mcptally as mt
 from mcptally import errors
 from mcptally.analytics.compare import Comparison
-from mcptally.analytics.views import questions, shown
+from mcptally.analytics.views import displayed_columns, question_titles
 from mcptally.cli import COMMANDS, cli
-from mcptally.rules.reference_page import reference
+from mcptally.rules.reference_page import render_reference_page
 from mcptally.tables.all_tables import TABLES
 
 DOCS = Path(__file__).parents[2] / "docs" / "reference"
@@ -67,8 +67,8 @@ def predefined_questions() -> str:
         "| question | answer | columns in a terminal |",
         "|---|---|---|",
     ]
-    for name, title in questions().items():
-        columns = ", ".join(f"`{c}`" for c in shown(name)) or "all columns"
+    for name, title in question_titles().items():
+        columns = ", ".join(f"`{c}`" for c in displayed_columns(name)) or "all columns"
         lines.append(f"| `{name}` | {title} | {columns} |")
     return "\n".join(lines) + "\n"
 
@@ -200,7 +200,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "tables.md": tables,
     "questions.md": predefined_questions,
     "commands.md": commands,
-    "rules.md": reference,
+    "rules.md": render_reference_page,
     "library.md": library,
 }
 

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 import mcptally as mt
-from mcptally.analytics.views import questions
+from mcptally.analytics.views import question_titles
 from mcptally.cli import cli
 from mcptally.errors import Exit
 from mcptally.importers import FORMATS
@@ -92,7 +92,7 @@ DOCUMENTED = {
         *(f"## `mcptally {verb}`" for verb in cli.list_commands(click.Context(cli))),
         *(f"| {code.value} |" for code in Exit),
     ],
-    "reference/questions.md": [f"| `{question}` |" for question in questions()],
+    "reference/questions.md": [f"| `{question}` |" for question in question_titles()],
     "reference/tables.md": [
         *(f"## `{table.name}`" for table in TABLES),
         *(f"| `{column}` |" for table in TABLES for column in table.columns()),

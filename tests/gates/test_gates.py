@@ -26,7 +26,7 @@ def store(tmp_path_factory):
 
 
 def states(store, *texts):
-    return {r.tool: r.state for r in gates.check(store, gates.load(texts))}
+    return {r.tool: r.state for r in gates.check_store(store, gates.load(texts))}
 
 
 def test_a_gate_fails_passes_or_is_undecided_by_the_whole_interval(store):
@@ -99,9 +99,9 @@ def test_a_server_that_never_answered_fails_a_gate_on_infrastructure(tmp_path):
     store = build(tmp_path / "s", rows)
     (row,) = store.sql("SELECT * FROM server_scores").pl().to_dicts()
     assert row["insufficient_data"], "4 calls are too few to judge failures by"
-    (result,) = gates.check(store, gates.load(["server.infrastructure_rate > 5%"]))
+    (result,) = gates.check_store(store, gates.load(["server.infrastructure_rate > 5%"]))
     assert result.state == "failed"
-    (result,) = gates.check(store, gates.load(["server.failure_rate > 5%"]))
+    (result,) = gates.check_store(store, gates.load(["server.failure_rate > 5%"]))
     assert (result.state, "too little data" in result.message) == ("undecided", True)
 
 
@@ -125,7 +125,7 @@ def test_a_latency_without_an_interval_is_undecided(tmp_path):
 
 
 def test_a_gate_may_be_about_servers(store):
-    (result,) = gates.check(store, gates.load(["server.failure_rate > 10%"]))
+    (result,) = gates.check_store(store, gates.load(["server.failure_rate > 10%"]))
     assert (result.server, result.tool, result.state) == ("s", None, "failed")
 
 
@@ -135,7 +135,9 @@ def test_of_gates_in_a_file_the_last_that_matches_counts(store, tmp_path):
         '[[gate]]\nfail-on = ["failure_rate > 10%", "calls > 1000"]\n'
         '[[gate]]\nserver = "s"\ntool = "b*"\nfail-on = "failure_rate > 90%"\n'
     )
-    found = {(r.tool, r.gate.text): r.state for r in gates.check(store, gates.load([str(path)]))}
+    found = {
+        (r.tool, r.gate.text): r.state for r in gates.check_store(store, gates.load([str(path)]))
+    }
     assert found["bad", "failure_rate > 90%"] == "passed"
     assert ("bad", "failure_rate > 10%") not in found
     assert found["good", "failure_rate > 10%"] == "passed"
@@ -157,7 +159,7 @@ WRONG = {
 @pytest.mark.parametrize(("gate", "words"), WRONG.values(), ids=WRONG)
 def test_an_invalid_gate_is_rejected_with_advice(store, gate, words):
     with pytest.raises(UsageError, match=words):
-        gates.check(store, gates.load([gate]))
+        gates.check_store(store, gates.load([gate]))
 
 
 @pytest.mark.parametrize(
@@ -195,7 +197,7 @@ def test_findings_are_counted_at_matching_servers_and_tools(tmp_path):
     ):
         path = tmp_path / "gates.toml"
         path.write_text(f"[[gate]]\nfail-on = 'findings.protocol.before_initialize > 0'\n{where}")
-        (result,) = gates.check(opened_store, gates.load([str(path)]))
+        (result,) = gates.check_store(opened_store, gates.load([str(path)]))
         assert result.state == ("failed" if file else "passed")
         assert (result.file and Path(result.file).name, result.line) == (file, line)
 
@@ -241,7 +243,7 @@ def test_changes_are_gated_by_kind_and_by_size(tmp_path):
 
 def test_hostile_names_are_plain_text_in_the_reports(tmp_path):
     rows = sessions([(1, 2)] * 40, "evil\x1b[31m\x00<&]]>\uffff")
-    results = gates.check(build(tmp_path / "s", rows), gates.load(["failure_rate > 10%"]))
+    results = gates.check_store(build(tmp_path / "s", rows), gates.load(["failure_rate > 10%"]))
     root = ET.fromstring(ci_reports.as_junit(results))  # noqa: S314  (we wrote it)
     assert root.find(".//failure") is not None
     data = json.loads(ci_reports.as_sarif(results))
@@ -252,7 +254,7 @@ def test_hostile_names_are_plain_text_in_the_reports(tmp_path):
 
 
 def test_junit_counts_undecided_results_as_skipped(store):
-    results = gates.check(store, gates.load(["failure_rate > 10%"]))
+    results = gates.check_store(store, gates.load(["failure_rate > 10%"]))
     suite = ET.fromstring(ci_reports.as_junit(results)).find("testsuite")  # noqa: S314
     assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("3", "1", "1")
 
@@ -289,4 +291,4 @@ def test_commands_exit_with_1_if_a_gate_fails_and_else_with_0(tmp_path):
 
 def test_a_tool_without_a_value_has_no_result(tmp_path):
     store = build(tmp_path / "s", [call(1)])
-    assert gates.check(store, gates.load(["invalid_output_rate > 0"])) == []
+    assert gates.check_store(store, gates.load(["invalid_output_rate > 0"])) == []

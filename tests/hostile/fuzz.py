@@ -14,13 +14,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from mcptally.errors import UnreadableError
-from mcptally.maintenance.erase_transcripts import Erased, Target
+from mcptally.maintenance.erase_transcripts import EraseTarget, TranscriptEraser
 from mcptally.messages.decode import decode
 from mcptally.redaction.policy import policy
 from mcptally.transcript.check import check
-from mcptally.transcript.parse import event_of
+from mcptally.transcript.parse import parse_event
 from mcptally.transcript.redact import redact
-from mcptally.wire.framing import Splitter, TooLarge
+from mcptally.wire.framing import FrameSplitter, TruncatedFrame
 from mcptally.wire.strict_json import strict_json_error
 
 CAP = 64
@@ -31,14 +31,16 @@ def framing(data: bytes) -> None:
     if not data:
         return
     cut, body = data[0] % 16 + 1, data[1:]
-    whole, parts = Splitter(cap=CAP), Splitter(cap=CAP)
+    whole, parts = FrameSplitter(cap=CAP), FrameSplitter(cap=CAP)
     expected = [*whole.feed(body), whole.end()]
     pieces = [p for at in range(0, len(body), cut) for p in parts.feed(body[at : at + cut])]
     assert [*pieces, parts.end()] == expected
     frames = [line.removesuffix(b"\r") for line in body.split(b"\n")[:-1]]
     frames += [last] if (last := body.rsplit(b"\n", 1)[-1]) else []
     said = [piece for piece in expected if piece is not None]
-    assert [p.size if isinstance(p, TooLarge) else len(p) for p in said] == [*map(len, frames)]
+    assert [p.size if isinstance(p, TruncatedFrame) else len(p) for p in said] == [
+        *map(len, frames)
+    ]
     assert all(p == f for p, f in zip(said, frames, strict=True) if isinstance(p, bytes))
 
 
@@ -128,19 +130,19 @@ def erasure(data: bytes) -> None:
 def erased(folder: Path, data: bytes) -> None:
     """Check what remains of a file after erasing a recording, and after erasing a tool."""
     members = {"r1": {1: {0}, 3: {1}}}
-    tool = Target(members=members, callless_after={"r1": 1}, tool="echo", listing={"r1"})
-    for target in (Target(whole={"r1"}), tool):
+    tool = EraseTarget(members=members, callless_after={"r1": 1}, tool="echo", listing={"r1"})
+    for target in (EraseTarget(whole={"r1"}), tool):
         path = folder / "a.jsonl"
         path.write_bytes(data)
-        told = Erased(path, target, write=False).events
-        done = Erased(path, target, write=True)
+        told = TranscriptEraser(path, target, write=False).events
+        done = TranscriptEraser(path, target, write=True)
         assert done.events == told
         left = path.read_bytes()
         if not told:
             assert left == data
             continue
         for line in left.splitlines(keepends=True):
-            event = event_of(line)
+            event = parse_event(line)
             assert not isinstance(event, tuple)
             assert event is None or event.recording not in target.whole
 
@@ -162,9 +164,21 @@ def main() -> None:
     if name not in TARGETS:
         sys.exit(f"no target is called {name!r}: {', '.join(TARGETS)}")
     atheris.instrument_func(TARGETS[name])
-    for function in (Splitter.feed, Splitter.end, Splitter._keep, Splitter._take):
+    for function in (
+        FrameSplitter.feed,
+        FrameSplitter.end,
+        FrameSplitter._keep,
+        FrameSplitter._take,
+    ):
         atheris.instrument_func(function)
-    for function in (accounted, redact, copied, erased, Erased._line, Erased._left):
+    for function in (
+        accounted,
+        redact,
+        copied,
+        erased,
+        TranscriptEraser._line,
+        TranscriptEraser._left,
+    ):
         atheris.instrument_func(function)
     atheris.Setup(sys.argv, TARGETS[name])
     atheris.Fuzz()

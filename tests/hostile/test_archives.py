@@ -21,12 +21,19 @@ import mcptally as mt
 from mcptally.analytics.explain import explain, text
 from mcptally.errors import UnreadableError
 from mcptally.messages.decode import decode
-from mcptally.messages.memory_budget import STEADY
+from mcptally.messages.memory_budget import PARTITION_BASE_BYTES
 from mcptally.output.export import export
-from mcptally.process_memory import free, left_in
+from mcptally.process_memory import available_in_cgroup, available_memory
 from mcptally.transcript.check import check
 from mcptally.transcript.discover import discover
-from mcptally.transcript.files import EXPANSION, Damage, Lines, Room, lines, open_stream
+from mcptally.transcript.files import (
+    FREE_EXPANSION,
+    Damage,
+    DecompressionBudget,
+    LineRun,
+    open_stream,
+    read_lines,
+)
 from tests.hostile.scored_archive import GOOD, Outcome, judged, recording
 from tests.transcripts import c2s, call, opened, s2c, write
 
@@ -245,7 +252,7 @@ def test_a_file_is_read_until_the_memory_limit(tmp_path: Path) -> None:
     path.write_text("".join(f'{line[:-1]},"seq":{n}}}\n' for n in range(4000)))
     whole = decode([path], ["a"], memory=1 << 30)
     assert (whole.stderr.height, whole.findings.height) == (4000, 0)
-    some = decode([path], ["a"], memory=STEADY + (6 << 20))
+    some = decode([path], ["a"], memory=PARTITION_BASE_BYTES + (6 << 20))
     [found] = some.findings.to_dicts()
     assert found["rule"] == "archive.more_than_memory"
     assert "256 MB of memory" in found["message"]
@@ -257,7 +264,7 @@ def test_a_long_line_counts_towards_the_memory_limit(tmp_path: Path) -> None:
     line = b'{"v":1,"event":"stderr","recording":"r","seq":%d,"ts_ns":1,"text":"%b"}\n'
     size = 8 << 20
     path.write_bytes(line % (0, b"x" * size) + b"".join(line % (n, b"y") for n in range(1, 2000)))
-    events = decode([path], ["a"], memory=STEADY + 6 * size)
+    events = decode([path], ["a"], memory=PARTITION_BASE_BYTES + 6 * size)
     assert events.findings.get_column("rule").to_list() == ["archive.more_than_memory"]
 
 
@@ -274,7 +281,7 @@ def test_lines_that_are_not_events_take_no_memory(tmp_path: Path) -> None:
 
 
 def test_free_memory_is_a_plausible_number() -> None:
-    left = free()
+    left = available_memory()
     assert left is None or 0 < left < 1 << 50
 
 
@@ -283,12 +290,12 @@ def test_cached_files_count_as_free_memory(tmp_path: Path) -> None:
     said = {"max": "1000", "now": "900", "memory.stat": stat}
     for name, text_ in said.items():
         (tmp_path / name).write_text(f"{text_}\n")
-    assert left_in(tmp_path, "max", "now") == 650
+    assert available_in_cgroup(tmp_path, "max", "now") == 650
     (tmp_path / "memory.stat").write_text("active_file 1\ntotal_active_file 20\n")
-    assert left_in(tmp_path, "max", "now", "total_") == 120
+    assert available_in_cgroup(tmp_path, "max", "now", "total_") == 120
     (tmp_path / "max").write_text("max\n")
     with pytest.raises(ValueError, match="max"):
-        left_in(tmp_path, "max", "now")
+        available_in_cgroup(tmp_path, "max", "now")
 
 
 # --- decompression bombs ---
@@ -306,29 +313,31 @@ def bomb(path: Path, block: bytes, mebibytes: int, *, head: bytes = b"") -> Path
 @pytest.mark.parametrize("block", [b" " * (1 << 20), b"\n" * (1 << 20), b"x" * 1023 + b"\n"])
 def test_a_decompression_bomb_is_read_up_to_the_limit(tmp_path: Path, block: bytes) -> None:
     path = bomb(tmp_path / "a.jsonl.zst", block, 32 if len(block) > 2000 else 32 << 10)
-    room = Room(1 << 20)
+    room = DecompressionBudget(1 << 20)
     read = 0
     rules = []
-    for run in lines(path, room=room, max_line=1 << 22):
-        if isinstance(run, Lines):
+    for run in read_lines(path, room=room, max_line=1 << 22):
+        if isinstance(run, LineRun):
             read += len(run.data)
         else:
             rules.append(run.rule)
     assert rules[-1] == "archive.unpacks_too_large"
-    assert read <= path.stat().st_size * EXPANSION + (1 << 20) + (1 << 20)
+    assert read <= path.stat().st_size * FREE_EXPANSION + (1 << 20) + (1 << 20)
 
 
 def test_bombs_share_one_limit_and_do_not_affect_other_files(tmp_path: Path) -> None:
-    room = Room(1 << 20)
+    room = DecompressionBudget(1 << 20)
     first = bomb(tmp_path / "a.jsonl.zst", b"\n" * (1 << 20), 16)
     second = bomb(tmp_path / "b.jsonl.zst", b"\n" * (1 << 20), 16)
     good = tmp_path / "c.jsonl.zst"
     good.write_bytes(zstandard.compress(recording()))
-    list(lines(first, room=room))
-    assert sum(len(run.data) for run in lines(second, room=room) if isinstance(run, Lines)) < (
-        second.stat().st_size * EXPANSION + (2 << 20)
-    )
-    assert [run.data for run in lines(good, room=room) if isinstance(run, Lines)] == [recording()]
+    list(read_lines(first, room=room))
+    assert sum(
+        len(run.data) for run in read_lines(second, room=room) if isinstance(run, LineRun)
+    ) < (second.stat().st_size * FREE_EXPANSION + (2 << 20))
+    assert [run.data for run in read_lines(good, room=room) if isinstance(run, LineRun)] == [
+        recording()
+    ]
 
 
 def test_check_applies_one_limit_to_all_bombs_of_an_archive(tmp_path: Path) -> None:
@@ -346,9 +355,9 @@ def test_a_line_of_half_a_gigabyte_is_skipped(tmp_path: Path) -> None:
         file.write(recording())
         file.seek(512 << 20)
         file.write(b"\n" + recording("r2"))
-    runs = list(lines(path))
+    runs = list(read_lines(path))
     assert [run.rule for run in runs if isinstance(run, Damage)] == ["archive.line_too_long"]
-    kept = b"".join(run.data for run in runs if isinstance(run, Lines))
+    kept = b"".join(run.data for run in runs if isinstance(run, LineRun))
     assert kept == recording() + recording("r2")
 
 
@@ -468,8 +477,8 @@ def test_a_file_that_grows_while_it_is_read_is_read_up_to_its_first_size(tmp_pat
     path.write_bytes(recording())
     read = b""
     with path.open("ab") as writer:
-        for run in lines(path, chunk=64):
-            assert isinstance(run, Lines)
+        for run in read_lines(path, chunk=64):
+            assert isinstance(run, LineRun)
             read += run.data
             writer.write(recording("more"))
             writer.flush()
@@ -479,11 +488,11 @@ def test_a_file_that_grows_while_it_is_read_is_read_up_to_its_first_size(tmp_pat
 def test_a_file_that_shrinks_while_it_is_read_ends_early(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(recording() * 20_000)
-    reading = lines(path, chunk=1000)
+    reading = read_lines(path, chunk=1000)
     next(reading)
     with path.open("r+b") as file:
         file.truncate(10)
-    assert all(isinstance(run, Lines) for run in reading)
+    assert all(isinstance(run, LineRun) for run in reading)
 
 
 @posix

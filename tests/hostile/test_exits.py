@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import mcptally as mt
-from mcptally.analytics.views import questions
+from mcptally.analytics.views import question_titles
 from mcptally.cli import cli
 from mcptally.output.export import FORMATS, export
 from tests.transcripts import c2s, event, opened, s2c, write
@@ -118,7 +118,9 @@ def ran(*words: object) -> Result:
 TABLES = ("calls", "messages", "findings", "tools", "recordings")
 
 
-@pytest.mark.parametrize("question", [*questions(), *(f"SELECT * FROM {name}" for name in TABLES)])
+@pytest.mark.parametrize(
+    "question", [*question_titles(), *(f"SELECT * FROM {name}" for name in TABLES)]
+)
 def test_answers_in_a_terminal_have_no_control_characters(store: Path, question: str) -> None:
     said = ran("query", store, question)
     assert not TERMINAL_CONTROLS.search(said.output)

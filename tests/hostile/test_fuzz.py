@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 import mcptally as mt
 from mcptally.errors import McptallyError, RuleError, UnreadableError
-from mcptally.pipeline.scoring import Judging
+from mcptally.pipeline.scoring import ScoringRules
 from tests.hostile import fuzz
 from tests.hostile.scored_archive import recording
 from tests.transcripts import c2s, call, event, opened, s2c, text
@@ -249,7 +249,7 @@ def test_any_rule_file_loads_or_gives_a_rule_error(data: st.DataObject) -> None:
         path = Path(place_) / "rules.toml"
         path.write_bytes("\n".join(lines).encode("utf-8", "surrogatepass"))
         with contextlib.suppress(RuleError):
-            Judging.of(rules=path)
+            ScoringRules.of(rules=path)
 
 
 @pytest.fixture(scope="module")

@@ -15,9 +15,13 @@ import pytest
 import mcptally as mt
 from mcptally.analytics.dry_run import validate
 from mcptally.jsonschemas import patterns
-from mcptally.jsonschemas.cost import errors_of
-from mcptally.jsonschemas.dialects import outside_references
-from mcptally.jsonschemas.validators import _judge_with_patterns, judge_of, judge_value
+from mcptally.jsonschemas.cost import collect_errors
+from mcptally.jsonschemas.dialects import external_references
+from mcptally.jsonschemas.validators import (
+    _validator_with_patterns,
+    compile_validator,
+    validate_json,
+)
 from mcptally.seeds.inspector.ajv.schemas import compiled
 from mcptally.seeds.javascript import Throws
 from mcptally.seeds.validation_protocol import schema_errors
@@ -97,8 +101,10 @@ BOMBS: dict[str, tuple[Any, Any, str]] = {
 def test_an_expensive_schema_is_validated_or_rejected_in_time(
     schema: Any, value: Any, state: str
 ) -> None:
-    judge = judge_of(json.dumps(schema))
-    got = "unusable_schema" if isinstance(judge, str) else judge_value(judge, json.dumps(value))[0]
+    judge = compile_validator(json.dumps(schema))
+    got = (
+        "unusable_schema" if isinstance(judge, str) else validate_json(judge, json.dumps(value))[0]
+    )
     assert got == state
     original = compiled(schema)
     if original is not None:
@@ -136,7 +142,7 @@ HIDDEN: dict[str, Any] = {
 @pytest.mark.parametrize("schema", HIDDEN.values(), ids=HIDDEN)
 def test_exponential_references_are_detected_in_any_place_and_spelling(schema: Any) -> None:
     text = json.dumps(schema)
-    assert "subschemas" in str(judge_of(text))
+    assert "subschemas" in str(compile_validator(text))
     assert compiled(schema) is None
 
 
@@ -144,12 +150,12 @@ def test_a_relative_reference_is_resolved_against_its_base() -> None:
     person = {"$id": "http://x/person/s", "properties": {"home": {"$ref": "../home/s"}}}
     home = {"$id": "http://x/home/s", "properties": {"owner": {"$ref": "../person/s"}}}
     schema = {"$ref": "#/$defs/p", "$defs": {"p": person, "h": home}}
-    judge = judge_of(json.dumps(schema))
+    judge = compile_validator(json.dumps(schema))
     assert not isinstance(judge, str)
     assert judge({"home": {"owner": {"home": {}}}})[0] == "valid"
-    assert outside_references(schema) == []
+    assert external_references(schema) == []
     away = {"$id": "http://x/s", "properties": {"a": {"$ref": "http://y/s"}}}
-    assert outside_references(away) == [("/properties/a/$ref", "http://y/s")]
+    assert external_references(away) == [("/properties/a/$ref", "http://y/s")]
 
 
 @pytest.mark.parametrize(
@@ -159,12 +165,12 @@ def test_very_long_names_are_rejected_without_comparing_them(told: dict[str, Any
     key, to = ("$recursiveRef", "#") if "$recursiveAnchor" in told else ("$ref", "s")
     to = "#a" if "$anchor" in told else to
     many = {f"d{n}": told | {key: to} for n in range(8000)}
-    assert "may lead to over" in str(judge_of(json.dumps({key: to, "$defs": many})))
+    assert "may lead to over" in str(compile_validator(json.dumps({key: to, "$defs": many})))
 
 
 def test_an_escaped_keyword_does_not_bypass_the_limit() -> None:
     text = json.dumps(ladder(60, "allOf", {})).replace("$ref", r"\u0024r\u0065f")
-    assert "subschemas" in str(judge_of(text))
+    assert "subschemas" in str(compile_validator(text))
 
 
 class _Counting(http.server.BaseHTTPRequestHandler):
@@ -339,11 +345,11 @@ def branches(count: int) -> dict[str, Any]:
 )
 def test_validation_stops_before_collecting_very_many_errors(schema: Any, value: Any) -> None:
     """Collecting all errors of any of these would take minutes."""
-    errors = errors_of(jsonschema_rs.Draft202012Validator(schema), schema, value)
+    errors = collect_errors(jsonschema_rs.Draft202012Validator(schema), schema, value)
     assert len(errors) <= 1
-    judge = judge_of(json.dumps(schema))
+    judge = compile_validator(json.dumps(schema))
     assert not isinstance(judge, str)
-    state, words, path = judge_value(judge, json.dumps(value))
+    state, words, path = validate_json(judge, json.dumps(value))
     assert (state, bool(words), path is None) == ("invalid", True, False)
     assert len(list(schema_errors.schema_remarks(json.dumps(schema), value))) <= 1
     original = compiled(schema)
@@ -356,20 +362,20 @@ def test_one_error_is_reported_for_a_value_of_megabytes() -> None:
     schema = {"items": {"type": "string"}}
     validator = jsonschema_rs.Draft202012Validator(schema)
     for ours_or_theirs in (None, schema):
-        assert len(errors_of(validator, ours_or_theirs, [1] * 400_000)) == 400_000
-        assert len(errors_of(validator, ours_or_theirs, [1] * 600_000)) == 1
+        assert len(collect_errors(validator, ours_or_theirs, [1] * 400_000)) == 400_000
+        assert len(collect_errors(validator, ours_or_theirs, [1] * 600_000)) == 1
 
 
 def test_all_errors_of_ordinary_schemas_are_collected() -> None:
     """This holds for large values, and for small values with many errors."""
     flat = {"type": "object", "properties": {f"p{n}": {"type": "string"} for n in range(300)}}
     value = {f"p{n}": n for n in range(300)}
-    assert len(errors_of(jsonschema_rs.Draft202012Validator(flat), flat, value)) == 300
+    assert len(collect_errors(jsonschema_rs.Draft202012Validator(flat), flat, value)) == 300
     rows = {"items": {"type": "object", "properties": {"a": {"enum": ["x", "y"]}}}}
     many = [{"a": n} for n in range(3000)]
-    assert len(errors_of(jsonschema_rs.Draft202012Validator(rows), rows, many)) == 3000
+    assert len(collect_errors(jsonschema_rs.Draft202012Validator(rows), rows, many)) == 3000
     zones = {"properties": {"zone": branches(100)["items"]}, "required": ["zone", "when"]}
-    errors = errors_of(jsonschema_rs.Draft202012Validator(zones), zones, {"zone": "Mars"})
+    errors = collect_errors(jsonschema_rs.Draft202012Validator(zones), zones, {"zone": "Mars"})
     assert sorted(error.kind.name for error in errors) == ["anyOf", "required"]
 
 
@@ -378,14 +384,14 @@ LARGE = "((a{1,50}){1,50}){1,20}"
 
 
 def test_memory_of_compiled_patterns_is_limited() -> None:
-    assert patterns.pattern(LARGE) is None
+    assert patterns.compile_pattern(LARGE) is None
     schema = {
         "properties": {f"p{n}": {"pattern": f"(a{{1,{n + 50}}}){{1,50}}"} for n in range(500)}
     }
     with pytest.raises((ValueError, jsonschema_rs.ValidationError)):
-        jsonschema_rs.Draft202012Validator(schema, pattern_options=patterns.options(schema))
-    judge = judge_of(json.dumps(schema))
-    assert isinstance(judge, str) or judge_value(judge, '{"p1":"aa"}')[0] == "valid"
+        jsonschema_rs.Draft202012Validator(schema, pattern_options=patterns.pattern_options(schema))
+    judge = compile_validator(json.dumps(schema))
+    assert isinstance(judge, str) or validate_json(judge, '{"p1":"aa"}')[0] == "valid"
 
 
 def test_ordinary_patterns_are_accepted() -> None:
@@ -396,13 +402,13 @@ def test_ordinary_patterns_are_accepted() -> None:
         r"\p{L}+",
     ]
     schema = {"properties": {f"p{n}": {"pattern": text} for n, text in enumerate(texts * 20)}}
-    judge = judge_of(json.dumps(schema))
+    judge = compile_validator(json.dumps(schema))
     assert not isinstance(judge, str)
-    assert judge_value(judge, '{"p1":"2026-01-01"}')[0] == "invalid"
-    assert judge_value(judge, '{"p0":"a.b-c","p2":"a b"}')[0] == "valid"
+    assert validate_json(judge, '{"p1":"2026-01-01"}')[0] == "invalid"
+    assert validate_json(judge, '{"p0":"a.b-c","p2":"a b"}')[0] == "valid"
 
 
 def test_the_cache_of_schemas_with_patterns_is_small() -> None:
-    for n in range(patterns.FEW * 2):
-        judge_of(json.dumps({"pattern": f"^a{{{n}}}$"}))
-    assert _judge_with_patterns.cache_info().currsize == patterns.FEW
+    for n in range(patterns.MAX_CACHED_SCHEMAS * 2):
+        compile_validator(json.dumps({"pattern": f"^a{{{n}}}$"}))
+    assert _validator_with_patterns.cache_info().currsize == patterns.MAX_CACHED_SCHEMAS

@@ -14,7 +14,7 @@ from mcptally.importers.packer import Packer
 from mcptally.importers.source import Source
 from mcptally.importers.transcript_builder import TranscriptBuilder
 from mcptally.redaction.policy import policy
-from mcptally.transcript.files import EXPANSION, Room
+from mcptally.transcript.files import FREE_EXPANSION, DecompressionBudget
 from tests.importers.helpers import all_records_accounted_for
 
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n'
@@ -61,18 +61,18 @@ def test_a_bomb_is_read_up_to_the_limit_and_reported(
     tmp_path: Path, form: str, head: bytes, block: bytes, tail: bytes
 ) -> None:
     path = bomb(tmp_path / "x.log.zst", head, block, tail, mebibytes=8)
-    source = Counted(path, path.name, room=Room(1 << 20))
+    source = Counted(path, path.name, room=DecompressionBudget(1 << 20))
     used = sum(1 for _ in FORMATS[form].read(source))
     assert used <= source.tally.used
     assert any(TOO_LARGE in why for why in source.tally.unused)
     # One chunk may be decompressed before it is counted.
-    assert source.unpacked <= path.stat().st_size * EXPANSION + (3 << 20)
+    assert source.unpacked <= path.stat().st_size * FREE_EXPANSION + (3 << 20)
 
 
 def test_a_first_pass_does_not_use_the_budget(tmp_path: Path) -> None:
     spans = (b'{"resourceSpans":[', b'{"scopeSpans":[{"spans":[{}]}]},', b"{}]}")
     path = bomb(tmp_path / "x.json.zst", *spans, mebibytes=1)
-    source = Source(path, path.name, room=Room(3 << 20))
+    source = Source(path, path.name, room=DecompressionBudget(3 << 20))
     assert list(FORMATS["otlp"].read(source)) == []
     assert source.tally.lost == 0
     assert source.tally.seen == (1 << 20) // len(spans[1])

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 import mcptally
-from mcptally.jsonschemas.definition_diff import compare, worst_class
+from mcptally.jsonschemas.definition_diff import diff_definitions, worst_class
 from tests.protocol.conversation import Conversation, write
 
 BASE: dict[str, Any] = {
@@ -182,7 +182,7 @@ CASES = [
     ("new", "drift", "what"), CASES, ids=[" ".join(c[2]) + " " + c[1] for c in CASES]
 )
 def test_a_change_is_classified_by_its_effect_on_callers(new: Any, drift: str, what: list[str]):
-    changes = compare(json.dumps(BASE), json.dumps(new))
+    changes = diff_definitions(json.dumps(BASE), json.dumps(new))
     assert [change for change, _ in changes] == what
     assert worst_class(changes) == drift
 
@@ -197,7 +197,7 @@ def test_a_boolean_required_of_draft_3_requires_nothing():
         )
         for has in ("x", "xy")
     )
-    changes = compare(json.dumps(old), json.dumps(new))
+    changes = diff_definitions(json.dumps(old), json.dumps(new))
     assert changes == [("inputSchema/properties/b/properties/y: added", "compatible")]
 
 
@@ -237,11 +237,11 @@ def test_invalid_schemas_do_not_stop_a_run(tmp_path: Path, schema: Any):
 def test_the_class_of_several_changes_is_the_worst():
     new = changed("description", to="x")
     new["inputSchema"]["required"] = ["a", "b"]
-    assert worst_class(compare(json.dumps(BASE), json.dumps(new))) == "breaking"
+    assert worst_class(diff_definitions(json.dumps(BASE), json.dumps(new))) == "breaking"
 
 
 def test_reordered_members_are_not_a_change():
-    assert compare(json.dumps(BASE), json.dumps(dict(reversed(BASE.items())))) == []
+    assert diff_definitions(json.dumps(BASE), json.dumps(dict(reversed(BASE.items())))) == []
 
 
 def test_the_tools_table_describes_the_change_from_the_previous_version(tmp_path: Path):

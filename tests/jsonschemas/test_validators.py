@@ -12,17 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from referencing import Registry
 
-from mcptally.jsonschemas.cost import deepest_value
+from mcptally.jsonschemas.cost import max_value_depth
 from mcptally.jsonschemas.dialects import (
-    UnusableError,
-    depth,
-    dialect,
-    meta_errors,
-    outside_references,
-    read,
+    UnusableSchemaError,
+    dialect_of,
+    external_references,
+    metaschema_errors,
+    nesting_depth,
+    parse_schema,
 )
 from mcptally.jsonschemas.reference_engine import CLASSES
-from mcptally.jsonschemas.validators import _reference_judge, judge_of, judge_value
+from mcptally.jsonschemas.validators import _reference_judge, compile_validator, validate_json
 from mcptally.pipeline.partition import gather
 from tests import corpus
 from tests.jsonschemas.oracle import members
@@ -50,7 +50,7 @@ def _judge(schema: Any, draft: str) -> Any:
     """Return a validator for a schema of the suite, in the dialect of its folder."""
     if isinstance(schema, dict) and "$schema" not in schema:
         schema = {"$schema": DRAFTS[draft], **schema}
-    return judge_of(json.dumps(schema))
+    return compile_validator(json.dumps(schema))
 
 
 @pytest.mark.parametrize("draft", DRAFTS)
@@ -96,7 +96,7 @@ UNUSABLE = {
 @pytest.mark.parametrize("draft", DRAFTS)
 def test_the_compact_metaschema_accepts_what_the_official_one_accepts(draft: str):
     files = members("jsonschema-4.26.0", f"/json/tests/{draft}/")
-    name = dialect({"$schema": DRAFTS[draft]})
+    name = dialect_of({"$schema": DRAFTS[draft]})
     cls = CLASSES[name]
     official = cls(cls.META_SCHEMA, registry=Registry().with_contents(_metaschemas()))
     schemas = [group["schema"] for groups in files.values() for group in groups]
@@ -134,9 +134,9 @@ def _with(schema: Any, key: str, value: Any) -> Any:
 
 def _meta(schema: Any, name: str) -> list[tuple[str, str]]:
     if isinstance(schema, dict):
-        named = next(uri for uri in DRAFTS.values() if dialect({"$schema": uri}) == name)
+        named = next(uri for uri in DRAFTS.values() if dialect_of({"$schema": uri}) == name)
         schema = {**schema, "$schema": named}
-    return meta_errors(schema)
+    return metaschema_errors(schema)
 
 
 def _metaschemas() -> list[tuple[str, Any]]:
@@ -155,14 +155,14 @@ def test_both_engines_agree_on_recorded_traffic():
     texts = dict(values.group_by("tool").agg("arguments").iter_rows())
     differ, compared = [], 0
     for tool, schema in definitions.select("tool", "input_schema").drop_nulls().iter_rows():
-        judge, loaded = judge_of(schema), json.loads(schema)
-        slow = _reference_judge(dialect(loaded), loaded)
+        judge, loaded = compile_validator(schema), json.loads(schema)
+        slow = _reference_judge(dialect_of(loaded), loaded)
         if isinstance(judge, str) or slow is None:
             continue
         for text in texts.get(tool, ()):
             compared += 1
-            fast = judge_value(judge, text)
-            other = judge_value(slow, text)
+            fast = validate_json(judge, text)
+            other = validate_json(slow, text)
             if fast[0] != other[0] or (fast[2] != other[2] and _has_one_place(fast)):
                 differ.append((tool, text[:100], fast, other))
     assert compared > (10_000 if corpus.traffic() else 200)
@@ -196,13 +196,15 @@ def _has_one_place(judgement: Any) -> bool:
     ],
 )
 def test_the_message_for_an_unusable_schema_states_the_reason(schema: str, words: str):
-    judge = judge_of(schema)
+    judge = compile_validator(schema)
     assert isinstance(judge, str)
     assert words in judge
 
 
 def test_a_schema_that_the_fast_engine_refuses_is_validated_by_the_reference_engine():
-    judge = judge_of('{"properties": {"a": {"$ref": "#/$defs/nowhere"}, "b": {"type": "string"}}}')
+    judge = compile_validator(
+        '{"properties": {"a": {"$ref": "#/$defs/nowhere"}, "b": {"type": "string"}}}'
+    )
     assert not isinstance(judge, str)
     assert judge({"b": "x"})[0] == "valid"
     assert judge({"b": 1}) == ("invalid", "is an integer, not string", "/b")
@@ -222,7 +224,7 @@ def test_a_schema_that_the_fast_engine_refuses_is_validated_by_the_reference_eng
     "around", ['{{"pattern": {}}}', '{{"pattern": {}, "properties": {{"x": {{"$ref": "#/no"}}}}}}']
 )
 def test_a_pattern_with_catastrophic_backtracking_ends(pattern: str, state: str, around: str):
-    judge = judge_of(around.format(json.dumps(pattern)))
+    judge = compile_validator(around.format(json.dumps(pattern)))
     assert not isinstance(judge, str)
     # An engine with unbounded backtracking would not end in practice.
     assert judge("a" * 60 + "!")[0] == state
@@ -231,9 +233,9 @@ def test_a_pattern_with_catastrophic_backtracking_ends(pattern: str, state: str,
 def test_references_that_multiply_exponentially_are_refused():
     doubling = {f"a{n}": {"allOf": [{"$ref": f"#/$defs/a{n + 1}"}] * 2} for n in range(40)}
     schema = {"$ref": "#/$defs/a0", "$defs": doubling | {"a40": {}}}
-    assert "subschemas" in str(judge_of(json.dumps(schema)))
+    assert "subschemas" in str(compile_validator(json.dumps(schema)))
     twice = {"allOf": [{"properties": {"x": {"$ref": "#"}}}, {"properties": {"x": {"$ref": "#"}}}]}
-    judge = judge_of(json.dumps(twice))
+    judge = compile_validator(json.dumps(twice))
     assert not isinstance(judge, str)
     value: dict[str, Any] = {}
     for _ in range(60):
@@ -247,8 +249,8 @@ def test_a_recursive_tree_schema_is_accepted():
         "properties": {"left": {"$ref": "#"}, "right": {"$ref": "#"}},
         "additionalProperties": False,
     }
-    assert deepest_value(tree) is None
-    judge = judge_of(json.dumps(tree))
+    assert max_value_depth(tree) is None
+    judge = compile_validator(json.dumps(tree))
     assert not isinstance(judge, str)
     value: dict[str, Any] = {}
     for _ in range(200):
@@ -288,12 +290,12 @@ def test_nothing_is_ever_fetched(requests: Any, key: str):
         {"$id": f"{address}/b.json", "properties": {"a": {key: "c.json"}}},
         {"allOf": [{key: f"{address}/a.json"}], "properties": {"x": {"$ref": "#/no"}}},
     ):
-        judge = judge_of(json.dumps(schema))
+        judge = compile_validator(json.dumps(schema))
         if not isinstance(judge, str):
             judge({"a": 1, "x": 1})
         try:
-            meta_errors(schema)
-        except UnusableError:
+            metaschema_errors(schema)
+        except UnusableSchemaError:
             continue
     assert paths == []
 
@@ -301,9 +303,11 @@ def test_nothing_is_ever_fetched(requests: Any, key: str):
 def test_a_file_is_never_read(tmp_path: Path):
     (tmp_path / "a.json").write_text('{"type": "string"}')
     uri = (tmp_path / "a.json").as_uri()
-    judge = judge_of(json.dumps({"properties": {"a": {"$ref": uri}}}))
+    judge = compile_validator(json.dumps({"properties": {"a": {"$ref": uri}}}))
     assert isinstance(judge, str) or judge({"a": 1})[0] == "unusable_schema"
-    assert outside_references({"properties": {"a": {"$ref": uri}}}) == [("/properties/a/$ref", uri)]
+    assert external_references({"properties": {"a": {"$ref": uri}}}) == [
+        ("/properties/a/$ref", uri)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -315,7 +319,7 @@ def test_a_file_is_never_read(tmp_path: Path):
     ],
 )
 def test_formats_are_not_asserted_in_any_dialect(schema: Any, value: str):
-    judge = judge_of(json.dumps(schema))
+    judge = compile_validator(json.dumps(schema))
     assert not isinstance(judge, str)
     assert judge(value)[0] == "valid"
 
@@ -326,7 +330,7 @@ def test_both_engines_report_the_topmost_error_first():
         "required": ["b"],
         "properties": {"a": {"properties": {"c": {"type": "integer", "maximum": 3}}}},
     }
-    fast, slow = judge_of(json.dumps(schema)), _reference_judge("2020-12", schema)
+    fast, slow = compile_validator(json.dumps(schema)), _reference_judge("2020-12", schema)
     assert not isinstance(fast, str)
     assert slow is not None
     for value in ({"a": {"c": "x"}}, {"a": {"c": 9}, "b": 1}, {"b": 1, "a": {"c": "x/y"}}):
@@ -340,7 +344,10 @@ def test_both_engines_report_the_topmost_error_first():
     "wants", [lambda n: {"required": [n]}, lambda n: {"dependentRequired": {"x": [n]}}]
 )
 def test_both_engines_name_the_missing_member_for_any_name(wants: Any, name: str):
-    fast, slow = judge_of(json.dumps(wants(name))), _reference_judge("2020-12", wants(name))
+    fast, slow = (
+        compile_validator(json.dumps(wants(name))),
+        _reference_judge("2020-12", wants(name)),
+    )
     assert not isinstance(fast, str)
     assert slow is not None
     assert fast({"x": 1}) == slow({"x": 1}) == ("invalid", f"lacks the member {name!r}", "")
@@ -355,7 +362,7 @@ def test_messages_never_contain_the_value():
         {"maxLength": 2},
         {"pattern": "^b"},
     ):
-        judge = judge_of(json.dumps({"properties": {"p": schema}}))
+        judge = compile_validator(json.dumps({"properties": {"p": schema}}))
         assert not isinstance(judge, str)
         state, words, path = judge({"p": private})
         assert (state, path) == ("invalid", "/p")
@@ -388,14 +395,14 @@ KEYWORDS = st.sampled_from(
 @settings(max_examples=300, deadline=None)
 @given(st.dictionaries(KEYWORDS, JSON, max_size=4), JSON)
 def test_any_schema_validates_any_value_or_gives_a_reason(schema: Any, value: Any):
-    judge = judge_of(json.dumps(schema))
+    judge = compile_validator(json.dumps(schema))
     if isinstance(judge, str):
         assert judge
     else:
         assert judge(value)[0] in {"valid", "invalid", "unusable_schema"}
     try:
-        errors = meta_errors(schema)
-    except UnusableError:
+        errors = metaschema_errors(schema)
+    except UnusableSchemaError:
         return
     assert all(words and (not path or path.startswith("/")) for path, words in errors)
 
@@ -406,9 +413,9 @@ def test_depth_counts_containers(value: Any):
         inner = v.values() if isinstance(v, dict) else v if isinstance(v, list) else None
         return 0 if inner is None else 1 + max(map(slow, inner), default=0)
 
-    assert depth(value) == slow(value)
+    assert nesting_depth(value) == slow(value)
 
 
 def test_a_schema_nested_too_deeply_for_json_parsers_is_unusable():
-    with pytest.raises(UnusableError):
-        read('{"not":' * 5000 + "{}" + "}" * 5000)
+    with pytest.raises(UnusableSchemaError):
+        parse_schema('{"not":' * 5000 + "{}" + "}" * 5000)

@@ -17,7 +17,7 @@ import mcptally as mt
 from mcptally.cli import cli
 from mcptally.errors import QueryError, StoreError, UnreadableError, UsageError
 from mcptally.tables.ids import digest
-from mcptally.transcript.files import text_lines
+from mcptally.transcript.files import numbered_lines
 from tests.pipeline.golden import TRACES
 from tests.pipeline.test_incremental import asked, assert_as_full_run
 from tests.transcripts import c2s, call, event, opened, s2c, text, write
@@ -168,7 +168,7 @@ def test_forgotten_data_is_in_no_byte_of_store_or_archive(scored: Path, what, wo
     gaps = [
         json.loads(line)
         for path in (scored / "archive").iterdir()
-        for _, line in text_lines(path)
+        for _, line in numbered_lines(path)
         if b'"gap"' in line
     ]
     assert {gap["why"] for gap in gaps} == {"forgotten on request"}
@@ -239,7 +239,7 @@ def test_copies_in_another_archive_are_rewritten_too(scored: Path):
 def test_answers_stored_in_the_duckdb_file_are_removed(scored: Path):
     from mcptally.analytics import duckdb_file
 
-    duckdb_file.keep(scored / "store")
+    duckdb_file.write_with_answers(scored / "store")
     mt.forget(scored / "store", tool="tool-gone", yes=True)
     assert_is_gone(scored, GONE)
 
@@ -354,7 +354,7 @@ def test_events_before_the_first_call_go_if_they_name_the_tool(tmp_path: Path, t
     path = write(tmp_path / "a.jsonl", events)
     mt.score(path, out=tmp_path / "store")
     mt.forget(tmp_path / "store", tool=tool, yes=True)
-    found = [json.loads(line)["event"] for _, line in text_lines(path)]
+    found = [json.loads(line)["event"] for _, line in numbered_lines(path)]
     assert found == ["open", "message", "gap" if goes else events[2]["event"], "message"]
     assert tool not in said_in(tmp_path / "store")
 

@@ -41,7 +41,7 @@ def test_every_decoded_member_has_a_declared_column_of_its_type(table):
 
 def test_every_event_has_a_table():
     tables = {struct for structs in STRUCTS.values() for struct in structs}
-    assert set(events.EVENTS) <= tables
+    assert set(events.FRAME_OF_EVENT) <= tables
     assert all(issubclass(struct, msgspec.Struct) for struct in tables)
 
 

@@ -14,7 +14,7 @@ from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
 import mcptally as mt
-from mcptally.analytics.views import questions
+from mcptally.analytics.views import question_titles
 from mcptally.output.mcp_server import server
 from tests.transcripts import c2s, call, opened, s2c, text, write
 
@@ -61,7 +61,7 @@ def test_every_question_is_answered_as_its_output_schema_says(folder: Path):
     async def conversation():
         async with Client(server(folder / "store")) as client:
             tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-            for question in questions():
+            for question in question_titles():
                 answer = await client.call_tool("ask", {"question": question})
                 assert not answer.is_error, (question, answer.content)
                 jsonschema.validate(answer.structured_content, tools["ask"].output_schema)

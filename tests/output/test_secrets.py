@@ -17,7 +17,7 @@ from mcp.client.client import Client
 import mcptally as mt
 from mcptally import cli
 from mcptally.analytics.store import open_store
-from mcptally.analytics.views import questions
+from mcptally.analytics.views import question_titles
 from mcptally.output.export import FORMATS, export
 from mcptally.output.mcp_server import server
 from mcptally.redaction import display
@@ -126,12 +126,12 @@ def with_secrets(table: type, frame: pl.DataFrame) -> pl.DataFrame:
 
 def rewritten(source: Path, folder: Path, change: Callable[[type, pl.DataFrame], Any]) -> Path:
     """A store with the tables of another one, changed."""
-    work = store_files.prepare(folder)
+    work = store_files.create_work_folder(folder)
     for table in TABLES:
         parts = [pl.read_parquet(path) for path in sorted((source / table.name).glob("*.parquet"))]
         frame = table.frame(pl.concat(parts) if parts else pl.DataFrame())
         store_files.write_part(work, table, "000000", change(table, frame))
-    store_files.publish(folder, work, sources=[], rows={}, made=store_files.Made())
+    store_files.publish(folder, work, sources=[], rows={}, made=store_files.Provenance())
     return folder
 
 
@@ -158,15 +158,15 @@ def run(capfdbinary, monkeypatch, *words) -> tuple[bytes, bytes]:
 def test_the_masks_find_every_planted_secret_in_plain_text_and_in_json():
     for words in SECRETS.values():
         assert leaks(words)
-        assert not leaks(display.hidden(words))
-        assert not leaks(display.hidden(json.dumps({"a": words})))
-    assert not leaks(display.hidden(json.dumps({"password": MEMBER})))
-    assert not leaks(display.hidden(json.dumps(["x", "--token", MEMBER])))
+        assert not leaks(display.mask_text(words))
+        assert not leaks(display.mask_text(json.dumps({"a": words})))
+    assert not leaks(display.mask_text(json.dumps({"password": MEMBER})))
+    assert not leaks(display.mask_text(json.dumps(["x", "--token", MEMBER])))
 
 
 @pytest.mark.parametrize("form", ["table", "json", "csv", "parquet", "markdown"])
 def test_no_answer_of_query_holds_a_secret(store, capfdbinary, monkeypatch, form):
-    asked = [*questions()] if form == "table" else []
+    asked = [*question_titles()] if form == "table" else []
     asked += [f"SELECT * FROM {table.name}" for table in TABLES]
     asked += [
         "SELECT MAP {tool: {'a': [arguments]}} AS m, response::BLOB AS b, server AS s FROM calls",
@@ -309,7 +309,7 @@ def test_no_answer_of_the_server_holds_a_secret(store):
     async def everything() -> list[str]:
         said = []
         async with Client(server(store, base=store, seconds=600.0)) as client:
-            for question in questions():
+            for question in question_titles():
                 asked = {"question": question, "all_columns": True}
                 said.append(await client.call_tool("ask", asked))
             (call_id,) = open_store(store).sql("SELECT call_id FROM calls LIMIT 1").fetchall()[0]

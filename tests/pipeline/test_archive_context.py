@@ -7,7 +7,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import mcptally as mt
-from mcptally.messages.tool_definitions import in_force, timeline
+from mcptally.messages.tool_definitions import add_definitions, listing_changes
 from mcptally.pipeline import archive_context
 from tests.pipeline.golden import TRACES
 from tests.pipeline.test_partitioning import tables
@@ -66,6 +66,6 @@ def test_the_timeline_gives_the_definitions_in_force_of_all_listings():
     )
     schema = {"session": pl.String, "tool": pl.String, "pos": pl.UInt32, "definition": pl.String}
     own = pl.DataFrame(schema=schema)
-    short = timeline(listed)
+    short = listing_changes(listed)
     assert short.height < listed.height
-    assert_frame_equal(in_force(calls, own, short), in_force(calls, own, listed))
+    assert_frame_equal(add_definitions(calls, own, short), add_definitions(calls, own, listed))

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 import mcptally as mt
-from mcptally.analytics.store import steadily
+from mcptally.analytics.store import retry_if_replaced
 from mcptally.cli import cli
 from mcptally.errors import McptallyError, StoreError
 from mcptally.output.mcp_server import server
@@ -109,7 +109,7 @@ def test_a_query_whose_files_were_removed_is_run_again(replaced: Path, scored: P
             runs.pop()()  # removes the files that `answer` names
         return answer.fetchall()
 
-    assert steadily([store], ask) == wanted
+    assert retry_if_replaced([store], ask) == wanted
     runs.append(lambda: mt.score(faults.AFTER, out=replaced, full=True))
     with pytest.raises(duckdb.IOException):  # without `steadily`
         ask()
@@ -122,7 +122,7 @@ def test_a_store_that_is_replaced_again_and_again_is_an_error_with_advice(replac
         (replaced / "store.json").touch()
 
     with pytest.raises(StoreError, match="try again when no run writes to it"):
-        steadily([store], ask, consistent=True)
+        retry_if_replaced([store], ask, consistent=True)
 
 
 # --- no room -------------------------------------------------------------------------------------

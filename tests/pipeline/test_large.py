@@ -10,7 +10,7 @@ import pytest
 
 import mcptally as mt
 from mcptally.errors import UsageError
-from mcptally.pipeline.plan import PARTITION, jobs_of, partition_of
+from mcptally.pipeline.plan import PARTITION, jobs_for_memory, partition_bytes_for_memory
 from tests.benchmarks import growth
 from tests.benchmarks.archive import generate
 
@@ -115,7 +115,7 @@ def test_each_of_many_files_takes_less_than_10_kilobytes(tmp_path: Path):
 
 def test_too_little_memory_is_an_error_before_work_begins():
     with pytest.raises(UsageError, match="too little for 4 process"):
-        partition_of(1 << 30, jobs=4)
-    assert jobs_of(1 << 30, cores=4) == 2
-    assert jobs_of(8 << 30, cores=4) == 4
-    assert PARTITION < partition_of(8 << 30, jobs=4) < 8 << 28
+        partition_bytes_for_memory(1 << 30, jobs=4)
+    assert jobs_for_memory(1 << 30, cores=4) == 2
+    assert jobs_for_memory(8 << 30, cores=4) == 4
+    assert PARTITION < partition_bytes_for_memory(8 << 30, jobs=4) < 8 << 28

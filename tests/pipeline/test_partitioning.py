@@ -13,7 +13,7 @@ from polars.testing import assert_frame_equal
 import mcptally as mt
 from mcptally.pipeline.plan import transcript_bytes
 from mcptally.tables.all_tables import TABLES
-from mcptally.transcript.files import text_lines
+from mcptally.transcript.files import numbered_lines
 from tests.pipeline.golden import TRACES
 
 pytestmark = pytest.mark.slow
@@ -45,7 +45,7 @@ def scattered(folder: Path, *, parts: int) -> list[Path]:
     files = [(folder / f"{i}.jsonl").open("wb") for i in range(parts)]
     home: dict[str, int] = {}
     for path in FILES:
-        for _, line in text_lines(path):
+        for _, line in numbered_lines(path):
             recording = json.loads(line)["recording"]
             if recording not in home or chance.random() < 0.05:
                 home[recording] = chance.randrange(parts)
@@ -73,7 +73,7 @@ def test_recordings_split_over_files_are_put_together(tmp_path: Path, whole):
 
 def test_a_copy_of_a_file_adds_no_calls_and_is_a_finding(tmp_path: Path, whole):
     copy = tmp_path / "copy.jsonl"
-    copy.write_bytes(b"".join(line for _, line in text_lines(FILES[0])))
+    copy.write_bytes(b"".join(line for _, line in numbered_lines(FILES[0])))
     mt.score([*FILES, copy], out=tmp_path / "store", partition_bytes=1)
     again = tables(tmp_path / "store")
     assert again["calls"].height == whole["calls"].height

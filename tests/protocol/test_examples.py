@@ -9,9 +9,9 @@ import pytest
 
 import mcptally
 from mcptally.errors import RuleError
-from mcptally.rules.findings import finding_rules, require_rules, rule_of
+from mcptally.rules.findings import finding_rule, finding_rules, require_known_rules
 from mcptally.tables.findings import Finding, findings_frame
-from mcptally.transcript.files import Damage, lines
+from mcptally.transcript.files import Damage, read_lines
 from tests.protocol.conversation import write
 
 NOT_MADE = {"$long-line", "$gone", "$bomb", "$more-than-memory"}
@@ -52,7 +52,7 @@ def test_a_rule_fires_on_its_fires_examples_and_not_on_its_silent_examples(
 def test_a_finding_has_the_severity_of_its_rule_and_a_place(findings: pl.DataFrame) -> None:
     assert findings.height
     for rule, severity, about in findings.select("rule", "severity", "about").unique().iter_rows():
-        assert (severity, about) == (rule_of(rule).severity, rule_of(rule).about)
+        assert (severity, about) == (finding_rule(rule).severity, finding_rule(rule).about)
     assert findings.get_column("message").null_count() == 0
     placed = findings.filter(pl.col("about").is_in(["message", "call"]))
     assert placed.select(pl.col("file", "recording", "seq").null_count()).sum_horizontal()[0] == 0
@@ -61,16 +61,16 @@ def test_a_finding_has_the_severity_of_its_rule_and_a_place(findings: pl.DataFra
 def test_a_line_that_is_too_long_is_skipped(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(b'{"a":1}\n' + b"x" * (9 << 20) + b'\n{"b":2}\n')
-    runs = list(lines(path, max_line=1000))
+    runs = list(read_lines(path, max_line=1000))
     assert [r.rule for r in runs if isinstance(r, Damage)] == ["archive.line_too_long"]
 
 
 def test_a_finding_of_an_unknown_rule_is_an_error() -> None:
     unknown = findings_frame([Finding("protocol.no_such", "info", "file", "x")])
     with pytest.raises(RuleError, match=r"no rule has the id 'protocol\.no_such'"):
-        require_rules(unknown)
+        require_known_rules(unknown)
     with pytest.raises(RuleError, match=r"did you mean protocol\.batch"):
-        rule_of("protocol.batsh")
+        finding_rule("protocol.batsh")
 
 
 GROUPS_IN_CODE = ("archive", "transcript", "protocol", "pairing", "schema", "definition", "leak")

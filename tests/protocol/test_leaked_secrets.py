@@ -39,6 +39,6 @@ def test_a_token_in_a_result_is_found_by_its_prefix(token):
             "line": [1],
         }
     )
-    (message,) = leaked_secrets.find(calls).get_column("message")
+    (message,) = leaked_secrets.find_leaked_secrets(calls).get_column("message")
     assert message.endswith(f", {len(token)} characters")
     assert token[8:] not in message

@@ -9,7 +9,7 @@ import jsonschema_rs
 import polars as pl
 import pytest
 
-from mcptally.jsonschemas.validators import judge_value
+from mcptally.jsonschemas.validators import validate_json
 from mcptally.messages.decode import decode
 from mcptally.messages.integrity import deduplicate
 from mcptally.messages.pair import pair
@@ -235,7 +235,7 @@ def test_on_recorded_traffic_the_schema_accepts_every_result_that_columns_accept
         ["revision", "method", "response"]
     )
     states = {
-        judge_value(validator("results", method, revision), text)[0]
+        validate_json(validator("results", method, revision), text)[0]
         for method, revision, text in settled.select("method", "revision", "response").iter_rows()
         if not (revision == MODERN and '"resultType"' not in text)
     }

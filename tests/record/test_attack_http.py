@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from mcptally.record.http import capacity, request_limits
 from mcptally.record.http.capacity import Capacity
-from mcptally.record.writer.segment import OURS
+from mcptally.record.writer.segment import SEGMENT_NAME
 from tests.record.http_rig import (
     TIMEOUT_SECONDS,
     Rig,
@@ -591,7 +591,7 @@ def test_names_given_by_peers_never_become_paths(tmp_path, name):
         (own,) = recordings(rig.events())
     assert len(select(own, "message")) == 4
     assert [path.name for path in tmp_path.iterdir()] == ["traces"]
-    assert all(OURS.fullmatch(path.name) for path in folder.iterdir())
+    assert all(SEGMENT_NAME.fullmatch(path.name) for path in folder.iterdir())
 
 
 HOSTS = {

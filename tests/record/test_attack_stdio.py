@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcptally.record.writer.clock import Clock
-from mcptally.record.writer.segment import OURS, segment_stem
+from mcptally.record.writer.segment import SEGMENT_NAME, segment_stem
 from tests.record.recorder_process import (
     TIMEOUT_SECONDS,
     RecordedServer,
@@ -49,7 +49,7 @@ def test_a_wrong_wall_clock_still_gives_a_valid_file_name(wall):
     name = segment_stem("s", "0" * 12, wall)
     assert "/" not in name
     assert len(name) < 100
-    assert OURS.fullmatch(f"{name}-0000.jsonl")
+    assert SEGMENT_NAME.fullmatch(f"{name}-0000.jsonl")
 
 
 NAMES = ["../../evil", "/etc/passwd", "..", "a\\b", "nul\0byte", "x" * 300, "\u202e", "-rf"]
@@ -65,7 +65,7 @@ def test_a_name_reported_by_the_server_never_becomes_a_path(tmp_path):
         assert recorded_server.end()[2] == 0
     assert len(of(events(tmp_path / "traces"), "message")) == len(NAMES)
     assert [path.name for path in tmp_path.iterdir()] == ["traces"]
-    assert all(OURS.fullmatch(path.name) for path in (tmp_path / "traces").iterdir())
+    assert all(SEGMENT_NAME.fullmatch(path.name) for path in (tmp_path / "traces").iterdir())
 
 
 @pytest.mark.parametrize("limit", [8, 10, 13, 16, 20])

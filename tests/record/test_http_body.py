@@ -12,9 +12,9 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcptally.record.http.body import Body, is_event_stream
-from mcptally.wire.byte_pool import Pool
-from mcptally.wire.framing import HEAD, TooLarge
+from mcptally.record.http.body import BodyParser, is_event_stream
+from mcptally.wire.byte_pool import BytePool
+from mcptally.wire.framing import HEAD_BYTES, TruncatedFrame
 
 JSON = b'{"jsonrpc":"2.0","id":1,"result":{"text":"' + b"abc" * 200 + b'"}}'
 EVENTS = b"id: 1\ndata:\n\nevent: message\ndata: " + JSON + b"\n\n"
@@ -38,7 +38,7 @@ CODINGS = {
 
 def observe(parts, **options):
     truncated = options.pop("truncated", False)
-    body = Body(**options)
+    body = BodyParser(**options)
     items = [item for part in parts for item in body.feed(part)]
     return items + body.end(truncated=truncated)
 
@@ -73,7 +73,7 @@ def test_a_compressed_event_stream_is_split_into_events(coding, places):
 
 def test_an_event_of_a_flushed_gzip_stream_is_returned_immediately():
     coder = zlib.compressobj(wbits=31)
-    body = Body(content_type="text/event-stream", content_encoding="gzip")
+    body = BodyParser(content_type="text/event-stream", content_encoding="gzip")
     for _ in range(3):
         encoded = coder.compress(b"data: " + JSON + b"\n\n") + coder.flush(zlib.Z_SYNC_FLUSH)
         assert [item.piece for item in body.feed(encoded)] == [JSON]
@@ -130,7 +130,7 @@ def test_comments_and_blocks_without_data_are_labelled():
 
 def test_a_document_over_the_size_limit_is_reduced_to_head_and_hash():
     (item,) = observe([JSON, JSON], cap=1000)
-    assert isinstance(item.piece, TooLarge)
+    assert isinstance(item.piece, TruncatedFrame)
     assert item.piece.size == 2 * len(JSON)
 
 
@@ -153,25 +153,25 @@ def test_highly_compressible_text_of_any_size_is_decoded(coding):
     noise = random.Random(1).randbytes(1 << 20).hex().encode()
     whole = line * (4 << 20 >> 5) + noise
     (item,) = observe([CODINGS[coding](whole)], content_encoding=coding, cap=1 << 20)
-    assert isinstance(item.piece, TooLarge)
+    assert isinstance(item.piece, TruncatedFrame)
     assert item.piece.size == len(whole)
 
 
 def test_the_pool_bounds_all_bodies_together_and_small_bodies_do_not_use_it():
-    large = JSON * (HEAD // len(JSON) + 1)
-    pool = Pool(3 * len(large))
-    bodies = [Body(pool=pool) for _ in range(5)]
+    large = JSON * (HEAD_BYTES // len(JSON) + 1)
+    pool = BytePool(3 * len(large))
+    bodies = [BodyParser(pool=pool) for _ in range(5)]
     for body in bodies:
         body.feed(large)
-    small = Body(pool=pool)
+    small = BodyParser(pool=pool)
     small.feed(b"{}")
-    sizes = [isinstance(body.end()[0].piece, TooLarge) for body in [*bodies, small]]
+    sizes = [isinstance(body.end()[0].piece, TruncatedFrame) for body in [*bodies, small]]
     assert sizes == [False, False, False, True, True, False]
     del bodies, small, body
-    again = Body(pool=pool)
+    again = BodyParser(pool=pool)
     again.feed(large)
     assert again.end()[0].piece == large
-    truncated = Body(pool=pool)
+    truncated = BodyParser(pool=pool)
     truncated.feed(large)
     del truncated
     assert pool.take(3 * len(large))

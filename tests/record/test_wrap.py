@@ -15,7 +15,14 @@ from hypothesis import strategies as st
 from mcptally.cli.wrap import command as wrap_command
 from mcptally.errors import UnreadableError, UsageError
 from mcptally.record.config.jsonc import JsoncError, parse
-from mcptally.record.config.wrap import apply, default_out, recorder_command, shown, unwrap, wrap
+from mcptally.record.config.wrap import (
+    apply,
+    default_out,
+    recorder_command,
+    redacted_diff,
+    unwrap,
+    wrap,
+)
 
 CLAUDE = """{
   "globalShortcut": "",
@@ -161,7 +168,7 @@ def test_an_http_server_is_not_changed_and_a_message_says_how_to_record_it(confi
 @every_config
 def test_the_diff_shows_the_change_and_no_secret(config, text):
     change = wrap(config(text))
-    diff = shown(change)
+    diff = redacted_diff(change)
     assert any(line.startswith("+") and "record" in line for line in diff.splitlines())
     assert "s3cr3t" not in diff
     assert "s3cr3t" not in "".join(change.messages)

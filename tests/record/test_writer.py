@@ -13,9 +13,9 @@ from mcptally.record.limits import Limits
 from mcptally.record.writer import recording as writer
 from mcptally.record.writer.clock import new_id
 from mcptally.record.writer.recording import Archive
-from mcptally.record.writer.segment import OURS
+from mcptally.record.writer.segment import SEGMENT_NAME
 from mcptally.redaction import policy as redaction_policy
-from mcptally.wire.framing import Splitter
+from mcptally.wire.framing import FrameSplitter
 from tests.record.recorder_process import events, of
 
 if sys.platform != "win32":
@@ -122,7 +122,7 @@ def test_no_label_makes_a_file_outside_the_folder(label, tmp_path):
     made, _ = archive(tmp_path / "t")
     made.open(transport="stdio", server=label).close(reason="x")
     (file,) = (tmp_path / "t").iterdir()
-    assert OURS.fullmatch(file.name)
+    assert SEGMENT_NAME.fullmatch(file.name)
     assert events(tmp_path / "t")[0]["server"] == label
 
 
@@ -149,7 +149,9 @@ def test_the_recorded_copy_is_redacted_and_counts_its_redactions(tmp_path):
     recording = made.open(transport="stdio", server="s", command=["x", "--token", "hunter2hunter2"])
     recording.frame(b'{"t":"%b"}' % token.encode(), dir="c2s")
     recording.frame(b"banner %b" % token.encode(), dir="s2c")
-    recording.frame(*Splitter(cap=300).feed(b"%b %b\n" % (token.encode(), b"x" * 400)), dir="s2c")
+    recording.frame(
+        *FrameSplitter(cap=300).feed(b"%b %b\n" % (token.encode(), b"x" * 400)), dir="s2c"
+    )
     recording.stderr([b"Authorization: Bearer %b" % token.encode()])
     recording.http(dir="c2s", scope="x", phase="request", path=f"/mcp?token={token}")
     recording.close(reason="x")

@@ -18,7 +18,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 from urllib.parse import quote
 
-from mcptally.record.http.body import Body
+from mcptally.record.http.body import BodyParser
 from mcptally.redaction.policy import Policy, policy
 
 R = random.Random()
@@ -206,7 +206,7 @@ def call(arguments: object) -> bytes:
 
 def from_stream(frame: bytes, hide: Policy) -> bytes:
     """An event that arrived in two chunks."""
-    body = Body(content_type="text/event-stream")
+    body = BodyParser(content_type="text/event-stream")
     wire = b"event: message\ndata: " + frame + b"\n\n"
     seen = [*body.feed(wire[: len(wire) // 2]), *body.feed(wire[len(wire) // 2 :]), *body.end()]
     return b"".join(hide.json(bytes(one.piece))[0] for one in seen)  # type: ignore[arg-type]

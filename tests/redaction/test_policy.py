@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcptally.errors import UsageError
-from mcptally.redaction.key_patterns import PLACES
+from mcptally.redaction.key_patterns import NAME_RULES
 from mcptally.redaction.policy import RULES, hashed, policy
-from mcptally.redaction.secret_patterns import PREFIXES, SHAPES
+from mcptally.redaction.secret_patterns import SECRET_PATTERNS, TOKEN_PREFIXES
 
 _ALPHANUMERIC = string.ascii_letters + string.digits
 DEFAULT = policy()
@@ -36,7 +36,7 @@ def only(name: str) -> str:
 
 @pytest.mark.parametrize(
     ("rule", "example"),
-    [(row.name, made_up(text)) for row in (*SHAPES, *PLACES) for text in row.fires],
+    [(row.name, made_up(text)) for row in (*SECRET_PATTERNS, *NAME_RULES) for text in row.fires],
 )
 def test_a_rule_finds_a_secret_in_its_examples(rule, example):
     clean, count = policy(only(rule)).text(example.encode())
@@ -46,17 +46,21 @@ def test_a_rule_finds_a_secret_in_its_examples(rule, example):
 
 @pytest.mark.parametrize(
     ("rule", "example"),
-    [(row.name, text) for row in (*SHAPES, *PLACES, *PREFIXES) for text in row.silent],
+    [
+        (row.name, text)
+        for row in (*SECRET_PATTERNS, *NAME_RULES, *TOKEN_PREFIXES)
+        for text in row.silent
+    ],
 )
 def test_a_rule_finds_nothing_in_its_counterexamples(rule, example):
     assert policy(only(rule)).text(example.encode()) == (example.encode(), 0)
 
 
 def test_every_rule_but_the_prefixes_has_both_kinds_of_examples():
-    assert all(row.fires and row.silent for row in (*SHAPES, *PLACES))
+    assert all(row.fires and row.silent for row in (*SECRET_PATTERNS, *NAME_RULES))
 
 
-HEADS = [(row, prefix) for row in PREFIXES for prefix in row.prefixes]
+HEADS = [(row, prefix) for row in TOKEN_PREFIXES for prefix in row.prefixes]
 
 
 @pytest.mark.parametrize(("row", "prefix"), HEADS, ids=[f"{r.name}:{p}" for r, p in HEADS])

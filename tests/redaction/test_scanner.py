@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from mcptally.redaction.policy import policy
 from mcptally.redaction.scanner import LARGE_FRAME_BYTES, Hit, TextSearch, matches_near
-from mcptally.redaction.secret_patterns import PREFIXES, SHAPES
+from mcptally.redaction.secret_patterns import SECRET_PATTERNS, TOKEN_PREFIXES
 from mcptally.redaction.token_checks import MATCH_REACH
 
-PREFIXED = [prefix for row in PREFIXES for prefix in row.prefixes]
+PREFIXED = [prefix for row in TOKEN_PREFIXES for prefix in row.prefixes]
 OVERLAPPING = ["key", "token", "kent", "hook", "okey", "to", "tokens", "y"]
 
 
@@ -90,7 +90,7 @@ _PARTS = st.sampled_from(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "row", [row for row in SHAPES if row.name in MATCH_REACH], ids=lambda r: r.name
+    "row", [row for row in SECRET_PATTERNS if row.name in MATCH_REACH], ids=lambda r: r.name
 )
 @settings(max_examples=300, deadline=None)
 @given(parts=st.lists(_PARTS, max_size=30))
@@ -106,7 +106,7 @@ def test_a_search_near_the_needles_finds_the_same_as_a_full_search(row, parts):
 
 
 def test_every_entry_of_match_reach_names_a_pattern_with_needles():
-    assert set(MATCH_REACH) <= {row.name for row in SHAPES if all(row.needles)}
+    assert set(MATCH_REACH) <= {row.name for row in SECRET_PATTERNS if all(row.needles)}
 
 
 _PIECES = _PARTS | st.sampled_from(

@@ -189,7 +189,7 @@ def root(request) -> str:
 
 
 def taken(url: str, folder: Path) -> Path:
-    remote.fetch(url, folder, remote.names(url))
+    remote.download(url, folder, remote.list_names(url))
     return folder
 
 
@@ -211,18 +211,22 @@ def test_of_two_runs_on_one_store_behind_a_url_the_second_to_publish_is_refused(
     mt.score(FILES[:2], out=tmp_path / "fresh")
     assert_same(taken(url, tmp_path / "store"), tmp_path / "fresh")
     listed = json.loads((tmp_path / "store" / "store.json").read_text())["parts"].keys()
-    assert set(remote.names(url)) == {"store.json", *listed}
+    assert set(remote.list_names(url)) == {"store.json", *listed}
 
 
 @pytest.mark.parametrize("before", [None, '"0123456789abcdef0123456789abcdef"'])
 def test_s3_itself_refuses_a_manifest_over_another_version(tmp_path: Path, bucket, before):
     bucket.pipe_file("bucket/stores/manifest", b"theirs")
     (tmp_path / "manifest").write_bytes(b"ours")
-    put = remote.put_over(tmp_path / "manifest", "s3://bucket/stores", "manifest", before=before)
+    put = remote.upload_if_unchanged(
+        tmp_path / "manifest", "s3://bucket/stores", "manifest", before=before
+    )
     assert not put
     assert bucket.cat_file("bucket/stores/manifest") == b"theirs"
     there = remote.version("s3://bucket/stores", "manifest")
-    assert remote.put_over(tmp_path / "manifest", "s3://bucket/stores", "manifest", before=there)
+    assert remote.upload_if_unchanged(
+        tmp_path / "manifest", "s3://bucket/stores", "manifest", before=there
+    )
     assert bucket.cat_file("bucket/stores/manifest") == b"ours"
 
 

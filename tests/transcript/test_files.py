@@ -15,10 +15,10 @@ from mcptally.transcript.discover import discover
 from mcptally.transcript.files import (
     UNPACK_BUDGET_BYTES,
     Damage,
-    Lines,
-    lines,
+    LineRun,
+    numbered_lines,
     open_stream,
-    text_lines,
+    read_lines,
 )
 from tests.transcripts import opened, write
 
@@ -83,7 +83,7 @@ def test_runs_of_lines_contain_every_byte_with_the_right_line_numbers(
     data = b"\n".join(content) + (b"\n" if ends else b"")
     # Start with a brace: data that starts like a compressed file is read as one.
     path.write_bytes(b"{" + data)
-    runs = [run for run in lines(path, chunk=chunk) if isinstance(run, Lines)]
+    runs = [run for run in read_lines(path, chunk=chunk) if isinstance(run, LineRun)]
     assert b"".join(run.data for run in runs) == b"{" + data
     number = 1
     for run in runs:
@@ -95,10 +95,10 @@ def test_runs_of_lines_contain_every_byte_with_the_right_line_numbers(
 def test_a_line_that_is_too_long_is_skipped_and_reported(tmp_path: Path):
     path = tmp_path / "x.jsonl"
     path.write_bytes(b"short\n" + b"l" * 100 + b"\nnext\n")
-    runs = list(lines(path, chunk=8, max_line=50))
+    runs = list(read_lines(path, chunk=8, max_line=50))
     assert [run.rule for run in runs if isinstance(run, Damage)] == ["archive.line_too_long"]
-    assert b"".join(r.data for r in runs if isinstance(r, Lines)) == b"short\nnext\n"
-    assert [r.first for r in runs if isinstance(r, Lines) and r.data == b"next\n"] == [3]
+    assert b"".join(r.data for r in runs if isinstance(r, LineRun)) == b"short\nnext\n"
+    assert [r.first for r in runs if isinstance(r, LineRun) and r.data == b"next\n"] == [3]
 
 
 @pytest.mark.parametrize("name", ["a.jsonl.gz", "a.jsonl.zst"])
@@ -106,8 +106,8 @@ def test_the_intact_part_of_a_truncated_compressed_file_is_read(tmp_path: Path, 
     blob = random.Random(1).randbytes
     path = write(tmp_path / name, [opened(f"r{i}", blob=blob(40).hex()) for i in range(999)])
     path.write_bytes(path.read_bytes()[:-100])
-    runs = list(lines(path, chunk=1000))
-    assert sum(run.count for run in runs if isinstance(run, Lines)) > 100
+    runs = list(read_lines(path, chunk=1000))
+    assert sum(run.count for run in runs if isinstance(run, LineRun)) > 100
 
 
 def test_a_transcript_that_is_read_only_in_part_is_not_rewritten(tmp_path: Path):
@@ -118,5 +118,5 @@ def test_a_transcript_that_is_read_only_in_part_is_not_rewritten(tmp_path: Path)
         for _ in range((UNPACK_BUDGET_BYTES >> 20) + 8):
             writer.write(line)
     with pytest.raises(UnreadableError, match=r"bomb\.jsonl\.zst:\d+: .*decompress"):
-        for _ in text_lines(path):
+        for _ in numbered_lines(path):
             pass

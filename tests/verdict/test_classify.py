@@ -167,7 +167,9 @@ TEXTS = st.one_of(
     st.none(),
     st.text(max_size=400),
     st.lists(
-        st.sampled_from([e for r in classify.rules() for e in r.fires if isinstance(e, str)]),
+        st.sampled_from(
+            [e for r in classify.failure_rules() for e in r.fires if isinstance(e, str)]
+        ),
         max_size=4,
     ).map(" ".join),
 )
@@ -203,7 +205,7 @@ def test_the_first_matching_rule_decides():
     frame = pl.DataFrame(
         {"outcome": ["tool_error"], "error_text": ["Invalid API key: connect ECONNREFUSED"]}
     )
-    assert classify.firing(frame)["rule"][0] == judge(frame)["rule"][0]
+    assert classify.matching_rules(frame)["rule"][0] == judge(frame)["rule"][0]
 
 
 def test_an_empty_table_gives_an_empty_table():

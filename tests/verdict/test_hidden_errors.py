@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcptally.verdict import hidden, json_paths
+from mcptally.verdict import find_hidden_errors, json_paths
 
 
 def found(text: str | None, **more: object) -> bool:
-    return bool(hidden(pl.DataFrame([{"text": text, **more}]))["hidden_error"][0])
+    return bool(find_hidden_errors(pl.DataFrame([{"text": text, **more}]))["hidden_error"][0])
 
 
 @pytest.mark.parametrize(
@@ -89,14 +89,16 @@ def test_prose_from_a_tool_that_usually_answers_in_json_is_evidence():
     prose = "Page missing in this book"
     assert not found(prose)
     answers = [{"tool": "t", "text": f'{{"a": {n}}}'} for n in range(20)]
-    judged = hidden(pl.DataFrame([{"tool": "t", "text": prose}, *answers]))
+    judged = find_hidden_errors(pl.DataFrame([{"tool": "t", "text": prose}, *answers]))
     assert judged["hidden_error"].to_list() == [True] + [False] * 20
 
 
 def test_prose_from_a_tool_that_often_answers_in_prose_is_no_evidence():
     forms = [f'{{"a": {n}}}' if n % 2 else f"Page {n}" for n in range(20)]
     prose = "Page missing in this book"
-    judged = hidden(pl.DataFrame([{"tool": "t", "text": text} for text in (prose, *forms)]))
+    judged = find_hidden_errors(
+        pl.DataFrame([{"tool": "t", "text": text} for text in (prose, *forms)])
+    )
     assert not any(judged["hidden_error"])
 
 
@@ -114,11 +116,11 @@ def test_structured_content_is_read_if_the_text_is_prose():
 
 def test_hidden_text_is_the_message_inside_the_json():
     result = '{"success": false, "error": "disk full", "tip": "y"}'
-    assert hidden(pl.DataFrame([{"text": result}]))["hidden_text"][0] == "disk full"
+    assert find_hidden_errors(pl.DataFrame([{"text": result}]))["hidden_text"][0] == "disk full"
 
 
 def test_a_rule_that_says_it_is_not_a_failure_is_named():
-    judged = hidden(pl.DataFrame([{"text": "Key not found: k26"}])).row(0, named=True)
+    judged = find_hidden_errors(pl.DataFrame([{"text": "Key not found: k26"}])).row(0, named=True)
     assert judged["hidden_rule"] == "hidden.trap.miss"
     assert judged["hidden_text"] is None
     assert judged["hidden_confidence"] < 50
@@ -145,7 +147,7 @@ def test_any_text_is_judged_without_an_error(texts: list[str | None]):
     frame = pl.DataFrame(
         {"text": texts, "structured": texts[::-1]}, schema_overrides={"text": pl.String}
     )
-    judged = hidden(frame)
+    judged = find_hidden_errors(frame)
     assert judged.height == len(texts)
     assert judged["hidden_error"].null_count() == 0
 
@@ -165,4 +167,4 @@ NESTED = st.recursive(
 def test_any_json_is_judged_without_an_error(value: dict[str, object]):
     import json
 
-    assert hidden(pl.DataFrame([{"text": json.dumps(value)}])).height == 1
+    assert find_hidden_errors(pl.DataFrame([{"text": json.dumps(value)}])).height == 1

@@ -7,12 +7,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mcptally.verdict import classify, hidden_errors
-from mcptally.verdict.match import pattern
+from mcptally.verdict.match import alternation
 from mcptally.verdict.re2 import folded, is_supported
 
 PATTERNS = [
-    pattern([each], start=rule.where == "start")
-    for rule in (*classify.rules(), *hidden_errors.rules())
+    alternation([each], start=rule.where == "start")
+    for rule in (*classify.failure_rules(), *hidden_errors.hidden_error_rules())
     for each in (*rule.matches, *rule.also, *rule.unless)
 ]
 SUPPORTED = [each for each in PATTERNS if is_supported(each)]

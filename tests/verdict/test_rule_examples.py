@@ -9,17 +9,19 @@ from mcptally.verdict.examples import wrong_about_failures, wrong_about_results
 from mcptally.verdict.rule_model import HiddenRule, VerdictRule, check_patterns
 
 
-@pytest.mark.parametrize("rule", classify.rules(), ids=lambda rule: rule.id)
+@pytest.mark.parametrize("rule", classify.failure_rules(), ids=lambda rule: rule.id)
 def test_a_rule_about_failures_matches_its_examples_and_not_its_counterexamples(rule: VerdictRule):
     assert wrong_about_failures(rule) == []
 
 
-@pytest.mark.parametrize("rule", hidden_errors.rules(), ids=lambda rule: rule.id)
+@pytest.mark.parametrize("rule", hidden_errors.hidden_error_rules(), ids=lambda rule: rule.id)
 def test_a_rule_about_hidden_errors_decides_its_examples_and_no_counterexample(rule: HiddenRule):
-    assert wrong_about_results(rule, hidden_errors.rules()) == []
+    assert wrong_about_results(rule, hidden_errors.hidden_error_rules()) == []
 
 
-@pytest.mark.parametrize("rule", [*classify.rules(), *hidden_errors.rules()], ids=lambda r: r.id)
+@pytest.mark.parametrize(
+    "rule", [*classify.failure_rules(), *hidden_errors.hidden_error_rules()], ids=lambda r: r.id
+)
 def test_a_rule_id_has_group_section_and_name(rule: VerdictRule | HiddenRule):
     group, section, name = rule.id.split(".")
     assert group == ("verdict" if isinstance(rule, VerdictRule) else "hidden")
@@ -28,17 +30,19 @@ def test_a_rule_id_has_group_section_and_name(rule: VerdictRule | HiddenRule):
 
 
 def test_every_pattern_compiles():
-    for rule in (*classify.rules(), *hidden_errors.rules()):
+    for rule in (*classify.failure_rules(), *hidden_errors.hidden_error_rules()):
         check_patterns(rule)
 
 
 def test_no_two_rules_have_the_same_order():
-    orders = [rule.order for rule in classify.rules()]
+    orders = [rule.order for rule in classify.failure_rules()]
     assert len(set(orders)) == len(orders)
 
 
 def test_measured_counts_are_of_shipped_rules_and_reach_them():
-    shipped = {rule.id: rule for rule in (*classify.rules(), *hidden_errors.rules())}
+    shipped = {
+        rule.id: rule for rule in (*classify.failure_rules(), *hidden_errors.hidden_error_rules())
+    }
     counts = {name: (row["hits"], row["right"]) for name, row in rules.measured().items()}
     assert counts
     assert counts == {n: (r.hits, r.right) for n, r in shipped.items() if r.hits}

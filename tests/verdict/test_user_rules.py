@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from mcptally.errors import RuleError
-from mcptally.pipeline.scoring import Judging
+from mcptally.pipeline.scoring import ScoringRules
 from mcptally.verdict import classify, hidden, hidden_errors, judge
 from mcptally.verdict.rule_model import apply, read_changes
 
@@ -30,7 +30,7 @@ def verdicts(folder: Path, toml: str) -> pl.DataFrame:
     file = folder / "rules.toml"
     file.write_text(toml, encoding="utf-8")
     rows, _ = read_changes(file)
-    ruleset = apply(classify.rules(), rows, where=str(file))
+    ruleset = apply(classify.failure_rules(), rows, where=str(file))
     frame = pl.DataFrame(
         {"outcome": ["tool_error"] * 2, "error_text": [TEXT, "connect ECONNREFUSED 1.2.3.4:5"]}
     )
@@ -75,8 +75,8 @@ def test_rows_about_hidden_errors_are_recognised_by_their_id(tmp_path: Path):
     file.write_text(ADDED + '[[rule]]\nid = "hidden.text.marker"\ndisabled = true\n')
     about_failures, about_results = read_changes(file)
     assert [row["id"] for row in about_failures] == ["verdict.mine.moon"]
-    ruleset = apply(hidden_errors.rules(), about_results, where=str(file))
-    assert len(ruleset) == len(hidden_errors.rules()) - 1
+    ruleset = apply(hidden_errors.hidden_error_rules(), about_results, where=str(file))
+    assert len(ruleset) == len(hidden_errors.hidden_error_rules()) - 1
     assert hidden(pl.DataFrame({"text": ["❌ gone"]}), ruleset)["hidden_rule"][0] is None
 
 
@@ -152,7 +152,7 @@ def test_a_rule_that_contradicts_its_examples_is_rejected(tmp_path: Path, toml: 
     file = tmp_path / "rules.toml"
     file.write_text(toml, encoding="utf-8")
     with pytest.raises(RuleError, match=f"rules.toml: .*{message}"):
-        Judging.of(rules=file)
+        ScoringRules.of(rules=file)
 
 
 @pytest.mark.parametrize(
@@ -169,4 +169,4 @@ def test_a_rule_that_contradicts_its_examples_is_rejected(tmp_path: Path, toml: 
 def test_a_rule_that_agrees_with_its_examples_is_accepted(tmp_path: Path, toml: str):
     file = tmp_path / "rules.toml"
     file.write_text(toml, encoding="utf-8")
-    assert Judging.of(rules=file).rules.verdict
+    assert ScoringRules.of(rules=file).rules.verdict

@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcptally.wire.framing import (
-    HEAD,
+    HEAD_BYTES,
     MAX_STDERR_LINE,
     TAIL,
-    Splitter,
+    FrameSplitter,
     StderrLines,
-    TooLarge,
+    TruncatedFrame,
     cap_frame,
 )
 
@@ -32,7 +32,7 @@ def cut(data, places):
 
 
 def split(chunks, cap):
-    splitter = Splitter(cap=cap)
+    splitter = FrameSplitter(cap=cap)
     pieces = [piece for chunk in chunks for piece in splitter.feed(chunk)]
     return pieces, splitter.end()
 
@@ -52,7 +52,7 @@ def test_every_line_becomes_exactly_one_piece(data, cap):
     assert (rest is None) == (tail == b"")
     wanted = [line.removesuffix(b"\r") for line in lines] + ([tail] if tail else [])
     for piece, line in zip([*pieces, *([rest] if tail else [])], wanted, strict=True):
-        if isinstance(piece, TooLarge):
+        if isinstance(piece, TruncatedFrame):
             assert len(line) > cap
             assert piece.size == len(line)
             assert piece.sha256 == hashlib.sha256(line).hexdigest()
@@ -65,15 +65,15 @@ def test_every_line_becomes_exactly_one_piece(data, cap):
 
 def test_only_a_newline_ends_a_frame():
     text = '{"a":"\u2028\u2029\x85"}\r \x0b\x0c\x1c\x1d\x1e'.encode()
-    assert Splitter().feed(text + b"\n") == [text]
+    assert FrameSplitter().feed(text + b"\n") == [text]
 
 
 def test_only_one_carriage_return_belongs_to_the_line_ending():
-    assert Splitter().feed(b"a\r\r\n\r\n\n") == [b"a\r", b"", b""]
+    assert FrameSplitter().feed(b"a\r\r\n\r\n\n") == [b"a\r", b"", b""]
 
 
 def test_a_frame_over_the_cap_is_hashed_and_not_kept():
-    splitter = Splitter(cap=100_000)
+    splitter = FrameSplitter(cap=100_000)
     sha = hashlib.sha256()
     for number in range(64):
         chunk = bytes([number]).replace(b"\n", b"x") * 65536
@@ -81,7 +81,7 @@ def test_a_frame_over_the_cap_is_hashed_and_not_kept():
         assert splitter.feed(chunk) == []
     (piece,) = splitter.feed(b"\r\n")
     assert (piece.size, piece.sha256) == (64 * 65536, sha.hexdigest())
-    assert (len(piece.head), len(piece.tail)) == (HEAD, TAIL)
+    assert (len(piece.head), len(piece.tail)) == (HEAD_BYTES, TAIL)
     assert splitter.pending == 0
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcptally.wire.byte_pool import PooledBytes
-from mcptally.wire.framing import TooLarge
+from mcptally.wire.framing import TruncatedFrame
 from mcptally.wire.sse import MAX_FIELD, SseEvent, SseParser
 
 MESSAGE = b'{"jsonrpc":"2.0","id":1,"result":{}}'
@@ -109,7 +109,7 @@ def test_data_over_the_cap_is_hashed_and_parsing_continues(step):
     parts = (stream[i : i + step] for i in range(0, len(stream), step))
     large, after = parse(parts, cap=cap)
     whole = line + b"\nend"
-    assert isinstance(large.data, TooLarge)
+    assert isinstance(large.data, TruncatedFrame)
     assert large.data.size == len(whole)
     assert large.data.sha256 == hashlib.sha256(whole).hexdigest()
     assert whole.startswith(large.data.head)
@@ -136,6 +136,6 @@ def test_bytes_are_kept_up_to_the_cap_and_hashed_beyond(parts, cap):
     if len(whole) <= cap:
         assert piece == whole
     else:
-        assert isinstance(piece, TooLarge)
+        assert isinstance(piece, TruncatedFrame)
         assert (piece.size, piece.sha256) == (len(whole), hashlib.sha256(whole).hexdigest())
         assert (piece.head, piece.tail) == (whole[:cap], whole)

@@ -71,12 +71,12 @@ class _KilledError(Exception):
     """The child did not answer in time and was killed."""
 
 
-class Limited:
+class ChildProcessPool:
     """Child processes that each run the same function, with limits. Threads may share it.
 
     Args:
         target: `module:name` of a function that the child calls with `arguments`, and that returns
-            the function to run. It may call `hold_memory`.
+            the function to run. It may call `limit_memory`.
         arguments: the arguments of `target`.
         memory: the memory limit that `target` sets, as text for error messages.
     """
@@ -249,7 +249,7 @@ def _rebuilt_error(kind: str, message: str, cause: str | None) -> McptallyError:
     return error
 
 
-def hold_memory(most: int) -> None:
+def limit_memory(most: int) -> None:
     """Limit this process to `most` bytes, a quarter of that and `HEADROOM`, beyond its memory now.
 
     RLIMIT_DATA on Linux counts writable memory, and not address space that is only reserved, of

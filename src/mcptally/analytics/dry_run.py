@@ -14,13 +14,18 @@ from typing import Any, Final
 
 import msgspec
 
-from mcptally.analytics.store import Store, steadily
+from mcptally.analytics.store import Store, retry_if_replaced
 from mcptally.errors import near
-from mcptally.jsonschemas.validators import kind
-from mcptally.redaction.display import clean, sanitised
+from mcptally.jsonschemas.validators import json_type
+from mcptally.redaction.display import clean_line, mask_and_cut
 from mcptally.seeds import argument_checks
 from mcptally.seeds.argument_checks import Remark, canonical, judgeable, pointer, unwrapped
-from mcptally.wire.nesting import MAX_DEPTH, is_too_deep, is_value_too_deep, with_stack_room
+from mcptally.wire.nesting import (
+    MAX_DEPTH,
+    is_too_deep,
+    is_value_too_deep,
+    with_raised_recursion_limit,
+)
 
 MIN_CALLS: Final = 5
 """Successful calls that are needed to compare an argument with their values."""
@@ -47,7 +52,7 @@ class Answer:
         return json.dumps(members, ensure_ascii=False)
 
 
-@with_stack_room
+@with_raised_recursion_limit
 def validate(store: Store, *, server: str, tool: str, arguments: Any) -> Answer:
     """Predict whether a server would accept a call, without making it.
 
@@ -57,7 +62,7 @@ def validate(store: Store, *, server: str, tool: str, arguments: Any) -> Answer:
         tool: name of the tool.
         arguments: arguments of the call; an object that is wrapped or sent as text is unwrapped.
     """
-    return steadily(
+    return retry_if_replaced(
         [store], lambda: _DryRun(store, server, tool, arguments).answer(), consistent=True
     )
 
@@ -177,7 +182,7 @@ class _DryRun:
             self.errors.append(f"Arguments: nested deeper than {MAX_DEPTH} levels")
             return None
         if not isinstance(self.arguments, dict | str):
-            words = f"Arguments: expected object, got {kind(self.arguments)}"
+            words = f"Arguments: expected object, got {json_type(self.arguments)}"
             self.errors.append(words)
             return None
         # A lone surrogate is possible in JSON, but no column can hold it and no engine accepts it.
@@ -338,4 +343,4 @@ def _line(text: str | None) -> str:
 
 
 def _shown(text: str) -> str:
-    return clean(sanitised(text, MAX_TEXT))
+    return clean_line(mask_and_cut(text, MAX_TEXT))

@@ -43,7 +43,7 @@ def write(folder: Path) -> list[str]:
         return _create_views(connection, files)
 
 
-def keep(folder: Path) -> list[str]:
+def write_with_answers(folder: Path) -> list[str]:
     """Write the file with a table for each question that cannot be a view; return their names.
 
     Raises:
@@ -57,7 +57,7 @@ def keep(folder: Path) -> list[str]:
                 connection.register("_answer", opened.ask(name).to_arrow_table())
                 connection.execute(f'CREATE TABLE "{name}" AS SELECT * FROM _answer')
                 connection.unregister("_answer")
-                comment = f"{views.questions()[name]} Answered when this file was written."
+                comment = f"{views.question_titles()[name]} Answered when this file was written."
                 connection.execute(f'COMMENT ON TABLE "{name}" IS {_sql_string(comment)}')
     except (OSError, duckdb.IOException) as error:
         raise StoreError(f"{folder / FILE}: cannot be written: {error}") from error
@@ -65,7 +65,7 @@ def keep(folder: Path) -> list[str]:
 
 
 @contextlib.contextmanager
-def _replacing(folder: Path) -> Iterator[tuple[duckdb.DuckDBPyConnection, store_files.Files]]:
+def _replacing(folder: Path) -> Iterator[tuple[duckdb.DuckDBPyConnection, store_files.LiveFiles]]:
     """A new database that replaces the file on success, and the store's live files.
 
     The paths of the live files are relative to the folder. On an error the new database is removed.
@@ -74,7 +74,7 @@ def _replacing(folder: Path) -> Iterator[tuple[duckdb.DuckDBPyConnection, store_
     draft.unlink(missing_ok=True)
     try:
         changed = (folder / store_files.MANIFEST).stat().st_mtime_ns
-        files = store_files.live(Path(), store_files.read_manifest(folder))
+        files = store_files.live_files(Path(), store_files.read_manifest(folder))
         with duckdb.connect(str(draft)) as connection, _pattern_free_path(folder) as place:
             connection.execute("SET file_search_path = ?", [str(place)])
             yield connection, files
@@ -98,7 +98,7 @@ def _pattern_free_path(folder: Path) -> Iterator[Path]:
         yield link
 
 
-def _create_views(connection: duckdb.DuckDBPyConnection, files: store_files.Files) -> list[str]:
+def _create_views(connection: duckdb.DuckDBPyConnection, files: store_files.LiveFiles) -> list[str]:
     """Create views of tables and questions; return the questions that cannot be views."""
     for table in TABLES:
         connection.execute(
@@ -106,7 +106,7 @@ def _create_views(connection: duckdb.DuckDBPyConnection, files: store_files.File
         )
         connection.execute(f'COMMENT ON VIEW "{table.name}" IS {_sql_string(table.meaning)}')
     left = views.create_plain_questions(connection)
-    for name, title in views.questions().items():
+    for name, title in views.question_titles().items():
         if name not in left:
             connection.execute(f'COMMENT ON VIEW "{name}" IS {_sql_string(title)}')
     return [name for name in left if not name.startswith("_")]

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from mcptally.analytics.store import Store, steadily
+from mcptally.analytics.store import Store, retry_if_replaced
 from mcptally.errors import QueryError
 from mcptally.plural import count
 from mcptally.redaction import display
@@ -60,7 +60,9 @@ def explain(store: Store, call: str, rules: RuleSet | None = None) -> Explanatio
     Raises:
         QueryError: no call has this id, or several ids begin with it.
     """
-    return steadily([store], lambda: _explain(store, call, rules or RuleSet()), consistent=True)
+    return retry_if_replaced(
+        [store], lambda: _explain(store, call, rules or RuleSet()), consistent=True
+    )
 
 
 def _explain(store: Store, call: str, rules: RuleSet) -> Explanation:
@@ -72,7 +74,7 @@ def _explain(store: Store, call: str, rules: RuleSet) -> Explanation:
         raise QueryError(f"several calls have ids that begin with {call!r}; give more characters")
     row = frame.row(0, named=True)
     by_id = {rule.id: rule for rule in (*rules.verdict, *rules.hidden)}
-    firing = classify.firing(frame, rules.verdict).get_column("rule")
+    firing = classify.matching_rules(frame, rules.verdict).get_column("rule")
     hidden = by_id.get(row["hidden_rule"] or "")
     return Explanation(
         call=row,
@@ -104,7 +106,7 @@ def _rows(store: Store, sql: str, *params: Any) -> list[dict[str, Any]]:
 
 def masked(found: Explanation) -> Explanation:
     """The explanation with secrets masked. Texts are cut later: a cut could split a secret."""
-    return Explanation(**display.masked(dataclasses.asdict(found)))
+    return Explanation(**display.mask_value(dataclasses.asdict(found)))
 
 
 def text(found: Explanation, *, limit: int = 4000) -> str:

@@ -53,7 +53,7 @@ class Filters:
             UsageError: a time cannot be parsed, or `until` is not after `since`.
         """
         found = {
-            field.name: moment(value, field.name) if field.name in {"since", "until"} else value
+            field.name: parse_time(value, field.name) if field.name in {"since", "until"} else value
             for field in dataclasses.fields(self)
             if (value := getattr(self, field.name)) is not None
         }
@@ -65,7 +65,7 @@ class Filters:
         return found
 
 
-def moment(value: Moment, name: str = "time") -> datetime.datetime:
+def parse_time(value: Moment, name: str = "time") -> datetime.datetime:
     """A point in time, in UTC unless a zone is given; a date means its first moment.
 
     Text is ISO 8601 (`2026-11-21`, `2026-11-21T14:30`, `…+02:00`) or an age (`90m`, `24h`, `7d`,

@@ -17,10 +17,10 @@ import duckdb
 import pyarrow as pa
 
 from mcptally.analytics import compare, views
-from mcptally.analytics.child_process import Limited, hold_memory
+from mcptally.analytics.child_process import ChildProcessPool, limit_memory
 from mcptally.analytics.filters import CALL_FILTERS, Filters, Moment
 from mcptally.analytics.sql_guard import SPILL, check_select, lock
-from mcptally.analytics.views import questions
+from mcptally.analytics.views import question_titles
 from mcptally.errors import QueryError, StoreError, UsageError, near
 from mcptally.statistics import sql_functions
 from mcptally.store import files as store_files
@@ -56,7 +56,7 @@ class Store:
         self._connections: Final[dict[_Key, duckdb.DuckDBPyConnection]] = {}
         self._created: Final[set[str]] = set()
         self._lock: Final = threading.RLock()
-        self._child: Limited | None = None
+        self._child: ChildProcessPool | None = None
         self._limits: Final[list[tuple[float, int]]] = []
         self._load()
 
@@ -65,16 +65,16 @@ class Store:
         manifests = [store_files.read_manifest(path) for path in self.paths]
         self.manifest = manifests[0]
         self._files = [
-            store_files.live(path.resolve(), manifest)
+            store_files.live_files(path.resolve(), manifest)
             for path, manifest in zip(self.paths, manifests, strict=True)
         ]
 
     def mark(self) -> tuple[tuple[int, int], ...]:
         """A value that changes when a run replaces one of the stores."""
-        return tuple(map(store_files.mark, self.paths))
+        return tuple(map(store_files.manifest_version, self.paths))
 
     @property
-    def files(self) -> Sequence[store_files.Files]:
+    def files(self) -> Sequence[store_files.LiveFiles]:
         """The live files of each store, by table; read again after a run replaced a store."""
         with self._lock:
             if self.mark() != self._mark:
@@ -129,10 +129,10 @@ class Store:
             min_calls=min_calls,
         )
         given = filters.given()
-        if question not in questions():
+        if question not in question_titles():
             raise QueryError(
-                f"no question is called {question!r}{near(question, questions())} "
-                f"(there are: {', '.join(questions())})"
+                f"no question is called {question!r}{near(question, question_titles())} "
+                f"(there are: {', '.join(question_titles())})"
             )
         if not given:
             return self._rows(self._connection(question=question), f'SELECT * FROM "{question}"')
@@ -297,7 +297,7 @@ class Store:
         with self._lock:
             if self._child is None:
                 most = self.memory or "four fifths of this machine's memory"
-                self._child = Limited(
+                self._child = ChildProcessPool(
                     "mcptally.analytics.store:_answer_function",
                     self.paths,
                     self.memory,
@@ -339,13 +339,13 @@ class Store:
             base, new = (compare.Side(s.paths, s.files, s.memory) for s in (self, other))
             return compare.compare(base, new, parameters)
 
-        return steadily([self, other], compared, consistent=True)
+        return retry_if_replaced([self, other], compared, consistent=True)
 
     def __repr__(self) -> str:
         return f"Store({', '.join(repr(str(path)) for path in self.paths)})"
 
 
-class HeldStore(Store):
+class MemoryLimitedStore(Store):
     """A store for a child process: the process may not allocate more than its memory limit."""
 
     def __init__(self, *paths: Path, memory: str | None, exact: bool = False) -> None:
@@ -355,7 +355,7 @@ class HeldStore(Store):
         [(limit,)] = self.sql("SELECT current_setting('memory_limit')").fetchall()
         number, unit = limit.split()
         power = ("bytes", "KiB", "MiB", "GiB", "TiB").index(unit)
-        hold_memory(int(float(number) * 1024**power))
+        limit_memory(int(float(number) * 1024**power))
 
     @property
     def _is_limited(self) -> bool:
@@ -364,7 +364,7 @@ class HeldStore(Store):
 
 def _answer_function(paths: Sequence[Path], memory: str | None) -> Callable[..., memoryview]:
     """The function that a child process calls: a store's answers as Arrow IPC streams."""
-    store = HeldStore(*paths, memory=memory, exact=True)
+    store = MemoryLimitedStore(*paths, memory=memory, exact=True)
 
     def answer(name: str, args: Any, kwargs: Any, rows: int) -> memoryview:
         relation: duckdb.DuckDBPyRelation = getattr(store, name)(*args, **kwargs)
@@ -403,7 +403,9 @@ def _list_of_names(kind: str, names: list[str]) -> str:
     return f"; there are: {few}{', …' if len(names) > 8 else ''}"
 
 
-def steadily(stores: Sequence[Store], work: Callable[[], _T], *, consistent: bool = False) -> _T:
+def retry_if_replaced(
+    stores: Sequence[Store], work: Callable[[], _T], *, consistent: bool = False
+) -> _T:
     """The result of `work`, which is repeated if a run replaces a store while `work` reads it.
 
     A run removes the files of the previous store, possibly before `work` has read them.

@@ -83,7 +83,7 @@ def _versions(connection: duckdb.DuckDBPyConnection, source: str) -> str:
     texts = {
         row[Tools.definition.name]: _definition_json(row) for row in merged.iter_rows(named=True)
     }
-    tools = definition_diff.with_drift(Tools.frame(merged), texts)
+    tools = definition_diff.add_drift(Tools.frame(merged), texts)
     # The table has no icons, _meta and the like. If no other field differs, one of them does.
     unseen = Tools.drift.col.is_not_null() & (Tools.changed.col.list.len() == 0)
     tools = tools.with_columns(

@@ -24,7 +24,7 @@ from mcptally.tables.usage_sums import calls_sql, usage_sql
 
 
 @functools.cache
-def questions() -> Mapping[str, str]:
+def question_titles() -> Mapping[str, str]:
     """Name of every predefined question → what it answers."""
     return {
         name: text.splitlines()[0].removeprefix("-- ")
@@ -33,7 +33,7 @@ def questions() -> Mapping[str, str]:
     }
 
 
-def shown(question: str) -> list[str]:
+def displayed_columns(question: str) -> list[str]:
     """The columns of a question's answer that a terminal table shows; empty: all."""
     for line in all_texts()[question].splitlines()[:2]:
         if line.startswith("-- Shows: "):

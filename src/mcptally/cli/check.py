@@ -37,13 +37,13 @@ def command(ctx: click.Context, archive: tuple[Path, ...], form: str) -> None:
     """
     import dataclasses
 
-    from mcptally.redaction.display import escaped, masked
+    from mcptally.redaction.display import escape_controls, mask_value
     from mcptally.transcript.check import check
 
     answer = check(archive)
     if form == "json":
-        plain = json.dumps(masked(dataclasses.asdict(answer)), indent=1, ensure_ascii=False)
-        click.echo(escaped(plain))
+        plain = json.dumps(mask_value(dataclasses.asdict(answer)), indent=1, ensure_ascii=False)
+        click.echo(escape_controls(plain))
     else:
         _table(answer)
     ctx.exit(Exit.DONE if answer.whole else Exit.FAILED)

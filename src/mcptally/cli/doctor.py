@@ -58,12 +58,12 @@ def command(
       mcptally doctor --format json | jq '.[] | select(.state != "ok")'
     """
     from mcptally.maintenance import doctor
-    from mcptally.redaction.display import as_message, escaped, masked
+    from mcptally.redaction.display import as_message, escape_controls, mask_value
 
     found = doctor.examine(archives=archives, stores=stores, configs=configs or None)
     if form == "json":
-        rows = [masked(dataclasses.asdict(each)) for each in found]
-        sys.stdout.write(escaped(json.dumps(rows, indent=1, ensure_ascii=False)) + "\n")
+        rows = [mask_value(dataclasses.asdict(each)) for each in found]
+        sys.stdout.write(escape_controls(json.dumps(rows, indent=1, ensure_ascii=False)) + "\n")
     else:
         colours = {"ok": "green", "warning": "yellow", "error": "red"}
         for each in found:

@@ -56,7 +56,7 @@ def command(
     """
     from mcptally import process_memory
 
-    process_memory.settle()
+    process_memory.configure_allocators()
     from mcptally.maintenance.forget import forget
     from mcptally.redaction.display import as_message
 

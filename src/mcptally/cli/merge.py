@@ -37,7 +37,7 @@ def command(
     """
     from mcptally import process_memory
 
-    process_memory.settle()
+    process_memory.configure_allocators()
     from mcptally.maintenance.merge import merge_stores
 
     done = merge_stores(stores, out=out, rules=rules, scenarios=scenarios)

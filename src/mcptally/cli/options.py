@@ -75,7 +75,7 @@ def write_gate_reports(
     """
     from mcptally.gates import ci_reports
 
-    ci_reports.write(results, junit=junit, sarif=sarif)
+    ci_reports.write_reports(results, junit=junit, sarif=sarif)
     sys.stderr.write("".join(f"{line}\n" for line in ci_reports.lines(results)))
     if any(result.state == "failed" for result in results):
         ctx.exit(Exit.FAILED)

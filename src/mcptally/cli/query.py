@@ -80,8 +80,8 @@ def command(
       mcptally query store server_scores --format json
     """
     from mcptally.analytics import duckdb_file
-    from mcptally.analytics.store import open_store, steadily
-    from mcptally.analytics.views import questions, shown
+    from mcptally.analytics.store import open_store, retry_if_replaced
+    from mcptally.analytics.views import displayed_columns, question_titles
     from mcptally.errors import QueryError
     from mcptally.output import render
 
@@ -95,18 +95,18 @@ def command(
         "min_calls": min_calls,
     }
     if keep:
-        kept = ", ".join(duckdb_file.keep(store))
+        kept = ", ".join(duckdb_file.write_with_answers(store))
         sys.stderr.write(f"{store / duckdb_file.FILE} has the tables {kept}\n")
     else:
         duckdb_file.refresh(store)
     if question is None:
-        width = max(map(len, questions()))
-        for name, title in questions().items():
+        width = max(map(len, question_titles()))
+        for name, title in question_titles().items():
             sys.stdout.write(f"{name:<{width}}  {title}\n")
         return
-    predefined = question in questions()
+    predefined = question in question_titles()
     if not predefined and len(question.split()) < 2 and "(" not in question:
-        hint = near(question, questions())
+        hint = near(question, question_titles())
         raise QueryError(
             f"no question is called {question!r}{hint} (mcptally query {store} lists them)"
         )
@@ -115,11 +115,11 @@ def command(
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
         raise UsageError(f"{flags} cannot be used with SQL; use WHERE instead")
     limit = render.default_limit(form) if limit is None else limit  # type: ignore[arg-type]
-    columns = shown(question) if predefined else []
+    columns = displayed_columns(question) if predefined else []
 
     def answer() -> None:
         found = opened.ask(question, **filters) if predefined else opened.sql(question)  # type: ignore[arg-type]
         render.write(found, form, shown=columns, limit=limit, raw=raw)  # type: ignore[arg-type]
 
     with opened.within(seconds, rows=limit and limit + 1):
-        steadily([opened], answer)
+        retry_if_replaced([opened], answer)

@@ -26,18 +26,18 @@ def command(rule: str | None, form: str) -> None:
       mcptally rules definition.hidden_instruction
       mcptally rules --format json | jq '.[] | select(.severity == "error") | .id'
     """
-    from mcptally.rules.reference_page import find_rules, reference, words
+    from mcptally.rules.reference_page import find_rules, format_rule, render_reference_page
 
     rows = find_rules(rule)
     if form == "json":
         sys.stdout.write(json.dumps(rows, indent=1, ensure_ascii=False, default=str) + "\n")
     elif form == "markdown" and rule is None:
-        sys.stdout.write(reference())
+        sys.stdout.write(render_reference_page())
     elif form == "markdown":
         for row in rows:
-            sys.stdout.write(f"## `{row['id']}`\n\n```text\n{words(row)}```\n\n")
+            sys.stdout.write(f"## `{row['id']}`\n\n```text\n{format_rule(row)}```\n\n")
     elif len(rows) == 1:
-        sys.stdout.write(words(rows[0]))
+        sys.stdout.write(format_rule(rows[0]))
     else:
         width = max(len(row["id"]) for row in rows)
         for row in rows:

@@ -108,9 +108,9 @@ def command(
       mcptally score traces -o store --engine dask --scheduler tcp://head:8786
       mcptally score traces -o store --fail-on 'failure_rate > 5%' --junit report.xml
     """
-    from mcptally.process_memory import settle
+    from mcptally.process_memory import configure_allocators
 
-    settle()
+    configure_allocators()
     from mcptally.pipeline.run import score
 
     require_gates(fail_on, junit, sarif)
@@ -166,16 +166,20 @@ def command(
     if fail_on:
         from mcptally.analytics.store import open_store
 
-        write_gate_reports(ctx, gates.check(open_store(out), limits), junit, sarif)
+        write_gate_reports(ctx, gates.check_store(open_store(out), limits), junit, sarif)
 
 
 def _fit_memory(memory: int, jobs: int) -> tuple[int, int]:
     """The number of processes and the bytes of a partition that fit into `memory` bytes."""
     from mcptally.pipeline.engines import cores
-    from mcptally.pipeline.plan import jobs_of, limit_of, partition_of
+    from mcptally.pipeline.plan import (
+        default_partition_bytes,
+        jobs_for_memory,
+        partition_bytes_for_memory,
+    )
 
-    jobs = jobs or jobs_of(memory, cores())
-    return jobs, min(limit_of(jobs), partition_of(memory, jobs))
+    jobs = jobs or jobs_for_memory(memory, cores())
+    return jobs, min(default_partition_bytes(jobs), partition_bytes_for_memory(memory, jobs))
 
 
 @contextlib.contextmanager

@@ -33,13 +33,13 @@ def command(store: Path, call: str, form: str, *, full: bool, raw: bool) -> None
     """
     from mcptally.analytics import explain
     from mcptally.analytics.store import open_store
-    from mcptally.redaction.display import clean_lines, escaped
+    from mcptally.redaction.display import clean_lines, escape_controls
 
     found = explain.explain(open_store(store), call)
     found = found if raw else explain.masked(found)
     if form == "json":
         plain = json.dumps(dataclasses.asdict(found), default=str, indent=1, ensure_ascii=False)
-        sys.stdout.write(escaped(plain) + "\n")
+        sys.stdout.write(escape_controls(plain) + "\n")
         return
     text = explain.text(found, limit=sys.maxsize if full else 4000)
     sys.stdout.write(clean_lines(text.rstrip("\n")) + "\n")

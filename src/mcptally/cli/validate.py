@@ -27,7 +27,7 @@ def command(store: Path, server: str, tool: str, arguments: str) -> None:
     """
     from mcptally.analytics import dry_run
     from mcptally.analytics.store import open_store
-    from mcptally.redaction.display import escaped, hidden
+    from mcptally.redaction.display import escape_controls, mask_text
     from mcptally.wire.nesting import MAX_DEPTH, is_too_deep
 
     data = arguments.encode(errors="surrogateescape")
@@ -46,7 +46,7 @@ def command(store: Path, server: str, tool: str, arguments: str) -> None:
     except ValueError as error:
         raise UsageError(f"--arguments: not valid JSON: {error}") from error
     answer = dry_run.validate(open_store(store), server=server, tool=tool, arguments=parsed)
-    sys.stdout.write(escaped(hidden(answer.to_json())) + "\n")
+    sys.stdout.write(escape_controls(mask_text(answer.to_json())) + "\n")
     sys.stderr.write(f"source: {answer.source}\n")
     if not answer.valid:
         sys.exit(Exit.FAILED)

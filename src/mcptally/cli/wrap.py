@@ -44,7 +44,7 @@ def command(
         if undo
         else wrapping.wrap(config, server=server, out=out, redact=redact)
     )
-    click.echo(as_message(wrapping.shown(change)), nl=False)
+    click.echo(as_message(wrapping.redacted_diff(change)), nl=False)
     for sentence in change.messages:
         click.echo(f"mcptally: {as_message(sentence)}", err=True)
     if change.after == change.before:

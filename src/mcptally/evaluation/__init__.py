@@ -16,7 +16,7 @@ from mcptally.evaluation import calibration, labels, measures
 from mcptally.evaluation.measures import Estimate, Rate
 from mcptally.pipeline import run
 from mcptally.seeds.inspector import single
-from mcptally.store.files import live, read_manifest
+from mcptally.store.files import live_files, read_manifest
 from mcptally.verdict import classify, hidden_errors
 
 
@@ -124,7 +124,7 @@ def verdict_rows(labelled: pl.DataFrame) -> pl.DataFrame:
 def hidden_rows(labelled: pl.DataFrame) -> pl.DataFrame:
     """The results labelled for hidden errors, with the columns of `hidden` and `correct`."""
     rows = labelled.filter(pl.col("is_hidden").is_not_null())
-    found = hidden_errors.hidden(rows).rename({"hidden_rule": "rule"})
+    found = hidden_errors.find_hidden_errors(rows).rename({"hidden_rule": "rule"})
     return pl.concat([rows, found], how="horizontal").with_columns(
         correct=pl.col("is_hidden") == pl.col("hidden_error")
     )
@@ -135,7 +135,7 @@ def _verdict(rows: pl.DataFrame, *, cross_validate: bool) -> VerdictQuality | No
         return None
     confidence = rows["confidence"]
     if cross_validate:
-        confidence = calibration.held_out(classify.rules(), rows)
+        confidence = calibration.held_out(classify.failure_rules(), rows)
     is_business = rows["label"] == "business"
     predictions = {
         "mcptally": (rows["verdict"] == "business").fill_null(value=False),
@@ -162,11 +162,11 @@ def _hidden(rows: pl.DataFrame, *, cross_validate: bool) -> HiddenQuality | None
         return None
     confidence = rows["hidden_confidence"]
     if cross_validate:
-        no_failure = [rule.id for rule in hidden_errors.rules() if not rule.failure]
+        no_failure = [rule.id for rule in hidden_errors.hidden_error_rules() if not rule.failure]
         by_rule = rows.with_columns(
             correct=pl.col("is_hidden") == ~pl.col("rule").is_in(no_failure).fill_null(value=False)
         )
-        right = calibration.held_out(hidden_errors.rules(), by_rule)
+        right = calibration.held_out(hidden_errors.hidden_error_rules(), by_rule)
         confidence = rows.select(
             pl.when(pl.col("rule").is_in(no_failure)).then(100 - right).otherwise(right)
         ).to_series()
@@ -240,7 +240,7 @@ def _calls(archive: Path, labelled: pl.DataFrame) -> pl.DataFrame:
         store = Path(folder) / "store"
         run.score([archive], out=store)
         return (
-            pl.scan_parquet(live(store, read_manifest(store))["calls"], glob=False)
+            pl.scan_parquet(live_files(store, read_manifest(store))["calls"], glob=False)
             .filter(
                 pl.col("recording").is_in(labelled["recording"].drop_nulls().unique().to_list())
             )

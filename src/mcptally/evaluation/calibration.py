@@ -44,7 +44,7 @@ def held_out(ruleset: Sequence[TextRule], decided: pl.DataFrame) -> pl.Series:
                 {
                     "family": [family] * len(ruleset),
                     "rule": [rule.id for rule in ruleset],
-                    "held_out": confidence.percent(ruleset, others),
+                    "held_out": confidence.confidence_percent(ruleset, others),
                 }
             )
         )

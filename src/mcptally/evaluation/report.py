@@ -10,7 +10,7 @@ from mcptally.evaluation import Calibration, Evaluation, HiddenQuality, VerdictQ
 from mcptally.evaluation.labels import VERDICTS
 from mcptally.evaluation.measures import Estimate, Rate
 from mcptally.plural import count
-from mcptally.redaction.display import clean
+from mcptally.redaction.display import clean_line
 
 
 def as_json(evaluation: Evaluation) -> str:
@@ -111,7 +111,7 @@ def _rules(rules: Sequence[dict[str, Any]]) -> str:
     return _table(
         ("rule", "hits", "families", "right"),
         [
-            (clean(row["rule"]), str(row["hits"]), str(row["families"]), _rate(row["right"]))
+            (clean_line(row["rule"]), str(row["hits"]), str(row["families"]), _rate(row["right"]))
             for row in rules
         ],
     )

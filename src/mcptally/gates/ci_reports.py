@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 import mcptally
 from mcptally.gates.limits import Gate, Result
 from mcptally.output.whole_file import whole_file
-from mcptally.redaction.display import clean, hidden
+from mcptally.redaction.display import clean_line, mask_text
 
 _MAX_FAILURES: Final = 20
 """Failures that are listed in text; the rest are counted."""
@@ -37,7 +37,7 @@ def lines(results: Sequence[Result]) -> list[str]:
     return texts
 
 
-def write(
+def write_reports(
     results: Sequence[Result], *, junit: Path | None = None, sarif: Path | None = None
 ) -> None:
     """Write the reports whose paths are given."""
@@ -125,7 +125,7 @@ def _sarif_result(result: Result) -> dict[str, Any]:
 
 def _uri(file: str) -> str:
     """A transcript's path or URL as a URI reference."""
-    return quote(hidden(file if "://" in file else Path(file).as_posix()), safe="/:@")
+    return quote(mask_text(file if "://" in file else Path(file).as_posix()), safe="/:@")
 
 
 def _title(gate: Gate) -> str:
@@ -147,4 +147,4 @@ def _write(path: Path, data: bytes) -> None:
 
 def _display_text(text: str) -> str:
     """Recorded text for a report: with secrets masked, on one line."""
-    return clean(hidden(text))
+    return clean_line(mask_text(text))

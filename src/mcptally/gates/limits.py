@@ -138,7 +138,7 @@ def _load_file(path: Path) -> list[Gate]:
     return gates
 
 
-def check(store: Store, gates: Sequence[Gate]) -> list[Result]:
+def check_store(store: Store, gates: Sequence[Gate]) -> list[Result]:
     """Check gates on one store. Of several gates on a column, the last one that matches counts.
 
     Raises:

@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from mcptally.transcript.files import BROKEN, open_stream
+from mcptally.transcript.files import READ_ERRORS, open_stream
 
 _HEAD: Final = 256 << 10
 _LINES: Final = 200
@@ -70,7 +70,7 @@ def detect_format(path: Path) -> str | None:
 def _head(path: Path) -> bytes:
     """The first decompressed bytes; of a damaged file, those before the damage."""
     head = b""
-    with open_stream(path) as stream, contextlib.suppress(*BROKEN):
+    with open_stream(path) as stream, contextlib.suppress(*READ_ERRORS):
         # `read1`, because `read` would drop the data that was decompressed before an error.
         while len(head) < _HEAD and (piece := cast("Any", stream).read1(_HEAD)):
             head += piece

@@ -1,7 +1,7 @@
 """Converts logs of other programs to transcripts: `import_logs`.
 
 Reading is streaming, so memory does not grow with the file. Compressed files have the same limits
-as those of an archive (one `transcript.files.Room` for all files of an import). Every line, entry
+as those of an archive (one `transcript.files.DecompressionBudget` for all files of an import). Every line, entry
 or row of a source is used or counted, and a report next to the transcript lists the unused ones.
 """
 
@@ -27,8 +27,8 @@ from mcptally.importers.timestamps import parse_timezone
 from mcptally.importers.transcript_builder import TranscriptBuilder
 from mcptally.record.writer.recording import RECORDER
 from mcptally.redaction.policy import Policy, policy
-from mcptally.transcript.discover import PassedOver, files_below
-from mcptally.transcript.files import Lines, Room, lines
+from mcptally.transcript.discover import SkippedFile, files_below
+from mcptally.transcript.files import DecompressionBudget, LineRun, read_lines
 
 __all__ = ["FORMATS", "Envelope", "Imported", "Outcome", "import_logs"]
 
@@ -117,7 +117,7 @@ def import_logs(
         for path, _, form in plan
         if form.name == "claude-desktop" and path.name.startswith("mcp-server-")
     }
-    room = Room()
+    room = DecompressionBudget()
     for path, name, form in plan:
         beside = frozenset(server for folder, server in own if folder == path.parent)
         source = Source(path, name, server, naive, envelope or Envelope(), beside, room=room)
@@ -137,7 +137,7 @@ def _plan(
     """Yield each file to read, its name in the transcript, and its format."""
     for root in map(Path, paths):
         if root.is_dir():
-            left_out: list[PassedOver] = []
+            left_out: list[SkippedFile] = []
             files = sorted(files_below(root, left_out, ("",)))
             done.passed_over |= {Path(each.name): each.why for each in left_out}
             for path in files:
@@ -246,8 +246,8 @@ def _has(source: Source, words: bytes) -> bool:
 def _fingerprint(source: Source, hide: Policy) -> str:
     """Digest of the redacted lines of a file without times, so that no secret can be guessed."""
     digest = hashlib.blake2b(digest_size=16)
-    for run in lines(source.path, room=source.room):
-        if isinstance(run, Lines):
+    for run in read_lines(source.path, room=source.room):
+        if isinstance(run, LineRun):
             digest.update(hide.text(run.data)[0])
     return digest.hexdigest()
 

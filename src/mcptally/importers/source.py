@@ -12,7 +12,7 @@ import msgspec
 
 from mcptally.importers.items import Connection, Tally
 from mcptally.importers.timestamps import parse_timestamp
-from mcptally.transcript.files import Damage, Room, lines, read_pieces
+from mcptally.transcript.files import Damage, DecompressionBudget, read_lines, read_pieces
 
 _LOG_NAME: Final = re.compile(
     r"\.(?:jsonl?|log|txt|har|ndjson|gz|zst|db|sqlite3?)\Z", re.IGNORECASE
@@ -21,7 +21,7 @@ _LOG_NAME: Final = re.compile(
 _T = TypeVar("_T")
 
 _RECORD: Final = 16
-"""Least number of bytes that a line or object takes from the `Room`: a few compressed bytes can
+"""Least number of bytes that a line or object takes from the `DecompressionBudget`: a few compressed bytes can
 hold millions of empty ones, and each costs time."""
 
 
@@ -53,7 +53,7 @@ class Source:
     servers_with_own_log: frozenset[str] = frozenset()
     """Servers that have a log of their own in the same folder."""
     tally: Tally = dataclasses.field(default_factory=Tally)
-    room: Room = dataclasses.field(default_factory=Room)
+    room: DecompressionBudget = dataclasses.field(default_factory=DecompressionBudget)
     """Budget for decompression, shared by all files of an import."""
 
     def lines(self) -> Iterator[tuple[int, bytes]]:
@@ -61,7 +61,7 @@ class Source:
 
         Each line is counted as seen; a part that cannot be read is counted as unused.
         """
-        for run in lines(self.path, room=self.room):
+        for run in read_lines(self.path, room=self.room):
             if isinstance(run, Damage):
                 self.tally.seen += 1
                 self.tally.skip(run.line or 1, run.message)
@@ -105,11 +105,11 @@ class Source:
             line += piece.count(b"\n")
 
     def _charge(self, records: int, size: int) -> None:
-        """Take the cost of short records beyond their bytes from the `Room`."""
+        """Take the cost of short records beyond their bytes from the `DecompressionBudget`."""
         self.room.left -= max(0, _RECORD * records - size)
 
     def preview(self) -> "Source":
-        """The same file for a first pass, which changes neither the tally nor the `Room`."""
+        """The same file for a first pass, which changes neither the tally nor the `DecompressionBudget`."""
         return dataclasses.replace(self, tally=Tally(), room=dataclasses.replace(self.room))
 
     @property

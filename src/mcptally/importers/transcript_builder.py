@@ -19,7 +19,7 @@ from mcptally.importers.packer import Packer
 from mcptally.record.writer.recording import RECORDER
 from mcptally.redaction.policy import Policy
 from mcptally.transcript.format import FORMAT_VERSION
-from mcptally.wire.framing import TooLarge, cap_frame
+from mcptally.wire.framing import TruncatedFrame, cap_frame
 from mcptally.wire.strict_json import strict_json_error
 from mcptally.wire.truncated import fields_of_truncated
 
@@ -187,7 +187,7 @@ class TranscriptBuilder:
 
     def _message(self, recording: _Recording, item: Item) -> None:
         piece = cap_frame(item.data)
-        if isinstance(piece, TooLarge):
+        if isinstance(piece, TruncatedFrame):
             whole = {"sha256": piece.sha256} if self._policy.name == "none" else {}
             item.extra = {**fields_of_truncated(piece), **item.extra}
             self._cut(recording, item, self._text(piece.head), whole)

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 import jsonschema_rs
 import msgspec
 
-from mcptally.jsonschemas.dialects import UnusableError
+from mcptally.jsonschemas.dialects import UnusableSchemaError
 from mcptally.jsonschemas.walk import (
     BELOW_ONE,
     IN_PLACE,
@@ -49,7 +49,7 @@ VALUE_DEPTH: Final = 64
 """Depth of values up to which steps are counted."""
 
 
-def deepest_value(schema: Any) -> int | None:
+def max_value_depth(schema: Any) -> int | None:
     """Return the depth from which validating a value may cost too much; None if there is no limit.
 
     Without references a schema is a tree, and its size bounds the cost per value. With references
@@ -63,12 +63,12 @@ def deepest_value(schema: Any) -> int | None:
     for deep, steps in enumerate(_steps_by_depth(schema)):
         if steps > MAX_STEPS:
             if not deep:
-                raise UnusableError(f"over {MAX_STEPS} subschemas would apply to one value")
+                raise UnusableSchemaError(f"over {MAX_STEPS} subschemas would apply to one value")
             return deep
     return None
 
 
-def errors_of(validator: Any, schema: Any, value: Any) -> list[Any]:
+def collect_errors(validator: Any, schema: Any, value: Any) -> list[Any]:
     """Return errors of an invalid value from a jsonschema-rs validator.
 
     All errors; or only the first that the engine finds, if collecting all would cost too much; or
@@ -181,7 +181,7 @@ def _order(edges: dict[str, _Edges]) -> list[str]:
             open_.discard(node)
         elif node in edges and node not in order:
             if node in open_ or not open_.isdisjoint(edges[node].for_same_value()):
-                raise UnusableError(
+                raise UnusableSchemaError(
                     "a reference leads back to itself without descending into the value"
                 )
             open_.add(node)
@@ -214,7 +214,7 @@ def _edges(at: str, node: dict[str, Any], references: References) -> _Edges:
         if isinstance(reference := node.get(key), str):
             targets = references.targets(at, key, reference)
             if len(targets) > MAX_TARGETS:
-                raise UnusableError(f"a reference may lead to over {MAX_TARGETS} subschemas")
+                raise UnusableSchemaError(f"a reference may lead to over {MAX_TARGETS} subschemas")
             if len(targets) > 1:
                 either.append(tuple(targets))
             else:
@@ -235,7 +235,7 @@ def _edges(at: str, node: dict[str, Any], references: References) -> _Edges:
     return _Edges(tuple(here), tuple(either), tuple(each), tuple(one), 2 if twice else 1, own)
 
 
-def may_explode(text: str) -> bool:
-    """Return whether a schema's JSON text may have a keyword that `deepest_value` examines."""
+def may_be_costly(text: str) -> bool:
+    """Return whether a schema's JSON text may have a keyword that `max_value_depth` examines."""
     # An escape may stand for a letter of a keyword.
     return any(word in text for word in ("$ref", "Ref", "unevaluated", "\\u"))

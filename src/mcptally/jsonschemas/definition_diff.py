@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 import polars as pl
 
-from mcptally.jsonschemas.dialects import UnusableError, dialect
+from mcptally.jsonschemas.dialects import UnusableSchemaError, dialect_of
 from mcptally.tables.tools import Tools
 
 CLASSES: Final = ("hints", "wording", "compatible", "unclear", "breaking")
@@ -48,7 +48,7 @@ _LOWER: Final = frozenset({"minimum", "exclusiveMinimum", "minLength", "minItems
 _UPPER: Final = frozenset({"maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"})
 
 
-def compare(old: str, new: str) -> list[Change]:
+def diff_definitions(old: str, new: str) -> list[Change]:
     """Return the changes between two definitions, given as JSON text, sorted by place.
 
     Values that are invalid in a schema are compared like others, since servers list such schemas.
@@ -194,7 +194,7 @@ def _wider(before: set[str] | None, after: set[str] | None) -> bool | None:
     return None
 
 
-def with_drift(tools: pl.DataFrame, texts: dict[str, str]) -> pl.DataFrame:
+def add_drift(tools: pl.DataFrame, texts: dict[str, str]) -> pl.DataFrame:
     """Add `previous`, `drift`, `changed` and the schemas' dialects to the `tools` table.
 
     `texts` maps each definition to its canonical JSON.
@@ -203,7 +203,7 @@ def with_drift(tools: pl.DataFrame, texts: dict[str, str]) -> pl.DataFrame:
         previous=pl.col("definition").shift().over("server", "tool")
     )
     changes = [
-        None if before is None else compare(texts[before], texts[after])
+        None if before is None else diff_definitions(texts[before], texts[after])
         for before, after in ordered.select("previous", "definition").iter_rows()
     ]
     return ordered.with_columns(
@@ -221,7 +221,7 @@ def _dialects(schemas: pl.Series) -> pl.Series:
     known: dict[str, str | None] = {}
     for text in schemas.drop_nulls().unique():
         try:
-            known[text] = dialect(msgspec.json.decode(text))
-        except (UnusableError, msgspec.DecodeError, RecursionError):
+            known[text] = dialect_of(msgspec.json.decode(text))
+        except (UnusableSchemaError, msgspec.DecodeError, RecursionError):
             known[text] = None
     return pl.Series([known.get(text) for text in schemas.to_list()], dtype=pl.String)

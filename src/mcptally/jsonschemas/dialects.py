@@ -10,7 +10,7 @@ from typing import Any, Final
 import jsonschema_rs
 import msgspec
 
-from mcptally.jsonschemas.patterns import pattern
+from mcptally.jsonschemas.patterns import compile_pattern
 from mcptally.jsonschemas.walk import REFERENCES, References, keys, nodes_of, pointer
 
 LATEST: Final = "2020-12"
@@ -46,32 +46,32 @@ ENGINES: Final[Mapping[str, Any]] = {
 """Dialect → the fast validator for it."""
 
 
-class UnusableError(ValueError):
+class UnusableSchemaError(ValueError):
     """A schema that cannot be used for validation; the message says why."""
 
 
-def read(text: str) -> Any:
+def parse_schema(text: str) -> Any:
     """Return the schema that a JSON text contains.
 
     Raises:
         UnusableError: not JSON, too large, too deep, or neither an object nor a boolean.
     """
     if len(text) > MAX_CHARS:
-        raise UnusableError(f"the schema is longer than {MAX_CHARS} characters")
+        raise UnusableSchemaError(f"the schema is longer than {MAX_CHARS} characters")
     try:
         schema = msgspec.json.decode(text)
     except RecursionError:
-        raise UnusableError(f"the schema is nested deeper than {MAX_DEPTH}") from None
+        raise UnusableSchemaError(f"the schema is nested deeper than {MAX_DEPTH}") from None
     except msgspec.DecodeError as error:
-        raise UnusableError(f"the schema is not JSON: {error}") from error
+        raise UnusableSchemaError(f"the schema is not JSON: {error}") from error
     if not isinstance(schema, dict | bool):
-        raise UnusableError("the schema is neither an object nor a boolean")
-    if text.count("{") + text.count("[") >= MAX_DEPTH and depth(schema) > MAX_DEPTH:
-        raise UnusableError(f"the schema is nested deeper than {MAX_DEPTH}")
+        raise UnusableSchemaError("the schema is neither an object nor a boolean")
+    if text.count("{") + text.count("[") >= MAX_DEPTH and nesting_depth(schema) > MAX_DEPTH:
+        raise UnusableSchemaError(f"the schema is nested deeper than {MAX_DEPTH}")
     return schema
 
 
-def depth(value: Any) -> int:
+def nesting_depth(value: Any) -> int:
     """Return the nesting depth of a JSON value: 0 for a scalar, 1 for a flat array or object."""
     level, deep = [value], 0
     while nested := [v for v in level if isinstance(v, dict | list)]:
@@ -80,7 +80,7 @@ def depth(value: Any) -> int:
     return deep
 
 
-def dialect(schema: Any) -> str:
+def dialect_of(schema: Any) -> str:
     """Return the dialect that a schema is written in.
 
     Raises:
@@ -93,17 +93,17 @@ def dialect(schema: Any) -> str:
     if isinstance(name, str):
         known = _NAMES.get(name.removesuffix("#").removeprefix("https://").removeprefix("http://"))
     if known is None:
-        raise UnusableError(f"the dialect is not known: $schema is {str(name)[:200]!r}")
+        raise UnusableSchemaError(f"the dialect is not known: $schema is {str(name)[:200]!r}")
     return known
 
 
-def meta_errors(schema: Any) -> list[tuple[str, str]]:
+def metaschema_errors(schema: Any) -> list[tuple[str, str]]:
     """Return the errors of a schema against the metaschema of its dialect: (JSON Pointer, message).
 
     Raises:
         UnusableError: the dialect is unknown, or the schema is nested too deeply for jsonschema.
     """
-    name = dialect(schema)
+    name = dialect_of(schema)
     members = schema.get("properties") if isinstance(schema, dict) else None
     if not isinstance(members, dict):
         return sorted(_meta_errors(name, schema))
@@ -163,7 +163,7 @@ def _faults(name: str, schema: Any) -> list[Any]:
     try:
         return reference_engine.faults(name, schema)
     except RecursionError:
-        raise UnusableError(f"the schema is nested deeper than {MAX_DEPTH}") from None
+        raise UnusableSchemaError(f"the schema is nested deeper than {MAX_DEPTH}") from None
 
 
 def _meta_message(error: Any) -> str:
@@ -181,11 +181,11 @@ def _bad_patterns(schema: Any) -> Iterator[tuple[str, str]]:
     for at, node in nodes_of(schema):
         texts = [node.get("pattern"), *keys(node.get("patternProperties"))]
         for text in texts:
-            if isinstance(text, str) and pattern(text) is None:
+            if isinstance(text, str) and compile_pattern(text) is None:
                 yield at, text
 
 
-def outside_references(schema: Any) -> list[tuple[str, str]]:
+def external_references(schema: Any) -> list[tuple[str, str]]:
     """Return references to other documents: (JSON Pointer, target). None of them is followed."""
     candidates = [
         (f"{at}/{key}", reference)

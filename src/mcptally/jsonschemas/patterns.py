@@ -16,16 +16,16 @@ schemas need less than 64 KiB."""
 MAX_SCHEMA_BYTES: Final = 16 << 20
 """Memory for the automata of all patterns of one schema."""
 
-FEW: Final = 32
+MAX_CACHED_SCHEMAS: Final = 32
 """Compiled schemas with patterns in the cache."""
 
 
-def may_hold_patterns(text: str) -> bool:
+def may_have_patterns(text: str) -> bool:
     """Return whether a schema's JSON text may contain a pattern."""
     return "attern" in text or "\\u" in text
 
 
-def options(schema: Any, **limits: int) -> jsonschema_rs.FancyRegexOptions:
+def pattern_options(schema: Any, **limits: int) -> jsonschema_rs.FancyRegexOptions:
     """Return the options for compiling the patterns of a schema; `limits` are passed on."""
     size = min(MAX_PATTERN_BYTES, MAX_SCHEMA_BYTES // max(_count(schema), 1))
     return jsonschema_rs.FancyRegexOptions(size_limit=size, dfa_size_limit=size, **limits)
@@ -47,11 +47,11 @@ def _count(schema: Any) -> int:
     return found
 
 
-@functools.lru_cache(maxsize=FEW)
-def pattern(text: str) -> Any:
+@functools.lru_cache(maxsize=MAX_CACHED_SCHEMAS)
+def compile_pattern(text: str) -> Any:
     """Return a validator for strings that match a pattern; None if it is not a valid pattern."""
     schema = {"pattern": text}
     try:
-        return jsonschema_rs.Draft202012Validator(schema, pattern_options=options(schema))
+        return jsonschema_rs.Draft202012Validator(schema, pattern_options=pattern_options(schema))
     except (jsonschema_rs.ValidationError, ValueError):
         return None

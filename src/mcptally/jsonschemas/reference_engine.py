@@ -14,7 +14,7 @@ from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
-from mcptally.jsonschemas.patterns import pattern
+from mcptally.jsonschemas.patterns import compile_pattern
 from mcptally.jsonschemas.subschemas import each_subschema
 
 CLASSES: Final[Mapping[str, Any]] = {
@@ -60,7 +60,7 @@ def error_finder(name: str, schema: Any) -> Callable[[Any], list[Any]] | None:
 def _pattern(_: Any, text: Any, value: Any, __: Any) -> Iterator[jsonschema.ValidationError]:
     """Validate `pattern` by the fast engine, since Python's `re` may take exponential time."""
     if isinstance(value, str) and isinstance(text, str):
-        matcher = pattern(text)
+        matcher = compile_pattern(text)
         if matcher is not None and not matcher.is_valid(value):
             yield jsonschema.ValidationError("does not match", validator="pattern")
 

@@ -9,13 +9,18 @@ from typing import Final
 import msgspec
 import polars as pl
 
-from mcptally.jsonschemas.validators import UNUSABLE, Judgement, judge_of, judge_value
-from mcptally.rules.findings import findings_of, together
+from mcptally.jsonschemas.validators import (
+    UNUSABLE_SCHEMA,
+    ValidationResult,
+    compile_validator,
+    validate_json,
+)
+from mcptally.rules.findings import concat_findings, make_findings
 from mcptally.tables.formatting import formatted
 from mcptally.tables.joins import left_join_columns
 
 
-def validate(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFrame:
+def validate_calls(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFrame:
     """Add the columns `input_schema_…` and `output_schema_…`: state, error and path.
 
     Args:
@@ -153,49 +158,49 @@ def first_json_text(response: str) -> str | None:
 def _validated(rows: pl.DataFrame, schemas: list[str], prefix: str) -> pl.DataFrame:
     """Return the results of validating pairs of schema and value, by `call_id`."""
     distinct = rows.group_by("number", "value").agg("call_id").sort("number")
-    results: list[Judgement] = []
+    results: list[ValidationResult] = []
     for number, value in zip(
         distinct.get_column("number").to_list(), distinct.get_column("value").to_list(), strict=True
     ):
-        judge = judge_of(schemas[number])
+        judge = compile_validator(schemas[number])
         if isinstance(judge, str):
-            results.append((UNUSABLE, judge, None))
+            results.append((UNUSABLE_SCHEMA, judge, None))
         elif value is None:
             results.append(("missing_output", None, None))
         else:
-            results.append(judge_value(judge, value))
+            results.append(validate_json(judge, value))
     names = [f"{prefix}_{name}" for name in ("state", "error", "path")]
     validated = pl.DataFrame(results, schema=dict.fromkeys(names, pl.String), orient="row")
     return validated.with_columns(distinct.get_column("call_id")).explode("call_id")
 
 
-def find(calls: pl.DataFrame) -> pl.DataFrame:
+def schema_findings(calls: pl.DataFrame) -> pl.DataFrame:
     """Return findings about arguments and output that do not match their schema."""
     invalid = calls.filter(pl.col("input_schema_state") == "invalid")
     output = pl.col("output_schema_state")
-    return together(
+    return concat_findings(
         [
-            findings_of(
+            make_findings(
                 "schema.arguments_invalid",
                 invalid,
                 _member_message("input_schema_path", "input_schema_error", "arguments"),
                 evidence="arguments",
                 path="input_schema_path",
             ),
-            findings_of(
+            make_findings(
                 "schema.invalid_arguments_accepted",
                 invalid.filter(pl.col("outcome") == "ok"),
                 "the server accepted arguments that do not match its schema",
                 path="input_schema_path",
             ),
-            findings_of(
+            make_findings(
                 "schema.output_invalid",
                 calls.filter(output == "invalid"),
                 _member_message("output_schema_path", "output_schema_error", "output"),
                 evidence=pl.coalesce("structured_content", "first_text"),
                 path="output_schema_path",
             ),
-            findings_of(
+            make_findings(
                 "schema.output_missing",
                 calls.filter(output == "missing_output"),
                 "the tool has an outputSchema, but the result has no structured output",

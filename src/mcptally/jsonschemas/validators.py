@@ -12,38 +12,44 @@ from typing import Any, Final
 import jsonschema_rs
 import msgspec
 
-from mcptally.jsonschemas.cost import deepest_value, errors_of, is_costly, may_explode
-from mcptally.jsonschemas.dialects import ENGINES, UnusableError, depth, dialect, read
-from mcptally.jsonschemas.patterns import FEW, may_hold_patterns, options
+from mcptally.jsonschemas.cost import collect_errors, is_costly, max_value_depth, may_be_costly
+from mcptally.jsonschemas.dialects import (
+    ENGINES,
+    UnusableSchemaError,
+    dialect_of,
+    nesting_depth,
+    parse_schema,
+)
+from mcptally.jsonschemas.patterns import MAX_CACHED_SCHEMAS, may_have_patterns, pattern_options
 from mcptally.jsonschemas.walk import pointer
 
-UNUSABLE: Final = "unusable_schema"
+UNUSABLE_SCHEMA: Final = "unusable_schema"
 
-Judgement = tuple[str, str | None, str | None]
+ValidationResult = tuple[str, str | None, str | None]
 """State (`valid`, `invalid` or `unusable_schema`), message and JSON Pointer of the first error."""
 
-VALID: Final[Judgement] = ("valid", None, None)
+VALID: Final[ValidationResult] = ("valid", None, None)
 
-Judge = Callable[[Any], Judgement]
+Validator = Callable[[Any], ValidationResult]
 """Validates a JSON value."""
 
 
-def judge_of(text: str) -> Judge | str:
+def compile_validator(text: str) -> Validator | str:
     """Return a validator for a schema's JSON text, or a message why the schema is unusable."""
-    return _judge_with_patterns(text) if may_hold_patterns(text) else _judge_without(text)
+    return _validator_with_patterns(text) if may_have_patterns(text) else _judge_without(text)
 
 
-def _judge_of(text: str) -> Judge | str:
+def _judge_of(text: str) -> Validator | str:
     try:
-        schema = read(text)
-        name = dialect(schema)
-        limit = deepest_value(schema) if may_explode(text) else None
-    except UnusableError as error:
+        schema = parse_schema(text)
+        name = dialect_of(schema)
+        limit = max_value_depth(schema) if may_be_costly(text) else None
+    except UnusableSchemaError as error:
         return f"{error}"
-    schema = without_dialect(schema)
+    schema = without_schema_keyword(schema)
     try:
-        judge = judge_with(engine_of(name, schema), schema)
-    except REFUSED as error:
+        judge = validator_from_engine(compile_engine(name, schema), schema)
+    except ENGINE_ERRORS as error:
         refused = f"{getattr(error, 'message', None) or error}"
         reference = _reference_judge(name, schema)
         if reference is None:
@@ -54,21 +60,21 @@ def _judge_of(text: str) -> Judge | str:
 
 _judge_without: Final = functools.lru_cache(maxsize=8192)(_judge_of)
 # Compiled patterns may take a thousand times the memory of the rest of a schema: keep few.
-_judge_with_patterns: Final = functools.lru_cache(maxsize=FEW)(_judge_of)
+_validator_with_patterns: Final = functools.lru_cache(maxsize=MAX_CACHED_SCHEMAS)(_judge_of)
 
 
-REFUSED: Final = (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError)
-"""What `engine_of` raises if the fast engine refuses a schema."""
+ENGINE_ERRORS: Final = (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError)
+"""What `compile_engine` raises if the fast engine refuses a schema."""
 
 
-def without_dialect(schema: Any) -> Any:
-    """Return a schema without `$schema`, as `engine_of` expects it."""
+def without_schema_keyword(schema: Any) -> Any:
+    """Return a schema without `$schema`, as `compile_engine` expects it."""
     if not isinstance(schema, dict):
         return schema
     return {key: value for key, value in schema.items() if key != "$schema"}
 
 
-def engine_of(name: str, schema: Any) -> Any:
+def compile_engine(name: str, schema: Any) -> Any:
     """Return the fast engine for an untrusted schema without `$schema`, in a dialect of `ENGINES`.
 
     Raises:
@@ -76,11 +82,11 @@ def engine_of(name: str, schema: Any) -> Any:
             refuses the schema.
     """
     return ENGINES[name](
-        schema, offline=True, validate_formats=False, pattern_options=options(schema)
+        schema, offline=True, validate_formats=False, pattern_options=pattern_options(schema)
     )
 
 
-def judge_value(judge: Judge, text: str) -> Judgement:
+def validate_json(judge: Validator, text: str) -> ValidationResult:
     """Validate a JSON text."""
     try:
         return judge(msgspec.json.decode(text))
@@ -88,7 +94,7 @@ def judge_value(judge: Judge, text: str) -> Judgement:
         return "invalid", f"cannot be read: {error}", ""
 
 
-def judge_with(validator: Any, schema: Any = None) -> Judge:
+def validator_from_engine(validator: Any, schema: Any = None) -> Validator:
     """Return a validator of values that uses one of jsonschema-rs.
 
     Args:
@@ -96,22 +102,22 @@ def judge_with(validator: Any, schema: Any = None) -> Judge:
         schema: the schema if it is untrusted; collecting all errors is then bounded in cost.
     """
 
-    def judge(value: Any) -> Judgement:
+    def judge(value: Any) -> ValidationResult:
         try:
             if validator.is_valid(value):
                 return VALID
             errors = [
                 (_place(e.instance_path), _message(e.kind.name, e.kind.as_dict(), e.instance))
-                for e in errors_of(validator, schema, value)
+                for e in collect_errors(validator, schema, value)
             ]
         except ValueError as error:  # nested too deeply for the engine
-            return UNUSABLE, f"{error}"[:500], None
+            return UNUSABLE_SCHEMA, f"{error}"[:500], None
         return _first(errors) if errors else ("invalid", "does not match the schema", "")
 
     return judge
 
 
-def _reference_judge(name: str, schema: Any) -> Judge | None:
+def _reference_judge(name: str, schema: Any) -> Validator | None:
     """Return a validator that uses jsonschema; None if it refuses the schema or would run `re`."""
     from mcptally.jsonschemas import reference_engine  # noqa: PLC0415 - 0.1 s, seldom needed
 
@@ -119,28 +125,28 @@ def _reference_judge(name: str, schema: Any) -> Judge | None:
     if find_errors is None:
         return None
 
-    def judge(value: Any) -> Judgement:
+    def judge(value: Any) -> ValidationResult:
         if is_costly(schema, value):
-            return UNUSABLE, "validating such a value would take too long", None
+            return UNUSABLE_SCHEMA, "validating such a value would take too long", None
         try:
             errors = [
                 (_place(e.absolute_path), _message(*_like_fast(e), e.instance))
                 for e in find_errors(value)
             ]
         except reference_engine.UNDECIDED as error:
-            return UNUSABLE, f"{type(error).__name__}: {error}"[:500], None
+            return UNUSABLE_SCHEMA, f"{type(error).__name__}: {error}"[:500], None
         return _first(errors) if errors else VALID
 
     return judge
 
 
-def _bounded(judge: Judge, limit: int) -> Judge:
+def _bounded(judge: Validator, limit: int) -> Validator:
     """Return a validator that refuses values nested deeper than `limit`."""
 
-    def judge_shallow(value: Any) -> Judgement:
-        if depth(value) > limit:
+    def judge_shallow(value: Any) -> ValidationResult:
+        if nesting_depth(value) > limit:
             return (
-                UNUSABLE,
+                UNUSABLE_SCHEMA,
                 f"validating a value nested deeper than {limit} may take too long",
                 None,
             )
@@ -149,7 +155,7 @@ def _bounded(judge: Judge, limit: int) -> Judge:
     return judge_shallow
 
 
-def _first(errors: Iterable[tuple[tuple[str, ...], str]]) -> Judgement:
+def _first(errors: Iterable[tuple[tuple[str, ...], str]]) -> ValidationResult:
     """Return the topmost error, then the first by path and message: the same for both engines."""
     place, message = min(errors, key=lambda error: (len(error[0]), error))
     return "invalid", message[:500], pointer(place)
@@ -183,7 +189,7 @@ def _message(name: str, detail: dict[str, Any], value: Any) -> str:
     """Return what is wrong with a value, without the value: equal faults have equal messages."""
     if name == "type":
         kinds = sorted(detail.get("types", ()))
-        own = kind(value)
+        own = json_type(value)
         return f"is {_ARTICLES.get(own, 'a ')}{own}, not {' or '.join(kinds)}"
     if name == "required":
         return f"lacks the member {detail.get('property')!r}"
@@ -228,7 +234,7 @@ def _limit(detail: dict[str, Any]) -> str:
     return str(detail.get("limit", detail.get("multiple_of", "")))[:40]
 
 
-def kind(value: Any) -> str:
+def json_type(value: Any) -> str:
     """Return the JSON type of a value."""
     if value is None:
         return "null"

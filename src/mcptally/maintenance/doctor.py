@@ -292,7 +292,7 @@ def _store(path: Path) -> Iterator[Check]:
         names = {table.name for table in TABLES}
         rows = {
             table: sum(pq.read_metadata(file).num_rows for file in files)
-            for table, files in store_files.live(path, manifest).items()
+            for table, files in store_files.live_files(path, manifest).items()
             if table in names
         }
     except (McptallyError, OSError, ValueError) as error:

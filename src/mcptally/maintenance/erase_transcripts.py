@@ -19,7 +19,7 @@ from typing import Any, Final
 import msgspec
 
 from mcptally.errors import UnreadableError
-from mcptally.transcript.check import is_held
+from mcptally.transcript.check import is_locked
 from mcptally.transcript.events import (
     AnyEvent,
     CloseEvent,
@@ -28,9 +28,9 @@ from mcptally.transcript.events import (
     RawFrame,
     StderrEvent,
 )
-from mcptally.transcript.files import text_lines
-from mcptally.transcript.parse import event_of, members_of
-from mcptally.transcript.redact import written_like
+from mcptally.transcript.files import numbered_lines
+from mcptally.transcript.parse import parse_event, parse_members
+from mcptally.transcript.redact import compressed_like
 
 WHY: Final = "forgotten on request"
 """The reason in the `gap` events that replace removed lines."""
@@ -40,7 +40,7 @@ CALLLESS: Final = (StderrEvent, RawFrame)
 
 
 @dataclasses.dataclass(slots=True)
-class Target:
+class EraseTarget:
     """What is removed from transcripts."""
 
     whole: set[str] = dataclasses.field(default_factory=set)
@@ -67,7 +67,7 @@ _FIELDS: Final = msgspec.json.Decoder(_Fields)
 _encode: Final = msgspec.json.encode
 
 
-class Erased:
+class TranscriptEraser:
     """Removes a target from a transcript; with `write=False` it only counts the lines to change.
 
     Before the transcript is replaced, `note` is called with the SHA-256 of the new one and the
@@ -77,7 +77,7 @@ class Erased:
     def __init__(
         self,
         path: Path,
-        target: Target,
+        target: EraseTarget,
         *,
         write: bool,
         note: Callable[[str, int], None] = lambda *_: None,
@@ -94,12 +94,12 @@ class Erased:
         """Reason → first line and number of the lines that are removed as they are not events."""
         self.damage: list[str] = []
         """Unreadable parts of the file, which are removed."""
-        if not any(self._is_about(line) for _, line in text_lines(path)):
+        if not any(self._is_about(line) for _, line in numbered_lines(path)):
             return
         if write:
             self._rewrite(path, note)
         else:
-            for number, line in text_lines(path, self.damage):
+            for number, line in numbered_lines(path, self.damage):
                 self.events += self._line(number, line) is not line
 
     @property
@@ -114,7 +114,7 @@ class Erased:
         ]
 
     def _is_about(self, line: bytes) -> bool:
-        event = event_of(line)
+        event = parse_event(line)
         return (
             event is not None
             and not isinstance(event, tuple)
@@ -122,13 +122,13 @@ class Erased:
         )
 
     def _rewrite(self, path: Path, note: Callable[[str, int], None]) -> None:
-        if is_held(path):
+        if is_locked(path):
             raise UnreadableError(f"{path}: is being written; stop its recorder first")
         part = path.with_name(f"{path.name}.part")
         part.unlink(missing_ok=True)
         try:
-            with written_like(path, part) as write:
-                for number, line in text_lines(path, self.damage):
+            with compressed_like(path, part) as write:
+                for number, line in numbered_lines(path, self.damage):
                     left = self._line(number, line)
                     self.events += left is not line
                     write(left)
@@ -148,7 +148,7 @@ class Erased:
 
     def _line(self, number: int, line: bytes) -> bytes:
         """What replaces a line: the line itself, a shorter one, a gap, or nothing."""
-        event = event_of(line)
+        event = parse_event(line)
         if event is None:
             return line
         if isinstance(event, tuple):
@@ -159,7 +159,7 @@ class Erased:
             self.first_events.setdefault(event.recording, event)
             self.lost[event.recording] += 1
             return b""
-        members = members_of(line)
+        members = parse_members(line)
         if isinstance(members, tuple) or len(dict(members)) < len(members):
             # Of two members with one name, readers see the last; the first may hold the target.
             return _gap(event.recording, event.seq, event.ts_ns, 1)
@@ -204,8 +204,8 @@ def messages_naming(
     path: Path, tool: str, places: Collection[tuple[str, int]]
 ) -> Iterator[tuple[str, int, int]]:
     """The messages at `places` (recording, `seq`) that name a tool, with the index in the batch."""
-    for _, line in text_lines(path):
-        event = event_of(line)
+    for _, line in numbered_lines(path):
+        event = parse_event(line)
         if not isinstance(event, MessageEvent) or (event.recording, event.seq) not in places:
             continue
         message = bytes(_FIELDS.decode(line)["msg"])

@@ -17,14 +17,14 @@ from typing import Any, Final
 import polars as pl
 
 from mcptally.errors import QueryError, StoreError, UnreadableError, UsageError, near
-from mcptally.maintenance.erase_transcripts import Erased, Target, messages_naming
+from mcptally.maintenance.erase_transcripts import EraseTarget, TranscriptEraser, messages_naming
 from mcptally.pipeline import fingerprint, incremental
 from mcptally.pipeline.engines import open_engine
 from mcptally.pipeline.gathering import Settings
 from mcptally.pipeline.incremental import EarlierStores
-from mcptally.pipeline.plan import limit_of
+from mcptally.pipeline.plan import default_partition_bytes
 from mcptally.pipeline.run import build, publish
-from mcptally.pipeline.scoring import Judging
+from mcptally.pipeline.scoring import ScoringRules
 from mcptally.store import files as store_files
 from mcptally.tables.calls import Calls
 from mcptally.tables.ids import digest
@@ -95,13 +95,13 @@ def forget(
         raise UsageError("nothing to forget: name a --server, a --tool or a --recording")
     folder = Path(path)
     store_files.read_manifest(folder)  # check before a work folder is created
-    judging = Judging.of(
+    judging = ScoringRules.of(
         rules=Path(rules) if rules else None, scenarios=Path(scenarios) if scenarios else None
     )
     about = {"server": server, "tool": tool, "recording": recording}
     with open_engine("local") as engine, store_files.working(folder) as work:
         manifest = store_files.read_manifest(folder)
-        made = store_files.Made(
+        made = store_files.Provenance(
             judging.digest,
             bool(manifest.get("payloads")),
             fingerprint.code_digest(),
@@ -110,7 +110,7 @@ def forget(
         )
         journal = _Journal(folder, manifest, about)
         earlier = _earlier(folder, made)
-        files = store_files.live(folder, manifest)
+        files = store_files.live_files(folder, manifest)
         target, calls = _target(files, earlier, server=server, tool=tool, recording=recording)
         report = Forgotten(len(target.whole), calls)
         copies = _copies(earlier, archive)
@@ -119,7 +119,7 @@ def forget(
             events = journal.changed_lines(name)
             if events is None:
                 note = functools.partial(journal.note, name)
-                file = Erased(Path(name), target, write=yes, note=note)
+                file = TranscriptEraser(Path(name), target, write=yes, note=note)
                 events = file.events
                 report.taken_out += file.taken_out
             report.events += events
@@ -132,9 +132,11 @@ def forget(
         earlier = dataclasses.replace(earlier, unavailable=frozenset(gone))
         earlier = earlier.excluding(0, target.whole)
         left = [Path(name) for name in earlier.sources if name not in gone]
-        settings = Settings(folder, work, judging, made.payloads, limit_of(engine.jobs))
+        settings = Settings(
+            folder, work, judging, made.payloads, default_partition_bytes(engine.jobs)
+        )
         publish(settings, build(settings, left, engine, earlier), made)
-        if remaining := store_files.sweep(folder):
+        if remaining := store_files.remove_unlisted(folder):
             raise StoreError(
                 f"{remaining[0]}: holds what was forgotten, is no longer part of the store, and "
                 "could not be removed; remove it"
@@ -143,7 +145,7 @@ def forget(
     return report
 
 
-def _earlier(folder: Path, made: store_files.Made) -> EarlierStores:
+def _earlier(folder: Path, made: store_files.Provenance) -> EarlierStores:
     """The rows of the store, for reuse.
 
     Raises:
@@ -214,7 +216,7 @@ class _Journal:
 
 
 def _find_transcripts(
-    earlier: EarlierStores, target: Target, report: Forgotten, journal: _Journal
+    earlier: EarlierStores, target: EraseTarget, report: Forgotten, journal: _Journal
 ) -> None:
     """Add the transcripts with data of the target to `report.files` or `report.missing`.
 
@@ -247,13 +249,13 @@ def _find_transcripts(
 
 
 def _target(
-    files: store_files.Files,
+    files: store_files.LiveFiles,
     earlier: EarlierStores,
     *,
     server: str | None,
     tool: str | None,
     recording: str | None,
-) -> tuple[Target, int]:
+) -> tuple[EraseTarget, int]:
     """The target that the names stand for, and its number of calls."""
     recordings = _read(files, Recordings.name, "recording", "server")
     calls = _read(files, Calls.name, *_CALL_COLUMNS)
@@ -263,7 +265,7 @@ def _target(
             recordings = recordings.filter(pl.col(column) == name)
     calls = calls.join(recordings.select("recording"), on="recording", how="semi")
     if tool is None:
-        return Target(whole=set(recordings.get_column("recording"))), calls.height
+        return EraseTarget(whole=set(recordings.get_column("recording"))), calls.height
     return _tool_target(files, earlier, tool, recordings.select("recording"), calls)
 
 
@@ -272,7 +274,7 @@ _CALL_COLUMNS: Final = (
 )
 
 
-def _read(files: store_files.Files, table: str, *columns: str) -> pl.DataFrame:
+def _read(files: store_files.LiveFiles, table: str, *columns: str) -> pl.DataFrame:
     return pl.read_parquet(files[table], columns=list(columns), glob=False)
 
 
@@ -283,12 +285,12 @@ def _require(frame: pl.DataFrame, column: str, name: str) -> None:
 
 
 def _tool_target(
-    files: store_files.Files,
+    files: store_files.LiveFiles,
     earlier: EarlierStores,
     tool: str,
     recordings: pl.DataFrame,
     calls: pl.DataFrame,
-) -> tuple[Target, int]:
+) -> tuple[EraseTarget, int]:
     """The target for a tool in these recordings, and the number of the tool's calls.
 
     The target has:
@@ -362,7 +364,7 @@ def _tool_target(
     )
     since = pl.col("recording").replace_strict(begins, default=None, return_dtype=pl.Int64)
     strays = messages.filter(stray, pl.col("seq") > since)
-    target = Target(
+    target = EraseTarget(
         callless_after=begins,
         tool=tool,
         listing=set(listed.filter(tool=tool).get_column("recording")) | set(begins),

@@ -20,12 +20,12 @@ from mcptally.pipeline import fingerprint
 from mcptally.pipeline.engines import open_engine
 from mcptally.pipeline.gathering import Settings
 from mcptally.pipeline.incremental import EarlierStores
-from mcptally.pipeline.plan import limit_of
+from mcptally.pipeline.plan import default_partition_bytes
 from mcptally.pipeline.run import build, publish
-from mcptally.pipeline.scoring import Judging
+from mcptally.pipeline.scoring import ScoringRules
 from mcptally.store import files as store_files
 from mcptally.tables.stages import ExcludedFiles
-from mcptally.transcript.remote import was_url
+from mcptally.transcript.remote import url_of_path
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -72,11 +72,11 @@ def merge_stores(
     folders = list(dict.fromkeys(Path(path) for path in paths))
     if not folders:
         raise UsageError("nothing to merge: name stores")
-    if url := was_url(Path(out)):
+    if url := url_of_path(Path(out)):
         raise UsageError(f"{url}: stores are merged into a folder; copy it to the URL afterwards")
     for folder in folders:
         store_files.read_manifest(folder)  # check all stores before `out` is created
-    judging = Judging.of(
+    judging = ScoringRules.of(
         rules=Path(rules) if rules else None, scenarios=Path(scenarios) if scenarios else None
     )
     target = Path(out)
@@ -87,7 +87,7 @@ def merge_stores(
         engine = stack.enter_context(open_engine("local"))
         work = stack.enter_context(store_files.working(target))
         manifests = [store_files.read_manifest(folder) for folder in folders]
-        made = store_files.Made(
+        made = store_files.Provenance(
             judging.digest,
             bool(manifests[0].get("payloads")),
             fingerprint.code_digest(),
@@ -110,7 +110,9 @@ def merge_stores(
         earlier = dataclasses.replace(earlier, unavailable=frozenset(unavailable))
         earlier, twice = _without_copies(earlier)
         files = [Path(name) for name in earlier.sources if name not in earlier.unavailable]
-        settings = Settings(target, work, judging, made.payloads, limit_of(engine.jobs))
+        settings = Settings(
+            target, work, judging, made.payloads, default_partition_bytes(engine.jobs)
+        )
         built = build(settings, files, engine, earlier)
         summary = publish(settings, built, made)
     return Merged(

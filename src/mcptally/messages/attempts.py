@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from mcptally.tables.calls import FAILED
+from mcptally.tables.calls import FAILED_OUTCOMES
 
 RETRY_WITHIN: Final = 10 * 60 * 10**9
 """Nanoseconds after a failed call within which the same call in the same session is its retry."""
@@ -25,7 +25,7 @@ _COLUMNS: Final = (
 )
 
 
-def chain(calls: pl.DataFrame) -> pl.DataFrame:
+def link_attempts(calls: pl.DataFrame) -> pl.DataFrame:
     """Add `attempt_of`, `attempt` and `attempt_why`; an unlinked call is attempt 1 of itself."""
     rows = calls.select(_COLUMNS).with_row_index("i").sort("pos")
     links = pl.concat(
@@ -120,7 +120,7 @@ def _task_id(text: str | None) -> str | None:
 def _negotiation_links(rows: pl.DataFrame) -> pl.DataFrame:
     """Link a handshake to the failed `server/discover` before it: the fallback in the protocol."""
     probes = rows.filter(
-        (pl.col("method") == "server/discover") & pl.col("outcome").is_in(FAILED)
+        (pl.col("method") == "server/discover") & pl.col("outcome").is_in(FAILED_OUTCOMES)
     ).select("pos", "recording", "client", previous="i")
     handshakes = rows.filter(pl.col("method") == "initialize")
     linked = handshakes.join_asof(probes, on="pos", by="recording", check_sortedness=False)
@@ -144,7 +144,7 @@ def _retry_links(rows: pl.DataFrame) -> pl.DataFrame:
         .with_columns(
             previous=pl.col("i").shift(),
             follows=pl.col("same") == pl.col("same").shift(),
-            failed=pl.col("outcome").shift().is_in(FAILED),
+            failed=pl.col("outcome").shift().is_in(FAILED_OUTCOMES),
             pause=pl.col("ts_ns") - pl.col("ended_ns").shift(),
         )
         .filter(

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Raw
 
-from mcptally.transcript.events import MSG, MessageEvent, Msg, RawFrame
+from mcptally.transcript.events import MSG_DECODER, MessageEvent, Msg, RawFrame
 
 
 def message_from_head(frame: RawFrame) -> MessageEvent:
@@ -49,7 +49,7 @@ def split_batches(
     start = 0
     for place in batches:
         # An empty batch has no messages, but it is a row.
-        members = [MSG.one(member) for member in msgs[place]] or [Msg()]
+        members = [MSG_DECODER.one(member) for member in msgs[place]] or [Msg()]
         messages += msgs[start:place]
         messages += members
         sizes[place] = len(members)

@@ -38,10 +38,10 @@ from mcptally.tables.declaration import StageTable
 from mcptally.tables.findings import Finding, Severity, findings_frame
 from mcptally.transcript.events import (
     ABSENT,
-    ERROR,
-    EVENTS,
-    PARAMS,
-    RESULT,
+    ERROR_DECODER,
+    FRAME_OF_EVENT,
+    PARAMS_DECODER,
+    RESULT_DECODER,
     AnyEvent,
     Error,
     Headers,
@@ -53,9 +53,9 @@ from mcptally.transcript.events import (
     Result,
     ResultMeta,
 )
-from mcptally.transcript.files import Damage, Lines, Room, lines
-from mcptally.transcript.parse import MAX_NOISE, NOISE
-from mcptally.wire.nesting import with_stack_room
+from mcptally.transcript.files import Damage, DecompressionBudget, LineRun, read_lines
+from mcptally.transcript.parse import MAX_NOISE_LINES, NOISE_MESSAGE
+from mcptally.wire.nesting import with_raised_recursion_limit
 
 BATCH: Final = 16 << 20
 """Bytes of lines that become columns at a time: enough that the cost per batch does not matter,
@@ -104,7 +104,7 @@ _TABLES: Final[dict[str, type[StageTable]]] = {
 """Field of `Events` → its table, for those that are gathered batch by batch."""
 
 
-@with_stack_room
+@with_raised_recursion_limit
 def decode(
     files: Sequence[Path], names: Sequence[str] | None = None, *, memory: int | None = None
 ) -> Events:
@@ -138,10 +138,10 @@ class _Collector:
         self.waiting: list[AnyEvent] = []
         self.places: list[tuple[npt.NDArray[np.uint32], LineNumbers]] = []
         """File and line of the waiting events."""
-        self.runs: list[tuple[int, Lines]] = []
+        self.runs: list[tuple[int, LineRun]] = []
         """Runs of lines with the waiting events, and their files; payloads refer to the lines."""
         self.bytes = 0
-        self.room = Room()
+        self.room = DecompressionBudget()
         self.rereads_left = MAX_REREAD
         self.duplicate_members: dict[tuple[int, int], str] = {}
 
@@ -149,7 +149,7 @@ class _Collector:
         """Read a file and gather its events and findings."""
         good = noise = 0
         bad: Counter[str] = Counter()
-        for run in lines(path, room=self.room):
+        for run in read_lines(path, room=self.room):
             if isinstance(run, Damage):
                 bad[run.rule] += 1
                 self._find(number, run.line, run.rule, "error", run.message)
@@ -172,9 +172,9 @@ class _Collector:
             self.bytes += len(run.data)
             if self.bytes >= BATCH:
                 self._batch()
-            if noise > MAX_NOISE:
+            if noise > MAX_NOISE_LINES:
                 bad["archive.noise"] += 1
-                self._find(number, run.first + run.count, "archive.noise", "error", NOISE)
+                self._find(number, run.first + run.count, "archive.noise", "error", NOISE_MESSAGE)
                 break
         for rule, count in bad.items():
             if count > MAX_FAULTS:
@@ -205,7 +205,7 @@ class _Collector:
             self.runs = []
             return
         files, numbers = (np.concatenate(parts) for parts in zip(*places, strict=True))
-        codes: dict[type[Any], int] = {event: code for code, event in enumerate(EVENTS)}
+        codes: dict[type[Any], int] = {event: code for code, event in enumerate(FRAME_OF_EVENT)}
         kinds = np.fromiter(map(codes.__getitem__, map(type, events)), np.int8, len(events))
         for event, code in codes.items():
             chosen = np.flatnonzero(kinds == code)
@@ -218,7 +218,7 @@ class _Collector:
             elif event is HttpEvent:
                 self._add_http(items, place)
             else:
-                self._add(EVENTS[event], pl.DataFrame(place | scalar_columns(items, event)))
+                self._add(FRAME_OF_EVENT[event], pl.DataFrame(place | scalar_columns(items, event)))
             if event is RawFrame:
                 self._add_heads(items, place)
         self.runs = []
@@ -310,7 +310,7 @@ class _Collector:
         if not chosen.size:
             return
         texts = [params[i] for i in chosen.tolist()]
-        items, odd = PARAMS.many(texts)
+        items, odd = PARAMS_DECODER.many(texts)
         metas = [item.meta or _NO_REQUEST_META for item in items]
         meta = {
             f"meta_{name}": series for name, series in scalar_columns(metas, RequestMeta).items()
@@ -329,7 +329,7 @@ class _Collector:
         if not chosen.size:
             return
         texts = [results[i] for i in chosen.tolist()]
-        items, odd = RESULT.many(texts)
+        items, odd = RESULT_DECODER.many(texts)
         metas = [item.meta or _NO_RESULT_META for item in items]
         meta = {
             f"meta_{name}": series for name, series in scalar_columns(metas, ResultMeta).items()
@@ -358,7 +358,7 @@ class _Collector:
         if not chosen.size:
             return
         texts = [errors[i] for i in chosen.tolist()]
-        items, odd = ERROR.many(texts)
+        items, odd = ERROR_DECODER.many(texts)
         for item, text in zip(items, texts, strict=True):
             if bytes(memoryview(text)[:1]) == b'"':  # an error that is a string
                 item.message = msgspec.json.decode(text)

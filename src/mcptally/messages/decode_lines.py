@@ -11,8 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from mcptally.transcript.events import AnyEvent
-from mcptally.transcript.files import Lines
-from mcptally.transcript.parse import TORN, at_once, event_of, is_torn
+from mcptally.transcript.files import LineRun
+from mcptally.transcript.parse import TORN_TAIL_MESSAGE, is_torn, parse_event, parse_lines
 
 LineNumbers = npt.NDArray[np.int64]
 """Line numbers, from 1."""
@@ -23,9 +23,9 @@ _PIECE_BYTES: Final = 1 << 14
 """Size of the pieces in which a run that failed is decoded again."""
 
 
-def decode_run(run: Lines) -> tuple[list[AnyEvent], LineNumbers, list[Fault]]:
+def decode_run(run: LineRun) -> tuple[list[AnyEvent], LineNumbers, list[Fault]]:
     """Return the events of a run of lines, their line numbers, and the other lines' faults."""
-    known = at_once(run.data, run.count, _is_utf8)
+    known = parse_lines(run.data, run.count, _is_utf8)
     if known is not None:
         return known, np.arange(run.first, run.first + run.count), []
     if len(run.data) <= _PIECE_BYTES:
@@ -38,8 +38,8 @@ def decode_run(run: Lines) -> tuple[list[AnyEvent], LineNumbers, list[Fault]]:
     while start < len(run.data):
         end = run.data.find(b"\n", start + _PIECE_BYTES) + 1 or len(run.data)
         data = run.data[start:end]
-        piece = Lines(data, first, data.count(b"\n") + (not data.endswith(b"\n")))
-        known = at_once(data, piece.count, _is_utf8)
+        piece = LineRun(data, first, data.count(b"\n") + (not data.endswith(b"\n")))
+        known = parse_lines(data, piece.count, _is_utf8)
         if known is not None:
             events += known
             numbers.append(np.arange(first, first + piece.count))
@@ -52,21 +52,21 @@ def decode_run(run: Lines) -> tuple[list[AnyEvent], LineNumbers, list[Fault]]:
     return events, np.concatenate(numbers), faults
 
 
-def _one_by_one(run: Lines) -> tuple[list[AnyEvent], LineNumbers, list[Fault]]:
+def _one_by_one(run: LineRun) -> tuple[list[AnyEvent], LineNumbers, list[Fault]]:
     """Do what `decode_run` does, line by line."""
     events: list[AnyEvent] = []
     numbers: list[int] = []
     faults: list[Fault] = []
     torn = None if run.data.endswith(b"\n") else run.first + run.count - 1
     for number, line in enumerate(run.data.split(b"\n"), start=run.first):
-        event = event_of(line)
+        event = parse_event(line)
         if event is None:
             continue
         if not isinstance(event, tuple):
             events.append(event)
             numbers.append(number)
         elif number == torn and is_torn(line):
-            faults.append((number, "transcript.torn_tail", TORN))
+            faults.append((number, "transcript.torn_tail", TORN_TAIL_MESSAGE))
         else:
             faults.append((number, *event))
     return events, np.array(numbers, np.int64), faults

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from mcptally.transcript.events import MEMBERS
+from mcptally.transcript.events import MEMBERS_DECODER
 
 _PUNCTUATION: Final = len('"":,')
 """Characters of a member besides its name and value: quotes, colon, comma."""
@@ -45,8 +45,8 @@ def unexplained_sizes(
 def repeated_members(line: bytes) -> list[str]:
     """Return names of members that occur twice in the message of a line, or in one of its batch."""
     try:
-        msg = MEMBERS.decode(line)["msg"]
-        known = MEMBERS.decode(msg)
+        msg = MEMBERS_DECODER.decode(line)["msg"]
+        known = MEMBERS_DECODER.decode(msg)
         total = 1 + sum(len(k.encode()) + len(bytes(v)) + _PUNCTUATION for k, v in known.items())
         if len(bytes(msg)) in {total, total + 2 * len(known) - 1}:
             return []

@@ -15,10 +15,10 @@ from mcptally.messages.decode import Events
 from mcptally.messages.event_tables import DecodedMessages, Event
 from mcptally.tables.findings import Findings, Severity
 from mcptally.tables.formatting import formatted
-from mcptally.transcript.events import EVENTS
-from mcptally.transcript.files import Lines, lines
+from mcptally.transcript.events import FRAME_OF_EVENT
+from mcptally.transcript.files import LineRun, read_lines
 
-_FRAMES: Final = tuple(EVENTS.values())
+_FRAMES: Final = tuple(FRAME_OF_EVENT.values())
 
 
 def deduplicate(events: Events, names: list[str], files: Sequence[Path]) -> Events:
@@ -184,8 +184,8 @@ def _lines_of(
     wanted = events.group_by("file", maintain_order=True).agg(pl.col("line"))
     for number, places in wanted.iter_rows():
         left = set(places)
-        for run in lines(files[number]):
-            if isinstance(run, Lines):
+        for run in read_lines(files[number]):
+            if isinstance(run, LineRun):
                 here = left.intersection(range(run.first, run.first + run.count))
                 texts = run.data.split(b"\n") if here else []
                 yield from (((number, line), texts[line - run.first]) for line in sorted(here))

@@ -18,7 +18,7 @@ from mcptally.messages.event_tables import HttpEvents
 from mcptally.tables.formatting import formatted
 from mcptally.tables.ids import digests
 from mcptally.tables.joins import in_order, left_join_columns
-from mcptally.transcript.events import EVENTS
+from mcptally.transcript.events import FRAME_OF_EVENT
 
 SESSION_PAUSE: Final = 30 * 60 * 10**9
 """Nanoseconds without a message after which a client without a session id starts a new session."""
@@ -125,7 +125,7 @@ def _recordings(events: Events) -> pl.DataFrame:
         .group_by("recording", maintain_order=True)
         .agg([pl.col(name).drop_nulls().first() for name in fields])
     )
-    frames: list[pl.DataFrame] = [getattr(events, name) for name in EVENTS.values()]
+    frames: list[pl.DataFrame] = [getattr(events, name) for name in FRAME_OF_EVENT.values()]
     seen = pl.concat([frame.select("recording") for frame in frames]).unique()
     return seen.join(opens, on="recording", how="left").sort("recording")
 

@@ -16,7 +16,7 @@ from mcptally.tables.ids import digest
 from mcptally.tables.joins import left_join_columns
 from mcptally.tables.tools import Tools
 
-LISTING: Final = pl.Schema(
+LISTING_SCHEMA: Final = pl.Schema(
     {
         "recording": pl.String(),
         "session": pl.String(),
@@ -55,12 +55,12 @@ DEFINITION: Final = pl.Schema(
 )
 """One row per distinct definition; `text` is its canonical JSON."""
 
-TIMELINE: Final = ("server", "tool", "listed_ns", "definition")
-"""The columns of listings that `in_force` needs of the whole archive."""
+LISTING_CHANGE_COLUMNS: Final = ("server", "tool", "listed_ns", "definition")
+"""The columns of listings that `add_definitions` needs of the whole archive."""
 
 
-def listings(calls: pl.DataFrame, messages: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the listings and definitions in replies to tools/list (`LISTING`, `DEFINITION`).
+def read_listings(calls: pl.DataFrame, messages: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the listings and definitions in replies to tools/list (`LISTING_SCHEMA`, `DEFINITION`).
 
     Each distinct reply is parsed once.
     """
@@ -112,7 +112,7 @@ def listings(calls: pl.DataFrame, messages: pl.DataFrame) -> tuple[pl.DataFrame,
     )
     return (
         replies.join(listed, on="number", how="inner", maintain_order="left").select(
-            LISTING.names()
+            LISTING_SCHEMA.names()
         ),
         pl.DataFrame(list(definitions.values()), schema=DEFINITION, orient="row"),
     )
@@ -140,7 +140,9 @@ def _json(tool: dict[str, Any], name: str) -> str | None:
     return canonical_json(tool[name]) if name in tool else None
 
 
-def in_force(calls: pl.DataFrame, listed: pl.DataFrame, everywhere: pl.DataFrame) -> pl.DataFrame:
+def add_definitions(
+    calls: pl.DataFrame, listed: pl.DataFrame, everywhere: pl.DataFrame
+) -> pl.DataFrame:
     """Add `definition` and `definition_source` to each call of a tool.
 
     The version in force is the one listed last before the call in its session; else the one listed
@@ -149,8 +151,8 @@ def in_force(calls: pl.DataFrame, listed: pl.DataFrame, everywhere: pl.DataFrame
 
     Args:
         calls: calls of a partition.
-        listed: `LISTING` of the partition.
-        everywhere: `TIMELINE` of the whole archive.
+        listed: `LISTING_SCHEMA` of the partition.
+        everywhere: `LISTING_CHANGE_COLUMNS` of the whole archive.
     """
     in_session = listed.select("session", "tool", "pos", "definition").sort("pos", "definition")
     of_server = everywhere.select("server", "tool", "listed_ns", "definition").sort(
@@ -204,19 +206,19 @@ def in_force(calls: pl.DataFrame, listed: pl.DataFrame, everywhere: pl.DataFrame
 _VERSION_KEY: Final = ("server", "tool", "definition")
 
 
-def timeline(listed: pl.DataFrame) -> pl.DataFrame:
-    """Return the listings (`TIMELINE`) with which a server starts or stops listing a definition.
+def listing_changes(listed: pl.DataFrame) -> pl.DataFrame:
+    """Return the listings (`LISTING_CHANGE_COLUMNS`) with which a server starts or stops listing a definition.
 
-    Listings between two others of the same definition do not change the result of `in_force`.
+    Listings between two others of the same definition do not change the result of `add_definitions`.
     """
-    rows = listed.select(TIMELINE).sort(TIMELINE)
+    rows = listed.select(LISTING_CHANGE_COLUMNS).sort(LISTING_CHANGE_COLUMNS)
     changes = [
         pl.col(name).ne_missing(pl.col(name).shift(by)) for name in _VERSION_KEY for by in (1, -1)
     ]
     return rows.filter(pl.any_horizontal(changes))
 
 
-def sightings(listed: pl.DataFrame) -> pl.DataFrame:
+def count_listings(listed: pl.DataFrame) -> pl.DataFrame:
     """Return, per server and definition, when it was listed and in how many sessions."""
     # 0 is the time of an imported event whose source has none.
     known = pl.col("listed_ns").filter(pl.col("listed_ns") > 0)
@@ -229,7 +231,7 @@ def sightings(listed: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def sum_sightings(seen: Sequence[pl.DataFrame]) -> pl.DataFrame:
+def sum_listing_counts(seen: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """Sum `sightings` of several partitions, which have no session in common."""
     return (
         pl.concat(seen)
@@ -243,7 +245,7 @@ def sum_sightings(seen: Sequence[pl.DataFrame]) -> pl.DataFrame:
 
 
 def relevant_listings(listed: pl.DataFrame) -> pl.DataFrame:
-    """Return the `LISTING` rows that rules about definitions need, which repeated listings are not.
+    """Return the `LISTING_SCHEMA` rows that rules about definitions need, which repeated listings are not.
 
     These are the first listing of each version at a server, the first in which a name occurs twice,
     and all listings of a session in which a tool changes.
@@ -266,7 +268,7 @@ def relevant_listings(listed: pl.DataFrame) -> pl.DataFrame:
     return rows.join(chosen, on=key, how="semi", nulls_equal=True).select(listed.columns)
 
 
-def versions(seen: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFrame:
+def tools_table(seen: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFrame:
     """Return the `tools` table from `sightings` and `DEFINITION` rows."""
     rows = seen.join(definitions.drop("tool").unique("definition"), on="definition", how="left")
     return Tools.frame(

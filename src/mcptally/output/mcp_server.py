@@ -18,13 +18,13 @@ from pydantic import BaseModel, Field
 
 import mcptally
 from mcptally.analytics import dry_run, explain
-from mcptally.analytics.child_process import Limited
-from mcptally.analytics.store import HeldStore, Store, open_store, steadily
-from mcptally.analytics.views import questions, shown
+from mcptally.analytics.child_process import ChildProcessPool
+from mcptally.analytics.store import MemoryLimitedStore, Store, open_store, retry_if_replaced
+from mcptally.analytics.views import displayed_columns, question_titles
 from mcptally.errors import McptallyError
 from mcptally.output.render import plain_rows
-from mcptally.redaction.display import clean, sanitised
-from mcptally.rules.reference_page import find_rules, words
+from mcptally.redaction.display import clean_line, mask_and_cut
+from mcptally.rules.reference_page import find_rules, format_rule
 from mcptally.tables.all_tables import TABLES
 
 SECONDS: Final = 20.0
@@ -89,7 +89,7 @@ def server(path: Path, *, base: Path | None = None, seconds: float = SECONDS) ->
     open_store(path)
     if base is not None:
         open_store(base)
-    limited = Limited(
+    limited = ChildProcessPool(
         "mcptally.output.mcp_server:_answer_function", path, base, memory=f"{MEMORY} of memory"
     )
     limited.prepare()
@@ -127,7 +127,7 @@ def server(path: Path, *, base: Path | None = None, seconds: float = SECONDS) ->
 
 
 def _in_child(
-    method: Callable[..., BaseModel], limited: Limited, seconds: float
+    method: Callable[..., BaseModel], limited: ChildProcessPool, seconds: float
 ) -> Callable[..., BaseModel]:
     """A method of `_Tools` as a tool with the same parameters that a child process answers."""
     signature = inspect.signature(method)
@@ -149,11 +149,15 @@ def _in_child(
 
 def _answer_function(path: Path, base: Path | None) -> Callable[..., bytes]:
     """The function that a child process calls: runs a method of `_Tools`, returns JSON."""
-    tools = _Tools(HeldStore(path, memory=MEMORY), None if base is None else open_store(base))
+    tools = _Tools(
+        MemoryLimitedStore(path, memory=MEMORY), None if base is None else open_store(base)
+    )
 
     def answer(name: str, arguments: Mapping[str, Any]) -> bytes:
         method: Callable[..., BaseModel] = getattr(tools, name)
-        result = steadily([tools.store, *filter(None, [tools.base])], lambda: method(**arguments))
+        result = retry_if_replaced(
+            [tools.store, *filter(None, [tools.base])], lambda: method(**arguments)
+        )
         return result.model_dump_json().encode()
 
     return answer
@@ -175,8 +179,8 @@ class _Tools:
             str,
             Field(
                 description="The question. "
-                + " ".join(f"{name}: {title}" for name, title in questions().items()),
-                json_schema_extra={"enum": list(questions())},
+                + " ".join(f"{name}: {title}" for name, title in question_titles().items()),
+                json_schema_extra={"enum": list(question_titles())},
             ),
         ],
         server: Server = None,
@@ -213,7 +217,7 @@ class _Tools:
             min_calls=min_calls,
         )
         available = relation.columns
-        main = [name for name in shown(question) if name in available] or available
+        main = [name for name in displayed_columns(question) if name in available] or available
         columns = [n for name in main for n in (name, f"{name}_low", f"{name}_high")]
         wanted = available if all_columns else [name for name in columns if name in available]
         return _rows(relation, limit, wanted)
@@ -242,7 +246,7 @@ class _Tools:
     ) -> Explained:
         """Explain a recorded call: request, reply, and the evidence for its verdict."""
         text = explain.text(explain.masked(explain.explain(self.store, call)), limit=MAX_PAYLOAD)
-        lines = [clean(line) for line in sanitised(text, 10 * MAX_PAYLOAD).splitlines()]
+        lines = [clean_line(line) for line in mask_and_cut(text, 10 * MAX_PAYLOAD).splitlines()]
         return Explained(explanation="\n".join(lines), note=NOTE)
 
     def validate(
@@ -273,10 +277,10 @@ class _Tools:
 
 def _with_advice(message: str) -> str:
     """The message; if DuckDB does not know a name, followed by the resource that lists them."""
-    message = "\n".join(clean(line) for line in message.splitlines())
+    message = "\n".join(clean_line(line) for line in message.splitlines())
     if "Binder Error" in message or "Catalog Error" in message:
         message += "\nThe resource mcptally://tables lists the tables, views and columns."
-    return sanitised(message)
+    return mask_and_cut(message)
 
 
 def _rows(relation: duckdb.DuckDBPyRelation, limit: int, columns: list[str] | None = None) -> Rows:
@@ -285,13 +289,13 @@ def _rows(relation: duckdb.DuckDBPyRelation, limit: int, columns: list[str] | No
     table: pa.Table = relation.limit(limit + 1).to_arrow_table()
     names = table.column_names
     rows = [[_cell(row[name]) for name in names] for row in plain_rows(table.slice(0, limit))]
-    names = [clean(sanitised(name, MAX_TEXT)) for name in names]
+    names = [clean_line(mask_and_cut(name, MAX_TEXT)) for name in names]
     return Rows(columns=names, rows=rows, more=table.num_rows > limit, note=NOTE)
 
 
 def _cell(value: Any) -> Any:
     if isinstance(value, str):
-        return clean(sanitised(value, MAX_TEXT))
+        return clean_line(mask_and_cut(value, MAX_TEXT))
     if isinstance(value, list):
         return [_cell(item) for item in value[:100]]
     if isinstance(value, dict):
@@ -315,7 +319,7 @@ def _add_resources(mcp_server: MCPServer[Any]) -> None:
                 for name, column in table.columns().items()
             ]
             parts.append(f"## {table.name}\n\n{table.meaning}\n\n" + "\n".join(lines))
-        views = [f"- `{name}`: {title}" for name, title in questions().items()]
+        views = [f"- `{name}`: {title}" for name, title in question_titles().items()]
         parts.append("## Predefined questions (views)\n\n" + "\n".join(views))
         return "\n\n".join(parts) + "\n"
 
@@ -328,6 +332,6 @@ def _add_resources(mcp_server: MCPServer[Any]) -> None:
     def rule(name: str) -> str:
         """A rule by its id, or a group of rules by the beginning of their ids."""
         try:
-            return "\n".join(words(row) for row in find_rules(name))
+            return "\n".join(format_rule(row) for row in find_rules(name))
         except McptallyError as error:
             raise ResourceNotFoundError(f"{error}; mcptally://rules lists them") from error

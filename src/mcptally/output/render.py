@@ -20,8 +20,8 @@ from mcptally.errors import QueryError
 from mcptally.output.text_table import text_table
 from mcptally.output.values import cell, plain
 from mcptally.plural import count
-from mcptally.redaction.arrow_masking import masked_rows
-from mcptally.redaction.display import CONTROLS, clean, escaped
+from mcptally.redaction.arrow_masking import mask_rows
+from mcptally.redaction.display import CONTROL_CHARACTERS, clean_line, escape_controls
 
 Format = Literal["table", "json", "csv", "parquet", "markdown"]
 """The formats of an answer, named as in the option `--format`."""
@@ -77,12 +77,12 @@ def write(
     more = bool(limit) and table.num_rows > limit
     table = table.slice(0, limit) if limit else table
     table = _unsupported_as_text(table)
-    table = table if raw else masked_rows(table)
+    table = table if raw else mask_rows(table)
     if form == "table":
         _terminal(table, shown)
     elif form == "json":
         sys.stdout.write(
-            escaped(json.dumps(plain_rows(table), indent=1, ensure_ascii=False)) + "\n"
+            escape_controls(json.dumps(plain_rows(table), indent=1, ensure_ascii=False)) + "\n"
         )
     elif form == "csv":
         buffer = io.BytesIO()
@@ -121,13 +121,13 @@ def _flat(table: pa.Table) -> pa.Table:
     """The table as CSV can hold it: nested values as JSON text, no formulas, no control characters.
 
     A text that a spreadsheet may run as a formula gets an apostrophe before it. CSV has no escapes:
-    characters of `CONTROLS` become U+FFFD, also in a file.
+    characters of `CONTROL_CHARACTERS` become U+FFFD, also in a file.
     """
 
     def safe(text: str | None) -> str | None:
         if text is None:
             return None
-        text = CONTROLS.sub(
+        text = CONTROL_CHARACTERS.sub(
             lambda found: found[0] if found[0] in "\n\t" else "\N{REPLACEMENT CHARACTER}", text
         )
         return f"'{text}" if _FORMULA.match(text) else text
@@ -172,7 +172,7 @@ def markdown(table: pa.Table) -> str:
 
 
 def _escape_markdown(text: str) -> str:
-    text = clean(text).replace("&", "&amp;").replace("<", "&lt;")
+    text = clean_line(text).replace("&", "&amp;").replace("<", "&lt;")
     text = _LINK.sub(lambda found: f"&#{ord(found[0])};", text)
     return _MARKUP.sub(lambda found: f"\\{found[0]}", text)
 

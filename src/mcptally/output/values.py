@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from mcptally.redaction.display import clean
+from mcptally.redaction.display import clean_line
 
 SHARE: Final = re.compile(
     r"_rate(_|$)|(?:^|_)share(_|$)|^(?:valid_worked|invalid_precision|invalid_recall|preventable"
@@ -92,7 +92,7 @@ CELL: Final = 1000
 
 
 def _cut(text: str) -> str:
-    return clean(text if len(text) <= CELL else f"{text[:CELL]}\N{HORIZONTAL ELLIPSIS}")
+    return clean_line(text if len(text) <= CELL else f"{text[:CELL]}\N{HORIZONTAL ELLIPSIS}")
 
 
 _HEADINGS: Final = {
@@ -107,4 +107,4 @@ _HEADINGS: Final = {
 
 def heading(name: str) -> str:
     """The heading of a column in a table for people."""
-    return _HEADINGS.get(name) or clean(name).replace("_", " ").strip() or clean(name)
+    return _HEADINGS.get(name) or clean_line(name).replace("_", " ").strip() or clean_line(name)

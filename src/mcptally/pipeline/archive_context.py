@@ -16,10 +16,10 @@ from typing import Final
 import polars as pl
 
 from mcptally.messages.tool_definitions import (
+    count_listings,
+    listing_changes,
     relevant_listings,
-    sightings,
-    sum_sightings,
-    timeline,
+    sum_listing_counts,
 )
 from mcptally.pipeline.partition_summary import (
     COUNTS,
@@ -91,7 +91,7 @@ class ArchiveContext:
         self.validations = _SpilledRows(spool, "answered_ns", lambda rows: rows)
         self.definitions = _CompactRows(lambda rows: rows.unique("definition").sort("definition"))
         self.listed = _CompactRows(relevant_listings)
-        self.sightings = _CompactRows(lambda rows: sum_sightings([rows]))
+        self.sightings = _CompactRows(lambda rows: sum_listing_counts([rows]))
         self.timeline = Timeline.select(self._read())
 
     def _read(self) -> pl.DataFrame:
@@ -101,7 +101,7 @@ class ArchiveContext:
         for batch in (batch for summaries in self.summaries for batch in summaries.batches()):
             listed = batch.read("listed")
             self.listed.add(listed)
-            self.sightings.add(sightings(listed))
+            self.sightings.add(count_listings(listed))
             here = listed.select("definition").unique()
             self.definitions.add(batch.read("definitions").join(here, on="definition", how="semi"))
             for kind, rows in self.sums.items():
@@ -120,10 +120,12 @@ class ArchiveContext:
             else:
                 listings.clear()
         if total <= ROWS:
-            return timeline(pl.concat(listings))
+            return listing_changes(pl.concat(listings))
         # The timeline of one tool does not depend on others: make it for some tools at a time.
         shares = -(-total // ROWS)
-        return pl.concat([timeline(self._listings(share, shares)) for share in range(shares)])
+        return pl.concat(
+            [listing_changes(self._listings(share, shares)) for share in range(shares)]
+        )
 
     def _listings(self, share: int, shares: int) -> pl.DataFrame:
         """All listings of one of `shares` equal shares of the tools."""
@@ -167,7 +169,7 @@ class ArchiveContext:
             combinations=_of_keys(self.sums["combinations"].rows, servers),
             validations=_of_keys(self.validations.between(None, None), servers),
             shapes=self.sums["shapes"].rows.clear(),
-            minutes=evidence.working(self._minutes(needs), self.calls_by_tool.rows),
+            minutes=evidence.keep_working_tools(self._minutes(needs), self.calls_by_tool.rows),
             forms=_of_keys(self.sums["forms"].rows, servers),
         )
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 import mcptally
 from mcptally.errors import StoreError, UnreadableError
 from mcptally.store import files as store_files
-from mcptally.store.files import Made, SourceFile
+from mcptally.store.files import Provenance, SourceFile
 
 DECIDING_PACKAGES: Final = (
     *("polars", "pyarrow", "numpy", "msgspec", "duckdb", "ahocorasick-rs"),
@@ -61,7 +61,7 @@ _WITHOUT_EFFECT: Final = (
 """Modules that change no row: they write transcripts, read stores or distribute work."""
 
 
-def reuse_blocker(folder: Path, manifest: Mapping[str, Any], made: Made) -> str | None:
+def reuse_blocker(folder: Path, manifest: Mapping[str, Any], made: Provenance) -> str | None:
     """Why rows of a store cannot be reused by a run with provenance `made`; None if they can."""
     if manifest.get("code") != made.code:
         return "another version of mcptally, or of a package that it judges with, made it"

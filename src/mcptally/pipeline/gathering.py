@@ -11,7 +11,7 @@ from mcptally.pipeline.engines.pool import Engine, WorkerPool
 from mcptally.pipeline.engines.worker import GatherReport, Partition
 from mcptally.pipeline.incremental import EarlierStores
 from mcptally.pipeline.plan import plan, transcript_bytes
-from mcptally.pipeline.scoring import Judging
+from mcptally.pipeline.scoring import ScoringRules
 from mcptally.store import files as store_files
 
 Progress = Callable[[int, int], None]
@@ -25,7 +25,7 @@ class Settings:
     store: Path
     work: Path
     """The work folder inside the store."""
-    judging: Judging
+    judging: ScoringRules
     payloads: bool
     partition_bytes: int
     """Bytes of transcript per partition."""

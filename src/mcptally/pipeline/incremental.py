@@ -18,7 +18,7 @@ from mcptally.pipeline.fingerprint import is_same, reuse_blocker
 from mcptally.pipeline.invalidation import stale_recordings
 from mcptally.pipeline.plan import first_recording
 from mcptally.store import files as store_files
-from mcptally.store.files import Made, SourceFile
+from mcptally.store.files import Provenance, SourceFile
 from mcptally.tables.findings import Findings
 from mcptally.tables.recordings import Recordings
 from mcptally.tables.stages import ExcludedFiles, ExcludedRecordings, FilePlaces, RecordingPlaces
@@ -75,7 +75,7 @@ class EarlierStores:
         parts = [
             Part(number, path.stem)
             for number, folder in enumerate(folders)
-            for path in store_files.live(folder, manifests[number])[Recordings.name]
+            for path in store_files.live_files(folder, manifests[number])[Recordings.name]
             if not path.stem.startswith(store_files.EMPTY)
         ]
         return cls(
@@ -217,7 +217,7 @@ class EarlierStores:
         return found - self.as_scored
 
 
-def open_earlier(folder: Path, made: Made) -> EarlierStores | str | None:
+def open_earlier(folder: Path, made: Provenance) -> EarlierStores | str | None:
     """The store in a folder if its rows can be reused, or why not; None if there is no store."""
     if not (folder / store_files.MANIFEST).exists():
         return None

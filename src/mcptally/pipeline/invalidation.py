@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from mcptally.messages.tool_definitions import in_force
+from mcptally.messages.tool_definitions import add_definitions
 from mcptally.pipeline.archive_context import ArchiveContext, StoredSummaries
 from mcptally.pipeline.partition_summary import NEEDS, PartitionSummary
 from mcptally.seeds.stages import (
@@ -59,7 +59,7 @@ def _stale(
 
 def _coarse_evidence(needs: pl.DataFrame, summary: PartitionSummary) -> pl.DataFrame:
     """For each need: the failure rate of other calls in tenths, and whether results are JSON."""
-    calls = needs.select("server", "tool", ts_ns=Needs.minute.col * evidence.MINUTE)
+    calls = needs.select("server", "tool", ts_ns=Needs.minute.col * evidence.MINUTE_NS)
     return evidence.add_evidence(calls, summary.minutes, summary.forms).select(
         outage=pl.col("concurrent_failure_share").mul(10).floor(),
         usual=usually_json(pl.col("results_seen"), pl.col("results_json")).fill_null(value=False),
@@ -76,7 +76,7 @@ def _definitions(unlisted: pl.DataFrame, listed: pl.DataFrame) -> pl.Series:
         ts_ns="open_ns",
         dir=pl.lit("c2s"),
     )
-    return in_force(calls, Listings.empty(), listed).get_column("definition")
+    return add_definitions(calls, Listings.empty(), listed).get_column("definition")
 
 
 def _changed_validations(
@@ -92,9 +92,9 @@ def _changed_validations(
         ]
     ).drop_nulls("answered_ns")
     answered = changed.select(
-        "server", "tool", answered=pl.col("answered_ns") // evidence.MINUTE
+        "server", "tool", answered=pl.col("answered_ns") // evidence.MINUTE_NS
     ).unique()
-    near = PREDICTION_WINDOW_NS // evidence.MINUTE + 1
+    near = PREDICTION_WINDOW_NS // evidence.MINUTE_NS + 1
     return needs.join(answered, on=["server", "tool"], nulls_equal=True).filter(
         (Needs.minute.col - pl.col("answered")).is_between(0, near)
     )

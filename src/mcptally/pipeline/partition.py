@@ -14,19 +14,24 @@ from typing import Final
 import polars as pl
 
 from mcptally.jsonschemas import validate
-from mcptally.jsonschemas.definition_diff import with_drift
-from mcptally.messages.attempts import chain
+from mcptally.jsonschemas.definition_diff import add_drift
+from mcptally.messages.attempts import link_attempts
 from mcptally.messages.decode import Events, decode
 from mcptally.messages.integrity import deduplicate
 from mcptally.messages.pair import pair
 from mcptally.messages.sessions import Conversation, assign_sessions
-from mcptally.messages.tool_definitions import in_force, listings, sightings, versions
+from mcptally.messages.tool_definitions import (
+    add_definitions,
+    count_listings,
+    read_listings,
+    tools_table,
+)
 from mcptally.pipeline.partition_summary import PartitionSummary
-from mcptally.pipeline.scoring import Judging, score_calls
+from mcptally.pipeline.scoring import ScoringRules, score_calls
 from mcptally.pipeline.usage import usage
 from mcptally.process_memory import trim_heap
 from mcptally.protocol import all_rules, definition_lint, leaked_secrets
-from mcptally.rules.findings import require_rules, together
+from mcptally.rules.findings import concat_findings, require_known_rules
 from mcptally.seeds import stages
 from mcptally.tables.calls import Calls
 from mcptally.tables.declaration import TIME, Table
@@ -49,7 +54,7 @@ from mcptally.tables.stages import (
 from mcptally.tables.tools import Tools
 from mcptally.tables.usage import Usage
 from mcptally.verdict import evidence
-from mcptally.wire.nesting import with_stack_room
+from mcptally.wire.nesting import with_raised_recursion_limit
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -67,7 +72,7 @@ class GatheredPartition:
     summary: PartitionSummary
 
 
-@with_stack_room
+@with_raised_recursion_limit
 def gather(files: Sequence[Path], names: Sequence[str]) -> GatheredPartition:
     """Decode and pair the events of `files`; tables and findings call the files by `names`."""
     events = decode(files, names)
@@ -84,9 +89,11 @@ def gather(files: Sequence[Path], names: Sequence[str]) -> GatheredPartition:
     del paired
     trim_heap()
     calls = stages.with_combination(calls).with_columns(stages.error_form())
-    calls = evidence.with_end(calls, events.closes)
+    calls = evidence.add_recording_end(calls, events.closes)
     summary = _summary(events, calls, messages)
-    findings = together([events.findings, all_rules.find(events, messages, calls, names)])
+    findings = concat_findings(
+        [events.findings, all_rules.check_protocol(events, messages, calls, names)]
+    )
     recordings = _recordings(events, conversation, calls, file_names)
     del events, conversation
     trim_heap()
@@ -100,21 +107,25 @@ def gather(files: Sequence[Path], names: Sequence[str]) -> GatheredPartition:
 
 
 def _summary(events: Events, calls: pl.DataFrame, messages: pl.DataFrame) -> PartitionSummary:
-    listed, definitions = listings(calls, messages)
+    listed, definitions = read_listings(calls, messages)
     return PartitionSummary(
         Listings.select(listed),
         Definitions.select(definitions),
         ArgumentCombinations.select(stages.argument_combinations(calls)),
         DryRuns.select(stages.gather_validations(calls, events.asks)),
         ErrorForms.select(stages.count_error_forms(calls)),
-        CallsByMinute.select(evidence.minutes(calls)),
-        ResultForms.select(evidence.forms(calls)),
+        CallsByMinute.select(evidence.count_calls_per_minute(calls)),
+        ResultForms.select(evidence.count_result_forms(calls)),
     )
 
 
-@with_stack_room
+@with_raised_recursion_limit
 def finish(
-    part: GatheredPartition, archive: PartitionSummary, judging: Judging, *, payloads: bool = True
+    part: GatheredPartition,
+    archive: PartitionSummary,
+    judging: ScoringRules,
+    *,
+    payloads: bool = True,
 ) -> dict[type[Table], pl.DataFrame]:
     """The tables of one partition, except `Tools`, which is about the whole archive (`tools`).
 
@@ -124,22 +135,22 @@ def finish(
         judging: rules and scenarios.
         payloads: whether arguments, responses and their text are kept.
     """
-    calls = in_force(part.calls, part.summary.listed, archive.listed)
-    calls = validate.validate(calls, archive.definitions)
+    calls = add_definitions(part.calls, part.summary.listed, archive.listed)
+    calls = validate.validate_calls(calls, archive.definitions)
     trim_heap()
     calls = evidence.add_evidence(calls, archive.minutes, archive.forms)
-    calls = chain(score_calls(calls, archive.definitions, archive.combinations, judging))
+    calls = link_attempts(score_calls(calls, archive.definitions, archive.combinations, judging))
     calls = calls.hstack(stages.normalise_errors(calls))
     calls = stages.with_validations(calls, archive.validations)
     trim_heap()
     seed_findings, ui_tables = stages.contract_findings(calls, part.messages, archive.definitions)
-    findings = require_rules(
-        together(
+    findings = require_known_rules(
+        concat_findings(
             [
                 part.findings,
-                validate.find(calls),
-                definition_lint.find_behaviour(calls, archive.definitions),
-                leaked_secrets.find(calls),
+                validate.schema_findings(calls),
+                definition_lint.check_read_only_hints(calls, archive.definitions),
+                leaked_secrets.find_leaked_secrets(calls),
                 seed_findings,
             ]
         )
@@ -167,7 +178,7 @@ def finish(
     }
 
 
-@with_stack_room
+@with_raised_recursion_limit
 def tools(
     archive: PartitionSummary, seen: pl.DataFrame | None = None
 ) -> dict[type[Table], pl.DataFrame]:
@@ -177,15 +188,15 @@ def tools(
         archive: facts of all partitions; of listings at least the `relevant_listings`.
         seen: the `sightings` of all listings, if `archive` does not have all of them.
     """
-    seen = sightings(archive.listed) if seen is None else seen
+    seen = count_listings(archive.listed) if seen is None else seen
     texts = dict(archive.definitions.select("definition", "text").iter_rows())
     findings = [
-        definition_lint.find(archive.listed, archive.definitions),
+        definition_lint.lint_definitions(archive.listed, archive.definitions),
         stages.archive_findings(archive.listed, archive.definitions, archive.shapes),
     ]
     return {
-        Tools: with_drift(versions(seen, archive.definitions), texts),
-        Findings: require_rules(together(findings)),
+        Tools: add_drift(tools_table(seen, archive.definitions), texts),
+        Findings: require_known_rules(concat_findings(findings)),
     }
 
 

@@ -88,7 +88,7 @@ def needs(calls: pl.DataFrame, listed: pl.DataFrame) -> pl.DataFrame:
     rows = (
         calls.select(
             *("recording", "server", "session", "tool", "ts_ns"),
-            minute=pl.col("ts_ns") // evidence.MINUTE,
+            minute=pl.col("ts_ns") // evidence.MINUTE_NS,
             is_tool=is_tool,
         )
         .join(own, on=["session", "tool"], how="left")

@@ -11,10 +11,10 @@ from typing import Any, Final
 import msgspec
 
 from mcptally.errors import McptallyError, UsageError
-from mcptally.messages.memory_budget import GROWTH, PROCESS
+from mcptally.messages.memory_budget import BYTES_PER_TRANSCRIPT_BYTE, PROCESS_BASE_BYTES
 from mcptally.transcript import remote
-from mcptally.transcript.discover import PassedOver, discover
-from mcptally.transcript.files import BROKEN, expansion, open_stream
+from mcptally.transcript.discover import SkippedFile, discover
+from mcptally.transcript.files import READ_ERRORS, expansion_ratio, open_stream
 
 PARTITION: Final = 120 << 20
 """Bytes of transcript per partition at most, unless files that belong together are larger."""
@@ -40,7 +40,7 @@ _AT_A_TIME: Final = 16
 """Number of files behind URLs whose first bytes are read at the same time."""
 
 
-def limit_of(jobs: int) -> int:
+def default_partition_bytes(jobs: int) -> int:
     """Default limit of a partition in bytes of transcript, for `jobs` processes."""
     return SINGLE_PROCESS if jobs == 1 else PARTITION
 
@@ -49,7 +49,7 @@ def bytes_in_memory(limit: int) -> int:
     """How many bytes of transcript stay in memory as gathered partitions, in all processes.
 
     Further partitions wait on disk. A gathered partition takes twice the bytes of its transcript;
-    `GROWTH` includes that.
+    `BYTES_PER_TRANSCRIPT_BYTE` includes that.
 
     Args:
         limit: the limit of a partition in bytes of transcript.
@@ -57,25 +57,27 @@ def bytes_in_memory(limit: int) -> int:
     return limit * 4 // 5
 
 
-def jobs_of(memory: int, cores: int) -> int:
+def jobs_for_memory(memory: int, cores: int) -> int:
     """How many processes can share `memory` bytes, with enough for each; at most one per core."""
-    return max(1, min(cores, memory // (PROCESS + GROWTH * WORTHWHILE)))
+    return max(
+        1, min(cores, memory // (PROCESS_BASE_BYTES + BYTES_PER_TRANSCRIPT_BYTE * WORTHWHILE))
+    )
 
 
-def partition_of(memory: int, jobs: int = 1) -> int:
+def partition_bytes_for_memory(memory: int, jobs: int = 1) -> int:
     """The limit of a partition in bytes of transcript if `jobs` processes share `memory` bytes.
 
     Raises:
         UsageError: the memory is too little for this number of processes.
     """
-    each = memory // jobs - PROCESS
-    least = jobs * (PROCESS + (GROWTH << 20))
-    if each < GROWTH << 20:
+    each = memory // jobs - PROCESS_BASE_BYTES
+    least = jobs * (PROCESS_BASE_BYTES + (BYTES_PER_TRANSCRIPT_BYTE << 20))
+    if each < BYTES_PER_TRANSCRIPT_BYTE << 20:
         raise UsageError(
             f"--memory {memory >> 20}M is too little for {jobs} process(es): at least "
             f"{math.ceil(least / (1 << 20))}M, or fewer --jobs"
         )
-    return each // GROWTH
+    return each // BYTES_PER_TRANSCRIPT_BYTE
 
 
 def plan(files: Sequence[Path], *, limit: int = PARTITION, jobs: int = 1) -> list[list[Path]]:
@@ -100,7 +102,7 @@ def plan(files: Sequence[Path], *, limit: int = PARTITION, jobs: int = 1) -> lis
 
 
 def find_transcripts(
-    paths: Iterable[str | Path], skipped: Callable[[PassedOver], Any] = lambda _: None
+    paths: Iterable[str | Path], skipped: Callable[[SkippedFile], Any] = lambda _: None
 ) -> list[Path]:
     """The transcript files that `paths` name, on this machine (`discover`) or behind URLs.
 
@@ -136,8 +138,8 @@ def _expansion(path: Path, size: int, mtime_ns: int) -> float:
     """How many times its size a compressed file unpacks to; at least `_USUAL_EXPANSION`."""
     del size, mtime_ns  # part of the cache's key
     try:
-        measured = expansion(path)
-    except (McptallyError, *BROKEN):
+        measured = expansion_ratio(path)
+    except (McptallyError, *READ_ERRORS):
         return _USUAL_EXPANSION  # reported when the file is read
     return 1 if measured is None else max(measured, _USUAL_EXPANSION)
 
@@ -160,5 +162,5 @@ def first_recording(path: Path) -> str | None:
         with open_stream(path) as stream:
             line, _, _ = stream.read(_HEAD_LIMIT).partition(b"\n")
             return msgspec.json.decode(line, type=_FirstEvent).recording
-    except (McptallyError, ValueError, RecursionError, *BROKEN):
+    except (McptallyError, ValueError, RecursionError, *READ_ERRORS):
         return None  # reported when the file is read

@@ -30,8 +30,8 @@ from mcptally.pipeline.gathering import (
 from mcptally.pipeline.incremental import EarlierStores
 from mcptally.pipeline.partition import tools
 from mcptally.pipeline.partition_summary import NEEDS, PartitionSummary
-from mcptally.pipeline.plan import bytes_in_memory, find_transcripts, limit_of
-from mcptally.pipeline.scoring import Judging
+from mcptally.pipeline.plan import bytes_in_memory, default_partition_bytes, find_transcripts
+from mcptally.pipeline.scoring import ScoringRules
 from mcptally.process_memory import gc_paused
 from mcptally.store import files as store_files
 from mcptally.store.files import SourceFile, Written
@@ -39,7 +39,7 @@ from mcptally.store.remote_copy import local_copy
 from mcptally.tables.all_tables import TABLES
 from mcptally.tables.findings import Finding, Findings, findings_frame
 from mcptally.tables.recordings import Recordings
-from mcptally.transcript.discover import PassedOver
+from mcptally.transcript.discover import SkippedFile
 from mcptally.transcript.remote import is_url
 
 
@@ -120,10 +120,10 @@ def score(
             a package that the engine or a URL needs is not installed.
         McptallyError: a cluster or a URL cannot be reached, or a process of the run died.
     """
-    judging = Judging.of(
+    judging = ScoringRules.of(
         rules=Path(rules) if rules else None, scenarios=Path(scenarios) if scenarios else None
     )
-    skipped: list[PassedOver] = []
+    skipped: list[SkippedFile] = []
     files = find_transcripts([paths] if isinstance(paths, (str, Path)) else paths, skipped.append)
     upload_url = f"{out}/{store_files.WORK}" if isinstance(out, str) and is_url(out) else None
     with (
@@ -133,8 +133,8 @@ def score(
     ):
         forgotten = store_files.forgotten(store)
         code = fingerprint.code_digest()
-        made = store_files.Made(judging.digest, payloads, code, forgotten=forgotten)
-        limit = partition_bytes or limit_of(workers.jobs)
+        made = store_files.Provenance(judging.digest, payloads, code, forgotten=forgotten)
+        limit = partition_bytes or default_partition_bytes(workers.jobs)
         settings = Settings(store, work, judging, payloads, limit, progress)
         found = incremental.open_earlier(store, made)
         blocker = found if isinstance(found, str) and not full else None
@@ -150,7 +150,7 @@ def build(
     engine: Engine,
     earlier: EarlierStores | None,
     *,
-    skipped: Sequence[PassedOver] = (),
+    skipped: Sequence[SkippedFile] = (),
 ) -> Build:
     """Score what changed among `files`, and carry over the other rows of `earlier` stores.
 
@@ -179,7 +179,7 @@ def build(
         )
 
 
-def publish(settings: Settings, built: Build, made: store_files.Made) -> Summary:
+def publish(settings: Settings, built: Build, made: store_files.Provenance) -> Summary:
     """Replace the store by what was built, and remove the files of the store before.
 
     Raises:
@@ -239,7 +239,7 @@ def _finish(
 
 
 def _write_archive_tables(
-    work: Path, context: ArchiveContext, skipped: Sequence[PassedOver]
+    work: Path, context: ArchiveContext, skipped: Sequence[SkippedFile]
 ) -> Written:
     """Write the `tools` table, findings about definitions, and findings about skipped paths."""
     rows = dict.fromkeys((table.name for table in TABLES), 0)

@@ -17,14 +17,14 @@ from mcptally.verdict.rule_set import RuleSet
 
 
 @dataclasses.dataclass(frozen=True)
-class Judging:
+class ScoringRules:
     """The rules in force and the scenarios that a user gave: what calls are judged with."""
 
     rules: RuleSet = dataclasses.field(default_factory=RuleSet)
     given: tuple[ScenarioEntry, ...] = ()
 
     @classmethod
-    def of(cls, *, rules: Path | None = None, scenarios: Path | None = None) -> "Judging":
+    def of(cls, *, rules: Path | None = None, scenarios: Path | None = None) -> "ScoringRules":
         """The shipped rules with a user's changes (a TOML file), and a user's scenarios.
 
         Raises:
@@ -41,12 +41,15 @@ class Judging:
 
 
 def score_calls(
-    calls: pl.DataFrame, definitions: pl.DataFrame, combinations: pl.DataFrame, judging: Judging
+    calls: pl.DataFrame,
+    definitions: pl.DataFrame,
+    combinations: pl.DataFrame,
+    judging: ScoringRules,
 ) -> pl.DataFrame:
     """`calls` with their final `outcome` and the columns of all scores.
 
     Args:
-        calls: `GatheredCalls` with the columns of `in_force`, `validate` and `add_evidence`.
+        calls: `GatheredCalls` with the columns of `add_definitions`, `validate` and `add_evidence`.
         definitions: `Definitions` of the tools.
         combinations: `ArgumentCombinations` of the whole archive, summed over recordings or not.
         judging: the rules in force.
@@ -64,7 +67,7 @@ def score_calls(
     return add_seed_scores(calls, definitions)
 
 
-def _with_hidden_errors(calls: pl.DataFrame, judging: Judging) -> pl.DataFrame:
+def _with_hidden_errors(calls: pl.DataFrame, judging: ScoringRules) -> pl.DataFrame:
     """`calls`, where results that report a failure in their text have outcome `hidden_error`."""
     is_result = (pl.col("outcome") == "ok") & pl.col("tool").is_not_null()
     results = calls.with_columns(
@@ -72,7 +75,7 @@ def _with_hidden_errors(calls: pl.DataFrame, judging: Judging) -> pl.DataFrame:
         structured=pl.when(is_result).then("structured_content"),
         texts_count=pl.col("text_blocks"),
     )
-    calls = calls.hstack(hidden_errors.hidden(results, judging.rules.hidden))
+    calls = calls.hstack(hidden_errors.find_hidden_errors(results, judging.rules.hidden))
     is_hidden = (pl.col("outcome") == "ok") & pl.col("hidden_error").fill_null(value=False)
     return calls.with_columns(
         outcome=pl.when(is_hidden).then(pl.lit("hidden_error")).otherwise(pl.col("outcome")),

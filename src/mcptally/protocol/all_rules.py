@@ -7,10 +7,10 @@ import polars as pl
 from mcptally.messages.decode import Events
 from mcptally.protocol import http, jsonrpc, lifecycle, message_schemas, progress
 from mcptally.protocol.traffic import Traffic
-from mcptally.rules.findings import together
+from mcptally.rules.findings import concat_findings
 
 
-def find(
+def check_protocol(
     events: Events, messages: pl.DataFrame, calls: pl.DataFrame, names: Sequence[str]
 ) -> pl.DataFrame:
     """Return every finding about the protocol.
@@ -29,4 +29,4 @@ def find(
         progress.check_progress,
         http.check_http,
     )
-    return together([findings for check in checks for findings in check(traffic)])
+    return concat_findings([findings for check in checks for findings in check(traffic)])

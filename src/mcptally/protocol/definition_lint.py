@@ -10,18 +10,18 @@ from typing import Any, Final
 import msgspec
 import polars as pl
 
-from mcptally.jsonschemas.definition_diff import compare
+from mcptally.jsonschemas.definition_diff import diff_definitions
 from mcptally.jsonschemas.dialects import (
-    UnusableError,
-    dialect,
-    meta_errors,
-    outside_references,
-    read,
+    UnusableSchemaError,
+    dialect_of,
+    external_references,
+    metaschema_errors,
+    parse_schema,
 )
-from mcptally.jsonschemas.validators import judge_of
+from mcptally.jsonschemas.validators import compile_validator
 from mcptally.protocol.message_schemas import ShapeResult, check_shape
 from mcptally.protocol.revisions import table
-from mcptally.rules.findings import REVISIONS, findings_of, rule_of, together
+from mcptally.rules.findings import REVISIONS, concat_findings, finding_rule, make_findings
 from mcptally.tables.formatting import formatted
 
 _NAME: Final = r"^[A-Za-z0-9_.-]{1,128}$"
@@ -30,11 +30,11 @@ _Defect = tuple[str, str, str | None, str | None]
 """Rule, message, path, evidence."""
 
 
-def find(listed: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFrame:
+def lint_definitions(listed: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFrame:
     """Return the findings about definitions.
 
     Args:
-        listed: `LISTING` rows of the whole archive.
+        listed: `LISTING_SCHEMA` rows of the whole archive.
         definitions: `DEFINITION` rows of the whole archive.
     """
     places = listed.sort("listed_ns", "recording", "seq").unique(
@@ -48,18 +48,18 @@ def find(listed: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFrame:
         *_check_shapes(described),
         *_check_listings(listed, dict(known.select("definition", "text").iter_rows())),
     ]
-    return together(parts)
+    return concat_findings(parts)
 
 
 def _check_texts(described: pl.DataFrame) -> Iterator[pl.DataFrame]:
     """Check descriptions, names, annotations and the text of definitions, by columns."""
-    yield findings_of(
+    yield make_findings(
         "definition.description_missing",
         described.filter(pl.col("description").fill_null("").str.strip_chars() == ""),
         "no description",
         path="/description",
     )
-    yield findings_of(
+    yield make_findings(
         "definition.name_illegal",
         described.filter(~pl.col("tool").str.contains(_NAME)),
         "the name must have 1 to 128 characters of A-Z a-z 0-9 _ . -",
@@ -68,7 +68,7 @@ def _check_texts(described: pl.DataFrame) -> Iterator[pl.DataFrame]:
     )
     hints = pl.col("annotations").fill_null("")
     reads = hints.str.contains('"readOnlyHint":true', literal=True)
-    yield findings_of(
+    yield make_findings(
         "definition.hints_contradict",
         described.filter(reads, hints.str.contains('"destructiveHint":true', literal=True)),
         "readOnlyHint and destructiveHint are both true",
@@ -76,9 +76,9 @@ def _check_texts(described: pl.DataFrame) -> Iterator[pl.DataFrame]:
         path="/annotations",
     )
     name = pl.col("tool").str.replace_all(r"([a-z0-9])([A-Z])", "${1}_${2}").str.to_lowercase()
-    writing, deleting = rule_of("definition.hint_against_name").matches
+    writing, deleting = finding_rule("definition.hint_against_name").matches
     harmless = hints.str.contains('"destructiveHint":false', literal=True)
-    yield findings_of(
+    yield make_findings(
         "definition.hint_against_name",
         described.filter(
             (reads & name.str.contains(writing)) | (harmless & name.str.contains(deleting))
@@ -88,17 +88,17 @@ def _check_texts(described: pl.DataFrame) -> Iterator[pl.DataFrame]:
         path="/annotations",
     )
     text = pl.col("text")
-    for pattern in rule_of("definition.hidden_instruction").matches:
-        yield findings_of(
+    for pattern in finding_rule("definition.hidden_instruction").matches:
+        yield make_findings(
             "definition.hidden_instruction",
             described.filter(text.str.contains(pattern)),
             "the definition tells the model to act without the user's knowledge",
             evidence=text.str.extract(f"(.{{0,60}}(?:{pattern}).{{0,100}})"),
         )
-    (invisible,) = rule_of("definition.invisible_characters").matches
+    (invisible,) = finding_rule("definition.invisible_characters").matches
     # Tag characters that spell a flag after U+1F3F4 are legitimate.
     without_flags = text.str.replace_all("\U0001f3f4[\U000e0061-\U000e007a]+\U000e007f", "")
-    yield findings_of(
+    yield make_findings(
         "definition.invisible_characters",
         described.filter(without_flags.str.contains(invisible)),
         formatted("{} invisible characters", without_flags.str.count_matches(invisible)),
@@ -130,30 +130,30 @@ def _check_schemas(places: pl.DataFrame, definitions: pl.DataFrame) -> Iterator[
     defects = pl.DataFrame(rows, schema=dict.fromkeys(names, pl.String), orient="row")
     located = places.join(defects, on="definition", maintain_order="left")
     for (rule,), group in located.group_by("defect", maintain_order=True):
-        yield findings_of(str(rule), group, pl.col("words"), path="pointer", evidence="value")
+        yield make_findings(str(rule), group, pl.col("words"), path="pointer", evidence="value")
 
 
 def _schema_defects(text: str) -> Iterator[_Defect]:
     """Yield the defects of one schema."""
     try:
-        schema = read(text)
-    except UnusableError as error:
+        schema = parse_schema(text)
+    except UnusableSchemaError as error:
         yield "definition.schema_unusable", str(error), "", None
         return
     try:
-        dialect(schema)
-    except UnusableError as error:
+        dialect_of(schema)
+    except UnusableSchemaError as error:
         yield "definition.dialect_unknown", str(error), "/$schema", None
         return
     broken = False
     if "$ref" in text or "Ref" in text:
-        for path, target in outside_references(schema):
+        for path, target in external_references(schema):
             broken = True
             yield "definition.schema_outside", "the reference leaves the schema", path, target
-    for path, words in meta_errors(schema):
+    for path, words in metaschema_errors(schema):
         broken = True
         yield "definition.schema_invalid", words, path, None
-    reason = judge_of(text)
+    reason = compile_validator(text)
     if isinstance(reason, str) and not broken:
         yield "definition.schema_unusable", reason, "", None
 
@@ -201,7 +201,7 @@ def _check_shapes(described: pl.DataFrame) -> Iterator[pl.DataFrame]:
         .otherwise(formatted("{} {}", member, "words"))
     )
     for state, rule in (("invalid", "definition.shape"), ("null", "definition.null_member")):
-        yield findings_of(rule, rows.filter(pl.col("state") == state), message, path="pointer")
+        yield make_findings(rule, rows.filter(pl.col("state") == state), message, path="pointer")
     for span in table()["tool_members"]:
         early = [r for r in REVISIONS if REVISIONS.index(r) < REVISIONS.index(span.since)]
         has = pl.col("text").str.json_path_match(f"$.{span.name}").is_not_null()
@@ -209,7 +209,7 @@ def _check_shapes(described: pl.DataFrame) -> Iterator[pl.DataFrame]:
             pl.col("revision").is_in(early),
             pl.col("text").str.contains(f'"{span.name}":', literal=True),
         )
-        yield findings_of(
+        yield make_findings(
             "definition.too_new",
             suspects.filter(has),
             formatted(
@@ -226,7 +226,7 @@ def _check_listings(listed: pl.DataFrame, texts: dict[str, str]) -> Iterator[pl.
     """Find duplicate names in a listing, and definitions that change within a session.
 
     Args:
-        listed: `LISTING` rows of the whole archive.
+        listed: `LISTING_SCHEMA` rows of the whole archive.
         texts: definition → its JSON text.
     """
     listing = ["recording", "session", "pos"]
@@ -237,7 +237,7 @@ def _check_listings(listed: pl.DataFrame, texts: dict[str, str]) -> Iterator[pl.
         ).first(),
     )
     duplicates = names.filter(pl.col("times") > 1)
-    yield findings_of(
+    yield make_findings(
         "definition.name_duplicate",
         duplicates.unique(["server", "tool"], keep="first", maintain_order=True),
         formatted("{} tools of one listing have this name", "times"),
@@ -256,28 +256,28 @@ def _check_listings(listed: pl.DataFrame, texts: dict[str, str]) -> Iterator[pl.
     if not changes.height:
         return
     differences = [
-        "; ".join(what for what, _ in compare(texts[before], texts[after]))
+        "; ".join(what for what, _ in diff_definitions(texts[before], texts[after]))
         for before, after in changes.select("before", "definition").iter_rows()
     ]
     announced = pl.when("announced").then(pl.lit("announced")).otherwise(pl.lit("not announced"))
-    yield findings_of(
+    yield make_findings(
         "definition.changed_in_session",
         changes.with_columns(differences=pl.Series(differences, dtype=pl.String)),
         formatted("the tool changed within a session ({}): {}", announced, "differences"),
     )
 
 
-def find_behaviour(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFrame:
+def check_read_only_hints(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFrame:
     """Return findings about tools with `readOnlyHint` whose results report a change."""
     hints = pl.col("annotations").fill_null("")
     readers = definitions.filter(hints.str.contains('"readOnlyHint":true', literal=True))
     if not readers.height:
-        return together([])
+        return concat_findings([])
     rows = calls.filter(pl.col("outcome") == "ok", pl.col("definition").is_not_null()).join(
         readers.select("definition").unique(), on="definition", how="semi", maintain_order="left"
     )
     begin = pl.col("text").str.head(300)
-    patterns = rule_of("definition.hint_against_behaviour").matches
+    patterns = finding_rule("definition.hint_against_behaviour").matches
     reports_change = pl.any_horizontal(begin.str.contains(pattern) for pattern in patterns)
     first = (
         rows.filter(reports_change)
@@ -285,7 +285,7 @@ def find_behaviour(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFra
         .with_columns(times=pl.len().over("recording", "definition"))
         .unique(["recording", "definition"], keep="first", maintain_order=True)
     )
-    return findings_of(
+    return make_findings(
         "definition.hint_against_behaviour",
         first,
         formatted("readOnlyHint is true, but {} results report a change", "times"),

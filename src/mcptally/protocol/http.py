@@ -7,7 +7,7 @@ import polars as pl
 
 from mcptally.protocol.revisions import MODERN
 from mcptally.protocol.traffic import Traffic
-from mcptally.rules.findings import findings_of
+from mcptally.rules.findings import make_findings
 from mcptally.tables.formatting import formatted
 
 _NAMED = ["tools/call", "prompts/get", "resources/read"]
@@ -24,7 +24,7 @@ def _check_raw_frames(traffic: Traffic) -> Iterator[pl.DataFrame]:
     """Find frames that are not strict JSON, or too large to be kept."""
     large = pl.col("why").eq_missing(pl.lit("too_large"))
     raws = traffic.raws
-    yield findings_of(
+    yield make_findings(
         "transcript.too_large",
         raws.filter(large),
         formatted("a message of {} bytes; only its head was kept", pl.col("bytes")),
@@ -32,13 +32,13 @@ def _check_raw_frames(traffic: Traffic) -> Iterator[pl.DataFrame]:
     # Readers skip blank lines silently.
     raws = raws.filter(~large, pl.col("text").is_null() | (pl.col("text").str.strip_chars() != ""))
     to_client, piped = pl.col("dir") == "s2c", pl.col("scope").is_null()
-    yield findings_of(
+    yield make_findings(
         "protocol.stdout_not_json",
         raws.filter(to_client, piped),
         "a line on stdout that is not a message",
         evidence="text",
     )
-    yield findings_of(
+    yield make_findings(
         "protocol.stdin_not_json",
         raws.filter(~to_client),
         "the client sent something that is not strict JSON",
@@ -53,7 +53,7 @@ def _check_raw_frames(traffic: Traffic) -> Iterator[pl.DataFrame]:
         bodies = bodies.join(
             exchanges.select(exchange).unique(), on=exchange, how="semi", maintain_order="left"
         )
-    yield findings_of(
+    yield make_findings(
         "protocol.body_not_json",
         bodies.filter(pl.col("sse_event").ne_missing(pl.lit("endpoint"))),
         "a response with status 200 that is not a message",
@@ -91,12 +91,12 @@ def _check_headers(traffic: Traffic) -> Iterator[pl.DataFrame]:
     version = pl.col("mcp_protocol_version")
     named = pl.coalesce("tool", "prompt", "resource_uri")
     # Before 2026-07-28 the revision is not agreed yet when initialize is sent.
-    yield findings_of(
+    yield make_findings(
         "protocol.version_header_missing",
         calls.filter(version.is_null(), method != "initialize"),
         formatted("no MCP-Protocol-Version, which {} requires", "revision"),
     )
-    yield findings_of(
+    yield make_findings(
         "protocol.version_header_differs",
         calls.filter(~modern, method != "initialize", version != pl.col("handshake")),
         formatted("the header says {}, the handshake {}", "mcp_protocol_version", "handshake"),
@@ -108,18 +108,18 @@ def _check_headers(traffic: Traffic) -> Iterator[pl.DataFrame]:
         ("Mcp-Name", pl.col("mcp_name"), pl.when(method.is_in(_NAMED)).then(named)),
     )
     for header, value, body in pairs:
-        yield findings_of(
+        yield make_findings(
             "protocol.header_mismatch",
             calls.filter(value != body),
             formatted("{} is {}, the body says {}", pl.lit(header), value, body),
             evidence=value,
         )
-    yield findings_of(
+    yield make_findings(
         "protocol.header_missing",
         calls.filter(pl.col("mcp_method").is_null()),
         "Mcp-Method is missing",
     )
-    yield findings_of(
+    yield make_findings(
         "protocol.header_missing",
         calls.filter(pl.col("mcp_name").is_null(), method.is_in(_NAMED)),
         "Mcp-Name is missing",

@@ -7,7 +7,7 @@ import polars as pl
 
 from mcptally.protocol.revisions import MODERN, methods, names
 from mcptally.protocol.traffic import KNOWN_SESSION, Traffic
-from mcptally.rules.findings import Check, findings_of, found_where
+from mcptally.rules.findings import Check, make_findings, run_checks
 from mcptally.tables.formatting import formatted
 
 _ID_IN_TEXT = r'"id"\s*:\s*("[^"\\]*"|-?\d+)'
@@ -23,7 +23,7 @@ def check_messages(traffic: Traffic) -> Iterator[pl.DataFrame]:
     null_id = id_ == "null"
     no_id = id_.is_null() | null_id
     id_optional = pl.col("revision").is_in(["2025-11-25", MODERN]).fill_null(value=False)
-    yield from found_where(
+    yield from run_checks(
         messages,
         Check(
             "protocol.not_a_message",
@@ -71,7 +71,7 @@ def check_messages(traffic: Traffic) -> Iterator[pl.DataFrame]:
             "initialize in a batch",
         ),
     )
-    yield findings_of(
+    yield make_findings(
         "protocol.jsonrpc_version",
         _wrong_version(messages),
         pl.when(pl.col("jsonrpc").is_null())
@@ -116,13 +116,13 @@ def _check_methods(messages: pl.DataFrame) -> Iterator[pl.DataFrame]:
     notifications, requests = names("notification"), names("request")
     as_request = (pl.col("kind") == "request") & method.str.starts_with("notifications/")
     as_notification = (pl.col("kind") == "notification") & method.is_in(list(requests))
-    yield findings_of(
+    yield make_findings(
         "protocol.notification_with_id",
         unknown.filter(as_request),
         formatted("{} with an id", "method"),
         evidence="id",
     )
-    yield findings_of(
+    yield make_findings(
         "protocol.request_without_id",
         unknown.filter(as_notification),
         formatted("{} without an id", "method"),
@@ -131,7 +131,7 @@ def _check_methods(messages: pl.DataFrame) -> Iterator[pl.DataFrame]:
     all_methods = list(notifications | requests)
     # An extension's method has a prefix with a dot: com.example/search (SEP-2133).
     extension = method.str.contains(r"^[^/]*\.[^/]*/")
-    yield findings_of(
+    yield make_findings(
         "protocol.unknown_method",
         unknown.filter(~method.is_in(all_methods), ~extension),
         formatted("no revision has the method {}", "method"),
@@ -140,7 +140,7 @@ def _check_methods(messages: pl.DataFrame) -> Iterator[pl.DataFrame]:
     known = unknown.filter(method.is_in(all_methods))
     of_either_side = methods().drop("dir").unique()
     other_side = known.join(of_either_side, on=["kind", "method", "revision"], how="semi")
-    yield findings_of(
+    yield make_findings(
         "protocol.wrong_side",
         other_side.sort("pos"),
         formatted(
@@ -151,7 +151,7 @@ def _check_methods(messages: pl.DataFrame) -> Iterator[pl.DataFrame]:
         path="/method",
     )
     # A client that supports 2026-07-28 and older revisions sends server/discover first.
-    yield findings_of(
+    yield make_findings(
         "protocol.method_of_other_revision",
         known.join(of_either_side, on=["kind", "method", "revision"], how="anti").filter(
             method != "server/discover"
@@ -174,13 +174,13 @@ def _check_pairing(traffic: Traffic) -> Iterator[pl.DataFrame]:
     }
     inexact = traffic.messages.filter(pl.col("match") != "exact")
     for rule, (match, message) in rules.items():
-        yield findings_of(rule, inexact.filter(pl.col("match") == match), message, evidence="id")
+        yield make_findings(rule, inexact.filter(pl.col("match") == match), message, evidence="id")
     # A server may accept a request that is not strict JSON; its reply is not an orphan.
     asked = traffic.raws.select(
         "recording", id=pl.col("text").str.extract(_ID_IN_TEXT)
     ).drop_nulls()
     orphans = inexact.filter(pl.col("match") == "orphan", pl.col("id") != "null")
-    yield findings_of(
+    yield make_findings(
         "pairing.orphan_reply",
         orphans.join(asked, on=["recording", "id"], how="anti", maintain_order="left"),
         "no request has the id of this reply",
@@ -212,7 +212,7 @@ def _check_ids(calls: pl.DataFrame) -> Iterator[pl.DataFrame]:
         | (pl.col("closed_by").shift().over(same_id) == "client").fill_null(value=False),
     ).filter(pl.col("before").is_not_null())
     waiting = (pl.col("answered") > pl.col("pos")) | pl.col("answered").is_null()
-    yield findings_of(
+    yield make_findings(
         "protocol.id_in_flight",
         reused.filter(pl.col("answered") > pl.col("pos"), ~pl.col("cancelled")),
         "the id of a request that is still waiting for its reply",
@@ -220,7 +220,7 @@ def _check_ids(calls: pl.DataFrame) -> Iterator[pl.DataFrame]:
         path="/id",
     )
     known = pl.col("session_source").is_in(KNOWN_SESSION)
-    yield findings_of(
+    yield make_findings(
         "protocol.id_reused",
         reused.filter(known, ~waiting | pl.col("cancelled") | pl.col("answered").is_null()),
         "the id was used before in this session",
@@ -236,7 +236,7 @@ def _check_errors(calls: pl.DataFrame) -> Iterator[pl.DataFrame]:
         [-32700, -32600, -32601, -32602, -32603]
     )
     mcp = modern & code.is_between(-32099, -32020) & ~code.is_in([-32020, -32021, -32022, -32042])
-    yield from found_where(
+    yield from run_checks(
         calls,
         Check(
             "protocol.error_code_reserved",

@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 import polars as pl
 from ahocorasick_rs import AhoCorasick
 
-from mcptally.redaction.secret_patterns import PREFIXES, SHAPES
-from mcptally.rules.findings import findings_of, together
+from mcptally.redaction.secret_patterns import SECRET_PATTERNS, TOKEN_PREFIXES
+from mcptally.rules.findings import concat_findings, make_findings
 from mcptally.tables.formatting import formatted
 
 METHODS: Final = ("tools/call", "resources/read", "prompts/get")
@@ -36,7 +36,7 @@ SHAPE_PREFIXES: Final[dict[str, tuple[str, ...]]] = {
     "webhook-url": ("https://hooks.slack.com/", "https://discord.com/api/", "https://discordapp."),
     "url-password": ("://",),
 }
-"""Name of a shape in `SHAPES` → the texts with which its matches begin."""
+"""Name of a shape in `SECRET_PATTERNS` → the texts with which its matches begin."""
 
 WITH_PASSWORD: Final = r"://[^\s/?#@:\"'\\<>]{0,100}:[^\s/?#\"'\\<>\[\]{}]{1,200}@[A-Za-z\[_0-9]"  # noqa: S105
 """A URL with a password (Rust regex). It is scanned for because `://` is in nearly every text."""
@@ -50,7 +50,7 @@ PLACEHOLDER_WORDS: Final = frozenset(
 """Words that stand for a password in documentation."""
 
 
-def find(calls: pl.DataFrame) -> pl.DataFrame:
+def find_leaked_secrets(calls: pl.DataFrame) -> pl.DataFrame:
     """Return findings (`leak.secret`) about credentials in results.
 
     A credential that the arguments contain is the caller's own and gives no finding.
@@ -65,7 +65,7 @@ def find(calls: pl.DataFrame) -> pl.DataFrame:
     ).get_column("response")
     found = [(text, *secret) for text in suspects for secret in secrets(text)]
     if not found:
-        return together([])
+        return concat_findings([])
     names = ("response", "kind", "value")
     by_response = pl.DataFrame(found, schema=dict.fromkeys(names, pl.String), orient="row")
     leaks = (
@@ -73,7 +73,7 @@ def find(calls: pl.DataFrame) -> pl.DataFrame:
         .join(by_response, on="response", maintain_order="left")
         .filter(~pl.col("arguments").fill_null("").str.contains(pl.col("value"), literal=True))
     )
-    return findings_of(
+    return make_findings(
         "leak.secret",
         leaks,
         formatted("{}, {} characters", "kind", pl.col("value").str.len_chars()),
@@ -84,7 +84,7 @@ def find(calls: pl.DataFrame) -> pl.DataFrame:
 @functools.cache
 def _scans() -> tuple[str, ...]:
     """Return patterns (Rust regex); a text that matches none of them has no credential."""
-    prefixes = [prefix for row in PREFIXES for prefix in row.prefixes]
+    prefixes = [prefix for row in TOKEN_PREFIXES for prefix in row.prefixes]
     short = tuple(p for p in prefixes if len(p) == MIN_PREFIX - 1 and not p.isalnum())
     literals = [prefix for prefix in prefixes if len(prefix) >= MIN_PREFIX]
     shapes = (*SHAPE_PREFIXES["private-key"], *SHAPE_PREFIXES["webhook-url"])
@@ -113,11 +113,11 @@ def _credentials() -> tuple[_Credential, ...]:
             row.prefixes,
             re.compile(rf"(?<![A-Za-z0-9_\-])(?P<secret>(?:{_any(row.prefixes)}){row.tail})"),
         )
-        for row in PREFIXES
+        for row in TOKEN_PREFIXES
     ]
     shaped = [
         _Credential(row.title, SHAPE_PREFIXES[row.name], re.compile(row.pattern))
-        for row in SHAPES
+        for row in SECRET_PATTERNS
         if row.name in SHAPE_PREFIXES
     ]
     return (*prefixed, *shaped)

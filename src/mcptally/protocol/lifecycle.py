@@ -8,7 +8,7 @@ import polars as pl
 
 from mcptally.protocol.revisions import MODERN
 from mcptally.protocol.traffic import KNOWN_SESSION, Traffic
-from mcptally.rules.findings import REVISIONS, Check, findings_of, found_where
+from mcptally.rules.findings import REVISIONS, Check, make_findings, run_checks
 from mcptally.tables.formatting import formatted
 
 _HANDSHAKE_COLUMNS: Final = [
@@ -74,7 +74,7 @@ def _check_handshake(traffic: Traffic) -> Iterator[pl.DataFrame]:
     not_initialized = pl.col("initialized").is_null() | (pl.col("initialized") > pos)
     is_initialize = (pl.col("method") == "initialize") & (pl.col("dir") == "c2s")
     from_server = (pl.col("dir") == "s2c") & (pl.col("method") != "ping")
-    yield from found_where(
+    yield from run_checks(
         rows,
         Check(
             "protocol.before_initialize",
@@ -97,7 +97,7 @@ def _check_handshake(traffic: Traffic) -> Iterator[pl.DataFrame]:
             "the session is already initialised",
         ),
     )
-    yield findings_of(
+    yield make_findings(
         "protocol.initialized_missing",
         rows.filter(from_client & (pos > pl.col("agreed")) & not_initialized).unique(
             "session", keep="first", maintain_order=True
@@ -105,7 +105,7 @@ def _check_handshake(traffic: Traffic) -> Iterator[pl.DataFrame]:
         formatted("{} without notifications/initialized before it", "method"),
     )
     version = pl.coalesce("reply_version", pl.lit(""))
-    yield findings_of(
+    yield make_findings(
         "protocol.revision_unknown",
         calls.filter(
             is_initialize,
@@ -153,7 +153,7 @@ def _check_capabilities(rows: pl.DataFrame, traffic: Traffic) -> Iterator[pl.Dat
         )
         if side == "c2s":  # clients probe for features; a rejected probe is not a violation
             undeclared = undeclared.filter(pl.col("outcome") != "protocol_error")
-        yield findings_of(
+        yield make_findings(
             "protocol.capability_missing",
             undeclared.sort("pos"),
             formatted("{}, but the capability {} was not declared", "method", pl.lit(capability)),
@@ -177,7 +177,7 @@ def _member_names(texts: pl.Series) -> pl.Series:
 def _check_cancellation(traffic: Traffic) -> Iterator[pl.DataFrame]:
     """Find cancellations of `initialize`, of unknown requests and of answered requests."""
     calls = traffic.calls
-    yield findings_of(
+    yield make_findings(
         "protocol.cancel_initialize",
         calls.filter(pl.col("method") == "initialize", pl.col("cancelled_ns").is_not_null()),
         "initialize must not be cancelled",
@@ -201,14 +201,14 @@ def _check_cancellation(traffic: Traffic) -> Iterator[pl.DataFrame]:
     unknown = matched.filter(pl.col("known").is_null()).join(
         requests, on=["session", "dir", "request_id"], how="anti", maintain_order="left"
     )
-    yield findings_of(
+    yield make_findings(
         "protocol.cancel_unknown",
         unknown,
         "no request has this id",
         evidence="request_id",
         path="/params/requestId",
     )
-    yield findings_of(
+    yield make_findings(
         "protocol.cancel_unknown",
         matched.filter(pl.col("reply") < pl.col("pos")),
         "the request was already answered",
@@ -220,7 +220,7 @@ def _check_cancellation(traffic: Traffic) -> Iterator[pl.DataFrame]:
 def _check_shutdown(traffic: Traffic) -> Iterator[pl.DataFrame]:
     """Find messages after the pipe was closed, or after DELETE ended an HTTP session."""
     closed = traffic.events.closes.group_by("recording").agg(closed=pl.col("seq").max())
-    yield findings_of(
+    yield make_findings(
         "protocol.after_shutdown",
         traffic.messages.filter(pl.col("scope").is_null())
         .join(closed, on="recording", how="inner", maintain_order="left")
@@ -251,7 +251,7 @@ def _check_shutdown(traffic: Traffic) -> Iterator[pl.DataFrame]:
         .select("recording", "scope")
         .unique()
     )
-    yield findings_of(
+    yield make_findings(
         "protocol.after_shutdown",
         traffic.messages.filter(pl.col("dir") == "c2s").join(
             exchanges, on=["recording", "scope"], how="semi", maintain_order="left"
@@ -273,7 +273,7 @@ def _check_modern_members(traffic: Traffic) -> Iterator[pl.DataFrame]:
             ("meta_capabilities", "clientCapabilities"),
         )
     ).list.drop_nulls()
-    yield findings_of(
+    yield make_findings(
         "protocol.meta_missing",
         calls.filter(pl.col("dir") == "c2s", ~pl.col("truncated"))
         .with_columns(missing=missing)
@@ -282,7 +282,7 @@ def _check_modern_members(traffic: Traffic) -> Iterator[pl.DataFrame]:
         path="/params/_meta",
     )
     answered = calls.filter("has_response", ~pl.col("error_reply"), pl.col("dir") == "c2s")
-    yield findings_of(
+    yield make_findings(
         "protocol.result_type_missing",
         answered.filter(pl.col("result_type").is_null()),
         "the result has no resultType",
@@ -297,7 +297,7 @@ def _check_modern_members(traffic: Traffic) -> Iterator[pl.DataFrame]:
         )
         | ((kind == "task") & (method == "tools/call"))
     )
-    yield findings_of(
+    yield make_findings(
         "protocol.result_type_unknown",
         answered.filter(kind.is_not_null(), ~defined),
         formatted("resultType {} is not defined for {}", "result_type", "method"),

@@ -16,10 +16,10 @@ import msgspec
 import polars as pl
 
 from mcptally.jsonschemas.subschemas import each_subschema
-from mcptally.jsonschemas.validators import Judge, judge_value, judge_with
+from mcptally.jsonschemas.validators import Validator, validate_json, validator_from_engine
 from mcptally.protocol.revisions import ERA, MODERN, names, table
 from mcptally.protocol.traffic import Traffic
-from mcptally.rules.findings import REVISIONS, findings_of
+from mcptally.rules.findings import REVISIONS, make_findings
 from mcptally.tables.formatting import formatted
 
 ERROR_SCHEMA: Final = {
@@ -44,7 +44,7 @@ def check_payloads(traffic: Traffic) -> Iterator[pl.DataFrame]:
     for member in table()["result_members"]:
         if member.name == "structuredContent":
             early = [r for r in REVISIONS if not member.holds(r)]
-            yield findings_of(
+            yield make_findings(
                 "protocol.too_new",
                 traffic.calls.filter(
                     pl.col("has_structured_content"), pl.col("revision").is_in(early)
@@ -70,7 +70,7 @@ def document() -> dict[str, Any]:
 
 
 @functools.cache
-def validator(kind: str, method: str, revision: str, *, nulls: bool = False) -> Judge | None:
+def validator(kind: str, method: str, revision: str, *, nulls: bool = False) -> Validator | None:
     """Return the validator for payloads of a method in a revision; None if there is no schema.
 
     Args:
@@ -92,7 +92,7 @@ def validator(kind: str, method: str, revision: str, *, nulls: bool = False) -> 
         for key, value in _reachable(name, era["$defs"]).items()
     }
     schema = {"$ref": f"#/$defs/{name}", "$defs": definitions}
-    return judge_with(
+    return validator_from_engine(
         jsonschema_rs.Draft202012Validator(schema, offline=True, validate_formats=False)
     )
 
@@ -102,10 +102,10 @@ def check_shape(kind: str, method: str, revision: str, text: str) -> ShapeResult
     strict = validator(kind, method, revision)
     if strict is None:
         return "valid", None, None
-    state, words, pointer = judge_value(strict, text)
+    state, words, pointer = validate_json(strict, text)
     if state == "invalid":
         lenient = validator(kind, method, revision, nulls=True)
-        if lenient is not None and judge_value(lenient, text)[0] == "valid":
+        if lenient is not None and validate_json(lenient, text)[0] == "valid":
             state = "null"
     return state, words, pointer
 
@@ -272,10 +272,10 @@ def _validated_errors(traffic: Traffic) -> Iterator[pl.DataFrame]:
     )
     if not rows.height:
         return
-    by_schema = judge_with(jsonschema_rs.Draft202012Validator(ERROR_SCHEMA))
+    by_schema = validator_from_engine(jsonschema_rs.Draft202012Validator(ERROR_SCHEMA))
     texts = rows.get_column("response").unique()
-    results = _with_results({"response": texts}, [judge_value(by_schema, text) for text in texts])
-    yield findings_of(
+    results = _with_results({"response": texts}, [validate_json(by_schema, text) for text in texts])
+    yield make_findings(
         "protocol.error_shape",
         rows.join(results, on="response", maintain_order="left").filter(
             pl.col("state") == "invalid"
@@ -307,7 +307,7 @@ def _validated(rows: pl.DataFrame, rule: str, *, prefix: str = "") -> Iterator[p
     )
     wrong = pl.concat([rows[invalid.get_column("at")], invalid.drop("at")], how="horizontal")
     for state, name in (("invalid", rule), ("null", "protocol.null_member")):
-        yield findings_of(
+        yield make_findings(
             name,
             wrong.filter(pl.col("state") == state),
             _message(state),

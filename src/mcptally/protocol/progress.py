@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import polars as pl
 
 from mcptally.protocol.traffic import Traffic
-from mcptally.rules.findings import findings_of
+from mcptally.rules.findings import make_findings
 from mcptally.tables.formatting import formatted
 
 
@@ -45,14 +45,14 @@ def check_progress(traffic: Traffic) -> Iterator[pl.DataFrame]:
     # A task keeps the token of its call after the reply that created it (2025-11-25).
     tasks = calls.filter(pl.col("outcome") == "task").select("call_id")
     known = pl.col("call_id").is_not_null()
-    yield findings_of(
+    yield make_findings(
         "protocol.progress_without_token",
         matched.filter(~known),
         "no request has this progress token",
         evidence="token",
         path="/params/progressToken",
     )
-    yield findings_of(
+    yield make_findings(
         "protocol.progress_after_reply",
         matched.filter(known, pl.col("reply") < pl.col("pos")).join(
             tasks, on="call_id", how="anti"
@@ -63,7 +63,7 @@ def check_progress(traffic: Traffic) -> Iterator[pl.DataFrame]:
     steps = matched.filter(known).with_columns(
         value=pl.col("progress").cast(pl.Float64, strict=False)
     )
-    yield findings_of(
+    yield make_findings(
         "protocol.progress_backwards",
         steps.with_columns(before=pl.col("value").shift().over("call_id")).filter(
             pl.col("value") <= pl.col("before")
@@ -90,7 +90,7 @@ def _check_tokens(calls: pl.DataFrame) -> Iterator[pl.DataFrame]:
         )
         .filter(pl.col("before").is_not_null(), ~pl.col("cancelled"))
     )
-    yield findings_of(
+    yield make_findings(
         "protocol.progress_token_reused",
         rows.filter(pl.col("answered").is_null() | (pl.col("answered") > pl.col("pos"))),
         "the progress token of a call that is still waiting for its reply",

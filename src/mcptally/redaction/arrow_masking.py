@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mcptally.redaction.display import hidden, masked
+from mcptally.redaction.display import mask_text, mask_value
 
 _Rows = TypeVar("_Rows", pa.Table, pa.RecordBatch)
 
 
-def masked_rows(rows: _Rows) -> _Rows:
+def mask_rows(rows: _Rows) -> _Rows:
     """The table or batch with secrets masked in column names and in texts at any depth.
 
     Each distinct text of a column is searched once.
@@ -22,10 +22,12 @@ def masked_rows(rows: _Rows) -> _Rows:
     for place, name in enumerate(rows.schema.names):
         column = rows.column(place)
         changed = {
-            text: told for text in set(_texts(column)) if text and (told := masked(text)) != text
+            text: told
+            for text in set(_texts(column))
+            if text and (told := mask_value(text)) != text
         }
-        if changed or hidden(name) != name:
-            rows = rows.set_column(place, hidden(name), _replaced(column, changed))
+        if changed or mask_text(name) != name:
+            rows = rows.set_column(place, mask_text(name), _replaced(column, changed))
     return rows
 
 

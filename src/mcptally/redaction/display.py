@@ -25,7 +25,7 @@ LIMIT: Final = 2000
 # C0 and C1 controls, soft hyphen; Arabic and Mongolian marks; fillers that look empty; zero-width
 # and bidirectional controls; line separators; variation selectors (except those of emoji);
 # surrogates; tags; noncharacters.
-CONTROLS: Final = re.compile(
+CONTROL_CHARACTERS: Final = re.compile(
     "[\x00-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
     "\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0d\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff"
     "\ud800-\udfff\U000e0000-\U000e0fff]"
@@ -33,9 +33,9 @@ CONTROLS: Final = re.compile(
 """Characters that control a terminal, are invisible, or change the order of other characters."""
 
 
-def escaped(text: str) -> str:
-    """JSON text with the characters of `CONTROLS` as JSON escapes; the values stay equal."""
-    return CONTROLS.sub(_escape, text)
+def escape_controls(text: str) -> str:
+    """JSON text with the characters of `CONTROL_CHARACTERS` as JSON escapes; the values stay equal."""
+    return CONTROL_CHARACTERS.sub(_escape, text)
 
 
 def _escape(found: re.Match[str]) -> str:
@@ -44,22 +44,24 @@ def _escape(found: re.Match[str]) -> str:
     return char if char in "\n\r\t" else json.dumps(char)[1:-1]
 
 
-def clean(text: str) -> str:
+def clean_line(text: str) -> str:
     """`text` on one line, without control characters: each becomes a space or U+FFFD."""
-    return CONTROLS.sub(lambda m: " " if m[0] in "\n\r\t" else "\N{REPLACEMENT CHARACTER}", text)
+    return CONTROL_CHARACTERS.sub(
+        lambda m: " " if m[0] in "\n\r\t" else "\N{REPLACEMENT CHARACTER}", text
+    )
 
 
 def clean_lines(text: str) -> str:
     """`text` with its line breaks kept and `clean` applied to each line."""
-    return "\n".join(map(clean, text.split("\n")))
+    return "\n".join(map(clean_line, text.split("\n")))
 
 
 def as_message(text: str) -> str:
     """A message that may quote recorded text: secrets masked, control characters replaced."""
-    return clean_lines(hidden(text))
+    return clean_lines(mask_text(text))
 
 
-def hidden(text: str) -> str:
+def mask_text(text: str) -> str:
     """`text` with every secret replaced by `[redacted:NAME]`; the length is not limited.
 
     JSON text stays JSON text.
@@ -91,22 +93,22 @@ def _command(data: bytes) -> list[str] | None:
         return None
 
 
-def masked(value: Any) -> Any:
+def mask_value(value: Any) -> Any:
     """`value` with `hidden` applied to every text in it: list items, dict keys and dict values."""
     if isinstance(value, str):
-        return hidden(value)
+        return mask_text(value)
     if isinstance(value, bytes):
         return _hidden(value)
     if type(value) in {list, tuple}:
-        return type(value)(map(masked, value))
+        return type(value)(map(mask_value, value))
     if isinstance(value, dict):
-        return {masked(key): masked(each) for key, each in value.items()}
+        return {mask_value(key): mask_value(each) for key, each in value.items()}
     return value
 
 
-def sanitised(text: str, limit: int = LIMIT) -> str:
+def mask_and_cut(text: str, limit: int = LIMIT) -> str:
     """`text` with every secret replaced by `[redacted:NAME]`, cut to `limit` characters."""
-    told = hidden(text)
+    told = mask_text(text)
     if len(told) <= limit:
         return told
     return f"{told[:limit]}… ({len(told) - limit} more characters)"

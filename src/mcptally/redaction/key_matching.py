@@ -98,7 +98,7 @@ def spans_by_name(
     """Spans of the values that have a secret's name; `hits` are the places of parts of names.
 
     `view` is the frame after `unescape`, `low` the same in lower case; `places` has the names of
-    the `PLACES` rules that are on.
+    the `NAME_RULES` rules that are on.
     """
     seen: set[int] = set()
     hidden = stretch = tries = 0

@@ -9,10 +9,10 @@ from typing import Final, NamedTuple
 from mcptally.redaction.secret_patterns import DEFAULT
 
 
-class Place(NamedTuple):
+class NameRule(NamedTuple):
     """A rule by which the *name* beside a value marks the value as secret.
 
-    Fields as in `secret_patterns.Shape`; the names are in the tables below.
+    Fields as in `secret_patterns.SecretPattern`; the names are in the tables below.
     """
 
     name: str
@@ -28,27 +28,27 @@ def words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-PLACES: Final[tuple[Place, ...]] = (
-    Place(
+NAME_RULES: Final[tuple[NameRule, ...]] = (
+    NameRule(
         name="keys",
         title="String values under secret-looking JSON keys, also in JSON inside strings",
         fires=('{"password":"hunter2"}', '{"t":"{\\"api_key\\":\\"abc\\"}"}'),
         silent=('{"progressToken":"7"}', '{"max_tokens":"7"}', '{"password":{"type":"string"}}'),
     ),
-    Place(
+    NameRule(
         name="assignments",
         title="Values after secret-looking names in text, queries, headers and flags",
         fires=("DB_PASSWORD=hunter2", "?access_token=abc123", "X-Api-Key: <20>"),
         silent=("password: required", "Unexpected token: }", "token = get_token()"),
     ),
-    Place(
+    NameRule(
         name="session-ids",
         title="Session ids in URLs and under Mcp-Session-Id: hashed, so that equal ids stay equal",
         source="MCP 2025-11-25, transports, session management",
         fires=("/messages/?session_id=<32>",),
         silent=("/sessions", "?session=1"),
     ),
-    Place(
+    NameRule(
         name="request-state",
         title="`requestState` of an input_required result: hashed, so that its echo stays equal",
         source="MCP 2026-07-28, input_required results",

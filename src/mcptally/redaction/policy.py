@@ -20,9 +20,14 @@ import msgspec
 
 from mcptally.errors import UsageError, near
 from mcptally.redaction.key_matching import NAME_HINTS, secret_kind, session_id_spans, spans_by_name
-from mcptally.redaction.key_patterns import PLACES, Place, words
+from mcptally.redaction.key_patterns import NAME_RULES, NameRule, words
 from mcptally.redaction.scanner import MAX_FAILED_MATCHES, Hit, TextSearch, matches_near
-from mcptally.redaction.secret_patterns import PREFIXES, SHAPES, Prefix, Shape
+from mcptally.redaction.secret_patterns import (
+    SECRET_PATTERNS,
+    TOKEN_PREFIXES,
+    SecretPattern,
+    TokenPrefix,
+)
 from mcptally.redaction.spans import (
     URL_PASSWORD,
     Span,
@@ -37,8 +42,8 @@ from mcptally.redaction.token_checks import CHECKS, MATCH_REACH
 BASES: Final = ("default", "strict", "none")
 """Base policies: the first word of a policy."""
 
-RULES: Final[dict[str, Prefix | Shape | Place]] = {
-    row.name: row for rows in (PLACES, SHAPES, PREFIXES) for row in rows
+RULES: Final[dict[str, TokenPrefix | SecretPattern | NameRule]] = {
+    row.name: row for rows in (NAME_RULES, SECRET_PATTERNS, TOKEN_PREFIXES) for row in rows
 }
 """Every rule by its name."""
 
@@ -84,10 +89,12 @@ class Policy:
         """The text for `open.redaction`."""
         self.rules: Final = rules
         """Names of the active rules."""
-        self._by_prefix = {p: row for row in PREFIXES if row.name in rules for p in row.prefixes}
-        self._shapes = [row for row in SHAPES if row.name in rules]
+        self._by_prefix = {
+            p: row for row in TOKEN_PREFIXES if row.name in rules for p in row.prefixes
+        }
+        self._shapes = [row for row in SECRET_PATTERNS if row.name in rules]
         self._unconditional = [n for n, row in enumerate(self._shapes) if "" in row.needles]
-        self._places = frozenset(row.name for row in PLACES if row.name in rules)
+        self._places = frozenset(row.name for row in NAME_RULES if row.name in rules)
 
     def __repr__(self) -> str:
         return f"policy({self.name!r})"
@@ -159,7 +166,7 @@ class Policy:
 
     @functools.cached_property
     def _hints(self) -> frozenset[str]:
-        """Lower-case texts: a frame without any of them has no `Shape` and no secret name."""
+        """Lower-case texts: a frame without any of them has no `SecretPattern` and no secret name."""
         hints = {needle for row in self._shapes for needle in row.needles} - {""}
         if self._places:
             hints |= NAME_HINTS
@@ -171,7 +178,7 @@ class Policy:
 
     @functools.cached_property
     def _needles(self) -> dict[bytes, list[tuple[int, int, bytes]]]:
-        """Hint → (index of a `Shape`, offset of the hint in its needle, the needle)."""
+        """Hint → (index of a `SecretPattern`, offset of the hint in its needle, the needle)."""
         found: dict[bytes, list[tuple[int, int, bytes]]] = {}
         for number, row in enumerate(self._shapes):
             for needle in row.needles:
@@ -228,7 +235,7 @@ class Policy:
             spans += self._shape_spans(view, self._shapes[number], starts[number])
         return spans
 
-    def _shape_spans(self, view: bytes, row: Shape, starts: set[int]) -> list[Span]:
+    def _shape_spans(self, view: bytes, row: SecretPattern, starts: set[int]) -> list[Span]:
         spans: list[Span] = []
         pattern, check = _compiled(row.pattern), CHECKS.get(row.check)
         reach = MATCH_REACH.get(row.name)
@@ -320,7 +327,7 @@ def _is_json(frame: bytes) -> bool:
     return True
 
 
-def _replacement_for(row: Prefix | Shape) -> bytes:
+def _replacement_for(row: TokenPrefix | SecretPattern) -> bytes:
     if row.name == "url-password":
         return URL_PASSWORD
     return f"[redacted:{row.name}]".encode()

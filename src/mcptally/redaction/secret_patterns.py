@@ -16,7 +16,7 @@ STRICT: Final = frozenset({"strict"})
 """`on` of a rule that also finds other personal or random-looking data."""
 
 
-class Prefix(NamedTuple):
+class TokenPrefix(NamedTuple):
     """A token with a prefix by which it is recognised."""
 
     name: str
@@ -34,8 +34,8 @@ class Prefix(NamedTuple):
     """Example texts in which the rule must find nothing."""
 
 
-class Shape(NamedTuple):
-    """A secret that is recognised by the text around it; fields as in `Prefix`."""
+class SecretPattern(NamedTuple):
+    """A secret that is recognised by the text around it; fields as in `TokenPrefix`."""
 
     name: str
     title: str
@@ -59,28 +59,28 @@ _MIXED: Final = r"(?=[a-z_\-]{0,60}[A-Z0-9])"
 
 _TWO_DIGITS_OR_CAPITAL: Final = r"(?=(?:[A-Za-z_\-]{0,30}[0-9]){2}|[a-z0-9_\-]{0,60}[A-Z])"
 
-PREFIXES: Final[tuple[Prefix, ...]] = (
-    Prefix(
+TOKEN_PREFIXES: Final[tuple[TokenPrefix, ...]] = (
+    TokenPrefix(
         name="anthropic-key",
         title="Anthropic API or OAuth key",
         prefixes=("sk-ant-",),
         tail=_URL_SAFE + r"{16,}",
     ),
-    Prefix(
+    TokenPrefix(
         name="openai-key",
         title="OpenAI key, and keys of services that use the same form",
         prefixes=("sk-", "sess-"),
         tail=_MIXED + _URL_SAFE + r"{20,}",
         silent=("sk-loading-indicator-container", "risk-management-strategies-and-more"),
     ),
-    Prefix(
+    TokenPrefix(
         name="github-token",
         title="GitHub token: personal, OAuth, app, refresh, fine-grained",
         prefixes=("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"),
         tail=r"[A-Za-z0-9_]{20,}",
         silent=("ghp_short",),
     ),
-    Prefix(
+    TokenPrefix(
         name="gitlab-token",
         title="GitLab token: personal, deploy, runner, trigger, feed, agent, CI",
         prefixes=(
@@ -89,58 +89,58 @@ PREFIXES: Final[tuple[Prefix, ...]] = (
         ),
         tail=r"[A-Za-z0-9_\-.]{16,}",
     ),
-    Prefix(
+    TokenPrefix(
         name="slack-token",
         title="Slack token: bot, user, app, refresh, configuration",
         prefixes=("xoxb-", "xoxp-", "xoxa-", "xoxr-", "xoxs-", "xoxo-", "xoxe-", "xoxe.", "xoxc-",
                   "xoxd-", "xapp-"),
         tail=r"(?=[A-Za-z%\-]{0,30}[0-9])[A-Za-z0-9%\-.]{14,}",
     ),
-    Prefix(
+    TokenPrefix(
         name="aws-access-key",
         title="AWS access key id, long-lived or temporary",
         prefixes=("AK", "AS"),
         tail=r"IA[0-9A-Z]{16}(?![A-Za-z0-9])",
         silent=("AKIA is a prefix", "ASIANLANGUAGESUPPORTS"),
     ),
-    Prefix(
+    TokenPrefix(
         name="google-key",
         title="Google API key, OAuth access token or client secret",
         prefixes=("AIz", "ya29.", "GOCSPX-"),
         tail=r"(?=[A-Za-z_\-]{0,80}[0-9_\-])[A-Za-z0-9_\-.]{20,}",
     ),
-    Prefix(
+    TokenPrefix(
         name="npm-token",
         title="npm access token",
         prefixes=("npm_",),
         tail=_ALPHANUMERIC + r"{36}(?![A-Za-z0-9_])",
         silent=("npm_package_devDependencies_typescript_eslint",),
     ),
-    Prefix(
+    TokenPrefix(
         name="pypi-token",
         title="PyPI or TestPyPI token",
         prefixes=("pypi-",),
         tail=r"Ag" + _URL_SAFE + r"{40,}",
     ),
-    Prefix(
+    TokenPrefix(
         name="huggingface-token",
         title="Hugging Face token: user or organisation",
         prefixes=("hf_", "api_org_"),
         tail=_MIXED + _ALPHANUMERIC + r"{30,}",
     ),
-    Prefix(
+    TokenPrefix(
         name="sendgrid-key",
         title="SendGrid API key",
         prefixes=("SG.",),
         tail=_URL_SAFE + r"{16,}\." + _URL_SAFE + r"{16,}",
     ),
-    Prefix(
+    TokenPrefix(
         name="stripe-key",
         title="Stripe key or webhook secret",
         prefixes=("sk_live_", "sk_test_", "rk_live_", "rk_test_", "whsec_"),
         tail=r"[A-Za-z0-9+/=]{16,}",
     ),
-    Prefix(
+    TokenPrefix(
         name="jwt",
         title="JSON Web Token (RFC 7519) or its encrypted form",
         source="RFC 7519",
@@ -148,7 +148,7 @@ PREFIXES: Final[tuple[Prefix, ...]] = (
         tail=r"[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]{4,}(?:\.[A-Za-z0-9_\-]*){1,3}",
         silent=("eyJhbGciOiJIUzI1NiJ9 alone is a header without a token",),
     ),
-    Prefix(
+    TokenPrefix(
         name="hex-token",
         title="Token of a service whose prefix is followed by hexadecimal digits only",
         prefixes=("key-", "fc-", "dop_v1_", "doo_v1_", "dor_v1_", "shpat_", "shpca_", "shppa_",
@@ -157,7 +157,7 @@ PREFIXES: Final[tuple[Prefix, ...]] = (
         tail=r"[0-9a-f]{32,64}(?![A-Za-z0-9])",
         silent=("fc-button-primary-active-disabled", "key-value-store"),
     ),
-    Prefix(
+    TokenPrefix(
         name="service-token",
         title="Token of another service with a prefix of its own",
         prefixes=(
@@ -207,91 +207,91 @@ PREFIXES: Final[tuple[Prefix, ...]] = (
         tail=_TWO_DIGITS_OR_CAPITAL + _URL_SAFE + r"{18,}",
         silent=("xai-grok-large-preview-2", "glc_short1"),
     ),
-    Prefix(
+    TokenPrefix(
         name="base64-token",
         title="Token of a service whose prefix is followed by base64",
         prefixes=("BBDC-", "fm2_"),
         tail=_TWO_DIGITS_OR_CAPITAL + r"[A-Za-z0-9+/=_\-]{40,}",
         silent=("BBDC-short", "fm2_station_frequency"),
     ),
-    Prefix(
+    TokenPrefix(
         name="brave-key",
         title="Brave Search API key",
         prefixes=("BSA",),
         tail=_URL_SAFE + r"{28}(?![A-Za-z0-9_\-])",
         silent=("BSA rule 2",),
     ),
-    Prefix(
+    TokenPrefix(
         name="crates-token",
         title="crates.io API token",
         prefixes=("cio",),
         tail=_ALPHANUMERIC + r"{32}(?![A-Za-z0-9_\-])",
         silent=("cio-service-name",),
     ),
-    Prefix(
+    TokenPrefix(
         name="fireworks-key",
         title="Fireworks API key",
         prefixes=("fw_",),
         tail=_ALPHANUMERIC + r"{24}(?![A-Za-z0-9_\-])",
         silent=("fw_rule_2",),
     ),
-    Prefix(
+    TokenPrefix(
         name="nuget-key",
         title="NuGet API key",
         prefixes=("oy2",),
         tail=r"[a-z0-9]{43}(?![A-Za-z0-9_\-])",
         silent=("oy2 is short",),
     ),
-    Prefix(
+    TokenPrefix(
         name="notion-secret",
         title="Notion integration secret of the older form",
         prefixes=("secret_",),
         tail=_ALPHANUMERIC + r"{43}(?![A-Za-z0-9_\-])",
         silent=("secret_manager_access_of_all_the_good_users_x1",),
     ),
-    Prefix(
+    TokenPrefix(
         name="artifactory-key",
         title="JFrog Artifactory API key",
         prefixes=("AKCp",),
         tail=_ALPHANUMERIC + r"{69}(?![A-Za-z0-9_\-])",
         silent=("AKCp5",),
     ),
-    Prefix(
+    TokenPrefix(
         name="alibaba-key",
         title="Alibaba Cloud access key id",
         prefixes=("LTAI",),
         tail=r"(?=[A-Za-z]{0,15}[0-9])" + _ALPHANUMERIC + r"{16,24}(?![A-Za-z0-9_\-])",
         silent=("LTAI5",),
     ),
-    Prefix(
+    TokenPrefix(
         name="razorpay-key",
         title="Razorpay key id",
         prefixes=("rzp_",),
         tail=r"(?:live|test)_[A-Za-z0-9]{14}(?![A-Za-z0-9_\-])",
         silent=("rzp_live_key",),
     ),
-    Prefix(
+    TokenPrefix(
         name="facebook-token",
         title="Facebook or Instagram access token",
         prefixes=("EAA",),
         tail=_ALPHANUMERIC + r"{100,}(?![A-Za-z0-9_\-+/=])",
         silent=("EAAT is a medium",),
     ),
-    Prefix(
+    TokenPrefix(
         name="yandex-key",
         title="Yandex Cloud API key",
         prefixes=("AQVN",),
         tail=_URL_SAFE + r"{35,38}(?![A-Za-z0-9_\-])",
         silent=("AQVN7",),
     ),
-    Prefix(
+    TokenPrefix(
         name="google-refresh-token",
         title="Google OAuth refresh token",
         prefixes=("1//0",),
         tail=_URL_SAFE + r"{60,}",
         silent=("1//0 is no path",),
     ),
-    Prefix(
+    TokenPrefix(
         name="discord-token",
         title="Discord bot token: the bot's number in base64, a time, a signature",
         prefixes=("MT", "Nz", "OD", "OT"),
@@ -299,21 +299,21 @@ PREFIXES: Final[tuple[Prefix, ...]] = (
         + _URL_SAFE + r"{27,40}(?![A-Za-z0-9_\-])",
         silent=("MTBF.report.of.the.last.month",),
     ),
-    Prefix(
+    TokenPrefix(
         name="dynatrace-token",
         title="Dynatrace API or platform token",
         prefixes=("dt0c", "dt0s"),
         tail=r"[0-9]{2}\.[A-Z0-9]{8,24}\.[A-Z0-9]{64}",
         silent=("dt0c01.SAMPLE",),
     ),
-    Prefix(
+    TokenPrefix(
         name="cloudflare-origin-key",
         title="Cloudflare origin CA key",
         prefixes=("v1.0-",),
         tail=r"[0-9a-f]{24}-[0-9a-f]{140,160}",
         silent=("v1.0-beta",),
     ),
-    Prefix(
+    TokenPrefix(
         name="launchdarkly-key",
         title="LaunchDarkly SDK key",
         prefixes=("sdk-", "mob-"),
@@ -327,8 +327,8 @@ _B64: Final = r"[A-Za-z0-9+/=_\-.~]"
 _BEGIN: Final = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrtbf])|(?<=[0-9\[]m))"
 """Start of a token: no letter or digit before it, except at the end of an escape or colour code."""
 
-SHAPES: Final[tuple[Shape, ...]] = (
-    Shape(
+SECRET_PATTERNS: Final[tuple[SecretPattern, ...]] = (
+    SecretPattern(
         name="bearer",
         title="Credentials after an HTTP authorization scheme (RFC 6750)",
         source="RFC 6750",
@@ -338,7 +338,7 @@ SHAPES: Final[tuple[Shape, ...]] = (
         fires=("Authorization: Bearer <24>", "curl -H 'authorization: bearer <8>'"),
         silent=("a bearer token is required", "Bearer authentication"),
     ),
-    Shape(
+    SecretPattern(
         name="basic",
         title="User name and password after the Basic scheme (RFC 7617)",
         source="RFC 7617",
@@ -348,7 +348,7 @@ SHAPES: Final[tuple[Shape, ...]] = (
         fires=("Proxy-Authorization: Basic dXNlcjpwYXNzd29yZDEyMw==",),
         silent=("Basic authentication", "basic functionality"),
     ),
-    Shape(
+    SecretPattern(
         name="private-key",
         title="PEM private key (RFC 7468), whole or cut",
         source="RFC 7468",
@@ -361,7 +361,7 @@ SHAPES: Final[tuple[Shape, ...]] = (
         fires=("-----BEGIN RSA PRIVATE KEY-----\nMII<60>\n-----END RSA PRIVATE KEY-----",),
         silent=("-----BEGIN PUBLIC KEY-----\nMII", "a private key is needed"),
     ),
-    Shape(
+    SecretPattern(
         name="url-password",
         title="Password inside a URL or connection string (RFC 3986, userinfo)",
         source="RFC 3986 3.2.1",
@@ -376,7 +376,7 @@ SHAPES: Final[tuple[Shape, ...]] = (
             "see http://a.example:80 and mail me@b.example",
         ),
     ),
-    Shape(
+    SecretPattern(
         name="webhook-url",
         title="Webhook URL whose path is the credential",
         needles=("hook",),
@@ -389,7 +389,7 @@ SHAPES: Final[tuple[Shape, ...]] = (
         fires=("https://hooks.slack.com/services/T<8>/B<8>/<24>",),
         silent=("https://hooks.example.com/services/list",),
     ),
-    Shape(
+    SecretPattern(
         name="telegram-token",
         title="Telegram bot token",
         needles=(":aa",),
@@ -397,7 +397,7 @@ SHAPES: Final[tuple[Shape, ...]] = (
         fires=("https://api.telegram.org/bot1234567890:AA<33>/getMe",),
         silent=("00:AA:11:22:33:44",),
     ),
-    Shape(
+    SecretPattern(
         name="azure-client-secret",
         title="Client secret of an Azure application",
         needles=("0q~", "1q~", "2q~", "3q~", "4q~", "5q~", "6q~", "7q~", "8q~", "9q~"),
@@ -408,7 +408,7 @@ SHAPES: Final[tuple[Shape, ...]] = (
         fires=("abc8Q~<34>",),
         silent=("seq~1", "abc8Q~short"),
     ),
-    Shape(
+    SecretPattern(
         name="terraform-token",
         title="Terraform Cloud or Enterprise token",
         needles=(".atlasv1",),
@@ -416,7 +416,7 @@ SHAPES: Final[tuple[Shape, ...]] = (
         fires=("<14>.atlasv1.<67>",),
         silent=("x.atlasv1.short",),
     ),
-    Shape(
+    SecretPattern(
         name="mailchimp-key",
         title="Mailchimp API key, with its data centre",
         needles=("-us",),
@@ -424,7 +424,7 @@ SHAPES: Final[tuple[Shape, ...]] = (
         fires=("0123456789abcdef0123456789abcdef-us12",),
         silent=("en-us1", "cafe-us2"),
     ),
-    Shape(
+    SecretPattern(
         name="account-key",
         title="Key or password inside a key=value connection string (Azure, ADO, ODBC)",
         needles=("password", "pwd", "accountkey", "sharedaccesskey"),
@@ -435,7 +435,7 @@ SHAPES: Final[tuple[Shape, ...]] = (
         fires=("Server=db;Database=x;User Id=sa;Password=<10>;Encrypt=true",),
         silent=("Server=db;Password=;Encrypt=true",),
     ),
-    Shape(
+    SecretPattern(
         name="emails",
         title="E-mail addresses",
         needles=("@",),
@@ -444,7 +444,7 @@ SHAPES: Final[tuple[Shape, ...]] = (
         fires=("write to jo.doe+x@mail.example.org",),
         silent=("npm i @scope/name@1.2.3",),
     ),
-    Shape(
+    SecretPattern(
         name="cards",
         title="Payment card numbers that pass the Luhn check",
         needles=("",),
@@ -458,7 +458,7 @@ SHAPES: Final[tuple[Shape, ...]] = (
         fires=("paid with 4111 1111 1111 1111",),
         silent=("4111 1111 1111 1112", "1795295508335435282"),
     ),
-    Shape(
+    SecretPattern(
         name="home-folders",
         title="The user's name in a home folder's path",
         needles=("",),
@@ -467,7 +467,7 @@ SHAPES: Final[tuple[Shape, ...]] = (
         fires=("/home/jo/project", "/Users/jo/x.txt"),
         silent=("/homes/list",),
     ),
-    Shape(
+    SecretPattern(
         name="long-tokens",
         title="Any random-looking run of 32 or more characters with letters and digits mixed",
         needles=("",),

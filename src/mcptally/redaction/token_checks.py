@@ -62,6 +62,6 @@ MATCH_REACH: Final = {
     "terraform-token": (14, 96),
     "mailchimp-key": (32, 8),
 }
-"""Name of a `Shape` → `before` and `after` of `scanner.matches_near`.
+"""Name of a `SecretPattern` → `before` and `after` of `scanner.matches_near`.
 
 Patterns without an entry are searched in the whole frame."""

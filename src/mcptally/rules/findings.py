@@ -2,7 +2,7 @@
 
 Rules are rows of the TOML files `FILES`. A rule says what its findings are about, how severe they
 are and for which revisions of the protocol it holds; the caller says which rows of a table break
-it. Every finding has a rule: `rule_of` raises an error for an unknown id.
+it. Every finding has a rule: `finding_rule` raises an error for an unknown id.
 """
 
 import dataclasses
@@ -72,7 +72,7 @@ def finding_rules() -> Mapping[str, FindingRule]:
     return {rule.id: rule for rule in rules.load(FindingRule, *FILES)}
 
 
-def rule_of(name: str) -> FindingRule:
+def finding_rule(name: str) -> FindingRule:
     """Return the rule with the id `name`.
 
     Raises:
@@ -84,7 +84,7 @@ def rule_of(name: str) -> FindingRule:
     return rule
 
 
-def findings_of(
+def make_findings(
     name: str,
     rows: pl.DataFrame,
     message: str | pl.Expr,
@@ -105,7 +105,7 @@ def findings_of(
     Raises:
         RuleError: no rule has this id.
     """
-    rule = rule_of(name)
+    rule = finding_rule(name)
     if rule.revisions:
         rows = rows.filter(pl.col("revision").is_in(rule.revisions))
     if not rows.height:
@@ -132,14 +132,14 @@ class Check(NamedTuple):
     path: str | pl.Expr | None = None
 
 
-def found_where(rows: pl.DataFrame, *checks: Check) -> Iterator[pl.DataFrame]:
+def run_checks(rows: pl.DataFrame, *checks: Check) -> Iterator[pl.DataFrame]:
     """Yield the findings of many checks of the same rows; all conditions are tested in one pass."""
     masks = rows.select(
         check.when.fill_null(value=False).alias(str(n)) for n, check in enumerate(checks)
     )
     for check, mask in zip(checks, masks.iter_columns(), strict=True):
         if mask.any():
-            yield findings_of(
+            yield make_findings(
                 check.rule,
                 rows.filter(mask),
                 check.message,
@@ -148,21 +148,21 @@ def found_where(rows: pl.DataFrame, *checks: Check) -> Iterator[pl.DataFrame]:
             )
 
 
-def together(parts: list[pl.DataFrame]) -> pl.DataFrame:
+def concat_findings(parts: list[pl.DataFrame]) -> pl.DataFrame:
     """Return findings of many rules as one table."""
     rows = [part for part in parts if part.height]
     findings: pl.DataFrame = pl.concat(rows) if rows else pl.DataFrame(schema=Findings.schema())
     return findings
 
 
-def require_rules(findings: pl.DataFrame) -> pl.DataFrame:
+def require_known_rules(findings: pl.DataFrame) -> pl.DataFrame:
     """Return `findings` unchanged after checking that each names a known rule.
 
     Raises:
         RuleError: a finding names an unknown rule.
     """
     for name in findings.get_column("rule").unique():
-        rule_of(name)
+        finding_rule(name)
     return findings
 
 

@@ -9,8 +9,13 @@ from typing import Any, Final
 
 from mcptally import rules
 from mcptally.errors import UsageError, near
-from mcptally.redaction.key_patterns import PLACES, Place
-from mcptally.redaction.secret_patterns import PREFIXES, SHAPES, Prefix, Shape
+from mcptally.redaction.key_patterns import NAME_RULES, NameRule
+from mcptally.redaction.secret_patterns import (
+    SECRET_PATTERNS,
+    TOKEN_PREFIXES,
+    SecretPattern,
+    TokenPrefix,
+)
 
 FILES: Final = (
     "archive.toml",
@@ -71,7 +76,11 @@ def _rows(text: str) -> Iterator[dict[str, Any]]:
 def _redaction() -> RuleFile:
     """Return the redaction rules of the recorder, which are rows of Python modules."""
     rows = []
-    patterns: tuple[Place | Shape | Prefix, ...] = (*PLACES, *SHAPES, *PREFIXES)
+    patterns: tuple[NameRule | SecretPattern | TokenPrefix, ...] = (
+        *NAME_RULES,
+        *SECRET_PATTERNS,
+        *TOKEN_PREFIXES,
+    )
     for pattern in patterns:
         row = {key: value for key, value in pattern._asdict().items() if value}
         row["id"] = f"redaction.{row.pop('name')}"
@@ -130,7 +139,7 @@ def find_rules(name: str | None = None) -> list[dict[str, Any]]:
     return group
 
 
-def words(row: dict[str, Any]) -> str:
+def format_rule(row: dict[str, Any]) -> str:
     """Return one rule with all its fields, for a terminal."""
     names: list[str] = [name for name in FIRST if name in row]
     names += [name for name in row if name not in FIRST + EXAMPLES]
@@ -148,7 +157,7 @@ def _value(value: Any, width: int) -> str:
     return text.strip("\n").replace("\n", "\n" + " " * (width + 2))
 
 
-def reference() -> str:
+def render_reference_page() -> str:
     """Return the reference page of all rules, in Markdown."""
     parts = [_INTRODUCTION]
     for file in rule_files():

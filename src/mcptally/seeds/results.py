@@ -208,13 +208,13 @@ def _column_findings(results: pl.DataFrame) -> list[pl.DataFrame]:
         pl.col(*set(_CALL) - {"recording", "tool"}).first(), times=pl.len()
     )
     return [
-        rule_findings.findings_of(
+        rule_findings.make_findings(
             "content.empty",
             empty,
             pl.concat_str(pl.lit("content is empty"), structured),
             path="/content",
         ),
-        rule_findings.findings_of(
+        rule_findings.make_findings(
             "content.is_error_missing",
             first,
             formatted("isError is missing in {} results of this tool in this recording", "times"),

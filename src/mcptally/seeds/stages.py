@@ -80,7 +80,7 @@ def contract_findings(
         arguments.wrapped_findings(calls, definitions),
         *validation_calls.validation_findings(calls, messages, definitions),
     ]
-    return rule_findings.together([*found, *requests]), ui_tables
+    return rule_findings.concat_findings([*found, *requests]), ui_tables
 
 
 def contract_tables(
@@ -116,4 +116,4 @@ def archive_findings(
         form_counts: rows of `count_error_forms` of all partitions.
     """
     declared = validation_calls.declaration_findings(listed, definitions)
-    return rule_findings.together([*declared, error_forms.form_findings(form_counts)])
+    return rule_findings.concat_findings([*declared, error_forms.form_findings(form_counts)])

@@ -48,7 +48,7 @@ def findings(
         values = (row, violation.path, violation.message, violation.evidence)
         by_rule.setdefault(violation.code, []).append(values)
     return [
-        rule_findings.findings_of(
+        rule_findings.make_findings(
             rule,
             _with_calls(calls, values),
             pl.col("violation_message"),

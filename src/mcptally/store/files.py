@@ -38,7 +38,7 @@ from mcptally.store.plain_files import require_plain_files
 from mcptally.tables.all_tables import TABLES
 from mcptally.tables.declaration import Table
 from mcptally.tables.recordings import Recordings
-from mcptally.transcript.remote import is_remote, was_url
+from mcptally.transcript.remote import is_remote, url_of_path
 
 STORE_FORMAT: Final = 2
 """Version of the store's layout. A store of another version is rebuilt, not migrated."""
@@ -96,7 +96,7 @@ class Written:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Made:
+class Provenance:
     """The provenance of a store: what its rows were made with, and what its manifest keeps."""
 
     rules: str = "default"
@@ -121,7 +121,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """
     path = folder / MANIFEST
     if not folder.is_dir():
-        if url := was_url(folder):
+        if url := url_of_path(folder):
             raise StoreError(
                 f"{url}: a store must be in a local folder to be queried; copy it first, as with: "
                 f"aws s3 sync {url} {folder.name}"
@@ -178,7 +178,7 @@ def _checked(folder: Path, manifest: Any) -> dict[str, Any]:
             f"{how_to_rebuild(folder, manifest)}"
         )
     known: dict[str, Any] = manifest
-    if missing := [name for name, found in live(folder, known).items() if not found]:
+    if missing := [name for name, found in live_files(folder, known).items() if not found]:
         raise StoreError(
             f"{folder}: has no table {', '.join(missing)}: another version of mcptally made it; "
             f"{how_to_rebuild(folder, manifest)}"
@@ -193,11 +193,11 @@ def how_to_rebuild(folder: Path, manifest: Any) -> str:
     return f"rebuild it with: mcptally score ARCHIVE -o {folder}"
 
 
-Files = Mapping[str, list[Path]]
+LiveFiles = Mapping[str, list[Path]]
 """The live files of a store: name of a table, or folder of summaries → its files."""
 
 
-def live(folder: Path, manifest: Mapping[str, Any]) -> Files:
+def live_files(folder: Path, manifest: Mapping[str, Any]) -> LiveFiles:
     """The live files in the order of the manifest; every table has an entry."""
     files: dict[str, list[Path]] = {table.name: [] for table in TABLES}
     for name in manifest["parts"]:
@@ -257,11 +257,11 @@ def working(folder: Path) -> Iterator[Path]:
     try:
         with alone_in(folder):
             _require_store_or_empty(folder)
-            sweep(folder)
+            remove_unlisted(folder)
             try:
-                yield prepare(folder)
+                yield create_work_folder(folder)
             finally:
-                sweep(folder)
+                remove_unlisted(folder)
     except BaseException as error:
         if new and folder.is_dir() and not any(folder.iterdir()):
             folder.rmdir()
@@ -273,7 +273,7 @@ def working(folder: Path) -> Iterator[Path]:
         raise
 
 
-def prepare(folder: Path) -> Path:
+def create_work_folder(folder: Path) -> Path:
     """A new work folder inside the store at `folder`."""
     # A new name: a process that survives its run must not write into the next work folder.
     work = folder / WORK / secrets.token_hex(4)
@@ -296,7 +296,7 @@ def _require_store_or_empty(folder: Path) -> None:
         raise StoreError(f"{folder}: is not a store and has other files in it; name a new folder")
 
 
-def sweep(folder: Path) -> list[Path]:
+def remove_unlisted(folder: Path) -> list[Path]:
     """Remove the files that the manifest does not list; gives those that could not be removed.
 
     They belong to the previous store or to killed runs. The caller must hold the lock of the store.
@@ -339,7 +339,7 @@ def _unlisted(folder: Path, listed: Collection[str]) -> Iterator[Path]:
                 yield Path(at)
 
 
-def mark(folder: Path) -> tuple[int, int]:
+def manifest_version(folder: Path) -> tuple[int, int]:
     """Inode and time of the manifest: they change when a run replaces the store at `folder`."""
     try:
         stat = (folder / MANIFEST).stat()
@@ -459,7 +459,7 @@ def publish(
     *,
     sources: Iterable[SourceFile],
     rows: Mapping[str, int],
-    made: Made,
+    made: Provenance,
     kept: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
 ) -> None:
     """Move the parts of the work folder into the store and replace its manifest.

@@ -38,14 +38,14 @@ def local_copy(out: str | Path, *, full: bool = False) -> Iterator[Path]:
         McptallyError: the URL cannot be reached.
     """
     if not (isinstance(out, str) and remote.is_url(out)):
-        if url := remote.was_url(Path(out)):
+        if url := remote.url_of_path(Path(out)):
             raise UsageError(
                 f"{url}: a URL is given as text; a Path means a local folder of this name"
             )
         yield Path(out)
         return
     url = out.rstrip("/")
-    remote.place(url)
+    remote.resolve(url)
     with tempfile.TemporaryDirectory(prefix="mcptally-") as parent:
         folder = Path(parent) / "store"
         before = _download(url, folder, full=full)
@@ -66,7 +66,7 @@ class _Downloaded(NamedTuple):
 
 def _download(url: str, folder: Path, *, full: bool) -> _Downloaded:
     """Copy the store behind a URL into a folder."""
-    there = remote.names(url)
+    there = remote.list_names(url)
     if MANIFEST not in there:
         if others := [name for name in there if not _is_of_store(name)]:
             raise StoreError(
@@ -75,10 +75,10 @@ def _download(url: str, folder: Path, *, full: bool) -> _Downloaded:
         return _Downloaded(None, {}, set())
     # Ask for the version first: if another run publishes now, the PUT at the end fails.
     version = remote.version(url, MANIFEST)
-    remote.fetch(url, folder, [MANIFEST])
+    remote.download(url, folder, [MANIFEST])
     listed = _listed(folder)
     wanted = [] if full else sorted(listed & set(there))
-    remote.fetch(url, folder, wanted)
+    remote.download(url, folder, wanted)
     # Digests of the files, not those in store.json: a damaged file is uploaded again.
     return _Downloaded(version, {name: digest_of(folder / name) for name in wanted}, listed)
 
@@ -94,15 +94,15 @@ def _listed(folder: Path) -> set[str]:
 def _publish(url: str, folder: Path, before: _Downloaded) -> None:
     parts = json.loads((folder / MANIFEST).read_bytes())["parts"]
     new = sorted(parts.keys() - before.files.keys())
-    remote.put(folder, url, new)
-    if missing := parts.keys() - set(remote.names(url)):
+    remote.upload(folder, url, new)
+    if missing := parts.keys() - set(remote.list_names(url)):
         remote.remove(url, [name for name in new if name not in missing])
         raise StoreError(
             f"{url}: {min(missing)} disappeared after its upload; is another run writing there? "
             "score again"
         )
     # Check first: not every protocol has a conditional PUT.
-    if remote.version(url, MANIFEST) != before.version or not remote.put_over(
+    if remote.version(url, MANIFEST) != before.version or not remote.upload_if_unchanged(
         folder / MANIFEST, url, MANIFEST, before=before.version
     ):
         remote.remove(url, new)  # no other run uses these names

@@ -6,7 +6,7 @@ import polars as pl
 
 from mcptally.tables.declaration import TIME, Column, Table
 
-FAILED: Final = (
+FAILED_OUTCOMES: Final = (
     "tool_error",
     "protocol_error",
     "hidden_error",

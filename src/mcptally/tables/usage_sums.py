@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from mcptally.tables.calls import FAILED, Calls
+from mcptally.tables.calls import FAILED_OUTCOMES, Calls
 from mcptally.tables.declaration import Aggregate
 from mcptally.tables.usage import Usage
 
@@ -24,7 +24,7 @@ AGGREGATES: Final[Mapping[str, Aggregate]] = MappingProxyType(
 TOOL_CALL: Final = "method = 'tools/call' AND dir = 'c2s' AND tool IS NOT NULL"
 """Condition of the calls that are counted. A call without a tool's name belongs to no tool."""
 
-_ENDED: Final = ", ".join(f"'{name}'" for name in ("ok", *FAILED) if name != "cancelled")
+_ENDED: Final = ", ".join(f"'{name}'" for name in ("ok", *FAILED_OUTCOMES) if name != "cancelled")
 
 FACTS: Final[Mapping[str, str]] = MappingProxyType(
     {

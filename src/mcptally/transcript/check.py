@@ -17,13 +17,19 @@ import msgspec
 
 from mcptally.errors import UnreadableError
 from mcptally.plural import count
-from mcptally.transcript.discover import PassedOver, discover
-from mcptally.transcript.events import EVENTS as EVENT_TYPES
+from mcptally.transcript.discover import SkippedFile, discover
+from mcptally.transcript.events import FRAME_OF_EVENT as EVENT_TYPES
 from mcptally.transcript.events import AnyEvent, CloseEvent, GapEvent, OpenEvent
-from mcptally.transcript.files import Damage, Lines, Room, lines
+from mcptally.transcript.files import Damage, DecompressionBudget, LineRun, read_lines
 from mcptally.transcript.format import EVENT_NAMES
-from mcptally.transcript.parse import MAX_NOISE, NOISE, at_once, event_of, is_torn
-from mcptally.wire.nesting import with_stack_room
+from mcptally.transcript.parse import (
+    MAX_NOISE_LINES,
+    NOISE_MESSAGE,
+    is_torn,
+    parse_event,
+    parse_lines,
+)
+from mcptally.wire.nesting import with_raised_recursion_limit
 
 if sys.platform != "win32":
     import fcntl
@@ -39,7 +45,7 @@ _MAX_RUNS: Final = 4096
 _MAX_LISTED: Final = 20
 
 _PARTITION_BYTES: Final = 16 << 20
-"""Bytes of files that share one `Room`: about the size of a partition of `score`."""
+"""Bytes of files that share one `DecompressionBudget`: about the size of a partition of `score`."""
 
 _EVENT_NAME: Final = {shape: str(shape.__struct_config__.tag) for shape in EVENT_TYPES}
 _COUNTS: Final = msgspec.json.Decoder(dict[str, Any])
@@ -115,7 +121,7 @@ class ArchiveCheck:
     damaged_files: list[FileCheck]
 
 
-@with_stack_room
+@with_raised_recursion_limit
 def check(paths: Iterable[str | Path]) -> ArchiveCheck:
     """Check whether the archive that `paths` name is whole.
 
@@ -124,13 +130,13 @@ def check(paths: Iterable[str | Path]) -> ArchiveCheck:
     """
     seen: dict[str, _RecordingState] = {}
     damaged = []
-    out: list[PassedOver] = []
+    out: list[SkippedFile] = []
     files = discover(paths, out.append)
-    room, together = Room(), 0
+    room, together = DecompressionBudget(), 0
     for path in files:
         together += _size(path)
         if together > _PARTITION_BYTES:
-            room, together = Room(), 0
+            room, together = DecompressionBudget(), 0
         report = _check_file(path, seen, room)
         if report.problems:
             damaged.append(report)
@@ -139,7 +145,7 @@ def check(paths: Iterable[str | Path]) -> ArchiveCheck:
         first = damaged[0] if damaged else None
         why = f"; {first.file}: {first.problems[0]}" if first else ""
         raise UnreadableError(f"no transcript event in {count(len(files), 'file')}{why}")
-    is_held_cached = functools.cache(is_held)  # a file may hold a million recordings
+    is_held_cached = functools.cache(is_locked)  # a file may hold a million recordings
     recordings = [_check_recording(name, state, is_held_cached) for name, state in seen.items()]
     return ArchiveCheck(
         whole=not damaged and all(r.verdict == "whole" for r in recordings),
@@ -157,22 +163,24 @@ def _size(path: Path) -> int:
         return 0  # reading the file reports it
 
 
-def _check_file(path: Path, seen: dict[str, _RecordingState], room: Room) -> FileCheck:
+def _check_file(
+    path: Path, seen: dict[str, _RecordingState], room: DecompressionBudget
+) -> FileCheck:
     problems: list[str] = []
     unread = total = noise = 0
     bad: Counter[str] = Counter()
     first_bad: dict[str, tuple[int, str]] = {}
-    for run in lines(path, room=room):
+    for run in read_lines(path, room=room):
         if isinstance(run, Damage):
             where = "" if run.line is None else f"line {run.line}: "
             problems.append(f"{where}{run.message}")
             continue
         total = run.first + run.count - 1
-        known = at_once(run.data, run.count)
+        known = parse_lines(run.data, run.count)
         for event in known or ():
             _add_event(event, path, seen)
         for number, line in _numbered_lines(run) if known is None else ():
-            event_or_why = event_of(line.removesuffix(b"\n"))
+            event_or_why = parse_event(line.removesuffix(b"\n"))
             if isinstance(event_or_why, tuple):
                 rule, words = event_or_why
                 if not line.endswith(b"\n") and is_torn(line):
@@ -184,8 +192,8 @@ def _check_file(path: Path, seen: dict[str, _RecordingState], room: Room) -> Fil
                 _add_event(event_or_why, path, seen)
                 continue
             noise += 1
-        if noise > MAX_NOISE:
-            problems.append(f"line {total + 1}: {NOISE}")
+        if noise > MAX_NOISE_LINES:
+            problems.append(f"line {total + 1}: {NOISE_MESSAGE}")
             break
     for rule, n in bad.items():
         number, words = first_bad[rule]
@@ -195,7 +203,7 @@ def _check_file(path: Path, seen: dict[str, _RecordingState], room: Room) -> Fil
     return FileCheck(str(path), total, unread, problems)
 
 
-def _numbered_lines(run: Lines) -> Iterator[tuple[int, bytes]]:
+def _numbered_lines(run: LineRun) -> Iterator[tuple[int, bytes]]:
     """Yield (number, line with its newline) for each line of a run."""
     number, begin = run.first, 0
     while begin < len(run.data):
@@ -337,7 +345,7 @@ def _range_text(first: int, last: int) -> str:
     return str(first) if first == last else f"{first}-{last}"
 
 
-def is_held(path: Path) -> bool:
+def is_locked(path: Path) -> bool:
     """Whether a recorder holds the lock of this file."""
     if sys.platform == "win32":  # no flock: such a recording counts as unclosed
         return False

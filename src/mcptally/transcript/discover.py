@@ -12,7 +12,7 @@ from mcptally.transcript.format import SUFFIXES
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class PassedOver:
+class SkippedFile:
     """A file in a folder, or a match of a pattern, that is not read."""
 
     name: str
@@ -22,7 +22,7 @@ class PassedOver:
 
 
 def discover(
-    paths: Iterable[str | Path], passed_over: Callable[[PassedOver], Any] = lambda _: None
+    paths: Iterable[str | Path], passed_over: Callable[[SkippedFile], Any] = lambda _: None
 ) -> list[Path]:
     """The transcript files that `paths` name, sorted, each once.
 
@@ -39,7 +39,7 @@ def discover(
     """
     named = [Path(path) for path in paths]
     found: dict[Path, None] = {}
-    out: list[PassedOver] = []
+    out: list[SkippedFile] = []
     for path in named:
         if _path_is(path, Path.is_dir):
             found.update(dict.fromkeys(files_below(path, out)))
@@ -61,7 +61,7 @@ def discover(
                 elif _is_utf8_name(match):
                     found[match] = None
                 else:
-                    out.append(PassedOver(_printable_path(match), _NAME_NOT_UTF8))
+                    out.append(SkippedFile(_printable_path(match), _NAME_NOT_UTF8))
     for each in out:
         passed_over(each)
     if not found:
@@ -98,7 +98,7 @@ def _matches(pattern: Path) -> Iterator[Path]:
 
 
 def files_below(
-    folder: Path, out: list[PassedOver], suffixes: tuple[str, ...] = SUFFIXES
+    folder: Path, out: list[SkippedFile], suffixes: tuple[str, ...] = SUFFIXES
 ) -> Iterator[Path]:
     """Yield the files of a folder, at any depth, whose names end with one of `suffixes`.
 
@@ -123,15 +123,15 @@ def files_below(
             elif entry.is_symlink() and not _within(path, root):
                 if entry.name.endswith(suffixes) or _leads_to_folder(entry):
                     out.append(
-                        PassedOver(
+                        SkippedFile(
                             _printable_path(path), "a link out of the folder; name it as well"
                         )
                     )
             elif entry.name.endswith(suffixes):
                 if not path.is_file():
-                    out.append(PassedOver(_printable_path(path), "not a regular file"))
+                    out.append(SkippedFile(_printable_path(path), "not a regular file"))
                 elif not _is_utf8_name(path):
-                    out.append(PassedOver(_printable_path(path), _NAME_NOT_UTF8))
+                    out.append(SkippedFile(_printable_path(path), _NAME_NOT_UTF8))
                 elif not entry.is_symlink() or not path.resolve().name.endswith(suffixes):
                     yield path  # (the target of a link inside the folder is found by its own name)
 

@@ -218,7 +218,7 @@ class Error(Struct, gc=False):
     data: Raw = ABSENT
 
 
-EVENTS: Final[dict[type[Struct], str]] = {
+FRAME_OF_EVENT: Final[dict[type[Struct], str]] = {
     MessageEvent: "messages",
     RawFrame: "raws",
     StderrEvent: "stderr",
@@ -278,7 +278,7 @@ class LenientDecoder(Generic[T]):
         """The struct of a text that does not fit: members of other types are left out."""
         value = self.cls()
         try:
-            members = MEMBERS.decode(text)
+            members = MEMBERS_DECODER.decode(text)
         except (msgspec.DecodeError, RecursionError):
             return value
         for name, raw in members.items():
@@ -291,7 +291,7 @@ class LenientDecoder(Generic[T]):
         return value
 
 
-MEMBERS: Final = msgspec.json.Decoder(dict[str, Raw])
+MEMBERS_DECODER: Final = msgspec.json.Decoder(dict[str, Raw])
 ITEMS_DECODER: Final = msgspec.json.Decoder(list[Raw])
 
 
@@ -305,9 +305,9 @@ def _value_of_other_type(name: str, raw: Raw, default: Any) -> Any:
     return None if name in {"type", "text", "_meta"} else default
 
 
-MSG: Final = LenientDecoder(Msg)
-PARAMS: Final = LenientDecoder(Params)
-RESULT: Final = LenientDecoder(Result)
+MSG_DECODER: Final = LenientDecoder(Msg)
+PARAMS_DECODER: Final = LenientDecoder(Params)
+RESULT_DECODER: Final = LenientDecoder(Result)
 BLOCK_DECODER: Final = LenientDecoder(Block)
-ERROR: Final = LenientDecoder(Error)
+ERROR_DECODER: Final = LenientDecoder(Error)
 EVENT_DECODER: Final[msgspec.json.Decoder[AnyEvent]] = msgspec.json.Decoder(AnyEvent)

@@ -2,7 +2,7 @@
 
 The content of lines is not parsed here. Reading is streaming and bounded: a file is never in
 memory as a whole, and is read up to the size that it had when it was opened. A line longer than
-`MAX_LINE`, and data beyond what `Room` allows, are skipped and reported.
+`MAX_LINE`, and data beyond what `DecompressionBudget` allows, are skipped and reported.
 """
 
 import dataclasses
@@ -36,8 +36,8 @@ MAX_LINE: Final = 256 << 20
 
 The recorder's size limit for a frame is far below."""
 
-EXPANSION: Final = 64
-"""A compressed file may expand to this many times its size without using `Room`.
+FREE_EXPANSION: Final = 64
+"""A compressed file may expand to this many times its size without using `DecompressionBudget`.
 
 Recordings reach 5 to 20; a recording of the same call a thousand times exceeds 200."""
 
@@ -68,8 +68,8 @@ _ASCII_TEXT: Final = re.compile(rb"[\x20-\x7e\s]*\Z")
 
 
 @dataclasses.dataclass(slots=True)
-class Room:
-    """A budget that several files share: bytes to which they may expand beyond `EXPANSION`."""
+class DecompressionBudget:
+    """A budget that several files share: bytes to which they may expand beyond `FREE_EXPANSION`."""
 
     left: int = UNPACK_BUDGET_BYTES
 
@@ -155,7 +155,7 @@ def _decompressor(
     return None
 
 
-def expansion(path: Path) -> float | None:
+def expansion_ratio(path: Path) -> float | None:
     """Decompressed size over compressed size of the start of a file; None if not compressed.
 
     The first `SAMPLE_BYTES` decompressed bytes count. Long files often compress better than their
@@ -163,7 +163,7 @@ def expansion(path: Path) -> float | None:
 
     Raises:
         UnreadableError: it is a pipe or a device.
-        OSError, EOFError, zlib.error, ZstdError: it cannot be read, or is damaged (`BROKEN`).
+        OSError, EOFError, zlib.error, ZstdError: it cannot be read, or is damaged (`READ_ERRORS`).
     """
     raw = _FileAtOpen(path)
     file = cast("BinaryIO", io.BufferedReader(raw, _SAMPLE_STEP))
@@ -191,7 +191,7 @@ def _foreign_format(path: Path, head: bytes) -> str | None:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Lines:
+class LineRun:
     """Consecutive whole lines of one file."""
 
     data: bytes
@@ -214,13 +214,17 @@ class Damage:
     """What is wrong, without the name of the file."""
 
 
-BROKEN: Final = (OSError, EOFError, zlib.error, zstandard.ZstdError)
+READ_ERRORS: Final = (OSError, EOFError, zlib.error, zstandard.ZstdError)
 """Exceptions of reading a damaged or truncated file."""
 
 
-def lines(
-    path: Path, *, chunk: int = CHUNK_BYTES, max_line: int = MAX_LINE, room: Room | None = None
-) -> Iterator[Lines | Damage]:
+def read_lines(
+    path: Path,
+    *,
+    chunk: int = CHUNK_BYTES,
+    max_line: int = MAX_LINE,
+    room: DecompressionBudget | None = None,
+) -> Iterator[LineRun | Damage]:
     """Yield the lines of a file in runs of about `chunk` bytes, and the damage between them.
 
     Args:
@@ -239,10 +243,10 @@ def lines(
     held = 0
     skipping = False
     with stream:
-        for piece in _blocks(stream, size, chunk, room or Room()):
+        for piece in _blocks(stream, size, chunk, room or DecompressionBudget()):
             if isinstance(piece, Damage):
                 if rest:
-                    yield Lines(b"".join(rest), number, 1)
+                    yield LineRun(b"".join(rest), number, 1)
                     number += 1
                 yield dataclasses.replace(piece, line=number)
                 return
@@ -269,16 +273,16 @@ def lines(
             rest.append(block[:cut])
             data = b"".join(rest) if len(rest) > 1 else rest[0]
             count = data.count(b"\n")
-            yield Lines(data, number, count)
+            yield LineRun(data, number, count)
             number += count
             rest = [block[cut:]] if cut < len(block) else []
             held = len(block) - cut
     if rest:
-        yield Lines(b"".join(rest), number, 1)
+        yield LineRun(b"".join(rest), number, 1)
 
 
 def read_pieces(
-    path: Path, *, chunk: int = CHUNK_BYTES, room: Room | None = None
+    path: Path, *, chunk: int = CHUNK_BYTES, room: DecompressionBudget | None = None
 ) -> Iterator[bytes | Damage]:
     """Yield the bytes of a file, about `chunk` at a time, for documents that are not lines.
 
@@ -290,7 +294,7 @@ def read_pieces(
         return
     stream, size = begun
     with stream:
-        yield from _blocks(stream, size, chunk, room or Room())
+        yield from _blocks(stream, size, chunk, room or DecompressionBudget())
 
 
 def _start_reading(path: Path) -> tuple[BinaryIO, int] | Damage:
@@ -305,15 +309,17 @@ def _start_reading(path: Path) -> tuple[BinaryIO, int] | Damage:
     return stream, size
 
 
-def _blocks(stream: BinaryIO, size: int, chunk: int, room: Room) -> Iterator[bytes | Damage]:
+def _blocks(
+    stream: BinaryIO, size: int, chunk: int, room: DecompressionBudget
+) -> Iterator[bytes | Damage]:
     """Yield the bytes of the stream; if reading stops early, the last item is a `Damage`."""
     # `read1`, because `read` would drop the data that was decompressed before an error.
     read = cast("Any", stream).read1 if size else stream.read
-    allowed = size * EXPANSION
+    allowed = size * FREE_EXPANSION
     while True:
         try:
             block = read(chunk)
-        except BROKEN as error:
+        except READ_ERRORS as error:
             rule = "archive.cannot_decompress" if size else "archive.cannot_read"
             yield Damage(None, rule, f"reading stopped: {describe_error(error)}")
             return
@@ -329,15 +335,15 @@ def _blocks(stream: BinaryIO, size: int, chunk: int, room: Room) -> Iterator[byt
                     yield Damage(
                         None,
                         "archive.unpacks_too_large",
-                        f"{size} bytes decompress to more than {EXPANSION} times their size, and "
-                        f"the {UNPACK_BUDGET_BYTES >> 20} MiB beyond that for all files of a "
+                        f"{size} bytes decompress to more than {FREE_EXPANSION} times their size, "
+                        f"and the {UNPACK_BUDGET_BYTES >> 20} MiB beyond that for all files of a "
                         "partition are used up: the rest was not read; decompress the file to read "
                         "all of it",
                     )
                     return
 
 
-def text_lines(path: Path, damage: list[str] | None = None) -> Iterator[tuple[int, bytes]]:
+def numbered_lines(path: Path, damage: list[str] | None = None) -> Iterator[tuple[int, bytes]]:
     """Yield (line number, line with its newline), for commands that rewrite transcripts.
 
     Damaged parts are left out, and a message with the place of each is appended to `damage`.
@@ -345,8 +351,8 @@ def text_lines(path: Path, damage: list[str] | None = None) -> Iterator[tuple[in
     Raises:
         UnreadableError: the file decompresses to more than is read, so the rest would be lost.
     """
-    for run in lines(path):
-        if isinstance(run, Lines):
+    for run in read_lines(path):
+        if isinstance(run, LineRun):
             yield from enumerate(io.BytesIO(run.data), start=run.first)
             continue
         where = f"{path}:{run.line}" if run.line else f"{path}"

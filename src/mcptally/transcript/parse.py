@@ -12,22 +12,28 @@ import msgspec
 import numpy as np
 from msgspec import Raw
 
-from mcptally.transcript.events import EVENT_DECODER, MEMBERS, MSG, AnyEvent, MessageEvent
+from mcptally.transcript.events import (
+    EVENT_DECODER,
+    MEMBERS_DECODER,
+    MSG_DECODER,
+    AnyEvent,
+    MessageEvent,
+)
 from mcptally.transcript.format import FORMAT_VERSION, WITHHELD
 from mcptally.wire.nesting import MAX_DEPTH, is_too_deep
 
 Rejection = tuple[str, str]
 """Id of the rule that a line breaks, and a message."""
 
-TORN: Final = "the last line is torn: the recorder was stopped, or is still writing"
+TORN_TAIL_MESSAGE: Final = "the last line is torn: the recorder was stopped, or is still writing"
 
-MAX_NOISE: Final = 1_000_000
+MAX_NOISE_LINES: Final = 1_000_000
 """Number of lines without an event after which the rest of a file is not read.
 
 Each costs microseconds, and a decompression bomb of a few kB has hundreds of millions."""
 
-NOISE: Final = (
-    f"more than {MAX_NOISE:,} lines before this one are not events: the rest was not read"
+NOISE_MESSAGE: Final = (
+    f"more than {MAX_NOISE_LINES:,} lines before this one are not events: the rest was not read"
 )
 
 LINE_DEPTH: Final = MAX_DEPTH + 1
@@ -37,7 +43,7 @@ _MAX_QUOTED: Final = 200
 """Characters kept of a parser's message, which may quote the line."""
 
 
-def at_once(
+def parse_lines(
     data: bytes, lines: int, valid: Callable[[bytes], bool] | None = None
 ) -> list[AnyEvent] | None:
     """The events of `data`; None if any of its lines is not an event.
@@ -56,7 +62,7 @@ def at_once(
     return events if len(events) == lines else None
 
 
-def event_of(line: bytes) -> AnyEvent | Rejection | None:
+def parse_event(line: bytes) -> AnyEvent | Rejection | None:
     """The event on a line without its newline, or the rule that it breaks; None if it is blank."""
     if not line.strip():
         return None
@@ -71,7 +77,7 @@ def event_of(line: bytes) -> AnyEvent | Rejection | None:
     except msgspec.DecodeError as error:
         return "transcript.not_json", f"not JSON: {error}"[:_MAX_QUOTED]
     try:
-        members = MEMBERS.decode(line)
+        members = MEMBERS_DECODER.decode(line)
         version = bytes(members.get("v", b""))
         if version.isdigit() and version != b"%d" % FORMAT_VERSION:
             return "transcript.unknown_format", (
@@ -86,7 +92,7 @@ def event_of(line: bytes) -> AnyEvent | Rejection | None:
             members["msg"] = Raw(b"{}")
             event = EVENT_DECODER.decode(msgspec.json.encode(members))
             if isinstance(event, MessageEvent):
-                event.msg = MSG.one(raw)
+                event.msg = MSG_DECODER.one(raw)
                 return event
     except msgspec.DecodeError:
         pass
@@ -127,7 +133,7 @@ Member = tuple[str, bytes]
 """A member of a JSON object: name, JSON text of the value."""
 
 
-def members_of(line: bytes) -> list[Member] | Rejection:
+def parse_members(line: bytes) -> list[Member] | Rejection:
     """The members of the JSON object on a line, in order and with repeated names.
 
     A dict would keep only the last of several members of the same name.
@@ -137,7 +143,7 @@ def members_of(line: bytes) -> list[Member] | Rejection:
     if is_too_deep(line, LINE_DEPTH):
         return "transcript.too_deep", f"JSON nested deeper than {MAX_DEPTH} levels"
     try:
-        last = MEMBERS.decode(line)
+        last = MEMBERS_DECODER.decode(line)
         members = [(name, bytes(value)) for name, value in last.items()]
         text = line.strip()
         if text in {join_members(members), join_members(members, b", ", b": ")}:

@@ -26,9 +26,9 @@ from mcptally.errors import UsageError
 from mcptally.redaction.key_patterns import words
 from mcptally.redaction.policy import HEADERS, Policy, policy
 from mcptally.transcript.discover import discover
-from mcptally.transcript.files import Damage, lines
+from mcptally.transcript.files import Damage, read_lines
 from mcptally.transcript.format import EVENT_NAMES, FORMAT_VERSION, WITHHELD
-from mcptally.transcript.parse import Member, join_members, members_of
+from mcptally.transcript.parse import Member, join_members, parse_members
 
 _encode: Final = msgspec.json.encode
 
@@ -113,8 +113,8 @@ def _redact_file(source: Path, target: Path, redaction: _Redaction, done: Redact
     part = target.with_name(f"{target.name}.part")
     withheld: dict[str, list[int]] = {}
     try:
-        with written_like(source, part) as write:
-            for run in lines(source):
+        with compressed_like(source, part) as write:
+            for run in read_lines(source):
                 if isinstance(run, Damage):
                     where = source if run.line is None else f"{source}:{run.line}"
                     done.dropped.append(f"{where}: {run.message}")
@@ -135,7 +135,7 @@ def _redact_file(source: Path, target: Path, redaction: _Redaction, done: Redact
 
 
 @contextlib.contextmanager
-def written_like(source: Path, part: Path) -> Iterator[Callable[[bytes], Any]]:
+def compressed_like(source: Path, part: Path) -> Iterator[Callable[[bytes], Any]]:
     """A context whose value writes to the new file `part`, compressed like `source`.
 
     Only the owner can read the file.
@@ -161,7 +161,7 @@ def _redact_line(
     if not line.strip():
         return line, None
     end = line[len(line.rstrip(b"\r\n")) :]
-    members = members_of(line)
+    members = parse_members(line)
     if isinstance(members, tuple):
         why = members[1]
         size = len(line) - len(end)
@@ -216,7 +216,7 @@ def _redact_together(members: list[Member], policy_: Policy) -> tuple[list[Membe
     clean, count = _redact_json(join_members(members), policy_)
     if not count:
         return members, 0
-    found = members_of(clean)
+    found = parse_members(clean)
     if not isinstance(found, tuple) and len(found) == len(members):
         return found, count
     if len(members) == 1:  # too many hits to search
@@ -326,7 +326,7 @@ def _redact_command(value: bytes, redaction: _Redaction) -> tuple[bytes, int]:
 
 def _redact_headers(value: bytes, redaction: _Redaction) -> tuple[bytes, int]:
     """Redacted headers; those not on the recorder's allowlist keep only their names."""
-    headers = members_of(value)
+    headers = parse_members(value)
     if isinstance(headers, tuple):
         return _replace_unreadable(value, redaction)
     clean = [(name, _redact_header(name, text, redaction.policy)) for name, text in headers]

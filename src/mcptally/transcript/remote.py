@@ -33,7 +33,7 @@ def is_url(path: str | os.PathLike[str]) -> bool:
     return isinstance(path, str) and _URL.match(path) is not None
 
 
-def was_url(path: Path) -> str | None:
+def url_of_path(path: Path) -> str | None:
     """The URL that was converted to a `Path`, which drops one of two slashes; else None."""
     found = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):/(?!/)", path.as_posix())
     return f"{found[1]}://{path.as_posix()[found.end() :]}" if found else None
@@ -55,7 +55,7 @@ def _file_system(protocol: str) -> Any:
         raise UsageError(f"{protocol}:// cannot be read: {error}") from error
 
 
-def place(url: str) -> tuple[Any, str]:
+def resolve(url: str) -> tuple[Any, str]:
     """The fsspec file system of a URL, and the path in it.
 
     Raises:
@@ -175,7 +175,7 @@ class _Stream(io.RawIOBase):
         self._digest = hashlib.sha256()
         self._digested = 0
         with reaching(file.url):
-            system, path = place(file.url)
+            system, path = resolve(file.url)
             self._remote = system.open(path, "rb", block_size=BLOCK)
 
     def readable(self) -> bool:
@@ -220,7 +220,7 @@ def discover(url: str) -> list[Path]:
         UsageError: a package for the protocol is not installed.
         McptallyError: the URL cannot be reached.
     """
-    system, path = place(url)
+    system, path = resolve(url)
     with reaching(url):
         system.invalidate_cache()
         if system.isfile(path):
@@ -256,13 +256,13 @@ def _changed(about: dict[str, Any]) -> float:
     return float(changed.timestamp() if hasattr(changed, "timestamp") else changed)
 
 
-def names(url: str) -> list[str]:
+def list_names(url: str) -> list[str]:
     """The paths of all files below a URL, relative to it, sorted.
 
     Raises:
         McptallyError: it cannot be reached.
     """
-    system, path = place(url)
+    system, path = resolve(url)
     with reaching(url):
         system.invalidate_cache()
         found = [str(name) for name in system.find(path)]
@@ -270,13 +270,13 @@ def names(url: str) -> list[str]:
     return sorted(name.removeprefix(base) for name in found if name.startswith(base))
 
 
-def put(folder: Path, url: str, parts: Sequence[str]) -> None:
+def upload(folder: Path, url: str, parts: Sequence[str]) -> None:
     """Copy files from a folder to the same relative paths below a URL; each copy is atomic.
 
     Raises:
         McptallyError: it cannot be reached.
     """
-    system, path = place(url)
+    system, path = resolve(url)
     if parts:
         with reaching(url):
             system.put([str(folder / name) for name in parts], [f"{path}/{name}" for name in parts])
@@ -288,7 +288,7 @@ def version(url: str, name: str) -> str | None:
     Raises:
         McptallyError: it cannot be reached.
     """
-    system, path = place(url)
+    system, path = resolve(url)
     with reaching(f"{url}/{name}"):
         system.invalidate_cache()
         try:
@@ -299,7 +299,7 @@ def version(url: str, name: str) -> str | None:
             return None
 
 
-def put_over(file: Path, url: str, name: str, *, before: str | None) -> bool:
+def upload_if_unchanged(file: Path, url: str, name: str, *, before: str | None) -> bool:
     """Upload a file below a URL if the current version is `before`; return whether it was.
 
     `before` is a result of `version`. On S3 the request is conditional (`If-Match`,
@@ -308,7 +308,7 @@ def put_over(file: Path, url: str, name: str, *, before: str | None) -> bool:
     Raises:
         McptallyError: it cannot be reached.
     """
-    system, path = place(url)
+    system, path = resolve(url)
     condition = {"mode": "create"} if before is None else {"IfMatch": before}
     with reaching(f"{url}/{name}"):
         try:
@@ -339,7 +339,7 @@ def ages(url: str) -> dict[str, datetime.timedelta]:
     Raises:
         McptallyError: it cannot be reached.
     """
-    system, path = place(url)
+    system, path = resolve(url)
     with reaching(url):
         system.invalidate_cache()
         found = system.find(path, detail=True)
@@ -352,13 +352,13 @@ def ages(url: str) -> dict[str, datetime.timedelta]:
     }
 
 
-def fetch(url: str, folder: Path, parts: Sequence[str]) -> None:
+def download(url: str, folder: Path, parts: Sequence[str]) -> None:
     """Download files from below a URL to the same relative paths in a folder.
 
     Raises:
         McptallyError: it cannot be reached.
     """
-    system, path = place(url)
+    system, path = resolve(url)
     for name in parts:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
     if parts:
@@ -372,7 +372,7 @@ def remove(url: str, parts: Sequence[str]) -> None:
     Raises:
         McptallyError: it cannot be reached.
     """
-    system, path = place(url)
+    system, path = resolve(url)
     if parts:
         with reaching(url):
             system.rm([f"{path}/{name}" for name in parts])

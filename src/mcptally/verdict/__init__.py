@@ -5,6 +5,6 @@ May import `rules`, `tables` and `errors`. Rules are rows of `rules/verdict-*.to
 """
 
 from mcptally.verdict.classify import judge
-from mcptally.verdict.hidden_errors import hidden
+from mcptally.verdict.hidden_errors import find_hidden_errors
 
-__all__ = ["hidden", "judge"]
+__all__ = ["find_hidden_errors", "judge"]

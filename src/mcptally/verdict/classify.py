@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from mcptally.tables.calls import FAILED
+from mcptally.tables.calls import FAILED_OUTCOMES
 from mcptally.verdict import confidence, error_text, match
 from mcptally.verdict.rule_model import TextRule, VerdictRule, shipped_rules, status_in
 
@@ -23,7 +23,7 @@ FILES: Final = (
     "verdict-languages.toml",
     "verdict-context.toml",
 )
-JUDGED: Final = tuple(outcome for outcome in FAILED if outcome != "cancelled")
+JUDGED_OUTCOMES: Final = tuple(outcome for outcome in FAILED_OUTCOMES if outcome != "cancelled")
 """Outcomes that get a verdict. Cancelled calls get none: their outcome is unknown."""
 
 COLUMNS: Final[dict[str, pl.DataType]] = {
@@ -34,7 +34,7 @@ COLUMNS: Final[dict[str, pl.DataType]] = {
     "confidence": pl.Float64(),
     "rule": pl.String(),
 }
-"""The columns that `judge` returns; null where the outcome is not in `JUDGED`."""
+"""The columns that `judge` returns; null where the outcome is not in `JUDGED_OUTCOMES`."""
 
 INPUTS: Final[dict[str, pl.DataType]] = {
     "outcome": pl.String(),
@@ -56,7 +56,7 @@ _Numbers: TypeAlias = npt.NDArray[np.int64]
 
 
 @functools.cache
-def rules() -> tuple[VerdictRule, ...]:
+def failure_rules() -> tuple[VerdictRule, ...]:
     """Return the shipped rules about failures, in the order in which they decide."""
     return shipped_rules(VerdictRule, *FILES)
 
@@ -71,7 +71,7 @@ def judge(calls: pl.DataFrame, ruleset: Sequence[VerdictRule] | None = None) -> 
     Returns:
         The columns of `COLUMNS`.
     """
-    chosen = tuple(rules() if ruleset is None else ruleset)
+    chosen = tuple(failure_rules() if ruleset is None else ruleset)
     failed = _failed(calls)
     evidence = _evidence(failed, chosen, decides=_depends_on_text_only)
     undecided = len(chosen)
@@ -83,13 +83,15 @@ def judge(calls: pl.DataFrame, ruleset: Sequence[VerdictRule] | None = None) -> 
     return _verdicts(chosen).select(pl.all().gather(pl.Series(rule_of_call, dtype=pl.UInt32)))
 
 
-def firing(calls: pl.DataFrame, ruleset: Sequence[VerdictRule] | None = None) -> pl.DataFrame:
+def matching_rules(
+    calls: pl.DataFrame, ruleset: Sequence[VerdictRule] | None = None
+) -> pl.DataFrame:
     """Return every rule that matches each failed call, not only the one that decides.
 
     Returns:
         `row` (row number in `calls`) and `rule` (id), in the order in which rules decide.
     """
-    chosen = tuple(rules() if ruleset is None else ruleset)
+    chosen = tuple(failure_rules() if ruleset is None else ruleset)
     failed = _failed(calls)
     evidence = _evidence(failed, chosen, decides=lambda _: False)
     rows = failed["row"].to_numpy()
@@ -107,7 +109,7 @@ def _verdicts(chosen: tuple[VerdictRule, ...]) -> pl.DataFrame:
     """Return one row of `COLUMNS` per rule, then a row of nulls for "no rule matched"."""
     rows = [
         (rule.verdict, rule.reason, rule.fault or None, rule.retryable or None, percent, rule.id)
-        for rule, percent in zip(chosen, confidence.percent(chosen), strict=True)
+        for rule, percent in zip(chosen, confidence.confidence_percent(chosen), strict=True)
     ]
     return pl.DataFrame([*rows, (None,) * len(COLUMNS)], schema=COLUMNS, orient="row")
 
@@ -121,7 +123,7 @@ def _failed(calls: pl.DataFrame) -> pl.DataFrame:
             for name, dtype in INPUTS.items()
         )
         .with_row_index("row")
-        .filter(pl.col("outcome").is_in(JUDGED))
+        .filter(pl.col("outcome").is_in(JUDGED_OUTCOMES))
     )
 
 
@@ -169,7 +171,7 @@ def _evidence(
         line=error_text.first_line(pl.col("stripped")),
         text_status=error_text.http_status(pl.col("error_text").fill_null("")),
     )
-    matched = match.matching(
+    matched = match.match_rules(
         chosen, texts["stripped"], texts["stripped"], texts["line"], decides=decides
     )
     frame = failed.join(
@@ -248,7 +250,7 @@ def _column_matches(
             if pattern in (rule.tool, rule.arguments)
         ],
     )
-    tested = frame[column].gather(pl.Series(rows)).str.contains(match.pattern([pattern]))
+    tested = frame[column].gather(pl.Series(rows)).str.contains(match.alternation([pattern]))
     matches = np.zeros(frame.height, dtype=np.bool_)
     matches[rows] = tested.fill_null(value=False).to_numpy()
     return pl.Series(matches)

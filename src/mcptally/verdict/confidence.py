@@ -24,7 +24,7 @@ def section(rule: TextRule) -> str:
     return rest.partition(".")[0]
 
 
-def percent(
+def confidence_percent(
     rules: Sequence[TextRule], counts: Mapping[str, tuple[float, float]] | None = None
 ) -> list[float]:
     """Return the mean of each rule's Beta posterior, in percent.

@@ -14,20 +14,20 @@ import polars as pl
 from mcptally.tables.joins import left_join_columns
 from mcptally.verdict import hidden_errors
 
-MINUTE: Final = 60 * 10**9
+MINUTE_NS: Final = 60 * 10**9
 """One minute in nanoseconds. Calls of the same and the adjacent minutes are concurrent."""
 
 MIN_CONCURRENT: Final = 5
 """With fewer concurrent calls of other tools, `concurrent_failure_share` is null."""
 
 _FAILED: Final = ("tool_error", "protocol_error", "timeout", "no_response")
-"""Outcomes that count as a failure here. `schema.FAILED` has two more: hidden errors, which are
+"""Outcomes that count as a failure here. `schema.FAILED_OUTCOMES` has two more: hidden errors, which are
 not known yet, and cancelled calls, which are the client's choice."""
 
 _MINUTE_KEYS: Final = ("recording", "server", "minute", "tool")
 
 
-def with_end(calls: pl.DataFrame, closes: pl.DataFrame) -> pl.DataFrame:
+def add_recording_end(calls: pl.DataFrame, closes: pl.DataFrame) -> pl.DataFrame:
     """Add `exit_code`, `signal` and `closed` to calls that were in flight when the recording ended.
 
     A call was in flight if it has no reply and no later call of its side has one. For all other
@@ -60,11 +60,11 @@ def _signal_number(text: str) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def minutes(calls: pl.DataFrame) -> pl.DataFrame:
+def count_calls_per_minute(calls: pl.DataFrame) -> pl.DataFrame:
     """Count calls and failed calls by recording, server, minute and tool."""
     return (
         calls.filter((pl.col("dir") == "c2s") & pl.col("tool").is_not_null())
-        .group_by("recording", "server", "tool", minute=pl.col("ts_ns") // MINUTE)
+        .group_by("recording", "server", "tool", minute=pl.col("ts_ns") // MINUTE_NS)
         .agg(
             calls=pl.len().cast(pl.Int64),
             failed=pl.col("outcome").is_in(_FAILED).sum().cast(pl.Int64),
@@ -73,7 +73,7 @@ def minutes(calls: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def working(at: pl.DataFrame, counted: pl.DataFrame | None = None) -> pl.DataFrame:
+def keep_working_tools(at: pl.DataFrame, counted: pl.DataFrame | None = None) -> pl.DataFrame:
     """Return the rows of `at` whose tool has at least one call that did not fail.
 
     A tool that always fails, for example because it does not exist, says nothing about an outage.
@@ -88,9 +88,9 @@ def working(at: pl.DataFrame, counted: pl.DataFrame | None = None) -> pl.DataFra
     return at.join(works, on=["server", "tool"], how="semi", nulls_equal=True)
 
 
-def forms(calls: pl.DataFrame) -> pl.DataFrame:
+def count_result_forms(calls: pl.DataFrame) -> pl.DataFrame:
     """Count the results of each tool in each recording, and how many of them are JSON."""
-    return hidden_errors.forms(
+    return hidden_errors.count_result_forms(
         calls.filter((pl.col("outcome") == "ok") & pl.col("tool").is_not_null()).with_columns(
             text="first_text"
         ),
@@ -116,7 +116,7 @@ def add_evidence(calls: pl.DataFrame, at: pl.DataFrame, usual: pl.DataFrame) -> 
     )
     others = pl.col("calls") - pl.col("own_calls").fill_null(0)
     share = (pl.col("failed") - pl.col("own_failed").fill_null(0)) / others
-    calls = calls.with_columns(minute=pl.col("ts_ns") // MINUTE)
+    calls = calls.with_columns(minute=pl.col("ts_ns") // MINUTE_NS)
     calls = left_join_columns(calls, all_tools, *keys, nulls=True)
     calls = left_join_columns(calls, own_tool, *keys, "tool", nulls=True)
     calls = calls.with_columns(

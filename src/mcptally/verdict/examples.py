@@ -42,7 +42,7 @@ def wrong_about_failures(rule: VerdictRule) -> list[Example]:
         {"outcome": "tool_error"} | _columns(rule, example, "error_text", classify.INPUTS)
         for _, example in expected
     ]
-    matched = set(classify.firing(_frame(rule, calls, classify.INPUTS), (rule,))["row"])
+    matched = set(classify.matching_rules(_frame(rule, calls, classify.INPUTS), (rule,))["row"])
     return [each for row, each in enumerate(expected) if (row in matched) != (each[0] == "fires")]
 
 
@@ -64,7 +64,9 @@ def wrong_about_results(rule: HiddenRule, others: Sequence[HiddenRule] = ()) -> 
         usual = row.pop(_USUAL_FORM, None)
         rows = [row, *[{"text": '{"a": 1}'}] * (_OTHER_RESULTS if usual == "json" else 0)]
         frame = _frame(rule, rows, hidden_errors.INPUTS)
-        decided = hidden_errors.hidden(frame, others if rule.echo else (rule,))["hidden_rule"][0]
+        decided = hidden_errors.find_hidden_errors(frame, others if rule.echo else (rule,))[
+            "hidden_rule"
+        ][0]
         if (decided == rule.id) != (kind == "fires"):
             wrong.append((kind, example))
     return wrong

@@ -56,12 +56,14 @@ a missing column counts as null."""
 
 
 @functools.cache
-def rules() -> tuple[HiddenRule, ...]:
+def hidden_error_rules() -> tuple[HiddenRule, ...]:
     """Return the shipped rules about results, in the order in which they decide."""
     return shipped_rules(HiddenRule, *FILES)
 
 
-def hidden(calls: pl.DataFrame, ruleset: Sequence[HiddenRule] | None = None) -> pl.DataFrame:
+def find_hidden_errors(
+    calls: pl.DataFrame, ruleset: Sequence[HiddenRule] | None = None
+) -> pl.DataFrame:
     """Return for each result whether it reports a failure: one row per row, in the same order.
 
     Args:
@@ -71,7 +73,7 @@ def hidden(calls: pl.DataFrame, ruleset: Sequence[HiddenRule] | None = None) -> 
     Returns:
         The columns of `COLUMNS`.
     """
-    chosen = tuple(rules() if ruleset is None else ruleset)
+    chosen = tuple(hidden_error_rules() if ruleset is None else ruleset)
     results = _with_views(calls)
     rule_of_result = np.full(results.height, len(chosen), dtype=np.int64)
     for number, mask in _matching_results(results, chosen):
@@ -90,13 +92,13 @@ def _decisions(chosen: tuple[HiddenRule, ...]) -> pl.DataFrame:
     """Return per rule the confidence of a failure, then a row of nulls for "no rule matched"."""
     rows = [
         (percent if rule.failure else round(100 - percent, 1), rule.id)
-        for rule, percent in zip(chosen, confidence.percent(chosen), strict=True)
+        for rule, percent in zip(chosen, confidence.confidence_percent(chosen), strict=True)
     ]
     schema = {"hidden_confidence": pl.Float64(), "hidden_rule": pl.String()}
     return pl.DataFrame([*rows, (None, None)], schema=schema, orient="row")
 
 
-def forms(calls: pl.DataFrame, *by: str) -> pl.DataFrame:
+def count_result_forms(calls: pl.DataFrame, *by: str) -> pl.DataFrame:
     """Count the results of each tool in `calls` and how many of them are JSON.
 
     Args:
@@ -128,7 +130,11 @@ def _with_views(calls: pl.DataFrame) -> pl.DataFrame:
     if "results_seen" not in calls.columns:
         missing = [name for name in ("server", "tool") if name not in calls.columns]
         calls = calls.with_columns(pl.lit(None, pl.String).alias(name) for name in missing)
-        known = forms(calls).drop("all").rename({"seen": "results_seen", "json": "results_json"})
+        known = (
+            count_result_forms(calls)
+            .drop("all")
+            .rename({"seen": "results_seen", "json": "results_json"})
+        )
         calls = calls.join(
             known, on=["server", "tool"], how="left", maintain_order="left", nulls_equal=True
         )
@@ -166,7 +172,7 @@ class _ViewMatches:
         first_lines = None  # cut only where some rule reads them: few do
         if any(rule.where == "first_line" for rule in rules):
             first_lines = texts.select(error_text.first_line(pl.col("text"))).to_series()
-        matched = match.matching(
+        matched = match.match_rules(
             rules,
             texts["text"],
             texts.select(error_text.strip_decoration(pl.col("text")))["text"],
@@ -220,7 +226,7 @@ def _contains(values: pl.Series, mask: match.Mask, pattern: str) -> match.Mask:
     """Return for each value that `mask` selects whether it contains the pattern."""
     found: match.Mask = (
         values.filter(pl.Series(mask))
-        .str.contains(match.pattern([pattern]))
+        .str.contains(match.alternation([pattern]))
         .fill_null(value=False)
         .to_numpy()
     )

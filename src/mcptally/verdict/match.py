@@ -26,7 +26,7 @@ Mask: TypeAlias = npt.NDArray[np.bool_]
 _START: Final = "start"
 
 
-def matching(
+def match_rules(
     rules: Sequence[TextRule],
     texts: pl.Series,
     starts: pl.Series,
@@ -62,16 +62,16 @@ def matching(
             rule.matches, candidate_rows, places[rule.where], tried, start=rule.where == _START
         )
         if rule.also:
-            rows = rows[whole_texts.contain(rows, pattern(rule.also))]
+            rows = rows[whole_texts.contain(rows, alternation(rule.also))]
         if rule.unless:
-            rows = rows[~whole_texts.contain(rows, pattern(rule.unless))]
+            rows = rows[~whole_texts.contain(rows, alternation(rule.unless))]
         if decides(rule):
             undecided[rows] = False
         matched.append(rows)
     return matched
 
 
-def pattern(patterns: Sequence[str], *, start: bool = False) -> str:
+def alternation(patterns: Sequence[str], *, start: bool = False) -> str:
     """Return one regular expression that matches what any of `patterns` does, ignoring case."""
     return f"(?i){'^' if start else ''}(?:{'|'.join(patterns)})"
 
@@ -91,7 +91,7 @@ def _matching_any(
         rows = (
             np.flatnonzero(left) if candidate_rows is None else candidate_rows[left[candidate_rows]]
         )
-        matched[rows] = texts.contain(rows, pattern([each], start=start))
+        matched[rows] = texts.contain(rows, alternation([each], start=start))
     return np.flatnonzero(matched)
 
 

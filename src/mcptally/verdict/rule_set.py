@@ -11,8 +11,12 @@ from mcptally.verdict import classify, examples, hidden_errors, rule_model
 class RuleSet:
     """The rules about failed calls (`verdict`) and about results that hide an error (`hidden`)."""
 
-    verdict: Sequence[rule_model.VerdictRule] = dataclasses.field(default_factory=classify.rules)
-    hidden: Sequence[rule_model.HiddenRule] = dataclasses.field(default_factory=hidden_errors.rules)
+    verdict: Sequence[rule_model.VerdictRule] = dataclasses.field(
+        default_factory=classify.failure_rules
+    )
+    hidden: Sequence[rule_model.HiddenRule] = dataclasses.field(
+        default_factory=hidden_errors.hidden_error_rules
+    )
 
     @classmethod
     def load(cls, path: Path | None = None) -> "RuleSet":

@@ -2,13 +2,13 @@
 
 from typing import Final
 
-from mcptally.wire.framing import DEFAULT_CAP, HEAD, OversizedFrame, Piece
+from mcptally.wire.framing import DEFAULT_CAP, HEAD_BYTES, OversizedFrame, Piece
 
 POOL_BYTES: Final = 256 * 1024 * 1024
 """Most bytes that a run buffers of all incomplete bodies and events together."""
 
 
-class Pool:
+class BytePool:
     """A number of bytes that several buffers share; small buffers do not take from it."""
 
     def __init__(self, size: int = POOL_BYTES) -> None:
@@ -29,11 +29,11 @@ class Pool:
 class PooledBytes:
     """A buffer that keeps bytes up to a cap; beyond it, only head, tail, size and hash.
 
-    More than `framing.HEAD` bytes are taken from the pool. If the pool is empty, the buffer acts
+    More than `framing.HEAD_BYTES` bytes are taken from the pool. If the pool is empty, the buffer acts
     as if its cap were reached.
     """
 
-    def __init__(self, *, cap: int = DEFAULT_CAP, pool: Pool | None = None) -> None:
+    def __init__(self, *, cap: int = DEFAULT_CAP, pool: BytePool | None = None) -> None:
         self._cap = cap
         self._pool = pool
         self._taken = 0
@@ -53,13 +53,13 @@ class PooledBytes:
             self._oversized.feed(data)
             return
         self._parts.append(data)
-        if self.size > self._cap or (self.size > HEAD and not self._may_grow()):
+        if self.size > self._cap or (self.size > HEAD_BYTES and not self._may_grow()):
             self._oversized = OversizedFrame(b"".join(self._parts), cap=self._cap)
             self._parts.clear()
             self._give_back()
 
     def take(self) -> Piece:
-        """The bytes, or the `TooLarge` of bytes over the cap."""
+        """The bytes, or the `TruncatedFrame` of bytes over the cap."""
         self._give_back()
         if self._oversized is not None:
             return self._oversized.finish()

@@ -7,7 +7,7 @@ head, the tail, the size and the hash are kept.
 
 from typing import Final, NamedTuple
 
-HEAD: Final = 64 * 1024
+HEAD_BYTES: Final = 64 * 1024
 """Bytes kept from the start of a frame over the cap."""
 
 TAIL: Final = 4 * 1024
@@ -21,7 +21,7 @@ MAX_STDERR_LINE: Final = 64 * 1024
 """Length in bytes from which a line on stderr is recorded in parts."""
 
 
-class TooLarge(NamedTuple):
+class TruncatedFrame(NamedTuple):
     """What is kept of a frame over the cap; `size` and `sha256` are those of the whole frame."""
 
     head: bytes
@@ -30,7 +30,7 @@ class TooLarge(NamedTuple):
     sha256: str
 
 
-Piece = bytes | TooLarge
+Piece = bytes | TruncatedFrame
 """A frame without its line ending, or what is kept of a frame over the cap."""
 
 
@@ -39,7 +39,7 @@ def cap_frame(body: bytes, *, cap: int = DEFAULT_CAP) -> Piece:
     return body if len(body) <= cap else OversizedFrame(body, cap=cap).finish()
 
 
-class Splitter:
+class FrameSplitter:
     """Splits a stream into frames, independent of how it is cut into chunks; memory is bounded."""
 
     def __init__(self, *, cap: int = DEFAULT_CAP) -> None:
@@ -135,7 +135,7 @@ class OversizedFrame:
         import hashlib  # noqa: PLC0415
 
         self._sha = hashlib.sha256()
-        self._head = first[: min(HEAD, cap)]
+        self._head = first[: min(HEAD_BYTES, cap)]
         self._tail = b""
         self._size = 0
         # Hash the last byte later: it may be the `\r` of the line ending, which is not hashed.
@@ -152,11 +152,11 @@ class OversizedFrame:
         self._size += len(data)
         self._tail = (self._tail + data[-TAIL - 1 :])[-TAIL - 1 :]
 
-    def finish(self, *, ended: bool = False) -> TooLarge:
+    def finish(self, *, ended: bool = False) -> TruncatedFrame:
         r"""What is kept; with `ended`, a last `\r` belongs to the line ending and is dropped."""
         if ended and self._held == b"\r":
             self._size -= 1
             self._tail = self._tail[:-1]
         else:
             self._sha.update(self._held)
-        return TooLarge(self._head, self._tail[-TAIL:], self._size, self._sha.hexdigest())
+        return TruncatedFrame(self._head, self._tail[-TAIL:], self._size, self._sha.hexdigest())

@@ -2,7 +2,7 @@
 
 Parsers have limits of their own, and in Python the rest of the recursion limit counts. So the
 depth is checked before decoding (`is_too_deep`), and decoding runs with a raised recursion limit
-(`with_stack_room`). The recorder uses this module: it imports nothing that is slow to load.
+(`with_raised_recursion_limit`). The recorder uses this module: it imports nothing that is slow to load.
 """
 
 import contextlib
@@ -97,7 +97,7 @@ def raised_recursion_limit() -> Iterator[None]:
                     sys.setrecursionlimit(_limits["before"])
 
 
-def with_stack_room(function: Callable[P, R]) -> Callable[P, R]:
+def with_raised_recursion_limit(function: Callable[P, R]) -> Callable[P, R]:
     """Decorator that calls `function` inside `raised_recursion_limit`."""
 
     @functools.wraps(function)

@@ -9,7 +9,7 @@ by the cap; data over it is hashed as it arrives.
 import re
 from typing import Final, NamedTuple
 
-from mcptally.wire.byte_pool import Pool, PooledBytes
+from mcptally.wire.byte_pool import BytePool, PooledBytes
 from mcptally.wire.framing import DEFAULT_CAP, Piece
 
 _LINE_END: Final = re.compile(rb"\r\n|\n|\r")
@@ -40,7 +40,7 @@ class SseEvent(NamedTuple):
 class SseParser:
     """Parses the events of one stream, independent of how it is cut into chunks."""
 
-    def __init__(self, *, cap: int = DEFAULT_CAP, pool: Pool | None = None) -> None:
+    def __init__(self, *, cap: int = DEFAULT_CAP, pool: BytePool | None = None) -> None:
         self._cap = cap
         self._pool = pool
         self._after_cr = False

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from mcptally.wire.framing import TooLarge
+from mcptally.wire.framing import TruncatedFrame
 
 _TOKEN: Final = re.compile(
     rb'\s*(?:(?P<string>"[^"\\]*(?:\\.[^"\\]*)*")|(?P<punct>[][{},:])|(?P<word>[-+.\w]+))'
@@ -31,7 +31,7 @@ _PATHS: Final[dict[tuple[str, ...], str]] = {
 """Path in a JSON-RPC message → field."""
 
 
-def fields_of_truncated(piece: TooLarge) -> dict[str, Any]:
+def fields_of_truncated(piece: TruncatedFrame) -> dict[str, Any]:
     """Those of `id`, `method`, `name` (of the tool or prompt, or the uri) and `is_error` found."""
     return _backwards(piece.tail) | _forwards(piece.head)
 

@@ -22,8 +22,8 @@ from mcptally.pipeline.engines import dask as dask_engine
 from mcptally.pipeline.engines import dask_tasks
 from mcptally.pipeline.engines.dask import DaskPool
 from mcptally.pipeline.engines.worker import FinishSettings, Partition
-from mcptally.pipeline.scoring import Judging
-from mcptally.store.files import prepare
+from mcptally.pipeline.scoring import ScoringRules
+from mcptally.store.files import create_work_folder
 from mcptally.tables.all_tables import TABLES
 from tests import corpus
 from tests.pipeline.engines.clusters import QUIET, Machines, hold, machines
@@ -177,7 +177,7 @@ def test_a_run_ends_when_a_partition_kills_its_workers(tmp_path: Path):
     with (
         dask.config.set({"distributed.scheduler.allowed-failures": 0}),
         machines(tmp_path, workers=1) as fragile,
-        DaskPool(fragile.client, prepare(tmp_path / "store")) as pool,
+        DaskPool(fragile.client, create_work_folder(tmp_path / "store")) as pool,
     ):
         fragile.client.run(hold)
         asked = pool._submit(dask_tasks.gather, pool.run, dask_tasks.Batch(0, FILES[:1], ["a"]))
@@ -199,7 +199,9 @@ def test_a_second_run_on_a_cluster_does_what_is_new(tmp_path: Path, here: Path, 
 
 
 def test_a_run_ends_when_the_last_worker_dies(tmp_path: Path, alone: Machines):
-    pool = DaskPool(alone.client, prepare(tmp_path / "store"), check_seconds=0.1, empty_checks=3)
+    pool = DaskPool(
+        alone.client, create_work_folder(tmp_path / "store"), check_seconds=0.1, empty_checks=3
+    )
     with pool:
         list(pool.gather([Partition(0, FILES[:1])]))
         alone.kill(0)
@@ -216,7 +218,7 @@ def test_a_cluster_without_workers_is_an_error_with_advice(tmp_path: Path, monke
 
 def test_a_file_that_a_worker_does_not_find_is_named(tmp_path: Path, pair: Machines):
     with (
-        DaskPool(pair.client, prepare(tmp_path / "store")) as pool,
+        DaskPool(pair.client, create_work_folder(tmp_path / "store")) as pool,
         pytest.raises(UnreadableError, match=r"gone\.jsonl: worker tcp://.* has no such file"),
     ):
         list(pool.gather([Partition(0, [tmp_path / "gone.jsonl"])]))
@@ -230,7 +232,7 @@ def test_a_store_that_workers_do_not_see_is_refused(tmp_path: Path, pair: Machin
 
 def test_the_size_told_to_dask_is_the_cost_of_gathering_again(tmp_path: Path, pair: Machines):
     path = TRACES / "time.jsonl"
-    with DaskPool(pair.client, prepare(tmp_path / "store")) as pool:
+    with DaskPool(pair.client, create_work_folder(tmp_path / "store")) as pool:
         list(pool.gather([Partition(0, [path])]))
         [(asked, _)] = pool.gathered.values()
         assert pair.client.nbytes([asked.key], summary=False)[asked.key] > path.stat().st_size
@@ -241,12 +243,12 @@ def test_a_file_that_changed_before_it_was_gathered_again_ends_the_run(
 ):
     path = tmp_path / "growing.jsonl"
     path.write_bytes((TRACES / "time.jsonl").read_bytes())
-    with DaskPool(pair.client, prepare(tmp_path / "store")) as pool:
+    with DaskPool(pair.client, create_work_folder(tmp_path / "store")) as pool:
         list(pool.gather([Partition(0, [path])]))
         pair.client.run(dask_tasks.clear, pool.run)
         with path.open("ab") as file:
             file.write(b"\n")
-        settings = FinishSettings(Judging(), payloads=True)
+        settings = FinishSettings(ScoringRules(), payloads=True)
         with pytest.raises(UnreadableError, match=r"growing\.jsonl: changed while"):
             list(pool.finish([0], lambda _: None, settings))
 

@@ -5,8 +5,8 @@ import json
 import polars as pl
 import pytest
 
-from mcptally.jsonschemas.validate import validate
-from mcptally.messages.tool_definitions import in_force
+from mcptally.jsonschemas.validate import validate_calls
+from mcptally.messages.tool_definitions import add_definitions
 from mcptally.pipeline.partition import gather
 from mcptally.seeds import javascript
 from mcptally.seeds.inspector import columns as inspector_columns
@@ -21,8 +21,8 @@ MODULES = {"seed": document, "inspector": inspector}
 def judged(files):
     part = gather(files, [path.name for path in files])
     known = part.summary
-    calls = in_force(part.calls, known.listed, known.listed)
-    return validate(calls, known.definitions), known.definitions
+    calls = add_definitions(part.calls, known.listed, known.listed)
+    return validate_calls(calls, known.definitions), known.definitions
 
 
 def transcript(path, conversations):

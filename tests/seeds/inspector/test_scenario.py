@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from mcptally.errors import UsageError
-from mcptally.jsonschemas.validators import judge_of, judge_value
+from mcptally.jsonschemas.validators import compile_validator, validate_json
 from mcptally.seeds.inspector import scenario, scenario_file
 
 
@@ -23,7 +23,7 @@ def definitions(schema):
 
 def derived(schema, arguments, beside=None):
     text = json.dumps(arguments)
-    state = judge_value(judge_of(json.dumps(schema)), text)[0]
+    state = validate_json(compile_validator(json.dumps(schema)), text)[0]
     row = {"server": "s", "tool": "t", "definition": "d", "arguments": text}
     rows = [row | {"input_schema_state": state}]
     if beside:

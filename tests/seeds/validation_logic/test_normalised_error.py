@@ -7,7 +7,7 @@ import json
 import polars as pl
 import pytest
 
-from mcptally.redaction.display import sanitised
+from mcptally.redaction.display import mask_and_cut
 from mcptally.seeds.validation_logic import normalised_error
 from mcptally.seeds.validation_logic.arguments import unwrapped
 from mcptally.verdict import classify
@@ -33,7 +33,7 @@ def test_a_row_decides_its_examples_and_no_others(decided, number):
 
 def test_every_reason_of_a_verdict_has_a_row():
     known = {reason for rule in normalised_error.category_rules() for reason in rule.reasons}
-    assert {rule.reason for rule in classify.rules()} - known == set()
+    assert {rule.reason for rule in classify.failure_rules()} - known == set()
 
 
 def of(text="", **given):
@@ -131,5 +131,5 @@ def test_arguments_are_unwrapped_from_every_known_wrapper(payload, declared, arg
 
 
 def test_printed_text_is_cut_and_masked():
-    assert sanitised("x" * 50, 10) == "x" * 10 + "… (40 more characters)"
-    assert sanitised('{"password": "hunter2hunter2"}') != '{"password": "hunter2hunter2"}'
+    assert mask_and_cut("x" * 50, 10) == "x" * 10 + "… (40 more characters)"
+    assert mask_and_cut('{"password": "hunter2hunter2"}') != '{"password": "hunter2hunter2"}'

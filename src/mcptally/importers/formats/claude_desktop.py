@@ -15,7 +15,7 @@ from typing import Final
 
 from mcptally.importers.items import Connection, Item
 from mcptally.importers.source import Source
-from mcptally.wire.framing import HEAD, TAIL, TooLarge
+from mcptally.wire.framing import HEAD_BYTES, TAIL, TruncatedFrame
 from mcptally.wire.truncated import fields_of_truncated
 
 _LEVELS: Final = rb"(?:debug|info|warn|warning|error|trace|verbose|silly)"
@@ -129,7 +129,7 @@ def _head(
 ) -> Item:
     """A `head` item for a message that the client cut."""
     found = fields_of_truncated(
-        TooLarge(frame[: cut.start()][:HEAD], frame[cut.end() :][-TAIL:], 0, "")
+        TruncatedFrame(frame[: cut.start()][:HEAD_BYTES], frame[cut.end() :][-TAIL:], 0, "")
     )
     return Item(
         kind="head",

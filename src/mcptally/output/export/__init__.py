@@ -13,12 +13,12 @@ from typing import BinaryIO, Final
 
 import pyarrow as pa
 
-from mcptally.analytics.store import Store, open_store, steadily
+from mcptally.analytics.store import Store, open_store, retry_if_replaced
 from mcptally.errors import UsageError, near
 from mcptally.output.export import csv, har, jsonl, otlp, parquet
 from mcptally.output.whole_file import whole_file
-from mcptally.redaction.arrow_masking import masked_rows
-from mcptally.redaction.display import hidden
+from mcptally.redaction.arrow_masking import mask_rows
+from mcptally.redaction.display import mask_text
 from mcptally.tables.all_tables import TABLES
 
 __all__ = ["FORMATS", "Exported", "export"]
@@ -105,7 +105,7 @@ def export(
     def write(file: BinaryIO) -> Exported:
         reader = opened.sql(f"SELECT * FROM {name}{condition}{order}").to_arrow_reader(_BATCH)
         recorded = _in_utc(reader.schema)
-        schema = recorded if raw else pa.schema([f.with_name(hidden(f.name)) for f in recorded])
+        schema = recorded if raw else pa.schema([f.with_name(mask_text(f.name)) for f in recorded])
         rows = 0
 
         def counted() -> Iterator[pa.RecordBatch]:
@@ -113,7 +113,7 @@ def export(
             for batch in reader:
                 rows += batch.num_rows
                 in_utc = batch.cast(recorded)
-                yield in_utc if raw else masked_rows(in_utc)
+                yield in_utc if raw else mask_rows(in_utc)
 
         left_out = form.write(counted(), schema, file)
         return Exported(rows, {reason: count for reason, count in left_out.items() if count})
@@ -123,7 +123,7 @@ def export(
     path = Path(out)
     if path.exists() and not path.is_file():
         return whole_file(path, write)  # no retry: bytes written to a pipe cannot be taken back
-    return steadily([opened], lambda: whole_file(path, write))
+    return retry_if_replaced([opened], lambda: whole_file(path, write))
 
 
 def _in_utc(schema: pa.Schema) -> pa.Schema:

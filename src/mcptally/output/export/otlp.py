@@ -16,7 +16,7 @@ import pyarrow as pa
 
 import mcptally
 from mcptally.output.export.values import NO_TIME, dumps, plain
-from mcptally.tables.calls import FAILED
+from mcptally.tables.calls import FAILED_OUTCOMES
 
 _MAX_SPANS: Final = 500
 """Spans per line."""
@@ -78,7 +78,7 @@ def _span(row: dict[str, Any]) -> dict[str, Any]:
         end = max(start, _nanoseconds(row["cancelled_at"]))
     name = row["tool"] or row["prompt"]
     status: dict[str, Any] = {}
-    if row["outcome"] in FAILED:
+    if row["outcome"] in FAILED_OUTCOMES:
         status = {"code": _STATUS_ERROR} | (
             {"message": row["error_text"]} if row["error_text"] else {}
         )
@@ -130,7 +130,7 @@ def _error_type(row: dict[str, Any]) -> str | None:
         return "tool_error"
     if outcome == "protocol_error":
         return _text(row["error_code"]) or "_OTHER"
-    return outcome if outcome in FAILED else None
+    return outcome if outcome in FAILED_OUTCOMES else None
 
 
 def _text(value: Any) -> str | None:

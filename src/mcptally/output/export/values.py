@@ -7,7 +7,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from mcptally.output import values as cell_values
-from mcptally.redaction.display import escaped
+from mcptally.redaction.display import escape_controls
 
 NO_TIME: Final = "calls without a time"
 """Why HAR and OTLP leave out a row: every entry and span needs a start."""
@@ -26,7 +26,7 @@ def plain(value: Any) -> Any:
 
 def dumps(value: Any) -> bytes:
     """The value as one line of JSON, with control characters as escapes."""
-    return escaped(json.dumps(value, ensure_ascii=False, separators=(",", ":"))).encode()
+    return escape_controls(json.dumps(value, ensure_ascii=False, separators=(",", ":"))).encode()
 
 
 def nested_as_json(column: pa.Array) -> pa.Array:

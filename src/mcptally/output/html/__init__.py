@@ -19,7 +19,7 @@ import jinja2
 from markupsafe import Markup
 
 import mcptally
-from mcptally.analytics.store import Store, open_store, steadily
+from mcptally.analytics.store import Store, open_store, retry_if_replaced
 from mcptally.errors import UsageError
 from mcptally.output.html import answers, caveats, charts, commands, headings, priorities, sections
 from mcptally.output.html import text as html_text
@@ -86,7 +86,7 @@ def report(
     opened = store if isinstance(store, Store) else open_store(store)
     opened_base = base if base is None or isinstance(base, Store) else open_store(base)
     filters = {"server": server, "tool": tool, "since": since, "until": until, "client": client}
-    found = steadily(
+    found = retry_if_replaced(
         [opened] if opened_base is None else [opened, opened_base],
         lambda: answers.ask(opened, opened_base, **filters),
         consistent=True,
@@ -197,7 +197,7 @@ def _context(found: Answers, command_lines: commands.Commands) -> dict[str, Any]
         "omitted_changes": headings.omitted_changes(found),
         "unused": headings.unused(found),
         "caveats": caveats.caveats(found),
-        "rule_titles": {rule.id: rule.title for rule in hidden_errors.rules()},
+        "rule_titles": {rule.id: rule.title for rule in hidden_errors.hidden_error_rules()},
         "rate_ticks": [charts.rate_x(tick) for tick in charts.RATE_TICKS],
         "rate_labels": [
             (charts.rate_x(tick), f"{tick:.0%}") for tick in charts.RATE_TICKS if tick != 0.01

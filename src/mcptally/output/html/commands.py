@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from markupsafe import escape
 
-from mcptally.analytics.filters import moment
+from mcptally.analytics.filters import parse_time
 from mcptally.output.html.text import is_printable
-from mcptally.redaction.display import hidden
+from mcptally.redaction.display import mask_text
 
 _ID: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z._:-]{0,63}")
 _NAMES_LIMIT: Final = 300
@@ -44,7 +44,7 @@ class Commands:
         self._where = [f"client = {_literal(safe['client'])}"] if "client" in safe else []
         for key, operator in (("since", ">="), ("until", "<")):
             if key in filters:
-                time = moment(filters[key]).isoformat()
+                time = parse_time(filters[key]).isoformat()
                 self._where.append(f"requested_at {operator} TIMESTAMPTZ '{time}'")
 
     def show(self, call: str | None) -> str | None:
@@ -99,7 +99,7 @@ class Commands:
 def _is_safe(names: str) -> bool:
     """Whether names can be part of a command: short, no control characters, no secret."""
     short = is_printable(names) and len(escape(_quoted(names))) <= _NAMES_LIMIT
-    return short and hidden(names) == names
+    return short and mask_text(names) == names
 
 
 def _path(store: str) -> str:

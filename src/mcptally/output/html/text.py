@@ -9,7 +9,7 @@ import functools
 import re
 from typing import Final
 
-from mcptally.redaction.display import CONTROLS, hidden
+from mcptally.redaction.display import CONTROL_CHARACTERS, mask_text
 
 NAME_LIMIT: Final = 90
 TEXT_LIMIT: Final = 300
@@ -19,7 +19,7 @@ _BREAK: Final = re.compile(r"[ \t\r]*\n\s*")
 
 def is_printable(text: str) -> bool:
     """Whether `text` has no control, invisible or bidirectional characters."""
-    return not CONTROLS.search(text)
+    return not CONTROL_CHARACTERS.search(text)
 
 
 def _escape(match: re.Match[str]) -> str:
@@ -36,7 +36,7 @@ def shown(text: str | None, limit: int = TEXT_LIMIT) -> str:
     if text is None:
         return "(none)"
     # A secret that begins before the cut ends within the next 4096 characters.
-    line = CONTROLS.sub(_escape, _BREAK.sub("\n", hidden(text[: limit + 4096])))
+    line = CONTROL_CHARACTERS.sub(_escape, _BREAK.sub("\n", mask_text(text[: limit + 4096])))
     return line if len(line) <= limit else f"{line[: limit - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 

@@ -222,8 +222,8 @@ class DaskPool:
         """Fetch what workers uploaded, if they do not see the work folder."""
         if self.run.upload_url is not None:
             uploaded = f"{self.run.upload_url}/{self.run.name}"
-            parts = remote.names(uploaded)
-            remote.fetch(uploaded, self.run.work, parts)
+            parts = remote.list_names(uploaded)
+            remote.download(uploaded, self.run.work, parts)
             remote.remove(uploaded, parts)
 
     def _submit(self, function: Callable[..., Any], *arguments: object) -> "distributed.Future":

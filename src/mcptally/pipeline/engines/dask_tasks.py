@@ -35,7 +35,7 @@ from mcptally.pipeline.partition_summary import PartitionSummary
 from mcptally.pipeline.plan import transcript_bytes
 from mcptally.process_memory import gc_paused
 from mcptally.store import files as store_files
-from mcptally.transcript.remote import is_remote, put
+from mcptally.transcript.remote import is_remote, upload
 
 _ONE_AT_A_TIME: Final = threading.Lock()
 """Memory is planned per process, so a worker with many threads works on one partition at a time."""
@@ -156,7 +156,7 @@ def _output_folder(run: DaskRun) -> Iterator[Path]:
     try:
         yield folder
         parts = [path.relative_to(folder).as_posix() for path in folder.rglob("*.parquet")]
-        put(folder, f"{run.upload_url}/{run.name}", parts)
+        upload(folder, f"{run.upload_url}/{run.name}", parts)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -17,7 +17,7 @@ import polars as pl
 from mcptally.pipeline.partition import GatheredPartition, finish, gather
 from mcptally.pipeline.partition_summary import PartitionSummary, summary_frames
 from mcptally.pipeline.plan import transcript_bytes
-from mcptally.pipeline.scoring import Judging
+from mcptally.pipeline.scoring import ScoringRules
 from mcptally.store import files as store_files
 from mcptally.tables.all_tables import TABLES
 from mcptally.tables.calls import Calls
@@ -53,7 +53,7 @@ class GatherReport:
 class FinishSettings:
     """What every partition of a run is finished with."""
 
-    judging: Judging
+    judging: ScoringRules
     payloads: bool
     """Whether arguments, responses and their text are kept."""
 

@@ -202,7 +202,7 @@ def apply(change: Change) -> Path | None:
         raise UsageError(f"{path}: cannot be written: {error.strerror}") from error
 
 
-def shown(change: Change) -> str:
+def redacted_diff(change: Change) -> str:
     """The change as a unified diff with secrets masked."""
     import difflib  # noqa: PLC0415 - only this command needs it
 

@@ -7,7 +7,7 @@ delayed.
 
 from typing import Any, Final, NamedTuple
 
-from mcptally.wire.byte_pool import Pool, PooledBytes
+from mcptally.wire.byte_pool import BytePool, PooledBytes
 from mcptally.wire.content_coding import CodingError, Decoder, decoder
 from mcptally.wire.framing import DEFAULT_CAP, Piece
 from mcptally.wire.sse import SseEvent, SseParser
@@ -36,7 +36,7 @@ def is_event_stream(content_type: str | None) -> bool:
     return (content_type or "").partition(";")[0].strip().lower() == _EVENT_STREAM
 
 
-class Body:
+class BodyParser:
     """Parses one request or response body incrementally."""
 
     def __init__(
@@ -45,7 +45,7 @@ class Body:
         content_type: str | None = None,
         content_encoding: str | None = None,
         cap: int = DEFAULT_CAP,
-        pool: Pool | None = None,
+        pool: BytePool | None = None,
     ) -> None:
         self.is_event_stream: Final = is_event_stream(content_type)
         self._encoded_size = 0

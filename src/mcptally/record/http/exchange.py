@@ -11,11 +11,11 @@ from typing import Any, Final
 import h11
 
 from mcptally.record.http import headers as http_headers
-from mcptally.record.http.body import Body, BodyItem
+from mcptally.record.http.body import BodyItem, BodyParser
 from mcptally.record.http.recordings import ExchangeRecord
 from mcptally.record.http.sse_endpoint import EndpointFilter, rewrite_url
 from mcptally.record.http.upstream import UpstreamServer
-from mcptally.wire.byte_pool import Pool
+from mcptally.wire.byte_pool import BytePool
 
 _REASONS: Final = {
     400: "Bad Request",
@@ -42,7 +42,7 @@ class ProxiedExchange:
         server: h11.Connection,
         upstream: UpstreamServer,
         cap: int,
-        pool: Pool,
+        pool: BytePool,
     ) -> None:
         self.record: Final = record
         """Builds the recorded events."""
@@ -52,7 +52,7 @@ class ProxiedExchange:
         """The response is complete."""
         self.closes_connection = False
         """The connection closes after this response."""
-        self.raw_body: Body | None = None
+        self.raw_body: BodyParser | None = None
         """Collects the response as one raw body when it is not HTTP; otherwise None."""
         self.unparsed = b""
         """Bytes of the server before a complete response head: they may not be HTTP."""
@@ -61,8 +61,8 @@ class ProxiedExchange:
         self._upstream = upstream
         self._cap = cap
         self._pool = pool
-        self._request_body: Body | None = None
-        self._response_body: Body | None = None
+        self._request_body: BodyParser | None = None
+        self._response_body: BodyParser | None = None
         self._endpoint_filter: EndpointFilter | None = None
         self._own_origin = b""
 
@@ -174,8 +174,8 @@ class ProxiedExchange:
     def _rewrite(self, url: bytes) -> bytes | None:
         return rewrite_url(url, server=self._upstream.origins, own_origin=self._own_origin)
 
-    def _new_body(self, head: http_headers.Head) -> Body:
-        return Body(
+    def _new_body(self, head: http_headers.Head) -> BodyParser:
+        return BodyParser(
             content_type=head.get(b"content-type"),
             content_encoding=head.get(b"content-encoding"),
             cap=self._cap,
@@ -209,7 +209,7 @@ class ProxiedExchange:
     def switch_to_raw(self, why: str) -> bytes:
         """Stop parsing HTTP on this connection; return the bytes received so far."""
         data, self.unparsed = self.unparsed, b""
-        self.raw_body = Body(cap=self._cap, pool=self._pool)
+        self.raw_body = BodyParser(cap=self._cap, pool=self._pool)
         self.raw_body.feed(data)
         self.closes_connection = True
         self.record.response_head(None, (), why=f"not HTTP: {why}")

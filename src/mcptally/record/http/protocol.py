@@ -15,7 +15,7 @@ from mcptally.record.http.exchange import ProxiedExchange
 from mcptally.record.http.recordings import Headers, Sessions
 from mcptally.record.http.request_limits import RequestLimits
 from mcptally.record.http.upstream import UpstreamServer
-from mcptally.wire.byte_pool import Pool
+from mcptally.wire.byte_pool import BytePool
 
 MAX_HEAD: Final = 256 * 1024
 """Most bytes of a head; servers usually allow 16 to 64 KB."""
@@ -39,7 +39,7 @@ class HttpProtocol:
         sessions: Sessions,
         loop: EventLoop,
         cap: int,
-        pool: Pool,
+        pool: BytePool,
         require_loopback_host: bool,
         on_head_timeout: Callable[[], None],
     ) -> None:

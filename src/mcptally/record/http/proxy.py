@@ -20,7 +20,7 @@ from mcptally.record.http.socket import Socket
 from mcptally.record.http.upstream import UpstreamServer
 from mcptally.record.http.upstream_connection import UpstreamConnection
 from mcptally.record.http.write_queue import WriteQueue
-from mcptally.wire.byte_pool import Pool
+from mcptally.wire.byte_pool import BytePool
 
 P = ParamSpec("P")
 
@@ -62,7 +62,7 @@ class ProxyConnection:
         write_queue: WriteQueue,
         loop: EventLoop,
         cap: int,
-        pool: Pool,
+        pool: BytePool,
         require_loopback_host: bool,
         on_closed: "Callable[[ProxyConnection], None]",
         log: Callable[[str], None],

@@ -20,7 +20,7 @@ from mcptally.record.limits import Limits
 from mcptally.record.log import log_to_stderr
 from mcptally.record.writer.recording import Archive
 from mcptally.redaction import policy as redaction_policy
-from mcptally.wire.byte_pool import Pool
+from mcptally.wire.byte_pool import BytePool
 
 IDLE_SECONDS: Final = 3600.0
 """Seconds without an exchange after which the recording of a session is closed."""
@@ -91,7 +91,7 @@ class Service:
         self._archive = archive
         self._capacity = Capacity.for_this_process()
         self._connections: set[ProxyConnection] = set()
-        self._pool = Pool()
+        self._pool = BytePool()
         # Check `Host` if only this machine can connect, and either the recorder replaces `Host`, so
         # that the server cannot check it, or it adds credentials that the client may not have.
         self._require_loopback_host = (

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from mcptally.record.log import log_to_stderr
 from mcptally.record.stdio.sink import Sink, close_fd
 from mcptally.record.writer.recording import Recording
-from mcptally.wire.framing import Splitter, StderrLines
+from mcptally.wire.framing import FrameSplitter, StderrLines
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,7 +58,7 @@ class FrameStream(Stream):
     ) -> None:
         super().__init__(source, sink)
         self._recording = recording
-        self._splitter = Splitter(cap=cap)
+        self._splitter = FrameSplitter(cap=cap)
         self._direction: Dir = direction
 
     def record(self, chunk: bytes) -> None:

@@ -19,7 +19,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 from mcptally.record.log import log_to_stderr
 from mcptally.record.server_label import label
 from mcptally.record.writer.recording import Archive, Recording
-from mcptally.wire.framing import Splitter, StderrLines
+from mcptally.wire.framing import FrameSplitter, StderrLines
 
 if TYPE_CHECKING:
     from mcptally.transcript.format import Dir
@@ -142,7 +142,7 @@ class _ThreadedRelay:
         `pipe` is closed through its file object: Python 3.13 reports an error at exit when only
         its descriptor was closed.
         """
-        splitter = Splitter(cap=self._cap)
+        splitter = FrameSplitter(cap=self._cap)
         for chunk in _chunks(source):
             if pieces := splitter.feed(chunk):
                 self._recording.frames(pieces, dir=direction)

@@ -8,7 +8,7 @@ import msgspec
 
 from mcptally.redaction.policy import Policy
 from mcptally.transcript.format import FORMAT_VERSION, Dir
-from mcptally.wire.framing import Piece, TooLarge
+from mcptally.wire.framing import Piece, TruncatedFrame
 from mcptally.wire.strict_json import strict_json_error
 from mcptally.wire.truncated import fields_of_truncated
 
@@ -74,9 +74,9 @@ class EventLineEncoder:
 
         The event is `raw` if the frame is not strict JSON, is over the size limit, or has a `why`.
         """
-        received_size = piece.size if isinstance(piece, TooLarge) else len(piece)
+        received_size = piece.size if isinstance(piece, TruncatedFrame) else len(piece)
         size = received_size if context.wire_bytes is None else context.wire_bytes
-        if isinstance(piece, TooLarge):
+        if isinstance(piece, TruncatedFrame):
             why, found = "too_large", self._truncated_fields(piece)
         elif "why" in context.fields:
             # Clients do not read this as a message, even if it is JSON.
@@ -138,7 +138,7 @@ class EventLineEncoder:
         except Exception:  # noqa: BLE001 - a failing policy must not stop traffic or leak data
             return []
 
-    def _truncated_fields(self, piece: TooLarge) -> dict[str, Any]:
+    def _truncated_fields(self, piece: TruncatedFrame) -> dict[str, Any]:
         found = {
             key: self._redact_text(value) if isinstance(value, str) else value
             for key, value in fields_of_truncated(piece).items()

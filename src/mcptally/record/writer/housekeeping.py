@@ -11,7 +11,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from mcptally.record.writer.clock import Clock
-from mcptally.record.writer.segment import OURS, try_lock
+from mcptally.record.writer.segment import SEGMENT_NAME, try_lock
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -186,7 +186,7 @@ def _list_segments(folder: "str | Path") -> list[_SegmentFile]:
     found = []
     with os.scandir(folder) as entries:
         for entry in entries:
-            if OURS.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
+            if SEGMENT_NAME.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
                 with contextlib.suppress(OSError):
                     stat = entry.stat()
                     found.append(_SegmentFile(Path(entry.path), stat.st_size, stat.st_mtime))

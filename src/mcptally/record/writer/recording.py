@@ -13,7 +13,7 @@ Usage, for stdio and HTTP (safe to call from several threads and from an event l
 When a call returns, its events are in the file (`write` has returned, without fsync). No call
 raises an error of the disk: lost events are counted and logged once, and a `gap` event reports
 them when writing works again. Lost events keep their `seq`, so each hole in `seq` has its `gap`.
-`wire.framing.Splitter` cuts a stream into the pieces for `frame` and `frames`;
+`wire.framing.FrameSplitter` cuts a stream into the pieces for `frame` and `frames`;
 `wire.framing.capped` makes the piece of a whole body. event_line.py encodes a line, segment.py
 writes the file.
 

@@ -16,7 +16,7 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-OURS: Final = re.compile(
+SEGMENT_NAME: Final = re.compile(
     r"(?P<stem>[A-Za-z0-9._-]{1,60}-\d{8}T\d{6}Z-[0-9a-f]{12})-(?P<segment>\d{4,})"
     r"(?P<suffix>\.jsonl|\.jsonl\.part|\.jsonl\.zst|\.jsonl\.zst\.part)"
 )

@@ -51,7 +51,7 @@ def _at_boundary(schema: str | None, text: str) -> bool:
     except (msgspec.DecodeError, RecursionError):
         return False
     limits, deepest = _limits(schema) if schema is not None else (_ANY, None)
-    if deepest is not None and dialects.depth(value) > deepest:
+    if deepest is not None and dialects.nesting_depth(value) > deepest:
         limits = _ANY
     try:
         return limits.members(value)
@@ -134,10 +134,10 @@ _CONTAINERS: Final = frozenset((list, dict))
 def _limits(text: str) -> tuple[_Limits, int | None]:
     """The limits that a schema sets, and the deepest value for which they are used."""
     try:
-        schema = dialects.read(text)
+        schema = dialects.parse_schema(text)
         # Ignore an untrusted schema for values whose evaluation could take exponential time.
-        deepest = cost.deepest_value(schema) if cost.may_explode(text) else None
-    except dialects.UnusableError:
+        deepest = cost.max_value_depth(schema) if cost.may_be_costly(text) else None
+    except dialects.UnusableSchemaError:
         return _ANY, None
     return _Reader(schema).limits(schema, 0), deepest
 

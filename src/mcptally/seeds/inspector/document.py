@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from mcptally.jsonschemas.validators import judge_of
+from mcptally.jsonschemas.validators import compile_validator
 from mcptally.seeds import javascript
 from mcptally.seeds.inspector import inspector, wording
 from mcptally.seeds.inspector.model import (
@@ -190,7 +190,7 @@ def output_schema(
 def validate_output(schema: Any, value: Any) -> OutputSchemaValidation | None:
     """Whether a value conforms to a schema in the schema's dialect; None if it is unusable."""
     try:
-        judge = judge_of(json.dumps(schema))
+        judge = compile_validator(json.dumps(schema))
     except (ValueError, RecursionError):
         return None
     if isinstance(judge, str):

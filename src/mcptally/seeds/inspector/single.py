@@ -26,12 +26,12 @@ from mcptally.seeds.inspector.model import (
     ValidationContext,
     ValidationResult,
 )
-from mcptally.wire.nesting import with_stack_room
+from mcptally.wire.nesting import with_raised_recursion_limit
 
 Context = ValidationContext | Mapping[str, Any]
 
 
-@with_stack_room
+@with_raised_recursion_limit
 def validate_response(context: Context, *, rules: Reading = "document") -> ValidationResult:
     """Whether a response shows a working tool, and why.
 
@@ -43,7 +43,7 @@ def validate_response(context: Context, *, rules: Reading = "document") -> Valid
     return _reading_module(rules).validate(ValidationContext.of(context))
 
 
-@with_stack_room
+@with_raised_recursion_limit
 def business_decision(context: Context, *, rules: Reading = "document") -> BusinessDecision:
     """Whether an error is business logic, with the factors, confidence and threshold.
 
@@ -64,7 +64,7 @@ def is_business_error(context: Context, *, rules: Reading = "document") -> bool 
     return business_decision(context, rules=rules).is_business_error
 
 
-@with_stack_room
+@with_raised_recursion_limit
 def response_metadata(context: Context, *, rules: Reading = "document") -> ResponseMetadata | None:
     """The blocks and other parts of a response; None if the original throws.
 

@@ -12,7 +12,12 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Literal
 
 from mcptally.seeds.violation import Violation, pointer
-from mcptally.wire.nesting import MAX_DEPTH, is_too_deep, is_value_too_deep, with_stack_room
+from mcptally.wire.nesting import (
+    MAX_DEPTH,
+    is_too_deep,
+    is_value_too_deep,
+    with_raised_recursion_limit,
+)
 
 Reading = Literal["document", "program"]
 
@@ -40,7 +45,7 @@ READINGS: Final[Mapping[str, Callable[[Any], list[Violation]]]] = {
 }
 
 
-@with_stack_room
+@with_raised_recursion_limit
 def assert_tool_response(result: Any, rules: Reading = "program") -> None:
     """Raise an AssertionError if a tool result breaks the contract; it names each block and path.
 

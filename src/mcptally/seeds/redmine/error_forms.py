@@ -71,6 +71,6 @@ def form_findings(counts: pl.DataFrame) -> pl.DataFrame:
         .filter(pl.col("forms") > 1)
     )
     message = formatted("errors have {} forms", "forms")
-    return rule_findings.findings_of(
+    return rule_findings.make_findings(
         "content.error_shapes", servers, message, evidence="form_shares"
     )

@@ -27,7 +27,7 @@ def low_confidence_findings(results: pl.DataFrame) -> pl.DataFrame:
     fills = results.filter(pl.col("tool") == "fill_and_submit")
     inferred = results.filter(pl.col("tool") == "infer_form")
     if not fills.height or not inferred.height:
-        return rule_findings.findings_of("ui_probe.unsure_form", fills.clear(), "")
+        return rule_findings.make_findings("ui_probe.unsure_form", fills.clear(), "")
     answers = [
         _form_and_confidence(tool, response)
         for tool, response in inferred.select("tool", "response").iter_rows()
@@ -56,7 +56,7 @@ def low_confidence_findings(results: pl.DataFrame) -> pl.DataFrame:
         pl.col("form_confidence") <= MAX_LOW_CONFIDENCE
     )
     message = formatted("the form was inferred with confidence {}", "form_confidence")
-    return rule_findings.findings_of(
+    return rule_findings.make_findings(
         "ui_probe.unsure_form", low, message, path="/arguments/formSchema"
     )
 

@@ -91,7 +91,7 @@ def wrapped_findings(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataF
         pl.col("layers") != ""
     )
     message = formatted("the arguments are wrapped: {}", "layers")
-    return rule_findings.findings_of(
+    return rule_findings.make_findings(
         "arguments.wrapped", rows, message, path="/arguments", evidence="arguments"
     )
 

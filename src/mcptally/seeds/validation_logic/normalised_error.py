@@ -22,7 +22,7 @@ from mcptally.seeds.validation_logic.structured_error import (
     StructuredError,
     read_first,
 )
-from mcptally.tables.calls import FAILED
+from mcptally.tables.calls import FAILED_OUTCOMES
 from mcptally.verdict import error_text, match
 from mcptally.verdict.rule_model import TextRule, status_in
 
@@ -37,7 +37,7 @@ COLUMNS: Final[Mapping[str, pl.DataType]] = {
     "error_details": pl.String(),
     "error_source": pl.String(),
 }
-"""What `normalise_errors` adds; null where the outcome is not one of `FAILED`."""
+"""What `normalise_errors` adds; null where the outcome is not one of `FAILED_OUTCOMES`."""
 
 INPUTS: Final[Mapping[str, pl.DataType]] = {
     "outcome": pl.String(),
@@ -83,7 +83,7 @@ def normalise_errors(calls: pl.DataFrame) -> pl.DataFrame:
         (pl.col(name) if name in present else pl.lit(None)).cast(kind).alias(name)
         for name, kind in INPUTS.items()
     )
-    errors = rows.with_row_index("row").filter(pl.col("outcome").is_in(FAILED))
+    errors = rows.with_row_index("row").filter(pl.col("outcome").is_in(FAILED_OUTCOMES))
     errors = errors.with_columns(key=pl.struct(*INPUTS).hash())
     distinct = errors.unique("key", maintain_order=True)
     deciding = _deciding_rules(distinct)
@@ -116,7 +116,7 @@ def _deciding_rules(errors: pl.DataFrame) -> list[CategoryRule]:
     text = pl.col("error_text").fill_null("")
     texts = errors.select(text=text).unique(maintain_order=True).with_row_index("number")
     texts = texts.with_columns(status_in_text=error_text.http_status(pl.col("text")))
-    matched = match.matching(rules, texts["text"], texts["text"])
+    matched = match.match_rules(rules, texts["text"], texts["text"])
     rows = errors.with_columns(text=text).join(texts, on="text", how="left", maintain_order="left")
     # The status of the HTTP exchange counts from 400 on: a 200 carries every error of a tool.
     exchange_status = pl.when(pl.col("http_status") >= 400).then("http_status")

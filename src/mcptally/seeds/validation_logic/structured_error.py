@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from mcptally.redaction.display import sanitised
+from mcptally.redaction.display import mask_and_cut
 from mcptally.seeds.javascript import printable
 from mcptally.seeds.json_text import first_present
 from mcptally.seeds.validation_logic.error_categories import category_named, category_of_status
@@ -53,7 +53,7 @@ def read_first(*sources: str | None) -> StructuredError:
         if best == NOTHING or (best.category is None and found.category is not None):
             best = found
     if best.details is None and data is not None and data[:1] in "{[":
-        best = best._replace(details=sanitised(data))
+        best = best._replace(details=mask_and_cut(data))
     return best
 
 
@@ -132,7 +132,7 @@ def _read_members(detail: Mapping[str, Any], payload: Mapping[str, Any]) -> Stru
         code=code,
         http=status,
         retryable=retryable if isinstance(retryable, bool) else None,
-        hint=sanitised(printable(hint), 500) if isinstance(hint, str) and hint else None,
+        hint=mask_and_cut(printable(hint), 500) if isinstance(hint, str) and hint else None,
         details=_text_of(details) if details not in (None, "", [], {}) else None,
         complete=complete,
     )
@@ -152,4 +152,4 @@ def _status(value: Mapping[str, Any]) -> int | None:
 def _text_of(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     # JSON may escape a lone surrogate, which no column can hold.
-    return sanitised(printable(text))
+    return mask_and_cut(printable(text))

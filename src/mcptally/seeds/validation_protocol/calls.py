@@ -240,7 +240,7 @@ def validation_findings(
     message = formatted("took {} ms", pl.col("latency_ms").round(0).cast(pl.Int64))
     return [
         *findings(rows, violations),
-        rule_findings.findings_of("validation.slow", slow, message),
+        rule_findings.make_findings("validation.slow", slow, message),
         _changes(rows, messages),
     ]
 
@@ -277,7 +277,7 @@ def _changes(rows: pl.DataFrame, messages: pl.DataFrame) -> pl.DataFrame:
         pl.col("change_pos").is_between("pos", "reply")
     )
     message = formatted("the server sent {} during a validation", "change")
-    return rule_findings.findings_of("validation.state_change", during, message)
+    return rule_findings.make_findings("validation.state_change", during, message)
 
 
 def declaration_findings(listed: pl.DataFrame, definitions: pl.DataFrame) -> list[pl.DataFrame]:
@@ -305,10 +305,10 @@ def declaration_findings(listed: pl.DataFrame, definitions: pl.DataFrame) -> lis
     without = known.select("server").unique()
     without = without.join(having, on="server", how="anti", nulls_equal=True)
     return [
-        rule_findings.findings_of(
+        rule_findings.make_findings(
             "validation.declared_schema", rows, pl.col("difference"), path="/inputSchema"
         ),
-        rule_findings.findings_of(
+        rule_findings.make_findings(
             "validation.missing", without.sort("server"), "the server has no validate tool"
         ),
     ]

@@ -7,14 +7,14 @@ import msgspec
 
 from mcptally.errors import near
 from mcptally.jsonschemas import validators
-from mcptally.jsonschemas.cost import errors_of
-from mcptally.jsonschemas.dialects import UnusableError, dialect, read
+from mcptally.jsonschemas.cost import collect_errors
+from mcptally.jsonschemas.dialects import UnusableSchemaError, dialect_of, parse_schema
 from mcptally.seeds.validation_protocol.argument_semantics import Remark
 
 
 def schema_remarks(schema: str, arguments: Any) -> Iterator[Remark]:
     """The remarks on arguments that a schema (JSON text) gives; unknown parameters are warnings."""
-    judge = validators.judge_of(schema)
+    judge = validators.compile_validator(schema)
     if isinstance(judge, str):
         why = f"the tool's inputSchema cannot be used: {judge}"
         yield Remark("unchecked", "", f"arguments against their schema ({why})")
@@ -24,22 +24,22 @@ def schema_remarks(schema: str, arguments: Any) -> Iterator[Remark]:
     if state == "invalid" and not found:
         found = [Remark("error", _dotted((path or "").split("/")[1:]), reason or "is invalid")]
     yield from dict.fromkeys(found)
-    if state == validators.UNUSABLE:
+    if state == validators.UNUSABLE_SCHEMA:
         yield Remark("unchecked", "", f"arguments against their schema ({reason})")
     try:
-        yield from _unknown_parameters(read(schema), arguments, ())
-    except UnusableError:
+        yield from _unknown_parameters(parse_schema(schema), arguments, ())
+    except UnusableSchemaError:
         return
 
 
 def _errors(schema: str, arguments: Any) -> Iterator[Remark]:
     """The errors that jsonschema-rs lists; none if it rejects the schema."""
     try:
-        value = read(schema)
-        name = dialect(value)
-        value = validators.without_dialect(value)
-        errors = errors_of(validators.engine_of(name, value), value, arguments)
-    except validators.REFUSED:  # includes `UnusableError`
+        value = parse_schema(schema)
+        name = dialect_of(value)
+        value = validators.without_schema_keyword(value)
+        errors = collect_errors(validators.compile_engine(name, value), value, arguments)
+    except validators.ENGINE_ERRORS:  # includes `UnusableSchemaError`
         return
     for error in errors:
         path = [str(part) for part in error.instance_path]
@@ -53,7 +53,7 @@ def _remarks(error: Any, path: Sequence[str]) -> Iterator[Remark]:
     elif name == "type":
         kinds = " or ".join(sorted(detail.get("types", ())))
         yield Remark(
-            "error", _dotted(path), f"expected {kinds}, got {validators.kind(error.instance)}"
+            "error", _dotted(path), f"expected {kinds}, got {validators.json_type(error.instance)}"
         )
     elif name in ("enum", "const"):
         allowed = detail.get("options", detail.get("expected_value"))

@@ -156,7 +156,9 @@ def phase(texts: Sequence[str]) -> str | None:
     """The deepest phase that the texts of an answer show; None if they show none."""
     column = pl.Series(list(texts), dtype=pl.String)
     shown = [
-        rule.phase for rule in phases() if column.str.contains(match.pattern(rule.matches)).any()
+        rule.phase
+        for rule in phases()
+        if column.str.contains(match.alternation(rule.matches)).any()
     ]
     return shown[-1] if shown else None
 

@@ -62,7 +62,7 @@ def _full_match(pattern: str) -> Callable[[str], bool]:
 
 
 def _is_regex(text: str) -> bool:
-    return patterns.pattern(ajv_patterns.translate_pattern(text)) is not None
+    return patterns.compile_pattern(ajv_patterns.translate_pattern(text)) is not None
 
 
 _FORMATS: Final[dict[str, Callable[[str], bool]]] = {
@@ -96,7 +96,7 @@ class Compiled:
             Throws: the value is nested so deeply that AJV's recursion overflows the stack.
             RecursionError: the value is nested deeper than jsonschema-rs accepts.
         """
-        if self._limit is not None and dialects.depth(value) > self._limit:
+        if self._limit is not None and dialects.nesting_depth(value) > self._limit:
             raise javascript.Throws("RangeError: Maximum call stack size exceeded")
         value = _with_integers(javascript.judgeable(value))
         try:
@@ -104,7 +104,7 @@ class Compiled:
                 return None
         except ValueError as error:
             raise RecursionError(f"{error}") from error
-        errors = cost.errors_of(self._validator, self._schema, value)
+        errors = cost.collect_errors(self._validator, self._schema, value)
         if not errors:
             return "data should match the schema"
         return messages.first(errors, self._schema, value)[:_MAX_MESSAGE]
@@ -117,7 +117,7 @@ def _draft7(schema: Any) -> jsonschema_rs.Draft7Validator:
             formats=_FORMATS,
             validate_formats=True,
             keywords={"multipleOf": _MultipleOf},
-            pattern_options=patterns.options(schema, backtrack_limit=_BACKTRACKS),
+            pattern_options=patterns.pattern_options(schema, backtrack_limit=_BACKTRACKS),
             offline=True,
         )
     except (jsonschema_rs.ValidationError, ValueError, UnicodeError) as error:
@@ -138,7 +138,7 @@ def compiled(schema: Any) -> Compiled | None:
     """The schema as AJV compiles it; None if AJV rejects it."""
     try:
         text = json.dumps(schema)
-        if patterns.may_hold_patterns(text):
+        if patterns.may_have_patterns(text):
             return _compiled_with_patterns(text)
         return _compiled_without_patterns(text)
     except (RecursionError, ValueError):
@@ -181,16 +181,16 @@ _PORTABLE: Final = _ANNOTATIONS | {
 
 def _compiled(text: str) -> Compiled | None:
     try:
-        schema = dialects.read(text)
+        schema = dialects.parse_schema(text)
         # Bound the depth of values for an untrusted schema that could take exponential time.
-        limit = cost.deepest_value(schema) if cost.may_explode(text) else None
+        limit = cost.max_value_depth(schema) if cost.may_be_costly(text) else None
         return Compiled(schema, limit)
-    except (Refused, dialects.UnusableError):
+    except (Refused, dialects.UnusableSchemaError):
         return None
 
 
 _compiled_without_patterns: Final = functools.lru_cache(maxsize=1024)(_compiled)
-_compiled_with_patterns: Final = functools.lru_cache(maxsize=patterns.FEW)(_compiled)
+_compiled_with_patterns: Final = functools.lru_cache(maxsize=patterns.MAX_CACHED_SCHEMAS)(_compiled)
 
 
 def _adapt_to_draft7(schema: Any) -> Any:
