@@ -1,8 +1,9 @@
 """Converts logs of other programs to transcripts: `import_logs`.
 
 Reading is streaming, so memory does not grow with the file. Compressed files have the same limits
-as those of an archive (one `transcript.files.DecompressionBudget` for all files of an import). Every line, entry
-or row of a source is used or counted, and a report next to the transcript lists the unused ones.
+as those of an archive (one `transcript.files.DecompressionBudget` for all files of an import).
+Every line, entry or row of a source is used or counted, and a report next to the transcript lists
+the unused ones.
 """
 
 import dataclasses

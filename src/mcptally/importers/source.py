@@ -21,8 +21,8 @@ _LOG_NAME: Final = re.compile(
 _T = TypeVar("_T")
 
 _RECORD: Final = 16
-"""Least number of bytes that a line or object takes from the `DecompressionBudget`: a few compressed bytes can
-hold millions of empty ones, and each costs time."""
+"""Least number of bytes that a line or object takes from the `DecompressionBudget`: a few
+compressed bytes can hold millions of empty ones, and each costs time."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class Source:
         self.room.left -= max(0, _RECORD * records - size)
 
     def preview(self) -> "Source":
-        """The same file for a first pass, which changes neither the tally nor the `DecompressionBudget`."""
+        """The same file for a first pass, which changes neither the tally nor the budget."""
         return dataclasses.replace(self, tally=Tally(), room=dataclasses.replace(self.room))
 
     @property

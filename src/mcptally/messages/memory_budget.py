@@ -1,9 +1,9 @@
 """Estimate the memory that a partition needs, and stop reading it when there is not enough.
 
-Partitions are planned with `PROCESS_BASE_BYTES` and `BYTES_PER_TRANSCRIPT_BYTE` before anything is read; while lines are read,
-`MemoryBudget` estimates what they need so far. A recording or file is never split over partitions,
-so one may need more than is free: then the part that fits is read, and a finding reports the rest
-(docs/decisions/0042, 0077).
+Partitions are planned with `PROCESS_BASE_BYTES` and `BYTES_PER_TRANSCRIPT_BYTE` before anything is
+read; while lines are read, `MemoryBudget` estimates what they need so far. A recording or file is
+never split over partitions, so one may need more than is free: then the part that fits is read, and
+a finding reports the rest (docs/decisions/0042, 0077).
 """
 
 from typing import Final
@@ -23,12 +23,12 @@ BYTES_PER_LONGEST_BYTE: Final = 9
 per byte of the longest line."""
 
 PROCESS_BASE_BYTES: Final = PARTITION_BASE_BYTES + (170 << 20)
-"""Bytes of memory that a process takes for the smallest partition: `PARTITION_BASE_BYTES`, and its libraries and
-rules, including what they load on first use."""
+"""Bytes of memory that a process takes for the smallest partition: `PARTITION_BASE_BYTES`, and its
+libraries and rules, including what they load on first use."""
 
 BYTES_PER_TRANSCRIPT_BYTE: Final = BYTES_PER_BYTE + BYTES_PER_EVENT // 1000
-"""Bytes of memory per byte of transcript, in addition to `PROCESS_BASE_BYTES`: an upper bound for real
-traffic, whose lines have 1,000 bytes or more on average."""
+"""Bytes of memory per byte of transcript, in addition to `PROCESS_BASE_BYTES`: an upper bound for
+real traffic, whose lines have 1,000 bytes or more on average."""
 
 TOO_LARGE: Final = (
     "the rest was not read: this file, with those that share a recording with it, needs more than "

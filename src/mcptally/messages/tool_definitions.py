@@ -60,9 +60,9 @@ LISTING_CHANGE_COLUMNS: Final = ("server", "tool", "listed_ns", "definition")
 
 
 def read_listings(calls: pl.DataFrame, messages: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the listings and definitions in replies to tools/list (`LISTING_SCHEMA`, `DEFINITION`).
+    """Return the listings and definitions in replies to tools/list.
 
-    Each distinct reply is parsed once.
+    Their columns are `LISTING_SCHEMA` and `DEFINITION`. Each distinct reply is parsed once.
     """
     replies = calls.filter(
         (PairedCalls.method.col == "tools/list")
@@ -207,9 +207,11 @@ _VERSION_KEY: Final = ("server", "tool", "definition")
 
 
 def listing_changes(listed: pl.DataFrame) -> pl.DataFrame:
-    """Return the listings (`LISTING_CHANGE_COLUMNS`) with which a server starts or stops listing a definition.
+    """Return the listings with which a server starts or stops listing a definition.
 
-    Listings between two others of the same definition do not change the result of `add_definitions`.
+    Their columns are `LISTING_CHANGE_COLUMNS`.
+    Listings between two others of the same definition do not change the result of
+    `add_definitions`.
     """
     rows = listed.select(LISTING_CHANGE_COLUMNS).sort(LISTING_CHANGE_COLUMNS)
     changes = [
@@ -245,7 +247,7 @@ def sum_listing_counts(seen: Sequence[pl.DataFrame]) -> pl.DataFrame:
 
 
 def relevant_listings(listed: pl.DataFrame) -> pl.DataFrame:
-    """Return the `LISTING_SCHEMA` rows that rules about definitions need, which repeated listings are not.
+    """Return the listings that rules about definitions need.
 
     These are the first listing of each version at a server, the first in which a name occurs twice,
     and all listings of a session in which a tool changes.

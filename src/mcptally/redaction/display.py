@@ -34,7 +34,7 @@ CONTROL_CHARACTERS: Final = re.compile(
 
 
 def escape_controls(text: str) -> str:
-    """JSON text with the characters of `CONTROL_CHARACTERS` as JSON escapes; the values stay equal."""
+    """JSON text with `CONTROL_CHARACTERS` as JSON escapes; the values stay equal."""
     return CONTROL_CHARACTERS.sub(_escape, text)
 
 

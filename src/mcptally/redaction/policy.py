@@ -166,7 +166,7 @@ class Policy:
 
     @functools.cached_property
     def _hints(self) -> frozenset[str]:
-        """Lower-case texts: a frame without any of them has no `SecretPattern` and no secret name."""
+        """Lower-case texts: a frame without any of them has no secret and no secret name."""
         hints = {needle for row in self._shapes for needle in row.needles} - {""}
         if self._places:
             hints |= NAME_HINTS

@@ -21,8 +21,8 @@ MIN_CONCURRENT: Final = 5
 """With fewer concurrent calls of other tools, `concurrent_failure_share` is null."""
 
 _FAILED: Final = ("tool_error", "protocol_error", "timeout", "no_response")
-"""Outcomes that count as a failure here. `schema.FAILED_OUTCOMES` has two more: hidden errors, which are
-not known yet, and cancelled calls, which are the client's choice."""
+"""Outcomes that count as a failure here. `schema.FAILED_OUTCOMES` has two more: hidden errors,
+which are not known yet, and cancelled calls, which are the client's choice."""
 
 _MINUTE_KEYS: Final = ("recording", "server", "minute", "tool")
 

@@ -29,8 +29,8 @@ class BytePool:
 class PooledBytes:
     """A buffer that keeps bytes up to a cap; beyond it, only head, tail, size and hash.
 
-    More than `framing.HEAD_BYTES` bytes are taken from the pool. If the pool is empty, the buffer acts
-    as if its cap were reached.
+    More than `framing.HEAD_BYTES` bytes are taken from the pool. If the pool is empty, the buffer
+    acts as if its cap were reached.
     """
 
     def __init__(self, *, cap: int = DEFAULT_CAP, pool: BytePool | None = None) -> None:

@@ -1,8 +1,9 @@
 """Limits the nesting of JSON, independent of the parser and of the caller's stack depth.
 
-Parsers have limits of their own, and in Python the rest of the recursion limit counts. So the
-depth is checked before decoding (`is_too_deep`), and decoding runs with a raised recursion limit
-(`with_raised_recursion_limit`). The recorder uses this module: it imports nothing that is slow to load.
+Parsers have limits of their own, and in Python the rest of the recursion limit counts. So the depth
+is checked before decoding (`is_too_deep`), and decoding runs with a raised recursion limit
+(`with_raised_recursion_limit`). The recorder uses this module: it imports nothing that is slow to
+load.
 """
 
 import contextlib
