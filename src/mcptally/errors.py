@@ -22,7 +22,7 @@ class Exit(enum.IntEnum):
     """Exit codes of all commands except `record`, which exits with the code of its server."""
 
     DONE = 0
-    """The command succeeded and found no problem."""
+    """The command succeeded; no limit is exceeded, and no check failed."""
     FAILED = 1
     """A limit of `--fail-on` is exceeded, the input is invalid, or a check failed."""
     USAGE = 2

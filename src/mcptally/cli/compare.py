@@ -22,7 +22,12 @@ _OMITTED_CHANGES = ("unclear", "unchanged", "too_little_data", "only_in_base", "
 @click.option(
     "--metrics", is_flag=True, help="Print one row per metric, with the values of both stores."
 )
-@click.option("--all", "every", is_flag=True, help="Also list tools and servers without a change.")
+@click.option(
+    "--all",
+    "every",
+    is_flag=True,
+    help="In a table, also list tools and servers without a change; other formats always do.",
+)
 @click.option(
     "--min-difference",
     type=click.FloatRange(0, 1, min_open=True),
@@ -48,7 +53,7 @@ _OMITTED_CHANGES = ("unclear", "unchanged", "too_little_data", "only_in_base", "
     "--fail-on",
     multiple=True,
     metavar="GATE",
-    help="Exit with 1 if this holds for a tool: worse, vanished, definition_changed, "
+    help="Exit with 1 if this holds for a tool or server: worse, vanished, definition_changed, "
     "'failure_rate > 5%', or a TOML file of gates. Can be repeated.",
 )
 @gate_reports

@@ -44,9 +44,9 @@ def command(
 ) -> None:
     """Remove data from a store and from the transcripts that it was made from.
 
-    The transcripts are rewritten and the store is made from them again. A gap event in the
-    transcripts and an entry in store.json record that data were removed, but not which. Exit code
-    1: done, but some transcripts with such data were not found.
+    The transcripts are rewritten; the store is then as if it had been made from the remaining
+    data. A gap event in the transcripts and an entry in store.json record that data were removed,
+    but not which. Exit code 1: done, but some transcripts with such data were not found.
 
     \b
     Examples:

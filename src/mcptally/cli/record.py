@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     type=SIZE,
     default="16M",
     show_default=True,
-    help="Record only the beginning, size and hash of larger frames.",
+    help="Record only the beginning and size of larger frames.",
 )
 @click.option(
     "--segment-size",

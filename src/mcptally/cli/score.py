@@ -51,8 +51,8 @@ class _PathOrUrl(click.Path):
     "--memory",
     type=SIZE,
     metavar="SIZE",
-    help="Memory limit of all processes together, as in 600M. Less memory means smaller partitions "
-    "and more time. Default: about 1G per process.",
+    help="Memory that all processes together should stay below, as in 600M. Less memory means "
+    "smaller partitions and more time. Default: about 1G per process.",
 )
 @click.option(
     "--engine",
@@ -73,8 +73,8 @@ class _PathOrUrl(click.Path):
     "--fail-on",
     multiple=True,
     metavar="GATE",
-    help="Exit with 1 if this holds for a tool: 'failure_rate > 5%', 'findings.error > 0', or a "
-    "TOML file of gates. Can be repeated.",
+    help="Exit with 1 if this holds: 'failure_rate > 5%' (of a tool), 'server.confidence < 95', "
+    "'findings.error > 0', or a TOML file of gates. Can be repeated.",
 )
 @gate_reports
 @click.pass_context
@@ -98,8 +98,9 @@ def command(
     """Validate and score recorded traffic, and write a store.
 
     ARCHIVE is one or more transcript files, folders (read recursively), patterns or URLs
-    (s3://bucket/traces). Files may be compressed with gzip or zstd. If the store exists, only new
-    and changed files are scored, and files that are no longer given are removed from it.
+    (s3://bucket/traces). Files may be compressed with gzip or zstd. If the store exists,
+    only new and changed files are scored, and recordings whose results they affect. Files that
+    are no longer given are removed from it.
 
     \b
     Examples:

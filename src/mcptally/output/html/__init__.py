@@ -47,7 +47,7 @@ _DRIFTS: Final = {
     "unclear": "may break callers",
     "compatible": "compatible",
     "wording": "texts only",
-    "hints": "annotations only",
+    "hints": "annotations and the like",
 }
 
 

@@ -147,13 +147,13 @@ def _not_stored(answers: Answers) -> Iterator[Caveat]:
     if not answers.archive["payloads"]:
         yield Caveat(
             "No payloads",
-            "The store was made without payloads: requests and replies cannot be shown, and "
-            "repeated calls cannot be recognised.",
+            "The store was made without payloads: requests and replies cannot be shown, and the "
+            "question repeated_failures has no rows.",
         )
     cancelled = answers.counts["cancelled"]
     if cancelled:
         yield Caveat(
             "Cancelled calls",
-            f"The client cancelled {count(cancelled, 'call')}. No rate counts cancelled calls, "
-            "because the tool might have answered.",
+            f"The client cancelled {count(cancelled, 'call')}. They count as neither success "
+            "nor failure, because the tool might have answered.",
         )
