@@ -275,6 +275,12 @@ def test_an_answer_that_takes_too_long_is_stopped(store: mt.Store):
     assert "more than 0.5 s and was stopped" in done.stderr
 
 
+@pytest.mark.parametrize("seconds", ["1e10", "1e300"])
+def test_a_time_limit_beyond_that_of_locks_is_accepted(store: mt.Store, seconds: str):
+    done = run("query", store.path, "SELECT 1 AS n", "--seconds", seconds, "--format", "csv")
+    assert (done.returncode, done.stdout.split(), done.stderr) == (0, ['"n"', "1"], "")
+
+
 @pytest.mark.parametrize("form", ["json", "csv", "parquet", "markdown"])
 def test_every_format_is_read_back(store: mt.Store, form: str):
     query = "SELECT sum(1) AS n, 'nan'::DOUBLE AS x, [1, 2] AS l, TIMESTAMPTZ '2026-11-21' AS t"
