@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import pathlib
 import pty
 import re
 import signal
@@ -273,6 +274,23 @@ def test_an_answer_that_takes_too_long_is_stopped(store: mt.Store):
     done = run("query", store.path, ENDLESS, "--seconds", "0.5")
     assert done.returncode == 2
     assert "more than 0.5 s and was stopped" in done.stderr
+
+
+def test_a_damaged_manifest_is_reported_with_commands_that_rebuild_the_store(
+    tmp_path: pathlib.Path,
+):
+    (tmp_path / "store.json").write_text('{"format": 2', encoding="utf-8")
+    done = run("query", tmp_path, "tool_scores")
+    assert done.returncode == 3
+    assert "store.json: cannot be read: " in done.stderr
+    assert f"mcptally score ARCHIVE -o {tmp_path}" in done.stderr
+    assert f"mcptally merge STORES -o {tmp_path}" in done.stderr
+
+
+@pytest.mark.parametrize("seconds", ["1e10", "1e300"])
+def test_a_time_limit_beyond_that_of_locks_is_accepted(store: mt.Store, seconds: str):
+    done = run("query", store.path, "SELECT 1 AS n", "--seconds", seconds, "--format", "csv")
+    assert (done.returncode, done.stdout.split(), done.stderr) == (0, ['"n"', "1"], "")
 
 
 @pytest.mark.parametrize("form", ["json", "csv", "parquet", "markdown"])

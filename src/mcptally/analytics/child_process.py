@@ -102,6 +102,8 @@ class ChildProcessPool:
             QueryError: the function exceeded its time or memory, or every process is busy.
             McptallyError: the function raised it; if DuckDB raised an error, that is its cause.
         """
+        if seconds is not None:
+            seconds = min(threading.TIMEOUT_MAX, seconds)  # a lock cannot wait longer
         if not self._places.acquire(timeout=seconds):
             raise QueryError(
                 f"{PROCESSES} other queries are still running after {seconds:g} s; try again"

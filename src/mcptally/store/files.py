@@ -156,8 +156,13 @@ def _load(path: Path) -> Any:
                 f"mcptally merge STORES -o {folder}"
             ) from error
         raise StoreError(f"{folder}: is not a store (it has no {MANIFEST})") from error
-    except (OSError, ValueError, RecursionError) as error:
+    except OSError as error:
         raise StoreError(f"{path}: cannot be read: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise StoreError(
+            f"{path}: cannot be read: {error}; start the command that made the store again: "
+            f"mcptally score ARCHIVE -o {path.parent}, or mcptally merge STORES -o {path.parent}"
+        ) from error
 
 
 def _checked(folder: Path, manifest: Any) -> dict[str, Any]:
