@@ -286,7 +286,7 @@ def test_commands_exit_with_1_if_a_gate_fails_and_else_with_0(tmp_path):
     done = run("compare", tmp_path / "good", tmp_path / "good", "--format", "json")
     assert {row["change"] for row in json.loads(done.stdout)} <= {"unclear", "unchanged"}
     done = run("compare", tmp_path / "good", tmp_path / "good", "--junit", "x.xml")
-    assert (done.returncode, "give --fail-on" in done.stderr) == (2, True)
+    assert (done.returncode, "need --fail-on" in done.stderr) == (2, True)
 
 
 def test_a_tool_without_a_value_has_no_result(tmp_path):

@@ -133,5 +133,5 @@ def test_the_command_reports_reused_files_and_shared_recordings(two: Path):
         cli, ["merge", f"{two / 'a'}", f"{two / 'b'}", "-o", f"{two / 'all'}"]
     )
     assert done.exit_code == 0, done
-    assert "2 stores, 4 files, 2 of them as scored before" in done.output
+    assert "2 stores, 4 files (2 reused as scored before)" in done.output
     assert "1 recording found in several stores" in done.output
