@@ -7,7 +7,7 @@ import pytest
 
 from mcptally.errors import RuleError
 from mcptally.pipeline.scoring import ScoringRules
-from mcptally.verdict import classify, hidden, hidden_errors, judge
+from mcptally.verdict import classify, hidden_errors, judge
 from mcptally.verdict.rule_model import apply, read_changes
 
 TEXT = "The moon is in the wrong house"
@@ -77,7 +77,9 @@ def test_rows_about_hidden_errors_are_recognised_by_their_id(tmp_path: Path):
     assert [row["id"] for row in about_failures] == ["verdict.mine.moon"]
     ruleset = apply(hidden_errors.hidden_error_rules(), about_results, where=str(file))
     assert len(ruleset) == len(hidden_errors.hidden_error_rules()) - 1
-    assert hidden(pl.DataFrame({"text": ["❌ gone"]}), ruleset)["hidden_rule"][0] is None
+    assert (
+        find_hidden_errors(pl.DataFrame({"text": ["❌ gone"]}), ruleset)["hidden_rule"][0] is None
+    )
 
 
 @pytest.mark.parametrize(
