@@ -7,7 +7,7 @@ import pytest
 
 from mcptally.errors import RuleError
 from mcptally.pipeline.scoring import ScoringRules
-from mcptally.verdict import classify, hidden_errors, judge
+from mcptally.verdict import classify, find_hidden_errors, hidden_errors, judge
 from mcptally.verdict.rule_model import apply, read_changes
 
 TEXT = "The moon is in the wrong house"
