@@ -177,7 +177,7 @@ def main() -> None:
         copied,
         erased,
         TranscriptEraser._line,
-        TranscriptEraser._left,
+        TranscriptEraser._without_target,
     ):
         atheris.instrument_func(function)
     atheris.Setup(sys.argv, TARGETS[name])
