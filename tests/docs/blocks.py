@@ -20,7 +20,7 @@ from typing import Final
 
 import mcptally as mt
 from tests.importers import styles
-from tests.importers.helpers import events
+from tests.importers.imported_logs import events
 
 ROOT: Final = Path(__file__).parents[2]
 DOCS: Final = ROOT / "docs"

@@ -23,7 +23,7 @@ from mcptally.tables.all_tables import TABLES
 from mcptally.transcript.events import AnyEvent
 from tests.docs import blocks
 from tests.docs.blocks import BARE, DATA, DOCS, PAGES, REASONS, ROOT, RUNNABLE, SHOWN
-from tests.importers.helpers import events
+from tests.importers.imported_logs import events
 
 LINKED = [*PAGES, ROOT / "sample_traces" / "README.md"]
 MARK = re.compile(r"output|first|tests|file: \S+|not run: .+|exits [123]|generated: .+")

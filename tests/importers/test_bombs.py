@@ -15,7 +15,7 @@ from mcptally.importers.source import Source
 from mcptally.importers.transcript_builder import TranscriptBuilder
 from mcptally.redaction.policy import policy
 from mcptally.transcript.files import FREE_EXPANSION, DecompressionBudget
-from tests.importers.helpers import all_records_accounted_for
+from tests.importers.imported_logs import all_records_accounted_for
 
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n'
 TOO_LARGE = "decompress to more than 64 times their size"

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from mcptally.importers import import_logs
-from tests.importers.helpers import all_records_accounted_for, calls_of, import_and_read
+from tests.importers.imported_logs import all_records_accounted_for, calls_of, import_and_read
 
 CODE_LOG = [
     {

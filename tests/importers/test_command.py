@@ -8,7 +8,7 @@ import pytest
 from mcptally.importers import FORMATS
 from tests.commands import run
 from tests.importers import styles
-from tests.importers.helpers import TRACES, events
+from tests.importers.imported_logs import TRACES, events
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -21,7 +21,7 @@ from mcptally.importers.sorted_spool import MAX_RUN_FILES, sorted_by_time
 from mcptally.importers.timestamps import parse_duration, parse_timestamp, parse_timezone
 from mcptally.transcript.check import check
 from tests.importers import styles
-from tests.importers.helpers import SAMPLES, TRACES, all_records_accounted_for, events
+from tests.importers.imported_logs import SAMPLES, TRACES, all_records_accounted_for, events
 
 HTTP = styles.har(events(TRACES / "everything-http.jsonl.zst")[:60]).encode()
 TIME = events(TRACES / "time.jsonl")[:40]

@@ -11,7 +11,7 @@ import pytest
 from mcptally.errors import UnreadableError, UsageError
 from mcptally.importers import Envelope, import_logs, timestamps
 from tests.importers import styles
-from tests.importers.helpers import (
+from tests.importers.imported_logs import (
     TRACES,
     all_records_accounted_for,
     calls_of,

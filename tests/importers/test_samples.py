@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from mcptally.importers import import_logs
-from tests.importers.helpers import FACTS, SAMPLES, all_records_accounted_for, calls_of, facts
+from tests.importers.imported_logs import FACTS, SAMPLES, all_records_accounted_for, calls_of, facts
 
 
 def both(sample: str, recorded: str, tmp_path: Path) -> tuple[pl.DataFrame, pl.DataFrame]:

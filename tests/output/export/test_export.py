@@ -15,7 +15,7 @@ from mcptally.importers import import_logs
 from mcptally.output.export import FORMATS, export
 from mcptally.pipeline.run import score
 from tests.commands import run
-from tests.importers.helpers import calls_of, facts
+from tests.importers.imported_logs import calls_of, facts
 from tests.transcripts import c2s, call, opened, s2c, text, write
 
 pytestmark = pytest.mark.slow
