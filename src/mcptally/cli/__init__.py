@@ -28,6 +28,7 @@ COMMANDS: Final[dict[str, str]] = {
     "show": "Explain a call: request, reply, and evidence for its verdict.",
     "compare": "Compare two stores and list what got worse.",
     "report": "Write an HTML report about a store.",
+    "explore": "Browse a store: calls, sessions, questions and SQL.",
     "validate": "Predict whether a tool would accept a call.",
     "serve": "Serve a store over MCP (stdio).",
     "rules": "Print the rules for findings, verdicts and scores.",

@@ -1,0 +1,45 @@
+"""The command `mcptally explore`: serves a store to a browser on this machine."""
+
+import sys
+import webbrowser
+from pathlib import Path
+
+import click
+
+
+@click.command(name="explore")
+@click.argument("store", type=click.Path(path_type=Path))
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    help="The port on 127.0.0.1. Default: a free one.",
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0, min_open=True),
+    default=20.0,
+    show_default=True,
+    help="Time limit of an answer.",
+)
+@click.option("--open", "opens", is_flag=True, help="Open the address in a browser.")
+def command(store: Path, *, port: int, seconds: float, opens: bool) -> None:
+    """Serve a store to a browser on this machine: report, calls, sessions, questions and SQL.
+
+    Prints the address to open, which contains a random token, and serves until Ctrl-C. Only this
+    machine can connect, and nothing can be changed. Secrets are masked.
+
+    \b
+    Examples:
+      mcptally explore store --open
+      mcptally explore store --port 8765
+    """
+    from mcptally.output.explore.app import listening
+
+    with listening(store, port=port, seconds=seconds) as (address, run):
+        sys.stdout.write(f"{address}\n")
+        sys.stdout.flush()
+        sys.stderr.write("serving until Ctrl-C\n")
+        if opens:
+            webbrowser.open(address)
+        run()

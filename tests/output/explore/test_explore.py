@@ -1,0 +1,212 @@
+"""`mcptally explore` as a process: what a browser gets, and whom the server refuses."""
+
+# ruff: noqa: S310  (every address is that of our own server)
+
+import html
+import re
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote, urlsplit
+
+import pytest
+
+import mcptally as mt
+from tests.output.html.stores import ATTACKS, session
+from tests.transcripts import write
+
+pytestmark = pytest.mark.slow
+
+TOKEN = "ghp_" + "a1B2c3D4e5" * 4
+
+
+class Served(NamedTuple):
+    """A running server: its address, and the store that it serves."""
+
+    address: str
+    store: Path
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory) -> Iterator[Served]:
+    folder = tmp_path_factory.mktemp("explore")
+    tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ("read", *ATTACKS)]
+
+    def answer(text: str, **more):
+        return {"result": {"content": [{"type": "text", "text": text}], **more}}
+
+    calls = [
+        ({"method": "tools/call", "params": {"name": "read", "arguments": {"path": "first"}}},
+         answer("contents of first")),
+        ({"method": "tools/call", "params": {"name": "read", "arguments": {"path": "second"}}},
+         answer(f"KeyError: 'x' {TOKEN}", isError=True)),
+        *(
+            ({"method": "tools/call", "params": {"name": name, "arguments": {"path": name}}},
+             answer(name, isError=True))
+            for name in ATTACKS
+        ),
+    ]  # fmt: skip
+    write(folder / "traces.jsonl", list(session("one", "files", tools, calls)))
+    mt.score([folder / "traces.jsonl"], out=folder / "store")
+    command = [sys.executable, "-I", "-m", "mcptally", "explore", str(folder / "store")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        try:
+            yield Served(process.stdout.readline().decode().strip(), folder / "store")
+        finally:
+            process.kill()
+
+
+def get(address: str, headers: Mapping[str, str] | None = None) -> tuple[int, str]:
+    """Status and body of a request, redirects followed."""
+    request = urllib.request.Request(address, headers=dict(headers or {}))
+    try:
+        with urllib.request.urlopen(request, timeout=60) as response:
+            return response.status, response.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def text_of(page: str) -> str:
+    """The page without its markup."""
+    return html.unescape(re.sub(r"<[^>]*>", " ", page))
+
+
+def calls_of(served: Served) -> list[tuple[str, str]]:
+    relation = mt.open_store(served.store).sql(
+        "SELECT call_id, arguments FROM calls WHERE tool = 'read' ORDER BY requested_at, seq"
+    )
+    return relation.fetchall()
+
+
+def test_the_first_page_is_the_report_of_the_store(served: Served):
+    status, page = get(served.address)
+    assert status == 200
+    assert page == mt.report(served.store)
+
+
+def test_the_page_of_a_call_has_its_request_its_reply_and_its_verdict(served: Served):
+    _, (failed, _) = calls_of(served)
+    status, page = get(f"{served.address}call/{failed}")
+    assert status == 200
+    for part in ('"path": "second"', "KeyError: 'x'", "Verdict: tool_failure"):
+        assert part in text_of(page)
+    assert TOKEN not in page
+
+
+def test_a_call_is_found_by_the_beginning_of_its_id(served: Served):
+    (first, _), _ = calls_of(served)
+    status, page = get(f"{served.address}call?id={first[:10]}")
+    assert status == 200
+    assert first in page
+
+
+def test_an_unknown_call_is_named_in_the_page_that_says_so(served: Served):
+    status, page = get(f"{served.address}call/0123456789abcdef")
+    assert status == 404
+    assert "no call has the id '0123456789abcdef'" in text_of(page)
+
+
+def test_a_session_shows_its_calls_in_order_with_links_to_them(served: Served):
+    (first, _), (second, _) = calls_of(served)
+    _, page = get(f"{served.address}call/{first}")
+    link = re.search(r'href="(/[^"]*session/[^"#]*)', page)[1]
+    root = served.address.split("/", 3)
+    status, page = get(f"{root[0]}//{root[2]}{link}")
+    assert status == 200, text_of(page)
+    assert page.index(f'id="{first}"') < page.index(f'id="{second}"')
+    assert f"call/{second}" in page
+    assert "contents of first" in text_of(page)
+    assert TOKEN not in page
+
+
+@pytest.mark.parametrize("question", ["tool_scores", "error_groups", "sessions", "latency"])
+def test_a_question_is_answered_with_its_filters(served: Served, question: str):
+    status, page = get(f"{served.address}question/{question}?server=files")
+    assert status == 200
+    assert "<tbody>" in page
+
+
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        ("question/tool_scors", "Did you mean"),
+        ("question/tool_scores?server=other", "no server is called 'other'"),
+        ("question/tool_scores?since=yesterdayish", "yesterdayish"),
+        ("question/tool_scores?min_calls=-1", "min calls: '-1' is not a number of calls"),
+    ],
+)
+def test_a_question_that_cannot_be_answered_says_why(served: Served, address: str, words: str):
+    status, page = get(served.address + address)
+    assert status == 404
+    assert words.lower() in text_of(page).lower()
+
+
+def test_sql_is_answered_with_links_to_calls(served: Served):
+    (first, _), _ = calls_of(served)
+    query = "SELECT call_id, arguments FROM calls WHERE tool = 'read' ORDER BY seq LIMIT 1"
+    status, page = get(f"{served.address}sql?query={quote(query)}")
+    assert status == 200
+    assert re.search(rf'href="/[^"]*/call/{first}"', page)
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("SELECT nothing FROM calls", "nothing"),
+        ("SELECT * FROM read_text('/etc/hostname')", "read_text"),
+        ("DROP TABLE calls", "SELECT"),
+    ],
+)
+def test_sql_that_may_not_run_says_why(served: Served, query: str, words: str):
+    status, page = get(f"{served.address}sql?query={quote(query)}")
+    assert status == 200
+    assert "<tbody>" not in page
+    assert words in text_of(page)
+
+
+def test_recorded_text_never_becomes_markup(served: Served):
+    sessions = mt.open_store(served.store).sql("SELECT DISTINCT session FROM calls").fetchall()
+    pages = [get(f"{served.address}session/{quote(name, safe='')}")[1] for (name,) in sessions]
+    pages += [
+        get(f"{served.address}question/{name}")[1] for name in ("tool_scores", "error_groups")
+    ]
+    ids = mt.open_store(served.store).sql("SELECT call_id FROM calls").fetchall()
+    pages += [get(f"{served.address}call/{name}")[1] for (name,) in ids]
+    for page in pages:
+        assert not re.search(r"<(script|iframe|img|svg|base|meta http)|href=.javascript", page)
+        assert not re.search(r"<[^>]*\son\w+=", page)
+        assert not re.search("[\u202e\u2066\x1b]", page)
+
+
+def test_other_hosts_other_sites_and_other_tokens_are_refused(served: Served):
+    parts = urlsplit(served.address)
+    plain = f"http://{parts.netloc}/"
+    assert get(served.address, {"Host": "attacker.example"})[0] == 421
+    assert get(served.address, {"Host": f"attacker.example:{parts.port}"})[0] == 421
+    assert get(served.address, {"Origin": "http://attacker.example"})[0] == 403
+    assert get(served.address, {"Origin": "null"})[0] == 403
+    assert get(plain)[0] == 404
+    assert get(f"{plain}{'x' * 32}/")[0] == 404
+    assert get(served.address, {"Origin": plain.rstrip("/")})[0] == 200
+
+
+def test_only_get_is_answered(served: Served):
+    request = urllib.request.Request(f"{served.address}sql", data=b"query=SELECT+1", method="POST")
+    with pytest.raises(urllib.error.HTTPError) as raised:
+        urllib.request.urlopen(request, timeout=60)
+    with raised.value as error:
+        assert error.code == 405
+
+
+def test_a_folder_without_a_store_is_refused_with_a_message(tmp_path: Path):
+    command = [sys.executable, "-I", "-m", "mcptally", "explore", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode != 0
+    assert done.stdout == ""
+    assert str(tmp_path) in done.stderr
+    assert "Traceback" not in done.stderr
