@@ -67,6 +67,26 @@ class _PathOrUrl(click.Path):
     help="Address of the Dask scheduler, as in tcp://host:8786, or a scheduler file. Default: "
     "DASK_SCHEDULER_ADDRESS, otherwise a cluster of --jobs workers on this machine.",
 )
+@click.option(
+    "--server",
+    "servers",
+    metavar="NAME",
+    multiple=True,
+    help="Only recordings of this server. Can be repeated.",
+)
+@click.option(
+    "--tool",
+    "tools",
+    metavar="NAME",
+    multiple=True,
+    help="Only calls of this tool. Can be repeated.",
+)
+@click.option(
+    "--since",
+    metavar="WHEN",
+    help="Only calls made at this time or later: 2026-11-21, 7d, 24h.",
+)
+@click.option("--until", metavar="WHEN", help="Only calls made before this time.")
 @click.option("--full", is_flag=True, help="Score all files again, also unchanged ones.")
 @click.option("--no-payloads", is_flag=True, help="Do not store arguments, responses and texts.")
 @click.option(
@@ -89,6 +109,10 @@ def command(
     memory: float | None,
     engine: str,
     scheduler: str | None,
+    servers: tuple[str, ...],
+    tools: tuple[str, ...],
+    since: str | None,
+    until: str | None,
     full: bool,
     no_payloads: bool,
     fail_on: tuple[str, ...],
@@ -106,6 +130,7 @@ def command(
     Examples:
       mcptally score traces -o store
       mcptally score 'traces/2026-11-*.jsonl.zst' more/ -o store --no-payloads
+      mcptally score traces -o store --server github --since 24h
       mcptally score traces -o store --engine dask --scheduler tcp://head:8786
       mcptally score traces -o store --fail-on 'failure_rate > 5%' --junit report.xml
     """
@@ -132,6 +157,10 @@ def command(
                 rules=rules,
                 scenarios=scenarios,
                 payloads=not no_payloads,
+                servers=servers,
+                tools=tools,
+                since=since,
+                until=until,
                 full=full,
                 jobs=jobs,
                 engine=engine,
@@ -154,6 +183,11 @@ def command(
         f"{count(rows['calls'], 'call')}, {count(rows['tools'], 'tool definition')}, "
         f"{count(rows['findings'], 'finding')}\n"
     )
+    if servers or tools or since or until:
+        write(
+            f"left out by the selection: {count(summary.files_left_out, 'file')}, and "
+            f"{count(summary.calls_left_out, 'call')} of the files that were read\n"
+        )
     outcomes = sorted(summary.outcomes.items(), key=lambda item: -item[1])
     write("calls: " + ", ".join(f"{count(n)} {outcome}" for outcome, n in outcomes) + "\n")
     if summary.broken_lines:

@@ -25,6 +25,7 @@ from mcptally.pipeline.incremental import EarlierStores
 from mcptally.pipeline.plan import default_partition_bytes
 from mcptally.pipeline.run import build, publish
 from mcptally.pipeline.scoring import ScoringRules
+from mcptally.pipeline.selection import Selection
 from mcptally.store import files as store_files
 from mcptally.tables.calls import Calls
 from mcptally.tables.ids import digest
@@ -107,6 +108,7 @@ def forget(
             fingerprint.code_digest(),
             forgotten=manifest.get("forgotten", ()),
             by=manifest.get("made_by", "score"),
+            selection=manifest.get("selection"),
         )
         journal = _Journal(folder, manifest, about)
         earlier = _earlier(folder, made)
@@ -133,7 +135,12 @@ def forget(
         earlier = earlier.excluding(0, target.whole)
         left = [Path(name) for name in earlier.sources if name not in gone]
         settings = Settings(
-            folder, work, judging, made.payloads, default_partition_bytes(engine.jobs)
+            folder,
+            work,
+            judging,
+            made.payloads,
+            default_partition_bytes(engine.jobs),
+            Selection.from_manifest(manifest),
         )
         publish(settings, build(settings, left, engine, earlier), made)
         if remaining := store_files.remove_unlisted(folder):

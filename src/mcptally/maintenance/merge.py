@@ -23,6 +23,7 @@ from mcptally.pipeline.incremental import EarlierStores
 from mcptally.pipeline.plan import default_partition_bytes
 from mcptally.pipeline.run import build, publish
 from mcptally.pipeline.scoring import ScoringRules
+from mcptally.pipeline.selection import Selection
 from mcptally.store import files as store_files
 from mcptally.tables.stages import ExcludedFiles
 from mcptally.transcript.remote import url_of_path
@@ -93,6 +94,7 @@ def merge_stores(
             fingerprint.code_digest(),
             forgotten=[row for manifest in manifests for row in manifest.get("forgotten", ())],
             by="merge",
+            selection=manifests[0].get("selection"),
         )
         for folder, manifest in zip(folders, manifests, strict=True):
             if why := fingerprint.reuse_blocker(folder, manifest, made):
@@ -111,7 +113,12 @@ def merge_stores(
         earlier, twice = _without_copies(earlier)
         files = [Path(name) for name in earlier.sources if name not in earlier.unavailable]
         settings = Settings(
-            target, work, judging, made.payloads, default_partition_bytes(engine.jobs)
+            target,
+            work,
+            judging,
+            made.payloads,
+            default_partition_bytes(engine.jobs),
+            Selection.from_manifest(manifests[0]),
         )
         built = build(settings, files, engine, earlier)
         summary = publish(settings, built, made)

@@ -12,6 +12,7 @@ from mcptally.pipeline.engines.worker import GatherReport, Partition
 from mcptally.pipeline.incremental import EarlierStores
 from mcptally.pipeline.plan import plan, transcript_bytes
 from mcptally.pipeline.scoring import ScoringRules
+from mcptally.pipeline.selection import EVERYTHING, Selection
 from mcptally.store import files as store_files
 
 Progress = Callable[[int, int], None]
@@ -29,6 +30,7 @@ class Settings:
     payloads: bool
     partition_bytes: int
     """Bytes of transcript per partition."""
+    selection: Selection = EVERYTHING
     progress: Progress = lambda *_: None
 
 
@@ -92,7 +94,9 @@ def _gather(
 ) -> list[Gathered]:
     """Gather groups of files as partitions, numbered after those of `before`, or from `first`."""
     first = max((each.partition.number + 1 for each in before), default=first)
-    partitions = [Partition(first + place, group) for place, group in enumerate(groups)]
+    partitions = [
+        Partition(first + place, group, settings.selection) for place, group in enumerate(groups)
+    ]
     sizes = {each.number: sum(map(transcript_bytes, each.files)) for each in partitions}
     done = sum(each.size for each in before)
     total = done + sum(sizes.values())
@@ -117,7 +121,7 @@ def _merge_split_recordings(pool: WorkerPool, gathered: Sequence[Gathered]) -> l
             parts = [partitions.pop(each) for each in group]
             pool.discard(group)
             files = sorted({path for part in parts for path in part.partition.files})
-            merged = Partition(number, files)
+            merged = Partition(number, files, parts[0].partition.selection)
             [(_, report)] = pool.gather([merged])
             partitions[number] = Gathered(merged, sum(part.size for part in parts), report)
     return list(partitions.values())

@@ -28,6 +28,7 @@ from mcptally.messages.tool_definitions import (
 )
 from mcptally.pipeline.partition_summary import PartitionSummary
 from mcptally.pipeline.scoring import ScoringRules, score_calls
+from mcptally.pipeline.selection import EVERYTHING, Selection
 from mcptally.pipeline.usage import usage
 from mcptally.process_memory import trim_heap
 from mcptally.protocol import all_rules, definition_lint, leaked_secrets
@@ -70,12 +71,19 @@ class GatheredPartition:
     recordings: pl.DataFrame
     """`GatheredRecordings`."""
     summary: PartitionSummary
+    left_out: int = 0
+    """Calls of its recordings that are not selected."""
 
 
 @with_raised_recursion_limit
-def gather(files: Sequence[Path], names: Sequence[str]) -> GatheredPartition:
-    """Decode and pair the events of `files`; tables and findings call the files by `names`."""
-    events = decode(files, names)
+def gather(
+    files: Sequence[Path], names: Sequence[str], selection: Selection = EVERYTHING
+) -> GatheredPartition:
+    """Decode and pair the events of `files`; tables and findings call the files by `names`.
+
+    What is not selected is left out, but counts as context of what is.
+    """
+    events = selection.events(decode(files, names))
     trim_heap()
     events = deduplicate(events, list(names), files)
     conversation = assign_sessions(events)
@@ -94,7 +102,13 @@ def gather(files: Sequence[Path], names: Sequence[str]) -> GatheredPartition:
     findings = concat_findings(
         [events.findings, all_rules.check_protocol(events, messages, calls, names)]
     )
+    every = calls.height
+    if selection:
+        calls = calls.filter(selection.calls())
+        messages, findings = _of_calls(messages, calls), _of_calls(findings, calls)
     recordings = _recordings(events, conversation, calls, file_names)
+    if selection:
+        recordings = recordings.filter(pl.col("calls") > 0)
     del events, conversation
     trim_heap()
     return GatheredPartition(
@@ -103,6 +117,20 @@ def gather(files: Sequence[Path], names: Sequence[str]) -> GatheredPartition:
         Findings.frame(findings),
         GatheredRecordings.select(recordings),
         summary,
+        every - calls.height,
+    )
+
+
+def _of_calls(rows: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
+    """The rows about these calls, their recordings, or files."""
+    about_call = pl.col("call_id").is_not_null()
+    return rows.filter(
+        (about_call & pl.col("call_id").is_in(calls.get_column("call_id").implode()))
+        | (
+            ~about_call
+            & pl.col("recording").is_in(calls.get_column("recording").unique().implode())
+        )
+        | (~about_call & pl.col("recording").is_null())
     )
 
 

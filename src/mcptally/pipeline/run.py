@@ -5,12 +5,13 @@ scored, with the recordings that depend on them; all other rows are carried over
 """
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
+from mcptally.analytics.filters import Moment
 from mcptally.errors import UnreadableError
 from mcptally.pipeline import fingerprint, incremental
 from mcptally.pipeline.archive_context import ArchiveContext
@@ -32,6 +33,7 @@ from mcptally.pipeline.partition import tools
 from mcptally.pipeline.partition_summary import NEEDS, PartitionSummary
 from mcptally.pipeline.plan import bytes_in_memory, default_partition_bytes, find_transcripts
 from mcptally.pipeline.scoring import ScoringRules
+from mcptally.pipeline.selection import Selection
 from mcptally.process_memory import gc_paused
 from mcptally.store import files as store_files
 from mcptally.store.files import SourceFile, Written
@@ -62,6 +64,10 @@ class Summary:
     """Files whose rows are those of an earlier run."""
     in_full: str | None = None
     """Why no row of the existing store could be reused."""
+    files_left_out: int = 0
+    """Files without a call that is selected; they were not decoded."""
+    calls_left_out: int = 0
+    """Calls that are not selected, in recordings of the files that were read now."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -77,6 +83,8 @@ class Build:
     """How many of them were not scored again."""
     as_scored: Sequence[str]
     """Recordings that should have been scored again, and whose files are not available."""
+    left_out: int = 0
+    """Calls that are not selected."""
 
 
 def score(
@@ -86,6 +94,10 @@ def score(
     rules: str | Path | None = None,
     scenarios: str | Path | None = None,
     payloads: bool = True,
+    servers: Collection[str] = (),
+    tools: Collection[str] = (),
+    since: Moment | None = None,
+    until: Moment | None = None,
     full: bool = False,
     jobs: int = 1,
     engine: Any = "local",
@@ -102,6 +114,10 @@ def score(
         rules: a TOML file that adds, replaces or disables rules.
         scenarios: a TOML or JSON file that says which calls were tests of what.
         payloads: whether arguments, responses and their text are kept.
+        servers: only recordings of servers with these labels; empty: all.
+        tools: only calls of tools with these names; empty: all calls.
+        since: only calls made then or later: a date or time, its ISO text, `7d` or `24h`.
+        until: only calls made before then.
         full: whether every file is scored again, changed or not.
         jobs: processes to use at most; 0 means one per core. With more than one, a script needs
             `if __name__ == "__main__":`, as with every process pool.
@@ -113,18 +129,24 @@ def score(
         progress: called with the bytes of work done and in all.
 
     Raises:
-        UnreadableError: nothing could be read.
+        UnreadableError: nothing could be read, or no call is selected.
         StoreError: `out` holds something other than a store, or another run writes to it.
         RuleError: the rule file cannot be used.
-        UsageError: the scenarios file cannot be used, `jobs` is negative, the engine is unknown, or
-            a package that the engine or a URL needs is not installed.
+        UsageError: the scenarios file or a time cannot be used, `jobs` is negative, the engine is
+            unknown, or a package that the engine or a URL needs is not installed.
         McptallyError: a cluster or a URL cannot be reached, or a process of the run died.
     """
     judging = ScoringRules.of(
         rules=Path(rules) if rules else None, scenarios=Path(scenarios) if scenarios else None
     )
+    selection = Selection.of(servers=servers, tools=tools, since=since, until=until)
     skipped: list[SkippedFile] = []
-    files = find_transcripts([paths] if isinstance(paths, (str, Path)) else paths, skipped.append)
+    found_files = find_transcripts(
+        [paths] if isinstance(paths, (str, Path)) else paths, skipped.append
+    )
+    files, others = selection.files(found_files)
+    if not files:
+        raise UnreadableError(_nothing_selected(selection, others))
     upload_url = f"{out}/{store_files.WORK}" if isinstance(out, str) and is_url(out) else None
     with (
         local_copy(out, full=full) as store,
@@ -133,15 +155,23 @@ def score(
     ):
         forgotten = store_files.forgotten(store)
         code = fingerprint.code_digest()
-        made = store_files.Provenance(judging.digest, payloads, code, forgotten=forgotten)
+        made = store_files.Provenance(
+            judging.digest,
+            payloads,
+            code,
+            forgotten=forgotten,
+            selection=selection.for_manifest(),
+        )
         limit = partition_bytes or default_partition_bytes(workers.jobs)
-        settings = Settings(store, work, judging, payloads, limit, progress)
+        settings = Settings(store, work, judging, payloads, limit, selection, progress)
         found = incremental.open_earlier(store, made)
         blocker = found if isinstance(found, str) and not full else None
         earlier = None if full or isinstance(found, str) else found
         built = build(settings, files, workers, earlier, skipped=skipped)
         summary = publish(settings, built, made)
-    return dataclasses.replace(summary, out=out, in_full=blocker)
+    return dataclasses.replace(
+        summary, out=out, in_full=blocker, files_left_out=len(found_files) - len(files)
+    )
 
 
 def build(
@@ -176,6 +206,7 @@ def build(
             _sources(gathered, earlier, reused),
             len(reused),
             sorted(earlier.as_scored | earlier.conflicting) if earlier else (),
+            sum(each.report.left_out for each in gathered),
         )
 
 
@@ -185,6 +216,8 @@ def publish(settings: Settings, built: Build, made: store_files.Provenance) -> S
     Raises:
         UnreadableError: nothing could be read.
     """
+    if settings.selection and built.left_out and not built.written.rows[Recordings.name]:
+        raise UnreadableError(_nothing_selected(settings.selection, ()))
     if not built.written.rows[Recordings.name]:
         files = [source.file for source in built.sources]
         raise UnreadableError(_nothing_readable(settings.work, files))
@@ -209,6 +242,7 @@ def publish(settings: Settings, built: Build, made: store_files.Provenance) -> S
         built.written.broken,
         built.written.outcomes,
         built.reused,
+        calls_left_out=built.left_out,
     )
 
 
@@ -277,6 +311,12 @@ def _sources(
     if earlier is not None:
         sources += [earlier.sources[name] for name in reused]
     return sorted(sources, key=lambda source: source.file)
+
+
+def _nothing_selected(selection: Selection, servers: Collection[str]) -> str:
+    """The message if the archive has no call that is selected."""
+    known = f"; servers of the archive: {', '.join(sorted(servers)[:20])}" if servers else ""
+    return f"the archive has no call of the selection: {selection.in_words()}{known}"
 
 
 def _nothing_readable(work: Path, files: Sequence[str]) -> str:

@@ -110,6 +110,8 @@ class Provenance:
     """When data was removed on request, and how much: never which."""
     by: str = "score"
     """The command that can make the store anew: `score` or `merge`."""
+    selection: Mapping[str, Any] | None = None
+    """The part of the archive that was scored; None: all of it."""
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -505,6 +507,7 @@ def publish(
         "code": made.code,
         "rules": made.rules,
         "payloads": made.payloads,
+        "selection": made.selection,
         "scored_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "rows": dict(rows),
         "archive": [dataclasses.asdict(source) for source in sources],

@@ -185,7 +185,10 @@ class DaskPool:
         numbers: dict[distributed.Future, int] = {}
         for part in partitions:
             batch = dask_tasks.Batch(
-                part.number, [path.absolute() for path in part.files], [str(p) for p in part.files]
+                part.number,
+                [path.absolute() for path in part.files],
+                [str(path) for path in part.files],
+                part.selection,
             )
             numbers[self._submit(dask_tasks.gather, self.run, batch)] = part.number
         for future, saved in self._results(list(numbers)):

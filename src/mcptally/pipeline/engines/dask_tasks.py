@@ -33,6 +33,7 @@ from mcptally.pipeline.engines.worker import (
 from mcptally.pipeline.partition import GatheredPartition
 from mcptally.pipeline.partition_summary import PartitionSummary
 from mcptally.pipeline.plan import transcript_bytes
+from mcptally.pipeline.selection import Selection
 from mcptally.process_memory import gc_paused
 from mcptally.store import files as store_files
 from mcptally.transcript.remote import is_remote, upload
@@ -62,11 +63,12 @@ class DaskRun:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Batch:
-    """The files of a partition, and their names in tables and findings."""
+    """The files of a partition, their names in tables and findings, and which of their calls."""
 
     number: int
     files: list[Path]
     names: list[str]
+    selection: Selection
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -189,7 +191,7 @@ def _gather(run: DaskRun, batch: Batch) -> tuple[GatheredPartition, SavedPartiti
                 "put it where all of them find it under the same path, or name it by a URL such "
                 "as s3://bucket/traces"
             )
-    part, report = gather_files(batch.files, batch.names)
+    part, report = gather_files(batch.files, batch.names, batch.selection)
     save(folder, part)
     with _output_folder(run) as work:
         write_summary(work, batch.number, part)

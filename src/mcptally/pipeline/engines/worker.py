@@ -18,23 +18,27 @@ from mcptally.pipeline.partition import GatheredPartition, finish, gather
 from mcptally.pipeline.partition_summary import PartitionSummary, summary_frames
 from mcptally.pipeline.plan import transcript_bytes
 from mcptally.pipeline.scoring import ScoringRules
+from mcptally.pipeline.selection import EVERYTHING, Selection
 from mcptally.store import files as store_files
 from mcptally.tables.all_tables import TABLES
 from mcptally.tables.calls import Calls
 from mcptally.tables.findings import Findings
 
 _FRAMES: Final = tuple(
-    field.name for field in dataclasses.fields(GatheredPartition) if field.name != "summary"
+    field.name
+    for field in dataclasses.fields(GatheredPartition)
+    if field.name not in {"summary", "left_out"}
 )
 _SUMMARY_FRAMES: Final = tuple(field.name for field in dataclasses.fields(PartitionSummary))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Partition:
-    """Files that are gathered together."""
+    """Files that are gathered together, and which of their calls."""
 
     number: int
     files: Sequence[Path]
+    selection: Selection = EVERYTHING
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -47,6 +51,8 @@ class GatherReport:
     """Its files as they were when they were read."""
     servers: list[str | None]
     """Labels of its servers, each once."""
+    left_out: int
+    """Calls of its recordings that are not selected."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -59,11 +65,11 @@ class FinishSettings:
 
 
 def gather_files(
-    files: Sequence[Path], names: Sequence[str]
+    files: Sequence[Path], names: Sequence[str], selection: Selection
 ) -> tuple[GatheredPartition, GatherReport]:
     """Gather `files` as one partition; tables and findings call them by `names`."""
     states = [store_files.file_state(path) for path in files]
-    part = gather(files, names)
+    part = gather(files, names, selection)
     sources = [
         dataclasses.replace(store_files.source_of(path, state), file=name)
         for path, state, name in zip(files, states, names, strict=True)
@@ -71,7 +77,7 @@ def gather_files(
     # Copy: a slice would keep the buffer with all texts of its frame alive.
     recordings = pl.Series("recording", part.recordings.get_column("recording").to_list())
     servers = part.recordings.get_column("server").unique().to_list()
-    return part, GatherReport(recordings, sources, servers)
+    return part, GatherReport(recordings, sources, servers, part.left_out)
 
 
 def write_summary(work: Path, number: int, part: GatheredPartition) -> None:
@@ -119,7 +125,9 @@ def load(folder: Path) -> GatheredPartition:
         for name in (*_FRAMES, *_SUMMARY_FRAMES)
     }
     summary = PartitionSummary(**{name: frames.pop(name) for name in _SUMMARY_FRAMES})
-    return unpack(GatheredPartition(**frames, summary=summary))
+    calls, messages, findings, recordings = (frames[name] for name in _FRAMES)
+    part = GatheredPartition(calls, messages, findings, recordings, summary)
+    return unpack(part)
 
 
 def finish_and_write(
@@ -173,9 +181,11 @@ class PartitionWorker:
         """Number → bytes of transcript, and the packed partition."""
         self.settings: FinishSettings | None = None
 
-    def gather(self, number: int, files: Sequence[Path]) -> GatherReport:
+    def gather(
+        self, number: int, files: Sequence[Path], selection: Selection = EVERYTHING
+    ) -> GatherReport:
         """Gather a partition and keep it."""
-        part, report = gather_files(files, [str(path) for path in files])
+        part, report = gather_files(files, [str(path) for path in files], selection)
         write_summary(self.work, number, part)
         size = sum(map(transcript_bytes, files))
         if sum(kept for kept, _ in self.in_memory.values()) + size <= self.memory:

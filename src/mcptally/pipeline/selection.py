@@ -1,0 +1,201 @@
+"""Selects a part of an archive to score: servers, tools, and a time.
+
+Files without a selected event are left out before they are decoded, by searching their bytes for
+`open` events and times. Of the other files, recordings and calls that are not selected are left out
+after decoding and pairing, so that the state of a session (its client, its definitions) is known.
+"""
+
+import concurrent.futures
+import dataclasses
+import datetime
+import itertools
+import os
+import re
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Self
+
+import msgspec
+import polars as pl
+
+from mcptally.analytics.filters import Filters, Moment
+from mcptally.errors import McptallyError
+from mcptally.messages.decode import Events
+from mcptally.pipeline.plan import first_recording
+from mcptally.transcript.files import Damage, read_lines
+
+_OPEN: Final = re.compile(rb'"event"\s*:\s*"open"')
+_TIME: Final = re.compile(rb'"ts_ns"\s*:\s*(\d{1,19})')
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Selection:
+    """The part of an archive that is scored. The default is all of it."""
+
+    servers: tuple[str, ...] = ()
+    """Labels of servers; empty: all."""
+    tools: tuple[str, ...] = ()
+    """Names of tools, whose calls alone are kept; empty: calls of every tool and method."""
+    since: datetime.datetime | None = None
+    """Only calls made then or later."""
+    until: datetime.datetime | None = None
+    """Only calls made before then."""
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        servers: Collection[str] = (),
+        tools: Collection[str] = (),
+        since: Moment | None = None,
+        until: Moment | None = None,
+    ) -> Self:
+        """The selection; times as in `Store.ask`.
+
+        Raises:
+            UsageError: a time cannot be parsed, or `until` is not after `since`.
+        """
+        times: dict[str, Any] = Filters(since=since, until=until).given()
+        return cls(tuple(sorted(set(servers))), tuple(sorted(set(tools))), **times)
+
+    @classmethod
+    def from_manifest(cls, manifest: Mapping[str, Any]) -> Self:
+        """The selection that a store was made with."""
+        kept = manifest.get("selection") or {}
+        times = {
+            name: datetime.datetime.fromisoformat(kept[name])
+            for name in ("since", "until")
+            if kept.get(name)
+        }
+        return cls(tuple(kept.get("servers", ())), tuple(kept.get("tools", ())), **times)
+
+    def for_manifest(self) -> dict[str, Any] | None:
+        """The selection as JSON; None if it is the whole archive."""
+        if not self:
+            return None
+        return {
+            "servers": list(self.servers),
+            "tools": list(self.tools),
+            "since": self.since and self.since.isoformat(),
+            "until": self.until and self.until.isoformat(),
+        }
+
+    def __bool__(self) -> bool:
+        """Whether anything may be left out."""
+        return self != Selection()
+
+    def in_words(self) -> str:
+        """The selection for people, as in `server git, since 2026-11-21 00:00 UTC`."""
+        parts = [f"server {', '.join(self.servers)}"] if self.servers else []
+        parts += [f"tool {', '.join(self.tools)}"] if self.tools else []
+        parts += [
+            f"{name} {time.astimezone(datetime.UTC):%Y-%m-%d %H:%M:%S} UTC"
+            for name, time in (("since", self.since), ("until", self.until))
+            if time is not None
+        ]
+        return ", ".join(parts)
+
+    def files(self, files: Sequence[Path]) -> tuple[list[Path], set[str]]:
+        """The files that may hold selected calls, and the labels of servers of the other files.
+
+        A file that cannot be read is kept: scoring reports it.
+        """
+        if not (self.servers or self.since or self.until):
+            return list(files), set()
+        # zstd, gzip and file reads run beside each other in threads.
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+            looks = list(pool.map(self._look, files))
+        may_hold = [may for may, _ in looks]
+        if self.since or self.until:  # the other segments of a recording say what its state was
+            recordings = [first_recording(path) for path in files]
+            chosen = set(itertools.compress(recordings, may_hold)) - {None}
+            may_hold = [
+                may or name in chosen for may, name in zip(may_hold, recordings, strict=True)
+            ]
+        labels = {label for may, found in looks if not may for label in found}
+        return list(itertools.compress(files, may_hold)), labels
+
+    def _look(self, path: Path) -> tuple[bool, set[str]]:
+        """Whether a file may hold selected calls, and the labels of servers found until then."""
+        has_server, has_late, has_early = not self.servers, self.since is None, self.until is None
+        labels: set[str] = set()
+        try:
+            for run in read_lines(path):
+                if isinstance(run, Damage):
+                    return True, labels
+                if not has_server:
+                    labels |= _labels(run.data)
+                    has_server = not labels.isdisjoint(self.servers)
+                if not (has_late and has_early):
+                    times = [int(time) for time in _TIME.findall(run.data)]
+                    has_late |= self.since is None or max(times, default=0) >= _ns(self.since)
+                    has_early |= self.until is None or min(times, default=0) < _ns(self.until)
+                if has_server and has_late and has_early:
+                    return True, labels
+        except McptallyError:
+            return True, labels
+        return False, labels
+
+    def events(self, events: Events) -> Events:
+        """The events of recordings of selected servers, as far as `open` events name them."""
+        if not self.servers:
+            return events
+        chosen = (
+            events.opens.filter(pl.col("server").is_in(self.servers)).select("recording").unique()
+        )
+        return dataclasses.replace(
+            events,
+            **{
+                name: getattr(events, name).join(
+                    chosen, on="recording", how="semi", maintain_order="left"
+                )
+                for name in _BY_RECORDING
+            },
+        )
+
+    def calls(self) -> pl.Expr:
+        """Whether a gathered call is selected. A call at an unknown time is in no time span."""
+        chosen = pl.lit(value=True)
+        if self.tools:
+            chosen &= pl.col("tool").is_in(self.tools).fill_null(value=False)
+        if self.since is not None or self.until is not None:
+            chosen &= pl.col("ts_ns") > 0
+        if self.since is not None:
+            chosen &= pl.col("ts_ns") >= _ns(self.since)
+        if self.until is not None:
+            chosen &= pl.col("ts_ns") < _ns(self.until)
+        return chosen
+
+
+EVERYTHING: Final = Selection()
+
+_BY_RECORDING: Final = ("messages", "raws", "http", "opens", "closes", "gaps", "stderr")
+"""Fields of `Events` that name the recording."""
+
+
+class _Open(msgspec.Struct):
+    event: str = ""
+    server: str | None = None
+
+
+def _labels(lines: bytes) -> set[str]:
+    """The labels of servers in `open` events. `"event":"open"` may also stand in a payload."""
+    found: set[str] = set()
+    for place in _OPEN.finditer(lines):
+        start = lines.rfind(b"\n", 0, place.start()) + 1
+        end = lines.find(b"\n", place.end())
+        try:
+            event = msgspec.json.decode(lines[start : None if end < 0 else end], type=_Open)
+        except (ValueError, RecursionError):
+            continue
+        if event.event == "open" and event.server is not None:
+            found.add(event.server)
+    return found
+
+
+def _ns(time: datetime.datetime) -> int:
+    """Nanoseconds since 1970."""
+    return int((time - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)) / _MICROSECOND) * 1000
+
+
+_MICROSECOND: Final = datetime.timedelta(microseconds=1)
