@@ -4,14 +4,17 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import get_args
 
 import click
 import pytest
 
+import mcptally as mt
 from mcptally.cli import cli, export, query
 from mcptally.output import render
 from mcptally.output.export import FORMATS
+from tests.transcripts import c2s, call, opened, s2c, text, write
 
 COMMANDS = cli.list_commands(click.Context(cli))
 
@@ -65,3 +68,32 @@ def test_completion_knows_the_commands(line: str, word: int, offered: list[str])
     )
     assert done.stdout.split() == offered
     assert "Traceback" not in done.stderr
+
+
+def completed(*words: str) -> list[str]:
+    """What bash is offered for the last of these words."""
+    env = {
+        **os.environ,
+        "_MCPTALLY_COMPLETE": "bash_complete",
+        "COMP_WORDS": " ".join(words),
+        "COMP_CWORD": str(len(words) - 1),
+    }
+    code = "from mcptally.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=env, check=False
+    )
+    assert "Traceback" not in done.stderr
+    return [line.partition(",")[2] for line in done.stdout.split()]
+
+
+def test_completion_knows_questions_and_the_names_in_the_store(tmp_path: Path):
+    store = tmp_path / "store"
+    events = [opened(server="files"), c2s(1, call(1, "read")), s2c(2, text(1))]
+    more = [opened("r2", server="git"), c2s(1, call(1, "log"), "r2"), s2c(2, text(1), "r2")]
+    mt.score([write(tmp_path / "a.jsonl", [*events, *more])], out=store)
+    query = ("mcptally", "query", str(store))
+    assert completed(*query, "tool_sc") == ["tool_scores"]
+    assert completed(*query, "tool_scores", "--server", "f") == ["files"]
+    assert completed(*query, "tool_scores", "--tool", "") == ["log", "read"]
+    assert completed(*query, "tool_scores", "--server", "git", "--tool", "") == ["log"]
+    assert completed("mcptally", "query", str(tmp_path), "tool_scores", "--tool", "r") == []

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from mcptally.cli.completion import questions
 from mcptally.cli.options import call_filters, raw
 from mcptally.cli.quantity import SIZE
 from mcptally.errors import UsageError, near
@@ -14,7 +15,7 @@ FORMATS = ("table", "json", "csv", "parquet", "markdown")
 
 @click.command(name="query")
 @click.argument("store", type=click.Path(path_type=Path))
-@click.argument("question", required=False)
+@click.argument("question", required=False, shell_complete=questions)
 @call_filters
 @click.option(
     "--min-calls",
