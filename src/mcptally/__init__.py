@@ -37,6 +37,8 @@ if TYPE_CHECKING:
         validate_response,
     )
     from mcptally.seeds.redmine.content import assert_tool_response
+    from mcptally.transcript.check import check
+    from mcptally.transcript.redact import redact
 
 _HOME: Final[dict[str, str]] = {
     "assert_tool_response": "mcptally.seeds.redmine.content",
@@ -48,12 +50,14 @@ _HOME: Final[dict[str, str]] = {
     "ValidationContext": "mcptally.seeds.inspector.model",
     "ValidationResult": "mcptally.seeds.inspector.model",
     "business_decision": "mcptally.seeds.inspector.single",
+    "check": "mcptally.transcript.check",
     "forget": "mcptally.maintenance.forget",
     "import_logs": "mcptally.importers",
     "is_business_error": "mcptally.seeds.inspector.single",
     "merge_stores": "mcptally.maintenance.merge",
     "open_store": "mcptally.analytics.store",
     "overall_confidence": "mcptally.seeds.inspector.single",
+    "redact": "mcptally.transcript.redact",
     "report": "mcptally.output.html",
     "response_metadata": "mcptally.seeds.inspector.single",
     "scenario_status": "mcptally.seeds.inspector.single",
@@ -73,12 +77,14 @@ __all__ = [
     "ValidationResult",
     "assert_tool_response",
     "business_decision",
+    "check",
     "forget",
     "import_logs",
     "is_business_error",
     "merge_stores",
     "open_store",
     "overall_confidence",
+    "redact",
     "report",
     "response_metadata",
     "scenario_status",

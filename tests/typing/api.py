@@ -42,6 +42,10 @@ def score_an_archive() -> None:
         rules="rules.toml",
         scenarios=Path("scenarios.toml"),
         payloads=False,
+        servers=["time"],
+        tools=("convert_time",),
+        since="7d",
+        until="2026-12-31",
         full=True,
         jobs=0,
         engine="dask",
@@ -158,6 +162,17 @@ def import_other_logs() -> None:
     assert_type(imported.events, int)
     assert_type(imported.passed_over, dict[Path, str])
     mt.import_logs("log")  # type: ignore[call-arg]
+
+
+def check_and_redact_an_archive() -> None:
+    checked = mt.check("traces")
+    assert_type(checked.whole, bool)
+    assert_type([one.problems for one in checked.recordings], list[list[str]])
+    mt.check(["traces", Path("more")])
+    redacted = mt.redact(Path("traces"), "shareable", rules="strict,-home-folders")
+    assert_type(redacted.redacted, int)
+    assert_type(redacted.withheld, list[str])
+    mt.redact("traces")  # type: ignore[call-arg]
 
 
 def score_one_response(mapping: Mapping[str, Any]) -> None:

@@ -122,8 +122,11 @@ class ArchiveCheck:
 
 
 @with_raised_recursion_limit
-def check(paths: Iterable[str | Path]) -> ArchiveCheck:
-    """Check whether the archive that `paths` name is whole.
+def check(paths: str | Path | Iterable[str | Path]) -> ArchiveCheck:
+    """Check whether an archive is whole: nothing lost, nothing torn, every recording closed.
+
+    Args:
+        paths: files, folders and patterns, one or several, as `score` takes them.
 
     Raises:
         UnreadableError: there are no files, or no file has an event of a transcript.
@@ -131,7 +134,7 @@ def check(paths: Iterable[str | Path]) -> ArchiveCheck:
     seen: dict[str, _RecordingState] = {}
     damaged = []
     out: list[SkippedFile] = []
-    files = discover(paths, out.append)
+    files = discover([paths] if isinstance(paths, str | Path) else paths, out.append)
     room, together = DecompressionBudget(), 0
     for path in files:
         together += _size(path)

@@ -61,14 +61,14 @@ class _Redaction(NamedTuple):
 
 
 def redact(
-    paths: Iterable[str | Path], out: str | Path, *, rules: str = "default"
+    paths: str | Path | Iterable[str | Path], out: str | Path, *, rules: str = "default"
 ) -> RedactionSummary:
     """Copy the recordings that `paths` name into the folder `out`, redacted by the policy `rules`.
 
     The copies keep layout and compression. Only their owner can read them.
 
     Args:
-        paths: files, folders and patterns, as `score` takes them.
+        paths: files, folders and patterns, one or several, as `score` takes them.
         out: the folder; it is created if it does not exist.
         rules: a policy as in `record --redact`, for example `default,+emails`.
 
@@ -77,9 +77,10 @@ def redact(
         UsageError: there is no such policy; or `out` overlaps the source or has such a file.
         OSError: a file cannot be written; the incomplete file is removed.
     """
+    roots = [Path(p) for p in ([paths] if isinstance(paths, str | Path) else paths)]
     redaction = _Redaction(policy(rules), secrets.token_bytes(16))
     done = RedactionSummary()
-    for source, target in _copies([Path(p) for p in paths], Path(out)):
+    for source, target in _copies(roots, Path(out)):
         _redact_file(source, target, redaction, done)
         done.files += 1
     return done
