@@ -337,6 +337,22 @@ def test_an_invalid_request_line_is_refused(tmp_path, request_line, status):
         assert server.connections == 0
 
 
+@pytest.mark.parametrize("name", [b"websocket", b"WebSocket", b"h2c, websocket"])
+def test_a_request_for_a_websocket_is_refused_with_a_sentence(tmp_path, name):
+    with (
+        ScriptedServer(lambda conn: conn.rest()) as server,
+        Rig(tmp_path, server) as rig,
+        rig.client() as client,
+    ):
+        client.send(b"GET /mcp HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: " + name)
+        client.send(b"\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: eA==\r\n\r\n")
+        status, _, body = client.response()
+        assert status == 501
+        assert b"WebSocket is not supported" in body
+        assert "WebSocket is not supported" in end_of(rig)["why"]
+        assert server.connections == 0
+
+
 def test_a_folded_header_cannot_become_a_separate_header(tmp_path):
     heads = []
 

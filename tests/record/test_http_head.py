@@ -122,6 +122,7 @@ def test_a_request_without_host_is_given_one():
         (request("Transfer-Encoding: chunked", version="1.0"), 400),
         (request(method="CONNECT", target="x:443"), 405),
         (request(version="2.0"), 505),
+        (request("Connection: Upgrade", "Upgrade: websocket"), 501),
     ],
 )
 def test_ambiguous_requests_are_refused(bad, status):

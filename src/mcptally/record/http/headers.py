@@ -112,12 +112,16 @@ def check_request(request: h11.Request, head: Head) -> None:
     """Refuse requests that h11 accepts but other parsers may read differently.
 
     Raises:
-        RefusedError: the framing is ambiguous, or the request is a CONNECT or not HTTP/1.
+        RefusedError: the framing is ambiguous, or the request is not HTTP/1, is a CONNECT, or asks for
+            a WebSocket.
     """
     if request.method == b"CONNECT":
         raise RefusedError(405, "CONNECT is not supported")
     if not request.http_version.startswith(b"1."):
         raise RefusedError(505, "the request is not HTTP/1")
+    if "websocket" in (head.get(b"upgrade") or "").lower():
+        # Without its Upgrade header, which ends here, it would be an ordinary GET.
+        raise RefusedError(501, "WebSocket is not supported; MCP over HTTP needs no upgrade")
     chunked = b"transfer-encoding" in head
     length = head.get(b"content-length")
     if chunked and length is not None:
