@@ -112,8 +112,8 @@ def check_request(request: h11.Request, head: Head) -> None:
     """Refuse requests that h11 accepts but other parsers may read differently.
 
     Raises:
-        RefusedError: the framing is ambiguous, or the request is not HTTP/1, is a CONNECT, or asks for
-            a WebSocket.
+        RefusedError: the framing is ambiguous, or the request is not HTTP/1, is a CONNECT, or
+            asks for a WebSocket.
     """
     if request.method == b"CONNECT":
         raise RefusedError(405, "CONNECT is not supported")
