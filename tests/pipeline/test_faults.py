@@ -43,20 +43,17 @@ def scored(tmp_path_factory) -> Path:
 @ON_POSIX
 @pytest.mark.parametrize("command", faults.SCENARIOS)
 def test_after_a_kill_the_store_is_the_old_one_or_the_new_one(tmp_path: Path, command: str):
-    """Kills at some steps; the next test and `python -m tests.pipeline.faults` kill at all."""
+    """Kills at some steps; `python -m tests.pipeline.faults --kill` kills at all."""
     scene = faults.Scene(command, tmp_path)
     for step in scene.kill([20, 80, 100, 110, 120]):
         scene.after_kill(step)
 
 
-@ON_POSIX
-@pytest.mark.slow
 @pytest.mark.parametrize("command", faults.SCENARIOS)
-def test_after_a_kill_at_any_step_the_store_is_the_old_one_or_the_new_one(
+def test_before_each_change_of_a_file_the_store_is_the_old_one_or_the_new_one(
     tmp_path: Path, command: str
 ):
-    scene = faults.Scene(command, tmp_path)
-    left = [scene.after_kill(step) for step in scene.kill(range(1, faults.MOST))]
+    left = faults.Scene(command, tmp_path).after_each_step()
     assert set(left) == {"the old store", "the new store"}
     # There is one step that replaces the store.
     assert left == sorted(left, key=["the old store", "the new store"].index)

@@ -8,6 +8,7 @@ questions share: a view, or with `-- Of: per` in its second line a table macro w
 
 import contextlib
 import functools
+import graphlib
 import re
 from collections.abc import Collection, Mapping, Sequence
 from importlib import resources
@@ -133,12 +134,17 @@ def create_tables(
 def texts_of(question: str) -> dict[str, str]:
     """The SQL of a question and of the parts and questions that it may read, by name."""
     text = all_texts()[question]
-    named = set(re.findall(r"\b(?:FROM|JOIN)\s+(\w+)|\b(_\w+)\(", text))
-    own = re.findall(r"\b(\w+) AS (?:NOT )?(?:MATERIALIZED )?\(", text)
     found: dict[str, str] = {}
-    for name in sorted({name for pair in named for name in pair} & all_texts().keys() - set(own)):
+    for name in sorted(_names_read(text) & all_texts().keys()):
         found |= texts_of(name)
     return found | {question: text}
+
+
+def _names_read(text: str) -> set[str]:
+    """The names of views, tables and macros that a text may read, without its own CTEs."""
+    named = set(re.findall(r"\b(?:FROM|JOIN)\s+(\w+)|\b(_\w+)\(", text))
+    own = re.findall(r"\b(\w+) AS (?:NOT )?(?:MATERIALIZED )?\(", text)
+    return {name for pair in named for name in pair} - set(own)
 
 
 def create_questions(connection: duckdb.DuckDBPyConnection, texts: Mapping[str, str]) -> None:
@@ -176,17 +182,18 @@ def create_plain_questions(connection: duckdb.DuckDBPyConnection) -> list[str]:
 def _create_what_binds(
     connection: duckdb.DuckDBPyConnection, texts: Mapping[str, str]
 ) -> dict[str, duckdb.CatalogException]:
-    """Create the views that bind, each after those that it reads; return the errors of the rest."""
-    waiting = dict(texts)
+    """Create the views that bind, each after those that it reads; return the errors of the rest.
+
+    Each text is tried once at most: an attempt that fails takes as long as one that succeeds.
+    """
     missing: dict[str, duckdb.CatalogException] = {}
-    while waiting:
-        missing = {}
-        for name, text in waiting.items():
-            try:
-                connection.execute(f"CREATE {_created_object(name, text)} {text}")
-            except duckdb.CatalogException as error:
-                missing[name] = error
-        if len(missing) == len(waiting):
-            break
-        waiting = {name: waiting[name] for name in missing}
+    reads = {name: _names_read(text) & (texts.keys() - {name}) for name, text in texts.items()}
+    for name in graphlib.TopologicalSorter(reads).static_order():
+        if unbound := sorted(reads[name] & missing.keys()):
+            missing[name] = missing[unbound[0]]
+            continue
+        try:
+            connection.execute(f"CREATE {_created_object(name, texts[name])} {texts[name]}")
+        except duckdb.CatalogException as error:
+            missing[name] = error
     return missing
