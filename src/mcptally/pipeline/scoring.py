@@ -12,7 +12,7 @@ from mcptally.seeds.stages import (
     load_scenarios,
 )
 from mcptally.tables.ids import digest
-from mcptally.verdict import classify, hidden_errors
+from mcptally.verdict import classify, error_template, hidden_errors
 from mcptally.verdict.rule_set import RuleSet
 
 
@@ -63,6 +63,7 @@ def score_calls(
         .otherwise(pl.col("confidence"))
         .alias("confidence"),
         response_tokens=pl.col("response").str.len_bytes().cast(pl.Int64) // 4,
+        template=error_template.templates(calls["error_text"]),
     )
     return add_seed_scores(calls, definitions)
 

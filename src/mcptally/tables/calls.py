@@ -83,6 +83,11 @@ class Calls(Table):
     )
     error_code = Column(pl.Int64, "JSON-RPC error code.")
     error_text = Column(pl.String, "Error text of the failing reply.")
+    template = Column(
+        pl.String,
+        "What `error_text` says, up to 200 characters: its message without prefixes, JSON and "
+        "tracebacks around it, with placeholders such as `<text>`, `<path>`, `<id>` and `<n>`.",
+    )
     http_status = Column(pl.Int64, "Status of the HTTP exchange of the request.")
     text = Column(
         pl.String,

@@ -47,20 +47,16 @@ _JSON_MESSAGE: Final = (
 # "[create-routine] Error: ...": the tool's or module's name in brackets.
 _BRACKETED_NAME: Final = r"\[[A-Za-z][\w.\-/]{1,60}\]\s*[:：]?\s+"
 _DECORATIONS: Final = "^(?:" + _DECORATION + r"|['`\"])+"
-_WRAPPERS: Final = (
-    *(
-        _BRACKETED_NAME,
-        _DECORATION,
-        _CODE_PREFIX,
-        _WHILE_CALLING,
-        _NAMED_TOOL_FAILED,
-        _ERROR_KIND,
-        _OCCURRED,
-        _ERROR_WORD,
-        _JSON_FLAG,
-        _JSON_MESSAGE,
-    ),
+PREFIXES: Final = (
+    _CODE_PREFIX,
+    _WHILE_CALLING,
+    _NAMED_TOOL_FAILED,
+    _ERROR_KIND,
+    _OCCURRED,
+    _ERROR_WORD,
 )
+"""Patterns of what SDKs and servers put before a message; they say only that something failed."""
+_WRAPPERS: Final = (_BRACKETED_NAME, _DECORATION, *PREFIXES, _JSON_FLAG, _JSON_MESSAGE)
 _ALL_WRAPPERS: Final = "(?i)^(?:" + "|".join(_WRAPPERS) + ")+"
 _URL_REST: Final = r"""(https?://[^/\s"'<>)]+)/[^\s"'<>)\]]*"""
 

@@ -1,76 +1,63 @@
--- Which error messages occur, grouped by template, and who is at fault?
--- Shows: server, tool, template, verdict, reason, confidence, calls, sessions, example_call
--- Servers repeat the same message often, so messages are grouped by hash and masked once each.
+-- Which error messages occur, grouped by template, who is at fault, since when, and do they go on?
+-- Shows: server, tool, template, verdict, reason, calls, sessions, first_seen, last_seen, ongoing, example_call
 -- `failed` is materialized so that calls are read only once.
 WITH failed AS MATERIALIZED (
     SELECT
-        server, tool, method, outcome, error_text, verdict, reason, confidence, requested_at,
-        call_id,
-        hash(session) AS session_hash,
-        xor(hash(error_text), if(error_text IS NULL, hash(hash(outcome)), 0)) AS message_hash,
+        server, coalesce(tool, method) AS tool, reason, confidence, requested_at, call_id,
+        verdict, coalesce(template, '(no text: ' || outcome || ')') AS template,
+        left(error_text, 300) AS error_text, hash(session) AS session_hash,
         -- A hash of names is cheaper to group by than the names.
-        hash(hash(server), hash(tool), if(tool IS NULL, hash(method), 0), hash(verdict))
-            AS tool_hash
+        hash(hash(server), hash(tool), if(tool IS NULL, hash(method), 0)) AS tool_hash,
+        hash(hash(calls.template), if(calls.template IS NULL, hash(outcome), 0), hash(verdict))
+            AS group_hash
     FROM calls
     WHERE outcome IN ('tool_error', 'protocol_error', 'hidden_error', 'timeout', 'no_response')
         AND dir = 'c2s'
 ),
-message AS MATERIALIZED (
+groups AS MATERIALIZED (
     SELECT
-        tool_hash, message_hash, reason,
-        any_value(server) AS server, coalesce(any_value(tool), any_value(method)) AS tool,
-        any_value(verdict) AS verdict,
-        coalesce(any_value(error_text), '(no text: ' || any_value(outcome) || ')') AS message,
-        sum(confidence) AS confidence, count(confidence) AS judged,
-        count(*) AS calls,
+        tool_hash, group_hash,
+        any_value(server) AS server, any_value(tool) AS tool, any_value(template) AS template,
+        any_value(verdict) AS verdict, avg(confidence) AS confidence,
+        count(*) AS calls, count(DISTINCT session_hash) AS sessions,
         min(requested_at) AS first_seen, max(requested_at) AS last_seen,
+        arg_min({reason: reason, text: error_text}, call_id) AS example,
         min(call_id) AS example_call
     FROM failed
-    GROUP BY tool_hash, message_hash, reason
+    GROUP BY tool_hash, group_hash
 ),
--- A template replaces what varies from call to call: quoted text, URLs, paths, ids, numbers.
-templates AS MATERIALIZED (
+-- Calls whose end is known, of the tools that failed; cancelled calls say nothing.
+ended AS MATERIALIZED (
     SELECT
-        message_hash, message,
-        left(regexp_replace(regexp_replace(regexp_replace(regexp_replace(regexp_replace(
-            split_part(trim(message, E' \n\r\t'), E'\n', 1),
-            '[a-z][a-z0-9+.-]*://[^\s"''<>]+', '<url>', 'g'),
-            '"[^"]*"|''[^'']*''|`[^`]*`', '<text>', 'g'),
-            '(?:[A-Za-z]:)?(?:[\\/][\w.@~+-]+){2,}[\\/]?', '<path>', 'g'),
-            '\b[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}\b|\b[0-9a-fA-F]{12,}\b', '<id>', 'g'),
-            '-?\b\d+(?:\.\d+)?\b', '<n>', 'g'), 200) AS template,
-        hash(template) AS template_hash
-    FROM (SELECT message_hash, any_value(message) AS message FROM message GROUP BY message_hash)
+        hash(hash(server), hash(tool), if(tool IS NULL, hash(method), 0)) AS tool_hash,
+        requested_at
+    FROM calls
+    WHERE outcome <> 'cancelled' AND dir = 'c2s' AND requested_at IS NOT NULL
 ),
-groups AS (
+-- Running totals of the calls of each tool by time.
+totals AS (
+    SELECT tool_hash, requested_at, sum(count(*)) OVER (
+        PARTITION BY tool_hash ORDER BY requested_at
+    ) AS calls_until
+    FROM ended
+    GROUP BY tool_hash, requested_at
+),
+placed AS (
     SELECT
-        tool_hash, template_hash,
-        any_value(server) AS server, any_value(tool) AS tool, any_value(verdict) AS verdict,
-        any_value(template) AS template,
-        sum(confidence) / nullif(sum(judged), 0) AS confidence,
-        sum(calls)::BIGINT AS calls,
-        min(first_seen) AS first_seen, max(last_seen) AS last_seen,
-        arg_min({reason: s.reason, message: s.message}, example_call) AS example,
-        min(example_call) AS example_call
-    FROM message s
-    JOIN templates USING (message_hash)
-    GROUP BY tool_hash, template_hash
-),
-sessions_of_messages AS (
-    SELECT DISTINCT tool_hash, message_hash, session_hash FROM failed
-),
-session_counts AS (
-    SELECT tool_hash, template_hash, count(*) AS sessions
-    FROM (
-        SELECT DISTINCT tool_hash, template_hash, session_hash
-        FROM sessions_of_messages
-        JOIN templates USING (message_hash)
-    )
-    GROUP BY tool_hash, template_hash
+        g.*, t.calls - l.calls_until AS calls_since,
+        -- With the one that would follow, so that one failure is not a rate of 100 %.
+        g.calls / (l.calls_until - f.calls_until + 2) AS share
+    FROM groups g
+    LEFT JOIN totals f ON f.tool_hash = g.tool_hash AND f.requested_at = first_seen
+    LEFT JOIN totals l ON l.tool_hash = g.tool_hash AND l.requested_at = last_seen
+    LEFT JOIN (SELECT tool_hash, count(*) AS calls FROM ended GROUP BY tool_hash) t
+        ON t.tool_hash = g.tool_hash
 )
 SELECT
     server, tool, template, verdict, example.reason AS reason, confidence, calls, sessions,
-    first_seen, last_seen, left(example.message, 300) AS example, example_call
-FROM groups
-JOIN session_counts USING (tool_hash, template_hash)
+    first_seen, last_seen, calls_since::BIGINT AS calls_since,
+    -- Over, if so many calls without this error would follow by chance in less than 5 % of cases.
+    (1 - least(share, 1)) ** calls_since > 0.05 AS ongoing,
+    example.text AS example, example_call
+FROM placed
 ORDER BY calls DESC, server, tool, template, verdict

@@ -1,0 +1,207 @@
+"""Reduces an error text to its template: what the error says, without what varies between calls.
+
+`templates` takes the message out of what surrounds it (prefixes of SDKs, JSON, tracebacks,
+headings), then replaces quoted text, URLs, paths, times, ids and numbers by placeholders.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+import polars as pl
+
+from mcptally.tables.formatting import formatted
+from mcptally.verdict import error_text
+
+MAX_TEMPLATE: Final = 200
+"""Length limit of a template in characters."""
+
+_MAX_PASSES: Final = 8
+"""Limit of the number of layers around a message that are removed."""
+
+_PREFIXES: Final = "(?i)^(?:[\\s\"'`]*(?:" + "|".join(error_text.PREFIXES) + "))+"
+_ENCLOSED: Final = r"""(?s)^(?:"([^"]*)"|'([^']*)'|`([^`]*)`)$"""
+_HEADINGS: Final = r"^(?:[\s>]*(?:#+ [^\n]*|\*\*[^\n*]+\*\*:?[ \t]*|[-=*]{3,}[^\n]*)\n)+"
+_SYMBOLS: Final = r"^[\s#*>•·❌⚠️🚫🔴✗✘×⛔❗🔒🔧🌐🔍💥🛑‼😞\u{fe0f}]+"  # noqa: RUF001
+
+# Tracebacks of Python, also boxed by rich and joined to one line.
+_TRACEBACK: Final = r"Traceback \(most recent call last\)"
+_EXCEPTION_NAME: Final = (
+    r"[A-Za-z_][\w.]*(?:Error|Exception|Exit|Failure|Group|Interrupt|Timeout|Warning)"
+)
+_EXCEPTIONS: Final = (
+    rf"(?s){_TRACEBACK}.*\n({_EXCEPTION_NAME}(?::[^\n]|\n|$).*)$",
+    rf"(?s){_TRACEBACK}.*\n[ \t|+^~╰│][^\n]*\n+([^\s|+^~╰│][^\n]*)",
+    rf"(?s){_TRACEBACK}.*\s({_EXCEPTION_NAME}: .*)$",
+)
+"""The last exception of a traceback: by its name, after an indented line, in a single line."""
+
+# The first line names only what failed; the message follows.
+_PYDANTIC: Final = (
+    r"(?s)^(?:[\w.]+: )?\d+ validation errors? for ([^\n]+)\n(\S[^\n]*)\n\s+([^\n]*?)"
+    r"(?: \[type=[^\n]*)?(?:\n.*)?$"
+)
+_STDERR: Final = r"(?s)^([^\n]*?)[:\s]*\n.*?\bstderr:\s*['\"]?(\S.*?)['\"]?\s*$"
+_SHELL_COMMAND: Final = r"(?s)^Command failed: [^\n]*\n(\s*\S.*)$"
+_ANNOUNCED: Final = (
+    r"(?is)^([^\n]*\b(?:errors?|exception|failed|invalid|panicked|reason|message|details?|output)"
+    r"\b[^\n]*[:：])\s*\n\s*(\S.*)$"  # noqa: RUF001
+)
+
+# JSON, also in the middle of a text, cut off, or printed by Python with single quotes.
+_JSON_START: Final = r"""(?s)^(.*?)[(\s:]*[\[{][\[{\s]*(["'][\w$@.-]{1,60}["']\s*:.*)$"""
+_JSON_STRING: Final = r"""\s*:\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)')"""
+_MESSAGE_MEMBERS: Final = (
+    *("error_?message", "message", "msg", "error_?description", "detail", "details", "reason"),
+    *("error", "errors", "err", "description", "title", "cause", "stderr", "code"),
+)
+"""Members that hold the message, the most specific first; at any depth."""
+_JSON_PATH: Final = r"""(?s)["']path["']\s*:\s*\[\s*((?:"[^"]*"|\d+|[,\s])*)\]"""
+
+_MASKS: Final = (
+    (r"[A-Za-z][A-Za-z0-9+.-]*://[^\s\"'`<>]+", "<url>"),
+    (r'"[^"\n]*"|`[^`\n]*`|\B\'(?:[^\'\n]|\b\'\b)*\'\B|“[^”\n]*”|‘[^’\n]*’|«[^»\n]*»', "<text>"),  # noqa: RUF001
+    (r"(?:\b[A-Za-z]:)?[\w.@~+-]*(?:[\\/][\w.@~+-]+){2,}[\\/]?", "<path>"),
+    (r"(^|[\s(\[=:,])/[\w.@~+-]+/?", "${1}<path>"),
+    (
+        r"\b\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?:Z\b|[+-]\d\d:?\d\d\b)?)?",
+        "<time>",
+    ),
+    (r"\b[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}\b|\b[0-9a-fA-F]{12,}\b", "<id>"),
+    (r"\b\w*(?:\d[A-Za-z_]+){2,}\d\w*\b|[A-Za-z0-9_+/=-]{60,}", "<id>"),
+    (r"(?:\B-)?\b\d+(?:[.,]\d+)*(?:[kMGT]?i?[Bb]|[mnµ]?s|min|[hd%])?\b", "<n>"),
+    (r"(<text>|<n>)(?:(?:\s*[,|]\s*|\s*,?\s+(?:or|and)\s+)(?:<text>|<n>))+", "${1}, …"),
+)
+"""What varies between calls → its placeholder."""
+
+
+def templates(texts: pl.Series) -> pl.Series:
+    """Return the template of each text: at most `MAX_TEMPLATE` characters.
+
+    It is null where the text is null or white space, and never empty.
+    """
+    distinct = texts.unique(maintain_order=True).drop_nulls()
+    messages = _until_stable(_cut(distinct.filter(distinct.str.contains(r"\S"))), _unwrap)
+    made = _until_stable(messages, _mask)
+    return texts.replace_strict(
+        distinct.filter(distinct.str.contains(r"\S")), made, default=None, return_dtype=pl.String
+    )
+
+
+def _cut(texts: pl.Series) -> pl.Series:
+    """Return the texts; of a text longer than what rules read, its head and tail."""
+    text = pl.col("text")
+    short = pl.concat_str(
+        text.str.head(error_text.HEAD), pl.lit(" … "), text.str.tail(error_text.TAIL)
+    )
+    is_long = text.str.len_chars() > error_text.HEAD + error_text.TAIL
+    return _evaluate(texts, pl.when(is_long).then(short).otherwise(text))
+
+
+def _evaluate(texts: pl.Series, expression: pl.Expr) -> pl.Series:
+    """Return the value of an expression over the column `text`."""
+    return texts.alias("text").to_frame().select(expression.alias("text"))["text"]
+
+
+def _until_stable(texts: pl.Series, step: Callable[[pl.Series], pl.Series]) -> pl.Series:
+    """Apply a step again to the texts that it changed, up to `_MAX_PASSES` times."""
+    frame = texts.alias("text").to_frame().with_row_index("row")
+    done = []
+    for _ in range(_MAX_PASSES):
+        after = step(frame["text"]).alias("text")
+        same = after == frame["text"]
+        done.append(frame.filter(same))
+        frame = frame.with_columns(after).filter(~same)
+        if frame.is_empty():
+            break
+    return pl.concat([*done, frame]).sort("row")["text"]
+
+
+def _unwrap(texts: pl.Series) -> pl.Series:
+    """Return the texts without one layer of what surrounds their messages."""
+    bare = texts.str.strip_chars()
+    for pattern in (_ENCLOSED, _HEADINGS, _SYMBOLS, _PREFIXES):
+        rest = bare.str.replace(pattern, "${1}${2}${3}").str.strip_chars()
+        bare = rest.zip_with(rest != "", bare)
+    # Each column is evaluated before the next one reads it: nested expressions would be planned
+    # anew wherever they occur.
+    frame = bare.alias("text").to_frame()
+    extracted = {
+        **{f"exception_{n}": (p, 1) for n, p in enumerate(_EXCEPTIONS)},
+        **{f"json_{n}": (_JSON_START, n) for n in (1, 2)},
+        **{f"pydantic_{n}": (_PYDANTIC, n) for n in (1, 2, 3)},
+        **{f"stderr_{n}": (_STDERR, n) for n in (1, 2)},
+        "command": (_SHELL_COMMAND, 1),
+        **{f"announced_{n}": (_ANNOUNCED, n) for n in (1, 2)},
+        "line": (r"^([^\r\n]+)", 1),
+    }
+    frame = frame.with_columns(
+        pl.col("text").str.extract(pattern, group).str.strip_chars().alias(name)
+        for name, (pattern, group) in extracted.items()
+    )
+    frame = frame.with_columns(json_2=_json_messages(frame["json_2"]))
+    return frame.select(
+        pl.coalesce(
+            *(f"exception_{n}" for n in range(len(_EXCEPTIONS))),
+            _joined("json_1", "json_2"),
+            formatted(
+                "validation error for {}: {} at {}", "pydantic_1", "pydantic_3", "pydantic_2"
+            ),
+            _joined("stderr_1", "stderr_2"),
+            "command",
+            _joined("announced_1", "announced_2"),
+            "line",
+            "text",
+        ).alias("text")
+    )["text"]
+
+
+def _joined(head: str, message: str) -> pl.Expr:
+    """Return the last line of a column, a colon and the message column; null without a message."""
+    before = pl.col(head).str.extract(r"([^\n]*)$", 1).str.strip_chars(" :：([{-")  # noqa: RUF001
+    both = pl.concat_str(before, pl.lit(": "), message)
+    return pl.when(before != "").then(both).otherwise(message)
+
+
+def _json_messages(texts: pl.Series) -> pl.Series:
+    """Return the string of the first of `_MESSAGE_MEMBERS` that is not empty, unescaped.
+
+    Null where a text has none of these members.
+    """
+    json = pl.col("text")
+    strings = (
+        texts.alias("text")
+        .to_frame()
+        .with_columns(
+            *(
+                json.str.extract(f"(?i)[\"']{name}[\"']{_JSON_STRING}", group).alias(
+                    f"{name}.{group}"
+                )
+                for name in _MESSAGE_MEMBERS
+                for group in (1, 2)
+            ),
+            field=json.str.extract(_JSON_PATH, 1)
+            .str.replace_all(r'[\s"]', "")
+            .str.replace_all(",", "."),
+        )
+    )
+    found = strings.select(
+        pl.coalesce(pl.exclude("text", "field").replace("", None)).alias("message"), "field"
+    )
+    escaped = pl.concat_str(pl.lit('{"text":"'), "message", pl.lit('"}'))
+    found = found.with_columns(
+        message=pl.coalesce(escaped.str.json_path_match("$.text"), "message").str.strip_chars()
+    )
+    # Zod lists one issue per field: `Required` says nothing without the field.
+    at_field = pl.concat_str("message", pl.lit(" at "), "field")
+    message = pl.when(pl.col("field") != "").then(at_field).otherwise("message")
+    return found.select(pl.when(pl.col("message").str.contains(r"\S")).then(message))["message"]
+
+
+def _mask(texts: pl.Series) -> pl.Series:
+    """Return the texts on one line with placeholders, at most `MAX_TEMPLATE` characters."""
+    masked = texts.str.replace_all(r"\s+", " ").str.strip_chars()
+    for pattern, placeholder in _MASKS:
+        masked = masked.str.replace_all(pattern, placeholder)
+    # Cut between words: a number or a name that is cut in two would be masked in another way.
+    head = masked.str.head(MAX_TEMPLATE - 1).str.replace(r"\s\S*$", "") + "…"
+    return head.zip_with(masked.str.len_chars() > MAX_TEMPLATE, masked)
