@@ -83,7 +83,8 @@ rates AS (
             AS rate,
         happy OR coalesce(first_happy = 'fully_working', false) AS happy_works,
         inspector_executed::DOUBLE / calls * 100
-            * (inspector_passed::DOUBLE / nullif(inspector_executed, 0)) AS executed_share
+            * coalesce(inspector_passed::DOUBLE / nullif(inspector_executed, 0), 0)
+            AS executed_share
     FROM tallies
 ),
 confidences AS (
@@ -94,10 +95,8 @@ confidences AS (
         _mean_margin(seed_sessions, seed_results, seed_squares) AS seed_margin,
         _mean_margin(inspector_sessions, inspector_results, inspector_squares)
             AS inspector_margin,
-        -- least() ignores NULL, but without an executed result this must stay NULL.
-        if(inspector_executed > 0,
-            least(100e0, least(100e0, executed_share + if(happy, 10, 0)) + if(handled, 5, 0))
-                * if(inspector_executed < 3, 7e-1, 1e0), NULL) AS base
+        least(100e0, least(100e0, executed_share + if(happy, 10, 0)) + if(handled, 5, 0))
+            * if(inspector_executed < 3, 7e-1, 1e0) AS base
     FROM rates
 )
 SELECT
@@ -130,6 +129,8 @@ SELECT
         WHEN rate >= 2e-1 OR happy_works OR business_logic > 0 THEN 'connectivity_only'
         ELSE 'broken'
     END AS inspector_scenario_status,
-    floor(base * 6e-1 + inspector_confidences / nullif(inspector_results, 0) * 4e-1 + 5e-1)
+    floor(coalesce(
+        base * 6e-1 + inspector_confidences / nullif(inspector_results, 0) * 4e-1, base
+    ) + 5e-1)
         AS inspector_scenario_confidence
 FROM confidences
