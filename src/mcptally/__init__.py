@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         ResponseMetadata,
         ScenarioResult,
         ScenarioStatus,
+        ScenarioSummary,
         ValidationContext,
         ValidationResult,
     )
@@ -46,6 +47,7 @@ _HOME: Final[dict[str, str]] = {
     "ResponseMetadata": "mcptally.seeds.inspector.model",
     "ScenarioResult": "mcptally.seeds.inspector.model",
     "ScenarioStatus": "mcptally.seeds.inspector.model",
+    "ScenarioSummary": "mcptally.seeds.inspector.model",
     "Store": "mcptally.analytics.store",
     "ValidationContext": "mcptally.seeds.inspector.model",
     "ValidationResult": "mcptally.seeds.inspector.model",
@@ -72,6 +74,7 @@ __all__ = [
     "ResponseMetadata",
     "ScenarioResult",
     "ScenarioStatus",
+    "ScenarioSummary",
     "Store",
     "ValidationContext",
     "ValidationResult",

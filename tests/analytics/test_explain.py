@@ -37,9 +37,21 @@ def test_a_failed_call_shows_request_reply_verdict_rules_and_attempts(store: mt.
         "Cannot read properties",
         "Verdict: tool_failure",
         "decided     verdict.",
+        f"{second} ok",
+    ):
+        assert expected in words
+
+
+def test_seed_scores_are_shown_only_if_asked_for(store: mt.Store):
+    call_id = ids(store)[0]
+    without, seeded = (explain.explain(store, call_id, seed=asked) for asked in (False, True))
+    assert without.seed is None
+    assert "Seed score" not in explain.text(without)
+    words = explain.text(seeded)
+    for expected in (
+        "Scenario of the seed: happy_path (from: arguments)",
         "Seed score, by the seed document",
         "Seed score, by its original program",
-        f"{second} ok",
     ):
         assert expected in words
 

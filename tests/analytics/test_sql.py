@@ -22,6 +22,7 @@ import mcptally as mt
 from mcptally.analytics import spill
 from mcptally.analytics.sql_guard import check_select
 from mcptally.errors import QueryError, StoreError, UsageError
+from mcptally.store.files import STORE_FORMAT
 from tests.transcripts import c2s, call, opened, s2c, text, write
 
 
@@ -404,29 +405,35 @@ SPOILT: dict[str, tuple[Any, str]] = {
     "a list": ([1], "is not a manifest of mcptally"),
     "another format": ({"format": 99}, "is a store of format 99"),
     "a format that is a text": ({"format": "x"}, "is a store of format x"),
-    "an archive that is a number": ({"format": 2, "archive": 5}, "is not a manifest of mcptally"),
-    "files that are numbers": ({"format": 2, "archive": [5]}, "is not a manifest of mcptally"),
+    "an archive that is a number": (
+        {"format": STORE_FORMAT, "archive": 5},
+        "is not a manifest of mcptally",
+    ),
+    "files that are numbers": (
+        {"format": STORE_FORMAT, "archive": [5]},
+        "is not a manifest of mcptally",
+    ),
     "parts in a list": (
-        {"format": 2, "archive": [], "parts": [1]},
+        {"format": STORE_FORMAT, "archive": [], "parts": [1]},
         "is not a manifest of mcptally",
     ),
     "parts that are numbers": (
-        {"format": 2, "archive": [], "parts": {"calls/x.parquet": 1}},
+        {"format": STORE_FORMAT, "archive": [], "parts": {"calls/x.parquet": 1}},
         "is not a manifest of mcptally",
     ),
     "parts without a size": (
-        {"format": 2, "archive": [], "parts": {"calls/x.parquet": {}}},
+        {"format": STORE_FORMAT, "archive": [], "parts": {"calls/x.parquet": {}}},
         "is not a manifest of mcptally",
     ),
     "parts that are nothing": (
-        {"format": 2, "archive": [], "parts": None},
+        {"format": STORE_FORMAT, "archive": [], "parts": None},
         "is not a manifest of mcptally",
     ),
     "a part outside the store": (
-        {"format": 2, "archive": [], "parts": {"calls/../../x.parquet": {"bytes": 1}}},
+        {"format": STORE_FORMAT, "archive": [], "parts": {"calls/../../x.parquet": {"bytes": 1}}},
         "is not a manifest of mcptally",
     ),
-    "no part of a table": ({"format": 2, "archive": [], "parts": {}}, "has no table"),
+    "no part of a table": ({"format": STORE_FORMAT, "archive": [], "parts": {}}, "has no table"),
 }
 
 

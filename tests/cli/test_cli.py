@@ -87,7 +87,7 @@ def test_a_store_of_another_format_says_how_to_rebuild_it(tmp_path: Path):
     trace = write(tmp_path / "x.jsonl", [opened()])
     assert run("score", trace, "-o", tmp_path / "store").returncode == 0
     manifest = tmp_path / "store" / "store.json"
-    manifest.write_text(manifest.read_text().replace('"format": 2', '"format": 99'))
+    manifest.write_text(manifest.read_text().replace('"format": 3', '"format": 99'))
     done = run("query", tmp_path / "store", "tool_scores")
     assert (done.returncode, "mcptally score ARCHIVE -o" in done.stderr) == (3, True)
 

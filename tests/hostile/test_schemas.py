@@ -321,10 +321,12 @@ def test_a_value_deeper_than_the_engine_supports_does_not_stop_a_run(tmp_path: P
         events.append(s2c(len(events), {"jsonrpc": "2.0", "id": number, "result": result}))
     (tmp_path / "archive").mkdir()
     write(tmp_path / "archive" / "a.jsonl", events)
-    calls = judged(tmp_path).table("calls").filter(pl.col("tool").is_in(list(schemas)))
+    outcome = judged(tmp_path)
+    calls = outcome.table("calls").filter(pl.col("tool").is_in(list(schemas)))
     states = dict(calls.select("tool", "output_schema_state").iter_rows())
     assert states == {"known": "invalid", "unknown": "unusable_schema"}
-    classes = dict(calls.select("tool", "inspector_classification").iter_rows())
+    scores = outcome.table("seed_scores")
+    classes = dict(scores.select("tool", "inspector_classification").iter_rows())
     assert classes["known"] == "partially_working"
 
 

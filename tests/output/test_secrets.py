@@ -238,7 +238,7 @@ def test_raw_is_a_choice_of_query_show_compare_and_export(store, capfdbinary, mo
 def test_no_explanation_holds_a_secret_and_none_is_cut_in_half(store, capfdbinary, monkeypatch):
     calls = open_store(store).sql("SELECT call_id FROM calls").fetchall()
     for (call_id,) in calls[:2] + calls[-2:]:
-        for more in ((), ("--full",), ("--format", "json")):
+        for more in ((), ("--full", "--seed"), ("--format", "json", "--seed")):
             out, err = run(capfdbinary, monkeypatch, "show", store, call_id, *more)
             assert leaks(out) | leaks(err) == set()
             assert SECRETS["github"][:12].encode() not in out

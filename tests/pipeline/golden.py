@@ -21,7 +21,11 @@ TABLES = {
             output_schema_state AS output, definition_source AS defined, attempt, attempt_why,
             seed_classification || ' ' || seed_confidence AS seed,
             inspector_classification || ' ' || inspector_confidence AS inspector
-        FROM calls WHERE parse_filename(file) = ? ORDER BY calls.recording, seq, index, dir
+        FROM calls JOIN (
+            SELECT call_id, COLUMNS('^(seed|inspector)_(classification|confidence)$')
+            FROM seed_scores
+        ) USING (call_id)
+        WHERE parse_filename(file) = ? ORDER BY calls.recording, seq, index, dir
     """,
     "messages": """
         SELECT m.server AS server, dir, kind, method, match,

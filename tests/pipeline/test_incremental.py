@@ -22,6 +22,8 @@ import mcptally as mt
 from mcptally.errors import StoreError
 from mcptally.pipeline import carry_over, fingerprint
 from mcptally.tables.all_tables import TABLES
+from mcptally.tables.calls import Calls
+from mcptally.tables.seed_scores import SeedScores
 from mcptally.transcript.files import numbered_lines
 from tests.pipeline.golden import TRACES
 from tests.transcripts import c2s, call, event, opened, s2c, text, write
@@ -298,8 +300,9 @@ def test_a_call_is_scored_again_when_another_recording_changes_its_context(
 
 
 def values(store: Path, column: str) -> list[Any]:
-    """A column of the calls of recording `r1`."""
-    rows = tables(store)["calls"].filter(recording="r1").sort("seq")
+    """A column of the calls of recording `r1`, or of their seed scores."""
+    name = Calls.name if column in Calls.columns() else SeedScores.name
+    rows = tables(store)[name].filter(recording="r1").sort("seq")
     return rows.get_column(column).to_list()
 
 

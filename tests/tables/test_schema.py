@@ -25,11 +25,13 @@ EMPTY = {
         table.name: dict.fromkeys(table.columns(), "nobody recorded a UI probe: tests/contracts")
         for table in (UiRuns, UiSteps, UiErrors)
     },
-    "calls": {
+    "seed_scores": {
         "validated_by": "needs a validate tool",
         "validated_as": "needs a validate tool",
         "seed_error": "only where the reading cannot judge",
         "inspector_error": "only where the original throws",
+    },
+    "calls": {
         "output_schema_error": "no server of the recorded traffic breaks its own output schema",
         "output_schema_path": "likewise",
     },

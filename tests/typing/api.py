@@ -18,6 +18,7 @@ from mcptally import (
     ResponseMetadata,
     ScenarioResult,
     ScenarioStatus,
+    ScenarioSummary,
     Store,
     ValidationContext,
     ValidationResult,
@@ -226,6 +227,8 @@ def score_scenarios(result: ValidationResult) -> None:
     assert_type(mt.overall_confidence([result, scenario], rules="document"), float)
     status = mt.scenario_status([scenario], planned=3, rules="inspector")
     assert_type(status, ScenarioStatus)
+    assert_type(status.summary, ScenarioSummary | None)
+    assert_type(status.recommendations, tuple[str, ...])
     assert_type(status.status, Status)
     assert_type(status.confidence, float)
     assert_type(status.executed, int)

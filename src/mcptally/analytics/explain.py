@@ -47,25 +47,30 @@ class Explanation:
     findings: list[dict[str, Any]]
     attempts: list[dict[str, Any]]
     """The calls of its chain, including itself."""
+    seed: dict[str, Any] | None
+    """The call's row of `seed_scores`, if it was asked for."""
 
 
-def explain(store: Store, call: str, rules: RuleSet | None = None) -> Explanation:
+def explain(
+    store: Store, call: str, rules: RuleSet | None = None, *, seed: bool = False
+) -> Explanation:
     """All that a store has about one call.
 
     Args:
         store: the store with the call.
         call: the `call_id`, or the beginning of it.
         rules: the rules to match; by default those of mcptally.
+        seed: whether the seed documents' scores of the call are part of it.
 
     Raises:
         QueryError: no call has this id, or several ids begin with it.
     """
     return retry_if_replaced(
-        [store], lambda: _explain(store, call, rules or RuleSet()), consistent=True
+        [store], lambda: _explain(store, call, rules or RuleSet(), seed=seed), consistent=True
     )
 
 
-def _explain(store: Store, call: str, rules: RuleSet) -> Explanation:
+def _explain(store: Store, call: str, rules: RuleSet, *, seed: bool) -> Explanation:
     found = store.sql("SELECT * FROM calls WHERE starts_with(call_id, ?) LIMIT 2", params=[call])
     frame = found.pl()
     if frame.is_empty():
@@ -91,6 +96,9 @@ def _explain(store: Store, call: str, rules: RuleSet) -> Explanation:
             "FROM calls WHERE attempt_of = ? ORDER BY attempt, requested_at",
             row["attempt_of"],
         ),
+        seed=_rows(store, "SELECT * FROM seed_scores WHERE call_id = ?", row["call_id"])[0]
+        if seed
+        else None,
     )
 
 
@@ -158,7 +166,8 @@ def _lines(found: Explanation, limit: int) -> Iterator[str]:
         detail = call[f"{side}_schema_error"]
         yield f"  {side:<8}{state or 'not validated'}{f': {detail}' if detail else ''}"
     yield f"  definition {call['definition'] or '-'} ({call['definition_source'] or 'none'})"
-    yield from _seed(call)
+    if found.seed is not None:
+        yield from _seed(found.seed)
     if found.findings:
         yield ""
         yield "Findings"
@@ -201,30 +210,34 @@ def _verdict(found: Explanation) -> Iterator[str]:
         yield f"                says {rule['verdict']}, {rule['reason']}; source: {rule['source']}"
 
 
-def _seed(call: dict[str, Any]) -> Iterator[str]:
+def _seed(scores: dict[str, Any]) -> Iterator[str]:
+    yield ""
+    scenario, source = scores["scenario"], scores["scenario_source"]
+    yield f"Scenario of the seed: {f'{scenario} (from: {source})' if scenario else 'none'}"
     for prefix, title in (
         ("seed", "by the seed document"),
         ("inspector", "by its original program"),
     ):
-        if call[f"{prefix}_classification"] is None:
+        if scores[f"{prefix}_classification"] is None:
             continue
         yield ""
         yield f"Seed score, {title}"
         yield (
-            f"  {call[f'{prefix}_classification']}, confidence "
-            f"{call[f'{prefix}_confidence']:.0f}, valid: {_yes(call[f'{prefix}_is_valid'])}"
+            f"  {scores[f'{prefix}_classification']}, confidence "
+            f"{scores[f'{prefix}_confidence']:.0f}, valid: {_yes(scores[f'{prefix}_is_valid'])}"
         )
         for kind in ("issues", "evidence"):
-            for line in call[f"{prefix}_{kind}"] or ():
+            for line in scores[f"{prefix}_{kind}"] or ():
                 yield f"    {kind}: {line}"
-        decision = call[f"{prefix}_is_business_error"]
+        decision = scores[f"{prefix}_is_business_error"]
         if decision is None:
             continue
-        confidence, threshold = call[f"{prefix}_business_confidence"], call[f"{prefix}_threshold"]
+        confidence = scores[f"{prefix}_business_confidence"]
+        threshold = scores[f"{prefix}_threshold"]
         points = "" if confidence is None else f" ({confidence:.0%}, needs {threshold or 0:.0%})"
         yield f"  business logic error: {_yes(decision)}{points}"
         for factor in FACTORS:
-            yield f"    {factor.replace('_', ' '):<22}{_yes(call[f'{prefix}_factor_{factor}'])}"
+            yield f"    {factor.replace('_', ' '):<22}{_yes(scores[f'{prefix}_factor_{factor}'])}"
 
 
 def _yes(value: object) -> str:

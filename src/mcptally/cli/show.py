@@ -21,9 +21,10 @@ from mcptally.cli.options import raw
     help="Output format.",
 )
 @click.option("--full", is_flag=True, help="Do not cut long payloads.")
+@click.option("--seed", is_flag=True, help="Also show how the seed documents judge the call.")
 @raw
-def command(store: Path, call: str, form: str, *, full: bool, raw: bool) -> None:
-    """Explain a call: request, reply, and all rules and factors that led to its verdict.
+def command(store: Path, call: str, form: str, *, full: bool, seed: bool, raw: bool) -> None:
+    """Explain a call: request, reply, and all rules that led to its verdict.
 
     CALL is a call_id, or the beginning of one.
 
@@ -35,7 +36,7 @@ def command(store: Path, call: str, form: str, *, full: bool, raw: bool) -> None
     from mcptally.analytics.store import open_store
     from mcptally.redaction.display import clean_lines, escape_controls
 
-    found = explain.explain(open_store(store), call)
+    found = explain.explain(open_store(store), call, seed=seed)
     found = found if raw else explain.masked(found)
     if form == "json":
         plain = json.dumps(dataclasses.asdict(found), default=str, indent=1, ensure_ascii=False)

@@ -40,6 +40,7 @@ from mcptally.tables.findings import Findings
 from mcptally.tables.joins import left_join_columns
 from mcptally.tables.messages import Messages
 from mcptally.tables.recordings import Recordings
+from mcptally.tables.seed_scores import SeedScores
 from mcptally.tables.stages import (
     ArgumentCombinations,
     CallsByMinute,
@@ -193,10 +194,11 @@ def finish(
     if not payloads:
         calls = calls.drop("arguments", "response", "text")
         findings = findings.with_columns(evidence=pl.lit(None, pl.String))
-    scored = Calls.frame(calls.with_columns(_times(_CALL_TIMES)).rename({"id": "request_id"}))
+    calls = calls.with_columns(_times(_CALL_TIMES)).rename({"id": "request_id"})
     return {
-        Calls: scored,
-        Usage: usage(scored),
+        Calls: Calls.frame(calls),
+        SeedScores: SeedScores.frame(calls),
+        Usage: usage(calls),
         Messages: Messages.frame(
             part.messages.with_columns(_times({"at": "ts_ns"})).rename({"id": "request_id"})
         ),

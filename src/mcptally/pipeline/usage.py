@@ -11,7 +11,7 @@ import polars as pl
 from mcptally.tables.calls import Calls
 from mcptally.tables.declaration import Aggregate
 from mcptally.tables.usage import Usage
-from mcptally.tables.usage_sums import AGGREGATES, FACTS, FIRST, FIRST_ORDER, KEYS, TOOL_CALL
+from mcptally.tables.usage_sums import AGGREGATES, FACTS, KEYS, TOOL_CALL
 
 
 def usage(calls: pl.DataFrame) -> pl.DataFrame:
@@ -25,34 +25,15 @@ def usage(calls: pl.DataFrame) -> pl.DataFrame:
     values = {
         f"value_{name}": _value(column)
         for name, column in AGGREGATES.items()
-        if column.how not in {"rows", "first"}
+        if column.how != "rows"
     }
     found = (
         tools.select(*KEYS, **values)
         .group_by(KEYS)
-        .agg(
-            _aggregated(name, column)
-            for name, column in AGGREGATES.items()
-            if column.how != "first"
-        )
-    )
-    firsts = (
-        tools.filter(pl.sql_expr(FIRST))
-        .sort(FIRST_ORDER, nulls_last=True)
-        .select(
-            *KEYS,
-            **{
-                name: pl.sql_expr(column.value)
-                for name, column in AGGREGATES.items()
-                if column.how == "first"
-            },
-        )
-        .unique(KEYS, keep="first")
+        .agg(_aggregated(name, column) for name, column in AGGREGATES.items())
     )
     lists = [name for name, column in AGGREGATES.items() if column.how == "list"]
-    found = found.join(firsts, on=KEYS, how="left", nulls_equal=True).with_columns(
-        pl.when(pl.col(name).list.len() > 0).then(name) for name in lists
-    )
+    found = found.with_columns(pl.when(pl.col(name).list.len() > 0).then(name) for name in lists)
     return Usage.frame(found.collect())
 
 

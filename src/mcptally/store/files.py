@@ -40,7 +40,7 @@ from mcptally.tables.declaration import Table
 from mcptally.tables.recordings import Recordings
 from mcptally.transcript.remote import is_remote, url_of_path
 
-STORE_FORMAT: Final = 2
+STORE_FORMAT: Final = 3
 """Version of the store's layout. A store of another version is rebuilt, not migrated."""
 
 MANIFEST: Final = "store.json"
@@ -61,7 +61,7 @@ _PAYLOADS: Final = frozenset({"response", "text"})
 
 _MOSTLY_DISTINCT: Final = frozenset(
     {"call_id", "attempt_of", "requested_at", "answered_at", "at", "latency_ms"}
-    | {"first_call", "last_call", "first_happy_at"}
+    | {"first_call", "last_call"}
 )
 """Columns whose values rarely repeat, so that a dictionary would be as large as the column."""
 

@@ -7,6 +7,7 @@ from mcptally.tables.declaration import Table
 from mcptally.tables.findings import Findings
 from mcptally.tables.messages import Messages
 from mcptally.tables.recordings import Recordings
+from mcptally.tables.seed_scores import SeedScores
 from mcptally.tables.tools import Tools
 from mcptally.tables.ui_errors import UiErrors
 from mcptally.tables.ui_runs import UiRuns
@@ -20,6 +21,7 @@ TABLES: Final[tuple[type[Table], ...]] = (
     Findings,
     Tools,
     Recordings,
+    SeedScores,
     Validations,
     UiRuns,
     UiSteps,

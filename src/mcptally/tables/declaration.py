@@ -47,7 +47,7 @@ class Aggregate(Column):
 
     def __init__(
         self,
-        how: Literal["rows", "count", "sum", "min", "max", "list", "first"],
+        how: Literal["rows", "count", "sum", "min", "max", "list"],
         value: str,
         dtype: pl.DataType | type[pl.DataType],
         meaning: str,
@@ -57,8 +57,7 @@ class Aggregate(Column):
 
         Args:
             how: `rows` counts calls, `count` counts calls for which `value` is true, `list`
-                collects values that are not null, `first` takes the value of the first call with
-                scenario `happy_path`.
+                collects values that are not null.
             value: SQL over the columns of `Calls` and over `tables.usage_sums.FACTS`, in the
                 dialect that DuckDB and `polars.sql_expr` share.
             dtype: type of the column.

@@ -11,6 +11,7 @@ from mcptally.tables.calls import Calls
 from mcptally.tables.declaration import Column, StageTable
 from mcptally.tables.messages import Messages
 from mcptally.tables.recordings import Recordings
+from mcptally.tables.seed_scores import SeedScores
 from mcptally.tables.tools import Tools
 
 _S, _I, _B, _F = pl.String, pl.Int64, pl.Boolean, pl.Float64
@@ -88,7 +89,7 @@ class GatheredCalls(StageTable):
     error_code = Calls.error_code
     error_text = Calls.error_text
     error_data = Column(_S, "JSON text of the error's `data`.")
-    error_shape = Calls.error_shape
+    error_shape = SeedScores.error_shape
     exit_code = Column(_I, "Exit code of the server, for calls in flight when it ended.")
     signal = Column(_I, "Number of the signal that ended the server, for calls in flight then.")
     closed = Column(_B, "True for calls that were in flight when their recording was closed.")
@@ -206,7 +207,7 @@ class ErrorForms(StageTable):
 
     recording = Calls.recording
     server = Calls.server
-    shape = Column(_S, "Form of the error; see `calls.error_shape`.")
+    shape = Column(_S, "Form of the error; see `seed_scores.error_shape`.")
     calls = Column(_U, "Calls with an error of this form.")
 
 

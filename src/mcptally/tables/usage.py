@@ -1,7 +1,5 @@
 """The table `usage`. To add an aggregate, add one row here."""
 
-from typing import Final
-
 import polars as pl
 
 from mcptally.tables.declaration import TIME, Aggregate, Column, Table
@@ -10,13 +8,6 @@ from mcptally.tables.declaration import TIME, Aggregate, Column, Table
 def _count(condition: str, meaning: str) -> Aggregate:
     """The number of calls for which an SQL condition is true."""
     return Aggregate("count", condition, pl.UInt32, meaning)
-
-
-_CLASS_WEIGHTS: Final = (
-    "WHEN 'fully_working' THEN 1.0 WHEN 'partially_working' THEN 0.7 "
-    "WHEN 'connectivity_only' THEN 0.3 WHEN 'error' THEN 0.2 WHEN 'broken' THEN 0.0"
-)
-"""Weight of each class of a scenario result; `rules/seed.toml` has the same numbers."""
 
 
 class Usage(Table):
@@ -118,71 +109,4 @@ class Usage(Table):
         "CASE WHEN response_bytes > 0 THEN ln(response_bytes) END",
         pl.Float64,
         "Sum of the natural logarithms of the sizes of those responses in bytes.",
-    )
-    inspector_judged = _count(
-        "inspector_confidence IS NOT NULL", "Calls that have an `inspector_confidence`."
-    )
-    seed_judged = _count("seed_confidence IS NOT NULL", "Calls that have a `seed_confidence`.")
-    planned = Aggregate("rows", "", pl.UInt32, "Scenario results: each call is one.")
-    seed_executed = _count("seed_executed", "Results that the seed document's reading classifies.")
-    seed_passed = _count(
-        "seed_executed AND seed_is_valid", "Of those, results that indicate a working tool."
-    )
-    validation_errors = _count(
-        "seed_is_error AND seed_is_business_error", "Errors that it calls business logic."
-    )
-    seed_weighed = Aggregate(
-        "sum",
-        f"seed_confidence * CASE seed_classification {_CLASS_WEIGHTS} END",
-        pl.Float64,
-        "Sum of confidence times weight of the class.",
-        "percent",
-    )
-    seed_results = _count(
-        "seed_classification IS NOT NULL",
-        "Results that have a class in the seed document's reading.",
-    )
-    inspector_executed = _count(
-        "inspector_executed", "Results that the original program classifies or throws on."
-    )
-    inspector_passed = _count(
-        "inspector_executed AND inspector_is_valid",
-        "Of those, results that indicate a working tool.",
-    )
-    happy = _count(
-        "inspector_executed AND inspector_is_valid AND planned_scenario = 'happy_path'",
-        "Of those, results with scenario `happy_path`.",
-    )
-    handled = _count(
-        "inspector_executed AND inspector_is_valid AND planned_scenario = 'error_case'",
-        "Of the passed, results with scenario `error_case`.",
-    )
-    business_logic = _count(
-        "inspector_class = 'fully_working' "
-        "AND strpos(array_to_string(inspector_evidence, ' | '), 'business logic') > 0",
-        "Results `fully_working` whose evidence says business logic.",
-    )
-    inspector_results = _count(
-        "inspector_class IS NOT NULL", "Results that have a class in the original program."
-    )
-    inspector_weighed = Aggregate(
-        "sum",
-        f"inspector_points * CASE inspector_class {_CLASS_WEIGHTS} END",
-        pl.Float64,
-        "Sum of confidence times weight of that class.",
-        "percent",
-    )
-    inspector_confidences = Aggregate(
-        "sum", "inspector_points", pl.Float64, "Sum of their confidences.", "percent"
-    )
-    first_happy = Aggregate(
-        "first",
-        "inspector_class",
-        pl.String,
-        "Class of the first of them with scenario `happy_path`.",
-    )
-    first_happy_at = Aggregate("first", "requested_at", TIME, "Time of that request.")
-    first_happy_seq = Aggregate("first", "seq", pl.Int64, "`seq` of that request.")
-    first_happy_index = Aggregate(
-        "first", '"index"', pl.UInt32, "Its position in a JSON-RPC batch."
     )

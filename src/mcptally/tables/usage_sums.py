@@ -4,11 +4,11 @@ A store keeps `usage` as `pipeline.usage` computes it with polars. If filters ch
 computes it again from the chosen calls. Both read `AGGREGATES` and `FACTS`, so they agree.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from mcptally.tables.calls import FAILED_OUTCOMES, Calls
+from mcptally.tables.calls import FAILED_OUTCOMES
 from mcptally.tables.declaration import Aggregate
 from mcptally.tables.usage import Usage
 
@@ -36,36 +36,23 @@ FACTS: Final[Mapping[str, str]] = MappingProxyType(
             "coalesce(output_schema_state IN ('valid', 'invalid', 'missing_output'), false)"
         ),
         "is_retry": "coalesce(attempt_why = 'retry', false)",
-        "planned_scenario": "coalesce(scenario, 'happy_path')",
-        "seed_executed": "seed_classification IS NOT NULL",
-        # If the original program throws, its own engine calls the scenario executed and broken.
-        "inspector_executed": "inspector_classification IS NOT NULL OR inspector_error IS NOT NULL",
-        "inspector_class": (
-            "coalesce(inspector_classification, "
-            "CASE WHEN inspector_error IS NOT NULL THEN 'broken' END)"
-        ),
-        "inspector_points": (
-            "coalesce(inspector_confidence, CASE WHEN inspector_error IS NOT NULL THEN 0.0 END)"
-        ),
     }
 )
 """What is derived from each call before it is counted: name → SQL, which may use facts above it."""
 
-FIRST: Final = "planned_scenario = 'happy_path' AND inspector_class IS NOT NULL"
-FIRST_ORDER: Final = (Calls.requested_at.name, Calls.seq.name, Calls.index.name)
-"""Condition and order of the call that aggregates of kind `first` take their values from."""
-
 _HOUR_SQL: Final = "date_trunc('hour', requested_at AT TIME ZONE 'UTC') AT TIME ZONE 'UTC' AS hour"
 
 
-def calls_sql(source: str = "calls", *, where: str = TOOL_CALL) -> str:
+def calls_sql() -> str:
     """The SELECT of the calls to count, with `hour` and the facts beside their own columns."""
     facts = ",\n    ".join(f"{value} AS {name}" for name, value in FACTS.items())
-    return f"SELECT *,\n    {_HOUR_SQL},\n    {facts}\nFROM {source}\nWHERE {where}"
+    return f"SELECT *,\n    {_HOUR_SQL},\n    {facts}\nFROM calls\nWHERE {TOOL_CALL}"
 
 
 def usage_sql(source: str) -> str:
     """The SELECT of the rows of `Usage` from a table as `calls_sql` makes it."""
+    sums = [f"{_SQL[column.how](column)} AS {name}" for name, column in AGGREGATES.items()]
+    columns = ",\n    ".join([*KEYS, *sums])
     return (
         "WITH chains AS (\n"
         "    SELECT arg_min(call_id, (requested_at, call_id)) AS first_retry,\n"
@@ -77,21 +64,8 @@ def usage_sql(source: str) -> str:
         "    SELECT *, call_id IN (SELECT first_retry FROM chains) AS is_first_retry,\n"
         "        call_id IN (SELECT first_recovery FROM chains) AS is_first_recovery\n"
         f"    FROM {source}\n"
-        f")\n{sums_sql('counted', AGGREGATES)}"
+        f")\nSELECT\n    {columns}\nFROM counted\nGROUP BY {', '.join(KEYS)}"
     )
-
-
-def sums_sql(source: str, names: Collection[str]) -> str:
-    """The SELECT of some aggregates from a table that has the keys and the facts they use."""
-    chosen = {name: AGGREGATES[name] for name in names}
-    firsts = {name: column.value for name, column in chosen.items() if column.how == "first"}
-    parts = [f"{_SQL[c.how](c)} AS {name}" for name, c in chosen.items() if name not in firsts]
-    if firsts:
-        fields = ", ".join(f"{name}: {value}" for name, value in firsts.items())
-        order = ", ".join(f'"{name}"' for name in FIRST_ORDER)
-        parts.append(f"unnest(arg_min({{{fields}}}, ({order})) FILTER ({FIRST}))")
-    columns = ",\n    ".join([*KEYS, *parts])
-    return f"SELECT\n    {columns}\nFROM {source}\nGROUP BY {', '.join(KEYS)}"
 
 
 def _sum_sql(column: Aggregate) -> str:

@@ -1,36 +1,32 @@
 """The seed score per tool and server: overall confidence, scenario status, health.
 
-DuckDB computes it: `tables.usage_sums` has the SQL of the aggregates per session, which a store
-keeps as its table `usage`, and `queries/_seed_scores.sql` computes scores from them.
+DuckDB computes it: `queries/_seed_results.sql` takes scenario results from `seed_scores`, and
+`queries/_seed_rollup.sql` computes scores from them.
 """
 
-from importlib import resources
-
-import duckdb
 import polars as pl
 
-from mcptally.tables.calls import Calls
-from mcptally.tables.usage_sums import calls_sql, usage_sql
+from mcptally.analytics.views import all_texts, connect, create_questions
+from mcptally.tables.seed_scores import SeedScores
+
+_MACROS = {name: all_texts()[name] for name in ("_mean_margin", "_seed_rollup")}
 
 
-def tool_rollup(calls: pl.DataFrame) -> pl.DataFrame:
-    """One row per tool (`level` = tool) and per server, from scored calls."""
-    views = {
-        "_tool_calls": calls_sql(where="tool IS NOT NULL AND dir = 'c2s'"),
-        "usage": usage_sql("_tool_calls"),
-        "_seed_scores": scores_sql(),
-    }
-    with duckdb.connect() as connection:
-        connection.register("calls", Calls.frame(calls))
-        for view, query in views.items():
-            connection.execute(f'CREATE VIEW "{view}" AS {query}')
+def rollup(scores: pl.DataFrame, per: str = "tool") -> pl.DataFrame:
+    """One row per tool or per server from rows of `seed_scores`."""
+    return _asked("seed_scores", SeedScores.frame(scores), per, "_seed_results")
+
+
+def rollup_of_results(results: pl.DataFrame) -> pl.DataFrame:
+    """One row per tool from rows of `_seed_results`."""
+    return _asked("_seed_results", results, "tool")
+
+
+def _asked(name: str, rows: pl.DataFrame, per: str, *views: str) -> pl.DataFrame:
+    with connect() as connection:
+        connection.register(name, rows)
+        create_questions(connection, {view: all_texts()[view] for view in views} | _MACROS)
         found: pl.DataFrame = connection.sql(
-            "SELECT * FROM _seed_scores ORDER BY level DESC, server, tool"
+            "SELECT * FROM _seed_rollup(?) ORDER BY server, tool", params=[per]
         ).pl()
     return found
-
-
-def scores_sql() -> str:
-    """The text of `queries/_seed_scores.sql`."""
-    folder = resources.files("mcptally.analytics").joinpath("queries")
-    return folder.joinpath("_seed_scores.sql").read_text(encoding="utf-8")

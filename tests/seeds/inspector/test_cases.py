@@ -97,7 +97,7 @@ def test_overall_confidence_equals_the_programs_to_the_last_digit():
     assert wrong == []
 
 
-def test_scenario_status_and_its_confidence_equal_the_programs():
+def test_scenario_status_summary_and_recommendations_equal_the_programs():
     wrong = []
     for case in lines("scenario-status.jsonl"):
         results = [
@@ -119,11 +119,47 @@ def test_scenario_status_and_its_confidence_equal_the_programs():
             if isinstance(confidence, dict)
             else ours.confidence == confidence
         )
-        counts = (ours.executed, ours.passed)
-        expected = (oracle["counts"]["executed"], oracle["counts"]["passed"])
-        if not agrees or counts != expected or ours.status != oracle["overallStatus"]:
+        rest = {
+            "overallStatus": ours.status,
+            "counts": {"executed": ours.executed, "passed": ours.passed, "failed": ours.failed},
+            "summary": ours.summary.to_json(),
+            "recommendations": list(ours.recommendations),
+        }
+        if not agrees or any(oracle[name] != value for name, value in rest.items()):
             wrong.append(case["id"])
     assert wrong == []
+
+
+def result(**fields):
+    about = {"classification": "broken", "confidence": 0, "is_valid": False}
+    return ScenarioResult(**about | fields)
+
+
+@pytest.mark.parametrize(
+    ("results", "confidence"),
+    [([], 0), ([result(confidence=100, is_valid=True, executed=False)] * 3, 40)],
+    ids=["no result", "results that were not executed"],
+)
+def test_planned_scenarios_of_which_none_was_executed_have_a_confidence(results, confidence):
+    status = single.scenario_status(results, planned=3, rules="inspector")
+    assert (status.status, status.confidence) == ("untested", confidence)
+
+
+def test_a_first_happy_path_that_works_and_is_not_valid_needs_valid_ids():
+    results = [result(classification="fully_working", category="happy_path")]
+    status = single.scenario_status(results, rules="inspector")
+    assert status.recommendations[0].startswith("Tool works correctly but requires valid resource")
+
+
+def test_an_issue_that_the_program_knows_has_a_recommendation():
+    results = [result(issues=("Response appears to just echo input",))]
+    status = single.scenario_status(results, rules="inspector")
+    assert status.recommendations[-1].startswith("Implement actual functionality")
+
+
+def test_the_document_has_no_summary_and_no_recommendations():
+    status = single.scenario_status([result()], rules="document")
+    assert (status.summary, status.recommendations, status.failed) == (None, (), 1)
 
 
 def test_overall_confidence_with_an_unknown_classification_is_nan():

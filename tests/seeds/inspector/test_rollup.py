@@ -2,9 +2,7 @@
 
 import json
 import math
-import re
 
-import duckdb
 import polars as pl
 import pytest
 from hypothesis import Phase, given, settings
@@ -12,7 +10,6 @@ from hypothesis import strategies as st
 
 from mcptally.seeds.inspector import document, inspector
 from mcptally.seeds.inspector.model import CLASSIFICATIONS, SCENARIOS, ScenarioResult
-from mcptally.tables.usage_sums import AGGREGATES, sums_sql
 from tests import corpus
 from tests.seeds.inspector import rollup
 
@@ -21,38 +18,34 @@ RESULTS = {
     "tool": pl.String,
     "recording": pl.String,
     "session": pl.String,
-    "hour": pl.Datetime("us", "UTC"),
     "requested_at": pl.Datetime("us", "UTC"),
     "seq": pl.Int64,
     "index": pl.UInt32,
     "planned_scenario": pl.String,
     "inspector_executed": pl.Boolean,
     "inspector_is_valid": pl.Boolean,
-    "inspector_class": pl.String,
-    "inspector_points": pl.Float64,
+    "inspector_classification": pl.String,
+    "inspector_confidence": pl.Float64,
     "inspector_evidence": pl.List(pl.String),
     "seed_executed": pl.Boolean,
     "seed_is_valid": pl.Boolean,
     "seed_classification": pl.String,
     "seed_confidence": pl.Float64,
-    "seed_is_error": pl.Boolean,
-    "seed_is_business_error": pl.Boolean,
+    "is_validation_error": pl.Boolean,
 }
 
 
 def summed(tools):
-    """The tools' rows of _seed_scores; each tool is a list of results and a number planned."""
+    """The row of each tool; each tool is a list of results and a number planned."""
     rows = []
     for tool, (results, planned) in tools.items():
         for place, result in enumerate(results):
             row = {"server": tool, "tool": tool, "seq": place}
             row |= {"planned_scenario": result.category}
             row |= {"inspector_evidence": list(result.evidence)}
-            row |= {"inspector_class": result.classification}
-            row |= {"inspector_points": result.confidence}
-            row |= {"seed_classification": result.classification}
-            row |= {"seed_confidence": result.confidence}
             for reading in ("seed", "inspector"):
+                row[f"{reading}_classification"] = result.classification
+                row[f"{reading}_confidence"] = result.confidence
                 row[f"{reading}_executed"] = result.executed
                 row[f"{reading}_is_valid"] = result.is_valid
             rows.append(row)
@@ -60,14 +53,8 @@ def summed(tools):
         missing |= {"seed_executed": False, "inspector_executed": False}
         rows += [missing] * (planned - len(results))
     frame = pl.DataFrame([{k: r.get(k) for k in RESULTS} for r in rows], schema=RESULTS)
-    query = rollup.scores_sql()
-    names = [name for name in AGGREGATES if re.search(rf"\b{name}\b", query)]
-    with duckdb.connect() as connection:
-        connection.register("results", frame)
-        connection.execute(f"CREATE VIEW usage AS {sums_sql('results', names)}")
-        found = connection.sql(query).pl()
-    tools_only = found.filter(pl.col("level") == "tool")
-    return {row["tool"]: row for row in tools_only.iter_rows(named=True)}
+    found = rollup.rollup_of_results(frame)
+    return {row["tool"]: row for row in found.iter_rows(named=True)}
 
 
 def results_of(case):
@@ -139,6 +126,12 @@ RESULT = st.builds(
 )
 
 
+def test_a_tool_whose_calls_were_all_cancelled_has_no_confidence():
+    row = rollup.rollup(calls([CANCELLED] * 3)).row(0, named=True)
+    assert row["inspector_scenario_status"] == "untested"
+    assert row["inspector_scenario_confidence"] == 0
+
+
 @pytest.mark.slow
 @settings(max_examples=40, deadline=None, phases=[Phase.explicit, Phase.generate])
 @given(st.lists(st.tuples(st.lists(RESULT, min_size=1, max_size=9), st.integers(0, 3)), min_size=1))
@@ -151,11 +144,7 @@ def test_the_sql_agrees_with_both_readings(drawn):
         row = rows[name]
         program = inspector.scenario_status(results, planned)
         assert row["inspector_scenario_status"] == program.status
-        confidence = row["inspector_scenario_confidence"]
-        if math.isnan(program.confidence):
-            assert confidence is None
-        else:
-            assert confidence == program.confidence
+        assert row["inspector_scenario_confidence"] == program.confidence
         written = document.scenario_status(results, planned)
         assert row["seed_scenario_status"] == written.status
         for reading, module in (("seed", document), ("inspector", inspector)):
@@ -218,22 +207,29 @@ CANCELLED: dict[str, object] = {}
     ],
 )
 def test_health_and_status_of_calls(rows, health, status):
-    found = rollup.tool_rollup(calls(rows))
-    tool = found.filter(pl.col("level") == "tool").row(0, named=True)
+    tool = rollup.rollup(calls(rows)).row(0, named=True)
     assert (tool["health"], tool["seed_scenario_status"]) == (health, status)
-    assert tool["planned"] == len(rows)
+    assert tool["calls"] == len(rows)
 
 
 def test_a_call_that_the_program_throws_on_is_executed_and_broken():
-    found = rollup.tool_rollup(calls([THROWS, GOOD])).filter(pl.col("level") == "tool")
-    row = found.row(0, named=True)
+    row = rollup.rollup(calls([THROWS, GOOD])).row(0, named=True)
     assert (row["inspector_executed"], row["inspector_passed"]) == (2, 1)
     assert row["inspector_overall_confidence"] == 50
 
 
 def test_the_row_of_a_server_sums_the_calls_of_its_tools():
-    rows = [GOOD, CRASH | {"tool": "other"}]
-    found = rollup.tool_rollup(calls(rows))
-    assert found["level"].to_list() == ["tool", "tool", "server"]
-    server = found.filter(pl.col("level") == "server").row(0, named=True)
+    rows = calls([GOOD, CRASH | {"tool": "other"}])
+    assert rollup.rollup(rows)["tool"].to_list() == ["other", "t"]
+    server = rollup.rollup(rows, "server").row(0, named=True)
     assert server["seed_overall_confidence"] == 50
+
+
+def test_the_interval_of_a_mean_takes_sessions_as_clusters():
+    """Of 100 calls, 99 in one session score 100, and 1 in another 0: deviations 99 and -99."""
+    rows = [GOOD | {"session": "a"}] * 99 + [CRASH | {"session": "b"}]
+    row = rollup.rollup(calls(rows)).row(0, named=True)
+    assert row["seed_overall_confidence"] == 99
+    error = math.sqrt(2 / 1 * 2 * 99**2) / 100
+    assert row["seed_overall_confidence_low"] == pytest.approx(99 - 12.7062 * error, abs=1e-3)
+    assert row["seed_overall_confidence_high"] == 100

@@ -91,7 +91,7 @@ def test_validator_honesty_compares_validations_with_the_outcomes_of_calls(store
 def test_a_validation_applies_only_to_calls_with_the_same_tool_and_arguments(store):
     (row,) = rows(
         store,
-        "SELECT count(*) AS calls, count(validated_by) AS known FROM calls WHERE tool = 'read_file'",
+        "SELECT count(*) AS calls, count(validated_by) AS known FROM seed_scores WHERE tool = 'read_file'",
     )
     assert row == {"calls": 14, "known": 13}
 
@@ -209,7 +209,11 @@ def test_the_method_is_recognised_like_the_tool(tmp_path):
         "errors": ["Path /x does not exist"],
         "phase": "semantic",
     }
-    (row,) = rows(store, "SELECT validated_as, outcome FROM calls WHERE tool = 'read'")
+    (row,) = rows(
+        store,
+        "SELECT validated_as, outcome FROM calls JOIN seed_scores s USING (call_id) "
+        "WHERE calls.tool = 'read'",
+    )
     assert row == {"validated_as": False, "outcome": "tool_error"}
 
 
@@ -232,7 +236,7 @@ def test_a_validation_in_another_recording_counts_for_an_hour(tmp_path):
     recording("near", 0.5)
     first = mt.score([tmp_path], out=tmp_path / "s1", partition_bytes=1)
     store = mt.open_store(first.out)
-    assert rows(store, "SELECT validated_as FROM calls WHERE tool = 'read'") == [
+    assert rows(store, "SELECT validated_as FROM seed_scores WHERE tool = 'read'") == [
         {"validated_as": True}
     ]
     (tmp_path / "nearx.jsonl").unlink()
@@ -240,7 +244,7 @@ def test_a_validation_in_another_recording_counts_for_an_hour(tmp_path):
     store = mt.open_store(
         mt.score([tmp_path / "farx.jsonl", tmp_path / "far.jsonl"], out=tmp_path / "s2").out
     )
-    assert rows(store, "SELECT validated_as FROM calls WHERE tool = 'read'") == [
+    assert rows(store, "SELECT validated_as FROM seed_scores WHERE tool = 'read'") == [
         {"validated_as": None}
     ]
 

@@ -13,6 +13,7 @@ FROM (
             AS failed,
         coalesce(verdict IN ('infrastructure', 'ambiguous'), false) AS unforeseeable
     FROM _unvalidated_calls
-    WHERE validated_by IS NOT NULL
+    JOIN (SELECT call_id, validated_as FROM seed_scores WHERE validated_by IS NOT NULL)
+        USING (call_id)
 )
 GROUP BY server, session

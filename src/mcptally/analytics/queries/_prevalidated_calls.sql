@@ -33,7 +33,12 @@ candidates AS (
         hash(hash(server), hash(tool), hash(definition)) AS id, input_schema_state
     FROM _unvalidated_calls
     LEFT JOIN semantic_errors USING (arguments_hash)
-    WHERE validated_by IS NOT NULL OR input_schema_state = 'invalid'
+    LEFT JOIN (
+        SELECT call_id, true AS is_validated, validated_as
+        FROM seed_scores
+        WHERE validated_by IS NOT NULL
+    ) USING (call_id)
+    WHERE is_validated OR input_schema_state = 'invalid'
         OR input_schema_state = 'valid' AND meaning IS NOT NULL
 )
 SELECT

@@ -12,10 +12,7 @@ WITH moments AS (
             {metric: 'unanswered_rate', share: true, of: _moments(ended_n, unanswered_y)},
             {metric: 'invalid_input_rate', share: true, of: _moments(input_n, input_y)},
             {metric: 'invalid_output_rate', share: true, of: _moments(output_n, output_y)},
-            {metric: 'retry_rate', share: true, of: _moments(retry_n, retry_y)},
-            {metric: 'inspector_overall_confidence', share: false,
-                of: _moments(inspector_n, inspector_y)},
-            {metric: 'seed_overall_confidence', share: false, of: _moments(seed_n, seed_y)}
+            {metric: 'retry_rate', share: true, of: _moments(retry_n, retry_y)}
         ], recursive := true)
     FROM _session_counts(per)
     GROUP BY tool_hash

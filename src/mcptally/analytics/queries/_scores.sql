@@ -24,9 +24,7 @@ rates AS (
         any_value(m) FILTER (metric = 'unanswered_rate') AS unanswered,
         any_value(m) FILTER (metric = 'invalid_input_rate') AS input,
         any_value(m) FILTER (metric = 'invalid_output_rate') AS output,
-        any_value(m) FILTER (metric = 'retry_rate') AS retry,
-        any_value(m) FILTER (metric = 'inspector_overall_confidence') AS inspector,
-        any_value(m) FILTER (metric = 'seed_overall_confidence') AS seed
+        any_value(m) FILTER (metric = 'retry_rate') AS retry
     FROM (
         SELECT level, server, tool, metric,
             {mean: mean, low: low, high: high, n: n, n_eff: n_eff, hit: hit,
@@ -203,10 +201,7 @@ SELECT
         AS retry_rate_insufficient_data,
     retried_calls, recovered_calls, retry_seconds, retry_tokens,
     d.bytes AS definition_bytes, d.tokens AS definition_tokens,
-    response_tokens_mean, response_tokens_p95, response_tokens_total,
-    greatest(0, r.seed.low) AS seed_points_low, least(100, r.seed.high) AS seed_points_high,
-    greatest(0, r.inspector.low) AS inspector_points_low,
-    least(100, r.inspector.high) AS inspector_points_high
+    response_tokens_mean, response_tokens_p95, response_tokens_total
 FROM tallies a
 LEFT JOIN rates r
     ON r.server IS NOT DISTINCT FROM a.server

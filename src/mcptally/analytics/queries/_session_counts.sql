@@ -18,9 +18,7 @@ WITH counts AS NOT MATERIALIZED (
         inputs_checked AS input_n, inputs_invalid AS input_y,
         outputs_checked AS output_n, outputs_invalid AS output_y,
         coalesce(len(latencies_ms), 0) AS latency_n, ln_latency_ms AS latency_y,
-        sized AS bytes_n, ln_response_bytes AS bytes_y,
-        inspector_judged AS inspector_n, inspector_weighed AS inspector_y,
-        seed_judged AS seed_n, seed_weighed AS seed_y
+        sized AS bytes_n, ln_response_bytes AS bytes_y
     FROM usage u
 ),
 -- Sessions that span several hours or recordings: only they can have several rows per tool.

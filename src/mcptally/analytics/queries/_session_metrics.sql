@@ -13,9 +13,7 @@ WITH sessions AS (
             {metric: 'invalid_output_rate', n: output_n, y: output_y},
             {metric: 'retry_rate', n: retry_n, y: retry_y},
             {metric: 'ln_latency_ms', n: latency_n, y: latency_y},
-            {metric: 'ln_response_bytes', n: bytes_n, y: bytes_y},
-            {metric: 'inspector_overall_confidence', n: inspector_n, y: inspector_y},
-            {metric: 'seed_overall_confidence', n: seed_n, y: seed_y}
+            {metric: 'ln_response_bytes', n: bytes_n, y: bytes_y}
         ], recursive := true)
     FROM (FROM _session_counts('tool') UNION ALL FROM _session_counts('server'))
 )

@@ -5,6 +5,6 @@ SELECT
     count(*) / sum(count(*)) OVER (PARTITION BY server) AS share,
     count(DISTINCT tool) AS tools, any_value(error_text) AS example
 FROM calls
-WHERE error_shape IS NOT NULL
+JOIN (SELECT call_id, error_shape FROM seed_scores WHERE error_shape IS NOT NULL) USING (call_id)
 GROUP BY server, error_shape
 ORDER BY server, calls DESC, shape

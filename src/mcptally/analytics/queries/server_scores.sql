@@ -45,20 +45,13 @@ tool_bounds AS (
 )
 SELECT
     a.server, a.tools, a.tools_listed,
-    a.* EXCLUDE (level, server, tool, tools, tools_listed, q, seed_points_low, seed_points_high,
-        inspector_points_low, inspector_points_high),
+    a.* EXCLUDE (level, server, tool, tools, tools_listed, q),
     100 * (1 - b.p) AS confidence_tool_mean,
     100 * (1 - b.high) AS confidence_tool_mean_low,
     100 * (1 - b.low) AS confidence_tool_mean_high,
     _insufficient_data(b.n_eff, b.low, b.high) AS confidence_tool_mean_insufficient_data,
     rank() OVER (ORDER BY failure_rate_shrunk_low DESC NULLS LAST) AS rank_worst,
-    rank() OVER (ORDER BY failure_rate_shrunk_high NULLS LAST) AS rank_best,
-    seed_overall_confidence, seed_points_low AS seed_overall_confidence_low,
-    seed_points_high AS seed_overall_confidence_high, seed_scenario_status, health,
-    inspector_overall_confidence, inspector_points_low AS inspector_overall_confidence_low,
-    inspector_points_high AS inspector_overall_confidence_high, inspector_scenario_status,
-    inspector_scenario_confidence
+    rank() OVER (ORDER BY failure_rate_shrunk_high NULLS LAST) AS rank_best
 FROM _scores('server') a
-LEFT JOIN _seed_scores r ON r.level = a.level AND r.server IS NOT DISTINCT FROM a.server
 LEFT JOIN tool_bounds b ON b.server IS NOT DISTINCT FROM a.server
 ORDER BY a.confidence NULLS LAST, a.calls DESC, a.server

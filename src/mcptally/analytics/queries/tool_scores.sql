@@ -1,20 +1,12 @@
 -- How reliable is each tool, how certain is that, and on how much data?
 -- Shows: server, tool, confidence, calls, tool_failures, hidden_errors, sessions, insufficient_data, business, infrastructure, ok, latency_p50_ms
 SELECT
-    a.* EXCLUDE (level, tools, tools_listed, q, seed_points_low, seed_points_high,
-        inspector_points_low, inspector_points_high),
+    a.* EXCLUDE (level, tools, tools_listed, q),
     rank() OVER (ORDER BY failure_rate_shrunk_low DESC NULLS LAST) AS rank_worst,
     rank() OVER (ORDER BY failure_rate_shrunk_high NULLS LAST) AS rank_best,
     -- Whether the server ever listed a tool of this name; null if no listing was recorded.
-    if(s.lists, tools_listed > 0, NULL) AS listed,
-    seed_overall_confidence, seed_points_low AS seed_overall_confidence_low,
-    seed_points_high AS seed_overall_confidence_high, seed_scenario_status, health,
-    inspector_overall_confidence, inspector_points_low AS inspector_overall_confidence_low,
-    inspector_points_high AS inspector_overall_confidence_high, inspector_scenario_status,
-    inspector_scenario_confidence
+    if(s.lists, tools_listed > 0, NULL) AS listed
 FROM _scores('tool') a
-LEFT JOIN _seed_scores r
-    ON r.level = a.level AND r.server IS NOT DISTINCT FROM a.server AND r.tool = a.tool
 LEFT JOIN (SELECT DISTINCT server, true AS lists FROM tools) s
     ON s.server IS NOT DISTINCT FROM a.server
 ORDER BY a.confidence NULLS LAST, a.calls DESC, a.server, a.tool

@@ -294,6 +294,7 @@ def scenario_status(results: Sequence[ScenarioResult], planned: int) -> Scenario
         confidence=overall_confidence(results),
         executed=executed,
         passed=passed,
+        failed=executed - passed,
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mcptally.seeds import javascript
-from mcptally.seeds.inspector import wording
+from mcptally.seeds.inspector import scenario_engine, wording
 from mcptally.seeds.inspector.ajv import schemas as ajv
 from mcptally.seeds.inspector.model import (
     BusinessDecision,
@@ -16,8 +16,6 @@ from mcptally.seeds.inspector.model import (
     ResponseMetadata,
     Scenario,
     ScenarioResult,
-    ScenarioStatus,
-    Status,
     ValidationContext,
     ValidationResult,
 )
@@ -295,7 +293,7 @@ def failed_call(message: str, category: Scenario | None) -> ValidationResult:
     )
 
 
-# --- calculateOverallConfidence, TestScenarioEngine ---
+# --- calculateOverallConfidence ---
 
 
 def overall_confidence(results: Sequence[ValidationResult | ScenarioResult]) -> float:
@@ -306,59 +304,6 @@ def overall_confidence(results: Sequence[ValidationResult | ScenarioResult]) -> 
     return ROWS.mean_confidence(results) if results else 0.0
 
 
-def scenario_status(results: Sequence[ScenarioResult], planned: int) -> ScenarioStatus:
-    """The scenario engine's status of a tool with `planned` scenarios."""
-    run = [result for result in results if result.executed]
-    passed = sum(result.is_valid for result in run)
-    happy = any(result.is_valid and result.category == "happy_path" for result in run)
-    handled = any(result.is_valid and result.category == "error_case" for result in run)
-    business_logic = sum(
-        result.classification == "fully_working"
-        and any(wording.BUSINESS_LOGIC in sentence for sentence in result.evidence)
-        for result in results
-    )
-    first_happy = next((r for r in results if r.category == "happy_path"), None)
-    works = happy or (first_happy is not None and first_happy.classification == "fully_working")
-    return ScenarioStatus(
-        status=_status(len(run), passed, business_logic, handled=handled, works=works),
-        confidence=_confidence(results, planned, len(run), passed, happy=happy, handled=handled),
-        executed=len(run),
-        passed=passed,
-    )
+# --- TestScenarioEngine ---
 
-
-def _status(
-    executed: int, passed: int, business_logic: int, *, handled: bool, works: bool
-) -> Status:
-    if not executed:
-        return "untested"
-    fully, mostly, partly, barely, _ = (row.value or 0.0 for row in ROWS.part("status"))
-    rate = min(1.0, (passed + business_logic) / executed)
-    if handled and rate >= fully:
-        return "fully_working"
-    if (handled and (rate >= mostly or business_logic)) or rate >= partly:
-        return "partially_working"
-    if rate >= barely or works or business_logic:
-        return "connectivity_only"
-    return "broken"
-
-
-def _confidence(
-    results: Sequence[ScenarioResult],
-    planned: int,
-    executed: int,
-    passed: int,
-    *,
-    happy: bool,
-    handled: bool,
-) -> float:
-    share = javascript.divided(passed, executed)
-    confidence = javascript.divided(executed, planned) * 100 * share
-    if happy:
-        confidence = javascript.at_most(100, confidence + 10)
-    if handled:
-        confidence = javascript.at_most(100, confidence + 5)
-    if executed < 3:
-        confidence *= 0.7
-    mean = javascript.divided(sum(r.confidence or 0 for r in results), len(results))
-    return javascript.rounded(confidence * 0.6 + mean * 0.4)
+scenario_status = scenario_engine.scenario_status

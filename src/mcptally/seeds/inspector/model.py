@@ -185,6 +185,19 @@ class ScenarioResult(_JsonObject):
     category: Scenario | None = None
     executed: bool = True
     evidence: tuple[str, ...] = ()
+    issues: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class ScenarioSummary(_JsonObject):
+    """What the executed scenarios of a tool showed, by category."""
+
+    happy_path_success: bool
+    edge_cases_handled: int
+    edge_cases_total: int
+    boundaries_respected: int
+    boundaries_total: int
+    error_handling_works: bool
 
 
 @dataclasses.dataclass(frozen=True)
@@ -193,6 +206,11 @@ class ScenarioStatus(_JsonObject):
 
     status: Status
     confidence: float
-    """0 to 100, NaN if nothing was executed."""
+    """0 to 100; NaN where the reading divides 0 by 0."""
     executed: int
     passed: int
+    failed: int
+    summary: ScenarioSummary | None = None
+    """None in the document's reading, which has no summary."""
+    recommendations: tuple[str, ...] = ()
+    """What the program advises; the document has no recommendations."""

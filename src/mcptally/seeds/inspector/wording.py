@@ -1,4 +1,4 @@
-"""The sentences of issues and evidence, exactly as the original program writes them."""
+"""The sentences of issues, evidence and recommendations, as the original program has them."""
 
 from typing import Final
 
@@ -24,3 +24,35 @@ REJECTED: Final = "Tool properly rejected invalid input with exception"
 TIMEOUT: Final = "Timeout"
 BUSINESS_LOGIC: Final = "business logic"
 """The scenario engine counts evidence that contains this; case matters."""
+
+ADVICE_BUSINESS_LOGIC: Final = (
+    "✅ Tool properly validates business logic and rejects invalid resources",
+    "Note: Test failures are due to synthetic test data, not tool malfunction",
+)
+ADVICE_VALID_IDS: Final = (
+    "Tool works correctly but requires valid resource IDs (test data uses synthetic IDs)"
+)
+ADVICE_HAPPY_PATH: Final = "Fix basic functionality - happy path scenario is failing"
+ADVICE_ERROR_HANDLING: Final = "Improve error handling - tool doesn't properly validate inputs"
+ADVICE_EDGE_RULES: Final = (
+    "Edge cases properly validate business rules ({} validation checks working)"
+)
+ADVICE_EDGE_CASES: Final = "Handle edge cases better - {} edge case(s) failed"
+ADVICE_BOUNDARIES: Final = "Respect schema boundaries - {} boundary test(s) failed"
+ADVICE_ON_ISSUES: Final = {
+    "Response appears to just echo input": (
+        "Implement actual functionality - tool is just echoing inputs"
+    ),
+    "Response content is too short to be meaningful": (
+        "Return more substantial responses with actual data"
+    ),
+    "Response doesn't demonstrate clear functionality": (
+        "Ensure responses clearly demonstrate the tool's intended purpose"
+    ),
+}
+"""Issue → recommendation; no reading reports these issues, but callers may give them."""
+ALL_PASSED: Final = (
+    "✅ All test categories passed: {}/{} scenarios verified "
+    "(happy path, edge cases, boundaries, error handling)"
+)
+PARTIAL: Final = "⚠️ Partial functionality: {}/{} scenarios passed, {} failed. Issues in: {}"

@@ -1,7 +1,7 @@
 """The validation protocol document (mcp-validation-protocol.md): checks before a call is made.
 
 Reads calls of a `validate` tool or of the method `tools/validate`, and the calls they are about.
-Writes the table `validations`, the columns `validated_by` and `validated_as` of `calls`, and
+Writes the table `validations`, the columns `validated_by` and `validated_as` of `seed_scores`, and
 findings (`validation.*`).
 
 `calls` recognises validations and relates them to calls; `texts` parses their requests and

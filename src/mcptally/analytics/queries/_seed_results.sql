@@ -1,0 +1,16 @@
+-- Calls of tools as scenario results, by the seed document and by its original program.
+SELECT
+    server, tool, session, recording, seq, "index", requested_at,
+    coalesce(scenario, 'happy_path') AS planned_scenario,
+    seed_classification IS NOT NULL AS seed_executed,
+    seed_classification, seed_confidence, seed_is_valid,
+    coalesce(seed_is_error AND seed_is_business_error, false) AS is_validation_error,
+    -- If the original program throws, its own engine calls the scenario executed and broken.
+    inspector_classification IS NOT NULL OR inspector_error IS NOT NULL AS inspector_executed,
+    coalesce(inspector_classification, if(inspector_error IS NOT NULL, 'broken', NULL))
+        AS inspector_classification,
+    coalesce(inspector_confidence, if(inspector_error IS NOT NULL, 0e0, NULL))
+        AS inspector_confidence,
+    inspector_is_valid, inspector_evidence
+FROM seed_scores
+WHERE tool IS NOT NULL AND dir = 'c2s'
