@@ -36,18 +36,19 @@ def wilson(p, n, t):
     return middle - half, middle + half
 
 
-def test_independent_sessions_give_the_plain_wilson_interval(tmp_path):
-    # 4 of 20 fail, one call a session: K/N = 0.2; u = 0.8 (4 times) and -0.2 (16 times), so
-    # V = 20/19 * (4*0.64 + 16*0.04) / 400 = 0.008421; binomial 0.2*0.8/20 = 0.008;
-    # DEFF = 1.0526, n_eff = 19. One call a session: nothing can come together, so 1.959964.
-    # Centre (0.2 + 3.841459/38) / (1 + 3.841459/19) = 0.25045,
-    # half 1.959964/1.202182 * sqrt(0.16/19 + 3.841459/1444) = 0.17162.
+def test_sessions_of_one_call_give_nearly_the_plain_wilson_interval(tmp_path):
+    # 4 of 20 fail, one call per session: DEFF of sessions that are alike is 400/20/20 = 1. Shown is
+    # V = 20/19 * (4*0.64 + 16*0.04) / 400 = 0.008421 of the binomial 0.2*0.8/20 = 0.008, which is
+    # 1.0526, so n_eff = 19. t has 2*4 degrees of freedom (2.306004), and its excess over 1.959964
+    # counts by 4/5.5 * (1 - 1/1.0526) = 0.036364.
     row = one(build(tmp_path / "s", sessions([(1, 1)] * 4 + [(0, 1)] * 16)))
     assert row["failure_rate"] == pytest.approx(0.2)
     assert row["n_eff"] == pytest.approx(19)
     low, high = row["failure_rate_low"], row["failure_rate_high"]
-    assert (low, high) == pytest.approx((0.0788, 0.4221), abs=1e-4)
-    assert (low, high) == pytest.approx(wilson(0.2, 19, 1.959964))
+    inner = 1.959964 + 0.036364 * (2.306004 - 1.959964)
+    outer = 1.959964 + 0.4 * 0.036364 * (2.306004 - 1.959964)
+    assert (low, high) == pytest.approx((wilson(0.2, 19, outer)[0], wilson(0.2, 19, inner)[1]))
+    assert (low, high) == pytest.approx(wilson(0.2, 19, 1.959964), abs=0.002)
     assert row["confidence"] == pytest.approx(80)
     assert (row["confidence_low"], row["confidence_high"]) == pytest.approx(
         (100 - 100 * high, 100 - 100 * low)
@@ -76,15 +77,16 @@ def test_a_rate_of_any_other_question_has_the_same_interval(tmp_path, counts):
 
 
 def test_failures_that_come_together_count_less(tmp_path):
-    # Two sessions of ten fail wholly: p = 0.2; u = 8 (2 times), -2 (8 times);
-    # V = 10/9 * (2*64 + 8*4) / 100^2 = 0.017778; binomial 0.0016; DEFF 11.11; n_eff 9;
-    # two sessions fail, so t has min(9, 2*2) = 4 degrees of freedom: 2.776445. Sessions can make
-    # 1 - 100/1000 of V, so 1.959964 + 0.9*0.816481 = 2.694797 towards 1/2; away from it
-    # 1.959964 + 2*0.2*0.734833 = 2.253897.
+    # Two sessions of ten fail wholly: no session has both results, so the correlation is 1 and
+    # DEFF 1000/100 = 10. Shown is more: u = 8 (2 times), -2 (8 times), V = 10/9 * (2*64 + 8*4) /
+    # 100^2 = 0.017778 is 11.11 times the binomial 0.0016; n_eff 9. Two sessions fail, so t has 4
+    # degrees of freedom (2.776445), and its excess counts by 2/3.5 * (1 - 1/11.11) = 0.52.
     row = one(build(tmp_path / "s", sessions([(10, 10)] * 2 + [(0, 10)] * 8)))
     assert row["failure_rate"] == pytest.approx(0.2)
     assert row["n_eff"] == pytest.approx(9)
-    low, high = wilson(0.2, 9, 2.253897)[0], wilson(0.2, 9, 2.694797)[1]
+    excess = 0.52 * (2.776445 - 1.959964)
+    low = wilson(0.2, 9, 1.959964 + 0.4 * excess)[0]
+    high = wilson(0.2, 9, 1.959964 + excess)[1]
     assert (row["failure_rate_low"], row["failure_rate_high"]) == pytest.approx((low, high))
     assert row["insufficient_data"] is True
 
@@ -97,13 +99,25 @@ def test_failures_and_successes_have_mirrored_intervals(tmp_path):
     assert fails["failure_rate_high"] == pytest.approx(1 - works["failure_rate_low"])
 
 
-def test_sessions_of_unequal_size_leave_fewer_degrees_of_freedom(tmp_path):
-    # u = 0, 4, -4: V = 3/2 * 32/100^2 = 0.0048 is three times 0.0016, so n_eff = 33.3. Two sessions
-    # fail: 4 degrees; their sizes leave 100^2/4400 - 1 = 1.2727. 1 - 100/4400 of V is theirs.
+def test_with_few_failing_sessions_calls_of_a_session_count_as_nearly_alike(tmp_path):
+    # Hits times misses: 12*48/60 + 8*12/20 = 14.4, so the correlation is 1 - 14.4/(97*0.16) =
+    # 0.0722; DEFF 1 + 43*0.0722 = 4.1031, and 4400/100 = 44 if all calls of a session are alike.
+    # Two sessions fail: 4.1031^(2/3.5) * 44^(1.5/3.5). Shown is u = 0, 4, -4: 3/2*32/100/0.16 = 3.
     row = one(build(tmp_path / "s", sessions([(12, 60), (8, 20), (0, 20)])))
-    assert row["n_eff"] == pytest.approx(100 / 3)
-    t = 1.959964 + (1 - 100 / 4400) * (scipy.stats.t.ppf(0.975, 100**2 / 4400 - 1) - 1.959964)
-    assert row["failure_rate_high"] == pytest.approx(wilson(0.2, 100 / 3, t)[1])
+    effect = 4.1031 ** (2 / 3.5) * 44 ** (1.5 / 3.5)
+    assert row["n_eff"] == pytest.approx(100 / effect, rel=1e-4)
+    t = 1.959964 + (2 / 3.5) * (1 - 1 / effect) * (scipy.stats.t.ppf(0.975, 2) - 1.959964)
+    assert row["failure_rate_high"] == pytest.approx(wilson(0.2, 100 / effect, t)[1], rel=1e-4)
+
+
+def test_the_interval_is_wider_if_only_long_sessions_fail(tmp_path):
+    # Hits times misses: 6*15*15/30 = 45 is a correlation of 0.21 and a DEFF of 4.6 with the weight
+    # of six sessions. Shown is u = 15 - 30*p (6 times), -3*p (100 times) with p = 90/480.
+    row = one(build(tmp_path / "s", sessions([(15, 30)] * 6 + [(0, 3)] * 100)))
+    p = 90 / 480
+    shown = 106 / 105 * (6 * (15 - 30 * p) ** 2 + 100 * (3 * p) ** 2) / 480 / (p * (1 - p))
+    assert shown == pytest.approx(7.7, abs=0.05)
+    assert row["n_eff"] == pytest.approx(480 / shown)
 
 
 def test_without_a_failure_every_session_counts_as_one_call(tmp_path):
@@ -113,6 +127,11 @@ def test_without_a_failure_every_session_counts_as_one_call(tmp_path):
         (0, 0.242494), abs=1e-5
     )
     assert row["insufficient_data"] is False
+
+
+def test_without_a_failure_unequal_sessions_count_less(tmp_path):
+    row = one(build(tmp_path / "s", sessions([(0, 1)] * 9 + [(0, 21)])))
+    assert row["n_eff"] == pytest.approx(30**2 / (9 + 21**2))
 
 
 def test_one_session_is_one_observation_however_many_calls(tmp_path):

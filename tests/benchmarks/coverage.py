@@ -10,10 +10,15 @@ of `compare` where nothing changed and where one tool in ten did, and the false 
 """
 
 import argparse
+import collections
 import datetime
+import itertools
 import sys
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
 import duckdb
 import numpy as np
@@ -21,16 +26,23 @@ import polars as pl
 import pyarrow as pa
 
 from mcptally.analytics import compare, views
-from mcptally.statistics import bootstrap
+from mcptally.analytics.store import Store, open_store
+from mcptally.pipeline.usage import usage
+from mcptally.statistics import bootstrap, intervals
+from mcptally.store import files as store_files
+from mcptally.tables.calls import Calls
+from mcptally.tables.formatting import formatted
+from mcptally.tables.tools import Tools
 from mcptally.tables.usage import Usage
+from tests.analytics.built_stores import BEGAN
 
-SESSIONS = (8, 20, 60)
-RATES = (0.02, 0.1, 0.3)
-CORRELATIONS = (0.05, 0.3)
+SESSIONS = (5, 10, 20, 50, 100, 200)
+RATES = (0.01, 0.05, 0.1, 0.3, 0.5, 0.9)
+CORRELATIONS = (0.05, 0.3, 0.5)
+MEAN_SIZES = (3, 15, 30)
 SIZES = {
-    "6 calls a session": lambda _, shape: np.full(shape, 6),
-    "1 + Poisson(5)": lambda random, shape: 1 + random.poisson(5, shape),
-    "geometric, mean 6": lambda random, shape: random.geometric(1 / 6, shape),
+    "1 + Poisson": lambda random, mean, shape: 1 + random.poisson(mean - 1, shape),
+    "geometric": lambda random, mean, shape: random.geometric(1 / mean, shape),
 }
 
 LATENCY_SESSIONS = (30, 120, 600)
@@ -114,20 +126,87 @@ def rates_view(connection: duckdb.DuckDBPyConnection, data: pl.DataFrame) -> Non
     connection.execute(f"CREATE OR REPLACE VIEW _rates AS {texts['_rates']}")
 
 
-def coverage(random, replicates: int) -> Iterator[tuple[str, float, float, int, float, float]]:
-    """Share of intervals that hold the true rate, and their mean width, a cell of the design."""
-    connection = views.connect()
-    for size, draw in SIZES.items():
-        for p in RATES:
-            for rho in CORRELATIONS:
-                for g in SESSIONS:
-                    n = draw(random, (replicates, g))
-                    rates_view(connection, sums("t", n, failures(random, n, p, rho)))
-                    covered, width = connection.sql(
-                        f"SELECT avg(({p} BETWEEN low AND high)::INT), avg(high - low) "
-                        "FROM _rates_per('tool') WHERE metric = 'failure_rate'"
-                    ).fetchall()[0]
-                    yield size, p, rho, g, covered, width
+class Cell(NamedTuple):
+    """One cell of the design of `coverage`, and what was found in it."""
+
+    size: str
+    mean_size: int
+    rate: float
+    correlation: float
+    sessions: int
+    covered: float
+    """The share of intervals that contain the rate."""
+    width: float
+    """The mean width of an interval."""
+
+
+def design() -> list[tuple[str, int, float, float, int]]:
+    """Every cell: shape and mean of session sizes, rate, correlation, number of sessions."""
+    return list(itertools.product(SIZES, MEAN_SIZES, RATES, CORRELATIONS, SESSIONS))
+
+
+def coverage(random, replicates: int, cells) -> Iterator[Cell]:
+    """The coverage of the intervals that `rate_interval` computes from sums over sessions."""
+    for cell in cells:
+        size, mean, p, rho, g = cell
+        n = SIZES[size](random, mean, (replicates, g)).astype(float)
+        y = failures(random, n.astype(int), p, rho).astype(float)
+        mixed = np.round(1e6 * y * (n - y) / n) / 1e6
+        sums = (x.sum(1) for x in (n, y, n * n, y * y, y * n, mixed))
+        rarer = np.minimum((y > 0).sum(1), (y < n).sum(1))
+        rate = intervals.rate_intervals(*sums, np.full(replicates, g), rarer)
+        yield Cell(*cell, *covered(rate.low, rate.high, p))
+
+
+def stored_coverage(random, replicates: int, cells) -> Iterator[Cell]:
+    """The coverage of `tool_scores`: each cell is a store of calls with one tool per replicate."""
+    for cell in cells:
+        size, mean, p, rho, g = cell
+        n = SIZES[size](random, mean, (replicates, g))
+        with tempfile.TemporaryDirectory() as folder:
+            store = built(Path(folder) / "store", n, failures(random, n, p, rho))
+            scores = store.ask("tool_scores").pl()
+        low, high = scores["failure_rate_low"], scores["failure_rate_high"]
+        yield Cell(*cell, *covered(low.to_numpy(), high.to_numpy(), p))
+
+
+def covered(low, high, p: float) -> tuple[float, float]:
+    """The share of intervals that contain `p`, and their mean width."""
+    return float(((low <= p) & (p <= high)).mean()), float((high - low).mean())
+
+
+def built(folder: Path, n, y) -> Store:
+    """A store of calls; the first `y` of the `n` calls of each (tool, session) fail."""
+    sizes = n.ravel()
+    tool, session = (np.repeat(index.ravel(), sizes) for index in np.indices(n.shape))
+    place = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    frame = pl.DataFrame({"tool": tool, "session": session, "failed": place < np.repeat(y, sizes)})
+    name = formatted("{}-{}", "tool", "session")
+    calls = frame.with_row_index("number").select(
+        call_id=formatted("{}", "number"),
+        attempt_of=formatted("{}", "number"),
+        seq=pl.col("number").cast(pl.Int64),
+        index=pl.lit(0),
+        server=pl.lit("s"),
+        tool=formatted("t{}", "tool"),
+        session=name,
+        recording=name,
+        file=name,
+        line=pl.lit(1),
+        method=pl.lit("tools/call"),
+        dir=pl.lit("c2s"),
+        requested_at=pl.lit(BEGAN),
+        outcome=pl.when("failed").then(pl.lit("tool_error")).otherwise(pl.lit("ok")),
+        verdict=pl.when("failed").then(pl.lit("tool_failure")),
+    )
+    schema = {name: kind for name, kind in Calls.schema().items() if name in calls.columns}
+    calls = calls.cast(schema).select(list(schema))
+    work = store_files.create_work_folder(folder)
+    store_files.write_part(work, Calls, "000000", calls)
+    store_files.write_part(work, Usage, "000000", usage(Calls.frame(calls)))
+    store_files.write_part(work, Tools, "000000", pl.DataFrame())
+    store_files.publish(folder, work, sources=[], rows={}, made=store_files.Provenance())
+    return open_store(folder)
 
 
 def slow(random, replicates: int) -> Iterator[tuple[str, str, float, int, list[str]]]:
@@ -145,7 +224,7 @@ def slow(random, replicates: int) -> Iterator[tuple[str, str, float, int, list[s
                 for g in LATENCY_SESSIONS:
                     n = count(random, (replicates, g))
                     own = np.repeat(random.normal(0, pace, n.size), n.ravel())
-                    bounds = intervals(connection, n, np.exp(own + draw(random, n.sum())))
+                    bounds = latency_intervals(connection, n, np.exp(own + draw(random, n.sum())))
                     texts = []
                     for value, (_, low, high) in zip(truth, bounds, strict=True):
                         there = ~np.isnan(low)
@@ -155,7 +234,7 @@ def slow(random, replicates: int) -> Iterator[tuple[str, str, float, int, list[s
     connection.close()
 
 
-def intervals(connection: duckdb.DuckDBPyConnection, n, values):
+def latency_intervals(connection: duckdb.DuckDBPyConnection, n, values):
     """Quantile, low and high end of rows of sessions of `n` calls; (quantiles, 3, rows)."""
     inner = pa.ListArray.from_arrays(np.append(0, np.cumsum(n.ravel())), values)
     rows = np.arange(len(n) + 1) * n.shape[1]
@@ -264,29 +343,50 @@ def parts() -> np.random.Generator:
     return np.random.default_rng(20261121)
 
 
+def print_coverage(cells: Sequence[Cell]) -> None:
+    """Print the least and greatest coverage over all correlations, and the share within 93-97 %."""
+    print("| session size | mean | rate | " + " | ".join(f"G = {g}" for g in SESSIONS) + " |")
+    print("|---|---|---|" + "---|" * len(SESSIONS))
+    rows = collections.defaultdict(lambda: collections.defaultdict(list))
+    for cell in cells:
+        rows[cell[:3]][cell.sessions].append(cell.covered)
+    for row, columns in rows.items():
+        texts = [f"{min(columns[g]):.3f}-{max(columns[g]):.3f}" for g in SESSIONS]
+        print(f"| {' | '.join(map(str, row))} | " + " | ".join(texts) + " |")
+    print("\n" + summary(cells))
+
+
+def summary(cells: Sequence[Cell]) -> str:
+    """The range of the coverage, and how many cells are outside of 93 to 97 %."""
+    shares = np.array([cell.covered for cell in cells])
+    return (
+        f"{len(cells)} cells: {shares.min():.3f} to {shares.max():.3f}, mean {shares.mean():.3f}; "
+        f"{(shares < 0.93).mean():.1%} below 0.93, {(shares > 0.97).mean():.1%} above 0.97, "
+        f"{(shares > 0.98).mean():.1%} above 0.98"
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--replicates", type=int, default=4000)
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--tools", type=int, default=60)
+    parser.add_argument("--stores", type=int, default=30)
     parser.add_argument("--latencies", type=int, default=1000)
     given = parser.parse_args()
     began = time.perf_counter()
 
     print(f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}, {given.replicates:,} replicates a cell")
-    print("\nCoverage of nominal 95 % intervals of a failure rate (mean width)\n")
-    print("| session size | rate | rho | " + " | ".join(f"G = {g}" for g in SESSIONS) + " |")
-    print("|---|---|---|" + "---|" * len(SESSIONS))
-    cells: dict[tuple[str, float, float], list[str]] = {}
-    every: dict[str, list[float]] = {}
-    for size, p, rho, _, covered, width in coverage(parts(), given.replicates):
-        cells.setdefault((size, p, rho), []).append(f"{covered:.3f} ({width:.2f})")
-        every.setdefault(size, []).append(covered)
-    for (size, p, rho), texts in cells.items():
-        print(f"| {size} | {p} | {rho} | " + " | ".join(texts) + " |")
-    for size, shares in every.items():
-        print(f"\n{size}: {min(shares):.3f} to {max(shares):.3f}", end="")
-    print("\n\nCoverage of nominal 95 % intervals of latency: p50, p95, p99 ", end="")
+    print(
+        "\nCoverage of nominal 95 % intervals of a failure rate, from least to greatest over rho\n"
+    )
+    print_coverage(list(coverage(parts(), given.replicates, design())))
+    sample = design()[:: len(design()) // given.stores]
+    through = list(stored_coverage(parts(), given.tools * 5, sample))
+    direct = list(coverage(parts(), given.replicates, sample))
+    print(f"\nA sample of the cells through stores of {given.tools * 5} tools: {summary(through)}")
+    print(f"The same cells from sums: {summary(direct)}")
+    print("\nCoverage of nominal 95 % intervals of latency: p50, p95, p99 ", end="")
     print(f"({given.latencies:,} replicates a cell)\n")
     print("| latency | session size | pace | ", end="")
     print(" | ".join(f"G = {g}" for g in LATENCY_SESSIONS) + " |")

@@ -32,7 +32,7 @@ def register(connection: duckdb.DuckDBPyConnection) -> None:
         ("t_quantile", t_quantile, (number, number), number),
         ("t_test", t_test, (number, number), number),
         ("beta_quantile", beta_quantile, (number, number, number), number),
-        ("rate_interval", rate_interval, (number,) * 7, rate),
+        ("rate_interval", rate_interval, (number,) * 8, rate),
         ("wilson_low", wilson_low, (number,) * 3, number),
         ("wilson_high", wilson_high, (number,) * 3, number),
         ("latency_quantiles", latency_quantiles, ("DOUBLE[][]", "UBIGINT[]"), numbers),
@@ -90,11 +90,12 @@ def rate_interval(
     nn: pa.ChunkedArray,
     yy: pa.ChunkedArray,
     yn: pa.ChunkedArray,
+    mixed: pa.ChunkedArray,
     sessions: pa.ChunkedArray,
     rarer: pa.ChunkedArray,
 ) -> pa.Array:
     """The intervals of rates from sums over sessions, as structs: `intervals.rate_intervals`."""
-    found = intervals.rate_intervals(*map(_floats, (n, y, nn, yy, yn, sessions, rarer)))
+    found = intervals.rate_intervals(*map(_floats, (n, y, nn, yy, yn, mixed, sessions, rarer)))
     return pa.StructArray.from_arrays([_array(column) for column in found], found._fields)
 
 

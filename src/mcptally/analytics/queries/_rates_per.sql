@@ -29,7 +29,7 @@ spread AS (
                 * greatest(0, yy - 2 * y / n * yn + (y / n) ** 2 * nn) / n ** 2
         END AS variance,
         CASE WHEN share
-            THEN rate_interval(n, y, nn, yy, yn, sessions, least(hit, missed)) END AS rate,
+            THEN rate_interval(n, y, nn, yy, yn, mixed, sessions, least(hit, missed)) END AS rate,
         CASE WHEN NOT share AND sessions > 1 THEN sessions - 1 END AS df
     FROM moments
     WHERE n > 0
@@ -37,7 +37,7 @@ spread AS (
 SELECT
     level, server, tool, metric, share, n, y, sessions, hit, missed,
     mean, variance, rate.n_eff AS n_eff, df, if(share, rate.t, t_quantile(0.975, df)) AS t,
-    yy, yn, nn,
+    yy, yn, nn, mixed,
     if(share, rate.low, mean - t * sqrt(variance)) AS low,
     if(share, rate.high, mean + t * sqrt(variance)) AS high
 FROM spread

@@ -42,7 +42,8 @@ moments AS (
         period, level, tool_hash, any_value(server) AS server, any_value(tool) AS tool, start,
         sum(n) AS n, sum(y) AS y, count(*) AS g,
         count(*) FILTER (y > 0) AS hit, count(*) FILTER (y < n) AS missed,
-        sum(y * y) AS yy, sum(y * n) AS yn, sum(n * n) AS nn
+        sum(y * y) AS yy, sum(y * n) AS yn, sum(n * n) AS nn,
+        sum(round(1e6 * y * (n - y) / n)) AS mixed
     FROM session_counts
     GROUP BY period, level, tool_hash, start
 ),
@@ -51,7 +52,7 @@ periods AS (
         l.period, level, tool_hash, any_value(server) AS server, any_value(tool) AS tool,
         date_trunc(l.period, m.start) AS start, sum(n) AS n, sum(y) AS y,
         sum(g)::BIGINT AS g, sum(hit)::BIGINT AS hit, sum(missed)::BIGINT AS missed,
-        sum(yy) AS yy, sum(yn) AS yn, sum(nn) AS nn
+        sum(yy) AS yy, sum(yn) AS yn, sum(nn) AS nn, sum(mixed) AS mixed
     FROM moments m
     JOIN lengths l ON m.period = 'hour' OR m.period = l.period || 's'
     GROUP BY l.period, level, tool_hash, date_trunc(l.period, m.start)
@@ -72,7 +73,7 @@ spreads AS (
     SELECT
         *,
         y / n AS p,
-        rate_interval(n, y, nn, yy, yn, g, least(hit, missed)) AS rate,
+        rate_interval(n, y, nn, yy, yn, mixed / 1e6, g, least(hit, missed)) AS rate,
         b_y / bn AS bp,
         -- Variance under the null hypothesis that baseline and period have the same rate.
         (y + b_y) / (n + bn) AS pooled,
