@@ -188,6 +188,7 @@ print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits what a process may write to")
 @pytest.mark.parametrize("query", NATIVE.values(), ids=NATIVE)
 def test_a_function_that_duckdb_cannot_interrupt_is_stopped_at_its_limits(
@@ -200,6 +201,7 @@ def test_a_function_that_duckdb_cannot_interrupt_is_stopped_at_its_limits(
     assert int(peak) < 700_000  # kB: 200 MB and the headroom, Python, DuckDB and Arrow
 
 
+@pytest.mark.slow
 def test_the_process_of_a_query_ends_with_its_parent(small: mt.Store):
     script = (
         "import os, signal, sys, threading; import mcptally as mt\n"
@@ -219,6 +221,7 @@ def test_the_process_of_a_query_ends_with_its_parent(small: mt.Store):
         os.close(pid)
 
 
+@pytest.mark.slow
 def test_an_answer_with_limits_has_the_types_and_values_of_one_without(small: mt.Store):
     query = (
         "SELECT sum(x)::HUGEINT AS h, '00000000-0000-0000-0000-000000000001'::UUID AS u, "
@@ -255,6 +258,7 @@ def test_parameters_and_errors_pass_through_the_child_process(small: mt.Store):
         store.ask("protocol_versions", since="yesterday-ish")
 
 
+@pytest.mark.slow
 def test_a_query_does_not_wait_for_a_slow_one(small: mt.Store):
     store = mt.open_store(small.path, memory="200MB")
     with ThreadPoolExecutor(2) as pool, store.within(10):
@@ -330,6 +334,7 @@ def test_a_spill_folder_of_a_killed_process_is_removed_and_one_in_use_is_kept():
         assert not folder.path.exists()
 
 
+@pytest.mark.slow
 def test_a_killed_query_leaves_no_spill_folder(small: mt.Store):
     store = mt.open_store(small.path, memory="200MB")
     [(aside,)] = store.sql("SELECT current_setting('temp_directory')").fetchall()
