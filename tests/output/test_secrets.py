@@ -21,7 +21,8 @@ from mcptally.analytics.views import question_titles
 from mcptally.output.export import FORMATS, export
 from mcptally.output.mcp_server import server
 from mcptally.redaction import display
-from mcptally.store import files as store_files
+from mcptally.store.parts import write_part
+from mcptally.store.work_folder import Provenance, create_work_folder, publish
 from mcptally.tables.all_tables import TABLES
 from tests.transcripts import c2s, call, event, opened, s2c, text, write
 
@@ -126,12 +127,12 @@ def with_secrets(table: type, frame: pl.DataFrame) -> pl.DataFrame:
 
 def rewritten(source: Path, folder: Path, change: Callable[[type, pl.DataFrame], Any]) -> Path:
     """A store with the tables of another one, changed."""
-    work = store_files.create_work_folder(folder)
+    work = create_work_folder(folder)
     for table in TABLES:
         parts = [pl.read_parquet(path) for path in sorted((source / table.name).glob("*.parquet"))]
         frame = table.frame(pl.concat(parts) if parts else pl.DataFrame())
-        store_files.write_part(work, table, "000000", change(table, frame))
-    store_files.publish(folder, work, sources=[], rows={}, made=store_files.Provenance())
+        write_part(work, table, "000000", change(table, frame))
+    publish(folder, work, sources=[], rows={}, made=Provenance())
     return folder
 
 
