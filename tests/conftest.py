@@ -4,15 +4,20 @@ A loaded machine is no reason to fail, and a change is judged by what it changed
 `HYPOTHESIS_PROFILE=explore` looks for new examples instead.
 """
 
+import fcntl
 import gc
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # Polars loads with its default threads, as in a user's script. A command that loads it first gives
 # it one (memory.settle), and columns then come in fewer chunks.
 os.environ.pop("POLARS_MAX_THREADS", None)
 import polars  # noqa: F401
+
+import mcptally as mt
+from tests import corpus
 
 settings.register_profile(
     "steady", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
@@ -21,6 +26,19 @@ settings.register_profile(
     "explore", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
+
+
+@pytest.fixture(scope="session")
+def sample_store(tmp_path_factory: pytest.TempPathFactory) -> mt.Store:
+    """A store of `sample_traces`, which no test changes; the workers of a run share it."""
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+    with (folder / "sample_store.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "sample_store" / "store.json").exists():
+            mt.score(corpus.SAMPLES, out=folder / "sample_store")
+    return mt.open_store(folder / "sample_store")
 
 
 def pytest_unconfigure() -> None:

@@ -10,7 +10,8 @@ import polars as pl
 
 from mcptally.analytics.store import Store, open_store
 from mcptally.pipeline.usage import usage
-from mcptally.store import files as store_files
+from mcptally.store.parts import write_part
+from mcptally.store.work_folder import Provenance, create_work_folder, publish, remove_unlisted
 from mcptally.tables.calls import Calls
 from mcptally.tables.tools import Tools
 from mcptally.tables.usage import Usage
@@ -68,17 +69,17 @@ def build(
         | dict(row)
         for number, row in enumerate(calls)
     ]
-    work = store_files.create_work_folder(folder)
+    work = create_work_folder(folder)
     for table, data in ((Calls, rows), (Tools, list(tools))):
         schema = {
             name: kind for name, kind in table.schema().items() if any(name in r for r in data)
         }
         frame = pl.DataFrame(data, schema=schema) if data else pl.DataFrame()
-        store_files.write_part(work, table, "000000", frame)
+        write_part(work, table, "000000", frame)
         if table is Calls:
-            store_files.write_part(work, Usage, "000000", usage(Calls.frame(frame)))
-    store_files.publish(folder, work, sources=[], rows={}, made=store_files.Provenance())
-    store_files.remove_unlisted(folder)
+            write_part(work, Usage, "000000", usage(Calls.frame(frame)))
+    publish(folder, work, sources=[], rows={}, made=Provenance())
+    remove_unlisted(folder)
     return open_store(folder)
 
 

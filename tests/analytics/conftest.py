@@ -6,7 +6,6 @@ import polars as pl
 import pytest
 
 import mcptally as mt
-from tests import corpus
 
 
 def plain_rows(store: Path) -> dict[str, list[dict]]:
@@ -21,10 +20,8 @@ def plain_rows(store: Path) -> dict[str, list[dict]]:
 
 
 @pytest.fixture(scope="session")
-def store(tmp_path_factory) -> mt.Store:
-    out = tmp_path_factory.mktemp("ask") / "store"
-    mt.score(corpus.SAMPLES, out=out)
-    return mt.open_store(out)
+def store(sample_store: mt.Store) -> mt.Store:
+    return sample_store
 
 
 @pytest.fixture(scope="session")

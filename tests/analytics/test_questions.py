@@ -88,7 +88,14 @@ def test_the_columns_to_show_exist(store: mt.Store, name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("filters", ["since", "client", "both"])
+@pytest.mark.parametrize(
+    "filters",
+    [
+        pytest.param("since", marks=pytest.mark.slow),
+        pytest.param("client", marks=pytest.mark.slow),
+        "both",
+    ],
+)
 def test_time_and_client_choose_the_calls_that_count(store: mt.Store, rows, name, filters):
     times = sorted(row["requested_at"] for row in rows["calls"])
     since, until = times[len(times) // 4], times[len(times) // 2]

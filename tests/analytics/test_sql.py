@@ -22,7 +22,7 @@ import mcptally as mt
 from mcptally.analytics import spill
 from mcptally.analytics.sql_guard import check_select
 from mcptally.errors import QueryError, StoreError, UsageError
-from mcptally.store.files import STORE_FORMAT
+from mcptally.store.manifest import STORE_FORMAT
 from tests.transcripts import c2s, call, opened, s2c, text, write
 
 
@@ -189,6 +189,7 @@ print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits what a process may write to")
 @pytest.mark.parametrize("query", NATIVE.values(), ids=NATIVE)
 def test_a_function_that_duckdb_cannot_interrupt_is_stopped_at_its_limits(
@@ -201,6 +202,7 @@ def test_a_function_that_duckdb_cannot_interrupt_is_stopped_at_its_limits(
     assert int(peak) < 700_000  # kB: 200 MB and the headroom, Python, DuckDB and Arrow
 
 
+@pytest.mark.slow
 def test_the_process_of_a_query_ends_with_its_parent(small: mt.Store):
     script = (
         "import os, signal, sys, threading; import mcptally as mt\n"
@@ -220,6 +222,7 @@ def test_the_process_of_a_query_ends_with_its_parent(small: mt.Store):
         os.close(pid)
 
 
+@pytest.mark.slow
 def test_an_answer_with_limits_has_the_types_and_values_of_one_without(small: mt.Store):
     query = (
         "SELECT sum(x)::HUGEINT AS h, '00000000-0000-0000-0000-000000000001'::UUID AS u, "
@@ -256,6 +259,7 @@ def test_parameters_and_errors_pass_through_the_child_process(small: mt.Store):
         store.ask("protocol_versions", since="yesterday-ish")
 
 
+@pytest.mark.slow
 def test_a_query_does_not_wait_for_a_slow_one(small: mt.Store):
     store = mt.open_store(small.path, memory="200MB")
     with ThreadPoolExecutor(2) as pool, store.within(10):
@@ -331,6 +335,7 @@ def test_a_spill_folder_of_a_killed_process_is_removed_and_one_in_use_is_kept():
         assert not folder.path.exists()
 
 
+@pytest.mark.slow
 def test_a_killed_query_leaves_no_spill_folder(small: mt.Store):
     store = mt.open_store(small.path, memory="200MB")
     [(aside,)] = store.sql("SELECT current_setting('temp_directory')").fetchall()

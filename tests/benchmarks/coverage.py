@@ -29,7 +29,8 @@ from mcptally.analytics import compare, views
 from mcptally.analytics.store import Store, open_store
 from mcptally.pipeline.usage import usage
 from mcptally.statistics import bootstrap, intervals
-from mcptally.store import files as store_files
+from mcptally.store import work_folder
+from mcptally.store.parts import write_part
 from mcptally.tables.calls import Calls
 from mcptally.tables.formatting import formatted
 from mcptally.tables.tools import Tools
@@ -201,11 +202,11 @@ def built(folder: Path, n, y) -> Store:
     )
     schema = {name: kind for name, kind in Calls.schema().items() if name in calls.columns}
     calls = calls.cast(schema).select(list(schema))
-    work = store_files.create_work_folder(folder)
-    store_files.write_part(work, Calls, "000000", calls)
-    store_files.write_part(work, Usage, "000000", usage(Calls.frame(calls)))
-    store_files.write_part(work, Tools, "000000", pl.DataFrame())
-    store_files.publish(folder, work, sources=[], rows={}, made=store_files.Provenance())
+    work = work_folder.create_work_folder(folder)
+    write_part(work, Calls, "000000", calls)
+    write_part(work, Usage, "000000", usage(Calls.frame(calls)))
+    write_part(work, Tools, "000000", pl.DataFrame())
+    work_folder.publish(folder, work, sources=[], rows={}, made=work_folder.Provenance())
     return open_store(folder)
 
 

@@ -27,7 +27,9 @@ import polars as pl
 
 import mcptally
 from mcptally.analytics.views import question_titles
-from mcptally.store import files as store_files
+from mcptally.store.manifest import MANIFEST
+from mcptally.store.parts import write_part
+from mcptally.store.work_folder import Provenance, create_work_folder, publish, remove_unlisted
 from mcptally.tables.all_tables import TABLES
 from mcptally.tables.calls import Calls
 from tests import corpus
@@ -64,7 +66,7 @@ def main(arguments: Sequence[str]) -> None:
     given = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as scratch:
         folder = given.store or Path(scratch, "store")
-        if not (folder / store_files.MANIFEST).exists():
+        if not (folder / MANIFEST).exists():
             multiply(given.archive, folder, given.calls, Path(scratch))
         print(f"{calls_in(folder):,} calls, {given.rounds} rounds\n")
         print("| question | rows | wall s | CPU s | peak MB |\n|---|---|---|---|---|")
@@ -94,7 +96,7 @@ def multiply(archive: Path, folder: Path, calls: int, scratch: Path) -> None:
     seed = scratch / "seed"
     mcptally.score([archive], out=seed)
     copies = -(-calls // calls_in(seed))
-    work = store_files.create_work_folder(folder)
+    work = create_work_folder(folder)
     rows = {}
     for table in TABLES:
         frame = pl.read_parquet(seed / table.name / "*.parquet")
@@ -109,10 +111,10 @@ def multiply(archive: Path, folder: Path, calls: int, scratch: Path) -> None:
         rows[table.name] = frame.height * many
         for first in range(0, many, COPIES):
             part = [copy(frame, number) for number in range(first, min(first + COPIES, many))]
-            store_files.write_part(work, table, f"{first:06d}", pl.concat(part))
+            write_part(work, table, f"{first:06d}", pl.concat(part))
         print(f"{table.name}: {rows[table.name]:,} rows", file=sys.stderr)
-    store_files.publish(folder, work, sources=[], rows=rows, made=store_files.Provenance())
-    store_files.remove_unlisted(folder)
+    publish(folder, work, sources=[], rows=rows, made=Provenance())
+    remove_unlisted(folder)
 
 
 def copy(frame: pl.DataFrame, number: int) -> pl.DataFrame:

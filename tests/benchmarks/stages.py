@@ -31,7 +31,7 @@ from mcptally.pipeline import partition, run, scoring
 from mcptally.pipeline.engines import worker
 from mcptally.protocol import all_rules, definition_lint, leaked_secrets
 from mcptally.seeds import stages
-from mcptally.store import files as store_files
+from mcptally.store import parts, source_files, work_folder
 from mcptally.verdict import classify, evidence, hidden_errors
 from tests.benchmarks.archive import SHAPES, generate
 
@@ -60,10 +60,10 @@ STAGES: Final[tuple[tuple[str, ModuleType, tuple[str, ...]], ...]] = (
     ("findings about definitions", definition_lint, ("find", "find_behaviour")),
     ("usage", partition, ("usage",)),
     ("summaries and spool", worker, ("write_summary", "save", "load")),
-    ("Parquet", store_files, ("write_part",)),
+    ("Parquet", parts, ("write_part",)),
     ("tools table", run, ("tools",)),
-    ("publishing", store_files, ("publish",)),
-    ("checksums", store_files, ("file_state", "source_of")),
+    ("publishing", work_folder, ("publish",)),
+    ("checksums", source_files, ("file_state", "source_of")),
 )
 
 

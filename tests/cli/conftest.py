@@ -3,11 +3,8 @@
 import pytest
 
 import mcptally as mt
-from tests import corpus
 
 
 @pytest.fixture(scope="session")
-def store(tmp_path_factory) -> mt.Store:
-    out = tmp_path_factory.mktemp("cli") / "store"
-    mt.score(corpus.SAMPLES, out=out)
-    return mt.open_store(out)
+def store(sample_store: mt.Store) -> mt.Store:
+    return sample_store

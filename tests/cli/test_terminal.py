@@ -210,10 +210,10 @@ def test_no_format_hands_on_what_changes_the_order_or_the_lines_of_text(store: m
     codes = [*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x2028, 0x2029, 0x200F, 0xFEFF, 0x85]
     hostile = "".join(map(chr, codes))
     query = f"SELECT 'a{hostile}b' AS text, ['a{hostile}b'] AS list, 1 AS \"{hostile}\""
-    command = [sys.executable, "-m", "mcptally", "query", str(store.path), query, "--format", form]
-    said = subprocess.run(command, capture_output=True, check=True).stdout.decode()
-    assert "a" in said
-    assert not set(hostile) & set(said)
+    done = run("query", store.path, query, "--format", form)
+    assert done.returncode == 0
+    assert "a" in done.stdout
+    assert not set(hostile) & set(done.stdout)
 
 
 def test_json_says_the_same_whatever_it_escapes(store: mt.Store):

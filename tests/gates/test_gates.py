@@ -74,24 +74,40 @@ def single_calls(tool, hits, total, fields):
     return [call(n, tool, **(OTHERS | (fields if n < hits else {}))) for n in range(total)]
 
 
-@pytest.mark.parametrize(("rate", "fields"), RATES.items(), ids=RATES)
-def test_each_rate_is_decided_by_its_own_data(tmp_path, rate, fields):
-    store = build(
-        tmp_path / "s",
-        single_calls("n_eff of 9", 9, 9, fields)
-        + single_calls("n_eff of 10", 10, 10, fields)
-        + single_calls("width of 0.401", 10, 20, fields)
-        + single_calls("width of 0.386", 11, 22, fields),
-    )
-    assert states(store, f"{rate} > 5%") == {
-        "n_eff of 9": "undecided",
-        "n_eff of 10": "failed",
-        "width of 0.401": "undecided",
-        "width of 0.386": "failed",
+@pytest.fixture(scope="module")
+def rates(tmp_path_factory):
+    """A store with the same four tools for each rate; their names begin with the rate's."""
+    rows = []
+    for rate, fields in RATES.items():
+        rows += single_calls(f"{rate}: n_eff of 9", 9, 9, fields)
+        rows += single_calls(f"{rate}: n_eff of 10", 10, 10, fields)
+        rows += single_calls(f"{rate}: width of 0.401", 10, 20, fields)
+        rows += single_calls(f"{rate}: width of 0.386", 11, 22, fields)
+    return build(tmp_path_factory.mktemp("rates") / "s", rows)
+
+
+@pytest.fixture(scope="module")
+def states_of_rates(rates):
+    """State by rate of a gate and tool."""
+    results = gates.check_store(rates, gates.load([f"{rate} > 5%" for rate in RATES]))
+    return {(result.gate.column, result.tool): result.state for result in results}
+
+
+@pytest.mark.parametrize("rate", RATES)
+def test_each_rate_is_decided_by_its_own_data(rates, states_of_rates, rate):
+    tools = {
+        f"{rate}: n_eff of 9": "undecided",
+        f"{rate}: n_eff of 10": "failed",
+        f"{rate}: width of 0.401": "undecided",
+        f"{rate}: width of 0.386": "failed",
     }
+    assert {tool: states_of_rates[rate, tool] for tool in tools} == tools
     column = "insufficient_data" if rate == "failure_rate" else f"{rate}_insufficient_data"
-    few = store.sql(f'SELECT tool, "{column}" FROM tool_scores').fetchall()
-    assert {tool for tool, thin in few if thin} == {"n_eff of 9", "width of 0.401"}
+    few = rates.sql(f'SELECT tool, "{column}" FROM tool_scores').fetchall()
+    assert {tool for tool, thin in few if thin and tool in tools} == {
+        f"{rate}: n_eff of 9",
+        f"{rate}: width of 0.401",
+    }
 
 
 def test_a_server_that_never_answered_fails_a_gate_on_infrastructure(tmp_path):

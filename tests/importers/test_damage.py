@@ -302,6 +302,7 @@ def _with(value, path, token):
     return "[" + ",".join(inner.values()) + "]"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", LINES)
 def test_an_odd_value_anywhere_in_a_line_does_not_stop_the_import(tmp_path, form):
     path = tmp_path / "a.log"

@@ -88,40 +88,55 @@ CHAINS: dict[str, tuple[list[tuple[dict[str, Any], dict[str, Any]]], list[tuple[
 }
 
 
-@pytest.mark.parametrize(("said", "chained"), CHAINS.values(), ids=CHAINS)
-def test_calls_of_one_logical_call_are_linked(
-    tmp_path: Path, said: Any, chained: list[tuple[int, Any]]
-):
-    events = [opened()]
-    for place, (request, reply) in enumerate(said):
-        events += [c2s(2 * place + 1, request), s2c(2 * place + 2, reply)]
-    mt.score([write(tmp_path / "a.jsonl", events)], out=tmp_path / "store")
+@pytest.fixture(scope="module")
+def attempts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[Any, Any]]]:
+    """By name of chain: number of the first attempt of each call, and why it is one."""
+    folder = tmp_path_factory.mktemp("chains")
+    (folder / "archive").mkdir()
+    for name, (said, _) in CHAINS.items():
+        events = [opened(name)]
+        for place, (request, reply) in enumerate(said):
+            events += [c2s(2 * place + 1, request, name), s2c(2 * place + 2, reply, name)]
+        write(folder / "archive" / f"{name}.jsonl", events)
+    mt.score(folder / "archive", out=folder / "store")
     rows = sql_over_tables.ask(
-        tmp_path / "store",
-        "SELECT f.request_id::INTEGER, c.attempt_why FROM calls c "
-        "JOIN calls f ON f.call_id = c.attempt_of ORDER BY c.seq",
+        folder / "store",
+        "SELECT c.recording, f.request_id::INTEGER, c.attempt_why FROM calls c "
+        "JOIN calls f ON f.call_id = c.attempt_of ORDER BY c.recording, c.seq",
     )
-    assert rows.rows() == chained
+    found: dict[str, list[tuple[Any, Any]]] = {}
+    for name, *attempt in rows.iter_rows():
+        found.setdefault(name, []).append(tuple(attempt))
+    return found
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+def test_calls_of_one_logical_call_are_linked(
+    attempts: dict[str, list[tuple[Any, Any]]], chain: str
+):
+    assert attempts[chain] == CHAINS[chain][1]
 
 
 MINUTES = 60 * 10**9
+PAUSES = {0: "retry", 10 * MINUTES: "retry", 10 * MINUTES + 1: None, -1: None}
+"""Nanoseconds from a failure to the same call again, and whether that is a retry."""
 
 
-@pytest.mark.parametrize(
-    ("pause", "why"),
-    [(0, "retry"), (10 * MINUTES, "retry"), (10 * MINUTES + 1, None), (-1, None)],
-)
-def test_a_retry_starts_after_the_failure_is_known_and_within_ten_minutes(
-    tmp_path: Path, pause: int, why: str | None
-):
+def test_a_retry_starts_after_the_failure_is_known_and_within_ten_minutes(tmp_path: Path):
     failed_at = opened()["ts_ns"] + 60 * MINUTES
-    events = [
-        opened(),
-        c2s(1, call(1, "a")),
-        s2c(2, failure(1)) | {"ts_ns": failed_at},
-        c2s(3, call(2, "a")) | {"ts_ns": failed_at + pause},
-        s2c(4, text(2)) | {"ts_ns": failed_at + pause},
-    ]
-    mt.score([write(tmp_path / "a.jsonl", events)], out=tmp_path / "store")
-    rows = sql_over_tables.ask(tmp_path / "store", "SELECT attempt_why FROM calls ORDER BY seq")
-    assert rows.rows() == [(None,), (why,)]
+    (tmp_path / "archive").mkdir()
+    for pause in PAUSES:
+        name = str(pause)
+        events = [
+            opened(name),
+            c2s(1, call(1, "a"), name),
+            s2c(2, failure(1), name) | {"ts_ns": failed_at},
+            c2s(3, call(2, "a"), name) | {"ts_ns": failed_at + pause},
+            s2c(4, text(2), name) | {"ts_ns": failed_at + pause},
+        ]
+        write(tmp_path / "archive" / f"{name}.jsonl", events)
+    mt.score(tmp_path / "archive", out=tmp_path / "store")
+    rows = sql_over_tables.ask(
+        tmp_path / "store", "SELECT recording, attempt_why FROM calls WHERE request_id::INTEGER = 2"
+    )
+    assert {int(name): why for name, why in rows.iter_rows()} == PAUSES

@@ -57,18 +57,17 @@ def render(store: mt.Store, name: str) -> str:
     return "\n".join(parts)
 
 
-def rendered() -> dict[str, str]:
+def rendered(store: mt.Store) -> dict[str, str]:
     """Golden text of every sample trace, by file name."""
     names = sorted(p.name for p in TRACES.rglob("*.jsonl*"))
-    with tempfile.TemporaryDirectory() as folder:
-        mt.score([TRACES], out=Path(folder) / "store")
-        store = mt.open_store(Path(folder) / "store")
-        return {name: render(store, name) for name in names}
+    return {name: render(store, name) for name in names}
 
 
 def main() -> int:
     FOLDER.mkdir(exist_ok=True)
-    texts = rendered()
+    with tempfile.TemporaryDirectory() as folder:
+        mt.score([TRACES], out=Path(folder) / "store")
+        texts = rendered(mt.open_store(Path(folder) / "store"))
     for old in FOLDER.glob("*.txt"):
         if old.stem not in texts:
             old.unlink()

@@ -2,14 +2,15 @@
 
 import pytest
 
+import mcptally as mt
 from tests.pipeline import golden
 
 NAMES = sorted(path.name for path in golden.TRACES.rglob("*.jsonl*"))
 
 
 @pytest.fixture(scope="module")
-def texts() -> dict[str, str]:
-    return golden.rendered()
+def texts(sample_store: mt.Store) -> dict[str, str]:
+    return golden.rendered(sample_store)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -15,7 +15,7 @@ import mcptally as mt
 from mcptally.errors import McptallyError, StoreError
 from mcptally.pipeline.engines.local import LocalPool
 from mcptally.pipeline.plan import plan
-from mcptally.store.files import working
+from mcptally.store.work_folder import working
 from tests.pipeline.golden import TRACES
 from tests.pipeline.test_partitioning import FILES, scattered, tables
 

@@ -47,6 +47,7 @@ def score(archive: Path, store: Path, *sizes: int, threads: int | None = None) -
     return ran.stdout.splitlines()
 
 
+@pytest.mark.slow
 def test_a_rule_that_only_later_calls_break_is_applied_with_several_threads(tmp_path: Path):
     handshake = {"protocolVersion": "2025-03-26", "capabilities": {}}
     about = {"clientInfo": {"name": "c", "version": "1"}} | handshake

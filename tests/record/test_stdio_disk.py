@@ -82,6 +82,7 @@ def test_a_folder_deleted_while_recording_is_created_again_and_a_gap_reports_the
     assert [e["seq"] for e in found] == list(range(7, 12))
 
 
+@pytest.mark.slow
 def test_a_blocked_disk_delays_traffic_only_until_the_stall_limit(tmp_path):
     # A pipe instead of the segment: when it is full, a write blocks as on a failed disk.
     pipe = tmp_path / "pipe"

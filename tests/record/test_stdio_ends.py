@@ -216,6 +216,7 @@ def client_of(tmp_path, server):
 needs_linux = pytest.mark.skipif(not LINUX, reason="looks for processes in /proc")
 
 
+@pytest.mark.slow
 @needs_linux
 @pytest.mark.parametrize("who", ["client", "recorder", "supervisor"])
 def test_a_stubborn_server_ends_after_a_kill_of(who, tmp_path):
@@ -284,6 +285,7 @@ def test_a_child_of_the_server_that_holds_stdout_does_not_delay_the_end(tmp_path
     assert events(tmp_path)[-1]["reason"] == "server_exited"
 
 
+@pytest.mark.slow
 def test_a_server_may_go_on_working_after_the_end_of_its_input(tmp_path):
     server = script("import sys, time\nsys.stdin.read()\ntime.sleep(3)\nprint('{}', flush=True)")
     with RecordedServer(tmp_path, server) as recorded_server:

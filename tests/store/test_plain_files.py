@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 
 import mcptally as mt
 from mcptally.errors import StoreError
+from tests.commands import run
 from tests.transcripts import c2s, call, opened, s2c, text, write
 
 
@@ -68,8 +68,7 @@ def test_a_store_with_a_link_or_device_is_refused(small, tmp_path, change):
     change(folder, aside)
     with pytest.raises(StoreError, match="plain files and folders only; remove it"):
         mt.open_store(folder)
-    command = [sys.executable, "-m", "mcptally", "query", str(folder), "SELECT 1"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    done = run("query", folder, "SELECT 1")
     assert done.returncode == 3
     assert str(folder) in done.stderr
 

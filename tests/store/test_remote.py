@@ -16,8 +16,9 @@ import fsspec
 import mcptally as mt
 from mcptally.errors import McptallyError, StoreError, UnreadableError, UsageError
 from mcptally.messages.decode import decode
-from mcptally.store.files import source_of
+from mcptally.store import remote_folder
 from mcptally.store.remote_copy import local_copy
+from mcptally.store.source_files import source_of
 from mcptally.transcript import remote
 from tests.pipeline.engines.clusters import QUIET, machines
 from tests.pipeline.engines.test_dask import FILES, assert_same, tables
@@ -189,7 +190,7 @@ def root(request) -> str:
 
 
 def taken(url: str, folder: Path) -> Path:
-    remote.download(url, folder, remote.list_names(url))
+    remote_folder.download(url, folder, remote_folder.list_names(url))
     return folder
 
 
@@ -211,20 +212,20 @@ def test_of_two_runs_on_one_store_behind_a_url_the_second_to_publish_is_refused(
     mt.score(FILES[:2], out=tmp_path / "fresh")
     assert_same(taken(url, tmp_path / "store"), tmp_path / "fresh")
     listed = json.loads((tmp_path / "store" / "store.json").read_text())["parts"].keys()
-    assert set(remote.list_names(url)) == {"store.json", *listed}
+    assert set(remote_folder.list_names(url)) == {"store.json", *listed}
 
 
 @pytest.mark.parametrize("before", [None, '"0123456789abcdef0123456789abcdef"'])
 def test_s3_itself_refuses_a_manifest_over_another_version(tmp_path: Path, bucket, before):
     bucket.pipe_file("bucket/stores/manifest", b"theirs")
     (tmp_path / "manifest").write_bytes(b"ours")
-    put = remote.upload_if_unchanged(
+    put = remote_folder.upload_if_unchanged(
         tmp_path / "manifest", "s3://bucket/stores", "manifest", before=before
     )
     assert not put
     assert bucket.cat_file("bucket/stores/manifest") == b"theirs"
-    there = remote.version("s3://bucket/stores", "manifest")
-    assert remote.upload_if_unchanged(
+    there = remote_folder.version("s3://bucket/stores", "manifest")
+    assert remote_folder.upload_if_unchanged(
         tmp_path / "manifest", "s3://bucket/stores", "manifest", before=there
     )
     assert bucket.cat_file("bucket/stores/manifest") == b"ours"

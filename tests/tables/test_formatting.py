@@ -1,7 +1,7 @@
 import polars as pl
 import pytest
 
-from mcptally.tables.formatting import formatted
+from mcptally.tables.formatting import counted, formatted
 
 ROWS = pl.DataFrame({"text": ["a", None, "c{}"], "number": [1, 2, 3], "share": [0.5, 1.0, None]})
 
@@ -26,6 +26,12 @@ def test_a_template_is_filled_row_by_row():
 def test_numbers_are_written_as_polars_writes_them():
     texts = ROWS.select(made=formatted("{}", pl.col("share")))
     assert texts["made"].to_list() == ["0.5", "1.0", None]
+
+
+def test_a_count_of_one_has_its_noun_in_singular():
+    counts = pl.DataFrame({"n": [0, 1, 2, None]})
+    texts = counts.select(made=counted("n", "event is", "events are"))
+    assert texts["made"].to_list() == ["0 events are", "1 event is", "2 events are", None]
 
 
 @pytest.mark.parametrize("lengths", [(0, 3), (3, 0), (1, 0, 2), (0, 0, 3), (1, 2)])

@@ -8,7 +8,7 @@ import pytest
 import zstandard
 
 from mcptally.pipeline import run
-from mcptally.store.files import live_files, read_manifest
+from mcptally.store.manifest import live_files, read_manifest
 from tests.truth.__main__ import ALL, CAUSES, LABELS, RECORDINGS
 
 ROWS = [json.loads(line) for line in LABELS.read_text(encoding="utf-8").splitlines()]

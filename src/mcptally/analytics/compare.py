@@ -17,6 +17,7 @@ import pyarrow as pa
 from mcptally.analytics.sql_guard import lock
 from mcptally.analytics.union import Files
 from mcptally.analytics.views import connect, create_views
+from mcptally.plural import count
 from mcptally.statistics import sql_functions
 
 METRICS: Final = (
@@ -220,9 +221,9 @@ def _of_tool(pair: Mapping[str, Any], changes: Sequence[Mapping[str, Any]]) -> d
     change = found["change"]
     if presence == "vanished":
         change = "vanished"
-        words = [f"no longer listed; it had {_count(pair['base_calls'], 'call')}"]
+        words = [f"no longer listed; it had {count(pair['base_calls'], 'call')}"]
     elif presence == "new":
-        change, words = "new", [f"new; {_count(pair['new_calls'], 'call')} so far"]
+        change, words = "new", [f"new; {count(pair['new_calls'], 'call')} so far"]
     elif presence == "only_in_base":
         change, words = presence, ["not called in the new archive"]
     elif presence == "only_in_new":
@@ -371,7 +372,3 @@ def _times(row: Mapping[str, Any]) -> str:
 
 def _short(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-
-
-def _count(n: int, noun: str) -> str:
-    return f"{n:,} {noun}{'' if n == 1 else 's'}"

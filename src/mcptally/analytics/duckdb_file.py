@@ -19,10 +19,10 @@ import duckdb
 from mcptally.analytics import store as analytics_store
 from mcptally.analytics import union, views
 from mcptally.errors import StoreError
-from mcptally.store import files as store_files
+from mcptally.store.manifest import MANIFEST, VIEWS, LiveFiles, has_views, live_files, read_manifest
 from mcptally.tables.all_tables import TABLES
 
-FILE: Final = store_files.VIEWS
+FILE: Final = VIEWS
 """The name of the file in the store's folder."""
 
 
@@ -33,7 +33,7 @@ def refresh(folder: Path) -> None:
     """
     # A damaged table is reported when the store is opened.
     with contextlib.suppress(OSError, duckdb.Error, StoreError):
-        if not store_files.has_views(folder):
+        if not has_views(folder):
             write(folder)
 
 
@@ -65,7 +65,7 @@ def write_with_answers(folder: Path) -> list[str]:
 
 
 @contextlib.contextmanager
-def _replacing(folder: Path) -> Iterator[tuple[duckdb.DuckDBPyConnection, store_files.LiveFiles]]:
+def _replacing(folder: Path) -> Iterator[tuple[duckdb.DuckDBPyConnection, LiveFiles]]:
     """A new database that replaces the file on success, and the store's live files.
 
     The paths of the live files are relative to the folder. On an error the new database is removed.
@@ -73,8 +73,8 @@ def _replacing(folder: Path) -> Iterator[tuple[duckdb.DuckDBPyConnection, store_
     draft = folder / f".{FILE}.{os.getpid()}"
     draft.unlink(missing_ok=True)
     try:
-        changed = (folder / store_files.MANIFEST).stat().st_mtime_ns
-        files = store_files.live_files(Path(), store_files.read_manifest(folder))
+        changed = (folder / MANIFEST).stat().st_mtime_ns
+        files = live_files(Path(), read_manifest(folder))
         with duckdb.connect(str(draft)) as connection, _pattern_free_path(folder) as place:
             connection.execute("SET file_search_path = ?", [str(place)])
             yield connection, files
@@ -98,7 +98,7 @@ def _pattern_free_path(folder: Path) -> Iterator[Path]:
         yield link
 
 
-def _create_views(connection: duckdb.DuckDBPyConnection, files: store_files.LiveFiles) -> list[str]:
+def _create_views(connection: duckdb.DuckDBPyConnection, files: LiveFiles) -> list[str]:
     """Create views of tables and questions; return the questions that cannot be views."""
     for table in TABLES:
         connection.execute(

@@ -23,7 +23,7 @@ from mcptally.analytics.sql_guard import SPILL, check_select, lock
 from mcptally.analytics.views import question_titles
 from mcptally.errors import QueryError, StoreError, UsageError, near
 from mcptally.statistics import sql_functions
-from mcptally.store import files as store_files
+from mcptally.store.manifest import LiveFiles, live_files, manifest_version, read_manifest
 
 _T = TypeVar("_T")
 _Key: TypeAlias = tuple[frozenset[str], str | None]
@@ -62,19 +62,19 @@ class Store:
 
     def _load(self) -> None:
         self._mark = self.mark()
-        manifests = [store_files.read_manifest(path) for path in self.paths]
+        manifests = [read_manifest(path) for path in self.paths]
         self.manifest = manifests[0]
         self._files = [
-            store_files.live_files(path.resolve(), manifest)
+            live_files(path.resolve(), manifest)
             for path, manifest in zip(self.paths, manifests, strict=True)
         ]
 
     def mark(self) -> tuple[tuple[int, int], ...]:
         """A value that changes when a run replaces one of the stores."""
-        return tuple(map(store_files.manifest_version, self.paths))
+        return tuple(map(manifest_version, self.paths))
 
     @property
-    def files(self) -> Sequence[store_files.LiveFiles]:
+    def files(self) -> Sequence[LiveFiles]:
         """The live files of each store, by table; read again after a run replaced a store."""
         with self._lock:
             if self.mark() != self._mark:

@@ -65,9 +65,9 @@ def _values(folder: Path, column: str, server: Any) -> list[str]:
     import polars as pl
 
     from mcptally.redaction.display import clean_line, mask_text
-    from mcptally.store import files as store_files
+    from mcptally.store.manifest import live_files, read_manifest
 
-    files = store_files.live_files(folder, store_files.read_manifest(folder))["calls"]
+    files = live_files(folder, read_manifest(folder))["calls"]
     if sum(path.stat().st_size for path in files) > _LARGEST:
         return []
     calls = pl.read_parquet(files, columns=list({column, "server"}), glob=False)

@@ -16,7 +16,7 @@ from mcptally.evaluation import calibration, labels, measures
 from mcptally.evaluation.measures import Estimate, Rate
 from mcptally.pipeline import run
 from mcptally.seeds.inspector import single
-from mcptally.store.files import live_files, read_manifest
+from mcptally.store.manifest import live_files, read_manifest
 from mcptally.verdict import classify, hidden_errors
 
 

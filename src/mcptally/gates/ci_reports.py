@@ -10,6 +10,7 @@ from xml.etree import ElementTree as ET
 import mcptally
 from mcptally.gates.limits import Gate, Result
 from mcptally.output.whole_file import whole_file
+from mcptally.plural import count
 from mcptally.redaction.display import clean_line, mask_text
 
 _MAX_FAILURES: Final = 20
@@ -26,14 +27,18 @@ def lines(results: Sequence[Result]) -> list[str]:
     undecided = [result for result in results if result.state == "undecided"]
     if undecided:
         texts.append(
-            f"{len(undecided):,} undecided (too little data, or the interval contains the limit), "
+            f"{count(len(undecided))} undecided "
+            "(too little data, or the interval contains the limit), "
             f"first: {_display_text(undecided[0].subject)}: {_display_text(undecided[0].message)}"
         )
     failures = sum(result.state == "failed" for result in results)
     if failures > _MAX_FAILURES:
-        texts[_MAX_FAILURES:failures] = [f"… and {failures - _MAX_FAILURES:,} more failed"]
+        texts[_MAX_FAILURES:failures] = [f"… and {count(failures - _MAX_FAILURES)} more failed"]
     passed = len(results) - failures - len(undecided)
-    texts.append(f"gates: {failures:,} failed, {len(undecided):,} undecided, {passed:,} passed")
+    texts.append(
+        f"gates: {count(failures)} failed, {count(len(undecided))} undecided, "
+        f"{count(passed)} passed"
+    )
     return texts
 
 

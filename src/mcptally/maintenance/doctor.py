@@ -25,7 +25,7 @@ from mcptally.errors import McptallyError
 from mcptally.pipeline import fingerprint
 from mcptally.plural import count
 from mcptally.record.config import wrap
-from mcptally.store import files as store_files
+from mcptally.store.manifest import MANIFEST, how_to_rebuild, live_files, read_manifest
 from mcptally.tables.all_tables import TABLES
 from mcptally.transcript import check
 from mcptally.transcript.remote import is_url
@@ -280,8 +280,8 @@ def _store(path: Path) -> Iterator[Check]:
     name = f"store {path}"
     again = f"mcptally score ARCHIVE -o {path}"
     try:
-        manifest = store_files.read_manifest(path)
-        again = store_files.how_to_rebuild(path, manifest)
+        manifest = read_manifest(path)
+        again = how_to_rebuild(path, manifest)
         written, scored_at = dict(manifest["rows"]), manifest["scored_at"]
         sources = {source["file"]: source["size"] for source in manifest["archive"]}
         if broken := fingerprint.damaged(path, manifest):
@@ -292,18 +292,18 @@ def _store(path: Path) -> Iterator[Check]:
         names = {table.name for table in TABLES}
         rows = {
             table: sum(pq.read_metadata(file).num_rows for file in files)
-            for table, files in store_files.live_files(path, manifest).items()
+            for table, files in live_files(path, manifest).items()
             if table in names
         }
     except (McptallyError, OSError, ValueError) as error:
         yield Check(name, "error", f"{error}", again)
         return
     except (KeyError, TypeError) as error:
-        yield Check(name, "error", f"{store_files.MANIFEST} is damaged: {error!r}", again)
+        yield Check(name, "error", f"{MANIFEST} is damaged: {error!r}", again)
         return
     wrong = [kind for kind, count in written.items() if rows.get(kind) != count]
     if wrong:
-        says = f"{', '.join(wrong)}: number of rows differs from {store_files.MANIFEST}"
+        says = f"{', '.join(wrong)}: number of rows differs from {MANIFEST}"
         yield Check(name, "error", says, again)
     else:
         yield Check(name, "ok", f"{count(rows['calls'], 'call')}, scored {scored_at}")

@@ -26,7 +26,16 @@ from mcptally.pipeline.plan import default_partition_bytes
 from mcptally.pipeline.run import build, publish
 from mcptally.pipeline.scoring import ScoringRules
 from mcptally.pipeline.selection import Selection
-from mcptally.store import files as store_files
+from mcptally.store.manifest import (
+    MANIFEST,
+    SUMMARIES,
+    LiveFiles,
+    live_files,
+    read_manifest,
+    replace_manifest,
+)
+from mcptally.store.source_files import digest_of
+from mcptally.store.work_folder import Provenance, remove_unlisted, working
 from mcptally.tables.calls import Calls
 from mcptally.tables.ids import digest
 from mcptally.tables.messages import Messages
@@ -95,14 +104,14 @@ def forget(
     if server is None and tool is None and recording is None:
         raise UsageError("nothing to forget: name a --server, a --tool or a --recording")
     folder = Path(path)
-    store_files.read_manifest(folder)  # check before a work folder is created
+    read_manifest(folder)  # check before a work folder is created
     judging = ScoringRules.of(
         rules=Path(rules) if rules else None, scenarios=Path(scenarios) if scenarios else None
     )
     about = {"server": server, "tool": tool, "recording": recording}
-    with open_engine("local") as engine, store_files.working(folder) as work:
-        manifest = store_files.read_manifest(folder)
-        made = store_files.Provenance(
+    with open_engine("local") as engine, working(folder) as work:
+        manifest = read_manifest(folder)
+        made = Provenance(
             judging.digest,
             bool(manifest.get("payloads")),
             fingerprint.code_digest(),
@@ -112,7 +121,7 @@ def forget(
         )
         journal = _Journal(folder, manifest, about)
         earlier = _earlier(folder, made)
-        files = store_files.live_files(folder, manifest)
+        files = live_files(folder, manifest)
         target, calls = _target(files, earlier, server=server, tool=tool, recording=recording)
         report = Forgotten(len(target.whole), calls)
         copies = _copies(earlier, archive)
@@ -143,7 +152,7 @@ def forget(
             Selection.from_manifest(manifest),
         )
         publish(settings, build(settings, left, engine, earlier), made)
-        if remaining := store_files.remove_unlisted(folder):
+        if remaining := remove_unlisted(folder):
             raise StoreError(
                 f"{remaining[0]}: holds what was forgotten, is no longer part of the store, and "
                 "could not be removed; remove it"
@@ -152,7 +161,7 @@ def forget(
     return report
 
 
-def _earlier(folder: Path, made: store_files.Provenance) -> EarlierStores:
+def _earlier(folder: Path, made: Provenance) -> EarlierStores:
     """The rows of the store, for reuse.
 
     Raises:
@@ -162,7 +171,7 @@ def _earlier(folder: Path, made: store_files.Provenance) -> EarlierStores:
     if isinstance(found, EarlierStores):
         if unknown := sorted({*found.recording_places["file"].drop_nulls()} - found.sources.keys()):
             raise StoreError(
-                f"{folder / store_files.MANIFEST}: does not name {unknown[0]}, and the store has "
+                f"{folder / MANIFEST}: does not name {unknown[0]}, and the store has "
                 f"rows of it; rebuild the store with: mcptally score ARCHIVE -o {folder}"
             )
         return found
@@ -211,7 +220,7 @@ class _Journal:
     def changed_lines(self, name: str) -> int | None:
         """Number of lines that this request changed in a transcript; None if it is not replaced."""
         known = self.files.get(name)
-        if known is None or store_files.digest_of(Path(name)) != known["sha256"]:
+        if known is None or digest_of(Path(name)) != known["sha256"]:
             return None
         return int(known["events"])
 
@@ -219,7 +228,7 @@ class _Journal:
         """Write into the manifest that a transcript will be replaced by one with this digest."""
         self.files[name] = {"sha256": sha256, "events": events}
         erasing = {"request": self.request, "files": self.files}
-        store_files.replace_manifest(self.folder, self.manifest | {"erasing": erasing})
+        replace_manifest(self.folder, self.manifest | {"erasing": erasing})
 
 
 def _find_transcripts(
@@ -256,7 +265,7 @@ def _find_transcripts(
 
 
 def _target(
-    files: store_files.LiveFiles,
+    files: LiveFiles,
     earlier: EarlierStores,
     *,
     server: str | None,
@@ -281,7 +290,7 @@ _CALL_COLUMNS: Final = (
 )
 
 
-def _read(files: store_files.LiveFiles, table: str, *columns: str) -> pl.DataFrame:
+def _read(files: LiveFiles, table: str, *columns: str) -> pl.DataFrame:
     return pl.read_parquet(files[table], columns=list(columns), glob=False)
 
 
@@ -292,7 +301,7 @@ def _require(frame: pl.DataFrame, column: str, name: str) -> None:
 
 
 def _tool_target(
-    files: store_files.LiveFiles,
+    files: LiveFiles,
     earlier: EarlierStores,
     tool: str,
     recordings: pl.DataFrame,
@@ -314,7 +323,7 @@ def _tool_target(
         [pl.DataFrame(schema={"recording": pl.String, "tool": pl.String})]
         + [
             pl.read_parquet(path, columns=["recording", "tool"], glob=False)
-            for path in files.get(f"{store_files.SUMMARIES}/listed", ())
+            for path in files.get(f"{SUMMARIES}/listed", ())
         ]
     ).join(recordings, on="recording", how="semi")
     _require(pl.concat([listed, calls.select("recording", "tool")]), "tool", tool)

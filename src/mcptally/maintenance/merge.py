@@ -24,7 +24,8 @@ from mcptally.pipeline.plan import default_partition_bytes
 from mcptally.pipeline.run import build, publish
 from mcptally.pipeline.scoring import ScoringRules
 from mcptally.pipeline.selection import Selection
-from mcptally.store import files as store_files
+from mcptally.store.manifest import read_manifest
+from mcptally.store.work_folder import Provenance, alone_in, working
 from mcptally.tables.stages import ExcludedFiles
 from mcptally.transcript.remote import url_of_path
 
@@ -76,7 +77,7 @@ def merge_stores(
     if url := url_of_path(Path(out)):
         raise UsageError(f"{url}: stores are merged into a folder; copy it to the URL afterwards")
     for folder in folders:
-        store_files.read_manifest(folder)  # check all stores before `out` is created
+        read_manifest(folder)  # check all stores before `out` is created
     judging = ScoringRules.of(
         rules=Path(rules) if rules else None, scenarios=Path(scenarios) if scenarios else None
     )
@@ -84,11 +85,11 @@ def merge_stores(
     with contextlib.ExitStack() as stack:
         for folder in folders:
             if folder.resolve() != target.resolve():
-                stack.enter_context(store_files.alone_in(folder))
+                stack.enter_context(alone_in(folder))
         engine = stack.enter_context(open_engine("local"))
-        work = stack.enter_context(store_files.working(target))
-        manifests = [store_files.read_manifest(folder) for folder in folders]
-        made = store_files.Provenance(
+        work = stack.enter_context(working(target))
+        manifests = [read_manifest(folder) for folder in folders]
+        made = Provenance(
             judging.digest,
             bool(manifests[0].get("payloads")),
             fingerprint.code_digest(),

@@ -14,7 +14,7 @@ import polars as pl
 from mcptally.messages.decode import Events
 from mcptally.messages.event_tables import DecodedMessages, Event
 from mcptally.tables.findings import Findings, Severity
-from mcptally.tables.formatting import formatted
+from mcptally.tables.formatting import counted, formatted
 from mcptally.transcript.events import FRAME_OF_EVENT
 from mcptally.transcript.files import LineRun, read_lines
 
@@ -60,13 +60,18 @@ def deduplicate(events: Events, names: list[str], files: Sequence[Path]) -> Even
             again,
             "archive.duplicate_events",
             "warning",
-            formatted("{} events of this recording occur a second time here", "count"),
+            formatted(
+                "{} a second time here",
+                counted(
+                    "count", "event of this recording occurs", "events of this recording occur"
+                ),
+            ),
         ),
         _findings(
             ordered.filter(pl.col("step") > 1),
             "archive.sequence_hole",
             "warning",
-            formatted("{} events are missing before this one", hole),
+            formatted("{} missing before this one", counted(hole, "event is", "events are")),
         ),
         _findings(
             conflicts,
@@ -84,7 +89,7 @@ def deduplicate(events: Events, names: list[str], files: Sequence[Path]) -> Even
             ordered.filter(pl.col("first") & (Event.seq.col > 0)),
             "archive.begins_late",
             "warning",
-            formatted("the recording's first {} events are missing", "seq"),
+            formatted("the recording's first {} missing", counted("seq", "event is", "events are")),
         ),
         _findings(
             ordered.filter("back"),
@@ -96,7 +101,9 @@ def deduplicate(events: Events, names: list[str], files: Sequence[Path]) -> Even
             missing.filter(pl.col("before") > 0),
             "archive.segment_missing",
             "warning",
-            formatted("{} segments are missing before this one", "before"),
+            formatted(
+                "{} missing before this one", counted("before", "segment is", "segments are")
+            ),
         ),
         _findings(
             events.duplicate_members.join(ordered, on=["file", "line"], maintain_order="left"),
@@ -109,8 +116,8 @@ def deduplicate(events: Events, names: list[str], files: Sequence[Path]) -> Even
             "archive.gap",
             "warning",
             formatted(
-                "the recorder lost {} events: {}",
-                pl.col("lost").fill_null(0),
+                "the recorder lost {}: {}",
+                counted(pl.col("lost").fill_null(0), "event", "events"),
                 pl.col("why").fill_null("no reason given"),
             ),
         ),

@@ -15,7 +15,14 @@ import pyarrow.parquet as pq
 
 from mcptally.pipeline.incremental import EarlierStores, Part
 from mcptally.pipeline.partition_summary import KINDS
-from mcptally.store import files as store_files
+from mcptally.store.manifest import SUMMARIES
+from mcptally.store.parts import (
+    Written,
+    copy_part,
+    part_files,
+    write_part,
+    write_summary,
+)
 from mcptally.tables.all_tables import TABLES
 from mcptally.tables.calls import Calls
 from mcptally.tables.findings import Findings
@@ -31,7 +38,7 @@ MANY: Final = 8
 class CarriedOver(NamedTuple):
     """What was carried over into a new store."""
 
-    written: store_files.Written
+    written: Written
     kept: dict[str, Mapping[str, Any]]
     """Files that stay where they are, with their entries in the manifest."""
 
@@ -74,7 +81,7 @@ def carry_over(earlier: EarlierStores, work: Path, target: Path) -> CarriedOver:
     else:
         for part in small:
             number += written(part)
-    files = [*(target / name for name in kept), *(path for _, path in store_files.parts(work))]
+    files = [*(target / name for name in kept), *(path for _, path in part_files(work))]
     return CarriedOver(_count(files), kept)
 
 
@@ -96,7 +103,7 @@ def _manifest_entries(earlier: EarlierStores, part: Part) -> dict[str, Mapping[s
     """The manifest's entries of all files of a part, including its summary."""
     names = [
         *(f"{table}/{part.name}.parquet" for table, _ in _tables(earlier, part)),
-        *(f"{store_files.SUMMARIES}/{kind}/{part.name}.parquet" for kind in KINDS),
+        *(f"{SUMMARIES}/{kind}/{part.name}.parquet" for kind in KINDS),
     ]
     entries = earlier.manifests[part.store]["parts"]
     return {name: entries[name] for name in names}
@@ -130,14 +137,14 @@ def _copy(earlier: EarlierStores, work: Path, name: str, part: Part) -> bool:
             target.parent.mkdir(parents=True, exist_ok=True)
             _link(source, target)
         else:
-            store_files.copy_part(source, target, _row_filter(table, reused))
+            copy_part(source, target, _row_filter(table, reused))
     if reused.whole:
         for kind in KINDS:
-            target = work / store_files.SUMMARIES / kind / f"{name}.parquet"
+            target = work / SUMMARIES / kind / f"{name}.parquet"
             target.parent.mkdir(parents=True, exist_ok=True)
-            _link(earlier.file(part, f"{store_files.SUMMARIES}/{kind}"), target)
+            _link(earlier.file(part, f"{SUMMARIES}/{kind}"), target)
     else:
-        store_files.write_summary(work, name, _summary(earlier, [(part, reused)]))
+        write_summary(work, name, _summary(earlier, [(part, reused)]))
     return True
 
 
@@ -153,8 +160,8 @@ def _join(earlier: EarlierStores, work: Path, name: str, parts: Sequence[Part]) 
             if earlier.file(part, table.name).exists()
         ]
         if frames:
-            store_files.write_part(work, table, name, pl.concat(frames))
-    store_files.write_summary(work, name, _summary(earlier, reused))
+            write_part(work, table, name, pl.concat(frames))
+    write_summary(work, name, _summary(earlier, reused))
 
 
 def _summary(
@@ -163,7 +170,7 @@ def _summary(
     """The summary of the reused recordings of some parts: kind → frame."""
 
     def read(part: Part, kind: str, recordings: list[str]) -> pl.DataFrame:
-        path = earlier.file(part, f"{store_files.SUMMARIES}/{kind}")
+        path = earlier.file(part, f"{SUMMARIES}/{kind}")
         rows = pl.read_parquet(path, glob=False)
         return rows if kind == "definitions" else rows.filter(pl.col("recording").is_in(recordings))
 
@@ -201,11 +208,11 @@ def _link(source: Path, target: Path) -> None:
         shutil.copyfile(source, target)
 
 
-def _count(files: Iterable[Path]) -> store_files.Written:
+def _count(files: Iterable[Path]) -> Written:
     """The numbers of rows in files of a store; those of summaries are ignored."""
     by_table: dict[str, list[Path]] = {table.name: [] for table in TABLES}
     for path in files:
-        if path.parent.parent.name != store_files.SUMMARIES:
+        if path.parent.parent.name != SUMMARIES:
             by_table[path.parent.name].append(path)
     rows = {
         name: sum(cast("int", pq.read_metadata(path).num_rows) for path in paths)
@@ -220,4 +227,4 @@ def _count(files: Iterable[Path]) -> store_files.Written:
         findings = pl.scan_parquet(by_table[Findings.name], glob=False)
         errors = findings.filter(about="file", severity="error").select(pl.len())
         broken = errors.collect().item()
-    return store_files.Written(rows, outcomes, broken)
+    return Written(rows, outcomes, broken)

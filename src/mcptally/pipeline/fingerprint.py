@@ -15,8 +15,9 @@ from typing import Any, Final
 
 import mcptally
 from mcptally.errors import StoreError, UnreadableError
-from mcptally.store import files as store_files
-from mcptally.store.files import Provenance, SourceFile
+from mcptally.store.manifest import MANIFEST, how_to_rebuild, read_manifest
+from mcptally.store.source_files import SourceFile, digest_of, file_state
+from mcptally.store.work_folder import Provenance
 
 DECIDING_PACKAGES: Final = (
     *("polars", "pyarrow", "numpy", "msgspec", "duckdb", "ahocorasick-rs"),
@@ -56,7 +57,7 @@ _WITHOUT_EFFECT: Final = (
     *("importers/", "record/"),
     *("pipeline/engines/__init__.py", "pipeline/engines/dask"),
     *("transcript/check.py", "transcript/redact.py", "transcript/remote.py"),
-    *("store/remote_copy.py", "store/plain_files.py"),
+    *("store/remote_copy.py", "store/remote_folder.py", "store/plain_files.py"),
 )
 """Modules that change no row: they write transcripts, read stores or distribute work."""
 
@@ -92,19 +93,19 @@ def refuse_damaged(names: Iterable[str]) -> None:
         StoreError: a file of a store is damaged; the message names it and says what to do.
     """
     for folder in map(Path, names):
-        if not (folder / store_files.MANIFEST).is_file():
+        if not (folder / MANIFEST).is_file():
             continue
-        manifest = store_files.read_manifest(folder)
+        manifest = read_manifest(folder)
         if wrong := damaged(folder, manifest):
             raise StoreError(
                 f"{folder / wrong[0]}: is damaged (it changed since it was written); "
-                f"{store_files.how_to_rebuild(folder, manifest)}"
+                f"{how_to_rebuild(folder, manifest)}"
             )
 
 
 def _has_digest(path: Path, sha256: str) -> bool:
     try:
-        return store_files.digest_of(path) == sha256
+        return digest_of(path) == sha256
     except OSError:
         return False
 
@@ -114,9 +115,9 @@ def is_same(path: Path, source: SourceFile) -> bool:
     if not source.whole:
         return False
     try:
-        size, *stat = store_files.file_state(path).identity
+        size, *stat = file_state(path).identity
         if size != source.size:
             return False
-        return tuple(stat) == source.stat or store_files.digest_of(path) == source.sha256
+        return tuple(stat) == source.stat or digest_of(path) == source.sha256
     except (OSError, UnreadableError):
         return False

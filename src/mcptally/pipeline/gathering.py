@@ -13,7 +13,7 @@ from mcptally.pipeline.incremental import EarlierStores
 from mcptally.pipeline.plan import plan, transcript_bytes
 from mcptally.pipeline.scoring import ScoringRules
 from mcptally.pipeline.selection import EVERYTHING, Selection
-from mcptally.store import files as store_files
+from mcptally.store.manifest import SUMMARIES
 
 Progress = Callable[[int, int], None]
 """Called with bytes of work done and bytes in all; every file counts twice: gathered, finished."""
@@ -181,7 +181,7 @@ def _affected_servers(gathered: Sequence[Gathered], earlier: EarlierStores) -> s
 
 def stored_summaries(work: Path, numbers: Iterable[int]) -> StoredSummaries:
     """The summaries that workers wrote for partitions of these numbers."""
-    return StoredSummaries(work / store_files.SUMMARIES, [f"{number:06d}" for number in numbers])
+    return StoredSummaries(work / SUMMARIES, [f"{number:06d}" for number in numbers])
 
 
 def _archive_context(

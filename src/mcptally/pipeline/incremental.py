@@ -17,8 +17,10 @@ from mcptally.pipeline.archive_context import ArchiveContext, StoredSummaries
 from mcptally.pipeline.fingerprint import is_same, reuse_blocker
 from mcptally.pipeline.invalidation import stale_recordings
 from mcptally.pipeline.plan import first_recording
-from mcptally.store import files as store_files
-from mcptally.store.files import Provenance, SourceFile
+from mcptally.store.manifest import MANIFEST, SUMMARIES, live_files, read_manifest
+from mcptally.store.parts import EMPTY
+from mcptally.store.source_files import SourceFile
+from mcptally.store.work_folder import Provenance
 from mcptally.tables.findings import Findings
 from mcptally.tables.recordings import Recordings
 from mcptally.tables.stages import ExcludedFiles, ExcludedRecordings, FilePlaces, RecordingPlaces
@@ -75,8 +77,8 @@ class EarlierStores:
         parts = [
             Part(number, path.stem)
             for number, folder in enumerate(folders)
-            for path in store_files.live_files(folder, manifests[number])[Recordings.name]
-            if not path.stem.startswith(store_files.EMPTY)
+            for path in live_files(folder, manifests[number])[Recordings.name]
+            if not path.stem.startswith(EMPTY)
         ]
         return cls(
             folders,
@@ -190,7 +192,7 @@ class EarlierStores:
         chosen = pl.DataFrame({"server": list(servers)}, schema={"server": pl.String})
         return [
             StoredSummaries(
-                folder / store_files.SUMMARIES,
+                folder / SUMMARIES,
                 [part.name for part in self.parts if part.store == number],
                 self.reused_places().filter(store=number).select("recording").unique(),
                 chosen,
@@ -219,10 +221,10 @@ class EarlierStores:
 
 def open_earlier(folder: Path, made: Provenance) -> EarlierStores | str | None:
     """The store in a folder if its rows can be reused, or why not; None if there is no store."""
-    if not (folder / store_files.MANIFEST).exists():
+    if not (folder / MANIFEST).exists():
         return None
     try:
-        manifest = store_files.read_manifest(folder)
+        manifest = read_manifest(folder)
     except StoreError as error:
         return str(error).partition("; ")[0]
     return reuse_blocker(folder, manifest, made) or EarlierStores.read([folder], [manifest])

@@ -35,9 +35,12 @@ from mcptally.pipeline.plan import bytes_in_memory, default_partition_bytes, fin
 from mcptally.pipeline.scoring import ScoringRules
 from mcptally.pipeline.selection import Selection
 from mcptally.process_memory import gc_paused
-from mcptally.store import files as store_files
-from mcptally.store.files import SourceFile, Written
+from mcptally.store import work_folder
+from mcptally.store.manifest import VIEWS, WORK, forgotten
+from mcptally.store.parts import Written, remove_orphan_summaries, write_part
 from mcptally.store.remote_copy import local_copy
+from mcptally.store.source_files import SourceFile
+from mcptally.store.work_folder import Provenance, working
 from mcptally.tables.all_tables import TABLES
 from mcptally.tables.findings import Finding, Findings, findings_frame
 from mcptally.tables.recordings import Recordings
@@ -147,19 +150,19 @@ def score(
     files, others = selection.files(found_files)
     if not files:
         raise UnreadableError(_nothing_selected(selection, others))
-    upload_url = f"{out}/{store_files.WORK}" if isinstance(out, str) and is_url(out) else None
+    upload_url = f"{out}/{WORK}" if isinstance(out, str) and is_url(out) else None
     with (
         local_copy(out, full=full) as store,
         open_engine(engine, scheduler=scheduler, jobs=jobs, upload_url=upload_url) as workers,
-        store_files.working(store) as work,
+        working(store) as work,
     ):
-        forgotten = store_files.forgotten(store)
+        removed = forgotten(store)
         code = fingerprint.code_digest()
-        made = store_files.Provenance(
+        made = Provenance(
             judging.digest,
             payloads,
             code,
-            forgotten=forgotten,
+            forgotten=removed,
             selection=selection.for_manifest(),
         )
         limit = partition_bytes or default_partition_bytes(workers.jobs)
@@ -198,7 +201,7 @@ def build(
             carried = _carry_over(settings, earlier)
             finished = list(_finish(settings, pool, gathered, context))
         archive_tables = _write_archive_tables(settings.work, context, skipped)
-        store_files.remove_orphan_summaries(settings.work)
+        remove_orphan_summaries(settings.work)
         reused = earlier.reused_files(named) if earlier else set()
         return Build(
             _total([carried.written, *finished, archive_tables]),
@@ -210,7 +213,7 @@ def build(
         )
 
 
-def publish(settings: Settings, built: Build, made: store_files.Provenance) -> Summary:
+def publish(settings: Settings, built: Build, made: Provenance) -> Summary:
     """Replace the store by what was built, and remove the files of the store before.
 
     Raises:
@@ -221,7 +224,7 @@ def publish(settings: Settings, built: Build, made: store_files.Provenance) -> S
     if not built.written.rows[Recordings.name]:
         files = [source.file for source in built.sources]
         raise UnreadableError(_nothing_readable(settings.work, files))
-    store_files.publish(
+    work_folder.publish(
         settings.store,
         settings.work,
         sources=built.sources,
@@ -229,7 +232,7 @@ def publish(settings: Settings, built: Build, made: store_files.Provenance) -> S
         made=dataclasses.replace(made, as_scored=built.as_scored),
         kept=built.kept,
     )
-    if (settings.store / store_files.VIEWS).exists():
+    if (settings.store / VIEWS).exists():
         # The views name live files: replace them before `working` removes the old files.
         from mcptally.analytics import duckdb_file  # noqa: PLC0415  (loads DuckDB)
 
@@ -278,14 +281,14 @@ def _write_archive_tables(
     """Write the `tools` table, findings about definitions, and findings about skipped paths."""
     rows = dict.fromkeys((table.name for table in TABLES), 0)
     for table, frame in tools(context.summary(), context.sightings.rows).items():
-        rows[table.name] += store_files.write_part(work, table, "tools", frame)
+        rows[table.name] += write_part(work, table, "tools", frame)
     if skipped:
         findings = [
             Finding("archive.not_followed", "warning", "file", each.why, file=each.name)
             for each in skipped
         ]
         frame = findings_frame(findings)
-        rows[Findings.name] += store_files.write_part(work, Findings, "skipped", frame)
+        rows[Findings.name] += write_part(work, Findings, "skipped", frame)
     return Written(rows, {}, 0)
 
 

@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from mcptally.errors import StoreError, UsageError
-from mcptally.store.files import MANIFEST, SUMMARIES, WORK, digest_of
+from mcptally.store import remote_folder
+from mcptally.store.manifest import MANIFEST, SUMMARIES, WORK
+from mcptally.store.source_files import digest_of
 from mcptally.tables.all_tables import TABLES
 from mcptally.transcript import remote
 
@@ -66,7 +68,7 @@ class _Downloaded(NamedTuple):
 
 def _download(url: str, folder: Path, *, full: bool) -> _Downloaded:
     """Copy the store behind a URL into a folder."""
-    there = remote.list_names(url)
+    there = remote_folder.list_names(url)
     if MANIFEST not in there:
         if others := [name for name in there if not _is_of_store(name)]:
             raise StoreError(
@@ -74,11 +76,11 @@ def _download(url: str, folder: Path, *, full: bool) -> _Downloaded:
             )
         return _Downloaded(None, {}, set())
     # Ask for the version first: if another run publishes now, the PUT at the end fails.
-    version = remote.version(url, MANIFEST)
-    remote.download(url, folder, [MANIFEST])
+    version = remote_folder.version(url, MANIFEST)
+    remote_folder.download(url, folder, [MANIFEST])
     listed = _listed(folder)
     wanted = [] if full else sorted(listed & set(there))
-    remote.download(url, folder, wanted)
+    remote_folder.download(url, folder, wanted)
     # Digests of the files, not those in store.json: a damaged file is uploaded again.
     return _Downloaded(version, {name: digest_of(folder / name) for name in wanted}, listed)
 
@@ -94,18 +96,20 @@ def _listed(folder: Path) -> set[str]:
 def _publish(url: str, folder: Path, before: _Downloaded) -> None:
     parts = json.loads((folder / MANIFEST).read_bytes())["parts"]
     new = sorted(parts.keys() - before.files.keys())
-    remote.upload(folder, url, new)
-    if missing := parts.keys() - set(remote.list_names(url)):
-        remote.remove(url, [name for name in new if name not in missing])
+    remote_folder.upload(folder, url, new)
+    if missing := parts.keys() - set(remote_folder.list_names(url)):
+        remote_folder.remove(url, [name for name in new if name not in missing])
         raise StoreError(
             f"{url}: {min(missing)} disappeared after its upload; is another run writing there? "
             "score again"
         )
     # Check first: not every protocol has a conditional PUT.
-    if remote.version(url, MANIFEST) != before.version or not remote.upload_if_unchanged(
+    if remote_folder.version(
+        url, MANIFEST
+    ) != before.version or not remote_folder.upload_if_unchanged(
         folder / MANIFEST, url, MANIFEST, before=before.version
     ):
-        remote.remove(url, new)  # no other run uses these names
+        remote_folder.remove(url, new)  # no other run uses these names
         raise StoreError(
             f"{url}: another run has published there since this one began, and its store was kept; "
             "score again"
@@ -115,10 +119,10 @@ def _publish(url: str, folder: Path, before: _Downloaded) -> None:
 
 def _sweep(url: str, listed: set[str], before: set[str]) -> None:
     """Remove the files of the previous store, and old files of runs that did not end."""
-    ages = remote.ages(url)
+    ages = remote_folder.ages(url)
     old = {name for name, age in ages.items() if _is_of_store(name) and age > LEFT_OVER}
     unused = ((before & ages.keys()) | old) - listed - {MANIFEST}
-    remote.remove(url, sorted(unused))
+    remote_folder.remove(url, sorted(unused))
 
 
 _STORE_FOLDERS: Final = frozenset({*(table.name for table in TABLES), SUMMARIES, WORK, MANIFEST})

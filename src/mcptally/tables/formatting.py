@@ -28,3 +28,16 @@ def formatted(template: str, *values: str | pl.Expr) -> pl.Expr:
         if text:
             parts.append(pl.lit(text))
     return pl.concat_str(parts)
+
+
+def counted(value: str | pl.Expr, singular: str, plural: str) -> pl.Expr:
+    """Return an expression for a count and its noun: `1 event`, `2 events`; null if it is null.
+
+    Args:
+        value: column name or expression of the count.
+        singular: the noun in singular, and words that depend on it: `event is missing`.
+        plural: the same in plural.
+    """
+    number = pl.col(value) if isinstance(value, str) else value
+    noun = pl.when(number == 1).then(pl.lit(singular)).otherwise(pl.lit(plural))
+    return formatted("{} {}", number, noun)

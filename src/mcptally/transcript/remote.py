@@ -1,4 +1,4 @@
-"""Reads and writes files behind URLs (`s3://bucket/key` and other protocols of fsspec).
+"""Reads files behind URLs (`s3://bucket/key` and other protocols of fsspec).
 
 A `RemoteFile` replaces a `Path` when an archive is read: it has a name, a size, times and a stream
 of bytes. A connection error is not a property of the file, so it ends the run: a finding would
@@ -6,14 +6,13 @@ make the tables depend on the network.
 """
 
 import contextlib
-import datetime
 import functools
 import hashlib
 import io
 import os
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, Final, TypeGuard, cast
 
@@ -31,6 +30,11 @@ _EXTRAS: Final = {"s3": "s3", "s3a": "s3"}
 def is_url(path: str | os.PathLike[str]) -> bool:
     """Whether a path is a URL such as `s3://bucket/key`."""
     return isinstance(path, str) and _URL.match(path) is not None
+
+
+def is_s3(url: str) -> bool:
+    """Whether a URL is one of S3."""
+    return url.partition("://")[0].lower() in _EXTRAS
 
 
 def url_of_path(path: Path) -> str | None:
@@ -245,134 +249,12 @@ def discover(url: str) -> list[Path]:
 def _listed(url: str, about: dict[str, Any]) -> RemoteFile:
     version = str(about.get("ETag") or about.get("etag") or "")
     number = int.from_bytes(hashlib.sha256(version.encode()).digest()[:6]) if version else 0
-    return RemoteFile(url, int(about["size"] or 0), (int(_changed(about) * 1e9), number))
+    return RemoteFile(url, int(about["size"] or 0), (int(changed_at(about) * 1e9), number))
 
 
-def _changed(about: dict[str, Any]) -> float:
+def changed_at(about: dict[str, Any]) -> float:
     """Time of change in seconds since 1970; the current time if it is not known."""
     times = ("LastModified", "last_modified", "mtime", "created")
     # Not known: the current time differs from any stored one, so the bytes are compared.
     changed = next((about[key] for key in times if key in about), time.time())
     return float(changed.timestamp() if hasattr(changed, "timestamp") else changed)
-
-
-def list_names(url: str) -> list[str]:
-    """The paths of all files below a URL, relative to it, sorted.
-
-    Raises:
-        McptallyError: it cannot be reached.
-    """
-    system, path = resolve(url)
-    with reaching(url):
-        system.invalidate_cache()
-        found = [str(name) for name in system.find(path)]
-    base = path.rstrip("/") + "/"
-    return sorted(name.removeprefix(base) for name in found if name.startswith(base))
-
-
-def upload(folder: Path, url: str, parts: Sequence[str]) -> None:
-    """Copy files from a folder to the same relative paths below a URL; each copy is atomic.
-
-    Raises:
-        McptallyError: it cannot be reached.
-    """
-    system, path = resolve(url)
-    if parts:
-        with reaching(url):
-            system.put([str(folder / name) for name in parts], [f"{path}/{name}" for name in parts])
-
-
-def version(url: str, name: str) -> str | None:
-    """The version of a file below a URL: its ETag on S3, elsewhere its SHA-256; None if missing.
-
-    Raises:
-        McptallyError: it cannot be reached.
-    """
-    system, path = resolve(url)
-    with reaching(f"{url}/{name}"):
-        system.invalidate_cache()
-        try:
-            if _is_s3(url):
-                return str(system.info(f"{path}/{name}")["ETag"])
-            return hashlib.sha256(system.cat_file(f"{path}/{name}")).hexdigest()
-        except FileNotFoundError:
-            return None
-
-
-def upload_if_unchanged(file: Path, url: str, name: str, *, before: str | None) -> bool:
-    """Upload a file below a URL if the current version is `before`; return whether it was.
-
-    `before` is a result of `version`. On S3 the request is conditional (`If-Match`,
-    `If-None-Match`). Other protocols have no conditions: the file is always uploaded.
-
-    Raises:
-        McptallyError: it cannot be reached.
-    """
-    system, path = resolve(url)
-    condition = {"mode": "create"} if before is None else {"IfMatch": before}
-    with reaching(f"{url}/{name}"):
-        try:
-            system.pipe_file(
-                f"{path}/{name}", file.read_bytes(), **(condition if _is_s3(url) else {})
-            )
-        except OSError as error:
-            cause = getattr(error.__cause__, "response", {})
-            if cause.get("Error", {}).get("Code") in _REFUSED:
-                return False
-            raise
-    return True
-
-
-_REFUSED: Final = frozenset(
-    {"PreconditionFailed", "412", "ConditionalRequestConflict", "NoSuchKey"}
-)
-"""Error codes of S3 for a PUT whose condition does not hold."""
-
-
-def _is_s3(url: str) -> bool:
-    return url.partition("://")[0].lower() in _EXTRAS
-
-
-def ages(url: str) -> dict[str, datetime.timedelta]:
-    """Relative path of each file below a URL → its age; zero if it is not known.
-
-    Raises:
-        McptallyError: it cannot be reached.
-    """
-    system, path = resolve(url)
-    with reaching(url):
-        system.invalidate_cache()
-        found = system.find(path, detail=True)
-    base = path.rstrip("/") + "/"
-    now = time.time()
-    return {
-        str(name).removeprefix(base): datetime.timedelta(seconds=max(0, now - _changed(about)))
-        for name, about in found.items()
-        if str(name).startswith(base)
-    }
-
-
-def download(url: str, folder: Path, parts: Sequence[str]) -> None:
-    """Download files from below a URL to the same relative paths in a folder.
-
-    Raises:
-        McptallyError: it cannot be reached.
-    """
-    system, path = resolve(url)
-    for name in parts:
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-    if parts:
-        with reaching(url):
-            system.get([f"{path}/{name}" for name in parts], [str(folder / name) for name in parts])
-
-
-def remove(url: str, parts: Sequence[str]) -> None:
-    """Remove files below a URL, given their relative paths.
-
-    Raises:
-        McptallyError: it cannot be reached.
-    """
-    system, path = resolve(url)
-    if parts:
-        with reaching(url):
-            system.rm([f"{path}/{name}" for name in parts])

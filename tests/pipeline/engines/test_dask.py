@@ -23,7 +23,7 @@ from mcptally.pipeline.engines import dask_tasks
 from mcptally.pipeline.engines.dask import DaskPool
 from mcptally.pipeline.engines.worker import FinishSettings, Partition
 from mcptally.pipeline.scoring import ScoringRules
-from mcptally.store.files import create_work_folder
+from mcptally.store.work_folder import create_work_folder
 from mcptally.tables.all_tables import TABLES
 from tests import corpus
 from tests.pipeline.engines.clusters import QUIET, Machines, hold, machines

@@ -24,8 +24,8 @@ from mcptally.errors import McptallyError, UsageError
 from mcptally.pipeline.engines import dask_tasks
 from mcptally.pipeline.engines.pool import ContextOf
 from mcptally.pipeline.engines.worker import FinishSettings, GatherReport, Partition
-from mcptally.store.files import Written
-from mcptally.transcript import remote
+from mcptally.store import remote_folder
+from mcptally.store.parts import Written
 
 CHECK_SECONDS: Final = 30.0
 """Seconds without a result after which the cluster is asked whether it has a worker."""
@@ -225,9 +225,9 @@ class DaskPool:
         """Fetch what workers uploaded, if they do not see the work folder."""
         if self.run.upload_url is not None:
             uploaded = f"{self.run.upload_url}/{self.run.name}"
-            parts = remote.list_names(uploaded)
-            remote.download(uploaded, self.run.work, parts)
-            remote.remove(uploaded, parts)
+            parts = remote_folder.list_names(uploaded)
+            remote_folder.download(uploaded, self.run.work, parts)
+            remote_folder.remove(uploaded, parts)
 
     def _submit(self, function: Callable[..., Any], *arguments: object) -> "distributed.Future":
         key = f"mcptally-{function.__name__}-{secrets.token_hex(8)}"

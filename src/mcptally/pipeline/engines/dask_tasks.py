@@ -35,8 +35,10 @@ from mcptally.pipeline.partition_summary import PartitionSummary
 from mcptally.pipeline.plan import transcript_bytes
 from mcptally.pipeline.selection import Selection
 from mcptally.process_memory import gc_paused
-from mcptally.store import files as store_files
-from mcptally.transcript.remote import is_remote, upload
+from mcptally.store.manifest import SUMMARIES
+from mcptally.store.parts import Written
+from mcptally.store.remote_folder import upload
+from mcptally.transcript.remote import is_remote
 
 _ONE_AT_A_TIME: Final = threading.Lock()
 """Memory is planned per process, so a worker with many threads works on one partition at a time."""
@@ -112,7 +114,7 @@ def finish(
     report: GatherReport,
     settings: FinishSettings,
     context: PartitionSummary,
-) -> store_files.Written:
+) -> Written:
     """Finish a partition and write its tables into the work folder.
 
     Args:
@@ -154,7 +156,7 @@ def _output_folder(run: DaskRun) -> Iterator[Path]:
         yield run.work
         return
     folder = _scratch(_worker()) / run.name / f"out-{secrets.token_hex(4)}"
-    (folder / store_files.SUMMARIES).mkdir(parents=True)
+    (folder / SUMMARIES).mkdir(parents=True)
     try:
         yield folder
         parts = [path.relative_to(folder).as_posix() for path in folder.rglob("*.parquet")]

@@ -26,7 +26,7 @@ from mcptally.pipeline.engines.worker import (
     Partition,
     PartitionWorker,
 )
-from mcptally.store.files import Written
+from mcptally.store.parts import Written
 
 _AHEAD: Final = 2
 """Tasks that a child process has at a time, so that it never waits for the next."""

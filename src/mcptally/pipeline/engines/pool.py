@@ -10,7 +10,7 @@ from typing import Protocol, Self
 
 from mcptally.pipeline.engines.worker import FinishSettings, GatherReport, Partition
 from mcptally.pipeline.partition_summary import PartitionSummary
-from mcptally.store.files import Written
+from mcptally.store.parts import Written
 
 ContextOf = Callable[[int], PartitionSummary]
 """Number of a partition → what the whole archive says about its servers and tools."""

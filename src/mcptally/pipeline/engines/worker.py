@@ -19,7 +19,9 @@ from mcptally.pipeline.partition_summary import PartitionSummary, summary_frames
 from mcptally.pipeline.plan import transcript_bytes
 from mcptally.pipeline.scoring import ScoringRules
 from mcptally.pipeline.selection import EVERYTHING, Selection
-from mcptally.store import files as store_files
+from mcptally.store import parts
+from mcptally.store.parts import Written, write_part
+from mcptally.store.source_files import SourceFile, file_state, source_of
 from mcptally.tables.all_tables import TABLES
 from mcptally.tables.calls import Calls
 from mcptally.tables.findings import Findings
@@ -47,7 +49,7 @@ class GatherReport:
 
     recordings: pl.Series
     """Ids of its recordings, each once."""
-    sources: list[store_files.SourceFile]
+    sources: list[SourceFile]
     """Its files as they were when they were read."""
     servers: list[str | None]
     """Labels of its servers, each once."""
@@ -68,10 +70,10 @@ def gather_files(
     files: Sequence[Path], names: Sequence[str], selection: Selection
 ) -> tuple[GatheredPartition, GatherReport]:
     """Gather `files` as one partition; tables and findings call them by `names`."""
-    states = [store_files.file_state(path) for path in files]
+    states = [file_state(path) for path in files]
     part = gather(files, names, selection)
     sources = [
-        dataclasses.replace(store_files.source_of(path, state), file=name)
+        dataclasses.replace(source_of(path, state), file=name)
         for path, state, name in zip(files, states, names, strict=True)
     ]
     # Copy: a slice would keep the buffer with all texts of its frame alive.
@@ -84,7 +86,7 @@ def write_summary(work: Path, number: int, part: GatheredPartition) -> None:
     """Write the summary of a partition into the work folder."""
     with _draft(work) as draft:
         frames = summary_frames(part.summary, part.calls)
-        store_files.write_summary(draft, f"{number:06d}", frames)
+        parts.write_summary(draft, f"{number:06d}", frames)
 
 
 _LONG_TEXTS: Final = ("response", "structured_content", "arguments", "text", "first_text")
@@ -136,16 +138,16 @@ def finish_and_write(
     part: GatheredPartition,
     context: PartitionSummary,
     settings: FinishSettings,
-) -> store_files.Written:
+) -> Written:
     """Finish a partition and write all of its tables into the work folder, or none of them."""
     tables = finish(part, context, settings.judging, payloads=settings.payloads)
     rows = dict.fromkeys((table.name for table in TABLES), 0)
     with _draft(work) as draft:
         for table, frame in tables.items():
-            rows[table.name] += store_files.write_part(draft, table, f"{number:06d}", frame)
+            rows[table.name] += write_part(draft, table, f"{number:06d}", frame)
     outcomes = dict(tables[Calls].group_by("outcome").len().iter_rows())
     broken = tables[Findings].filter(about="file", severity="error").height
-    return store_files.Written(rows, outcomes, broken)
+    return Written(rows, outcomes, broken)
 
 
 @contextlib.contextmanager
@@ -203,7 +205,7 @@ class PartitionWorker:
         """Set what the following partitions are finished with."""
         self.settings = settings
 
-    def finish(self, number: int, context: PartitionSummary) -> store_files.Written:
+    def finish(self, number: int, context: PartitionSummary) -> Written:
         """Finish a gathered partition and write its tables."""
         assert self.settings is not None  # noqa: S101  (`configure` is always called before)
         return finish_and_write(self.work, number, self._take(number), context, self.settings)

@@ -13,7 +13,7 @@ SECRET = "ghp_" + "a1B2" * 9
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("sanitise")
+    folder = tmp_path_factory.mktemp("display")
     detail = {"error_detail": {"category": "auth", "code": "BAD", "details": {"token": SECRET}}}
     lines = [
         t.opened(),

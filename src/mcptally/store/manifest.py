@@ -1,0 +1,205 @@
+"""The manifest of a store, `store.json`, which lists the live files: read, check and replace it.
+
+STORE/store.json                            format, versions, files of the archive, live files
+STORE/<table>/<number>-<run>.parquet        rows, zstd
+STORE/.known/<kind>/<number>-<run>.parquet  summaries of partitions: the next run reads them to find
+                                            out which rows it can reuse
+STORE/.work/                                work in progress of a run
+
+A file is written once and never changed. A run adds files under new names, replaces `store.json` in
+one step, and removes the files that it no longer lists. So a run that is killed leaves either the
+old store or the new one; the next run removes its other files.
+"""
+
+import contextlib
+import json
+import os
+import re
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from mcptally.errors import StoreError
+from mcptally.store.plain_files import require_plain_files
+from mcptally.tables.all_tables import TABLES
+from mcptally.transcript.remote import url_of_path
+
+STORE_FORMAT: Final = 3
+"""Version of the store's layout. A store of another version is rebuilt, not migrated."""
+
+MANIFEST: Final = "store.json"
+WORK: Final = ".work"
+SUMMARIES: Final = ".known"
+VIEWS: Final = "mcptally.duckdb"
+"""Views over the live files for other DuckDB clients; see `analytics.duckdb_file`."""
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """The content of `store.json`.
+
+    Raises:
+        StoreError: there is no store, the first run into it did not end, it has another format, or
+            a file is missing or damaged.
+    """
+    path = folder / MANIFEST
+    if not folder.is_dir():
+        if url := url_of_path(folder):
+            raise StoreError(
+                f"{url}: a store must be in a local folder to be queried; copy it first, as with: "
+                f"aws s3 sync {url} {folder.name}"
+            )
+        raise StoreError(
+            f"{folder}: no such store; make one with: mcptally score ARCHIVE -o {folder}"
+        )
+    require_plain_files(folder)
+    while True:
+        manifest = _checked(folder, _load(path))
+        try:
+            for name, part in manifest["parts"].items():
+                if not name.startswith(SUMMARIES):
+                    _require(folder, manifest, name, part["bytes"])
+        except StoreError:
+            # If a run has replaced the store since, read the new manifest.
+            if _load(path) == manifest:
+                raise
+        else:
+            return manifest
+
+
+def _load(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        folder = path.parent
+        if (folder / WORK).is_dir():
+            raise StoreError(
+                f"{folder}: the first run into this store has not ended; if no run is active, "
+                f"start the same command again: mcptally score ARCHIVE -o {folder}, or "
+                f"mcptally merge STORES -o {folder}"
+            ) from error
+        raise StoreError(f"{folder}: is not a store (it has no {MANIFEST})") from error
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be read: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise StoreError(
+            f"{path}: cannot be read: {error}; start the command that made the store again: "
+            f"mcptally score ARCHIVE -o {path.parent}, or mcptally merge STORES -o {path.parent}"
+        ) from error
+
+
+def _checked(folder: Path, manifest: Any) -> dict[str, Any]:
+    """The manifest, if this version can read it.
+
+    Raises:
+        StoreError: the manifest is of another format, or not a manifest.
+    """
+    version = manifest.get("format") if isinstance(manifest, dict) else None
+    if isinstance(version, int | str) and version != STORE_FORMAT:
+        raise StoreError(
+            f"{folder}: is a store of format {version}, this mcptally reads format "
+            f"{STORE_FORMAT}; {how_to_rebuild(folder, manifest)}"
+        )
+    if version != STORE_FORMAT or not _is_ours(manifest):
+        raise StoreError(
+            f"{folder / MANIFEST}: is not a manifest of mcptally; "
+            f"{how_to_rebuild(folder, manifest)}"
+        )
+    known: dict[str, Any] = manifest
+    if missing := [name for name, found in live_files(folder, known).items() if not found]:
+        raise StoreError(
+            f"{folder}: has no table {', '.join(missing)}: another version of mcptally made it; "
+            f"{how_to_rebuild(folder, manifest)}"
+        )
+    return known
+
+
+def how_to_rebuild(folder: Path, manifest: Any) -> str:
+    """Advice for a store that cannot be read: merge again, or score again."""
+    if isinstance(manifest, dict) and manifest.get("made_by") == "merge":
+        return f"merge the stores again: mcptally merge STORES -o {folder}"
+    return f"rebuild it with: mcptally score ARCHIVE -o {folder}"
+
+
+LiveFiles = Mapping[str, list[Path]]
+"""The live files of a store: name of a table, or folder of summaries → its files."""
+
+
+def live_files(folder: Path, manifest: Mapping[str, Any]) -> LiveFiles:
+    """The live files in the order of the manifest; every table has an entry."""
+    files: dict[str, list[Path]] = {table.name: [] for table in TABLES}
+    for name in manifest["parts"]:
+        files.setdefault(name.rpartition("/")[0], []).append(folder / name)
+    return files
+
+
+_PART: Final = re.compile(rf"({re.escape(SUMMARIES)}/)?[a-z_]+/[A-Za-z0-9_-]+\.parquet")
+"""Valid names of live files: relative paths into the folders of the store."""
+
+
+def _is_ours(manifest: dict[str, Any]) -> bool:
+    """Whether the members of a manifest that are read have the right types."""
+    sources, parts = manifest.get("archive"), manifest.get("parts")
+    return (
+        isinstance(sources, list)
+        and all(isinstance(source, dict) for source in sources)
+        and isinstance(parts, dict)
+        and all(
+            _PART.fullmatch(name) and isinstance(part, dict) and type(part.get("bytes")) is int
+            for name, part in parts.items()
+        )
+    )
+
+
+def _require(folder: Path, manifest: Mapping[str, Any], name: str, size: int) -> None:
+    """Check that a Parquet file exists and has the length that it was written with."""
+    try:
+        now = (folder / name).stat().st_size
+    except OSError as error:
+        now, what = -1, f"cannot be read: {error.strerror}"
+    else:
+        what = f"is damaged: it has {now} bytes and was written with {size}"
+    if now != size:
+        raise StoreError(f"{folder / name}: {what}; {how_to_rebuild(folder, manifest)}")
+
+
+def listed_files(folder: Path) -> Collection[str]:
+    """Names of the files that the manifest lists.
+
+    Raises:
+        StoreError: there is no manifest that this version can read.
+    """
+    names: Collection[str] = _checked(folder, _load(folder / MANIFEST))["parts"].keys()
+    return names
+
+
+def forgotten(folder: Path) -> list[dict[str, Any]]:
+    """The manifest's list of removals on request, also of a store of another format."""
+    with contextlib.suppress(OSError, ValueError, AttributeError, TypeError, RecursionError):
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        return list(manifest.get("forgotten", ()))
+    return []
+
+
+def manifest_version(folder: Path) -> tuple[int, int]:
+    """Inode and time of the manifest: they change when a run replaces the store at `folder`."""
+    try:
+        stat = (folder / MANIFEST).stat()
+    except OSError:
+        return (0, 0)
+    return (stat.st_ino, stat.st_mtime_ns)
+
+
+def has_views(folder: Path) -> bool:
+    """Whether `mcptally.duckdb` belongs to the current manifest: it has the manifest's time."""
+    try:
+        views, manifest = (folder / name for name in (VIEWS, MANIFEST))
+        return views.stat().st_mtime_ns == manifest.stat().st_mtime_ns
+    except OSError:
+        return False
+
+
+def replace_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
+    """Replace `store.json` in one step. The caller must hold the lock of the store."""
+    draft = folder / WORK / MANIFEST
+    draft.write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+    os.replace(draft, folder / MANIFEST)  # noqa: PTH105  (atomic)

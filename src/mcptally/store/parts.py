@@ -1,0 +1,116 @@
+"""The Parquet files of a store: parts of tables, and summaries of partitions."""
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, cast
+
+import polars as pl
+import pyarrow.parquet as pq
+
+from mcptally.store.manifest import SUMMARIES
+from mcptally.tables.all_tables import TABLES
+from mcptally.tables.declaration import Table
+from mcptally.tables.recordings import Recordings
+
+EMPTY: Final = "empty"
+"""Prefix of the name of a file without rows; every table has at least one file."""
+
+_PAYLOADS: Final = frozenset({"response", "text"})
+"""Columns of payloads, for which Parquet dictionaries and statistics cost more than they save."""
+
+_MOSTLY_DISTINCT: Final = frozenset(
+    {"call_id", "attempt_of", "requested_at", "answered_at", "at", "latency_ms"}
+    | {"first_call", "last_call"}
+)
+"""Columns whose values rarely repeat, so that a dictionary would be as large as the column."""
+
+_DICTIONARY_BYTES: Final = 4 << 20
+"""Limit of a column's dictionary: enough for the error texts of a row group."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Written:
+    """Numbers of rows that were put into a store."""
+
+    rows: dict[str, int]
+    """Rows by name of table."""
+    outcomes: dict[str, int]
+    """Calls by outcome."""
+    broken: int
+    """Findings of severity error about files."""
+
+
+def write_part(work: Path, table: type[Table], part: str, frame: pl.DataFrame) -> int:
+    """Write a part of a table into the work folder, sorted by its key; gives the number of rows."""
+    target = work / table.name / f"{part}.parquet"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    data = table.frame(frame)
+    order = data.select(pl.arg_sort_by(table.key, nulls_last=True).cast(pl.UInt32)).to_series()
+    in_order = order.equals(pl.int_range(data.height, dtype=pl.UInt32, eager=True))
+    schema = table.described(data.clear().to_arrow(compat_level=pl.CompatLevel.newest()).schema)
+    # One row group at a time: sorting and converting the whole frame would make two more copies.
+    with pq.ParquetWriter(target, schema, **_options(schema.names)) as writer:
+        for start in range(0, max(1, data.height), ROW_GROUP):
+            rows = data.slice(start, ROW_GROUP)
+            if not in_order:
+                rows = data[order.slice(start, ROW_GROUP)]
+            writer.write_table(rows.to_arrow(compat_level=pl.CompatLevel.newest()))
+    return data.height
+
+
+def copy_part(source: Path, target: Path, keep: Callable[[pl.DataFrame], pl.DataFrame]) -> int:
+    """Write the rows of a part that the filter `keep` returns; gives their number."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    rows = 0
+    with pq.ParquetFile(source) as file:
+        schema = file.schema_arrow
+        with pq.ParquetWriter(target, schema, **_options(schema.names)) as writer:
+            for batch in file.iter_batches(batch_size=ROW_GROUP):
+                kept = keep(cast("pl.DataFrame", pl.from_arrow(batch)))
+                if kept.height:
+                    arrow = kept.to_arrow(compat_level=pl.CompatLevel.newest()).cast(schema)
+                    writer.write_table(arrow)
+                    rows += kept.height
+    return rows
+
+
+_FILTERED: Final = frozenset(
+    {"server", "tool", "recording", "session", "seq", "requested_at", "at", "outcome", "rule", "id"}
+)
+"""Columns that queries filter by; with their statistics a reader can skip row groups."""
+
+ROW_GROUP: Final = 50_000
+
+
+def _options(names: Sequence[str]) -> dict[str, Any]:
+    repeating = [name for name in names if name not in _PAYLOADS | _MOSTLY_DISTINCT]
+    return {
+        "compression": "zstd",
+        "compression_level": 3,
+        "use_dictionary": repeating,
+        "dictionary_pagesize_limit": _DICTIONARY_BYTES,
+        "write_statistics": [name for name in names if name in _FILTERED],
+    }
+
+
+def write_summary(work: Path, part: str, frames: Mapping[str, pl.DataFrame]) -> None:
+    """Write the summary of a part (kind → rows) into the work folder."""
+    for kind, frame in frames.items():
+        target = work / SUMMARIES / kind / f"{part}.parquet"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        frame.write_parquet(target, compression="zstd", compression_level=1)
+
+
+def remove_orphan_summaries(work: Path) -> None:
+    """Remove from a work folder the summaries of partitions that were not finished."""
+    for path in (work / SUMMARIES).rglob("*.parquet"):
+        if not (work / Recordings.name / path.name).exists():
+            path.unlink()
+
+
+def part_files(work: Path) -> Iterator[tuple[str, Path]]:
+    """Name and path of each Parquet file in the table and summary folders of a work folder."""
+    for name in (*(table.name for table in TABLES), SUMMARIES):
+        for path in sorted((work / name).rglob("*.parquet")):
+            yield path.relative_to(work).as_posix(), path

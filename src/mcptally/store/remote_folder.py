@@ -1,0 +1,128 @@
+"""Lists, copies and removes the files of a folder behind a URL."""
+
+import datetime
+import hashlib
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from mcptally.transcript.remote import changed_at, is_s3, reaching, resolve
+
+
+def list_names(url: str) -> list[str]:
+    """The paths of all files below a URL, relative to it, sorted.
+
+    Raises:
+        McptallyError: it cannot be reached.
+    """
+    system, path = resolve(url)
+    with reaching(url):
+        system.invalidate_cache()
+        found = [str(name) for name in system.find(path)]
+    base = path.rstrip("/") + "/"
+    return sorted(name.removeprefix(base) for name in found if name.startswith(base))
+
+
+def upload(folder: Path, url: str, parts: Sequence[str]) -> None:
+    """Copy files from a folder to the same relative paths below a URL; each copy is atomic.
+
+    Raises:
+        McptallyError: it cannot be reached.
+    """
+    system, path = resolve(url)
+    if parts:
+        with reaching(url):
+            system.put([str(folder / name) for name in parts], [f"{path}/{name}" for name in parts])
+
+
+def version(url: str, name: str) -> str | None:
+    """The version of a file below a URL: its ETag on S3, elsewhere its SHA-256; None if missing.
+
+    Raises:
+        McptallyError: it cannot be reached.
+    """
+    system, path = resolve(url)
+    with reaching(f"{url}/{name}"):
+        system.invalidate_cache()
+        try:
+            if is_s3(url):
+                return str(system.info(f"{path}/{name}")["ETag"])
+            return hashlib.sha256(system.cat_file(f"{path}/{name}")).hexdigest()
+        except FileNotFoundError:
+            return None
+
+
+def upload_if_unchanged(file: Path, url: str, name: str, *, before: str | None) -> bool:
+    """Upload a file below a URL if the current version is `before`; return whether it was.
+
+    `before` is a result of `version`. On S3 the request is conditional (`If-Match`,
+    `If-None-Match`). Other protocols have no conditions: the file is always uploaded.
+
+    Raises:
+        McptallyError: it cannot be reached.
+    """
+    system, path = resolve(url)
+    condition = {"mode": "create"} if before is None else {"IfMatch": before}
+    with reaching(f"{url}/{name}"):
+        try:
+            system.pipe_file(
+                f"{path}/{name}", file.read_bytes(), **(condition if is_s3(url) else {})
+            )
+        except OSError as error:
+            cause = getattr(error.__cause__, "response", {})
+            if cause.get("Error", {}).get("Code") in _REFUSED:
+                return False
+            raise
+    return True
+
+
+_REFUSED: Final = frozenset(
+    {"PreconditionFailed", "412", "ConditionalRequestConflict", "NoSuchKey"}
+)
+"""Error codes of S3 for a PUT whose condition does not hold."""
+
+
+def ages(url: str) -> dict[str, datetime.timedelta]:
+    """Relative path of each file below a URL → its age; zero if it is not known.
+
+    Raises:
+        McptallyError: it cannot be reached.
+    """
+    system, path = resolve(url)
+    with reaching(url):
+        system.invalidate_cache()
+        found = system.find(path, detail=True)
+    base = path.rstrip("/") + "/"
+    now = time.time()
+    return {
+        str(name).removeprefix(base): datetime.timedelta(seconds=max(0, now - changed_at(about)))
+        for name, about in found.items()
+        if str(name).startswith(base)
+    }
+
+
+def download(url: str, folder: Path, parts: Sequence[str]) -> None:
+    """Download files from below a URL to the same relative paths in a folder.
+
+    Raises:
+        McptallyError: it cannot be reached.
+    """
+    system, path = resolve(url)
+    for name in parts:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    if parts:
+        with reaching(url):
+            system.get([f"{path}/{name}" for name in parts], [str(folder / name) for name in parts])
+
+
+def remove(url: str, parts: Sequence[str]) -> None:
+    """Remove files below a URL, given their relative paths.
+
+    Raises:
+        McptallyError: it cannot be reached.
+    """
+    system, path = resolve(url)
+    if parts:
+        with reaching(url):
+            system.rm([f"{path}/{name}" for name in parts])

@@ -1,0 +1,67 @@
+"""The files of an archive as a store knows them: size, digest and state when they were read."""
+
+import dataclasses
+import hashlib
+import time
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from mcptally.transcript.remote import is_remote
+
+TIMESTAMP_MARGIN_NS: Final = 2_000_000_000
+"""Nanoseconds within which two changes of a file may get the same time: file systems have coarse
+clocks."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A file of the archive as it was when it was read."""
+
+    file: str
+    size: int
+    sha256: str
+    stat: tuple[int, ...] | None = dataclasses.field(default=None, compare=False)
+    """`mtime_ns`, `ctime_ns` and inode: a file with the same values is unchanged. None if a later
+    change might not show in them."""
+    whole: bool = dataclasses.field(default=True, compare=False)
+    """Whether the file did not change while it was read; otherwise the next run reads it again."""
+
+
+def digest_of(path: Path) -> str:
+    """SHA-256 of a file."""
+    if is_remote(path):  # computed while it was read over the network
+        return path.sha256()
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+class FileState(NamedTuple):
+    """Size, times and inode of a file before it was read."""
+
+    identity: tuple[int, ...]
+    """Size, mtime, ctime (nanoseconds) and inode."""
+    stable: bool
+    """Whether every later change will show in them."""
+
+
+def file_state(path: Path) -> FileState:
+    """The state of a file now; of a missing file all zeros, and not stable."""
+    try:
+        stat = path.stat()
+    except OSError:
+        return FileState((0, 0, 0, 0), stable=False)
+    identity = (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
+    return FileState(identity, max(identity[1:3]) < time.time_ns() - TIMESTAMP_MARGIN_NS)
+
+
+def source_of(path: Path, before: FileState | None = None) -> SourceFile:
+    """Size and SHA-256 of a file of the archive; `before` is its state before it was read."""
+    try:
+        sha256 = digest_of(path)
+    except OSError:  # reported as a finding
+        return SourceFile(str(path), 0, "", whole=False)
+    now = file_state(path)
+    whole = before is None or before.identity == now.identity
+    is_stable = before is not None and before.stable and whole
+    size, *stat = now.identity
+    return SourceFile(str(path), size, sha256, tuple(stat) if is_stable else None, whole)

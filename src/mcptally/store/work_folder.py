@@ -1,0 +1,236 @@
+"""The work folder of a run: lock the store, publish finished parts, remove old files."""
+
+import contextlib
+import dataclasses
+import datetime
+import errno
+import os
+import secrets
+import shutil
+import sys
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import mcptally
+from mcptally.errors import StoreError
+from mcptally.store.manifest import (
+    MANIFEST,
+    STORE_FORMAT,
+    SUMMARIES,
+    VIEWS,
+    WORK,
+    has_views,
+    listed_files,
+    replace_manifest,
+)
+from mcptally.store.parts import EMPTY, part_files
+from mcptally.store.source_files import SourceFile, digest_of
+from mcptally.tables.all_tables import TABLES
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Provenance:
+    """The provenance of a store: what its rows were made with, and what its manifest keeps."""
+
+    rules: str = "default"
+    """Digest of the rules and scenarios in force."""
+    payloads: bool = True
+    code: str = ""
+    """Digest of the program, as another version may judge differently."""
+    as_scored: Sequence[str] = ()
+    """Recordings that should have been scored again, and whose files were not available."""
+    forgotten: Sequence[Mapping[str, Any]] = ()
+    """When data was removed on request, and how much: never which."""
+    by: str = "score"
+    """The command that can make the store anew: `score` or `merge`."""
+    selection: Mapping[str, Any] | None = None
+    """The part of the archive that was scored; None: all of it."""
+
+
+@contextlib.contextmanager
+def working(folder: Path) -> Iterator[Path]:
+    """An empty work folder inside the store at `folder`, locked for this run; removed afterwards.
+
+    Raises:
+        StoreError: the folder holds something other than a store, another run works in it, or the
+            disk is full.
+    """
+    _require_store_or_empty(folder)
+    new = not folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with alone_in(folder):
+            _require_store_or_empty(folder)
+            remove_unlisted(folder)
+            try:
+                yield create_work_folder(folder)
+            finally:
+                remove_unlisted(folder)
+    except BaseException as error:
+        if new and folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()
+        if isinstance(error, OSError | pl.exceptions.ComputeError) and _is_full(error):
+            left = "it is as it was before" if (folder / MANIFEST).exists() else "there is no store"
+            raise StoreError(
+                f"{folder}: cannot be written, {error}; {left}; free some space and score again"
+            ) from error
+        raise
+
+
+def create_work_folder(folder: Path) -> Path:
+    """A new work folder inside the store at `folder`."""
+    # A new name: a process that survives its run must not write into the next work folder.
+    work = folder / WORK / secrets.token_hex(4)
+    (work / SUMMARIES).mkdir(parents=True)
+    return work
+
+
+def _require_store_or_empty(folder: Path) -> None:
+    """Check that a folder is empty, a store, or what a killed run left of one.
+
+    Raises:
+        StoreError: it is something else.
+    """
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise StoreError(f"{folder}: is a file; name a folder for the store")
+    known = any((folder / name).exists() for name in (MANIFEST, WORK))
+    if not known and any(folder.iterdir()):
+        raise StoreError(f"{folder}: is not a store and has other files in it; name a new folder")
+
+
+def remove_unlisted(folder: Path) -> list[Path]:
+    """Remove the files that the manifest does not list; gives those that could not be removed.
+
+    They belong to the previous store or to killed runs. The caller must hold the lock of the store.
+    Without a readable manifest only work folders are removed.
+    """
+    manifest = folder / MANIFEST
+    listed: set[str] = set()
+    if manifest.exists():
+        try:
+            listed = set(listed_files(folder))
+        except StoreError:
+            shutil.rmtree(folder / WORK, ignore_errors=True)
+            return []
+    left, old = [], list(_unlisted(folder, listed))
+    if old and not has_views(folder):
+        (folder / VIEWS).unlink(missing_ok=True)  # its views may name files that are removed now
+    for path in old:
+        try:
+            path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
+        except OSError:  # in use (Windows), or no permission
+            left.append(path)
+    shutil.rmtree(folder / WORK, ignore_errors=True)
+    return left
+
+
+def _unlisted(folder: Path, listed: Collection[str]) -> Iterator[Path]:
+    """Files in a store's folders that are not listed, and empty folders after their content."""
+    for name in (*(table.name for table in TABLES), SUMMARIES):
+        place = folder / name
+        if place.is_symlink():
+            yield place
+            continue
+        for at, folders, files in os.walk(place, topdown=False):
+            links = [each for each in folders if (Path(at) / each).is_symlink()]
+            for path in (Path(at) / each for each in (*files, *links)):
+                if path.relative_to(folder).as_posix() not in listed:
+                    yield path
+            here = f"{Path(at).relative_to(folder).as_posix()}/"
+            if not any(part.startswith(here) for part in listed):
+                yield Path(at)
+
+
+def _is_full(error: Exception) -> bool:
+    """Whether the disk is full. Writers report it by error number, polars only in the message."""
+    numbers = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
+    by_number = isinstance(error, OSError) and error.errno in numbers
+    return by_number or any(os.strerror(number) in str(error) for number in numbers)
+
+
+@contextlib.contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Lock a store for this process; the system releases the lock when the process ends."""
+    if sys.platform == "win32":
+        yield
+        return
+    import fcntl  # noqa: PLC0415  (not on every system)
+
+    file = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise StoreError(
+            f"{folder}: another run is writing to this store; wait until it ends"
+        ) from None
+    else:
+        yield
+    finally:
+        os.close(file)
+
+
+def publish(
+    folder: Path,
+    work: Path,
+    *,
+    sources: Iterable[SourceFile],
+    rows: Mapping[str, int],
+    made: Provenance,
+    kept: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
+) -> None:
+    """Move the parts of the work folder into the store and replace its manifest.
+
+    Readers see the previous store until `store.json` is replaced. `remove_unlisted` removes old
+    files.
+
+    Args:
+        folder: the store.
+        work: the folder that `working` gave, with the parts written into it.
+        sources: the archive's files.
+        rows: name of each table → number of rows in the new store.
+        made: provenance of the rows.
+        kept: files of the store that stay, with their entries in its manifest.
+    """
+    kept_tables = {name.rpartition("/")[0] for name in kept}
+    for table in TABLES:
+        if table.name not in kept_tables and not any((work / table.name).glob("*.parquet")):
+            (work / table.name).mkdir(exist_ok=True)
+            schema = table.described(table.frame(pl.DataFrame()).to_arrow().schema)
+            pq.write_table(
+                pa.Table.from_batches([], schema),
+                work / table.name / f"{EMPTY}.parquet",
+            )
+    run = secrets.token_hex(4)
+    new = {}
+    for name, path in part_files(work):
+        target = folder / f"{name.removesuffix('.parquet')}-{run}.parquet"
+        new[target.relative_to(folder).as_posix()] = {
+            "bytes": path.stat().st_size,
+            "sha256": digest_of(path),
+        }
+        target.parent.mkdir(parents=True, exist_ok=True)
+        path.rename(target)
+    manifest = {
+        "format": STORE_FORMAT,
+        "mcptally": mcptally.__version__,
+        "made_by": made.by,
+        "code": made.code,
+        "rules": made.rules,
+        "payloads": made.payloads,
+        "selection": made.selection,
+        "scored_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "rows": dict(rows),
+        "archive": [dataclasses.asdict(source) for source in sources],
+        "as_scored": list(made.as_scored),
+        "forgotten": list(made.forgotten),
+        "parts": {**kept, **new},
+    }
+    replace_manifest(folder, manifest)
