@@ -4,7 +4,8 @@ python -m tests.mutations            breaks every place of mutations.toml, one a
 python -m tests.mutations NAME...    only those whose names begin so
 
 Each is broken in a copy of the checkout; the checkout itself is never touched. A mutation is caught
-when a test fails by an assertion: one that no longer imports, or takes forever, proves nothing.
+when a test fails by an assertion, or with the `error` of its row: one that no longer imports, or
+takes forever, proves nothing.
 """
 
 import dataclasses
@@ -12,9 +13,11 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
 import tomllib
+import venv
 import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Final
@@ -48,6 +51,8 @@ class Mutation:
     new: str
     tests: tuple[str, ...]
     """pytest's names of files or tests, below `tests`."""
+    error: str = "AssertionError"
+    """What the report of a failed test may contain in place of an assertion: an exception."""
 
     def broken(self, text: str) -> str:
         """The text of the file with the mutation.
@@ -66,7 +71,7 @@ class Outcome:
 
     mutation: str
     caught_by: str | None
-    """The first test that failed by an assertion."""
+    """The first test that failed by an assertion or with the expected exception."""
     seconds: float
     words: str = ""
     """Why it does not count, where something else than an assertion failed."""
@@ -90,6 +95,7 @@ class Copy:
                 shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
             elif source.exists():
                 shutil.copyfile(source, target)
+        self.python = self._environment(folder / "venv")
         # Bytecode is known by the hash of its source: by time and size, a mutation of the same
         # length in the same second would not be noticed.
         mode = ("--invalidation-mode", "checked-hash")
@@ -98,13 +104,22 @@ class Copy:
         if not Path(found.stdout.strip()).is_relative_to(self.root):
             raise SystemExit(f"the tests would import {found.stdout.strip()}, not the copy")
 
+    def _environment(self, folder: Path) -> str:
+        """Python with the copy and the packages of this Python, also if started with -I."""
+        venv.create(folder, symlinks=True)
+        base = {"base": str(folder), "platbase": str(folder)}
+        packages = [path for path in sys.path if Path(path).name == "site-packages"]
+        paths = [str(self.root / "src"), *packages]
+        site = Path(sysconfig.get_path("purelib", "venv", base))
+        (site / "copy.pth").write_text("\n".join(paths), encoding="utf-8")
+        return str(Path(sysconfig.get_path("scripts", "venv", base)) / "python")
+
     def _python(self, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, *words],
+            [self.python, *words],
             cwd=self.root,
             env={
                 **os.environ,
-                "PYTHONPATH": str(self.root / "src"),
                 "PYTHONDONTWRITEBYTECODE": "1",
                 corpus.SETTING: str(path.resolve()) if (path := corpus.folder()) else "",
             },
@@ -114,7 +129,7 @@ class Copy:
             timeout=PATIENCE,
         )
 
-    def test(self, name: str, tests: tuple[str, ...]) -> Outcome:
+    def test(self, name: str, tests: tuple[str, ...], error: str = "AssertionError") -> Outcome:
         """Run tests until one fails."""
         report = self.root.parent / "report.xml"
         report.unlink(missing_ok=True)
@@ -133,7 +148,7 @@ class Copy:
         for case in cases:
             for fault in case.findall("failure"):
                 words = fault.text or ""
-                if "AssertionError" in words or "DID NOT" in words:
+                if any(each in words for each in ("AssertionError", "DID NOT", error)):
                     return Outcome(name, f"{case.get('name')}", took)
         return Outcome(name, None, took, f"no assertion failed: {done.stdout[-1500:]}")
 
@@ -143,7 +158,7 @@ class Copy:
         text = path.read_text(encoding="utf-8")
         path.write_text(mutation.broken(text), encoding="utf-8")
         try:
-            return self.test(mutation.name, mutation.tests)
+            return self.test(mutation.name, mutation.tests, mutation.error)
         finally:
             path.write_text(text, encoding="utf-8")
 

@@ -213,13 +213,16 @@ def test_the_process_of_a_query_ends_with_its_parent(small: mt.Store):
         "print(child._process.pid, flush=True)\n"
         "os.kill(os.getpid(), signal.SIGKILL)"
     )
-    command = [sys.executable, "-c", script, str(small.path), NATIVE["a distance of long texts"]]
+    command = [sys.executable, "-c", script, str(small.path), MORE["rows without end"]]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == -signal.SIGKILL
     with contextlib.suppress(ProcessLookupError):  # it is gone already
-        pid = os.pidfd_open(int(done.stdout))
-        assert select.select([pid], [], [], 60)[0]
-        os.close(pid)
+        child = os.pidfd_open(int(done.stdout))
+        ended, _, _ = select.select([child], [], [], 60)
+        if not ended:
+            signal.pidfd_send_signal(child, signal.SIGKILL)
+        os.close(child)
+        assert ended
 
 
 @pytest.mark.slow
@@ -265,7 +268,8 @@ def test_a_query_does_not_wait_for_a_slow_one(small: mt.Store):
     with ThreadPoolExecutor(2) as pool, store.within(10):
         list(pool.map(store.sql, ["SELECT 1", "SELECT 2"]))  # both processes are there
         slow = pool.submit(store.sql, MORE["rows without end"])
-        assert store.sql("SELECT tool FROM calls").fetchall() == [("read",)]
+        for _ in range(3):  # the first may come before the slow one
+            assert store.sql("SELECT tool FROM calls").fetchall() == [("read",)]
         assert not slow.done()
         with pytest.raises(QueryError, match="more than 10 s"):
             slow.result()

@@ -287,6 +287,66 @@ def test_a_damaged_manifest_is_reported_with_commands_that_rebuild_the_store(
     assert f"mcptally merge STORES -o {tmp_path}" in done.stderr
 
 
+FULL = pytest.mark.skipif(
+    not pathlib.Path("/dev/full").exists(), reason="this system has no full device"
+)
+
+
+@FULL
+@pytest.mark.parametrize("buffered", [True, False], ids=["buffered", "unbuffered"])
+@pytest.mark.parametrize(
+    "words",
+    [["--help"], ["rules"], ["rules", "pairing.late_reply"], ["query", "STORE", "SELECT 1"]],
+    ids=lambda words: words[0],
+)
+def test_a_full_disk_behind_stdout_is_named(store: mt.Store, words: list[str], buffered: bool):
+    """Long output fails while it is written, short output when the command ends."""
+    env = {**os.environ, "PYTHONUNBUFFERED": "" if buffered else "1"}
+    command = [str(store.path) if word == "STORE" else word for word in words]
+    with open("/dev/full", "w") as full:  # noqa: PTH123  (a device)
+        done = subprocess.run(
+            [sys.executable, "-m", "mcptally", *command],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            env=env,
+        )
+    assert (done.returncode, done.stderr) == (3, "mcptally: stdout: No space left on device\n")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a closed stdout as on POSIX")
+def test_a_command_runs_with_a_closed_stdout(store: mt.Store):
+    words = [sys.executable, "-m", "mcptally", "query", str(store.path), "SELECT 1"]
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$@" >&-', "sh", *words], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("command", ["query", "serve"])
+def test_a_time_limit_that_is_not_a_number_is_refused(store: mt.Store, command: str):
+    done = run(command, store.path, "--seconds", "nan")
+    assert done.returncode == 2
+    assert "'nan' is not a number of seconds" in done.stderr
+
+
+def test_a_query_with_an_invalid_byte_says_where_it_is(store: mt.Store):
+    done = run("query", store.path, "SELECT '\udcff'")
+    assert (done.returncode, done.stderr) == (
+        2,
+        "mcptally: the query is not valid UTF-8 at character 9; remove that character\n",
+    )
+
+
+def test_a_memory_limit_that_is_too_small_is_not_reported_as_damage(store: mt.Store):
+    done = run("query", store.path, "SELECT 1 FROM calls", "--memory", "1K")
+    assert done.returncode == 2
+    assert "took more than 1KiB of memory" in done.stderr
+    assert "the memory limit is too small to open the store" in done.stderr
+    assert "damaged" not in done.stderr
+
+
 @pytest.mark.parametrize("seconds", ["1e10", "1e300"])
 def test_a_time_limit_beyond_that_of_locks_is_accepted(store: mt.Store, seconds: str):
     done = run("query", store.path, "SELECT 1 AS n", "--seconds", seconds, "--format", "csv")

@@ -477,6 +477,16 @@ def test_no_event_without_a_call_names_a_forgotten_tool(tmp_path: Path):
     assert_as_full_run(tmp_path / "store", [tmp_path / "a.jsonl"], tmp_path)
 
 
+def test_what_marks_a_forgotten_recording_is_not_a_digest_of_its_name(tmp_path: Path):
+    """Equal archives have different marks, so that nobody can compare them with guesses."""
+    marks = []
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        _, left = forgotten_of(tmp_path / name, opened(), opened("r2"), recording="r1")
+        marks += [event_ for event_ in left.splitlines() if b"forgotten-" in event_]
+    assert len({*marks}) == 2
+
+
 def test_a_manifest_that_does_not_name_a_file_of_the_rows_is_an_error(scored: Path):
     path = scored / "store" / "store.json"
     path.write_text(path.read_text().replace("mixed.jsonl", "other.jsonl"))

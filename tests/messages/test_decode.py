@@ -23,7 +23,7 @@ BROKEN = {
     "not an event": (b'{"v": 1}\n', "transcript.not_an_event"),
     "unknown event": (b'{"event": "party", "recording": "r"}\n', "transcript.not_an_event"),
     "withheld by redact": (
-        b'{"v":1,"event":"withheld","why":"the line is not UTF-8","bytes":42}\n',
+        b'{"v":1,"withheld":"the line is not UTF-8","bytes":42}\n',
         "transcript.withheld",
     ),
     "not UTF-8": (b'{"event": "stderr", "text": "\xff"}\n', "transcript.not_utf8"),

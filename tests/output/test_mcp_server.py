@@ -168,7 +168,9 @@ def test_a_slow_query_keeps_nobody_waiting(folder: Path):
             slow = asyncio.create_task(client.call_tool("sql", {"query": ENDLESS}))
             native = "SELECT damerau_levenshtein(repeat('a', 20000), repeat('b', 20000))"
             listed = await client.list_tools()
-            answer = await client.call_tool("sql", {"query": "SELECT max(tool) AS tool FROM calls"})
+            for _ in range(3):  # the first may come before the slow one
+                quick_query = {"query": "SELECT max(tool) AS tool FROM calls"}
+                answer = await client.call_tool("sql", quick_query)
             assert not slow.done()
             return listed, answer, await slow, await client.call_tool("sql", {"query": native})
 

@@ -156,6 +156,7 @@ def test_listening_on_other_addresses_than_loopback_logs_a_warning(tmp_path):
         ("http://127.0.0.1/", "9000", "give HOST:PORT"),
         ("http://127.0.0.1/", "127.0.0.1:http", "give HOST:PORT"),
         ("http://127.0.0.1/", "192.0.2.1:9000", "--listen"),
+        ("http://127.0.0.1/", "[2001:db8::1]:9000", "--listen [2001:db8::1]:9000: "),
         ("http://a..b/", "127.0.0.1:0", "label empty or too long"),
         ("http://127.0.0.1/", "a..b:9000", "label empty or too long"),
         ("http://127.0.0.1:0/", "127.0.0.1:0", "port 0 is not a valid port"),

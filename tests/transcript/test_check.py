@@ -163,12 +163,12 @@ LINES = {
         "not an event of transcript format 1: Invalid value", 10,
     ),
     "a line that redact withheld": (
-        b'{"v":1,"event":"withheld","why":"the line is not UTF-8","bytes":7}\n' + text(recording()),
+        b'{"v":1,"withheld":"the line is not UTF-8","bytes":7}\n' + text(recording()),
         "`mcptally redact` withheld this line because it could not search it for secrets: the line",
         10,
     ),
     "a withheld line without a reason": (
-        b'{"v":1,"event":"withheld","why":7}\n' + text(recording()),
+        b'{"v":1,"withheld":7}\n' + text(recording()),
         "it could not search it for secrets", 10,
     ),
     "seq that is text": (

@@ -141,7 +141,7 @@ NOT_UTF8 = {
 @pytest.mark.parametrize("odd", NOT_UTF8.values(), ids=NOT_UTF8)
 def test_a_line_that_is_not_utf8_is_withheld_and_the_others_are_redacted(tmp_path, odd):
     copy, done = redacted(tmp_path, line(0, "stderr", text=KEY), odd, odd, line(2, "close"))
-    stand_in = {"v": 1, "event": "withheld", "why": "the line is not UTF-8", "bytes": len(odd)}
+    stand_in = {"v": 1, "withheld": "the line is not UTF-8", "bytes": len(odd)}
     assert [json.loads(copy[1]), json.loads(copy[2])] == [stand_in, stand_in]
     assert json.loads(copy[0])["text"] == "[redacted:github-token]"
     assert copy[3] == line(2, "close")
@@ -170,7 +170,7 @@ NO_OBJECT = {
 @pytest.mark.parametrize(("odd", "why"), NO_OBJECT.values(), ids=NO_OBJECT)
 def test_no_part_of_a_line_that_is_not_a_json_object_is_copied(tmp_path, odd, why, rules):
     copy, done = redacted(tmp_path, odd, rules=rules)
-    stand_in = {"v": 1, "event": "withheld", "why": why, "bytes": len(odd)}
+    stand_in = {"v": 1, "withheld": why, "bytes": len(odd)}
     assert [json.loads(each) for each in copy] == [stand_in]
     assert done.withheld == [f"{tmp_path / 'a.jsonl'}:1: {why}"]
 
@@ -190,6 +190,19 @@ def test_a_json_object_that_is_not_an_event_is_redacted_as_one(tmp_path):
     assert after["command"] == ["--token", "[redacted:token]"]
     assert after["text"] == "[redacted:github-token]"
     assert (done.events, done.carried, done.withheld) == (0, 1, [])
+
+
+def test_a_line_that_an_earlier_run_withheld_is_copied_and_not_reported_again(tmp_path):
+    (tmp_path / "a.jsonl").write_bytes(b"\xff\n")
+    redact([tmp_path / "a.jsonl"], tmp_path / "1")
+    done = redact([tmp_path / "1"], tmp_path / "2")
+    assert (tmp_path / "2" / "a.jsonl").read_bytes() == (tmp_path / "1" / "a.jsonl").read_bytes()
+    assert (done.events, done.carried, done.withheld) == (0, 0, [])
+
+
+def test_a_line_that_says_that_it_was_withheld_is_searched(tmp_path):
+    [copy], _ = redacted(tmp_path, json.dumps({"v": 1, "withheld": KEY}).encode())
+    assert KEY.encode() not in copy
 
 
 def twice(name, first, second, *, kind="stderr"):

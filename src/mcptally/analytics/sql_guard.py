@@ -60,12 +60,17 @@ def check_select(connection: duckdb.DuckDBPyConnection, query: str) -> None:
     Raises:
         QueryError: it is no SELECT, several statements, or calls one of `_FORBIDDEN`.
     """
+    try:
+        query.encode()
+    except UnicodeEncodeError as error:
+        raise QueryError(
+            f"the query is not valid UTF-8 at character {error.start + 1}; remove that character"
+        ) from error
     explained = _EXPLAIN.match(query)
     select = query[explained.end() :] if explained else query
     try:
-        select.encode()
         types = [statement.type for statement in duckdb.extract_statements(select)]
-    except (duckdb.Error, UnicodeEncodeError) as error:
+    except duckdb.Error as error:
         raise QueryError(f"{error}") from error
     if types != [duckdb.StatementType.SELECT]:
         raise QueryError("a query must be a single SELECT that changes nothing")

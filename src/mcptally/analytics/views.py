@@ -17,7 +17,7 @@ import duckdb
 
 from mcptally.analytics import union
 from mcptally.analytics.filters import ORDER, predicates
-from mcptally.errors import StoreError, UsageError
+from mcptally.errors import QueryError, StoreError, UsageError
 from mcptally.seeds.validation_protocol import sql_functions as validation_sql_functions
 from mcptally.statistics import sql_functions
 from mcptally.tables.usage import Usage
@@ -113,6 +113,7 @@ def create_tables(
 
     Raises:
         StoreError: a table is missing or damaged.
+        QueryError: the memory limit of the connection is too small to read the files.
     """
     tables = union.tables(connection, stores)
     for name in ORDER:
@@ -123,6 +124,10 @@ def create_tables(
             connection.execute(
                 f'CREATE VIEW "{name}" AS SELECT * FROM {tables[name]} WHERE {where}'
             )
+        except duckdb.OutOfMemoryException as error:
+            raise QueryError(
+                f"the memory limit is too small to open the store: {str(error).splitlines()[0]}"
+            ) from error
         except duckdb.Error as error:
             place = stores[0][name][0].parent.parent if len(stores) == 1 else "one of the stores"
             raise StoreError(

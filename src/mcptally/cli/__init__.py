@@ -6,13 +6,17 @@ module is imported only when the command runs: clients wait for `record` to star
 """
 
 import importlib
+import io
 import os
 import sys
-from typing import Final
+from typing import TYPE_CHECKING, Final, TextIO
 
 import click
 
 from mcptally.errors import Exit, McptallyError, QueryError, UnreadableError, near
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 COMMANDS: Final[dict[str, str]] = {
     "score": "Validate and score recorded traffic, and write a store.",
@@ -83,9 +87,7 @@ class _Lazy(click.Group):
             sys.stderr.write("mcptally: interrupted\n")
             ctx.exit(Exit.INTERRUPTED)
         except OSError as error:
-            _discard_stdout()  # perhaps stdout could not be written
-            where = f"{error.filename}: " if error.filename else ""
-            raise UnreadableError(f"{where}{error.strerror or error}") from error
+            raise _os_error(error) from error
         except Exception as error:
             cause = error.__cause__ if isinstance(error, QueryError) else error
             if cause is None or not _may_be_damage(cause):
@@ -136,9 +138,14 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line; an expected error becomes one message on stderr and an exit code."""
-    code = Exit.DONE
+    code: str | int | None = Exit.DONE
+    _name_stdout()
     try:
-        cli(standalone_mode=True, prog_name="mcptally")
+        try:
+            cli(standalone_mode=True, prog_name="mcptally")
+        except SystemExit as end:
+            code = end.code
+        sys.stdout.flush()  # here, errors of writing become messages
     except McptallyError as error:
         from mcptally.redaction.display import as_message  # the error may quote recorded text
 
@@ -146,8 +153,46 @@ def main() -> None:
         code = error.exit_code
     except BrokenPipeError:
         _discard_stdout()
+    except OSError as error:  # the text of --help or --version cannot be written
+        failed = _os_error(error)
+        sys.stderr.write(f"mcptally: {failed}\n")
+        code = failed.exit_code
     # Outside of the handler: objects that the error refers to, such as a store, are closed first.
     sys.exit(code)
+
+
+def _os_error(error: OSError) -> UnreadableError:
+    """An error of the system as one of ours, with the name of the file if the system gives it."""
+    _discard_stdout()  # perhaps stdout could not be written
+    where = f"{error.filename}: " if error.filename else ""
+    return UnreadableError(f"{where}{error.strerror or error}")
+
+
+class _Stdout(io.FileIO):
+    """The descriptor of stdout; errors of writing to it have `stdout` as their file name."""
+
+    def write(self, data: "ReadableBuffer", /) -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            error.filename = "stdout"
+            raise
+
+
+def _name_stdout() -> None:
+    """Make errors of writing to stdout say so. In a console of Windows, writing has no errors."""
+    old: TextIO | None = sys.stdout
+    if old is None:  # the caller has closed it
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
+    elif type(old) is io.TextIOWrapper and sys.platform != "win32":  # not replaced by a test
+        descriptor = _Stdout(old.fileno(), "w", closefd=False)
+        sys.stdout = io.TextIOWrapper(
+            descriptor if old.write_through else io.BufferedWriter(descriptor),
+            encoding=old.encoding,
+            errors=old.errors,
+            line_buffering=old.line_buffering,
+            write_through=old.write_through,
+        )
 
 
 def _discard_stdout() -> None:

@@ -1,6 +1,7 @@
 """Option types for sizes and durations with units: `64M`, `7d`, `off`."""
 
-from typing import Final
+import math
+from typing import Any, Final
 
 import click
 
@@ -42,7 +43,35 @@ class Quantity(click.ParamType[float | None]):
         return result
 
 
+class Seconds(click.FloatRange):
+    """A number of seconds above 0."""
+
+    def __init__(self) -> None:
+        super().__init__(0, min_open=True)
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """The number.
+
+        Raises:
+            click.BadParameter: the text is not a number above 0.
+        """
+        seconds: float = super().convert(value, param, ctx)
+        if math.isnan(seconds):  # a comparison with it is never true
+            self.fail(f"{value!r} is not a number of seconds", param, ctx)
+        return seconds
+
+
+def size_text(size: float) -> str:
+    """A size in bytes as DuckDB reads it, in the largest unit that gives a whole number."""
+    unit = next(unit for unit in ("tib", "gib", "mib", "kib", "b") if size % _SIZES[unit] == 0)
+    return f"{int(size // _SIZES[unit])}{unit.upper().replace('I', 'i')}"
+
+
 SIZE: Final = Quantity("size", _SIZES)
 """A size in bytes; units are powers of 1024: `64M`, `64MiB`."""
 DURATION: Final = Quantity("time", _DURATIONS)
 """A duration in seconds: `90`, `1.5h`, `7d`."""
+SECONDS: Final = Seconds()
+"""A number of seconds."""

@@ -7,7 +7,7 @@ import click
 
 from mcptally.cli.completion import questions
 from mcptally.cli.options import call_filters, raw
-from mcptally.cli.quantity import SIZE
+from mcptally.cli.quantity import SECONDS, SIZE, size_text
 from mcptally.errors import UsageError, near
 
 FORMATS = ("table", "json", "csv", "parquet", "markdown")
@@ -35,9 +35,7 @@ FORMATS = ("table", "json", "csv", "parquet", "markdown")
     type=click.IntRange(min=0),
     help="Maximum number of rows; 0: all. Default: 50 for a table in a terminal, otherwise all.",
 )
-@click.option(
-    "--seconds", type=click.FloatRange(0, min_open=True), help="Time limit of the answer."
-)
+@click.option("--seconds", type=SECONDS, help="Time limit of the answer.")
 @click.option("--memory", type=SIZE, help="Memory limit of DuckDB, as in 4G.")
 @click.option(
     "--keep",
@@ -86,7 +84,7 @@ def command(
     from mcptally.errors import QueryError
     from mcptally.output import render
 
-    opened = open_store(store, *more, memory=None if memory is None else f"{memory / 1e6:.0f}MB")
+    opened = open_store(store, *more, memory=None if memory is None else size_text(memory))
     filters = {
         "server": server,
         "tool": tool,

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import click
 
+from mcptally.cli.quantity import SECONDS
+
 
 @click.command(name="serve")
 @click.argument("store", type=click.Path(path_type=Path))
@@ -16,7 +18,7 @@ import click
 )
 @click.option(
     "--seconds",
-    type=click.FloatRange(0, min_open=True),
+    type=SECONDS,
     default=20.0,
     show_default=True,
     help="Time limit of an answer.",

@@ -15,9 +15,9 @@ EVENT_NAMES: Final[tuple[str, ...]] = get_args(Event)
 """All kinds of events."""
 
 WITHHELD: Final = "withheld"
-"""The value of `event` in a line that `mcptally redact` writes in place of a line it cannot search.
+"""The member of a line that `mcptally redact` writes in place of a line it cannot search.
 
-It is not an event: it has `why` and `bytes`, but neither a recording nor a `seq`."""
+Its value is the reason. The line is not an event: it has no `event`, `recording` or `seq`."""
 
 Dir = Literal["c2s", "s2c"]
 """Direction of a message: client to server, or server to client."""

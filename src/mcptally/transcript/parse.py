@@ -85,7 +85,7 @@ def parse_event(line: bytes) -> AnyEvent | Rejection | None:
                 f"{FORMAT_VERSION}"
             )
         event_name = bytes(members.get("event", b""))
-        if event_name == _WITHHELD_JSON:
+        if not event_name and WITHHELD in members:
             return "transcript.withheld", _withheld_message(members)
         if event_name == b'"message"' and "msg" in members:
             raw = members.pop("msg")
@@ -99,13 +99,10 @@ def parse_event(line: bytes) -> AnyEvent | Rejection | None:
     return "transcript.not_an_event", f"not an event of transcript format 1: {fault}"
 
 
-_WITHHELD_JSON: Final = msgspec.json.encode(WITHHELD)
-
-
 def _withheld_message(members: dict[str, Raw]) -> str:
     """The message about a line that `redact` withheld, with the reason from the line."""
     try:
-        why = f": {msgspec.json.decode(members['why'], type=str)[:_MAX_QUOTED]}"
+        why = f": {msgspec.json.decode(members[WITHHELD], type=str)[:_MAX_QUOTED]}"
     except (KeyError, msgspec.DecodeError):
         why = ""
     return f"`mcptally redact` withheld this line because it could not search it for secrets{why}"

@@ -1,7 +1,7 @@
 """Applies a redaction policy to existing recordings and writes redacted copies.
 
 The policies are those of the recorder. Everything else is copied unchanged, and the source is only
-read. A line that is not a JSON object cannot be searched field by field: a `withheld` line
+read. A line that is not a JSON object cannot be searched field by field: a line with the reason
 replaces it.
 """
 
@@ -44,9 +44,11 @@ class RedactionSummary:
     redacted: int = 0
     """Number of strings replaced or hashed, in events and other lines."""
     carried: int = 0
-    """Number of lines that are JSON objects but not events; they are redacted like events."""
+    """Number of lines that are JSON objects but not events; they are redacted like events.
+
+    Lines that an earlier run withheld do not count."""
     withheld: list[str] = dataclasses.field(default_factory=list)
-    """Messages about lines that a `withheld` line replaces: per file and reason, one message with
+    """Messages about lines that could not be searched: per file and reason, one message with
     the first line and the number of others."""
     dropped: list[str] = dataclasses.field(default_factory=list)
     """Messages about lines that could not be read and are missing from the copy."""
@@ -166,12 +168,13 @@ def _redact_line(
     if isinstance(members, tuple):
         why = members[1]
         size = len(line) - len(end)
-        stand_in = {"v": FORMAT_VERSION, "event": WITHHELD, "why": why, "bytes": size}
+        stand_in = {"v": FORMAT_VERSION, WITHHELD: why, "bytes": size}
         return _encode(stand_in) + end, why
-    event = _string_value(dict(members).get("event", b"null"))
+    known = dict(members)
+    event = _string_value(known.get("event", b"null"))
     if event in EVENT_NAMES:
         done.events += 1
-    else:
+    elif "event" in known or WITHHELD not in known:  # not a line of an earlier run
         done.carried += 1
     clean, count = _redact_members(event, members, redaction)
     done.redacted += count

@@ -14,7 +14,7 @@ from mcptally.record.http.event_loop import EventLoop, Timer
 from mcptally.record.http.proxy import ProxyConnection
 from mcptally.record.http.recordings import MAX_OPEN, Headers, Sessions
 from mcptally.record.http.socket import Socket
-from mcptally.record.http.upstream import UpstreamServer, is_loopback
+from mcptally.record.http.upstream import UpstreamServer, address_text, is_loopback
 from mcptally.record.http.write_queue import WriteQueue
 from mcptally.record.limits import Limits
 from mcptally.record.log import log_to_stderr
@@ -135,14 +135,13 @@ class Service:
         """Log the addresses to connect to, and warn if other machines can reach them."""
         for sock in self._sockets:
             host, port = sock.getsockname()[:2]
-            shown = f"[{host}]" if ":" in host else host
             log_to_stderr(
                 f"recording {self._server.display_url} to {self._archive.folder}; "
-                f"clients connect to http://{shown}:{port}{self._server.path}"
+                f"clients connect to http://{address_text(host, port)}{self._server.path}"
             )
             if not is_loopback(host):
                 log_to_stderr(
-                    f"warning: {shown} can be reached from other machines. Any client that can "
+                    f"warning: {host} can be reached from other machines. Any client that can "
                     f"connect to port {port} can use the server, unencrypted, and its traffic is "
                     "recorded. Listen on 127.0.0.1 unless other machines should connect."
                 )
@@ -260,7 +259,7 @@ def bind(listen: str) -> list[socket.socket]:
         for sock in sockets:
             sock.close()
         why = getattr(error, "strerror", None) or error
-        raise UsageError(f"--listen {host}:{port}: {why}") from error
+        raise UsageError(f"--listen {address_text(host, port)}: {why}") from error
     return sockets
 
 

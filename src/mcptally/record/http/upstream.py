@@ -49,6 +49,11 @@ def is_loopback(host: str) -> bool:
     return False
 
 
+def address_text(host: str, port: int) -> str:
+    """Return HOST:PORT, with brackets around an IPv6 address."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 class UpstreamServer:
     """The server that is recorded.
 
@@ -125,7 +130,7 @@ class UpstreamServer:
                 host, port = self._listening[0][:2]
                 raise UsageError(
                     f"{self._option_text}: this is the recorder's own address "
-                    f"(--listen {host}:{port}); "
+                    f"(--listen {address_text(host, port)}); "
                     "give the server's address, or make the recorder listen on another port"
                 ) from error
             # The name may be resolvable later: each connection checks again.
