@@ -167,7 +167,7 @@ MORE = {
 def test_sql_is_stopped_at_its_limits(small: mt.Store, query: str):
     store = mt.open_store(small.path, memory="200MB")
     said = "was stopped; ask for less|not supported|maximum supported|depth limit"
-    with pytest.raises((QueryError, duckdb.Error), match=said), store.within(1):
+    with pytest.raises((QueryError, duckdb.Error), match=said), store.within(0.5):
         store.sql(query).fetchall()
     assert store.sql("SELECT tool FROM calls").fetchall() == [("read",)]
 

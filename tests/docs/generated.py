@@ -172,13 +172,19 @@ def _given(function: ast.FunctionDef) -> str:
     return ast.unparse(function.args).removeprefix("self").removeprefix(", ")
 
 
+def _without_modules(head: str) -> str:
+    """A signature without `self` and the modules of types; those differ between Pythons."""
+    head = re.sub(r"\b(?:[a-z_]+\.)+(?=[A-Z])", "", head)
+    return head.replace("(self, ", "(").replace("(self)", "()")
+
+
 def _called(name: str, thing: object) -> str:
     said = inspect.getdoc(thing) or ""
     head = name
     if callable(thing):
         signature = inspect.signature(thing)
         head += str(signature)
-        if len(head) > WIDE and len(signature.parameters) > 1:
+        if len(_without_modules(head)) > WIDE and len(signature.parameters) > 1:
             inner = [str(p) for p in signature.parameters.values() if p.name != "self"]
             # A star that says "by name from here on" is no parameter of its own.
             keyword = [p.kind is p.KEYWORD_ONLY for p in signature.parameters.values()]
@@ -187,9 +193,7 @@ def _called(name: str, thing: object) -> str:
             back = signature.return_annotation
             end = "" if back is signature.empty else f" -> {inspect.formatannotation(back)}"
             head = "\n    ".join([f"{name}(", *(f"{i}," for i in inner)]) + f"\n){end}"
-        # Where a type lives is noise here.
-        head = re.sub(r"\b(?:[a-z_]+\.)+(?=[A-Z])", "", head).replace("(self, ", "(")
-        head = head.replace("(self)", "()")
+        head = _without_modules(head)
         head = re.sub(r"<function .*? at 0x[0-9a-f]+>", "...", head)
     return f"```text\n{head}\n\n{said}\n```\n"
 

@@ -12,40 +12,74 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from mcptally.tables.calls import FAILED_OUTCOMES
+from mcptally.tables.calls import FAILED_OUTCOMES, Calls
+from mcptally.tables.declaration import Column, StageTable
+from mcptally.tables.stages import GatheredCalls
 
 RETRY_WITHIN: Final = 10 * 60 * 10**9
 """Nanoseconds after a failed call within which the same call in the same session is its retry."""
 
-_COLUMNS: Final = (
-    *("pos", "recording", "session", "client", "method", "arguments", "outcome"),
-    *("tool", "prompt", "resource_uri"),
-    *("ts_ns", "reply_ns", "cancelled_ns", "task", "task_id"),
-    *("request_state", "reply_state", "input_responses"),
-)
+
+class _Rows(StageTable):
+    """The columns of calls by which links are found."""
+
+    pos = GatheredCalls.pos
+    recording = GatheredCalls.recording
+    session = GatheredCalls.session
+    method = GatheredCalls.method
+    arguments = GatheredCalls.arguments
+    outcome = GatheredCalls.outcome
+    tool = GatheredCalls.tool
+    prompt = GatheredCalls.prompt
+    resource_uri = GatheredCalls.resource_uri
+    ts_ns = GatheredCalls.ts_ns
+    reply_ns = GatheredCalls.reply_ns
+    cancelled_ns = GatheredCalls.cancelled_ns
+    task = GatheredCalls.task
+    task_id = GatheredCalls.task_id
+    request_state = GatheredCalls.request_state
+    reply_state = GatheredCalls.reply_state
+    input_responses = GatheredCalls.input_responses
+
+
+class _Links(StageTable):
+    """One row per call that is another attempt of an earlier call."""
+
+    i = Column(pl.UInt32, "Index of the call in the frame of calls.")
+    previous = Column(pl.UInt32, "Index of the earlier call.")
+    why = Column(pl.String, "Value of `attempt_why`.")
 
 
 def link_attempts(calls: pl.DataFrame) -> pl.DataFrame:
-    """Add `attempt_of`, `attempt` and `attempt_why`; an unlinked call is attempt 1 of itself."""
-    rows = calls.select(_COLUMNS).with_row_index("i").sort("pos")
+    """Add `attempt_of`, `attempt` and `attempt_why`; an unlinked call is attempt 1 of itself.
+
+    Args:
+        calls: calls of a partition with their outcomes; all columns are kept.
+    """
+    rows = _Rows.select(calls).with_row_index(_Links.i.name).sort(_Rows.pos.col)
     links = pl.concat(
         [_input_links(rows), _task_links(rows), _negotiation_links(rows), _retry_links(rows)]
-    ).unique("i", keep="first", maintain_order=True)
+    ).unique(_Links.i.name, keep="first", maintain_order=True)
     root, depth = _resolve(calls.height, links)
-    why = pl.DataFrame({"i": pl.Series(range(calls.height), dtype=pl.UInt32)}).join(
-        links.select("i", "why"), on="i", how="left", maintain_order="left"
+    why = pl.DataFrame({_Links.i.name: pl.Series(range(calls.height), dtype=_Links.i.dtype)}).join(
+        links.select(_Links.i.col, _Links.why.col),
+        on=_Links.i.name,
+        how="left",
+        maintain_order="left",
     )
     return calls.with_columns(
-        attempt_of=calls.get_column("call_id").gather(root),
-        attempt=pl.Series(depth + 1, dtype=pl.UInt32),
-        attempt_why=why.get_column("why"),
+        calls.get_column(Calls.call_id.name).gather(root).alias(Calls.attempt_of.name),
+        pl.Series(Calls.attempt.name, depth + 1, dtype=Calls.attempt.dtype),
+        why.get_column(_Links.why.name).alias(Calls.attempt_why.name),
     )
 
 
 def _resolve(size: int, links: pl.DataFrame) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return each call's first call and the number of links to it, by pointer jumping."""
     root = np.arange(size)
-    root[links.get_column("i").to_numpy()] = links.get_column("previous").to_numpy()
+    root[links.get_column(_Links.i.name).to_numpy()] = links.get_column(
+        _Links.previous.name
+    ).to_numpy()
     depth = (root != np.arange(size)).astype(np.int64)
     while True:
         next_root = root[root]
@@ -56,56 +90,75 @@ def _resolve(size: int, links: pl.DataFrame) -> tuple[npt.NDArray[np.int64], npt
 
 
 def _links(frame: pl.DataFrame, why: str) -> pl.DataFrame:
-    """Return links as rows of call `i`, `previous` call and `why`, without links to itself."""
-    return frame.select(
-        pl.col("i").cast(pl.UInt32), pl.col("previous").cast(pl.UInt32), why=pl.lit(why)
-    ).filter(pl.col("i") != pl.col("previous"))
+    """Return `_Links` of the rows of `frame`, without links of a call to itself."""
+    return _Links.select(
+        frame.with_columns(
+            _Links.i.col.cast(_Links.i.dtype),
+            _Links.previous.col.cast(_Links.previous.dtype),
+            pl.lit(why).alias(_Links.why.name),
+        )
+    ).filter(_Links.i.col != _Links.previous.col)
 
 
 def _input_links(rows: pl.DataFrame) -> pl.DataFrame:
     """Link requests that provide input: by the echoed state, else by tool, prompt or resource."""
-    waiting = rows.filter(pl.col("outcome") == "input_required").with_columns(previous="i")
-    answers = rows.filter(
-        pl.col("request_state").is_not_null() | pl.col("input_responses").is_not_null()
+    pos, session, method = _Rows.pos, _Rows.session, _Rows.method
+    state, reply_state = _Rows.request_state, _Rows.reply_state
+    waiting = rows.filter(_Rows.outcome.col == "input_required").with_columns(
+        _Links.i.col.alias(_Links.previous.name)
     )
-    by_state = answers.drop_nulls("request_state").join_asof(
-        waiting.select("pos", "session", "previous", request_state="reply_state").drop_nulls(),
-        on="pos",
-        by=["session", "request_state"],
+    answers = rows.filter(state.col.is_not_null() | _Rows.input_responses.col.is_not_null())
+    by_state = answers.drop_nulls(state.name).join_asof(
+        waiting.select(
+            pos.col, session.col, _Links.previous.col, reply_state.col.alias(state.name)
+        ).drop_nulls(),
+        on=pos.name,
+        by=[session.name, state.name],
         check_sortedness=False,
         allow_exact_matches=False,
     )
-    target = pl.coalesce("tool", "prompt", "resource_uri", pl.lit("")).alias("target")
-    by_name = answers.filter(pl.col("request_state").is_null()).with_columns(target)
+    target = pl.coalesce(
+        _Rows.tool.col,
+        _Rows.prompt.col,
+        _Rows.resource_uri.col,
+        pl.lit(""),
+    ).alias("target")
+    by_name = answers.filter(state.col.is_null()).with_columns(target)
     by_name = by_name.join_asof(
-        waiting.filter(pl.col("reply_state").is_null()).select(
-            "pos", "session", "method", target, "previous"
+        waiting.filter(reply_state.col.is_null()).select(
+            pos.col, session.col, method.col, target, _Links.previous.col
         ),
-        on="pos",
-        by=["session", "method", "target"],
+        on=pos.name,
+        by=[session.name, method.name, "target"],
         check_sortedness=False,
         allow_exact_matches=False,
     )
-    found = [part.drop_nulls("previous") for part in (by_state, by_name)]
+    found = [part.drop_nulls(_Links.previous.name) for part in (by_state, by_name)]
     return pl.concat([_links(part, "input_required") for part in found])
 
 
 def _task_links(rows: pl.DataFrame) -> pl.DataFrame:
     """Link requests about a task to the earlier call that started it."""
-    started = rows.filter(pl.col("outcome") == "task").select("i", "pos", "recording", "task")
-    about = rows.filter(pl.col("method").str.starts_with("tasks/")).drop_nulls("task_id")
-    if not started.height or not about.height:
-        return _links(rows.clear().with_columns(previous="i"), "task")
-    ids = [_task_id(text) for text in started.get_column("task").to_list()]
-    started = started.select(
-        "recording", previous="i", started_pos="pos", task_id=pl.Series(ids, dtype=pl.String)
-    ).drop_nulls()
-    found = about.join(
-        started.unique(["recording", "task_id"], keep="first", maintain_order=True),
-        on=["recording", "task_id"],
+    recording, task, task_id = (
+        _Rows.recording,
+        _Rows.task,
+        _Rows.task_id,
     )
+    started = rows.filter(_Rows.outcome.col == "task")
+    about = rows.filter(_Rows.method.col.str.starts_with("tasks/")).drop_nulls(task_id.name)
+    if not started.height or not about.height:
+        return _Links.empty()
+    ids = [_task_id(text) for text in started.get_column(task.name).to_list()]
+    started = started.select(
+        recording.col,
+        _Links.i.col.alias(_Links.previous.name),
+        _Rows.pos.col.alias("started_pos"),
+        pl.Series(task_id.name, ids, dtype=task_id.dtype),
+    ).drop_nulls()
+    key = [recording.name, task_id.name]
+    found = about.join(started.unique(key, keep="first", maintain_order=True), on=key)
     # Replies to requests about tasks may be tasks: only links to earlier calls cannot form a cycle.
-    return _links(found.filter(pl.col("started_pos") < pl.col("pos")), "task")
+    return _links(found.filter(pl.col("started_pos") < _Rows.pos.col), "task")
 
 
 def _task_id(text: str | None) -> str | None:
@@ -119,33 +172,40 @@ def _task_id(text: str | None) -> str | None:
 
 def _negotiation_links(rows: pl.DataFrame) -> pl.DataFrame:
     """Link a handshake to the failed `server/discover` before it: the fallback in the protocol."""
+    method, outcome = _Rows.method, _Rows.outcome
+    pos, recording = _Rows.pos, _Rows.recording
     probes = rows.filter(
-        (pl.col("method") == "server/discover") & pl.col("outcome").is_in(FAILED_OUTCOMES)
-    ).select("pos", "recording", "client", previous="i")
-    handshakes = rows.filter(pl.col("method") == "initialize")
-    linked = handshakes.join_asof(probes, on="pos", by="recording", check_sortedness=False)
-    return _links(linked.drop_nulls("previous"), "negotiation")
+        (method.col == "server/discover") & outcome.col.is_in(FAILED_OUTCOMES)
+    ).select(pos.col, recording.col, _Links.i.col.alias(_Links.previous.name))
+    handshakes = rows.filter(method.col == "initialize")
+    linked = handshakes.join_asof(probes, on=pos.name, by=recording.name, check_sortedness=False)
+    return _links(linked.drop_nulls(_Links.previous.name), "negotiation")
 
 
 def _retry_links(rows: pl.DataFrame) -> pl.DataFrame:
     """Link a call to the failed call with the same session, tool and arguments before it."""
-    tried = rows.filter((pl.col("method") == "tools/call") & pl.col("tool").is_not_null())
-    group = [pl.col("session"), pl.col("tool"), pl.coalesce("arguments", pl.lit("{}"))]
+    sent, tool = _Rows.ts_ns, _Rows.tool
+    tried = rows.filter((_Rows.method.col == "tools/call") & tool.col.is_not_null())
+    group = [
+        _Rows.session.col,
+        tool.col,
+        pl.coalesce(_Rows.arguments.col, pl.lit("{}")),
+    ]
     linked = (
         tried.select(
-            "i",
-            "pos",
-            "outcome",
-            "ts_ns",
-            ended_ns=pl.coalesce("reply_ns", "cancelled_ns", "ts_ns"),
+            _Links.i.col,
+            _Rows.pos.col,
+            _Rows.outcome.col,
+            sent.col,
+            ended_ns=pl.coalesce(_Rows.reply_ns.col, _Rows.cancelled_ns.col, sent.col),
             same=pl.struct(*group).hash(),
         )
-        .sort("same", "pos")
+        .sort(pl.col("same"), _Rows.pos.col)
         .with_columns(
-            previous=pl.col("i").shift(),
+            _Links.i.col.shift().alias(_Links.previous.name),
             follows=pl.col("same") == pl.col("same").shift(),
-            failed=pl.col("outcome").shift().is_in(FAILED_OUTCOMES),
-            pause=pl.col("ts_ns") - pl.col("ended_ns").shift(),
+            failed=_Rows.outcome.col.shift().is_in(FAILED_OUTCOMES),
+            pause=sent.col - pl.col("ended_ns").shift(),
         )
         .filter(
             "follows",

@@ -11,81 +11,55 @@ import msgspec
 import polars as pl
 
 from mcptally.messages.call_tables import PairedCalls
-from mcptally.tables.declaration import TIME
+from mcptally.tables.calls import Calls
+from mcptally.tables.declaration import TIME, Column, StageTable
 from mcptally.tables.ids import digest
 from mcptally.tables.joins import left_join_columns
+from mcptally.tables.stages import Definitions, GatheredCalls, Listings, Timeline
 from mcptally.tables.tools import Tools
-
-LISTING_SCHEMA: Final = pl.Schema(
-    {
-        "recording": pl.String(),
-        "session": pl.String(),
-        "pos": pl.UInt32(),
-        "listed_ns": pl.Int64(),
-        "server": pl.String(),
-        "server_name": pl.String(),
-        "tool": pl.String(),
-        "definition": pl.String(),
-        "revision": pl.String(),
-        "file": pl.String(),
-        "line": pl.Int64(),
-        "seq": pl.Int64(),
-        "index": pl.UInt32(),
-        "announced": pl.Boolean(),
-    }
-)
-"""One row per tool in a reply to tools/list.
-
-`pos` is the order of the reply in its partition; `file`, `line`, `seq` and `index` are those of the
-request; `announced` is whether notifications/tools/list_changed came before in the session.
-"""
-
-DEFINITION: Final = pl.Schema(
-    {
-        "definition": pl.String(),
-        "tool": pl.String(),
-        "title": pl.String(),
-        "description": pl.String(),
-        "input_schema": pl.String(),
-        "output_schema": pl.String(),
-        "annotations": pl.String(),
-        "bytes": pl.Int64(),
-        "text": pl.String(),
-    }
-)
-"""One row per distinct definition; `text` is its canonical JSON."""
-
-LISTING_CHANGE_COLUMNS: Final = ("server", "tool", "listed_ns", "definition")
-"""The columns of listings that `add_definitions` needs of the whole archive."""
 
 
 def read_listings(calls: pl.DataFrame, messages: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the listings and definitions in replies to tools/list.
 
-    Their columns are `LISTING_SCHEMA` and `DEFINITION`. Each distinct reply is parsed once.
+    They are `Listings` and `Definitions`. Each distinct reply is parsed once.
     """
     replies = calls.filter(
         (PairedCalls.method.col == "tools/list")
         & (PairedCalls.dir.col == "c2s")
         & PairedCalls.tools.col.is_not_null()
     ).select(
-        *("recording", "session", "server", "server_name", "tools", "file", "line", "seq", "index"),
-        pos="reply",
-        listed_ns="reply_ns",
-        revision="protocol_version",
+        PairedCalls.recording.col,
+        PairedCalls.session.col,
+        PairedCalls.server.col,
+        PairedCalls.server_name.col,
+        PairedCalls.tools.col,
+        PairedCalls.file.col,
+        PairedCalls.line.col,
+        PairedCalls.seq.col,
+        PairedCalls.index.col,
+        PairedCalls.reply.col.alias(Listings.pos.name),
+        PairedCalls.reply_ns.col.alias(Listings.listed_ns.name),
+        PairedCalls.protocol_version.col.alias(Listings.revision.name),
     )
     changes = messages.filter(PairedCalls.method.col == "notifications/tools/list_changed")
     replies = replies.join(
-        changes.group_by("session").agg(announced_at=PairedCalls.pos.col.min()),
-        on="session",
+        changes.group_by(PairedCalls.session.name).agg(announced_at=PairedCalls.pos.col.min()),
+        on=PairedCalls.session.name,
         how="left",
         maintain_order="left",
-    ).with_columns(announced=(pl.col("announced_at") < PairedCalls.pos.col).fill_null(value=False))
+    ).with_columns(
+        (pl.col("announced_at") < Listings.pos.col)
+        .fill_null(value=False)
+        .alias(Listings.announced.name)
+    )
     # Join by number: the text of a reply contains all its tools, and there is a row for each.
     texts = replies.select(PairedCalls.tools.col.unique(maintain_order=True)).with_row_index(
         "number"
     )
-    replies = replies.join(texts, on="tools", how="left", maintain_order="left").drop("tools")
+    replies = replies.join(
+        texts, on=PairedCalls.tools.name, how="left", maintain_order="left"
+    ).drop(PairedCalls.tools.name)
     rows: list[tuple[int, str, str]] = []
     definitions: dict[str, tuple[Any, ...]] = {}
     for number, text in texts.iter_rows():
@@ -107,14 +81,13 @@ def read_listings(calls: pl.DataFrame, messages: pl.DataFrame) -> tuple[pl.DataF
                 len(canonical.encode("utf-8", "surrogatepass")),
                 canonical,
             )
-    listed = pl.DataFrame(
-        rows, schema={"number": pl.UInt32, "tool": pl.String, "definition": pl.String}, orient="row"
-    )
+    columns = {column.name: column.dtype for column in (Listings.tool, Listings.definition)}
+    listed = pl.DataFrame(rows, schema={"number": pl.UInt32, **columns}, orient="row")
     return (
         replies.join(listed, on="number", how="inner", maintain_order="left").select(
-            LISTING_SCHEMA.names()
+            *Listings.columns()
         ),
-        pl.DataFrame(list(definitions.values()), schema=DEFINITION, orient="row"),
+        pl.DataFrame(list(definitions.values()), schema=Definitions.schema(), orient="row"),
     )
 
 
@@ -151,119 +124,139 @@ def add_definitions(
 
     Args:
         calls: calls of a partition.
-        listed: `LISTING_SCHEMA` of the partition.
-        everywhere: `LISTING_CHANGE_COLUMNS` of the whole archive.
+        listed: `Listings` of the partition.
+        everywhere: `Timeline` of the whole archive.
     """
-    in_session = listed.select("session", "tool", "pos", "definition").sort("pos", "definition")
-    of_server = everywhere.select("server", "tool", "listed_ns", "definition").sort(
-        "listed_ns", "definition"
-    )
+    call_id, session, server = Calls.call_id.name, Calls.session.name, Calls.server.name
+    tool, version = Calls.tool.name, Calls.definition.name
+    pos, sent, listed_at = GatheredCalls.pos.name, GatheredCalls.ts_ns.name, Timeline.listed_ns.name
+    in_session = listed.select(session, tool, pos, version).sort(pos, version)
+    of_server = everywhere.select(*Timeline.columns()).sort(listed_at, version)
     tool_calls = (
-        calls.filter((pl.col("dir") == "c2s") & pl.col("tool").is_not_null())
-        .select("call_id", "session", "server", "tool", "pos", "ts_ns")
-        .sort("pos")
+        calls.filter((Calls.dir.col == "c2s") & Calls.tool.col.is_not_null())
+        .select(call_id, session, server, tool, pos, sent)
+        .sort(pos)
     )
 
     def nearest(
-        rows: pl.DataFrame, versions: pl.DataFrame, at: str, listed_at: str, by: str, after: str
+        rows: pl.DataFrame, versions: pl.DataFrame, at: str, versions_at: str, by: str, after: str
     ) -> pl.DataFrame:
         strategy: Any = "forward" if after else "backward"
         return rows.join_asof(
             versions,
             left_on=at,
-            right_on=listed_at,
-            by=[by, "tool"],
+            right_on=versions_at,
+            by=[by, tool],
             strategy=strategy,
             check_sortedness=False,
-        ).select("call_id", pl.col("definition").alias(f"{by}{after}"))
+        ).select(call_id, pl.col(version).alias(f"{by}{after}"))
 
-    by_time = tool_calls.sort("ts_ns")
-    found = tool_calls.select("call_id")
+    by_time = tool_calls.sort(sent)
+    found = tool_calls.select(call_id)
     for part in (
-        nearest(tool_calls, in_session, "pos", "pos", "session", ""),
-        nearest(tool_calls, in_session, "pos", "pos", "session", "_later"),
-        nearest(by_time, of_server, "ts_ns", "listed_ns", "server", ""),
-        nearest(by_time, of_server, "ts_ns", "listed_ns", "server", "_later"),
+        nearest(tool_calls, in_session, pos, pos, session, ""),
+        nearest(tool_calls, in_session, pos, pos, session, "_later"),
+        nearest(by_time, of_server, sent, listed_at, server, ""),
+        nearest(by_time, of_server, sent, listed_at, server, "_later"),
     ):
-        found = found.join(part, on="call_id", how="left", maintain_order="left")
+        found = found.join(part, on=call_id, how="left", maintain_order="left")
     sources = {
-        "session": "session",
-        "session_later": "later",
-        "server": "server",
-        "server_later": "server",
+        session: "session",
+        f"{session}_later": "later",
+        server: "server",
+        f"{server}_later": "server",
     }
     found = found.select(
-        "call_id",
-        definition=pl.coalesce(*sources),
-        definition_source=pl.coalesce(
+        call_id,
+        pl.coalesce(*sources).alias(version),
+        pl.coalesce(
             *(pl.when(pl.col(c).is_not_null()).then(pl.lit(s)) for c, s in sources.items()),
             pl.lit("none"),
-        ),
+        ).alias(Calls.definition_source.name),
     )
-    return left_join_columns(calls, found, "call_id")
+    return left_join_columns(calls, found, call_id)
 
 
-_VERSION_KEY: Final = ("server", "tool", "definition")
+_VERSION_KEY: Final = (Listings.server.name, Listings.tool.name, Listings.definition.name)
 
 
 def listing_changes(listed: pl.DataFrame) -> pl.DataFrame:
     """Return the listings with which a server starts or stops listing a definition.
 
-    Their columns are `LISTING_CHANGE_COLUMNS`.
-    Listings between two others of the same definition do not change the result of
-    `add_definitions`.
+    They are `Timeline`. Listings between two others of the same definition do not change the result
+    of `add_definitions`.
     """
-    rows = listed.select(LISTING_CHANGE_COLUMNS).sort(LISTING_CHANGE_COLUMNS)
+    rows = listed.select(*Timeline.columns()).sort(*Timeline.columns())
     changes = [
         pl.col(name).ne_missing(pl.col(name).shift(by)) for name in _VERSION_KEY for by in (1, -1)
     ]
     return rows.filter(pl.any_horizontal(changes))
 
 
+class ListingCounts(StageTable):
+    """One row per server and definition: when it was listed, and in how many sessions."""
+
+    server = Listings.server
+    tool = Listings.tool
+    definition = Listings.definition
+    server_name = Listings.server_name
+    first_ns = Column(pl.Int64, "First listing whose time is known.", "ns since 1970")
+    last_ns = Column(pl.Int64, "Last listing whose time is known.", "ns since 1970")
+    sessions = Tools.sessions
+    listings = Tools.listings
+
+
 def count_listings(listed: pl.DataFrame) -> pl.DataFrame:
-    """Return, per server and definition, when it was listed and in how many sessions."""
+    """Return `ListingCounts` of `Listings`."""
     # 0 is the time of an imported event whose source has none.
-    known = pl.col("listed_ns").filter(pl.col("listed_ns") > 0)
-    return listed.group_by(_VERSION_KEY).agg(
-        pl.col("server_name").min(),
-        first_ns=known.min(),
-        last_ns=known.max(),
-        sessions=pl.col("session").n_unique(),
-        listings=pl.len(),
+    known = Listings.listed_ns.col.filter(Listings.listed_ns.col > 0)
+    return ListingCounts.select(
+        listed.group_by(_VERSION_KEY).agg(
+            Listings.server_name.col.min(),
+            known.min().alias(ListingCounts.first_ns.name),
+            known.max().alias(ListingCounts.last_ns.name),
+            Listings.session.col.n_unique().alias(ListingCounts.sessions.name),
+            pl.len().alias(ListingCounts.listings.name),
+        )
     )
 
 
 def sum_listing_counts(seen: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """Sum `sightings` of several partitions, which have no session in common."""
+    """Sum the `ListingCounts` of several partitions, which have no session in common."""
     return (
         pl.concat(seen)
         .group_by(_VERSION_KEY)
         .agg(
-            pl.col("server_name", "first_ns").min(),
-            pl.col("last_ns").max(),
-            pl.col("sessions", "listings").sum(),
+            ListingCounts.server_name.col.min(),
+            ListingCounts.first_ns.col.min(),
+            ListingCounts.last_ns.col.max(),
+            ListingCounts.sessions.col.sum(),
+            ListingCounts.listings.col.sum(),
         )
     )
 
 
 def relevant_listings(listed: pl.DataFrame) -> pl.DataFrame:
-    """Return the listings that rules about definitions need.
+    """Return the `Listings` that rules about definitions need.
 
     These are the first listing of each version at a server, the first in which a name occurs twice,
     and all listings of a session in which a tool changes.
     """
-    key = ["recording", "session", "pos", "tool"]
+    recording, session, tool = Listings.recording.name, Listings.session.name, Listings.tool.name
+    server, definition = Listings.server.name, Listings.definition.name
+    pos, listed_at = Listings.pos.name, Listings.listed_ns.name
+    key = [recording, session, pos, tool]
     rows = listed.with_columns(
         times=pl.len().over(key),
-        kinds=pl.col("definition").n_unique().over("recording", "session", "tool"),
+        kinds=Listings.definition.col.n_unique().over(recording, session, tool),
     )
-    first = rows.sort("listed_ns", "recording", "seq").unique(
-        ["server", "definition"], keep="first", maintain_order=True
+    first = rows.sort(listed_at, recording, Listings.seq.name).unique(
+        [server, definition], keep="first", maintain_order=True
     )
     twice = (
         rows.filter(pl.col("times") > 1)
-        .sort("listed_ns", "recording", "pos")
-        .unique(["server", "tool"], keep="first", maintain_order=True)
+        .sort(listed_at, recording, pos)
+        .unique([server, tool], keep="first", maintain_order=True)
     )
     changing = rows.filter(pl.col("kinds") > 1, pl.col("times") == 1)
     chosen = pl.concat([frame.select(key) for frame in (first, twice, changing)]).unique()
@@ -271,12 +264,18 @@ def relevant_listings(listed: pl.DataFrame) -> pl.DataFrame:
 
 
 def tools_table(seen: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFrame:
-    """Return the `tools` table from `sightings` and `DEFINITION` rows."""
-    rows = seen.join(definitions.drop("tool").unique("definition"), on="definition", how="left")
+    """Return the `tools` table from `ListingCounts` and `Definitions`."""
+    key = Definitions.definition.name
+    texts = definitions.drop(Definitions.tool.name).unique(key)
+    rows = seen.join(texts, on=key, how="left")
     return Tools.frame(
         rows.with_columns(
-            first_seen=pl.from_epoch("first_ns", time_unit="ns").cast(TIME),
-            last_seen=pl.from_epoch("last_ns", time_unit="ns").cast(TIME),
-            tokens=pl.col("bytes") // 4,
+            pl.from_epoch(ListingCounts.first_ns.col, time_unit="ns")
+            .cast(TIME)
+            .alias(Tools.first_seen.name),
+            pl.from_epoch(ListingCounts.last_ns.col, time_unit="ns")
+            .cast(TIME)
+            .alias(Tools.last_seen.name),
+            (Definitions.bytes.col // 4).alias(Tools.tokens.name),
         )
     ).sort(Tools.key)

@@ -34,7 +34,7 @@ def lint_definitions(listed: pl.DataFrame, definitions: pl.DataFrame) -> pl.Data
     """Return the findings about definitions.
 
     Args:
-        listed: `LISTING_SCHEMA` rows of the whole archive.
+        listed: `Listings` of the whole archive.
         definitions: `DEFINITION` rows of the whole archive.
     """
     places = listed.sort("listed_ns", "recording", "seq").unique(
@@ -226,7 +226,7 @@ def _check_listings(listed: pl.DataFrame, texts: dict[str, str]) -> Iterator[pl.
     """Find duplicate names in a listing, and definitions that change within a session.
 
     Args:
-        listed: `LISTING_SCHEMA` rows of the whole archive.
+        listed: `Listings` of the whole archive.
         texts: definition → its JSON text.
     """
     listing = ["recording", "session", "pos"]

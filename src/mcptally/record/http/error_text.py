@@ -1,6 +1,12 @@
-"""Short descriptions of network errors, for the `why` field of a recording."""
+"""Short descriptions of network errors: for the `why` field of a recording, and for messages."""
 
 import errno
+from typing import Final
+
+INVALID_HOST: Final = (
+    "the host name has an empty or too long label, or a character that names cannot have"
+)
+"""What a `UnicodeError` of the codec `idna` means; its own words differ between Pythons."""
 
 
 def describe_error(error: OSError | None) -> str:

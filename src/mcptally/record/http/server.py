@@ -10,6 +10,7 @@ from typing import Final
 
 from mcptally.errors import UsageError
 from mcptally.record.http.capacity import Capacity, enable_keepalive, raise_descriptor_limit
+from mcptally.record.http.error_text import INVALID_HOST
 from mcptally.record.http.event_loop import EventLoop, Timer
 from mcptally.record.http.proxy import ProxyConnection
 from mcptally.record.http.recordings import MAX_OPEN, Headers, Sessions
@@ -258,7 +259,7 @@ def bind(listen: str) -> list[socket.socket]:
     except (OSError, UnicodeError) as error:  # a name like `a..b` is invalid on every system
         for sock in sockets:
             sock.close()
-        why = getattr(error, "strerror", None) or error
+        why = INVALID_HOST if isinstance(error, UnicodeError) else error.strerror or error
         raise UsageError(f"--listen {address_text(host, port)}: {why}") from error
     return sockets
 

@@ -14,6 +14,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from mcptally.errors import UsageError
 from mcptally.record.http import sse_endpoint
 from mcptally.record.http.capacity import enable_keepalive
+from mcptally.record.http.error_text import INVALID_HOST
 from mcptally.record.http.event_loop import EventLoop
 from mcptally.record.http.socket import READ_SIZE, Socket, SocketHandler
 
@@ -69,9 +70,10 @@ class UpstreamServer:
             port = parts.port
             (parts.hostname or "").encode("idna")  # as the resolver encodes it
         except ValueError as error:
-            # The error message may contain a part of the password.
-            why = "spell / ? # and @ in a user name or password as %2F %3F %23 %40"
-            raise UsageError(f"{option_text}: {why if '@' in url else error}") from None
+            why = INVALID_HOST if isinstance(error, UnicodeError) else str(error)
+            if "@" in url:  # the error message may contain a part of the password
+                why = "spell / ? # and @ in a user name or password as %2F %3F %23 %40"
+            raise UsageError(f"{option_text}: {why}") from None
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise UsageError(f"{option_text}: give http://HOST[:PORT]/PATH or https://HOST/PATH")
         if port == 0:
