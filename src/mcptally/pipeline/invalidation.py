@@ -15,6 +15,7 @@ from mcptally.seeds.stages import (
     PREDICTION_COLUMNS,
     PREDICTION_WINDOW_NS,
     rare_combinations,
+    xml_servers,
 )
 from mcptally.tables.stages import Listings, Needs, ResultForms
 from mcptally.verdict import evidence
@@ -45,6 +46,11 @@ def _stale(
     not_json = forms.filter(ResultForms.all.col > ResultForms.json.col)
     keys = ["server", "tool"]
     yield not_json.join(flipped.select(keys).unique(), on=keys, how="semi", nulls_equal=True)
+    undeclared = forms.filter(ResultForms.undeclared_xml.col > 0)
+    xml = (xml_servers(before.forms), xml_servers(now.forms))
+    for mine, theirs in (xml, xml[::-1]):
+        only = mine.join(theirs, on="server", how="anti", nulls_equal=True)
+        yield undeclared.join(only, on="server", how="semi", nulls_equal=True)
     keys = ["server", "tool", "combination"]
     scarce = (rare_combinations(before.combinations), rare_combinations(now.combinations))
     for mine, theirs in (scarce, scarce[::-1]):

@@ -144,7 +144,7 @@ def _summary(events: Events, calls: pl.DataFrame, messages: pl.DataFrame) -> Par
         DryRuns.select(stages.gather_validations(calls, events.asks)),
         ErrorForms.select(stages.count_error_forms(calls)),
         CallsByMinute.select(evidence.count_calls_per_minute(calls)),
-        ResultForms.select(evidence.count_result_forms(calls)),
+        ResultForms.select(evidence.count_result_forms(calls, stages.FORM_COUNTS)),
     )
 
 
@@ -172,7 +172,9 @@ def finish(
     calls = calls.hstack(stages.normalise_errors(calls))
     calls = stages.with_validations(calls, archive.validations)
     trim_heap()
-    seed_findings, ui_tables = stages.contract_findings(calls, part.messages, archive.definitions)
+    seed_findings, ui_tables = stages.contract_findings(
+        calls, part.messages, archive.definitions, archive.forms
+    )
     findings = require_known_rules(
         concat_findings(
             [

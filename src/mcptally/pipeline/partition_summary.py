@@ -12,6 +12,7 @@ from typing import Final
 
 import polars as pl
 
+from mcptally.seeds.stages import FORM_COUNTS
 from mcptally.tables.declaration import StageTable
 from mcptally.tables.stages import (
     ArgumentCombinations,
@@ -50,7 +51,7 @@ COUNTS: Final = {
     "combinations": ("calls",),
     "shapes": ("calls",),
     "minutes": ("calls", "failed"),
-    "forms": ("seen", "json", "all"),
+    "forms": ("seen", "json", "all", *FORM_COUNTS),
 }
 """Kinds of facts that are numbers, and their columns that add up over recordings."""
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 import polars as pl
 
 from mcptally.rules import findings as rule_findings
-from mcptally.seeds.redmine import content, error_phrases, list_counts, xml
+from mcptally.seeds.redmine import content, error_phrases, expected_xml, list_counts, xml
 from mcptally.seeds.tool_result import ToolResult
 from mcptally.seeds.ui_probe import envelopes, form_confidence, test_runs, tool_data
 from mcptally.seeds.ui_probe import tables as ui_tables
@@ -31,6 +31,14 @@ def _check_empty_texts(result: ToolResult) -> Iterator[Violation]:
 def _check_xml(result: ToolResult) -> Iterator[Violation]:
     for path, text, declared in _texts_with_xml(result):
         if declared or xml.IS_XML.match(text):
+            for violation in xml.check(text):
+                yield violation._replace(path=path)
+    first = next(result.texts(), None)
+    if result.expected_xml is not None and first is not None:
+        number, text = first
+        path = text_pointer(number)
+        yield expected_xml.undeclared(text, result.expected_xml, path)
+        if text.lstrip().startswith("<"):
             for violation in xml.check(text):
                 yield violation._replace(path=path)
 
@@ -57,7 +65,8 @@ def _check_error_phrases(result: ToolResult) -> Iterator[Violation]:
     if result.is_error is True:
         return
     for number, text in result.texts():
-        yield from error_phrases.message_without_is_error(text, text_pointer(number))
+        if not text.lstrip().startswith("{"):  # the members of an object are checked below
+            yield from error_phrases.message_without_is_error(text, text_pointer(number))
     for path, value in result.objects():
         for name in ("error", "message"):
             member = value.get(name)
@@ -103,7 +112,11 @@ _HAS_ODD_BLOCK: Final = (pl.col("content_kind") == "array") & ~_PLAIN
 CHECKS: Final[tuple[tuple[pl.Expr, Check], ...]] = (
     (_HAS_ODD_BLOCK, _check_blocks),
     (pl.col("response").str.contains(r'"text"\s*:\s*""'), _check_empty_texts),
-    (pl.col("response").str.contains(r'<\?xml|[/+]xml(?:;[^"]*)?"'), _check_xml),
+    (
+        pl.col("response").str.contains(r'<\?xml|[/+]xml(?:;[^"]*)?"')
+        | pl.col("expected_xml").is_not_null(),
+        _check_xml,
+    ),
     (pl.col("response").str.contains("total_count", literal=True), _check_list_counts),
     (_HAS_PHRASE, _check_error_phrases),
     (pl.col("response").str.contains(envelopes.PREFILTER), _check_envelopes),
@@ -119,7 +132,10 @@ SUSPECT: Final = r'"text": ?""|<\?xml|xml"|total_count|"success|runId'
 It searches all responses once, so that the conditions of `CHECKS` search few."""
 
 _MAY_VIOLATE: Final = pl.col("is_result") & (
-    pl.when("is_result").then("response").str.contains(SUSPECT) | _HAS_ODD_BLOCK | _HAS_PHRASE
+    pl.when("is_result").then("response").str.contains(SUSPECT)
+    | _HAS_ODD_BLOCK
+    | _HAS_PHRASE
+    | pl.col("expected_xml").is_not_null()
 )
 
 _CALL: Final = (
@@ -134,9 +150,15 @@ _CHECKED: Final = (
 
 
 def check_results(
-    calls: pl.DataFrame,
+    calls: pl.DataFrame, definitions: pl.DataFrame, forms: pl.DataFrame
 ) -> tuple[list[pl.DataFrame], dict[type[Table], pl.DataFrame]]:
-    """Findings about the results of `calls`, and the tables of the UI test runs in them."""
+    """Findings about the results of `calls`, and the tables of the UI test runs in them.
+
+    Args:
+        calls: scored calls.
+        definitions: `Definitions` of their tools.
+        forms: `ResultForms` of their servers.
+    """
     is_result = (
         pl.col("tool").is_not_null()
         & pl.col("response").is_not_null()
@@ -144,7 +166,11 @@ def check_results(
         & ~pl.col("reply_truncated").fill_null(value=False)
     )
     # Responses may be large: copy only those that are parsed.
-    results = calls.select(*_CALL, *_CHECKED, is_result=is_result).with_row_index("call")
+    results = calls.select(
+        *(*_CALL, *_CHECKED),
+        expected_xml.expectations(calls, definitions, forms),
+        is_result=is_result,
+    ).with_row_index("call")
     responses = results.get_column("response")
     may_violate = results.select(_MAY_VIOLATE).to_series().fill_null(value=False)
     results = results.drop("response").filter("is_result").with_row_index("row")
@@ -152,8 +178,8 @@ def check_results(
     suspects = _with_responses(suspects, responses)
     violations: list[tuple[int, Violation]] = []
     runs: list[tuple[int, dict[str, Any]]] = []
-    for tool, response, rows, *wanted in _distinct(suspects).iter_rows():
-        result = ToolResult.parsed(tool, response)
+    for tool, response, expected, rows, *wanted in _distinct(suspects).iter_rows():
+        result = ToolResult.parsed(tool, response, expected)
         if result is None:
             continue
         found = [
@@ -184,10 +210,9 @@ def _distinct(suspects: pl.DataFrame) -> pl.DataFrame:
         condition.fill_null(value=False).alias(f"check_{number}")
         for number, (condition, _) in enumerate(CHECKS)
     ]
-    selected = suspects.select("tool", "response", "row", *flags).filter(
-        pl.any_horizontal(pl.col("^check_.*$"))
-    )
-    return selected.group_by("tool", "response", maintain_order=True).agg(
+    keys = ["tool", "response", "expected_xml"]
+    selected = suspects.select(*keys, "row", *flags).filter(pl.any_horizontal(pl.col("^check_.*$")))
+    return selected.group_by(keys, maintain_order=True).agg(
         pl.col("row"), pl.col("^check_.*$").first()
     )
 

@@ -24,6 +24,7 @@ from mcptally.seeds.inspector.scenario import (
 from mcptally.seeds.inspector.scenario_file import ScenarioEntry, load_scenarios
 from mcptally.seeds.redmine import error_forms
 from mcptally.seeds.redmine.error_forms import count_error_forms, error_form
+from mcptally.seeds.redmine.expected_xml import FORM_COUNTS, xml_servers
 from mcptally.seeds.validation_logic import arguments
 from mcptally.seeds.validation_logic.normalised_error import normalise_errors
 from mcptally.seeds.validation_protocol import calls as validation_calls
@@ -38,6 +39,7 @@ from mcptally.tables.ui_steps import UiSteps
 from mcptally.tables.validations import Validations
 
 __all__ = [
+    "FORM_COUNTS",
     "PREDICTION_COLUMNS",
     "PREDICTION_WINDOW_NS",
     "ScenarioEntry",
@@ -56,6 +58,7 @@ __all__ = [
     "rare_combinations",
     "with_combination",
     "with_validations",
+    "xml_servers",
 ]
 
 _READINGS: Final[dict[str, Reading]] = {"seed": "document", "inspector": "inspector"}
@@ -72,10 +75,10 @@ def class_weights(prefix: Literal["seed", "inspector"]) -> dict[str, float]:
 
 
 def contract_findings(
-    calls: pl.DataFrame, messages: pl.DataFrame, definitions: pl.DataFrame
+    calls: pl.DataFrame, messages: pl.DataFrame, definitions: pl.DataFrame, forms: pl.DataFrame
 ) -> tuple[pl.DataFrame, dict[type[Table], pl.DataFrame]]:
     """Findings about scored `calls` by the seed documents, and the tables of their UI test runs."""
-    found, ui_tables = results.check_results(calls)
+    found, ui_tables = results.check_results(calls, definitions, forms)
     requests = [
         arguments.wrapped_findings(calls, definitions),
         *validation_calls.validation_findings(calls, messages, definitions),

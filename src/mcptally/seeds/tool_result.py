@@ -16,14 +16,24 @@ class ToolResult:
     content: Any
     structured: Any
     is_error: Any
+    expected_xml: str | None = None
+    """Why its first text should have an XML declaration and has none; see `expected_xml`."""
 
     @classmethod
-    def parsed(cls, tool: str, response: str) -> "ToolResult | None":
+    def parsed(
+        cls, tool: str, response: str, expected_xml: str | None = None
+    ) -> "ToolResult | None":
         """The result in a JSON text; None if that is not a JSON object."""
         value = json_value(response)
         if not isinstance(value, dict):
             return None
-        return cls(tool, value.get("content"), value.get("structuredContent"), value.get("isError"))
+        return cls(
+            tool,
+            value.get("content"),
+            value.get("structuredContent"),
+            value.get("isError"),
+            expected_xml,
+        )
 
     def blocks(self) -> list[Any]:
         """The content blocks; none if `content` is not an array."""

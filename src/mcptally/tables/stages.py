@@ -223,7 +223,7 @@ class CallsByMinute(StageTable):
 
 
 class ResultForms(StageTable):
-    """How many results of a tool are JSON, by recording."""
+    """How many results of a tool are JSON or XML, by recording."""
 
     server = Calls.server
     tool = Calls.tool
@@ -231,6 +231,8 @@ class ResultForms(StageTable):
     seen = Column(_I, "Results with text.")
     json = Column(_I, "Of those, whose text is JSON.")
     all = Column(_I, "Results with and without text.")
+    xml = Column(_I, "Results whose text begins with an XML declaration.")
+    undeclared_xml = Column(_I, "Results whose text is XML without one, or has one further on.")
 
 
 class Needs(StageTable):

@@ -6,6 +6,7 @@ other two are counted per partition (`minutes`, `forms`) and summed over the arc
 """
 
 import signal
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -88,13 +89,19 @@ def keep_working_tools(at: pl.DataFrame, counted: pl.DataFrame | None = None) ->
     return at.join(works, on=["server", "tool"], how="semi", nulls_equal=True)
 
 
-def count_result_forms(calls: pl.DataFrame) -> pl.DataFrame:
-    """Count the results of each tool in each recording, and how many of them are JSON."""
+def count_result_forms(calls: pl.DataFrame, more: Mapping[str, pl.Expr]) -> pl.DataFrame:
+    """Count the results of each tool in each recording, and how many of them are JSON.
+
+    Args:
+        calls: `GatheredCalls`.
+        more: further columns → conditions of the results that they count.
+    """
     return hidden_errors.count_result_forms(
         calls.filter((pl.col("outcome") == "ok") & pl.col("tool").is_not_null()).with_columns(
             text="first_text"
         ),
         "recording",
+        **more,
     )
 
 

@@ -98,21 +98,23 @@ def _decisions(chosen: tuple[HiddenRule, ...]) -> pl.DataFrame:
     return pl.DataFrame([*rows, (None, None)], schema=schema, orient="row")
 
 
-def count_result_forms(calls: pl.DataFrame, *by: str) -> pl.DataFrame:
+def count_result_forms(calls: pl.DataFrame, *by: str, **more: pl.Expr) -> pl.DataFrame:
     """Count the results of each tool in `calls` and how many of them are JSON.
 
     Args:
         calls: results with `server`, `tool` and `text`.
         by: further columns to group by.
+        more: further columns, and the conditions of the results that they count.
 
     Returns:
-        `seen` (results with a text), `json` and `all` per `server`, `tool` and `by`.
+        `seen` (results with a text), `json`, `all` and `more` per `server`, `tool` and `by`.
     """
     text = pl.col("text").cast(pl.String)
     return calls.group_by("server", "tool", *by).agg(
         seen=text.is_not_null().sum().cast(pl.Int64),
         json=text.str.contains(_JSON).sum().cast(pl.Int64),
         all=pl.len().cast(pl.Int64),
+        **{name: condition.sum().cast(pl.Int64) for name, condition in more.items()},
     )
 
 

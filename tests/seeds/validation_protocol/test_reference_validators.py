@@ -47,11 +47,46 @@ def _without_advice(answer):
 
 
 def test_the_document_reports_an_unknown_tool():
-    assert reference_validators.document_answer({}, "x", {}) == {
-        "valid": False,
-        "errors": ["Unknown tool: x"],
-        "warnings": [],
-    }
+    for tool, shown in (("x", "x"), (None, "null"), (1.0, "1")):
+        assert reference_validators.document_answer({}, tool, {}) == {
+            "valid": False,
+            "errors": [f"Unknown tool: {shown}"],
+            "warnings": [],
+        }
+
+
+@pytest.mark.parametrize(
+    ("schema", "given", "message"),
+    [
+        (None, {}, "Cannot read properties of null (reading 'required')"),
+        ({"required": ["a"]}, 1.5, "Cannot use 'in' operator to search for 'a' in 1.5"),
+        ({"required": [{}]}, None, "Cannot use 'in' operator to search for '#<Object>' in null"),
+        ({"required": [["a"]]}, "x", "Cannot use 'in' operator to search for '[object Array]' in x"),
+        ({"required": 1}, {}, "number 1 is not iterable (cannot read property Symbol(Symbol.iterator))"),
+        ({"required": {"a": 1}}, {}, "object is not iterable (cannot read property Symbol(Symbol.iterator))"),
+        ({"required": [{"toString": 1}]}, {}, "Cannot convert object to primitive value"),
+        ({"properties": {}}, None, "Cannot convert undefined or null to object"),
+        ({}, {"a": 1}, "Cannot read properties of undefined (reading 'a')"),
+    ],
+)  # fmt: skip
+def test_the_document_throws_what_node_throws(schema, given, message):
+    with pytest.raises(reference_validators.ThrownError) as thrown:
+        reference_validators.document_answer({"t": schema}, "t", given)
+    assert str(thrown.value) == f"TypeError: {message}"
+
+
+@pytest.mark.parametrize(
+    ("schema", "given", "errors"),
+    [
+        ({"required": ["0", "01", "length"]}, ["x"], ["Missing required parameter: 01"]),
+        ({"properties": [{"type": "number"}]}, {"0": 1}, []),
+        ({"properties": "ab"}, {"toString": 1}, ['Parameter "toString": expected undefined, got number']),
+    ],
+)  # fmt: skip
+def test_the_document_reads_members_as_javascript_does(schema, given, errors):
+    schema = {"properties": {"0": {"type": "string"}}} | schema
+    answer = reference_validators.document_answer({"t": schema}, "t", given)
+    assert answer["errors"] == errors
 
 
 @pytest.mark.parametrize(

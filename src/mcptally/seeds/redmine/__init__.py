@@ -3,6 +3,7 @@
 Reads tool results: content blocks, XML and counted lists in their texts, the forms of errors.
 Writes findings (`content.*`). The library's `assert_tool_response` is in `content`.
 
-`content` checks blocks, `xml` XML texts, `list_counts` total_count and limit, `error_phrases`
-error messages without isError, `error_forms` whether a server's errors have one form.
+`content` checks blocks, `xml` XML texts, `expected_xml` where XML is expected, `list_counts`
+total_count and limit, `error_phrases` error messages without isError, `error_forms` whether a
+server's errors have one form.
 """

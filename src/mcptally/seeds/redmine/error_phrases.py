@@ -16,7 +16,8 @@ _MESSAGE: Final = re.compile(
     r"\W{0,4}(?:(?:api|http|input|request|server|fetch|axios)[ _-]?)?"
     r"(?:(?:error|failed|failure|exception)\b[^\w\n]{0,4})?(?:status\s*(?:code)?\s*)?"
     r"(?:[45]\d\d\b[^\w\n]{0,4})?(?:a |an )?"
-    r"(network error|internal server error|too many requests)\b",
+    r"(network error|internal server error|too many requests)\b"
+    r"(?! (?:codes?|messages?|rates?|logs?|types?|handling|pages?|reports?|tracking)\b)",
     re.IGNORECASE,
 )
 

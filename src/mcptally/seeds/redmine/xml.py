@@ -151,6 +151,9 @@ def _check_declaration(reader: _Reader) -> Iterator[Violation]:
     if version != "1.0":
         message = f"declares version {version[:20]}; parsers support 1.0"
         yield Violation("", message, "content.xml_version")
-    if encoding is not None and encoding.upper() != "UTF-8":
+    if encoding is None:
+        message = "declares no encoding; the document asks for UTF-8"
+        yield Violation("", message, "content.xml_encoding")
+    elif encoding.upper() != "UTF-8":
         message = f"declares the encoding {encoding[:40]}, but a text in JSON is UTF-8"
         yield Violation("", message, "content.xml_encoding")

@@ -42,7 +42,7 @@ class ThrownError(Exception):
     """The original throws an exception; the message is the JavaScript engine's."""
 
 
-def document_answer(tools: Mapping[str, Any], tool: str, arguments: Any) -> Answer:
+def document_answer(tools: Mapping[str, Any], tool: Any, arguments: Any) -> Answer:
     """The answer of the document's basic listing.
 
     Args:
@@ -53,9 +53,18 @@ def document_answer(tools: Mapping[str, Any], tool: str, arguments: Any) -> Answ
     Raises:
         ThrownError: the listing throws, for example because a schema has no properties.
     """
-    if tool not in tools:
-        return {"valid": False, "errors": [f"Unknown tool: {tool}"], "warnings": []}
+    try:
+        return _document_answer(tools, tool, arguments)
+    except ThrownError as error:
+        raise ThrownError(f"TypeError: {error}") from error
+
+
+def _document_answer(tools: Mapping[str, Any], tool: Any, arguments: Any) -> Answer:
+    if not isinstance(tool, str) or tool not in tools:
+        return {"valid": False, "errors": [f"Unknown tool: {_to_string(tool)}"], "warnings": []}
     schema = tools[tool]
+    if schema is None:
+        raise ThrownError("Cannot read properties of null (reading 'required')")
     errors = [
         f"Missing required parameter: {_to_string(name)}"
         for name in _each(_member(schema, "required"))
@@ -66,7 +75,7 @@ def document_answer(tools: Mapping[str, Any], tool: str, arguments: Any) -> Answ
     for name, value in _entries(arguments):
         if properties is _UNDEFINED or properties is None:
             kind = "undefined" if properties is _UNDEFINED else "null"
-            raise ThrownError(f"TypeError: Cannot read properties of {kind} (reading '{name}')")
+            raise ThrownError(f"Cannot read properties of {kind} (reading '{name}')")
         declared = _member(properties, name)
         if not _truthy(declared):
             warnings.append(f'Parameter "{name}" not in schema')
@@ -273,11 +282,15 @@ def _spread(value: Any) -> list[Any]:
 
 
 def _member(value: Any, name: str) -> Any:
-    if isinstance(value, dict):
-        if name in value:
-            return value[name]
-        return _INHERITED if name in PROTOTYPE else _UNDEFINED
-    return _UNDEFINED
+    if isinstance(value, dict) and name in value:
+        return value[name]
+    if isinstance(value, str | list):
+        if name == "length":
+            return len(value)
+        if _INDEX.match(name) and int(name) < len(value):
+            return value[int(name)]
+    is_object = value is not None and value is not _UNDEFINED
+    return _INHERITED if is_object and name in PROTOTYPE else _UNDEFINED
 
 
 def _truthy(value: Any) -> bool:
@@ -288,25 +301,38 @@ def _each(value: Any) -> list[Any]:
     """`for (x of value || [])`."""
     if value is _UNDEFINED or not truthy(value):
         return []
-    return list(value) if isinstance(value, str | list) else []
+    if not isinstance(value, str | list):
+        what = "object" if isinstance(value, dict) else f"{_type(value)} {_to_string(value)}"
+        raise ThrownError(f"{what} is not iterable (cannot read property Symbol(Symbol.iterator))")
+    return list(value)
 
 
 def _in(name: Any, value: Any) -> bool:
+    """`name in value`."""
+    if not isinstance(value, dict | list):
+        shown = {"object": "#<Object>", "array": "[object Array]"}
+        key = _to_string(name) if name is None else shown.get(_type(name)) or _to_string(name)
+        raise ThrownError(f"Cannot use 'in' operator to search for '{key}' in {_to_string(value)}")
     key = _to_string(name)
     if isinstance(value, dict):
         return key in value or key in PROTOTYPE
-    if isinstance(value, list):
-        return key == "length" or key in PROTOTYPE or (key.isdigit() and int(key) < len(value))
-    raise ThrownError(f"Cannot use 'in' operator to search for '{key}' in {_to_string(value)}")
+    is_index = _INDEX.match(key) is not None and int(key) < len(value)
+    return is_index or key == "length" or key in PROTOTYPE
+
+
+_INDEX: Final = re.compile(r"(?:0|[1-9][0-9]{0,9})\Z")
+"""Matches the names of members that are indices of an array."""
 
 
 def _entries(value: Any) -> list[tuple[str, Any]]:
     """`Object.entries(value)`: first the members named like array indices, in ascending order."""
+    if value is None:
+        raise ThrownError("Cannot convert undefined or null to object")
     if isinstance(value, str | list):
         return [(str(place), item) for place, item in enumerate(value)]
     if not isinstance(value, dict):
         return []
-    indices = [key for key in value if re.match(r"(?:0|[1-9]\d{0,9})\Z", key)]
+    indices = [key for key in value if _INDEX.match(key)]
     indices = sorted((key for key in indices if int(key) < 2**32 - 1), key=int)
     return [(key, value[key]) for key in (*indices, *(k for k in value if k not in indices))]
 
@@ -336,6 +362,8 @@ def _to_string(value: Any) -> str:
     if isinstance(value, list):
         return _joined(value, ",")
     if isinstance(value, dict):
+        if "toString" in value:  # no function in parsed JSON
+            raise ThrownError("Cannot convert object to primitive value")
         return "[object Object]"
     if value is None or isinstance(value, bool):
         return json.dumps(value)

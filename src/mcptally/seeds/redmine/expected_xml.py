@@ -1,0 +1,79 @@
+"""Where results are expected to be XML: because of the server's other results, or a definition.
+
+A server's results are XML if at least one begins with an XML declaration, and at least half are XML
+with or without one. A definition names XML in its title or description.
+"""
+
+import re
+from types import MappingProxyType
+from typing import Final
+
+import polars as pl
+
+from mcptally.seeds.violation import Violation
+from mcptally.tables.joins import left_join_columns
+
+HEAD: Final = 500
+"""Characters at the beginning of a text that decide whether it is taken for XML."""
+
+_DECLARATION: Final = r"^\s*<\?xml[\s?]"
+_ELEMENT: Final = r"^\s*<[A-Za-z_]"
+_HTML: Final = r"(?i)^\s*<(?:html|head|body|div|p|span|table|ul|ol|h[1-6]|script|svg)\b"
+_INSIDE: Final = "<?xml"
+
+_HEAD: Final = pl.col("first_text").str.head(HEAD)
+_IS_DECLARED: Final = _HEAD.str.contains(_DECLARATION)
+_IS_UNDECLARED: Final = (
+    (_HEAD.str.contains(_ELEMENT) & ~_HEAD.str.contains(_HTML))
+    | _HEAD.str.contains(_INSIDE, literal=True)
+) & ~_IS_DECLARED
+
+FORM_COUNTS: Final = MappingProxyType({"xml": _IS_DECLARED, "undeclared_xml": _IS_UNDECLARED})
+"""Column of `ResultForms` → condition of the results that it counts."""
+
+
+def xml_servers(forms: pl.DataFrame) -> pl.DataFrame:
+    """The servers whose results are XML, as the column `server`.
+
+    Args:
+        forms: `ResultForms` of all tools of each server, summed over recordings or not.
+    """
+    sums = forms.group_by("server").agg(pl.col("seen", *FORM_COUNTS).sum())
+    is_xml = pl.sum_horizontal(*FORM_COUNTS) * 2 >= pl.col("seen")
+    return sums.filter((pl.col("xml") > 0) & is_xml).select("server")
+
+
+def expectations(calls: pl.DataFrame, definitions: pl.DataFrame, forms: pl.DataFrame) -> pl.Series:
+    """Why the result of each call should have an XML declaration and has none; otherwise null.
+
+    Args:
+        calls: scored calls, with `first_text`.
+        definitions: `Definitions` of their tools.
+        forms: `ResultForms` of their servers.
+    """
+    names_xml = pl.concat_str("title", "description", separator=" ", ignore_nulls=True)
+    described = definitions.filter(names_xml.str.contains(r"(?i)\bxml\b")).select("definition")
+    rows = calls.select(
+        "server",
+        "definition",
+        is_undeclared=_IS_UNDECLARED & pl.col("outcome").is_in(["ok", "hidden_error"]),
+    )
+    server = xml_servers(forms).with_columns(server_is_xml=pl.lit(value=True))
+    rows = left_join_columns(rows, server, "server", nulls=True)
+    return rows.select(
+        pl.when(~pl.col("is_undeclared").fill_null(value=False))
+        .then(None)
+        .when("server_is_xml")
+        .then(pl.lit("other results of the server have one"))
+        .when(pl.col("definition").is_in(described.get_column("definition").implode()))
+        .then(pl.lit("the tool's definition names XML"))
+        .alias("expected_xml")
+    ).to_series()
+
+
+def undeclared(text: str, reason: str, path: str) -> Violation:
+    """The violation of a text at `path` for which there are `expectations`."""
+    what = (
+        "XML without a declaration" if re.match(_ELEMENT, text) else "text before the declaration"
+    )
+    return Violation(path, f"{what}; {reason}", "content.xml_undeclared", text[:80])

@@ -1,0 +1,94 @@
+"""Results that should be XML, by the server's other results or by the tool's definition."""
+
+from pathlib import Path
+
+import pytest
+
+import mcptally as mt
+from tests.transcripts import c2s, call, opened, s2c, text, write
+
+DECLARED = '<?xml version="1.0" encoding="UTF-8"?><issues/>'
+BARE = "<issues/>"
+BROKEN = "<issues><issue></issues>"
+UNDECLARED, MALFORMED = "content.xml_undeclared", "content.xml_malformed"
+
+
+def events(*texts: str, description: str = "", name: str = "r0", **members) -> list:
+    tools = [{"name": "list", "description": description, "inputSchema": {"type": "object"}}]
+    listing = {"jsonrpc": "2.0", "id": "l"}
+    found = [
+        opened(name, server="redmine"),
+        c2s(1, listing | {"method": "tools/list"}, recording=name),
+        s2c(2, listing | {"result": {"tools": tools}}, recording=name),
+    ]
+    for number, said in enumerate(texts, 1):
+        found.append(c2s(2 * number + 1, call(number, "list"), recording=name))
+        found.append(s2c(2 * number + 2, text(number, said, **members), recording=name))
+    return found
+
+
+def xml_findings(store: Path) -> list[str]:
+    found = mt.open_store(store).sql(
+        "SELECT rule FROM findings WHERE starts_with(rule, 'content.xml') ORDER BY file, line, rule"
+    )
+    return [rule for (rule,) in found.fetchall()]
+
+
+def scored(folder: Path, *texts: str, **members) -> list[str]:
+    mt.score([write(folder / "a.jsonl", events(*texts, **members))], out=folder / "store")
+    return xml_findings(folder / "store")
+
+
+@pytest.mark.parametrize(
+    ("texts", "rules"),
+    [
+        ([DECLARED, BARE], [UNDECLARED]),
+        ([DECLARED, BROKEN], [MALFORMED, UNDECLARED]),
+        ([DECLARED, f"Result: {DECLARED}"], [UNDECLARED]),
+        ([DECLARED, BARE, BARE, "no issues"], [UNDECLARED, UNDECLARED]),
+        ([BARE, BROKEN], []),
+        ([DECLARED, "no issues"], []),
+        ([DECLARED, "<html><br></html>"], []),
+        ([DECLARED, BARE, "a page", "a page", "a page"], []),
+    ],
+    ids=[
+        "without a declaration",
+        "not well-formed",
+        "text before the declaration",
+        "half of the results are XML",
+        "no result has a declaration",
+        "a text",
+        "HTML",
+        "most results are text",
+    ],
+)
+def test_a_result_is_compared_with_the_other_results_of_its_server(tmp_path, texts, rules):
+    assert scored(tmp_path, *texts) == rules
+
+
+def test_a_definition_that_names_xml_is_enough(tmp_path: Path):
+    assert scored(tmp_path, BARE, "fine", description="Issues as XML.") == [UNDECLARED]
+
+
+def test_an_error_is_not_expected_to_be_xml(tmp_path: Path):
+    assert scored(tmp_path, DECLARED, description="Issues as XML.", isError=True) == []
+    assert scored(tmp_path, BARE, description="Issues as XML.", isError=True) == []
+
+
+def test_a_recording_is_scored_again_when_another_one_shows_that_results_are_xml(tmp_path: Path):
+    archive = tmp_path / "archive"
+    archive.mkdir()
+    write(archive / "a.jsonl", events(BARE, name="r1"))
+    write(archive / "other.jsonl", [opened("r2", server="another")])
+    mt.score([archive], out=tmp_path / "store")
+    assert xml_findings(tmp_path / "store") == []
+    write(archive / "b.jsonl", events(DECLARED, name="r3"))
+    assert mt.score([archive], out=tmp_path / "store").reused == 1
+    assert xml_findings(tmp_path / "store") == [UNDECLARED]
+    (archive / "b.jsonl").unlink()
+    assert mt.score([archive], out=tmp_path / "store").reused == 1
+    assert xml_findings(tmp_path / "store") == []
+
+
+def test_an_xml_declaration_without_an_encoding_is_a_finding(tmp_path: Path):
+    assert scored(tmp_path, '<?xml version="1.0"?><a/>') == ["content.xml_encoding"]
