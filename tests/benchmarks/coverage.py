@@ -24,11 +24,12 @@ import duckdb
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import scipy.stats
 
 from mcptally.analytics import compare, views
 from mcptally.analytics.store import Store, open_store
 from mcptally.pipeline.usage import usage
-from mcptally.statistics import bootstrap, intervals
+from mcptally.statistics import bootstrap, intervals, permutation
 from mcptally.store import work_folder
 from mcptally.store.parts import write_part
 from mcptally.tables.calls import Calls
@@ -45,6 +46,10 @@ SIZES = {
     "1 + Poisson": lambda random, mean, shape: 1 + random.poisson(mean - 1, shape),
     "geometric": lambda random, mean, shape: random.geometric(1 / mean, shape),
 }
+
+POWER_CORRELATIONS = (0.05, 0.1, 0.3, 0.5)
+POWER_SIZE = 6
+"""Mean number of calls per session."""
 
 LATENCY_SESSIONS = (30, 120, 600)
 LATENCY_SIZES = {
@@ -281,11 +286,39 @@ def archive(random, tools: int, *, changed=None) -> pl.DataFrame:
 def discoveries(random, tools: int, *, change: float) -> tuple[int, int, int]:
     """False and true discoveries of one comparison, and how many there were to make."""
     changed = random.random(tools) < change
+    found = reported(archive(random, tools), archive(random, tools, changed=changed))
+    truly = {
+        (f"t{number}_0", metric)
+        for number in np.flatnonzero(changed)
+        for metric in ("failure_rate", "error_rate", "latency_ms", "latency_vs_session")
+    }
+    return len(found - truly), len(found & truly), len(truly)
+
+
+def power(random, rho: float, tools: int, changed: int) -> tuple[int, int]:
+    """False and true discoveries if the failure rate of some tools rises from 0.1 to 0.3.
+
+    Every tool has 30 sessions of geometric size on each side.
+    """
+    n = random.geometric(1 / POWER_SIZE, (2, tools, 30))
+    p = np.full((2, tools, 1), 0.1)
+    p[1, :changed] = 0.3
+    y = failures(random, n, p * np.ones(n.shape), rho)
+    tests = [
+        permutation.rate_change(y[0, i] * 1.0, n[0, i] * 1.0, y[1, i] * 1.0, n[1, i] * 1.0)
+        for i in range(tools)
+    ]
+    q = scipy.stats.false_discovery_control([test.p_value for test in tests])
+    difference = np.abs(np.subtract(*(y.sum(2) / n.sum(2))))
+    apart = [test.low > 0 or test.high < 0 for test in tests]
+    found = (q <= compare.ALPHA) & (difference >= compare.MIN_DIFFERENCE) & apart
+    return int(found[changed:].sum()), int(found[:changed].sum())
+
+
+def reported(base: pl.DataFrame, new: pl.DataFrame) -> set[tuple[str, str]]:
+    """The tools and metrics that `compare` reports as changed."""
     connection = views.connect()
-    for side, data in (
-        ("base", archive(random, tools)),
-        ("new", archive(random, tools, changed=changed)),
-    ):
+    for side, data in (("base", base), ("new", new)):
         connection.execute(f"ATTACH ':memory:' AS {side}")
         connection.execute(f"USE {side}")
         rates_view(connection, data)
@@ -300,13 +333,7 @@ def discoveries(random, tools: int, *, change: float) -> tuple[int, int, int]:
         params=compare.limits(),
     ).fetchall()
     connection.close()
-    truly = {
-        (f"t{number}_0", metric)
-        for number in np.flatnonzero(changed)
-        for metric in ("failure_rate", "error_rate", "latency_ms", "latency_vs_session")
-    }
-    found = set(rows)
-    return len(found - truly), len(found & truly), len(truly)
+    return set(rows)
 
 
 def alarms(random, tools: int, days: int, sessions: int) -> tuple[int, int, int]:
@@ -367,6 +394,22 @@ def summary(cells: Sequence[Cell]) -> str:
     )
 
 
+def print_power(runs: int) -> None:
+    """Print how often a change is found, and how many reported changes are false."""
+    print("\nChange of a failure rate from 0.1 to 0.3, 30 sessions on each side: found (false)\n")
+    print("| rho | the only tool | one tool of ten changed | nothing changed, ten tools |")
+    print("|---|---|---|---|")
+    for rho in POWER_CORRELATIONS:
+        random, texts = parts(), []
+        for tools, changed in ((1, 1), (10, 1), (10, 0)):
+            found = np.array([power(random, rho, tools, changed) for _ in range(runs)])
+            false, true = found.T
+            rate = (false / np.maximum(1, found.sum(1))).mean()
+            texts.append((f"{true.sum() / runs:.0%} " if changed else "") + f"({rate:.3f})")
+        print(f"| {rho} | " + " | ".join(texts) + " |")
+    print("\nIn parentheses: the false-discovery rate.")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--replicates", type=int, default=4000)
@@ -382,7 +425,7 @@ def main() -> None:
         "\nCoverage of nominal 95 % intervals of a failure rate, from least to greatest over rho\n"
     )
     print_coverage(list(coverage(parts(), given.replicates, design())))
-    sample = design()[:: len(design()) // given.stores]
+    sample = [design()[i] for i in parts().permutation(len(design()))[: given.stores]]
     through = list(stored_coverage(parts(), given.tools * 5, sample))
     direct = list(coverage(parts(), given.replicates, sample))
     print(f"\nA sample of the cells through stores of {given.tools * 5} tools: {summary(through)}")
@@ -410,6 +453,7 @@ def main() -> None:
             f"{name}: {given.runs} runs, {(false > 0).sum()} with a false discovery, "
             f"false-discovery rate {rate:.4f} (nominal {compare.ALPHA}){power}"
         )
+    print_power(given.runs)
     found, looks, breaches = alarms(parts(), given.tools * 5, 365, 8)
     print(
         f"\nNightly looks for a year at {given.tools * 5} tools that never change "

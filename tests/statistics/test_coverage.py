@@ -20,5 +20,6 @@ def test_every_part_of_the_simulation_runs_on_the_current_sql():
     assert [text == "none" for text in texts] == [False, True, True]
     _, true, there = coverage.discoveries(random, 8, change=1.0)
     assert 0 < true <= there == 32
+    assert coverage.power(random, 0.05, 2, 1) == (0, 1)
     _, looks, _ = coverage.alarms(random, 2, 9, 8)
     assert looks == 18

@@ -1,8 +1,9 @@
 """Registers quantiles of distributions and intervals as functions in DuckDB.
 
 `register` adds `t_quantile`, `t_test`, `beta_quantile`, `wilson_low`, `wilson_high`,
-`rate_interval`, `rate_bounds` and `latency_quantiles` to a connection. They get aggregated rows,
-such as one per tool. SciPy is imported on first use, since most questions do not need it.
+`rate_interval`, `rate_bounds`, `rate_change` and `latency_quantiles` to a connection. They get
+aggregated rows, such as one per tool. SciPy is imported on first use, since most questions do not
+need it.
 """
 
 import atexit
@@ -17,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from duckdb.func import ARROW, DEFAULT, SPECIAL
 
-from mcptally.statistics import bootstrap, intervals
+from mcptally.statistics import bootstrap, intervals, permutation
 
 Floats = npt.NDArray[np.float64]
 
@@ -37,6 +38,7 @@ def register(connection: duckdb.DuckDBPyConnection) -> None:
         ("wilson_high", wilson_high, (number,) * 3, number),
         ("latency_quantiles", latency_quantiles, ("DOUBLE[][]", "UBIGINT[]"), numbers),
         ("rate_bounds", rate_bounds, (numbers, numbers), numbers),
+        ("rate_change", rate_change, (numbers,) * 4, numbers),
     )
     for name, function, takes, gives in functions:
         # Functions of numbers get null as NaN, and NaN becomes null. DuckDB handles null lists.
@@ -117,6 +119,20 @@ def rate_bounds(hits: pa.ChunkedArray, sizes: pa.ChunkedArray) -> pa.Array:
     """
     rows = zip(_lists(hits), _lists(sizes), strict=True)
     return pa.array([intervals.rate_bounds(y, n) for y, n in rows], pa.list_(pa.float64()))
+
+
+def rate_change(
+    base_hits: pa.ChunkedArray,
+    base_sizes: pa.ChunkedArray,
+    new_hits: pa.ChunkedArray,
+    new_sizes: pa.ChunkedArray,
+) -> pa.Array:
+    """p-value and interval of a change of a rate, as one list per row: `permutation.rate_change`.
+
+    A row has four lists, the hits and the calls of each session before and after.
+    """
+    rows = zip(*map(_lists, (base_hits, base_sizes, new_hits, new_sizes)), strict=True)
+    return pa.array([permutation.rate_change(*row) for row in rows], pa.list_(pa.float64()))
 
 
 def latency_quantiles(latencies: pa.ChunkedArray, sessions: pa.ChunkedArray) -> pa.Array:

@@ -65,27 +65,22 @@ rates AS MATERIALIZED (
     UNION ALL BY NAME
     SELECT * FROM log_rates
 ),
+session_lists AS (
+    SELECT side, server, tool, metric, list(y) AS hits, list(n) AS sizes
+    FROM sums
+    WHERE metric NOT LIKE 'ln\_%' ESCAPE '\'
+    GROUP BY ALL
+),
 -- Both sides of every tool.
 tools AS (
     SELECT
         'tool' AS level, p.server, p.base_tool, p.new_tool, b.metric, b.share, m.family, m.weight,
         b.n AS base_n, n.n AS new_n, b.sessions AS base_sessions, n.sessions AS new_sessions,
         b.mean AS base, b.variance AS base_variance, n.mean AS new, n.variance AS new_variance,
-        -- A side with a rate of 0 or 1 has no variance of its own; it takes DEFF and t of the other.
-        b.y IN (0, b.n) AS base_edge, n.y IN (0, n.n) AS new_edge,
-        if(base_edge AND NOT new_edge, greatest(b.n_eff, b.n * n.n_eff / n.n), b.n_eff) AS base_eff,
-        if(new_edge AND NOT base_edge, greatest(n.n_eff, n.n * b.n_eff / b.n), n.n_eff) AS new_eff,
-        if(base_edge, n.t, b.t) AS bt, if(new_edge, b.t, n.t) AS nt,
         (b.y + n.y) / (b.n + n.n) AS pooled,
-        pooled * (1 - pooled) AS binomial,
-        -- Variance under the null hypothesis: around the pooled mean, and at least binomial.
-        if(b.share, greatest(binomial / b.n, b.sessions / (b.sessions - 1) / b.n ** 2
-            * (b.yy - 2 * pooled * b.yn + pooled ** 2 * b.nn
-                - (b.y - pooled * b.n) ** 2 / b.sessions)), b.variance) AS base_null,
-        if(b.share, greatest(binomial / n.n, n.sessions / (n.sessions - 1) / n.n ** 2
-            * (n.yy - 2 * pooled * n.yn + pooled ** 2 * n.nn
-                - (n.y - pooled * n.n) ** 2 / n.sessions)), n.variance) AS new_null,
-        if(b.share, b.sessions - 1, b.df) AS base_df, if(b.share, n.sessions - 1, n.df) AS new_df,
+        -- The p-value and the interval of the difference; null for a metric that is not a rate.
+        rate_change(bs.hits, bs.sizes, ns.hits, ns.sizes) AS rate_change,
+        b.variance AS base_null, n.variance AS new_null, b.df AS base_df, n.df AS new_df,
         1.0 AS common_share,
         -- A test needs enough events, and for times enough calls in sessions of similar size.
         if(b.share, least(b.y + n.y, b.n + n.n - b.y - n.y) >= $min_events
@@ -99,6 +94,12 @@ tools AS (
         ON n.side = 'new' AND n.server IS NOT DISTINCT FROM p.server AND n.tool = p.new_tool
         AND n.metric = b.metric
     JOIN metrics m ON m.metric = b.metric
+    LEFT JOIN session_lists bs
+        ON bs.side = 'base' AND bs.server IS NOT DISTINCT FROM p.server AND bs.tool = p.new_tool
+        AND bs.metric = b.metric
+    LEFT JOIN session_lists ns
+        ON ns.side = 'new' AND ns.server IS NOT DISTINCT FROM p.server AND ns.tool = p.new_tool
+        AND ns.metric = b.metric
 ),
 -- Servers, standardised: each tool has the weight that it has in both archives together, so that
 -- a different mix of calls is no change.
@@ -181,7 +182,7 @@ sides AS (
         if(share, wilson_low(new, new_eff, nt), NULL) AS new_low,
         if(share, wilson_high(new, new_eff, nt), NULL) AS new_high
     FROM (
-        SELECT * EXCLUDE (pooled, binomial, base_edge, new_edge) FROM tools
+        SELECT * EXCLUDE pooled FROM tools
         UNION ALL BY NAME
         SELECT * FROM servers
     )
@@ -198,7 +199,7 @@ tested AS (
         (base_variance + new_variance) ** 2
             / nullif(base_variance ** 2 / base_df + new_variance ** 2 / new_df, 0) AS df,
         t_quantile(0.975, df) * sqrt(base_variance + new_variance) AS half_width,
-        if(testable AND has_events, if(new = base, 1, coalesce(
+        if(testable AND has_events, if(new = base, 1, coalesce(rate_change[1],
             t_test((new - base) / nullif(sqrt(base_null + new_null), 0), df_null), 1)), NULL)
             AS p_value
     FROM sides
@@ -228,9 +229,13 @@ judged AS (
         if(share, base, exp(base)) AS base, if(share, new, exp(new)) AS new,
         if(share, difference, exp(difference)) AS change,
         -- Rates: Newcombe's difference of two Wilson intervals. Others: a difference of logarithms.
-        if(share, difference - sqrt((new - new_low) ** 2 + (base_high - base) ** 2),
+        -- The interval of a tool weights sessions by their information, and the difference weights
+        -- calls equally. If it is outside, because long sessions are different, the interval grows.
+        if(share, least(difference, coalesce(rate_change[2],
+            difference - sqrt((new - new_low) ** 2 + (base_high - base) ** 2))),
             exp(difference - half_width)) AS change_low,
-        if(share, difference + sqrt((new_high - new) ** 2 + (base - base_low) ** 2),
+        if(share, greatest(difference, coalesce(rate_change[3],
+            difference + sqrt((new_high - new) ** 2 + (base - base_low) ** 2))),
             exp(difference + half_width)) AS change_high,
         if(share, $min_difference, ln($min_ratio)) AS min_change,
         if(share, 0, 1) AS no_change

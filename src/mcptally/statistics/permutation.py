@@ -1,0 +1,141 @@
+"""Tests whether a rate differs between two groups of sessions, by permuting sessions.
+
+docs/explanation/statistics.md explains the test, docs/decisions/0108 the reasons for it.
+"""
+
+import functools
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mcptally.statistics import intervals
+
+Floats = npt.NDArray[np.float64]
+
+PERMUTATIONS: Final = 9_999
+FIRST: Final = 999
+"""Number of permutations after which a test stops if its p-value exceeds `CLEARLY_UNCHANGED`."""
+CLEARLY_UNCHANGED: Final = 0.1
+MIN_EXTREME: Final = 10
+"""With fewer permutations as extreme as the data, a smaller p-value of Student's t is used."""
+MAX_SESSIONS: Final = 1_000
+"""With more sessions on both sides together, the p-value is that of Student's t."""
+SEED: Final = 20261122
+"""Fixed, so that the same sessions have the same p-value."""
+
+
+class RateChange(NamedTuple):
+    """The change of a rate from one group of sessions to another."""
+
+    p_value: float
+    """Two-sided; 1 if all calls have the same result."""
+    low: float
+    high: float
+    """Ends of the 95 % interval of the difference."""
+
+
+class _Side(NamedTuple):
+    rate: float
+    """The mean over sessions, each with its weight."""
+    n_eff: float
+    """Number of independent calls with the same information."""
+
+
+def rate_change(
+    base_hits: Floats, base_sizes: Floats, new_hits: Floats, new_sizes: Floats
+) -> RateChange:
+    """The change of a rate between two groups of sessions.
+
+    A session of n calls has the weight n / (1 + (n - 1) * rho), where rho is the correlation of the
+    calls of a session on both sides. So long sessions do not count for more than they say.
+
+    Args:
+        base_hits: hits per session before.
+        base_sizes: calls per session before; at least 1.
+        new_hits: hits per session after.
+        new_sizes: calls per session after; at least 1.
+    """
+    split, sessions = len(base_sizes), len(base_sizes) + len(new_sizes)
+    # Sorted, since SQL returns sessions in any order.
+    before, after = np.lexsort((base_hits, base_sizes)), np.lexsort((new_hits, new_sizes))
+    hits = np.concatenate((base_hits[before], new_hits[after]))
+    sizes = np.concatenate((base_sizes[before], new_sizes[after]))
+    known = min(int((hits > 0).sum()), int((hits < sizes).sum()), sessions - 2)
+    alike = _correlation(hits, sizes, known)
+    weights = sizes / (1 + (sizes - 1) * alike)
+    sides = slice(None, split), slice(split, None)
+    base, new = (_side(hits[side], sizes[side], weights[side]) for side in sides)
+    return RateChange(
+        _p_value(weights * (hits / sizes), weights, split, known),
+        *_interval(base, new, known, sessions),
+    )
+
+
+def _correlation(hits: Floats, sizes: Floats, known: int) -> float:
+    """The correlation of the calls of a session around the rate of both sides together.
+
+    That is Fleiss and Cuzick's estimate, and 1/2 with the weight of a few sessions. It is the same
+    for every permutation, and so are the weights of sessions.
+    """
+    rate = hits.sum() / sizes.sum()
+    expected = (sizes - 1).sum() * rate * (1 - rate)
+    mixed = (hits * (sizes - hits) / sizes).sum()
+    found = min(1.0, max(0.0, 1 - mixed / expected)) if expected else 0.0
+    prior = intervals.PRIOR_SESSIONS
+    return float((known * found + prior / 2) / (known + prior))
+
+
+def _side(hits: Floats, sizes: Floats, weights: Floats) -> _Side:
+    total, sessions = weights.sum(), len(weights)
+    rate = (weights * hits / sizes).sum() / total
+    if sessions == 1:
+        return _Side(rate, 1.0)
+    spread = ((weights * (hits / sizes - rate)) ** 2).sum() * sessions / (sessions - 1)
+    shown = spread / total**2 / (rate * (1 - rate)) if 0 < rate < 1 else 0.0
+    return _Side(rate, 1 / max(shown, 1 / total))
+
+
+def _interval(base: _Side, new: _Side, known: int, sessions: int) -> tuple[float, float]:
+    """Newcombe's interval of a difference, from the Wilson intervals of both sides."""
+    from scipy.special import stdtrit  # noqa: PLC0415  (takes 0.2 s, and few questions need it)
+
+    rates, n_eff = np.asarray([base, new]).T
+    t = np.full(2, stdtrit(max(1, min(sessions - 2, 2 * known)), intervals.LEVEL))
+    low, high = intervals.wilson(rates, n_eff, t)
+    below, above = rates - low, high - rates
+    change = new.rate - base.rate
+    return change - np.hypot(below[1], above[0]), change + np.hypot(above[1], below[0])
+
+
+def _p_value(weighted: Floats, weights: Floats, split: int, known: int) -> float:
+    """The share of permutations of the sessions with a difference at least as large."""
+    from scipy.special import stdtr  # noqa: PLC0415  (as above)
+
+    sessions = len(weights)
+    # Scores sum to 0, so that their sum over one side is large if the sides differ.
+    scores = weighted - weights * weighted.sum() / weights.sum()
+    seen = abs(scores[split:].sum())
+    variance = (scores**2).sum() * split * (sessions - split) / (sessions * (sessions - 1))
+    if not known or variance <= 0:
+        return 1.0
+    approximate = 2 * stdtr(min(sessions - 2, 2 * known), -seen / np.sqrt(variance))
+    if sessions > MAX_SESSIONS:
+        return float(approximate)
+    order = _orders(sessions)
+    limit = seen - 1e-9 * np.abs(scores).sum()
+    extreme = count = 0
+    for rows in (slice(FIRST), slice(FIRST, PERMUTATIONS)):
+        sums = scores[order[rows, split:]].sum(1)
+        extreme, count = extreme + int((np.abs(sums) >= limit).sum()), count + len(sums)
+        if extreme > CLEARLY_UNCHANGED * count:
+            break
+    p_value = (extreme + 1) / (count + 1)
+    return float(min(p_value, approximate) if extreme < MIN_EXTREME else p_value)
+
+
+@functools.lru_cache(maxsize=16)
+def _orders(sessions: int) -> npt.NDArray[np.int16]:
+    """Random permutations of so many sessions, one per row."""
+    random = np.random.default_rng((SEED, sessions))
+    return random.random((PERMUTATIONS, sessions), np.float32).argsort(1).astype(np.int16)
