@@ -17,7 +17,7 @@ from tests.transcripts import c2s, call, opened, s2c, text, write
 
 pytestmark = pytest.mark.slow
 
-NEED_MCPTALLY = {"tool_scores", "server_scores", "failure_trend"}
+NEED_MCPTALLY = {"tool_scores", "server_scores", "timeline", "change_points"}
 
 
 @pytest.fixture

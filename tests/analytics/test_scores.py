@@ -331,7 +331,7 @@ def test_t_quantiles_and_beta_quantiles_are_scipys(tmp_path):
 def test_an_empty_store_has_scores_without_rows(tmp_path):
     store = build(tmp_path / "s", [])
     assert tools(store).height == store.ask("server_scores").pl().height == 0
-    assert store.ask("failure_trend").pl().height == 0
+    assert store.ask("timeline").pl().height == store.ask("change_points").pl().height == 0
 
 
 def test_every_score_is_documented(tmp_path):

@@ -5,8 +5,7 @@
 Calls of a session share its luck: a session's failure rate is drawn from a Beta distribution whose
 mean is the tool's and whose intra-class correlation is rho (clustered Bernoulli); its latencies
 share a pace (log-normal). Prints the coverage of nominal 95 % intervals, the false-discovery rate
-of `compare` where nothing changed and where one tool in ten did, and the false alarms of
-`failure_trend` in a year of nightly looks.
+of `compare` where nothing changed and where one tool in ten did.
 """
 
 import argparse
@@ -336,36 +335,6 @@ def reported(base: pl.DataFrame, new: pl.DataFrame) -> set[tuple[str, str]]:
     return set(rows)
 
 
-def alarms(random, tools: int, days: int, sessions: int) -> tuple[int, int, int]:
-    """Tools with a false alarm in `days` nightly looks; days until a real change is told."""
-    connection = views.connect()
-    n = 1 + random.poisson(3, (tools, days, sessions))
-    p = np.broadcast_to(random.choice([0.01, 0.1, 0.3], (tools, 1, 1)), n.shape)
-    k = failures(random, n, p, 0.2)
-    data = pl.DataFrame(
-        {
-            "tool": np.indices(n.shape)[0].ravel().astype(str),
-            "day": np.indices(n.shape)[1].ravel(),
-            "session": np.arange(n.size).astype(str),
-            "n": n.ravel(),
-            "k": k.ravel(),
-        }
-    )
-    connection.register("sessions", data)
-    connection.execute(
-        "CREATE TABLE usage AS "
-        "SELECT 's' AS server, tool, session, session AS recording, n AS judged, k AS failed, "
-        "TIMESTAMPTZ '2026-01-01 12:00:00+00' + to_days(day::INTEGER) AS hour FROM sessions"
-    )
-    trend = views.all_texts()["failure_trend"]
-    found, looks, breaches = connection.sql(
-        "SELECT count(DISTINCT tool) FILTER (alarm), count(*), count(*) FILTER (breach) "
-        f"FROM ({trend}) WHERE period = 'day' AND level = 'tool'"
-    ).fetchall()[0]
-    connection.close()
-    return found, looks, breaches
-
-
 def parts() -> np.random.Generator:
     """The dice of one part: what one part throws changes no other."""
     return np.random.default_rng(20261121)
@@ -454,12 +423,6 @@ def main() -> None:
             f"false-discovery rate {rate:.4f} (nominal {compare.ALPHA}){power}"
         )
     print_power(given.runs)
-    found, looks, breaches = alarms(parts(), given.tools * 5, 365, 8)
-    print(
-        f"\nNightly looks for a year at {given.tools * 5} tools that never change "
-        f"(8 sessions a night): {breaches / looks:.2%} of looks beyond their limit, "
-        f"{found / (given.tools * 5):.1%} of tools with a false alarm in the year"
-    )
     sys.stderr.write(f"{time.perf_counter() - began:.0f} s\n")
 
 

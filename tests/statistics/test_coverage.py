@@ -21,5 +21,3 @@ def test_every_part_of_the_simulation_runs_on_the_current_sql():
     _, true, there = coverage.discoveries(random, 8, change=1.0)
     assert 0 < true <= there == 32
     assert coverage.power(random, 0.05, 2, 1) == (0, 1)
-    _, looks, _ = coverage.alarms(random, 2, 9, 8)
-    assert looks == 18

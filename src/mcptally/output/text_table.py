@@ -193,7 +193,7 @@ def _coloured(name: str, text: str, row: Mapping[str, Any]) -> "Text":
     style = ""
     if row.get("insufficient_data") and _has_interval(name, row):
         style = "dim"
-    elif text in _BAD or (name in {"alarm", "breach"} and text):
+    elif text in _BAD:
         style = "red"
     elif text in _DOUBTFUL:
         style = "yellow"

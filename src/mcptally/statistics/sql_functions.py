@@ -1,8 +1,8 @@
 """Registers quantiles of distributions and intervals as functions in DuckDB.
 
 `register` adds `t_quantile`, `t_test`, `beta_quantile`, `wilson_low`, `wilson_high`,
-`rate_interval`, `rate_bounds`, `rate_change` and `latency_quantiles` to a connection. They get
-aggregated rows, such as one per tool. SciPy is imported on first use, since most questions do not
+`rate_interval`, `rate_bounds`, `rate_change`, `latency_quantiles` and `change_points` to a
+connection. They get aggregated rows, such as one per tool. SciPy is imported on first use, since most questions do not
 need it.
 """
 
@@ -19,8 +19,12 @@ import pyarrow as pa
 from duckdb.func import ARROW, DEFAULT, SPECIAL
 
 from mcptally.statistics import bootstrap, intervals, permutation
+from mcptally.statistics.change_points import Change, Series
+from mcptally.statistics.change_points import change_points as changes_of
 
 Floats = npt.NDArray[np.float64]
+
+_CHANGES: Final = "STRUCT(" + ", ".join(f'"{name}" DOUBLE' for name in Change._fields) + ")[]"
 
 _open: Final[weakref.WeakSet[duckdb.DuckDBPyConnection]] = weakref.WeakSet()
 
@@ -39,10 +43,11 @@ def register(connection: duckdb.DuckDBPyConnection) -> None:
         ("latency_quantiles", latency_quantiles, ("DOUBLE[][]", "UBIGINT[]"), numbers),
         ("rate_bounds", rate_bounds, (numbers, numbers), numbers),
         ("rate_change", rate_change, (numbers,) * 4, numbers),
+        ("change_points", change_points, (numbers,) * 3 + ("UBIGINT[]",) * 2, _CHANGES),
     )
     for name, function, takes, gives in functions:
         # Functions of numbers get null as NaN, and NaN becomes null. DuckDB handles null lists.
-        nulls = DEFAULT if gives == numbers else SPECIAL
+        nulls = DEFAULT if gives.endswith("[]") else SPECIAL
         connection.create_function(
             name, function, list(takes), gives, type=ARROW, null_handling=nulls
         )
@@ -135,6 +140,28 @@ def rate_change(
     return pa.array([permutation.rate_change(*row) for row in rows], pa.list_(pa.float64()))
 
 
+def change_points(
+    at: pa.ChunkedArray,
+    calls: pa.ChunkedArray,
+    hits: pa.ChunkedArray,
+    tool: pa.ChunkedArray,
+    session: pa.ChunkedArray,
+) -> pa.Array:
+    """The changes of a rate over time, as one list of structs per row.
+
+    A row has five lists of equal length, in any order: times, calls, hits, and hashes
+    of the tool and the session.
+    """
+    found = []
+    for row in zip(*map(_lists, (at, calls, hits, tool, session)), strict=True):
+        order = np.lexsort((row[4], row[3], row[0]))
+        times, counts, numbers, tools, sessions = (column[order] for column in row)
+        series = Series(times, counts, numbers, _codes(tools), _codes(sessions))
+        found.append([change._asdict() for change in changes_of(series)])
+    fields = [pa.field(name, pa.float64()) for name in Change._fields]
+    return pa.array(found, pa.list_(pa.struct(fields)))
+
+
 def latency_quantiles(latencies: pa.ChunkedArray, sessions: pa.ChunkedArray) -> pa.Array:
     """Latency quantiles with the bounds of their 95 % intervals: `bootstrap.quantiles` per row.
 
@@ -160,6 +187,11 @@ def _lists(column: pa.ChunkedArray) -> list[Floats]:
     lists = column.combine_chunks()
     values = lists.values.to_numpy(zero_copy_only=False)
     return [values[i:j] for i, j in itertools.pairwise(lists.offsets.to_numpy())]
+
+
+def _codes(values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """Numbers from 0 in place of hashes."""
+    return np.unique(values, return_inverse=True)[1].astype(np.int64)
 
 
 def _floats(column: pa.ChunkedArray) -> Floats:

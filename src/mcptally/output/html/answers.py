@@ -73,7 +73,7 @@ class Answers:
     violations: pl.DataFrame
     retries: pl.DataFrame
     findings: pl.DataFrame
-    alarms: pl.DataFrame
+    changes: pl.DataFrame
     compared: Compared | None
 
 
@@ -98,7 +98,6 @@ def ask(store: Store, base: Store | None = None, **filters: Any) -> Answers:
     tools = answer("tool_scores")
     sums = servers.select(pl.col(name).sum() for name in _COUNTED).row(0, named=True)
     times = servers.select(pl.col("first_call").min(), pl.col("last_call").max()).row(0)
-    trend = store.ask("failure_trend", **given).filter("alarm AND level = 'tool'")
     return Answers(
         manifest=store.manifest,
         filters=given,
@@ -121,7 +120,7 @@ def ask(store: Store, base: Store | None = None, **filters: Any) -> Answers:
         violations=answer("schema_violations"),
         retries=answer("retry_loops"),
         findings=answer("finding_counts"),
-        alarms=trend.pl(),
+        changes=answer("change_points"),
         compared=_compared(base.compare(store), given) if base is not None else None,
     )
 

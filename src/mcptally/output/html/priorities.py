@@ -23,7 +23,7 @@ _MAX_WORSE: Final = 6
 _WEIGHTS: Final[Mapping[str, float]] = {
     "worse": 1.0,
     "failing": 1.0,
-    "alarm": 1.0,
+    "change": 1.0,
     "hidden": 0.5,
     "lost": 0.25,
     "contract": 0.5,
@@ -35,7 +35,7 @@ _WEIGHTS: Final[Mapping[str, float]] = {
 KINDS: Final[Mapping[str, str]] = {
     "worse": "got worse",
     "failing": "tool failures",
-    "alarm": "more failures than before",
+    "change": "fails more often",
     "hidden": "hidden errors",
     "lost": "infrastructure failures",
     "contract": "output schema violations",
@@ -93,7 +93,7 @@ def priorities(answers: Answers) -> list[Priority]:
     found = [
         *(_worse(answers, answers.compared) if answers.compared else ()),
         *_failing(answers),
-        *_alarms(answers),
+        *_changes(answers),
         *_hidden(answers),
         *_lost(answers),
         *_contracts(answers),
@@ -315,28 +315,33 @@ def _drifts(answers: Answers) -> Iterator[Priority]:
         )
 
 
-def _alarms(answers: Answers) -> Iterator[Priority]:
-    latest = answers.alarms.sort("start").group_by("server", "tool", maintain_order=True).last()
-    for row in latest.to_dicts():
-        quote, example = _typical_error(
-            answers.errors, _same_tool(row), pl.col("verdict") == "tool_failure"
+def _changes(answers: Answers) -> Iterator[Priority]:
+    """Tools whose calls fail more often since some time, unless the callers are the cause."""
+    lasting = answers.changes.filter(
+        pl.col("level") == "tool",
+        pl.col("direction") == "worse",
+        pl.col("next_change").is_null(),
+        pl.col("cause") != "business",
+    )
+    for row in lasting.to_dicts():
+        quote, _ = _typical_error(
+            answers.errors, _same_tool(row), pl.col("template").eq_missing(row["template"])
         )
-        extra = max(0.0, row["failure_rate_low"] - row["baseline_rate"])
         yield Priority(
-            kind="alarm",
+            kind="change",
             server=row["server"],
             tool=row["tool"],
-            statement=f"had tool failures in {percent(row['failure_rate'])} of its calls in the "
-            f"{row['period']} from {moment(row['start'])} UTC, and in "
-            f"{percent(row['baseline_rate'])} before",
-            evidence="two of the last three periods exceed their limit; 95% interval "
-            f"{interval(row['failure_rate_low'], row['failure_rate_high'])}; "
-            f"{count(row['judged_calls'], 'call')} in {count(row['sessions'], 'session')}",
-            impact=extra * row["judged_calls"] * _WEIGHTS["alarm"],
+            statement=f"succeeds in {percent(row['success_rate_after'])} of its calls since "
+            f"{moment(row['changed_at'])} UTC, and in {percent(row['success_rate_before'])} before",
+            evidence=f"{count(row['calls_before'], 'call')} in "
+            f"{count(row['sessions_before'], 'session')} before, "
+            f"{count(row['calls_after'], 'call')} in {count(row['sessions_after'], 'session')} "
+            f"since; q = {row['q_value']:.1g}",
+            impact=-row["difference"] * row["calls_after"] * _WEIGHTS["change"],
             has_enough_data=True,
-            example=example,
+            example=row["example_call"],
             section="tools",
-            where="verdict = 'tool_failure'",
+            where=f"verdict = '{row['cause']}'",
             quote=quote,
         )
 

@@ -1,0 +1,74 @@
+-- How many calls of each tool and server succeeded and failed over time, by cause?
+-- Shows: level, server, tool, start, calls, ok, tool_failures, infrastructure, ambiguous, business, success_rate, insufficient_data
+-- A row is a period: minute to week, whichever divides the time of all calls into 60 at most. The
+-- calls whose time is unknown are in a row without `start`.
+WITH timed AS MATERIALIZED (
+    SELECT
+        server, tool, hash(server) AS server_hash, hash(hash(server), hash(tool)) AS tool_hash,
+        hash(session) AS session_hash, requested_at AT TIME ZONE 'UTC' AS moment,
+        outcome, verdict, ended
+    FROM _tool_calls
+),
+lengths AS (
+    SELECT unnest([
+        INTERVAL '1 minute', INTERVAL '5 minutes', INTERVAL '15 minutes', INTERVAL '1 hour',
+        INTERVAL '6 hours', INTERVAL '1 day', INTERVAL '1 week'
+    ]) AS length
+),
+chosen AS (
+    SELECT coalesce(
+        min(length) FILTER (began + 60 * length > ended), INTERVAL '1 week'
+    ) AS length
+    FROM lengths, (SELECT min(moment) AS began, max(moment) AS ended FROM timed)
+),
+of_tools AS MATERIALIZED (
+    SELECT
+        server_hash, tool_hash, session_hash, time_bucket(length, moment) AS start,
+        any_value(server) AS server, any_value(tool) AS tool, any_value(length) AS length,
+        count(*) AS calls,
+        count(*) FILTER (outcome = 'ok') AS ok,
+        count(*) FILTER (verdict = 'tool_failure') AS tool_failures,
+        count(*) FILTER (verdict = 'infrastructure') AS infrastructure,
+        count(*) FILTER (verdict = 'ambiguous') AS ambiguous,
+        count(*) FILTER (verdict = 'business') AS business,
+        count(*) FILTER (outcome = 'cancelled') AS cancelled,
+        count(*) FILTER (ended)::DOUBLE AS n
+    FROM timed, chosen
+    GROUP BY server_hash, tool_hash, session_hash, start
+),
+of_sessions AS (
+    SELECT 'tool' AS level, tool_hash AS series, * EXCLUDE (server_hash, tool_hash)
+    FROM of_tools
+    UNION ALL
+    SELECT
+        'server', server_hash, session_hash, start, any_value(server), NULL, any_value(length),
+        sum(calls), sum(ok), sum(tool_failures), sum(infrastructure), sum(ambiguous),
+        sum(business), sum(cancelled), sum(n)
+    FROM of_tools
+    GROUP BY server_hash, session_hash, start
+),
+periods AS (
+    SELECT
+        level, any_value(server) AS server, any_value(tool) AS tool, start,
+        any_value(length) AS length, count(*) AS sessions,
+        sum(calls)::BIGINT AS calls, sum(ok)::BIGINT AS ok,
+        sum(tool_failures)::BIGINT AS tool_failures,
+        sum(infrastructure)::BIGINT AS infrastructure, sum(ambiguous)::BIGINT AS ambiguous,
+        sum(business)::BIGINT AS business, sum(cancelled)::BIGINT AS cancelled,
+        sum(n) AS ended,
+        rate_interval(
+            sum(n), sum(s.ok), sum(n * n), sum(s.ok * s.ok), sum(s.ok * n),
+            count(*) FILTER (n > 0), least(count(*) FILTER (s.ok > 0), count(*) FILTER (s.ok < n))
+        ) AS rate
+    FROM of_sessions s
+    GROUP BY level, series, start
+)
+SELECT
+    level, server, tool, start AT TIME ZONE 'UTC' AS start,
+    epoch(length)::BIGINT AS seconds,
+    calls, ok, tool_failures, infrastructure, ambiguous, business, cancelled, sessions,
+    ok / nullif(ended, 0) AS success_rate, rate.low AS success_rate_low,
+    rate.high AS success_rate_high,
+    _insufficient_data(rate.n_eff, rate.low, rate.high) AS insufficient_data
+FROM periods
+ORDER BY level, server, tool, start

@@ -1,0 +1,175 @@
+"""False alarms and found changes of the question `change_points`, in simulated archives.
+
+`python -m tests.benchmarks.change_points [--archives N]` runs the question's SQL on archives of 20
+tools whose sessions have correlated failures, and prints the tables of
+docs/explanation/statistics.md.
+"""
+
+import argparse
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from mcptally.analytics import views
+
+TOOLS = 20
+SECONDS = 100_000
+"""Time of an archive."""
+CONSTANT = {
+    "10 sessions of 6 calls": {"sessions": 10},
+    "60 sessions of 6 calls": {"sessions": 60},
+    "60 sessions, correlation 0.6": {"sessions": 60, "rho": 0.6},
+    "300 sessions, 2 % fail": {"sessions": 300, "rate": 0.02},
+    "60 sessions of 30 calls": {"sessions": 60, "mean": 30},
+    "10 long sessions at the same time": {"sessions": 10, "mean": 100, "length": SECONDS},
+    "1 session of 100 calls": {"sessions": 1, "mean": 100, "length": SECONDS},
+    "3 sessions of 50 calls, one after the other": {"sessions": 3, "mean": 50, "rate": 0.1},
+}
+CHANGED: dict[str, dict[str, Any]] = {
+    "10 % to 30 %, 30 sessions before and after": {"sessions": 60, "rate": 0.1, "later": 0.3},
+    "5 % to 50 %, 30 before and after": {"sessions": 60, "rate": 0.05, "later": 0.5},
+    "5 % to 100 %, 30 before, 5 after": {
+        "sessions": 35,
+        "rate": 0.05,
+        "later": 1.0,
+        "since": 30 / 35,
+    },
+    "5 % to 100 % for a tenth of the time, 100 sessions": {
+        "sessions": 100,
+        "rate": 0.05,
+        "later": 1.0,
+        "since": 0.5,
+        "until": 0.6,
+    },
+    "0 % to 100 % in the middle of 1 session of 60 calls": {
+        "sessions": 1,
+        "mean": 60,
+        "rate": 0.0,
+        "later": 1.0,
+        "length": SECONDS,
+    },
+}
+
+
+def calls(
+    random: np.random.Generator,
+    tool: int,
+    *,
+    sessions: int,
+    mean: float = 6,
+    rate: float = 0.1,
+    rho: float = 0.3,
+    length: float = 60,
+    later: float | None = None,
+    since: float = 0.5,
+    until: float = 1,
+) -> pl.DataFrame:
+    """Calls of one tool, in sessions of geometric size.
+
+    Args:
+        random: source of random numbers.
+        tool: number of the tool.
+        sessions: number of sessions, spread over the archive.
+        mean: mean number of calls of a session.
+        rate: share of calls that fail.
+        rho: correlation of failures within a session.
+        length: seconds that a session takes.
+        later: share of calls that fail in the part of the archive from `since` to `until`.
+        since: as a share of the archive's time.
+        until: as a share of the archive's time.
+    """
+    sizes = random.geometric(1 / mean, sessions) if sessions > 1 else np.array([round(mean)])
+    session = np.repeat(np.arange(sessions), sizes)
+    began = np.arange(sessions) / sessions * max(0, SECONDS - length)
+    second = began[session] + random.random(len(session)) * length
+    place = random.random(sessions)  # a session's place in the distribution of rates
+
+    def rates(mean_rate: float) -> np.ndarray:
+        from scipy.special import betaincinv
+
+        if mean_rate in {0, 1}:
+            return np.full(sessions, mean_rate)
+        m = 1 / rho - 1
+        return betaincinv(mean_rate * m, (1 - mean_rate) * m, place)
+
+    chance = rates(rate)[session]
+    if later is not None:
+        changed = (since * SECONDS <= second) & (second < until * SECONDS)
+        chance = np.where(changed, rates(later)[session], chance)
+    failed = random.random(len(session)) < chance
+    return pl.DataFrame(
+        {
+            "tool": np.full(len(session), f"t{tool}"),
+            "session": [f"{tool}/{number}" for number in session],
+            "second": second,
+            "failed": failed,
+        }
+    )
+
+
+def changes(data: pl.DataFrame) -> pl.DataFrame:
+    """The answer of the question about these calls."""
+    connection = views.connect()
+    connection.register("data", data)
+    connection.execute(
+        "CREATE TABLE _tool_calls AS SELECT tool AS server, tool, session, true AS ended, "
+        "make_timestamp((1e15 + second * 1e6)::BIGINT) AT TIME ZONE 'UTC' AS requested_at, "
+        "if(failed, 'tool_error', 'ok') AS outcome, if(failed, 'tool_failure', NULL) AS verdict, "
+        "NULL AS template, '' AS call_id FROM data"
+    )
+    answer = connection.sql(views.all_texts()["change_points"]).pl()
+    connection.close()
+    return answer
+
+
+def archive(random: np.random.Generator, of_tool: Callable[[int], dict[str, Any]]) -> pl.DataFrame:
+    return pl.concat([calls(random, tool, **of_tool(tool)) for tool in range(TOOLS)])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--archives", type=int, default=100)
+    parser.add_argument("--nights", type=int, default=100)
+    given = parser.parse_args()
+    random = np.random.default_rng(20261122)
+    print(f"Nothing changes: {given.archives} archives of {TOOLS} tools each\n")
+    print("| tools | archives with a false alarm | tools with one |\n|---|---|---|")
+    for name, options in CONSTANT.items():
+        found = [
+            changes(archive(random, lambda _, o=options: o))["tool"].n_unique()
+            for _ in range(given.archives)
+        ]
+        share = sum(found) / TOOLS / given.archives
+        print(f"| {name} | {np.mean(np.array(found) > 0):.1%} | {share:.2%} |")
+    print(f"\n5 of {TOOLS} tools change, {given.archives} archives\n")
+    print("| change | found | median error of its time | other tools with an alarm |")
+    print("|---|---|---|---|")
+    for name, options in CHANGED.items():
+        found, errors, false = 0, [], 0
+        same = {key: options[key] for key in options.keys() - {"later", "since", "until"}}
+        for _ in range(given.archives):
+            answer = changes(archive(random, lambda t, o=options, s=same: o if t < 5 else s))
+            rises = answer.filter(direction="worse").to_dicts()
+            false += len({row["tool"] for row in answer.to_dicts()} - {f"t{t}" for t in range(5)})
+            at = {row["tool"]: row["changed_at"].timestamp() - 1e9 for row in rises}
+            for tool in at.keys() & {f"t{t}" for t in range(5)}:
+                found += 1
+                errors.append(abs(at[tool] / SECONDS - options.get("since", 0.5)))
+        rest = false / (TOOLS - 5) / given.archives
+        print(f"| {name} | {found / 5 / given.archives:.0%} ", end="")
+        print(f"| {np.median(errors) if errors else np.nan:.1%} of the time | {rest:.2%} |")
+    data = archive(random, lambda _: {"sessions": 8 * given.nights})
+    alarmed: set[str] = set()
+    for night in range(1, given.nights + 1):
+        seen = data.filter(pl.col("second") < SECONDS * night / given.nights)
+        alarmed |= set(changes(seen)["tool"])
+    print(
+        f"\n{given.nights} nightly looks at {TOOLS} tools that never change, 8 sessions per night: "
+    )
+    print(f"{len(alarmed)} of the tools have a false alarm in one of the looks.")
+
+
+if __name__ == "__main__":
+    main()
