@@ -98,9 +98,12 @@ class VerdictRule(TextRule):
     end: tuple[str, ...] = ()
     """How the recording ended: `crashed`, `killed`, `exited`, `closed`, `unknown`."""
     quotes: str = ""
-    """Where the first quoted word of the text comes from: `caller` if it is in the arguments, else
-    `server`. No rule with `quotes` matches a text without a quoted word, or a call whose arguments
-    are not known."""
+    """Where the object that the text names comes from: `caller` if the arguments name it, else
+    `server` (`named_object.source`). The object is the first quoted word, else a path. No rule with
+    `quotes` matches a text without an object, or a call whose arguments are not known."""
+    arguments_unless: str = ""
+    """A pattern that the JSON text of the arguments must not match. No rule with it matches a call
+    whose arguments are not known."""
     outage: float = 0
     """At least this share of the server's other calls failed at that time."""
 
@@ -259,7 +262,10 @@ def check_patterns(rule: TextRule) -> None:
         RuleError: a pattern is not a valid regular expression.
     """
     probe = pl.Series([""])
-    for pattern in (*rule.matches, *rule.also, *rule.unless, rule.tool, rule.arguments):
+    patterns = [*rule.matches, *rule.also, *rule.unless, rule.tool, rule.arguments]
+    if isinstance(rule, VerdictRule):
+        patterns.append(rule.arguments_unless)
+    for pattern in patterns:
         try:
             probe.str.contains(pattern)
         except pl.exceptions.ComputeError as error:
