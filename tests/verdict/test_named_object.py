@@ -63,6 +63,9 @@ def verdict(text: str, arguments: str) -> str:
 def test_data_that_does_not_decode_is_the_callers_only_if_the_caller_sent_some():
     text = "Expecting ',' delimiter: line 1 column 25 (char 24)"
     assert verdict(text, '{"document": "[1 2]"}') == "business"
+    assert verdict(text, '{"city": "Rome"}') == "tool_failure"
+    text = "Unexpected end of JSON input"
+    assert verdict(text, '{"document": "[1 2"}') == "business"
     assert verdict(text, '{"city": "Rome"}') == "infrastructure"
     text = "'utf-8' codec can't decode byte 0xe9 in position 3: invalid continuation byte"
     assert verdict(text, '{"file": "a.txt"}') == "business"
