@@ -6,10 +6,12 @@ are data: to disagree with a verdict, change one row.
 
 import dataclasses
 import enum
+import functools
 import math
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
+from importlib import resources
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -50,6 +52,8 @@ class TextRule(rules.Rule):
     """Of the rules that match, the one with the lowest order decides."""
     matches: tuple[str, ...] = ()
     """One of these patterns must match. Empty: the rule does not test the text."""
+    words: str = ""
+    """A class of words in rules/languages.toml; `matches` gets its words in all languages."""
     also: tuple[str, ...] = ()
     """If given, one of these patterns must match as well."""
     unless: tuple[str, ...] = ()
@@ -162,11 +166,41 @@ def shipped_rules(cls: type[R], *files: str) -> tuple[R, ...]:
     measured = rules.measured()
     rows = rules.load(cls, *files)
     return in_order(
-        dataclasses.replace(row, hits=counts["hits"], right=counts["right"])
-        if (counts := measured.get(row.id))
-        else row
+        _with_words(
+            dataclasses.replace(row, hits=counts["hits"], right=counts["right"])
+            if (counts := measured.get(row.id))
+            else row
+        )
         for row in rows
     )
+
+
+@functools.cache
+def words_of_languages() -> Mapping[str, tuple[str, ...]]:
+    """Return for each class of words in rules/languages.toml one pattern per language."""
+    text = resources.files(rules).joinpath("languages.toml").read_text(encoding="utf-8")
+    classes: dict[str, list[str]] = {}
+    for language in tomllib.loads(text).values():
+        for name, words in language.items():
+            classes.setdefault(name, []).append("|".join(words))
+    return {name: tuple(patterns) for name, patterns in classes.items()}
+
+
+def _with_words(rule: R) -> R:
+    """Return the rule with the patterns of its class of words.
+
+    Raises:
+        RuleError: there is no such class.
+    """
+    if not rule.words:
+        return rule
+    patterns = words_of_languages().get(rule.words)
+    if patterns is None:
+        raise RuleError(
+            f"rule {rule.id}: words {rule.words!r} is not one of "
+            f"{', '.join(words_of_languages())}{near(rule.words, words_of_languages())}"
+        )
+    return dataclasses.replace(rule, matches=tuple(dict.fromkeys((*rule.matches, *patterns))))
 
 
 def in_order(rows: Iterable[R]) -> tuple[R, ...]:
@@ -207,6 +241,7 @@ def apply(base: Sequence[R], rows: Iterable[Mapping[str, Any]], *, where: str) -
             old |= {"hits": 0, "right": 0}
         (rule,) = rules.parse(cls, {"rule": [{**old, **row}]}, where=where)
         try:
+            rule = _with_words(rule)
             check_patterns(rule)
         except RuleError as error:
             raise RuleError(f"{where}: {error}") from error
