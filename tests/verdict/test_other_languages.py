@@ -65,5 +65,5 @@ def test_words_match_no_english_text():
 def test_an_unknown_class_of_words_is_an_error():
     row = {"id": "my.rule", "title": "x", "source": "x", "order": 1, "verdict": "business"}
     row |= {"reason": "x", "words": "netwrok", "fires": ["x"], "silent": ["y"]}
-    with pytest.raises(RuleError, match="netwrok.*network"):
+    with pytest.raises(RuleError, match=r"netwrok.*network"):
         rule_model.apply(classify.failure_rules(), [row], where="my.toml")
