@@ -2,12 +2,14 @@
 
 # ruff: noqa: RUF001, E501 - texts as servers write them.
 
+import json
+
 import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcptally.verdict import find_hidden_errors, json_paths
+from mcptally.verdict import find_hidden_errors, hidden_errors, json_paths
 
 
 def found(text: str | None, **more: object) -> bool:
@@ -168,3 +170,57 @@ def test_any_json_is_judged_without_an_error(value: dict[str, object]):
     import json
 
     assert find_hidden_errors(pl.DataFrame([{"text": json.dumps(value)}])).height == 1
+
+
+def test_every_text_block_of_a_result_is_read():
+    response = json.dumps(
+        {
+            "content": [
+                {"type": "text", "text": "Washing hall, 2 November"},
+                {"type": "text", "text": "Hall 3"},
+                {"type": "text", "text": 'Error: the "booking" system\ndid not respond'},
+            ]
+        }
+    )
+    calls = pl.DataFrame({"text": ["Washing hall, 2 November"] * 2, "response": [response, None]})
+    calls = calls.with_columns(
+        later_texts=hidden_errors.later_texts(pl.col("response"), pl.lit(3))
+    ).drop("response")
+    results = find_hidden_errors(calls)
+    assert results["hidden_error"].to_list() == [True, False]
+    assert results["hidden_text"][0] == 'Error: the "booking" system\ndid not respond'
+
+
+def test_a_later_block_that_is_no_failure_changes_nothing():
+    calls = pl.DataFrame(
+        {"text": ["Hall 3", "Error: closed"], "later_texts": [["No errors found"], ["Hall 4"]]}
+    )
+    results = find_hidden_errors(calls)
+    assert results["hidden_error"].to_list() == [False, True]
+    assert results["hidden_text"].to_list() == [None, "Error: closed"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"valid": false, "errors": ["Path does not exist: /a"]}',
+        '{"result": {"is_valid": false, "issues": [{"message": "missing field name"}]}}',
+        '{"available": false, "message": "no copies, none can be found"}',
+        '{"exists": false, "reason": "key not found"}',
+    ],
+)
+def test_an_answer_of_a_checker_is_not_a_failure(text):
+    assert not found(text, tool="validate")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"data": {"result": {"isError": true, "text": "no order"}}}',
+        '{"result": {"data": {"status": "error", "message": "503"}}}',
+        '[{"shop": "A", "success": false}, {"shop": "B", "success": false}]',
+        '{"response": {"body": {"error": {"message": "bad gateway"}}}}',
+    ],
+)
+def test_failures_nested_in_results_and_lists_are_found(text):
+    assert found(text)

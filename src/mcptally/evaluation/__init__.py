@@ -8,7 +8,7 @@ verdict is compared with the seed heuristic and with "always business".
 import dataclasses
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import polars as pl
 
@@ -18,6 +18,9 @@ from mcptally.pipeline import run
 from mcptally.seeds.inspector import single
 from mcptally.store.manifest import live_files, read_manifest
 from mcptally.verdict import classify, hidden_errors
+
+MAX_BLOCKS: Final = 32
+"""Text blocks read per labelled result."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -244,7 +247,10 @@ def _calls(archive: Path, labelled: pl.DataFrame) -> pl.DataFrame:
             .filter(
                 pl.col("recording").is_in(labelled["recording"].drop_nulls().unique().to_list())
             )
-            .with_columns(structured=pl.col("response").str.json_path_match("$.structuredContent"))
+            .with_columns(
+                structured=pl.col("response").str.json_path_match("$.structuredContent"),
+                later_texts=hidden_errors.later_texts(pl.col("response"), pl.lit(MAX_BLOCKS)),
+            )
             .select(*labels.CALL_COLUMNS)
             .collect()
         )

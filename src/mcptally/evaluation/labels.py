@@ -30,6 +30,7 @@ COLUMNS: Final[dict[str, pl.DataType]] = {
     "error_code": pl.Int64(),
     "text": pl.String(),
     "structured": pl.String(),
+    "later_texts": pl.List(pl.String()),
     "input_schema_state": pl.String(),
     "label": pl.String(),
     "is_hidden": pl.Boolean(),
@@ -40,10 +41,14 @@ COLUMNS: Final[dict[str, pl.DataType]] = {
 _KEY: Final = ["recording", "request_id", "method"]
 CALL_COLUMNS: Final = (
     *_KEY,
-    *("outcome", "text", "error_text", "structured", "arguments", "error_code"),
-    "input_schema_state",
+    *("outcome", "text", "error_text", "structured", "later_texts", "arguments"),
+    *("error_code", "input_schema_state"),
 )
 """The columns of recorded calls that `with_traffic` reads."""
+_RECORDED: Final = tuple(
+    name for name in CALL_COLUMNS if name not in {*_KEY, "outcome", "error_text"}
+)
+"""Those that replace what the label says."""
 
 _CLASSES: Final = {
     "protocol_error": "business",
@@ -216,6 +221,5 @@ def with_traffic(labelled: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     )
     joined = labelled.join(recorded, on=_KEY, how="left", suffix="_recorded", maintain_order="left")
     return joined.with_columns(
-        pl.coalesce(f"{name}_recorded", name).alias(name)
-        for name in ("text", "structured", "arguments", "error_code", "input_schema_state")
+        pl.coalesce(f"{name}_recorded", name).alias(name) for name in _RECORDED
     ).select(*COLUMNS)

@@ -74,7 +74,10 @@ def _with_hidden_errors(calls: pl.DataFrame, judging: ScoringRules) -> pl.DataFr
     results = calls.with_columns(
         text=pl.when(is_result).then("first_text"),
         structured=pl.when(is_result).then("structured_content"),
-        texts_count=pl.col("text_blocks"),
+        later_texts=hidden_errors.later_texts(
+            pl.when(is_result & (pl.col("text_blocks") > 1)).then("response"),
+            pl.col("text_blocks"),
+        ),
     )
     calls = calls.hstack(hidden_errors.find_hidden_errors(results, judging.rules.hidden))
     is_hidden = (pl.col("outcome") == "ok") & pl.col("hidden_error").fill_null(value=False)

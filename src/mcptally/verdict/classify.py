@@ -10,7 +10,7 @@ import numpy.typing as npt
 import polars as pl
 
 from mcptally.tables.calls import FAILED_OUTCOMES
-from mcptally.verdict import confidence, error_text, match
+from mcptally.verdict import confidence, error_text, match, named_object
 from mcptally.verdict.rule_model import TextRule, VerdictRule, shipped_rules, status_in
 
 FILES: Final = (
@@ -51,7 +51,6 @@ INPUTS: Final[dict[str, pl.DataType]] = {
 }
 """The columns that `judge` reads; a missing column counts as null."""
 
-_QUOTED_WORD: Final = r"""['"`]([^'"`\n]{1,200})['"`]"""
 _Numbers: TypeAlias = npt.NDArray[np.int64]
 
 
@@ -145,8 +144,8 @@ def _depends_on_text_only(rule: TextRule) -> bool:
     """Return whether `rule` has no condition besides its patterns."""
     return isinstance(rule, VerdictRule) and not any(
         (
-            *(rule.tool, rule.arguments, rule.outcomes, rule.codes, rule.statuses),
-            *(rule.schema, rule.end, rule.outage, rule.quotes),
+            *(rule.tool, rule.arguments, rule.arguments_unless, rule.outcomes, rule.codes),
+            *(rule.statuses, rule.schema, rule.end, rule.outage, rule.quotes),
         )
     )
 
@@ -188,8 +187,8 @@ def _evidence(
     )
     columns = _call_pattern_columns(chosen)
     frame = frame.with_columns(
-        _column_matches(frame, column, pattern, chosen, matched).alias(name)
-        for (column, pattern), name in columns.items()
+        _column_matches(frame, field, pattern, chosen, matched).alias(name)
+        for (field, pattern), name in columns.items()
     )
     frame = frame.with_columns(quotes=_quoted_from(frame, chosen, matched))
     key = ["text", "outcome", "error_code", "status", "input_schema_state", "end", "outage"]
@@ -222,60 +221,54 @@ def _recording_end() -> pl.Expr:
 
 
 def _call_pattern_columns(chosen: tuple[VerdictRule, ...]) -> dict[tuple[str, str], str]:
-    """Map each (column, pattern) that some rule tests to the name of a column for the result.
-
-    The columns tested are the tool's name and the arguments.
-    """
+    """Map each (field of rules, pattern) that some rule tests to the name of a column."""
     tests = {("tool", rule.tool) for rule in chosen if rule.tool}
     tests |= {("arguments", rule.arguments) for rule in chosen if rule.arguments}
+    tests |= {
+        ("arguments_unless", rule.arguments_unless) for rule in chosen if rule.arguments_unless
+    }
     return {test: f"matches_{number}" for number, test in enumerate(sorted(tests))}
 
 
 def _column_matches(
     frame: pl.DataFrame,
-    column: str,
+    field: str,
     pattern: str,
     chosen: tuple[VerdictRule, ...],
     matched: list[match.Rows | None],
 ) -> pl.Series:
-    """Return whether `column` matches; tested only where a rule with this pattern needs it.
+    """Return whether the column that `field` tests matches; tested only where a rule needs it.
 
-    That is where the rule's patterns match the text; all other rows are False.
+    That is where the rule's patterns match the text; all other rows are False. Unknown arguments
+    count as a match of `arguments_unless`, because no rule with that field matches them.
     """
     rows = _rows_of_texts(
         frame,
         [
             texts
             for rule, texts in zip(chosen, matched, strict=True)
-            if pattern in (rule.tool, rule.arguments)
+            if pattern == getattr(rule, field)
         ],
     )
-    tested = frame[column].gather(pl.Series(rows)).str.contains(match.alternation([pattern]))
+    column = frame["tool" if field == "tool" else "arguments"]
+    tested = column.gather(pl.Series(rows)).str.contains(match.alternation([pattern]))
     matches = np.zeros(frame.height, dtype=np.bool_)
-    matches[rows] = tested.fill_null(value=False).to_numpy()
+    matches[rows] = tested.fill_null(value=field == "arguments_unless").to_numpy()
     return pl.Series(matches)
 
 
 def _quoted_from(
     frame: pl.DataFrame, chosen: tuple[VerdictRule, ...], matched: list[match.Rows | None]
 ) -> pl.Series:
-    """Return where the first quoted word of each text comes from (`VerdictRule.quotes`).
+    """Return where the object that each text names comes from (`VerdictRule.quotes`).
 
     Null where no rule with this condition matches the text.
     """
     rows = _rows_of_texts(
         frame, [texts for rule, texts in zip(chosen, matched, strict=True) if rule.quotes]
     )
-    word = pl.col("stripped").str.extract(_QUOTED_WORD, 1)
-    lower = word.str.to_lowercase()
-    source = frame.select("stripped", "arguments")[rows].select(
-        pl.when(pl.col("arguments").str.to_lowercase().str.contains(lower, literal=True))
-        .then(pl.lit("caller"))
-        # JSON may escape any other character, so a word with one may be there and not be found.
-        .when(pl.col("arguments").is_not_null() & word.str.contains(r"^[ -!#-\[\]-~]+$"))
-        .then(pl.lit("server"))
-    )
-    known = pl.DataFrame({"row": rows, "source": source.to_series()})
+    source = named_object.source(frame.select("stripped", "arguments")[rows])
+    known = pl.DataFrame({"row": rows, "source": source})
     return pl.DataFrame({"row": np.arange(frame.height)}).join(
         known, on="row", how="left", maintain_order="left"
     )["source"]
@@ -332,3 +325,5 @@ def _conditions(rule: VerdictRule, columns: dict[tuple[str, str], str]) -> Itera
         yield pl.col(columns["tool", rule.tool])
     if rule.arguments:
         yield pl.col(columns["arguments", rule.arguments])
+    if rule.arguments_unless:
+        yield ~pl.col(columns["arguments_unless", rule.arguments_unless])

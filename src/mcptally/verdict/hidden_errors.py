@@ -44,9 +44,13 @@ _MESSAGE_LINES: Final = (
     r"|failure\w*|title|summary|result|text)(?:\[\])?(?:\.\w+)? = \"[^\n]+"
 )
 
+_TEXT_MEMBER: Final = r'"text":\s*"((?:[^"\\]|\\.){1,600})'
+"""The beginning of the text of a content block, in the JSON of a result."""
+
 INPUTS: Final[dict[str, pl.DataType]] = {
     "server": pl.String(),
     "text": pl.String(),
+    "later_texts": pl.List(pl.String()),
     "structured": pl.String(),
     "tool": pl.String(),
     "arguments": pl.String(),
@@ -79,6 +83,7 @@ def find_hidden_errors(
     for number, mask in _matching_results(results, chosen):
         rule_of_result[mask & (rule_of_result == len(chosen))] = number
     _apply_echo_rule(results, chosen, rule_of_result)
+    results = _read_later_blocks(results, chosen, rule_of_result)
     decided = _decisions(chosen).select(pl.all().gather(pl.Series(rule_of_result, dtype=pl.UInt32)))
     failing = decided.select(pl.col("hidden_confidence").fill_null(0.0) >= THRESHOLD).to_series()
     rows = failing.arg_true()
@@ -86,6 +91,57 @@ def find_hidden_errors(
     return decided.with_columns(
         hidden_error=failing, hidden_text=texts.scatter(rows, _failure_texts(results[rows]))
     ).select(*COLUMNS)
+
+
+def later_texts(response: pl.Expr, count: pl.Expr) -> pl.Expr:
+    """Return the beginnings of all text blocks but the first.
+
+    Args:
+        response: the JSON of a result.
+        count: how many text blocks it has.
+    """
+    blocks = response.str.extract_all(_TEXT_MEMBER).list.slice(1, count - 1)
+    return blocks.list.eval(
+        pl.element()
+        .str.replace(r'^"text":\s*"', "")
+        .str.replace_all(r"\n", "\n", literal=True)
+        .str.replace_all(r"\\(.)", "$1")
+    )
+
+
+def _read_later_blocks(
+    results: pl.DataFrame, chosen: tuple[HiddenRule, ...], rule_of_result: npt.NDArray[np.int64]
+) -> pl.DataFrame:
+    """Apply the rules to the later text blocks of results on which no rule decided.
+
+    The first block that reports a failure decides: changes `rule_of_result`, and returns `results`
+    with that block in place of the first one.
+    """
+    undecided = pl.Series(rule_of_result == len(chosen)) & (results["later_texts"].list.len() > 0)
+    if not undecided.fill_null(value=False).any():
+        return results
+    later = (
+        results.with_row_index("result")
+        .filter(undecided)
+        .drop("text", "structured")
+        .rename({"later_texts": "text"})
+        .explode("text")
+    )
+    blocks = _with_views(later).with_columns(later["result"])
+    rule_of_block = np.full(blocks.height, len(chosen), dtype=np.int64)
+    for number, mask in _matching_results(blocks, chosen):
+        rule_of_block[mask & (rule_of_block == len(chosen))] = number
+    is_failure = np.array([*(rule.failure for rule in chosen), False])
+    failing = (
+        blocks.with_columns(rule=pl.Series(rule_of_block))
+        .filter(pl.Series(is_failure[rule_of_block]))
+        .unique("result", keep="first", maintain_order=True)
+    )
+    rows = failing["result"]
+    rule_of_result[rows.to_numpy()] = failing["rule"].to_numpy()
+    return results.with_columns(
+        results[name].scatter(rows, failing[name]) for name in ("text", "prose", "json")
+    )
 
 
 def _decisions(chosen: tuple[HiddenRule, ...]) -> pl.DataFrame:

@@ -6,10 +6,12 @@ are data: to disagree with a verdict, change one row.
 
 import dataclasses
 import enum
+import functools
 import math
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
+from importlib import resources
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -50,6 +52,8 @@ class TextRule(rules.Rule):
     """Of the rules that match, the one with the lowest order decides."""
     matches: tuple[str, ...] = ()
     """One of these patterns must match. Empty: the rule does not test the text."""
+    words: str = ""
+    """A class of words in rules/languages.toml; `matches` gets its words in all languages."""
     also: tuple[str, ...] = ()
     """If given, one of these patterns must match as well."""
     unless: tuple[str, ...] = ()
@@ -98,9 +102,12 @@ class VerdictRule(TextRule):
     end: tuple[str, ...] = ()
     """How the recording ended: `crashed`, `killed`, `exited`, `closed`, `unknown`."""
     quotes: str = ""
-    """Where the first quoted word of the text comes from: `caller` if it is in the arguments, else
-    `server`. No rule with `quotes` matches a text without a quoted word, or a call whose arguments
-    are not known."""
+    """Where the object that the text names comes from: `caller` if the arguments name it, else
+    `server` (`named_object.source`). The object is the first quoted word, else a path. No rule with
+    `quotes` matches a text without an object, or a call whose arguments are not known."""
+    arguments_unless: str = ""
+    """A pattern that the JSON text of the arguments must not match. No rule with it matches a call
+    whose arguments are not known."""
     outage: float = 0
     """At least this share of the server's other calls failed at that time."""
 
@@ -159,11 +166,41 @@ def shipped_rules(cls: type[R], *files: str) -> tuple[R, ...]:
     measured = rules.measured()
     rows = rules.load(cls, *files)
     return in_order(
-        dataclasses.replace(row, hits=counts["hits"], right=counts["right"])
-        if (counts := measured.get(row.id))
-        else row
+        _with_words(
+            dataclasses.replace(row, hits=counts["hits"], right=counts["right"])
+            if (counts := measured.get(row.id))
+            else row
+        )
         for row in rows
     )
+
+
+@functools.cache
+def words_of_languages() -> Mapping[str, tuple[str, ...]]:
+    """Return for each class of words in rules/languages.toml one pattern per language."""
+    text = resources.files(rules).joinpath("languages.toml").read_text(encoding="utf-8")
+    classes: dict[str, list[str]] = {}
+    for language in tomllib.loads(text).values():
+        for name, words in language.items():
+            classes.setdefault(name, []).append("|".join(words))
+    return {name: tuple(patterns) for name, patterns in classes.items()}
+
+
+def _with_words(rule: R) -> R:
+    """Return the rule with the patterns of its class of words.
+
+    Raises:
+        RuleError: there is no such class.
+    """
+    if not rule.words:
+        return rule
+    patterns = words_of_languages().get(rule.words)
+    if patterns is None:
+        raise RuleError(
+            f"rule {rule.id}: words {rule.words!r} is not one of "
+            f"{', '.join(words_of_languages())}{near(rule.words, words_of_languages())}"
+        )
+    return dataclasses.replace(rule, matches=tuple(dict.fromkeys((*rule.matches, *patterns))))
 
 
 def in_order(rows: Iterable[R]) -> tuple[R, ...]:
@@ -204,6 +241,7 @@ def apply(base: Sequence[R], rows: Iterable[Mapping[str, Any]], *, where: str) -
             old |= {"hits": 0, "right": 0}
         (rule,) = rules.parse(cls, {"rule": [{**old, **row}]}, where=where)
         try:
+            rule = _with_words(rule)
             check_patterns(rule)
         except RuleError as error:
             raise RuleError(f"{where}: {error}") from error
@@ -259,7 +297,10 @@ def check_patterns(rule: TextRule) -> None:
         RuleError: a pattern is not a valid regular expression.
     """
     probe = pl.Series([""])
-    for pattern in (*rule.matches, *rule.also, *rule.unless, rule.tool, rule.arguments):
+    patterns = [*rule.matches, *rule.also, *rule.unless, rule.tool, rule.arguments]
+    if isinstance(rule, VerdictRule):
+        patterns.append(rule.arguments_unless)
+    for pattern in patterns:
         try:
             probe.str.contains(pattern)
         except pl.exceptions.ComputeError as error:

@@ -1,0 +1,72 @@
+"""An object that an error text names is the caller's if the arguments name it."""
+
+import polars as pl
+import pytest
+
+from mcptally.verdict import judge, named_object
+
+
+def source(text: str, arguments: str | None) -> str | None:
+    frame = pl.DataFrame(
+        {"stripped": [text], "arguments": [arguments]}, schema_overrides={"arguments": pl.String}
+    )
+    return named_object.source(frame)[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments"),
+    [
+        ("ENOENT: no such file or directory, open '/srv/files/notes.txt'", '{"path": "notes.txt"}'),
+        ("open '/srv/reports/report-17.xlsx'", '{"report": "report-17"}'),
+        ("open '/srv/rome/index.json'", '{"city": "Rome"}'),
+        ("stat /home/ann/film.prj: no such file or directory", '{"file": "/home/ann/film.prj"}'),
+        ("no such table: orders", '{"sql": "select * from orders"}'),
+        ("can't open 'a.txt'", '{"path": "a.txt"}'),
+        ("cannot read ''", '{"path": ""}'),
+        (
+            "time data '2026-11-02 25:00' does not match",
+            '{"day": "2026-11-02", "hour": "25:00"}',
+        ),
+    ],
+)
+def test_an_object_that_the_arguments_name_is_the_callers(text, arguments):
+    assert source(text, arguments) == "caller"
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments"),
+    [
+        ("open '/srv/app/rates.json'", '{"currency": "EUR"}'),
+        ("open /etc/app/config.yaml: no such file or directory", "{}"),
+        ("no such column: margin", '{"order": "O-1"}'),
+        ("could not convert string to float: 'n/a'", '{"article": "A-3"}'),
+        ("open 'data.json'", '{"data": 1}'),
+    ],
+)
+def test_any_other_object_is_the_servers(text, arguments):
+    assert source(text, arguments) == "server"
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments"),
+    [("open '/srv/app/rates.json'", None), ("boom", "{}"), ("open 'é.txt'", '{"a": "\\u00e9"}')],
+)
+def test_without_an_object_or_arguments_the_source_is_unknown(text, arguments):
+    assert source(text, arguments) is None
+
+
+def verdict(text: str, arguments: str) -> str:
+    call = {"outcome": "tool_error", "error_text": text, "arguments": arguments}
+    return judge(pl.DataFrame([call]))["verdict"][0]
+
+
+def test_data_that_does_not_decode_is_the_callers_only_if_the_caller_sent_some():
+    text = "Expecting ',' delimiter: line 1 column 25 (char 24)"
+    assert verdict(text, '{"document": "[1 2]"}') == "business"
+    assert verdict(text, '{"city": "Rome"}') == "tool_failure"
+    text = "Unexpected end of JSON input"
+    assert verdict(text, '{"document": "[1 2"}') == "business"
+    assert verdict(text, '{"city": "Rome"}') == "infrastructure"
+    text = "'utf-8' codec can't decode byte 0xe9 in position 3: invalid continuation byte"
+    assert verdict(text, '{"file": "a.txt"}') == "business"
+    assert verdict(text, '{"limit": 5}') == "tool_failure"
