@@ -2,8 +2,8 @@
 
 `register` adds `t_quantile`, `t_test`, `beta_quantile`, `wilson_low`, `wilson_high`,
 `rate_interval`, `rate_bounds`, `rate_change`, `latency_quantiles` and `change_points` to a
-connection. They get aggregated rows, such as one per tool. SciPy is imported on first use, since most questions do not
-need it.
+connection. They get aggregated rows, such as one per tool. SciPy is imported on first use,
+since most questions do not need it.
 """
 
 import atexit
