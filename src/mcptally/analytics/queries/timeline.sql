@@ -56,10 +56,7 @@ periods AS (
         sum(infrastructure)::BIGINT AS infrastructure, sum(ambiguous)::BIGINT AS ambiguous,
         sum(business)::BIGINT AS business, sum(cancelled)::BIGINT AS cancelled,
         sum(n) AS ended,
-        rate_interval(
-            sum(n), sum(s.ok), sum(n * n), sum(s.ok * s.ok), sum(s.ok * n),
-            count(*) FILTER (n > 0), least(count(*) FILTER (s.ok > 0), count(*) FILTER (s.ok < n))
-        ) AS rate
+        _interval(_moments(n, s.ok)) AS rate
     FROM of_sessions s
     GROUP BY level, series, start
 )
