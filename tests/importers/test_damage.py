@@ -356,6 +356,39 @@ def test_json_lines_with_log_and_entries_are_not_a_har(tmp_path):
         assert detect_format(tmp_path / "a.har") == "har"
 
 
+def test_a_session_that_begins_with_a_large_image_is_recognised(tmp_path):
+    image = {"type": "user", "message": "A" * (1 << 20), "sessionId": "s", "cwd": "/"}
+    line = {"type": "assistant", "sessionId": "s", "cwd": "/"}
+    for first in (image, {"type": "summary", "image": "A" * (1 << 20)}):
+        (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, [first, line, line])))
+        assert detect_format(tmp_path / "a.jsonl") == "claude-code"
+
+
+@pytest.mark.parametrize(("messages", "found"), [(4, None), (5, "jsonrpc")])
+def test_a_log_with_few_messages_is_not_a_log_of_messages(tmp_path, messages, found):
+    message = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "ping"})
+    other = json.dumps({"level": "info", "text": "forwarded"})
+    (tmp_path / "a.log").write_text("\n".join([message] * messages + [other] * (10 - messages)))
+    assert detect_format(tmp_path / "a.log") == found
+
+
+def test_a_line_that_vs_code_could_not_parse_is_what_the_server_wrote(tmp_path):
+    (tmp_path / "a.log").write_text(
+        "2026-03-01 10:00:00.000 [info] Starting server notes\n"
+        '2026-03-01 10:00:01.000 [warning] Failed to parse message: "Running on stdio é\\n"\n'
+        "2026-03-01 10:00:02.000 [warning] Failed to parse message: no text\n"
+    )
+    import_logs(tmp_path / "a.log", tmp_path / "t", format="vscode", timezone="UTC")
+    [raw] = [event for event in events(tmp_path / "t") if event["event"] == "raw"]
+    assert (raw["dir"], raw["text"]) == ("s2c", "Running on stdio é")
+
+
+def test_a_text_log_that_quotes_messages_is_not_a_log_of_messages(tmp_path):
+    line = '10:00:00 INFO proxy: sent {"jsonrpc": "2.0", "id": 1, "method": "ping"}\n'
+    (tmp_path / "a.log").write_text(line * 10)
+    assert detect_format(tmp_path / "a.log") is None
+
+
 LONG = 40_000
 BEGUN, AGAIN = "2026-03-01T10:00:00Z", "args: [" * LONG
 STAMP = "2026-03-01 10:00:00.000 [info] "

@@ -27,12 +27,12 @@ def test_squares_of_sums_equal_a_direct_computation(monkeypatch, cells):
     values = random.random(400)
     low, high = np.triu_indices(6, 1)
     share = random.random((3, len(low)))
-    products = change_points._Products.of(series.session, series.tool, part, values)
+    found = change_points._squares(series.session, series.tool, part, values, low, high, share)
     direct = []
     for column, (first, end) in enumerate(zip(low, high, strict=True)):
         inside = ((first <= part) & (part < end)) - share[series.tool, column]
         direct.append((np.bincount(series.session, inside * values) ** 2).sum())
-    assert products.squares(low, high, share) == pytest.approx(np.array(direct))
+    assert found == pytest.approx(np.array(direct))
 
 
 def test_the_rank_test_is_fishers_exact_test():
@@ -60,6 +60,17 @@ def test_the_order_of_calls_at_one_time_does_not_matter():
     assert [change.at for change in expected] == [20]
     found = change_points.change_points(other)
     assert [tuple(change) for change in found] == [pytest.approx(tuple(c)) for c in expected]
+
+
+def test_a_change_whose_p_value_rounds_to_zero_is_found_where_it_is():
+    at = np.arange(6000.0)
+    hits = np.random.default_rng(6).random(6000) < np.where(at < 4500, 0.1, 1)
+    series = change_points.Series(
+        at, np.ones(6000), hits.astype(float), np.zeros(6000, int), np.arange(6000)
+    )
+    [change] = change_points.change_points(series)
+    assert change.p_value == 0
+    assert change.at == pytest.approx(4500, abs=3)
 
 
 def test_series_without_a_change_seldom_show_one():

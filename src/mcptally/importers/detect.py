@@ -12,6 +12,10 @@ from mcptally.transcript.files import READ_ERRORS, open_stream
 
 _HEAD: Final = 256 << 10
 _LINES: Final = 200
+_LEAST_LINES: Final = 10
+_MOST: Final = 32 << 20
+"""Of a file whose lines are long (a session may begin with an image), up to so many bytes are read
+until they have `_LEAST_LINES` lines."""
 
 _CLAUDE_DESKTOP: Final = re.compile(
     rb"\d{4}-\d\d-\d\dT\S+Z? (?:\[[^\]\n]+\] \[(?:info|debug|warn|error)\]|"
@@ -50,8 +54,13 @@ _LOOKS: Final[tuple[tuple[str, Callable[[bytes], bool]], ...]] = (
     ("codex", lambda line: b'"type":"session_meta"' in line or b"mcp_tool_call" in line),
     ("claude-code", _keys("sessionId", "cwd")),
     ("otlp", lambda line: b'"resourceSpans"' in line or b'"resource_spans"' in line),
-    ("jsonrpc", lambda line: b"jsonrpc" in line),
+    (
+        "jsonrpc",
+        lambda line: line.lstrip(b"\xef\xbb\xbf \t")[:1] in {b"{", b"["} and b"jsonrpc" in line,
+    ),
 )
+_MOST_LINES: Final = frozenset({"jsonrpc"})
+"""Formats that at least half of the lines must look like: other logs mention their messages."""
 
 
 def detect_format(path: Path) -> str | None:
@@ -69,12 +78,17 @@ def detect_format(path: Path) -> str | None:
 
 def _head(path: Path) -> bytes:
     """The first decompressed bytes; of a damaged file, those before the damage."""
-    head = b""
+    pieces: list[bytes] = []
+    size = lines = 0
     with open_stream(path) as stream, contextlib.suppress(*READ_ERRORS):
         # `read1`, because `read` would drop the data that was decompressed before an error.
-        while len(head) < _HEAD and (piece := cast("Any", stream).read1(_HEAD)):
-            head += piece
-    return head
+        while (size < _HEAD or (lines < _LEAST_LINES and size < _MOST)) and (
+            piece := cast("Any", stream).read1(_HEAD)
+        ):
+            pieces.append(piece)
+            size += len(piece)
+            lines += piece.count(b"\n")
+    return b"".join(pieces)
 
 
 def _is_har(head: bytes, first: bytes) -> bool:
@@ -90,12 +104,15 @@ def _is_har(head: bytes, first: bytes) -> bool:
 def _by_lines(lines: Iterable[bytes]) -> str | None:
     """The format that matches most of the lines; of equals, the one that was matched first."""
     votes: dict[str, int] = {}
+    filled = 0
     for line in lines:
+        filled += bool(line.strip())
         for name, looks in _LOOKS:
             if looks(line):
                 votes[name] = votes.get(name, 0) + 1
                 break
-    return max(votes, key=lambda name: votes[name]) if votes else None
+    found = max(votes, key=lambda name: votes[name]) if votes else None
+    return None if found in _MOST_LINES and 2 * votes[found] < filled else found
 
 
 def _is_hawk(path: Path) -> bool:

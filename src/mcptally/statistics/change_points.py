@@ -27,6 +27,8 @@ MAX_P_VALUE: Final = 0.01
 """The largest p-value of a change that is reported, and that is searched for further changes."""
 _CELLS: Final = 1 << 21
 """Limit of the size of an intermediate array."""
+_SLICE: Final = 1 << 18
+"""Number of multiplications that NumPy's linear algebra does in one thread."""
 
 
 class Change(NamedTuple):
@@ -137,7 +139,7 @@ def _most_certain(series: Series, part: Whole) -> _Cut | None:
         return None
     rho = _correlation(series, residual, rate[tool], cluster)
     scale = deviation[tool] * series.calls
-    alike = _Products.of(cluster, tool, part, scale).squares(low, high, share)
+    alike = _squares(cluster, tool, part, scale, low, high, share)
     variance = np.maximum(known, (1 - rho) * known + rho * alike)
 
     excess = np.bincount(piece, residual)
@@ -165,7 +167,7 @@ def _most_certain(series: Series, part: Whole) -> _Cut | None:
     pair = low > 0
     tries = 2 * np.where(pair, (enough & pair).sum(), (enough & ~pair).sum())
     p_values = np.where(enough, _t_tail(t, clusters - 2) * tries, np.inf)
-    best = int(np.argmin(p_values))
+    best = int(np.lexsort((-t, p_values))[0])  # p-values of large series may all be zero
     begin, end = int(low[best]), int(high[best])
     within = (begin <= part_of_piece) & (part_of_piece < end)
     rank = _rank_tail(excess > 0, within if total[best] > 0 else ~within)
@@ -187,48 +189,48 @@ def _correlation(series: Series, residual: Floats, rate: Floats, cluster: Whole)
     return float(np.clip(observed / pairs, 0, 1)) if pairs > 0 else 0.0
 
 
-class _Products(NamedTuple):
-    """Sums over clusters of products of their running sums over parts and of their sums by tool."""
+def _squares(
+    cluster: Whole, tool: Whole, part: Whole, values: Floats, low: Whole, high: Whole, share: Floats
+) -> Floats:
+    """Sums over clusters of the squares of what they add to sums over parts.
 
-    parts: Floats
-    both: Floats
-    tools: Floats
+    A cluster adds its own sum minus a share of what it adds to the whole series, because each sum
+    is compared with the rate of the whole series.
 
-    @classmethod
-    def of(cls, cluster: Whole, tool: Whole, part: Whole, values: Floats) -> "_Products":
-        """The products of the sums of `values`."""
-        parts, tools = int(part.max()) + 1, int(tool.max()) + 1
-        found = cls(
-            np.zeros((parts + 1, parts + 1)), np.zeros((parts + 1, tools)), np.zeros((tools, tools))
-        )
-        order = np.argsort(cluster, kind="stable")
-        cluster, tool, part, values = cluster[order], tool[order], part[order], values[order]
-        step = max(1, _CELLS // max(tools, parts + 1))
-        for low in range(0, int(cluster[-1]) + 1, step):
-            some = slice(*np.searchsorted(cluster, (low, low + step)))
-            row = cluster[some] - low
-            rows = int(row[-1]) + 1
-            of_part = _running(row, part[some], values[some], rows, parts)
-            of_tool = np.diff(_running(row, tool[some], values[some], rows, tools), axis=1)
-            found.parts[:] += of_part.T @ of_part
-            found.both[:] += of_part.T @ of_tool
-            found.tools[:] += of_tool.T @ of_tool
-        return found
-
-    def squares(self, low: Whole, high: Whole, share: Floats) -> Floats:
-        """Sums over clusters of the squares of what they add to sums over parts.
-
-        A cluster adds its own sum minus a share of what it adds to the whole series, because each
-        sum is compared with the rate of the whole series.
-
-        Args:
-            low: first part of each sum.
-            high: part after the last one of each sum.
-            share: share of the calls of each tool (row) that are in the parts of each sum (column).
-        """
-        own = self.parts[high, high] + self.parts[low, low] - 2 * self.parts[low, high]
-        mixed = (share * (self.both[high] - self.both[low]).T).sum(0)
-        return np.asarray(own - 2 * mixed + (share * (self.tools @ share)).sum(0), np.float64)
+    Args:
+        cluster: cluster of each element.
+        tool: tool of each element.
+        part: part of each element.
+        values: what is summed.
+        low: first part of each sum.
+        high: part after the last one of each sum.
+        share: share of the calls of each tool (row) that are in the parts of each sum (column).
+    """
+    parts, tools = int(part.max()) + 1, len(share)
+    order = np.argsort(cluster, kind="stable")
+    cluster, tool, part, values = cluster[order], tool[order], part[order], values[order]
+    # Products of the running sums over parts and of the sums by tool, summed over clusters.
+    width = parts + 1 + tools
+    products = np.zeros((width, width))
+    for first in range(0, int(cluster[-1]) + 1, max(1, _CELLS // width)):
+        some = slice(*np.searchsorted(cluster, (first, first + max(1, _CELLS // width))))
+        row = cluster[some] - first
+        rows = int(row[-1]) + 1
+        of_part = _running(row, part[some], values[some], rows, parts)
+        of_tool = np.diff(_running(row, tool[some], values[some], rows, tools), axis=1)
+        sums = np.hstack([of_part, of_tool])
+        # A product with one slice is small enough for one thread.
+        step = max(1, _SLICE // width**2)
+        for begin in range(0, rows, step):
+            products += sums[begin : begin + step].T @ sums[begin : begin + step]
+    of_parts, mixed, of_tools = (
+        products[: parts + 1, : parts + 1],
+        products[: parts + 1, parts + 1 :],
+        products[parts + 1 :, parts + 1 :],
+    )
+    own = of_parts[high, high] + of_parts[low, low] - 2 * of_parts[low, high]
+    both = (share * (mixed[high] - mixed[low]).T).sum(0)
+    return np.asarray(own - 2 * both + (share * (of_tools @ share)).sum(0), np.float64)
 
 
 def _running(row: Whole, column: Whole, values: Floats, rows: int, columns: int) -> Floats:

@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+import msgspec
+
 from mcptally.importers.items import Item
 from mcptally.importers.source import Source
 from mcptally.transcript.format import Dir
@@ -25,6 +27,8 @@ _SAYS: Final[dict[bytes, Dir]] = {
     b"[Server Says] ": "s2c",
 }
 _STDERR: Final = b"[server stderr] "
+_NOT_JSON: Final = re.compile(rb'Failed to parse message: (?P<text>".*")\s*\Z', re.DOTALL)
+"""A line on the server's stdout that is no message, as a JSON string."""
 _STARTING: Final = re.compile(rb"Starting server (?!from )(?P<name>.+)\Z")
 _COMMAND: Final = re.compile(rb"Server command line: (?P<command>.+)\Z")
 _OVER: Final = re.compile(rb"Connection state: (?P<how>Stopped|Error)")
@@ -57,6 +61,11 @@ def read(source: Source) -> Iterator[Item]:
             yield Item(
                 kind="message", line=line, connection=connection, at=at, dir=_SAYS[said], data=frame
             )
+        elif (written := _not_json(text)) is not None:
+            tally.used += 1
+            yield Item(
+                kind="message", line=line, connection=connection, at=at, dir="s2c", data=written
+            )
         elif of_stderr:
             tally.used += 1
             text = text[len(_STDERR) :]
@@ -75,3 +84,14 @@ def read(source: Source) -> Iterator[Item]:
             elif over := _OVER.match(text):
                 extra = {"reason": f"connection_{over['how'].decode().lower()}"}
                 yield Item(kind="end", line=line, connection=connection, at=at, extra=extra)
+
+
+def _not_json(text: bytes) -> bytes | None:
+    """What the server wrote to stdout that the editor could not parse; None if it is not that."""
+    match = _NOT_JSON.match(text)
+    if match is None:
+        return None
+    try:
+        return msgspec.json.decode(match["text"], type=str).rstrip("\n").encode()
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return None
