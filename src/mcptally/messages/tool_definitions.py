@@ -32,12 +32,14 @@ LISTING_SCHEMA: Final = pl.Schema(
         "seq": pl.Int64(),
         "index": pl.UInt32(),
         "announced": pl.Boolean(),
+        "complete": pl.Boolean(),
     }
 )
 """One row per tool in a reply to tools/list.
 
 `pos` is the order of the reply in its partition; `file`, `line`, `seq` and `index` are those of the
-request; `announced` is whether notifications/tools/list_changed came before in the session.
+request; `announced` is whether notifications/tools/list_changed came before in the session;
+`complete` is whether the session's last reply is the last page of a listing.
 """
 
 DEFINITION: Final = pl.Schema(
@@ -73,6 +75,11 @@ def read_listings(calls: pl.DataFrame, messages: pl.DataFrame) -> tuple[pl.DataF
         pos="reply",
         listed_ns="reply_ns",
         revision="protocol_version",
+        complete=pl.col("response").map_elements(_is_last_page, return_dtype=pl.Boolean),
+    )
+    # A client that read page by page has the whole listing if its last page names no further one.
+    replies = replies.with_columns(
+        complete=pl.col("complete").sort_by("pos").last().over("session")
     )
     changes = messages.filter(PairedCalls.method.col == "notifications/tools/list_changed")
     replies = replies.join(
@@ -116,6 +123,15 @@ def read_listings(calls: pl.DataFrame, messages: pl.DataFrame) -> tuple[pl.DataF
         ),
         pl.DataFrame(list(definitions.values()), schema=DEFINITION, orient="row"),
     )
+
+
+def _is_last_page(result: str) -> bool:
+    if "nextCursor" not in result:
+        return True
+    try:
+        return msgspec.json.decode(result, type=dict[str, Any]).get("nextCursor") is None
+    except (msgspec.DecodeError, RecursionError):
+        return True
 
 
 def canonical_json(value: Any) -> str:
@@ -230,6 +246,7 @@ def count_listings(listed: pl.DataFrame) -> pl.DataFrame:
         last_ns=known.max(),
         sessions=pl.col("session").n_unique(),
         listings=pl.len(),
+        complete=pl.col("complete").any(),
     )
 
 
@@ -242,6 +259,7 @@ def sum_listing_counts(seen: Sequence[pl.DataFrame]) -> pl.DataFrame:
             pl.col("server_name", "first_ns").min(),
             pl.col("last_ns").max(),
             pl.col("sessions", "listings").sum(),
+            pl.col("complete").any(),
         )
     )
 
