@@ -12,6 +12,7 @@ from mcptally.analytics.store import Store, open_store
 from mcptally.pipeline.usage import usage
 from mcptally.store import files as store_files
 from mcptally.tables.calls import Calls
+from mcptally.tables.recordings import Recordings
 from mcptally.tables.tools import Tools
 from mcptally.tables.usage import Usage
 
@@ -62,6 +63,7 @@ def build(
     folder: Path,
     calls: Iterable[Mapping[str, Any]],
     tools: Iterable[Mapping[str, Any]] = (),
+    recordings: Iterable[Mapping[str, Any]] = (),
 ) -> Store:
     rows = [
         {"call_id": f"{number:016x}", "seq": number, "index": 0, "attempt_of": f"{number:016x}"}
@@ -69,7 +71,7 @@ def build(
         for number, row in enumerate(calls)
     ]
     work = store_files.create_work_folder(folder)
-    for table, data in ((Calls, rows), (Tools, list(tools))):
+    for table, data in ((Calls, rows), (Tools, list(tools)), (Recordings, list(recordings))):
         schema = {
             name: kind for name, kind in table.schema().items() if any(name in r for r in data)
         }
@@ -92,6 +94,7 @@ def definition(tool: str, *, server: str = "s", **fields: Any) -> dict[str, Any]
         "last_seen": BEGAN,
         "description": f"What {tool} is for.",
         "input_schema": '{"type":"object"}',
+        "complete": True,
         "bytes": 400,
         "tokens": 100,
     }

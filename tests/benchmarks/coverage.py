@@ -73,10 +73,10 @@ def sums(tool, n, y, metric="failure_rate") -> pl.DataFrame:
 
 
 USED = {
-    "judged": "sum(n) FILTER (metric = 'failure_rate')",
-    "failed": "sum(y) FILTER (metric = 'failure_rate')",
-    "ok": "sum(n - y) FILTER (metric = 'error_rate')",
-    "tool_errors": "sum(y) FILTER (metric = 'error_rate')",
+    "calls": "sum(n) FILTER (metric = 'failure_rate')",
+    "tool_failures": "sum(y) FILTER (metric = 'failure_rate')",
+    "ok": "sum(y) FILTER (metric = 'success_rate')",
+    "tool_errors": "sum(n - y) FILTER (metric = 'success_rate')",
     "ln_latency_ms": "sum(y) FILTER (metric = 'ln_latency_ms')",
     "sized": "sum(n) FILTER (metric = 'ln_response_bytes')",
     "ln_response_bytes": "sum(y) FILTER (metric = 'ln_response_bytes')",
@@ -190,7 +190,7 @@ def archive(random, tools: int, *, changed=None) -> pl.DataFrame:
         sizes = n * (6 + random.normal(0, spread[number], n.shape))
         for metric, value in (
             ("failure_rate", y),
-            ("error_rate", np.minimum(n, y + random.binomial(n, 0.1))),
+            ("success_rate", n - np.minimum(n, y + random.binomial(n, 0.1))),
             ("ln_latency_ms", logs),
             ("ln_response_bytes", sizes),
         ):
@@ -223,7 +223,9 @@ def discoveries(random, tools: int, *, change: float) -> tuple[int, int, int]:
     truly = {
         (f"t{number}_0", metric)
         for number in np.flatnonzero(changed)
-        for metric in ("failure_rate", "error_rate", "latency_ms", "latency_vs_session")
+        for metric in (
+            *("confidence", "failure_rate", "success_rate", "latency_ms", "latency_vs_session"),
+        )
     }
     found = set(rows)
     return len(found - truly), len(found & truly), len(truly)

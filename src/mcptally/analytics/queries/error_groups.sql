@@ -1,5 +1,5 @@
 -- Which error messages occur, grouped by template, and who is at fault?
--- Shows: server, tool, template, verdict, reason, confidence, calls, sessions, example_call
+-- Shows: server, tool, template, verdict, reason, confidence, calls, sessions, call_id
 -- Servers repeat the same message often, so messages are grouped by hash and masked once each.
 -- `failed` is materialized so that calls are read only once.
 WITH failed AS MATERIALIZED (
@@ -24,7 +24,7 @@ message AS MATERIALIZED (
         sum(confidence) AS confidence, count(confidence) AS judged,
         count(*) AS calls,
         min(requested_at) AS first_seen, max(requested_at) AS last_seen,
-        min(call_id) AS example_call
+        min(call_id) AS call_id
     FROM failed
     GROUP BY tool_hash, message_hash, reason
 ),
@@ -50,8 +50,8 @@ groups AS (
         sum(confidence) / nullif(sum(judged), 0) AS confidence,
         sum(calls)::BIGINT AS calls,
         min(first_seen) AS first_seen, max(last_seen) AS last_seen,
-        arg_min({reason: s.reason, message: s.message}, example_call) AS example,
-        min(example_call) AS example_call
+        arg_min({reason: s.reason, message: s.message}, call_id) AS example,
+        min(call_id) AS call_id
     FROM message s
     JOIN templates USING (message_hash)
     GROUP BY tool_hash, template_hash
@@ -70,7 +70,7 @@ session_counts AS (
 )
 SELECT
     server, tool, template, verdict, example.reason AS reason, confidence, calls, sessions,
-    first_seen, last_seen, left(example.message, 300) AS example, example_call
+    first_seen, last_seen, left(example.message, 300) AS example, call_id
 FROM groups
 JOIN session_counts USING (tool_hash, template_hash)
 ORDER BY calls DESC, server, tool, template, verdict
