@@ -13,6 +13,7 @@ from mcptally.pipeline.usage import usage
 from mcptally.store.parts import write_part
 from mcptally.store.work_folder import Provenance, create_work_folder, publish, remove_unlisted
 from mcptally.tables.calls import Calls
+from mcptally.tables.recordings import Recordings
 from mcptally.tables.tools import Tools
 from mcptally.tables.usage import Usage
 
@@ -63,6 +64,7 @@ def build(
     folder: Path,
     calls: Iterable[Mapping[str, Any]],
     tools: Iterable[Mapping[str, Any]] = (),
+    recordings: Iterable[Mapping[str, Any]] = (),
 ) -> Store:
     rows = [
         {"call_id": f"{number:016x}", "seq": number, "index": 0, "attempt_of": f"{number:016x}"}
@@ -70,7 +72,7 @@ def build(
         for number, row in enumerate(calls)
     ]
     work = create_work_folder(folder)
-    for table, data in ((Calls, rows), (Tools, list(tools))):
+    for table, data in ((Calls, rows), (Tools, list(tools)), (Recordings, list(recordings))):
         schema = {
             name: kind for name, kind in table.schema().items() if any(name in r for r in data)
         }
@@ -93,6 +95,7 @@ def definition(tool: str, *, server: str = "s", **fields: Any) -> dict[str, Any]
         "last_seen": BEGAN,
         "description": f"What {tool} is for.",
         "input_schema": '{"type":"object"}',
+        "complete": True,
         "bytes": 400,
         "tokens": 100,
     }

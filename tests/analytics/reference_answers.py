@@ -66,10 +66,10 @@ def latency(tables):
             "tool": tool,
             "calls": len(rows),
             "sessions": distinct(rows, "session"),
-            "p50_ms": quantile(times, 0.5),
-            "p95_ms": quantile(times, 0.95),
-            "p99_ms": quantile(times, 0.99),
-            "slowest_ms": max(times),
+            "latency_p50_ms": quantile(times, 0.5),
+            "latency_p95_ms": quantile(times, 0.95),
+            "latency_p99_ms": quantile(times, 0.99),
+            "latency_max_ms": max(times),
         }
 
 
@@ -106,8 +106,8 @@ def drift(tables):
             "drift": row["drift"],
             "calls_before": len(before),
             "calls": len(after),
-            "errors": sum(r["outcome"] != "ok" for r in after),
-            "failures": sum(r["verdict"] == "tool_failure" for r in after),
+            "failed": sum(r["outcome"] in FAILED for r in after),
+            "tool_failures": sum(r["verdict"] == "tool_failure" for r in after),
         }
 
 
@@ -120,15 +120,15 @@ def context_cost(tables):
         tokens = [number for number in tokens if number is not None]
         costs[place] = {
             "listed_tokens": sum(r["tokens"] * r["sessions"] for r in listed.get(place, ())),
-            "result_tokens": sum(tokens),
+            "response_tokens_total": sum(tokens),
             "calls": len(called.get(place, ())),
-            "result_tokens_p95": quantile(tokens, 0.95) if tokens else None,
+            "response_tokens_p95": quantile(tokens, 0.95) if tokens else None,
         }
     totals = defaultdict(int)
     for (server, _), cost in costs.items():
-        totals[server] += cost["listed_tokens"] + cost["result_tokens"]
+        totals[server] += cost["listed_tokens"] + cost["response_tokens_total"]
     for (server, tool), cost in costs.items():
-        total = cost["listed_tokens"] + cost["result_tokens"]
+        total = cost["listed_tokens"] + cost["response_tokens_total"]
         share = total / totals[server] if totals[server] else None
         yield {"server": server, "tool": tool, "total_tokens": total, "total_rate": share, **cost}
 
@@ -160,11 +160,11 @@ def retry_loops(tables):
             "server": server,
             "tool": tool,
             "calls": len(calls),
-            "retried": len(chains),
+            "retried_calls": len(chains),
             "loops": sum(len(chain) > 2 for chain in chains),
             "retries": sum(row["attempt_why"] == "retry" for row in calls),
             "longest": max(map(len, chains)),
-            "recovered": recovered,
+            "recovered_calls": recovered,
             "recovered_rate": recovered / len(chains),
             "wasted_tokens": sum(
                 row["request_bytes"] // 4 + (row["response_tokens"] or 0)
@@ -194,7 +194,7 @@ def repeated_failures(tables):
             "calls": len(rows),
             "failed": sum(row["outcome"] in FAILED for row in rows),
             "warned_of": sum(row["outcome"] in FAILED for row in warned),
-            "worked": sum(row["outcome"] == "ok" for row in rows),
+            "ok": sum(row["outcome"] == "ok" for row in rows),
             "warned_in_vain": sum(row["outcome"] == "ok" for row in warned),
         }
         if row["warned_of"] or row["warned_in_vain"]:
@@ -225,9 +225,8 @@ def schema_violations(tables):
 
 
 def hidden_errors(tables):
-    claims = [row for row in of_tools(tables) if row["outcome"] in {"ok", "hidden_error"}]
-    every = groups(claims, "server", "tool")
-    hidden = [row for row in claims if row["outcome"] == "hidden_error"]
+    every = groups(of_tools(tables), "server", "tool")
+    hidden = [row for row in of_tools(tables) if row["outcome"] == "hidden_error"]
     for (server, tool, rule), rows in groups(hidden, "server", "tool", "hidden_rule").items():
         total = len(every[server, tool])
         yield {
@@ -238,7 +237,7 @@ def hidden_errors(tables):
             "hidden_errors": len(rows),
             "hidden_error_rate": len(rows) / total,
             "sessions": distinct(rows, "session"),
-            "example_call": min(row["call_id"] for row in rows),
+            "call_id": min(row["call_id"] for row in rows),
         }
 
 
@@ -256,7 +255,7 @@ def sessions(tables):
             "calls": len(rows),
             "tool_calls": sum(row["dir"] == "c2s" for row in tools),
             "tools": distinct(rows, "tool"),
-            "errors": sum(row["outcome"] in FAILED for row in rows),
+            "failed": sum(row["outcome"] in FAILED for row in rows),
             "tool_failures": sum(row["verdict"] == "tool_failure" for row in rows),
             "retries": sum(row["attempt_why"] == "retry" for row in rows),
         }
@@ -267,7 +266,7 @@ def clients(tables):
     for (client, version), rows in groups(asked, "client", "client_version").items():
         tools = [row for row in rows if row["method"] == "tools/call"]
         ended = [row for row in tools if row["outcome"] in FAILED | {"ok"}]
-        errors = sum(row["outcome"] in FAILED for row in tools)
+        ok = sum(row["outcome"] == "ok" for row in tools)
         yield {
             "client": client,
             "client_version": version,
@@ -275,7 +274,9 @@ def clients(tables):
             "sessions": distinct(rows, "session"),
             "calls": len(rows),
             "tool_calls": len(tools),
-            "error_rate": errors / len(ended) if ended else None,
+            "ok": ok,
+            "failed": len(ended) - ok,
+            "success_rate": ok / len(ended) if ended else None,
             "cancelled": sum(row["outcome"] == "cancelled" for row in rows),
             "protocol_versions": sorted({row["protocol_version"] for row in rows} - {None}) or None,
         }

@@ -8,7 +8,16 @@ from mcptally.analytics import compare
 from mcptally.analytics.store import open_store
 from mcptally.pipeline.run import score
 from tests import corpus
-from tests.analytics.built_stores import BEGAN, FAILED, OK, build, call, definition, sessions
+from tests.analytics.built_stores import (
+    BEGAN,
+    FAILED,
+    NO_NETWORK,
+    OK,
+    build,
+    call,
+    definition,
+    sessions,
+)
 from tests.analytics.change_traffic import copy
 
 pytestmark = pytest.mark.slow
@@ -58,17 +67,37 @@ def test_a_tool_that_fails_more_is_worse_and_the_others_are_not(tmp_path):
     base = rows(1, "sick", p=0.1) + rows(1, "well", p=0.1)
     new = rows(2, "sick", p=0.4) + rows(2, "well", p=0.1)
     found = compared(tmp_path, base, new)
-    assert verdicts(found)["sick", "failure_rate"] == "worse"
-    assert verdicts(found)["well", "failure_rate"] != "worse"
+    assert verdicts(found)["sick", "confidence"] == "worse"
+    assert verdicts(found)["well", "confidence"] != "worse"
     words = {row["tool"]: row["words"] for row in found.tools.pl().to_dicts() if row["tool"]}
-    assert words["sick"].startswith("fails more: ")
+    assert words["sick"].startswith("lower confidence: ")
     assert "q < 0.001" in words["sick"]
-    assert "cannot rule out failure rate" in words["well"]
+    assert "cannot rule out confidence" in words["well"]
+
+
+def test_an_outage_is_worse_for_callers_and_not_for_the_tool(tmp_path):
+    base = rows(1, p=0.2)
+    new = [row | (NO_NETWORK if n % 2 else {}) for n, row in enumerate(rows(2, p=0.2))]
+    found = compared(tmp_path, base, new)
+    metrics = verdicts(found)
+    assert metrics["t", "success_rate"] == metrics["t", "infrastructure_rate"] == "worse"
+    assert metrics["t", "confidence"] not in ("worse", "better")
+    (row,) = found.metrics.filter("level = 'tool' AND metric = 'success_rate'").pl().to_dicts()
+    assert row["change_low"] <= row["change"] <= row["change_high"] < 0
+    assert row["change"] == pytest.approx(row["new"] - row["base"])
+
+
+def test_confidence_is_compared_in_its_own_unit(tmp_path):
+    found = compared(tmp_path, rows(1, p=0.1), rows(2, p=0.6))
+    (row,) = found.metrics.filter("level = 'tool' AND metric = 'confidence'").pl().to_dicts()
+    assert (row["base"] > 80, row["new"] < 50, row["change_high"] < -20) == (True, True, True)
+    (tool,) = found.tools.filter("level = 'tool'").pl().to_dicts()
+    assert "fails more" not in tool["words"], "it would repeat what the confidence says"
 
 
 def test_a_tool_that_fails_less_is_better(tmp_path):
     found = compared(tmp_path, rows(1, p=0.4), rows(2, p=0.1))
-    assert verdicts(found)["t", "failure_rate"] == "better"
+    assert verdicts(found)["t", "confidence"] == "better"
 
 
 def test_a_tool_twice_as_slow_is_reported_with_the_ratio(tmp_path):
@@ -90,9 +119,9 @@ def test_an_archive_against_itself_has_no_change(tmp_path):
 
 def test_a_change_too_small_to_matter_is_no_change(tmp_path):
     base, new = rows(1, p=0.3, count=400), rows(2, p=0.4, count=400)
-    assert verdicts(compared(tmp_path, base, new))["t", "failure_rate"] == "worse"
+    assert verdicts(compared(tmp_path, base, new))["t", "confidence"] == "worse"
     found = compared(tmp_path / "strict", base, new, min_difference=0.2)
-    assert verdicts(found)["t", "failure_rate"] == "unchanged"
+    assert verdicts(found)["t", "confidence"] == "unchanged"
 
 
 def test_few_sessions_are_too_little_data_even_with_many_calls(tmp_path):
@@ -106,8 +135,8 @@ def test_a_different_mix_of_the_same_tools_is_no_regression(tmp_path):
     base = rows(1, "firm", p=0.0, size=9) + rows(1, "frail", p=0.5, size=1)
     new = rows(2, "firm", p=0.0, size=1) + rows(2, "frail", p=0.5, size=9)
     found = compared(tmp_path, base, new)
-    (server,) = found.metrics.filter("level = 'server' AND metric = 'failure_rate'").pl().to_dicts()
-    assert abs(server["change"]) < 0.06
+    (server,) = found.metrics.filter("level = 'server' AND metric = 'confidence'").pl().to_dicts()
+    assert abs(server["change"]) < 6
     assert server["verdict"] not in ("worse", "better")
 
 
@@ -117,7 +146,9 @@ def test_a_server_whose_tools_all_fail_more_is_worse(tmp_path):
     new = [row for tool in tools for row in rows(2, tool, p=0.3)]
     found = compared(tmp_path, base, new)
     (server,) = found.tools.filter("level = 'server'").pl().to_dicts()
-    assert (server["change"], server["worse"]) == ("worse", ["failure_rate", "error_rate"])
+    assert (server["change"], server["worse"]) == (
+        ("worse", ["confidence", "failure_rate", "success_rate"])
+    )
 
 
 def test_new_vanished_and_renamed_tools_are_recognised(tmp_path):
@@ -170,7 +201,7 @@ def test_q_values_grow_with_the_number_of_compared_tools(tmp_path):
         rows(2, p=0.3) + [row for tool in others for row in rows(1, tool, p=0.2)],
     )
     q = [
-        one.metrics.filter("tool = 't' AND metric = 'failure_rate'").pl().to_dicts()[0]
+        one.metrics.filter("tool = 't' AND metric = 'confidence'").pl().to_dicts()[0]
         for one in (alone, many)
     ]
     assert q[0]["p_value"] == pytest.approx(q[1]["p_value"])
@@ -214,7 +245,7 @@ def test_only_the_changes_made_to_real_traffic_are_reported(real):
         ("git", "git_state", "renamed"),
     }
     worse = {r["server"]: r["worse"] for r in told.pl().to_dicts() if r["tool"] == "convert_time"}
-    assert "failure_rate" in worse["time"]
+    assert "confidence" in worse["time"]
     assert "latency_vs_session" in worse["time-v1"]
 
 
@@ -226,4 +257,4 @@ def test_real_traffic_compared_with_itself_has_no_change(real):
 
 def test_the_time_of_calls_does_not_affect_a_comparison(tmp_path):
     later = [row | {"requested_at": BEGAN.replace(year=2027)} for row in rows(1)]
-    assert verdicts(compared(tmp_path, rows(1), later))["t", "failure_rate"] != "worse"
+    assert verdicts(compared(tmp_path, rows(1), later))["t", "confidence"] != "worse"

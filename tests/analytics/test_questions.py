@@ -76,7 +76,7 @@ def test_questions_about_recorded_traffic_equal_the_reference_answers(tmp_path):
 
 
 def test_every_question_has_a_reference_answer_or_is_tested_elsewhere():
-    elsewhere = {"tool_scores", "server_scores", "timeline", "change_points"}
+    elsewhere = {"tool_scores", "server_scores", "timeline", "change_points", "unlisted_names"}
     elsewhere |= {"seed_tool_scores", "seed_server_scores"}
     contracts = {"validator_honesty", "preventable_failures", "error_shapes"}
     assert question_titles().keys() - elsewhere - contracts <= set(NAMES)
@@ -192,6 +192,22 @@ def test_an_invalid_question_or_filter_is_rejected_with_suggestions(
 ):
     with pytest.raises(error, match=words):
         store.ask(question, **filters)
+
+
+MISSPELT = {
+    "SELECT infra FROM tool_scores": "'infra'; did you mean infrastructure",
+    "SELECT errortext FROM calls": "'errortext'; did you mean error_text",
+    "SELECT tool FROM calls WHERE verdcit = 'x'": "'verdcit'; did you mean verdict",
+    "SELECT c.failures FROM tool_scores c": "'failures'; did you mean .*tool_failures",
+    "SELECT t.failures FROM tool_scores t JOIN calls c USING (server)": "tool_failures",
+    "SELECT call_ids FROM (SELECT call_id FROM calls)": "'call_ids'; did you mean call_id",
+}
+
+
+@pytest.mark.parametrize(("query", "words"), MISSPELT.items(), ids=MISSPELT)
+def test_a_misspelt_column_suggests_the_right_one(store: mt.Store, query, words):
+    with pytest.raises(errors.QueryError, match=f"no column is called .*{words}"):
+        store.sql(query)
 
 
 @pytest.mark.parametrize("value", ["x' OR 1=1 --", "'; DROP VIEW calls; --", "\x00", "git\n"])

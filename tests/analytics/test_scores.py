@@ -2,6 +2,7 @@
 
 import math
 import re
+from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 import scipy.stats
 
 from tests.analytics.built_stores import (
+    BEGAN,
     FAILED,
     NO_NETWORK,
     OK,
@@ -43,7 +45,7 @@ def test_sessions_of_one_call_give_nearly_the_plain_wilson_interval(tmp_path):
     # counts by 4/5.5 * (1 - 1/1.0526) = 0.036364.
     row = one(build(tmp_path / "s", sessions([(1, 1)] * 4 + [(0, 1)] * 16)))
     assert row["failure_rate"] == pytest.approx(0.2)
-    assert row["n_eff"] == pytest.approx(19)
+    assert row["confidence_n_eff"] == pytest.approx(19)
     low, high = row["failure_rate_low"], row["failure_rate_high"]
     inner = 1.959964 + 0.036364 * (2.306004 - 1.959964)
     outer = 1.959964 + 0.4 * 0.036364 * (2.306004 - 1.959964)
@@ -53,8 +55,11 @@ def test_sessions_of_one_call_give_nearly_the_plain_wilson_interval(tmp_path):
     assert (row["confidence_low"], row["confidence_high"]) == pytest.approx(
         (100 - 100 * high, 100 - 100 * low)
     )
-    assert row["insufficient_data"] is False
-    assert (row["judged_calls"], row["sessions_with_failure"]) == (20, 4)
+    assert row["failure_rate_insufficient_data"] is False
+    assert row["confidence_insufficient_data"] is False
+    assert row["success_rate"] == pytest.approx(0.8)
+    assert (row["success_rate_low"], row["success_rate_high"]) == pytest.approx((1 - high, 1 - low))
+    assert (row["calls"], row["ok"], row["sessions_with_failure"]) == (20, 16, 4)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +77,7 @@ def test_a_rate_of_any_other_question_has_the_same_interval(tmp_path, counts):
     [client] = store.ask("clients").pl().to_dicts()
     row = one(store)
     for end in ("", "_low", "_high"):
-        assert client[f"error_rate{end}"] == pytest.approx(row[f"error_rate{end}"])
+        assert client[f"success_rate{end}"] == pytest.approx(row[f"success_rate{end}"])
     assert client["invalid_input_rate_low"] is None
 
 
@@ -83,12 +88,12 @@ def test_failures_that_come_together_count_less(tmp_path):
     # degrees of freedom (2.776445), and its excess counts by 2/3.5 * (1 - 1/11.11) = 0.52.
     row = one(build(tmp_path / "s", sessions([(10, 10)] * 2 + [(0, 10)] * 8)))
     assert row["failure_rate"] == pytest.approx(0.2)
-    assert row["n_eff"] == pytest.approx(9)
+    assert row["confidence_n_eff"] == pytest.approx(9)
     excess = 0.52 * (2.776445 - 1.959964)
     low = wilson(0.2, 9, 1.959964 + 0.4 * excess)[0]
     high = wilson(0.2, 9, 1.959964 + excess)[1]
     assert (row["failure_rate_low"], row["failure_rate_high"]) == pytest.approx((low, high))
-    assert row["insufficient_data"] is True
+    assert row["failure_rate_insufficient_data"] is True
 
 
 def test_failures_and_successes_have_mirrored_intervals(tmp_path):
@@ -105,7 +110,7 @@ def test_with_few_failing_sessions_calls_of_a_session_count_as_nearly_alike(tmp_
     # Two sessions fail: 4.1031^(2/3.5) * 44^(1.5/3.5). Shown is u = 0, 4, -4: 3/2*32/100/0.16 = 3.
     row = one(build(tmp_path / "s", sessions([(12, 60), (8, 20), (0, 20)])))
     effect = 4.1031 ** (2 / 3.5) * 44 ** (1.5 / 3.5)
-    assert row["n_eff"] == pytest.approx(100 / effect, rel=1e-4)
+    assert row["confidence_n_eff"] == pytest.approx(100 / effect, rel=1e-4)
     t = 1.959964 + (2 / 3.5) * (1 - 1 / effect) * (scipy.stats.t.ppf(0.975, 2) - 1.959964)
     assert row["failure_rate_high"] == pytest.approx(wilson(0.2, 100 / effect, t)[1], rel=1e-4)
 
@@ -117,46 +122,99 @@ def test_the_interval_is_wider_if_only_long_sessions_fail(tmp_path):
     p = 90 / 480
     shown = 106 / 105 * (6 * (15 - 30 * p) ** 2 + 100 * (3 * p) ** 2) / 480 / (p * (1 - p))
     assert shown == pytest.approx(7.7, abs=0.05)
-    assert row["n_eff"] == pytest.approx(480 / shown)
+    assert row["confidence_n_eff"] == pytest.approx(480 / shown)
 
 
 def test_without_a_failure_every_session_counts_as_one_call(tmp_path):
     row = one(build(tmp_path / "s", sessions([(0, 5)] * 12)))
-    assert (row["failure_rate"], row["n_eff"]) == (0, 12)
+    assert (row["failure_rate"], row["confidence_n_eff"]) == (0, 12)
     assert (row["failure_rate_low"], row["failure_rate_high"]) == pytest.approx(
         (0, 0.242494), abs=1e-5
     )
-    assert row["insufficient_data"] is False
+    assert row["failure_rate_insufficient_data"] is False
 
 
 def test_without_a_failure_unequal_sessions_count_less(tmp_path):
     row = one(build(tmp_path / "s", sessions([(0, 1)] * 9 + [(0, 21)])))
-    assert row["n_eff"] == pytest.approx(30**2 / (9 + 21**2))
+    assert row["confidence_n_eff"] == pytest.approx(30**2 / (9 + 21**2))
 
 
 def test_one_session_is_one_observation_however_many_calls(tmp_path):
     row = one(build(tmp_path / "s", sessions([(300, 1000)])))
-    assert (row["failure_rate"], row["n_eff"], row["insufficient_data"]) == (0.3, 1, True)
+    assert (
+        row["failure_rate"],
+        row["confidence_n_eff"],
+        row["failure_rate_insufficient_data"],
+    ) == (0.3, 1, True)
 
 
-def test_infrastructure_errors_do_not_count_as_failures_of_the_tool(tmp_path):
-    kinds = [FAILED, REFUSED, NO_NETWORK, UNCLEAR, OK]
+HIDDEN = {"outcome": "hidden_error", "verdict": "tool_failure"}
+
+
+def test_each_rate_counts_the_calls_that_its_question_is_about(tmp_path):
+    kinds = [FAILED, HIDDEN, REFUSED, NO_NETWORK, UNCLEAR, OK, OK]
     extra = [{"outcome": "cancelled"}, {"outcome": "input_required"}, {"outcome": "task"}]
     row = one(build(tmp_path / "s", [call(i, **kind) for i, kind in enumerate(kinds + extra)]))
-    assert (row["calls"], row["judged_calls"]) == (8, 3)
-    assert row["failure_rate"] == pytest.approx(1 / 3)
-    assert row["infrastructure_rate"] == pytest.approx(1 / 5)
-    assert row["error_rate"] == pytest.approx(4 / 5)
-    assert (row["business"], row["tool_failures"], row["infrastructure"], row["ambiguous"]) == (
+    assert (row["calls"], row["ok"], row["tool_failures"]) == (10, 2, 2)
+    # Of 10 calls, 7 were answered or failed; of these, 4 worked or failed because of the tool.
+    assert row["success_rate"] == pytest.approx(2 / 7)
+    assert row["confidence"] == pytest.approx(100 * 2 / 4)
+    assert row["failure_rate"] == pytest.approx(2 / 10)
+    for name in ("refusal_rate", "infrastructure_rate", "ambiguous_rate", "hidden_error_rate"):
+        assert row[name] == pytest.approx(1 / 10)
+    assert (row["business"], row["infrastructure"], row["ambiguous"], row["hidden_errors"]) == (
         (1, 1, 1, 1)
     )
 
 
-def test_without_a_judged_call_there_is_no_rate_and_too_little_data(tmp_path):
-    row = one(build(tmp_path / "s", [call(1, **NO_NETWORK)]))
-    assert row["failure_rate"] is None
-    assert row["confidence"] is None
-    assert row["insufficient_data"] is True
+@pytest.mark.parametrize("kind", [NO_NETWORK, REFUSED, UNCLEAR, {"outcome": "cancelled"}])
+def test_a_tool_that_could_not_show_itself_has_no_confidence(tmp_path, kind):
+    row = one(build(tmp_path / "s", [call(n, **kind) for n in range(40)]))
+    for end in ("", "_low", "_high", "_shrunk"):
+        assert row[f"confidence{end}"] is None
+    assert row["confidence_insufficient_data"] is True
+    assert (row["ok"], row["failure_rate"]) == (0, 0)
+    if kind["outcome"] == "cancelled":
+        assert row["success_rate"] is None
+    else:
+        assert (row["success_rate"], row["success_rate_insufficient_data"]) == (0, False)
+
+
+def test_ambiguous_failures_widen_the_interval_of_confidence_to_the_low_side(tmp_path):
+    sure = one(build(tmp_path / "a", sessions([(1, 1)] * 10 + [(0, 1)] * 60)))
+    worst = one(build(tmp_path / "b", sessions([(1, 1)] * 30 + [(0, 1)] * 60)))
+    rows = sessions([(1, 1)] * 10 + [(0, 1)] * 60) + [call(100 + n, **UNCLEAR) for n in range(20)]
+    unclear = one(build(tmp_path / "c", rows))
+    assert unclear["confidence"] == pytest.approx(sure["confidence"])
+    assert unclear["confidence_high"] == pytest.approx(sure["confidence_high"])
+    assert unclear["confidence_low"] == pytest.approx(worst["confidence_low"])
+    assert unclear["confidence_low"] < sure["confidence_low"] - 10
+    assert unclear["ambiguous_rate"] == pytest.approx(20 / 90)
+
+
+def test_ambiguous_failures_alone_can_leave_too_little_data_for_a_confidence(tmp_path):
+    clear = sessions([(0, 1)] * 40)
+    unclear = [call(100 + n, **UNCLEAR) for n in range(40)]
+    assert one(build(tmp_path / "a", clear))["confidence_insufficient_data"] is False
+    row = one(build(tmp_path / "b", clear + unclear))
+    assert row["confidence_insufficient_data"] is True
+    assert row["success_rate_insufficient_data"] is False
+
+
+def test_tools_that_cost_callers_most_come_first_and_refusals_count_a_quarter(tmp_path):
+    rows = []
+    for name, kind, n in (
+        ("refuses 11", REFUSED, 11),
+        ("unclear 5", UNCLEAR, 5),
+        ("down 4", NO_NETWORK, 4),
+        ("fails 3", FAILED, 3),
+        ("refuses 9", REFUSED, 9),
+        ("works", OK, 50),
+    ):
+        rows += [call(i, name, **kind) for i in range(n)]
+    assert tools(build(tmp_path / "s", rows)).get_column("tool").to_list() == [
+        *("unclear 5", "down 4", "fails 3", "refuses 11", "refuses 9", "works")
+    ]
 
 
 def test_calls_without_a_tool_or_server_break_nothing(tmp_path):
@@ -181,10 +239,10 @@ def test_shrinkage_moves_small_tools_towards_the_mean(tmp_path):
     rows += sessions([(1, 1)] + [(0, 1)] * 2, "small")
     found = tools(build(tmp_path / "s", rows)).rows_by_key("tool", named=True, unique=True)
     small, steady = found["small"], found["steady0"]
-    assert small["failure_rate"] == pytest.approx(1 / 3)
-    assert 0.1 < small["failure_rate_shrunk"] < 0.15
-    assert steady["failure_rate_shrunk"] == pytest.approx(0.1, abs=0.01)
-    assert small["failure_rate_shrunk_low"] < 0.1 < small["failure_rate_shrunk_high"]
+    assert small["confidence"] == pytest.approx(100 * 2 / 3)
+    assert 85 < small["confidence_shrunk"] < 90
+    assert steady["confidence_shrunk"] == pytest.approx(90, abs=1)
+    assert small["confidence_shrunk_low"] < 90 < small["confidence_shrunk_high"]
 
 
 def test_shrinkage_follows_kleinmans_moments(tmp_path):
@@ -199,8 +257,8 @@ def test_shrinkage_follows_kleinmans_moments(tmp_path):
     spread = 29 * sum((rate - p) ** 2 for rate in rates)
     rho = (spread / (p * (1 - p)) - 7) / (8 * 29 - 29 - 7)
     typical, weight = (8 * 29 * p + 0.5) / (8 * 29 + 1), 1 / rho - 1
-    expected = [(29 * rate + weight * typical) / (29 + weight) for rate in rates]
-    found = tools(build(tmp_path / "s", rows)).sort("tool").get_column("failure_rate_shrunk")
+    expected = [100 - 100 * (29 * rate + weight * typical) / (29 + weight) for rate in rates]
+    found = tools(build(tmp_path / "s", rows)).sort("tool").get_column("confidence_shrunk")
     assert found.to_list() == pytest.approx(expected)
 
 
@@ -239,13 +297,70 @@ def test_a_server_has_the_mean_of_its_calls_and_of_its_tools(tmp_path):
     assert row["confidence_tool_mean_low"] < 50 < row["confidence_tool_mean_high"]
 
 
-def test_a_name_that_the_server_never_listed_does_not_count_as_a_tool(tmp_path):
-    rows = sessions([(0, 1)] * 10, "real") + sessions([(1, 1)] * 10, "imagined")
+UNKNOWN_NAME = REFUSED | {"error_text": "Unknown tool: imagined"}
+
+
+def named(store):
+    return tools(store).get_column("tool").sort().to_list()
+
+
+def test_a_name_that_no_listing_has_is_not_a_tool(tmp_path):
+    rows = sessions([(0, 1)] * 10, "real")
+    rows += [call(n, "imagined", client=f"c{n % 2}", **UNKNOWN_NAME) for n in range(10)]
+    store = build(tmp_path / "s", rows, [definition("real"), definition("imagine")])
+    assert named(store) == ["real"]
+    (server,) = store.ask("server_scores").pl().to_dicts()
+    assert (server["confidence_tool_mean"], server["tools"], server["tools_listed"]) == (100, 1, 2)
+    assert (server["calls"], server["unlisted_calls"], server["business"]) == (20, 10, 10)
+    (name,) = store.ask("unlisted_names").pl().to_dicts()
+    assert (name["server"], name["name"], name["calls"], name["sessions"]) == (
+        ("s", "imagined", 10, 10)
+    )
+    assert (name["clients"], name["outcome"], name["verdict"]) == (
+        (["c0", "c1"], "tool_error", "business")
+    )
+    assert (name["example"], name["similar_tool"]) == ("Unknown tool: imagined", "imagine")
+
+
+@pytest.mark.parametrize("outcome", ["ok", "task", "input_required"])
+def test_a_name_that_worked_once_is_a_tool_whatever_the_listings_say(tmp_path, outcome):
+    rows = [call(n, "gated", **REFUSED) for n in range(9)] + [call(9, "gated", outcome=outcome)]
     store = build(tmp_path / "s", rows, [definition("real")])
-    (row,) = store.ask("server_scores").pl().to_dicts()
-    assert (row["confidence_tool_mean"], row["tools"], row["tools_listed"]) == (100, 2, 1)
-    found = tools(store).select("tool", "listed", "definition_tokens").sort("tool").rows()
-    assert found == [("imagined", False, None), ("real", True, 100)]
+    assert named(store) == ["gated"]
+    assert store.ask("unlisted_names").fetchall() == []
+    later = BEGAN + timedelta(days=1)
+    rows[-1] |= {"requested_at": later}
+    store = build(tmp_path / "later", rows, [definition("real")])
+    assert tools_until(store, later) == ["gated"], "a filter does not change what is a tool"
+
+
+def tools_until(store, moment):
+    return store.ask("tool_scores", until=moment).pl().get_column("tool").to_list()
+
+
+@pytest.mark.parametrize(
+    "listing",
+    [
+        [],
+        [definition("real", server="other")],
+        [definition("real", complete=False)],
+        [definition("real"), definition("maybe", first_seen=BEGAN + timedelta(days=9))],
+    ],
+    ids=["no listing", "a listing of another server", "the first page", "a later listing"],
+)
+def test_a_name_stays_a_tool_without_a_whole_listing_that_lacks_it(tmp_path, listing):
+    store = build(tmp_path / "s", [call(n, "maybe", **REFUSED) for n in range(9)], listing)
+    assert named(store) == ["maybe"]
+
+
+def test_a_listing_of_the_same_server_under_another_label_counts(tmp_path):
+    rows = [call(n, "maybe", **REFUSED) for n in range(9)]
+    listings = [definition("real"), definition("maybe", server="http", server_name="git")]
+    store = build(tmp_path / "s", rows, listings)
+    assert named(store) == []
+    names = [{"recording": "0", "server": "s", "server_name": "git"}]
+    store = build(tmp_path / "named", rows, listings, recordings=names)
+    assert named(store) == ["maybe"]
 
 
 @pytest.mark.parametrize(

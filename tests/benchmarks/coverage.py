@@ -90,10 +90,10 @@ def sums(tool, n, y, metric="failure_rate") -> pl.DataFrame:
 
 
 USED = {
-    "judged": "sum(n) FILTER (metric = 'failure_rate')",
-    "failed": "sum(y) FILTER (metric = 'failure_rate')",
-    "ok": "sum(n - y) FILTER (metric = 'error_rate')",
-    "tool_errors": "sum(y) FILTER (metric = 'error_rate')",
+    "calls": "sum(n) FILTER (metric = 'failure_rate')",
+    "tool_failures": "sum(y) FILTER (metric = 'failure_rate')",
+    "ok": "sum(y) FILTER (metric = 'success_rate')",
+    "tool_errors": "sum(n - y) FILTER (metric = 'success_rate')",
     "ln_latency_ms": "sum(y) FILTER (metric = 'ln_latency_ms')",
     "sized": "sum(n) FILTER (metric = 'ln_response_bytes')",
     "ln_response_bytes": "sum(y) FILTER (metric = 'ln_response_bytes')",
@@ -274,7 +274,7 @@ def archive(random, tools: int, *, changed=None) -> pl.DataFrame:
         sizes = n * (6 + random.normal(0, spread[number], n.shape))
         for metric, value in (
             ("failure_rate", y),
-            ("error_rate", np.minimum(n, y + random.binomial(n, 0.1))),
+            ("success_rate", n - np.minimum(n, y + random.binomial(n, 0.1))),
             ("ln_latency_ms", logs),
             ("ln_response_bytes", sizes),
         ):

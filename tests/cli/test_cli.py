@@ -143,6 +143,17 @@ def test_a_misspelt_question_is_answered_with_near_names(store: Path):
     assert "did you mean tool_scores" in done.stderr
 
 
+def test_the_name_of_a_table_shows_the_table(store: Path):
+    rows = json.loads(run("query", store, "calls", "--format", "json").stdout)
+    [counted] = json.loads(
+        run("query", store, "SELECT count(*) AS n FROM calls", "--format", "json").stdout
+    )
+    assert len(rows) == counted["n"] > 0
+    assert "call_id" in rows[0]
+    done = run("query", store, "cals")
+    assert (done.returncode, "did you mean calls" in done.stderr) == (2, True)
+
+
 def test_bad_sql_is_one_sentence_and_exit_2(store: Path):
     done = run("query", store, "SELECT nonsense FROM calls")
     assert done.returncode == 2

@@ -18,7 +18,7 @@ from rich.cells import cell_len
 
 import mcptally as mt
 from mcptally.analytics import duckdb_file
-from mcptally.analytics.views import displayed_columns
+from mcptally.analytics.views import displayed_columns, question_titles
 from mcptally.errors import QueryError
 from mcptally.output import render, text_table
 from tests.cli import terminal
@@ -59,39 +59,96 @@ def test_colour_says_what_the_interval_says(score, style):
         "confidence": score["confidence"],
         "confidence_low": score["low"],
         "confidence_high": score["high"],
-        "insufficient_data": score["few"],
+        "confidence_insufficient_data": score["few"],
     }
     table = pa.Table.from_pylist([row])
     text = text_table.text_table(table, ["tool", "confidence"], width=80, colour=True)
-    styles = re.findall(r"\x1b\[([0-9;]*)m", text.splitlines()[-1])
+    styles = re.findall(r"\x1b\[([0-9;]*)m", text.splitlines()[1])
     assert (style in styles) if style else not {"31", "32", "33"} & set(styles)
     plain = text_table.text_table(table, ["tool", "confidence"], width=80)
     assert "\x1b" not in plain
     assert f"{score['confidence']:.0f} % ({score['low']:.0f}\N{EN DASH}" in plain
 
 
-def test_too_little_data_shows_by_a_sign_where_its_column_has_no_room():
+@pytest.mark.parametrize("width", [None, 80, 28])
+def test_a_mark_stands_before_an_estimate_with_too_little_data(width: int | None):
     rows = [
         {
             "tool": name,
             "confidence": 50.0,
             "confidence_low": 10.0,
             "confidence_high": 90.0,
-            "insufficient_data": few,
+            "confidence_insufficient_data": few,
+            "success_rate": 0.5,
+            "success_rate_low": 0.4,
+            "success_rate_high": 0.6,
+            "success_rate_insufficient_data": False,
         }
         for name, few in (("thin", True), ("thick", False))
     ]
-    names = ["tool", "confidence", "insufficient_data"]
-    wide, narrow = (
-        text_table.text_table(pa.Table.from_pylist(rows), names, width=width).splitlines()
-        for width in (80, 28)
-    )
-    assert "too little" in wide[0]
-    assert not any("?" in line for line in wide)
-    assert ["? 50 % (10" in line for line in narrow[1:3]] == [True, False]
-    assert narrow[3] == "? too little data"
+    names = ["tool", "confidence", "success_rate"]
+    lines = text_table.text_table(pa.Table.from_pylist(rows), names, width=width).splitlines()
+    assert ["? 50 % (10" in line for line in lines[1:3]] == [True, False]
+    assert "? 50.0%" not in lines[1]
+    assert lines[3] == "? insufficient_data"
     sure = pa.Table.from_pylist(rows[1:])
-    assert "little" not in text_table.text_table(sure, names, width=28)
+    assert "insufficient_data" not in text_table.text_table(sure, names, width=width)
+
+
+def score_row(**fields):
+    row = {"server": "a_server_with_a_name", "tool": "a_tool_with_a_name", "ok": 0, "calls": 1449}
+    for name in ("success_rate", "confidence"):
+        row |= {name: None, f"{name}_low": None, f"{name}_high": None}
+        row[f"{name}_insufficient_data"] = True
+    return row | {"tool_failures": 0} | fields
+
+
+DOWN = score_row(success_rate=0.0, success_rate_low=0.0, success_rate_high=0.1)
+COLUMNS = ["server", "tool", "ok", "calls", "success_rate", "confidence", "tool_failures"]
+
+
+@pytest.mark.parametrize("width", [None, 200, 80, 60])
+def test_a_tool_that_never_worked_is_named_so_and_has_no_evidence(width: int | None):
+    works = score_row(ok=1449, success_rate=1.0, success_rate_low=0.9, success_rate_high=1.0)
+    works |= {"confidence": 100.0, "confidence_low": 90.0, "confidence_high": 100.0}
+    works |= {"confidence_insufficient_data": False, "success_rate_insufficient_data": False}
+    text = text_table.text_table(pa.Table.from_pylist([DOWN, works]), COLUMNS, width=width)
+    down, up = [line for line in text.splitlines() if "1,449" in line]
+    assert re.search(r" 0  1,449 +never worked", down)
+    assert re.search(r" 1,449  1,449  100\.0% \(90.100\)", up)
+    if width in {None, 200}:
+        assert "no evidence" in down
+        assert "100 % (90" in up
+
+
+def test_a_cancelled_tool_has_no_success_rate_and_is_not_said_to_have_never_worked():
+    text = text_table.text_table(pa.Table.from_pylist([score_row()]), COLUMNS, width=None)
+    assert "never worked" not in text
+
+
+@pytest.mark.parametrize("width", [24, 32, 40, 50, 60, 80, 120])
+def test_a_narrow_terminal_keeps_ok_and_calls(width: int):
+    text = text_table.text_table(pa.Table.from_pylist([DOWN]), COLUMNS, width=width)
+    assert re.search(r" 0  1,449\b", text)
+    assert max(map(cell_len, text.splitlines())) <= width
+
+
+def test_markdown_names_what_a_number_does_not_say():
+    row = render.markdown(pa.Table.from_pylist([DOWN])).splitlines()[-1]
+    assert "| never worked |" in row
+    assert "| no evidence |" in row
+
+
+def test_every_heading_is_the_name_of_a_column():
+    for question in question_titles():
+        columns = displayed_columns(question)
+        wide = {name: pa.array(["x" * 60]) for name in columns}
+        heading = text_table.text_table(pa.table(wide), columns, width=None).splitlines()[0]
+        assert heading.split() == columns, question
+        # Above narrow cells a heading has two lines, which together are the name.
+        narrow = {name: pa.array(["x"]) for name in columns}
+        *lines, _ = text_table.text_table(pa.table(narrow), columns, width=None).splitlines()
+        assert sorted("".join(lines).replace(" ", "")) == sorted("".join(columns)), question
 
 
 HOSTILE = {
@@ -169,27 +226,28 @@ def test_a_name_without_room_keeps_both_of_its_ends():
     assert text.endswith("…")
 
 
-NATURAL = {"tool": 30, "text": 40, "calls": 5}
+NATURAL = {"tool": 30, "text": 40, "retries": 5}
 """Widths of a name, a text and a number; between columns there are two characters."""
 
 FITS = {
-    "all whole": (79, {"tool": 30, "text": 40, "calls": 5}),
-    "the longest loses one character": (78, {"tool": 30, "text": 39, "calls": 5}),
-    "texts at their least, a name's being longer": (35, {"tool": 16, "text": 10, "calls": 5}),
+    "all whole": (79, {"tool": 30, "text": 40, "retries": 5}),
+    "the longest loses one character": (78, {"tool": 30, "text": 39, "retries": 5}),
+    "texts at their least, a name's being longer": (35, {"tool": 16, "text": 10, "retries": 5}),
     "the last column left out, for one character": (34, {"tool": 16, "text": 16}),
     "two columns at their least": (28, {"tool": 16, "text": 10}),
-    "two columns stay though they do not fit": (27, {"tool": 16, "text": 10}),
+    "two columns stay and are cut further": (27, {"tool": 12, "text": 13}),
 }
 
 
 @pytest.mark.parametrize(("width", "sizes"), FITS.values(), ids=FITS)
 def test_columns_share_a_line_to_the_last_character(width: int, sizes: dict[str, int]):
-    assert text_table.fit_widths(NATURAL, fixed={"calls"}, width=width) == sizes
+    assert text_table.fit_widths(NATURAL, fixed={"retries"}, width=width) == sizes
 
 
 def test_what_a_person_looks_for_first_goes_last():
     columns = displayed_columns("tool_scores")
-    assert columns.index("tool_failures") < columns.index("hidden_errors") < columns.index("ok")
+    wanted = ["ok", "calls", "success_rate", "confidence", "tool_failures", "hidden_errors"]
+    assert [column for column in columns if column in wanted] == wanted
 
 
 ACTS = "\x1b[2J\x9b31m\x07\u202eevil\u2066\u200b\U000e0041"

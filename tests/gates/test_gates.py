@@ -10,7 +10,15 @@ import mcptally as mt
 from mcptally.errors import UsageError
 from mcptally.gates import ci_reports
 from mcptally.gates import limits as gates
-from tests.analytics.built_stores import FAILED, NO_NETWORK, build, call, sessions
+from tests.analytics.built_stores import (
+    FAILED,
+    NO_NETWORK,
+    REFUSED,
+    UNCLEAR,
+    build,
+    call,
+    sessions,
+)
 from tests.commands import run
 from tests.transcripts import c2s, opened, s2c, text, write
 from tests.transcripts import call as asked
@@ -57,7 +65,8 @@ HIDDEN = {"outcome": "hidden_error", "verdict": "tool_failure"}
 UNANSWERED = {"outcome": "no_response", "verdict": "infrastructure"}
 RATES = {
     "infrastructure_rate": NO_NETWORK,
-    "error_rate": NO_NETWORK,
+    "refusal_rate": REFUSED,
+    "ambiguous_rate": UNCLEAR,
     "unanswered_rate": UNANSWERED,
     "hidden_error_rate": HIDDEN,
     "failure_rate": FAILED,
@@ -102,7 +111,7 @@ def test_each_rate_is_decided_by_its_own_data(rates, states_of_rates, rate):
         f"{rate}: width of 0.386": "failed",
     }
     assert {tool: states_of_rates[rate, tool] for tool in tools} == tools
-    column = "insufficient_data" if rate == "failure_rate" else f"{rate}_insufficient_data"
+    column = f"{rate}_insufficient_data"
     few = rates.sql(f'SELECT tool, "{column}" FROM tool_scores').fetchall()
     assert {tool for tool, thin in few if thin and tool in tools} == {
         f"{rate}: n_eff of 9",
@@ -114,11 +123,21 @@ def test_a_server_that_never_answered_fails_a_gate_on_infrastructure(tmp_path):
     rows = single_calls("t", 16, 20, NO_NETWORK)
     store = build(tmp_path / "s", rows)
     (row,) = store.sql("SELECT * FROM server_scores").pl().to_dicts()
-    assert row["insufficient_data"], "4 calls are too few to judge failures by"
+    assert row["confidence_insufficient_data"], "4 calls are too few to judge the tool by"
     (result,) = gates.check_store(store, gates.load(["server.infrastructure_rate > 5%"]))
     assert result.state == "failed"
-    (result,) = gates.check_store(store, gates.load(["server.failure_rate > 5%"]))
+    (result,) = gates.check_store(store, gates.load(["server.success_rate < 50%"]))
+    assert result.state == "failed"
+    (result,) = gates.check_store(store, gates.load(["server.confidence < 90"]))
     assert (result.state, "too little data" in result.message) == ("undecided", True)
+
+
+def test_a_gate_on_confidence_is_undecided_without_evidence(tmp_path):
+    store = build(tmp_path / "s", single_calls("t", 20, 20, NO_NETWORK))
+    for gate in ("confidence < 90", "server.confidence < 90", "confidence_shrunk < 90"):
+        (result,) = gates.check_store(store, gates.load([gate]))
+        assert result.state == "undecided"
+        assert "no evidence in 20 calls, of which 0 worked" in result.message
 
 
 def test_enough_data_for_failures_does_not_decide_a_rate_with_too_little_data(tmp_path):
@@ -250,8 +269,10 @@ def test_changes_are_gated_by_kind_and_by_size(tmp_path):
         results = gates.check_changes(comparison, gates.load([gate]))
         return {r.tool for r in results if r.state == "failed" and r.tool}
 
-    assert failed("worse") == failed("worse.failure_rate") == {"t"}
-    assert failed("failure_rate > 20%") == {"t"}
+    assert failed("worse") == failed("worse.confidence") == failed("worse.success_rate") == {"t"}
+    assert failed("failure_rate > 20%") == failed("success_rate < -20%") == {"t"}
+    assert failed("confidence < -20") == {"t"}
+    assert failed("confidence < -60") == set()
     assert failed("failure_rate > 60%") == failed("vanished") == failed("better") == set()
     with pytest.raises(UsageError, match="compared metrics"):
         failed("retries > 1")

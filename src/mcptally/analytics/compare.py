@@ -6,7 +6,7 @@ numbers.
 """
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -21,12 +21,14 @@ from mcptally.plural import count
 from mcptally.statistics import sql_functions
 
 METRICS: Final = (
-    ("failure_rate", "failures", 1.0),
-    ("ln_latency_vs_session", "others", 0.5),
-    ("hidden_error_rate", "others", 0.15),
+    ("confidence", "failures", 1.0),
+    ("ln_latency_vs_session", "others", 0.45),
+    ("hidden_error_rate", "others", 0.1),
     ("ln_latency_ms", "others", 0.1),
     ("ln_response_bytes", "others", 0.1),
-    ("error_rate", "others", 0.05),
+    ("success_rate", "others", 0.05),
+    ("failure_rate", "others", 0.05),
+    ("infrastructure_rate", "others", 0.05),
     ("invalid_output_rate", "others", 0.05),
     ("invalid_input_rate", "others", 0.05),
 )
@@ -37,6 +39,9 @@ ratios of geometric means."""
 
 COMPARED: Final = (*(name.removeprefix("ln_") for name, _, _ in METRICS), "latency_p95_ms")
 """The metrics by their names in a comparison. The last one is reported but not tested."""
+
+HIGHER_IS_BETTER: Final = ("confidence", "success_rate")
+"""The metrics of which a lower value is worse; of all others, a higher value is."""
 
 MIN_SESSIONS: Final = 5
 MIN_CALLS: Final = 10
@@ -150,6 +155,7 @@ def limits(
     """
     return {
         "metrics": [dict(zip(("metric", "family", "weight"), row, strict=True)) for row in METRICS],
+        "higher_is_better": list(HIGHER_IS_BETTER),
         "min_sessions": MIN_SESSIONS,
         "min_calls": MIN_CALLS,
         "min_events": MIN_EVENTS,
@@ -285,7 +291,7 @@ def _combined(changes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     for row in changes:
         by.setdefault(row["verdict"], []).append(row)
     worse, better = by.get("worse", []), by.get("better", [])
-    sentences = [_sentence(row) for row in (*worse, *better)]
+    sentences = [_sentence(row) for same in (worse, better) for row in _without_repeated(same)]
     if worse or better:
         change = "worse" if worse else "better"
     elif "unclear" in by:
@@ -304,19 +310,31 @@ def _combined(changes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
+def _without_repeated(rows: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """The changes in one direction, without a failure rate that says what the confidence says."""
+    has_confidence = any(row["metric"] == "confidence" for row in rows)
+    return (row for row in rows if not (has_confidence and row["metric"] == "failure_rate"))
+
+
 _PHRASES: Final = {
-    "failure_rate": ("fails more", "fails less", "failure rate"),
-    "error_rate": ("more errors", "fewer errors", "error rate"),
-    "hidden_error_rate": ("hides more errors", "hides fewer errors", "rate of hidden errors"),
+    "confidence": ("lower confidence", "higher confidence", "confidence"),
+    "success_rate": ("fewer calls work", "more calls work", "success_rate"),
+    "failure_rate": ("fails more", "fails less", "failure_rate"),
+    "infrastructure_rate": (
+        "more infrastructure failures",
+        "fewer infrastructure failures",
+        "infrastructure_rate",
+    ),
+    "hidden_error_rate": ("hides more errors", "hides fewer errors", "hidden_error_rate"),
     "invalid_input_rate": (
         "more calls violate its input schema",
         "fewer calls violate its input schema",
-        "rate of invalid arguments",
+        "invalid_input_rate",
     ),
     "invalid_output_rate": (
         "more answers violate its output schema",
         "fewer answers violate its output schema",
-        "rate of invalid outputs",
+        "invalid_output_rate",
     ),
     "latency_ms": ("slower", "faster", "latency"),
     "latency_vs_session": (
@@ -333,8 +351,10 @@ def _sentence(row: Mapping[str, Any]) -> str:
     what = more if row["verdict"] == "worse" else less
     q = "q < 0.001" if row["q_value"] < 0.001 else f"q {row['q_value']:.3f}"
     if row["scale"] == "difference":
+        scale = _scale(row)
         return (
-            f"{what}: {row['base']:.1%} \N{RIGHTWARDS ARROW} {row['new']:.1%} ({_points(row)}, {q})"
+            f"{what}: {scale * row['base']:.1f}% \N{RIGHTWARDS ARROW} {scale * row['new']:.1f}% "
+            f"({_points(row)}, {q})"
         )
     if row["metric"] == "latency_vs_session":
         return f"{what}: {row['change']:.2f} times ({_times(row)}, {q})"
@@ -363,7 +383,13 @@ def _reason_for_no_change(sizes: Mapping[str, Any], changes: Sequence[Mapping[st
 
 
 def _points(row: Mapping[str, Any]) -> str:
-    return f"{100 * row['change_low']:+.0f} to {100 * row['change_high']:+.0f} points"
+    scale = _scale(row)
+    return f"{scale * row['change_low']:+.0f} to {scale * row['change_high']:+.0f} points"
+
+
+def _scale(row: Mapping[str, Any]) -> int:
+    """What makes a rate, from 0 to 1, or a confidence, from 0 to 100, a percentage."""
+    return 1 if row["metric"] == "confidence" else 100
 
 
 def _times(row: Mapping[str, Any]) -> str:

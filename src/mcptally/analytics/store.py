@@ -236,7 +236,7 @@ class Store:
                 cursor.execute(f"SET VARIABLE {name} = ?", [value])
             relation = cursor.sql(query, params=params)
         except duckdb.Error as error:
-            raise QueryError(f"{error}") from error
+            raise QueryError(_with_suggestion(error, connection)) from error
         return relation
 
     def _check_names(self, given: Mapping[str, Any]) -> None:
@@ -393,6 +393,27 @@ _LIST_TABLES: Final = (
 
 def _first_line(error: Exception) -> str:
     return str(error).partition("\n")[0]
+
+
+_UNKNOWN_COLUMN: Final = re.compile(
+    r'Binder Error: (?:Referenced column|Table|Values list).*?(?:column named )?"(?P<name>[^"]*)"'
+    r"(?: not found|\s*$)",
+    re.MULTILINE,
+)
+
+
+def _with_suggestion(error: duckdb.Error, connection: duckdb.DuckDBPyConnection) -> str:
+    """The message of an error; one about an unknown column names the most similar columns."""
+    found = _UNKNOWN_COLUMN.search(f"{error}")
+    if found is None:
+        return f"{error}"
+    _, _, candidates = f"{error}".partition("Candidate bindings: ")
+    names = re.findall(r'"([^"]*)"', candidates.partition("\n")[0])
+    if not names:
+        rows = connection.cursor().execute("SELECT DISTINCT column_name FROM duckdb_columns()")
+        names = [name for (name,) in rows.fetchall()]
+    column = found["name"]
+    return f"no column is called {column!r}{near(column, names)}"
 
 
 def _list_of_names(kind: str, names: list[str]) -> str:

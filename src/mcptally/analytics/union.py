@@ -70,7 +70,10 @@ def _shared(connection: duckdb.DuckDBPyConnection, stores: Sequence[Files]) -> s
 
 def _versions(connection: duckdb.DuckDBPyConnection, source: str) -> str:
     """Create a table of the versions of tool definitions of all stores, with their drift."""
-    summed = [Tools.first_seen.name, Tools.last_seen.name, Tools.sessions.name, Tools.listings.name]
+    summed = [
+        *(Tools.first_seen.name, Tools.last_seen.name, Tools.sessions.name, Tools.listings.name),
+        Tools.complete.name,
+    ]
     frame: pl.DataFrame = connection.sql(f"SELECT * FROM {source}").pl()
     version = [Tools.server.name, Tools.tool.name, Tools.definition.name]
     merged = frame.group_by(version, maintain_order=True).agg(
@@ -79,6 +82,7 @@ def _versions(connection: duckdb.DuckDBPyConnection, source: str) -> str:
         Tools.last_seen.col.max(),
         Tools.sessions.col.sum(),
         Tools.listings.col.sum(),
+        Tools.complete.col.any(),
     )
     texts = {
         row[Tools.definition.name]: _definition_json(row) for row in merged.iter_rows(named=True)

@@ -12,6 +12,8 @@ import graphlib
 import re
 from collections.abc import Collection, Mapping, Sequence
 from importlib import resources
+from types import MappingProxyType
+from typing import Final
 
 import duckdb
 
@@ -20,8 +22,15 @@ from mcptally.analytics.filters import ORDER, predicates
 from mcptally.errors import QueryError, StoreError, UsageError
 from mcptally.seeds.validation_protocol import sql_functions as validation_sql_functions
 from mcptally.statistics import sql_functions
+from mcptally.tables.recordings import Recordings
+from mcptally.tables.tools import Tools
 from mcptally.tables.usage import Usage
 from mcptally.tables.usage_sums import calls_sql, usage_sql
+
+ARCHIVE_VIEWS: Final = MappingProxyType(
+    {f"_archive_{table.name}": table.name for table in (Recordings, Tools, Usage)}
+)
+"""View of all rows of a table → the table, whose own view has only the rows that filters choose."""
 
 
 @functools.cache
@@ -53,6 +62,7 @@ def all_texts() -> Mapping[str, str]:
     return written | {
         "_tool_calls": f"-- Calls of tools, with what is derived from each.\n{calls_sql()}",
         "_usage": f"-- The rows of `usage`, computed from calls.\n{usage_sql('_tool_calls')}",
+        **{view: f"-- All rows.\nSELECT * FROM {name}" for view, name in ARCHIVE_VIEWS.items()},
     }
 
 
@@ -101,6 +111,7 @@ def create_views(
     texts = dict(all_texts() if question is None else texts_of(question))
     if filters:
         texts |= texts_of("_usage") | {Usage.name: "SELECT * FROM _usage"}
+        texts = {name: text for name, text in texts.items() if name not in ARCHIVE_VIEWS}
     create_questions(connection, texts)
 
 
@@ -116,13 +127,16 @@ def create_tables(
         QueryError: the memory limit of the connection is too small to read the files.
     """
     tables = union.tables(connection, stores)
-    for name in ORDER:
-        if filters and name == Usage.name:
-            continue  # it aggregates all calls: computed again from the calls that count
-        where = " AND ".join(predicates(name, filters)) or "true"
+    wanted = [(name, name) for name in ORDER]
+    if filters:
+        # `usage` aggregates all calls: it is computed again from the calls that count.
+        wanted.remove((Usage.name, Usage.name))
+        wanted += [(view, name) for view, name in ARCHIVE_VIEWS.items()]
+    for view, name in wanted:
+        where = "true" if view != name else " AND ".join(predicates(name, filters)) or "true"
         try:
             connection.execute(
-                f'CREATE VIEW "{name}" AS SELECT * FROM {tables[name]} WHERE {where}'
+                f'CREATE VIEW "{view}" AS SELECT * FROM {tables[name]} WHERE {where}'
             )
         except duckdb.OutOfMemoryException as error:
             raise QueryError(

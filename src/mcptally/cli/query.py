@@ -64,7 +64,7 @@ def command(
     form: str,
     raw: bool,
 ) -> None:
-    """Answer a predefined question, or run SQL on a store.
+    """Answer a predefined question, show a table, or run SQL on a store.
 
     Without a question, lists all predefined questions. In SQL, the tables (calls, findings, tools
     and others; SHOW TABLES lists them) and all questions are views; SQL can read the store only.
@@ -74,6 +74,7 @@ def command(
     \b
     Examples:
       mcptally query store tool_scores
+      mcptally query store findings
       mcptally query store latency --server git --since 7d --min-calls 20
       mcptally query store "SELECT tool, error_text FROM calls WHERE verdict = 'tool_failure'"
       mcptally query store server_scores --format json
@@ -83,6 +84,7 @@ def command(
     from mcptally.analytics.views import displayed_columns, question_titles
     from mcptally.errors import QueryError
     from mcptally.output import render
+    from mcptally.tables.all_tables import TABLES
 
     opened = open_store(store, *more, memory=None if memory is None else size_text(memory))
     filters = {
@@ -104,11 +106,15 @@ def command(
             sys.stdout.write(f"{name:<{width}}  {title}\n")
         return
     predefined = question in question_titles()
+    tables = [table.name for table in TABLES]
     if not predefined and len(question.split()) < 2 and "(" not in question:
-        hint = near(question, question_titles())
-        raise QueryError(
-            f"no question is called {question!r}{hint} (mcptally query {store} lists them)"
-        )
+        if question not in tables:
+            hint = near(question, [*question_titles(), *tables])
+            raise QueryError(
+                f"no question or table is called {question!r}{hint} (mcptally query {store} lists "
+                "the questions)"
+            )
+        question = f'SELECT * FROM "{question}"'
     given = [name for name, value in filters.items() if value is not None]
     if not predefined and given:
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)

@@ -226,8 +226,21 @@ def _last_matching(gates: Iterable[Gate], row: Mapping[str, Any]) -> Iterable[Ga
 
 
 def _check_row(gate: Gate, row: Mapping[str, Any]) -> Result | None:
-    """The result of a gate for a tool or server; None if the column is null."""
+    """The result of a gate for a tool or server.
+
+    None if the column is null, except for a confidence: a gate on it must not pass in silence where
+    no call shows whether the tool works.
+    """
     value = row[gate.column]
+    if value is None and gate.column in _CONFIDENCES:
+        return Result(
+            gate,
+            "undecided",
+            row["server"],
+            row.get("tool"),
+            f"{gate.column}: no evidence in {count_of(row['calls'], 'call')}, of which "
+            f"{row['ok']:,} worked; limit: {gate.beyond} {gate.limit:g}",
+        )
     if value is None:
         return None
     if not isinstance(value, int | float):
@@ -253,10 +266,11 @@ def _check_row(gate: Gate, row: Mapping[str, Any]) -> Result | None:
     )
 
 
-_FAILURE_RATES: Final = frozenset(
-    {"confidence", "failure_rate", "failure_rate_shrunk", "failure_rate_corrected"}
-)
-"""Columns that are derived from the failure rate; they share `insufficient_data`."""
+_DERIVED: Final = {"confidence_shrunk": "confidence", "failure_rate_corrected": "failure_rate"}
+"""Column that is derived from another one → that one, whose amount of data it shares."""
+
+
+_CONFIDENCES: Final = frozenset({"confidence", "confidence_shrunk", "confidence_tool_mean"})
 
 
 def _data_column(column: str) -> str:
@@ -264,7 +278,7 @@ def _data_column(column: str) -> str:
 
     Only rates have one. Latencies and means of points have no interval if there is too little data.
     """
-    return "insufficient_data" if column in _FAILURE_RATES else f"{column}_insufficient_data"
+    return f"{_DERIVED.get(column, column)}_insufficient_data"
 
 
 def _check_change(gate: Gate, row: Mapping[str, Any]) -> Result:

@@ -41,6 +41,13 @@ def read_listings(calls: pl.DataFrame, messages: pl.DataFrame) -> tuple[pl.DataF
         PairedCalls.reply.col.alias(Listings.pos.name),
         PairedCalls.reply_ns.col.alias(Listings.listed_ns.name),
         PairedCalls.protocol_version.col.alias(Listings.revision.name),
+        PairedCalls.response.col.map_elements(_is_last_page, return_dtype=pl.Boolean).alias(
+            Listings.complete.name
+        ),
+    )
+    # A client that read page by page has the whole listing if its last page names no further one.
+    replies = replies.with_columns(
+        complete=pl.col("complete").sort_by("pos").last().over("session")
     )
     changes = messages.filter(PairedCalls.method.col == "notifications/tools/list_changed")
     replies = replies.join(
@@ -89,6 +96,15 @@ def read_listings(calls: pl.DataFrame, messages: pl.DataFrame) -> tuple[pl.DataF
         ),
         pl.DataFrame(list(definitions.values()), schema=Definitions.schema(), orient="row"),
     )
+
+
+def _is_last_page(result: str) -> bool:
+    if "nextCursor" not in result:
+        return True
+    try:
+        return msgspec.json.decode(result, type=dict[str, Any]).get("nextCursor") is None
+    except (msgspec.DecodeError, RecursionError):
+        return True
 
 
 def canonical_json(value: Any) -> str:
@@ -204,6 +220,7 @@ class ListingCounts(StageTable):
     last_ns = Column(pl.Int64, "Last listing whose time is known.", "ns since 1970")
     sessions = Tools.sessions
     listings = Tools.listings
+    complete = Listings.complete
 
 
 def count_listings(listed: pl.DataFrame) -> pl.DataFrame:
@@ -217,6 +234,7 @@ def count_listings(listed: pl.DataFrame) -> pl.DataFrame:
             known.max().alias(ListingCounts.last_ns.name),
             Listings.session.col.n_unique().alias(ListingCounts.sessions.name),
             pl.len().alias(ListingCounts.listings.name),
+            Listings.complete.col.any(),
         )
     )
 
@@ -232,6 +250,7 @@ def sum_listing_counts(seen: Sequence[pl.DataFrame]) -> pl.DataFrame:
             ListingCounts.last_ns.col.max(),
             ListingCounts.sessions.col.sum(),
             ListingCounts.listings.col.sum(),
+            ListingCounts.complete.col.any(),
         )
     )
 

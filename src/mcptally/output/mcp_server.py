@@ -100,7 +100,7 @@ def server(path: Path, *, base: Path | None = None, seconds: float = SECONDS) ->
         description="How reliable MCP tools and servers are, judged by their recorded traffic.",
         instructions=(
             "Scores of recorded MCP traffic. Start with `ask` and the question tool_scores or "
-            "server_scores. Pass a row's example_call to `show_call`. For other questions use "
+            "server_scores. Pass a row's call_id to `show_call`. For other questions use "
             "`sql`; the resource mcptally://tables lists the columns, mcptally://rules the rules."
         ),
         log_level="WARNING",
@@ -204,8 +204,9 @@ class _Tools:
     ) -> Rows:
         """Answer a predefined question about the recorded traffic.
 
-        NAME_low and NAME_high are the ends of the 95 % interval of NAME. insufficient_data is true
-        if there is too little data for a reliable estimate.
+        NAME_low and NAME_high are the ends of the 95 % interval of NAME. NAME_insufficient_data is
+        true if there is too little data for a reliable estimate. A confidence that is null means
+        that there is no evidence: no call worked, and none failed because of the tool.
         """
         relation = self.store.ask(
             question,
@@ -218,7 +219,8 @@ class _Tools:
         )
         available = relation.columns
         main = [name for name in displayed_columns(question) if name in available] or available
-        columns = [n for name in main for n in (name, f"{name}_low", f"{name}_high")]
+        ends = ("", "_low", "_high", "_insufficient_data")
+        columns = [f"{name}{end}" for name in main for end in ends]
         wanted = available if all_columns else [name for name in columns if name in available]
         return _rows(relation, limit, wanted)
 
@@ -278,7 +280,7 @@ class _Tools:
 def _with_advice(message: str) -> str:
     """The message; if DuckDB does not know a name, followed by the resource that lists them."""
     message = "\n".join(clean_line(line) for line in message.splitlines())
-    if "Binder Error" in message or "Catalog Error" in message:
+    if any(text in message for text in ("no column is called", "Binder Error", "Catalog Error")):
         message += "\nThe resource mcptally://tables lists the tables, views and columns."
     return mask_and_cut(message)
 

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from mcptally.errors import QueryError
 from mcptally.output.text_table import text_table
-from mcptally.output.values import cell, plain
+from mcptally.output.values import cell_of, plain
 from mcptally.plural import count
 from mcptally.redaction.arrow_masking import mask_rows
 from mcptally.redaction.display import CONTROL_CHARACTERS, clean_line, escape_controls
@@ -167,7 +167,7 @@ def markdown(table: pa.Table) -> str:
     """A Markdown table; markup, links and images in cells are escaped."""
     names = table.column_names
     lines = [[_escape_markdown(name) for name in names], ["---"] * len(names)]
-    lines += [[_escape_markdown(cell(n, row[n])) for n in names] for row in table.to_pylist()]
+    lines += [[_escape_markdown(cell_of(n, row)) for n in names] for row in table.to_pylist()]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 

@@ -1,13 +1,15 @@
 """Formats rows as aligned text: chooses the columns that fit, cuts long texts, adds colour."""
 
 import io
+import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from mcptally.output.values import SHARE, cell, heading
+from mcptally.output.values import NEVER_WORKED, SHARE, cell_of
+from mcptally.redaction.display import clean_line
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -22,7 +24,7 @@ def text_table(
         table: the rows.
         shown: columns, the most important first; all if empty.
         width: characters per line. Long texts are cut; if that is not enough, columns are left out,
-            the rightmost first. None: no limit.
+            the rightmost first, but never `ok` and `calls`. None: no limit.
         colour: whether to colour good and bad values.
     """
     from rich.console import Console  # noqa: PLC0415
@@ -33,17 +35,19 @@ def text_table(
     rows = table.to_pylist()
     cells = {name: [_with_interval(name, row) for row in rows] for name in names}
     numbers = {name for name in names if _is_number(table.schema.field(name).type)}
-    headings = {name: _wrap_heading(heading(name), _width(cells[name])) for name in names}
-    fixed = {n for n in names if n in numbers or n in _UNCUT or n.endswith(("_at", "_seen"))}
+    headings = {name: _wrap_heading(clean_line(name), _width(cells[name])) for name in names}
+    fixed = {n for n in names if n in numbers or _CALL_ID.search(n) or n.endswith(("_at", "_seen"))}
 
     def fit() -> dict[str, int]:
         natural = {name: _width([*headings[name].split("\n"), *cells[name]]) for name in names}
         return fit_widths(natural, fixed=fixed, width=width)
 
     widths = fit()
-    flag_left_out = "insufficient_data" in names and "insufficient_data" not in widths
-    if marked := flag_left_out and _mark_insufficient(cells, widths, rows):
-        widths = fit()
+    has_marks = any(
+        _is_insufficient(name, row) and cells[name][number].startswith(INSUFFICIENT_MARK)
+        for name in widths
+        for number, row in enumerate(rows)
+    )
     for name in _NAMES & widths.keys():
         cells[name] = [_cut_middle(text, widths[name]) for text in cells[name]]
     rich_table = Table(box=None, pad_edge=False, header_style="bold")
@@ -70,11 +74,9 @@ def text_table(
     console.print(rich_table)
     # rich pads each line with spaces up to the table's width.
     text = "".join(line.rstrip(" ") + "\n" for line in file.getvalue().splitlines())
-    if marked:
-        text += f"{INSUFFICIENT_MARK} {heading('insufficient_data')}\n"
-    # The mark replaces this column; without a mark no row lacks data.
-    replaced = {"insufficient_data"} if flag_left_out else set()
-    left_out = [heading(name) for name in names if name not in widths.keys() | replaced]
+    if has_marks:
+        text += f"{INSUFFICIENT_MARK} insufficient_data\n"
+    left_out = [clean_line(name) for name in names if name not in widths]
     if left_out:
         note = f"columns that do not fit: {', '.join(left_out)}"
         text += f"{textwrap.shorten(note, width or len(note), placeholder=' …')}\n"
@@ -82,22 +84,12 @@ def text_table(
 
 
 INSUFFICIENT_MARK: Final = "?"
-"""Stands before an estimate with too little data if the column `insufficient_data` does not fit."""
+"""Stands before an estimate `x` with too little data: `x_insufficient_data` is true."""
 
 
-def _mark_insufficient(
-    cells: dict[str, list[str]], widths: Mapping[str, int], rows: Sequence[Mapping[str, Any]]
-) -> bool:
-    """Mark the first estimate of each row with too little data; return whether any row has one."""
-    insufficient = [bool(row["insufficient_data"]) for row in rows]
-    column = next((n for n in widths if any(_has_interval(n, row) for row in rows)), None)
-    if column is None or not any(insufficient):
-        return False
-    cells[column] = [
-        f"{INSUFFICIENT_MARK} {text}".rstrip() if marked else text
-        for text, marked in zip(cells[column], insufficient, strict=True)
-    ]
-    return True
+def _is_insufficient(name: str, row: Mapping[str, Any]) -> bool:
+    """Whether there is too little data for an estimate."""
+    return bool(row.get(f"{name}_insufficient_data")) and row.get(name) is not None
 
 
 def _cut_middle(text: str, width: int) -> str:
@@ -112,11 +104,14 @@ def _cut_middle(text: str, width: int) -> str:
 
 
 def _wrap_heading(text: str, column_width: int) -> str:
-    """A heading on two lines as narrow as possible, if it is wider than the cells below it."""
-    words = text.split(" ")
+    """A heading on two lines as narrow as possible, if it is wider than the cells below it.
+
+    A line ends after an underscore, so that the lines together are the name of the column.
+    """
+    words = re.split(r"(?<=[_ ])", text)
     if len(text) <= column_width or len(words) == 1:
         return text
-    splits = [(" ".join(words[:n]), " ".join(words[n:])) for n in range(1, len(words))]
+    splits = [("".join(words[:n]), "".join(words[n:])) for n in range(1, len(words))]
     return "\n".join(min(splits, key=lambda lines: max(map(len, lines))))
 
 
@@ -126,8 +121,12 @@ def _is_number(kind: pa.DataType) -> bool:
     )
 
 
-_UNCUT: Final = frozenset({"call_id", "example_call", "slowest_call", "worst_call", "largest_call"})
-"""Columns of call ids, which are never cut: readers paste them into `mcptally show`."""
+_CALL_ID: Final = re.compile(r"(?:^|_)call_id$")
+"""Matches columns of call ids, which are never cut: readers paste them into `mcptally show`."""
+_ALWAYS_KEPT: Final = frozenset({"ok", "calls"})
+"""Columns that are never left out: a rate says less without the number of calls behind it."""
+_KEPT: Final = _ALWAYS_KEPT | {"success_rate"}
+"""Columns that are left out only where names cannot be cut further."""
 
 
 def _width(texts: Sequence[str]) -> int:
@@ -140,14 +139,22 @@ MIN_TEXT_WIDTH: Final = 10
 """Characters to which texts are cut at most; after that, columns are left out."""
 MIN_NAME_WIDTH: Final = 16
 """The same for names, which are cut in the middle: related names may differ at either end."""
+_LEAST_WIDTH: Final = 4
+"""Characters to which texts and names are cut if no further column can be left out."""
 _NAMES: Final = frozenset({"server", "tool", "client", "path", "file", "session", "recording"})
+
+
+def _least(name: str, natural: int, cut_further: bool) -> int:  # noqa: FBT001
+    """The characters to which a text column is cut before a column is left out."""
+    usual = MIN_NAME_WIDTH if name in _NAMES else MIN_TEXT_WIDTH
+    return min(natural, _LEAST_WIDTH if cut_further else usual)
 
 
 def fit_widths(natural: Mapping[str, int], *, fixed: set[str], width: int | None) -> dict[str, int]:
     """The width of each column that fits into `width` characters.
 
     The widest text columns are narrowed first; columns in `fixed` keep their natural width. If that
-    is not enough, the rightmost columns are left out; the first two always stay.
+    is not enough, the rightmost columns are left out; the first two and `_ALWAYS_KEPT` stay.
 
     Args:
         natural: column → characters that it needs, in the order of columns.
@@ -157,17 +164,20 @@ def fit_widths(natural: Mapping[str, int], *, fixed: set[str], width: int | None
     if width is None:
         return dict(natural)
     names = list(natural)
+    kept, cut_further = _KEPT, False
     while True:
-        least = {
-            n: natural[n]
-            if n in fixed
-            else min(natural[n], MIN_NAME_WIDTH if n in _NAMES else MIN_TEXT_WIDTH)
-            for n in names
-        }
+        least = {n: natural[n] if n in fixed else _least(n, natural[n], cut_further) for n in names}
         room = width - 2 * (len(names) - 1)
-        if sum(least.values()) <= room or len(names) <= 2:
+        if sum(least.values()) <= room:
             break
-        names.pop()
+        if droppable := [name for name in names[2:] if name not in kept]:
+            names.remove(droppable[-1])
+        elif not cut_further:
+            cut_further = True
+        elif kept is _KEPT:
+            kept = _ALWAYS_KEPT
+        else:
+            break
     sizes = {n: natural[n] for n in names}
     while sum(sizes.values()) > room:
         texts = [n for n in names if n not in fixed and sizes[n] > least[n]]
@@ -191,7 +201,9 @@ def _coloured(name: str, text: str, row: Mapping[str, Any]) -> "Text":
     from rich.text import Text  # noqa: PLC0415
 
     style = ""
-    if row.get("insufficient_data") and _has_interval(name, row):
+    if text == NEVER_WORKED or (name == "ok" and row[name] == 0 and row.get("calls")):
+        style = "red"
+    elif _is_insufficient(name, row):
         style = "dim"
     elif text in _BAD:
         style = "red"
@@ -203,7 +215,7 @@ def _coloured(name: str, text: str, row: Mapping[str, Any]) -> "Text":
             style = "green"
         elif row["confidence_high"] < 90:
             style = "red" if row["confidence_high"] < 70 else "yellow"
-    elif name in _UNCUT:
+    elif _CALL_ID.search(name):
         style = "dim"
     return Text(text, style=style)
 
@@ -213,10 +225,12 @@ def _has_interval(name: str, row: Mapping[str, Any]) -> bool:
 
 
 def _with_interval(name: str, row: Mapping[str, Any]) -> str:
-    """The text of a cell, followed by the interval in parentheses if the row has one."""
-    text = cell(name, row[name])
-    if not text or not _has_interval(name, row):
+    """The text of a cell, with the mark of too little data and the interval if the row has them."""
+    text = cell_of(name, row)
+    if not text or text == NEVER_WORKED or not _has_interval(name, row):
         return text
+    if _is_insufficient(name, row):
+        text = f"{INSUFFICIENT_MARK} {text}"
     low, high = row[f"{name}_low"], row[f"{name}_high"]
     scale = 100 if SHARE.search(name) else 1
     return f"{text} ({scale * low:,.0f}\N{EN DASH}{scale * high:,.0f})"

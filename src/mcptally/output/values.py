@@ -1,10 +1,11 @@
-"""Converts values to JSON values and to the texts of table cells, and column names to headings."""
+"""Converts values to JSON values and to the texts of table cells."""
 
 import datetime
 import decimal
 import json
 import math
 import re
+from collections.abc import Mapping
 from typing import Any, Final
 
 import pyarrow as pa
@@ -95,16 +96,18 @@ def _cut(text: str) -> str:
     return clean_line(text if len(text) <= CELL else f"{text[:CELL]}\N{HORIZONTAL ELLIPSIS}")
 
 
-_HEADINGS: Final = {
-    "insufficient_data": "too little data",
-    "latency_p50_ms": "p50 ms",
-    "latency_p95_ms": "p95 ms",
-    "infrastructure": "infra",
-    "hidden_errors": "hidden",
-    "tool_failures": "failures",
-}
+NO_EVIDENCE: Final = "no evidence"
+NEVER_WORKED: Final = "never worked"
 
 
-def heading(name: str) -> str:
-    """The heading of a column in a table for people."""
-    return _HEADINGS.get(name) or clean_line(name).replace("_", " ").strip() or clean_line(name)
+def cell_of(name: str, row: Mapping[str, Any]) -> str:
+    """The text of a column of a row: `cell`, and words for what a number alone would not say.
+
+    In a row of scores, a confidence that is null is `NO_EVIDENCE`, and a success rate without a
+    success is `NEVER_WORKED`.
+    """
+    if name == "confidence" and row[name] is None and f"{name}_low" in row:
+        return NO_EVIDENCE
+    if name == "success_rate" and row[name] == 0 and row.get("ok") == 0:
+        return NEVER_WORKED
+    return cell(name, row[name])

@@ -148,6 +148,7 @@ class Listings(StageTable):
     announced = Column(
         _B, "Whether notifications/tools/list_changed had come before in the session."
     )
+    complete = Column(_B, "Whether the session's last reply to tools/list was a last page.")
 
 
 class Timeline(StageTable):

@@ -19,6 +19,10 @@ class Tools(Table):
     last_seen = Column(TIME, "Last listing with this version.")
     sessions = Column(pl.UInt32, "Sessions that listed this version.")
     listings = Column(pl.UInt32, "Replies to tools/list with this version.")
+    complete = Column(
+        pl.Boolean,
+        "Whether a session that listed this version received the last page of its listing.",
+    )
     title = Column(pl.String, "Title.")
     description = Column(pl.String, "Description.")
     input_schema = Column(pl.String, "JSON text of inputSchema.")

@@ -40,17 +40,9 @@ class Usage(Table):
     tool_failures = _count("verdict = 'tool_failure'", "Calls with verdict `tool_failure`.")
     infrastructure = _count("verdict = 'infrastructure'", "Calls with verdict `infrastructure`.")
     ambiguous = _count("verdict = 'ambiguous'", "Calls with verdict `ambiguous`.")
-    judged = _count("judged", "Calls that the failure rate counts.")
-    judged_errors = _count(
-        "judged AND verdict IN ('tool_failure', 'business')",
-        "Of those, calls with verdict `tool_failure` or `business`.",
-    )
+    judged = _count("judged", "Calls that `failure_trend` counts.")
     failed = _count(
         "judged AND verdict = 'tool_failure'", "Of those, calls with verdict `tool_failure`."
-    )
-    ended_infrastructure = _count(
-        "ended AND verdict = 'infrastructure'",
-        "Calls that ended, with verdict `infrastructure`.",
     )
     inputs_checked = _count("input_checked", "Calls whose arguments a schema could validate.")
     inputs_invalid = _count(

@@ -19,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mcptally as mt
+from mcptally.analytics.views import question_titles
 from mcptally.cli import cli
 from mcptally.errors import QueryError, StoreError, UsageError
 from mcptally.output.html import report
@@ -149,29 +150,60 @@ def test_the_same_store_gives_the_same_page(pages, name, request):
     assert report(mt.open_store(store)) == pages[name].read_text(encoding="utf-8")
 
 
-def test_the_title_counts_tool_failures(pages):
-    assert "<h1>None of 60 calls failed because of the tool</h1>" in pages["calm"].read_text()
-    assert "<h1>20 of 60 calls failed because of the tool</h1>" in pages["worse"].read_text()
+def test_the_title_says_how_many_calls_worked_and_why_the_others_did_not(pages):
+    assert "<h1>All of 60 calls got what they asked for</h1>" in pages["calm"].read_text()
+    text = pages["worse"].read_text()
+    assert "<h1>67% of 60 calls got what they asked for</h1>" in text
+    assert '<p class="reasons">20 (33%) failed because of the tool</p>' in text
 
 
 def test_changes_for_the_worse_come_first_and_show_an_example_call(pages, worse_store):
     text = pages["worse"].read_text(encoding="utf-8")
     first = text[text.index('<ol class="priorities">') :]
     assert first.index("got worse") < first.index("</li>")
-    assert "fails more: 0.0%" in first[: first.index("</li>")]
+    assert "lower confidence: 100.0%" in first[: first.index("</li>")]
     assert 'id="compared"' in text
     shows = [line for line in parsed_page.parse(pages["worse"]).commands if " show " in line]
     failed = mt.open_store(worse_store).sql("SELECT call_id FROM calls WHERE verdict IS NOT NULL")
     assert shows[0].split()[-1] in {call for (call,) in failed.fetchall()}
 
 
-def test_a_page_without_failures_gives_the_upper_bound_of_the_failure_rate(pages):
+def test_a_page_without_failures_gives_the_lower_bound_of_the_confidence(pages):
     text = pages["calm"].read_text(encoding="utf-8")
     assert (
-        "No problem was found. 1 tool has enough data; the failure rate is at most"
+        "No problem was found. 1 tool has enough data; the confidence is at least"
         in parsed_page.parse(pages["calm"]).plain_text()
     )
     assert '<ol class="priorities">' not in text
+
+
+NOT_COLUMNS = {"commands", "interval", "timeline", "changes", "parts"}
+"""Headings of commands, of drawings, and of a count of rows."""
+
+
+def test_every_heading_of_a_table_is_the_name_of_a_column(pages, sample_store):
+    store = mt.open_store(sample_store)
+    columns = {column for name in question_titles() for column in store.ask(name).columns}
+    columns |= set(store.compare(store).tools.columns)
+    for name in PAGES:
+        text = pages[name].read_text(encoding="utf-8")
+        heads = re.findall(r'<th scope="col"[^>]*>([^<]*)', text)
+        assert heads
+        assert set(heads) - NOT_COLUMNS <= columns
+
+
+def test_a_tool_that_never_worked_is_named_so(tmp_path):
+    down = {"outcome": "tool_error", "verdict": "infrastructure"}
+    store = build(tmp_path / "s", [call(n, "query", **down) for n in range(449)])
+    page = report(store)
+    assert "<h1>None of 449 calls got what they asked for</h1>" in page
+    assert "449 (100%) failed because of network or upstream" in page
+    assert "1 of 1 tool never worked" in page
+    table = page[page.index('id="t-tools"') :]
+    table = table[: table.index("</table>")]
+    for text in ('class="never"', ">never worked<", ">no evidence<", ">0</td>", ">449</td>"):
+        assert text in table
+    assert "100%" not in re.sub(r"<svg.*?</svg>", "", table)
 
 
 def test_a_store_without_calls_has_a_page(tmp_path):

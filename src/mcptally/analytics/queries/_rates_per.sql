@@ -1,18 +1,23 @@
 -- Rates and means with intervals (sessions are clusters), per tool or per server, and metric.
 -- Of: per
--- The moments of all metrics are summed in one row: ten rows per session would be slow.
+-- The moments of all metrics are summed in one row: a row per metric and session would be slow.
 WITH moments AS (
     SELECT
         any_value(level) AS level, any_value(server) AS server, any_value(tool) AS tool,
         unnest([
-            {metric: 'failure_rate', share: true, of: _moments(failure_n, failure_y)},
-            {metric: 'error_rate', share: true, of: _moments(ended_n, error_y)},
-            {metric: 'hidden_error_rate', share: true, of: _moments(hidden_n, hidden_y)},
-            {metric: 'infrastructure_rate', share: true, of: _moments(ended_n, infrastructure_y)},
+            {metric: 'success_rate', share: true, of: _moments(ended_n, success_y)},
+            {metric: 'confidence', share: true, of: _moments(shown_n, success_y)},
+            -- As if every ambiguous failure were the tool's: the low end of `confidence`.
+            {metric: '_confidence_floor', share: true, of: _moments(possibly_shown_n, success_y)},
+            {metric: 'failure_rate', share: true, of: _moments(call_n, failure_y)},
+            {metric: 'refusal_rate', share: true, of: _moments(call_n, refusal_y)},
+            {metric: 'infrastructure_rate', share: true, of: _moments(call_n, infrastructure_y)},
+            {metric: 'ambiguous_rate', share: true, of: _moments(call_n, ambiguous_y)},
+            {metric: 'hidden_error_rate', share: true, of: _moments(call_n, hidden_y)},
             {metric: 'unanswered_rate', share: true, of: _moments(ended_n, unanswered_y)},
             {metric: 'invalid_input_rate', share: true, of: _moments(input_n, input_y)},
             {metric: 'invalid_output_rate', share: true, of: _moments(output_n, output_y)},
-            {metric: 'retry_rate', share: true, of: _moments(retry_n, retry_y)}
+            {metric: 'retry_rate', share: true, of: _moments(call_n, retry_y)}
         ], recursive := true)
     FROM _session_counts(per)
     GROUP BY tool_hash

@@ -17,10 +17,14 @@ rated AS MATERIALIZED (SELECT * FROM _rates_per(per)),
 rates AS (
     SELECT
         level, server, tool,
+        any_value(m) FILTER (metric = 'success_rate') AS success,
+        any_value(m) FILTER (metric = 'confidence') AS shown,
+        any_value(m) FILTER (metric = '_confidence_floor') AS possibly_shown,
         any_value(m) FILTER (metric = 'failure_rate') AS failure,
-        any_value(m) FILTER (metric = 'error_rate') AS error,
-        any_value(m) FILTER (metric = 'hidden_error_rate') AS hidden,
+        any_value(m) FILTER (metric = 'refusal_rate') AS refusal,
         any_value(m) FILTER (metric = 'infrastructure_rate') AS infrastructure,
+        any_value(m) FILTER (metric = 'ambiguous_rate') AS ambiguous,
+        any_value(m) FILTER (metric = 'hidden_error_rate') AS hidden,
         any_value(m) FILTER (metric = 'unanswered_rate') AS unanswered,
         any_value(m) FILTER (metric = 'invalid_input_rate') AS input,
         any_value(m) FILTER (metric = 'invalid_output_rate') AS output,
@@ -40,7 +44,7 @@ likes AS (
         count(*) AS t, sum(n_eff) AS w, sum(n_eff ** 2) AS ww,
         sum(n_eff * mean) AS k, sum(n_eff * mean ** 2) AS kk
     FROM rated
-    WHERE metric = 'failure_rate' AND n_eff >= 5
+    WHERE metric = 'confidence' AND n_eff >= 5
     GROUP BY GROUPING SETS ((level, server), (level))
     HAVING t >= 5
 ),
@@ -60,8 +64,8 @@ shrunk AS (
         r.level, r.server, r.tool,
         coalesce(own.mu, every.mu, 0.5) AS typical,
         1 / coalesce(own.rho, every.rho, 0.5) - 1 AS m,
-        r.failure.mean * r.failure.n_eff + typical * m AS a,
-        (1 - r.failure.mean) * r.failure.n_eff + (1 - typical) * m AS b
+        r.shown.mean * r.shown.n_eff + typical * m AS a,
+        (1 - r.shown.mean) * r.shown.n_eff + (1 - typical) * m AS b
     FROM rates r
     LEFT JOIN priors own
         ON own.server IS NOT DISTINCT FROM r.server AND NOT own.every AND per = 'tool'
@@ -92,8 +96,7 @@ tallies AS MATERIALIZED (
         sum(retry_ms) / 1000 AS retry_seconds,
         sum(retry_tokens)::BIGINT AS retry_tokens,
         sum(retried_calls)::BIGINT AS retried_calls,
-        sum(recovered_calls)::BIGINT AS recovered_calls,
-        sum(judged_errors) AS judged_errors, sum(judged) AS judged
+        sum(recovered_calls)::BIGINT AS recovered_calls
     FROM used
     GROUP BY tool_hash
 ),
@@ -111,7 +114,7 @@ corrections AS (
         sqrt(((r.failure.high - p) / j) ** 2 + doubt ** 2) AS up
     FROM rates r
     JOIN (
-        SELECT server, tool, judged_errors / nullif(judged, 0) AS mean FROM tallies
+        SELECT server, tool, (tool_failures + business) / calls AS mean FROM tallies
     ) errors
         ON errors.server IS NOT DISTINCT FROM r.server
         AND errors.tool IS NOT DISTINCT FROM r.tool
@@ -129,11 +132,12 @@ tokens AS (
 several AS (
     SELECT server, count(*) AS tools
     FROM (
-        SELECT any_value(server) AS server
+        SELECT any_value(server) AS server, any_value(u.tool) AS name
         FROM usage u
         WHERE per = 'server'
         GROUP BY hash(hash(server), hash(u.tool))
-    )
+    ) c
+    ANTI JOIN _unlisted_names n ON n.server IS NOT DISTINCT FROM c.server AND n.tool = c.name
     GROUP BY server
 ),
 definitions AS (
@@ -150,33 +154,47 @@ definitions AS (
 )
 SELECT
     per AS level, a.server, a.tool, tools, coalesce(d.listed, 0) AS tools_listed,
-    calls, answered, retry.sessions AS sessions, first_call, last_call,
-    100 * (1 - failure.mean) AS confidence,
-    100 * (1 - failure.high) AS confidence_low,
-    100 * (1 - failure.low) AS confidence_high,
-    _insufficient_data(failure.n_eff, failure.low, failure.high) AS insufficient_data,
+    calls, ok,
+    success.mean AS success_rate, success.low AS success_rate_low, success.high AS success_rate_high,
+    _insufficient_data(success.n_eff, success.low, success.high)
+        AS success_rate_insufficient_data,
+    100 * shown.mean AS confidence,
+    -- Ambiguous failures widen the interval: the low end counts all as the tool's, the high end none.
+    if(shown.mean IS NULL, NULL, 100 * least(shown.low, possibly_shown.low)) AS confidence_low,
+    100 * shown.high AS confidence_high,
+    _insufficient_data(shown.n_eff, confidence_low / 100, shown.high)
+        AS confidence_insufficient_data,
+    shown.n_eff AS confidence_n_eff,
     failure.mean AS failure_rate, failure.low AS failure_rate_low,
     failure.high AS failure_rate_high,
-    coalesce(failure.n, 0)::BIGINT AS judged_calls, failure.n_eff AS n_eff,
-    coalesce(failure.hit, 0) AS sessions_with_failure,
-    s.a / (s.a + s.b) AS failure_rate_shrunk,
-    beta_quantile(0.025, s.a, s.b) AS failure_rate_shrunk_low,
-    beta_quantile(0.975, s.a, s.b) AS failure_rate_shrunk_high,
-    c.rate AS failure_rate_corrected,
-    greatest(0, c.rate - c.down) AS failure_rate_corrected_low,
-    least(1, c.rate + c.up) AS failure_rate_corrected_high,
-    error.mean AS error_rate, error.low AS error_rate_low, error.high AS error_rate_high,
-    _insufficient_data(error.n_eff, error.low, error.high)
-        AS error_rate_insufficient_data,
+    _insufficient_data(failure.n_eff, failure.low, failure.high)
+        AS failure_rate_insufficient_data,
+    refusal.mean AS refusal_rate, refusal.low AS refusal_rate_low,
+    refusal.high AS refusal_rate_high,
+    _insufficient_data(refusal.n_eff, refusal.low, refusal.high)
+        AS refusal_rate_insufficient_data,
+    r.infrastructure.mean AS infrastructure_rate, r.infrastructure.low AS infrastructure_rate_low,
+    r.infrastructure.high AS infrastructure_rate_high,
+    _insufficient_data(r.infrastructure.n_eff, r.infrastructure.low, r.infrastructure.high)
+        AS infrastructure_rate_insufficient_data,
+    r.ambiguous.mean AS ambiguous_rate, r.ambiguous.low AS ambiguous_rate_low,
+    r.ambiguous.high AS ambiguous_rate_high,
+    _insufficient_data(r.ambiguous.n_eff, r.ambiguous.low, r.ambiguous.high)
+        AS ambiguous_rate_insufficient_data,
     hidden.mean AS hidden_error_rate, hidden.low AS hidden_error_rate_low,
     hidden.high AS hidden_error_rate_high,
     _insufficient_data(hidden.n_eff, hidden.low, hidden.high)
         AS hidden_error_rate_insufficient_data,
-    r.infrastructure.mean AS infrastructure_rate,
-    r.infrastructure.low AS infrastructure_rate_low,
-    r.infrastructure.high AS infrastructure_rate_high,
-    _insufficient_data(r.infrastructure.n_eff, r.infrastructure.low, r.infrastructure.high)
-        AS infrastructure_rate_insufficient_data,
+    tool_failures, a.infrastructure, a.ambiguous, business, hidden_errors, tool_errors,
+    protocol_errors, timeouts, no_responses, timeouts + no_responses AS unanswered, cancelled,
+    input_required, tasks, answered, retry.sessions AS sessions,
+    coalesce(failure.hit, 0) AS sessions_with_failure, first_call, last_call,
+    100 * s.a / (s.a + s.b) AS confidence_shrunk,
+    100 * beta_quantile(0.025, s.a, s.b) AS confidence_shrunk_low,
+    100 * beta_quantile(0.975, s.a, s.b) AS confidence_shrunk_high,
+    c.rate AS failure_rate_corrected,
+    greatest(0, c.rate - c.down) AS failure_rate_corrected_low,
+    least(1, c.rate + c.up) AS failure_rate_corrected_high,
     unanswered.mean AS unanswered_rate, unanswered.low AS unanswered_rate_low,
     unanswered.high AS unanswered_rate_high,
     _insufficient_data(unanswered.n_eff, unanswered.low, unanswered.high)
@@ -189,9 +207,6 @@ SELECT
     output.high AS invalid_output_rate_high,
     _insufficient_data(output.n_eff, output.low, output.high)
         AS invalid_output_rate_insufficient_data,
-    ok, hidden_errors, tool_errors, protocol_errors, timeouts, no_responses,
-    timeouts + no_responses AS unanswered, cancelled, input_required, tasks,
-    business, tool_failures, a.infrastructure, ambiguous,
     t.q,
     q[1] AS latency_p50_ms, q[2] AS latency_p50_ms_low, q[3] AS latency_p50_ms_high,
     q[4] AS latency_p95_ms, q[5] AS latency_p95_ms_low, q[6] AS latency_p95_ms_high,

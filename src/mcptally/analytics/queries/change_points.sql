@@ -81,7 +81,7 @@ counts AS (
 ),
 templates AS (
     SELECT
-        level, series, moment, verdict, template, min(call_id) AS example_call,
+        level, series, moment, verdict, template, min(call_id) AS call_id,
         count(*) FILTER (after) AS after, count(*) FILTER (NOT after) AS before
     FROM around
     WHERE failed
@@ -93,7 +93,7 @@ causes AS (
         level, series, moment, verdict,
         abs(sum(t.after) / calls_after - sum(t.before) / calls_before) AS change,
         arg_max(
-            {template: template, example_call: example_call},
+            {template: template, call_id: call_id},
             {calls: if(success_rate_after < success_rate_before, t.after, t.before),
                 template: template}
         ) AS most
@@ -113,7 +113,7 @@ SELECT
     if(p.difference > 0, 'worse', 'better') AS direction,
     success_rate_before, success_rate_after, -p.difference AS difference,
     calls_before, calls_after, sessions_before, sessions_after,
-    main.cause AS cause, main.most.template AS template, main.most.example_call AS example_call,
+    main.cause AS cause, main.most.template AS template, main.most.call_id AS call_id,
     make_timestamp(previous::BIGINT) AT TIME ZONE 'UTC' AS previous_change,
     make_timestamp(next::BIGINT) AT TIME ZONE 'UTC' AS next_change,
     p_value, q_value

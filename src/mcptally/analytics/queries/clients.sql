@@ -1,5 +1,5 @@
--- Which clients made calls, in which versions, and how often do their calls fail?
--- Shows: client, client_version, servers, sessions, calls, tool_calls, error_rate, tool_failures, invalid_input_rate, retry_rate, cancelled, protocol_versions
+-- Which clients made calls, in which versions, and how often do their calls work?
+-- Shows: client, client_version, servers, sessions, calls, tool_calls, ok, success_rate, tool_failures, invalid_input_rate, retry_rate, cancelled, protocol_versions
 -- Most sessions have one value of each key, so grouping by session first leaves few rows. A hash
 -- of the session is cheaper to group by than its name.
 WITH parts AS MATERIALIZED (
@@ -11,8 +11,7 @@ WITH parts AS MATERIALIZED (
         count(*) FILTER (tools AND outcome IN
             ('ok', 'hidden_error', 'tool_error', 'protocol_error', 'timeout', 'no_response'))
             AS ended,
-        count(*) FILTER (tools AND outcome IN
-            ('hidden_error', 'tool_error', 'protocol_error', 'timeout', 'no_response')) AS errors,
+        count(*) FILTER (tools AND outcome = 'ok') AS ok,
         count(*) FILTER (tools AND verdict = 'tool_failure') AS tool_failures,
         count(*) FILTER (tools AND input_schema_state IN ('valid', 'invalid')) AS checked,
         count(*) FILTER (tools AND input_schema_state = 'invalid') AS invalid,
@@ -26,13 +25,13 @@ WITH parts AS MATERIALIZED (
 bounds AS (
     SELECT
         client, client_version,
-        rate_bounds(list(errors), list(ended)) AS errors,
+        rate_bounds(list(ok), list(ended)) AS successes,
         rate_bounds(list(invalid), list(checked)) AS inputs,
         rate_bounds(list(retries), list(tool_calls)) AS retries
     FROM (
         SELECT
             client, client_version,
-            sum(errors)::DOUBLE AS errors, sum(ended)::DOUBLE AS ended,
+            sum(ok)::DOUBLE AS ok, sum(ended)::DOUBLE AS ended,
             sum(invalid)::DOUBLE AS invalid, sum(checked)::DOUBLE AS checked,
             sum(retries)::DOUBLE AS retries, sum(tool_calls)::DOUBLE AS tool_calls
         FROM parts
@@ -47,8 +46,9 @@ sums AS (
         count(DISTINCT session_hash) AS sessions,
         sum(calls)::BIGINT AS calls,
         sum(tool_calls)::BIGINT AS tool_calls,
-        sum(errors)::BIGINT AS errors,
-        sum(errors) / nullif(sum(ended), 0) AS error_rate,
+        sum(ok)::BIGINT AS ok,
+        (sum(ended) - sum(ok))::BIGINT AS failed,
+        sum(ok) / nullif(sum(ended), 0) AS success_rate,
         sum(tool_failures)::BIGINT AS tool_failures,
         sum(invalid) / nullif(sum(checked), 0) AS invalid_input_rate,
         sum(retries) / nullif(sum(tool_calls), 0) AS retry_rate,
@@ -60,8 +60,8 @@ sums AS (
     GROUP BY client, client_version
 )
 SELECT
-    s.client, s.client_version, servers, sessions, calls, tool_calls, s.errors, error_rate,
-    b.errors[1] AS error_rate_low, b.errors[2] AS error_rate_high,
+    s.client, s.client_version, servers, sessions, calls, tool_calls, ok, failed, success_rate,
+    b.successes[1] AS success_rate_low, b.successes[2] AS success_rate_high,
     tool_failures, invalid_input_rate,
     b.inputs[1] AS invalid_input_rate_low, b.inputs[2] AS invalid_input_rate_high,
     retry_rate, b.retries[1] AS retry_rate_low, b.retries[2] AS retry_rate_high,

@@ -1,5 +1,5 @@
 -- How many tokens does each tool take of a model's context, by its definition and its results?
--- Shows: server, tool, total_tokens, total_rate, definition_tokens, sessions, listed_tokens, calls, result_tokens, result_tokens_p50, result_tokens_p95
+-- Shows: server, tool, total_tokens, total_rate, definition_tokens, sessions, listed_tokens, calls, response_tokens_total, response_tokens_p50, response_tokens_p95
 WITH listed AS (
     SELECT
         server, tool,
@@ -14,11 +14,11 @@ WITH listed AS (
 results AS (
     SELECT
         any_value(server) AS server, any_value(tool) AS tool, count(*) AS calls,
-        sum(response_tokens)::BIGINT AS result_tokens,
+        sum(response_tokens)::BIGINT AS response_tokens_total,
         quantile_cont(response_tokens, [0.50, 0.95]) AS q,
-        q[1] AS result_tokens_p50, q[2] AS result_tokens_p95,
-        max(response_tokens) AS result_tokens_max,
-        arg_max(call_id, (response_tokens, call_id)) AS largest_call
+        q[1] AS response_tokens_p50, q[2] AS response_tokens_p95,
+        max(response_tokens) AS response_tokens_max,
+        arg_max(call_id, (response_tokens, call_id)) AS call_id
     FROM calls
     WHERE method = 'tools/call' AND dir = 'c2s' AND tool IS NOT NULL
     GROUP BY hash(hash(server), hash(tool))
@@ -26,11 +26,11 @@ results AS (
 costs AS (
     SELECT
         coalesce(l.server, r.server) AS server, coalesce(l.tool, r.tool) AS tool,
-        coalesce(listed_tokens, 0) + coalesce(result_tokens, 0) AS total_tokens,
+        coalesce(listed_tokens, 0) + coalesce(response_tokens_total, 0) AS total_tokens,
         definition_tokens, versions, coalesce(sessions, 0) AS sessions,
         coalesce(listed_tokens, 0) AS listed_tokens,
-        coalesce(calls, 0) AS calls, coalesce(result_tokens, 0) AS result_tokens,
-        result_tokens_p50, result_tokens_p95, result_tokens_max, largest_call
+        coalesce(calls, 0) AS calls, coalesce(response_tokens_total, 0) AS response_tokens_total,
+        response_tokens_p50, response_tokens_p95, response_tokens_max, call_id
     FROM listed l
     FULL JOIN results r ON r.server IS NOT DISTINCT FROM l.server AND r.tool = l.tool
 )

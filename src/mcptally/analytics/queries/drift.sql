@@ -1,20 +1,21 @@
 -- Which tools changed their definition, what changed, and how many calls failed before and after?
--- Shows: server, tool, drift, changed, first_seen, calls_before, failures_before, calls, failures
+-- Shows: server, tool, drift, changed, first_seen, calls_before, tool_failures_before, calls, tool_failures
 WITH used AS (
     SELECT
         server, tool, definition, count(*) AS calls,
-        count(*) FILTER (outcome <> 'ok') AS errors,
-        count(*) FILTER (verdict = 'tool_failure') AS failures
+        count(*) FILTER (outcome IN
+            ('hidden_error', 'tool_error', 'protocol_error', 'timeout', 'no_response')) AS failed,
+        count(*) FILTER (verdict = 'tool_failure') AS tool_failures
     FROM calls
     WHERE method = 'tools/call' AND dir = 'c2s'
     GROUP BY ALL
 )
 SELECT
     t.server, t.tool, t.drift, t.changed, t.first_seen, t.last_seen, t.sessions,
-    coalesce(b.calls, 0) AS calls_before, coalesce(b.errors, 0) AS errors_before,
-    coalesce(b.failures, 0) AS failures_before,
-    coalesce(a.calls, 0) AS calls, coalesce(a.errors, 0) AS errors,
-    coalesce(a.failures, 0) AS failures,
+    coalesce(b.calls, 0) AS calls_before, coalesce(b.failed, 0) AS failed_before,
+    coalesce(b.tool_failures, 0) AS tool_failures_before,
+    coalesce(a.calls, 0) AS calls, coalesce(a.failed, 0) AS failed,
+    coalesce(a.tool_failures, 0) AS tool_failures,
     t.previous, t.definition
 FROM tools t
 LEFT JOIN used b ON b.server IS NOT DISTINCT FROM t.server AND b.tool = t.tool

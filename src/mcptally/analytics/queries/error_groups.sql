@@ -1,5 +1,5 @@
 -- Which error messages occur, grouped by template, who is at fault, since when, and do they go on?
--- Shows: server, tool, template, verdict, reason, calls, sessions, first_seen, last_seen, ongoing, example_call
+-- Shows: server, tool, template, verdict, reason, confidence, calls, sessions, first_seen, last_seen, ongoing, call_id
 -- `failed` is materialized so that calls are read only once.
 WITH failed AS MATERIALIZED (
     SELECT
@@ -22,7 +22,7 @@ groups AS MATERIALIZED (
         count(*) AS calls, count(DISTINCT session_hash) AS sessions,
         min(requested_at) AS first_seen, max(requested_at) AS last_seen,
         arg_min({reason: reason, text: error_text}, call_id) AS example,
-        min(call_id) AS example_call
+        min(call_id) AS call_id
     FROM failed
     GROUP BY tool_hash, group_hash
 ),
@@ -58,6 +58,6 @@ SELECT
     first_seen, last_seen, calls_since::BIGINT AS calls_since,
     -- Over, if so many calls without this error would follow by chance in less than 5 % of cases.
     (1 - least(share, 1)) ** calls_since > 0.05 AS ongoing,
-    example.text AS example, example_call
+    example.text AS example, call_id
 FROM placed
 ORDER BY calls DESC, server, tool, template, verdict

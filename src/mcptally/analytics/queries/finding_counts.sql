@@ -1,5 +1,5 @@
 -- Which rules have findings, how many, and where is an example?
--- Shows: rule, severity, about, findings, servers, sessions, message, example
+-- Shows: rule, severity, about, findings, servers, sessions, message, call_id, place
 SELECT
     rule, severity, about,
     count(*) AS findings,
@@ -9,9 +9,10 @@ SELECT
     count(DISTINCT tool) AS tools,
     count(DISTINCT call_id) AS calls,
     arg_min(message, (recording, seq, file, line)) AS message,
-    -- An example: the call, or else the place in the archive.
-    arg_min(coalesce(call_id, file || coalesce(':' || line, ''), tool),
-        (recording, seq, file, line)) AS example
+    -- An example: the call, if the finding is about one, and the place in the archive.
+    arg_min({call_id: call_id}, (recording, seq, file, line)).call_id AS call_id,
+    arg_min(coalesce(file || coalesce(':' || line, ''), tool), (recording, seq, file, line))
+        AS place
 FROM findings
 GROUP BY rule, severity, about
 ORDER BY list_position(['error', 'warning', 'info'], severity), findings DESC, rule, about

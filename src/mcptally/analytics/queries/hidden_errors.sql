@@ -1,6 +1,6 @@
 -- Which results claim success but report a failure, and which rule detected that?
--- Shows: server, tool, hidden_errors, hidden_error_rate, hidden_rule, hidden_confidence, verdict, example, example_call
--- The number of calls that claim success comes from `usage`. Hashes of names are cheaper to group
+-- Shows: server, tool, hidden_errors, hidden_error_rate, hidden_rule, hidden_confidence, verdict, example, call_id
+-- The number of calls comes from `usage`. Hashes of names are cheaper to group
 -- by than the names.
 WITH hidden AS NOT MATERIALIZED (
     SELECT *, hash(hash(server), hash(tool)) AS tool_hash, hash(session) AS session_hash
@@ -14,7 +14,7 @@ counts AS MATERIALIZED (
         sum(hidden_confidence) AS confidence, count(hidden_confidence) AS judged,
         max(requested_at) AS last_seen,
         arg_min(coalesce(error_text, text), call_id) AS example,
-        min(call_id) AS example_call
+        min(call_id) AS call_id
     FROM hidden
     GROUP BY tool_hash, hidden_rule, verdict
 ),
@@ -26,17 +26,16 @@ rules AS (
         first(verdict ORDER BY hidden_errors DESC, verdict) FILTER (verdict IS NOT NULL)
             AS verdict,
         max(last_seen) AS last_seen,
-        left(arg_min(example, example_call), 300) AS example,
-        min(example_call) AS example_call
+        left(arg_min(example, call_id), 300) AS example,
+        min(call_id) AS call_id
     FROM counts
     GROUP BY tool_hash, hidden_rule
 ),
-claims AS MATERIALIZED (
+used AS MATERIALIZED (
     SELECT hash(hash(server), hash(tool)) AS tool_hash, hash(session) AS session_hash,
-        sum(ok + hidden_errors)::DOUBLE AS n
+        sum(calls)::DOUBLE AS n
     FROM usage
-    WHERE ok + hidden_errors > 0
-        AND hash(hash(server), hash(tool)) IN (SELECT tool_hash FROM counts)
+    WHERE hash(hash(server), hash(tool)) IN (SELECT tool_hash FROM counts)
     GROUP BY tool_hash, session_hash
 ),
 sessions AS MATERIALIZED (
@@ -46,7 +45,7 @@ rates AS (
     SELECT r.tool_hash, r.hidden_rule, sum(n)::BIGINT AS calls, count(y) AS sessions,
         rate_bounds(list(coalesce(y, 0)), list(n)) AS bounds
     FROM (SELECT DISTINCT tool_hash, hidden_rule FROM counts) r
-    JOIN claims v USING (tool_hash)
+    JOIN used v USING (tool_hash)
     LEFT JOIN sessions s
         ON s.tool_hash = r.tool_hash AND s.hidden_rule IS NOT DISTINCT FROM r.hidden_rule
         AND s.session_hash = v.session_hash
@@ -54,10 +53,10 @@ rates AS (
 )
 SELECT
     s.server, s.tool, calls, hidden_errors,
-    -- Share of the tool's calls that claim success. tool_scores has the rate of all rules together.
+    -- Share of the tool's calls. tool_scores has the rate of all rules together.
     hidden_errors / calls AS hidden_error_rate,
     bounds[1] AS hidden_error_rate_low, bounds[2] AS hidden_error_rate_high,
-    s.hidden_rule, hidden_confidence, verdict, sessions, last_seen, example, example_call
+    s.hidden_rule, hidden_confidence, verdict, sessions, last_seen, example, call_id
 FROM rules s
 JOIN rates r ON r.tool_hash = s.tool_hash AND r.hidden_rule IS NOT DISTINCT FROM s.hidden_rule
 ORDER BY hidden_errors DESC, s.server, s.tool, s.hidden_rule

@@ -1,5 +1,5 @@
 -- How long do calls of each tool take?
--- Shows: server, tool, calls, p50_ms, p95_ms, p99_ms, slowest_ms, slowest_call
+-- Shows: server, tool, calls, latency_p50_ms, latency_p95_ms, latency_p99_ms, latency_max_ms, call_id
 WITH timed AS NOT MATERIALIZED (
     SELECT *, hash(hash(server), hash(tool)) AS tool_hash
     FROM calls
@@ -10,8 +10,8 @@ sums AS (
         tool_hash, any_value(server) AS server, any_value(tool) AS tool,
         count(latency_ms) AS calls,
         quantile_cont(latency_ms, [0.50, 0.95, 0.99]) AS q,
-        max(latency_ms) AS slowest_ms,
-        arg_max(call_id, latency_ms) AS slowest_call,
+        max(latency_ms) AS latency_max_ms,
+        arg_max(call_id, latency_ms) AS call_id,
         quantile_cont(first_progress_ms, 0.50) AS first_progress_p50_ms
     FROM timed
     GROUP BY tool_hash
@@ -26,8 +26,8 @@ session_counts AS (
     GROUP BY tool_hash
 )
 SELECT
-    server, tool, calls, sessions, q[1] AS p50_ms, q[2] AS p95_ms, q[3] AS p99_ms,
-    slowest_ms, slowest_call, first_progress_p50_ms
+    server, tool, calls, sessions, q[1] AS latency_p50_ms, q[2] AS latency_p95_ms, q[3] AS latency_p99_ms,
+    latency_max_ms, call_id, first_progress_p50_ms
 FROM sums
 JOIN session_counts USING (tool_hash)
-ORDER BY p95_ms DESC, server, tool
+ORDER BY latency_p95_ms DESC, server, tool

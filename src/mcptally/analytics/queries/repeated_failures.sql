@@ -1,5 +1,5 @@
 -- Which failed calls had failed before with the same arguments, and for how many successful calls would a warning have been wrong?
--- Shows: server, tool, calls, failed, warned_of, worked, warned_in_vain, example
+-- Shows: server, tool, calls, failed, warned_of, ok, warned_in_vain, example
 -- There is a warning if the previous call of the tool with the same arguments, in any session, was
 -- answered with an error. Calls whose arguments were not kept are left out.
 -- Hashes of names and arguments are cheaper to group by than the texts.
@@ -50,7 +50,7 @@ SELECT
     any_value(server) AS server, any_value(tool) AS tool, sum(calls)::BIGINT AS calls,
     sum(failed)::BIGINT AS failed,
     sum(coalesce("right", if(errors = calls, calls - 1, 0)))::BIGINT AS warned_of,
-    sum(worked)::BIGINT AS worked,
+    sum(worked)::BIGINT AS ok,
     sum(coalesce(vain, 0))::BIGINT AS warned_in_vain,
     -- The arguments that failed most often.
     left(arg_max(arguments, (errors, arguments)) FILTER (calls > 1), 200) AS example

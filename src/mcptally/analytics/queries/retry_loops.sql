@@ -1,5 +1,5 @@
 -- Which failing calls are repeated unchanged, how often, and does it help?
--- Shows: server, tool, retried, loops, retries, longest, recovered, recovered_rate, wasted_tokens, worst_call
+-- Shows: server, tool, retried_calls, loops, retries, longest, recovered_calls, recovered_rate, wasted_tokens, call_id
 -- A retry is the same call (session, tool, arguments) within ten minutes of its failure; a loop is
 -- a call made three times or more.
 -- Hashes of names and ids are cheaper to group by than the texts. Most calls are never retried and
@@ -57,22 +57,22 @@ loops AS (
     SELECT
         tool_hash, any_value(server) AS server, any_value(tool) AS tool,
         sum(calls)::BIGINT AS calls,
-        count(*) AS retried,
+        count(*) AS retried_calls,
         count(*) FILTER (calls >= 3) AS loops,
         sum(retries)::BIGINT AS retries,
         max(calls) AS longest,
-        count(*) FILTER (worked) AS recovered,
-        recovered / retried AS recovered_rate,
+        count(*) FILTER (worked) AS recovered_calls,
+        recovered_calls / retried_calls AS recovered_rate,
         sum(wasted_tokens)::BIGINT AS wasted_tokens,
         max(seconds) AS longest_seconds,
-        arg_max(attempt_of, (calls, attempt_of)) AS worst_call
+        arg_max(attempt_of, (calls, attempt_of)) AS call_id
     FROM chains
     GROUP BY tool_hash
 )
 SELECT
-    server, tool, calls, retried, loops, retries, longest, recovered,
+    server, tool, calls, retried_calls, loops, retries, longest, recovered_calls,
     recovered_rate, bounds[1] AS recovered_rate_low, bounds[2] AS recovered_rate_high,
-    wasted_tokens, longest_seconds, u.verdict AS usual_verdict, worst_call
+    wasted_tokens, longest_seconds, u.verdict, call_id
 FROM loops
 JOIN recoveries USING (tool_hash)
 LEFT JOIN usual_verdicts u USING (tool_hash)

@@ -1,5 +1,5 @@
 -- Which arguments and results violate the tool's own schema, and were such calls accepted?
--- Shows: server, tool, side, state, path, error, calls, sessions, accepted, example_call
+-- Shows: server, tool, side, state, path, error, calls, sessions, accepted, call_id
 WITH calls_of_clients AS NOT MATERIALIZED (
     SELECT *, hash(hash(server), hash(tool)) AS tool_hash FROM calls WHERE dir = 'c2s'
 ),
@@ -35,7 +35,7 @@ messages AS MATERIALIZED (
         count(*) AS calls,
         count(*) FILTER (outcome = 'ok') AS accepted,
         count(*) FILTER (outcome IN ('tool_error', 'protocol_error')) AS refused,
-        min(call_id) AS example_call
+        min(call_id) AS call_id
     FROM violations
     GROUP BY message_hash
 ),
@@ -54,13 +54,13 @@ groups AS (
         any_value(state) AS state, any_value(place) AS path, any_value(error) AS error,
         sum(calls)::BIGINT AS calls, sum(accepted)::BIGINT AS accepted,
         sum(refused)::BIGINT AS refused,
-        arg_min({message: message}, example_call) AS example, min(example_call) AS example_call
+        arg_min({message: message}, call_id) AS example, min(call_id) AS call_id
     FROM messages
     GROUP BY group_hash
 )
 SELECT
     server, tool, side, state, path, error, calls, sessions, accepted, refused,
-    left(example.message, 300) AS example, example_call
+    left(example.message, 300) AS example, call_id
 FROM groups
 JOIN session_counts USING (group_hash)
 ORDER BY calls DESC, server, tool, side, state, path, error

@@ -1,57 +1,84 @@
--- How reliable is each server, by calls and by tools, and how certain is that?
--- Shows: server, confidence, calls, tool_failures, hidden_errors, tools, confidence_tool_mean, sessions, insufficient_data, business, infrastructure, ok, latency_p50_ms
-WITH rated AS MATERIALIZED (
+-- How often do calls of each server work, how often do its tools fail, and how certain is that?
+-- Shows: server, ok, calls, success_rate, confidence, tool_failures, infrastructure, ambiguous, business, hidden_errors, tools, confidence_tool_mean, sessions, latency_p50_ms
+-- The servers that cost callers most come first.
+WITH shown AS MATERIALIZED (
+    SELECT
+        tool_hash, server, tool, session,
+        unnest([
+            {ambiguous: false, n: shown_n, y: success_y},
+            {ambiguous: true, n: possibly_shown_n, y: success_y}
+        ], recursive := true)
+    FROM _session_counts('tool')
+    WHERE possibly_shown_n > 0
+),
+rated AS MATERIALIZED (
     SELECT v.* FROM (
-        SELECT tool_hash, any_value(server) AS server, any_value(tool) AS tool,
-            sum(failure_n) AS n, sum(failure_y) / sum(failure_n) AS mean
-        FROM _session_counts('tool')
-        WHERE failure_n > 0
-        GROUP BY tool_hash
+        SELECT tool_hash, ambiguous, any_value(server) AS server, any_value(tool) AS tool,
+            sum(n) AS n, sum(y) / sum(n) AS mean
+        FROM shown
+        GROUP BY tool_hash, ambiguous
+        HAVING sum(n) > 0
     ) v
-    -- A name that the server does not list was invented by the agent and is not one of its tools.
-    ANTI JOIN _unlisted_tools u ON u.server IS NOT DISTINCT FROM v.server AND u.tool = v.tool
+    ANTI JOIN _unlisted_names u ON u.server IS NOT DISTINCT FROM v.server AND u.tool = v.tool
+    -- A tool with ambiguous failures only has no confidence.
+    QUALIFY count(*) OVER (PARTITION BY tool_hash) = 2
 ),
 -- The mean over tools gives every tool the same weight; sessions are clusters for its variance.
 tool_means AS (
-    SELECT server, avg(mean) AS p, sum(n) AS n, count(*) AS tools
+    SELECT server, ambiguous, avg(mean) AS p, sum(n) AS n, count(*) AS tools
     FROM rated
-    GROUP BY server
+    GROUP BY server, ambiguous
 ),
 tool_spread AS (
-    SELECT server, count(*) AS g, sum(u ** 2) * count(*) / nullif(count(*) - 1, 0) AS variance
+    SELECT server, ambiguous, count(*) AS g,
+        sum(u ** 2) * count(*) / nullif(count(*) - 1, 0) AS variance
     FROM (
-        SELECT any_value(t.server) AS server,
-            sum((failure_y - t.mean * failure_n) / t.weight) AS u
-        FROM _session_counts('tool') s
+        SELECT any_value(t.server) AS server, s.ambiguous,
+            sum((y - t.mean * n) / t.weight) AS u
+        FROM shown s
         JOIN (
-            SELECT r.tool_hash, r.server, r.mean, r.n * m.tools AS weight
+            SELECT r.tool_hash, r.ambiguous, r.server, r.mean, r.n * m.tools AS weight
             FROM rated r
-            JOIN tool_means m ON m.server IS NOT DISTINCT FROM r.server
-        ) t USING (tool_hash)
-        WHERE failure_n > 0
-        GROUP BY hash(hash(t.server), hash(s.session))
+            JOIN tool_means m
+                ON m.server IS NOT DISTINCT FROM r.server AND m.ambiguous = r.ambiguous
+        ) t ON t.tool_hash = s.tool_hash AND t.ambiguous = s.ambiguous
+        WHERE n > 0
+        GROUP BY hash(hash(t.server), hash(s.session)), s.ambiguous
     )
-    GROUP BY server
+    GROUP BY server, ambiguous
 ),
 tool_bounds AS (
     SELECT
-        m.server, p,
+        m.server, m.ambiguous, p,
         CASE WHEN g = 1 THEN 1.0 WHEN p IN (0, 1) THEN g
             ELSE p * (1 - p) / greatest(variance, p * (1 - p) / n) END AS n_eff,
         t_quantile(0.975, if(g = 1 OR p IN (0, 1), 'infinity'::DOUBLE, g - 1)) AS t,
         wilson_low(p, n_eff, t) AS low, wilson_high(p, n_eff, t) AS high
     FROM tool_means m
-    JOIN tool_spread s ON m.server IS NOT DISTINCT FROM s.server
+    JOIN tool_spread s ON m.server IS NOT DISTINCT FROM s.server AND m.ambiguous = s.ambiguous
+),
+unlisted AS (
+    SELECT c.server, sum(c.calls)::BIGINT AS calls
+    FROM usage c
+    SEMI JOIN _unlisted_names u ON u.server IS NOT DISTINCT FROM c.server AND u.tool = c.tool
+    GROUP BY c.server
 )
 SELECT
     a.server, a.tools, a.tools_listed,
     a.* EXCLUDE (level, server, tool, tools, tools_listed, q),
-    100 * (1 - b.p) AS confidence_tool_mean,
-    100 * (1 - b.high) AS confidence_tool_mean_low,
-    100 * (1 - b.low) AS confidence_tool_mean_high,
-    _insufficient_data(b.n_eff, b.low, b.high) AS confidence_tool_mean_insufficient_data,
-    rank() OVER (ORDER BY failure_rate_shrunk_low DESC NULLS LAST) AS rank_worst,
-    rank() OVER (ORDER BY failure_rate_shrunk_high NULLS LAST) AS rank_best
+    100 * b.p AS confidence_tool_mean,
+    100 * least(b.low, w.low) AS confidence_tool_mean_low,
+    100 * b.high AS confidence_tool_mean_high,
+    _insufficient_data(b.n_eff, confidence_tool_mean_low / 100, b.high)
+        AS confidence_tool_mean_insufficient_data,
+    -- Calls of names that are no tools of the server: see `unlisted_names`.
+    coalesce(u.calls, 0) AS unlisted_calls,
+    rank() OVER (ORDER BY confidence_shrunk_high NULLS LAST) AS rank_worst,
+    rank() OVER (ORDER BY confidence_shrunk_low DESC NULLS LAST) AS rank_best
 FROM _scores('server') a
-LEFT JOIN tool_bounds b ON b.server IS NOT DISTINCT FROM a.server
-ORDER BY a.confidence NULLS LAST, a.calls DESC, a.server
+LEFT JOIN tool_bounds b ON b.server IS NOT DISTINCT FROM a.server AND NOT b.ambiguous
+LEFT JOIN tool_bounds w ON w.server IS NOT DISTINCT FROM a.server AND w.ambiguous
+LEFT JOIN unlisted u ON u.server IS NOT DISTINCT FROM a.server
+ORDER BY
+    _caller_cost(a.tool_failures, a.infrastructure, a.ambiguous, a.business) DESC,
+    a.calls DESC, a.server

@@ -1,5 +1,5 @@
 -- What happened in each session: client, server, duration, calls and failures?
--- Shows: server, client, protocol_version, started_at, seconds, calls, tool_calls, tools, errors, tool_failures, retries, result_tokens, session
+-- Shows: server, client, protocol_version, started_at, seconds, calls, tool_calls, tools, failed, tool_failures, retries, response_tokens_total, session
 -- Hashes of names are cheaper to group by than the names. Most sessions have one value of each
 -- other key, so few rows are left from which to choose the first and the last.
 WITH parts AS (
@@ -13,11 +13,11 @@ WITH parts AS (
         count(*) AS calls,
         count(*) FILTER (method = 'tools/call' AND dir = 'c2s') AS tool_calls,
         count(*) FILTER (outcome IN
-            ('hidden_error', 'tool_error', 'protocol_error', 'timeout', 'no_response')) AS errors,
+            ('hidden_error', 'tool_error', 'protocol_error', 'timeout', 'no_response')) AS failed,
         count(*) FILTER (verdict = 'tool_failure') AS tool_failures,
-        count(*) FILTER (outcome IN ('timeout', 'no_response', 'cancelled')) AS unanswered,
+        count(*) FILTER (outcome IN ('timeout', 'no_response')) AS unanswered,
         count(*) FILTER (attempt_why = 'retry') AS retries,
-        sum(response_tokens) FILTER (method = 'tools/call') AS result_tokens
+        sum(response_tokens) FILTER (method = 'tools/call') AS response_tokens_total
     FROM calls
     GROUP BY s, r, session_source, server, client, client_version, protocol_version, transport
 ),
@@ -33,9 +33,9 @@ session_rows AS (
         min(started_at) AS started_at, max(ended_at) AS ended_at,
         epoch(max(ended_at) - min(started_at)) AS seconds,
         sum(calls)::BIGINT AS calls, sum(tool_calls)::BIGINT AS tool_calls,
-        sum(errors)::BIGINT AS errors, sum(tool_failures)::BIGINT AS tool_failures,
+        sum(failed)::BIGINT AS failed, sum(tool_failures)::BIGINT AS tool_failures,
         sum(unanswered)::BIGINT AS unanswered, sum(retries)::BIGINT AS retries,
-        sum(result_tokens)::BIGINT AS result_tokens
+        sum(response_tokens_total)::BIGINT AS response_tokens_total
     FROM parts
     GROUP BY s, r
 ),
@@ -50,8 +50,8 @@ tool_counts AS (
 )
 SELECT
     t.server, t.client, t.client_version, t.protocol_version, t.transport, t.started_at,
-    t.ended_at, t.seconds, t.calls, t.tool_calls, coalesce(u.tools, 0) AS tools, t.errors,
-    t.tool_failures, t.unanswered, t.retries, t.result_tokens,
+    t.ended_at, t.seconds, t.calls, t.tool_calls, coalesce(u.tools, 0) AS tools, t.failed,
+    t.tool_failures, t.unanswered, t.retries, t.response_tokens_total,
     r."end" AS recording_end, r.exit_code, r.signal, t.session_source, t.session, t.recording
 FROM session_rows t
 LEFT JOIN tool_counts u USING (s, r)

@@ -19,7 +19,7 @@ from mcptally.analytics import explain
 from mcptally.analytics.store import Store
 from mcptally.analytics.views import displayed_columns, question_titles
 from mcptally.output.html.text import duration, is_printable, name, shown
-from mcptally.output.values import cell, heading
+from mcptally.output.values import cell
 from mcptally.plural import count
 from mcptally.redaction.arrow_masking import mask_rows
 from mcptally.redaction.display import clean_lines, mask_text
@@ -82,7 +82,7 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.globals |= {"questions": question_titles(), "filter_names": FILTERS, "heading": heading}
+    made.globals |= {"questions": question_titles(), "filter_names": FILTERS}
     made.filters |= {"count": count, "duration": duration, "shown": shown, "name": name}
     return made
 

@@ -11,6 +11,7 @@ hashes. Recorded text reaches the page through `text.shown` and the escaping of 
 import base64
 import hashlib
 import re
+from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any, Final
@@ -24,6 +25,7 @@ from mcptally.errors import UsageError
 from mcptally.output.html import answers, caveats, charts, commands, headings, priorities, sections
 from mcptally.output.html import text as html_text
 from mcptally.output.html.answers import Answers
+from mcptally.output.values import NEVER_WORKED, NO_EVIDENCE, cell_of
 from mcptally.output.whole_file import whole_file
 from mcptally.plural import count
 from mcptally.verdict import hidden_errors
@@ -140,6 +142,7 @@ def _template() -> jinja2.Template:
     )
     environment.filters |= {
         "breakable": _breakable,
+        "cell_of": _cell_of,
         "count": count,
         "duration": html_text.duration,
         "interval": html_text.interval,
@@ -156,6 +159,18 @@ def _template() -> jinja2.Template:
 def _breakable(text: str) -> Markup:
     """A name with a possible line break after each `_`, `-`, `.`, `/` and `:`."""
     return Markup("<wbr>").join(re.split(r"(?<=[_\-./:])(?=.)", text))
+
+
+def _cell_of(row: Mapping[str, Any], name: str) -> str:
+    """The text of a rate or confidence of a row of scores, in percent or in words."""
+    text = cell_of(name, row)
+    if text in (NO_EVIDENCE, NEVER_WORKED):
+        return text
+    return html_text.percent(None if row[name] is None else row[name] / _units(name))
+
+
+def _units(name: str) -> int:
+    return 100 if name.startswith("confidence") else 1
 
 
 def _context(found: Answers, command_lines: commands.Commands) -> dict[str, Any]:
@@ -179,6 +194,7 @@ def _context(found: Answers, command_lines: commands.Commands) -> dict[str, Any]
     return {
         **parts,
         "headline": headings.headline(found),
+        "reasons": headings.reasons(found),
         "summary": headings.summary(found, command_lines),
         "outcomes": charts.stacked(headings.outcomes(found), 1000),
         "outcome_names": _OUTCOMES,
@@ -199,9 +215,7 @@ def _context(found: Answers, command_lines: commands.Commands) -> dict[str, Any]
         "caveats": caveats.caveats(found),
         "rule_titles": {rule.id: rule.title for rule in hidden_errors.hidden_error_rules()},
         "rate_ticks": [charts.rate_x(tick) for tick in charts.RATE_TICKS],
-        "rate_labels": [
-            (charts.rate_x(tick), f"{tick:.0%}") for tick in charts.RATE_TICKS if tick != 0.01
-        ],
+        "rate_labels": [(charts.rate_x(tick), f"{tick:.0%}") for tick in (0.0, 0.5, 1.0)],
         "times": [(charts.time_x(ms), label) for ms, label in charts.TIMES],
         "first_call": found.first_call,
         "last_call": found.last_call,

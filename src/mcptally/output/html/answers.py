@@ -13,7 +13,7 @@ from mcptally.analytics.store import Store
 _COUNTED = (
     *("calls", "ok", "hidden_errors", "tool_errors", "protocol_errors", "timeouts"),
     *("no_responses", "cancelled", "input_required", "tasks", "business", "tool_failures"),
-    *("infrastructure", "ambiguous", "judged_calls", "retries"),
+    *("infrastructure", "ambiguous", "unlisted_calls", "retries"),
 )
 
 _ARCHIVE = """
@@ -45,8 +45,8 @@ class Compared:
     """The path of the base store."""
     tools: pl.DataFrame
     """The changes, one row per tool or server."""
-    failure_rates: dict[tuple[str | None, str | None], dict[str, Any]]
-    """(server, tool) → the comparison of the failure rates."""
+    success_rates: dict[tuple[str | None, str | None], dict[str, Any]]
+    """(server, tool) → the comparison of the success rates."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -95,7 +95,6 @@ def ask(store: Store, base: Store | None = None, **filters: Any) -> Answers:
         return frame
 
     servers = answer("server_scores")
-    tools = answer("tool_scores")
     sums = servers.select(pl.col(name).sum() for name in _COUNTED).row(0, named=True)
     times = servers.select(pl.col("first_call").min(), pl.col("last_call").max()).row(0)
     return Answers(
@@ -108,8 +107,8 @@ def ask(store: Store, base: Store | None = None, **filters: Any) -> Answers:
         sessions=int(servers.get_column("sessions").sum()),
         archive=_row(store, _ARCHIVE) | _row(store, _PAYLOADS),
         measured=_row(store, "SELECT * FROM _verdict_accuracy"),
-        tools=_worst_first(tools),
-        servers=_worst_first(servers.with_columns(tool=pl.lit(""))).drop("tool"),
+        tools=answer("tool_scores"),
+        servers=servers,
         errors=answer("error_groups"),
         hidden=answer("hidden_errors"),
         latency=answer("latency"),
@@ -125,20 +124,6 @@ def ask(store: Store, base: Store | None = None, **filters: Any) -> Answers:
     )
 
 
-def _worst_first(scores: pl.DataFrame) -> pl.DataFrame:
-    """Rows with tool failures by certainty, then rows without by enough data, then by calls."""
-    failed = pl.col("tool_failures") > 0
-    return scores.sort(
-        ~failed,
-        pl.when(failed).then("rank_worst"),
-        "insufficient_data",
-        -pl.col("judged_calls"),
-        "server",
-        "tool",
-        nulls_last=True,
-    )
-
-
 def _row(store: Store, sql: str) -> dict[str, Any]:
     return dict(store.sql(sql).pl().row(0, named=True))
 
@@ -147,9 +132,9 @@ def _compared(found: Comparison, filters: Mapping[str, Any]) -> Compared:
     tools = found.tools.pl()
     for name in filters.keys() & {"server", "tool"}:
         tools = tools.filter(pl.col(name) == filters[name])
-    rates = found.metrics.filter("metric = 'failure_rate'").pl()
+    rates = found.metrics.filter("metric = 'success_rate'").pl()
     return Compared(
         base=str(found.base),
         tools=tools,
-        failure_rates={(row["server"], row["tool"]): row for row in rates.to_dicts()},
+        success_rates={(row["server"], row["tool"]): row for row in rates.to_dicts()},
     )

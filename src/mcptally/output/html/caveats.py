@@ -34,7 +34,7 @@ def caveats(answers: Answers) -> list[Caveat]:
         Caveat(
             "Wrong results without an error",
             "A stale price, or an empty list while the network is down, cannot be recognised from "
-            "one result. A failure rate of 0% means that no failure was recognised.",
+            "one result. A confidence of 100% means that no failure of the tool was recognised.",
         ),
         Caveat(
             "Latency and tokens",
@@ -47,15 +47,16 @@ def caveats(answers: Answers) -> list[Caveat]:
 
 def _too_little_data(answers: Answers) -> Iterator[Caveat]:
     total = answers.tools.height
-    insufficient = answers.tools.filter(pl.col("insufficient_data")).height
+    insufficient = answers.tools.filter(pl.col("success_rate_insufficient_data")).height
     if total:
         have = "has" if insufficient == 1 else "have"
         yield Caveat(
             "Too little data",
-            f"{count(insufficient)} of {count(total, 'tool')} {have} too little data: fewer than "
-            "10 independent calls, or an interval wider than 40 percentage points. Their rates are "
-            "shown in grey and should not be relied on. Calls of one session are not independent, "
-            "so many calls of one session can count for fewer than 10.",
+            f"{count(insufficient)} of {count(total, 'tool')} {have} too little data for a success "
+            "rate: fewer than 10 independent calls, or an interval wider than 40 percentage "
+            "points. Their rows are shown in grey and should not be relied on. Calls of one "
+            "session are not independent, so many calls of one session can count for fewer than "
+            "10. A question mark stands before a confidence with too little data.",
         )
 
 
@@ -87,7 +88,9 @@ def _verdict(answers: Answers) -> Iterator[Caveat]:
         yield Caveat(
             "Failures with unknown cause",
             f"The cause of {count(unknown, 'failed call')} cannot be told from the error text. "
-            f"{'It' if unknown == 1 else 'They'} {was} not part of any failure rate.",
+            f"{'It' if unknown == 1 else 'They'} {was} not counted in a confidence, but "
+            f"{'widens' if unknown == 1 else 'widen'} its interval: the low end counts "
+            f"{'it' if unknown == 1 else 'them'} as the tool's, the high end does not.",
         )
 
 
@@ -154,6 +157,6 @@ def _not_stored(answers: Answers) -> Iterator[Caveat]:
     if cancelled:
         yield Caveat(
             "Cancelled calls",
-            f"The client cancelled {count(cancelled, 'call')}. They count as neither success "
-            "nor failure, because the tool might have answered.",
+            f"The client cancelled {count(cancelled, 'call')}. They count in neither a success "
+            "rate nor a confidence, because the tool might have answered.",
         )

@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 RATE_WIDTH: Final = 150
-RATE_TICKS: Final = (0.0, 0.01, 0.1, 0.25, 0.5, 1.0)
+RATE_TICKS: Final = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
 def rate_x(share: float) -> float:
-    """The x coordinate of a share on a square-root scale, on which 0.5 % and 2 % are distinct."""
-    return round(4 + (RATE_WIDTH - 8) * math.sqrt(min(1, max(0, share))), 1)
+    """The x coordinate of a share."""
+    return round(4 + (RATE_WIDTH - 8) * min(1, max(0, share)), 1)
 
 
 class Range(NamedTuple):

@@ -1,6 +1,6 @@
 """Writes the title and summary of the page and the headings of its sections."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import polars as pl
@@ -9,11 +9,12 @@ from mcptally.output.html import sections
 from mcptally.output.html.answers import Answers
 from mcptally.output.html.commands import Commands
 from mcptally.output.html.text import interval, percent, shown, span, tokens
+from mcptally.output.values import NO_EVIDENCE
 from mcptally.plural import count
 
 RANKING: Final = (
     "Ranked by the number of affected calls: the lower bound of the 95% interval times the number "
-    "of calls. Problems that the tool did not cause, or that only cost time, have a lower weight. "
+    "of calls. Refusals, and problems that only cost time, have a lower weight. "
     "Problems with too little data come last."
 )
 
@@ -32,26 +33,52 @@ def outcomes(found: Answers) -> dict[str, int]:
 
 
 def headline(found: Answers) -> str:
-    """The title of the page: how many calls failed because of a tool."""
-    failures, judged = found.counts["tool_failures"], found.counts["judged_calls"]
-    if not found.counts["calls"]:
+    """The title of the page: what share of the calls got what they asked for."""
+    calls, ok = found.counts["calls"], found.counts["ok"]
+    if not calls:
         return "No tool was called"
-    if not failures:
-        return f"None of {count(judged, 'call')} failed because of the tool"
-    whose = "the tool" if found.tools.height == 1 else "a tool"
-    return f"{count(failures)} of {count(judged, 'call')} failed because of {whose}"
+    if ok in (0, calls):
+        some = "All" if ok else "None"
+        return f"{some} of {count(calls, 'call')} got what they asked for"
+    return f"{percent(ok / calls)} of {count(calls, 'call')} got what they asked for"
+
+
+_CAUSES: Final[Mapping[str, str]] = {
+    "tool_failure": "failed because of the tool",
+    "infrastructure": "failed because of network or upstream",
+    "ambiguous": "failed for an unknown reason",
+    "business": "refused",
+    "open": "cancelled or unfinished",
+}
+
+
+def reasons(found: Answers) -> str:
+    """Why the other calls did not get what they asked for, the most frequent reason first."""
+    n, calls = outcomes(found), found.counts["calls"]
+    causes = sorted((cause for cause in _CAUSES if n[cause]), key=lambda cause: -n[cause])
+    return ", ".join(
+        f"{count(n[cause])} ({percent(n[cause] / calls)}) {_CAUSES[cause]}" for cause in causes
+    )
 
 
 def summary(found: Answers, commands: Commands) -> str:
-    """The sentences below the title: failure rate, hidden errors, and what was recorded."""
+    """The sentences below the title: the numbers of a single server, and what was recorded."""
     n = found.counts
     if not n["calls"]:
         return f"The store {shown(commands.store)} has no tool calls."
-    sentences = []
-    if n["judged_calls"]:
-        sentences.append(_rate(found))
+    sentences: list[str] = []
+    if found.servers.height == 1:
+        sentences += _rates(found.servers.row(0, named=True))
+    if never := found.tools.filter(_NEVER_WORKED).height:
+        sentences.append(f"{count(never)} of {count(found.tools.height, 'tool')} never worked.")
     if n["hidden_errors"]:
         sentences.append(f"{_hidden_errors(n['hidden_errors'])}.")
+    if n["unlisted_calls"]:
+        verb = "was" if n["unlisted_calls"] == 1 else "were"
+        sentences.append(
+            f"{count(n['unlisted_calls'], 'call')} {verb} of names that the server does not list: "
+            f"see the question unlisted_names."
+        )
     servers, tools = found.servers.height, found.tools.height
     sentences.append(
         f"Recorded: {count(n['calls'], 'call')} of {count(tools, 'tool')} on "
@@ -61,27 +88,29 @@ def summary(found: Answers, commands: Commands) -> str:
     return " ".join(sentences)
 
 
+_NEVER_WORKED: Final = (pl.col("ok") == 0) & (pl.col("success_rate") == 0)
+
+
+def _rates(row: Mapping[str, Any]) -> Iterator[str]:
+    """The success rate and the confidence of a server, each with its interval."""
+    for name, title, unit in (
+        ("success_rate", "Success rate", 1),
+        ("confidence", "Confidence", 100),
+    ):
+        if row[name] is None:
+            yield f"{title}: {NO_EVIDENCE}."
+            continue
+        low, high = (row[f"{name}_{end}"] / unit for end in ("low", "high"))
+        thin = row[f"{name}_insufficient_data"]
+        yield (
+            f"{title} {percent(row[name] / unit)}, 95% interval {interval(low, high)}"
+            f"{'; too little data to be sure' if thin else ''}."
+        )
+
+
 def _hidden_errors(n: int) -> str:
     verb = "reports a failure but is" if n == 1 else "report a failure but are"
     return f"{count(n, 'result')} {verb} not marked as an error"
-
-
-def _rate(found: Answers) -> str:
-    if found.servers.height == 1:
-        row = found.servers.row(0, named=True)
-        known = (
-            f"{percent(row['failure_rate'])}, 95% interval "
-            f"{interval(row['failure_rate_low'], row['failure_rate_high'])}"
-        )
-        known = f"Failure rate {known}."
-        return (
-            f"{known} There is too little data to be sure." if row["insufficient_data"] else known
-        )
-    rate = found.counts["tool_failures"] / found.counts["judged_calls"]
-    return (
-        f"That is {percent(rate)} of the judged calls: those that succeeded, were refused for a "
-        "valid reason, or failed because of the tool."
-    )
 
 
 def ranking(found: Answers) -> str:
@@ -93,29 +122,29 @@ def no_priorities(found: Answers) -> str:
     """The text that the page shows if there are no priorities."""
     if not found.counts["calls"]:
         return "No tool call was recorded."
-    known = found.tools.filter(~found.tools["insufficient_data"])
+    known = found.tools.filter(~found.tools["confidence_insufficient_data"])
     if known.is_empty():
         return (
-            "No problem was found, but no tool has enough data to tell how often it fails. Record "
+            "No problem was found, but no tool has enough data to tell how often it works. Record "
             "more sessions."
         )
-    worst = known.sort("failure_rate_high", descending=True).row(0, named=True)
+    worst = known.sort("confidence_low").row(0, named=True)
     return (
         f"No problem was found. {count(known.height, 'tool')} "
-        f"{'has' if known.height == 1 else 'have'} enough data; the failure rate is at most "
-        f"{percent(worst['failure_rate_high'])} (the highest upper bound of a 95% interval)."
+        f"{'has' if known.height == 1 else 'have'} enough data; the confidence is at least "
+        f"{percent(worst['confidence_low'] / 100)} (the lowest bound of a 95% interval)."
     )
 
 
 def titles(found: Answers, parts: Mapping[str, Any]) -> dict[str, str]:
     """The heading of each section, which states its main result."""
-    failing = found.tools.filter(found.tools["tool_failures"] > 0).height
-    enough = found.tools.filter(~found.tools["insufficient_data"]).height
+    never = found.tools.filter(_NEVER_WORKED).height
+    enough = found.tools.filter(~found.tools["success_rate_insufficient_data"]).height
     violations = {
         side: _total(found.violations.filter(found.violations["side"] == side), "calls")
         for side in ("input", "output")
     }
-    failing_servers = found.servers.filter(found.servers["tool_failures"] > 0).height
+    never_servers = found.servers.filter(_NEVER_WORKED).height
     changes = parts["changes"]
     return {
         "compared": (
@@ -123,11 +152,11 @@ def titles(found: Answers, parts: Mapping[str, Any]) -> dict[str, str]:
             if changes and changes.total
             else "No significant change since the base store"
         ),
-        "tools": f"{_number(failing)} of {count(found.tools.height, 'tool')} had tool failures; "
+        "tools": f"{_number(never)} of {count(found.tools.height, 'tool')} never worked; "
         f"{_number(enough).lower()} {'has' if enough == 1 else 'have'} enough data for a reliable "
-        "rate",
-        "servers": f"{_number(failing_servers)} of {count(found.servers.height, 'server')} had "
-        "tool failures",
+        "success rate",
+        "servers": f"{_number(never_servers)} of {count(found.servers.height, 'server')} never "
+        "worked",
         "errors": f"{count(_total(found.errors, 'calls'), 'failed call')} with "
         f"{count(found.errors.height, 'different error text')}",
         "hidden": _hidden_errors(found.counts["hidden_errors"]),

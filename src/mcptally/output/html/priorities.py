@@ -25,7 +25,8 @@ _WEIGHTS: Final[Mapping[str, float]] = {
     "failing": 1.0,
     "change": 1.0,
     "hidden": 0.5,
-    "lost": 0.25,
+    "lost": 1.0,
+    "never": 0.25,
     "contract": 0.5,
     "retries": 0.25,
     "drift": 0.05,
@@ -38,6 +39,7 @@ KINDS: Final[Mapping[str, str]] = {
     "change": "fails more often",
     "hidden": "hidden errors",
     "lost": "infrastructure failures",
+    "never": "never worked",
     "contract": "output schema violations",
     "retries": "failed calls repeated",
     "drift": "breaking definition change",
@@ -96,6 +98,7 @@ def priorities(answers: Answers) -> list[Priority]:
         *_changes(answers),
         *_hidden(answers),
         *_lost(answers),
+        *_never(answers),
         *_contracts(answers),
         *_retries(answers),
         *_drifts(answers),
@@ -136,21 +139,18 @@ def _is_narrow(row: Mapping[str, Any], rate: str) -> bool:
     return bool(row[f"{rate}_high"] - row[f"{rate}_low"] <= 0.4)
 
 
-def _evidence(row: Mapping[str, Any], rate: str, calls: int, *, n_eff: float | None = None) -> str:
+def _evidence(row: Mapping[str, Any], rate: str, calls: int) -> str:
     """The rate with its interval, and the number of calls and sessions behind it.
 
     Args:
         row: a row of `tool_scores` or `server_scores`.
         rate: the column of the rate.
         calls: the number of calls behind the rate.
-        n_eff: the effective sample size, mentioned if it is well below `calls`.
     """
     low, high = row[f"{rate}_low"], row[f"{rate}_high"]
     known = f"{percent(row[rate])}, 95% interval {interval(low, high)}"
     sessions = count(row["sessions"], "session")
-    dependent = n_eff is not None and n_eff < 0.9 * calls
-    effective = f" (as good as {count(max(1, n_eff or 0))} independent)" if dependent else ""
-    return f"{known}; {count(calls, 'call')} in {sessions}{effective}"
+    return f"{known}; {count(calls, 'call')} in {sessions}"
 
 
 def _typical_error(errors: pl.DataFrame, *conditions: pl.Expr) -> tuple[str | None, str | None]:
@@ -159,7 +159,7 @@ def _typical_error(errors: pl.DataFrame, *conditions: pl.Expr) -> tuple[str | No
     if found.is_empty():
         return None, None
     row = found.row(0, named=True)
-    return shown(row["example"], 200), row["example_call"]
+    return shown(row["example"], 200), row["call_id"]
 
 
 def _same_tool(row: Mapping[str, Any]) -> pl.Expr:
@@ -168,8 +168,8 @@ def _same_tool(row: Mapping[str, Any]) -> pl.Expr:
 
 def _failing(answers: Answers) -> Iterator[Priority]:
     frame = answers.tools.filter(pl.col("tool_failures") > 0)
-    for row in _most_affected(frame, "failure_rate_low", "judged_calls"):
-        failures, judged = row["tool_failures"], row["judged_calls"]
+    for row in _most_affected(frame, "failure_rate_low", "calls"):
+        failures, calls = row["tool_failures"], row["calls"]
         quote, example = _typical_error(
             answers.errors, _same_tool(row), pl.col("verdict") == "tool_failure"
         )
@@ -177,10 +177,11 @@ def _failing(answers: Answers) -> Iterator[Priority]:
             kind="failing",
             server=row["server"],
             tool=row["tool"],
-            statement=f"caused the failure of {count(failures)} of {count(judged, 'judged call')}",
-            evidence=_evidence(row, "failure_rate", judged, n_eff=row["n_eff"]),
+            statement=f"caused the failure of {count(failures)} of {count(calls, 'call')}; "
+            f"{count(row['ok'])} worked",
+            evidence=_evidence(row, "failure_rate", calls),
             impact=row["impact"] * _WEIGHTS["failing"],
-            has_enough_data=not row["insufficient_data"],
+            has_enough_data=not row["failure_rate_insufficient_data"],
             example=example,
             section="tools",
             where="verdict = 'tool_failure'",
@@ -189,19 +190,17 @@ def _failing(answers: Answers) -> Iterator[Priority]:
 
 
 def _hidden(answers: Answers) -> Iterator[Priority]:
-    frame = answers.tools.filter(pl.col("hidden_errors") > 0).with_columns(
-        claims=pl.col("ok") + pl.col("hidden_errors")
-    )
+    frame = answers.tools.filter(pl.col("hidden_errors") > 0)
     examples = answers.hidden
-    for row in _most_affected(frame, "hidden_error_rate_low", "claims"):
+    for row in _most_affected(frame, "hidden_error_rate_low", "calls"):
         quote, example = _typical_error(examples, _same_tool(row))
         yield Priority(
             kind="hidden",
             server=row["server"],
             tool=row["tool"],
             statement=f"reported a failure in {count(row['hidden_errors'])} of "
-            f"{count(row['claims'], 'result')} that are not marked as errors",
-            evidence=_evidence(row, "hidden_error_rate", row["claims"]),
+            f"{count(row['calls'], 'call')} without marking the result as an error",
+            evidence=_evidence(row, "hidden_error_rate", row["calls"]),
             impact=row["impact"] * _WEIGHTS["hidden"],
             has_enough_data=_is_narrow(row, "hidden_error_rate"),
             example=example,
@@ -212,11 +211,8 @@ def _hidden(answers: Answers) -> Iterator[Priority]:
 
 
 def _lost(answers: Answers) -> Iterator[Priority]:
-    ended = pl.sum_horizontal(
-        *("ok", "hidden_errors", "tool_errors", "protocol_errors", "timeouts", "no_responses")
-    )
-    frame = answers.servers.filter(pl.col("infrastructure") > 0).with_columns(ended=ended)
-    for row in _most_affected(frame, "infrastructure_rate_low", "ended"):
+    frame = answers.servers.filter(pl.col("infrastructure") > 0)
+    for row in _most_affected(frame, "infrastructure_rate_low", "calls"):
         quote, example = _typical_error(
             answers.errors,
             pl.col("server").eq_missing(row["server"]),
@@ -226,14 +222,37 @@ def _lost(answers: Answers) -> Iterator[Priority]:
             kind="lost",
             server=row["server"],
             tool=None,
-            statement=f"had {count(row['infrastructure'])} of {count(row['ended'], 'call')} fail "
-            "because of the network, a timeout or an upstream service",
-            evidence=_evidence(row, "infrastructure_rate", row["ended"]),
+            statement=f"had {count(row['infrastructure'])} of {count(row['calls'], 'call')} fail "
+            f"because of the network, a timeout or an upstream service; {count(row['ok'])} worked",
+            evidence=_evidence(row, "infrastructure_rate", row["calls"]),
             impact=row["impact"] * _WEIGHTS["lost"],
             has_enough_data=_is_narrow(row, "infrastructure_rate"),
             example=example,
             section="errors",
             where="verdict = 'infrastructure'",
+            quote=quote,
+        )
+
+
+def _never(answers: Answers) -> Iterator[Priority]:
+    frame = answers.tools.filter(pl.col("ok") == 0, pl.col("success_rate_high") < 1).with_columns(
+        lost=1 - pl.col("success_rate_high")
+    )
+    for row in _most_affected(frame, "lost", "calls"):
+        quote, example = _typical_error(answers.errors, _same_tool(row))
+        yield Priority(
+            kind="never",
+            server=row["server"],
+            tool=row["tool"],
+            statement=f"never worked: 0 of {count(row['calls'], 'call')}; "
+            f"{count(row['business'])} refused, {count(row['infrastructure'])} failed because of "
+            f"network or upstream, {count(row['tool_failures'])} because of the tool",
+            evidence=_evidence(row, "success_rate", row["calls"]),
+            impact=row["impact"] * _WEIGHTS["never"],
+            has_enough_data=not row["success_rate_insufficient_data"],
+            example=example,
+            section="tools",
+            where="outcome <> 'ok'",
             quote=quote,
         )
 
@@ -247,7 +266,7 @@ def _contracts(answers: Answers) -> Iterator[Priority]:
         .agg(
             pl.col("calls").sum().alias("broken"),
             pl.col("example").first(),
-            pl.col("example_call").first(),
+            pl.col("call_id").first(),
         )
     )
     frame = answers.tools.join(broken, on=["server", "tool"], nulls_equal=True)
@@ -263,7 +282,7 @@ def _contracts(answers: Answers) -> Iterator[Priority]:
             f"{interval(row['invalid_output_rate_low'], row['invalid_output_rate_high'])}",
             impact=row["impact"] * _WEIGHTS["contract"],
             has_enough_data=_is_narrow(row, "invalid_output_rate"),
-            example=row["example_call"],
+            example=row["call_id"],
             section="schemas",
             where="output_schema_state IN ('invalid', 'missing_output')",
             quote=shown(row["example"], 200),
@@ -289,7 +308,7 @@ def _retries(answers: Answers) -> Iterator[Priority]:
             f"failed attempts took {count(row['wasted_tokens'], 'token')}",
             impact=row["impact"] * _WEIGHTS["retries"],
             has_enough_data=_is_narrow(row, "retry_rate"),
-            example=row["worst_call"],
+            example=row["call_id"],
             section="retries",
             where="attempt_why = 'retry'",
         )
@@ -304,8 +323,8 @@ def _drifts(answers: Answers) -> Iterator[Priority]:
             tool=row["tool"],
             statement=f"changed its definition on {moment(row['first_seen'])} UTC in a way "
             f"that breaks callers: {changes}",
-            evidence=f"tool failures: {count(row['failures_before'])} of "
-            f"{count(row['calls_before'], 'call')} before, {count(row['failures'])} of "
+            evidence=f"tool_failures: {count(row['tool_failures_before'])} of "
+            f"{count(row['calls_before'], 'call')} before, {count(row['tool_failures'])} of "
             f"{count(row['calls'], 'call')} after",
             impact=max(1, row["calls"]) * _WEIGHTS["drift"],
             has_enough_data=True,
@@ -339,7 +358,7 @@ def _changes(answers: Answers) -> Iterator[Priority]:
             f"since; q = {row['q_value']:.1g}",
             impact=-row["difference"] * row["calls_after"] * _WEIGHTS["change"],
             has_enough_data=True,
-            example=row["example_call"],
+            example=row["call_id"],
             section="tools",
             where=f"verdict = '{row['cause']}'",
             quote=quote,
@@ -347,8 +366,10 @@ def _changes(answers: Answers) -> Iterator[Priority]:
 
 
 _AFFECTED: Final[Mapping[str, str]] = {
+    "confidence": "verdict = 'tool_failure'",
     "failure_rate": "verdict = 'tool_failure'",
-    "error_rate": "outcome NOT IN ('ok', 'input_required', 'task')",
+    "infrastructure_rate": "verdict = 'infrastructure'",
+    "success_rate": "outcome NOT IN ('ok', 'input_required', 'task')",
     "hidden_error_rate": "outcome = 'hidden_error'",
     "invalid_output_rate": "output_schema_state IN ('invalid', 'missing_output')",
     "invalid_input_rate": "input_schema_state = 'invalid'",
@@ -360,15 +381,20 @@ def _example(
     answers: Answers, row: Mapping[str, Any], metric: str
 ) -> tuple[str | None, str | None]:
     """An error text and the id of a call that show why a metric got worse."""
-    if metric in {"failure_rate", "error_rate"}:
-        wanted = pl.col("verdict") == "tool_failure" if metric == "failure_rate" else pl.lit(True)  # noqa: FBT003
-        return _typical_error(answers.errors, _same_tool(row), wanted)
+    if metric in {"confidence", "failure_rate"}:
+        own = pl.col("verdict") == "tool_failure"
+        return _typical_error(answers.errors, _same_tool(row), own)
+    if metric == "infrastructure_rate":
+        outage = pl.col("verdict") == "infrastructure"
+        return _typical_error(answers.errors, _same_tool(row), outage)
+    if metric == "success_rate":
+        return _typical_error(answers.errors, _same_tool(row))
     if metric == "hidden_error_rate":
         return _typical_error(answers.hidden, _same_tool(row))
     if metric.startswith("invalid_"):
         side = metric.split("_")[1]
         return _typical_error(answers.violations, _same_tool(row), pl.col("side") == side)
-    slowest = answers.latency.filter(_same_tool(row)).get_column("slowest_call").to_list()
+    slowest = answers.latency.filter(_same_tool(row)).get_column("call_id").to_list()
     return None, slowest[0] if slowest else None
 
 

@@ -41,7 +41,7 @@ def _present(*commands: str | None) -> list[str]:
 
 
 def tools(answers: Answers, commands: Commands) -> Section:
-    """The tools by failure rate, the most certain failures first."""
+    """The tools, those that cost callers most first."""
     examples = _examples(answers)
     rows: list[dict[str, Any]] = []
     characters = 0
@@ -55,16 +55,16 @@ def tools(answers: Answers, commands: Commands) -> Section:
         characters += 2 * len(escape(names)) + sum(len(escape(line)) for line in lines)
         if characters > MAX_TOOL_CHARACTERS:
             break
-        rows.append(row | {"range": _failure_range(row), "commands": lines})
+        rows.append(row | {"range": _success_range(row), "commands": lines})
     return Section(rows, answers.tools.height, commands.ask("tool_scores"))
 
 
-def _failure_range(row: Mapping[str, Any]) -> charts.Range | None:
-    return charts.rate_range(row["failure_rate_low"], row["failure_rate"], row["failure_rate_high"])
+def _success_range(row: Mapping[str, Any]) -> charts.Range | None:
+    return charts.rate_range(row["success_rate_low"], row["success_rate"], row["success_rate_high"])
 
 
 def servers(answers: Answers, commands: Commands) -> Section:
-    """The servers by failure rate."""
+    """The servers, those that cost callers most first."""
     examples: dict[str | None, str] = {}
     for (server, _), call in _examples(answers).items():
         examples.setdefault(server, call)
@@ -75,7 +75,7 @@ def servers(answers: Answers, commands: Commands) -> Section:
         lines = _present(
             commands.show(example), commands.calls(row["server"], None, where, example)
         )
-        rows.append(row | {"range": _failure_range(row), "commands": lines})
+        rows.append(row | {"range": _success_range(row), "commands": lines})
     return Section(rows, answers.servers.height, commands.ask("server_scores"))
 
 
@@ -88,9 +88,9 @@ def _examples(answers: Answers) -> dict[tuple[str | None, str | None], str]:
     failing = answers.errors.filter(pl.col("verdict") == "tool_failure")
     found: dict[tuple[str | None, str | None], str] = {}
     for frame, column in (
-        (failing, "example_call"),
-        (answers.errors, "example_call"),
-        (answers.latency, "slowest_call"),
+        (failing, "call_id"),
+        (answers.errors, "call_id"),
+        (answers.latency, "call_id"),
     ):
         for server, tool, call in frame.select("server", "tool", column).iter_rows():
             found.setdefault((server, tool), call)
@@ -108,7 +108,7 @@ def errors(answers: Answers, commands: Commands) -> Section:
     )
     chosen = ranked.sort("rank_in_verdict", "urgency").head(MAX_ROWS * 2)
     rows = [
-        row | {"commands": _present(commands.show(row["example_call"]))}
+        row | {"commands": _present(commands.show(row["call_id"]))}
         for row in chosen.sort("calls", descending=True).to_dicts()
     ]
     return Section(rows, answers.errors.height, commands.ask("error_groups"))
@@ -120,9 +120,9 @@ def hidden(answers: Answers, commands: Commands) -> Section:
         row
         | {
             "commands": _present(
-                commands.show(row["example_call"]),
+                commands.show(row["call_id"]),
                 commands.calls(
-                    row["server"], row["tool"], "outcome = 'hidden_error'", row["example_call"]
+                    row["server"], row["tool"], "outcome = 'hidden_error'", row["call_id"]
                 ),
             )
         }
@@ -135,7 +135,7 @@ def latency(answers: Answers, commands: Commands) -> Section:
     """Latency histograms of the slowest tools; tools with 20 calls or more come first."""
     ranked = answers.latency.with_columns(
         used=pl.col("calls") >= min(20, max(answers.latency.get_column("calls"), default=0))
-    ).sort("used", "p95_ms", descending=True, nulls_last=True)
+    ).sort("used", "latency_p95_ms", descending=True, nulls_last=True)
     bins: dict[tuple[str | None, str | None], list[tuple[int, int]]] = {}
     wanted = ranked.head(MAX_HISTOGRAMS)
     for row in answers.histogram.join(
@@ -146,9 +146,9 @@ def latency(answers: Answers, commands: Commands) -> Section:
         row
         | {
             "bars": charts.histogram(bins.get((row["server"], row["tool"]), ())),
-            "p50_x": charts.time_x(row["p50_ms"]),
-            "p95_x": charts.time_x(row["p95_ms"]),
-            "commands": _present(commands.show(row["slowest_call"])),
+            "p50_x": charts.time_x(row["latency_p50_ms"]),
+            "p95_x": charts.time_x(row["latency_p95_ms"]),
+            "commands": _present(commands.show(row["call_id"])),
         }
         for row in wanted.to_dicts()
     ]
@@ -192,12 +192,12 @@ def context(answers: Answers, commands: Commands) -> Section:
     most = max(frame.get_column("total_tokens"), default=0)
     rows = []
     for row in frame.head(MAX_ROWS // 2).to_dicts():
-        parts = {"definition": row["listed_tokens"], "results": row["result_tokens"]}
+        parts = {"definition": row["listed_tokens"], "results": row["response_tokens_total"]}
         rows.append(
             row
             | {
                 "pieces": charts.stacked(parts, charts.RATE_WIDTH, most),
-                "commands": _present(commands.show(row["largest_call"])),
+                "commands": _present(commands.show(row["call_id"])),
             }
         )
     return Section(rows, frame.height, commands.ask("context_cost"))
@@ -206,7 +206,7 @@ def context(answers: Answers, commands: Commands) -> Section:
 def violations(answers: Answers, commands: Commands) -> Section:
     """Arguments and results that do not match the tool's own schema."""
     rows = [
-        row | {"commands": _present(commands.show(row["example_call"]))}
+        row | {"commands": _present(commands.show(row["call_id"]))}
         for row in answers.violations.head(MAX_ROWS).to_dicts()
     ]
     return Section(rows, answers.violations.height, commands.ask("schema_violations"))
@@ -215,7 +215,7 @@ def violations(answers: Answers, commands: Commands) -> Section:
 def retries(answers: Answers, commands: Commands) -> Section:
     """The tools whose failed calls were repeated."""
     rows = [
-        row | {"commands": _present(commands.show(row["worst_call"]))}
+        row | {"commands": _present(commands.show(row["call_id"]))}
         for row in answers.retries.head(MAX_ROWS // 2).to_dicts()
     ]
     return Section(rows, answers.retries.height, commands.ask("retry_loops"))
@@ -224,7 +224,7 @@ def retries(answers: Answers, commands: Commands) -> Section:
 def findings(answers: Answers, commands: Commands) -> Section:
     """The violations of the protocol and other findings, by rule."""
     rows = [
-        row | {"commands": _present(commands.show(row["example"]) if row["calls"] else None)}
+        row | {"commands": _present(commands.show(row["call_id"]))}
         for row in answers.findings.head(MAX_ROWS).to_dicts()
     ]
     return Section(rows, answers.findings.height, commands.ask("finding_counts"))
@@ -237,7 +237,7 @@ def changes(answers: Answers, compared: Compared, commands: Commands) -> Section
     examples = _examples(answers)
     for row in listed.head(MAX_ROWS * 2).to_dicts():
         example = examples.get((row["server"], row["tool"]))
-        rates: Mapping[str, Any] = compared.failure_rates.get((row["server"], row["tool"]), {})
+        rates: Mapping[str, Any] = compared.success_rates.get((row["server"], row["tool"]), {})
         before, now = rates.get("base"), rates.get("new")
         rates_x = None
         if before is not None and now is not None:

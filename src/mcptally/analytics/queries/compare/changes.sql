@@ -238,24 +238,29 @@ judged AS (
             difference + sqrt((new_high - new) ** 2 + (base - base_low) ** 2))),
             exp(difference + half_width)) AS change_high,
         if(share, $min_difference, ln($min_ratio)) AS min_change,
-        if(share, 0, 1) AS no_change
+        if(share, 0, 1) AS no_change,
+        list_contains($higher_is_better, metric) AS higher_is_better,
+        -- Like `confidence` of a score, that of a comparison is from 0 to 100.
+        if(metric = 'confidence', 100, 1) AS unit
     FROM ranked
 )
 SELECT
     level, server, coalesce(new_tool, base_tool) AS tool, base_tool,
     replace(metric, 'ln_', '') AS metric,
     if(share, 'difference', 'ratio') AS scale,
-    base, new, change, change_low, change_high, p_value, q_value,
+    unit * base AS base, unit * new AS new, unit * change AS change,
+    unit * change_low AS change_low, unit * change_high AS change_high, p_value, q_value,
     CASE
         WHEN NOT testable THEN 'too_little_data'
         WHEN q_value <= $alpha AND latency_agrees AND difference >= min_change
-            AND change_low > no_change THEN 'worse'
+            AND j.change_low > no_change THEN if(higher_is_better, 'better', 'worse')
         WHEN q_value <= $alpha AND latency_agrees AND difference <= -min_change
-            AND change_high < no_change THEN 'better'
-        WHEN share AND greatest(change_high, -change_low) < min_change THEN 'unchanged'
-        WHEN NOT share AND greatest(ln(change_high), -ln(change_low)) < min_change THEN 'unchanged'
+            AND j.change_high < no_change THEN if(higher_is_better, 'worse', 'better')
+        WHEN share AND greatest(j.change_high, -j.change_low) < min_change THEN 'unchanged'
+        WHEN NOT share AND greatest(ln(j.change_high), -ln(j.change_low)) < min_change
+            THEN 'unchanged'
         ELSE 'unclear'
     END AS verdict,
     base_n::BIGINT AS base_calls, new_n::BIGINT AS new_calls, base_sessions, new_sessions,
     common_share AS calls_of_common_tools
-FROM judged
+FROM judged j
