@@ -1,15 +1,18 @@
 """Runs that are killed, disks that are full, files that cannot be read, stores that are damaged."""
 
+import asyncio
 import random
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import polars as pl
 import pytest
 from click.testing import CliRunner
+from mcp.client.client import Client
 
 import mcptally as mt
 from mcptally.analytics.store import retry_if_replaced
@@ -110,6 +113,33 @@ def test_a_query_whose_files_were_removed_is_run_again(replaced: Path, scored: P
     runs.append(lambda: mt.score(faults.AFTER, out=replaced, full=True))
     with pytest.raises(duckdb.IOException):  # without `steadily`
         ask()
+
+
+def test_a_served_store_is_replaced_without_an_error_or_a_mixed_answer(
+    replaced: Path, scored: Path
+):
+    query = "SELECT count(*) AS n, max(line) AS line, sum(length(response))::BIGINT AS s FROM calls"
+    states = [
+        [list(row) for row in mt.open_store(scored / name).sql(query).fetchall()]
+        for name in ("before", "after")
+    ]
+
+    async def conversation() -> list[Any]:
+        async with Client(server(replaced, seconds=300)) as client:
+            found = []
+            for files in (faults.AFTER, faults.BEFORE) * 3:
+                # The first two calls start the processes that answer.
+                scoring = asyncio.to_thread(mt.score, files, out=replaced, full=True)
+                asked = [client.call_tool("sql", {"query": query}) for _ in range(4)]
+                _, *answers = await asyncio.gather(scoring, *asked)
+                found += [*answers, await client.call_tool("sql", {"query": query})]
+                expected = states[files == faults.AFTER]
+                assert found[-1].structured_content["rows"] == expected
+            return found
+
+    for answer in asyncio.run(conversation()):
+        assert not answer.is_error, answer.content
+        assert answer.structured_content["rows"] in states
 
 
 def test_a_store_that_is_replaced_again_and_again_is_an_error_with_advice(replaced: Path):

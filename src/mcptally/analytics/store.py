@@ -352,7 +352,8 @@ class MemoryLimitedStore(Store):
         super().__init__(*paths, memory=memory)
         self._exact = exact
         # This creates the views, so that no answer waits for them.
-        [(limit,)] = self.sql("SELECT current_setting('memory_limit')").fetchall()
+        query = "SELECT current_setting('memory_limit')"
+        [(limit,)] = retry_if_replaced([self], lambda: self.sql(query).fetchall())
         number, unit = limit.split()
         power = ("bytes", "KiB", "MiB", "GiB", "TiB").index(unit)
         limit_memory(int(float(number) * 1024**power))
