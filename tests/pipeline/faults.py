@@ -43,14 +43,14 @@ _WRITES: Final = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
 
 def tables(store: Path) -> dict[str, pl.DataFrame]:
-    """Every table of a store as a query reads it, sorted."""
+    """Every table of a store, of the files that a query reads, sorted."""
     import mcptally as mt
     from mcptally.tables.all_tables import TABLES
 
-    opened_ = mt.open_store(store)
+    (files,) = mt.open_store(store).files
     found = {}
     for table in TABLES:
-        frame = opened_.sql(f"SELECT * FROM {table.name}").pl()
+        frame = pl.concat([pl.read_parquet(path) for path in files[table.name]])
         found[table.name] = frame.sort(table.key, nulls_last=True)
     return found
 
@@ -273,8 +273,8 @@ class Scene:
         subprocess.run([*words, *map(str, steps)], cwd=ROOT, check=True)
         return sorted(int(path.name) for path in (self.kept.parent / "left").iterdir())
 
-    def after_kill(self, step: int) -> str:
-        """Which store a kill at a step left; runs the command once more.
+    def after_kill(self, step: int, *, again: bool = True) -> str:
+        """Which store a kill at a step left; runs the command once more if `again`.
 
         Raises:
             AssertionError: the store is neither the old one nor the new one, or the next run of
@@ -285,6 +285,8 @@ class Scene:
         shutil.rmtree(self.folder, ignore_errors=True)
         (self.kept.parent / "left" / str(step)).rename(self.folder)
         left = self.found()
+        if not again:
+            return left
         # A second `forget` of what is forgotten finds nothing to forget.
         done = contextlib.suppress(QueryError) if left == "the new store" else None
         with done or contextlib.nullcontext():
