@@ -243,6 +243,7 @@ def test_an_answer_with_limits_has_the_types_and_values_of_one_without(small: mt
     assert question.fetchall() == small.ask("tool_scores", server="demo").fetchall()
 
 
+@pytest.mark.slow
 def test_an_endless_query_returns_the_requested_rows(small: mt.Store):
     store = mt.open_store(small.path, memory="200MB")
     with store.within(20, rows=3):
@@ -307,6 +308,7 @@ def test_threads_may_share_a_store_from_the_first_question(small: mt.Store):
             assert list(pool.map(ask, asked)) == [1] * len(asked)
 
 
+@pytest.mark.slow
 def test_data_is_spilled_to_a_folder_that_only_this_user_can_read(small: mt.Store):
     store = mt.open_store(small.path)
     [(aside,)] = store.sql("SELECT current_setting('temp_directory')").fetchall()

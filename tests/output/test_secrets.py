@@ -204,6 +204,7 @@ def test_no_export_holds_a_secret_and_raw_holds_all(store, tmp_path):
                 assert leaks(seen[True]) >= ({*LEAKS, MEMBER} if all_columns else {LEAKS[0]})
 
 
+@pytest.mark.slow
 def test_what_is_exported_with_masks_is_still_what_its_format_says(store, tmp_path):
     export(store, to="har", out=tmp_path / "x.har")
     for entry in json.loads((tmp_path / "x.har").read_text())["log"]["entries"]:
@@ -225,6 +226,7 @@ def test_what_is_exported_with_masks_is_still_what_its_format_says(store, tmp_pa
             json.loads(value)
 
 
+@pytest.mark.slow
 def test_raw_is_a_choice_of_query_show_compare_and_export(store, capfdbinary, monkeypatch):
     (call_id,) = open_store(store).sql("SELECT call_id FROM calls LIMIT 1").fetchall()[0]
     for words in (

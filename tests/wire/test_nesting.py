@@ -84,6 +84,7 @@ def by_command(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return traces, store
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", [lambda call_: call_(), deeper, in_thread])
 def test_the_library_accepts_what_the_command_accepts(
     tmp_path: Path, by_command: tuple[Path, Path], way: Callable[[Callable[[], Any]], Any]
@@ -101,6 +102,7 @@ def test_the_library_accepts_what_the_command_accepts(
     assert theirs["calls"].filter(outcome="ok").height == ACCEPTED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", [lambda call_: call_(), deeper, in_thread])
 def test_check_accepts_what_score_accepts(
     by_command: tuple[Path, Path], way: Callable[[Callable[[], Any]], Any]
@@ -170,6 +172,7 @@ def test_assert_tool_response_accepts_up_to_the_limit_and_refuses_beyond(as_text
             asserted(depth)
 
 
+@pytest.mark.slow
 def test_a_dry_run_answers_up_to_the_limit_and_refuses_beyond(
     by_command: tuple[Path, Path],
 ) -> None:

@@ -71,6 +71,7 @@ def rows(store, sql):
     return store.sql(sql).to_arrow_table().to_pylist()
 
 
+@pytest.mark.slow
 def test_validator_honesty_compares_validations_with_the_outcomes_of_calls(store):
     (row,) = rows(store, "SELECT * FROM validator_honesty")
     assert (row["server"], row["phase"]) == ("validating", "semantic")
@@ -88,6 +89,7 @@ def test_validator_honesty_compares_validations_with_the_outcomes_of_calls(store
     assert row["insufficient_data"] is True
 
 
+@pytest.mark.slow
 def test_a_validation_applies_only_to_calls_with_the_same_tool_and_arguments(store):
     (row,) = rows(
         store,
@@ -96,6 +98,7 @@ def test_a_validation_applies_only_to_calls_with_the_same_tool_and_arguments(sto
     assert row == {"calls": 14, "known": 13}
 
 
+@pytest.mark.slow
 def test_failures_that_the_servers_own_answer_would_have_prevented(store):
     (row,) = rows(store, "SELECT * FROM preventable_failures WHERE tool = 'read_file'")
     assert (row["failed"], row["prevented"], row["by_native_answer"]) == (5, 3, 3)
@@ -104,6 +107,7 @@ def test_failures_that_the_servers_own_answer_would_have_prevented(store):
     assert row["blocked_share"] == pytest.approx(2 / 9)
 
 
+@pytest.mark.slow
 def test_invalid_and_vague_answers_become_findings(store):
     found = rows(store, "SELECT rule, evidence FROM findings WHERE rule LIKE 'validation.%'")
     assert sorted((f["rule"], f["evidence"]) for f in found) == [
@@ -112,6 +116,7 @@ def test_invalid_and_vague_answers_become_findings(store):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "valid", "errors"),
     [
@@ -128,6 +133,7 @@ def test_a_recorded_answer_of_the_server_takes_precedence(store, path, valid, er
     assert answer.source.startswith("the server's own answer of 20")
 
 
+@pytest.mark.slow
 def test_without_a_recorded_answer_earlier_calls_are_the_evidence(store):
     answer = dry_run.validate(
         store, server="validating", tool="read_file", arguments={"path": "/never/validated"}
@@ -139,6 +145,7 @@ def test_without_a_recorded_answer_earlier_calls_are_the_evidence(store):
     assert again.startswith("The same call failed on 20")
 
 
+@pytest.mark.slow
 def test_a_path_that_worked_elsewhere_is_unchecked_with_its_date(store):
     answer = dry_run.validate(
         store,
@@ -153,6 +160,7 @@ def test_a_path_that_worked_elsewhere_is_unchecked_with_its_date(store):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("server", "tool", "arguments", "error"),
     [
