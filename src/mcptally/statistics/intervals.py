@@ -13,7 +13,7 @@ Floats = npt.NDArray[np.float64]
 LEVEL: Final = 0.975
 """The quantile at the upper end of a two-sided 95 % interval."""
 PRIOR_SESSIONS: Final = 1.5
-"""Weight of the assumption that all calls of a session are alike, in sessions with both results."""
+"""Weight of the assumption that a session counts as one call, in sessions with the rarer result."""
 
 
 def wilson(rate: Floats, n_eff: Floats, t: Floats) -> tuple[Floats, Floats]:
@@ -82,11 +82,10 @@ def rate_intervals(
         # The correlation of the calls of a session, as Fleiss and Cuzick (1979) estimate it.
         alike = 1 - mixed / ((n - sessions) * binomial)
         alike = np.where((n > sessions) & (binomial > 0), np.clip(alike, 0, 1), 0)
-        # Kish: the design effect is `alike_effect` if all calls of a session are alike.
-        alike_effect = nn / n
         known = np.minimum(rarer, sessions - 1)
         weight = known / (known + PRIOR_SESSIONS)
-        effect = (1 + (alike_effect - 1) * alike) ** weight * alike_effect ** (1 - weight)
+        # Kish's design effect, and the one with which each session counts as one call.
+        effect = (1 + (nn / n - 1) * alike) ** weight * (n / sessions) ** (1 - weight)
         # Not less than the sessions show: it is larger if long sessions have another rate.
         spread = np.maximum(0, yy - 2 * mean * yn + mean**2 * nn)
         shown = sessions / (sessions - 1) * spread / n / binomial
