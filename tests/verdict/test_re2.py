@@ -9,11 +9,13 @@ from hypothesis import strategies as st
 from mcptally.verdict import classify, hidden_errors
 from mcptally.verdict.match import alternation
 from mcptally.verdict.re2 import folded, is_supported
+from mcptally.verdict.rule_model import words_of_languages
 
 PATTERNS = [
     alternation([each], start=rule.where == "start")
     for rule in (*classify.failure_rules(), *hidden_errors.hidden_error_rules())
     for each in (*rule.matches, *rule.also, *rule.unless)
+    if each not in words_of_languages().get(rule.words, ())
 ]
 SUPPORTED = [each for each in PATTERNS if is_supported(each)]
 

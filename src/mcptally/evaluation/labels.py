@@ -40,15 +40,11 @@ COLUMNS: Final[dict[str, pl.DataType]] = {
 
 _KEY: Final = ["recording", "request_id", "method"]
 CALL_COLUMNS: Final = (
-    *_KEY,
-    *("outcome", "text", "error_text", "structured", "later_texts", "arguments"),
-    *("error_code", "input_schema_state"),
+    *(*_KEY, "later_texts"),
+    *("outcome", "text", "error_text", "structured", "arguments", "error_code"),
+    "input_schema_state",
 )
 """The columns of recorded calls that `with_traffic` reads."""
-_RECORDED: Final = tuple(
-    name for name in CALL_COLUMNS if name not in {*_KEY, "outcome", "error_text"}
-)
-"""Those that replace what the label says."""
 
 _CLASSES: Final = {
     "protocol_error": "business",
@@ -219,7 +215,9 @@ def with_traffic(labelled: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
         .drop("outcome", "error_text")
         .unique(_KEY, keep="none")
     )
+    labelled = labelled.drop("later_texts")
     joined = labelled.join(recorded, on=_KEY, how="left", suffix="_recorded", maintain_order="left")
     return joined.with_columns(
-        pl.coalesce(f"{name}_recorded", name).alias(name) for name in _RECORDED
+        pl.coalesce(f"{name}_recorded", name).alias(name)
+        for name in ("text", "structured", "arguments", "error_code", "input_schema_state")
     ).select(*COLUMNS)

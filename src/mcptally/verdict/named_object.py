@@ -12,8 +12,11 @@ _QUOTED: Final = r"""(?:^|[^\w'"`])['"`]([^'"`\n]{0,200})['"`]"""
 _UNQUOTED: Final = (
     r"(?i)\bno such (?:table|column|function|module|view|index)[:=]? ([\w.]+)"
     r"|(?:^|[\s(])((?:[A-Za-z]:[\\/]|/)[^\s:,;)]{2,200})"
+    r"|\b([\w-]+\.(?:json|ya?ml|toml|ini|conf|cfg|env|properties|db|sqlite3?|onnx|bin|pem|crt|lock"
+    r"|log|html|tmpl|j2|so|dll|dat|pkl|npz|gguf|pt))\b"
+    r"|^([\w.+-]+): (?:command not found|not found$|no such file or directory)"
 )
-"""A name after SQLite's "no such", or a path."""
+"""A name after SQLite's "no such", a path, a file of a program, or a program that a shell names."""
 _LAST_PART: Final = r"[/\\]([^/\\]{2,}?|\d)(?:\.\w{1,8})?[/\\]?$"
 """The last component of a path, without its suffix."""
 _VALUE: Final = r"""(?:"[^"\\]{3,200}"|[-\d.]{2,})\s*[,\]}]"""
@@ -34,8 +37,7 @@ def source(frame: pl.DataFrame) -> pl.Series:
     named = frame.select(
         object=pl.coalesce(
             pl.col("stripped").str.extract(_QUOTED, 1),
-            pl.col("stripped").str.extract(_UNQUOTED, 1),
-            pl.col("stripped").str.extract(_UNQUOTED, 2),
+            *(pl.col("stripped").str.extract(_UNQUOTED, group) for group in (1, 2, 3, 4)),
         ).str.to_lowercase(),
         arguments=pl.col("arguments").str.to_lowercase(),
     ).with_row_index("row")
