@@ -175,8 +175,13 @@ class Store:
             query = _LIST_TABLES
         connection = self._connection()
         check_select(connection, query)
-        self._create_questions(views.all_texts())
-        return self._rows(connection, query, params)
+        self._create_questions(views.texts_read(query))
+        try:
+            return self._rows(connection, query, params)
+        except QueryError:
+            # Perhaps the query names a question in an unexpected way; DuckDB also suggests names.
+            self._create_questions(views.all_texts())
+            return self._rows(connection, query, params)
 
     def _connection(
         self, filters: frozenset[str] = frozenset(), question: str | None = None

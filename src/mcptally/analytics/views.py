@@ -159,6 +159,24 @@ def texts_of(question: str) -> dict[str, str]:
     return found | {question: text}
 
 
+def texts_read(query: str) -> Mapping[str, str]:
+    """The SQL of the questions that a query may read: those whose names occur in it.
+
+    All questions, if the query reads the catalog.
+    """
+    folded = query.casefold()
+    if _READS_CATALOG.search(folded):
+        return all_texts()
+    found: dict[str, str] = {}
+    for name in all_texts():
+        if name.casefold() in folded:
+            found |= texts_of(name)
+    return found
+
+
+_READS_CATALOG: Final = re.compile(r"duckdb_|information_schema|pg_catalog|sqlite_master|pragma_")
+
+
 def _names_read(text: str) -> set[str]:
     """The names of views, tables and macros that a text may read, without its own CTEs."""
     named = set(re.findall(r"\b(?:FROM|JOIN)\s+(\w+)|\b(_\w+)\(", text))
