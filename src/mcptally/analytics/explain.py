@@ -71,12 +71,18 @@ def explain(
 
 
 def _explain(store: Store, call: str, rules: RuleSet, *, seed: bool) -> Explanation:
-    found = store.sql("SELECT * FROM calls WHERE starts_with(call_id, ?) LIMIT 2", params=[call])
-    frame = found.pl()
+    begins = "FROM calls WHERE starts_with(call_id, ?)"
+    frame = store.sql(f"SELECT * {begins} LIMIT 2", params=[call]).pl()
     if frame.is_empty():
         raise QueryError(f"no call has the id {call!r}; ids are in the column call_id of calls")
     if frame.height > 1:
-        raise QueryError(f"several calls have ids that begin with {call!r}; give more characters")
+        number, first = store.sql(
+            f"SELECT count(*), list(call_id ORDER BY call_id)[:5] {begins}", params=[call]
+        ).fetchall()[0]
+        raise QueryError(
+            f"{number:,} calls have ids that begin with {call!r}; give more characters "
+            f"({', '.join(first)}{', …' if number > len(first) else ''})"
+        )
     row = frame.row(0, named=True)
     by_id = {rule.id: rule for rule in (*rules.verdict, *rules.hidden)}
     firing = classify.matching_rules(frame, rules.verdict).get_column("rule")
