@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from mcptally.output.values import NEVER_WORKED, SHARE, cell_of
 from mcptally.redaction.display import clean_line
+from mcptally.tables.values import NEVER_WORKED, SHARE, cell_of
 
 if TYPE_CHECKING:
     from rich.text import Text
