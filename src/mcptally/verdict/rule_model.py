@@ -53,7 +53,7 @@ class TextRule(rules.Rule):
     matches: tuple[str, ...] = ()
     """One of these patterns must match. Empty: the rule does not test the text."""
     words: str = ""
-    """A class of words in rules/languages.toml; `matches` gets its words in all languages."""
+    """A class of words in verdict/languages.toml; `matches` gets its words in all languages."""
     also: tuple[str, ...] = ()
     """If given, one of these patterns must match as well."""
     unless: tuple[str, ...] = ()
@@ -177,8 +177,8 @@ def shipped_rules(cls: type[R], *files: str) -> tuple[R, ...]:
 
 @functools.cache
 def words_of_languages() -> Mapping[str, tuple[str, ...]]:
-    """Return for each class of words in rules/languages.toml one pattern per language."""
-    text = resources.files(rules).joinpath("languages.toml").read_text(encoding="utf-8")
+    """Return for each class of words in verdict/languages.toml one pattern per language."""
+    text = resources.files(__package__).joinpath("languages.toml").read_text(encoding="utf-8")
     classes: dict[str, list[str]] = {}
     for language in tomllib.loads(text).values():
         for name, words in language.items():
