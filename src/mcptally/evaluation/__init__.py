@@ -105,37 +105,58 @@ def evaluate(
     """
     labelled = labels.read(Path(path))
     if traffic is not None:
-        labelled = labels.with_traffic(labelled, _calls(Path(traffic), labelled))
+        labelled = labels.with_traffic(labelled, recorded_calls(Path(traffic), labelled))
     return Evaluation(
-        verdict=_verdict(verdict_rows(labelled), cross_validate=cross_validate),
+        verdict=_verdict(verdict_rows(labelled)),
         hidden=_hidden(hidden_rows(labelled), cross_validate=cross_validate),
     )
 
 
+def evaluate_rows(rows: pl.DataFrame) -> Evaluation:
+    """Measure verdicts that `verdict_rows` returned, or that were made in another way."""
+    return Evaluation(verdict=_verdict(rows.filter(pl.col("label").is_not_null())), hidden=None)
+
+
 def verdict_rows(labelled: pl.DataFrame) -> pl.DataFrame:
-    """The calls with a label for the verdict, with `correct` and the columns of `judge`."""
-    rows = labelled.filter(pl.col("label").is_not_null())
-    judged = classify.judge(rows.rename({"text": "error_text"}))
-    return pl.concat([rows, judged], how="horizontal").with_columns(
+    """The calls with a label for the verdict, with `correct` and the columns of `judge`.
+
+    Recorded calls keep the verdict of their archive (`labels.with_traffic`).
+    """
+    rows = judged(labelled.filter(pl.col("label").is_not_null()))
+    return rows.with_columns(
         correct=(pl.col("label") == pl.col("verdict")).fill_null(value=False)
     )
 
 
+def judged(labelled: pl.DataFrame) -> pl.DataFrame:
+    """The labelled calls with the columns of `judge`."""
+    names = list(classify.COLUMNS)
+    texts = labelled.drop(names, strict=False).rename({"text": "error_text"})
+    verdicts = classify.judge(texts)
+    if "evidence" in labelled.columns:
+        recorded = labelled["evidence"].is_not_null()
+        verdicts = verdicts.with_columns(
+            pl.when(recorded).then(labelled[name]).otherwise(pl.col(name)).alias(name)
+            for name in names
+        )
+    return labelled.drop(names, strict=False).hstack(verdicts)
+
+
 def hidden_rows(labelled: pl.DataFrame) -> pl.DataFrame:
     """The results labelled for hidden errors, with the columns of `hidden` and `correct`."""
-    rows = labelled.filter(pl.col("is_hidden").is_not_null())
+    rows = labelled.filter(pl.col("is_hidden").is_not_null()).drop(
+        list(classify.COLUMNS), strict=False
+    )
     found = hidden_errors.find_hidden_errors(rows).rename({"hidden_rule": "rule"})
     return pl.concat([rows, found], how="horizontal").with_columns(
         correct=pl.col("is_hidden") == pl.col("hidden_error")
     )
 
 
-def _verdict(rows: pl.DataFrame, *, cross_validate: bool) -> VerdictQuality | None:
+def _verdict(rows: pl.DataFrame) -> VerdictQuality | None:
     if rows.is_empty():
         return None
     confidence = rows["confidence"]
-    if cross_validate:
-        confidence = calibration.held_out(classify.failure_rules(), rows)
     is_business = rows["label"] == "business"
     predictions = {
         "mcptally": (rows["verdict"] == "business").fill_null(value=False),
@@ -234,7 +255,7 @@ def _seed(rows: pl.DataFrame) -> pl.Series:
     return pl.Series(results, dtype=pl.Boolean)
 
 
-def _calls(archive: Path, labelled: pl.DataFrame) -> pl.DataFrame:
+def recorded_calls(archive: Path, labelled: pl.DataFrame) -> pl.DataFrame:
     """The calls of an archive in the recordings that labels name, as `score` makes them."""
     with tempfile.TemporaryDirectory(prefix="mcptally-") as folder:
         store = Path(folder) / "store"

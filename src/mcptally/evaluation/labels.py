@@ -13,6 +13,7 @@ from typing import Any, Final
 import polars as pl
 
 from mcptally.errors import UnreadableError, near
+from mcptally.verdict import classify
 
 VERDICTS: Final = ("business", "tool_failure", "infrastructure")
 """The classes that the verdict is measured on; calls labelled ambiguous are left out."""
@@ -33,15 +34,18 @@ COLUMNS: Final[dict[str, pl.DataType]] = {
     "input_schema_state": pl.String(),
     "label": pl.String(),
     "is_hidden": pl.Boolean(),
+    "is_ambiguous": pl.Boolean(),
 }
 """The columns of the table. `label` is null if the file has no label for the verdict of the call,
-`is_hidden` if it has none for hidden errors."""
+`is_hidden` if it has none for hidden errors. `is_ambiguous`: the reader could not tell the cause of
+the error."""
 
 _KEY: Final = ["recording", "request_id", "method"]
 CALL_COLUMNS: Final = (
     *_KEY,
     *("outcome", "text", "error_text", "structured", "arguments", "error_code"),
     "input_schema_state",
+    *classify.COLUMNS,
 )
 """The columns of recorded calls that `with_traffic` reads."""
 
@@ -146,6 +150,7 @@ def _error_row(row: dict[str, Any]) -> dict[str, Any]:
         "text": row.get("text"),
         "input_schema_state": row.get("input_schema_state"),
         "label": verdict if verdict in VERDICTS else None,
+        "is_ambiguous": verdict == "ambiguous",
         "is_hidden": is_hidden,
     }
 
@@ -168,6 +173,7 @@ def _traffic_row(row: dict[str, Any]) -> dict[str, Any]:
         "error_code": code,
         "text": text,
         "label": _CLASSES.get(row["class"]) if is_marked else None,
+        "is_ambiguous": is_marked and row["class"] == "ambiguous",
         "is_hidden": {"hidden_error": True, "ok": False}.get(row["class"])
         if not is_marked
         else None,
@@ -186,7 +192,7 @@ def _valid_text(value: Any) -> Any:
 
 
 def with_traffic(labelled: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
-    """The labelled calls with the full texts and schema states of the recorded calls.
+    """The labelled calls with the full texts, schema states and verdicts of the recorded calls.
 
     Rows that match no recorded call, or more than one, are not changed.
 
@@ -207,4 +213,4 @@ def with_traffic(labelled: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     return joined.with_columns(
         pl.coalesce(f"{name}_recorded", name).alias(name)
         for name in ("text", "structured", "arguments", "error_code", "input_schema_state")
-    ).select(*COLUMNS)
+    ).select(*COLUMNS, *classify.COLUMNS)

@@ -80,6 +80,17 @@ _STATUS_BY_NAME: Final = (
 )
 
 
+_MASKED: Final = (
+    r"(?i)^(?:MCP error -?\d+: )?(?:|"
+    r"""(?:error (?:executing|calling)|failed to execute) (?:tool:? )?['"`]?[\w.\-/]+['"`]?|"""
+    r"internal (?:server )?error|something went wrong|"
+    r"(?:an? )?(?:internal |unexpected |unknown )(?:server )?(?:error|exception)(?: (?:has )?occurr?ed)?|"
+    r"an? (?:error|exception) (?:has )?occurr?ed(?: (?:while|during|in) [\w '-]{1,60})?|"
+    r"(?:failed|unable|could not|couldn't|error) (?:to )?\w+(?: [\w'-]+){0,5})[.!:…\s]*$"
+)
+"""Texts that replace the text of an exception."""
+
+
 def _cut(text: pl.Expr) -> pl.Expr:
     """Return `text`, or its head and tail where it is longer than both."""
     return (
@@ -95,6 +106,32 @@ def strip_wrappers(text: pl.Expr) -> pl.Expr:
     Paths and queries of URLs are dropped: they hold words of the caller.
     """
     return _cut(text).str.replace(_ALL_WRAPPERS, "").str.replace_all(_URL_REST, "$1")
+
+
+def explained_by(text: pl.Expr, exception: pl.Expr) -> pl.Expr:
+    """Return whether the reply `text` masks or repeats the exception on stderr.
+
+    Otherwise the exception may be that of another call, or one that the server handled.
+    """
+    message = exception.str.extract(r"^[^\n:]*:?\s*([^\n]*)", 1)
+    repeats = (message != "") & text.str.contains(message, literal=True)
+    explained = text.str.contains(_MASKED) | repeats
+    return (exception.is_not_null() & explained).fill_null(value=False)
+
+
+def with_exception(text: pl.Expr, stripped: pl.Expr, exception: pl.Expr) -> pl.Expr:
+    """Return the text that rules read, where `explained_by` holds.
+
+    Args:
+        text: text of the reply.
+        stripped: the same after `strip_wrappers`.
+        exception: the exception on stderr; it replaces a text that masks it.
+    """
+    return (
+        pl.when(text.str.contains(_MASKED))
+        .then(exception)
+        .otherwise(pl.concat_str(stripped, pl.lit("\n"), exception))
+    )
 
 
 def strip_decoration(text: pl.Expr) -> pl.Expr:
