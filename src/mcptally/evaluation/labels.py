@@ -139,6 +139,7 @@ def _error_row(row: dict[str, Any]) -> dict[str, Any]:
     return {
         "server": row.get("server") or "",
         "family": family(row.get("server") or ""),
+        **_recorded_call(row),
         "tool": row.get("tool"),
         "arguments": _arguments(row.get("args")),
         "outcome": "protocol_error"
@@ -164,9 +165,7 @@ def _traffic_row(row: dict[str, Any]) -> dict[str, Any]:
     return {
         "server": row.get("server") or "",
         "family": family(row.get("server") or ""),
-        "recording": row.get("recording"),
-        "request_id": None if row.get("id") is None else json.dumps(row["id"]),
-        "method": row.get("method"),
+        **_recorded_call(row),
         "tool": row.get("tool"),
         "arguments": _arguments(row.get("args")),
         "outcome": "protocol_error" if is_protocol else "tool_error" if is_marked else "ok",
@@ -177,6 +176,18 @@ def _traffic_row(row: dict[str, Any]) -> dict[str, Any]:
         "is_hidden": {"hidden_error": True, "ok": False}.get(row["class"])
         if not is_marked
         else None,
+    }
+
+
+def _recorded_call(row: dict[str, Any]) -> dict[str, Any]:
+    """The key of the recorded call; null members if the label is of no recording."""
+    if row.get("recording") is None:
+        return dict.fromkeys(_KEY)
+    request_id = None if row.get("id") is None else json.dumps(row["id"])
+    return {
+        "recording": row["recording"],
+        "request_id": request_id,
+        "method": row.get("method"),
     }
 
 
