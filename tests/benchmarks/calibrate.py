@@ -45,12 +45,15 @@ FOLDER = corpus.folder() or corpus.ROOT
 LABELS = FOLDER / "labels"
 TRAFFIC = FOLDER / "traffic"
 SHARED_LABELS = (LABELS / "errors.jsonl", LABELS / "traffic.jsonl")
-OUR_LABELS = Path(__file__).resolve().parents[1] / "verdict" / "held_out.jsonl"
+TESTS = Path(__file__).resolve().parents[1]
+OUR_LABELS = TESTS / "verdict" / "held_out.jsonl"
+INJECTED_FAULTS = TESTS / "truth"
 RULES = Path(rule_files.__file__).parent
 MEASURED = RULES / "measured.json"
 WEIGHTS = RULES / "weights.json"
 READ_WEIGHT = 0.2
-READ_WEIGHT_OF_ERRORS = 0.5
+"""Weight of a read family in the measured counts of rules."""
+READ_WEIGHT_IN_FIT = 0.5
 FOLDS = 10
 PENALTY = 0.5
 """`C` of the regression, the inverse of the strength of the penalty on large weights."""
@@ -78,12 +81,16 @@ def was_read(family: str) -> bool:
 
 def labelled() -> pl.DataFrame:
     """All labelled calls; those of recorded traffic with the evidence of their archive."""
+    recordings = {
+        LABELS / "traffic.jsonl": TRAFFIC,
+        INJECTED_FAULTS / "labels.jsonl": INJECTED_FAULTS / "recordings",
+    }
     frames = []
-    for file in (*SHARED_LABELS, OUR_LABELS):
+    for file in (*SHARED_LABELS, OUR_LABELS, INJECTED_FAULTS / "labels.jsonl"):
         rows = labels.read(file)
-        if file.stem == TRAFFIC.name:
-            rows = labels.with_traffic(rows, recorded_calls(TRAFFIC, rows))
-        frames.append(rows)
+        if archive := recordings.get(file):
+            rows = labels.with_traffic(rows, recorded_calls(archive, rows))
+        frames.append(rows.with_columns(file=pl.lit(file.name)))
     return pl.concat(frames, how="diagonal")
 
 
@@ -132,7 +139,7 @@ class Sample:
         same = keys.select(pl.len().over("family", "label"))["len"].to_numpy()
         # Errors of the same server repeat each other.
         self.weights = same**-0.5 * np.where(
-            [read[family] for family in self.families], READ_WEIGHT, 1.0
+            [read[family] for family in self.families], READ_WEIGHT_IN_FIT, 1.0
         )
         self.weights /= self.weights.mean()
 

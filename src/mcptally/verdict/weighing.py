@@ -22,18 +22,25 @@ from mcptally.verdict.rule_model import Verdict, VerdictRule
 
 CLASSES: Final = tuple(Verdict)
 """The classes in the order of the probabilities."""
-TIERS: Final = ((200, "form"), (500, "cause"), (700, "refusal"), (900, "words"))
+TIERS: Final = (
+    (150, "form"),
+    (200, "code"),
+    (500, "cause"),
+    (700, "refusal"),
+    (900, "words"),
+)
 """Tiers of rules: those with a lower `order` than the number, and the name.
 
-`form`: the text has the form of one library. `cause`: it names a cause. `refusal`: it refuses the
-request. `words`: it only has words that refusals or crashes use."""
+`form`: the text has the form of one library. `code`: code failed, the caller's or the server's.
+`cause`: the text names a cause. `refusal`: it refuses the request. `words`: it only has words that
+refusals or crashes use."""
 CONTEXT_FROM: Final = 900
 """Rules from this `order` on are about the context of a call."""
 CONVINCING: Final = 0.5
 """Minimum probability of a verdict other than `ambiguous`."""
-SETTLING: Final = ("form", "cause")
-"""Where all rules about the text agree and the first one is of these tiers, context counts nothing:
-it would not change a clear case, and it differs more between archives than texts do."""
+SETTLING: Final = ("form", "code", "cause")
+"""Where all rules about the text agree and the first one is of these tiers, the case is clear.
+Context has other weights there: it should change a clear case less than an open one."""
 MOST_VOTES: Final = 2.0
 """Further rules of the same verdict and tier add nothing."""
 
@@ -79,7 +86,12 @@ def names(ruleset: Sequence[VerdictRule]) -> tuple[str, ...]:
         NO_TEXT_RULE,
         CONFLICT,
         *(rule.id for rule in ruleset if tier(rule) is None),
+        *(_clear(rule.id) for rule in ruleset if tier(rule) is None),
     )
+
+
+def _clear(name: str) -> str:
+    return f"{name}, in a clear case"
 
 
 def _vote(verdict: str, name: str) -> str:
@@ -138,8 +150,10 @@ class FeatureTable:
         self.values[:, self.column[NO_TEXT_RULE]] = self.undecided
         clear = self._columns(_first(each, name) for each in CLASSES for name in SETTLING)
         settled = self.values[:, clear].any(axis=1) & ~disagree
-        context = slice(self.column[CONFLICT] + 1, None)
-        self.values[settled, context] = 0
+        start = self.column[CONFLICT] + 1
+        middle = (start + len(self.names)) // 2
+        self.values[settled, middle:] = self.values[settled, start:middle]
+        self.values[settled, start:middle] = 0
         return np.minimum(self.values, MOST_VOTES)
 
     def _columns(self, feature_names: Iterable[str]) -> list[int]:
