@@ -8,10 +8,10 @@ recordings of the labelled traffic, and writes two files beside the rules:
     measured.json  `hits` and `right` of every rule
     weights.json   the weights of the features (`verdict.weighing`)
 
-Every figure printed is cross-validated: a call is judged with weights that were fitted without the
-calls of its server. Texts of some server families were read while rules were written, which flatters
-these rules; such families count less. Which ones they are is decided by a hash of the name, as it
-was then, and for our own labels by what the file says.
+Every figure printed is cross-validated: a call is judged with weights that were fitted without
+the calls of its server. Texts of some server families were read while rules were written, which
+flatters these rules; such families count less. Which ones they are is decided by a hash of the
+name, as it was then, and for our own labels by what the file says.
 """
 
 import argparse
@@ -19,7 +19,6 @@ import functools
 import hashlib
 import json
 import sys
-import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -38,7 +37,7 @@ from mcptally.evaluation import (
     recorded_calls,
     report,
 )
-from mcptally.verdict import classify, confidence, hidden_errors, weighing
+from mcptally.verdict import classify, hidden_errors, weighing
 from tests import corpus
 
 FOLDER = corpus.folder() or corpus.ROOT
@@ -56,6 +55,8 @@ READ_WEIGHT = 0.2
 READ_WEIGHT_IN_FIT = 0.5
 FOLDS = 10
 PENALTY = 0.5
+EXAMPLE_WEIGHT = 2.0
+"""Weight of an example of a rule, where a labelled call has 1 on average."""
 """`C` of the regression, the inverse of the strength of the penalty on large weights."""
 
 
@@ -124,6 +125,25 @@ def as_json(counted: dict[str, tuple[float, float]]) -> str:
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
+@functools.cache
+def examples() -> tuple[weighing.Features, npt.NDArray[np.int64]]:
+    """Features and classes of the examples of rules about the context of vague texts.
+
+    Few labelled calls show an outage, arguments that violate their schema, or a code: without
+    examples, such rules would have no weight.
+    """
+    rows = [
+        {"outcome": "tool_error", "verdict": rule.verdict}
+        | ({"error_text": example} if isinstance(example, str) else example)
+        for rule in classify.failure_rules()
+        if rule.id.startswith("verdict.context.") and rule.id != "verdict.context.sentence"
+        for example in rule.fires
+    ]
+    frame = pl.DataFrame(rows, schema={"verdict": pl.String, **classify.INPUTS})
+    _, features = classify.features(classify.judge(frame)["evidence"])
+    return features, np.array([weighing.CLASSES.index(name) for name in frame["verdict"]])
+
+
 class Sample:
     """Labelled calls as features, classes and weights."""
 
@@ -144,10 +164,15 @@ class Sample:
         self.weights /= self.weights.mean()
 
     def fit(self, chosen: npt.NDArray[np.int64]) -> weighing.Weights:
-        """Return the weights fitted on the rows `chosen`."""
+        """Return the weights fitted on the rows `chosen` and on the examples of rules."""
+        features, classes = examples()
         model = LogisticRegression(C=PENALTY, max_iter=5000, tol=1e-6)
         model.fit(
-            self.features[chosen], self.classes[chosen], sample_weight=self.weights[chosen]
+            np.concatenate([self.features[chosen], features]),
+            np.concatenate([self.classes[chosen], classes]),
+            sample_weight=np.concatenate(
+                [self.weights[chosen], np.full(len(classes), EXAMPLE_WEIGHT)]
+            ),
         )
         # Of the equivalent solutions, the one whose weights add up to 0.
         by_class = np.zeros((len(weighing.CLASSES), len(self.names) + 1))
@@ -174,8 +199,10 @@ class Sample:
         """The rows `chosen`, or all, with verdicts by these weights, and `correct`."""
         rows = self.rows if chosen is None else self.rows[chosen]
         verdicts = classify.judge_evidence(rows["evidence"], weights)
-        return rows.drop(verdicts.columns).hstack(verdicts).with_columns(
-            correct=(pl.col("label") == pl.col("verdict")).fill_null(value=False)
+        return (
+            rows.drop(verdicts.columns)
+            .hstack(verdicts)
+            .with_columns(correct=(pl.col("label") == pl.col("verdict")).fill_null(value=False))
         )
 
 
@@ -208,9 +235,7 @@ def main() -> None:
         WEIGHTS: weights_as_json(weights),
         MEASURED: as_json(verdict_counts(sample.judged_with(weights)) | hidden_counts(rows)),
     }
-    stale = [
-        file for file, text in files.items() if text != file.read_text(encoding="utf-8")
-    ]
+    stale = [file for file, text in files.items() if text != file.read_text(encoding="utf-8")]
     for file in stale:
         if not check:
             file.write_text(files[file], encoding="utf-8")

@@ -235,7 +235,7 @@ def _verdicts(
 
 def _rule_columns(chosen: tuple[VerdictRule, ...]) -> pl.DataFrame:
     """Return the columns that a rule sets: one row per rule, then one per class without a rule."""
-    rows = [
+    rows: list[tuple[str | None, ...]] = [
         (rule.verdict, rule.reason, rule.fault or None, rule.retryable or None, rule.id)
         for rule in chosen
     ]
@@ -268,14 +268,17 @@ def matching_rules(
 
 def _failed(calls: pl.DataFrame) -> pl.DataFrame:
     """Return the failed calls with all columns of `INPUTS` and their row number `row`."""
-    present = set(calls.columns)
     return (
-        calls.select(
-            (pl.col(name) if name in present else pl.lit(None)).cast(dtype).alias(name)
-            for name, dtype in INPUTS.items()
-        )
-        .with_row_index("row")
-        .filter(pl.col("outcome").is_in(JUDGED_OUTCOMES))
+        _with_inputs(calls).with_row_index("row").filter(pl.col("outcome").is_in(JUDGED_OUTCOMES))
+    )
+
+
+def _with_inputs(calls: pl.DataFrame) -> pl.DataFrame:
+    """Return the columns of `INPUTS`; those that are missing are null."""
+    present = set(calls.columns)
+    return calls.select(
+        (pl.col(name) if name in present else pl.lit(None)).cast(dtype).alias(name)
+        for name, dtype in INPUTS.items()
     )
 
 
@@ -301,22 +304,7 @@ def _evidence(failed: pl.DataFrame, chosen: tuple[VerdictRule, ...]) -> _Evidenc
         chosen: the rules, by order.
     """
     text = ["error_text", "stderr_error"]
-    distinct = failed.select(text).unique(maintain_order=True)
-    reply = pl.col("error_text").fill_null("")
-    exception = pl.col("stderr_error")
-    texts = distinct.with_columns(
-        stripped=error_text.strip_wrappers(reply),
-        stack_trace=error_text.explained_by(reply, exception),
-    ).with_row_index("text")
-    texts = texts.with_columns(
-        stripped=pl.when("stack_trace")
-        .then(error_text.with_exception(reply, pl.col("stripped"), exception))
-        .otherwise("stripped")
-    )
-    texts = texts.with_columns(
-        line=error_text.first_line(pl.col("stripped")),
-        text_status=error_text.http_status(pl.col("error_text").fill_null("")),
-    )
+    texts = _texts(failed.select(text).unique(maintain_order=True)).with_row_index("text")
     matched = match.match_rules(chosen, texts["stripped"], texts["stripped"], texts["line"])
     frame = failed.join(
         texts.select(*text, "text", "text_status", "stripped", "stack_trace"),
@@ -350,6 +338,42 @@ def _evidence(failed: pl.DataFrame, chosen: tuple[VerdictRule, ...]) -> _Evidenc
         matched=matched,
         text_count=texts.height,
     )
+
+
+def _texts(distinct: pl.DataFrame) -> pl.DataFrame:
+    """Add what rules read of each text: `stripped`, `line`, `text_status` and `stack_trace`.
+
+    Args:
+        distinct: distinct combinations of `error_text` and `stderr_error`.
+    """
+    reply, exception = pl.col("error_text").fill_null(""), pl.col("stderr_error")
+    return (
+        distinct.with_columns(
+            stripped=error_text.strip_wrappers(reply),
+            stack_trace=error_text.stack_trace(reply, exception),
+            text_status=error_text.http_status(reply),
+        )
+        .with_columns(
+            stripped=error_text.with_exception(pl.col("stripped"), exception, pl.col("stack_trace"))
+        )
+        .with_columns(line=error_text.first_line(pl.col("stripped")))
+    )
+
+
+def matched_text(call: pl.DataFrame, rule: VerdictRule) -> str | None:
+    """Return what a rule about the text matches in the text of one call; None if nothing.
+
+    Args:
+        call: one row with any of the columns of `INPUTS`.
+        rule: the rule.
+    """
+    text = _texts(_with_inputs(call).select("error_text", "stderr_error"))
+    column = pl.col("line" if rule.where == "first_line" else "stripped")
+    if not rule.matches:
+        return None
+    pattern = f"({match.alternation(rule.matches, start=rule.where == 'start')})"
+    found: str | None = text.select(column.str.extract(pattern, 1)).item()
+    return found
 
 
 def _recording_end() -> pl.Expr:
@@ -495,6 +519,7 @@ def _conditions(rule: VerdictRule, columns: dict[tuple[str, str], str]) -> Itera
         ("input_schema_state", rule.schema),
         ("end", rule.end),
         ("quotes", [rule.quotes] if rule.quotes else []),
+        ("stack_trace", [rule.stack_trace] if rule.stack_trace else []),
         ("tool_record", rule.tool_record),
         ("peer_record", rule.peer_record),
     ):
@@ -504,7 +529,7 @@ def _conditions(rule: VerdictRule, columns: dict[tuple[str, str], str]) -> Itera
         yield status_in(rule.statuses)
     if rule.outage:
         yield pl.col("outage") >= rule.outage
-    for name in ("names_argument", "stack_trace", "time_limit"):
+    for name in ("names_argument", "time_limit"):
         if getattr(rule, name):
             yield pl.col(name)
     if rule.tool:

@@ -84,7 +84,8 @@ _MASKED: Final = (
     r"(?i)^(?:MCP error -?\d+: )?(?:|"
     r"""(?:error (?:executing|calling)|failed to execute) (?:tool:? )?['"`]?[\w.\-/]+['"`]?|"""
     r"internal (?:server )?error|something went wrong|"
-    r"(?:an? )?(?:internal |unexpected |unknown )(?:server )?(?:error|exception)(?: (?:has )?occurr?ed)?|"
+    r"(?:an? )?(?:internal |unexpected |unknown )(?:server )?(?:error|exception)"
+    r"(?: (?:has )?occurr?ed)?|"
     r"an? (?:error|exception) (?:has )?occurr?ed(?: (?:while|during|in) [\w '-]{1,60})?|"
     r"(?:failed|unable|could not|couldn't|error) (?:to )?\w+(?: [\w'-]+){0,5})[.!:…\s]*$"
 )
@@ -108,29 +109,36 @@ def strip_wrappers(text: pl.Expr) -> pl.Expr:
     return _cut(text).str.replace(_ALL_WRAPPERS, "").str.replace_all(_URL_REST, "$1")
 
 
-def explained_by(text: pl.Expr, exception: pl.Expr) -> pl.Expr:
-    """Return whether the reply `text` masks or repeats the exception on stderr.
+def stack_trace(text: pl.Expr, exception: pl.Expr) -> pl.Expr:
+    """Return what the reply `text` says of the exception on stderr: `masked` or `repeated`.
 
-    Otherwise the exception may be that of another call, or one that the server handled.
+    Null if it does neither: the exception may be that of another call, or one that was handled.
     """
-    message = exception.str.extract(r"^[^\n:]*:?\s*([^\n]*)", 1)
-    repeats = (message != "") & text.str.contains(message, literal=True)
-    explained = text.str.contains(_MASKED) | repeats
-    return (exception.is_not_null() & explained).fill_null(value=False)
+    message = exception.str.extract(r"^(?:[A-Za-z_][\w.]*:\s+)?([^\n]*)", 1)
+    return (
+        pl.when(exception.is_null())
+        .then(None)
+        .when(text.str.contains(_MASKED))
+        .then(pl.lit("masked"))
+        .when((message != "") & text.str.contains(message, literal=True))
+        .then(pl.lit("repeated"))
+    )
 
 
-def with_exception(text: pl.Expr, stripped: pl.Expr, exception: pl.Expr) -> pl.Expr:
-    """Return the text that rules read, where `explained_by` holds.
+def with_exception(stripped: pl.Expr, exception: pl.Expr, trace: pl.Expr) -> pl.Expr:
+    """Return the text that rules read: that of the reply, with the exception on stderr.
 
     Args:
-        text: text of the reply.
-        stripped: the same after `strip_wrappers`.
-        exception: the exception on stderr; it replaces a text that masks it.
+        stripped: text of the reply after `strip_wrappers`.
+        exception: the exception.
+        trace: what `stack_trace` returns. An exception replaces a text that masks it.
     """
     return (
-        pl.when(text.str.contains(_MASKED))
+        pl.when(trace == "masked")
         .then(exception)
-        .otherwise(pl.concat_str(stripped, pl.lit("\n"), exception))
+        .when(trace == "repeated")
+        .then(pl.concat_str(stripped, pl.lit("\n"), exception))
+        .otherwise(stripped)
     )
 
 

@@ -108,9 +108,9 @@ def count_result_forms(calls: pl.DataFrame) -> pl.DataFrame:
         .group_by(keys)
         .agg(failed=pl.len().cast(pl.Int64))
     )
-    return results.join(failures, on=keys, how="full", coalesce=True, nulls_equal=True).with_columns(
-        pl.col("seen", "json", "all", "failed").fill_null(0)
-    )
+    return results.join(
+        failures, on=keys, how="full", coalesce=True, nulls_equal=True
+    ).with_columns(pl.col("seen", "json", "all", "failed").fill_null(0))
 
 
 def add_evidence(calls: pl.DataFrame, at: pl.DataFrame, usual: pl.DataFrame) -> pl.DataFrame:

@@ -39,6 +39,7 @@ PLACES: Final = ("anywhere", "start", "first_line")
 FAULTS: Final = ("agent", "user", "server", "upstream", "transport")
 QUOTES: Final = ("caller", "server")
 RECORDS: Final = ("never", "seldom", "mostly", "always")
+STACK_TRACES: Final = ("masked", "repeated")
 RETRYABLE: Final = ("yes", "after_delay", "after_change", "no")
 _STATUS: Final = re.compile(r"[0-9]{3}(?:-[0-9]{3})?")
 
@@ -107,8 +108,9 @@ class VerdictRule(TextRule):
     """At least this share of the server's other calls failed at that time."""
     names_argument: bool = False
     """Match only texts that contain a value of the call's arguments (`classify.ARGUMENT_VALUE`)."""
-    stack_trace: bool = False
-    """Match only calls during which the server wrote a stack trace to stderr."""
+    stack_trace: str = ""
+    """Match only calls during which the server wrote a stack trace to stderr, and whose text masks
+    the exception (`masked`) or has its message (`repeated`)."""
     tool_record: tuple[str, ...] = ()
     """How often calls of the tool return a result in the archive: `never`, `seldom`, `mostly`,
     `always`."""
@@ -126,6 +128,7 @@ class VerdictRule(TextRule):
         _check_choice(self, "fault", self.fault, ("", *FAULTS))
         _check_choice(self, "retryable", self.retryable, ("", *RETRYABLE))
         _check_choice(self, "quotes", self.quotes, ("", *QUOTES))
+        _check_choice(self, "stack_trace", self.stack_trace, ("", *STACK_TRACES))
         for name in ("tool_record", "peer_record"):
             for band in getattr(self, name):
                 _check_choice(self, name, band, RECORDS)

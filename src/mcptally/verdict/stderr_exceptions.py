@@ -22,15 +22,12 @@ _TOOL: Final = r"""(?i)\btool:?\s+['"`]?([\w.\-/]+)"""
 _TERMINAL_CODES: Final = r"\x1b\[[0-9;]*m"
 _BOX: Final = r"^\s*[│╭╰]"
 _GROUP_MARGIN: Final = r"^\s*[|+][ |+]*"
-_LOG_LINE: Final = r"(?i)^\s*(?:DEBUG|INFO|WARNING|ERROR|CRITICAL|error (?:calling|executing) tool)\b"
+_LOG_LINE: Final = (
+    r"(?i)^\s*(?:DEBUG|INFO|WARNING|ERROR|CRITICAL|error (?:calling|executing) tool)\b"
+)
 _EXCEPTION: Final = r"^[A-Za-z_][\w.]*(?::\s|:?$)"
 _MASK: Final = r"Error (?:executing|calling) tool ['\"\w.\-/]+$"
 """Exceptions that an SDK raises around another one without saying more."""
-_COMMON_KIND: Final = (
-    r"^(?:[\w.]*\.)?(?:Value|Runtime|OS|IO|FileNotFound|Permission|Tool|Mcp|MCP|Operational|Type)?"
-    r"(?:Error|Exception):\s+"
-)
-"""Names of exceptions that say less than their message."""
 _FRAME: Final = r"^\s+at\s\S.*(?:[:)\]>]|\d)\s*$"
 _NAMED_ERROR: Final = r"(?:Error|Exception|Failure)\b"
 

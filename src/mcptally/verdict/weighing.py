@@ -172,7 +172,7 @@ def probabilities(
 
 def decide(probability: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
     """Return the number of the class that each row of `probabilities` stands for."""
-    best = probability.argmax(axis=1)
+    best: npt.NDArray[np.int64] = probability.argmax(axis=1)
     best[probability.max(axis=1, initial=0.0) < CONVINCING] = CLASSES.index(Verdict.AMBIGUOUS)
     return best
 
@@ -200,3 +200,30 @@ def contributions(
         if value
     ]
     return sorted(found, key=lambda each: -abs(each[1]))
+
+
+def rules_of(name: str, matching: Sequence[VerdictRule]) -> list[str]:
+    """Return the ids of the matching rules that a feature stands for.
+
+    Args:
+        name: name of a feature.
+        matching: the rules that match the call, by order.
+    """
+    about_text = [rule for rule in matching if tier(rule) is not None]
+    if name == CONFLICT:
+        return [rule.id for rule in about_text]
+    return [
+        rule.id
+        for rule in matching
+        if name in (*features_of(rule, first=rule in about_text[:1]), _clear(rule.id))
+    ]
+
+
+def in_words(name: str) -> str:
+    """Return what a feature that several rules share says."""
+    kind, first, rest = name.partition("first: ")
+    if first:
+        return f"the first rule about the text says {rest}"
+    if name in (NO_TEXT_RULE, CONFLICT):
+        return name
+    return f"rules about the text that say {kind}"
