@@ -55,8 +55,8 @@ READ_WEIGHT = 0.2
 READ_WEIGHT_IN_FIT = 0.5
 FOLDS = 10
 PENALTY = 0.5
-EXAMPLE_WEIGHT = 2.0
-"""Weight of an example of a rule, where a labelled call has 1 on average."""
+EXAMPLE_WEIGHT = 10.0
+"""Weight of the examples of one rule together, where a labelled call has 1 on average."""
 """`C` of the regression, the inverse of the strength of the penalty on large weights."""
 
 
@@ -126,22 +126,23 @@ def as_json(counted: dict[str, tuple[float, float]]) -> str:
 
 
 @functools.cache
-def examples() -> tuple[weighing.Features, npt.NDArray[np.int64]]:
-    """Features and classes of the examples of rules about the context of vague texts.
+def examples() -> tuple[weighing.Features, npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    """Features, classes and weights of the examples of rules about the context of vague texts.
 
     Few labelled calls show an outage, arguments that violate their schema, or a code: without
     examples, such rules would have no weight.
     """
     rows = [
-        {"outcome": "tool_error", "verdict": rule.verdict}
+        {"outcome": "tool_error", "verdict": rule.verdict, "n": len(rule.fires)}
         | ({"error_text": example} if isinstance(example, str) else example)
         for rule in classify.failure_rules()
         if rule.id.startswith("verdict.context.") and rule.id != "verdict.context.sentence"
         for example in rule.fires
     ]
-    frame = pl.DataFrame(rows, schema={"verdict": pl.String, **classify.INPUTS})
+    frame = pl.DataFrame(rows, schema={"verdict": pl.String, "n": pl.Int64, **classify.INPUTS})
     _, features = classify.features(classify.judge(frame)["evidence"])
-    return features, np.array([weighing.CLASSES.index(name) for name in frame["verdict"]])
+    classes = np.array([weighing.CLASSES.index(name) for name in frame["verdict"]])
+    return features, classes, EXAMPLE_WEIGHT / frame["n"].to_numpy()
 
 
 class Sample:
@@ -165,14 +166,12 @@ class Sample:
 
     def fit(self, chosen: npt.NDArray[np.int64]) -> weighing.Weights:
         """Return the weights fitted on the rows `chosen` and on the examples of rules."""
-        features, classes = examples()
+        features, classes, weights = examples()
         model = LogisticRegression(C=PENALTY, max_iter=5000, tol=1e-6)
         model.fit(
             np.concatenate([self.features[chosen], features]),
             np.concatenate([self.classes[chosen], classes]),
-            sample_weight=np.concatenate(
-                [self.weights[chosen], np.full(len(classes), EXAMPLE_WEIGHT)]
-            ),
+            sample_weight=np.concatenate([self.weights[chosen], weights]),
         )
         # Of the equivalent solutions, the one whose weights add up to 0.
         by_class = np.zeros((len(weighing.CLASSES), len(self.names) + 1))

@@ -132,7 +132,8 @@ def test_balanced_accuracy_and_matthews_are_what_they_are_defined_as():
 
 
 def test_calibration_error_is_zero_where_confidence_comes_true():
-    sure, right = pl.Series([75.0] * 4), pl.Series([True, True, True, False])
+    sure = pl.Series([0.0] * 6 + [100.0] * 30)
+    right = pl.Series([False] * 6 + [True] * 30)
     assert measures.calibration_error(measures.reliability(sure, right)) == pytest.approx(0)
     assert measures.brier(sure, right) == pytest.approx(0.1875)
 

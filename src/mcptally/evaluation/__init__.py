@@ -21,7 +21,6 @@ from mcptally.seeds.inspector import single
 from mcptally.store.files import live_files, read_manifest
 from mcptally.verdict import classify, hidden_errors
 
-
 FAULT_OF_CAUSE: Final[Mapping[str, tuple[str, ...]]] = {
     **dict.fromkeys(
         ("validation", "unknown_tool", "not_found", "precondition_state", "conflict"), ("agent",)

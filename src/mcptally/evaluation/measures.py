@@ -136,19 +136,17 @@ def reliability(confidence: pl.Series, right: pl.Series) -> list[dict[str, Any]]
     """
     shuffled = np.random.default_rng(0).permutation(len(confidence))
     values, hits = confidence.to_numpy()[shuffled], right.to_numpy()[shuffled]
-    rows = []
-    for inside in np.array_split(np.argsort(values, kind="stable"), BINS):
-        if n := len(inside):
-            rows.append(
-                {
-                    "from": float(values[inside].min()),
-                    "to": float(values[inside].max()),
-                    "n": n,
-                    "mean_confidence": float(values[inside].mean()) / 100,
-                    "right": Rate.of(int(hits[inside].sum()), n),
-                }
-            )
-    return rows
+    return [
+        {
+            "from": float(values[inside].min()),
+            "to": float(values[inside].max()),
+            "n": len(inside),
+            "mean_confidence": float(values[inside].mean()) / 100,
+            "right": Rate.of(int(hits[inside].sum()), len(inside)),
+        }
+        for inside in np.array_split(np.argsort(values, kind="stable"), BINS)
+        if len(inside)
+    ]
 
 
 def calibration_error(table: Sequence[dict[str, Any]]) -> float:

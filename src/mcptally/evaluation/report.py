@@ -12,7 +12,6 @@ from mcptally.evaluation.measures import Estimate, Rate
 from mcptally.plural import count
 from mcptally.redaction.display import clean_line
 
-
 MAX_TOOLS: Final = 20
 """Tools listed in the text; the JSON has all."""
 

@@ -21,7 +21,7 @@ _CHAIN: Final = (
 _TOOL: Final = r"""(?i)\btool:?\s+['"`]?([\w.\-/]+)"""
 _TERMINAL_CODES: Final = r"\x1b\[[0-9;]*m"
 _BOX: Final = r"^\s*[│╭╰]"
-_GROUP_MARGIN: Final = r"^\s*[|+][ |+]*"
+_GROUP_MARGIN: Final = r"^\s*[|+] ?"
 _LOG_LINE: Final = (
     r"(?i)^\s*(?:DEBUG|INFO|WARNING|ERROR|CRITICAL|error (?:calling|executing) tool)\b"
 )
