@@ -197,6 +197,7 @@ def apply(base: Sequence[R], rows: Iterable[Mapping[str, Any]], *, where: str) -
 
     A row with a known id changes the fields that it has; a row with a new id adds a rule. A rule
     whose condition or verdict changes loses its measured counts, which no longer describe it.
+    Such a rule and a new one decide alone (`VerdictRule.decides`) unless the row says otherwise.
 
     Args:
         base: the rules that come with mcptally.
@@ -223,6 +224,8 @@ def apply(base: Sequence[R], rows: Iterable[Mapping[str, Any]], *, where: str) -
         old = {} if known is None else dataclasses.asdict(known)
         if known is not None and row.keys() - _DESCRIPTIVE:
             old |= {"hits": 0, "right": 0}
+        if cls is VerdictRule and row.keys() - _DESCRIPTIVE:
+            old["decides"] = True
         (rule,) = rules.parse(cls, {"rule": [{**old, **row}]}, where=where)
         try:
             check_patterns(rule)
