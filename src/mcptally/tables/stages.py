@@ -93,6 +93,7 @@ class GatheredCalls(StageTable):
     exit_code = Column(_I, "Exit code of the server, for calls in flight when it ended.")
     signal = Column(_I, "Number of the signal that ended the server, for calls in flight then.")
     closed = Column(_B, "True for calls that were in flight when their recording was closed.")
+    stderr_error = Calls.stderr_error
 
 
 class GatheredMessages(StageTable):
@@ -224,7 +225,7 @@ class CallsByMinute(StageTable):
 
 
 class ResultForms(StageTable):
-    """How many results of a tool are JSON or XML, by recording."""
+    """How many results a tool returned, of which form, and how many of its calls failed."""
 
     server = Calls.server
     tool = Calls.tool
@@ -234,6 +235,7 @@ class ResultForms(StageTable):
     all = Column(_I, "Results with and without text.")
     xml = Column(_I, "Results whose text begins with an XML declaration.")
     undeclared_xml = Column(_I, "Results whose text is XML without one, or has one further on.")
+    failed = Column(_I, "Failed calls.")
 
 
 class Needs(StageTable):
