@@ -91,7 +91,7 @@ def _definitions(unlisted: pl.DataFrame, listed: pl.DataFrame) -> pl.Series:
 def _changed_validations(
     needs: pl.DataFrame, before: pl.DataFrame, now: pl.DataFrame
 ) -> pl.DataFrame:
-    """Needs that a validation is about which is known only before or only now."""
+    """The needs of calls whose validations differ between two summaries of the archive."""
     names = PREDICTION_COLUMNS
     both = (before.select(names), now.select(names))
     changed = pl.concat(

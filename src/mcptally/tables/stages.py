@@ -239,7 +239,7 @@ class ResultForms(StageTable):
 
 
 class Needs(StageTable):
-    """What the rows of a recording depend on that other recordings know, each thing once."""
+    """The facts of other recordings that the rows of a recording depend on, each fact once."""
 
     recording = Calls.recording
     server = Calls.server
@@ -254,7 +254,7 @@ class Needs(StageTable):
 
 
 class RecordingPlaces(StageTable):
-    """Which part of which store has the rows of a recording, by file with its events."""
+    """The part and the store that hold the rows of a recording; one row per file of it."""
 
     store = Column(_I, "Number of the store.")
     part = Column(_S, "Name of the part.")
@@ -279,7 +279,7 @@ class ExcludedRecordings(StageTable):
 
 
 class ExcludedFiles(StageTable):
-    """Files whose findings without a recording in a store are not reused."""
+    """Files whose findings are not reused if they belong to no recording."""
 
     store = RecordingPlaces.store
     file = FilePlaces.file
