@@ -36,7 +36,9 @@ def test_a_failed_call_shows_request_reply_verdict_rules_and_attempts(store: mt.
         '"path": "a"',
         "Cannot read properties",
         "Verdict: tool_failure",
-        "decided     verdict.",
+        " for     the first rule about the text says tool_failure",
+        "rules that match, in order",
+        "matches 'Cannot read properties",
         f"{second} ok",
     ):
         assert expected in words
