@@ -114,13 +114,14 @@ def command(
             write_message(f"{outcome.file}: {count(n)}: {note}")
         if not outcome.recordings:
             write_message(f"{outcome.file}: no MCP traffic found")
-    click.echo(
+    sums = (
         f"{count(len(done.files), 'file')}: {count(done.recordings, 'recording')}, "
-        f"{count(done.events, 'event')}, {count(done.lost, 'line')} not used; "
-        f"next: mcptally score {out} -o store"
+        f"{count(done.events, 'event')}, {count(done.lost, 'line')} not used"
     )
     if not done.recordings:
+        click.echo(f"{sums}; there is nothing to score")
         ctx.exit(Exit.UNREADABLE)
+    click.echo(f"{sums}; next: mcptally score {out} -o store")
     ctx.exit(Exit.FAILED if done.lost else Exit.DONE)
 
 
