@@ -80,6 +80,14 @@ _LOOKS: Final = (
         "a member resourceSpans",
     ),
     _Look(
+        "sentry",
+        lambda line: (
+            (b'"type":"transaction"' in line.replace(b" ", b"") and b'"length"' in line)
+            or (b'"contexts"' in line and b'"start_timestamp"' in line)
+        ),
+        "an envelope's transaction, or members contexts and start_timestamp",
+    ),
+    _Look(
         "jsonrpc",
         lambda line: line.lstrip(b"\xef\xbb\xbf \t")[:1] in {b"{", b"["} and b"jsonrpc" in line,
         "a JSON object with jsonrpc in at least half of the lines",
