@@ -277,8 +277,11 @@ def _is_random_key(view: bytes, start: int, end: int) -> bool:
 
 
 def _is_key_in_capitals(view: bytes, start: int, end: int) -> bool:
+    """Whether the value mixes letters and digits, or letter cases other than those of a name."""
     value = view[start:end]
-    return len(value) >= 8 and token_like(value) and b" " not in value
+    if len(value) < 8 or b" " in value or not token_like(value):
+        return False
+    return _IDENTIFIERS.fullmatch(value) is None or not _reads_as_words(value)
 
 
 def _is_password_beside_login(view: bytes, start: int, end: int) -> bool:
@@ -293,7 +296,9 @@ def _is_password_beside_login(view: bytes, start: int, end: int) -> bool:
 _KEY_VALUE: Final = re.compile(rb"[A-Za-z0-9_\-+/=.~:]{16,512}")
 _HEX_KEY: Final = re.compile(rb"[0-9a-fA-F]{24,128}")
 _UUID: Final = re.compile(rb"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
-_LOGIN: Final = re.compile(rb"(?i)\b(?:user(?:_?name)?|login|e?mail|host(?:name)?)[\"'\\]{0,8}\s?[:=]")
+_LOGIN: Final = re.compile(
+    rb"(?i)\b(?:user(?:_?name)?|login|e?mail|host(?:name)?)[\"'\\]{0,8}\s?[:=]"
+)
 _TEST_RESULTS: Final = frozenset(
     b"yes no true false pass passed fail failed failing skip skipped warn warning error first "
     b"second third last final single multiple all some partial unknown pending".split()

@@ -337,8 +337,18 @@ SECRET_PATTERNS: Final[tuple[SecretPattern, ...]] = (
     SecretPattern(
         name="command-password",
         title="Password in a short option of a command (`curl -u`, `mysql -p`, `redis-cli -a` …)",
-        needles=("curl", "hpass", "mysql", "mariadb", "redis-cli", "mongo", "docker login",
-                 "smbclient", "sqlcmd", "openssl"),
+        needles=(
+            "curl",
+            "hpass",
+            "mysql",
+            "mariadb",
+            "redis-cli",
+            "mongo",
+            "docker login",
+            "smbclient",
+            "sqlcmd",
+            "openssl",
+        ),
         pattern=(
             r"(?:\b|(?<=\\[nrt]))(?:"
             rf"curl\b{_COMMAND}(?:-[A-Za-z]{{0,6}}[uU]|--user|--proxy-user)(?:=|{_BETWEEN_WORDS})?"
@@ -384,7 +394,10 @@ SECRET_PATTERNS: Final[tuple[SecretPattern, ...]] = (
         ),
         check="not_a_placeholder",
         fires=("machine h.example login jo password <12>", "default login a\n  password <12>"),
-        silent=("the machine asks for a login and a password twice", "the default password is long"),
+        silent=(
+            "the machine asks for a login and a password twice",
+            "the default password is long",
+        ),
     ),
     SecretPattern(
         name="bearer",
