@@ -73,7 +73,9 @@ def test_the_beginning_of_an_id_is_enough(store: mt.Store):
     assert explain.explain(store, first[:10]).call["call_id"] == first
 
 
-@pytest.mark.parametrize(("name", "words"), [("nope", "no call has the id"), ("", "several")])
+@pytest.mark.parametrize(
+    ("name", "words"), [("nope", "no call has the id"), ("", "3 calls have ids that begin with ''")]
+)
 def test_an_id_of_no_call_or_of_several_is_rejected(store: mt.Store, name: str, words: str):
     with pytest.raises(QueryError, match=words):
         explain.explain(store, name)

@@ -3,11 +3,11 @@
 import dataclasses
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 
-from mcptally.analytics.store import Store, retry_if_replaced
+from mcptally.analytics import notebook
 from mcptally.errors import QueryError
 from mcptally.plural import count
 from mcptally.redaction import display
@@ -15,6 +15,9 @@ from mcptally.seeds.inspector.model import FACTORS
 from mcptally.verdict import classify, weighing
 from mcptally.verdict.rule_model import VerdictRule
 from mcptally.verdict.rule_set import RuleSet
+
+if TYPE_CHECKING:
+    from mcptally.analytics.store import Store
 
 _OUTCOMES: Final = {
     "ok": "it was answered with a result",
@@ -61,11 +64,18 @@ class Explanation:
     seed: dict[str, Any] | None
     """The call's row of `seed_scores`, if it was asked for."""
 
+    def __str__(self) -> str:
+        """The explanation as text with secrets masked, as `mcptally show` prints it."""
+        return display.clean_lines(text(masked(self)).rstrip("\n"))
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:  # noqa: ARG002
+        return {"text/plain": str(self), "text/html": _html(masked(self))}
+
 
 def explain(
-    store: Store, call: str, rules: RuleSet | None = None, *, seed: bool = False
+    store: "Store", call: str, rules: RuleSet | None = None, *, seed: bool = False
 ) -> Explanation:
-    """All that a store has about one call.
+    """All that a store has about one call, for `Store.show`.
 
     Args:
         store: the store with the call.
@@ -76,18 +86,22 @@ def explain(
     Raises:
         QueryError: no call has this id, or several ids begin with it.
     """
-    return retry_if_replaced(
-        [store], lambda: _explain(store, call, rules or RuleSet(), seed=seed), consistent=True
-    )
+    return _explain(store, call, rules or RuleSet(), seed=seed)
 
 
-def _explain(store: Store, call: str, rules: RuleSet, *, seed: bool) -> Explanation:
-    found = store.sql("SELECT * FROM calls WHERE starts_with(call_id, ?) LIMIT 2", params=[call])
-    frame = found.pl()
+def _explain(store: "Store", call: str, rules: RuleSet, *, seed: bool) -> Explanation:
+    begins = "FROM calls WHERE starts_with(call_id, ?)"
+    frame = store.sql(f"SELECT * {begins} LIMIT 2", params=[call]).pl()
     if frame.is_empty():
         raise QueryError(f"no call has the id {call!r}; ids are in the column call_id of calls")
     if frame.height > 1:
-        raise QueryError(f"several calls have ids that begin with {call!r}; give more characters")
+        number, first = store.sql(
+            f"SELECT count(*), list(call_id ORDER BY call_id)[:5] {begins}", params=[call]
+        ).fetchall()[0]
+        raise QueryError(
+            f"{number:,} calls have ids that begin with {call!r}; give more characters "
+            f"({', '.join(first)}{', …' if number > len(first) else ''})"
+        )
     row = frame.row(0, named=True)
     by_id = {rule.id: rule for rule in (*rules.verdict, *rules.hidden)}
     evidence = frame.get_column("evidence")
@@ -151,7 +165,7 @@ def _rule(rule: Any) -> dict[str, Any]:
     return {key: about[key] for key in about if about[key] not in ((), "", None, False)}
 
 
-def _rows(store: Store, sql: str, *params: Any) -> list[dict[str, Any]]:
+def _rows(store: "Store", sql: str, *params: Any) -> list[dict[str, Any]]:
     frame: pl.DataFrame = store.sql(sql, params=list(params)).pl()
     return frame.to_dicts()
 
@@ -164,6 +178,34 @@ def masked(found: Explanation) -> Explanation:
 def text(found: Explanation, *, limit: int = 4000) -> str:
     """The explanation as text; payloads longer than `limit` characters are cut."""
     return "\n".join(_lines(found, limit)) + "\n"
+
+
+MAX_PAYLOAD: Final = 4000
+"""Characters of a request or reply that a notebook shows."""
+
+
+def _html(found: Explanation) -> str:
+    """The explanation as HTML for notebooks; payloads longer than `MAX_PAYLOAD` are cut."""
+    call = found.call
+    target = call["tool"] or call["prompt"] or call["resource_uri"] or ""
+    latency = call["latency_ms"]
+    verdict = f", {call['verdict']}" if call["verdict"] else ""
+    after = "" if latency is None else f" after {latency:,.1f} ms"
+    replied = call["answered_at"] is not None
+    payloads = {
+        "Request": "\n".join(_block(call["arguments"], MAX_PAYLOAD)),
+        f"Reply{after}" if replied else "No reply": "\n".join(
+            _block(call["response"], MAX_PAYLOAD) if replied else ()
+        ),
+    }
+    decided = [*_decision(found), *(_seed(found.seed) if found.seed else ()), *_around(found)]
+    return notebook.call(
+        f"{call['method']} {target}".rstrip(),
+        f"{call['server'] or '?'}: {call['outcome']}{verdict} ({call['call_id']}, "
+        f"{call['file']}:{call['line']})",
+        {heading: text for heading, text in payloads.items() if text or not replied},
+        "\n".join(decided),
+    )
 
 
 def _lines(found: Explanation, limit: int) -> Iterator[str]:
@@ -191,6 +233,15 @@ def _lines(found: Explanation, limit: int) -> Iterator[str]:
         yield f"Reply{after} ({count(call['response_bytes'], 'byte')})"
         yield from _block(call["response"], limit)
     yield ""
+    yield from _decision(found)
+    if found.seed is not None:
+        yield from _seed(found.seed)
+    yield from _around(found)
+
+
+def _decision(found: Explanation) -> Iterator[str]:
+    """Outcome, verdict and schemas, with what decided."""
+    call = found.call
     yield f"Outcome: {call['outcome']}: {_OUTCOMES[call['outcome']]}"
     for name, why in (
         ("cancel_reason", "cancelled with the reason"),
@@ -210,8 +261,11 @@ def _lines(found: Explanation, limit: int) -> Iterator[str]:
         detail = call[f"{side}_schema_error"]
         yield f"  {side:<8}{state or 'not validated'}{f': {detail}' if detail else ''}"
     yield f"  definition {call['definition'] or '-'} ({call['definition_source'] or 'none'})"
-    if found.seed is not None:
-        yield from _seed(found.seed)
+
+
+def _around(found: Explanation) -> Iterator[str]:
+    """Findings about the call, and the other attempts."""
+    call = found.call
     if found.findings:
         yield ""
         yield "Findings"

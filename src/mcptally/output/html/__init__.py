@@ -25,9 +25,9 @@ from mcptally.errors import UsageError
 from mcptally.output.html import answers, caveats, charts, commands, headings, priorities, sections
 from mcptally.output.html import text as html_text
 from mcptally.output.html.answers import Answers
-from mcptally.output.values import NEVER_WORKED, NO_EVIDENCE, cell_of
 from mcptally.output.whole_file import whole_file
 from mcptally.plural import count
+from mcptally.tables.values import NEVER_WORKED, NO_EVIDENCE, cell_of
 from mcptally.verdict import hidden_errors
 
 _OUTCOMES: Final = {
