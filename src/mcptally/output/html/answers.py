@@ -73,7 +73,7 @@ class Answers:
     violations: pl.DataFrame
     retries: pl.DataFrame
     findings: pl.DataFrame
-    changes: pl.DataFrame
+    priorities: pl.DataFrame
     compared: Compared | None
 
 
@@ -119,7 +119,7 @@ def ask(store: Store, base: Store | None = None, **filters: Any) -> Answers:
         violations=answer("schema_violations"),
         retries=answer("retry_loops"),
         findings=answer("finding_counts"),
-        changes=answer("change_points"),
+        priorities=answer("priorities"),
         compared=_compared(base.compare(store), given) if base is not None else None,
     )
 
