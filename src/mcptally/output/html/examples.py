@@ -164,8 +164,8 @@ def _call(found: Explanation, owners: Mapping[str, str]) -> Call:
     error = _content(row["error_text"], MAX_PAYLOAD)
     stderr = _content(row.get("stderr_error"), MAX_PAYLOAD)
     request = _payload(
-        f"Request {shown(row['method'], 60)} ({count(row['request_bytes'] or 0, 'byte')}, "
-        f"id {shown(row['request_id'], 60)})",
+        f"Request {shown(row['method'], 60)}{f' {name(target)}' if target else ''} "
+        f"({count(row['request_bytes'] or 0, 'byte')}, id {shown(row['request_id'], 60)})",
         row["arguments"],
         row["call_id"],
         owners,

@@ -78,6 +78,7 @@
     wide.append(content);
     below.append(wide);
     details.below = below;
+    cell.parentNode.classList.add("open");
     cell.parentNode.after(below);
   };
   const fold = (details) => {
@@ -87,6 +88,7 @@
     if (!details.below) return;
     details.append(content);
     details.below.remove();
+    details.parentNode.parentNode.classList.remove("open");
     details.below = null;
   };
   const foldAll = (table) => {
@@ -125,10 +127,11 @@
     const cell = row.cells[column];
     return cell.dataset.v ?? cell.textContent.trim();
   };
+  const texts = new Intl.Collator("en");
   const compare = (a, b) => {
     if (a === b) return 0;
     const x = Number(a), y = Number(b);
-    return Number.isNaN(x) || Number.isNaN(y) ? a.localeCompare(b, "en") : x - y;
+    return Number.isNaN(x) || Number.isNaN(y) ? texts.compare(a, b) : x - y;
   };
   const isNumeric = (table, head) => head.dataset.sort === "low"
     || (table.tBodies[0].rows[0]?.cells[head.cellIndex].classList.contains("n") ?? false);
