@@ -102,36 +102,102 @@ def _explain(store: "Store", call: str, rules: RuleSet, *, seed: bool) -> Explan
             f"{number:,} calls have ids that begin with {call!r}; give more characters "
             f"({', '.join(first)}{', …' if number > len(first) else ''})"
         )
-    row = frame.row(0, named=True)
+    return _explanations(store, frame, rules, seed=seed)[0]
+
+
+def explain_calls(
+    store: "Store", calls: Sequence[str], *, longest: int, rules: RuleSet | None = None
+) -> dict[str, Explanation]:
+    """Explain several calls at once, each without its row of `seed_scores`.
+
+    Args:
+        store: the store with the calls.
+        calls: the `call_id` of each call; those that the store does not have are left out.
+        longest: characters of a reply that are read.
+        rules: the rules to match; by default those of mcptally.
+
+    Returns:
+        The `call_id` of each call and its explanation.
+    """
+    frame = store.sql(
+        f"SELECT * REPLACE (left(response, {longest:d}) AS response) FROM calls "
+        "WHERE call_id IN (SELECT unnest(?))",
+        params=[list(calls)],
+    ).pl()
+    found = _explanations(store, frame, rules or RuleSet(), seed=False)
+    return {one.call["call_id"]: one for one in found}
+
+
+def _explanations(
+    store: "Store", frame: pl.DataFrame, rules: RuleSet, *, seed: bool
+) -> list[Explanation]:
+    """The explanation of each row of `calls`."""
     by_id = {rule.id: rule for rule in (*rules.verdict, *rules.hidden)}
-    evidence = frame.get_column("evidence")
-    if row["evidence"] is None:
-        evidence = classify.judge(frame, rules.verdict).get_column("evidence")
-    (ids,) = evidence.to_list()
-    matching = [rule for rule in rules.verdict if rule.id in (ids or ())]
-    alone = bool(matching) and matching[0].decides
-    hidden = by_id.get(row["hidden_rule"] or "")
-    return Explanation(
-        call=row,
-        rules=[_rule(rule) | {"matched": classify.matched_text(frame, rule)} for rule in matching],
-        contributions=[] if alone else _contributions(evidence, row["verdict"], matching, rules),
-        probabilities={} if alone else _probabilities(evidence, row["verdict"], rules),
-        hidden_rule=_rule(hidden) if hidden else None,
-        findings=_rows(
-            store,
-            "SELECT rule, severity, path, message FROM findings WHERE call_id = ?",
-            row["call_id"],
-        ),
-        attempts=_rows(
-            store,
-            "SELECT call_id, attempt, attempt_why, method, outcome, latency_ms, requested_at "
-            "FROM calls WHERE attempt_of = ? ORDER BY attempt, requested_at",
-            row["attempt_of"],
-        ),
-        seed=_rows(store, "SELECT * FROM seed_scores WHERE call_id = ?", row["call_id"])[0]
-        if seed
-        else None,
+    matching = _matching(frame, rules)
+    ids = frame.get_column("call_id").to_list()
+    findings = _rows_by(
+        store,
+        "call_id",
+        "SELECT call_id, rule, severity, path, message FROM findings "
+        "WHERE call_id IN (SELECT unnest(?)) ORDER BY rule, path, message",
+        ids,
     )
+    attempts = _rows_by(
+        store,
+        "attempt_of",
+        "SELECT attempt_of, call_id, attempt, attempt_why, method, outcome, latency_ms, "
+        "requested_at FROM calls WHERE attempt_of IN (SELECT unnest(?)) "
+        "ORDER BY attempt, requested_at",
+        frame.get_column("attempt_of").drop_nulls().unique().to_list(),
+    )
+    scores = (
+        _rows_by(
+            store,
+            "of_call",
+            "SELECT call_id AS of_call, * FROM seed_scores WHERE call_id IN (SELECT unnest(?))",
+            ids,
+        )
+        if seed
+        else {}
+    )
+    explanations = []
+    for number, call in enumerate(frame.iter_rows(named=True)):
+        hidden = by_id.get(call["hidden_rule"] or "")
+        row, evidence, found = frame.slice(number, 1), *matching[number]
+        alone = bool(found) and found[0].decides
+        explanations.append(
+            Explanation(
+                call=call,
+                rules=[
+                    _rule(rule) | {"matched": classify.matched_text(row, rule)} for rule in found
+                ],
+                contributions=[]
+                if alone
+                else _contributions(evidence, call["verdict"], found, rules),
+                probabilities={} if alone else _probabilities(evidence, call["verdict"], rules),
+                hidden_rule=_rule(hidden) if hidden else None,
+                findings=findings.get(call["call_id"], []),
+                attempts=attempts.get(call["attempt_of"], []),
+                seed=scores[call["call_id"]][0] if seed else None,
+            )
+        )
+    return explanations
+
+
+def _matching(frame: pl.DataFrame, rules: RuleSet) -> list[tuple[pl.Series, list[VerdictRule]]]:
+    """The evidence of each call, as a column of one row, and the verdict rules that match it."""
+    kept = frame.get_column("evidence")
+    if kept.null_count():
+        # Scored without a verdict: what the rules say now.
+        kept = kept.zip_with(
+            kept.is_not_null(), classify.judge(frame, rules.verdict).get_column("evidence")
+        )
+    found = []
+    for number, ids in enumerate(kept.to_list()):
+        chosen = set(ids or ())
+        matching = [rule for rule in rules.verdict if rule.id in chosen]
+        found.append((kept.slice(number, 1), matching))
+    return found
 
 
 def _contributions(
@@ -165,9 +231,14 @@ def _rule(rule: Any) -> dict[str, Any]:
     return {key: about[key] for key in about if about[key] not in ((), "", None, False)}
 
 
-def _rows(store: "Store", sql: str, *params: Any) -> list[dict[str, Any]]:
-    frame: pl.DataFrame = store.sql(sql, params=list(params)).pl()
-    return frame.to_dicts()
+def _rows_by(
+    store: "Store", key: str, sql: str, wanted: Sequence[str]
+) -> dict[str, list[dict[str, Any]]]:
+    """The rows of a query with one parameter, the list `wanted`, by the value of their `key`."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for row in store.sql(sql, params=[wanted]).pl().to_dicts():
+        found.setdefault(row.pop(key), []).append(row)
+    return found
 
 
 def masked(found: Explanation) -> Explanation:
@@ -237,6 +308,11 @@ def _lines(found: Explanation, limit: int) -> Iterator[str]:
     if found.seed is not None:
         yield from _seed(found.seed)
     yield from _around(found)
+
+
+def evidence(found: Explanation) -> str:
+    """What decided about a call: outcome, verdict and its rules, schemas, findings, attempts."""
+    return "\n".join([*_decision(found), *_around(found)])
 
 
 def _decision(found: Explanation) -> Iterator[str]:
