@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 import duckdb
 import pyarrow as pa
 
+from mcptally.analytics.answer import Answer, as_answer
 from mcptally.analytics.sql_guard import lock
 from mcptally.analytics.union import Files
 from mcptally.analytics.views import connect, create_views, reporting_the_version
@@ -87,21 +88,21 @@ class Comparison:
     _duckdb: duckdb.DuckDBPyConnection
 
     @property
-    def tools(self) -> duckdb.DuckDBPyRelation:
+    def tools(self) -> Answer:
         """One row per tool and per server (`level`), with `change` and a sentence in `words`."""
         return self._rows("SELECT * FROM summary")
 
     @property
-    def metrics(self) -> duckdb.DuckDBPyRelation:
+    def metrics(self) -> Answer:
         """One row per tool or server, and metric: both values, the change, its interval, q."""
         return self._rows(
             "SELECT * FROM changes ORDER BY level DESC, q_value NULLS LAST, server, tool, metric"
         )
 
-    def _rows(self, query: str) -> duckdb.DuckDBPyRelation:
+    def _rows(self, query: str) -> Answer:
         cursor = self._duckdb.cursor()
         sql_functions.close_at_exit(cursor)
-        return cursor.sql(query)
+        return as_answer(cursor.sql(query))
 
 
 class Side(NamedTuple):

@@ -3,11 +3,11 @@
 import dataclasses
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 
-from mcptally.analytics.store import Store, retry_if_replaced
+from mcptally.analytics import notebook
 from mcptally.errors import QueryError
 from mcptally.plural import count
 from mcptally.redaction import display
@@ -15,6 +15,9 @@ from mcptally.seeds.inspector.model import FACTORS
 from mcptally.verdict import classify, weighing
 from mcptally.verdict.rule_model import VerdictRule
 from mcptally.verdict.rule_set import RuleSet
+
+if TYPE_CHECKING:
+    from mcptally.analytics.store import Store
 
 _OUTCOMES: Final = {
     "ok": "it was answered with a result",
@@ -61,11 +64,18 @@ class Explanation:
     seed: dict[str, Any] | None
     """The call's row of `seed_scores`, if it was asked for."""
 
+    def __str__(self) -> str:
+        """The explanation as text with secrets masked, as `mcptally show` prints it."""
+        return display.clean_lines(text(masked(self)).rstrip("\n"))
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:  # noqa: ARG002
+        return {"text/plain": str(self), "text/html": _html(masked(self))}
+
 
 def explain(
-    store: Store, call: str, rules: RuleSet | None = None, *, seed: bool = False
+    store: "Store", call: str, rules: RuleSet | None = None, *, seed: bool = False
 ) -> Explanation:
-    """All that a store has about one call.
+    """All that a store has about one call, for `Store.show`.
 
     Args:
         store: the store with the call.
@@ -76,48 +86,118 @@ def explain(
     Raises:
         QueryError: no call has this id, or several ids begin with it.
     """
-    return retry_if_replaced(
-        [store], lambda: _explain(store, call, rules or RuleSet(), seed=seed), consistent=True
-    )
+    return _explain(store, call, rules or RuleSet(), seed=seed)
 
 
-def _explain(store: Store, call: str, rules: RuleSet, *, seed: bool) -> Explanation:
-    found = store.sql("SELECT * FROM calls WHERE starts_with(call_id, ?) LIMIT 2", params=[call])
-    frame = found.pl()
+def _explain(store: "Store", call: str, rules: RuleSet, *, seed: bool) -> Explanation:
+    begins = "FROM calls WHERE starts_with(call_id, ?)"
+    frame = store.sql(f"SELECT * {begins} LIMIT 2", params=[call]).pl()
     if frame.is_empty():
         raise QueryError(f"no call has the id {call!r}; ids are in the column call_id of calls")
     if frame.height > 1:
-        raise QueryError(f"several calls have ids that begin with {call!r}; give more characters")
-    row = frame.row(0, named=True)
+        number, first = store.sql(
+            f"SELECT count(*), list(call_id ORDER BY call_id)[:5] {begins}", params=[call]
+        ).fetchall()[0]
+        raise QueryError(
+            f"{number:,} calls have ids that begin with {call!r}; give more characters "
+            f"({', '.join(first)}{', …' if number > len(first) else ''})"
+        )
+    return _explanations(store, frame, rules, seed=seed)[0]
+
+
+def explain_calls(
+    store: "Store", calls: Sequence[str], *, longest: int, rules: RuleSet | None = None
+) -> dict[str, Explanation]:
+    """Explain several calls at once, each without its row of `seed_scores`.
+
+    Args:
+        store: the store with the calls.
+        calls: the `call_id` of each call; those that the store does not have are left out.
+        longest: characters of a reply that are read.
+        rules: the rules to match; by default those of mcptally.
+
+    Returns:
+        The `call_id` of each call and its explanation.
+    """
+    frame = store.sql(
+        f"SELECT * REPLACE (left(response, {longest:d}) AS response) FROM calls "
+        "WHERE call_id IN (SELECT unnest(?))",
+        params=[list(calls)],
+    ).pl()
+    found = _explanations(store, frame, rules or RuleSet(), seed=False)
+    return {one.call["call_id"]: one for one in found}
+
+
+def _explanations(
+    store: "Store", frame: pl.DataFrame, rules: RuleSet, *, seed: bool
+) -> list[Explanation]:
+    """The explanation of each row of `calls`."""
     by_id = {rule.id: rule for rule in (*rules.verdict, *rules.hidden)}
-    evidence = frame.get_column("evidence")
-    if row["evidence"] is None:
-        evidence = classify.judge(frame, rules.verdict).get_column("evidence")
-    (ids,) = evidence.to_list()
-    matching = [rule for rule in rules.verdict if rule.id in (ids or ())]
-    alone = bool(matching) and matching[0].decides
-    hidden = by_id.get(row["hidden_rule"] or "")
-    return Explanation(
-        call=row,
-        rules=[_rule(rule) | {"matched": classify.matched_text(frame, rule)} for rule in matching],
-        contributions=[] if alone else _contributions(evidence, row["verdict"], matching, rules),
-        probabilities={} if alone else _probabilities(evidence, row["verdict"], rules),
-        hidden_rule=_rule(hidden) if hidden else None,
-        findings=_rows(
-            store,
-            "SELECT rule, severity, path, message FROM findings WHERE call_id = ?",
-            row["call_id"],
-        ),
-        attempts=_rows(
-            store,
-            "SELECT call_id, attempt, attempt_why, method, outcome, latency_ms, requested_at "
-            "FROM calls WHERE attempt_of = ? ORDER BY attempt, requested_at",
-            row["attempt_of"],
-        ),
-        seed=_rows(store, "SELECT * FROM seed_scores WHERE call_id = ?", row["call_id"])[0]
-        if seed
-        else None,
+    matching = _matching(frame, rules)
+    ids = frame.get_column("call_id").to_list()
+    findings = _rows_by(
+        store,
+        "call_id",
+        "SELECT call_id, rule, severity, path, message FROM findings "
+        "WHERE call_id IN (SELECT unnest(?)) ORDER BY rule, path, message",
+        ids,
     )
+    attempts = _rows_by(
+        store,
+        "attempt_of",
+        "SELECT attempt_of, call_id, attempt, attempt_why, method, outcome, latency_ms, "
+        "requested_at FROM calls WHERE attempt_of IN (SELECT unnest(?)) "
+        "ORDER BY attempt, requested_at",
+        frame.get_column("attempt_of").drop_nulls().unique().to_list(),
+    )
+    scores = (
+        _rows_by(
+            store,
+            "of_call",
+            "SELECT call_id AS of_call, * FROM seed_scores WHERE call_id IN (SELECT unnest(?))",
+            ids,
+        )
+        if seed
+        else {}
+    )
+    explanations = []
+    for number, call in enumerate(frame.iter_rows(named=True)):
+        hidden = by_id.get(call["hidden_rule"] or "")
+        row, evidence, found = frame.slice(number, 1), *matching[number]
+        alone = bool(found) and found[0].decides
+        explanations.append(
+            Explanation(
+                call=call,
+                rules=[
+                    _rule(rule) | {"matched": classify.matched_text(row, rule)} for rule in found
+                ],
+                contributions=[]
+                if alone
+                else _contributions(evidence, call["verdict"], found, rules),
+                probabilities={} if alone else _probabilities(evidence, call["verdict"], rules),
+                hidden_rule=_rule(hidden) if hidden else None,
+                findings=findings.get(call["call_id"], []),
+                attempts=attempts.get(call["attempt_of"], []),
+                seed=scores[call["call_id"]][0] if seed else None,
+            )
+        )
+    return explanations
+
+
+def _matching(frame: pl.DataFrame, rules: RuleSet) -> list[tuple[pl.Series, list[VerdictRule]]]:
+    """The evidence of each call, as a column of one row, and the verdict rules that match it."""
+    kept = frame.get_column("evidence")
+    if kept.null_count():
+        # Scored without a verdict: what the rules say now.
+        kept = kept.zip_with(
+            kept.is_not_null(), classify.judge(frame, rules.verdict).get_column("evidence")
+        )
+    found = []
+    for number, ids in enumerate(kept.to_list()):
+        chosen = set(ids or ())
+        matching = [rule for rule in rules.verdict if rule.id in chosen]
+        found.append((kept.slice(number, 1), matching))
+    return found
 
 
 def _contributions(
@@ -151,9 +231,14 @@ def _rule(rule: Any) -> dict[str, Any]:
     return {key: about[key] for key in about if about[key] not in ((), "", None, False)}
 
 
-def _rows(store: Store, sql: str, *params: Any) -> list[dict[str, Any]]:
-    frame: pl.DataFrame = store.sql(sql, params=list(params)).pl()
-    return frame.to_dicts()
+def _rows_by(
+    store: "Store", key: str, sql: str, wanted: Sequence[str]
+) -> dict[str, list[dict[str, Any]]]:
+    """The rows of a query with one parameter, the list `wanted`, by the value of their `key`."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for row in store.sql(sql, params=[wanted]).pl().to_dicts():
+        found.setdefault(row.pop(key), []).append(row)
+    return found
 
 
 def masked(found: Explanation) -> Explanation:
@@ -164,6 +249,34 @@ def masked(found: Explanation) -> Explanation:
 def text(found: Explanation, *, limit: int = 4000) -> str:
     """The explanation as text; payloads longer than `limit` characters are cut."""
     return "\n".join(_lines(found, limit)) + "\n"
+
+
+MAX_PAYLOAD: Final = 4000
+"""Characters of a request or reply that a notebook shows."""
+
+
+def _html(found: Explanation) -> str:
+    """The explanation as HTML for notebooks; payloads longer than `MAX_PAYLOAD` are cut."""
+    call = found.call
+    target = call["tool"] or call["prompt"] or call["resource_uri"] or ""
+    latency = call["latency_ms"]
+    verdict = f", {call['verdict']}" if call["verdict"] else ""
+    after = "" if latency is None else f" after {latency:,.1f} ms"
+    replied = call["answered_at"] is not None
+    payloads = {
+        "Request": "\n".join(_block(call["arguments"], MAX_PAYLOAD)),
+        f"Reply{after}" if replied else "No reply": "\n".join(
+            _block(call["response"], MAX_PAYLOAD) if replied else ()
+        ),
+    }
+    decided = [*_decision(found), *(_seed(found.seed) if found.seed else ()), *_around(found)]
+    return notebook.call(
+        f"{call['method']} {target}".rstrip(),
+        f"{call['server'] or '?'}: {call['outcome']}{verdict} ({call['call_id']}, "
+        f"{call['file']}:{call['line']})",
+        {heading: text for heading, text in payloads.items() if text or not replied},
+        "\n".join(decided),
+    )
 
 
 def _lines(found: Explanation, limit: int) -> Iterator[str]:
@@ -191,6 +304,20 @@ def _lines(found: Explanation, limit: int) -> Iterator[str]:
         yield f"Reply{after} ({count(call['response_bytes'], 'byte')})"
         yield from _block(call["response"], limit)
     yield ""
+    yield from _decision(found)
+    if found.seed is not None:
+        yield from _seed(found.seed)
+    yield from _around(found)
+
+
+def evidence(found: Explanation) -> str:
+    """What decided about a call: outcome, verdict and its rules, schemas, findings, attempts."""
+    return "\n".join([*_decision(found), *_around(found)])
+
+
+def _decision(found: Explanation) -> Iterator[str]:
+    """Outcome, verdict and schemas, with what decided."""
+    call = found.call
     yield f"Outcome: {call['outcome']}: {_OUTCOMES[call['outcome']]}"
     for name, why in (
         ("cancel_reason", "cancelled with the reason"),
@@ -210,8 +337,11 @@ def _lines(found: Explanation, limit: int) -> Iterator[str]:
         detail = call[f"{side}_schema_error"]
         yield f"  {side:<8}{state or 'not validated'}{f': {detail}' if detail else ''}"
     yield f"  definition {call['definition'] or '-'} ({call['definition_source'] or 'none'})"
-    if found.seed is not None:
-        yield from _seed(found.seed)
+
+
+def _around(found: Explanation) -> Iterator[str]:
+    """Findings about the call, and the other attempts."""
+    call = found.call
     if found.findings:
         yield ""
         yield "Findings"
