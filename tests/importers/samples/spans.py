@@ -2,7 +2,6 @@
 
 import os
 import pathlib
-import pathlib
 
 
 def write_spans(path, service):
