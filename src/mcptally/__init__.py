@@ -14,6 +14,8 @@ import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from mcptally.analytics.answer import Answer
+    from mcptally.analytics.explain import Explanation
     from mcptally.analytics.store import Store, open_store
     from mcptally.importers import import_logs
     from mcptally.maintenance.forget import forget
@@ -42,12 +44,14 @@ if TYPE_CHECKING:
     from mcptally.transcript.redact import redact
 
 _HOME: Final[dict[str, str]] = {
+    "Answer": "mcptally.analytics.answer",
     "assert_tool_response": "mcptally.seeds.redmine.content",
     "BusinessDecision": "mcptally.seeds.inspector.model",
     "ResponseMetadata": "mcptally.seeds.inspector.model",
     "ScenarioResult": "mcptally.seeds.inspector.model",
     "ScenarioStatus": "mcptally.seeds.inspector.model",
     "ScenarioSummary": "mcptally.seeds.inspector.model",
+    "Explanation": "mcptally.analytics.explain",
     "Store": "mcptally.analytics.store",
     "ValidationContext": "mcptally.seeds.inspector.model",
     "ValidationResult": "mcptally.seeds.inspector.model",
@@ -70,7 +74,9 @@ _HOME: Final[dict[str, str]] = {
 a public function: importing the module would replace the function."""
 
 __all__ = [
+    "Answer",
     "BusinessDecision",
+    "Explanation",
     "ResponseMetadata",
     "ScenarioResult",
     "ScenarioStatus",

@@ -1,6 +1,7 @@
 """Tables as a person sees them."""
 
 import csv
+import datetime
 import json
 import os
 import pathlib
@@ -218,9 +219,7 @@ def test_a_terminal_gets_colour_a_width_and_fifty_rows_and_a_pipe_gets_everythin
 
 
 def test_a_name_without_room_keeps_both_of_its_ends():
-    table = pa.table(
-        {"tool": ["list_directory_with_sizes"], "error": ["something went wrong here"]}
-    )
+    table = pa.table({"tool": ["list_directory_with_sizes"], "note": ["something went wrong here"]})
     text = text_table.text_table(table, width=40).splitlines()[-1]
     assert re.match(r"list_dir\w*…\w*h_sizes ", text)
     assert text.endswith("…")
@@ -242,6 +241,63 @@ FITS = {
 @pytest.mark.parametrize(("width", "sizes"), FITS.values(), ids=FITS)
 def test_columns_share_a_line_to_the_last_character(width: int, sizes: dict[str, int]):
     assert text_table.fit_widths(NATURAL, fixed={"retries"}, width=width) == sizes
+
+
+GROUP = {"server": 30, "tool": 30, "template": 90, "verdict": 8, "calls": 5, "call_id": 16}
+GROUP_FITS = {
+    "all whole": (189, GROUP),
+    "the message is cut first": (149, GROUP | {"template": 50}),
+    "names and the message at their least": (
+        101,
+        {"server": 16, "tool": 16, "template": 30, "verdict": 8, "calls": 5, "call_id": 16},
+    ),
+    "a column that is not needed is left out": (
+        91,
+        {"server": 16, "tool": 16, "template": 30, "calls": 5, "call_id": 16},
+    ),
+    "names are cut further": (
+        80,
+        {"server": 10, "tool": 11, "template": 30, "calls": 5, "call_id": 16},
+    ),
+    "the message is cut further": (
+        60,
+        {"server": 10, "tool": 10, "template": 11, "calls": 5, "call_id": 16},
+    ),
+    "the id is left out": (30, {"server": 4, "tool": 5, "template": 10, "calls": 5}),
+}
+
+
+@pytest.mark.parametrize(("width", "sizes"), GROUP_FITS.values(), ids=GROUP_FITS)
+def test_a_narrow_table_keeps_the_message_the_calls_and_the_id(width: int, sizes: dict[str, int]):
+    numbers = {"calls"}
+    fitted = text_table.fit_widths(GROUP, fixed={"calls", "call_id"}, width=width, numbers=numbers)
+    assert fitted == sizes
+
+
+def test_a_narrow_table_keeps_its_first_number():
+    natural = {"server": 16, "tool": 30, "kind": 20, "latency_ms": 10, "bytes": 10}
+    numbers = {"latency_ms", "bytes"}
+    fitted = text_table.fit_widths(natural, fixed=numbers, width=50, numbers=numbers)
+    assert list(fitted) == ["server", "tool", "latency_ms"]
+
+
+@pytest.mark.parametrize("question", ["error_groups", "hidden_errors", "schema_violations"])
+def test_80_columns_show_the_start_of_a_message_and_the_whole_id(store: mt.Store, question: str):
+    table = store.ask(question).to_arrow_table()
+    columns = displayed_columns(question)
+    message = next(name for name in columns if name in {"template", "example", "error"})
+    lines = text_table.text_table(table, columns, width=80).splitlines()[-table.num_rows - 1 : -1]
+    assert table.num_rows
+    for line, row in zip(lines, table.to_pylist(), strict=True):
+        assert line.endswith(row["call_id"])
+        assert " ".join(row[message].split())[:29] in line
+
+
+def test_times_are_not_cut():
+    start = datetime.datetime(2026, 11, 21, 22, tzinfo=datetime.UTC)
+    row = {"server": "s" * 30, "tool": "t" * 30, "start": start}
+    text = text_table.text_table(pa.Table.from_pylist([row]), width=56)
+    assert "2026-11-21 22:00:00" in text
 
 
 def test_what_a_person_looks_for_first_goes_last():

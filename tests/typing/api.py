@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, assert_type
 
-import duckdb
-
 import mcptally as mt
 from mcptally import (
+    Answer,
     BusinessDecision,
+    Explanation,
     ResponseMetadata,
     ScenarioResult,
     ScenarioStatus,
@@ -76,9 +76,11 @@ def open_and_query() -> None:
         client="inspector",
         min_calls=10,
     )
-    assert_type(answer, duckdb.DuckDBPyRelation)
-    assert_type(store.ask("tool_scores", since="7d"), duckdb.DuckDBPyRelation)
-    assert_type(store.sql("SELECT ?", params=[1]), duckdb.DuckDBPyRelation)
+    assert_type(answer, Answer)
+    assert_type(store.ask("tool_scores", since="7d"), Answer)
+    assert_type(store.sql("SELECT ?", params=[1]), Answer)
+    assert_type(answer.filter("calls > 9").order("calls").select("tool", "calls").limit(9), Answer)
+    assert_type(store.show("33e9d0f0", seed=True), Explanation)
     limited: contextlib.AbstractContextManager[None] = store.within(1.5, rows=10)
     with limited:
         store.sql("SELECT 1")
@@ -92,8 +94,8 @@ def compare_stores(before: Store, after: Store) -> None:
     comparison = before.compare(after, min_difference=0.1, min_ratio=1.5, alpha=0.01)
     assert_type(comparison.base, Path)
     assert_type(comparison.new, Path)
-    assert_type(comparison.tools, duckdb.DuckDBPyRelation)
-    assert_type(comparison.metrics, duckdb.DuckDBPyRelation)
+    assert_type(comparison.tools, Answer)
+    assert_type(comparison.metrics, Answer)
     before.compare("after")  # type: ignore[arg-type]
 
 

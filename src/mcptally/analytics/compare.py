@@ -14,9 +14,10 @@ from typing import Any, Final, NamedTuple
 import duckdb
 import pyarrow as pa
 
+from mcptally.analytics.answer import Answer, as_answer
 from mcptally.analytics.sql_guard import lock
 from mcptally.analytics.union import Files
-from mcptally.analytics.views import connect, create_views
+from mcptally.analytics.views import connect, create_views, reporting_the_version
 from mcptally.plural import count
 from mcptally.statistics import sql_functions
 
@@ -87,21 +88,21 @@ class Comparison:
     _duckdb: duckdb.DuckDBPyConnection
 
     @property
-    def tools(self) -> duckdb.DuckDBPyRelation:
+    def tools(self) -> Answer:
         """One row per tool and per server (`level`), with `change` and a sentence in `words`."""
         return self._rows("SELECT * FROM summary")
 
     @property
-    def metrics(self) -> duckdb.DuckDBPyRelation:
+    def metrics(self) -> Answer:
         """One row per tool or server, and metric: both values, the change, its interval, q."""
         return self._rows(
             "SELECT * FROM changes ORDER BY level DESC, q_value NULLS LAST, server, tool, metric"
         )
 
-    def _rows(self, query: str) -> duckdb.DuckDBPyRelation:
+    def _rows(self, query: str) -> Answer:
         cursor = self._duckdb.cursor()
         sql_functions.close_at_exit(cursor)
-        return cursor.sql(query)
+        return as_answer(cursor.sql(query))
 
 
 class Side(NamedTuple):
@@ -113,6 +114,8 @@ class Side(NamedTuple):
     """The live files of each folder, by table."""
     memory: str | None
     """Memory limit of DuckDB, such as `2GB`."""
+    made_by: str | None = None
+    """The version of mcptally that wrote the first store."""
 
 
 def compare(base: Side, new: Side, parameters: Mapping[str, Any]) -> Comparison:
@@ -124,13 +127,14 @@ def compare(base: Side, new: Side, parameters: Mapping[str, Any]) -> Comparison:
         parameters: those of `limits`.
 
     Raises:
-        StoreError: a table is missing or damaged.
+        StoreError: a table is missing or damaged, or lacks a column.
     """
     connection = connect(new.memory or base.memory)
     for name, side in (("base", base), ("new", new)):
         connection.execute(f"ATTACH ':memory:' AS {name}")
         connection.execute(f"USE {name}")
-        create_views(connection, side.files)
+        with reporting_the_version(side.paths[0], side.made_by):
+            create_views(connection, side.files)
     connection.execute("USE memory")
     lock(connection, (*base.paths, *new.paths))
     connection.execute(f"CREATE TABLE pairs AS {_sql('pairs')}")

@@ -3,17 +3,21 @@
 import dataclasses
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 
-from mcptally.analytics.store import Store, retry_if_replaced
+from mcptally.analytics import notebook
 from mcptally.errors import QueryError
 from mcptally.plural import count
 from mcptally.redaction import display
 from mcptally.seeds.inspector.model import FACTORS
-from mcptally.verdict import classify
+from mcptally.verdict import classify, weighing
+from mcptally.verdict.rule_model import VerdictRule
 from mcptally.verdict.rule_set import RuleSet
+
+if TYPE_CHECKING:
+    from mcptally.analytics.store import Store
 
 _OUTCOMES: Final = {
     "ok": "it was answered with a result",
@@ -26,6 +30,10 @@ _OUTCOMES: Final = {
     "cancelled": "it was cancelled before an answer",
     "no_response": "it was never answered",
 }
+SMALLEST_SHOWN: Final = 0.05
+"""Contributions below this are not printed; the JSON has all."""
+MATCH_SHOWN: Final = 120
+"""Characters of a match that are printed."""
 _VERDICTS: Final = {
     "business": "the tool did its job and refused this request",
     "tool_failure": "the tool failed: no change of the request would fix it",
@@ -41,7 +49,13 @@ class Explanation:
     call: dict[str, Any]
     """The call's row."""
     rules: list[dict[str, Any]]
-    """The verdict rules that match, in order of precedence; the first one decided."""
+    """The verdict rules that match, in order of precedence. `matched` is what they match in the
+    text."""
+    contributions: list[dict[str, Any]]
+    """What speaks for and against the verdict: `evidence` (a rule, or what several rules share),
+    `rules` (their ids) and `weight` (change of the log odds), the largest first."""
+    probabilities: dict[str, float]
+    """Verdict → probability, 0 to 1; empty where one rule decides alone."""
     hidden_rule: dict[str, Any] | None
     """The rule that decided whether its result hides an error."""
     findings: list[dict[str, Any]]
@@ -50,11 +64,18 @@ class Explanation:
     seed: dict[str, Any] | None
     """The call's row of `seed_scores`, if it was asked for."""
 
+    def __str__(self) -> str:
+        """The explanation as text with secrets masked, as `mcptally show` prints it."""
+        return display.clean_lines(text(masked(self)).rstrip("\n"))
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:  # noqa: ARG002
+        return {"text/plain": str(self), "text/html": _html(masked(self))}
+
 
 def explain(
-    store: Store, call: str, rules: RuleSet | None = None, *, seed: bool = False
+    store: "Store", call: str, rules: RuleSet | None = None, *, seed: bool = False
 ) -> Explanation:
-    """All that a store has about one call.
+    """All that a store has about one call, for `Store.show`.
 
     Args:
         store: the store with the call.
@@ -65,23 +86,27 @@ def explain(
     Raises:
         QueryError: no call has this id, or several ids begin with it.
     """
-    return retry_if_replaced(
-        [store], lambda: _explain(store, call, rules or RuleSet(), seed=seed), consistent=True
-    )
+    return _explain(store, call, rules or RuleSet(), seed=seed)
 
 
-def _explain(store: Store, call: str, rules: RuleSet, *, seed: bool) -> Explanation:
-    found = store.sql("SELECT * FROM calls WHERE starts_with(call_id, ?) LIMIT 2", params=[call])
-    frame = found.pl()
+def _explain(store: "Store", call: str, rules: RuleSet, *, seed: bool) -> Explanation:
+    begins = "FROM calls WHERE starts_with(call_id, ?)"
+    frame = store.sql(f"SELECT * {begins} LIMIT 2", params=[call]).pl()
     if frame.is_empty():
         raise QueryError(f"no call has the id {call!r}; ids are in the column call_id of calls")
     if frame.height > 1:
-        raise QueryError(f"several calls have ids that begin with {call!r}; give more characters")
+        number, first = store.sql(
+            f"SELECT count(*), list(call_id ORDER BY call_id)[:5] {begins}", params=[call]
+        ).fetchall()[0]
+        raise QueryError(
+            f"{number:,} calls have ids that begin with {call!r}; give more characters "
+            f"({', '.join(first)}{', …' if number > len(first) else ''})"
+        )
     return _explanations(store, frame, rules, seed=seed)[0]
 
 
 def explain_calls(
-    store: Store, calls: Sequence[str], *, longest: int, rules: RuleSet | None = None
+    store: "Store", calls: Sequence[str], *, longest: int, rules: RuleSet | None = None
 ) -> dict[str, Explanation]:
     """Explain several calls at once, each without its row of `seed_scores`.
 
@@ -104,14 +129,12 @@ def explain_calls(
 
 
 def _explanations(
-    store: Store, frame: pl.DataFrame, rules: RuleSet, *, seed: bool
+    store: "Store", frame: pl.DataFrame, rules: RuleSet, *, seed: bool
 ) -> list[Explanation]:
     """The explanation of each row of `calls`."""
-    by_id = {rule.id: rule for rule in (*rules.verdict, *rules.hidden)}
-    firing: dict[int, list[dict[str, Any]]] = {}
-    for row, name in classify.matching_rules(frame, rules.verdict).iter_rows():
-        if name in by_id:
-            firing.setdefault(row, []).append(_rule(by_id[name]))
+    if frame.filter(pl.col("evidence").is_null()).height:
+        judged = classify.judge(frame, rules.verdict).get_column("evidence")
+        frame = frame.with_columns(pl.coalesce("evidence", judged.alias("judged")))
     ids = frame.get_column("call_id").to_list()
     findings = _rows_by(
         store,
@@ -138,20 +161,61 @@ def _explanations(
         if seed
         else {}
     )
-    explanations = []
-    for number, call in enumerate(frame.iter_rows(named=True)):
-        hidden = by_id.get(call["hidden_rule"] or "")
-        explanations.append(
-            Explanation(
-                call=call,
-                rules=firing.get(number, []),
-                hidden_rule=_rule(hidden) if hidden else None,
-                findings=findings.get(call["call_id"], []),
-                attempts=attempts.get(call["attempt_of"], []),
-                seed=scores[call["call_id"]][0] if seed else None,
-            )
+    return [
+        _of_row(
+            frame.slice(number, 1),
+            rules,
+            findings=findings.get(call_id, []),
+            attempts=attempts.get(attempt_of, []),
+            seed=scores[call_id][0] if seed else None,
         )
-    return explanations
+        for number, (call_id, attempt_of) in enumerate(
+            frame.select("call_id", "attempt_of").iter_rows()
+        )
+    ]
+
+
+def _of_row(frame: pl.DataFrame, rules: RuleSet, **others: Any) -> Explanation:
+    """The explanation of a frame of one call."""
+    row = frame.row(0, named=True)
+    hidden = next((rule for rule in rules.hidden if rule.id == row["hidden_rule"]), None)
+    evidence = frame.get_column("evidence")
+    matching = [rule for rule in rules.verdict if rule.id in (row["evidence"] or ())]
+    alone = bool(matching) and matching[0].decides
+    return Explanation(
+        call=row,
+        rules=[_rule(rule) | {"matched": classify.matched_text(frame, rule)} for rule in matching],
+        contributions=[] if alone else _contributions(evidence, row["verdict"], matching, rules),
+        probabilities={} if alone else _probabilities(evidence, row["verdict"], rules),
+        hidden_rule=_rule(hidden) if hidden else None,
+        **others,
+    )
+
+
+def _contributions(
+    evidence: pl.Series, verdict: str | None, matching: Sequence[VerdictRule], rules: RuleSet
+) -> list[dict[str, Any]]:
+    """What speaks for and against the verdict, the largest first."""
+    if verdict is None:
+        return []
+    names, features = classify.features(evidence, rules.verdict)
+    found = weighing.contributions(features[0], names, verdict, weighing.shipped_weights())
+    return [
+        {"evidence": name, "rules": weighing.rules_of(name, matching), "weight": round(weight, 2)}
+        for name, weight in found
+    ]
+
+
+def _probabilities(evidence: pl.Series, verdict: str | None, rules: RuleSet) -> dict[str, float]:
+    """The probability of each verdict."""
+    if verdict is None:
+        return {}
+    names, features = classify.features(evidence, rules.verdict)
+    shares = weighing.probabilities(features, names, weighing.shipped_weights())[0]
+    return {
+        str(name): round(float(share), 3)
+        for name, share in zip(weighing.CLASSES, shares, strict=True)
+    }
 
 
 def _rule(rule: Any) -> dict[str, Any]:
@@ -160,7 +224,7 @@ def _rule(rule: Any) -> dict[str, Any]:
 
 
 def _rows_by(
-    store: Store, key: str, sql: str, wanted: Sequence[str]
+    store: "Store", key: str, sql: str, wanted: Sequence[str]
 ) -> dict[str, list[dict[str, Any]]]:
     """The rows of a query with one parameter, the list `wanted`, by the value of their `key`."""
     found: dict[str, list[dict[str, Any]]] = {}
@@ -177,6 +241,34 @@ def masked(found: Explanation) -> Explanation:
 def text(found: Explanation, *, limit: int = 4000) -> str:
     """The explanation as text; payloads longer than `limit` characters are cut."""
     return "\n".join(_lines(found, limit)) + "\n"
+
+
+MAX_PAYLOAD: Final = 4000
+"""Characters of a request or reply that a notebook shows."""
+
+
+def _html(found: Explanation) -> str:
+    """The explanation as HTML for notebooks; payloads longer than `MAX_PAYLOAD` are cut."""
+    call = found.call
+    target = call["tool"] or call["prompt"] or call["resource_uri"] or ""
+    latency = call["latency_ms"]
+    verdict = f", {call['verdict']}" if call["verdict"] else ""
+    after = "" if latency is None else f" after {latency:,.1f} ms"
+    replied = call["answered_at"] is not None
+    payloads = {
+        "Request": "\n".join(_block(call["arguments"], MAX_PAYLOAD)),
+        f"Reply{after}" if replied else "No reply": "\n".join(
+            _block(call["response"], MAX_PAYLOAD) if replied else ()
+        ),
+    }
+    decided = [*_decision(found), *(_seed(found.seed) if found.seed else ()), *_around(found)]
+    return notebook.call(
+        f"{call['method']} {target}".rstrip(),
+        f"{call['server'] or '?'}: {call['outcome']}{verdict} ({call['call_id']}, "
+        f"{call['file']}:{call['line']})",
+        {heading: text for heading, text in payloads.items() if text or not replied},
+        "\n".join(decided),
+    )
 
 
 def _lines(found: Explanation, limit: int) -> Iterator[str]:
@@ -273,15 +365,34 @@ def _verdict(found: Explanation) -> Iterator[str]:
     yield f"  reason {call['reason']}, fault of the {call['fault'] or 'unknown'}"
     yield f"  retryable: {call['retryable'] or 'unknown'}"
     if call["confidence"] is not None:
-        percent = f"{call['confidence']:.0f} %"
-        yield f"  confidence {percent}: how often this rule is right on labelled calls"
-    yield f"  decided by {call['rule']}"
-    for number, rule in enumerate(found.rules):
-        decided = (
-            "decided" if rule["id"] == call["rule"] else "matches" if number else "matches now"
-        )
-        yield f"    {decided:<11} {rule['id']}: {rule['title']}"
-        yield f"                says {rule['verdict']}, {rule['reason']}; source: {rule['source']}"
+        yield f"  confidence {call['confidence']:.0f} %: the probability that the verdict is right"
+    if found.probabilities:
+        shares = sorted(found.probabilities.items(), key=lambda each: -each[1])
+        yield "  " + ", ".join(f"{name} {share:.0%}" for name, share in shares)
+    elif found.rules:
+        yield f"  decided by {found.rules[0]['id']} alone"
+    for each in found.contributions:
+        if abs(each["weight"]) >= SMALLEST_SHOWN:
+            side = "for" if each["weight"] > 0 else "against"
+            yield f"    {abs(each['weight']):>5.2f} {side:<8}{_in_words(each, found.rules)}"
+    if found.rules:
+        yield "  rules that match, in order"
+    for rule in found.rules:
+        names = " (names the reason)" if rule["id"] == call["rule"] else ""
+        yield f"    {rule['id']}{names}: {rule['title']}"
+        yield f"        says {rule['verdict']}, {rule['reason']}; source: {rule['source']}"
+        if rule["matched"]:
+            yield f"        matches {rule['matched'][:MATCH_SHOWN]!r}"
+
+
+def _in_words(each: dict[str, Any], matching: list[dict[str, Any]]) -> str:
+    """One contribution as a line."""
+    titles = {rule["id"]: rule["title"] for rule in matching}
+    if len(each["rules"]) == 1 and each["evidence"].startswith(each["rules"][0]):
+        (name,) = each["rules"]
+        return f"{name}: {titles[name]}"
+    rules = f": {', '.join(each['rules'])}" if each["rules"] else ""
+    return f"{weighing.in_words(each['evidence'])}{rules}"
 
 
 def _seed(scores: dict[str, Any]) -> Iterator[str]:

@@ -11,12 +11,13 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import duckdb
 import pyarrow as pa
 
 from mcptally.analytics import compare, views
+from mcptally.analytics.answer import Answer, as_answer
 from mcptally.analytics.child_process import ChildProcessPool, limit_memory
 from mcptally.analytics.filters import CALL_FILTERS, Filters, Moment
 from mcptally.analytics.sql_guard import SPILL, check_select, lock
@@ -25,6 +26,9 @@ from mcptally.errors import QueryError, StoreError, UsageError, near
 from mcptally.statistics import sql_functions
 from mcptally.store.manifest import LiveFiles, live_files, manifest_version, read_manifest
 
+if TYPE_CHECKING:
+    from mcptally.analytics.explain import Explanation
+
 _T = TypeVar("_T")
 _Key: TypeAlias = tuple[frozenset[str], str | None]
 
@@ -32,8 +36,8 @@ _Key: TypeAlias = tuple[frozenset[str], str | None]
 class Store:
     """An open store, or several as one.
 
-    Every answer is a DuckDB relation: `.pl()`, `.to_arrow_table()`, `.fetchall()`, and `.df()` with
-    the extra `mcptally[pandas]`. Threads may share a store.
+    Every answer is a DuckDB relation that notebooks show as a table: `.pl()`, `.to_arrow_table()`,
+    `.fetchall()`, and `.df()` with the extra `mcptally[pandas]`. Threads may share a store.
 
     With a limit (`memory`, or inside `within`) an answer is computed at once, in a child process
     that is killed when it reaches the limit. The relation then reads the finished rows.
@@ -93,7 +97,7 @@ class Store:
         until: Moment | None = None,
         client: str | None = None,
         min_calls: int | None = None,
-    ) -> duckdb.DuckDBPyRelation:
+    ) -> Answer:
         """The answer to a predefined question.
 
         Args:
@@ -135,7 +139,9 @@ class Store:
                 f"(there are: {', '.join(question_titles())})"
             )
         if not given:
-            return self._rows(self._connection(question=question), f'SELECT * FROM "{question}"')
+            return self._rows(
+                self._connection(question=question), f'SELECT * FROM "{question}"', alias=question
+            )
         self._check_names(given)
         plain = self._connection(question=question)
         columns = self._rows(plain, f'SELECT * FROM "{question}"').columns
@@ -161,9 +167,10 @@ class Store:
             f'SELECT * FROM "{question}" WHERE {where}',
             [given[name] for name in conditions],
             call_filters,
+            alias=question,
         )
 
-    def sql(self, query: str, params: Any = None) -> duckdb.DuckDBPyRelation:
+    def sql(self, query: str, params: Any = None) -> Answer:
         """The answer to a SELECT over the tables and questions, which are views.
 
         Raises:
@@ -175,8 +182,13 @@ class Store:
             query = _LIST_TABLES
         connection = self._connection()
         check_select(connection, query)
-        self._create_questions(views.all_texts())
-        return self._rows(connection, query, params)
+        self._create_questions(views.texts_read(query))
+        try:
+            return self._rows(connection, query, params)
+        except QueryError:
+            # Perhaps the query names a question in an unexpected way; DuckDB also suggests names.
+            self._create_questions(views.all_texts())
+            return self._rows(connection, query, params)
 
     def _connection(
         self, filters: frozenset[str] = frozenset(), question: str | None = None
@@ -210,17 +222,8 @@ class Store:
             views.create_questions(self._connections[frozenset(), None], new)
             self._created.update(new)
 
-    @contextlib.contextmanager
-    def _reporting_the_version(self) -> Iterator[None]:
-        """Turn a DuckDB error about missing columns into one that names the store's version."""
-        try:
-            yield
-        except (duckdb.BinderException, duckdb.CatalogException) as error:
-            made_by = self.manifest.get("mcptally")
-            raise StoreError(
-                f"{self.path}: was written by mcptally {made_by} and cannot be read; rebuild it "
-                f"with: mcptally score ARCHIVE -o {self.path} ({_first_line(error)})"
-            ) from error
+    def _reporting_the_version(self) -> contextlib.AbstractContextManager[None]:
+        return views.reporting_the_version(self.path, self.manifest.get("mcptally"))
 
     def _rows(
         self,
@@ -228,16 +231,18 @@ class Store:
         query: str,
         params: Any = None,
         variables: Mapping[str, Any] = MappingProxyType({}),
-    ) -> duckdb.DuckDBPyRelation:
+        *,
+        alias: str = "",
+    ) -> Answer:
         try:
             cursor = connection.cursor()
             sql_functions.close_at_exit(cursor)
             for name, value in variables.items():
                 cursor.execute(f"SET VARIABLE {name} = ?", [value])
-            relation = cursor.sql(query, params=params)
+            relation = cursor.sql(query, alias=alias, params=params)
         except duckdb.Error as error:
             raise QueryError(_with_suggestion(error, connection)) from error
-        return relation
+        return as_answer(relation)
 
     def _check_names(self, given: Mapping[str, Any]) -> None:
         """Raise if no server, tool or client has the given name; suggest similar names."""
@@ -268,6 +273,24 @@ class Store:
                     f"{', '.join(servers[:5])}"
                 )
 
+    def show(self, call: str, *, seed: bool = False) -> "Explanation":
+        """A call: its request and reply, and all rules that led to its verdict.
+
+        `print` shows it as text, and a notebook as a page.
+
+        Args:
+            call: the `call_id`, or the beginning of it.
+            seed: whether to add how the seed documents judge the call.
+
+        Raises:
+            QueryError: no call has this id, or several ids begin with it.
+        """
+        from mcptally.analytics import explain  # noqa: PLC0415  (questions do not need it)
+
+        return retry_if_replaced(
+            [self], lambda: explain.explain(self, call, seed=seed), consistent=True
+        )
+
     @contextlib.contextmanager
     def within(self, seconds: float | None, *, rows: int = 0) -> Iterator[None]:
         """Limit the time and rows of each answer that is asked for inside the `with` block.
@@ -292,7 +315,7 @@ class Store:
         timed = any(math.isfinite(seconds) for seconds, _ in self._limits)
         return timed or self.memory is not None
 
-    def _in_child(self, name: str, *args: Any, **kwargs: Any) -> duckdb.DuckDBPyRelation:
+    def _in_child(self, name: str, *args: Any, **kwargs: Any) -> Answer:
         """The answer of one of this store's methods, computed in a child process."""
         with self._lock:
             if self._child is None:
@@ -311,7 +334,8 @@ class Store:
         )
         with pa.ipc.open_stream(pa.py_buffer(answer)) as stream:
             table = stream.read_all()
-        return duckdb.connect().from_arrow(table)
+        relation = duckdb.connect().from_arrow(table)
+        return as_answer(relation.set_alias(args[0]) if name == "ask" else relation)
 
     def compare(
         self,
@@ -336,7 +360,10 @@ class Store:
         parameters = compare.limits(min_difference=min_difference, min_ratio=min_ratio, alpha=alpha)
 
         def compared() -> compare.Comparison:
-            base, new = (compare.Side(s.paths, s.files, s.memory) for s in (self, other))
+            base, new = (
+                compare.Side(s.paths, s.files, s.memory, s.manifest.get("mcptally"))
+                for s in (self, other)
+            )
             return compare.compare(base, new, parameters)
 
         return retry_if_replaced([self, other], compared, consistent=True)
@@ -390,10 +417,6 @@ _LIST_TABLES: Final = (
     "WHERE NOT internal AND view_name NOT LIKE '\\_%' ESCAPE '\\' ORDER BY name"
 )
 """Replaces SHOW TABLES, which would also list the views that only questions read."""
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0]
 
 
 _UNKNOWN_COLUMN: Final = re.compile(

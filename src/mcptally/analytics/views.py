@@ -10,8 +10,9 @@ import contextlib
 import functools
 import graphlib
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from importlib import resources
+from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
@@ -115,6 +116,27 @@ def create_views(
     create_questions(connection, texts)
 
 
+@contextlib.contextmanager
+def reporting_the_version(path: Path, made_by: str | None) -> Iterator[None]:
+    """Turn a DuckDB error about missing columns into one that names the store's version.
+
+    Args:
+        path: folder of the store.
+        made_by: the version of mcptally that wrote it.
+
+    Raises:
+        StoreError: the store lacks a column.
+    """
+    try:
+        yield
+    except (duckdb.BinderException, duckdb.CatalogException) as error:
+        line = str(error).partition("\n")[0]
+        raise StoreError(
+            f"{path}: was written by mcptally {made_by} and cannot be read; rebuild it "
+            f"with: mcptally score ARCHIVE -o {path} ({line})"
+        ) from error
+
+
 def create_tables(
     connection: duckdb.DuckDBPyConnection,
     stores: Sequence[union.Files],
@@ -157,6 +179,24 @@ def texts_of(question: str) -> dict[str, str]:
     for name in sorted(_names_read(text) & all_texts().keys()):
         found |= texts_of(name)
     return found | {question: text}
+
+
+def texts_read(query: str) -> Mapping[str, str]:
+    """The SQL of the questions that a query may read: those whose names occur in it.
+
+    All questions, if the query reads the catalog.
+    """
+    folded = query.casefold()
+    if _READS_CATALOG.search(folded):
+        return all_texts()
+    found: dict[str, str] = {}
+    for name in all_texts():
+        if name.casefold() in folded:
+            found |= texts_of(name)
+    return found
+
+
+_READS_CATALOG: Final = re.compile(r"duckdb_|information_schema|pg_catalog|sqlite_master|pragma_")
 
 
 def _names_read(text: str) -> set[str]:

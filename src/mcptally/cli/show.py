@@ -36,7 +36,7 @@ def command(store: Path, call: str, form: str, *, full: bool, seed: bool, raw: b
     from mcptally.analytics.store import open_store
     from mcptally.redaction.display import clean_lines, escape_controls
 
-    found = explain.explain(open_store(store), call, seed=seed)
+    found = open_store(store).show(call, seed=seed)
     found = found if raw else explain.masked(found)
     if form == "json":
         plain = json.dumps(dataclasses.asdict(found), default=str, indent=1, ensure_ascii=False)

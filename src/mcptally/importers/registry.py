@@ -13,6 +13,7 @@ from mcptally.importers.formats import (
     mcphawk,
     mcpsnoop,
     otlp,
+    sentry,
     vscode,
 )
 from mcptally.importers.items import Item
@@ -95,12 +96,21 @@ FORMATS: Final[Mapping[str, Format]] = {
         ),
         Format(
             "otlp",
-            "OTLP JSON: spans with the MCP semantic conventions",
+            "OTLP JSON: spans of MCP clients and servers, and of agents' tools",
             otlp.read,
             "calls",
             (*_CALLS, "arguments and content, unless recorded"),
             chronological=False,
             names=("*.json", "*.jsonl"),
+        ),
+        Format(
+            "sentry",
+            "Sentry: envelopes and events with spans of MCP servers",
+            sentry.read,
+            "calls",
+            (*_CALLS, "arguments and content, unless recorded", "whether a result is an error"),
+            chronological=False,
+            names=("*.json", "*.jsonl", "*.envelope"),
         ),
         Format(
             "mcpsnoop",

@@ -5,5 +5,5 @@ May import `pipeline` and the folders below it, such as `analytics`, `tables` an
     mcp_server | html | export      each reads a store and writes one kind of output
     render                          answers on stdout, in five formats
     text_table                      aligned text for terminals
-    values, whole_file              texts of values; files written atomically
+    whole_file                      files written atomically
 """

@@ -18,10 +18,10 @@ import pyarrow.parquet as pq
 
 from mcptally.errors import QueryError
 from mcptally.output.text_table import text_table
-from mcptally.output.values import cell_of, plain
 from mcptally.plural import count
 from mcptally.redaction.arrow_masking import mask_rows
 from mcptally.redaction.display import CONTROL_CHARACTERS, clean_line, escape_controls
+from mcptally.tables.values import cell_of, distinct_names, plain
 
 Format = Literal["table", "json", "csv", "parquet", "markdown"]
 """The formats of an answer, named as in the option `--format`."""
@@ -73,7 +73,7 @@ def write(
         table = (answer.limit(limit + 1) if limit else answer).to_arrow_table()
     except duckdb.Error as error:
         raise QueryError(f"{error}") from error
-    table = table.rename_columns(_distinct(table.column_names))
+    table = table.rename_columns(distinct_names(table.column_names))
     more = bool(limit) and table.num_rows > limit
     table = table.slice(0, limit) if limit else table
     table = _unsupported_as_text(table)
@@ -146,16 +146,6 @@ def _flat(table: pa.Table) -> pa.Table:
 
     names = [str(safe(name)) for name in table.column_names]
     return pa.table([flat(column) for column in table.columns], names=names)
-
-
-def _distinct(names: Sequence[str]) -> list[str]:
-    """The column names with `_1`, `_2` … at repeated ones: in SQL several columns may share one."""
-    seen: dict[str, int] = {}
-    distinct = []
-    for name in names:
-        seen[name] = seen.get(name, 0) + 1
-        distinct.append(name if seen[name] == 1 else f"{name}_{seen[name] - 1}")
-    return distinct
 
 
 _MARKUP: Final = re.compile(r"[\\`*\[\]|~]")

@@ -1,15 +1,16 @@
 """Formats rows as aligned text: chooses the columns that fit, cuts long texts, adds colour."""
 
+import dataclasses
 import io
 import re
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from mcptally.output.values import NEVER_WORKED, SHARE, cell_of
 from mcptally.redaction.display import clean_line
+from mcptally.tables.values import NEVER_WORKED, SHARE, cell_of
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -24,7 +25,7 @@ def text_table(
         table: the rows.
         shown: columns, the most important first; all if empty.
         width: characters per line. Long texts are cut; if that is not enough, columns are left out,
-            the rightmost first, but never `ok` and `calls`. None: no limit.
+            the least important first (`fit_widths`), but never `ok` and `calls`. None: no limit.
         colour: whether to colour good and bad values.
     """
     from rich.console import Console  # noqa: PLC0415
@@ -36,11 +37,12 @@ def text_table(
     cells = {name: [_with_interval(name, row) for row in rows] for name in names}
     numbers = {name for name in names if _is_number(table.schema.field(name).type)}
     headings = {name: _wrap_heading(clean_line(name), _width(cells[name])) for name in names}
-    fixed = {n for n in names if n in numbers or _CALL_ID.search(n) or n.endswith(("_at", "_seen"))}
+    times = {name for name in names if pa.types.is_temporal(table.schema.field(name).type)}
+    fixed = numbers | times | {name for name in names if _CALL_ID.search(name)}
 
     def fit() -> dict[str, int]:
         natural = {name: _width([*headings[name].split("\n"), *cells[name]]) for name in names}
-        return fit_widths(natural, fixed=fixed, width=width)
+        return fit_widths(natural, fixed=fixed, width=width, numbers=numbers)
 
     widths = fit()
     has_marks = any(
@@ -123,10 +125,10 @@ def _is_number(kind: pa.DataType) -> bool:
 
 _CALL_ID: Final = re.compile(r"(?:^|_)call_id$")
 """Matches columns of call ids, which are never cut: readers paste them into `mcptally show`."""
+_MESSAGES: Final = frozenset({"template", "example", "message", "error", "error_text"})
+"""Columns of messages: their beginning stays as readable as `MIN_MESSAGE_WIDTH` allows."""
 _ALWAYS_KEPT: Final = frozenset({"ok", "calls"})
 """Columns that are never left out: a rate says less without the number of calls behind it."""
-_KEPT: Final = _ALWAYS_KEPT | {"success_rate"}
-"""Columns that are left out only where names cannot be cut further."""
 
 
 def _width(texts: Sequence[str]) -> int:
@@ -139,53 +141,98 @@ MIN_TEXT_WIDTH: Final = 10
 """Characters to which texts are cut at most; after that, columns are left out."""
 MIN_NAME_WIDTH: Final = 16
 """The same for names, which are cut in the middle: related names may differ at either end."""
+MIN_MESSAGE_WIDTH: Final = 30
+"""The same for messages of errors: fewer characters seldom tell one error from another."""
 _LEAST_WIDTH: Final = 4
 """Characters to which texts and names are cut if no further column can be left out."""
-_NAMES: Final = frozenset({"server", "tool", "client", "path", "file", "session", "recording"})
+_NAMES: Final = frozenset(
+    {"server", "tool", "client", "path", "file", "session", "recording", "rule"}
+)
 
 
-def _least(name: str, natural: int, cut_further: bool) -> int:  # noqa: FBT001
-    """The characters to which a text column is cut before a column is left out."""
-    usual = MIN_NAME_WIDTH if name in _NAMES else MIN_TEXT_WIDTH
-    return min(natural, _LEAST_WIDTH if cut_further else usual)
+@dataclasses.dataclass(frozen=True)
+class _Step:
+    """What may be done to fit a table into a line."""
+
+    kept: frozenset[str]
+    """Columns that may not be left out."""
+    text: int
+    """Characters to which other texts are cut at most."""
+    name: int
+    message: int
 
 
-def fit_widths(natural: Mapping[str, int], *, fixed: set[str], width: int | None) -> dict[str, int]:
+def _steps(names: Sequence[str], numbers: Collection[str]) -> list[_Step]:
+    """The steps to fit a table with these columns into a line, each harsher than the one before."""
+    first_number = [name for name in names if name in numbers][:1]
+    messages = _MESSAGES & set(names)
+    ids = {name for name in names if _CALL_ID.search(name)}
+    wanted = _ALWAYS_KEPT | {*first_number, "success_rate"} | messages | ids
+    least = _LEAST_WIDTH
+    return [
+        _Step(frozenset(kept), *widths)
+        for kept, widths in (
+            (wanted, (MIN_TEXT_WIDTH, MIN_NAME_WIDTH, MIN_MESSAGE_WIDTH)),
+            (wanted, (least, least, MIN_MESSAGE_WIDTH)),
+            (wanted, (least, least, MIN_TEXT_WIDTH)),
+            (_ALWAYS_KEPT | messages, (least, least, MIN_TEXT_WIDTH)),
+            (_ALWAYS_KEPT, (least, least, least)),
+        )
+    ]
+
+
+def fit_widths(
+    natural: Mapping[str, int],
+    *,
+    fixed: Collection[str],
+    width: int | None,
+    numbers: Collection[str] = (),
+) -> dict[str, int]:
     """The width of each column that fits into `width` characters.
 
     The widest text columns are narrowed first; columns in `fixed` keep their natural width. If that
-    is not enough, the rightmost columns are left out; the first two and `_ALWAYS_KEPT` stay.
+    is not enough, columns are left out, the rightmost first. The first two stay, and as long as
+    possible what a reader needs: the number of calls, the first number, the message of an error and
+    the id of a call.
 
     Args:
         natural: column → characters that it needs, in the order of columns.
         fixed: columns that cannot be cut.
         width: characters per line; None: no limit.
+        numbers: columns of numbers.
     """
     if width is None:
         return dict(natural)
     names = list(natural)
-    kept, cut_further = _KEPT, False
-    while True:
-        least = {n: natural[n] if n in fixed else _least(n, natural[n], cut_further) for n in names}
-        room = width - 2 * (len(names) - 1)
-        if sum(least.values()) <= room:
-            break
-        if droppable := [name for name in names[2:] if name not in kept]:
+    for step in _steps(names, numbers):
+        least = {n: natural[n] if n in fixed else _least(n, natural[n], step) for n in names}
+        while not (fits := _line(least, names) <= width):
+            droppable = [name for name in names[2:] if name not in step.kept]
+            if not droppable:
+                break
             names.remove(droppable[-1])
-        elif not cut_further:
-            cut_further = True
-        elif kept is _KEPT:
-            kept = _ALWAYS_KEPT
-        else:
+        if fits:
             break
     sizes = {n: natural[n] for n in names}
-    while sum(sizes.values()) > room:
+    while _line(sizes, names) > width:
         texts = [n for n in names if n not in fixed and sizes[n] > least[n]]
         if not texts:
             break
         longest = max(texts, key=lambda n: sizes[n])
         sizes[longest] -= 1
     return sizes
+
+
+def _least(name: str, natural: int, step: _Step) -> int:
+    """The characters to which a text column is cut at most in a step."""
+    if name in _MESSAGES:
+        return min(natural, step.message)
+    return min(natural, step.name if name in _NAMES else step.text)
+
+
+def _line(sizes: Mapping[str, int], names: Sequence[str]) -> int:
+    """The characters of a line with these columns, two spaces apart."""
+    return sum(sizes[name] for name in names) + 2 * (len(names) - 1)
 
 
 _BAD: Final = frozenset(

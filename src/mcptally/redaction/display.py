@@ -6,7 +6,8 @@ on stderr. The rules are those of the recorder's default policy (`redaction.poli
 `raw=True` turn the masking off for `query`, `show`, `compare` and `export`.
 
 The store's own files are not masked, and neither are the relations and rows that the library
-returns (`Store.ask`, `Store.sql`, `explain`): they stay inside the caller's program.
+returns (`Store.ask`, `Store.sql`, `Store.show`): they stay inside the caller's program. What a
+notebook shows of them is masked.
 
 Masking keeps the format: JSON text stays JSON text, with `[redacted:NAME]` in place of a secret.
 """

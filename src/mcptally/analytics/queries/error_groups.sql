@@ -1,5 +1,5 @@
 -- Which error messages occur, grouped by template, who is at fault, since when, and do they go on?
--- Shows: server, tool, template, verdict, reason, confidence, calls, sessions, first_seen, last_seen, ongoing, call_id
+-- Shows: server, tool, template, calls, verdict, reason, confidence, sessions, first_seen, last_seen, ongoing, call_id
 -- `failed` is materialized so that calls are read only once.
 WITH failed AS MATERIALIZED (
     SELECT

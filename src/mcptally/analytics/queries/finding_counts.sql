@@ -1,5 +1,5 @@
 -- Which rules have findings, how many, and where is an example?
--- Shows: rule, severity, about, findings, servers, sessions, message, call_id, place
+-- Shows: rule, findings, severity, about, servers, sessions, message, call_id, place
 SELECT
     rule, severity, about,
     count(*) AS findings,

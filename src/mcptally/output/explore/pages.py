@@ -19,10 +19,10 @@ from mcptally.analytics import explain
 from mcptally.analytics.store import Store
 from mcptally.analytics.views import displayed_columns, question_titles
 from mcptally.output.html.text import duration, is_printable, name, shown
-from mcptally.output.values import cell
 from mcptally.plural import count
 from mcptally.redaction.arrow_masking import mask_rows
 from mcptally.redaction.display import clean_lines, mask_text
+from mcptally.tables.values import cell
 
 ROWS: Final = 500
 """The maximum number of rows of an answer on a page."""
@@ -111,7 +111,7 @@ def call(store: Store, links: Links, call_id: str) -> str:
     Raises:
         QueryError: no call has this id, or several ids begin with it.
     """
-    found = explain.masked(explain.explain(store, call_id))
+    found = explain.masked(store.show(call_id))
     row = found.call
     target = row["tool"] or row["prompt"] or row["resource_uri"]
     return _render(

@@ -6,15 +6,15 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from mcptally.output import values as cell_values
 from mcptally.redaction.display import escape_controls
+from mcptally.tables import values as cell_values
 
 NO_TIME: Final = "calls without a time"
 """Why HAR and OTLP leave out a row: every entry and span needs a start."""
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON, like `output.values.plain`, with times as ISO 8601 in UTC."""
+    """A value as JSON, like `tables.values.plain`, with times as ISO 8601 in UTC."""
     if isinstance(value, datetime.datetime):
         return value.astimezone(datetime.UTC).isoformat(timespec="microseconds")
     if isinstance(value, list):

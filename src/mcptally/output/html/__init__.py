@@ -28,9 +28,9 @@ from mcptally.output.html import answers, caveats, charts, commands, headings, p
 from mcptally.output.html import examples as calls_on_page
 from mcptally.output.html import text as html_text
 from mcptally.output.html.answers import Answers
-from mcptally.output.values import NEVER_WORKED, NO_EVIDENCE, cell_of
 from mcptally.output.whole_file import whole_file
 from mcptally.plural import count
+from mcptally.tables.values import NEVER_WORKED, NO_EVIDENCE, cell_of
 from mcptally.verdict import hidden_errors
 
 _OUTCOMES: Final = {

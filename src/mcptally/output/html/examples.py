@@ -20,8 +20,8 @@ from mcptally.analytics.store import Store
 from mcptally.output.html.answers import counted_calls
 from mcptally.output.html.priorities import Priority
 from mcptally.output.html.text import duration, name, shown, shown_lines
-from mcptally.output.values import cell
 from mcptally.plural import count
+from mcptally.tables.values import cell
 
 BUDGET: Final = 2_000_000
 """Bytes of the page that calls may take, all together."""

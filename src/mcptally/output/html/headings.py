@@ -11,8 +11,8 @@ from mcptally.output.html.answers import Answers
 from mcptally.output.html.commands import Commands
 from mcptally.output.html.examples import BUDGET, Calls
 from mcptally.output.html.text import interval, percent, shown, span, tokens
-from mcptally.output.values import NO_EVIDENCE
 from mcptally.plural import count
+from mcptally.tables.values import NO_EVIDENCE
 
 RANKING: Final = (
     "Ranked by the number of affected calls: the lower bound of the 95% interval times the number "

@@ -5,7 +5,7 @@ import decimal
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -111,3 +111,13 @@ def cell_of(name: str, row: Mapping[str, Any]) -> str:
     if name == "success_rate" and row[name] == 0 and row.get("ok") == 0:
         return NEVER_WORKED
     return cell(name, row[name])
+
+
+def distinct_names(names: Sequence[str]) -> list[str]:
+    """The column names with `_1`, `_2` … at repeated ones: in SQL several columns may share one."""
+    seen: dict[str, int] = {}
+    distinct = []
+    for name in names:
+        seen[name] = seen.get(name, 0) + 1
+        distinct.append(name if seen[name] == 1 else f"{name}_{seen[name] - 1}")
+    return distinct

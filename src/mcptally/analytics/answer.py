@@ -1,0 +1,73 @@
+"""An answer: a DuckDB relation that a notebook shows as a table."""
+
+from typing import Any, Final
+
+import duckdb
+
+from mcptally.analytics import notebook
+from mcptally.analytics.views import displayed_columns, question_titles
+from mcptally.plural import count
+from mcptally.redaction.arrow_masking import mask_rows
+from mcptally.tables.values import distinct_names
+
+ROWS: Final = 20
+"""Rows of an answer that a notebook shows."""
+
+
+class Answer(duckdb.DuckDBPyRelation):
+    """A DuckDB relation; as the result of a notebook cell it is a table with bars and intervals.
+
+    A notebook shows the first 20 rows with secrets masked, and of a predefined question the
+    columns that `mcptally query` shows. `.pl()`, `.to_arrow_table()` and `.fetchall()` return
+    everything, as it was recorded.
+    """
+
+    __slots__ = ()
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:  # noqa: ARG002
+        rows = self.limit(ROWS + 1).to_arrow_table()
+        rows = rows.rename_columns(distinct_names(rows.column_names))
+        more = rows.num_rows > ROWS
+        rows = mask_rows(rows.slice(0, ROWS))
+        question = self.alias
+        shown = displayed_columns(question) if question in question_titles() else []
+        names = shown if shown and set(shown) <= set(rows.column_names) else rows.column_names
+        notes = [f"the first {ROWS} rows; .pl() has all"] if more else []
+        ends = {f"{name}_{end}" for name in names for end in ("low", "high", "insufficient_data")}
+        if left := set(rows.column_names) - set(names) - ends:
+            notes.append(f"{count(len(left), 'more column')}: .columns has their names")
+        if not rows.num_rows:
+            notes.append("no rows")
+        return {
+            "text/plain": notebook.plain_table(rows, names, notes=notes),
+            "text/html": notebook.table(rows, names, notes=notes),
+        }
+
+    # DuckDB's methods return its own class.
+
+    def filter(self, filter_expr: object) -> "Answer":
+        """The rows for which an SQL condition holds."""
+        return as_answer(super().filter(filter_expr))
+
+    def limit(self, n: int, offset: int = 0) -> "Answer":
+        """The first `n` rows after `offset` rows."""
+        return as_answer(super().limit(n, offset))
+
+    def order(self, order_expr: object) -> "Answer":
+        """The rows in the order of an SQL ORDER BY."""
+        return as_answer(super().order(order_expr))
+
+    def sort(self, *args: object) -> "Answer":
+        """The rows in the order of these expressions."""
+        return as_answer(super().sort(*args))
+
+    def select(self, *args: object, groups: str = "") -> "Answer":
+        """These columns or SQL expressions."""
+        return as_answer(super().select(*args, groups=groups))
+
+
+def as_answer(relation: duckdb.DuckDBPyRelation) -> Answer:
+    """The same relation, as an `Answer`."""
+    relation.__class__ = Answer
+    assert isinstance(relation, Answer)  # noqa: S101  (for mypy)
+    return relation

@@ -1,0 +1,136 @@
+"""Formats answers and calls for notebooks, as HTML and as text.
+
+The HTML has no scripts, links, images or style sheets, so that Jupyter shows it in notebooks that
+it does not trust, and a code host shows it too. Recorded text is escaped; the caller masks secrets.
+"""
+
+import html
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from mcptally.redaction.display import clean_line, clean_lines
+from mcptally.tables.values import SHARE, cell_of
+
+MAX_CELL: Final = 160
+"""Characters of a text in a cell."""
+LINE: Final = 32
+"""A text in a cell with more characters than this takes several lines."""
+FOLDED: Final = 2500
+"""A text with more characters than this is folded."""
+_BAR: Final = 80
+"""Width of the bar of a share, in pixels."""
+_PERCENT: Final = frozenset({"confidence", "hidden_confidence"})
+"""Columns with percentages, from 0 to 100, that get a bar."""
+
+
+def table(rows: pa.Table, names: Sequence[str], *, notes: Sequence[str] = ()) -> str:
+    """Rows as an HTML table; shares and confidences have a bar with their interval.
+
+    Args:
+        rows: the rows, with secrets masked.
+        names: the columns to show.
+        notes: lines below the table.
+    """
+    kinds = {name: rows.schema.field(name).type for name in names}
+    sides = {name: "right" if _is_number(kind) else "left" for name, kind in kinds.items()}
+    head = "".join(
+        f'<th style="text-align:{side}">{_escaped(name)}</th>' for name, side in sides.items()
+    )
+    body = "".join(
+        f"<tr>{''.join(_cell(name, row, side) for name, side in sides.items())}</tr>"
+        for row in rows.to_pylist()
+    )
+    below = "".join(f"<div><small>{_escaped(note)}</small></div>" for note in notes)
+    return (
+        f'<div style="overflow-x:auto"><table><thead><tr>{head}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>{below}"
+    )
+
+
+def plain_table(rows: pa.Table, names: Sequence[str], *, notes: Sequence[str] = ()) -> str:
+    """The same as aligned text, without the bars."""
+    cells = [list(names), *([cell_of(name, row) for name in names] for row in rows.to_pylist())]
+    cells = [[clean_line(_cut(text)) for text in line] for line in cells]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = ("  ".join(map(str.ljust, line, widths)).rstrip() for line in cells)
+    return "\n".join([*lines, *notes])
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_CELL else f"{text[: MAX_CELL - 1]}\N{HORIZONTAL ELLIPSIS}"
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    )
+
+
+def _cell(name: str, row: Mapping[str, Any], side: str) -> str:
+    text = _cut(cell_of(name, row))
+    space = "normal;min-width:22em" if len(text) > LINE else "nowrap"
+    return (
+        f'<td style="text-align:{side};white-space:{space}">'
+        f"{_escaped(text)}{''.join(_bar(name, row))}</td>"
+    )
+
+
+def _bar(name: str, row: Mapping[str, Any]) -> Iterator[str]:
+    """The interval as text, and a bar from 0 to 1 with the interval and a mark at the value."""
+    value = row.get(name)
+    whole = 100 if name in _PERCENT else 1 if SHARE.search(name) else 0
+    if not whole or not isinstance(value, int | float) or not 0 <= value <= whole:
+        return
+    low, high = row.get(f"{name}_low"), row.get(f"{name}_high")
+    start, mark, end = 0.0, value / whole, value / whole
+    if low is not None and high is not None:
+        ends = f"{100 * low / whole:.0f}\N{EN DASH}{100 * high / whole:.0f}"
+        few = ", too little data" if row.get(f"{name}_insufficient_data") else ""
+        yield f"<br><small>95 %: {ends}{few}</small>"
+        start, end = max(0.0, min(low / whole, mark)), min(1.0, max(high / whole, mark))
+    first, middle, last = (round((_BAR - 2) * place) for place in (start, mark, end))
+    yield f'<br><span style="display:inline-block;width:{_BAR}px;background-color:#e4e8ea">'
+    for pixels, colour in (
+        (first, "transparent"),
+        (middle - first, "#79b4c9"),
+        (2, "#1f6f8b"),
+        (last - middle, "#79b4c9"),
+    ):
+        yield (
+            f'<span style="display:inline-block;height:8px;width:{pixels}px;'
+            f'background-color:{colour}"></span>'
+        )
+    yield "</span>"
+
+
+def call(title: str, about: str, payloads: Mapping[str, str], evidence: str) -> str:
+    """A call as HTML: its request and its reply, and the evidence for its verdict.
+
+    Args:
+        title: what was called.
+        about: one line about it.
+        payloads: heading → text, for the request and the reply.
+        evidence: what decided about the call.
+    """
+    parts = [f"<h4>{_escaped(title)}</h4><div>{_escaped(about)}</div>"]
+    for heading, text in payloads.items():
+        parts.append(f"<div><b>{_escaped(heading)}</b></div>{_text(text)}")
+    parts.append(f"<div><b>Evidence</b></div>{_text(evidence)}")
+    return "".join(parts)
+
+
+def _text(text: str) -> str:
+    """A text on several lines, folded if it is long."""
+    block = (
+        '<pre style="white-space:pre-wrap;padding:6px;border:1px solid #b0b7bd">'
+        f"{html.escape(clean_lines(text))}</pre>"
+    )
+    if len(text) <= FOLDED:
+        return block
+    return f"<details><summary>{len(text):,} characters</summary>{block}</details>"
+
+
+def _escaped(text: str) -> str:
+    return html.escape(clean_line(text))
