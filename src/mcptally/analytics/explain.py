@@ -132,8 +132,9 @@ def _explanations(
     store: "Store", frame: pl.DataFrame, rules: RuleSet, *, seed: bool
 ) -> list[Explanation]:
     """The explanation of each row of `calls`."""
-    by_id = {rule.id: rule for rule in (*rules.verdict, *rules.hidden)}
-    matching = _matching(frame, rules)
+    if frame.filter(pl.col("evidence").is_null()).height:
+        judged = classify.judge(frame, rules.verdict).get_column("evidence")
+        frame = frame.with_columns(pl.coalesce("evidence", judged.alias("judged")))
     ids = frame.get_column("call_id").to_list()
     findings = _rows_by(
         store,
@@ -160,44 +161,35 @@ def _explanations(
         if seed
         else {}
     )
-    explanations = []
-    for number, call in enumerate(frame.iter_rows(named=True)):
-        hidden = by_id.get(call["hidden_rule"] or "")
-        row, evidence, found = frame.slice(number, 1), *matching[number]
-        alone = bool(found) and found[0].decides
-        explanations.append(
-            Explanation(
-                call=call,
-                rules=[
-                    _rule(rule) | {"matched": classify.matched_text(row, rule)} for rule in found
-                ],
-                contributions=[]
-                if alone
-                else _contributions(evidence, call["verdict"], found, rules),
-                probabilities={} if alone else _probabilities(evidence, call["verdict"], rules),
-                hidden_rule=_rule(hidden) if hidden else None,
-                findings=findings.get(call["call_id"], []),
-                attempts=attempts.get(call["attempt_of"], []),
-                seed=scores[call["call_id"]][0] if seed else None,
-            )
+    return [
+        _of_row(
+            frame.slice(number, 1),
+            rules,
+            findings=findings.get(call_id, []),
+            attempts=attempts.get(attempt_of, []),
+            seed=scores[call_id][0] if seed else None,
         )
-    return explanations
+        for number, (call_id, attempt_of) in enumerate(
+            frame.select("call_id", "attempt_of").iter_rows()
+        )
+    ]
 
 
-def _matching(frame: pl.DataFrame, rules: RuleSet) -> list[tuple[pl.Series, list[VerdictRule]]]:
-    """The evidence of each call, as a column of one row, and the verdict rules that match it."""
-    kept = frame.get_column("evidence")
-    if kept.null_count():
-        # Scored without a verdict: what the rules say now.
-        kept = kept.zip_with(
-            kept.is_not_null(), classify.judge(frame, rules.verdict).get_column("evidence")
-        )
-    found = []
-    for number, ids in enumerate(kept.to_list()):
-        chosen = set(ids or ())
-        matching = [rule for rule in rules.verdict if rule.id in chosen]
-        found.append((kept.slice(number, 1), matching))
-    return found
+def _of_row(frame: pl.DataFrame, rules: RuleSet, **others: Any) -> Explanation:
+    """The explanation of a frame of one call."""
+    row = frame.row(0, named=True)
+    hidden = next((rule for rule in rules.hidden if rule.id == row["hidden_rule"]), None)
+    evidence = frame.get_column("evidence")
+    matching = [rule for rule in rules.verdict if rule.id in (row["evidence"] or ())]
+    alone = bool(matching) and matching[0].decides
+    return Explanation(
+        call=row,
+        rules=[_rule(rule) | {"matched": classify.matched_text(frame, rule)} for rule in matching],
+        contributions=[] if alone else _contributions(evidence, row["verdict"], matching, rules),
+        probabilities={} if alone else _probabilities(evidence, row["verdict"], rules),
+        hidden_rule=_rule(hidden) if hidden else None,
+        **others,
+    )
 
 
 def _contributions(
