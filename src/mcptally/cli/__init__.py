@@ -36,6 +36,7 @@ COMMANDS: Final[dict[str, str]] = {
     "explore": "Browse a store: calls, sessions, questions and SQL.",
     "validate": "Predict whether a tool would accept a call.",
     "serve": "Serve a store over MCP (stdio).",
+    "mock": "Answer MCP requests from a recording.",
     "rules": "Print the rules for findings, verdicts and scores.",
     "evaluate": "Measure the accuracy of the verdict on labelled calls.",
     "doctor": "Check the environment, archives and stores.",
