@@ -47,7 +47,7 @@ def read(source: Source) -> Iterator[Item]:
             error = dict_of(event.get("error"))
             if event.get("event") != "tool":
                 tally.context["an event that is not a call of a tool"] += 1
-            elif error.get("type") in _REFUSED:
+            elif str(error.get("type")) in _REFUSED:
                 tally.context["a call that did not reach the tool"] += 1
             else:
                 tally.used += 1
@@ -58,7 +58,7 @@ def _record(event: dict[str, Any], error: dict[str, Any], session: str) -> ToolR
     bridge = dict_of(dict_of(event.get("metadata")).get("bridge"))
     failed = bool(error) or event.get("failed") is True
     ended = event.get("completed") is not None
-    kind = error.get("type")
+    kind = str(error.get("type"))
     return ToolRecord(
         id=str(event.get("id")),
         tool=text_of(event.get("function")),
@@ -70,5 +70,5 @@ def _record(event: dict[str, Any], error: dict[str, Any], session: str) -> ToolR
         result=None if failed else event.get("result"),
         is_error=failed if ended or failed else None,
         error=text_of(error.get("message")),
-        gave_up=str(kind) if kind in _GAVE_UP else None,
+        gave_up=kind if kind in _GAVE_UP else None,
     )
