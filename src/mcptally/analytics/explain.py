@@ -13,7 +13,6 @@ from mcptally.plural import count
 from mcptally.redaction import display
 from mcptally.seeds.inspector.model import FACTORS
 from mcptally.verdict import classify, weighing
-from mcptally.verdict.rule_model import VerdictRule
 from mcptally.verdict.rule_set import RuleSet
 
 if TYPE_CHECKING:
@@ -132,7 +131,8 @@ def _explanations(
     store: "Store", frame: pl.DataFrame, rules: RuleSet, *, seed: bool
 ) -> list[Explanation]:
     """The explanation of each row of `calls`."""
-    if frame.filter(pl.col("evidence").is_null()).height:
+    unknown = pl.col("evidence").is_null() & pl.col("outcome").is_in(classify.JUDGED_OUTCOMES)
+    if frame.filter(unknown).height:
         judged = classify.judge(frame, rules.verdict).get_column("evidence")
         frame = frame.with_columns(pl.coalesce("evidence", judged.alias("judged")))
     ids = frame.get_column("call_id").to_list()
@@ -161,61 +161,51 @@ def _explanations(
         if seed
         else {}
     )
-    return [
-        _of_row(
-            frame.slice(number, 1),
-            rules,
-            findings=findings.get(call_id, []),
-            attempts=attempts.get(attempt_of, []),
-            seed=scores[call_id][0] if seed else None,
-        )
-        for number, (call_id, attempt_of) in enumerate(
-            frame.select("call_id", "attempt_of").iter_rows()
-        )
-    ]
-
-
-def _of_row(frame: pl.DataFrame, rules: RuleSet, **others: Any) -> Explanation:
-    """The explanation of a frame of one call."""
-    row = frame.row(0, named=True)
-    hidden = next((rule for rule in rules.hidden if rule.id == row["hidden_rule"]), None)
-    evidence = frame.get_column("evidence")
-    matching = [rule for rule in rules.verdict if rule.id in (row["evidence"] or ())]
-    alone = bool(matching) and matching[0].decides
-    return Explanation(
-        call=row,
-        rules=[_rule(rule) | {"matched": classify.matched_text(frame, rule)} for rule in matching],
-        contributions=[] if alone else _contributions(evidence, row["verdict"], matching, rules),
-        probabilities={} if alone else _probabilities(evidence, row["verdict"], rules),
-        hidden_rule=_rule(hidden) if hidden else None,
-        **others,
-    )
-
-
-def _contributions(
-    evidence: pl.Series, verdict: str | None, matching: Sequence[VerdictRule], rules: RuleSet
-) -> list[dict[str, Any]]:
-    """What speaks for and against the verdict, the largest first."""
-    if verdict is None:
-        return []
+    present = set(frame.get_column("evidence").explode().drop_nulls())
+    firing = [rule for rule in rules.verdict if rule.id in present]
+    about = {rule.id: _rule(rule) for rule in firing}
+    matched = classify.matched_texts(frame, firing)
+    evidence = frame.get_column("evidence").fill_null([])
     names, features = classify.features(evidence, rules.verdict)
-    found = weighing.contributions(features[0], names, verdict, weighing.shipped_weights())
-    return [
-        {"evidence": name, "rules": weighing.rules_of(name, matching), "weight": round(weight, 2)}
-        for name, weight in found
-    ]
-
-
-def _probabilities(evidence: pl.Series, verdict: str | None, rules: RuleSet) -> dict[str, float]:
-    """The probability of each verdict."""
-    if verdict is None:
-        return {}
-    names, features = classify.features(evidence, rules.verdict)
-    shares = weighing.probabilities(features, names, weighing.shipped_weights())[0]
-    return {
-        str(name): round(float(share), 3)
-        for name, share in zip(weighing.CLASSES, shares, strict=True)
-    }
+    weights = weighing.shipped_weights()
+    shares = weighing.probabilities(features, names, weights)
+    explanations = []
+    for number, call in enumerate(frame.iter_rows(named=True)):
+        hidden = next((rule for rule in rules.hidden if rule.id == call["hidden_rule"]), None)
+        matching = [rule for rule in firing if rule.id in (call["evidence"] or ())]
+        weighed = call["verdict"] is not None and not (matching and matching[0].decides)
+        explanations.append(
+            Explanation(
+                call=call,
+                rules=[
+                    about[rule.id] | {"matched": matched[rule.id][number] if rule.matches else None}
+                    for rule in matching
+                ],
+                contributions=[
+                    {
+                        "evidence": name,
+                        "rules": weighing.rules_of(name, matching),
+                        "weight": round(weight, 2),
+                    }
+                    for name, weight in weighing.contributions(
+                        features[number], names, call["verdict"], weights
+                    )
+                ]
+                if weighed
+                else [],
+                probabilities={
+                    str(name): round(float(share), 3)
+                    for name, share in zip(weighing.CLASSES, shares[number], strict=True)
+                }
+                if weighed
+                else {},
+                hidden_rule=_rule(hidden) if hidden else None,
+                findings=findings.get(call["call_id"], []),
+                attempts=attempts.get(call["attempt_of"], []),
+                seed=scores[call["call_id"]][0] if seed else None,
+            )
+        )
+    return explanations
 
 
 def _rule(rule: Any) -> dict[str, Any]:
