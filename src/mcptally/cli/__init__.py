@@ -31,6 +31,7 @@ COMMANDS: Final[dict[str, str]] = {
     "forget": "Remove data from a store and its transcripts.",
     "export": "Export a store as OTLP, HAR, CSV, Parquet or JSON Lines.",
     "show": "Explain a call: request, reply, and evidence for its verdict.",
+    "repro": "Write a script that repeats a call and compares the outcome.",
     "compare": "Compare two stores and list what got worse.",
     "report": "Write an HTML report about a store.",
     "explore": "Browse a store: calls, sessions, questions and SQL.",
