@@ -244,6 +244,7 @@ def _html(found: Explanation) -> str:
     latency = call["latency_ms"]
     verdict = f", {call['verdict']}" if call["verdict"] else ""
     after = "" if latency is None else f" after {latency:,.1f} ms"
+    reported = _reported_name(call["server_name"], call["server_version"])
     replied = call["answered_at"] is not None
     payloads = {
         "Request": "\n".join(_block(call["arguments"], MAX_PAYLOAD)),
@@ -254,7 +255,7 @@ def _html(found: Explanation) -> str:
     decided = [*_decision(found), *(_seed(found.seed) if found.seed else ()), *_around(found)]
     return notebook.call(
         f"{call['method']} {target}".rstrip(),
-        f"{call['server'] or '?'}: {call['outcome']}{verdict} ({call['call_id']}, "
+        f"{call['server'] or '?'}{reported}: {call['outcome']}{verdict} ({call['call_id']}, "
         f"{call['file']}:{call['line']})",
         {heading: text for heading, text in payloads.items() if text or not replied},
         "\n".join(decided),

@@ -87,6 +87,7 @@ class Answers:
     violations: pl.DataFrame
     retries: pl.DataFrame
     findings: pl.DataFrame
+    priorities: pl.DataFrame
     changes: pl.DataFrame
     timeline: pl.DataFrame
     more: "MoreExamples"
@@ -142,6 +143,7 @@ def ask(
         violations=answer("schema_violations"),
         retries=answer("retry_loops"),
         findings=answer("finding_counts"),
+        priorities=answer("priorities"),
         changes=answer("change_points"),
         timeline=answer("timeline"),
         more=_more(store, examples, given),

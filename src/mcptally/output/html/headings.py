@@ -36,7 +36,11 @@ def outcomes(found: Answers) -> dict[str, int]:
 
 def headline(found: Answers) -> str:
     """The title of the page: what share of the calls got what they asked for."""
-    calls, ok = found.counts["calls"], found.counts["ok"]
+    return share_that_worked(found.counts["calls"], found.counts["ok"])
+
+
+def share_that_worked(calls: int, ok: int) -> str:
+    """What share of `calls` got what they asked for, as a sentence without a full stop."""
     if not calls:
         return "No tool was called"
     if ok in (0, calls):
