@@ -66,14 +66,9 @@ async def outcome(client, tool, arguments):
 
 
 def says_the_same(text):
-    """Whether the text contains the parts of the recorded error, in order."""
-    text, position = " ".join(text.split()), 0
-    for part in ERROR_PARTS:
-        position = text.find(part, position)
-        if position < 0:
-            return False
-        position += len(part)
-    return True
+    """Whether the text contains the constant parts of the recorded error."""
+    text = " ".join(text.split())
+    return all(part in text for part in ERROR_PARTS)
 
 
 async def main():
@@ -190,7 +185,9 @@ def _script(store: Store, call: str, command: Sequence[str], read_only: Collecti
     if found.height > 1:
         raise QueryError(f"several calls have ids that begin with {call!r}; give more characters")
     row = found.row(0, named=True)
-    if row["method"] != "tools/call" or row["dir"] != "c2s" or row["tool"] is None:
+    if row["method"] == "tools/call" and row["tool"] is None:
+        raise UsageError(f"call {row['call_id']} names no tool, so the SDK cannot send it")
+    if row["method"] != "tools/call" or row["dir"] != "c2s":
         raise UsageError(
             f"call {row['call_id']} is {row['method']}; only calls of tools can be repeated"
         )
@@ -284,26 +281,17 @@ def _server(row: dict[str, Any], command: Sequence[str], secrets: _Secrets) -> s
 
 
 def _parts(template: str | None, error_text: str | None) -> list[str]:
-    """What a text must contain, in order, to say the same as the recorded error.
+    """What a text must contain to say the same as the recorded error.
 
-    These are the constant parts of the template or, where it is not a part of the text, its words.
+    These are the constant parts of the template. A template that is put together from several
+    places of the text has parts that are not in the text; then its words are taken that are.
     """
     if template is None or error_text is None:
         return []
     text = " ".join(error_text.split())
     parts = [" ".join(part.split()) for part in _PLACEHOLDER.split(mask_text(template))]
     parts = [part for part in parts if re.search(r"\w", part)]
-    for candidate in (parts, [word for part in parts for word in re.findall(r"\w+", part)]):
-        if _contains(text, candidate):
-            return candidate
-    return []
-
-
-def _contains(text: str, parts: Iterable[str]) -> bool:
-    position = 0
-    for part in parts:
-        position = text.find(part, position)
-        if position < 0:
-            return False
-        position += len(part)
-    return True
+    if all(part in text for part in parts):
+        return parts
+    words = dict.fromkeys(word for part in parts for word in re.findall(r"\w+", part))
+    return [word for word in words if word in text]
