@@ -36,7 +36,9 @@ def test_a_failed_call_shows_request_reply_verdict_rules_and_attempts(store: mt.
         '"path": "a"',
         "Cannot read properties",
         "Verdict: tool_failure",
-        "decided     verdict.",
+        " for     the first rule about the text says tool_failure",
+        "rules that match, in order",
+        "matches 'Cannot read properties",
         f"{second} ok",
     ):
         assert expected in words
@@ -77,3 +79,15 @@ def test_the_beginning_of_an_id_is_enough(store: mt.Store):
 def test_an_id_of_no_call_or_of_several_is_rejected(store: mt.Store, name: str, words: str):
     with pytest.raises(QueryError, match=words):
         explain.explain(store, name)
+
+
+def test_calls_explained_together_are_explained_as_each_alone(store: mt.Store):
+    together = explain.explain_calls(store, [*ids(store), "0" * 16], longest=10_000)
+    assert together == {call: explain.explain(store, call) for call in ids(store)}
+
+
+def test_a_long_reply_is_read_up_to_the_given_length_only(store: mt.Store):
+    first = ids(store)[0]
+    cut = explain.explain_calls(store, [first], longest=7)[first]
+    assert len(cut.call["response"]) == 7
+    assert cut.rules == explain.explain(store, first).rules

@@ -5,6 +5,7 @@ import gc
 import json
 import os
 import random
+import re
 import select
 import shutil
 import signal
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow.parquet as pq
 import pytest
 
 import mcptally as mt
@@ -23,6 +25,7 @@ from mcptally.analytics import spill
 from mcptally.analytics.sql_guard import check_select
 from mcptally.errors import QueryError, StoreError, UsageError
 from mcptally.store.manifest import STORE_FORMAT
+from tests.commands import run
 from tests.transcripts import c2s, call, opened, s2c, text, write
 
 
@@ -457,6 +460,36 @@ def test_a_store_with_an_invalid_manifest_is_rejected(small: mt.Store, tmp_path,
     (folder / "store.json").write_text("[" * 100_000)
     with pytest.raises(StoreError, match="cannot be read"):
         mt.open_store(folder)
+
+
+def test_a_store_of_another_format_is_not_compared(small: mt.Store, tmp_path):
+    old = shutil.copytree(small.path, tmp_path / "old")
+    (old / "store.json").write_text(json.dumps(small.manifest | {"format": STORE_FORMAT - 1}))
+    for sides in ([old, small.path], [small.path, old]):
+        done = run("compare", *sides)
+        assert (done.returncode, done.stdout) == (3, "")
+        assert f"{old}: is a store of format {STORE_FORMAT - 1}" in done.stderr
+        assert f"rebuild it with: mcptally score ARCHIVE -o {old}" in done.stderr
+
+
+def test_a_store_whose_table_lacks_a_column_is_named_with_advice(small: mt.Store, tmp_path):
+    """A version between two releases can have the same format and other columns."""
+    old = shutil.copytree(small.path, tmp_path / "old")
+    parts = {name: dict(part) for name, part in small.manifest["parts"].items()}
+    for name, part in parts.items():
+        if name.startswith("calls/"):
+            pq.write_table(pq.read_table(old / name).drop_columns(["verdict"]), old / name)
+            part["bytes"] = (old / name).stat().st_size
+    (old / "store.json").write_text(json.dumps(small.manifest | {"parts": parts}))
+    stores = [mt.open_store(old), small]
+    words = re.escape(f"{old}: was written by mcptally") + ".*; rebuild it with: mcptally score"
+    for answer in (
+        lambda: stores[0].ask("error_groups"),
+        lambda: stores[0].compare(stores[1]),
+        lambda: stores[1].compare(stores[0]),
+    ):
+        with pytest.raises(StoreError, match=words):
+            answer()
 
 
 BLANKS = [*" \t\n\u00a0\u2003\u3000\u200b\ufeff\u180e\u202f", "/* é */", "/**/", "-- 😀\n", ""]

@@ -316,7 +316,7 @@ def test_commands_exit_with_1_if_a_gate_fails_and_else_with_0(tmp_path):
     assert json.loads((tmp_path / "s.json").read_text())["version"] == "2.1.0"
     assert run("score", good, "-o", tmp_path / "good", *gate).returncode == 0
     done = run("compare", tmp_path / "good", tmp_path / "bad", "--fail-on", "worse")
-    assert (done.returncode, "fails more: 0.0%" in done.stdout) == (1, True), done.stderr
+    assert (done.returncode, "lower confidence: 100.0%" in done.stdout) == (1, True), done.stderr
     done = run("compare", tmp_path / "good", tmp_path / "good", "--fail-on", "worse")
     assert done.returncode == 0
     assert done.stdout.count("\n") <= 1

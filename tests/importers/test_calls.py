@@ -206,7 +206,7 @@ def test_spans_with_the_mcp_conventions_become_calls(tmp_path, indent):
     source.write_text(json.dumps(document, indent=indent))
     done, _ = import_and_read(source, tmp_path)
     assert all_records_accounted_for(done)
-    assert done.files[0].tally.context == {"a span without an MCP method": 1}
+    assert done.files[0].tally.context == {"a span without a call": 1}
     calls = calls_of(tmp_path / "transcripts", tmp_path / "store").sort("requested_at")
     names = ("outcome", "arguments", "error_code", "error_text", "resource_uri", "latency_ms")
     assert calls.select(names).rows() == [

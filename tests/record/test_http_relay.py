@@ -322,7 +322,7 @@ def test_hop_by_hop_headers_are_removed_and_keep_alive_is_forwarded(tmp_path):
     with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
         _, headers, _ = client.call(
             CALL, "Connection: keep-alive, X-Mine, Content-Length", "X-Mine: 1", "TE: trailers",
-            "Upgrade: websocket", "Proxy-Connection: keep-alive",
+            "Upgrade: h2c", "Proxy-Connection: keep-alive",
         )  # fmt: skip
         assert headers["connection"] == "keep-alive"
         assert headers["keep-alive"] == "timeout=5"

@@ -55,7 +55,40 @@ CODE = """{
                "/b": {"mcpServers": {}}},
   "mcpServers": {"x": {"type": "stdio", "command": "x", "args": ["1"], "env": {"K": "s3cr3t-five"}}}
 }"""
-CONFIGS = {"claude": CLAUDE, "vscode": VSCODE, "settings": SETTINGS, "claude code": CODE}
+ZED = """// Zed
+{
+  "theme": "One Dark",
+  "context_servers": {
+    "new": { "source": "custom", "command": "uvx", "args": ["some-server"], "env": {} },
+    "old": { "command": { "path": "npx", "args": ["-y", "x", "--token", "s3cr3t-six"],
+                          "env": { "K": "s3cr3t-seven" } }, "settings": {} },
+    "bare": { "command": { "path": "server" } }
+  }
+}"""
+OPENCODE = """{
+  "$schema": "https://opencode.ai/config.json",
+  "mcp": {
+    "local": { "type": "local", "command": ["npx", "-y", "x"], "enabled": true,
+               "environment": { "K": "s3cr3t-eight" } },
+    "lines": { "type": "local", "command": [
+      "bun",
+      "x"
+    ] },
+    "far": { "type": "remote", "url": "https://far.example/mcp" }
+  }
+}"""
+CRUSH = '{"mcp": {"fs": {"type": "stdio", "command": "node", "args": ["s.js"], "timeout": 120}}}'
+AMP = '{"amp.mcpServers": {"pw": {"command": "npx", "args": ["@playwright/mcp@latest"]}}}'
+CONFIGS = {
+    "zed": ZED,
+    "opencode": OPENCODE,
+    "crush": CRUSH,
+    "amp": AMP,
+    "claude": CLAUDE,
+    "vscode": VSCODE,
+    "settings": SETTINGS,
+    "claude code": CODE,
+}
 
 every_config = pytest.mark.parametrize("text", CONFIGS.values(), ids=CONFIGS)
 
@@ -76,8 +109,12 @@ def servers(text):
     for node in parse(text).walk():
         for name, member in node.members or ():
             if member.members is not None and member.get("command"):
-                args = member.get("args")
-                command = [member.get("command").value, *(args.strings() if args else [])]
+                place = member
+                if member.get("command").members is not None:
+                    place = member.get("command")
+                args = place.get("args")
+                first = place.get("path") or place.get("command")
+                command = first.strings() or [first.value, *(args.strings() if args else [])]
                 found.setdefault(name, []).append(command)
     return found
 
@@ -159,10 +196,39 @@ def test_undo_after_an_edit_removes_only_the_recorder_and_reports_it(config):
     assert backup.read_bytes() == CLAUDE.encode()
 
 
-def test_an_http_server_is_not_changed_and_a_message_says_how_to_record_it(config):
-    change = wrap(config(CLAUDE), server="far")
+def test_an_http_server_is_not_changed_and_a_message_says_how_to_record_it(config, tmp_path):
+    change = wrap(config(CLAUDE), server="far", out=tmp_path)
     assert change.after == change.before
-    assert "mcptally record --url" in change.messages[0]
+    (sentence,) = change.messages
+    assert f"`mcptally record --out={tmp_path} --name=far --url " in sentence
+    assert "--listen 127.0.0.1:8765` and write http://127.0.0.1:8765/mcp as its url" in sentence
+    assert "s3cr3t" not in sentence
+
+
+def test_a_message_says_where_recordings_go_and_what_to_run_next(config, tmp_path):
+    sentence = wrap(config(CLAUDE), out=tmp_path / "t").messages[-1]
+    assert sentence.endswith(f"recordings go to {tmp_path / 't'}: look at them with "
+                             f"`mcptally {tmp_path / 't'}`")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "client", "edit"),
+    [
+        ("config.toml", "Codex", "In [mcp_servers.NAME], write `command = "),
+        ("config.yaml", "Goose", "write `command: "),
+        ("librechat.yml", "LibreChat", "write `command: "),
+    ],
+)
+def test_a_file_in_toml_or_yaml_is_refused_with_the_edit_to_make(tmp_path, name, client, edit):
+    with pytest.raises(UsageError) as wrapped:
+        wrap(tmp_path / name, out=tmp_path / "t")
+    assert client in str(wrapped.value)
+    assert edit in str(wrapped.value)
+    assert f'"record", "--out={tmp_path / "t"}", "--name=NAME", "--", COMMAND, …' in str(
+        wrapped.value
+    )
+    with pytest.raises(UsageError, match="Remove the words up to and including `--`"):
+        unwrap(tmp_path / name)
 
 
 @every_config
@@ -254,7 +320,7 @@ def test_a_misspelt_server_is_refused_with_the_existing_names(config):
 
 
 def test_an_entry_with_other_types_is_not_changed(config):
-    others = {"a": {"command": ["x"]}, "b": {"command": 1, "args": 2}, "c": {"command": "x"}}
+    others = {"a": {"command": ["x", 1]}, "b": {"command": 1, "args": 2}, "c": {"command": "x"}}
     change = wrap(config(json.dumps({"mcpServers": {**others, "c": {**others["c"], "args": {}}}})))
     assert change.after == change.before
     assert all("not strings" in sentence for sentence in change.messages)

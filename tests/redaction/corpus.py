@@ -11,15 +11,20 @@ import argparse
 import base64
 import html
 import json
+import os
 import random
 import string
 import uuid
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from urllib.parse import quote
+
+import msgspec
 
 from mcptally.record.http.body import BodyParser
 from mcptally.redaction.policy import Policy, policy
+from tests.redaction import public_names
 
 R = random.Random()
 LOWER, UPPER, DIGIT = string.ascii_lowercase, string.ascii_uppercase, string.digits
@@ -426,6 +431,79 @@ def look_alikes(hide: Policy, rounds: int) -> Counts:
     return found
 
 
+PUBLIC_PLACES: dict[str, Callable[[str, str], bytes]] = {
+    "argument": lambda n, v: call({n: v}),
+    "JSON in text": lambda n, v: result(json.dumps({"env": {n: v}}, indent=2)),
+    "environment file": lambda n, v: result(f"A=1\n{n}={v}\nB=2"),
+    "shell": lambda n, v: result(f'export {n}="{v}"'),
+    "words of a command": lambda n, v: call({"args": ["run", "-e", f"{n}={v}", "image"]}),
+}
+"""Places for names of settings and arguments."""
+
+
+def hidden(hide: Policy, name: str, value: str) -> Iterator[bool]:
+    """Whether the value is replaced, in each place that suits the name."""
+    for place, put in PUBLIC_PLACES.items():
+        if name.isupper() or place in {"argument", "JSON in text"}:
+            yield left(hide.json(put(name, value))[0], value) is False
+
+
+def public(hide: Policy, sources: dict[str, public_names.Source], rounds: int) -> Counts:
+    """Counts by kind of source: secrets `found` and `missed`, plain values `kept` and `changed`."""
+    counts: Counts = defaultdict(Counter)
+    for source in sources.values():
+        row = counts[source.kind]
+        for _ in range(rounds):
+            for name in source.secrets.split():
+                for make in (VALUES["random, mixed"], VALUES["hexadecimal"], VALUES["base64"]):
+                    for is_hidden in hidden(hide, name, make()):
+                        row["found" if is_hidden else "missed"] += 1
+        for name, value in source.plain.items():
+            for is_hidden in hidden(hide, name, value):
+                row["changed" if is_hidden else "kept"] += 1
+    return counts
+
+
+def commands(hide: Policy, rounds: int) -> Counts:
+    """The same counts for commands with a secret, and for false positives of other scanners."""
+    row: Counter[str] = Counter()
+    for _ in range(rounds):
+        for line in public_names.COMMANDS:
+            secret = of(ALNUM, 14)
+            for put in (result, lambda text: call({"command": text})):
+                row[
+                    "missed" if left(hide.json(put(line.format(secret)))[0], secret) else "found"
+                ] += 1
+    for line in public_names.HARMLESS_LINES:
+        row["changed" if hide.json(result(line))[1] else "kept"] += 1
+    return {"commands, and false positives of scanners": row}
+
+
+def source_code(hide: Policy, folder: Path) -> Counter[str]:
+    """Lines that are `kept` and `changed` in every fifth Python file of a folder."""
+    lines: Counter[str] = Counter()
+    for path in sorted(folder.rglob("*.py"))[::5]:
+        place = path.relative_to(folder).as_posix()
+        if "test" in place or place.startswith("site-packages") or path.is_symlink():
+            continue
+        data = path.read_bytes()
+        clean = hide.text(data)[0]
+        changed = sum(a != b for a, b in zip(data.split(b"\n"), clean.split(b"\n"), strict=False))
+        lines["changed"] += changed
+        lines["kept"] += data.count(b"\n") + 1 - changed
+    return lines
+
+
+def precision_table(title: str, rows: Counts) -> None:
+    print(f"\n| {title} | found | of | recall | changed | of | precision |")
+    print("|---|---|---|---|---|---|---|")
+    for name, row in rows.items():
+        secrets, plain = row["found"] + row["missed"], row["kept"] + row["changed"]
+        right = row["found"] / max(1, row["found"] + row["changed"])
+        print(f"| {name} | {row['found']} | {secrets} | {row['found'] / max(1, secrets):.1%} "
+              f"| {row['changed']} | {plain} | {right:.1%} |")  # fmt: skip
+
+
 def table(title: str, rows: Counts, good: str) -> None:
     print(f"\n| {title} | {good} | of | |\n|---|---|---|---|")
     for name, counts in rows.items():
@@ -453,6 +531,13 @@ def main() -> None:
     token_kinds, token_places = tokens(hide, options.rounds)
     value_kinds, value_places, value_names = values(hide, 1)
     same = look_alikes(hide, options.rounds)
+    for half, sources in (("used", public_names.USED), ("kept apart", public_names.KEPT)):
+        precision_table(f"names of public sources, {half}", public(hide, sources, options.rounds))
+    precision_table("lines", commands(hide, options.rounds))
+    table("source code", {
+        "installed packages, used": source_code(hide, Path(msgspec.__file__).parents[1]),
+        "Python's standard library, kept apart": source_code(hide, Path(os.__file__).parent),
+    }, "kept")  # fmt: skip
     table("all", {
         f"{len(TOKENS)} kinds of tokens in {len(TOKEN_PLACES)} places": total(token_kinds),
         f"{len(VALUES)} kinds of values in {len(VALUE_PLACES)} places "

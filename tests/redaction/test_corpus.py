@@ -1,9 +1,13 @@
 """The share of secrets found in a corpus that is independent of the rules does not drop."""
 
+import os
+from collections import Counter
+from pathlib import Path
+
 import pytest
 
 from mcptally.redaction.policy import policy
-from tests.redaction import corpus
+from tests.redaction import corpus, public_names
 
 KNOWN_MISSES = {"Airtable", "X bearer"}
 """Tokens without a prefix, which no rule can find; see docs/explanation/redaction.md."""
@@ -37,3 +41,31 @@ def test_values_with_a_secret_name_are_found_in_every_spelling():
 def test_values_that_look_like_secrets_are_not_replaced():
     for kind, counts in corpus.look_alikes(policy(), 3).items():
         assert counts["hidden"] == 0, kind
+
+
+def share(good, bad):
+    return good / (good + bad)
+
+
+@pytest.mark.parametrize(
+    ("sources", "least"), [(public_names.USED, 0.99), (public_names.KEPT, 0.97)]
+)
+def test_secrets_of_public_settings_are_found_and_plain_values_kept(sources, least):
+    for kind, row in corpus.public(policy(), sources, 1).items():
+        if row["found"]:
+            assert share(row["found"], row["missed"]) >= least, kind
+        assert row["changed"] == 0, kind
+
+
+def test_commands_are_redacted_and_false_positives_of_other_scanners_are_kept():
+    (row,) = corpus.commands(policy(), 1).values()
+    assert row["missed"] == 0
+    assert row["changed"] == 0
+
+
+def test_source_code_of_the_standard_library_is_kept():
+    folder = Path(os.__file__).parent
+    lines = sum((corpus.source_code(policy(), folder / name) for name in ("http", "email")),
+                Counter())  # fmt: skip
+    assert lines["kept"] > 1000
+    assert lines["changed"] == 0

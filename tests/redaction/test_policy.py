@@ -5,6 +5,7 @@ import random
 import re
 import string
 
+import jsonschema
 import msgspec
 import pytest
 from hypothesis import given, settings
@@ -114,6 +115,33 @@ def test_tokens_of_every_prefix_are_found_in_json_text_and_urls(row, prefix, dat
         (b"Cookie: a=b; c=d\r\nHost: x", b"Cookie: [redacted:cookie]\r\nHost: x"),
         (b"<password>hunter2</password>", b"<password>[redacted:password]</password>"),
         (b'{"password":"cut in the mi', b'{"password":"[redacted:password]'),
+        (b'{"auth":{"user":"jo","pass":"letmein"}}',
+         b'{"auth":{"user":"jo","pass":"[redacted:password]"}}'),
+        (b'{"pass":"hunter2"}', b'{"pass":"[redacted:password]"}'),
+        (b"OPENAI_KEY=abc123def\nGEMINI_KEY=xyz12",
+         b"OPENAI_KEY=[redacted:api-key]\nGEMINI_KEY=[redacted:api-key]"),
+        (b'{"STRIPE_KEY":"abc","SUPABASE_ANON_KEY":"abcd1234"}',
+         b'{"STRIPE_KEY":"[redacted:api-key]","SUPABASE_ANON_KEY":"[redacted:api-key]"}'),
+        (b'{"WOLFRAM_KEY":"AAAA-1234567"}', b'{"WOLFRAM_KEY":"[redacted:api-key]"}'),
+        (b'{"client_key":"q8Rk2mZx91LpWv0TtYbN3cHd"}', b'{"client_key":"[redacted:api-key]"}'),
+        (b'{"args":["--password","hunter2","--user","jo"]}',
+         b'{"args":["--password","[redacted:password]","--user","jo"]}'),
+        (b'{"t":"[\\"--token\\", \\"hunter2\\"]"}',
+         b'{"t":"[\\"--token\\", \\"[redacted:token]\\"]"}'),
+        (b'{"args":["mysql","-u","root","-phunter2"]}',
+         b'{"args":["mysql","-u","root","-p[redacted:command-password]"]}'),
+        (b'{"t":"sshpass -p hunter2 ssh x\\nredis-cli -a hunter2"}',
+         (b'{"t":"sshpass -p [redacted:command-password] ssh x\\n'
+          b'redis-cli -a [redacted:command-password]"}')),
+        (b"grant_type=authorization_code&code_verifier=dBjftJeZ4CVP",
+         b"grant_type=authorization_code&code_verifier=[redacted:secret]"),
+        (b'{"t":"machine h.example\\n  login jo\\n  password hunter2"}',
+         b'{"t":"machine h.example\\n  login jo\\n  password [redacted:netrc]"}'),
+        (b'<add key="ApiKey" value="hunter2"/>', b'<add key="ApiKey" value="[redacted:api-key]"/>'),
+        (b'<entry key="db.password">hunter2</entry>',
+         b'<entry key="db.password">[redacted:password]</entry>'),
+        (b"- name: DB_PASSWORD\n  value: hunter2\n",
+         b"- name: DB_PASSWORD\n  value: [redacted:password]\n"),
     ],
 )  # fmt: skip
 def test_only_the_secret_changes(frame, clean):
@@ -137,6 +165,20 @@ def test_only_the_secret_changes(frame, clean):
         b'{"text":"sk-loading-indicator task-0123456789abcdef0123456789 eyJhbGciOiJIUzI1NiJ9"}',
         b'{"password":"","token":null,"secret":false,"api_key":"***"}',
         b'{"auth":"none","session":"2","sessionId":"abcdef0123456789"}',
+        b'{"project_key":"PROJ","projectKey":"q8Rk2mZx91LpWv0TtYbN3cHd","team_key":"ENG"}',
+        b'{"client_key":"acme","service_key":"billing","symbol_token":"3045","fromToken":"WETH"}',
+        b'{"fileKey":"aBcD1234efGh5678IJkl90","CACHE_KEY":"user1234:page","CONTEXT_KEY":"AddImportsVisitor"}',
+        b'{"session_key":"0b0e5f0a-55c4-4d3c-9d0e-7b1c2d3e4f50","token":"0xdAC17F958D2ee523a2206206994597C13D831ec7"}',
+        b'{"pass":"yes","fail":"no"} {"pass":"17/20"} {"pass":"shadow"}',
+        b'{"API_KEY":"${API_KEY}","TOKEN":"${input:token}","password":"{{ password }}"}',
+        b'{"API_TOKEN":"your_api_token_here","SECRET":"<your secret>","pwd":"/home/jo/src"}',
+        b"cookies: CookieTypes | None = None, trust_password=trust_password)",
+        b"session_token=self.credentials.token, secret_key=aws_secret_access_key,",
+        b"private_key: SSHPrivateKeyTypes,\n  setSecret(secret: Uint8Array): void",
+        b'this.#withCredentials = init?.withCredentials ?? no; fetch(u, {credentials: "omit"})',
+        b'{"args":["--no-token","--token","--verbose"],"required":["--password","-x"]}',
+        b'help="--token", "API token to use"; the --username and --password options',
+        b"PWD=/root\ntls --credentials /credentials.json",
     ],
 )
 def test_values_that_resemble_secrets_are_not_changed(frame):
@@ -232,7 +274,8 @@ def test_any_bytes_can_be_redacted(data):
 def test_many_near_misses_do_not_take_quadratic_time():
     for unit in (b'\\"password', b'[[["token":[', b"://a:b", b"-----BEGIN PRIVATE KEY-----",
                  b"token=", b"\\\\\\\\", b"a@a.", b"4111 ", b'"', b"Bearer ", b"server=",
-                 b'"password":"\\\\\\', b"sk-" + b"a" * 40, b"eyJ" + b"a" * 12 + b"."):  # fmt: skip
+                 b'"password":"\\\\\\', b"curl -u ", b"machine x login y password",
+                 b"sk-" + b"a" * 40, b"eyJ" + b"a" * 12 + b"."):  # fmt: skip
         policy("strict").text(unit * (200_000 // len(unit)))
 
 
@@ -289,6 +332,45 @@ def test_rules_are_switched_by_name():
     assert policy(" default , -jwt,+emails").name == "default,+emails,-jwt"
     assert policy("-jwt").name == "default,-jwt"
     assert policy("strict").rules == frozenset(RULES)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "schema"),
+    [
+        # Jira (mcp-atlassian), Bitbucket, Figma, a broker: patterns of their servers.
+        ({"project_key": "DT", "issue_key": "DT-779"},
+         {"project_key": {"pattern": "^[A-Z][A-Z0-9_]+$"},
+          "issue_key": {"pattern": "^[A-Z][A-Z0-9_]+-\\d+$"}}),
+        ({"projectKey": "q8Rk2mZx91LpWv0TtYbN3cHd"}, {"projectKey": {"maxLength": 50}}),
+        ({"teamKey": "ENG", "clientKey": "acme"}, {"teamKey": {"maxLength": 5},
+                                                   "clientKey": {"enum": ["acme", "initech"]}}),
+        ({"fileKey": "aBcD1234efGh5678IJkl90"}, {"fileKey": {"pattern": "^[A-Za-z0-9]{10,64}$"}}),
+        ({"symbol_token": "3045", "instrument_token": "738561"},
+         {"symbol_token": {"pattern": "^[0-9]+$"}, "instrument_token": {"pattern": "^[0-9]+$"}}),
+    ],
+)  # fmt: skip
+def test_arguments_that_are_identifiers_fit_their_schema_after_redaction(arguments, schema):
+    clean = json.loads(DEFAULT.json(json.dumps(arguments).encode())[0])
+    assert clean == arguments
+    jsonschema.validate(clean, {"type": "object", "properties": schema})
+
+
+@pytest.mark.parametrize(
+    ("command", "secret"),
+    [
+        (["curl", "-u", "jo:hunter22", "https://h.example"], "hunter22"),
+        (["mysql", "-u", "root", "-phunter22"], "hunter22"),
+        (["sh", "-c", "sshpass -p hunter22 ssh h.example"], "hunter22"),
+        (["redis-cli", "-a", "hunter22"], "hunter22"),
+        (["server", "--pass", "hunter22"], "hunter22"),
+    ],
+)
+def test_short_options_of_known_commands_are_redacted(command, secret):
+    clean, count = DEFAULT.argv(command)
+    assert count == 1
+    assert len(clean) == len(command)
+    assert secret not in " ".join(clean)
+    assert policy("none").argv(command) == (command, 0)
 
 
 @pytest.mark.parametrize("text", ["defualt", "default,+nothing", "default,emails"])

@@ -201,10 +201,11 @@ def test_a_verdict_does_not_depend_on_the_other_calls_of_the_batch(texts: list[s
     assert judged(texts) == [row for text in texts for row in judged([text])]
 
 
-def test_the_first_matching_rule_decides():
-    frame = pl.DataFrame(
-        {"outcome": ["tool_error"], "error_text": ["Invalid API key: connect ECONNREFUSED"]}
-    )
+@pytest.mark.parametrize(
+    "error", ["Invalid API key: connect ECONNREFUSED", "connect ECONNREFUSED ::1 timed out"]
+)
+def test_the_first_matching_rule_decides(error: str):
+    frame = pl.DataFrame({"outcome": ["tool_error"], "error_text": [error]})
     assert classify.matching_rules(frame)["rule"][0] == judge(frame)["rule"][0]
 
 

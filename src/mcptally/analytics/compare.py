@@ -17,7 +17,7 @@ import pyarrow as pa
 from mcptally.analytics.answer import Answer, as_answer
 from mcptally.analytics.sql_guard import lock
 from mcptally.analytics.union import Files
-from mcptally.analytics.views import connect, create_views
+from mcptally.analytics.views import connect, create_views, reporting_the_version
 from mcptally.plural import count
 from mcptally.statistics import sql_functions
 
@@ -114,6 +114,8 @@ class Side(NamedTuple):
     """The live files of each folder, by table."""
     memory: str | None
     """Memory limit of DuckDB, such as `2GB`."""
+    made_by: str | None = None
+    """The version of mcptally that wrote the first store."""
 
 
 def compare(base: Side, new: Side, parameters: Mapping[str, Any]) -> Comparison:
@@ -125,13 +127,14 @@ def compare(base: Side, new: Side, parameters: Mapping[str, Any]) -> Comparison:
         parameters: those of `limits`.
 
     Raises:
-        StoreError: a table is missing or damaged.
+        StoreError: a table is missing or damaged, or lacks a column.
     """
     connection = connect(new.memory or base.memory)
     for name, side in (("base", base), ("new", new)):
         connection.execute(f"ATTACH ':memory:' AS {name}")
         connection.execute(f"USE {name}")
-        create_views(connection, side.files)
+        with reporting_the_version(side.paths[0], side.made_by):
+            create_views(connection, side.files)
     connection.execute("USE memory")
     lock(connection, (*base.paths, *new.paths))
     connection.execute(f"CREATE TABLE pairs AS {_sql('pairs')}")

@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
@@ -12,7 +12,7 @@ from mcptally.errors import QueryError
 from mcptally.plural import count
 from mcptally.redaction import display
 from mcptally.seeds.inspector.model import FACTORS
-from mcptally.verdict import classify
+from mcptally.verdict import classify, weighing
 from mcptally.verdict.rule_set import RuleSet
 
 if TYPE_CHECKING:
@@ -29,6 +29,10 @@ _OUTCOMES: Final = {
     "cancelled": "it was cancelled before an answer",
     "no_response": "it was never answered",
 }
+SMALLEST_SHOWN: Final = 0.05
+"""Contributions below this are not printed; the JSON has all."""
+MATCH_SHOWN: Final = 120
+"""Characters of a match that are printed."""
 _VERDICTS: Final = {
     "business": "the tool did its job and refused this request",
     "tool_failure": "the tool failed: no change of the request would fix it",
@@ -44,7 +48,13 @@ class Explanation:
     call: dict[str, Any]
     """The call's row."""
     rules: list[dict[str, Any]]
-    """The verdict rules that match, in order of precedence; the first one decided."""
+    """The verdict rules that match, in order of precedence. `matched` is what they match in the
+    text."""
+    contributions: list[dict[str, Any]]
+    """What speaks for and against the verdict: `evidence` (a rule, or what several rules share),
+    `rules` (their ids) and `weight` (change of the log odds), the largest first."""
+    probabilities: dict[str, float]
+    """Verdict → probability, 0 to 1; empty where one rule decides alone."""
     hidden_rule: dict[str, Any] | None
     """The rule that decided whether its result hides an error."""
     findings: list[dict[str, Any]]
@@ -91,29 +101,111 @@ def _explain(store: "Store", call: str, rules: RuleSet, *, seed: bool) -> Explan
             f"{number:,} calls have ids that begin with {call!r}; give more characters "
             f"({', '.join(first)}{', …' if number > len(first) else ''})"
         )
-    row = frame.row(0, named=True)
-    by_id = {rule.id: rule for rule in (*rules.verdict, *rules.hidden)}
-    firing = classify.matching_rules(frame, rules.verdict).get_column("rule")
-    hidden = by_id.get(row["hidden_rule"] or "")
-    return Explanation(
-        call=row,
-        rules=[_rule(by_id[name]) for name in firing if name in by_id],
-        hidden_rule=_rule(hidden) if hidden else None,
-        findings=_rows(
-            store,
-            "SELECT rule, severity, path, message FROM findings WHERE call_id = ?",
-            row["call_id"],
-        ),
-        attempts=_rows(
-            store,
-            "SELECT call_id, attempt, attempt_why, method, outcome, latency_ms, requested_at "
-            "FROM calls WHERE attempt_of = ? ORDER BY attempt, requested_at",
-            row["attempt_of"],
-        ),
-        seed=_rows(store, "SELECT * FROM seed_scores WHERE call_id = ?", row["call_id"])[0]
-        if seed
-        else None,
+    return _explanations(store, frame, rules, seed=seed)[0]
+
+
+def explain_calls(
+    store: "Store", calls: Sequence[str], *, longest: int, rules: RuleSet | None = None
+) -> dict[str, Explanation]:
+    """Explain several calls at once, each without its row of `seed_scores`.
+
+    Args:
+        store: the store with the calls.
+        calls: the `call_id` of each call; those that the store does not have are left out.
+        longest: characters of a reply that are read.
+        rules: the rules to match; by default those of mcptally.
+
+    Returns:
+        The `call_id` of each call and its explanation.
+    """
+    frame = store.sql(
+        f"SELECT * REPLACE (left(response, {longest:d}) AS response) FROM calls "
+        "WHERE call_id IN (SELECT unnest(?))",
+        params=[list(calls)],
+    ).pl()
+    found = _explanations(store, frame, rules or RuleSet(), seed=False)
+    return {one.call["call_id"]: one for one in found}
+
+
+def _explanations(
+    store: "Store", frame: pl.DataFrame, rules: RuleSet, *, seed: bool
+) -> list[Explanation]:
+    """The explanation of each row of `calls`."""
+    unknown = pl.col("evidence").is_null() & pl.col("outcome").is_in(classify.JUDGED_OUTCOMES)
+    if frame.filter(unknown).height:
+        judged = classify.judge(frame, rules.verdict).get_column("evidence")
+        frame = frame.with_columns(pl.coalesce("evidence", judged.alias("judged")))
+    ids = frame.get_column("call_id").to_list()
+    findings = _rows_by(
+        store,
+        "call_id",
+        "SELECT call_id, rule, severity, path, message FROM findings "
+        "WHERE call_id IN (SELECT unnest(?)) ORDER BY rule, path, message",
+        ids,
     )
+    attempts = _rows_by(
+        store,
+        "attempt_of",
+        "SELECT attempt_of, call_id, attempt, attempt_why, method, outcome, latency_ms, "
+        "requested_at FROM calls WHERE attempt_of IN (SELECT unnest(?)) "
+        "ORDER BY attempt, requested_at",
+        frame.get_column("attempt_of").drop_nulls().unique().to_list(),
+    )
+    scores = (
+        _rows_by(
+            store,
+            "of_call",
+            "SELECT call_id AS of_call, * FROM seed_scores WHERE call_id IN (SELECT unnest(?))",
+            ids,
+        )
+        if seed
+        else {}
+    )
+    present = set(frame.get_column("evidence").explode().drop_nulls())
+    firing = [rule for rule in rules.verdict if rule.id in present]
+    about = {rule.id: _rule(rule) for rule in firing}
+    matched = classify.matched_texts(frame, firing)
+    evidence = frame.get_column("evidence").fill_null([])
+    names, features = classify.features(evidence, rules.verdict)
+    weights = weighing.shipped_weights()
+    shares = weighing.probabilities(features, names, weights)
+    explanations = []
+    for number, call in enumerate(frame.iter_rows(named=True)):
+        hidden = next((rule for rule in rules.hidden if rule.id == call["hidden_rule"]), None)
+        matching = [rule for rule in firing if rule.id in (call["evidence"] or ())]
+        weighed = call["verdict"] is not None and not (matching and matching[0].decides)
+        explanations.append(
+            Explanation(
+                call=call,
+                rules=[
+                    about[rule.id] | {"matched": matched[rule.id][number] if rule.matches else None}
+                    for rule in matching
+                ],
+                contributions=[
+                    {
+                        "evidence": name,
+                        "rules": weighing.rules_of(name, matching),
+                        "weight": round(weight, 2),
+                    }
+                    for name, weight in weighing.contributions(
+                        features[number], names, call["verdict"], weights
+                    )
+                ]
+                if weighed
+                else [],
+                probabilities={
+                    str(name): round(float(share), 3)
+                    for name, share in zip(weighing.CLASSES, shares[number], strict=True)
+                }
+                if weighed
+                else {},
+                hidden_rule=_rule(hidden) if hidden else None,
+                findings=findings.get(call["call_id"], []),
+                attempts=attempts.get(call["attempt_of"], []),
+                seed=scores[call["call_id"]][0] if seed else None,
+            )
+        )
+    return explanations
 
 
 def _rule(rule: Any) -> dict[str, Any]:
@@ -121,9 +213,14 @@ def _rule(rule: Any) -> dict[str, Any]:
     return {key: about[key] for key in about if about[key] not in ((), "", None, False)}
 
 
-def _rows(store: "Store", sql: str, *params: Any) -> list[dict[str, Any]]:
-    frame: pl.DataFrame = store.sql(sql, params=list(params)).pl()
-    return frame.to_dicts()
+def _rows_by(
+    store: "Store", key: str, sql: str, wanted: Sequence[str]
+) -> dict[str, list[dict[str, Any]]]:
+    """The rows of a query with one parameter, the list `wanted`, by the value of their `key`."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for row in store.sql(sql, params=[wanted]).pl().to_dicts():
+        found.setdefault(row.pop(key), []).append(row)
+    return found
 
 
 def masked(found: Explanation) -> Explanation:
@@ -196,6 +293,11 @@ def _lines(found: Explanation, limit: int) -> Iterator[str]:
     yield from _around(found)
 
 
+def evidence(found: Explanation) -> str:
+    """What decided about a call: outcome, verdict and its rules, schemas, findings, attempts."""
+    return "\n".join([*_decision(found), *_around(found)])
+
+
 def _decision(found: Explanation) -> Iterator[str]:
     """Outcome, verdict and schemas, with what decided."""
     call = found.call
@@ -254,15 +356,34 @@ def _verdict(found: Explanation) -> Iterator[str]:
     yield f"  reason {call['reason']}, fault of the {call['fault'] or 'unknown'}"
     yield f"  retryable: {call['retryable'] or 'unknown'}"
     if call["confidence"] is not None:
-        percent = f"{call['confidence']:.0f} %"
-        yield f"  confidence {percent}: how often this rule is right on labelled calls"
-    yield f"  decided by {call['rule']}"
-    for number, rule in enumerate(found.rules):
-        decided = (
-            "decided" if rule["id"] == call["rule"] else "matches" if number else "matches now"
-        )
-        yield f"    {decided:<11} {rule['id']}: {rule['title']}"
-        yield f"                says {rule['verdict']}, {rule['reason']}; source: {rule['source']}"
+        yield f"  confidence {call['confidence']:.0f} %: the probability that the verdict is right"
+    if found.probabilities:
+        shares = sorted(found.probabilities.items(), key=lambda each: -each[1])
+        yield "  " + ", ".join(f"{name} {share:.0%}" for name, share in shares)
+    elif found.rules:
+        yield f"  decided by {found.rules[0]['id']} alone"
+    for each in found.contributions:
+        if abs(each["weight"]) >= SMALLEST_SHOWN:
+            side = "for" if each["weight"] > 0 else "against"
+            yield f"    {abs(each['weight']):>5.2f} {side:<8}{_in_words(each, found.rules)}"
+    if found.rules:
+        yield "  rules that match, in order"
+    for rule in found.rules:
+        names = " (names the reason)" if rule["id"] == call["rule"] else ""
+        yield f"    {rule['id']}{names}: {rule['title']}"
+        yield f"        says {rule['verdict']}, {rule['reason']}; source: {rule['source']}"
+        if rule["matched"]:
+            yield f"        matches {rule['matched'][:MATCH_SHOWN]!r}"
+
+
+def _in_words(each: dict[str, Any], matching: list[dict[str, Any]]) -> str:
+    """One contribution as a line."""
+    titles = {rule["id"]: rule["title"] for rule in matching}
+    if len(each["rules"]) == 1 and each["evidence"].startswith(each["rules"][0]):
+        (name,) = each["rules"]
+        return f"{name}: {titles[name]}"
+    rules = f": {', '.join(each['rules'])}" if each["rules"] else ""
+    return f"{weighing.in_words(each['evidence'])}{rules}"
 
 
 def _seed(scores: dict[str, Any]) -> Iterator[str]:

@@ -222,17 +222,8 @@ class Store:
             views.create_questions(self._connections[frozenset(), None], new)
             self._created.update(new)
 
-    @contextlib.contextmanager
-    def _reporting_the_version(self) -> Iterator[None]:
-        """Turn a DuckDB error about missing columns into one that names the store's version."""
-        try:
-            yield
-        except (duckdb.BinderException, duckdb.CatalogException) as error:
-            made_by = self.manifest.get("mcptally")
-            raise StoreError(
-                f"{self.path}: was written by mcptally {made_by} and cannot be read; rebuild it "
-                f"with: mcptally score ARCHIVE -o {self.path} ({_first_line(error)})"
-            ) from error
+    def _reporting_the_version(self) -> contextlib.AbstractContextManager[None]:
+        return views.reporting_the_version(self.path, self.manifest.get("mcptally"))
 
     def _rows(
         self,
@@ -369,7 +360,10 @@ class Store:
         parameters = compare.limits(min_difference=min_difference, min_ratio=min_ratio, alpha=alpha)
 
         def compared() -> compare.Comparison:
-            base, new = (compare.Side(s.paths, s.files, s.memory) for s in (self, other))
+            base, new = (
+                compare.Side(s.paths, s.files, s.memory, s.manifest.get("mcptally"))
+                for s in (self, other)
+            )
             return compare.compare(base, new, parameters)
 
         return retry_if_replaced([self, other], compared, consistent=True)
@@ -423,10 +417,6 @@ _LIST_TABLES: Final = (
     "WHERE NOT internal AND view_name NOT LIKE '\\_%' ESCAPE '\\' ORDER BY name"
 )
 """Replaces SHOW TABLES, which would also list the views that only questions read."""
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0]
 
 
 _UNKNOWN_COLUMN: Final = re.compile(

@@ -10,8 +10,9 @@ import contextlib
 import functools
 import graphlib
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from importlib import resources
+from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
@@ -113,6 +114,27 @@ def create_views(
         texts |= texts_of("_usage") | {Usage.name: "SELECT * FROM _usage"}
         texts = {name: text for name, text in texts.items() if name not in ARCHIVE_VIEWS}
     create_questions(connection, texts)
+
+
+@contextlib.contextmanager
+def reporting_the_version(path: Path, made_by: str | None) -> Iterator[None]:
+    """Turn a DuckDB error about missing columns into one that names the store's version.
+
+    Args:
+        path: folder of the store.
+        made_by: the version of mcptally that wrote it.
+
+    Raises:
+        StoreError: the store lacks a column.
+    """
+    try:
+        yield
+    except (duckdb.BinderException, duckdb.CatalogException) as error:
+        line = str(error).partition("\n")[0]
+        raise StoreError(
+            f"{path}: was written by mcptally {made_by} and cannot be read; rebuild it "
+            f"with: mcptally score ARCHIVE -o {path} ({line})"
+        ) from error
 
 
 def create_tables(

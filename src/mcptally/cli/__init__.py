@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 COMMANDS: Final[dict[str, str]] = {
+    "overview": "Import and score recordings or logs, and print what matters most.",
     "score": "Validate and score recorded traffic, and write a store.",
     "query": "Answer a predefined question, or run SQL on a store.",
     "record": "Run an MCP server and record its traffic.",
@@ -30,11 +31,13 @@ COMMANDS: Final[dict[str, str]] = {
     "forget": "Remove data from a store and its transcripts.",
     "export": "Export a store as OTLP, HAR, CSV, Parquet or JSON Lines.",
     "show": "Explain a call: request, reply, and evidence for its verdict.",
+    "repro": "Write a script that repeats a call and compares the outcome.",
     "compare": "Compare two stores and list what got worse.",
     "report": "Write an HTML report about a store.",
     "explore": "Browse a store: calls, sessions, questions and SQL.",
     "validate": "Predict whether a tool would accept a call.",
     "serve": "Serve a store over MCP (stdio).",
+    "mock": "Answer MCP requests from a recording.",
     "rules": "Print the rules for findings, verdicts and scores.",
     "evaluate": "Measure the accuracy of the verdict on labelled calls.",
     "doctor": "Check the environment, archives and stores.",
@@ -69,8 +72,16 @@ class _Lazy(click.Group):
         name = args[0]
         # During shell completion, an error message would disturb the command line.
         if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
-            ctx.fail(f"no command is called {name!r}{near(name, COMMANDS)}")
+            if not _is_path(name):
+                ctx.fail(f"no command, file or folder is called {name!r}{near(name, COMMANDS)}")
+            args = [_OF_PATHS, *args]
         return super().resolve_command(ctx, args)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        # `mcptally --open PATH` is `mcptally PATH --open`.
+        if args and args[0] == "--open":
+            args = [_OF_PATHS, *args]
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> object:
         arguments = [*getattr(ctx, "_protected_args", ()), *ctx.args]  # `invoke` clears them
@@ -106,6 +117,15 @@ class _Lazy(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
 
+_OF_PATHS: Final = "overview"
+"""The command that `mcptally PATH` runs."""
+
+
+def _is_path(word: str) -> bool:
+    """Whether a word that is not a command is meant as a path or a pattern."""
+    return os.path.lexists(word) or any(sign in word for sign in (os.sep, "*", "?", "["))
+
+
 _READERS: Final = frozenset({"duckdb", "_duckdb", "polars", "pyarrow"})
 """Packages that read the files of a store. They are known by name: importing them is slow."""
 
@@ -130,6 +150,7 @@ def cli() -> None:
     """Record and analyze MCP traffic to find out which tools and servers are reliable.
 
     \b
+    See what matters:   mcptally traces
     Record a server:    mcptally record --out traces -- npx -y some-mcp-server
     Score an archive:   mcptally score traces -o store
     Answer a question:  mcptally query store tool_scores

@@ -71,9 +71,10 @@ def command(
 ) -> None:
     """Convert logs of other programs to transcripts.
 
-    FORMAT is auto, claude-desktop, claude-code, codex, vscode, har, otlp, mcpsnoop, mcphawk or
-    jsonrpc. PATHS are files and folders; files may be compressed with gzip or zstd. Exit code 1:
-    some lines could not be used; the report beside the transcript lists their numbers.
+    FORMAT is auto, claude-desktop, claude-code, codex, gemini-cli, opencode, vscode, har, otlp,
+    sentry, langsmith, langfuse, litellm, inspect-ai, mcpsnoop, mcphawk or jsonrpc. PATHS are files
+    and folders; files may be compressed with gzip or zstd. Exit code 1: some lines could not be
+    used; the report beside the transcript lists their numbers.
 
     \b
     Examples:
@@ -114,13 +115,14 @@ def command(
             write_message(f"{outcome.file}: {count(n)}: {note}")
         if not outcome.recordings:
             write_message(f"{outcome.file}: no MCP traffic found")
-    click.echo(
+    sums = (
         f"{count(len(done.files), 'file')}: {count(done.recordings, 'recording')}, "
-        f"{count(done.events, 'event')}, {count(done.lost, 'line')} not used; "
-        f"next: mcptally score {out} -o store"
+        f"{count(done.events, 'event')}, {count(done.lost, 'line')} not used"
     )
     if not done.recordings:
+        click.echo(f"{sums}; there is nothing to score")
         ctx.exit(Exit.UNREADABLE)
+    click.echo(f"{sums}; next: mcptally score {out} -o store")
     ctx.exit(Exit.FAILED if done.lost else Exit.DONE)
 
 

@@ -19,12 +19,21 @@ from mcptally.cli.options import call_filters
     metavar="FILE",
     help="The file to write; - for stdout.",
 )
+@click.option(
+    "--examples",
+    type=click.IntRange(1, 20),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Whole calls for each finding, error group, hidden error and slow tool, at most 20.",
+)
 @call_filters
 def command(
     store: Path,
     store2: Path | None,
     *,
     out: Path,
+    examples: int,
     server: str | None,
     tool: str | None,
     since: str | None,
@@ -35,7 +44,8 @@ def command(
 
     The report lists the most important problems, tools by failure rate with intervals, latency,
     errors, hidden errors, changed definitions, context cost, schema violations, and the limits of
-    the data. The page loads nothing. Commands next to the numbers print the calls behind them.
+    the data. It contains whole calls, with secrets masked: request, reply and what decided, 2 MB
+    at most. The page loads nothing. Commands next to the numbers print all calls behind them.
 
     With two stores, in the same order as for compare, the report is about STORE2 and starts with
     what changed since STORE.
@@ -59,6 +69,7 @@ def command(
         since=since,
         until=until,
         client=client,
+        examples=examples,
     )
     if to_stdout:
         sys.stdout.write(page)

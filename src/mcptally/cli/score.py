@@ -150,7 +150,7 @@ def command(
     if memory is not None:
         jobs, partition_bytes = _fit_memory(int(memory), jobs)
     try:
-        with _progress_bar() as progress:
+        with progress_bar() as progress:
             summary = score(
                 archive,
                 out=out,
@@ -218,7 +218,7 @@ def _fit_memory(memory: int, jobs: int) -> tuple[int, int]:
 
 
 @contextlib.contextmanager
-def _progress_bar() -> Iterator[Callable[[int, int], None]]:
+def progress_bar() -> Iterator[Callable[[int, int], None]]:
     """A function that updates a progress bar on stderr, if this is a terminal."""
     if not sys.stderr.isatty():
         yield lambda *_: None

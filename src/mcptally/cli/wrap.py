@@ -26,9 +26,10 @@ def command(
 ) -> None:
     """Add the recorder to the servers in CONFIG, a client's configuration file.
 
-    Supports the files of Claude Desktop, Claude Code (.mcp.json, ~/.claude.json), Cursor and VS
-    Code. Prints the change and saves a backup beside the file. Running the command again changes
-    nothing. Restart the client afterwards.
+    Supports the JSON files of Claude Desktop, Claude Code (.mcp.json, ~/.claude.json), Cursor, VS
+    Code, Zed, opencode, Crush and Amp. For a TOML or YAML file (Codex, Goose, LibreChat, Continue)
+    it names the edit to make. Prints the change and saves a backup beside the file. Running the
+    command again changes nothing. Restart the client afterwards.
 
     \b
     Examples:

@@ -4,10 +4,11 @@ import contextlib
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 
+from mcptally.plural import count
 from mcptally.transcript.files import READ_ERRORS, open_stream
 
 _HEAD: Final = 256 << 10
@@ -42,21 +43,85 @@ class _Top(msgspec.Struct):
 
 
 _LOG: Final = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"log"\s*:')
+_PRINTED: Final = re.compile(rb'(?:\xef\xbb\xbf)?[\[{]\s*\n\s*["{]')
 _TOP: Final = msgspec.json.Decoder(_Top)
 
 TRANSCRIPT: Final = "transcript"
 
-_LOOKS: Final[tuple[tuple[str, Callable[[bytes], bool]], ...]] = (
-    (TRANSCRIPT, _keys("v", "event", "recording", "seq", "ts_ns")),
-    ("claude-desktop", _any(_CLAUDE_DESKTOP)),
-    ("vscode", _any(_VSCODE)),
-    ("mcpsnoop", _keys("session_id", "server_label", "direction", "transport")),
-    ("codex", lambda line: b'"type":"session_meta"' in line or b"mcp_tool_call" in line),
-    ("claude-code", _keys("sessionId", "cwd")),
-    ("otlp", lambda line: b'"resourceSpans"' in line or b'"resource_spans"' in line),
-    (
+
+class _Look(NamedTuple):
+    """How the lines of a format are recognised."""
+
+    name: str
+    matches: Callable[[bytes], bool]
+    looks_for: str
+    """The same in words, for the message about an unknown format."""
+
+
+_LOOKS: Final = (
+    _Look(
+        TRANSCRIPT, _keys("v", "event", "recording", "seq", "ts_ns"), "our own transcript's members"
+    ),
+    _Look("claude-desktop", _any(_CLAUDE_DESKTOP), "a time, then [server] [info] or [info]"),
+    _Look("vscode", _any(_VSCODE), "a time, then [level] [editor -> server] or Starting server"),
+    _Look(
+        "mcpsnoop",
+        _keys("session_id", "server_label", "direction", "transport"),
+        "members session_id, server_label, direction and transport",
+    ),
+    _Look(
+        "litellm",
+        lambda line: b'"call_type"' in line and b'"startTime"' in line,
+        "members call_type and startTime",
+    ),
+    _Look(
+        "codex",
+        lambda line: b'"type":"session_meta"' in line or b"mcp_tool_call" in line,
+        '"type":"session_meta" or mcp_tool_call',
+    ),
+    _Look("claude-code", _keys("sessionId", "cwd"), "members sessionId and cwd"),
+    _Look(
+        "otlp",
+        lambda line: b'"resourceSpans"' in line or b'"resource_spans"' in line,
+        "a member resourceSpans",
+    ),
+    _Look(
+        "sentry",
+        lambda line: (
+            (b'"type":"transaction"' in line.replace(b" ", b"") and b'"length"' in line)
+            or (b'"contexts"' in line and b'"start_timestamp"' in line)
+        ),
+        "an envelope's transaction, or members contexts and start_timestamp",
+    ),
+    _Look(
+        "langsmith",
+        lambda line: b'"run_type"' in line and b'"start_time"' in line,
+        "members run_type and start_time",
+    ),
+    _Look(
+        "langfuse",
+        lambda line: b'"traceId"' in line and b'"startTime"' in line and b'"type"' in line,
+        "members traceId, startTime and type",
+    ),
+    _Look(
+        "gemini-cli",
+        _keys("sessionId", "projectHash"),
+        "a first line with members sessionId and projectHash",
+    ),
+    _Look(
+        "inspect-ai",
+        lambda line: all(key in line for key in (b'"version"', b'"eval"', b'"task"', b'"dataset"')),
+        "a document with members version and eval",
+    ),
+    _Look(
+        "opencode",
+        lambda line: b'"sessionID"' in line and (b'"part"' in line or b'"parts"' in line),
+        "members sessionID and part or parts",
+    ),
+    _Look(
         "jsonrpc",
         lambda line: line.lstrip(b"\xef\xbb\xbf \t")[:1] in {b"{", b"["} and b"jsonrpc" in line,
+        "a JSON object with jsonrpc in at least half of the lines",
     ),
 )
 _MOST_LINES: Final = frozenset({"jsonrpc"})
@@ -73,7 +138,10 @@ def detect_format(path: Path) -> str | None:
     if head.startswith(b"SQLite format 3\0"):
         return "mcphawk" if _is_hawk(path) else None
     lines = head.split(b"\n")[:_LINES]
-    return "har" if _is_har(head, lines[0]) else _by_lines(lines)
+    if _is_har(head, lines[0]):
+        return "har"
+    # A document that is printed over many lines has the members of one object on several.
+    return _by_lines([head] if _PRINTED.match(head) else lines)
 
 
 def _head(path: Path) -> bytes:
@@ -101,18 +169,46 @@ def _is_har(head: bytes, first: bytes) -> bool:
         return head.lstrip()[:1] == b"{" and b'"entries"' in head and b'"log"' in head
 
 
-def _by_lines(lines: Iterable[bytes]) -> str | None:
-    """The format that matches most of the lines; of equals, the one that was matched first."""
+def why_unknown(path: Path) -> str:
+    """What was looked for in a file of unknown format, and which formats are near.
+
+    Raises:
+        UnreadableError: the file cannot be opened.
+    """
+    head = _head(path)
+    if head.startswith(b"SQLite format 3\0"):
+        return "an SQLite database that is not mcphawk's"
+    lines = head.split(b"\n")[:_LINES]
+    filled = sum(bool(line.strip()) for line in lines)
+    if not filled:
+        return "the file is empty"
+    looked = f"looked at {count(filled, 'line')}"
+    if votes := _votes(lines):
+        near = ", ".join(f"{n:,} {'look' if n > 1 else 'looks'} like {name}" for name, n in votes)
+        return f"{looked}: {near}, which is not enough"
+    wanted = "; ".join(f"{look.name}: {look.looks_for}" for look in _LOOKS[1:])
+    return f"{looked}: none has what was looked for ({wanted}; har: an object with a member log)"
+
+
+def _votes(lines: Iterable[bytes]) -> list[tuple[str, int]]:
+    """Format and number of lines that look like it, most lines first."""
     votes: dict[str, int] = {}
-    filled = 0
     for line in lines:
-        filled += bool(line.strip())
-        for name, looks in _LOOKS:
-            if looks(line):
-                votes[name] = votes.get(name, 0) + 1
+        for look in _LOOKS:
+            if look.matches(line):
+                votes[look.name] = votes.get(look.name, 0) + 1
                 break
-    found = max(votes, key=lambda name: votes[name]) if votes else None
-    return None if found in _MOST_LINES and 2 * votes[found] < filled else found
+    return sorted(votes.items(), key=lambda vote: -vote[1])
+
+
+def _by_lines(lines: list[bytes]) -> str | None:
+    """The format that matches most of the lines; of equals, the one that was matched first."""
+    votes = _votes(lines)
+    if not votes:
+        return None
+    found, most = votes[0]
+    filled = sum(bool(line.strip()) for line in lines)
+    return None if found in _MOST_LINES and 2 * most < filled else found
 
 
 def _is_hawk(path: Path) -> bool:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mcptally.errors import UnreadableError, UsageError, near
-from mcptally.importers.detect import TRANSCRIPT, detect_format
+from mcptally.importers.detect import TRANSCRIPT, detect_format, why_unknown
 from mcptally.importers.items import Item, LineRuns, Tally
 from mcptally.importers.packer import Packer
 from mcptally.importers.registry import FORMATS, Format
@@ -159,7 +159,10 @@ def _named(path: Path, request: str) -> Format:
     if request != AUTO:
         return FORMATS[request]
     if found is None:
-        raise UnreadableError(f"{path}: unknown format; name it: one of {', '.join(FORMATS)}")
+        raise UnreadableError(
+            f"{path}: unknown format: {why_unknown(path)}; if it is one of these, name it: "
+            f"{', '.join(FORMATS)}"
+        )
     return FORMATS[found]
 
 

@@ -105,7 +105,7 @@ class Source:
             line += piece.count(b"\n")
 
     def _charge(self, records: int, size: int) -> None:
-        """Take the cost of short records beyond their bytes from the `DecompressionBudget`."""
+        """Charge short records to the budget as if each had `_RECORD` bytes."""
         self.room.left -= max(0, _RECORD * records - size)
 
     def preview(self) -> "Source":

@@ -147,7 +147,7 @@ class TranscriptEraser:
             part.unlink(missing_ok=True)
 
     def _line(self, number: int, line: bytes) -> bytes:
-        """What replaces a line: the line itself, a shorter one, a gap, or nothing."""
+        """The line to write in place of a line: the same, a shorter one, a gap, or none (`b""`)."""
         event = parse_event(line)
         if event is None:
             return line
@@ -166,7 +166,7 @@ class TranscriptEraser:
         return self._without_target(event, line)
 
     def _without_target(self, event: AnyEvent, line: bytes) -> bytes:
-        """What replaces a line with an event of a recording that is not removed as a whole."""
+        """The line to write in place of an event, if its recording is not removed as a whole."""
         target, gap = self.target, _gap(event.recording, event.seq, event.ts_ns, 1)
         since = target.callless_after.get(event.recording)
         if isinstance(event, CALLLESS) and since is not None and event.seq > since:

@@ -41,7 +41,8 @@ def _stale(
     now: PartitionSummary,
 ) -> Iterator[pl.DataFrame]:
     old, new = (_coarse_evidence(needs, summary) for summary in (before, now))
-    yield needs.filter(old.get_column("outage").ne_missing(new.get_column("outage")))
+    for name in ("outage", "tool_record", "peer_record"):
+        yield needs.filter(old.get_column(name).ne_missing(new.get_column(name)))
     flipped = needs.filter(old.get_column("usual").ne_missing(new.get_column("usual")))
     not_json = forms.filter(ResultForms.all.col > ResultForms.json.col)
     keys = ["server", "tool"]
@@ -64,9 +65,11 @@ def _stale(
 
 
 def _coarse_evidence(needs: pl.DataFrame, summary: PartitionSummary) -> pl.DataFrame:
-    """For each need: the failure rate of other calls in tenths, and whether results are JSON."""
+    """For each need: the share of failed calls in tenths, whether results are JSON, and records."""
     calls = needs.select("server", "tool", ts_ns=Needs.minute.col * evidence.MINUTE_NS)
     return evidence.add_evidence(calls, summary.minutes, summary.forms).select(
+        "tool_record",
+        "peer_record",
         outage=pl.col("concurrent_failure_share").mul(10).floor(),
         usual=usually_json(pl.col("results_seen"), pl.col("results_json")).fill_null(value=False),
     )
@@ -88,7 +91,7 @@ def _definitions(unlisted: pl.DataFrame, listed: pl.DataFrame) -> pl.Series:
 def _changed_validations(
     needs: pl.DataFrame, before: pl.DataFrame, now: pl.DataFrame
 ) -> pl.DataFrame:
-    """Needs that a validation is about which is known only before or only now."""
+    """The needs of calls whose validations differ between two summaries of the archive."""
     names = PREDICTION_COLUMNS
     both = (before.select(names), now.select(names))
     changed = pl.concat(

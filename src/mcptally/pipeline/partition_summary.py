@@ -51,7 +51,7 @@ COUNTS: Final = {
     "combinations": ("calls",),
     "shapes": ("calls",),
     "minutes": ("calls", "failed"),
-    "forms": ("seen", "json", "all", *FORM_COUNTS),
+    "forms": ("seen", "json", "all", "failed", *FORM_COUNTS),
 }
 """Kinds of facts that are numbers, and their columns that add up over recordings."""
 

@@ -32,7 +32,7 @@ class Span(NamedTuple):
     until: str = REVISIONS[-1]
 
     def holds(self, revision: str) -> bool:
-        """Return whether one of `REVISIONS` has it."""
+        """Return whether a revision, one of `REVISIONS`, lies in the span."""
         return (
             REVISIONS.index(self.since) <= REVISIONS.index(revision) <= REVISIONS.index(self.until)
         )

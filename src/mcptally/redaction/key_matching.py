@@ -6,13 +6,15 @@ whether the value is secret.
 
 import functools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from mcptally.redaction.key_patterns import (
     SECRET_NAMES,
+    WORDS_BEFORE_HARMLESS_KEY,
     WORDS_BEFORE_HARMLESS_TOKEN,
     WORDS_BEFORE_KEY,
+    WORDS_BEFORE_RANDOM_KEY,
     words,
 )
 from mcptally.redaction.scanner import MAX_FAILED_MATCHES, Hit, TextSearch
@@ -24,13 +26,13 @@ from mcptally.redaction.spans import (
     starts_redacted,
     unescaped_value,
 )
-from mcptally.redaction.token_checks import token_like
+from mcptally.redaction.token_checks import random_like, token_like
 
 _QUERY_NAMES: Final = words("key sig signature x-amz-signature x-goog-signature code auth")
 """Names that mark a secret in a URL query only: parts of a signed URL, an OAuth code."""
 
 NAME_HINTS: Final = (
-    words("pass pwd secret token key auth cookie credential jwt contrasena mnemonic seed")
+    words("pass pwd secret token key auth cookie credential jwt contrasena mnemonic seed verifier")
     | {"requeststate", "mcp-session-id", "/session", "?sid", "&sid", "?session", "&session"}
     | {mark + name for mark in "?&" for name in _QUERY_NAMES}
 )
@@ -40,6 +42,10 @@ _SEPARATOR: Final = re.compile(
     rb"[a-z0-9_\-]{0,40}(?:"
     rb"(?P<quoted>\\*[\"'])(?:\]?\s{0,8}(?:=>|:=|[:=])"
     rb"|\s{0,8},\s{0,8}\\*[\"']val(?:ue)?\\*[\"']\s{0,8}:)\s{0,64}"
+    rb"|(?P<word>\\*[\"']\s{0,64},)\s{0,64}(?=\\*[\"'])"
+    rb"|(?P<attribute>\\*[\"']\s{1,8}val(?:ue)?\s?=\s?)(?=\\*[\"'])"
+    rb"|(?P<element>\\*[\"']\s?>)"
+    rb"|(?P<line>(?:\s{0,2}\n|\\+n)\s{0,40}value\s?:[ \t]{1,4})"
     rb"|(?P<plain>[ \t]{0,4}(?:=>|:=|[:=])[ \t]{0,4})"
     rb"|(?P<flag>[ \t]{1,4}|\n|\\+n)(?![ \t])"
     rb"|(?P<xml>(?: [^<>\"]{0,80})?>)"
@@ -56,7 +62,7 @@ _NAME_BYTES: Final = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234
 _CAMEL: Final = re.compile(rb"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _PLACEHOLDERS: Final = frozenset(
     b"null none nil true false undefined string str int number object bool boolean any required "
-    b"optional redacted hidden changeme".split()
+    b"optional redacted hidden changeme include omit same-origin".split()
 )
 
 
@@ -64,7 +70,8 @@ _PLACEHOLDERS: Final = frozenset(
 def secret_kind(name: bytes) -> str | None:
     """The kind of secret under this name (`password`, `token`, `api-key` …), or None.
 
-    The last words decide: `access_token` names a secret, `token_type` and `maxTokens` do not.
+    The last words decide: `access_token` names a secret, `token_type` and `maxTokens` do not. A
+    kind of `VALUE_CHECKS` also depends on the value.
     """
     parts = [part.lower().decode() for part in _CAMEL.findall(name)]
     while parts and parts[-1].isdigit():
@@ -84,9 +91,13 @@ def secret_kind(name: bytes) -> str | None:
             return None
         return "token"
     if last in {"key", "keys"}:
-        return "api-key" if before in WORDS_BEFORE_KEY else None
+        if before in WORDS_BEFORE_KEY:
+            return "api-key"
+        if name.isupper() and before and before not in WORDS_BEFORE_HARMLESS_KEY:
+            return "api-key in capitals"
+        return "api-key if random" if before in WORDS_BEFORE_RANDOM_KEY else None
     if last == "pass":
-        return "password" if before else None
+        return "password" if before or name.startswith(b"--") else "password beside a login"
     if last == "auth":
         return "auth"
     return SECRET_NAMES.get(last) or SECRET_NAMES.get(before + last) or SECRET_NAMES.get(squashed)
@@ -113,9 +124,12 @@ def spans_by_name(
         name = view[start : match.start(match.lastgroup or 0)]
         kind = secret_kind(name)
         found: Iterable[Span] = ()
-        if match["quoted"] is not None:
+        if match["quoted"] is not None or match["attribute"] is not None:
             if kind and _RULE_OF_KIND.get(kind, "keys") in places:
                 found = _quoted_value_spans(view, match.end(), kind)
+        elif match["word"] is not None:
+            if kind and name.startswith(b"--") and "assignments" in places:
+                found = _next_word_spans(view, match.end(), kind)
         elif "assignments" in places:
             found = _assignment_spans(view, match, start, name, kind)
         before = hidden
@@ -148,6 +162,15 @@ def _name_start(view: bytes, at: int) -> int:
     if start and view[start - 1 : start] == b"\\" and view[start : start + 1] in b"nrtbf":
         start += 1
     return min(start, at)
+
+
+def _next_word_spans(view: bytes, at: int, kind: str) -> Iterator[Span]:
+    """The span of the string at `at`, which follows a flag in a list of a command's words."""
+    for span in _quoted_value_spans(view, at, kind):
+        # Another flag and a sentence of a help text are not values.
+        word = view[span.start : span.end]
+        if not word.startswith(b"-") and b" " not in word:
+            yield span
 
 
 def _quoted_value_spans(view: bytes, at: int, kind: str) -> Iterator[Span]:
@@ -193,8 +216,12 @@ _SINGLE_END: Final = re.compile(rb"\\*['\"]")
 
 def _value_span(view: bytes, start: int, end: int, kind: str) -> Iterator[Span]:
     value = view[start:end]
+    if kind in VALUE_CHECKS:
+        if not VALUE_CHECKS[kind](view, start, end):
+            return
+        kind = kind.partition(" ")[0]
     # Compare only the start: among many backslashes, a second search may end the value elsewhere.
-    if not value or starts_redacted(value) or value.lower() in _PLACEHOLDERS:
+    if not value or starts_redacted(value) or value.rstrip(b"?").lower() in _PLACEHOLDERS:
         return
     if kind in {"request-state", "session-id"}:
         yield Span(start, end, hashed(kind, unescaped_value(value)).encode())
@@ -204,14 +231,85 @@ def _value_span(view: bytes, start: int, end: int, kind: str) -> Iterator[Span]:
         start += scheme.end()
         if is_redacted(view[start:end]):
             return
-    if not value.strip(b"*.xX<>$ "):
+    if not value.strip(b"*.xX<>$: ") or _PLACEHOLDER.match(view, start, end) or _is_path(value):
+        return
+    if kind == "token" and _ADDRESS_OR_COLOUR.fullmatch(value):
         return
     if kind == "auth":
         # A secret in the configuration of Docker and npm; elsewhere a mode like "none" or "oauth2".
-        if len(value) < 16 or not token_like(value):
+        if len(value) < 16 or not random_like(value):
             return
         kind = "authorization"
     yield Span(start, end, f"[redacted:{kind}]".encode())
+
+
+_PLACEHOLDER: Final = re.compile(
+    rb"(?i)your[_-]|user_provided\Z|replace[_-]?me\Z|<[^<>]*>|\$?\{[a-z_][a-z0-9_.:-]*\}\Z"
+    rb"|\$\{\{|\{\{|%\([a-z_]+\)s|(?-i:\$[A-Z_][A-Z0-9_]*\Z)"
+)
+"""An example, a template or a variable in place of a value."""
+
+_ADDRESS_OR_COLOUR: Final = re.compile(rb"0x[0-9A-Fa-f]{40}|#[0-9A-Fa-f]{3,8}")
+"""The address of a token's contract on a blockchain; the colour of a kind of token."""
+
+
+def _is_path(value: bytes) -> bool:
+    return _PATH.fullmatch(value) is not None and not random_like(value)
+
+
+_PATH: Final = re.compile(
+    rb"(?:~|\.{1,2}|[A-Za-z]:)?(?:(?:/|\\{1,8})[A-Za-z0-9_.@+ -]+){2,64}"
+    rb"|(?:~|\.{1,2})?/[A-Za-z][a-z0-9_.-]{0,24}"
+    rb"|[A-Za-z0-9_.-]{1,60}\.(?:pem|key|crt|cer|p12|pfx|jks|json|ya?ml|toml|ini|env|txt)"
+)
+
+
+def _is_random_key(view: bytes, start: int, end: int) -> bool:
+    """Whether the value looks random and is not a UUID, which also names things."""
+    value = view[start:end]
+    return (
+        _KEY_VALUE.fullmatch(value) is not None
+        and not _UUID.fullmatch(value)
+        and (random_like(value) or _HEX_KEY.fullmatch(value) is not None)
+    )
+
+
+def _is_key_in_capitals(view: bytes, start: int, end: int) -> bool:
+    """Whether the value mixes letters and digits, or letter cases other than those of a name."""
+    value = view[start:end]
+    if len(value) < 8 or b" " in value or not token_like(value):
+        return False
+    return _IDENTIFIERS.fullmatch(value) is None or not _reads_as_words(value)
+
+
+def _is_password_beside_login(view: bytes, start: int, end: int) -> bool:
+    """Whether the value looks like a password, or a name of a login stands near it."""
+    value = view[start:end]
+    if len(value) < 3 or value.lower() in _TEST_RESULTS or not value.strip(b"0123456789/.% "):
+        return False
+    near = view[max(0, start - 120) : start] + b" " + view[end : end + 80]
+    return token_like(value[:200]) or _LOGIN.search(near) is not None
+
+
+_KEY_VALUE: Final = re.compile(rb"[A-Za-z0-9_\-+/=.~:]{16,512}")
+_HEX_KEY: Final = re.compile(rb"[0-9a-fA-F]{24,128}")
+_UUID: Final = re.compile(rb"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
+_LOGIN: Final = re.compile(
+    rb"(?i)\b(?:user(?:_?name)?|login|e?mail|host(?:name)?)[\"'\\]{0,8}\s?[:=]"
+)
+_TEST_RESULTS: Final = frozenset(
+    b"yes no true false pass passed fail failed failing skip skipped warn warning error first "
+    b"second third last final single multiple all some partial unknown pending".split()
+)
+
+VALUE_CHECKS: Final[dict[str, Callable[[bytes, int, int], bool]]] = {
+    "api-key if random": _is_random_key,
+    "api-key in capitals": _is_key_in_capitals,
+    "password beside a login": _is_password_beside_login,
+}
+"""Kinds whose name alone decides nothing → whether the value at `view[start:end]` is secret.
+
+The first word is the kind of the secret."""
 
 
 _MODEL_TOKEN_STARTS: Final = (b" ", b"\xc4", b"\xe2")
@@ -235,11 +333,18 @@ def _assignment_spans(
     if match["flag"] is not None and not flag:
         return
     quote = _QUOTE.match(view, after)
-    if quote and not query and match["xml"] is None:
+    element = match["xml"] is not None or match["element"] is not None
+    if quote and not query and not element:
         # The quote may close the string around the text instead: `"msg":"password: "`.
         first, last = _quoted_content(view, quote)
         text = view[first:last]
-        sure = kind in {"password", "secret", "api-key"} or _is_plausible_value(text, name, b"=")
+        if _SECRET_NAME.fullmatch(text) and secret_kind(_NAME_END.sub(b"", text)):
+            return
+        sure = (
+            kind in {"password", "secret", "api-key"}
+            or kind in VALUE_CHECKS
+            or _is_plausible_value(text, name, b"=")
+        )
         if _is_closed(view, last, quote) and sure and not _NOT_A_SECRET_TEXT.search(text):
             yield from _value_span(view, first, last, kind or "token")
         return
@@ -248,7 +353,7 @@ def _assignment_spans(
     value = found[0]
     if query:
         wanted = len(value) >= 16 if kind is None else True
-    elif match["xml"] is not None:
+    elif element:
         wanted = view[found.end() : found.end() + 1] == b"<"
     else:
         scheme = _SCHEME.match(view, after)
@@ -256,16 +361,72 @@ def _assignment_spans(
             found, value = more, more[0]
         separator = b"=" if flag else (match["plain"] or b"")
         calls = view[found.end() : found.end() + 1] in {b"(", b"["}
-        wanted = not calls and _is_plausible_value(value, name, separator)
-        if kind in {"authorization", "cookie"} and match["plain"] == b": ":
+        wanted = (
+            not calls
+            and _is_plausible_value(value, name, separator)
+            and not _is_expression(view, found, name, separator)
+        )
+        if match["flag"] is not None and value.lower() in _WORDS_AFTER_FLAG:
+            return
+        if name.lower() in _COOKIE_HEADERS and match["plain"] == b": " and b"=" in value:
             # A header line: the value may contain spaces and ends with the line or at a quote.
-            line = _LINE.match(view, found.start())
-            if kind == "cookie" and line and b"=" in line[0]:
+            if line := _LINE.match(view, found.start()):
                 yield Span(*line.span(), b"[redacted:cookie]")
-                return
+            return
     if wanted and not is_redacted(value):
         yield from _value_span(view, found.start(), found.end(), kind or "query-key")
 
+
+_COOKIE_HEADERS: Final = frozenset({b"cookie", b"set-cookie"})
+_WORDS_AFTER_FLAG: Final = frozenset(
+    b"and or option options flag flags argument arguments parameter parameters is are to for from "
+    b"with if in can may must the as instead".split()
+)
+_SECRET_NAME: Final = re.compile(rb"[A-Za-z]+(?:[_-][A-Za-z]+){0,8}")
+_NAME_END: Final = re.compile(rb"(?i)[_-]?(?:id|name|type)\Z")
+
+
+def _is_expression(view: bytes, found: re.Match[bytes], name: bytes, separator: bytes) -> bool:
+    """Whether the value is a variable, attribute or type in source code: `cookies=self.cookies`.
+
+    It reads as words, and it shares a word with the name, or code goes on after it.
+    """
+    value = found[0].rstrip(b"?!")
+    if (separator == b"=" and name.isupper()) or name.startswith(b"-"):
+        return False
+    if not _IDENTIFIERS.fullmatch(value):
+        return False
+    paths = _BETWEEN_IDENTIFIERS.split(value)
+    if not _reads_as_words(value):
+        return False
+    if len(paths) > 1 and paths[0].lower() in _OBJECTS:
+        return True
+    shared = {word.lower().rstrip(b"s") for word in _CAMEL.findall(name) if len(word) > 2}
+    words = {word.lower().rstrip(b"s") for word in _CAMEL.findall(value)}
+    return bool(shared & words) or _CODE_AFTER.match(view, found.end()) is not None
+
+
+_OBJECTS: Final = frozenset(
+    b"self this cls super config cfg conf settings options opts args params props ctx context env "
+    b"process req request res response state data".split()
+)
+_IDENTIFIERS: Final = re.compile(
+    rb"[#*&!@]?[A-Za-z_$][A-Za-z0-9_$]*(?:(?:[?!]?\.|::|->)#?[A-Za-z_$][A-Za-z0-9_$]*){0,16}"
+)
+_BETWEEN_IDENTIFIERS: Final = re.compile(rb"[?!]?\.#?|::|->")
+_CODE_AFTER: Final = re.compile(
+    rb"\s{0,2}(?:[,;)\]}|<]|=[^=]|\?\?|\|\||\\n\s{0,40}\)|(?:if|for|else|and|or|as|in)\b)"
+)
+
+
+def _reads_as_words(identifier: bytes) -> bool:
+    """Whether an identifier consists of words, not of a few random letters each."""
+    words = _CAMEL.findall(identifier)
+    ends_with_number = bool(words) and words[-1].isdigit() and b"_" not in identifier
+    return not ends_with_number and sum(map(len, words)) >= _LETTERS_PER_WORD * len(words) > 0
+
+
+_LETTERS_PER_WORD: Final = 3.3
 
 _NOT_A_SECRET_TEXT: Final = re.compile(rb"\s|\A(?:\$\{|\$\(|\{\{|<.*>\Z|.{0,2}\Z)")
 """A text with spaces, a template, or at most two characters."""
@@ -298,8 +459,9 @@ def _is_plausible_value(value: bytes, name: bytes, separator: bytes) -> bool:
 _PIN: Final = re.compile(rb"(?i)pass|pwd|secret|pin\Z")
 _NOT_A_VALUE: Final = re.compile(
     rb"[=<:]|\$[A-Za-z_{(]|%[A-Za-z]\b|%\(|\{\{|--|\*+\Z|\.\.?/|\.{3}|~?(?:/[A-Za-z0-9_.-]+){2}"
+    rb"|#[0-9A-Fa-f]{3,8}\Z"
 )
-"""Start of a comparison, a variable, a template, a flag, an ellipsis or a path."""
+"""Start of a comparison, a variable, a template, a flag, an ellipsis, a path or a colour."""
 
 
 def session_id_spans(view: bytes, low: bytes) -> Iterator[Span]:

@@ -61,17 +61,35 @@ WORDS_BEFORE_HARMLESS_TOKEN: Final = words(
     """progress page nextpage next prev previous continuation continue sync cursor start end stop
     pad eos bos unk sep cls mask special max min per input output total cached completion prompt
     first last color design native erc20 base quote lp reward governance unexpected invalid
-    resume delta change partial sub num number n count"""
+    resume delta change partial sub num number n count symbol instrument asset buy sell from
+    to pool"""
 )
 """Words before `token` that mean a cursor, a language model's token or a coin: not a secret."""
 
 WORDS_BEFORE_KEY: Final = words(
-    """api secret private access signing sign encryption encrypt decryption master service shared
-    account license ssh deploy admin auth authentication authorization client app application
-    subscription storage webhook hmac server crypto rsa pgp gpg tls ssl aes jwt functions ocp
-    consumer developer dev rest integration write read publishable project bot team session"""
+    """api secret private access signing sign encryption encrypt enc decryption master shared
+    account license ssh deploy admin auth authentication authorization subscription hmac crypto
+    rsa pgp gpg tls ssl aes jwt functions ocp creds anon role openai anthropic claude gemini
+    mistral groq cohere deepseek perplexity openrouter huggingface replicate elevenlabs tavily
+    serper serpapi firecrawl stripe paypal sendgrid mailgun twilio supabase"""
 )
 """Words before `key` that mean a credential; `key` alone does not."""
+
+WORDS_BEFORE_RANDOM_KEY: Final = words(
+    """client app application service server storage webhook session consumer developer dev rest
+    integration write read publishable bot sdk ingest db database"""
+)
+"""Words before `key` that mean a credential if the value looks random, else a plain identifier."""
+
+WORDS_BEFORE_HARMLESS_KEY: Final = words(
+    """public pub primary foreign sort partition cache row column unique composite candidate index
+    lookup group object bucket file blob image s3 path dict map json config setting settings env
+    project team issue epic board space ticket sprint organization organisation org user
+    site hot idempotency dedup dedupe routing message event metric feature flag translation i18n
+    locale string resource node parent child component layer style document sheet hash range sha
+    host volume press down up left right home end delete enter escape tab ctrl alt shift meta"""
+)
+"""Words before `key` in capitals (`CACHE_KEY`) that never mean a credential."""
 
 SECRET_NAMES: Final[dict[str, str]] = {
     word: label
@@ -79,7 +97,8 @@ SECRET_NAMES: Final[dict[str, str]] = {
         "password": "password passwd pwd passphrase passcode userpassword dbpassword passwort"
         " motdepasse contrasena userpass dbpass pgpassword mysqlpwd",
         "secret": "secret clientsecret appsecret sharedsecret secretvalue secretkey consumersecret"
-        " webhooksecret totpsecret secretstring secretaccesskey mnemonic seedphrase",
+        " webhooksecret totpsecret secretstring secretaccesskey mnemonic seedphrase codeverifier"
+        " secretkeybase",
         "token": "token accesstoken refreshtoken authtoken apitoken idtoken bearertoken"
         " sessiontoken csrftoken xsrftoken securitytoken usertoken bottoken clienttoken jwt"
         " personalaccesstoken oauthtoken logintoken devicetoken",

@@ -122,9 +122,9 @@ class Policy:
     def argv(self, command: Sequence[str]) -> tuple[list[str], int]:
         """A command line, redacted as in `json`; a flag also names the next word."""
         clean: list[str] = []
-        total = 0
         flag: str | None = None
-        for word in command:
+        words, total = self._options_of_command(command)
+        for word in words:
             data = word.encode(errors="surrogateescape")
             named = flag and word and not word.startswith("-") and not is_redacted(data)
             if named and "assignments" in self.rules:
@@ -134,7 +134,19 @@ class Policy:
             clean.append(new.decode(errors="surrogateescape"))
             total += count
             flag = secret_kind(word.encode(errors="replace")) if word.startswith("--") else None
+            flag = flag.partition(" ")[0] if flag else None
         return clean, total
+
+    def _options_of_command(self, command: Sequence[str]) -> tuple[list[str], int]:
+        """The command line without the passwords that only the command's name gives away."""
+        row = next((row for row in self._shapes if row.name == "command-password"), None)
+        if row is None or any("\0" in word for word in command):
+            return list(command), 0
+        line = "\0".join(command).encode(errors="surrogateescape")
+        low = line.lower()
+        starts = {at for needle in row.needles for at in _positions(needle.encode(), low)}
+        line, count = replace_spans(line, self._shape_spans(line, row, starts))
+        return line.decode(errors="surrogateescape").split("\0") if command else [], count
 
     def url(self, url: str) -> tuple[str, int]:
         """A URL or path, redacted as in `text`; session ids are hashed under every policy."""

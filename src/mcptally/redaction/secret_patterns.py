@@ -327,7 +327,79 @@ _B64: Final = r"[A-Za-z0-9+/=_\-.~]"
 _BEGIN: Final = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrtbf])|(?<=[0-9\[]m))"
 """Start of a token: no letter or digit before it, except at the end of an escape or colour code."""
 
+_BETWEEN_WORDS: Final = r"(?:[\s\x00\"',\\]|(?<=\\)[nrt]){1,24}"
+"""What separates the words of a command: blanks, line breaks, quotes and commas of a list, NUL."""
+
+_COMMAND: Final = r"(?:(?!(?<!\\)\\n|&&)[^|;\n]){0,300}?" + _BETWEEN_WORDS
+"""The words between a command and one of its options."""
+
 SECRET_PATTERNS: Final[tuple[SecretPattern, ...]] = (
+    SecretPattern(
+        name="command-password",
+        title="Password in a short option of a command (`curl -u`, `mysql -p`, `redis-cli -a` …)",
+        # Two lack their first letters: texts that overlap others need one more scan (`scanner`).
+        needles=(
+            "curl",
+            "hpass",
+            "mysql",
+            "mariadb",
+            "redis-cli",
+            "mongo",
+            "ocker login",
+            "smbclient",
+            "sqlcmd",
+            "openssl",
+        ),
+        pattern=(
+            r"(?:\b|(?<=\\[nrt]))(?:"
+            rf"curl\b{_COMMAND}(?:-[A-Za-z]{{0,6}}[uU]|--user|--proxy-user)(?:=|{_BETWEEN_WORDS})?"
+            r"[^\s\x00\"'\\:,$<{\[]{0,100}[\"']?:[\"']?"
+            rf"|sshpass\b{_COMMAND}-p{_BETWEEN_WORDS}?"
+            rf"|(?:mysql|mariadb)[a-z\-]{{0,12}}\b{_COMMAND}-p"
+            rf"|redis-cli\b{_COMMAND}(?:-a|--pass){_BETWEEN_WORDS}"
+            rf"|mongo[a-z]{{0,8}}\b{_COMMAND}-p{_BETWEEN_WORDS}"
+            rf"|docker{_BETWEEN_WORDS}login\b{_COMMAND}-p{_BETWEEN_WORDS}"
+            rf"|smbclient\b{_COMMAND}-U{_BETWEEN_WORDS}?[^\s%\"'\\]{{1,60}}%"
+            rf"|sqlcmd\b{_COMMAND}-P{_BETWEEN_WORDS}?"
+            rf"|openssl\b{_COMMAND}-pass(?:in|out)?{_BETWEEN_WORDS}pass:"
+            r")(?P<secret>[^\s\x00\"'\\,;`]{3,200})"
+        ),
+        check="not_a_placeholder",
+        fires=(
+            "curl -s -u admin:<12> https://h.example/",
+            "mysql -h db -u root -p<12> shop",
+            "sshpass -p <12> ssh jo@h.example",
+            "redis-cli -h r -a <12> ping",
+            '{"command": "curl", "args": ["-u", "admin:<12>"]}',
+            "docker login -u jo -p <12> registry.example",
+        ),
+        silent=(
+            "curl -u user:password https://h.example/",
+            'curl -u "$USER:$TOKEN" https://h.example/',
+            "curl -u jo https://h.example:8080/",
+            "curl x | sort -u a:bcdef",
+            "mysql -u root -p shop",
+            "mysqldump --port 3306 -P 3307",
+            "redis-cli -p 6379 get a",
+        ),
+    ),
+    SecretPattern(
+        name="netrc",
+        title="Password in a line of a .netrc file",
+        source="GNU inetutils, the .netrc file",
+        needles=("password",),
+        pattern=(
+            r"(?:\b|(?<=\\[nrt]))(?:machine[ \t]{1,8}[^\s\"'\\]{1,200}|default)"
+            rf"(?:{_BETWEEN_WORDS}(?:login|account)[ \t]{{1,8}}[^\s\"'\\]{{1,100}}){{1,2}}"
+            rf"{_BETWEEN_WORDS}password[ \t]{{1,8}}(?P<secret>[^\s\"'\\]{{2,200}})"
+        ),
+        check="not_a_placeholder",
+        fires=("machine h.example login jo password <12>", "default login a\n  password <12>"),
+        silent=(
+            "the machine asks for a login and a password twice",
+            "the default password is long",
+        ),
+    ),
     SecretPattern(
         name="bearer",
         title="Credentials after an HTTP authorization scheme (RFC 6750)",
@@ -367,12 +439,13 @@ SECRET_PATTERNS: Final[tuple[SecretPattern, ...]] = (
         source="RFC 3986 3.2.1",
         needles=("://",),
         pattern=(
-            r"://[^\s/?#@:\"'\\<>]{0,100}+"
+            r"://(?!user(?:name)?:pass(?:word)?@)[^\s/?#@:\"'\\<>]{0,100}+"
             r":(?P<secret>[^\s/?#\"'\\<>\[\]{}]{1,200})@(?=[A-Za-z\[_]|[0-9]{1,3}\.)"
         ),
         fires=("postgres://app:<12>@db.local:5432/app", "https://x:<20>@git.local/r.git"),
         silent=(
             "http://localhost:8080/@scope/name",
+            "postgresql://username:password@server:port/database",
             "see http://a.example:80 and mail me@b.example",
         ),
     ),

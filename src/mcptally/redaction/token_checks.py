@@ -44,7 +44,19 @@ def luhn(value: bytes) -> bool:
     return (sum(odd) + sum(sum(divmod(2 * d, 10)) for d in even)) % 10 == 0
 
 
+def not_a_placeholder(value: bytes) -> bool:
+    """Whether the value is not a variable, template, example word or address."""
+    return _PLACEHOLDER.match(value) is None
+
+
+_PLACEHOLDER: Final = re.compile(
+    rb"(?i)[$<\[{%(*/]|(?:x+|\.+|pass(?:word|wd)?|pwd|pw|token|secret|test|change(?:it|me)|prompt"
+    rb"|your[_-].*|my[_-]?(?:password|pass)|yyy)\Z"
+)
+
+
 CHECKS: Final = {
+    "not_a_placeholder": not_a_placeholder,
     "token_like": token_like,
     "base64_like": base64_like,
     "random_like": random_like,
@@ -58,6 +70,8 @@ MATCH_REACH: Final = {
     "url-password": (0, 512),
     "telegram-token": (16, 64),
     "account-key": (256, 64),
+    "command-password": (8, 480),
+    "netrc": (300, 64),
     "azure-client-secret": (3, 48),
     "terraform-token": (14, 96),
     "mailchimp-key": (32, 8),

@@ -56,7 +56,7 @@ class Series(NamedTuple):
     session: Whole
 
     def piece(self, chosen: slice) -> "Series":
-        """Some of the elements."""
+        """The part of the series with the chosen elements."""
         return Series(
             self.at[chosen],
             self.calls[chosen],

@@ -93,6 +93,7 @@ class GatheredCalls(StageTable):
     exit_code = Column(_I, "Exit code of the server, for calls in flight when it ended.")
     signal = Column(_I, "Number of the signal that ended the server, for calls in flight then.")
     closed = Column(_B, "True for calls that were in flight when their recording was closed.")
+    stderr_error = Calls.stderr_error
 
 
 class GatheredMessages(StageTable):
@@ -224,7 +225,7 @@ class CallsByMinute(StageTable):
 
 
 class ResultForms(StageTable):
-    """How many results of a tool are JSON or XML, by recording."""
+    """How many results a tool returned, of which form, and how many of its calls failed."""
 
     server = Calls.server
     tool = Calls.tool
@@ -234,10 +235,11 @@ class ResultForms(StageTable):
     all = Column(_I, "Results with and without text.")
     xml = Column(_I, "Results whose text begins with an XML declaration.")
     undeclared_xml = Column(_I, "Results whose text is XML without one, or has one further on.")
+    failed = Column(_I, "Failed calls.")
 
 
 class Needs(StageTable):
-    """What the rows of a recording depend on that other recordings know, each thing once."""
+    """The facts of other recordings that the rows of a recording depend on, each fact once."""
 
     recording = Calls.recording
     server = Calls.server
@@ -252,7 +254,7 @@ class Needs(StageTable):
 
 
 class RecordingPlaces(StageTable):
-    """Which part of which store has the rows of a recording, by file with its events."""
+    """The part and the store that hold the rows of a recording; one row per file of it."""
 
     store = Column(_I, "Number of the store.")
     part = Column(_S, "Name of the part.")
@@ -277,7 +279,7 @@ class ExcludedRecordings(StageTable):
 
 
 class ExcludedFiles(StageTable):
-    """Files whose findings without a recording in a store are not reused."""
+    """Files whose findings are not reused if they belong to no recording."""
 
     store = RecordingPlaces.store
     file = FilePlaces.file

@@ -40,10 +40,6 @@ class Usage(Table):
     tool_failures = _count("verdict = 'tool_failure'", "Calls with verdict `tool_failure`.")
     infrastructure = _count("verdict = 'infrastructure'", "Calls with verdict `infrastructure`.")
     ambiguous = _count("verdict = 'ambiguous'", "Calls with verdict `ambiguous`.")
-    judged = _count("judged", "Calls that `failure_trend` counts.")
-    failed = _count(
-        "judged AND verdict = 'tool_failure'", "Of those, calls with verdict `tool_failure`."
-    )
     inputs_checked = _count("input_checked", "Calls whose arguments a schema could validate.")
     inputs_invalid = _count(
         "input_schema_state = 'invalid'", "Of those, calls with invalid arguments."

@@ -29,8 +29,6 @@ _ENDED: Final = ", ".join(f"'{name}'" for name in ("ok", *FAILED_OUTCOMES) if na
 FACTS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "ended": f"outcome IN ({_ENDED})",
-        # Neither failures of a dependency nor those of unknown cause count against the tool.
-        "judged": "ended AND coalesce(verdict, '') NOT IN ('infrastructure', 'ambiguous')",
         "input_checked": "coalesce(input_schema_state IN ('valid', 'invalid'), false)",
         "output_checked": (
             "coalesce(output_schema_state IN ('valid', 'invalid', 'missing_output'), false)"

@@ -52,7 +52,7 @@ def discover(
                 raise UnreadableError(f"{_printable_path(path)}: {_NAME_NOT_UTF8}")
             found[path] = None
         else:
-            matches = sorted(_matches(path))
+            matches = sorted(pattern_matches(path))
             if not matches:
                 raise UnreadableError(f"{path}: no such file or folder")
             for match in matches:
@@ -86,7 +86,7 @@ def _path_is(path: Path, what: Callable[[Path], bool]) -> bool:
         raise UnreadableError(f"{path}: {describe_error(error)}") from error
 
 
-def _matches(pattern: Path) -> Iterator[Path]:
+def pattern_matches(pattern: Path) -> Iterator[Path]:
     """The matches of a pattern; `**` does not follow links to folders, which may form cycles."""
     parts = pattern.parts
     fixed = next((i for i, part in enumerate(parts) if glob.has_magic(part)), len(parts))

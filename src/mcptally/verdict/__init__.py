@@ -1,7 +1,8 @@
 """The verdict: whose failure a failed call is, and which successful results hide an error.
 
 May import `rules`, `tables` and `errors`. Rules are rows of `rules/verdict-*.toml` and
-`rules/hidden.toml`; `classify` applies the former, `hidden_errors` the latter.
+`rules/hidden.toml`; `classify` applies the former, `hidden_errors` the latter. `languages.toml` has
+the words of other languages.
 """
 
 from mcptally.verdict.classify import judge

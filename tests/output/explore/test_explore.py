@@ -83,10 +83,14 @@ def calls_of(served: Served) -> list[tuple[str, str]]:
     return relation.fetchall()
 
 
-def test_the_first_page_is_the_report_of_the_store(served: Served):
+def test_the_first_page_is_the_report_of_the_store_with_links_to_its_calls(served: Served):
     status, page = get(served.address)
     assert status == 200
-    assert page == mt.report(served.store)
+    assert text_of(page) == text_of(mt.report(served.store))
+    links = re.findall(r'href="(/[^"]*/call/[^"]*)"', page)
+    assert {link.rsplit("/", 1)[1] for link in links} >= {calls_of(served)[1][0]}
+    host = served.address.split("/", 3)[2]
+    assert {get(f"http://{host}{link}")[0] for link in links} == {200}
 
 
 def test_the_page_of_a_call_has_its_request_its_reply_and_its_verdict(served: Served):

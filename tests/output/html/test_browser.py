@@ -118,19 +118,19 @@ def test_the_script_cannot_turn_strings_into_markup(open_page):
 
 def test_columns_sort_in_both_directions_with_unknown_values_last(open_page):
     page, _ = open_page("sample")
-    button = page.locator("#t-tools thead button", has_text="judged calls")
+    button = page.locator("#t-tools thead button", has_text="calls").first
     button.click()
     head = button.locator("xpath=..")
     assert head.get_attribute("aria-sort") == "descending"
-    numbers = [float(v) for v in first_cells(page, "#t-tools", 4)]
+    numbers = [float(v) for v in first_cells(page, "#t-tools", 2)]
     assert numbers == sorted(numbers, reverse=True)
     button.focus()
     page.keyboard.press("Enter")
     assert head.get_attribute("aria-sort") == "ascending"
-    numbers = [float(v) for v in first_cells(page, "#t-tools", 4)]
+    numbers = [float(v) for v in first_cells(page, "#t-tools", 2)]
     assert numbers == sorted(numbers)
-    page.locator("#t-tools thead button", has_text="failure rate").click()
-    rates = first_cells(page, "#t-tools", 1)
+    page.locator("#t-tools thead button", has_text="success_rate").click()
+    rates = first_cells(page, "#t-tools", 3)
     known = [v for v in rates if v]
     assert rates == known + [""] * (len(rates) - len(known))
     page.locator("#t-tools thead button", has_text="tool").first.click()
@@ -158,7 +158,7 @@ def test_search_and_filters_show_only_matching_rows(open_page):
     assert set(verdicts) == {"tool_failure"}
 
 
-def test_the_commands_of_a_row_open_below_it_and_close_when_the_table_is_sorted(open_page):
+def test_the_call_and_commands_of_a_row_open_below_it_and_close_when_the_table_is_sorted(open_page):
     page, _ = open_page("large")
     rows = page.locator("#t-tools tbody tr")
     rows.nth(3).locator("summary").click()
@@ -167,11 +167,86 @@ def test_the_commands_of_a_row_open_below_it_and_close_when_the_table_is_sorted(
     name = rows.nth(3).locator("th").get_attribute("data-v")
     assert rows.nth(4).get_attribute("class") == "below"
     assert f"tool = '{name}'" in below.inner_text()
+    assert f"Request tools/call {name}" in below.inner_text()
+    assert "What decided" in below.inner_text()
     page.locator("#t-tools thead button").first.click()
     assert below.count() == 0
     assert rows.count() == 500
     folded = page.locator("#t-tools tbody tr", has_text=name).locator("details .cmd")
     assert name in "".join(folded.all_text_contents())
+    assert page.locator("#t-tools .whole").count() == 0
+
+
+def test_order_and_filters_are_in_the_address_and_come_back_with_it(open_page):
+    page, _ = open_page("large")
+    page.locator("#t-tools thead button", has_text="ok").click()
+    page.fill("#tools input[type=search]", "number_01")
+    page.check("#tools input[data-flag=failed]")
+    page.select_option("#errors select", "tool_failure")
+    address = page.url
+    names = first_cells(page, "#t-tools", 0)
+    assert names != sorted(names)
+    again, activity = open_page("calm")
+    again.goto(address)
+    assert activity.messages == []
+    assert first_cells(again, "#t-tools", 0) == names
+    assert again.input_value("#tools input[type=search]") == "number_01"
+    assert again.is_checked("#tools input[data-flag=failed]")
+    assert again.inner_text("#tools output") == page.inner_text("#tools output") == "67 of 500"
+    assert again.input_value("#errors select") == "tool_failure"
+    head = again.locator("#t-tools thead [aria-sort]")
+    assert head.get_attribute("aria-sort") == "descending"
+    again.locator("nav a", has_text="Errors").click()
+    again.wait_for_function("() => location.hash.startsWith('#errors?')")
+    assert again.input_value("#tools input[type=search]") == "number_01"
+
+
+def test_an_address_of_a_row_shows_the_row_whatever_the_table_shows(open_page, pages):
+    page, _ = open_page("large")
+    last = page.locator("#t-tools tbody tr").last
+    anchor = last.get_attribute("id")
+    assert not last.is_visible()
+    page.goto(f"{pages['large'].as_uri()}#{anchor}?tools.search=nothing")
+    row = page.locator(f"#{anchor}")
+    row.wait_for()
+    page.wait_for_function(
+        "id => document.getElementById(id).getBoundingClientRect().top < 900", arg=anchor
+    )
+    assert "target" in row.get_attribute("class")
+    assert row.locator("a.here").get_attribute("href") == f"#{anchor}"
+
+
+@pytest.mark.parametrize("javascript", [True, False])
+def test_the_address_of_a_call_opens_it(open_page, pages, javascript):
+    page, _ = open_page("large", java_script_enabled=javascript)
+    call = page.locator("#calls .whole").last
+    anchor = call.get_attribute("id")
+    assert not call.is_visible()
+    page.goto(f"{pages['large'].as_uri()}#{anchor}")
+    page.locator(f"#{anchor} .why").wait_for()
+    assert call.is_visible()
+
+
+def test_the_message_of_an_error_group_is_in_the_window_of_a_phone(open_page):
+    for name in ("sample", "large"):
+        page, _ = open_page(name, viewport={"width": 390, "height": 800})
+        message = page.locator("#t-errors tbody tr th bdi").first
+        message.scroll_into_view_if_needed()
+        box = message.bounding_box()
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= 390
+        show = page.locator("#t-errors tbody tr td.do summary").first.bounding_box()
+        assert show["x"] + show["width"] <= 390
+
+
+def test_a_call_can_be_opened_by_keyboard(open_page):
+    page, _ = open_page("worse")
+    page.locator(".priority details.call summary").first.focus()
+    page.keyboard.press("Enter")
+    page.locator(".priority .whole .why").first.wait_for()
+    page.locator("#t-tools summary").first.focus()
+    page.keyboard.press("Space")
+    page.locator("#t-tools tr.below .whole").wait_for()
 
 
 def test_the_theme_follows_the_system_until_it_is_switched(open_page):
@@ -188,6 +263,7 @@ def test_the_theme_follows_the_system_until_it_is_switched(open_page):
 
 def test_the_copy_button_copies_the_whole_command(open_page):
     page, _ = open_page("worse", permissions=["clipboard-read", "clipboard-write"])
+    page.locator(".priorities details.calls summary").first.click()
     button = page.locator(".priorities .copy").first
     command = page.locator(".priorities code.cmd").first.text_content()
     button.click()
@@ -212,7 +288,8 @@ def test_all_details_are_open_in_print(open_page, name, tmp_path):
     assert page.locator("main details[open]").count() == 0
     page.emulate_media(media="print")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
-    assert page.locator("main details:not([open])").count() == 0
+    closed = page.locator("main details:not([open])")
+    assert closed.count() == page.locator("details.call:not([open]), .whole details").count()
     assert page.evaluate("getComputedStyle(document.body).color") == "rgb(28, 29, 31)"
     assert page.locator(".priorities .cmd:visible").count() > 0
     assert page.locator("nav:visible, #theme:visible").count() == 0
@@ -235,8 +312,10 @@ def test_axe_finds_no_accessibility_violations(open_page, axe, name, scheme, wid
         name, color_scheme=scheme, bypass_csp=True, viewport={"width": width, "height": 900}
     )
     page.evaluate(
-        "document.querySelectorAll('.priority details').forEach(one => { one.open = true })"
+        "document.querySelectorAll('.priority details, #calls details:nth-child(-n + 9)')"
+        ".forEach(one => { one.open = true })"
     )
+    page.locator("#t-errors summary, #t-tools summary").first.click()
     page.evaluate(axe)
     found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
     violations = [
@@ -269,5 +348,5 @@ def test_everything_can_be_reached_by_keyboard(open_page):
 def test_the_first_priority_shows_the_error_text_of_the_tool(open_page):
     page, _ = open_page("worse")
     text = page.inner_text(".priorities li >> nth=0")
-    assert re.search(r"got worse\s+echo:\s+fails more: 0.0% → 33.3%", text)
+    assert re.search(r"got worse\s+echo: lower confidence: 100.0% → 66.7%", text)
     assert shown(stores.CRASH, 200) in text

@@ -3,6 +3,7 @@
 import base64
 import datetime
 import hashlib
+import html
 import itertools
 import json
 import re
@@ -25,7 +26,7 @@ from mcptally.errors import QueryError, StoreError, UsageError
 from mcptally.output.html import report
 from mcptally.output.html.commands import Commands
 from mcptally.output.html.text import interval, is_printable, percent, shown
-from tests.analytics.built_stores import build, call
+from tests.analytics.built_stores import BEGAN, build, call
 from tests.output.html import parsed_page, stores
 
 pytestmark = pytest.mark.slow
@@ -37,7 +38,7 @@ TAGS = frozenset(
         "html head meta title style body a header div p span button h1 h2 h3 figure svg rect path "
         "circle text figcaption ul ol li b bdi nav main section blockquote code details summary "
         "form label input select option output table caption thead tbody tr th td dl dt dd footer "
-        "script wbr",
+        "script wbr pre",
     )
 )
 DASH = "\N{EN DASH}"
@@ -57,7 +58,7 @@ def test_no_attribute_runs_styles_or_loads_anything(pages, name):
             assert not key.startswith("on"), (tag, key)
             assert key not in {"style", "src", "srcset", "srcdoc", "action", "formaction"}
             if key == "href":
-                assert re.fullmatch(r"#[a-z]+", value), value
+                assert re.fullmatch(r"#[a-z]+(-[0-9a-f]+)?", value), value
     text = pages[name].read_text(encoding="utf-8")
     style = re.search(r"<style>(.*?)</style>", text, re.DOTALL)[1]
     assert "url(" not in style
@@ -177,8 +178,8 @@ def test_a_page_without_failures_gives_the_lower_bound_of_the_confidence(pages):
     assert '<ol class="priorities">' not in text
 
 
-NOT_COLUMNS = {"commands", "interval", "timeline", "changes", "parts"}
-"""Headings of commands, of drawings, and of a count of rows."""
+NOT_COLUMNS = {"evidence", "interval", "timeline", "changes", "parts"}
+"""Headings of calls, of drawings, and of a count of rows."""
 
 
 def test_every_heading_of_a_table_is_the_name_of_a_column(pages, sample_store):
@@ -393,3 +394,166 @@ def test_a_page_that_cannot_be_written_leaves_no_half_and_names_the_file(tmp_pat
         resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     assert before.read_text() == "before"
     assert not list(tmp_path.glob("*.part"))
+
+
+def linked_calls(row: str) -> list[str]:
+    """The ids of the whole calls that the HTML of a row leads to."""
+    return re.findall(r'class="to" href="#call-([0-9a-f]+)"', row)
+
+
+def whole_call(page: str, call_id: str) -> str:
+    """The text of a whole call on a page."""
+    start = page.index(f'id="call-{call_id}"')
+    return html.unescape(re.sub(r"<[^>]*>", "", page[start : page.index("</div>", start)]))
+
+
+@pytest.mark.parametrize("name", ["sample", "hostile", "worse"])
+def test_each_priority_error_group_hidden_error_and_slow_tool_has_a_whole_call(pages, name):
+    text = pages[name].read_text(encoding="utf-8")
+    rows = {
+        "error": re.findall(r'<tr id="error-.*?</tr>', text, re.DOTALL),
+        "hidden": re.findall(r'<tr id="hidden-.*?</tr>', text, re.DOTALL),
+        "slow": re.findall(r'<li id="slow-.*?</li>', text, re.DOTALL),
+    }
+    assert rows["error"]
+    assert rows["slow"]
+    assert bool(rows["hidden"]) == (name != "worse")
+    for found in rows.values():
+        for row in found:
+            assert linked_calls(row)
+            for call_id in linked_calls(row):
+                assert text.count(f'id="call-{call_id}"') == 1
+    for problem in re.findall(r'<li id="first-.*?</li>', text, re.DOTALL):
+        assert "breaking definition change" in problem or "#call-" in problem or "whole" in problem
+
+
+def test_a_whole_call_has_request_reply_error_text_evidence_and_place(tmp_path):
+    calls = [(stores.asked("echo", word="hello there"), stores.failed(stores.CRASH))]
+    events = stores.session("r", "s", [stores.defined("echo")], calls)
+    store = mt.open_store(stores.scored(tmp_path, events))
+    ((call_id, line),) = store.sql(
+        "SELECT call_id, line FROM calls WHERE tool IS NOT NULL"
+    ).fetchall()
+    text = whole_call(report(store), call_id)
+    for part in (
+        "Request tools/call echo (",
+        '"word": "hello there"',
+        '"isError": true',
+        stores.CRASH,
+        "Verdict: tool_failure: the tool failed",
+        f"traffic.jsonl:{line}",
+    ):
+        assert part in text
+
+
+def test_secrets_in_whole_calls_are_masked(tmp_path):
+    token = "ghp_" + "a1B2c3D4e5F6g7H8i9J0" * 2
+    reply = stores.answered("Error: no", structuredContent={"password": "hunter2hunter2"})
+    calls = [(stores.asked("echo", n=token), reply)]
+    page = report(stores.scored(tmp_path, stores.session("r", "s", [], calls)))
+    assert "structuredContent" in page
+    assert token[:12] not in page
+    assert "hunter2" not in page
+
+
+def test_a_payload_that_many_calls_have_is_on_the_page_once(tmp_path):
+    long = "TypeError: x is no function; " + "word " * 300
+    tools = [stores.defined(f"tool{n}") for n in range(5)]
+    calls = [(stores.asked(tool["name"], n=1), stores.failed(long)) for tool in tools]
+    page = report(stores.scored(tmp_path, stores.session("r", "s", tools, calls)))
+    assert len(re.findall(r'"text": "TypeError: x is no function', page)) == 1
+    assert page.count("The same as that of call") == 4
+
+
+def test_long_payloads_are_folded_and_cut(tmp_path):
+    calls = [
+        (stores.asked("a", n=1), stores.failed("TypeError: " + "few " * 500)),
+        (stores.asked("b", n=1), stores.failed("TypeError: " + "many " * 50_000)),
+    ]
+    tools = [stores.defined("a"), stores.defined("b")]
+    page = report(stores.scored(tmp_path, stores.session("r", "s", tools, calls)))
+    assert page.count('<details class="long"><summary>show the reply</summary>') == 2
+    assert "(cut after 4,000 characters)" in page
+    assert len(page) < 150_000
+
+
+def test_calls_take_2_mb_at_most_and_the_page_says_how_many_are_left_out(tmp_path):
+    tools = [stores.defined(f"tool_{n}") for n in range(400)]
+    calls = [
+        (stores.asked(tool["name"], n=f"{tool['name']} " * 400), stores.failed(f"{n} " * 3000))
+        for n, tool in enumerate(tools)
+    ]
+    page = report(stores.scored(tmp_path, stores.session("r", "s", tools, calls)))
+    assert 1_500_000 < len(page.encode()) < 3_500_000
+    said = re.search(r"They take 2.0 of 2 MB. (\d+) further calls did not fit", page)
+    shown_calls = int(re.search(r">(\d+) whole calls<", page)[1])
+    assert page.count('class="whole"') == shown_calls
+    assert shown_calls + int(said[1]) == 400
+
+
+def test_examples_gives_more_calls_of_each_error_group(tmp_path):
+    calls = [(stores.asked("echo", n=n), stores.failed("TypeError: no")) for n in range(9)]
+    events = stores.session("r", "s", [stores.defined("echo")], calls)
+    store = stores.scored(tmp_path, events)
+    counts = {}
+    for examples in (1, 4):
+        page = report(store, examples=examples)
+        row = re.search(r'<tr id="error-.*?</tr>', page, re.DOTALL)[0]
+        counts[examples] = len(set(linked_calls(row)))
+        first = re.search(r'<li id="first-.*?</ol>', page, re.DOTALL)[0]
+        assert len(set(re.findall(r"Call ([0-9a-f]{16})", first))) == examples
+    assert counts == {1: 1, 4: 4}
+    since = report(store, examples=4, tool="echo", client="tester", since="2001-01-01")
+    assert since.count('class="whole"')
+
+
+@pytest.mark.parametrize("examples", [0, 21])
+def test_a_number_of_examples_that_is_out_of_range_is_refused(calm_store, examples):
+    with pytest.raises(UsageError, match="is not a number from 1 to 20"):
+        report(calm_store, examples=examples)
+    done = CliRunner().invoke(
+        cli, ["report", str(calm_store), "-o", "-", "--examples", str(examples)]
+    )
+    assert done.exit_code == 2
+
+
+def test_each_row_of_a_table_has_an_anchor_and_a_link_to_it(pages):
+    for name in PAGES:
+        text = pages[name].read_text(encoding="utf-8")
+        bodies = re.findall(r"<tbody>(.*?)</tbody>", text, re.DOTALL)
+        rows = [row for body in bodies for row in re.findall(r"<tr.*?</tr>", body, re.DOTALL)]
+        for row in rows:
+            anchor = re.match(r'<tr id="([a-z]+-[0-9a-f]{10})"', row)[1]
+            assert f'class="here" href="#{anchor}"' in row
+
+
+def test_ok_stands_in_each_table_of_tools(pages):
+    for name in PAGES:
+        text = pages[name].read_text(encoding="utf-8")
+        heads = re.findall(r"<thead>.*?</thead>", text, re.DOTALL)
+        of_tools = [
+            head for head in heads if 'scope="col">tool<' in head and "base_calls" not in head
+        ]
+        assert of_tools
+        assert all('class="n">ok<' in head for head in of_tools)
+
+
+def test_the_chart_over_time_marks_when_a_tool_began_to_fail(tmp_path):
+    def at(minute: int, kind: dict) -> dict:
+        moment = BEGAN + datetime.timedelta(minutes=minute)
+        return call(f"s{minute // 4}", "pay", requested_at=moment, **kind)
+
+    down = {"outcome": "tool_error", "verdict": "infrastructure", "template": "refused"}
+    rows = [at(minute, {} if minute < 60 else down) for minute in range(120)]
+    page = report(build(tmp_path / "s", rows))
+    chart = re.search(r'<figure class="over".*?</figure>', page, re.DOTALL)[0]
+    assert 'class="onset o-worse" d="M500.0 0V100"' in chart
+    assert "2026-03-02 01:00 UTC" in chart
+    assert "100% of 60 calls succeeded before, 0% of 60 since" in html.unescape(chart)
+    assert {"k-ok", "k-infrastructure"} <= set(re.findall(r'<path class="([^"]+)"', chart))
+    target = re.search(r'href="#(tool-[0-9a-f]+)"', chart)[1]
+    assert f'<tr id="{target}"' in page
+
+
+def test_calls_of_one_minute_have_no_chart_over_time(tmp_path):
+    assert 'class="over"' not in report(build(tmp_path / "s", [call(1), call(2)]))

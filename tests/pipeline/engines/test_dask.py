@@ -23,6 +23,7 @@ from mcptally.pipeline.engines import dask_tasks
 from mcptally.pipeline.engines.dask import DaskPool
 from mcptally.pipeline.engines.worker import FinishSettings, Partition
 from mcptally.pipeline.scoring import ScoringRules
+from mcptally.pipeline.selection import Selection
 from mcptally.store.work_folder import create_work_folder
 from mcptally.tables.all_tables import TABLES
 from tests import corpus
@@ -98,6 +99,14 @@ def test_recordings_split_over_workers_are_put_together(tmp_path: Path, pair: Ma
     mt.score(files, out=tmp_path / "local", partition_bytes=EACH)
     mt.score(files, out=tmp_path / "store", engine=pair.client, partition_bytes=EACH)
     assert_same(tmp_path / "store", tmp_path / "local")
+
+
+def test_workers_score_only_the_selected_calls(tmp_path: Path, here: Path, pair: Machines):
+    tool = pl.read_parquet(here / "calls" / "*.parquet")["tool"].drop_nulls().sort()[0]
+    mt.score(FILES, out=tmp_path / "local", tools=[tool], partition_bytes=EACH)
+    mt.score(FILES, out=tmp_path / "store", tools=[tool], engine=pair.client, partition_bytes=EACH)
+    assert_same(tmp_path / "store", tmp_path / "local")
+    assert set(tables(tmp_path / "store")["calls"]["tool"]) == {tool}
 
 
 def test_a_worker_reads_values_as_deeply_nested_as_a_local_run(tmp_path: Path, pair: Machines):
@@ -180,7 +189,8 @@ def test_a_run_ends_when_a_partition_kills_its_workers(tmp_path: Path):
         DaskPool(fragile.client, create_work_folder(tmp_path / "store")) as pool,
     ):
         fragile.client.run(hold)
-        asked = pool._submit(dask_tasks.gather, pool.run, dask_tasks.Batch(0, FILES[:1], ["a"]))
+        batch = dask_tasks.Batch(0, FILES[:1], ["a"], Selection())
+        asked = pool._submit(dask_tasks.gather, pool.run, batch)
         while not any(fragile.client.processing().values()):
             assert fragile.workers[0].poll() is None
         fragile.kill(0)
@@ -266,7 +276,8 @@ def test_a_worker_with_another_version_is_refused(tmp_path: Path):
 @pytest.mark.parametrize("name", ["mcptally", "polars", "python"])
 def test_each_task_checks_the_versions_of_its_worker(tmp_path: Path, pair: Machines, name: str):
     run = dask_tasks.DaskRun("x", tmp_path, None, {**dask_tasks.versions(), name: "0.0"})
-    asked = pair.client.submit(dask_tasks.gather, run, dask_tasks.Batch(0, [], []), pure=False)
+    batch = dask_tasks.Batch(0, [], [], Selection())
+    asked = pair.client.submit(dask_tasks.gather, run, batch, pure=False)
     with pytest.raises(UsageError, match=f"has {name} .* was started with 0.0"):
         asked.result()
 

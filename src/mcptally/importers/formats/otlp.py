@@ -1,10 +1,6 @@
-"""Reads OTLP JSON: spans with the MCP semantic conventions, from exporters and collectors.
+"""Reads OTLP JSON: spans from exporters and collectors; `span_calls` finds the calls among them.
 
-A file is one document, or one document per line. A span with `mcp.method.name` is a call. It has
-arguments and result only if its program records them (`gen_ai.tool.call.arguments`, `…result`). If
-client and server both have a span for a call, the server's span is used, because clients do not
-record the tool. `jsonrpc.request.id` is unique within a session only: without a session id, the
-span's own id is used.
+A file is one document, or one document per line.
 """
 
 from collections.abc import Iterator
@@ -12,20 +8,14 @@ from typing import Any, Final
 
 import msgspec
 
-from mcptally.importers import call_records
-from mcptally.importers.items import Connection, Item
+from mcptally.importers.items import Item
 from mcptally.importers.json_array import elements
 from mcptally.importers.source import Source
-from mcptally.transcript.format import Dir
+from mcptally.importers.span_calls import Span, read_spans
 
-_MAX_SPANS: Final = 2_000_000
-"""Most server spans whose parents are remembered, to recognise client spans of the same call."""
 _ERRORS: Final = (2, "2", "STATUS_CODE_ERROR", "ERROR")
 _CLIENT: Final = (3, "3", "SPAN_KIND_CLIENT")
 _SERVER: Final = (2, "2", "SPAN_KIND_SERVER")
-_GAVE_UP: Final = frozenset({"timeout", "cancelled"})
-_BY_SERVERS: Final = ("sampling/", "roots/list", "elicitation/create")
-_TRANSPORTS: Final = {"pipe": "stdio", "tcp": "streamable_http", "quic": "streamable_http"}
 
 
 class _Attribute(msgspec.Struct):
@@ -38,14 +28,20 @@ class _Status(msgspec.Struct):
     message: str | None = None
 
 
+class _Event(msgspec.Struct):
+    attributes: list[_Attribute] = []
+
+
 class _Span(msgspec.Struct):
     id: str = msgspec.field(default="", name="spanId")
     parent: str | None = msgspec.field(default=None, name="parentSpanId")
+    name: str = ""
     kind: int | str | None = None
     start: int | str | None = msgspec.field(default=None, name="startTimeUnixNano")
     end: int | str | None = msgspec.field(default=None, name="endTimeUnixNano")
     attributes: list[_Attribute] = []
     status: _Status | None = None
+    events: list[_Event] = []
 
 
 class _Scope(msgspec.Struct):
@@ -67,25 +63,10 @@ _SPAN: Final = msgspec.json.Decoder(_Span)
 
 def read(source: Source) -> Iterator[Item]:
     """Yield the calls of a file; other spans are counted."""
-    tally = source.tally
-    served: set[str] = set()
-    for _, _, span in _spans(source.preview()):
-        if span.kind in _SERVER and span.parent and len(served) < _MAX_SPANS:
-            served.add(span.parent)
-    for line, resource, span in _spans(source):
-        attributes = _plain(span.attributes)
-        method = attributes.get("mcp.method.name")
-        if not isinstance(method, str):
-            tally.context["a span without an MCP method"] += 1
-        elif span.kind in _CLIENT and span.id in served:
-            tally.context["also in the server's span"] += 1
-        else:
-            tally.used += 1
-            yield from _call(source, span, attributes, resource, method, line)
+    return read_spans(source, _spans)
 
 
-def _spans(source: Source) -> Iterator[tuple[int, dict[str, Any], _Span]]:
-    """Yield (line, attributes of the resource, span) for every span."""
+def _spans(source: Source) -> Iterator[Span]:
     tally = source.tally
     for element in elements(source.read_pieces(), ("resourceSpans",)):
         line = element.line
@@ -107,126 +88,38 @@ def _spans(source: Source) -> Iterator[tuple[int, dict[str, Any], _Span]]:
             except (msgspec.DecodeError, RecursionError, ValueError):
                 tally.skip(line, "not a span of OTLP")
                 continue
-            yield line, resource, span
+            yield _span(source, span, resource, line)
 
 
-def _call(
-    source: Source,
-    span: _Span,
-    attributes: dict[str, Any],
-    resource: dict[str, Any],
-    method: str,
-    line: int,
-) -> Iterator[Item]:
-    direction: Dir = "s2c" if method.startswith(_BY_SERVERS) else "c2s"
-    back: Dir = "c2s" if direction == "s2c" else "s2c"
-    session = attributes.get("mcp.session.id")
-    request = attributes.get("jsonrpc.request.id")
-    connection = _connection(source, attributes, resource, session)
-    start, end = source.at(_number(span.start)), source.at(_number(span.end))
-    name = attributes.get("gen_ai.tool.name") or attributes.get("gen_ai.prompt.name")
-    name = name if isinstance(name, str) else None
-    uri = attributes.get("mcp.resource.uri")
-    uri = uri if isinstance(uri, str) and method.startswith("resources/") else None
-    if method.startswith("notifications/"):
-        extra: dict[str, Any] = {"method": method}
-        yield Item(
-            kind="head",
-            line=line,
-            connection=connection,
-            at=start,
-            dir=direction,
-            derived=True,
-            extra=extra,
-        )
-        return
-    call = str(request) if request is not None and session is not None else span.id
-    arguments = call_records.NOT_RECORDED
-    if method == "tools/call" and (given := attributes.get("gen_ai.tool.call.arguments")):
-        arguments = _json(given)
-    yield call_records.request(
-        connection,
-        call,
-        line=line,
-        at=start,
-        tool=name,
-        method=method,
-        uri=uri,
-        arguments=arguments,
-        direction=direction,
-    )
-    if attributes.get("error.type") != "no_response":
-        yield _reply(connection, call, span, attributes, line=line, at=end, direction=back)
-
-
-def _reply(
-    connection: Connection,
-    call: str,
-    span: _Span,
-    attributes: dict[str, Any],
-    *,
-    line: int,
-    at: int | None,
-    direction: Dir,
-) -> Item:
+def _span(source: Source, span: _Span, resource: dict[str, Any], line: int) -> Span:
     status = span.status or _Status()
-    told = attributes.get("error.type")
-    error = None if told is None else str(told)
-    code = attributes.get("rpc.response.status_code", attributes.get("jsonrpc.error.code"))
-    failed = error is not None or status.code in _ERRORS
-    result = attributes.get("gen_ai.tool.call.result")
-    if error == "tool_error":
-        if result is None and status.message:
-            result = status.message
-        if result is None:
-            return call_records.result_reply(
-                connection, call, line=line, at=at, is_error=True, direction=direction
-            )
-        text = call_records.result_of(result, is_error=True)
-        return call_records.result_reply(
-            connection, call, line=line, at=at, result=text, direction=direction
-        )
-    number = _code(code) if code is not None else _code(error)
-    if number is not None and (number or failed):
-        said = status.message
-        return call_records.error_reply(
-            connection, call, line=line, at=at, message=said, code=number, direction=direction
-        )
-    if error in _GAVE_UP:
-        return call_records.cancellation(connection, call, line=line, at=at, why=error)
-    if failed and error != "hidden_error":
-        said = status.message or error
-        return call_records.error_reply(
-            connection, call, line=line, at=at, message=said, direction=direction
-        )
-    if result is not None:
-        text = call_records.result_of(result)
-        return call_records.result_reply(
-            connection, call, line=line, at=at, result=text, direction=direction
-        )
-    return call_records.result_reply(
-        connection, call, line=line, at=at, is_error=False, direction=direction
+    return Span(
+        line,
+        span.id,
+        span.parent or None,
+        span.name,
+        source.at(_number(span.start)),
+        source.at(_number(span.end)),
+        _plain(span.attributes),
+        resource,
+        "client" if span.kind in _CLIENT else "server" if span.kind in _SERVER else None,
+        status.code in _ERRORS,
+        _message(status.message, _exception(span.events)),
     )
 
 
-def _connection(
-    source: Source, attributes: dict[str, Any], resource: dict[str, Any], session: Any
-) -> Connection:
-    """The connection of a span, by its session, else by process and server address."""
-    address = attributes.get("server.address")
-    port = attributes.get("server.port")
-    where = f"{address}:{port}" if address and port else address
-    service = resource.get("service.name")
-    label = where or (
-        service if service and not str(service).startswith("unknown_service") else None
-    )
-    process = resource.get("service.instance.id") or resource.get("process.pid") or ""
-    key = (
-        str(session) if session is not None else f"{service or ''} {process} {where or ''}".strip()
-    )
-    carried = attributes.get("network.transport")
-    transport = _TRANSPORTS.get(carried) if isinstance(carried, str) else None
-    return source.connection(key, server=str(label) if label else None, transport=transport)
+def _message(status: str | None, exception: str | None) -> str | None:
+    """The text of a failure; a status often has a stack besides the exception's own message."""
+    return exception if not status or (exception and exception in status) else status
+
+
+def _exception(events: list[_Event]) -> str | None:
+    """The message of the first exception that a span recorded."""
+    for event in events:
+        message = _plain(event.attributes).get("exception.message")
+        if isinstance(message, str) and message:
+            return message
+    return None
 
 
 def _plain(attributes: list[_Attribute]) -> dict[str, Any]:
@@ -257,19 +150,3 @@ def _number(value: Any) -> int | None:
         return int(value)
     except (ValueError, TypeError, OverflowError):
         return None
-
-
-def _code(value: Any) -> int | None:
-    """A JSON-RPC error code, which the conventions write as text."""
-    return _number(value) if isinstance(value, (int, str)) else None
-
-
-def _json(value: Any) -> msgspec.Raw:
-    """Arguments as JSON text: a string that is JSON is used as it is."""
-    if isinstance(value, str):
-        try:
-            msgspec.json.decode(value)
-        except (msgspec.DecodeError, RecursionError, ValueError):
-            return msgspec.Raw(call_records.json_bytes(value))
-        return msgspec.Raw(value.encode(errors="replace"))
-    return msgspec.Raw(call_records.json_bytes(value))

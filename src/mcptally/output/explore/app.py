@@ -27,7 +27,7 @@ from mcptally.analytics.views import question_titles
 from mcptally.errors import McptallyError, QueryError, UsageError, near
 from mcptally.output.explore import pages
 from mcptally.output.explore.pages import FILTERS, ROWS, Links
-from mcptally.output.html import report
+from mcptally.output.html import page_text
 
 SECONDS: Final = 20.0
 """The default time limit of an answer."""
@@ -96,7 +96,7 @@ def application(path: Path, *, token: str, port: int, seconds: float = SECONDS) 
     store = open_store(path)
     limited = open_store(path, memory=MEMORY)
     links = Links(f"/{token}/")
-    page_of_report = _latest_report(store)
+    page_of_report = _latest_report(store, links)
 
     def answer(ask: Callable[[], duckdb.DuckDBPyRelation]) -> pa.Table:
         with limited.within(seconds, rows=ROWS + 1):
@@ -194,7 +194,7 @@ def _page(
     return respond
 
 
-def _latest_report(store: Store) -> Callable[[], str]:
+def _latest_report(store: Store, links: Links) -> Callable[[], str]:
     """The report of the store as it is now; made again only after a run replaced the store."""
     lock = threading.Lock()
     made: dict[tuple[tuple[int, int], ...], str] = {}
@@ -204,7 +204,7 @@ def _latest_report(store: Store) -> Callable[[], str]:
             mark = store.mark()
             if mark not in made:
                 made.clear()
-                made[mark] = report(store)
+                made[mark] = page_text(store, address_of_call=links.call)
             return made[mark]
 
     return page

@@ -10,10 +10,12 @@ hashes. Recorded text reaches the page through `text.shown` and the escaping of 
 
 import base64
 import hashlib
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import jinja2
@@ -23,6 +25,7 @@ import mcptally
 from mcptally.analytics.store import Store, open_store, retry_if_replaced
 from mcptally.errors import UsageError
 from mcptally.output.html import answers, caveats, charts, commands, headings, priorities, sections
+from mcptally.output.html import examples as calls_on_page
 from mcptally.output.html import text as html_text
 from mcptally.output.html.answers import Answers
 from mcptally.output.whole_file import whole_file
@@ -63,6 +66,7 @@ def report(
     since: str | None = None,
     until: str | None = None,
     client: str | None = None,
+    examples: int = 1,
 ) -> str:
     """A self-contained HTML page about a store; returns the text of the page.
 
@@ -75,6 +79,8 @@ def report(
         since: only calls made at this time or later; as in `Store.ask`.
         until: only calls made before this time.
         client: only calls of the client with this name.
+        examples: calls on the page for each finding, error group, hidden error and slow tool, 1
+            to 20. All calls together take 2 MB at most.
 
     Raises:
         StoreError: there is no store, or this version cannot read it.
@@ -85,22 +91,48 @@ def report(
             "stores are compared as a whole: since, until and client cannot be used with base; "
             "server and tool can"
         )
-    opened = store if isinstance(store, Store) else open_store(store)
-    opened_base = base if base is None or isinstance(base, Store) else open_store(base)
+    if not 1 <= examples <= calls_on_page.MAX_EXAMPLES:
+        most = calls_on_page.MAX_EXAMPLES
+        raise UsageError(f"examples: {examples} is not a number from 1 to {most}")
     filters = {"server": server, "tool": tool, "since": since, "until": until, "client": client}
-    found = retry_if_replaced(
-        [opened] if opened_base is None else [opened, opened_base],
-        lambda: answers.ask(opened, opened_base, **filters),
-        consistent=True,
-    )
-    command_lines = commands.Commands(*map(str, opened.paths), filters=found.filters)
-    page = _render(found, command_lines)
+    page = page_text(store, base=base, examples=examples, filters=filters)
     if out is not None:
         whole_file(Path(out), lambda file: file.write(page.encode()))
     return page
 
 
-def _render(found: Answers, command_lines: commands.Commands) -> str:
+def page_text(
+    store: Store | str | Path,
+    *,
+    base: Store | str | Path | None = None,
+    examples: int = 1,
+    filters: Mapping[str, str | None] = MappingProxyType({}),
+    address_of_call: Callable[[str], str] | None = None,
+) -> str:
+    """The text of the page; see `report`.
+
+    Args:
+        store: the store to report on, or its path.
+        base: an earlier store.
+        examples: calls per row.
+        filters: as in `Store.ask`.
+        address_of_call: the address of the page of a call, where a server has one.
+    """
+    opened = store if isinstance(store, Store) else open_store(store)
+    opened_base = base if base is None or isinstance(base, Store) else open_store(base)
+
+    def context() -> dict[str, Any]:
+        found = answers.ask(opened, opened_base, examples=examples, filters=filters)
+        command_lines = commands.Commands(*map(str, opened.paths), filters=found.filters)
+        return _context(opened, found, command_lines, examples)
+
+    variables = retry_if_replaced(
+        [opened] if opened_base is None else [opened, opened_base], context, consistent=True
+    )
+    return _render(variables | {"address_of_call": address_of_call})
+
+
+def _render(variables: Mapping[str, Any]) -> str:
     style, script = _asset("page.css"), _asset("page.js")
     policy = "; ".join(
         (
@@ -118,7 +150,7 @@ def _render(found: Answers, command_lines: commands.Commands) -> str:
         style=Markup(style),  # noqa: S704  (our own file)
         script=Markup(script),  # noqa: S704  (our own file)
         version=mcptally.__version__,
-        **_context(found, command_lines),
+        **variables,
     )
 
 
@@ -141,6 +173,7 @@ def _template() -> jinja2.Template:
         lstrip_blocks=True,
     )
     environment.filters |= {
+        "anchor": _anchor,
         "breakable": _breakable,
         "cell_of": _cell_of,
         "count": count,
@@ -161,6 +194,12 @@ def _breakable(text: str) -> Markup:
     return Markup("<wbr>").join(re.split(r"(?<=[_\-./:])(?=.)", text))
 
 
+def _anchor(key: Iterable[object], section: str) -> str:
+    """The id of a row: its section, and a digest of what tells it from the other rows."""
+    digest = hashlib.sha256(json.dumps([section, *key], default=str).encode()).hexdigest()
+    return f"{section}-{digest[:10]}"
+
+
 def _cell_of(row: Mapping[str, Any], name: str) -> str:
     """The text of a rate or confidence of a row of scores, in percent or in words."""
     text = cell_of(name, row)
@@ -173,7 +212,27 @@ def _units(name: str) -> int:
     return 100 if name.startswith("confidence") else 1
 
 
-def _context(found: Answers, command_lines: commands.Commands) -> dict[str, Any]:
+_EVIDENCE: Final = ("errors", "hidden", "latency")
+"""The sections all of whose calls come before those of `_OTHERS`."""
+_OTHERS: Final = (
+    *("changes", "violations", "retries", "findings", "servers", "context", "drift", "tools"),
+)
+
+
+def _examples(
+    parts: Mapping[str, sections.Section | None], names: Sequence[str]
+) -> list[list[list[str]]]:
+    """The ids of the calls of each row of these sections."""
+    return [
+        [row["examples"] for row in part.rows]
+        for name in names
+        if (part := parts[name]) is not None
+    ]
+
+
+def _context(
+    store: Store, found: Answers, command_lines: commands.Commands, examples: int
+) -> dict[str, Any]:
     """The variables of the template."""
     parts: dict[str, sections.Section | None] = {
         "tools": sections.tools(found, command_lines),
@@ -191,7 +250,23 @@ def _context(found: Answers, command_lines: commands.Commands) -> dict[str, Any]
         else None,
     }
     many_servers = found.servers.height > 1
+    problems = priorities.priorities(found)
+    behind = [
+        calls_on_page.of_problem(store, problem, examples, found.filters) for problem in problems
+    ]
+    wanted = calls_on_page.in_order([behind, *_examples(parts, _EVIDENCE)])
+    wanted += calls_on_page.in_order(_examples(parts, _OTHERS))
+    calls = calls_on_page.load(store, list(dict.fromkeys(wanted)))
+    shown_first: dict[str, int] = {}
+    for number, ids in enumerate(behind):
+        for call in calls.of(ids):
+            shown_first.setdefault(call.call_id, number)
     return {
+        "calls_shown": calls,
+        "behind": behind,
+        "shown_first": shown_first,
+        "over_time": charts.over_time(found.timeline, found.changes),
+        "onsets": headings.onsets(found),
         **parts,
         "headline": headings.headline(found),
         "reasons": headings.reasons(found),
@@ -200,11 +275,11 @@ def _context(found: Answers, command_lines: commands.Commands) -> dict[str, Any]
         "outcome_names": _OUTCOMES,
         "verdict_names": _VERDICTS,
         "drift_names": _DRIFTS,
-        "priorities": priorities.priorities(found),
+        "priorities": problems,
         "ranking": headings.ranking(found),
         "no_priorities": headings.no_priorities(found),
-        "titles": headings.titles(found, parts),
-        "contents": headings.contents(parts, many_servers=many_servers),
+        "titles": headings.titles(found, parts) | headings.calls(calls),
+        "contents": headings.contents(parts, calls, many_servers=many_servers),
         "many_servers": many_servers,
         "server_names": sorted(
             {html_text.name(server) for server in found.tools.get_column("server").unique()}

@@ -3,11 +3,13 @@
 import dataclasses
 import datetime
 from collections.abc import Mapping
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 import polars as pl
 
 from mcptally.analytics.compare import Comparison
+from mcptally.analytics.filters import parse_time
 from mcptally.analytics.store import Store
 
 _COUNTED = (
@@ -50,6 +52,18 @@ class Compared:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class MoreExamples:
+    """Further calls behind the rows of answers, by the key of the row."""
+
+    errors: Mapping[tuple[str | None, ...], list[str]]
+    """(server, tool, template, verdict) → ids."""
+    hidden: Mapping[tuple[str | None, ...], list[str]]
+    """(server, tool, hidden_rule) → ids."""
+    slow: Mapping[tuple[str | None, ...], list[str]]
+    """(server, tool) → ids of the slowest calls."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Answers:
     """The answers and counts that the page is made from."""
 
@@ -73,16 +87,26 @@ class Answers:
     violations: pl.DataFrame
     retries: pl.DataFrame
     findings: pl.DataFrame
+    priorities: pl.DataFrame
     changes: pl.DataFrame
+    timeline: pl.DataFrame
+    more: "MoreExamples"
     compared: Compared | None
 
 
-def ask(store: Store, base: Store | None = None, **filters: Any) -> Answers:
+def ask(
+    store: Store,
+    base: Store | None = None,
+    *,
+    examples: int = 1,
+    filters: Mapping[str, Any] = MappingProxyType({}),
+) -> Answers:
     """Ask a store all questions of the page.
 
     Args:
         store: the store that the page reports on.
         base: the store to compare with.
+        examples: calls per row.
         filters: as in `Store.ask`.
 
     Raises:
@@ -119,9 +143,63 @@ def ask(store: Store, base: Store | None = None, **filters: Any) -> Answers:
         violations=answer("schema_violations"),
         retries=answer("retry_loops"),
         findings=answer("finding_counts"),
+        priorities=answer("priorities"),
         changes=answer("change_points"),
+        timeline=answer("timeline"),
+        more=_more(store, examples, given),
         compared=_compared(base.compare(store), given) if base is not None else None,
     )
+
+
+_MORE_ERRORS: Final = """
+    SELECT
+        server, coalesce(tool, method), coalesce(template, '(no text: ' || outcome || ')'), verdict,
+        min(call_id, {n:d})
+    FROM calls
+    WHERE outcome IN ('tool_error', 'protocol_error', 'hidden_error', 'timeout', 'no_response')
+        AND dir = 'c2s' AND {counted}
+    GROUP BY 1, 2, 3, 4
+"""
+_MORE_HIDDEN: Final = """
+    SELECT server, tool, hidden_rule, min(call_id, {n:d}) FROM calls
+    WHERE method = 'tools/call' AND dir = 'c2s' AND outcome = 'hidden_error' AND {counted}
+    GROUP BY 1, 2, 3
+"""
+_MORE_SLOW: Final = """
+    SELECT server, tool, max_by(call_id, latency_ms, {n:d}) FROM calls
+    WHERE method = 'tools/call' AND dir = 'c2s' AND latency_ms IS NOT NULL AND {counted}
+    GROUP BY 1, 2
+"""
+
+
+def _more(store: Store, examples: int, filters: Mapping[str, Any]) -> MoreExamples:
+    if examples <= 1:
+        return MoreExamples({}, {}, {})
+    counted, values = counted_calls(filters)
+
+    def found(sql: str) -> dict[tuple[str | None, ...], list[str]]:
+        rows = store.sql(sql.format(n=examples, counted=counted), params=values).fetchall()
+        return {tuple(keys): ids for *keys, ids in rows}
+
+    return MoreExamples(found(_MORE_ERRORS), found(_MORE_HIDDEN), found(_MORE_SLOW))
+
+
+def counted_calls(filters: Mapping[str, Any]) -> tuple[str, list[Any]]:
+    """The condition in SQL, and its parameters, that selects the calls that filters count."""
+    conditions, values = ["true"], []
+    for key, condition in _CONDITIONS.items():
+        if key in filters:
+            conditions.append(condition)
+            time = key in {"since", "until"}
+            values.append(parse_time(filters[key]) if time else filters[key])
+    return " AND ".join(conditions), values
+
+
+_CONDITIONS: Final = {
+    **{name: f"{name} = ?" for name in ("server", "tool", "client")},
+    "since": "requested_at >= ?",
+    "until": "requested_at < ?",
+}
 
 
 def _row(store: Store, sql: str) -> dict[str, Any]:

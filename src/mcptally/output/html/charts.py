@@ -3,10 +3,15 @@
 Why the page draws its own charts: docs/decisions/0061.
 """
 
+import dataclasses
 import datetime
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
+
+import polars as pl
+
+from mcptally.output.html import timeline as periods
 
 RATE_WIDTH: Final = 150
 RATE_TICKS: Final = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -121,3 +126,79 @@ def timeline(
         for change in changes
         if (at := change["first_seen"]) is not None
     ]
+
+
+TIME_WIDTH: Final = 1000
+TIME_HEIGHT: Final = 100
+KIND_OF_CAUSE: Final = {"tool_failures": "tool_failure", "other": "open"}
+"""Cause in the answer of `timeline` → kind of outcome on the page, where they differ."""
+_UNITS: Final = ((604_800, "week"), (86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class OverTime:
+    """A stacked chart of the calls of each period."""
+
+    paths: list[tuple[str, str]]
+    """Kind of outcome, and the bars of all periods."""
+    changes: list[tuple[float, str]]
+    """The x coordinate and direction of each change of a success rate."""
+    first: datetime.datetime
+    last: datetime.datetime
+    """The end of the last period."""
+    period: str
+    """The length of a period."""
+    most: int
+    """The calls of the period with the most calls."""
+
+
+def over_time(answer: pl.DataFrame, changes: pl.DataFrame) -> OverTime | None:
+    """The calls over time by outcome; None unless they are in two periods at least.
+
+    Args:
+        answer: the answer of the question `timeline`.
+        changes: the answer of the question `change_points`.
+    """
+    level = "server" if (answer["level"] == "server").any() else "tool"
+    bars = (
+        periods.stacked(answer.filter(pl.col("level") == level))
+        .group_by("start", "seconds", "cause")
+        .agg(pl.col("calls").sum())
+        .sort("start", "cause")
+    )
+    if bars["start"].n_unique() < 2:
+        return None
+    first, seconds = bars["start"][0], int(bars["seconds"][0])
+    last = bars["start"][-1] + datetime.timedelta(seconds=seconds)
+    scale = TIME_WIDTH / (last - first).total_seconds()
+    most = int(
+        bars.group_by("start").agg(pl.col("calls").sum()).get_column("calls").to_numpy().max()
+    )
+    width = max(0.5, seconds * scale - 1)
+    drawn: dict[str, list[str]] = {}
+    for (start,), of_period in bars.group_by("start", maintain_order=True):
+        x, y = (start - first).total_seconds() * scale, float(TIME_HEIGHT)
+        for cause, n in of_period.select("cause", "calls").iter_rows():
+            height = TIME_HEIGHT * n / most
+            y -= height
+            bar = f"M{x:.1f} {y:.1f}h{width:.1f}v{height:.1f}h-{width:.1f}z"
+            drawn.setdefault(KIND_OF_CAUSE.get(cause, cause), []).append(bar)
+    times = changes.select("changed_at", "direction").drop_nulls().unique().sort("changed_at")
+    return OverTime(
+        paths=[(kind, "".join(parts)) for kind, parts in drawn.items()],
+        changes=[
+            (round((at - first).total_seconds() * scale, 1), direction)
+            for at, direction in times.iter_rows()
+            if first <= at <= last
+        ],
+        first=first,
+        last=last,
+        period=_length(seconds),
+        most=most,
+    )
+
+
+def _length(seconds: int) -> str:
+    size, unit = next((size, unit) for size, unit in _UNITS if seconds % size == 0)
+    n = seconds // size
+    return unit if n == 1 else f"{n} {unit}s"

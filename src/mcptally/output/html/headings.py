@@ -1,13 +1,15 @@
 """Writes the title and summary of the page and the headings of its sections."""
 
+import datetime
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import polars as pl
 
 from mcptally.output.html import sections
 from mcptally.output.html.answers import Answers
 from mcptally.output.html.commands import Commands
+from mcptally.output.html.examples import BUDGET, Calls
 from mcptally.output.html.text import interval, percent, shown, span, tokens
 from mcptally.plural import count
 from mcptally.tables.values import NO_EVIDENCE
@@ -34,7 +36,11 @@ def outcomes(found: Answers) -> dict[str, int]:
 
 def headline(found: Answers) -> str:
     """The title of the page: what share of the calls got what they asked for."""
-    calls, ok = found.counts["calls"], found.counts["ok"]
+    return share_that_worked(found.counts["calls"], found.counts["ok"])
+
+
+def share_that_worked(calls: int, ok: int) -> str:
+    """What share of `calls` got what they asked for, as a sentence without a full stop."""
     if not calls:
         return "No tool was called"
     if ok in (0, calls):
@@ -113,6 +119,41 @@ def _hidden_errors(n: int) -> str:
     return f"{count(n, 'result')} {verb} not marked as an error"
 
 
+MAX_ONSETS: Final = 5
+"""Changes of success rates that the page lists below the chart."""
+
+
+class Onset(NamedTuple):
+    """A change of a success rate: since when, of what, and how much."""
+
+    at: datetime.datetime
+    server: str | None
+    tool: str | None
+    """None: all tools of the server."""
+    direction: str
+    words: str
+    call_id: str | None
+
+
+def onsets(found: Answers) -> list[Onset]:
+    """The largest changes of success rates, in the order of time."""
+    cost = pl.col("difference").abs() * pl.col("calls_after")
+    largest = found.changes.filter(pl.col("changed_at").is_not_null()).top_k(MAX_ONSETS, by=cost)
+    return [
+        Onset(
+            row["changed_at"],
+            row["server"],
+            row["tool"],
+            row["direction"],
+            f"{percent(row['success_rate_before'])} of "
+            f"{count(row['calls_before'], 'call')} succeeded before, "
+            f"{percent(row['success_rate_after'])} of {count(row['calls_after'])} since",
+            row["call_id"],
+        )
+        for row in largest.sort("changed_at", "server", "tool").to_dicts()
+    ]
+
+
 def ranking(found: Answers) -> str:
     """How the priorities are ranked."""
     return f"Changes for the worse come first. {RANKING}" if found.compared else RANKING
@@ -170,7 +211,23 @@ def titles(found: Answers, parts: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def contents(parts: Mapping[str, Any], *, many_servers: bool) -> list[tuple[str, str, str | None]]:
+def calls(on_page: Calls) -> dict[str, str]:
+    """The heading of the section of calls, and what the budget left out."""
+    size = f"{on_page.size / 1e6:.1f} of {BUDGET / 1e6:.0f} MB"
+    left_out = (
+        f"{count(on_page.omitted, 'further call')} did not fit: their rows have commands only."
+        if on_page.omitted
+        else "No call of a row was left out."
+    )
+    return {
+        "calls": count(len(on_page.by_id), "whole call"),
+        "calls_budget": f"They take {size}. {left_out}",
+    }
+
+
+def contents(
+    parts: Mapping[str, Any], on_page: Calls, *, many_servers: bool
+) -> list[tuple[str, str, str | None]]:
     """The table of contents: id, name and number of rows of each section of the page."""
     named = (
         ("first", "Priorities", None),
@@ -185,9 +242,10 @@ def contents(parts: Mapping[str, Any], *, many_servers: bool) -> list[tuple[str,
         ("context", "Context cost", parts["context"]),
         ("schemas", "Schemas", parts["violations"]),
         ("findings", "Protocol", parts["findings"]),
+        ("calls", "Calls", None),
         ("caveats", "Limits of the data", None),
     )
-    always = {"first", "tools", "caveats"}
+    always = {"first", "tools", "caveats"} | ({"calls"} if on_page.by_id else set())
     return [
         (section, title, None if part is None else count(part.total))
         for section, title, part in named

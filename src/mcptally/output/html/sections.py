@@ -5,7 +5,7 @@ rows it omits and which command prints all of them.
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import polars as pl
@@ -40,6 +40,31 @@ def _present(*commands: str | None) -> list[str]:
     return [command for command in commands if command]
 
 
+def _ids(first: str | None, more: Sequence[str] = ()) -> list[str]:
+    """The examples of a row, each once, the one that the answer names first."""
+    return list(dict.fromkeys(call for call in (first, *more) if call is not None))
+
+
+def _worked(answers: Answers) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+    """How many calls of a row's tool worked, as columns `tool_ok` and `tool_calls` of the row."""
+    known = {
+        (server, tool): {"tool_ok": ok, "tool_calls": calls}
+        for server, tool, ok, calls in answers.tools.select(
+            "server", "tool", "ok", "calls"
+        ).iter_rows()
+    }
+    none = {"tool_ok": None, "tool_calls": None}
+    return lambda row: known.get((row["server"], row["tool"]), none)
+
+
+def _with_example(row: Mapping[str, Any], commands: Commands) -> dict[str, Any]:
+    """The example call of a row of an answer, and the command that shows it."""
+    return {
+        "commands": _present(commands.show(row["call_id"])),
+        "examples": _ids(row["call_id"]),
+    }
+
+
 def tools(answers: Answers, commands: Commands) -> Section:
     """The tools, those that cost callers most first."""
     examples = _examples(answers)
@@ -55,7 +80,9 @@ def tools(answers: Answers, commands: Commands) -> Section:
         characters += 2 * len(escape(names)) + sum(len(escape(line)) for line in lines)
         if characters > MAX_TOOL_CHARACTERS:
             break
-        rows.append(row | {"range": _success_range(row), "commands": lines})
+        rows.append(
+            row | {"range": _success_range(row), "commands": lines, "examples": _ids(example)}
+        )
     return Section(rows, answers.tools.height, commands.ask("tool_scores"))
 
 
@@ -75,7 +102,9 @@ def servers(answers: Answers, commands: Commands) -> Section:
         lines = _present(
             commands.show(example), commands.calls(row["server"], None, where, example)
         )
-        rows.append(row | {"range": _success_range(row), "commands": lines})
+        rows.append(
+            row | {"range": _success_range(row), "commands": lines, "examples": _ids(example)}
+        )
     return Section(rows, answers.servers.height, commands.ask("server_scores"))
 
 
@@ -107,8 +136,19 @@ def errors(answers: Answers, commands: Commands) -> Section:
         rank_in_verdict=pl.col("index").rank("ordinal").over("verdict"),
     )
     chosen = ranked.sort("rank_in_verdict", "urgency").head(MAX_ROWS * 2)
+    worked = _worked(answers)
     rows = [
-        row | {"commands": _present(commands.show(row["call_id"]))}
+        row
+        | worked(row)
+        | {
+            "commands": _present(commands.show(row["call_id"])),
+            "examples": _ids(
+                row["call_id"],
+                answers.more.errors.get(
+                    (row["server"], row["tool"], row["template"], row["verdict"]), ()
+                ),
+            ),
+        }
         for row in chosen.sort("calls", descending=True).to_dicts()
     ]
     return Section(rows, answers.errors.height, commands.ask("error_groups"))
@@ -116,15 +156,21 @@ def errors(answers: Answers, commands: Commands) -> Section:
 
 def hidden(answers: Answers, commands: Commands) -> Section:
     """Results that report a failure but are not marked as errors."""
+    worked = _worked(answers)
     rows = [
         row
+        | worked(row)
         | {
             "commands": _present(
                 commands.show(row["call_id"]),
                 commands.calls(
                     row["server"], row["tool"], "outcome = 'hidden_error'", row["call_id"]
                 ),
-            )
+            ),
+            "examples": _ids(
+                row["call_id"],
+                answers.more.hidden.get((row["server"], row["tool"], row["hidden_rule"]), ()),
+            ),
         }
         for row in answers.hidden.head(MAX_ROWS).to_dicts()
     ]
@@ -142,13 +188,18 @@ def latency(answers: Answers, commands: Commands) -> Section:
         wanted.select("server", "tool"), on=["server", "tool"], how="semi", nulls_equal=True
     ).to_dicts():
         bins.setdefault((row["server"], row["tool"]), []).append((row["bin"], row["calls"]))
+    worked = _worked(answers)
     rows = [
         row
+        | worked(row)
         | {
             "bars": charts.histogram(bins.get((row["server"], row["tool"]), ())),
             "p50_x": charts.time_x(row["latency_p50_ms"]),
             "p95_x": charts.time_x(row["latency_p95_ms"]),
             "commands": _present(commands.show(row["call_id"])),
+            "examples": _ids(
+                row["call_id"], answers.more.slow.get((row["server"], row["tool"]), ())
+            ),
         }
         for row in wanted.to_dicts()
     ]
@@ -159,6 +210,7 @@ def drift(answers: Answers, commands: Commands) -> Section:
     """The tools whose definition changed: when, what, and their failures before and after."""
     rows = []
     examples = _examples(answers)
+    worked = _worked(answers)
     for of_tool in answers.drift.partition_by("server", "tool", maintain_order=True)[:MAX_ROWS]:
         changes = of_tool.to_dicts()
         tool = (changes[0]["server"], changes[0]["tool"])
@@ -166,7 +218,8 @@ def drift(answers: Answers, commands: Commands) -> Section:
             changes, key=lambda change: (change["first_seen"] is not None, change["first_seen"])
         )
         rows.append(
-            {
+            worked(changes[0])
+            | {
                 "server": changes[0]["server"],
                 "tool": changes[0]["tool"],
                 "worst": changes[0]["drift"],
@@ -180,6 +233,7 @@ def drift(answers: Answers, commands: Commands) -> Section:
                     commands.show(examples.get(tool)),
                     commands.calls(*tool, "", examples.get(tool)),
                 ),
+                "examples": _ids(examples.get(tool)),
             }
         )
     total = answers.drift.select("server", "tool").unique().height
@@ -189,15 +243,18 @@ def drift(answers: Answers, commands: Commands) -> Section:
 def context(answers: Answers, commands: Commands) -> Section:
     """The tools that take the most tokens of a model's context."""
     frame = answers.context.filter(pl.col("total_tokens") > 0)
+    worked = _worked(answers)
     most = max(frame.get_column("total_tokens"), default=0)
     rows = []
     for row in frame.head(MAX_ROWS // 2).to_dicts():
         parts = {"definition": row["listed_tokens"], "results": row["response_tokens_total"]}
         rows.append(
             row
+            | worked(row)
             | {
                 "pieces": charts.stacked(parts, charts.RATE_WIDTH, most),
                 "commands": _present(commands.show(row["call_id"])),
+                "examples": _ids(row["call_id"]),
             }
         )
     return Section(rows, frame.height, commands.ask("context_cost"))
@@ -205,8 +262,9 @@ def context(answers: Answers, commands: Commands) -> Section:
 
 def violations(answers: Answers, commands: Commands) -> Section:
     """Arguments and results that do not match the tool's own schema."""
+    worked = _worked(answers)
     rows = [
-        row | {"commands": _present(commands.show(row["call_id"]))}
+        row | worked(row) | _with_example(row, commands)
         for row in answers.violations.head(MAX_ROWS).to_dicts()
     ]
     return Section(rows, answers.violations.height, commands.ask("schema_violations"))
@@ -214,8 +272,9 @@ def violations(answers: Answers, commands: Commands) -> Section:
 
 def retries(answers: Answers, commands: Commands) -> Section:
     """The tools whose failed calls were repeated."""
+    worked = _worked(answers)
     rows = [
-        row | {"commands": _present(commands.show(row["call_id"]))}
+        row | worked(row) | _with_example(row, commands)
         for row in answers.retries.head(MAX_ROWS // 2).to_dicts()
     ]
     return Section(rows, answers.retries.height, commands.ask("retry_loops"))
@@ -224,8 +283,7 @@ def retries(answers: Answers, commands: Commands) -> Section:
 def findings(answers: Answers, commands: Commands) -> Section:
     """The violations of the protocol and other findings, by rule."""
     rows = [
-        row | {"commands": _present(commands.show(row["call_id"]))}
-        for row in answers.findings.head(MAX_ROWS).to_dicts()
+        row | _with_example(row, commands) for row in answers.findings.head(MAX_ROWS).to_dicts()
     ]
     return Section(rows, answers.findings.height, commands.ask("finding_counts"))
 
@@ -252,6 +310,7 @@ def changes(answers: Answers, compared: Compared, commands: Commands) -> Section
                     commands.show(example),
                     commands.calls(row["server"], row["tool"], "", example),
                 ),
+                "examples": _ids(example),
             }
         )
     return Section(rows, listed.height, commands.compare(compared.base))

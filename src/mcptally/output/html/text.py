@@ -13,6 +13,8 @@ from mcptally.redaction.display import CONTROL_CHARACTERS, mask_text
 
 NAME_LIMIT: Final = 90
 TEXT_LIMIT: Final = 300
+_WHOLE: Final = 40_000
+"""Texts of up to so many characters are masked as a whole, longer ones around the cut only."""
 
 _BREAK: Final = re.compile(r"[ \t\r]*\n\s*")
 
@@ -38,6 +40,17 @@ def shown(text: str | None, limit: int = TEXT_LIMIT) -> str:
     # A secret that begins before the cut ends within the next 4096 characters.
     line = CONTROL_CHARACTERS.sub(_escape, _BREAK.sub("\n", mask_text(text[: limit + 4096])))
     return line if len(line) <= limit else f"{line[: limit - 1]}\N{HORIZONTAL ELLIPSIS}"
+
+
+def shown_lines(text: str, limit: int) -> str:
+    """A recorded text on several lines: secrets masked, controls escaped, cut to `limit`."""
+    masked = mask_text(text if len(text) <= _WHOLE else text[: limit + 4096])
+    lines = CONTROL_CHARACTERS.sub(
+        lambda found: found[0] if found[0] == "\n" else _escape(found), masked.replace("\r\n", "\n")
+    )
+    if len(lines) <= limit:
+        return lines
+    return f"{lines[:limit]}\N{HORIZONTAL ELLIPSIS}\n(cut after {limit:,} characters)"
 
 
 def name(text: str | None) -> str:

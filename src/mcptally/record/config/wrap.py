@@ -1,7 +1,9 @@
 """Inserts the recorder into the server commands of a client configuration, and removes it again.
 
-Supports the configurations of Claude Desktop, Claude Code, Cursor and VS Code. They are recognised
-by their keys, not by their path: `mcpServers`, `projects.*.mcpServers`, `servers`, `mcp.servers`.
+Supports the JSON configurations of Claude Desktop, Claude Code, Cursor, VS Code, Zed, opencode,
+Crush and Amp. They are recognised by their keys, not by their path: see `_servers`. For TOML and
+YAML (Codex, Goose, LibreChat, Continue) it names the edit to make.
+
 The text is edited in place. The original file is kept in a backup next to it. The backup's name
 holds the hash of the edited file: if that file was not edited since, undo restores every byte.
 """
@@ -9,8 +11,10 @@ holds the hash of the edited file: if that file was not edited since, undo resto
 import dataclasses
 import glob
 import hashlib
+import itertools
 import json
 import os
+import shlex
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -47,6 +51,28 @@ class _Server:
     @property
     def label(self) -> str:
         return f"{self.name} ({self.project})" if self.project else self.name
+
+    @property
+    def command(self) -> Node | None:
+        """The node of the command: a string, or a list with the arguments (opencode)."""
+        command = self.node.get("command")
+        return (command.get("path") or command) if command and command.members else command
+
+    @property
+    def arguments(self) -> Node | None:
+        """The list of the arguments; Zed may have it inside of `command`."""
+        command = self.node.get("command")
+        return (command if command and command.members else self.node).get("args")
+
+    @property
+    def words(self) -> list[Node]:
+        """The nodes of the command's words."""
+        command, arguments = self.command, self.arguments
+        if command is None:
+            return []
+        if command.items is not None:
+            return list(command.items)
+        return [command, *((arguments.items if arguments else None) or ())]
 
 
 def recorder_command() -> list[str]:
@@ -100,16 +126,25 @@ def wrap(
     """
     if redact is not None:
         policy(redact)
-    path, text, servers = _load_servers(config, server)
-    options = ["record", f"--out={_expand_home(out or default_out()).absolute()}"]
+    folder = _expand_home(out or default_out()).absolute()
+    options = ["record", f"--out={folder}"]
     options += [f"--redact={redact}"] if redact else []
+    recorder = recorder_command()
+    if config.suffix.lower() in _OTHER_FORMATS:
+        raise UsageError(_edit_by_hand(config, recorder, options))
+    path, text, servers = _load_servers(config, server)
     edits: list[tuple[int, int, str]] = []
     messages = []
-    recorder = recorder_command()
-    for entry in servers:
-        server_edits, sentence = _wrap_server(text, entry, recorder, options)
+    for number, entry in enumerate(servers):
+        server_edits, sentence = _wrap_server(
+            text, entry, recorder, options, port=_FIRST_PORT + number
+        )
         edits += server_edits
         messages.append(sentence)
+    if edits:
+        messages.append(
+            f"restart the client; recordings go to {folder}: look at them with `mcptally {folder}`"
+        )
     if edits and _CACHE_FOLDERS & set(Path(recorder[0]).parts):
         messages.append(
             f"{recorder[0]} is in a cache that may be cleared: install mcptally permanently"
@@ -118,6 +153,32 @@ def wrap(
 
 
 _CACHE_FOLDERS: Final = {".cache", "Caches", "archive-v0"}
+_FIRST_PORT: Final = 8765
+"""The port that is proposed for the recorder of the first HTTP server in a file."""
+_OTHER_FORMATS: Final = {
+    ".toml": ("TOML, as in Codex", "[mcp_servers.NAME]", "command = {}", "args = [{}, …]"),
+    ".yaml": (
+        "YAML, as in Goose, LibreChat and Continue",
+        "the entry NAME",
+        "command: {} (Goose: cmd)",
+        "args: [{}, …]",
+    ),
+}
+_OTHER_FORMATS[".yml"] = _OTHER_FORMATS[".yaml"]
+"""Suffix of a file that is not edited → format and clients, entry, and the lines to write."""
+
+
+def _edit_by_hand(config: Path, recorder: Sequence[str], options: Sequence[str]) -> str:
+    """The sentence with the edit that puts the recorder into a file of another format."""
+    form, entry, command, args = _OTHER_FORMATS[config.suffix.lower()]
+    first = json.dumps(recorder[0], ensure_ascii=False)
+    words = [*recorder[1:], *options, "--name=NAME", "--"]
+    added = ", ".join([*(json.dumps(word, ensure_ascii=False) for word in words), "COMMAND"])
+    return (
+        f"{config}: is {form}; wrap edits JSON only. In {entry}, write `{command.format(first)}` "
+        f"and `{args.format(added)}`: COMMAND is the command that was there, in quotes, and … are "
+        "its arguments"
+    )
 
 
 def unwrap(config: Path, *, server: str | None = None) -> Change:
@@ -127,16 +188,19 @@ def unwrap(config: Path, *, server: str | None = None) -> Change:
         UnreadableError: the file cannot be read.
         UsageError: the file is not a configuration with servers, or the server does not exist.
     """
+    if other := _OTHER_FORMATS.get(config.suffix.lower()):
+        raise UsageError(
+            f"{config}: is {other[0]}; wrap edits JSON only. Remove the words up to and including "
+            "`--` by hand; the word after them is the command"
+        )
     path, text, servers = _load_servers(config, server)
-    wrapped = [entry for entry in servers if _recorder_argument_count(entry.node)]
+    wrapped = [entry for entry in servers if _recorder_argument_count(entry)]
     if not wrapped:
         return Change(path, text, text, ("no server in this file runs behind the recorder",))
     messages = [f"{entry.label}: runs without the recorder now" for entry in wrapped]
     after = _without_recorder(text, wrapped)
     backup = _backup_of(path, text)
-    if backup is not None and not any(
-        _recorder_argument_count(s.node) for s in _servers(parse(after))
-    ):
+    if backup is not None and not any(_recorder_argument_count(s) for s in _servers(parse(after))):
         before = backup.read_bytes().decode("utf-8")
         return Change(path, text, before, tuple(messages), restored=True)
     if backup is None:
@@ -157,9 +221,7 @@ def status(config: Path) -> dict[str, bool | None]:
     """
     _, _, servers = _load_servers(config, None)
     return {
-        entry.label: bool(_recorder_argument_count(entry.node))
-        if entry.node.get("command")
-        else None
+        entry.label: bool(_recorder_argument_count(entry)) if entry.node.get("command") else None
         for entry in servers
     }
 
@@ -186,9 +248,7 @@ def apply(change: Change) -> Path | None:
         if backup is not None:
             original = backup.read_bytes()
         else:
-            wrapped = [
-                s for s in _servers(parse(change.before)) if _recorder_argument_count(s.node)
-            ]
+            wrapped = [s for s in _servers(parse(change.before)) if _recorder_argument_count(s)]
             original = _without_recorder(change.before, wrapped).encode()
         if original == after:
             new_backup = path
@@ -238,8 +298,8 @@ def _load_servers(config: Path, server: str | None) -> tuple[Path, str, list[_Se
         raise UsageError(f"{config}: is not JSON: {error}") from error
     if not servers:
         raise UsageError(
-            f"{config}: names no servers (looked for mcpServers, servers, mcp.servers and "
-            "projects.*.mcpServers)"
+            f"{config}: names no servers (looked for mcpServers, servers, context_servers, "
+            "amp.mcpServers, mcp, mcp.servers and projects.*.mcpServers)"
         )
     if server is not None:
         names = {entry.name for entry in servers}
@@ -254,18 +314,23 @@ def _load_servers(config: Path, server: str | None) -> tuple[Path, str, list[_Se
 
 def _servers(root: Node) -> Iterator[_Server]:
     mcp = root.get("mcp")
-    maps = [
+    maps: list[tuple[Node | None, str]] = [
         (root.get("mcpServers"), ""),
         (root.get("servers"), ""),
         (root.get("mcp.servers"), ""),
         (mcp.get("servers") if mcp else None, ""),
         (mcp.get("mcpServers") if mcp else None, ""),
+        (root.get("context_servers"), ""),  # Zed
+        (root.get("amp.mcpServers"), ""),
+        (mcp, ""),  # opencode and Crush
     ]
     projects = root.get("projects")
     for project, node in (projects.members if projects else None) or ():
         maps.append((node.get("mcpServers"), project))
     for table, project in maps:
         for name, node in (table.members if table else None) or ():
+            if table is mcp and name in {"servers", "mcpServers"}:
+                continue
             if node.members is not None and any(node.get(k) for k in ("command", *_URL_KEYS)):
                 yield _Server(name, project, node)
 
@@ -273,13 +338,13 @@ def _servers(root: Node) -> Iterator[_Server]:
 _URL_KEYS: Final = ("url", "serverUrl", "httpUrl")
 
 
-def _recorder_argument_count(entry: Node) -> int | None:
+def _recorder_argument_count(entry: _Server) -> int | None:
     """The number of leading arguments for the recorder, including `--`; None if it is not used."""
-    command, args = entry.get("command"), entry.get("args")
-    arguments = args.strings() if args else None
-    if command is None or not isinstance(command.value, str) or not arguments:
+    words = [node.value for node in entry.words]
+    if not words or not all(isinstance(word, str) for word in words):
         return None
-    name = command.value.replace("\\", "/").rpartition("/")[2].lower().removesuffix(".exe")
+    name, arguments = words[0], words[1:]
+    name = name.replace("\\", "/").rpartition("/")[2].lower().removesuffix(".exe")
     begin = 2 if arguments[:2] == ["-m", "mcptally"] else 0 if name == "mcptally" else -1
     if begin < 0 or arguments[begin : begin + 1] != ["record"] or "--" not in arguments[:-1]:
         return None
@@ -300,24 +365,24 @@ def _apply_edits(text: str, edits: Iterable[_Edit]) -> str:
 
 
 def _wrap_server(
-    text: str, entry: _Server, recorder: Sequence[str], options: Sequence[str]
+    text: str, entry: _Server, recorder: Sequence[str], options: Sequence[str], *, port: int
 ) -> tuple[list[_Edit], str]:
-    node = entry.node
-    command, args = node.get("command"), node.get("args")
+    command, args = entry.command, entry.arguments
     if command is None:
-        return [], (
-            f"{entry.label}: uses HTTP and was not changed; to record it, run "
-            "`mcptally record --url URL --listen 127.0.0.1:PORT` and enter that address here"
-        )
-    if _recorder_argument_count(node):
+        return [], _record_by_http(entry, options, port)
+    if _recorder_argument_count(entry):
         return [], f"{entry.label}: already runs behind the recorder"
     arguments = args.strings() if args else []
-    if not isinstance(command.value, str) or arguments is None:
+    if arguments is None or not (isinstance(command.value, str) or command.strings()):
         return [], f"{entry.label}: its command or arguments are not strings; it was not changed"
     added = [json.dumps(word, ensure_ascii=False) for word in
              (*recorder[1:], *options, f"--name={entry.name}", "--")]  # fmt: skip
-    added.append(text[command.start : command.end])
     first_word = json.dumps(recorder[0], ensure_ascii=False)
+    done = f"{entry.label}: runs behind the recorder now"
+    if command.items:
+        start = command.items[0].start
+        return [(start, start, f"{', '.join([first_word, *added])}, ")], done
+    added.append(text[command.start : command.end])
     edits = [(command.start, command.end, first_word)]
     if args is None:
         edits = [(command.start, command.end, f'{first_word}, "args": [{", ".join(added)}]')]
@@ -329,15 +394,35 @@ def _wrap_server(
         edits.append((first, first, f"{', '.join(added)},{gap}"))
     else:
         edits.append((args.start, args.end, f"[{', '.join(added)}]"))
-    return edits, f"{entry.label}: runs behind the recorder now"
+    return edits, done
+
+
+def _record_by_http(entry: _Server, options: Sequence[str], port: int) -> str:
+    """The sentence that says how to record a server that is reached over HTTP."""
+    from urllib.parse import urlsplit  # noqa: PLC0415 - few files need it
+
+    key = next(key for key in _URL_KEYS if entry.node.get(key))
+    found = entry.node.get(key)
+    url = found.value if found is not None and isinstance(found.value, str) else ""
+    path = urlsplit(url).path if url.isprintable() and "[" not in url else ""
+    address = f"127.0.0.1:{port}"
+    words = ["mcptally", *options, f"--name={entry.name}", "--url", policy("default").url(url)[0],
+             "--listen", address]  # fmt: skip
+    return (
+        f"{entry.label}: uses HTTP and was not changed; to record it, run `{shlex.join(words)}` "
+        f"and write http://{address}{policy('default').url(path)[0]} as its {key}"
+    )
 
 
 def _without_recorder(text: str, servers: Iterable[_Server]) -> str:
     """The text with the recorder removed from these entries."""
     edits: list[_Edit] = []
     for entry in servers:
-        count = _recorder_argument_count(entry.node)
-        command, args = entry.node.get("command"), entry.node.get("args")
+        count = _recorder_argument_count(entry)
+        command, args = entry.command, entry.arguments
+        if count is not None and command is not None and command.items is not None:
+            edits.append((command.items[0].start, command.items[count + 1].start, ""))
+            continue
         if count is None or command is None or args is None or args.items is None:
             continue
         original, rest = args.items[count], args.items[count + 1 :]
@@ -383,6 +468,9 @@ def _replace(path: Path, data: bytes, *, like: Path) -> None:
 
 # --- masking of secrets --------------------------------------------------------------------------
 
+_SECRET_TABLES: Final = ("env", "environment", "headers", "requestInit")
+"""Keys of an entry under which every text is masked."""
+
 
 def _masked(text: str) -> str:
     """The configuration with environment values, header values and detected secrets masked."""
@@ -394,15 +482,15 @@ def _masked(text: str) -> str:
             edits[node.start] = (node.start, node.end, json.dumps(replacement, ensure_ascii=False))
 
     for entry in _servers(parse(text)):
-        for name in ("env", "headers", "requestInit"):
-            for node in found.walk() if (found := entry.node.get(name)) else ():
+        command = entry.node.get("command")
+        places = [entry.node] if command is None or not command.members else [entry.node, command]
+        for place, name in itertools.product(places, _SECRET_TABLES):
+            for node in found.walk() if (found := place.get(name)) else ():
                 if isinstance(node.value, str):
                     mask(node, "***")
-        args = entry.node.get("args")
-        arguments = (args.strings() if args else None) or []
-        if args is not None and args.items:
-            for node, word in zip(args.items, redaction.argv(arguments)[0], strict=False):
-                mask(node, word)
+        words = [node for node in entry.words if isinstance(node.value, str)]
+        for node, word in zip(words, redaction.argv([n.value for n in words])[0], strict=True):
+            mask(node, word)
         for name in _URL_KEYS:
             if (found := entry.node.get(name)) and isinstance(found.value, str):
                 mask(found, redaction.url(found.value)[0])

@@ -46,24 +46,49 @@
       line.append(code, button);
     }
   };
-  for (const visible of document.querySelectorAll(".priorities, .rest")) addCopyButtons(visible);
-  // The commands of a row open in a row of their own below it; sorting and filtering close it.
+  for (const visible of document.querySelectorAll(".rest")) addCopyButtons(visible);
+
+  // The calls and commands of a row open in a row of their own below it; sorting and filtering
+  // close it. A call is on the page once: the row gets a copy.
+  const addCalls = (content) => {
+    for (const link of content.querySelectorAll("a.to")) {
+      const original = document.getElementById(link.hash.slice(1));
+      if (!original || link.copied) continue;
+      const copied = original.cloneNode(true);
+      copied.removeAttribute("id");
+      link.parentNode.after(copied);
+      link.copied = copied;
+    }
+  };
+  const removeCalls = (content) => {
+    for (const link of content.querySelectorAll("a.to")) {
+      link.copied?.remove();
+      link.copied = null;
+    }
+  };
   const unfold = (details) => {
-    const content = details.querySelector(".commands");
+    const content = details.querySelector(".behind");
+    if (!content) return;
+    addCalls(content);
     const cell = details.parentNode;
-    if (cell.tagName !== "TD" || !content) return;
+    if (cell.tagName !== "TD") return;
     const below = make("tr", "", "below");
     const wide = make("td");
     wide.colSpan = cell.parentNode.cells.length;
     wide.append(content);
     below.append(wide);
     details.below = below;
+    cell.parentNode.classList.add("open");
     cell.parentNode.after(below);
   };
   const fold = (details) => {
+    const content = details.below ? details.below.firstChild.firstChild : details.querySelector(".behind");
+    if (!content) return;
+    removeCalls(content);
     if (!details.below) return;
-    details.append(details.below.firstChild.firstChild);
+    details.append(content);
     details.below.remove();
+    details.parentNode.parentNode.classList.remove("open");
     details.below = null;
   };
   const foldAll = (table) => {
@@ -102,19 +127,23 @@
     const cell = row.cells[column];
     return cell.dataset.v ?? cell.textContent.trim();
   };
+  const texts = new Intl.Collator("en");
   const compare = (a, b) => {
     if (a === b) return 0;
     const x = Number(a), y = Number(b);
-    return Number.isNaN(x) || Number.isNaN(y) ? a.localeCompare(b, "en") : x - y;
+    return Number.isNaN(x) || Number.isNaN(y) ? texts.compare(a, b) : x - y;
   };
-  const sort = (table, head) => {
+  const isNumeric = (table, head) => head.dataset.sort === "low"
+    || (table.tBodies[0].rows[0]?.cells[head.cellIndex].classList.contains("n") ?? false);
+  const sort = (table, head, descending) => {
     foldAll(table);
     const column = head.cellIndex;
     const body = table.tBodies[0];
     const rows = [...body.rows];
-    const numeric = rows.some((row) => row.cells[column].classList.contains("n") || head.dataset.sort === "low");
-    const now = head.getAttribute("aria-sort");
-    const descending = now ? now === "ascending" : numeric;
+    if (descending === undefined) {
+      const now = head.getAttribute("aria-sort");
+      descending = now ? now === "ascending" : isNumeric(table, head);
+    }
     for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
     head.setAttribute("aria-sort", descending ? "descending" : "ascending");
     const keyed = rows.map((row) => [value(row, column), row]);
@@ -129,48 +158,118 @@
       const button = make("button", head.firstChild.textContent);
       button.type = "button";
       head.firstChild.replaceWith(button);
-      button.addEventListener("click", () => sort(table, head));
+      button.addEventListener("click", () => { sort(table, head); remember(); });
     }
     if (table.classList.contains("long") && table.tBodies[0].rows.length > FIRST) {
       table.classList.add("short");
       table.allButton = make("button", "", "all");
       table.allButton.type = "button";
-      table.allButton.addEventListener("click", () => { foldAll(table); table.classList.toggle("short"); shorten(table); });
+      table.allButton.addEventListener("click", () => { foldAll(table); table.classList.toggle("short"); shorten(table); remember(); });
       table.cutNote = make("p", "", "small cut");
       table.parentNode.after(table.allButton, table.cutNote);
     }
     shorten(table);
   }
 
-  for (const form of document.querySelectorAll("form.filters")) {
+  const filters = (form) => form.querySelectorAll("input, select");
+  const setFilter = (field, text) => {
+    if (field.type === "checkbox") field.checked = text === "1"; else field.value = text;
+  };
+  const getFilter = (field) => field.type === "checkbox" ? (field.checked ? "1" : "") : field.value;
+  const filter = (form) => {
     const table = document.getElementById(form.dataset.for);
-    const search = form.querySelector("input[type=search]");
-    const filter = () => {
-      foldAll(table);
-      const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
-      const flags = [...form.querySelectorAll("input[data-flag]:checked")].map((box) => box.dataset.flag);
-      const chosen = [...form.querySelectorAll("select")].filter((one) => one.value);
-      const total = table.tBodies[0].rows.length;
-      for (const row of table.tBodies[0].rows) {
-        const text = row.textContent.toLowerCase();
-        row.hidden = !(words.every((word) => text.includes(word))
-          && flags.every((flag) => (row.dataset.f ?? "").split(" ").includes(flag))
-          && chosen.every((one) => one.value === (one.dataset.column === "server" ? row.cells[0].dataset.server : row.dataset[one.dataset.column])));
-      }
-      const shown = shorten(table);
-      form.querySelector("output").textContent = shown === total ? "" : `${shown.toLocaleString("en")} of ${total.toLocaleString("en")}`;
-    };
-    form.addEventListener("input", filter);
+    foldAll(table);
+    const words = form.querySelector("input[type=search]").value.toLowerCase().split(/\s+/).filter(Boolean);
+    const flags = [...form.querySelectorAll("input[data-flag]:checked")].map((box) => box.dataset.flag);
+    const chosen = [...form.querySelectorAll("select")].filter((one) => one.value);
+    const total = table.tBodies[0].rows.length;
+    for (const row of table.tBodies[0].rows) {
+      row.words ??= row.textContent.toLowerCase();
+      row.hidden = !(words.every((word) => row.words.includes(word))
+        && flags.every((flag) => (row.dataset.f ?? "").split(" ").includes(flag))
+        && chosen.every((one) => one.value === (one.dataset.column === "server" ? row.cells[0].dataset.server : row.dataset[one.dataset.column])));
+    }
+    const shown = shorten(table);
+    form.querySelector("output").textContent = shown === total ? "" : `${shown.toLocaleString("en")} of ${total.toLocaleString("en")}`;
+  };
+  const forms = [...document.querySelectorAll("form.filters")];
+  for (const form of forms) {
+    form.addEventListener("input", () => { filter(form); remember(); });
     form.addEventListener("submit", (event) => event.preventDefault());
     form.hidden = false;
   }
+
+  // The address holds what the reader chose: #ANCHOR?TABLE.sort=-calls&TABLE.search=git&TABLE.all=1
+  const nameOf = (field) => field.dataset.flag ?? field.dataset.column ?? "search";
+  const chosen = () => {
+    const state = new URLSearchParams();
+    for (const table of document.querySelectorAll("table.sortable")) {
+      const key = table.id.replace("t-", "");
+      const head = table.tHead.querySelector("[aria-sort]");
+      if (head) state.set(`${key}.sort`, (head.getAttribute("aria-sort") === "descending" ? "-" : "") + head.textContent.trim());
+      if (table.allButton && !table.classList.contains("short")) state.set(`${key}.all`, "1");
+    }
+    for (const form of forms) {
+      for (const field of filters(form)) {
+        if (getFilter(field)) state.set(`${form.dataset.for.replace("t-", "")}.${nameOf(field)}`, getFilter(field));
+      }
+    }
+    return String(state);
+  };
+  const parts = () => {
+    const [anchor, ...rest] = location.hash.slice(1).split("?");
+    return [anchor, rest.join("?")];
+  };
+  const remember = () => {
+    const state = chosen();
+    const hash = parts()[0] + (state ? `?${state}` : "");
+    history.replaceState(null, "", hash || location.hash ? `#${hash}` : location.href);
+  };
+  const restore = (text) => {
+    const state = new URLSearchParams(text);
+    for (const form of forms) {
+      for (const field of filters(form)) setFilter(field, state.get(`${form.dataset.for.replace("t-", "")}.${nameOf(field)}`) ?? "");
+      filter(form);
+    }
+    for (const table of document.querySelectorAll("table.sortable")) {
+      const key = table.id.replace("t-", "");
+      const by = state.get(`${key}.sort`) ?? "";
+      const head = [...table.tHead.rows[0].cells].find((one) => one.dataset.sort !== "none" && one.textContent.trim() === by.replace(/^-/, ""));
+      if (head) sort(table, head, by.startsWith("-"));
+      if (table.allButton) { table.classList.toggle("short", state.get(`${key}.all`) !== "1"); shorten(table); }
+    }
+  };
+  // What an address names is made visible: a folded call, or a row that the table does not show.
+  const reveal = (anchor) => {
+    const target = anchor && document.getElementById(anchor);
+    if (!target) return;
+    for (let one = target.parentElement; one; one = one.parentElement) if (one.tagName === "DETAILS") one.open = true;
+    const table = target.tagName === "TR" && target.closest("table");
+    if (table && target.hidden) {
+      const form = forms.find((one) => one.dataset.for === table.id);
+      for (const field of filters(form)) setFilter(field, "");
+      filter(form);
+    }
+    if (table && target.classList.contains("over")) { table.classList.remove("short"); shorten(table); }
+    for (const old of document.querySelectorAll(".target")) old.classList.remove("target");
+    target.classList.add("target");
+    target.scrollIntoView();
+  };
+  const arrive = () => {
+    const [anchor, state] = parts();
+    if (state && state !== chosen()) restore(state);
+    reveal(anchor);
+    remember();
+  };
+  addEventListener("hashchange", arrive);
+  if (location.hash) arrive();
 
   // All details are open in print.
   let opened = [];
   addEventListener("beforeprint", () => {
     printing = true;
     for (const table of document.querySelectorAll("table")) foldAll(table);
-    opened = [...document.querySelectorAll("main details:not([open])")];
+    opened = [...document.querySelectorAll("main details:not([open])")].filter((one) => !one.closest("details.call, #calls"));
     for (const one of opened) one.open = true;
   });
   addEventListener("afterprint", () => {

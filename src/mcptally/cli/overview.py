@@ -1,0 +1,44 @@
+"""The command `mcptally overview`, and `mcptally PATH`: from recordings to findings."""
+
+import shutil
+import sys
+import webbrowser
+
+import click
+
+
+@click.command(name="overview")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@click.option("--open", "opens", is_flag=True, help="Open the report in a browser.")
+def command(paths: tuple[str, ...], *, opens: bool) -> None:
+    """Import and score recordings or logs, and print what matters most.
+
+    `mcptally PATH...` does the same. PATH is a file, a folder or a pattern of transcripts, or of
+    logs that `mcptally import` can read; both can be mixed. Prints on one screen what was read, the
+    share of calls that got what they asked for, and the five problems that affect most calls: how
+    many calls with the 95 % interval of their share, whose fault, since when (UTC), and an example.
+
+    The store and the report are kept in $XDG_CACHE_HOME/mcptally (default: ~/.cache/mcptally), in a
+    folder for these paths that nobody else can read. The next run reads only what changed. Folders
+    that were not used for 30 days are removed. Nothing is written beside the inputs.
+
+    \b
+    Examples:
+      mcptally overview traces ~/Library/Logs/Claude --open
+      mcptally overview 'traces/2026-11-*.jsonl.zst'
+      mcptally traces
+    """
+    from mcptally.cli.score import progress_bar
+    from mcptally.output.overview import overview
+    from mcptally.output.overview.screen import screen
+    from mcptally.process_memory import configure_allocators
+    from mcptally.redaction.display import clean_line
+
+    configure_allocators()
+    with progress_bar() as progress:
+        found = overview(paths, progress=progress)
+    width = max(40, shutil.get_terminal_size((80, 24)).columns)
+    names = [clean_line(path) for path in paths]
+    sys.stdout.write(screen(names, found.answer, found.store, found.page, width=width))
+    if opens:
+        webbrowser.open(found.page.as_uri())

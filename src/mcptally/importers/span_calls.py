@@ -1,0 +1,413 @@
+"""Finds calls in spans, by the conventions of those who write them.
+
+| convention | a call is a span with |
+|---|---|
+| OpenTelemetry MCP, Sentry | `mcp.method.name`, or Sentry's `mcp.tool.name` |
+| OpenTelemetry GenAI | `gen_ai.operation.name` = `execute_tool` |
+| OpenInference | `openinference.span.kind` = `TOOL` |
+| Traceloop | `traceloop.span.kind` = `tool`, or a name such as `tools/list.mcp` |
+
+The last three describe what an agent did: whether an MCP server ran the tool, and which one, they
+do not say. Nested spans about one call (of the agent, of the client, of the server) are one call:
+clients often do not record the tool, and servers not the arguments. `jsonrpc.request.id` is unique
+within a session only: without a session id, the span's own id is used.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any, Final, Literal
+
+import msgspec
+
+from mcptally.importers import call_records
+from mcptally.importers.items import MAX_PENDING_CALLS, Connection, Item, Tally
+from mcptally.importers.source import Source
+from mcptally.transcript.format import Dir
+from mcptally.wire.strict_json import strict_json_error
+
+_MAX_SPANS: Final = 1_000_000
+"""Most spans whose parents are remembered, to recognise spans of the same call."""
+_MAX_DISTANCE: Final = 4
+"""Most steps from a span to an ancestor that describes the same call."""
+_GAVE_UP: Final = frozenset({"timeout", "cancelled"})
+_BY_SERVERS: Final = ("sampling/", "roots/list", "elicitation/create")
+_CARRIERS: Final = {"pipe": "stdio", "tcp": "streamable_http", "quic": "streamable_http"}
+_TRANSPORTS: Final = {"stdio": "stdio", "http": "streamable_http", "sse": "http_sse"}
+_CODE: Final = re.compile(r"MCP error (?P<code>-?\d+): ?(?P<message>.*)\Z", re.DOTALL)
+_TRACELOOP_METHOD: Final = re.compile(r"(?P<method>[a-z]+(?:/[a-z_]+)*)\.mcp\Z")
+_ARGUMENT: Final = "mcp.request.argument."
+
+Rank = Literal[0, 1, 2]
+"""Whose span it is: the agent's (0), the MCP client's (1), the server's (2). Of nested spans about
+one call, the one with the highest rank decides; the others add what it does not say."""
+
+
+class Span(msgspec.Struct):
+    """A span of any source."""
+
+    line: int
+    id: str
+    parent: str | None
+    name: str
+    start: int | None
+    end: int | None
+    attributes: dict[str, Any]
+    resource: dict[str, Any]
+    side: Literal["client", "server"] | None = None
+    failed: bool = False
+    message: str | None = None
+    """Text of the failure."""
+
+
+class _Call(msgspec.Struct):
+    """What a span says about a call; None: it does not say."""
+
+    method: str
+    rank: Rank
+    tool: str | None = None
+    arguments: Any = None
+    result: Any = None
+    is_error: bool | None = None
+    """Whether the tool reported an error."""
+    session: Any = None
+    request: Any = None
+    label: str | None = None
+
+
+def read_spans(source: Source, spans: Callable[[Source], Iterator[Span]]) -> Iterator[Item]:
+    """Yield the calls among the spans of a file, which is read twice; other spans are counted."""
+    tally = source.tally
+    groups = _nested(spans(source.preview()))
+    sizes = Counter(groups.values())
+    waiting: dict[str, list[tuple[Span, _Call]]] = {}
+    for span in spans(source):
+        call = _call_of(span)
+        if call is None:
+            tally.context["a span without a call"] += 1
+            continue
+        group = groups.get(span.id, span.id)
+        about = waiting.setdefault(group, [])
+        about.append((span, call))
+        if len(about) >= sizes.get(group, 1):
+            yield from _items(source, *_merged(waiting.pop(group), tally))
+        elif len(waiting) > MAX_PENDING_CALLS:
+            yield from _items(source, *_merged(waiting.pop(next(iter(waiting))), tally))
+    for about in waiting.values():
+        yield from _items(source, *_merged(about, tally))
+
+
+def _nested(spans: Iterator[Span]) -> dict[str, str]:
+    """Ids of the spans that are nested and about the same call → the id of the outermost one."""
+    parents: dict[str, str | None] = {}
+    calls: dict[str, _Call] = {}
+    for span in spans:
+        if len(parents) >= _MAX_SPANS:
+            break
+        parents[span.id] = span.parent
+        if call := _call_of(span):
+            calls[span.id] = _Call(call.method, call.rank, call.tool)
+    outer: dict[str, str] = {}
+    for id_, call in calls.items():
+        above = parents[id_]
+        for _ in range(_MAX_DISTANCE):
+            if above is None or above in calls:
+                break
+            above = parents.get(above)
+        if above is not None and above in calls and _same_call(calls[above], call):
+            outer[id_] = above
+    groups: dict[str, str] = {}
+    for id_ in outer:
+        top, steps = id_, 0
+        while top in outer and steps < _MAX_DISTANCE:
+            top, steps = outer[top], steps + 1
+        groups[id_] = groups[top] = top
+    return groups
+
+
+def _merged(about: list[tuple[Span, _Call]], tally: Tally) -> tuple[Span, _Call]:
+    """One span and call of all spans about a call: the best one, with what only others know."""
+    tally.used += 1
+    if len(about) > 1:
+        tally.context["also in another span of the same call"] += len(about) - 1
+        # Of equal ranks, the shortest is the innermost.
+        about.sort(key=lambda each: (-each[1].rank, (each[0].end or 0) - (each[0].start or 0)))
+    span, call = about[0]
+    if call.rank == 0:
+        tally.notes["a span of an agent: it does not say which server ran the tool"] += 1
+    for other, told in about[1:]:
+        span = msgspec.structs.replace(
+            span,
+            attributes=other.attributes | span.attributes,
+            failed=span.failed or other.failed,
+            message=span.message or other.message,
+        )
+        session, request = (
+            (told.session, told.request) if call.session is None else (call.session, call.request)
+        )
+        call = _Call(
+            call.method,
+            call.rank,
+            call.tool or told.tool,
+            told.arguments if call.arguments is None else call.arguments,
+            told.result if call.result is None else call.result,
+            told.is_error if call.is_error is None else call.is_error,
+            session,
+            request,
+            call.label or told.label,
+        )
+    return span, call
+
+
+def _same_call(outer: _Call, inner: _Call) -> bool:
+    """Whether two nested spans are about one call; agents put a server's name before the tool's."""
+    if outer.method != inner.method or (outer.rank == inner.rank == 2) or outer.rank > inner.rank:
+        return False
+    return outer.tool is None or inner.tool is None or outer.tool.endswith(inner.tool)
+
+
+def _call_of(span: Span) -> _Call | None:
+    """The call that a span describes, by the first convention that knows it."""
+    for convention in (_mcp, _gen_ai, _openinference, _traceloop):
+        if call := convention(span, span.attributes):
+            return call
+    return None
+
+
+def _mcp(span: Span, attributes: dict[str, Any]) -> _Call | None:
+    """The MCP conventions of OpenTelemetry, with the names of Sentry."""
+    method = attributes.get("mcp.method.name")
+    sentry_tool = _text(attributes.get("mcp.tool.name"))
+    if not isinstance(method, str):
+        if sentry_tool is None:
+            return None
+        method = "tools/call"
+    tool = _text(attributes.get("gen_ai.tool.name")) or sentry_tool
+    prompt = _text(attributes.get("gen_ai.prompt.name")) or _text(attributes.get("mcp.prompt.name"))
+    arguments = attributes.get("gen_ai.tool.call.arguments")
+    if method == "tools/call" and arguments is None:
+        given = {
+            key.removeprefix(_ARGUMENT): _parsed(value)
+            for key, value in attributes.items()
+            if key.startswith(_ARGUMENT)
+        }
+        arguments = given or None
+    told = attributes.get("mcp.tool.result.is_error")
+    error = attributes.get("error.type")
+    is_error = told if isinstance(told, bool) else True if error == "tool_error" else None
+    if method == "tools/call" and error is None and sentry_tool is not None and span.failed:
+        # Sentry records no JSON-RPC codes, and SDKs answer an exception of a tool by `isError`.
+        is_error = True
+    return _Call(
+        method,
+        2 if span.side != "client" else 1,
+        tool or prompt,
+        arguments,
+        attributes.get("gen_ai.tool.call.result", attributes.get("mcp.tool.result.content")),
+        is_error,
+        attributes.get("mcp.session.id"),
+        attributes.get("jsonrpc.request.id", attributes.get("mcp.request.id")),
+        _text(attributes.get("mcp.server.name")),
+    )
+
+
+def _gen_ai(span: Span, attributes: dict[str, Any]) -> _Call | None:
+    """The GenAI conventions of OpenTelemetry: a tool that an agent executed."""
+    if attributes.get("gen_ai.operation.name") != "execute_tool":
+        return None
+    return _Call(
+        "tools/call",
+        0,
+        _text(attributes.get("gen_ai.tool.name")) or span.name.removeprefix("execute_tool "),
+        attributes.get("gen_ai.tool.call.arguments", attributes.get("gen_ai.tool.input")),
+        attributes.get("gen_ai.tool.call.result", attributes.get("gen_ai.tool.output")),
+        span.failed or None,
+        attributes.get("gen_ai.conversation.id"),
+        attributes.get("gen_ai.tool.call.id"),
+    )
+
+
+def _openinference(span: Span, attributes: dict[str, Any]) -> _Call | None:
+    """The conventions of OpenInference (Phoenix, Arize)."""
+    if str(attributes.get("openinference.span.kind")).upper() != "TOOL":
+        return None
+    arguments = _parsed(attributes.get("input.value"))
+    if not isinstance(arguments, dict):
+        parameters = _parsed(attributes.get("tool.parameters"))
+        arguments = parameters if isinstance(parameters, dict) else arguments
+    result, is_error = attributes.get("output.value"), False
+    message = _parsed(result)
+    if isinstance(message, dict) and message.get("type") == "tool":  # a message of LangChain
+        data = message["data"] if isinstance(message.get("data"), dict) else message
+        result, is_error = data.get("content", result), data.get("status") == "error"
+    return _Call(
+        "tools/call",
+        0,
+        _text(attributes.get("tool.name")) or span.name,
+        arguments,
+        result,
+        span.failed or is_error or None,
+        attributes.get("session.id"),
+        attributes.get("tool_call.id", attributes.get("tool.id")),
+    )
+
+
+def _traceloop(span: Span, attributes: dict[str, Any]) -> _Call | None:
+    """The conventions of Traceloop (OpenLLMetry)."""
+    server = _text(attributes.get("traceloop.workflow.name"))
+    if attributes.get("traceloop.span.kind") == "tool":
+        given = _parsed(attributes.get("traceloop.entity.input"))
+        arguments = given.get("arguments", given) if isinstance(given, dict) else given
+        of_client: Rank = 1 if isinstance(given, dict) and "tool_name" in given else 0
+        output = attributes.get("traceloop.entity.output")
+        told = _parsed(output)
+        if isinstance(told, dict) and "result" in told and told.keys() <= {"result", "is_error"}:
+            output = told["result"]
+        return _Call(
+            "tools/call",
+            of_client,
+            _text(attributes.get("traceloop.entity.name")) or span.name.removesuffix(".tool"),
+            arguments,
+            output,
+            span.failed or None,
+            request=None,
+            label=server,
+        )
+    match = _TRACELOOP_METHOD.match(span.name)
+    return _Call(match["method"], 1, label=server) if match else None
+
+
+def _items(source: Source, span: Span, call: _Call) -> Iterator[Item]:
+    direction: Dir = "s2c" if call.method.startswith(_BY_SERVERS) else "c2s"
+    back: Dir = "c2s" if direction == "s2c" else "s2c"
+    connection = _connection(source, span, call)
+    line = span.line
+    uri = _text(span.attributes.get("mcp.resource.uri"))
+    uri = uri if call.method.startswith("resources/") else None
+    if call.method.startswith("notifications/"):
+        extra: dict[str, Any] = {"method": call.method}
+        yield Item(
+            kind="head",
+            line=line,
+            connection=connection,
+            at=span.start,
+            dir=direction,
+            derived=True,
+            extra=extra,
+        )
+        return
+    known = call.request is not None and call.session is not None
+    id_ = str(call.request) if known else span.id
+    arguments = call_records.NOT_RECORDED
+    if call.method == "tools/call" and call.arguments is not None:
+        if isinstance(_parsed(call.arguments), dict):
+            arguments = _json(call.arguments)
+        else:
+            source.tally.notes["arguments that are not a JSON object: left out"] += 1
+    yield call_records.request(
+        connection,
+        id_,
+        line=line,
+        at=span.start,
+        tool=call.tool,
+        method=call.method,
+        uri=uri,
+        arguments=arguments,
+        direction=direction,
+    )
+    if span.attributes.get("error.type") != "no_response":
+        yield _reply(connection, id_, span, call, direction=back)
+
+
+def _reply(connection: Connection, id_: str, span: Span, call: _Call, *, direction: Dir) -> Item:
+    attributes, line, at = span.attributes, span.line, span.end
+    told = attributes.get("error.type")
+    error = None if told is None else str(told)
+    code = attributes.get("rpc.response.status_code", attributes.get("jsonrpc.error.code"))
+    failed = error is not None or span.failed
+    if error in _GAVE_UP:
+        return call_records.cancellation(connection, id_, line=line, at=at, why=error)
+    number = _code(code) if code is not None else _code(error)
+    number = None if error == "tool_error" else number
+    message = span.message
+    # An agent's span does not say which error it was; the MCP conventions do.
+    if (
+        number is None
+        and call.rank == 0
+        and call.is_error
+        and (said := _CODE.search(message or ""))
+    ):
+        number, message = int(said["code"]), said["message"]
+    if number is not None and (number or failed):
+        return call_records.error_reply(
+            connection, id_, line=line, at=at, message=message, code=number, direction=direction
+        )
+    if failed and not call.is_error and error != "hidden_error":
+        return call_records.error_reply(
+            connection, id_, line=line, at=at, message=message or error, direction=direction
+        )
+    result = call.result
+    if call.is_error and result is None:
+        result = message
+    if result is None:
+        return call_records.result_reply(
+            connection, id_, line=line, at=at, is_error=bool(call.is_error), direction=direction
+        )
+    text = call_records.result_of(result, is_error=True if call.is_error else None)
+    return call_records.result_reply(
+        connection, id_, line=line, at=at, result=text, direction=direction
+    )
+
+
+def _connection(source: Source, span: Span, call: _Call) -> Connection:
+    """The connection of a span, by its session, else by process and server address."""
+    attributes, resource = span.attributes, span.resource
+    address = attributes.get("server.address")
+    port = attributes.get("server.port")
+    where = f"{address}:{port}" if address and port else address
+    service = resource.get("service.name")
+    label = (
+        call.label
+        or where
+        or (service if service and not str(service).startswith("unknown_service") else None)
+    )
+    process = resource.get("service.instance.id") or resource.get("process.pid") or ""
+    key = (
+        str(call.session)
+        if call.session is not None
+        else f"{service or ''} {process} {where or ''}".strip()
+    )
+    carried, named = attributes.get("network.transport"), attributes.get("mcp.transport")
+    transport = _CARRIERS.get(carried) if isinstance(carried, str) else None
+    transport = _TRANSPORTS.get(named, transport) if isinstance(named, str) else transport
+    return source.connection(key, server=str(label) if label else None, transport=transport)
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _code(value: Any) -> int | None:
+    """A JSON-RPC error code, which the conventions write as text."""
+    if isinstance(value, bool) or not isinstance(value, (int, str)):
+        return None
+    try:
+        return int(value)
+    except ValueError:
+        return None
+
+
+def _parsed(value: Any) -> Any:
+    """The value of a JSON text; anything else as it is."""
+    if isinstance(value, str) and strict_json_error(value.encode(errors="replace")) is None:
+        return msgspec.json.decode(value)
+    return value
+
+
+def _json(value: Any) -> msgspec.Raw:
+    """Arguments as JSON text: a string that is JSON is used as it is."""
+    if isinstance(value, str):
+        data = value.encode(errors="replace")
+        if strict_json_error(data) is None:
+            return msgspec.Raw(data)
+    return msgspec.Raw(call_records.json_bytes(value))

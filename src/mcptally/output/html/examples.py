@@ -1,0 +1,225 @@
+"""Puts whole calls on the page: request, reply, and what decided about them.
+
+Each call is on the page once; priorities and rows of tables refer to it. The calls of the most
+important rows come first, until `BUDGET` is spent. Long payloads are folded and cut, and a payload
+that another call has too is not repeated.
+"""
+
+import dataclasses
+import html
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
+from typing import Any, Final
+
+from markupsafe import Markup
+
+from mcptally.analytics import explain
+from mcptally.analytics.explain import Explanation
+from mcptally.analytics.store import Store
+from mcptally.output.html.answers import counted_calls
+from mcptally.output.html.priorities import Priority
+from mcptally.output.html.text import duration, name, shown, shown_lines
+from mcptally.plural import count
+from mcptally.tables.values import cell
+
+BUDGET: Final = 2_000_000
+"""Bytes of the page that calls may take, all together."""
+MAX_CALLS: Final = 1_200
+"""Calls that are read from the store at most."""
+MAX_EXAMPLES: Final = 20
+"""Calls per row at most."""
+MAX_PAYLOAD: Final = 4_000
+"""Characters of a payload on the page."""
+MAX_EVIDENCE: Final = 3_000
+"""Characters of the evidence of a call on the page."""
+MAX_INDENTED: Final = 40_000
+"""Characters of a payload that is masked and indented as a whole; a longer one is cut before."""
+FOLDED: Final = 700
+"""Payloads with more characters than this are folded."""
+_FOLDED_LINES: Final = 16
+_MARKUP: Final = 1_200
+"""Bytes of the markup of a call, about."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Payload:
+    """The request or the reply of a call as the page shows it."""
+
+    title: str
+    text: Markup | None
+    """The escaped text; None if there is none, or `same_as` has it."""
+    folded: bool
+    same_as: str | None
+    """The id of a call on the page that has the same payload."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Call:
+    """A call as the page shows it."""
+
+    call_id: str
+    target: str
+    server: str
+    outcome: str
+    verdict: str | None
+    facts: str
+    """When it was made and how long it took."""
+    place: str
+    """File and line of the request."""
+    error: Markup | None
+    stderr: Markup | None
+    request: Payload
+    reply: Payload
+    evidence: Markup
+    size: int
+    """Bytes on the page, about."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Calls:
+    """The calls on the page."""
+
+    by_id: Mapping[str, Call]
+    """Id → call, the most important ones first."""
+    omitted: int
+    """Calls that the budget left out."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of all calls, about."""
+        return sum(call.size for call in self.by_id.values())
+
+    def of(self, ids: Iterable[str | None]) -> list[Call]:
+        """Those of the calls that are on the page."""
+        return [self.by_id[call] for call in ids if call is not None and call in self.by_id]
+
+
+def in_order(groups: Iterable[Iterable[Sequence[str | None]]]) -> list[str]:
+    """The ids of calls by importance, each once.
+
+    The first example of each row comes before the second of any.
+
+    Args:
+        groups: the examples of each row, by section, the most important section first.
+    """
+    rows = [row for group in groups for row in group]
+    turns = zip_longest(*rows)
+    return list(dict.fromkeys(call for turn in turns for call in turn if call is not None))
+
+
+def of_problem(
+    store: Store, problem: Priority, examples: int, filters: Mapping[str, Any]
+) -> list[str]:
+    """The ids of up to `examples` calls that show a problem."""
+    first = [] if problem.example is None else [problem.example]
+    if examples <= 1 or not problem.where:
+        return first
+    counted, values = counted_calls(filters)
+    wanted = {"server": problem.server} | ({} if problem.tool is None else {"tool": problem.tool})
+    same = " AND ".join(f"{name} IS NOT DISTINCT FROM ?" for name in wanted)
+    found = store.sql(
+        f"SELECT call_id FROM calls WHERE {same} AND {problem.where} AND {counted} "
+        f"ORDER BY call_id LIMIT {examples:d}",
+        params=[*wanted.values(), *values],
+    ).fetchall()
+    return list(dict.fromkeys([*first, *(call for (call,) in found)]))[:examples]
+
+
+def load(store: Store, wanted: Sequence[str]) -> Calls:
+    """Read calls from a store, as many as the budget allows.
+
+    Args:
+        store: the store of the page.
+        wanted: the ids, the most important ones first.
+    """
+    found = explain.explain_calls(store, wanted[:MAX_CALLS], longest=MAX_INDENTED + 1)
+    calls: dict[str, Call] = {}
+    owners: dict[str, str] = {}
+    spent = 0
+    for call_id in wanted[:MAX_CALLS]:
+        if call_id not in found:
+            continue
+        call = _call(found[call_id], owners)
+        if spent + call.size > BUDGET:
+            break
+        spent += call.size
+        calls[call_id] = call
+        for payload in (call.request, call.reply):
+            if payload.text is not None:
+                owners.setdefault(str(payload.text), call_id)
+    return Calls(calls, len(wanted) - len(calls))
+
+
+def _call(found: Explanation, owners: Mapping[str, str]) -> Call:
+    row = found.call
+    target = row["tool"] or row["prompt"] or row["resource_uri"]
+    at = cell("requested_at", row["requested_at"]) if row["requested_at"] else ""
+    facts = (
+        f"{at} UTC" if at else "unknown time",
+        f"answered after {duration(row['latency_ms'])}"
+        if row["latency_ms"] is not None
+        else "no latency",
+    )
+    error = _content(row["error_text"], MAX_PAYLOAD)
+    stderr = _content(row.get("stderr_error"), MAX_PAYLOAD)
+    request = _payload(
+        f"Request {shown(row['method'], 60)}{f' {name(target)}' if target else ''} "
+        f"({count(row['request_bytes'] or 0, 'byte')}, id {shown(row['request_id'], 60)})",
+        row["arguments"],
+        row["call_id"],
+        owners,
+    )
+    answered = row["answered_at"] is not None or row["response"] is not None
+    reply = _payload(
+        f"Reply ({count(row['response_bytes'] or 0, 'byte')})" if answered else "No reply",
+        row["response"],
+        row["call_id"],
+        owners,
+    )
+    evidence = _content(explain.evidence(found), MAX_EVIDENCE) or Markup()
+    texts = [error, stderr, request.text, reply.text, evidence]
+    return Call(
+        call_id=row["call_id"],
+        target=name(target or row["method"]),
+        server=name(row["server"]),
+        outcome=row["outcome"],
+        verdict=row["verdict"],
+        facts=", ".join(facts),
+        place=f"{shown(row['file'], 120)}:{row['line']}",
+        error=error,
+        stderr=stderr,
+        request=request,
+        reply=reply,
+        evidence=evidence,
+        size=_MARKUP + sum(len(text.encode()) for text in texts if text is not None),
+    )
+
+
+def _payload(title: str, text: str | None, call_id: str, owners: Mapping[str, str]) -> Payload:
+    if text is None:
+        return Payload(title, None, folded=False, same_as=None)
+    shown_text = _content(_indented(text), MAX_PAYLOAD) or Markup()
+    owner = owners.get(str(shown_text)) if len(shown_text) > FOLDED else None
+    if owner not in (None, call_id):
+        return Payload(title, None, folded=False, same_as=owner)
+    folded = len(shown_text) > FOLDED or shown_text.count("\n") > _FOLDED_LINES
+    return Payload(title, shown_text, folded=folded, same_as=None)
+
+
+def _indented(text: str) -> str:
+    """JSON text with line breaks; text that is too long, or no JSON, as it is."""
+    if len(text) > MAX_INDENTED:
+        return text
+    try:
+        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _content(text: str | None, limit: int) -> Markup | None:
+    """Recorded text as the content of an element: masked, cut, escaped."""
+    if not text:
+        return None
+    # Quotes need no escape in the content of an element; JSON has many.
+    return Markup(html.escape(shown_lines(text, limit), quote=False))  # noqa: S704

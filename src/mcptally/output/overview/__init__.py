@@ -1,0 +1,118 @@
+"""Summarizes recordings and logs: imports and scores them into a cache, and keeps the answer.
+
+    inputs → cache → (import, score, report, answer) → screen
+
+May import what `output` may import, and the modules of `output` below it. If neither the inputs nor
+the program changed, the kept answer is returned and nothing large is imported.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from mcptally.errors import UnreadableError, UsageError
+from mcptally.output.overview import cache
+from mcptally.output.overview.inputs import Inputs, find_inputs
+
+_SHOWN: Final = 5
+"""The number of findings in an answer."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Overview:
+    """What was read and found, and where the store and the page are."""
+
+    folder: Path
+    """The folder of the cache."""
+    answer: Mapping[str, Any]
+    """The numbers and texts of the summary; recorded texts are masked and on one line."""
+
+    @property
+    def store(self) -> Path:
+        """The folder of the store."""
+        return self.folder / cache.STORE
+
+    @property
+    def page(self) -> Path:
+        """The file of the report."""
+        return self.folder / cache.PAGE
+
+
+def overview(
+    paths: Iterable[str | Path],
+    *,
+    jobs: int = 0,
+    progress: Callable[[int, int], None] = lambda *_: None,
+) -> Overview:
+    """Import and score recordings and logs, and summarize them.
+
+    Args:
+        paths: files, folders and patterns of transcripts or of logs that `import` can read.
+        jobs: processes to use at most; 0 means one per core.
+        progress: called with the bytes of scoring done and in all.
+
+    Raises:
+        UnreadableError: none of the paths can be read.
+        UsageError: a path is a store, or the cache cannot be used.
+    """
+    given = [Path(path) for path in paths]
+    for path in given:
+        if (path / "store.json").is_file():
+            raise UsageError(
+                f"{path}: is a store; next: mcptally query {path} priorities, or mcptally report "
+                f"{path} -o report.html"
+            )
+    root = cache.root()
+    folder = cache.folder_of(root, given)
+    earlier = cache.read(folder)
+    inputs = find_inputs(given, root, earlier.get("files", {}))
+    state: dict[str, Any] = {
+        "program": cache.program_digest(),
+        "files": inputs.files,
+        "skipped": len(inputs.skipped),
+    }
+    if inputs.are_stable and cache.is_current(folder, earlier, state):
+        cache.touch(folder)
+        return Overview(folder, earlier["answer"])
+    cache.create(root, folder)
+    same_logs = earlier.get("logs") == inputs.logs_state
+    answer = _compute(folder, inputs, same_logs=same_logs, jobs=jobs, progress=progress)
+    cache.write(
+        folder, state | {"logs": inputs.logs_state, "answer": answer, "store": cache.mark(folder)}
+    )
+    cache.sweep(root, keep=folder)
+    return Overview(folder, answer)
+
+
+def _compute(
+    folder: Path,
+    inputs: Inputs,
+    *,
+    same_logs: bool,
+    jobs: int,
+    progress: Callable[[int, int], None],
+) -> dict[str, Any]:
+    """Import what are logs, score everything, write the page, and return the answer."""
+    # These load polars, pyarrow and DuckDB.
+    from mcptally.output.overview.answer import answer_of  # noqa: PLC0415
+    from mcptally.pipeline.run import score  # noqa: PLC0415
+
+    imported = folder / cache.IMPORTED
+    lost = cache.import_logs_anew(imported, inputs.logs) if not same_logs else None
+    if lost is None:
+        lost = cache.read(folder)["answer"]["unused_lines"]
+    archive = [*inputs.transcripts, *sorted(imported.glob("*.jsonl*"))]
+    if not archive:
+        names = ", ".join(str(path) for path in inputs.logs[:3])
+        raise UnreadableError(f"no MCP traffic was found in {names}")
+    summary = score(archive, out=folder / cache.STORE, jobs=jobs, progress=progress)
+    found = answer_of(folder / cache.STORE, folder / cache.PAGE, most=_SHOWN)
+    return found | {
+        "transcripts": len(inputs.transcripts),
+        "logs": len(inputs.logs),
+        "skipped": len(inputs.skipped),
+        "bytes": sum(identity[0] for identity, _ in inputs.files.values()),
+        "unreadable_lines": summary.broken_lines,
+        "unused_lines": lost,
+    }

@@ -1,0 +1,152 @@
+"""The cache of stores and pages: where it is, what is current, and what is removed.
+
+CACHE/<digest>/overview.json    what was read and answered
+CACHE/<digest>/imported/        transcripts of imported logs, with reports
+CACHE/<digest>/store/           the store
+CACHE/<digest>/report.html      the page
+
+CACHE is `$XDG_CACHE_HOME/mcptally`, by default `~/.cache/mcptally`. The digest is that of the given
+paths. Nobody else can read the folders (mode 0700).
+"""
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import mcptally
+from mcptally.errors import UsageError
+
+STORE: Final = "store"
+PAGE: Final = "report.html"
+IMPORTED: Final = "imported"
+_STATE: Final = "overview.json"
+_FORMAT: Final = 1
+UNUSED_DAYS: Final = 30
+"""A cache that was not used for so many days is removed."""
+_FOLDER: Final = re.compile(r"[0-9a-f]{12}")
+_SOURCES: Final = (".py", ".sql", ".html", ".css", ".js", ".toml", ".json")
+
+
+def root() -> Path:
+    """The folder of all caches, which may not exist yet.
+
+    Raises:
+        UsageError: the home folder is unknown.
+    """
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    if Path(base).is_absolute():
+        return Path(base) / "mcptally"
+    try:
+        return Path.home() / ".cache" / "mcptally"
+    except RuntimeError:
+        raise UsageError("the home folder is unknown; set XDG_CACHE_HOME to a folder") from None
+
+
+def folder_of(caches: Path, paths: Iterable[Path]) -> Path:
+    """The cache of these inputs: the same for the same absolute paths in any order."""
+    names = sorted({os.path.abspath(path) for path in paths})  # noqa: PTH100  (without links)
+    digest = hashlib.blake2b("\0".join(names).encode("utf-8", "surrogateescape"), digest_size=6)
+    return caches / digest.hexdigest()
+
+
+def create(caches: Path, folder: Path) -> None:
+    """Create the folder of a cache.
+
+    Raises:
+        UsageError: it cannot be created, or belongs to somebody else.
+    """
+    try:
+        caches.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        stat = folder.lstat()
+    except OSError as error:
+        raise UsageError(
+            f"{folder}: cannot be created: {error.strerror}; set XDG_CACHE_HOME to a folder that "
+            "can be written"
+        ) from error
+    if folder.is_symlink() or (hasattr(os, "getuid") and stat.st_uid != os.getuid()):
+        raise UsageError(
+            f"{folder}: is a link or belongs to another user; set XDG_CACHE_HOME to a folder of "
+            "your own"
+        )
+    folder.chmod(0o700)
+
+
+def program_digest() -> str:
+    """Digest of the version, and of the sizes and times of this program's files."""
+    digest = hashlib.blake2b(mcptally.__version__.encode(), digest_size=8)
+    package = Path(mcptally.__file__).parent
+    for folder, folders, names in os.walk(package):
+        folders.sort()
+        for name in sorted(names):
+            if name.endswith(_SOURCES):
+                stat = os.stat(os.path.join(folder, name))  # noqa: PTH116, PTH118  (hundreds)
+                digest.update(f"{name} {stat.st_size} {stat.st_mtime_ns}\n".encode())
+    return digest.hexdigest()
+
+
+def read(folder: Path) -> dict[str, Any]:
+    """What the run before kept; empty if it kept nothing that this version can read."""
+    try:
+        found: dict[str, Any] = json.loads((folder / _STATE).read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) and found.get("format") == _FORMAT else {}
+
+
+def write(folder: Path, state: Mapping[str, Any]) -> None:
+    """Keep the state of a run for the next one."""
+    draft = folder / f"{_STATE}.{os.getpid()}"
+    draft.touch(mode=0o600)
+    draft.write_text(json.dumps({"format": _FORMAT, **state}), encoding="utf-8")
+    draft.replace(folder / _STATE)
+
+
+def mark(folder: Path) -> list[int]:
+    """A value that changes when the store or the page is replaced."""
+    stats = [(folder / name).stat() for name in (f"{STORE}/store.json", PAGE)]
+    return [number for stat in stats for number in (stat.st_ino, stat.st_mtime_ns, stat.st_size)]
+
+
+def is_current(folder: Path, earlier: Mapping[str, Any], state: Mapping[str, Any]) -> bool:
+    """Whether the run before had the same inputs and program, and its files are still there."""
+    if any(earlier.get(name) != value for name, value in state.items()):
+        return False
+    try:
+        return earlier.get("store") == mark(folder)
+    except OSError:
+        return False
+
+
+def touch(folder: Path) -> None:
+    """Note that a cache was used now."""
+    os.utime(folder / _STATE)
+
+
+def sweep(caches: Path, *, keep: Path) -> None:
+    """Remove the caches that were not used for `UNUSED_DAYS` days."""
+    oldest = time.time() - UNUSED_DAYS * 24 * 3600
+    for folder in caches.iterdir():
+        if folder == keep or folder.is_symlink() or not _FOLDER.fullmatch(folder.name):
+            continue
+        used = [path.stat().st_mtime for path in (folder, folder / _STATE) if path.exists()]
+        if max(used, default=oldest) < oldest:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def import_logs_anew(out: Path, logs: Sequence[Path]) -> int:
+    """Import logs into an empty folder; return the number of lines that could not be used.
+
+    All logs are imported together: which servers a log of Claude Desktop tells about depends on the
+    logs beside it.
+    """
+    from mcptally.importers import import_logs  # noqa: PLC0415
+
+    shutil.rmtree(out, ignore_errors=True)
+    return import_logs(logs, out).lost if logs else 0

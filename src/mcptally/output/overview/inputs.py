@@ -1,0 +1,136 @@
+"""Finds the transcripts and the logs of other programs that paths name."""
+
+import dataclasses
+import fnmatch
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from mcptally.errors import UnreadableError
+from mcptally.importers.detect import TRANSCRIPT, detect_format
+from mcptally.importers.registry import FORMATS
+from mcptally.store.source_files import file_state
+from mcptally.transcript.discover import SkippedFile, files_below, pattern_matches
+from mcptally.transcript.format import SUFFIXES
+
+_NAMES: Final = tuple(
+    f"{pattern}{suffix}"
+    for pattern in sorted({"*.jsonl"}.union(*(form.names for form in FORMATS.values())))
+    for suffix in ("", ".gz", ".zst")
+)
+"""Patterns of the names of files in a folder that may be transcripts or logs."""
+_PARTIAL: Final = (".part", "-wal", "-shm")
+
+FileEntry = tuple[tuple[int, ...], str]
+"""The state of a file (`FileState.identity`) and its format."""
+
+
+@dataclasses.dataclass(slots=True)
+class Inputs:
+    """The files to read, and those that are skipped."""
+
+    transcripts: list[Path] = dataclasses.field(default_factory=list)
+    logs: list[Path] = dataclasses.field(default_factory=list)
+    skipped: list[SkippedFile] = dataclasses.field(default_factory=list)
+    files: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """Path → `FileEntry`, of all files to read."""
+    are_stable: bool = True
+    """Whether every later change of a file will show in its state."""
+
+    @property
+    def logs_state(self) -> dict[str, Any]:
+        """The part of `files` about logs."""
+        return {str(path): self.files[str(path)] for path in self.logs}
+
+
+def find_inputs(paths: Sequence[Path], cache: Path, known: Mapping[str, Sequence[Any]]) -> Inputs:
+    """The files that `paths` name, sorted into transcripts and logs.
+
+    In folders, files whose names do not look like a transcript or log are ignored, and files of an
+    unknown format are skipped. A named file is always read.
+
+    Args:
+        paths: files, folders and patterns.
+        cache: the folder of all caches, whose files are not inputs.
+        known: path → state and format of the files of the run before, which are not opened again.
+
+    Raises:
+        UnreadableError: a path does not exist, or no file can be read.
+    """
+    found = Inputs()
+    for path, is_named in _files(paths, found.skipped):
+        if not is_named and cache in path.absolute().parents:
+            continue
+        _add(found, path, known.get(str(path)), is_named=is_named)
+    if not found.files:
+        first = (
+            f"; skipped: {found.skipped[0].name}: {found.skipped[0].why}" if found.skipped else ""
+        )
+        raise UnreadableError(
+            f"{', '.join(map(str, paths))}: no transcripts, and no logs of a known format "
+            f"({', '.join(FORMATS)}){first}"
+        )
+    return found
+
+
+def _files(paths: Iterable[Path], skipped: list[SkippedFile]) -> Iterable[tuple[Path, bool]]:
+    """Yield each file once, and whether it was named rather than found in a folder."""
+    seen: set[Path] = set()
+    for path in paths:
+        for root in [path] if _exists(path) else sorted(pattern_matches(path)):
+            if root.is_dir():
+                pairs = [
+                    (file, False)
+                    for file in sorted(files_below(root, skipped, ("",)))
+                    if _fits(file)
+                ]
+            elif root.is_file():
+                pairs = [(root, True)]
+            else:
+                raise UnreadableError(f"{root}: is neither a file nor a folder")
+            for file, is_named in pairs:
+                if file.absolute() not in seen:
+                    seen.add(file.absolute())
+                    yield file, is_named
+            seen.add(root.absolute())
+        if not _exists(path) and path.absolute() not in seen and not any(pattern_matches(path)):
+            raise UnreadableError(f"{path}: no such file or folder")
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError) as error:
+        raise UnreadableError(f"{path}: {error}") from error
+
+
+def _fits(path: Path) -> bool:
+    name = path.name
+    return not name.endswith(_PARTIAL) and any(fnmatch.fnmatchcase(name, one) for one in _NAMES)
+
+
+def _add(found: Inputs, path: Path, known: Sequence[Any] | None, *, is_named: bool) -> None:
+    """Add a file to the transcripts, logs or skipped files."""
+    identity, is_stable = file_state(path)
+    if known is not None and tuple(known[0]) == identity:
+        form: str | None = known[1]
+    else:
+        try:
+            form = detect_format(path)
+        except UnreadableError as error:
+            if is_named:
+                raise
+            found.skipped.append(SkippedFile(str(path), str(error)))
+            return
+    if form is None and is_named and path.name.endswith(SUFFIXES):
+        form = TRANSCRIPT  # damaged, perhaps: scoring reports what is wrong
+    if form is None:
+        if is_named:
+            raise UnreadableError(
+                f"{path}: unknown format; known: transcripts, {', '.join(FORMATS)}"
+            )
+        found.skipped.append(SkippedFile(str(path), "unknown format"))
+        return
+    (found.transcripts if form == TRANSCRIPT else found.logs).append(path)
+    found.files[str(path)] = [list(identity), form]
+    found.are_stable &= is_stable

@@ -1,0 +1,114 @@
+"""Lays out an overview as text that fits on a screen of 80 by 24 characters."""
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from mcptally.plural import count
+
+_UNITS: Final = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
+
+
+def screen(
+    paths: Sequence[str], answer: Mapping[str, Any], store: Path, page: Path, *, width: int = 80
+) -> str:
+    """The overview as text; only the last lines, which are commands, may exceed `width`."""
+    calls = (
+        count(answer["calls"], "call"),
+        f"of {count(answer['tools'], 'tool')}",
+        f"on {count(answer['servers'], 'server')}",
+        f"in {count(answer['sessions'], 'session')}",
+    )
+    read = f": {', '.join(_read(answer))}, {_span(answer['first'], answer['last'])}"
+    head = [
+        f"{_cut(', '.join(paths), max(20, width - len(read)))}{read}",
+        " ".join(calls),
+        answer["headline"],
+        *_rest(answer["rest"]),
+    ]
+    lines = [_cut(line, width) for line in head]
+    for number, finding in enumerate(answer["findings"], 1):
+        first, *more = _finding(finding)
+        lines.append(_cut(f"{number}. {first}", width))
+        lines += [_cut(f"   {line}", width) for line in more]
+    if not answer["findings"]:
+        lines.append("No problem was found." if answer["calls"] else "No tool call was recorded.")
+    return "\n".join([*lines, *_next(answer, store, page), ""])
+
+
+def _read(answer: Mapping[str, Any]) -> Iterator[str]:
+    """What was read, and what was not."""
+    if answer["transcripts"]:
+        yield count(answer["transcripts"], "transcript")
+    if answer["logs"]:
+        yield count(answer["logs"], "imported log")
+    unit = next(((size, name) for size, name in _UNITS if answer["bytes"] >= size), (1, "bytes"))
+    yield f"{answer['bytes'] / unit[0]:,.0f} {unit[1]}"
+    if answer["unreadable_lines"]:
+        yield f"{count(answer['unreadable_lines'], 'line')} unreadable"
+    if answer["unused_lines"]:
+        yield f"{count(answer['unused_lines'], 'line')} not imported"
+    if answer["skipped"]:
+        yield f"{count(answer['skipped'], 'other file')} skipped"
+
+
+def _span(first: str, last: str) -> str:
+    if first == last:
+        return first if first.startswith("unknown") else f"{first} UTC"
+    return f"{first} to {last.removeprefix(first[:11])} UTC"
+
+
+def _rest(rest: Mapping[str, int]) -> Iterator[str]:
+    """Whose fault the other calls are, the most frequent first, and how many are unfinished."""
+    causes = sorted((cause for cause in rest if rest[cause]), key=lambda cause: -rest[cause])
+    faults = ", ".join(f"{cause} {rest[cause]:,}" for cause in causes if cause != _UNFINISHED)
+    unfinished = f"{_UNFINISHED}: {rest[_UNFINISHED]:,}" if rest[_UNFINISHED] else ""
+    if causes:
+        yield "; ".join(filter(None, [faults and f"fault: {faults}", unfinished]))
+
+
+_UNFINISHED: Final = "unfinished"
+
+
+def _finding(finding: Mapping[str, Any]) -> Iterator[str]:
+    """The lines of a finding: what and how many; whose fault, since when; an example."""
+    if finding["tool"] is None:
+        name = f"{finding['server']} (all tools)"
+    else:
+        name = f"{finding['tool']} of {finding['server']}"
+    calls = f"{finding['affected']:,} of {count(finding['calls'], 'call')}"
+    thin = ", too little data" if finding["insufficient_data"] else ""
+    yield f"{name}: {finding['title']}, {calls}{thin}"
+    sure = "" if finding["confidence"] is None else f" ({finding['confidence']:.0f}% sure)"
+    since = "" if finding["since"] is None else f", since {finding['since']}"
+    range_ = "" if finding["interval"] is None else f"; 95% interval {finding['interval']}"
+    yield f"fault: {finding['fault']}{sure}{since}{range_}"
+    yield f"{finding['call_id'] or ''} {finding['message'] or ''}".strip() or "no example"
+
+
+def _next(answer: Mapping[str, Any], store: Path, page: Path) -> Iterator[str]:
+    """Where the page is, and three commands."""
+    place = _path(store)
+    call = next((f["call_id"] for f in answer["findings"] if f["call_id"]), None)
+    yield f"report: {_path(page)}"
+    commands = [
+        f"mcptally show {place} {call}" if call else f"mcptally query {place} tool_scores",
+        f"mcptally query {place} {'priorities' if answer['findings'] else 'server_scores'}",
+        f"mcptally explore {place} --open",
+    ]
+    yield f"next:   {commands[0]}"
+    yield from (f"        {command}" for command in commands[1:])
+
+
+def _path(path: Path) -> str:
+    """A path as a shell reads it, with `~` for the home folder."""
+    try:
+        rest = path.relative_to(Path.home())
+    except (ValueError, RuntimeError):
+        return shlex.quote(str(path))
+    return f"~/{shlex.quote(rest.as_posix())}"
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - 1]}\N{HORIZONTAL ELLIPSIS}"

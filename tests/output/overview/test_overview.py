@@ -1,0 +1,276 @@
+"""`mcptally PATH`: one screen of findings, kept in a cache."""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import mcptally as mt
+from mcptally.errors import UsageError
+from mcptally.output.overview import cache, overview
+from mcptally.output.overview.screen import screen
+from tests import corpus
+from tests.importers import styles
+from tests.importers.imported_logs import events
+from tests.transcripts import c2s, call, opened, s2c, text, write
+
+NAMES = ("time.jsonl", "sqlite.jsonl.zst")
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch) -> Path:
+    """A home folder; the caches of the test are in it."""
+    folder = tmp_path / "home"
+    folder.mkdir()
+    monkeypatch.setenv("HOME", str(folder))
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    return folder
+
+
+@pytest.fixture
+def traces(tmp_path) -> Path:
+    """A few recordings and a file that is none, last changed a minute ago."""
+    folder = tmp_path / "traces"
+    folder.mkdir()
+    for name in NAMES:
+        shutil.copy(corpus.SAMPLES / name, folder)
+    (folder / "README.md").write_text("no recording")
+    return aged(folder)
+
+
+def aged(folder: Path) -> Path:
+    """The folder with files that changed a minute ago, so that a later change shows in the time."""
+    for path in folder.rglob("*"):
+        then = path.stat().st_mtime - 60
+        os.utime(path, (then, then))
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _stable(monkeypatch) -> None:
+    """Take files for stable whose ctime is recent: `os.utime` cannot set it."""
+    monkeypatch.setattr("mcptally.store.source_files.TIMESTAMP_MARGIN_NS", -(10**9))
+
+
+def session(path: Path, *replies: bool) -> None:
+    """A recording of calls of the tool `read`; those that are False failed."""
+    rows = [opened()]
+    for number, worked in enumerate(replies):
+        rows.append(c2s(2 * number + 1, call(number, "read", path="a")))
+        said = text(number, "contents") if worked else text(number, "Traceback: boom", isError=True)
+        rows.append(s2c(2 * number + 2, said))
+    write(path, rows)
+
+
+def run(*arguments, cwd=None, **environment):
+    return subprocess.run(
+        [sys.executable, "-m", "mcptally", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=cwd,
+        env=os.environ | environment,
+        timeout=120,
+    )
+
+
+def test_one_screen_says_what_was_read_what_is_wrong_and_what_to_do_next(home, traces):
+    done = run(traces, COLUMNS="80")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert len(lines) <= 23
+    assert all(len(line) <= 80 for line in lines[:-4])
+    assert "2 transcripts" in lines[0]
+    assert re.fullmatch(r"[\d.]+% of \d+ calls got what they asked for", lines[2])
+    assert lines[4].startswith("1. ")
+    assert "fault: tool (" in lines[5]
+    assert "since 2026-11-21 22:5" in lines[5]
+    call_id, _, message = lines[6].strip().partition(" ")
+    assert re.fullmatch(r"[0-9a-f]{16}", call_id)
+    assert message
+    assert lines[-4].startswith("report: ~/.cache/mcptally/")
+    page = Path(lines[-4].split()[1].replace("~", str(home)))
+    assert page.read_text().startswith("<!doctype html>")
+    for line in lines[-3:-1]:  # `explore` runs until it is stopped
+        words = shlex.split(line.replace("next:", "").replace("~", str(home)))
+        assert words[0] == "mcptally"
+        pasted = run(*words[1:])
+        assert pasted.returncode == 0, pasted.stderr
+        assert call_id in pasted.stdout
+
+
+def test_unchanged_inputs_are_answered_from_the_cache_without_heavy_imports(traces):
+    first = overview([traces])
+    program = (
+        "import sys; from mcptally.store import source_files; "
+        "source_files.TIMESTAMP_MARGIN_NS = -10**9; from mcptally.cli import cli; "
+        f"cli([{str(traces)!r}], standalone_mode=False); "
+        "print([m for m in ('polars', 'pyarrow', 'duckdb', 'rich', 'mcp') if m in sys.modules])"
+    )
+    again = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert again.stdout.splitlines()[-1] == "[]", again.stderr
+    assert screen([str(traces)], first.answer, first.store, first.page) in again.stdout
+
+
+def changed_input(traces: Path, _: Path) -> None:
+    session(traces / "more.jsonl", True, False)
+
+
+def removed_input(traces: Path, _: Path) -> None:
+    (traces / NAMES[0]).unlink()
+
+
+def changed_page(_: Path, folder: Path) -> None:
+    (folder / "report.html").write_text("changed")
+
+
+def removed_store(_: Path, folder: Path) -> None:
+    shutil.rmtree(folder / "store")
+
+
+def damaged_state(_: Path, folder: Path) -> None:
+    (folder / "overview.json").write_text("{")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        changed_input,
+        *(
+            pytest.param(one, marks=pytest.mark.slow)
+            for one in (removed_input, changed_page, removed_store, damaged_state)
+        ),
+    ],
+)
+def test_what_changed_is_read_again(tmp_path, change):
+    traces = tmp_path / "traces"
+    traces.mkdir()
+    session(traces / NAMES[0], True, True)
+    session(traces / "other.jsonl", True)
+    first = overview([traces], jobs=1)
+    change(traces, first.folder)
+    again = overview([traces], jobs=1)
+    assert again.folder == first.folder
+    assert again.page.read_text() != "changed"
+    [(stored,)] = mt.open_store(again.store).sql("SELECT count(*) FROM calls").fetchall()
+    assert again.answer["calls"] == stored
+    assert again.answer["transcripts"] == len(list(traces.iterdir()))
+
+
+def test_logs_and_transcripts_can_be_mixed(tmp_path):
+    mixed = tmp_path / "mixed"
+    mixed.mkdir()
+    time = events(corpus.SAMPLES / "time.jsonl")
+    (mixed / "mcp-server-time.log").write_text(styles.claude_desktop(time))
+    session(mixed / "read.jsonl", True, False)
+    (mixed / "other.jsonl").write_text('{"some": "thing"}\n')
+    before = {path: path.read_bytes() for path in mixed.rglob("*")}
+    found = overview([mixed], jobs=1)
+    assert (found.answer["transcripts"], found.answer["logs"], found.answer["skipped"]) == (1, 1, 1)
+    assert found.answer["calls"] > 2
+    assert found.answer["servers"] == 2
+    assert {path: path.read_bytes() for path in mixed.rglob("*")} == before
+    # Without the log, its transcripts are removed.
+    (mixed / "mcp-server-time.log").unlink()
+    assert overview([mixed], jobs=1).answer["calls"] == 2
+
+
+@pytest.mark.slow
+def test_a_pattern_stands_for_its_matches(tmp_path):
+    session(tmp_path / "a1.jsonl", True)
+    session(tmp_path / "b1.jsonl", True)
+    assert overview([tmp_path / "a*.jsonl"], jobs=1).answer["transcripts"] == 1
+
+
+@pytest.mark.slow
+def test_the_cache_of_a_folder_that_contains_it_is_no_input(home):
+    session(home / "a.jsonl", True)
+    (home / "mcp.log").write_text(styles.claude_desktop(events(corpus.SAMPLES / "time.jsonl")))
+    assert overview([home], jobs=1).answer["transcripts"] == 1
+    assert overview([home], jobs=1).answer["transcripts"] == 1
+
+
+def test_nobody_else_can_read_the_cache(home, tmp_path):
+    session(tmp_path / "a.jsonl", True)
+    found = overview([tmp_path / "a.jsonl"], jobs=1)
+    assert found.folder.parent == home / ".cache" / "mcptally"
+    assert stat.S_IMODE(found.folder.stat().st_mode) == 0o700
+    assert stat.S_IMODE(found.page.stat().st_mode) == 0o600
+
+
+@pytest.mark.slow
+def test_caches_that_were_not_used_for_long_are_removed(tmp_path):
+    for name in "ab":
+        session(tmp_path / f"{name}.jsonl", True)
+    old, recent = (overview([tmp_path / f"{name}.jsonl"], jobs=1).folder for name in "ab")
+    foreign = old.parent / "foreign"
+    foreign.mkdir()
+    days = cache.UNUSED_DAYS * 24 * 3600
+    for folder, age in ((old, days + 60), (recent, days - 60), (foreign, 2 * days)):
+        for path in (*folder.glob("overview.json"), folder):
+            then = path.stat().st_mtime - age
+            os.utime(path, (then, then))
+    session(tmp_path / "c.jsonl", True)
+    overview([tmp_path / "c.jsonl"], jobs=1)
+    assert (old.exists(), recent.exists(), foreign.exists()) == (False, True, True)
+
+
+def test_a_folder_that_is_a_link_is_not_used(tmp_path):
+    session(tmp_path / "a.jsonl", True)
+    folder = cache.folder_of(cache.root(), [tmp_path / "a.jsonl"])
+    folder.parent.mkdir(parents=True)
+    (tmp_path / "elsewhere").mkdir()
+    folder.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UsageError, match="is a link"):
+        overview([tmp_path / "a.jsonl"], jobs=1)
+
+
+WRONG = {
+    "a misspelt command": (["scor", "x"], 2, "did you mean score"),
+    "no such path": (["./nothing"], 3, "no such file or folder"),
+    "a pattern without matches": (["nothing*"], 3, "no such file or folder"),
+    "an empty folder": (["empty"], 3, "no transcripts"),
+    "a folder with other files": (["other"], 3, "unknown format"),
+    "an unreadable transcript": (["other/x.jsonl"], 3, "nothing readable"),
+    "a file of another kind": (["other/x.log"], 3, "unknown format"),
+    "a store": (["store"], 2, "is a store"),
+}
+
+
+@pytest.mark.parametrize(("words", "code", "message"), WRONG.values(), ids=WRONG)
+def test_what_cannot_be_read_is_said(tmp_path, words, code, message):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "x.jsonl").write_text("hello\n")
+    (tmp_path / "other" / "x.log").write_text("hello\n")
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "store.json").write_text("{}")
+    done = run(*words, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_recorded_text_reaches_the_screen_masked_and_on_one_line(tmp_path):
+    token = "ghp_" + "a1B2c3D4e5" * 4
+    rows = [opened()]
+    for number in range(12):
+        rows.append(c2s(2 * number + 1, call(number, "read", path="a")))
+        said = f"Traceback\x1b[2J\n{token}"
+        rows.append(s2c(2 * number + 2, text(number, said, isError=True)))
+    write(tmp_path / "a.jsonl", rows)
+    done = run(tmp_path / "a.jsonl")
+    assert "12 of 12 calls" in done.stdout
+    assert token not in done.stdout
+    assert "\x1b" not in done.stdout
+    state = cache.folder_of(cache.root(), [tmp_path / "a.jsonl"]) / "overview.json"
+    assert token not in json.dumps(json.loads(state.read_text()))
