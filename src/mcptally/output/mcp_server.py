@@ -267,7 +267,7 @@ class _Tools:
         call: Annotated[str, Field(description="The call_id, or the beginning of it.")],
     ) -> str:
         """Explain a recorded call: request, reply, and the evidence for its verdict."""
-        text = explain.text(explain.masked(explain.explain(self.store, call)), limit=MAX_PAYLOAD)
+        text = explain.text(explain.masked(self.store.show(call)), limit=MAX_PAYLOAD)
         lines = [clean_line(line) for line in mask_and_cut(text, 10 * MAX_PAYLOAD).splitlines()]
         return "\n".join([NOTE, "", *lines])
 
