@@ -76,7 +76,9 @@ def overview(
         cache.touch(folder)
         return Overview(folder, earlier["answer"])
     cache.create(root, folder)
-    same_logs = earlier.get("logs") == inputs.logs_state
+    same_logs = earlier.get("logs") == inputs.logs_state and (folder / cache.IMPORTED).is_dir()
+    if not same_logs:
+        cache.forget(folder)  # if this run is killed, the next one imports the logs again
     answer = _compute(folder, inputs, same_logs=same_logs, jobs=jobs, progress=progress)
     cache.write(
         folder, state | {"logs": inputs.logs_state, "answer": answer, "store": cache.mark(folder)}
@@ -99,9 +101,10 @@ def _compute(
     from mcptally.pipeline.run import score  # noqa: PLC0415
 
     imported = folder / cache.IMPORTED
-    lost = cache.import_logs_anew(imported, inputs.logs) if not same_logs else None
-    if lost is None:
+    if same_logs:
         lost = cache.read(folder)["answer"]["unused_lines"]
+    else:
+        lost = cache.import_logs_anew(imported, inputs.logs)
     archive = [*inputs.transcripts, *sorted(imported.glob("*.jsonl*"))]
     if not archive:
         names = ", ".join(str(path) for path in inputs.logs[:3])

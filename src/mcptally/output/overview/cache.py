@@ -129,6 +129,11 @@ def touch(folder: Path) -> None:
     os.utime(folder / _STATE)
 
 
+def forget(folder: Path) -> None:
+    """Remove what the run before kept, so that the next run computes everything."""
+    (folder / _STATE).unlink(missing_ok=True)
+
+
 def sweep(caches: Path, *, keep: Path) -> None:
     """Remove the caches that were not used for `UNUSED_DAYS` days."""
     oldest = time.time() - UNUSED_DAYS * 24 * 3600
@@ -149,4 +154,5 @@ def import_logs_anew(out: Path, logs: Sequence[Path]) -> int:
     from mcptally.importers import import_logs  # noqa: PLC0415
 
     shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(mode=0o700)
     return import_logs(logs, out).lost if logs else 0
