@@ -1,6 +1,7 @@
 """Scripts that repeat a recorded call: they run against a mock of the recorded server."""
 
 import asyncio
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from tests.transcripts import c2s, call, opened, s2c, text, write
 
 TOKEN = "ghp_" + "a1B2c3D4e5" * 4
 INJECTION = '"""\nraise SystemExit(7)  # \\'
+DEEP = json.loads("[" * 240 + "]" * 240)
 LISTED = [
     {
         "name": "read",
@@ -41,6 +43,8 @@ def recorded(path: Path, error: str) -> Path:
         s2c(10, text(5, INJECTION, isError=True)),
         c2s(11, {"jsonrpc": "2.0", "id": 6, "method": "resources/read", "params": {"uri": "x:y"}}),
         c2s(12, call(7, "read", path="late")),
+        c2s(13, call(8, "read", path=DEEP)),
+        s2c(14, text(8, "no path", isError=True)),
     ]
     return write(path, events)
 
@@ -123,6 +127,13 @@ def test_secrets_become_environment_variables_that_the_script_names(store):
 def test_recorded_text_is_never_code(store, monkeypatch):
     source = script(store, id_of(store, 9), command=["files", INJECTION])
     assert executed(source, recorded_server(store), monkeypatch, "--allow-writes") == 0
+
+
+def test_deeply_nested_arguments_are_json_because_python_cannot_parse_them(store):
+    source = script(store, id_of(store, 13), command=["files"])
+    namespace = {"__name__": "repro"}
+    exec(compile(source, "repro.py", "exec"), namespace)  # noqa: S102
+    assert namespace["ARGUMENTS"] == {"path": DEEP}
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from typing import Any, Final
 from mcptally.analytics.store import Store, retry_if_replaced
 from mcptally.errors import QueryError, UsageError
 from mcptally.redaction.display import mask_text
+from mcptally.wire.nesting import is_too_deep
 
 SECONDS: Final = 30
 """Shortest time limit of a script; twice the latency of the call if that is longer."""
@@ -24,8 +25,10 @@ _PLACEHOLDER: Final = re.compile(rf"<[a-z]+>|…|{_REDACTED.pattern}")
 """What stands for varying text in a template."""
 _MODERN: Final = "2026-07-28"
 _NO_REPLY: Final = frozenset({"timeout", "no_response", "cancelled"})
-_WORKED: Final = ("ok", "hidden_error", "task", "input_required", *sorted(_NO_REPLY))
-"""Outcomes of calls that may have changed the state of the server."""
+_WORKED: Final = ("ok", "hidden_error", "task", "input_required")
+"""Outcomes of earlier calls that are repeated, because they may have changed data."""
+_DEEPEST: Final = 50
+"""Nesting up to which values are Python literals; Python's parser allows 200 levels."""
 
 _HEAD: Final = '''\
 """Repeats call {call_id} of a recording and compares its outcome.
@@ -110,6 +113,16 @@ class _Variable:
         return f"os.environ[{self._name!r}]"
 
 
+class _JsonText:
+    """A value as JSON text, as an expression in the script."""
+
+    def __init__(self, text: str) -> None:
+        self._text: Final = text
+
+    def __repr__(self) -> str:
+        return f"json.loads({self._text!r})"
+
+
 class _Secrets:
     """Replaces secrets by environment variables; equal secrets get the same one."""
 
@@ -117,9 +130,19 @@ class _Secrets:
         self._names: dict[str, str] = {}
 
     def replaced(self, value: Any) -> Any:
-        """A JSON value with a `_Variable` in place of each text that holds a secret."""
+        """A JSON value with a `_Variable` in place of each text that holds a secret.
+
+        Raises:
+            UsageError: a value that holds a secret is nested too deep for a Python literal.
+        """
         text = json.dumps(value, ensure_ascii=False)
         masked = mask_text(text)
+        if is_too_deep(text.encode("utf-8", "replace"), _DEEPEST):
+            if masked != text or _REDACTED.search(text):
+                raise UsageError(
+                    f"arguments with a secret are nested deeper than {_DEEPEST} levels"
+                )
+            return _JsonText(text)
         return self._walk(value, value if masked == text else json.loads(masked), "value")
 
     def _walk(self, value: Any, masked: Any, place: str) -> Any:
