@@ -1,0 +1,49 @@
+"""The labels of the servers with injected faults belong to their recordings."""
+
+import json
+from collections import Counter
+
+import polars as pl
+import pytest
+import zstandard
+
+from mcptally.pipeline import run
+from mcptally.store.files import live_files, read_manifest
+from tests.truth.__main__ import ALL, CAUSES, LABELS, RECORDINGS
+
+ROWS = [json.loads(line) for line in LABELS.read_text(encoding="utf-8").splitlines()]
+
+
+@pytest.fixture(scope="module")
+def calls(tmp_path_factory) -> dict[tuple[str, str], dict]:
+    store = tmp_path_factory.mktemp("truth") / "store"
+    run.score([RECORDINGS], out=store)
+    rows = pl.read_parquet(live_files(store, read_manifest(store))["calls"])
+    return {(row["recording"], row["request_id"]): row for row in rows.iter_rows(named=True)}
+
+
+def test_each_label_is_of_a_recorded_call(calls):
+    for row in ROWS:
+        call = calls[row["recording"], json.dumps(row["id"])]
+        assert (call["server"], call["tool"]) == (f"{row['server']}-{row['sdk']}", row["tool"])
+        assert (call["outcome"] in {"tool_error", "protocol_error"}) == row["is_error"]
+
+
+def test_each_server_has_faults_of_every_kind_and_belongs_to_one_part():
+    for server in ALL:
+        rows = [row for row in ROWS if (row["server"], row["sdk"]) == (server.module, server.sdk)]
+        faults = Counter(row["verdict"] for row in rows if row["is_error"])
+        assert min(faults[verdict] for verdict, _ in CAUSES.values()) >= 10
+        assert sum(faults.values()) >= 40
+        assert sum(row["hidden"] for row in rows) >= 5
+        assert sum(row["verdict"] == "not_error" for row in rows) >= 5
+        assert {row["part"] for row in rows} == {server.part}
+
+
+def test_the_causes_of_masked_errors_are_in_the_recorded_stderr():
+    (recording,) = RECORDINGS.glob("orders-mcp2*")
+    lines = zstandard.decompress(recording.read_bytes()).decode().splitlines()
+    events = [json.loads(line) for line in lines]
+    stderr = "\n".join(event["text"] for event in events if event["event"] == "stderr")
+    assert "KeyError: 'vat'" in stderr
+    assert "AssertionError" in stderr
