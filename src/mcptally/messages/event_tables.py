@@ -166,6 +166,8 @@ class Gaps(Event):
 class StderrEvents(Event):
     """One row per output of the server on stderr."""
 
+    text = Column(pl.String, "The output; null where it is not UTF-8.")
+
 
 class DuplicateMembers(StageTable):
     """One row per line with a message that has a member twice."""

@@ -54,12 +54,13 @@ class RawFrame(Struct, tag_field="event", tag="raw", gc=False):
 
 
 class StderrEvent(Struct, tag_field="event", tag="stderr", gc=False):
-    """A line of the server's stderr; its text is not decoded."""
+    """A line of the server's stderr."""
 
     recording: str
     seq: _Int
     ts_ns: _Int
     v: _Version
+    text: str | None = None
 
 
 class Headers(Struct, gc=False, rename="kebab"):

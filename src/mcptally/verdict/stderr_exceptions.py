@@ -1,0 +1,211 @@
+"""Finds the exceptions in stack traces on stderr, and the calls that raised them.
+
+Some SDKs hide an unexpected exception from the client ("Error executing tool x") and log it with
+its stack trace. Read are the traces of Python, plain and boxed by rich, and of JavaScript and Java.
+"""
+
+from typing import Final
+
+import polars as pl
+
+MAX_CHARS: Final = 500
+"""Characters of an exception that are kept."""
+LATE_NS: Final = 1_000_000_000
+"""A trace may be logged this long after the reply: stdout and stderr are separate pipes."""
+
+_HEAD: Final = "Traceback (most recent call last)"
+_CHAIN: Final = (
+    "direct cause of the following exception|During handling of the above exception|"
+    "(?i)exception group traceback"
+)
+_TOOL: Final = r"""(?i)\btool:?\s+['"`]?([\w.\-/]+)"""
+_TERMINAL_CODES: Final = r"\x1b\[[0-9;]*m"
+_BOX: Final = r"^\s*[│╭╰]"
+_GROUP_MARGIN: Final = r"^\s*[|+] ?"
+_LOG_LINE: Final = (
+    r"(?i)^\s*(?:DEBUG|INFO|WARNING|ERROR|CRITICAL|error (?:calling|executing) tool)\b"
+)
+_EXCEPTION: Final = r"^[A-Za-z_][\w.]*(?::\s|:?$)"
+_MASK: Final = r"Error (?:executing|calling) tool ['\"\w.\-/]+$"
+"""Exceptions that an SDK raises around another one without saying more."""
+_FRAME: Final = r"^\s+at\s\S.*(?:[:)\]>]|\d)\s*$"
+_NAMED_ERROR: Final = r"(?:Error|Exception|Failure)\b"
+
+COLUMNS: Final[dict[str, pl.DataType]] = {
+    "recording": pl.String(),
+    "ts_ns": pl.Int64(),
+    "tool": pl.String(),
+    "exception": pl.String(),
+}
+"""Columns of `find_exceptions`; `tool` is named in the line before the trace, or null."""
+
+
+def find_exceptions(stderr: pl.DataFrame) -> pl.DataFrame:
+    """Return one row per stack trace on stderr (`COLUMNS`), in order of time.
+
+    An exception that another one caused is part of the same row: the one raised last comes first.
+
+    Args:
+        stderr: `StderrEvents`.
+    """
+    lines = stderr.select("recording", "seq", "ts_ns", "text").drop_nulls("text")
+    is_trace = pl.col("text").str.contains(_HEAD, literal=True) | pl.col("text").str.contains(
+        f"(?m){_FRAME}"
+    )
+    lines = lines.join(lines.filter(is_trace).select("recording").unique(), on="recording")
+    if lines.is_empty():
+        return pl.DataFrame(schema=COLUMNS)
+    lines = (
+        lines.sort("recording", "seq")
+        .with_columns(pl.col("text").str.split("\n"))
+        .explode("text")
+        .with_columns(
+            pl.col("text").str.strip_chars_end().str.replace_all(_TERMINAL_CODES, ""),
+        )
+        .with_columns(
+            head=pl.col("text").str.contains(_HEAD, literal=True),
+            boxed=pl.col("text").str.contains(_BOX),
+            # Exception groups draw a margin of | and + before each line.
+            text=pl.when(~pl.col("text").str.contains(_BOX))
+            .then(pl.col("text").str.replace(_GROUP_MARGIN, ""))
+            .otherwise("text"),
+        )
+        .with_row_index("row")
+    )
+    found = pl.concat([_of_python(lines), _of_frames(lines)])
+    return found.with_columns(pl.col("exception").str.head(MAX_CHARS)).sort("ts_ns", "recording")
+
+
+def _of_python(lines: pl.DataFrame) -> pl.DataFrame:
+    """Return the exceptions of Python: the line after the frames of each trace names one."""
+    block = ["recording", "block"]
+    text = pl.col("text")
+    body = pl.col("boxed") | pl.col("head") | (text == "")
+    lines = (
+        lines.with_columns(
+            block=pl.col("head").cum_sum().over("recording"),
+            before=pl.when("head").then(text.shift(1).over("recording")),
+        )
+        .filter(pl.col("block") > 0)
+        .with_columns(
+            pl.col("boxed").first().over(block).alias("in_box"),
+            pl.when("head").then(text.str.len_chars()).alias("width"),
+            pl.col("before").first().over(block),
+        )
+        .with_columns(ends=~body & (pl.col("in_box") | ~text.str.contains(r"^\s")))
+        .with_columns(after=pl.col("ends").cum_sum().over(block))
+    )
+    # Rich wraps an exception at the width of its box: the next word would not have fitted.
+    width = pl.col("width").first().over(block)
+    word = text.str.strip_chars_start().str.extract(r"^(\S+)", 1).str.len_chars()
+    margin = text.str.len_chars() - text.str.strip_chars_start().str.len_chars()
+    wraps = (text.str.len_chars().shift(1) + 1 + word > width) & (margin == margin.shift(1))
+    wraps &= ~text.str.contains(_LOG_LINE)
+    goes_on = (pl.col("after") == 1) | (pl.col("in_box") & wraps).fill_null(value=False)
+    kept = (
+        lines.with_columns(goes_on=goes_on)
+        .filter(pl.col("after").is_between(1, 4) & ~body)
+        .filter(pl.col("goes_on").cast(pl.Int8).cum_min().over(block) == 1)
+    )
+    chained = (
+        lines.filter(text.str.contains(_CHAIN)).select("recording", pl.col("block") + 1).unique()
+    )
+    exceptions = (
+        kept.group_by(block, maintain_order=True)
+        .agg(
+            pl.col("ts_ns").last(),
+            pl.col("before").first().str.extract(_TOOL, 1).alias("tool"),
+            text.str.strip_chars().str.join(" ").alias("exception"),
+        )
+        .join(chained.with_columns(chained=True), on=block, how="left", maintain_order="left")
+    )
+    chain = (~pl.col("chained").fill_null(value=False)).cum_sum().over("recording")
+    named = pl.col("exception").str.contains(_EXCEPTION)
+    says_more = named & ~pl.col("exception").str.contains(_MASK)
+    return (
+        exceptions.with_columns(chain=chain)
+        .group_by("recording", "chain", maintain_order=True)
+        .agg(
+            pl.col("ts_ns").last(),
+            pl.col("tool").first(),
+            pl.col("exception").filter(says_more).reverse().unique(maintain_order=True),
+        )
+        .with_columns(pl.col("exception").list.join("\n"))
+        .filter(pl.col("exception") != "")
+        .select(*COLUMNS)
+    )
+
+
+def _of_frames(lines: pl.DataFrame) -> pl.DataFrame:
+    """Return the exceptions of JavaScript and Java: the line before the frames names one."""
+    frame = pl.col("text").str.contains(_FRAME)
+    return (
+        lines.with_columns(
+            first=frame & ~frame.shift(1, fill_value=False).over("recording"),
+            exception=pl.col("text").shift(1).over("recording").str.strip_chars(),
+            before=pl.col("text").shift(2).over("recording"),
+        )
+        .filter(pl.col("first") & pl.col("exception").str.contains(_NAMED_ERROR))
+        .with_columns(
+            tool=pl.coalesce(
+                pl.col("exception").str.extract(_TOOL, 1), pl.col("before").str.extract(_TOOL, 1)
+            )
+        )
+        .select(*COLUMNS)
+    )
+
+
+def add_stderr_error(calls: pl.DataFrame, stderr: pl.DataFrame) -> pl.DataFrame:
+    """Add `stderr_error` to calls: the exception whose trace was written while the call ran.
+
+    A trace belongs to the next failed reply of the tool that the line before it names, or, if it
+    names none, to the next failed reply. A trace that comes after its reply belongs to the last
+    one, within `LATE_NS`. Results that are not marked as errors are considered last.
+
+    Args:
+        calls: calls with `recording`, `tool`, `ts_ns`, `reply_ns` and `outcome`.
+        stderr: `StderrEvents` of the same recordings.
+    """
+    found = find_exceptions(stderr).with_row_index("number")
+    calls = calls.with_row_index("call")
+    replies = calls.select("call", "recording", "tool", "ts_ns", "reply_ns", "outcome")
+    replies = replies.drop_nulls("reply_ns").sort("reply_ns")
+    is_error = pl.col("outcome").is_in(["tool_error", "protocol_error"])
+    matched = []
+    for candidates in (replies.filter(is_error), replies.filter(~is_error)):
+        for keys in (["recording", "tool"], ["recording"]):
+            if found.is_empty() or candidates.is_empty():
+                break
+            owners = _owners(found, candidates, keys)
+            matched.append(owners)
+            found = found.join(owners, on="number", how="anti", maintain_order="left")
+    none = pl.DataFrame(schema={"call": pl.UInt32, "exception": pl.String, "number": pl.UInt32})
+    by_call = (
+        pl.concat([none, *matched], how="diagonal")
+        .sort("number")
+        .group_by("call")
+        .agg(stderr_error=pl.col("exception").last())
+    )
+    return calls.join(by_call, on="call", how="left", maintain_order="left").drop("call")
+
+
+def _owners(found: pl.DataFrame, replies: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
+    """Return `number`, `exception` and `call` of the exceptions whose call is among `replies`."""
+    exceptions = found.drop_nulls(keys).rename({"ts_ns": "at"})
+    calls = replies.select(*keys, "call", "reply_ns", "ts_ns").drop_nulls(keys)
+    parts = []
+    for strategy in ("forward", "backward"):
+        joined = exceptions.join_asof(
+            calls,
+            left_on="at",
+            right_on="reply_ns",
+            by=keys,
+            strategy=strategy,
+            check_sortedness=False,
+            coalesce=False,
+        )
+        late = pl.col("at") - pl.col("reply_ns")
+        owner = joined.filter((pl.col("ts_ns") <= pl.col("at")) & (late <= LATE_NS))
+        parts.append(owner.select("number", "exception", "call"))
+        exceptions = exceptions.join(owner, on="number", how="anti", maintain_order="left")
+    return pl.concat(parts)
