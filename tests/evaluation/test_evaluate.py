@@ -132,9 +132,32 @@ def test_balanced_accuracy_and_matthews_are_what_they_are_defined_as():
 
 
 def test_calibration_error_is_zero_where_confidence_comes_true():
-    sure, right = pl.Series([75.0] * 4), pl.Series([True, True, True, False])
+    sure = pl.Series([0.0] * 6 + [100.0] * 30)
+    right = pl.Series([False] * 6 + [True] * 30)
     assert measures.calibration_error(measures.reliability(sure, right)) == pytest.approx(0)
-    assert measures.brier(sure, right) == pytest.approx(0.1875)
+    assert measures.brier(sure, right) == pytest.approx(0)
+
+
+def test_bins_have_equal_sizes_from_the_least_to_the_most_confident():
+    confidence = pl.Series([float(value) for value in range(12, 0, -1)])
+    table = measures.reliability(confidence, pl.Series([True] * 12))
+    assert [(row["from"], row["to"], row["n"]) for row in table] == [
+        (low, low + 1, 2) for low in range(1, 12, 2)
+    ]
+
+
+def test_verdicts_are_measured_by_cause_and_by_call(tmp_path: Path):
+    crash = ERROR | {"text": "KeyError: 'a'", "verdict": "tool_failure", "reason": "exception_bug"}
+    missed = crash | {"text": "user not found", "tool": "u"}
+    hidden = ERROR | {"hidden": True, "is_error": False, "text": "user not found", "tool": "v"}
+    quality = evaluate(write(tmp_path, crash, missed, hidden)).verdict
+    assert quality is not None
+    found = quality.tool_failures
+    assert (found.k, found.n) == (1, 2)
+    assert (quality.hidden_causes.k, quality.hidden_causes.n) == (1, 1)
+    assert (quality.fault.k, quality.fault.n) == (2, 3)
+    assert (quality.retryable.k, quality.retryable.n) == (2, 3)
+    assert [tool["tool"] for tool in quality.changing_tools] == ["u"]
 
 
 def test_a_server_does_not_vouch_for_its_own_messages():

@@ -19,15 +19,17 @@ import click
 @click.option(
     "--cross-validate",
     is_flag=True,
-    help="Compute the confidence from the labels of other servers in this file, instead of taking "
-    "it from the rules.",
+    help="Compute the confidence in hidden errors from the labels of other servers in this file, "
+    "instead of taking it from the rules.",
 )
 def command(labels: Path, form: str, traffic: Path | None, cross_validate: bool) -> None:
     """Measure the accuracy of the verdict on labelled calls.
 
     Prints, with intervals, the confusion matrix, precision, recall, balanced accuracy, Matthews
-    correlation, calibration and the hits of each rule. Compares the verdict with the seed heuristic
-    and with "always business". Each line of LABELS is an object with `text` and `verdict` or
+    correlation, the share of right values of fault and retryable, calibration in six bins of equal
+    size, and the hits of each rule; with --traffic also the accuracy weighted by calls. Lists the
+    tools whose verdicts contradict their labels. Compares the verdict with the seed heuristic and
+    with "always business". Each line of LABELS is an object with `text` and `verdict` or
     `class`; docs/explanation/verdict.md describes the values.
 
     \b

@@ -6,9 +6,11 @@ verdict is compared with the seed heuristic and with "always business".
 """
 
 import dataclasses
+import math
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import polars as pl
 
@@ -18,6 +20,35 @@ from mcptally.pipeline import run
 from mcptally.seeds.inspector import single
 from mcptally.store.files import live_files, read_manifest
 from mcptally.verdict import classify, hidden_errors
+
+FAULT_OF_CAUSE: Final[Mapping[str, tuple[str, ...]]] = {
+    **dict.fromkeys(
+        ("validation", "unknown_tool", "not_found", "precondition_state", "conflict"), ("agent",)
+    ),
+    "user_payload_error": ("agent",),
+    **dict.fromkeys(("permission_policy", "auth_rejected", "rate_or_quota"), ("user", "agent")),
+    **dict.fromkeys(("exception_bug", "output_contract", "internal_error"), ("server",)),
+    "misconfig_or_missing_dependency": ("user", "server"),
+    **dict.fromkeys(("network", "timeout_or_cancel"), ("upstream", "transport")),
+    **dict.fromkeys(("upstream_5xx_or_malformed", "dependency_down"), ("upstream",)),
+}
+"""Sub-class of the labelling guideline → the values of `fault` that agree with it."""
+RETRYABLE_OF_CAUSE: Final[Mapping[str, tuple[str, ...]]] = {
+    **dict.fromkeys(
+        ("validation", "unknown_tool", "not_found", "precondition_state", "conflict"),
+        ("after_change",),
+    ),
+    "user_payload_error": ("after_change",),
+    "rate_or_quota": ("after_delay",),
+    **dict.fromkeys(
+        ("exception_bug", "output_contract", "misconfig_or_missing_dependency"), ("no",)
+    ),
+    **dict.fromkeys(
+        ("network", "timeout_or_cancel", "upstream_5xx_or_malformed", "dependency_down"),
+        ("yes", "after_delay"),
+    ),
+}
+"""The same for `retryable`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -59,6 +90,20 @@ class VerdictQuality:
     """Label → verdict → number of errors; `none` stands for no verdict."""
     classes: dict[str, dict[str, Rate]]
     """Class → `precision` and `recall`."""
+    by_calls: float
+    """The share of calls whose verdict equals the label: a label counts as often as calls of its
+    tool failed with the same text, up to numbers and quoted words. NaN without recorded calls."""
+    changing_tools: list[dict[str, Any]]
+    """Tools whose most frequent verdict, by calls, is not their most frequent label: `server`,
+    `tool`, `calls`, `label`, `verdict`."""
+    tool_failures: Rate
+    """The share of the tools' own failures that were found."""
+    hidden_causes: Rate
+    """The share of right verdicts among errors that are not marked as errors."""
+    fault: Rate
+    """The share of right `fault` among errors with a label for their sub-class."""
+    retryable: Rate
+    """The same of `retryable`."""
     scorers: list[Scorer]
     calibration: Calibration
     rules: list[dict[str, Any]]
@@ -97,45 +142,66 @@ def evaluate(
     Args:
         path: a labelled file in either format (see `labels`).
         traffic: the recordings of the labelled calls, for full texts, schemas and context.
-        cross_validate: whether to compute confidences from the labels of other servers in this
-            file, instead of the counts in the rules, which may include these labels.
+        cross_validate: whether to compute the confidences of hidden errors from the labels of other
+            servers in this file, instead of the counts in the rules, which may include these
+            labels. Cross-validated figures of verdicts are printed where the weights are fitted
+            (`python -m tests.benchmarks.calibrate`).
 
     Raises:
         UnreadableError: the file or the recordings cannot be read, or a label is invalid.
     """
     labelled = labels.read(Path(path))
     if traffic is not None:
-        labelled = labels.with_traffic(labelled, _calls(Path(traffic), labelled))
+        labelled = labels.with_traffic(labelled, recorded_calls(Path(traffic), labelled))
     return Evaluation(
-        verdict=_verdict(verdict_rows(labelled), cross_validate=cross_validate),
+        verdict=_verdict(verdict_rows(labelled)),
         hidden=_hidden(hidden_rows(labelled), cross_validate=cross_validate),
     )
 
 
+def evaluate_rows(rows: pl.DataFrame) -> Evaluation:
+    """Measure verdicts that `verdict_rows` returned, or that were made in another way."""
+    return Evaluation(verdict=_verdict(rows.filter(pl.col("label").is_not_null())), hidden=None)
+
+
 def verdict_rows(labelled: pl.DataFrame) -> pl.DataFrame:
-    """The calls with a label for the verdict, with `correct` and the columns of `judge`."""
-    rows = labelled.filter(pl.col("label").is_not_null())
-    judged = classify.judge(rows.rename({"text": "error_text"}))
-    return pl.concat([rows, judged], how="horizontal").with_columns(
-        correct=(pl.col("label") == pl.col("verdict")).fill_null(value=False)
-    )
+    """The calls with a label for the verdict, with `correct` and the columns of `judge`.
+
+    Recorded calls keep the verdict of their archive (`labels.with_traffic`).
+    """
+    rows = judged(labelled.filter(pl.col("label").is_not_null()))
+    return rows.with_columns(correct=(pl.col("label") == pl.col("verdict")).fill_null(value=False))
+
+
+def judged(labelled: pl.DataFrame) -> pl.DataFrame:
+    """The labelled calls with the columns of `judge`."""
+    names = list(classify.COLUMNS)
+    texts = labelled.drop(names, strict=False).rename({"text": "error_text"})
+    verdicts = classify.judge(texts)
+    if "evidence" in labelled.columns:
+        recorded = labelled["evidence"].is_not_null()
+        verdicts = verdicts.with_columns(
+            pl.when(recorded).then(labelled[name]).otherwise(pl.col(name)).alias(name)
+            for name in names
+        )
+    return labelled.drop(names, strict=False).hstack(verdicts)
 
 
 def hidden_rows(labelled: pl.DataFrame) -> pl.DataFrame:
     """The results labelled for hidden errors, with the columns of `hidden` and `correct`."""
-    rows = labelled.filter(pl.col("is_hidden").is_not_null())
+    rows = labelled.filter(pl.col("is_hidden").is_not_null()).drop(
+        list(classify.COLUMNS), strict=False
+    )
     found = hidden_errors.find_hidden_errors(rows).rename({"hidden_rule": "rule"})
     return pl.concat([rows, found], how="horizontal").with_columns(
         correct=pl.col("is_hidden") == pl.col("hidden_error")
     )
 
 
-def _verdict(rows: pl.DataFrame, *, cross_validate: bool) -> VerdictQuality | None:
+def _verdict(rows: pl.DataFrame) -> VerdictQuality | None:
     if rows.is_empty():
         return None
     confidence = rows["confidence"]
-    if cross_validate:
-        confidence = calibration.held_out(classify.failure_rules(), rows)
     is_business = rows["label"] == "business"
     predictions = {
         "mcptally": (rows["verdict"] == "business").fill_null(value=False),
@@ -146,6 +212,12 @@ def _verdict(rows: pl.DataFrame, *, cross_validate: bool) -> VerdictQuality | No
         n=rows.height,
         families=rows["family"].n_unique(),
         accuracy=Rate.of(int(rows["correct"].sum()), rows.height),
+        by_calls=_by_calls(rows),
+        changing_tools=_changing_tools(rows),
+        tool_failures=_share(rows.filter(pl.col("label") == "tool_failure")["correct"]),
+        hidden_causes=_share(rows.filter(pl.col("outcome") == "hidden_error")["correct"]),
+        fault=_share(_agrees(rows, "fault", FAULT_OF_CAUSE)),
+        retryable=_share(_agrees(rows, "retryable", RETRYABLE_OF_CAUSE)),
         confusion=measures.confusion(rows["label"], rows["verdict"]),
         classes={name: _class(rows, name) for name in labels.VERDICTS},
         scorers=[
@@ -179,6 +251,53 @@ def _hidden(rows: pl.DataFrame, *, cross_validate: bool) -> HiddenQuality | None
         recall=Rate.of(tp, tp + fn),
         calibration=_calibration(confidence.filter(decided), rows["is_hidden"].filter(decided)),
         rules=_by_rule(rows),
+    )
+
+
+def _share(right: pl.Series) -> Rate:
+    return Rate.of(int(right.sum()), len(right))
+
+
+def _by_calls(rows: pl.DataFrame) -> float:
+    """The share of right verdicts, weighted by calls."""
+    if rows["recording"].null_count() == rows.height:
+        return math.nan
+    right = rows.filter(pl.col("correct"))["calls"].sum()
+    return int(right) / int(rows["calls"].sum())
+
+
+def _changing_tools(rows: pl.DataFrame) -> list[dict[str, Any]]:
+    """The rows of `VerdictQuality.changing_tools`, the tools with the most calls first."""
+
+    def most_frequent(name: str) -> pl.DataFrame:
+        counted = rows.group_by("server", "tool", name).agg(pl.col("calls").sum())
+        return counted.sort("calls", name, descending=[True, False]).unique(
+            ["server", "tool"], keep="first"
+        )
+
+    keys = ["server", "tool"]
+    total = rows.group_by(keys).agg(pl.col("calls").sum())
+    both = total
+    for name in ("label", "verdict"):
+        both = both.join(most_frequent(name).select(*keys, name), on=keys, nulls_equal=True)
+    return (
+        both.filter(pl.col("label").ne_missing(pl.col("verdict")))
+        .sort("calls", *keys, descending=[True, False, False])
+        .to_dicts()
+    )
+
+
+def _agrees(rows: pl.DataFrame, name: str, expected: Mapping[str, tuple[str, ...]]) -> pl.Series:
+    """Whether the column `name` has one of the values that the labelled cause allows."""
+    allowed = pl.col("cause").replace_strict(
+        {cause: list(values) for cause, values in expected.items()},
+        default=None,
+        return_dtype=pl.List(pl.String),
+    )
+    return (
+        rows.filter(pl.col("cause").is_in(list(expected)))
+        .select(allowed.list.contains(pl.col(name)).fill_null(value=False))
+        .to_series()
     )
 
 
@@ -234,7 +353,7 @@ def _seed(rows: pl.DataFrame) -> pl.Series:
     return pl.Series(results, dtype=pl.Boolean)
 
 
-def _calls(archive: Path, labelled: pl.DataFrame) -> pl.DataFrame:
+def recorded_calls(archive: Path, labelled: pl.DataFrame) -> pl.DataFrame:
     """The calls of an archive in the recordings that labels name, as `score` makes them."""
     with tempfile.TemporaryDirectory(prefix="mcptally-") as folder:
         store = Path(folder) / "store"
@@ -244,7 +363,16 @@ def _calls(archive: Path, labelled: pl.DataFrame) -> pl.DataFrame:
             .filter(
                 pl.col("recording").is_in(labelled["recording"].drop_nulls().unique().to_list())
             )
-            .with_columns(structured=pl.col("response").str.json_path_match("$.structuredContent"))
+            .with_columns(
+                structured=pl.col("response").str.json_path_match("$.structuredContent"),
+                calls=pl.len().over("server", "tool", "verdict", _template()).cast(pl.Int64),
+            )
             .select(*labels.CALL_COLUMNS)
             .collect()
         )
+
+
+def _template() -> pl.Expr:
+    """The error text without numbers and quoted words."""
+    text = pl.col("error_text").str.head(200)
+    return text.str.replace_all(r"""['"`][^'"`]*['"`]|[0-9]+""", "")

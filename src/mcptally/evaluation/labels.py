@@ -13,6 +13,7 @@ from typing import Any, Final
 import polars as pl
 
 from mcptally.errors import UnreadableError, near
+from mcptally.verdict import classify
 
 VERDICTS: Final = ("business", "tool_failure", "infrastructure")
 """The classes that the verdict is measured on; calls labelled ambiguous are left out."""
@@ -33,15 +34,22 @@ COLUMNS: Final[dict[str, pl.DataType]] = {
     "input_schema_state": pl.String(),
     "label": pl.String(),
     "is_hidden": pl.Boolean(),
+    "is_ambiguous": pl.Boolean(),
+    "cause": pl.String(),
+    "calls": pl.Int64(),
 }
 """The columns of the table. `label` is null if the file has no label for the verdict of the call,
-`is_hidden` if it has none for hidden errors."""
+`is_hidden` if it has none for hidden errors. `is_ambiguous`: the reader could not tell the cause of
+the error. `cause`: the sub-class that the reader gave. `calls`: how many recorded calls the label
+stands for; 1 where that is not known."""
 
 _KEY: Final = ["recording", "request_id", "method"]
 CALL_COLUMNS: Final = (
     *_KEY,
     *("outcome", "text", "error_text", "structured", "arguments", "error_code"),
     "input_schema_state",
+    *classify.COLUMNS,
+    "calls",
 )
 """The columns of recorded calls that `with_traffic` reads."""
 
@@ -53,7 +61,7 @@ _CLASSES: Final = {
 }
 _STRINGS: Final = (
     *("server", "tool", "text", "recording", "method", "input_schema_state"),
-    *("channel", "wire", "verdict", "class"),
+    *("channel", "wire", "verdict", "class", "reason"),
 )
 """Members of a label that must be strings or null."""
 _VALUES: Final = {
@@ -135,6 +143,7 @@ def _error_row(row: dict[str, Any]) -> dict[str, Any]:
     return {
         "server": row.get("server") or "",
         "family": family(row.get("server") or ""),
+        **_recorded_call(row),
         "tool": row.get("tool"),
         "arguments": _arguments(row.get("args")),
         "outcome": "protocol_error"
@@ -146,6 +155,9 @@ def _error_row(row: dict[str, Any]) -> dict[str, Any]:
         "text": row.get("text"),
         "input_schema_state": row.get("input_schema_state"),
         "label": verdict if verdict in VERDICTS else None,
+        "is_ambiguous": verdict == "ambiguous",
+        "cause": row.get("reason"),
+        "calls": 1,
         "is_hidden": is_hidden,
     }
 
@@ -159,18 +171,30 @@ def _traffic_row(row: dict[str, Any]) -> dict[str, Any]:
     return {
         "server": row.get("server") or "",
         "family": family(row.get("server") or ""),
-        "recording": row.get("recording"),
-        "request_id": None if row.get("id") is None else json.dumps(row["id"]),
-        "method": row.get("method"),
+        **_recorded_call(row),
         "tool": row.get("tool"),
         "arguments": _arguments(row.get("args")),
         "outcome": "protocol_error" if is_protocol else "tool_error" if is_marked else "ok",
         "error_code": code,
         "text": text,
         "label": _CLASSES.get(row["class"]) if is_marked else None,
+        "is_ambiguous": is_marked and row["class"] == "ambiguous",
+        "calls": 1,
         "is_hidden": {"hidden_error": True, "ok": False}.get(row["class"])
         if not is_marked
         else None,
+    }
+
+
+def _recorded_call(row: dict[str, Any]) -> dict[str, Any]:
+    """The key of the recorded call; null members if the label is of no recording."""
+    if row.get("recording") is None:
+        return dict.fromkeys(_KEY)
+    request_id = None if row.get("id") is None else json.dumps(row["id"])
+    return {
+        "recording": row["recording"],
+        "request_id": request_id,
+        "method": row.get("method"),
     }
 
 
@@ -186,7 +210,7 @@ def _valid_text(value: Any) -> Any:
 
 
 def with_traffic(labelled: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
-    """The labelled calls with the full texts and schema states of the recorded calls.
+    """The labelled calls with the full texts, schema states and verdicts of the recorded calls.
 
     Rows that match no recorded call, or more than one, are not changed.
 
@@ -206,5 +230,7 @@ def with_traffic(labelled: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     joined = labelled.join(recorded, on=_KEY, how="left", suffix="_recorded", maintain_order="left")
     return joined.with_columns(
         pl.coalesce(f"{name}_recorded", name).alias(name)
-        for name in ("text", "structured", "arguments", "error_code", "input_schema_state")
-    ).select(*COLUMNS)
+        for name in (
+            *("text", "structured", "arguments", "error_code", "input_schema_state", "calls"),
+        )
+    ).select(*COLUMNS, *classify.COLUMNS)

@@ -1,7 +1,6 @@
 """Measures the quality of a classification: counts, rates and their intervals."""
 
 import dataclasses
-import itertools
 import math
 from collections.abc import Sequence
 from typing import Any, Final
@@ -16,8 +15,8 @@ from mcptally.evaluation.labels import VERDICTS
 RESAMPLES: Final = 1000
 """The number of bootstrap samples. Whole server families are resampled, because the labels of one
 server are not independent."""
-EDGES: Final = (0, 50, 60, 70, 80, 90, 95, 100.01)
-"""The edges of the confidence bins in the reliability table."""
+BINS: Final = 6
+"""The number of bins of equal size in the reliability table."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -130,26 +129,24 @@ def brier(confidence: pl.Series, right: pl.Series) -> float:
 
 
 def reliability(confidence: pl.Series, right: pl.Series) -> list[dict[str, Any]]:
-    """The reliability table: one row per bin of confidence (0 to 100) that is not empty.
+    """The reliability table: `BINS` bins of equal size, the least confident results first.
 
-    Each row has `from` and `to` (the last bin includes its upper edge), `n`, `mean_confidence` (0
-    to 1) and `right`, a `Rate`.
+    Each row has `from` and `to` (confidences, 0 to 100), `n`, `mean_confidence` (0 to 1) and
+    `right`, a `Rate`. Results with the same confidence are shared out at random.
     """
-    rows = []
-    for low, high in itertools.pairwise(EDGES):
-        inside = (confidence >= low) & (confidence < high)
-        n = int(inside.sum())
-        if n:
-            rows.append(
-                {
-                    "from": low,
-                    "to": min(high, 100),
-                    "n": n,
-                    "mean_confidence": float(confidence.filter(inside).to_numpy().mean()) / 100,
-                    "right": Rate.of(int(right.filter(inside).sum()), n),
-                }
-            )
-    return rows
+    shuffled = np.random.default_rng(0).permutation(len(confidence))
+    values, hits = confidence.to_numpy()[shuffled], right.to_numpy()[shuffled]
+    return [
+        {
+            "from": float(values[inside].min()),
+            "to": float(values[inside].max()),
+            "n": len(inside),
+            "mean_confidence": float(values[inside].mean()) / 100,
+            "right": Rate.of(int(hits[inside].sum()), len(inside)),
+        }
+        for inside in np.array_split(np.argsort(values, kind="stable"), BINS)
+        if len(inside)
+    ]
 
 
 def calibration_error(table: Sequence[dict[str, Any]]) -> float:

@@ -4,13 +4,16 @@ import dataclasses
 import json
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from mcptally.evaluation import Calibration, Evaluation, HiddenQuality, VerdictQuality
 from mcptally.evaluation.labels import VERDICTS
 from mcptally.evaluation.measures import Estimate, Rate
 from mcptally.plural import count
 from mcptally.redaction.display import clean_line
+
+MAX_TOOLS: Final = 20
+"""Tools listed in the text; the JSON has all."""
 
 
 def as_json(evaluation: Evaluation) -> str:
@@ -70,6 +73,27 @@ def _verdict(quality: VerdictQuality) -> Iterable[str]:
             for name in VERDICTS
         ],
     )
+    yield "\n".join(
+        f"- {what}: {_rate(rate)}."
+        for what, rate in (
+            ("Failures of the tools found", quality.tool_failures),
+            ("Whose failure a hidden error is", quality.hidden_causes),
+            ("Right `fault`", quality.fault),
+            ("Right `retryable`", quality.retryable),
+        )
+    )
+    if not math.isnan(quality.by_calls):
+        yield f"Weighted by calls, accuracy is {quality.by_calls:.3f}."
+    if quality.changing_tools:
+        tools = count(len(quality.changing_tools), "tool")
+        yield f"The most frequent verdict is not the most frequent label on {tools}:"
+        yield _table(
+            ("server", "tool", "calls", "label", "verdict"),
+            [
+                tuple(clean_line(str(row[name])) for name in row)
+                for row in quality.changing_tools[:MAX_TOOLS]
+            ],
+        )
     yield _calibration(quality.calibration, "verdict right")
     yield _rules(quality.rules)
 
@@ -93,7 +117,7 @@ def _calibration(quality: Calibration, right: str) -> str:
         ("confidence", "n", "mean confidence", right),
         [
             (
-                f"{row['from']:g} to {row['to']:g}",
+                f"{row['from']:.1f} to {row['to']:.1f}",
                 str(row["n"]),
                 f"{row['mean_confidence']:.3f}",
                 _rate(row["right"]),
