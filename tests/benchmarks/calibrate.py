@@ -1,11 +1,17 @@
-"""Write the measured counts of every verdict rule, `hits` and `right`, to rules/measured.json.
+"""Fit what the verdict is decided with, on labelled calls, and print how good it is on others.
 
     python -m tests.benchmarks.calibrate [--check]
 
-Reads the labelled files beside the checkout and our own, tests/verdict/held_out.jsonl. A server
-family adds at most one observation to a rule. Families whose texts were read while rules were
-written flatter these rules, so they count a fifth; which families those are is decided by a hash
-of the name, as it was then, and for our own labels by what the file says.
+Reads the labelled files beside the checkout, our own (tests/verdict/held_out.jsonl), and the
+recordings of the labelled traffic, and writes two files beside the rules:
+
+    measured.json  `hits` and `right` of every rule
+    weights.json   the weights of the features (`verdict.weighing`)
+
+Every figure printed is cross-validated: a call is judged with weights that were fitted without
+the calls of its server. Texts of some server families were read while rules were written, which
+flatters these rules; such families count less. Which ones they are is decided by a hash of the
+name, as it was then, and for our own labels by what the file says.
 """
 
 import argparse
@@ -15,23 +21,48 @@ import json
 import sys
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GroupKFold
 
 from mcptally import rules as rule_files
-from mcptally.evaluation import calibration, hidden_rows, labels, measures, verdict_rows
-from mcptally.verdict import classify, confidence, hidden_errors
+from mcptally.evaluation import (
+    calibration,
+    evaluate_rows,
+    hidden_rows,
+    judged,
+    labels,
+    recorded_calls,
+    report,
+)
+from mcptally.verdict import classify, hidden_errors, weighing
 from tests import corpus
 
-LABELS = (corpus.folder() or corpus.ROOT) / "labels"
+FOLDER = corpus.folder() or corpus.ROOT
+LABELS = FOLDER / "labels"
+TRAFFIC = FOLDER / "traffic"
 SHARED_LABELS = (LABELS / "errors.jsonl", LABELS / "traffic.jsonl")
-OUR_LABELS = Path(__file__).resolve().parents[1] / "verdict" / "held_out.jsonl"
-MEASURED = Path(rule_files.__file__).with_name("measured.json")
+TESTS = Path(__file__).resolve().parents[1]
+OUR_LABELS = TESTS / "verdict" / "held_out.jsonl"
+INJECTED_FAULTS = TESTS / "truth"
+RULES = Path(rule_files.__file__).parent
+MEASURED = RULES / "measured.json"
+WEIGHTS = RULES / "weights.json"
 READ_WEIGHT = 0.2
+"""Weight of a read family in the measured counts of rules."""
+READ_WEIGHT_IN_FIT = 0.5
+FOLDS = 10
+PENALTY = 0.5
+EXAMPLE_WEIGHT = 10.0
+"""Weight of the examples of one rule together, where a labelled call has 1 on average."""
+"""`C` of the regression, the inverse of the strength of the penalty on large weights."""
 
 
 @functools.cache
 def ours() -> dict[str, bool]:
-    """Families of our own labels, and whether their mistakes were looked at to mend rules."""
+    """Families of our own labels, and whether rules were changed after their mistakes were read."""
     rows = (json.loads(line) for line in OUR_LABELS.read_text(encoding="utf-8").splitlines())
     known = {labels.family(row["server"]): row["part"] == "read" for row in rows}
     shared = set(pl.concat(labels.read(file) for file in SHARED_LABELS)["family"])
@@ -50,7 +81,18 @@ def was_read(family: str) -> bool:
 
 
 def labelled() -> pl.DataFrame:
-    return pl.concat([labels.read(file) for file in (*SHARED_LABELS, OUR_LABELS)])
+    """All labelled calls; those of recorded traffic with the evidence of their archive."""
+    recordings = {
+        LABELS / "traffic.jsonl": TRAFFIC,
+        INJECTED_FAULTS / "labels.jsonl": INJECTED_FAULTS / "recordings",
+    }
+    frames = []
+    for file in (*SHARED_LABELS, OUR_LABELS, INJECTED_FAULTS / "labels.jsonl"):
+        rows = labels.read(file)
+        if archive := recordings.get(file):
+            rows = labels.with_traffic(rows, recorded_calls(archive, rows))
+        frames.append(rows.with_columns(file=pl.lit(file.name)))
+    return pl.concat(frames, how="diagonal")
 
 
 def weighted(decided: pl.DataFrame) -> pl.DataFrame:
@@ -60,15 +102,17 @@ def weighted(decided: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def verdict_counts() -> dict[str, tuple[float, float]]:
-    return calibration.total(weighted(verdict_rows(labelled())))
+def verdict_counts(decided: pl.DataFrame) -> dict[str, tuple[float, float]]:
+    """Rule id → (hits, right) of the rule that names the verdict."""
+    return calibration.total(weighted(decided.filter(pl.col("label").is_not_null())))
 
 
-def hidden_counts() -> dict[str, tuple[float, float]]:
-    rows = hidden_rows(labelled())
+def hidden_counts(rows: pl.DataFrame) -> dict[str, tuple[float, float]]:
+    """Rule id → (hits, right) of the rule that decides whether a result hides an error."""
+    found = hidden_rows(rows)
     silent = [rule.id for rule in hidden_errors.hidden_error_rules() if not rule.failure]
     is_right = pl.col("is_hidden") != pl.col("rule").is_in(silent)
-    return calibration.total(weighted(rows.with_columns(correct=is_right)))
+    return calibration.total(weighted(found.with_columns(correct=is_right)))
 
 
 def as_json(counted: dict[str, tuple[float, float]]) -> str:
@@ -81,26 +125,120 @@ def as_json(counted: dict[str, tuple[float, float]]) -> str:
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
+@functools.cache
+def examples() -> tuple[weighing.Features, npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    """Features, classes and weights of the examples of rules about the context of vague texts.
+
+    Few labelled calls show an outage, arguments that violate their schema, or a code: without
+    examples, such rules would have no weight.
+    """
+    rows = [
+        {"outcome": "tool_error", "verdict": rule.verdict, "n": len(rule.fires)}
+        | ({"error_text": example} if isinstance(example, str) else example)
+        for rule in classify.failure_rules()
+        if rule.id.startswith("verdict.context.") and rule.id != "verdict.context.sentence"
+        for example in rule.fires
+    ]
+    frame = pl.DataFrame(rows, schema={"verdict": pl.String, "n": pl.Int64, **classify.INPUTS})
+    _, features = classify.features(classify.judge(frame)["evidence"])
+    classes = np.array([weighing.CLASSES.index(name) for name in frame["verdict"]])
+    return features, classes, EXAMPLE_WEIGHT / frame["n"].to_numpy()
+
+
+class Sample:
+    """Labelled calls as features, classes and weights."""
+
+    def __init__(self, rows: pl.DataFrame) -> None:
+        """Take the calls that have a class."""
+        self.rows = judged(rows.filter(pl.col("label").is_not_null() | pl.col("is_ambiguous")))
+        self.names, self.features = classify.features(self.rows["evidence"])
+        names = self.rows["label"].fill_null("ambiguous").to_list()
+        self.classes = np.array([weighing.CLASSES.index(name) for name in names])
+        self.families = self.rows["family"].to_list()
+        read = {family: was_read(family) for family in set(self.families)}
+        keys = pl.DataFrame({"family": self.families, "label": names})
+        same = keys.select(pl.len().over("family", "label"))["len"].to_numpy()
+        # Errors of the same server repeat each other.
+        self.weights = same**-0.5 * np.where(
+            [read[family] for family in self.families], READ_WEIGHT_IN_FIT, 1.0
+        )
+        self.weights /= self.weights.mean()
+
+    def fit(self, chosen: npt.NDArray[np.int64]) -> weighing.Weights:
+        """Return the weights fitted on the rows `chosen` and on the examples of rules."""
+        features, classes, weights = examples()
+        model = LogisticRegression(C=PENALTY, max_iter=5000, tol=1e-6)
+        model.fit(
+            np.concatenate([self.features[chosen], features]),
+            np.concatenate([self.classes[chosen], classes]),
+            sample_weight=np.concatenate([self.weights[chosen], weights]),
+        )
+        # Of the equivalent solutions, the one whose weights add up to 0.
+        by_class = np.zeros((len(weighing.CLASSES), len(self.names) + 1))
+        by_class[model.classes_] = np.column_stack([model.intercept_, model.coef_])
+        by_class -= by_class.mean(axis=0)
+        features = {
+            name: tuple(column)
+            for name, column in zip(self.names, by_class[:, 1:].T.round(3).tolist(), strict=True)
+            if any(column)
+        }
+        return weighing.Weights(tuple(by_class[:, 0].round(3).tolist()), features)
+
+    def held_out(self) -> pl.DataFrame:
+        """The calls, judged with weights that were fitted without their families."""
+        folds = GroupKFold(FOLDS, shuffle=True, random_state=0)
+        return pl.concat(
+            self.judged_with(self.fit(others), own)
+            for others, own in folds.split(self.features, self.classes, self.families)
+        )
+
+    def judged_with(
+        self, weights: weighing.Weights, chosen: npt.NDArray[np.int64] | None = None
+    ) -> pl.DataFrame:
+        """The rows `chosen`, or all, with verdicts by these weights, and `correct`."""
+        rows = self.rows if chosen is None else self.rows[chosen]
+        verdicts = classify.judge_evidence(rows["evidence"], weights)
+        return (
+            rows.drop(verdicts.columns)
+            .hstack(verdicts)
+            .with_columns(correct=(pl.col("label") == pl.col("verdict")).fill_null(value=False))
+        )
+
+
+def weights_as_json(weights: weighing.Weights) -> str:
+    """The text of weights.json: one line per feature, the numbers in the order of the classes."""
+    lines = [f'    "{name}": {list(values)}' for name, values in weights.features.items()]
+    return (
+        f'{{\n  "classes": {json.dumps(list(weighing.CLASSES))},\n'
+        f'  "intercept": {list(weights.intercept)},\n'
+        '  "features": {\n' + ",\n".join(lines) + "\n  }\n}\n"
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="change nothing; fail if out of date")
     check = parser.parse_args().check
-    verdicts, hidden = verdict_counts(), hidden_counts()
-    for counted, rules in (
-        (verdicts, classify.failure_rules()),
-        (hidden, hidden_errors.hidden_error_rules()),
+    rows = labelled()
+    sample = Sample(rows)
+    held_out = sample.held_out()
+    unread = ~pl.col("family").map_elements(was_read, return_dtype=pl.Boolean)
+    for title, some in (
+        ("all servers", held_out),
+        ("servers whose texts were not read while rules were written", held_out.filter(unread)),
     ):
-        percents = confidence.confidence_percent(rules, counted)
-        print(f"{len(rules)} rules, confidence {min(percents)} to {max(percents)}")
-    new = as_json(verdicts | hidden)
-    stale = new != MEASURED.read_text(encoding="utf-8")
-    if stale and not check:
-        MEASURED.write_text(new, encoding="utf-8")
-    rows = verdict_rows(labelled())
-    held_out = calibration.held_out(classify.failure_rules(), rows)
-    table = measures.reliability(held_out, rows["correct"])
-    print(f"cross-validated calibration error {measures.calibration_error(table):.3f}")
-    print("changed:", MEASURED.name if stale else "nothing")
+        print(f"# Cross-validated by server: {title}\n")
+        print(report.as_text(evaluate_rows(some)))
+    weights = sample.fit(np.arange(len(sample.classes)))
+    files = {
+        WEIGHTS: weights_as_json(weights),
+        MEASURED: as_json(verdict_counts(sample.judged_with(weights)) | hidden_counts(rows)),
+    }
+    stale = [file for file, text in files.items() if text != file.read_text(encoding="utf-8")]
+    for file in stale:
+        if not check:
+            file.write_text(files[file], encoding="utf-8")
+    print("changed:", ", ".join(file.name for file in stale) or "nothing")
     sys.exit(1 if check and stale else 0)
 
 

@@ -267,6 +267,16 @@ DEPENDS = {
         ],
         "definition",
     ),
+    "how often the tool works": (
+        calls_of("a", 5, FAILS),
+        calls_of("a", 90, *[FINE] * 4),
+        "evidence",
+    ),
+    "how often the server's other tools work": (
+        calls_of("a", 5, FAILS),
+        calls_of("b", 90, *[FAILS] * 5),
+        "evidence",
+    ),
     "whether it was said to be valid": (
         calls_of("a", 5, FINE, x=1),
         [
@@ -294,6 +304,15 @@ def test_a_call_is_scored_again_when_another_recording_changes_its_context(
     (tmp_path / "later.jsonl").unlink()
     assert again(tmp_path).reused == 1
     assert values(tmp_path / "store", column) == before
+    assert_as_full_run(tmp_path / "store", sorted(tmp_path.glob("*.jsonl")), tmp_path)
+
+
+def test_a_call_is_not_scored_again_while_the_records_stay_in_their_bands(tmp_path: Path):
+    calls = [each for tool in "ab" for each in calls_of(tool, 90, *[FINE] * 8, FAILS)]
+    write(tmp_path / "first.jsonl", recording_of("r1", *calls_of("a", 5, FAILS), *calls))
+    again(tmp_path)
+    write(tmp_path / "later.jsonl", recording_of("r2", *calls_of("a", 200, FINE, FINE)))
+    assert again(tmp_path).reused == 1
     assert_as_full_run(tmp_path / "store", sorted(tmp_path.glob("*.jsonl")), tmp_path)
 
 

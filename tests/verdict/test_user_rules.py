@@ -65,6 +65,15 @@ def test_a_changed_rule_loses_its_measured_precision(tmp_path: Path):
     assert after < before
 
 
+def test_a_rule_of_a_user_is_only_evidence_if_it_says_so(tmp_path: Path):
+    late = ADDED.replace("order = 1", "order = 989").replace("tool_failure", "infrastructure")
+    alone, weighed = (
+        verdicts(tmp_path, late + f"decides = {each}\n") for each in ("true", "false")
+    )
+    assert (alone["verdict"][0], weighed["verdict"][0]) == ("infrastructure", "ambiguous")
+    assert "verdict.mine.moon" in weighed["evidence"].to_list()[0]
+
+
 def test_a_disabled_rule_decides_nothing(tmp_path: Path):
     judged = verdicts(tmp_path, '[[rule]]\nid = "verdict.network.refused"\ndisabled = true\n')
     assert judged["rule"][1] != "verdict.network.refused"

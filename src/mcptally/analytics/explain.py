@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import polars as pl
@@ -12,7 +12,8 @@ from mcptally.errors import QueryError
 from mcptally.plural import count
 from mcptally.redaction import display
 from mcptally.seeds.inspector.model import FACTORS
-from mcptally.verdict import classify
+from mcptally.verdict import classify, weighing
+from mcptally.verdict.rule_model import VerdictRule
 from mcptally.verdict.rule_set import RuleSet
 
 _OUTCOMES: Final = {
@@ -26,6 +27,10 @@ _OUTCOMES: Final = {
     "cancelled": "it was cancelled before an answer",
     "no_response": "it was never answered",
 }
+SMALLEST_SHOWN: Final = 0.05
+"""Contributions below this are not printed; the JSON has all."""
+MATCH_SHOWN: Final = 120
+"""Characters of a match that are printed."""
 _VERDICTS: Final = {
     "business": "the tool did its job and refused this request",
     "tool_failure": "the tool failed: no change of the request would fix it",
@@ -41,7 +46,13 @@ class Explanation:
     call: dict[str, Any]
     """The call's row."""
     rules: list[dict[str, Any]]
-    """The verdict rules that match, in order of precedence; the first one decided."""
+    """The verdict rules that match, in order of precedence. `matched` is what they match in the
+    text."""
+    contributions: list[dict[str, Any]]
+    """What speaks for and against the verdict: `evidence` (a rule, or what several rules share),
+    `rules` (their ids) and `weight` (change of the log odds), the largest first."""
+    probabilities: dict[str, float]
+    """Verdict → probability, 0 to 1; empty where one rule decides alone."""
     hidden_rule: dict[str, Any] | None
     """The rule that decided whether its result hides an error."""
     findings: list[dict[str, Any]]
@@ -74,11 +85,18 @@ def _explain(store: Store, call: str, rules: RuleSet) -> Explanation:
         raise QueryError(f"several calls have ids that begin with {call!r}; give more characters")
     row = frame.row(0, named=True)
     by_id = {rule.id: rule for rule in (*rules.verdict, *rules.hidden)}
-    firing = classify.matching_rules(frame, rules.verdict).get_column("rule")
+    evidence = frame.get_column("evidence")
+    if row["evidence"] is None:
+        evidence = classify.judge(frame, rules.verdict).get_column("evidence")
+    (ids,) = evidence.to_list()
+    matching = [rule for rule in rules.verdict if rule.id in (ids or ())]
+    alone = bool(matching) and matching[0].decides
     hidden = by_id.get(row["hidden_rule"] or "")
     return Explanation(
         call=row,
-        rules=[_rule(by_id[name]) for name in firing if name in by_id],
+        rules=[_rule(rule) | {"matched": classify.matched_text(frame, rule)} for rule in matching],
+        contributions=[] if alone else _contributions(evidence, row["verdict"], matching, rules),
+        probabilities={} if alone else _probabilities(evidence, row["verdict"], rules),
         hidden_rule=_rule(hidden) if hidden else None,
         findings=_rows(
             store,
@@ -92,6 +110,32 @@ def _explain(store: Store, call: str, rules: RuleSet) -> Explanation:
             row["attempt_of"],
         ),
     )
+
+
+def _contributions(
+    evidence: pl.Series, verdict: str | None, matching: Sequence[VerdictRule], rules: RuleSet
+) -> list[dict[str, Any]]:
+    """What speaks for and against the verdict, the largest first."""
+    if verdict is None:
+        return []
+    names, features = classify.features(evidence, rules.verdict)
+    found = weighing.contributions(features[0], names, verdict, weighing.shipped_weights())
+    return [
+        {"evidence": name, "rules": weighing.rules_of(name, matching), "weight": round(weight, 2)}
+        for name, weight in found
+    ]
+
+
+def _probabilities(evidence: pl.Series, verdict: str | None, rules: RuleSet) -> dict[str, float]:
+    """The probability of each verdict."""
+    if verdict is None:
+        return {}
+    names, features = classify.features(evidence, rules.verdict)
+    shares = weighing.probabilities(features, names, weighing.shipped_weights())[0]
+    return {
+        str(name): round(float(share), 3)
+        for name, share in zip(weighing.CLASSES, shares, strict=True)
+    }
 
 
 def _rule(rule: Any) -> dict[str, Any]:
@@ -190,15 +234,34 @@ def _verdict(found: Explanation) -> Iterator[str]:
     yield f"  reason {call['reason']}, fault of the {call['fault'] or 'unknown'}"
     yield f"  retryable: {call['retryable'] or 'unknown'}"
     if call["confidence"] is not None:
-        percent = f"{call['confidence']:.0f} %"
-        yield f"  confidence {percent}: how often this rule is right on labelled calls"
-    yield f"  decided by {call['rule']}"
-    for number, rule in enumerate(found.rules):
-        decided = (
-            "decided" if rule["id"] == call["rule"] else "matches" if number else "matches now"
-        )
-        yield f"    {decided:<11} {rule['id']}: {rule['title']}"
-        yield f"                says {rule['verdict']}, {rule['reason']}; source: {rule['source']}"
+        yield f"  confidence {call['confidence']:.0f} %: the probability that the verdict is right"
+    if found.probabilities:
+        shares = sorted(found.probabilities.items(), key=lambda each: -each[1])
+        yield "  " + ", ".join(f"{name} {share:.0%}" for name, share in shares)
+    elif found.rules:
+        yield f"  decided by {found.rules[0]['id']} alone"
+    for each in found.contributions:
+        if abs(each["weight"]) >= SMALLEST_SHOWN:
+            side = "for" if each["weight"] > 0 else "against"
+            yield f"    {abs(each['weight']):>5.2f} {side:<8}{_in_words(each, found.rules)}"
+    if found.rules:
+        yield "  rules that match, in order"
+    for rule in found.rules:
+        names = " (names the reason)" if rule["id"] == call["rule"] else ""
+        yield f"    {rule['id']}{names}: {rule['title']}"
+        yield f"        says {rule['verdict']}, {rule['reason']}; source: {rule['source']}"
+        if rule["matched"]:
+            yield f"        matches {rule['matched'][:MATCH_SHOWN]!r}"
+
+
+def _in_words(each: dict[str, Any], matching: list[dict[str, Any]]) -> str:
+    """One contribution as a line."""
+    titles = {rule["id"]: rule["title"] for rule in matching}
+    if len(each["rules"]) == 1 and each["evidence"].startswith(each["rules"][0]):
+        (name,) = each["rules"]
+        return f"{name}: {titles[name]}"
+    rules = f": {', '.join(each['rules'])}" if each["rules"] else ""
+    return f"{weighing.in_words(each['evidence'])}{rules}"
 
 
 def _seed(call: dict[str, Any]) -> Iterator[str]:

@@ -40,7 +40,8 @@ def _stale(
     now: PartitionSummary,
 ) -> Iterator[pl.DataFrame]:
     old, new = (_coarse_evidence(needs, summary) for summary in (before, now))
-    yield needs.filter(old.get_column("outage").ne_missing(new.get_column("outage")))
+    for name in ("outage", "tool_record", "peer_record"):
+        yield needs.filter(old.get_column(name).ne_missing(new.get_column(name)))
     flipped = needs.filter(old.get_column("usual").ne_missing(new.get_column("usual")))
     not_json = forms.filter(ResultForms.all.col > ResultForms.json.col)
     keys = ["server", "tool"]
@@ -58,9 +59,11 @@ def _stale(
 
 
 def _coarse_evidence(needs: pl.DataFrame, summary: PartitionSummary) -> pl.DataFrame:
-    """For each need: the failure rate of other calls in tenths, and whether results are JSON."""
+    """For each need: the share of failed calls in tenths, whether results are JSON, and records."""
     calls = needs.select("server", "tool", ts_ns=Needs.minute.col * evidence.MINUTE_NS)
     return evidence.add_evidence(calls, summary.minutes, summary.forms).select(
+        "tool_record",
+        "peer_record",
         outage=pl.col("concurrent_failure_share").mul(10).floor(),
         usual=usually_json(pl.col("results_seen"), pl.col("results_json")).fill_null(value=False),
     )

@@ -53,7 +53,7 @@ from mcptally.tables.stages import (
 )
 from mcptally.tables.tools import Tools
 from mcptally.tables.usage import Usage
-from mcptally.verdict import evidence
+from mcptally.verdict import evidence, stderr_exceptions
 from mcptally.wire.nesting import with_raised_recursion_limit
 
 
@@ -90,6 +90,7 @@ def gather(files: Sequence[Path], names: Sequence[str]) -> GatheredPartition:
     trim_heap()
     calls = stages.with_combination(calls).with_columns(stages.error_form())
     calls = evidence.add_recording_end(calls, events.closes)
+    calls = stderr_exceptions.add_stderr_error(calls, events.stderr)
     summary = _summary(events, calls, messages)
     findings = concat_findings(
         [events.findings, all_rules.check_protocol(events, messages, calls, names)]

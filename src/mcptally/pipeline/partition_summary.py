@@ -50,7 +50,7 @@ COUNTS: Final = {
     "combinations": ("calls",),
     "shapes": ("calls",),
     "minutes": ("calls", "failed"),
-    "forms": ("seen", "json", "all"),
+    "forms": ("seen", "json", "all", "failed"),
 }
 """Kinds of facts that are numbers, and their columns that add up over recordings."""
 

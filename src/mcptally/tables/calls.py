@@ -83,6 +83,11 @@ class Calls(Table):
     )
     error_code = Column(pl.Int64, "JSON-RPC error code.")
     error_text = Column(pl.String, "Error text of the failing reply.")
+    stderr_error = Column(
+        pl.String,
+        "Exception whose stack trace the server wrote to stderr while it answered, up to 500 "
+        "characters.",
+    )
     http_status = Column(pl.Int64, "Status of the HTTP exchange of the request.")
     text = Column(
         pl.String,
@@ -97,7 +102,14 @@ class Calls(Table):
     fault = Column(pl.String, "`agent`, `user`, `server`, `upstream` or `transport`.")
     retryable = Column(pl.String, "`yes`, `after_delay`, `after_change` or `no`.")
     confidence = Column(pl.Float64, "Calibrated probability that the verdict is right.", "percent")
-    rule = Column(pl.String, "Id of the rule that decided the verdict.")
+    rule = Column(
+        pl.String,
+        "Id of the rule that the reason is from: the first one with this verdict that matches; "
+        "null where none has it.",
+    )
+    evidence = Column(
+        pl.List(pl.String), "Ids of all rules about failures that match, in order of precedence."
+    )
     hidden_rule = Column(
         pl.String,
         "Id of the rule that decided whether a success hides an error; "

@@ -92,6 +92,7 @@ class GatheredCalls(StageTable):
     exit_code = Column(_I, "Exit code of the server, for calls in flight when it ended.")
     signal = Column(_I, "Number of the signal that ended the server, for calls in flight then.")
     closed = Column(_B, "True for calls that were in flight when their recording was closed.")
+    stderr_error = Calls.stderr_error
 
 
 class GatheredMessages(StageTable):
@@ -222,7 +223,7 @@ class CallsByMinute(StageTable):
 
 
 class ResultForms(StageTable):
-    """How many results of a tool are JSON, by recording."""
+    """How many results a tool returned, how many of them are JSON, and how many calls failed."""
 
     server = Calls.server
     tool = Calls.tool
@@ -230,6 +231,7 @@ class ResultForms(StageTable):
     seen = Column(_I, "Results with text.")
     json = Column(_I, "Of those, whose text is JSON.")
     all = Column(_I, "Results with and without text.")
+    failed = Column(_I, "Failed calls.")
 
 
 class Needs(StageTable):

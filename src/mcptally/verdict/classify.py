@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -10,8 +10,8 @@ import numpy.typing as npt
 import polars as pl
 
 from mcptally.tables.calls import FAILED_OUTCOMES
-from mcptally.verdict import confidence, error_text, match
-from mcptally.verdict.rule_model import TextRule, VerdictRule, shipped_rules, status_in
+from mcptally.verdict import confidence, error_text, match, weighing
+from mcptally.verdict.rule_model import Verdict, VerdictRule, shipped_rules, status_in
 
 FILES: Final = (
     "verdict-protocol.toml",
@@ -22,6 +22,7 @@ FILES: Final = (
     "verdict-refusal.toml",
     "verdict-languages.toml",
     "verdict-context.toml",
+    "verdict-archive.toml",
 )
 JUDGED_OUTCOMES: Final = tuple(outcome for outcome in FAILED_OUTCOMES if outcome != "cancelled")
 """Outcomes that get a verdict. Cancelled calls get none: their outcome is unknown."""
@@ -33,6 +34,7 @@ COLUMNS: Final[dict[str, pl.DataType]] = {
     "retryable": pl.String(),
     "confidence": pl.Float64(),
     "rule": pl.String(),
+    "evidence": pl.List(pl.String),
 }
 """The columns that `judge` returns; null where the outcome is not in `JUDGED_OUTCOMES`."""
 
@@ -48,8 +50,26 @@ INPUTS: Final[dict[str, pl.DataType]] = {
     "signal": pl.Int64(),
     "closed": pl.Boolean(),
     "concurrent_failure_share": pl.Float64(),
+    "stderr_error": pl.String(),
+    "latency_ms": pl.Float64(),
+    "tool_record": pl.String(),
+    "peer_record": pl.String(),
 }
 """The columns that `judge` reads; a missing column counts as null."""
+
+TIME_LIMITS: Final = (5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 240, 300, 600)
+"""Usual time limits in seconds."""
+
+_WITHOUT_RULE: Final = {
+    Verdict.BUSINESS: ("other_refusal", "agent", "after_change"),
+    Verdict.TOOL_FAILURE: ("internal_error", "server", "no"),
+    Verdict.INFRASTRUCTURE: ("dependency_down", "upstream", "yes"),
+    Verdict.AMBIGUOUS: ("unclear", None, None),
+}
+"""`reason`, `fault` and `retryable` of verdicts that no matching rule names."""
+
+ARGUMENT_VALUE: Final = r"""[:\[]\s*(?:"[^"\\]{4,80}"|-?[0-9]{3,})"""
+"""Values in the JSON text of arguments that are rare enough to recognise in a text."""
 
 _QUOTED_WORD: Final = r"""['"`]([^'"`\n]{1,200})['"`]"""
 _Numbers: TypeAlias = npt.NDArray[np.int64]
@@ -61,26 +81,167 @@ def failure_rules() -> tuple[VerdictRule, ...]:
     return shipped_rules(VerdictRule, *FILES)
 
 
-def judge(calls: pl.DataFrame, ruleset: Sequence[VerdictRule] | None = None) -> pl.DataFrame:
+def judge(
+    calls: pl.DataFrame,
+    ruleset: Sequence[VerdictRule] | None = None,
+    weights: weighing.Weights | None = None,
+) -> pl.DataFrame:
     """Return the verdict on each call: one row per row of `calls`, in the same order.
 
     Args:
         calls: any of the columns of `INPUTS`.
         ruleset: rules to use in place of the ones that come with mcptally.
+        weights: weights to use in place of the ones that come with mcptally.
 
     Returns:
         The columns of `COLUMNS`.
     """
     chosen = tuple(failure_rules() if ruleset is None else ruleset)
     failed = _failed(calls)
-    evidence = _evidence(failed, chosen, decides=_depends_on_text_only)
-    undecided = len(chosen)
-    rule_of_kind = np.full(evidence.kinds.height, undecided, dtype=np.int64)
-    for number, mask in _matching_kinds(evidence, chosen):
-        rule_of_kind[mask & (rule_of_kind == undecided)] = number
-    rule_of_call = np.full(calls.height, undecided, dtype=np.int64)
-    rule_of_call[failed["row"].to_numpy()] = rule_of_kind[evidence.kind_of_row]
-    return _verdicts(chosen).select(pl.all().gather(pl.Series(rule_of_call, dtype=pl.UInt32)))
+    evidence = _evidence(failed, chosen)
+    kinds = _weigh(_matching_kinds(evidence, chosen), evidence.kinds.height, chosen)
+    verdicts = _verdicts(kinds, chosen, weights or weighing.shipped_weights())
+    kind_of_call = np.full(calls.height, -1, dtype=np.int64)
+    kind_of_call[failed["row"].to_numpy()] = evidence.kind_of_row
+    position = pl.Series(kind_of_call).replace(-1, None).cast(pl.UInt32)
+    return verdicts.select(pl.all().gather(position))
+
+
+def judge_evidence(
+    evidence: pl.Series,
+    weights: weighing.Weights | None = None,
+    ruleset: Sequence[VerdictRule] | None = None,
+) -> pl.DataFrame:
+    """Return the verdicts that `judge` gives to calls with this evidence.
+
+    Args:
+        evidence: the column that `judge` returns: lists of ids. Ids of other rules are left out.
+        weights: see `judge`.
+        ruleset: see `judge`.
+    """
+    chosen = tuple(failure_rules() if ruleset is None else ruleset)
+    kinds = _weigh_evidence(evidence, chosen)
+    return _verdicts(kinds, chosen, weights or weighing.shipped_weights())
+
+
+def features(
+    evidence: pl.Series, ruleset: Sequence[VerdictRule] | None = None
+) -> tuple[tuple[str, ...], weighing.Features]:
+    """Return the names of the features and their values, one row per list of ids in `evidence`."""
+    kinds = _weigh_evidence(evidence, tuple(failure_rules() if ruleset is None else ruleset))
+    return kinds.names, kinds.features
+
+
+@dataclasses.dataclass(frozen=True)
+class _Weighed:
+    """The features of each kind of call and the rules that match it."""
+
+    names: tuple[str, ...]
+    features: weighing.Features
+    first: _Numbers
+    """For each kind the number of the first rule that matches; the number of rules if none does."""
+    first_of_class: npt.NDArray[np.int64]
+    """For each kind and class the first rule with that verdict; the number of rules if none."""
+    evidence: pl.Series
+    """The ids of the rules that match."""
+
+
+def _weigh(
+    matches: Iterable[tuple[int, match.Mask]], height: int, chosen: tuple[VerdictRule, ...]
+) -> _Weighed:
+    """Collect the features of `height` kinds of calls.
+
+    Args:
+        matches: numbers of rules, by order, each with the kinds that it matches.
+        height: number of kinds.
+        chosen: the rules.
+    """
+    table = weighing.FeatureTable(chosen, height)
+    none = len(chosen)
+    first = np.full(height, none, dtype=np.int64)
+    first_of_class = np.full((height, len(weighing.CLASSES)), none, dtype=np.int64)
+    owners: list[_Numbers] = []
+    numbers: list[int] = []
+    for number, mask in matches:
+        rule = chosen[number]
+        table.add(rule, mask)
+        first[mask & (first == none)] = number
+        of_class = first_of_class[:, weighing.CLASSES.index(Verdict(rule.verdict))]
+        of_class[mask & (of_class == none)] = number
+        owners.append(np.flatnonzero(mask))
+        numbers.append(number)
+    return _Weighed(
+        names=table.names,
+        features=table.finish(),
+        first=first,
+        first_of_class=first_of_class,
+        evidence=_lists(owners, [chosen[number].id for number in numbers], height),
+    )
+
+
+def _lists(owners: Sequence[_Numbers], ids: Sequence[str], height: int) -> pl.Series:
+    """Return `height` lists: each of `ids` is in the lists whose numbers `owners` has for it."""
+    sizes = np.array([len(each) for each in owners], dtype=np.int64)
+    rows = np.concatenate([np.zeros(0, dtype=np.int64), *owners])
+    lists = (
+        pl.DataFrame(
+            {
+                "row": pl.Series(rows, dtype=pl.Int64),
+                "id": pl.Series(ids, dtype=pl.String).gather(
+                    pl.Series(np.repeat(np.arange(len(ids)), sizes), dtype=pl.UInt32)
+                ),
+            }
+        )
+        .group_by("row", maintain_order=True)
+        .agg("id")
+    )
+    every = pl.DataFrame({"row": pl.Series(np.arange(height), dtype=pl.Int64)})
+    return every.join(lists, on="row", how="left", maintain_order="left")["id"]
+
+
+def _weigh_evidence(evidence: pl.Series, chosen: tuple[VerdictRule, ...]) -> _Weighed:
+    """Collect the features of lists of ids."""
+    matches = (
+        (number, evidence.list.contains(rule.id).fill_null(value=False).to_numpy())
+        for number, rule in enumerate(chosen)
+    )
+    return _weigh(matches, len(evidence), chosen)
+
+
+def _verdicts(
+    kinds: _Weighed, chosen: tuple[VerdictRule, ...], weights: weighing.Weights
+) -> pl.DataFrame:
+    """Return the columns of `COLUMNS`: one row per kind."""
+    probability = weighing.probabilities(kinds.features, kinds.names, weights)
+    best = weighing.decide(probability)
+    every = np.arange(len(best))
+    rule = kinds.first_of_class[every, best]
+    # The rows after those of the rules are for verdicts that no matching rule has.
+    rule += np.where(rule == len(chosen), best, 0)
+    decides = np.array([*(each.decides for each in chosen), False])[kinds.first]
+    rule[decides] = kinds.first[decides]
+    percent = 100 * probability[every, best]
+    measured = np.array([*confidence.confidence_percent(chosen), np.nan])[kinds.first]
+    return (
+        _rule_columns(chosen)
+        .select(pl.all().gather(pl.Series(rule, dtype=pl.UInt32)))
+        .with_columns(
+            confidence=pl.Series(np.where(decides, measured, percent).round(1), dtype=pl.Float64),
+            evidence=kinds.evidence,
+        )
+        .select(*COLUMNS)
+    )
+
+
+def _rule_columns(chosen: tuple[VerdictRule, ...]) -> pl.DataFrame:
+    """Return the columns that a rule sets: one row per rule, then one per class without a rule."""
+    rows: list[tuple[str | None, ...]] = [
+        (rule.verdict, rule.reason, rule.fault or None, rule.retryable or None, rule.id)
+        for rule in chosen
+    ]
+    rows += [(each, *_WITHOUT_RULE[each], None) for each in weighing.CLASSES]
+    names = ("verdict", "reason", "fault", "retryable", "rule")
+    return pl.DataFrame(rows, schema={name: COLUMNS[name] for name in names}, orient="row")
 
 
 def matching_rules(
@@ -93,7 +254,7 @@ def matching_rules(
     """
     chosen = tuple(failure_rules() if ruleset is None else ruleset)
     failed = _failed(calls)
-    evidence = _evidence(failed, chosen, decides=lambda _: False)
+    evidence = _evidence(failed, chosen)
     rows = failed["row"].to_numpy()
     parts = [
         pl.DataFrame({"row": rows[mask[evidence.kind_of_row]]}).with_columns(
@@ -105,25 +266,19 @@ def matching_rules(
     return pl.concat([empty, *parts]).sort("row", maintain_order=True)
 
 
-def _verdicts(chosen: tuple[VerdictRule, ...]) -> pl.DataFrame:
-    """Return one row of `COLUMNS` per rule, then a row of nulls for "no rule matched"."""
-    rows = [
-        (rule.verdict, rule.reason, rule.fault or None, rule.retryable or None, percent, rule.id)
-        for rule, percent in zip(chosen, confidence.confidence_percent(chosen), strict=True)
-    ]
-    return pl.DataFrame([*rows, (None,) * len(COLUMNS)], schema=COLUMNS, orient="row")
-
-
 def _failed(calls: pl.DataFrame) -> pl.DataFrame:
     """Return the failed calls with all columns of `INPUTS` and their row number `row`."""
-    present = set(calls.columns)
     return (
-        calls.select(
-            (pl.col(name) if name in present else pl.lit(None)).cast(dtype).alias(name)
-            for name, dtype in INPUTS.items()
-        )
-        .with_row_index("row")
-        .filter(pl.col("outcome").is_in(JUDGED_OUTCOMES))
+        _with_inputs(calls).with_row_index("row").filter(pl.col("outcome").is_in(JUDGED_OUTCOMES))
+    )
+
+
+def _with_inputs(calls: pl.DataFrame) -> pl.DataFrame:
+    """Return the columns of `INPUTS`; those that are missing are null."""
+    present = set(calls.columns)
+    return calls.select(
+        (pl.col(name) if name in present else pl.lit(None)).cast(dtype).alias(name)
+        for name, dtype in INPUTS.items()
     )
 
 
@@ -141,42 +296,19 @@ class _Evidence:
     """How many distinct texts there are."""
 
 
-def _depends_on_text_only(rule: TextRule) -> bool:
-    """Return whether `rule` has no condition besides its patterns."""
-    return isinstance(rule, VerdictRule) and not any(
-        (
-            *(rule.tool, rule.arguments, rule.outcomes, rule.codes, rule.statuses),
-            *(rule.schema, rule.end, rule.outage, rule.quotes),
-        )
-    )
-
-
-def _evidence(
-    failed: pl.DataFrame,
-    chosen: tuple[VerdictRule, ...],
-    *,
-    decides: Callable[[TextRule], bool],
-) -> _Evidence:
+def _evidence(failed: pl.DataFrame, chosen: tuple[VerdictRule, ...]) -> _Evidence:
     """Match the rules' patterns against the distinct texts and collect all other facts.
 
     Args:
         failed: what `_failed` returns.
-        chosen: the rules, in the order in which they decide.
-        decides: whether a text that this rule matches need not be tried with later rules.
+        chosen: the rules, by order.
     """
-    distinct = failed.select("error_text").unique(maintain_order=True)
-    stripped = error_text.strip_wrappers(pl.col("error_text").fill_null(""))
-    texts = distinct.with_columns(stripped=stripped).with_row_index("text")
-    texts = texts.with_columns(
-        line=error_text.first_line(pl.col("stripped")),
-        text_status=error_text.http_status(pl.col("error_text").fill_null("")),
-    )
-    matched = match.match_rules(
-        chosen, texts["stripped"], texts["stripped"], texts["line"], decides=decides
-    )
+    text = ["error_text", "stderr_error"]
+    texts = _texts(failed.select(text).unique(maintain_order=True)).with_row_index("text")
+    matched = match.match_rules(chosen, texts["stripped"], texts["stripped"], texts["line"])
     frame = failed.join(
-        texts.select("error_text", "text", "text_status", "stripped"),
-        on="error_text",
+        texts.select(*text, "text", "text_status", "stripped", "stack_trace"),
+        on=text,
         how="left",
         nulls_equal=True,
         maintain_order="left",
@@ -185,14 +317,18 @@ def _evidence(
         end=pl.when(pl.col("outcome") == "no_response").then(_recording_end()),
         # Rounded down to tenths, so that there are few kinds of calls.
         outage=pl.col("concurrent_failure_share").mul(10).floor().truediv(10),
+        time_limit=_took_a_time_limit(),
     )
     columns = _call_pattern_columns(chosen)
     frame = frame.with_columns(
         _column_matches(frame, column, pattern, chosen, matched).alias(name)
         for (column, pattern), name in columns.items()
     )
-    frame = frame.with_columns(quotes=_quoted_from(frame, chosen, matched))
+    frame = frame.with_columns(
+        quotes=_quoted_from(frame, chosen, matched), names_argument=_names_an_argument(frame)
+    )
     key = ["text", "outcome", "error_code", "status", "input_schema_state", "end", "outage"]
+    key += ["names_argument", "stack_trace", "time_limit", "tool_record", "peer_record"]
     key += ["quotes", *columns.values()]
     kinds = frame.select(key).unique(maintain_order=True).with_row_index("kind")
     kind_of_row = frame.join(kinds, on=key, how="left", nulls_equal=True, maintain_order="left")
@@ -202,6 +338,42 @@ def _evidence(
         matched=matched,
         text_count=texts.height,
     )
+
+
+def _texts(distinct: pl.DataFrame) -> pl.DataFrame:
+    """Add what rules read of each text: `stripped`, `line`, `text_status` and `stack_trace`.
+
+    Args:
+        distinct: distinct combinations of `error_text` and `stderr_error`.
+    """
+    reply, exception = pl.col("error_text").fill_null(""), pl.col("stderr_error")
+    return (
+        distinct.with_columns(
+            stripped=error_text.strip_wrappers(reply),
+            stack_trace=error_text.stack_trace(reply, exception),
+            text_status=error_text.http_status(reply),
+        )
+        .with_columns(
+            stripped=error_text.with_exception(pl.col("stripped"), exception, pl.col("stack_trace"))
+        )
+        .with_columns(line=error_text.first_line(pl.col("stripped")))
+    )
+
+
+def matched_text(call: pl.DataFrame, rule: VerdictRule) -> str | None:
+    """Return what a rule about the text matches in the text of one call; None if nothing.
+
+    Args:
+        call: one row with any of the columns of `INPUTS`.
+        rule: the rule.
+    """
+    text = _texts(_with_inputs(call).select("error_text", "stderr_error"))
+    column = pl.col("line" if rule.where == "first_line" else "stripped")
+    if not rule.matches:
+        return None
+    pattern = f"({match.alternation(rule.matches, start=rule.where == 'start')})"
+    found: str | None = text.select(column.str.extract(pattern, 1)).item()
+    return found
 
 
 def _recording_end() -> pl.Expr:
@@ -219,6 +391,14 @@ def _recording_end() -> pl.Expr:
         .then(pl.lit("closed"))
         .otherwise(pl.lit("unknown"))
     )
+
+
+def _took_a_time_limit() -> pl.Expr:
+    """Return whether a call took just over one of `TIME_LIMITS`."""
+    seconds = pl.col("latency_ms") / 1000
+    return pl.any_horizontal(
+        (seconds - limit).is_between(0, max(0.3, 0.02 * limit)) for limit in TIME_LIMITS
+    ).fill_null(value=False)
 
 
 def _call_pattern_columns(chosen: tuple[VerdictRule, ...]) -> dict[tuple[str, str], str]:
@@ -281,6 +461,24 @@ def _quoted_from(
     )["source"]
 
 
+def _names_an_argument(frame: pl.DataFrame) -> pl.Series:
+    """Return whether each text contains a value of the arguments (`ARGUMENT_VALUE`)."""
+    values = (
+        frame.select(
+            "stripped",
+            row=pl.int_range(pl.len()),
+            value=pl.col("arguments").str.extract_all(ARGUMENT_VALUE),
+        )
+        .explode("value")
+        .drop_nulls()
+        .with_columns(pl.col("value").str.strip_chars(':[" \t\r\n'))
+    )
+    named = values.filter(pl.col("stripped").str.contains(pl.col("value"), literal=True))["row"]
+    names = np.zeros(frame.height, dtype=np.bool_)
+    names[named.to_numpy()] = True
+    return pl.Series(names)
+
+
 def _rows_of_texts(frame: pl.DataFrame, matched: list[match.Rows | None]) -> _Numbers:
     """Return the rows of `frame` whose text is in one of `matched`; None stands for every text."""
     wanted = np.zeros(frame["text"].n_unique(), dtype=np.bool_)
@@ -321,6 +519,9 @@ def _conditions(rule: VerdictRule, columns: dict[tuple[str, str], str]) -> Itera
         ("input_schema_state", rule.schema),
         ("end", rule.end),
         ("quotes", [rule.quotes] if rule.quotes else []),
+        ("stack_trace", [rule.stack_trace] if rule.stack_trace else []),
+        ("tool_record", rule.tool_record),
+        ("peer_record", rule.peer_record),
     ):
         if allowed:
             yield pl.col(column).is_in(list(allowed))
@@ -328,6 +529,9 @@ def _conditions(rule: VerdictRule, columns: dict[tuple[str, str], str]) -> Itera
         yield status_in(rule.statuses)
     if rule.outage:
         yield pl.col("outage") >= rule.outage
+    for name in ("names_argument", "time_limit"):
+        if getattr(rule, name):
+            yield pl.col(name)
     if rule.tool:
         yield pl.col(columns["tool", rule.tool])
     if rule.arguments:

@@ -80,6 +80,18 @@ _STATUS_BY_NAME: Final = (
 )
 
 
+_MASKED: Final = (
+    r"(?i)^(?:MCP error -?\d+: )?(?:|"
+    r"""(?:error (?:executing|calling)|failed to execute) (?:tool:? )?['"`]?[\w.\-/]+['"`]?|"""
+    r"internal (?:server )?error|something went wrong|"
+    r"(?:an? )?(?:internal |unexpected |unknown )(?:server )?(?:error|exception)"
+    r"(?: (?:has )?occurr?ed)?|"
+    r"an? (?:error|exception) (?:has )?occurr?ed(?: (?:while|during|in) [\w '-]{1,60})?|"
+    r"(?:failed|unable|could not|couldn't|error) (?:to )?\w+(?: [\w'-]+){0,5})[.!:…\s]*$"
+)
+"""Texts that replace the text of an exception."""
+
+
 def _cut(text: pl.Expr) -> pl.Expr:
     """Return `text`, or its head and tail where it is longer than both."""
     return (
@@ -95,6 +107,39 @@ def strip_wrappers(text: pl.Expr) -> pl.Expr:
     Paths and queries of URLs are dropped: they hold words of the caller.
     """
     return _cut(text).str.replace(_ALL_WRAPPERS, "").str.replace_all(_URL_REST, "$1")
+
+
+def stack_trace(text: pl.Expr, exception: pl.Expr) -> pl.Expr:
+    """Return what the reply `text` says of the exception on stderr: `masked` or `repeated`.
+
+    Null if it does neither: the exception may be that of another call, or one that was handled.
+    """
+    message = exception.str.extract(r"^(?:[A-Za-z_][\w.]*:\s+)?([^\n]*)", 1)
+    return (
+        pl.when(exception.is_null())
+        .then(None)
+        .when(text.str.contains(_MASKED))
+        .then(pl.lit("masked"))
+        .when((message != "") & text.str.contains(message, literal=True))
+        .then(pl.lit("repeated"))
+    )
+
+
+def with_exception(stripped: pl.Expr, exception: pl.Expr, trace: pl.Expr) -> pl.Expr:
+    """Return the text that rules read: that of the reply, with the exception on stderr.
+
+    Args:
+        stripped: text of the reply after `strip_wrappers`.
+        exception: the exception.
+        trace: what `stack_trace` returns. An exception replaces a text that masks it.
+    """
+    return (
+        pl.when(trace == "masked")
+        .then(exception)
+        .when(trace == "repeated")
+        .then(pl.concat_str(stripped, pl.lit("\n"), exception))
+        .otherwise(stripped)
+    )
 
 
 def strip_decoration(text: pl.Expr) -> pl.Expr:

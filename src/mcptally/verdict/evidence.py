@@ -1,8 +1,10 @@
 """Computes evidence for the verdict that is not in the reply itself.
 
-It is threefold: how the call's recording ended, how many other calls of the server failed at that
-time, and whether the tool's other results are JSON. The first is known inside a partition. The
-other two are counted per partition (`minutes`, `forms`) and summed over the archive.
+How the call's recording ended and which exception stands on stderr are known inside a partition.
+How many other calls of the server failed at that time, whether the tool's other results are JSON,
+and how often the tool and the server's other tools work are counted per partition (`minutes`,
+`forms`) and summed over the archive. Rules read such numbers in bands (`RECORDS`), so that a new
+file seldom changes the verdict on calls of other files.
 """
 
 import signal
@@ -23,6 +25,12 @@ MIN_CONCURRENT: Final = 5
 _FAILED: Final = ("tool_error", "protocol_error", "timeout", "no_response")
 """Outcomes that count as a failure here. `schema.FAILED_OUTCOMES` has two more: hidden errors,
 which are not known yet, and cancelled calls, which are the client's choice."""
+
+MIN_CALLS: Final = 5
+"""With fewer calls, the record of a tool is null."""
+
+RECORD_SHARES: Final = (("seldom", 0.2), ("mostly", 0.95))
+"""Bands of the share of calls that returned a result, below `always`, and their upper limits."""
 
 _MINUTE_KEYS: Final = ("recording", "server", "minute", "tool")
 
@@ -89,17 +97,26 @@ def keep_working_tools(at: pl.DataFrame, counted: pl.DataFrame | None = None) ->
 
 
 def count_result_forms(calls: pl.DataFrame) -> pl.DataFrame:
-    """Count the results of each tool in each recording, and how many of them are JSON."""
-    return hidden_errors.count_result_forms(
-        calls.filter((pl.col("outcome") == "ok") & pl.col("tool").is_not_null()).with_columns(
-            text="first_text"
-        ),
-        "recording",
+    """Count the results and failures of each tool in each recording: `ResultForms`."""
+    calls = calls.filter((pl.col("dir") == "c2s") & pl.col("tool").is_not_null())
+    keys = ["server", "tool", "recording"]
+    results = hidden_errors.count_result_forms(
+        calls.filter(pl.col("outcome") == "ok").with_columns(text="first_text"), "recording"
     )
+    failures = (
+        calls.filter(pl.col("outcome").is_in(_FAILED))
+        .group_by(keys)
+        .agg(failed=pl.len().cast(pl.Int64))
+    )
+    return results.join(
+        failures, on=keys, how="full", coalesce=True, nulls_equal=True
+    ).with_columns(pl.col("seen", "json", "all", "failed").fill_null(0))
 
 
 def add_evidence(calls: pl.DataFrame, at: pl.DataFrame, usual: pl.DataFrame) -> pl.DataFrame:
-    """Add `concurrent_failure_share`, `results_seen` and `results_json` to calls.
+    """Add `concurrent_failure_share`, `results_seen`, `results_json` and records to calls.
+
+    The records are `tool_record` and `peer_record` (of the server's other tools), see `record`.
 
     Args:
         calls: the calls of a partition.
@@ -122,7 +139,38 @@ def add_evidence(calls: pl.DataFrame, at: pl.DataFrame, usual: pl.DataFrame) -> 
     calls = calls.with_columns(
         concurrent_failure_share=pl.when(others >= MIN_CONCURRENT).then(share)
     ).drop("minute", "calls", "failed", "own_calls", "own_failed")
-    results = usual.group_by("server", "tool").agg(
-        results_seen=pl.col("seen").sum(), results_json=pl.col("json").sum()
+    worked, failed = pl.col("all").sum(), pl.col("failed").sum()
+    results = (
+        usual.group_by("server", "tool")
+        .agg(
+            results_seen=pl.col("seen").sum(),
+            results_json=pl.col("json").sum(),
+            worked=worked,
+            failed=failed,
+        )
+        .with_columns(
+            tool_record=record(pl.col("worked"), pl.col("failed")),
+            peer_record=record(
+                pl.col("worked").sum().over("server") - pl.col("worked"),
+                pl.col("failed").sum().over("server") - pl.col("failed"),
+            ),
+        )
+        .drop("worked", "failed")
     )
     return left_join_columns(calls, results, "server", "tool", nulls=True)
+
+
+def record(worked: pl.Expr, failed: pl.Expr) -> pl.Expr:
+    """Return how often calls return a result: `never`, `seldom`, `mostly` or `always`.
+
+    Null with fewer than `MIN_CALLS` calls.
+
+    Args:
+        worked: number of calls that returned a result.
+        failed: number of calls that failed.
+    """
+    calls = worked + failed
+    bands = pl.when(calls < MIN_CALLS).then(None).when(worked == 0).then(pl.lit("never"))
+    for name, limit in RECORD_SHARES:
+        bands = bands.when(worked < limit * calls).then(pl.lit(name))
+    return bands.otherwise(pl.lit("always"))

@@ -38,6 +38,8 @@ _DESCRIPTIVE: Final = frozenset({"id", "title", "source", "note", "order", "fire
 PLACES: Final = ("anywhere", "start", "first_line")
 FAULTS: Final = ("agent", "user", "server", "upstream", "transport")
 QUOTES: Final = ("caller", "server")
+RECORDS: Final = ("never", "seldom", "mostly", "always")
+STACK_TRACES: Final = ("masked", "repeated")
 RETRYABLE: Final = ("yes", "after_delay", "after_change", "no")
 _STATUS: Final = re.compile(r"[0-9]{3}(?:-[0-9]{3})?")
 
@@ -47,7 +49,8 @@ class TextRule(rules.Rule):
     """A condition on the text of a reply and on the facts of its call."""
 
     order: int
-    """Of the rules that match, the one with the lowest order decides."""
+    """Of the rules that match, the one with the lowest order comes first. About failures, it is
+    also the tier of a rule (`weighing.TIERS`)."""
     matches: tuple[str, ...] = ()
     """One of these patterns must match. Empty: the rule does not test the text."""
     also: tuple[str, ...] = ()
@@ -80,7 +83,7 @@ class TextRule(rules.Rule):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class VerdictRule(TextRule):
-    """A rule that decides whose failure a failed call is."""
+    """A rule about failed calls: evidence for the verdict that it names."""
 
     verdict: str
     reason: str
@@ -103,6 +106,20 @@ class VerdictRule(TextRule):
     are not known."""
     outage: float = 0
     """At least this share of the server's other calls failed at that time."""
+    names_argument: bool = False
+    """Match only texts that contain a value of the call's arguments (`classify.ARGUMENT_VALUE`)."""
+    stack_trace: str = ""
+    """Match only calls during which the server wrote a stack trace to stderr, and whose text masks
+    the exception (`masked`) or has its message (`repeated`)."""
+    tool_record: tuple[str, ...] = ()
+    """How often calls of the tool return a result in the archive: `never`, `seldom`, `mostly`,
+    `always`."""
+    peer_record: tuple[str, ...] = ()
+    """The same of the server's other tools."""
+    time_limit: bool = False
+    """Match only calls that took just over a round number of seconds (`classify.TIME_LIMITS`)."""
+    decides: bool = False
+    """Where it is the first rule that matches, it decides alone, whatever else matches."""
 
     def __post_init__(self) -> None:
         """Check the values that the columns of the tables allow."""
@@ -111,6 +128,10 @@ class VerdictRule(TextRule):
         _check_choice(self, "fault", self.fault, ("", *FAULTS))
         _check_choice(self, "retryable", self.retryable, ("", *RETRYABLE))
         _check_choice(self, "quotes", self.quotes, ("", *QUOTES))
+        _check_choice(self, "stack_trace", self.stack_trace, ("", *STACK_TRACES))
+        for name in ("tool_record", "peer_record"):
+            for band in getattr(self, name):
+                _check_choice(self, name, band, RECORDS)
         for status in self.statuses:
             if not _STATUS.fullmatch(status):
                 raise RuleError(
@@ -176,6 +197,7 @@ def apply(base: Sequence[R], rows: Iterable[Mapping[str, Any]], *, where: str) -
 
     A row with a known id changes the fields that it has; a row with a new id adds a rule. A rule
     whose condition or verdict changes loses its measured counts, which no longer describe it.
+    Such a rule and a new one decide alone (`VerdictRule.decides`) unless the row says otherwise.
 
     Args:
         base: the rules that come with mcptally.
@@ -202,6 +224,8 @@ def apply(base: Sequence[R], rows: Iterable[Mapping[str, Any]], *, where: str) -
         old = {} if known is None else dataclasses.asdict(known)
         if known is not None and row.keys() - _DESCRIPTIVE:
             old |= {"hits": 0, "right": 0}
+        if cls is VerdictRule and row.keys() - _DESCRIPTIVE:
+            old["decides"] = True
         (rule,) = rules.parse(cls, {"rule": [{**old, **row}]}, where=where)
         try:
             check_patterns(rule)

@@ -1,0 +1,229 @@
+"""Turns the rules that match a call into a probability for each class.
+
+    matching rules → features → weights (rules/weights.json) → probabilities
+
+A multinomial logistic regression. Rules about the text share weights: those of their verdict and
+their tier. A weight for each rule would be a guess for the many rules that matched few labelled
+calls. Rules about the context of a call (`CONTEXT_FROM`) have weights of their own.
+`python -m tests.benchmarks.calibrate` fits the weights and writes the file.
+"""
+
+import functools
+from collections.abc import Iterable, Sequence
+from importlib import resources
+from typing import Final, TypeAlias
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from mcptally import rules as rule_files
+from mcptally.verdict.rule_model import Verdict, VerdictRule
+
+CLASSES: Final = tuple(Verdict)
+"""The classes in the order of the probabilities."""
+TIERS: Final = (
+    (150, "form"),
+    (200, "code"),
+    (500, "cause"),
+    (700, "refusal"),
+    (900, "words"),
+)
+"""Tiers of rules: those with a lower `order` than the number, and the name.
+
+`form`: the text has the form of one library. `code`: code failed, the caller's or the server's.
+`cause`: the text names a cause. `refusal`: it refuses the request. `words`: it only has words that
+refusals or crashes use."""
+CONTEXT_FROM: Final = 900
+"""Rules from this `order` on are about the context of a call."""
+CONVINCING: Final = 0.5
+"""Minimum probability of a verdict other than `ambiguous`."""
+SETTLING: Final = ("form", "code", "cause")
+"""Where all rules about the text agree and the first one is of these tiers, the case is clear.
+Context has other weights there: it should change a clear case less than an open one."""
+MOST_VOTES: Final = 2.0
+"""Further rules of the same verdict and tier add nothing."""
+
+NO_TEXT_RULE: Final = "no rule about the text"
+CONFLICT: Final = "rules disagree"
+Features: TypeAlias = npt.NDArray[np.float64]
+Mask: TypeAlias = npt.NDArray[np.bool_]
+
+
+class Weights(msgspec.Struct, frozen=True):
+    """The fitted model: one number per class, in the order of `CLASSES`."""
+
+    intercept: tuple[float, ...]
+    features: dict[str, tuple[float, ...]]
+    """Name of a feature → its weights. Features without weights count nothing."""
+
+    def of(self, names: Sequence[str]) -> npt.NDArray[np.float64]:
+        """Return the weights of some features: one row per feature, one column per class."""
+        none = (0.0,) * len(CLASSES)
+        rows = [self.features.get(name, none) for name in names]
+        return np.array(rows, dtype=np.float64).reshape(len(rows), len(CLASSES))
+
+
+@functools.cache
+def shipped_weights() -> Weights:
+    """Return the weights that come with mcptally."""
+    text = resources.files(rule_files.__package__).joinpath("weights.json").read_bytes()
+    return msgspec.json.decode(text, type=Weights)
+
+
+def tier(rule: VerdictRule) -> str | None:
+    """Return the tier of a rule about the text; None for a rule about the context."""
+    return next((name for limit, name in TIERS if rule.order < limit), None)
+
+
+def names(ruleset: Sequence[VerdictRule]) -> tuple[str, ...]:
+    """Return the names of all features, in order."""
+    kinds = [(each, name) for each in CLASSES for _, name in TIERS]
+    return (
+        *(_vote(*kind) for kind in kinds),
+        *(_first(each) for each in CLASSES),
+        *(_first(*kind) for kind in kinds),
+        NO_TEXT_RULE,
+        CONFLICT,
+        *(rule.id for rule in ruleset if tier(rule) is None),
+        *(_clear(rule.id) for rule in ruleset if tier(rule) is None),
+    )
+
+
+def _clear(name: str) -> str:
+    return f"{name}, in a clear case"
+
+
+def _vote(verdict: str, name: str) -> str:
+    return f"{verdict}, {name}"
+
+
+def _first(verdict: str, name: str | None = None) -> str:
+    return f"first: {verdict}" if name is None else f"first: {verdict}, {name}"
+
+
+def features_of(rule: VerdictRule, *, first: bool) -> tuple[str, ...]:
+    """Return the features that a matching rule adds one to.
+
+    Args:
+        rule: the rule.
+        first: whether no rule about the text with a lower order matches.
+    """
+    name = tier(rule)
+    if name is None:
+        return (rule.id,)
+    vote = _vote(rule.verdict, name)
+    return (vote, _first(rule.verdict), _first(rule.verdict, name)) if first else (vote,)
+
+
+class FeatureTable:
+    """The features of several kinds of calls; one rule after the other is added, by order."""
+
+    def __init__(self, ruleset: Sequence[VerdictRule], height: int) -> None:
+        """Begin without any matching rule.
+
+        Args:
+            ruleset: the rules that may be added.
+            height: number of kinds.
+        """
+        self.names = names(ruleset)
+        self.column = {name: number for number, name in enumerate(self.names)}
+        self.values: Features = np.zeros((height, len(self.names)))
+        self.undecided = np.ones(height, dtype=np.bool_)
+
+    def add(self, rule: VerdictRule, matches: Mask) -> None:
+        """Add a rule and the kinds that it matches."""
+        for name in features_of(rule, first=False):
+            self.values[matches, self.column[name]] += 1
+        if tier(rule) is not None:
+            first = matches & self.undecided
+            for name in features_of(rule, first=True)[1:]:
+                self.values[first, self.column[name]] = 1
+            self.undecided &= ~matches
+
+    def finish(self) -> Features:
+        """Return the features: one row per kind, one column per name."""
+        votes = [self._columns(_vote(each, name) for _, name in TIERS) for each in CLASSES]
+        sides = np.sum([self.values[:, columns].any(axis=1) for columns in votes], axis=0)
+        disagree = sides > 1
+        self.values[:, self.column[CONFLICT]] = disagree
+        self.values[:, self.column[NO_TEXT_RULE]] = self.undecided
+        clear = self._columns(_first(each, name) for each in CLASSES for name in SETTLING)
+        settled = self.values[:, clear].any(axis=1) & ~disagree
+        start = self.column[CONFLICT] + 1
+        middle = (start + len(self.names)) // 2
+        self.values[settled, middle:] = self.values[settled, start:middle]
+        self.values[settled, start:middle] = 0
+        return np.minimum(self.values, MOST_VOTES)
+
+    def _columns(self, feature_names: Iterable[str]) -> list[int]:
+        return [self.column[name] for name in feature_names]
+
+
+def probabilities(
+    features: Features, feature_names: Sequence[str], weights: Weights
+) -> npt.NDArray[np.float64]:
+    """Return the probability of each class: one row per kind, one column per class."""
+    scores = features @ weights.of(feature_names) + np.array(weights.intercept)
+    scores = np.exp(scores - scores.max(axis=1, keepdims=True, initial=-np.inf))
+    total: npt.NDArray[np.float64] = scores / scores.sum(axis=1, keepdims=True)
+    return total
+
+
+def decide(probability: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+    """Return the number of the class that each row of `probabilities` stands for."""
+    best: npt.NDArray[np.int64] = probability.argmax(axis=1)
+    best[probability.max(axis=1, initial=0.0) < CONVINCING] = CLASSES.index(Verdict.AMBIGUOUS)
+    return best
+
+
+def contributions(
+    features: Features, feature_names: Sequence[str], verdict: str, weights: Weights
+) -> list[tuple[str, float]]:
+    """Return what speaks for or against a verdict, and by how much, the largest first.
+
+    A contribution is the change of the log odds of the verdict against the mean of the others.
+
+    Args:
+        features: the features of one call.
+        feature_names: their names.
+        verdict: the verdict.
+        weights: the model.
+    """
+    own = CLASSES.index(Verdict(verdict))
+    others = [number for number in range(len(CLASSES)) if number != own]
+    by_class = weights.of(feature_names)
+    sizes = features * (by_class[:, own] - by_class[:, others].mean(axis=1))
+    found = [
+        (name, float(size))
+        for name, value, size in zip(feature_names, features, sizes, strict=True)
+        if value
+    ]
+    return sorted(found, key=lambda each: -abs(each[1]))
+
+
+def rules_of(name: str, matching: Sequence[VerdictRule]) -> list[str]:
+    """Return the ids of the matching rules that a feature stands for.
+
+    Args:
+        name: name of a feature.
+        matching: the rules that match the call, by order.
+    """
+    about_text = [rule for rule in matching if tier(rule) is not None]
+    if name == CONFLICT:
+        return [rule.id for rule in about_text]
+    return [
+        rule.id
+        for rule in matching
+        if name in (*features_of(rule, first=rule in about_text[:1]), _clear(rule.id))
+    ]
+
+
+def in_words(name: str) -> str:
+    """Return what a feature that several rules share says."""
+    kind, first, rest = name.partition("first: ")
+    if first:
+        return f"the first rule about the text says {rest}"
+    if name in (NO_TEXT_RULE, CONFLICT):
+        return name
+    return f"rules about the text that say {kind}"

@@ -1,0 +1,103 @@
+"""The verdict weighs all rules that match; its probabilities are those of the fitted model."""
+
+import polars as pl
+import pytest
+
+from mcptally.verdict import classify, judge, weighing
+from mcptally.verdict.weighing import CLASSES, Weights
+
+REFUSED = "connect ECONNREFUSED 127.0.0.1:5432"
+VAGUE = "Seventeen blue parcels"
+
+
+def judged(text: str, **facts: object) -> dict[str, object]:
+    call = {"outcome": "tool_error", "error_text": text} | facts
+    return judge(pl.DataFrame([call])).row(0, named=True)
+
+
+def test_the_evidence_has_every_rule_that_matches_in_order():
+    evidence = judged("ECONNREFUSED: user not found")["evidence"]
+    orders = [rule.order for rule in classify.failure_rules() if rule.id in evidence]
+    assert {"verdict.network.refused", "verdict.refusal.not-found"} <= set(evidence)
+    assert orders == sorted(orders)
+
+
+def test_a_text_that_no_rule_explains_is_never_the_fault_of_the_caller():
+    for text in (VAGUE, "", "Ĉiuj blovas", "x"):
+        assert judged(text)["verdict"] == "ambiguous"
+
+
+def test_the_confidence_is_the_probability_of_the_verdict():
+    row = judged(REFUSED)
+    names, features = classify.features(pl.Series([row["evidence"]]))
+    (shares,) = weighing.probabilities(features, names, weighing.shipped_weights())
+    assert sum(shares) == pytest.approx(1)
+    assert row["confidence"] == pytest.approx(100 * max(shares), abs=0.05)
+    assert row["verdict"] == CLASSES[shares.argmax()]
+
+
+def test_verdicts_of_stored_evidence_equal_those_of_the_calls():
+    calls = pl.DataFrame(
+        {
+            "outcome": ["tool_error", "timeout", "protocol_error", "ok"],
+            "error_text": [REFUSED, None, "user not found", None],
+            "tool_record": ["never", None, "mostly", None],
+        }
+    )
+    fresh = judge(calls)[:3]
+    assert classify.judge_evidence(fresh["evidence"]).equals(fresh)
+
+
+def test_no_verdict_is_more_probable_than_not_without_a_convincing_class():
+    even = Weights(intercept=(0.0,) * len(CLASSES), features={})
+    calls = pl.DataFrame({"outcome": ["tool_error"], "error_text": [REFUSED]})
+    row = judge(calls, weights=even).row(0, named=True)
+    assert (row["verdict"], row["rule"]) == ("ambiguous", None)
+
+
+def test_a_recorded_fact_decides_alone():
+    row = judged(None, outcome="timeout", tool_record="never")
+    assert (row["verdict"], row["rule"]) == ("infrastructure", "verdict.silence.timeout")
+
+
+def test_context_changes_a_vague_case_more_than_a_clear_one():
+    def probability(text: str, **facts: object) -> float:
+        names, features = classify.features(pl.Series([judged(text, **facts)["evidence"]]))
+        shares = weighing.probabilities(features, names, weighing.shipped_weights())
+        return float(shares[0][CLASSES.index("infrastructure")])
+
+    change = {
+        text: probability(text, concurrent_failure_share=1.0) - probability(text)
+        for text in ("Failed to load", REFUSED)
+    }
+    assert change["Failed to load"] > 0.3 > abs(change[REFUSED])
+
+
+def test_contributions_add_up_to_the_log_odds_of_the_verdict():
+    names, features = classify.features(pl.Series([judged(REFUSED)["evidence"]]))
+    weights = weighing.shipped_weights()
+    found = weighing.contributions(features[0], names, "infrastructure", weights)
+    scores = features[0] @ weights.of(names)
+    others = [n for n, name in enumerate(CLASSES) if name != "infrastructure"]
+    expected = scores[CLASSES.index("infrastructure")] - scores[others].mean()
+    assert sum(size for _, size in found) == pytest.approx(expected)
+    assert [abs(size) for _, size in found] == sorted((abs(s) for _, s in found), reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("latency", "evident"), [(30_010, True), (30_700, False), (29_990, False), (120_900, True)]
+)
+def test_a_call_that_took_a_usual_time_limit_is_noted(latency: float, *, evident: bool):
+    evidence = judged(VAGUE, latency_ms=float(latency))["evidence"]
+    assert ("verdict.archive.time-limit" in evidence) == evident
+
+
+@pytest.mark.parametrize(
+    ("worked", "failed", "band"),
+    [(0, 4, None), (0, 5, "never"), (1, 5, "seldom"), (1, 4, "mostly"), (19, 1, "always")],
+)
+def test_records_are_bands(worked: int, failed: int, band: str | None):
+    from mcptally.verdict.evidence import record
+
+    counts = pl.DataFrame({"worked": [worked], "failed": [failed]})
+    assert counts.select(record(pl.col("worked"), pl.col("failed"))).item() == band
