@@ -54,10 +54,11 @@ READ_WEIGHT = 0.2
 """Weight of a read family in the measured counts of rules."""
 READ_WEIGHT_IN_FIT = 0.5
 FOLDS = 10
-PENALTY = 0.5
-EXAMPLE_WEIGHT = 10.0
-"""Weight of the examples of one rule together, where a labelled call has 1 on average."""
+PENALTY = 1.0
 """`C` of the regression, the inverse of the strength of the penalty on large weights."""
+CONTEXT_EXAMPLE_WEIGHT = 10.0
+TEXT_EXAMPLE_WEIGHT = 1.0
+"""Weights of the examples of one rule together, where a labelled call has 1 on average."""
 
 
 @functools.cache
@@ -65,6 +66,7 @@ def ours() -> dict[str, bool]:
     """Families of our own labels, and whether rules were changed after their mistakes were read."""
     rows = (json.loads(line) for line in OUR_LABELS.read_text(encoding="utf-8").splitlines())
     known = {labels.family(row["server"]): row["part"] == "read" for row in rows}
+    known |= dict.fromkeys(labels.read(INJECTED_FAULTS / "labels.jsonl")["family"], True)
     shared = set(pl.concat(labels.read(file) for file in SHARED_LABELS)["family"])
     return {family: read for family, read in known.items() if family not in shared}
 
@@ -127,22 +129,31 @@ def as_json(counted: dict[str, tuple[float, float]]) -> str:
 
 @functools.cache
 def examples() -> tuple[weighing.Features, npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """Features, classes and weights of the examples of rules about the context of vague texts.
+    """Features, classes and weights of the examples of rules.
 
-    Few labelled calls show an outage, arguments that violate their schema, or a code: without
-    examples, such rules would have no weight.
+    Few labelled calls show an outage, arguments that violate their schema, a code, or a language
+    that no rule understands, and no call at all some tiers: without examples, such rules would have
+    no weight. Rules about the archive and stderr have none: alone, such facts decide nothing.
     """
     rows = [
-        {"outcome": "tool_error", "verdict": rule.verdict, "n": len(rule.fires)}
+        {
+            "outcome": "tool_error",
+            "verdict": rule.verdict,
+            "weight": (
+                CONTEXT_EXAMPLE_WEIGHT if weighing.tier(rule) is None else TEXT_EXAMPLE_WEIGHT
+            )
+            / len(rule.fires),
+        }
         | ({"error_text": example} if isinstance(example, str) else example)
         for rule in classify.failure_rules()
-        if rule.id.startswith("verdict.context.") and rule.id != "verdict.context.sentence"
+        if not rule.decides and not rule.id.startswith(("verdict.archive.", "verdict.stderr."))
         for example in rule.fires
     ]
-    frame = pl.DataFrame(rows, schema={"verdict": pl.String, "n": pl.Int64, **classify.INPUTS})
+    schema = {"verdict": pl.String, "weight": pl.Float64, **classify.INPUTS}
+    frame = pl.DataFrame(rows, schema=schema)
     _, features = classify.features(classify.judge(frame)["evidence"])
     classes = np.array([weighing.CLASSES.index(name) for name in frame["verdict"]])
-    return features, classes, EXAMPLE_WEIGHT / frame["n"].to_numpy()
+    return features, classes, frame["weight"].to_numpy()
 
 
 class Sample:

@@ -10,7 +10,7 @@ from mcptally.pipeline.scoring import ScoringRules
 from mcptally.verdict import classify, find_hidden_errors, hidden_errors, judge
 from mcptally.verdict.rule_model import apply, read_changes
 
-TEXT = "The moon is in the wrong house"
+TEXT = "the moon is in retrograde motion"
 
 ADDED = """
 [[rule]]

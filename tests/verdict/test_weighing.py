@@ -55,6 +55,21 @@ def test_no_verdict_is_more_probable_than_not_without_a_convincing_class():
     assert (row["verdict"], row["rule"]) == ("ambiguous", None)
 
 
+def test_a_class_that_no_matching_rule_names_is_not_the_verdict():
+    prior = Weights(intercept=(9.0, 0.0, 0.0, 0.0), features={})
+    calls = pl.DataFrame({"outcome": ["tool_error"] * 2, "error_text": [VAGUE, "user not found"]})
+    assert judge(calls, weights=prior)["verdict"].to_list() == ["ambiguous", "business"]
+
+
+def test_that_a_language_is_unknown_counts_only_where_no_rule_about_the_text_matches():
+    names, features = classify.features(
+        pl.Series([["verdict.languages.not-understood"], judged("Ошибка сети")["evidence"]])
+    )
+    column = names.index("verdict.languages.not-understood")
+    assert "verdict.languages.not-understood" in judged("Ошибка сети")["evidence"]
+    assert features[:, column].tolist() == [1, 0]
+
+
 def test_a_recorded_fact_decides_alone():
     row = judged(None, outcome="timeout", tool_record="never")
     assert (row["verdict"], row["rule"]) == ("infrastructure", "verdict.silence.timeout")
@@ -88,7 +103,7 @@ def test_contributions_add_up_to_the_log_odds_of_the_verdict():
     ("latency", "evident"), [(30_010, True), (30_700, False), (29_990, False), (120_900, True)]
 )
 def test_a_call_that_took_a_usual_time_limit_is_noted(latency: float, *, evident: bool):
-    evidence = judged(VAGUE, latency_ms=float(latency))["evidence"]
+    evidence = judged(VAGUE, latency_ms=float(latency))["evidence"] or []
     assert ("verdict.archive.time-limit" in evidence) == evident
 
 

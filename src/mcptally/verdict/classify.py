@@ -68,7 +68,7 @@ _WITHOUT_RULE: Final = {
 }
 """`reason`, `fault` and `retryable` of verdicts that no matching rule names."""
 
-ARGUMENT_VALUE: Final = r"""[:\[]\s*(?:"[^"\\]{4,80}"|-?[0-9]{3,})"""
+ARGUMENT_VALUE: Final = r"""[:\[]\s*(?:"[^"\\]{3,80}"|-?[0-9]{3,})"""
 """Values in the JSON text of arguments that are rare enough to recognise in a text."""
 
 _QUOTED_WORD: Final = r"""['"`]([^'"`\n]{1,200})['"`]"""
@@ -213,7 +213,8 @@ def _verdicts(
 ) -> pl.DataFrame:
     """Return the columns of `COLUMNS`: one row per kind."""
     probability = weighing.probabilities(kinds.features, kinds.names, weights)
-    best = weighing.decide(probability)
+    named = kinds.first_of_class < len(chosen)
+    best = weighing.decide(probability, named)
     every = np.arange(len(best))
     rule = kinds.first_of_class[every, best]
     # The rows after those of the rules are for verdicts that no matching rule has.

@@ -132,7 +132,13 @@ class FeatureTable:
         self.undecided = np.ones(height, dtype=np.bool_)
 
     def add(self, rule: VerdictRule, matches: Mask) -> None:
-        """Add a rule and the kinds that it matches."""
+        """Add a rule and the kinds that it matches.
+
+        That a text names no cause, or is in an unknown language, counts only where no rule about
+        the text matches.
+        """
+        if tier(rule) is None and rule.verdict == Verdict.AMBIGUOUS:
+            matches = matches & self.undecided
         for name in features_of(rule, first=False):
             self.values[matches, self.column[name]] += 1
         if tier(rule) is not None:
@@ -170,10 +176,20 @@ def probabilities(
     return total
 
 
-def decide(probability: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-    """Return the number of the class that each row of `probabilities` stands for."""
+def decide(probability: npt.NDArray[np.float64], named: Mask) -> npt.NDArray[np.int64]:
+    """Return the number of the class that each row of `probabilities` stands for.
+
+    It is the most probable class, and `ambiguous` where that class is not convincing or where no
+    matching rule names it: how frequent a class is in general is no evidence.
+
+    Args:
+        probability: the probabilities.
+        named: for each row and class whether a matching rule has this verdict.
+    """
     best: npt.NDArray[np.int64] = probability.argmax(axis=1)
-    best[probability.max(axis=1, initial=0.0) < CONVINCING] = CLASSES.index(Verdict.AMBIGUOUS)
+    convincing = probability.max(axis=1, initial=0.0) >= CONVINCING
+    convincing &= named[np.arange(len(best)), best]
+    best[~convincing] = CLASSES.index(Verdict.AMBIGUOUS)
     return best
 
 
