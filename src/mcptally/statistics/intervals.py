@@ -1,6 +1,6 @@
 """Computes intervals of rates with sessions as clusters, on NumPy arrays.
 
-docs/explanation/statistics.md explains the formula, docs/decisions/0107 the reasons for it.
+docs/explanation/statistics.md explains the formula, docs/decisions/0103 the reasons for it.
 """
 
 from typing import Final, NamedTuple
