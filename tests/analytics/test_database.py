@@ -1,6 +1,7 @@
 """`STORE/mcptally.duckdb` can be queried by a DuckDB without mcptally."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -56,12 +57,30 @@ def test_a_moved_or_copied_store_can_be_queried(folder: Path, tmp_path: Path):
     shutil.copytree(folder, tmp_path / "copy")
     moved = folder.rename(tmp_path / "moved it's here")
     for place in (tmp_path / "copy", moved):
+        assert answer_of_duckdb(place, COUNT, "SET VARIABLE store = '.'") == [("read", 1)]
+        duckdb_file.refresh(place)
         assert answer_of_duckdb(place, COUNT) == [("read", 1)]
 
 
-def test_duckdb_started_elsewhere_needs_file_search_path(folder: Path, tmp_path: Path):
-    look = f"SET file_search_path = '{folder}'"
-    assert answer_of_duckdb(tmp_path, COUNT, look, file=folder / duckdb_file.FILE) == [("read", 1)]
+def test_a_store_that_was_not_moved_keeps_its_file(folder: Path):
+    duckdb_file.write_with_answers(folder)
+    duckdb_file.refresh(folder)
+    assert answer_of_duckdb(folder, "SELECT count(*) FROM duckdb_tables()") != [(0,)]
+    folder = folder.rename(folder.with_name("sto"))  # the beginning of its old name
+    duckdb_file.refresh(folder)
+    assert answer_of_duckdb(folder, "SELECT count(*) FROM duckdb_tables()") == [(0,)]
+
+
+@pytest.mark.parametrize("query", [COUNT, "SELECT tool, calls FROM latency"])
+def test_duckdb_can_be_started_anywhere(folder: Path, tmp_path: Path, query: str):
+    assert answer_of_duckdb(tmp_path, query, file=folder / duckdb_file.FILE) == [("read", 1)]
+
+
+def test_the_file_has_the_storage_format_of_duckdb_1(folder: Path):
+    # The main header: magic bytes after a checksum, then the version number.
+    header = (folder / duckdb_file.FILE).read_bytes()[:20]
+    assert header[8:12] == b"DUCK"
+    assert int.from_bytes(header[12:20], "little") == 64
 
 
 def test_it_has_a_view_of_every_question_that_plain_duckdb_can_answer(folder: Path):
@@ -74,6 +93,11 @@ def test_it_has_a_view_of_every_question_that_plain_duckdb_can_answer(folder: Pa
 def test_answers_that_need_mcptally_can_be_written_as_tables(folder: Path):
     assert set(duckdb_file.write_with_answers(folder)) >= NEED_MCPTALLY
     assert answer_of_duckdb(folder, "SELECT tool, calls FROM tool_scores") == [("read", 1)]
+
+
+def test_no_view_calls_if_which_duckdb_1_does_not_know_in_stored_views(folder: Path):
+    rows = answer_of_duckdb(folder, "SELECT sql FROM duckdb_views() WHERE NOT internal")
+    assert [text for (text,) in rows if re.search(r"(?<!\w)\"?if\"?\(", text)] == []
 
 
 @pytest.mark.parametrize("name", ["a,b", "a[1]", "a*b", "it's"])

@@ -80,6 +80,8 @@ def test_every_command_that_a_page_shows_is_understood(page):
             verb, *arguments = words or ["--help"]
             if verb.startswith("-"):
                 continue
+            if verb in {"sample_traces", "traces"}:  # `mcptally PATH`
+                verb, arguments = "overview", words
             command = cli.get_command(click.Context(cli), verb)
             assert command is not None, f"{name(page)}:{block.line}: mcptally {verb}"
             context = click.Context(command, info_name=verb)

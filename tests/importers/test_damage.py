@@ -54,6 +54,15 @@ WHOLE = {
     "otlp": gzip.decompress((SAMPLES / "spans-server.jsonl.gz").read_bytes())[:20_000],
     "mcpsnoop": SNOOP,
     "jsonrpc": styles.bare(TIME).encode(),
+    **{
+        form: gzip.decompress((SAMPLES / sample).read_bytes())[:20_000]
+        for form, sample in (
+            ("sentry", "sentry.jsonl.gz"),
+            ("langsmith", "langsmith.jsonl.gz"),
+            ("langfuse", "langfuse.json.gz"),
+            ("litellm", "litellm.jsonl.gz"),
+        )
+    },
 }
 
 
@@ -243,6 +252,55 @@ _HAR_ENTRY = _entry(
         "content": {"text": "{}", "size": 2, "encoding": "x"},
     },
 )
+_SENTRY = {
+    "type": "transaction",
+    "start_timestamp": 1790000000.5,
+    "contexts": {"trace": {"span_id": "a", "op": "mcp.server", "data": {"mcp.tool.name": "x"}}},
+    "spans": [{"span_id": "b", "parent_span_id": "a", "status": "ok", "data": {"a": 1}}],
+}
+_RUN = {
+    "id": "r",
+    "run_type": "tool",
+    "name": "x",
+    "error": "no",
+    "trace_id": "t",
+    "start_time": "2026-11-22T20:00:00Z",
+    "end_time": "2026-11-22T20:00:01Z",
+    "inputs": {"a": 1},
+    "outputs": {"output": {"type": "tool", "content": "y"}},
+}
+_PAYLOAD = {
+    "id": "r",
+    "call_type": "call_mcp_tool",
+    "status": "success",
+    "startTime": 1790000000.5,
+    "metadata": {"mcp_tool_call_metadata": {"name": "x", "arguments": {"a": 1}}},
+    "response": {"content": [{"type": "text", "text": "y"}], "isError": False},
+}
+_PART = {
+    "type": "tool",
+    "callID": "c",
+    "tool": "web_open",
+    "state": {"status": "completed", "input": {}, "output": "y", "time": {"start": 1790000000000}},
+}
+_EVENT = {
+    "event": "tool",
+    "id": "c",
+    "function": "x",
+    "arguments": {},
+    "error": {"type": "unknown", "message": "no"},
+    "timestamp": "2026-11-22T20:00:00Z",
+    "completed": "2026-11-22T20:00:01Z",
+}
+_GEMINI = {
+    "id": "c",
+    "name": "mcp_web_open",
+    "args": {},
+    "status": "success",
+    "timestamp": 1790000001,
+    "result": [{"functionResponse": {"response": {"output": "y"}}}],
+}
+
 LINES = {
     "har": [json.dumps(_HAR_ENTRY)],
     "otlp": [json.dumps(_span())],
@@ -250,6 +308,12 @@ LINES = {
     "claude-code": CODE.decode().splitlines(),
     "mcpsnoop": SNOOP.decode().splitlines()[:1],
     "jsonrpc": [_CALL, _REPLY],
+    "sentry": [json.dumps(_SENTRY)],
+    "langsmith": [json.dumps(_RUN)],
+    "litellm": [json.dumps(_PAYLOAD)],
+    "opencode": [json.dumps({"part": _PART})],
+    "inspect-ai": [json.dumps({"samples": [{"id": 1, "events": [_EVENT]}]})],
+    "gemini-cli": [json.dumps({"id": "m", "timestamp": 1790000000, "toolCalls": [_GEMINI]})],
     "vscode": [_CALL, _REPLY],
     "claude-desktop": [_CALL, _REPLY],
 }

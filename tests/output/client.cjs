@@ -29,7 +29,9 @@ async function main() {
   for (const [name, given] of calls) {
     answers.push(await client.callTool({ name, arguments: given }));
   }
-  const [[call]] = answers[1].structuredContent.rows;
+  // A table is CSV between two empty lines; the row after the header has one value.
+  const [, table] = answers[1].content[0].text.split("\n\n");
+  const call = table.split("\n")[1];
   answers.push(await client.callTool({ name: "show_call", arguments: { call } }));
   await client.close();
   const told = {

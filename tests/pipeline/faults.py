@@ -67,7 +67,7 @@ def in_plain_duckdb(store: Path) -> set[str] | None:
     if not (store / "mcptally.duckdb").exists():
         return None
     with duckdb.connect(str(store / "mcptally.duckdb"), read_only=True) as connection:
-        connection.execute("SET file_search_path = ?", [str(store)])
+        connection.execute("SET VARIABLE store = ?", [str(store)])
         return {name for (name,) in connection.execute("SELECT call_id FROM calls").fetchall()}
 
 

@@ -1,7 +1,8 @@
 """Writes `STORE/mcptally.duckdb`: the store's tables and questions for any DuckDB client.
 
-The file contains views and no data. Their paths are relative, so that a store can be moved and
-copied; DuckDB resolves them in its working folder and in `file_search_path`.
+The file contains views and no data. They read the store from the folder where it was when the file
+was written, whatever the working folder of DuckDB is. After a store is moved or copied, `refresh`
+writes the file again; without mcptally, the variable `store` names the folder.
 
 Questions that need mcptally's own statistics cannot be views there. `keep` writes their answers to
 the file as tables.
@@ -9,7 +10,6 @@ the file as tables.
 
 import contextlib
 import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -24,6 +24,8 @@ from mcptally.tables.all_tables import TABLES
 
 FILE: Final = VIEWS
 """The name of the file in the store's folder."""
+OLDEST_DUCKDB: Final = "v1.0.0"
+"""The version of DuckDB whose storage format the file has; later versions read it too."""
 
 
 def refresh(folder: Path) -> None:
@@ -33,14 +35,14 @@ def refresh(folder: Path) -> None:
     """
     # A damaged table is reported when the store is opened.
     with contextlib.suppress(OSError, duckdb.Error, StoreError):
-        if not has_views(folder):
+        if not has_views(folder) or not _reads_from(folder):
             write(folder)
 
 
 def write(folder: Path) -> list[str]:
     """Write the file with views only; return the questions that cannot be views."""
     with _replacing(folder) as (connection, files):
-        return _create_views(connection, files)
+        return _create_views(connection, folder, files)
 
 
 def write_with_answers(folder: Path) -> list[str]:
@@ -52,7 +54,7 @@ def write_with_answers(folder: Path) -> list[str]:
     opened = analytics_store.open_store(folder)
     try:
         with _replacing(folder) as (connection, files):
-            left = _create_views(connection, files)
+            left = _create_views(connection, folder, files)
             for name in left:
                 connection.register("_answer", opened.ask(name).to_arrow_table())
                 connection.execute(f'CREATE TABLE "{name}" AS SELECT * FROM _answer')
@@ -75,8 +77,9 @@ def _replacing(folder: Path) -> Iterator[tuple[duckdb.DuckDBPyConnection, LiveFi
     try:
         changed = (folder / MANIFEST).stat().st_mtime_ns
         files = live_files(Path(), read_manifest(folder))
-        with duckdb.connect(str(draft)) as connection, _pattern_free_path(folder) as place:
-            connection.execute("SET file_search_path = ?", [str(place)])
+        with duckdb.connect(
+            str(draft), config={"storage_compatibility_version": OLDEST_DUCKDB}
+        ) as connection:
             yield connection, files
         # Equal times mark the file as up to date with store.json.
         os.utime(draft, ns=(changed, changed))
@@ -85,25 +88,25 @@ def _replacing(folder: Path) -> Iterator[tuple[duckdb.DuckDBPyConnection, LiveFi
         draft.unlink(missing_ok=True)
 
 
-@contextlib.contextmanager
-def _pattern_free_path(folder: Path) -> Iterator[Path]:
-    """A path to the folder that DuckDB does not read as a list of paths or as a pattern."""
-    place = folder.resolve()
-    if not set(",*?[") & set(str(place)):
-        yield place
-        return
-    with tempfile.TemporaryDirectory(prefix="mcptally-") as temporary:
-        link = Path(temporary) / "store"
-        link.symlink_to(place, target_is_directory=True)
-        yield link
+def _place(folder: Path) -> str:
+    """The folder as the views name it: absolute, as a pattern that matches only itself."""
+    return f"{union.as_pattern(folder.resolve())}/"
 
 
-def _create_views(connection: duckdb.DuckDBPyConnection, files: LiveFiles) -> list[str]:
+def _reads_from(folder: Path) -> bool:
+    """Whether the views of the file name this folder; DuckDB stores their texts uncompressed."""
+    return _place(folder).encode() in (folder / FILE).read_bytes()
+
+
+def _create_views(
+    connection: duckdb.DuckDBPyConnection, folder: Path, files: LiveFiles
+) -> list[str]:
     """Create views of tables and questions; return the questions that cannot be views."""
+    place = f"coalesce(getvariable('store') || '/', {_sql_string(_place(folder))})"
     for table in TABLES:
-        connection.execute(
-            f'CREATE VIEW "{table.name}" AS SELECT * FROM {union.read(files[table.name])}'
-        )
+        names = [f"{place} || {_sql_string(union.as_pattern(path))}" for path in files[table.name]]
+        source = f"read_parquet([{', '.join(names)}])"
+        connection.execute(f'CREATE VIEW "{table.name}" AS SELECT * FROM {source}')
         connection.execute(f'COMMENT ON VIEW "{table.name}" IS {_sql_string(table.meaning)}')
     left = views.create_plain_questions(connection)
     for name, title in views.question_titles().items():

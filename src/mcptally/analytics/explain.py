@@ -13,7 +13,6 @@ from mcptally.plural import count
 from mcptally.redaction import display
 from mcptally.seeds.inspector.model import FACTORS
 from mcptally.verdict import classify, weighing
-from mcptally.verdict.rule_model import VerdictRule
 from mcptally.verdict.rule_set import RuleSet
 
 if TYPE_CHECKING:
@@ -132,8 +131,10 @@ def _explanations(
     store: "Store", frame: pl.DataFrame, rules: RuleSet, *, seed: bool
 ) -> list[Explanation]:
     """The explanation of each row of `calls`."""
-    by_id = {rule.id: rule for rule in (*rules.verdict, *rules.hidden)}
-    matching = _matching(frame, rules)
+    unknown = pl.col("evidence").is_null() & pl.col("outcome").is_in(classify.JUDGED_OUTCOMES)
+    if frame.filter(unknown).height:
+        judged = classify.judge(frame, rules.verdict).get_column("evidence")
+        frame = frame.with_columns(pl.coalesce("evidence", judged.alias("judged")))
     ids = frame.get_column("call_id").to_list()
     findings = _rows_by(
         store,
@@ -160,21 +161,44 @@ def _explanations(
         if seed
         else {}
     )
+    present = set(frame.get_column("evidence").explode().drop_nulls())
+    firing = [rule for rule in rules.verdict if rule.id in present]
+    about = {rule.id: _rule(rule) for rule in firing}
+    matched = classify.matched_texts(frame, firing)
+    evidence = frame.get_column("evidence").fill_null([])
+    names, features = classify.features(evidence, rules.verdict)
+    weights = weighing.shipped_weights()
+    shares = weighing.probabilities(features, names, weights)
     explanations = []
     for number, call in enumerate(frame.iter_rows(named=True)):
-        hidden = by_id.get(call["hidden_rule"] or "")
-        row, evidence, found = frame.slice(number, 1), *matching[number]
-        alone = bool(found) and found[0].decides
+        hidden = next((rule for rule in rules.hidden if rule.id == call["hidden_rule"]), None)
+        matching = [rule for rule in firing if rule.id in (call["evidence"] or ())]
+        weighed = call["verdict"] is not None and not (matching and matching[0].decides)
         explanations.append(
             Explanation(
                 call=call,
                 rules=[
-                    _rule(rule) | {"matched": classify.matched_text(row, rule)} for rule in found
+                    about[rule.id] | {"matched": matched[rule.id][number] if rule.matches else None}
+                    for rule in matching
                 ],
-                contributions=[]
-                if alone
-                else _contributions(evidence, call["verdict"], found, rules),
-                probabilities={} if alone else _probabilities(evidence, call["verdict"], rules),
+                contributions=[
+                    {
+                        "evidence": name,
+                        "rules": weighing.rules_of(name, matching),
+                        "weight": round(weight, 2),
+                    }
+                    for name, weight in weighing.contributions(
+                        features[number], names, call["verdict"], weights
+                    )
+                ]
+                if weighed
+                else [],
+                probabilities={
+                    str(name): round(float(share), 3)
+                    for name, share in zip(weighing.CLASSES, shares[number], strict=True)
+                }
+                if weighed
+                else {},
                 hidden_rule=_rule(hidden) if hidden else None,
                 findings=findings.get(call["call_id"], []),
                 attempts=attempts.get(call["attempt_of"], []),
@@ -182,48 +206,6 @@ def _explanations(
             )
         )
     return explanations
-
-
-def _matching(frame: pl.DataFrame, rules: RuleSet) -> list[tuple[pl.Series, list[VerdictRule]]]:
-    """The evidence of each call, as a column of one row, and the verdict rules that match it."""
-    kept = frame.get_column("evidence")
-    if kept.null_count():
-        # Scored without a verdict: what the rules say now.
-        kept = kept.zip_with(
-            kept.is_not_null(), classify.judge(frame, rules.verdict).get_column("evidence")
-        )
-    found = []
-    for number, ids in enumerate(kept.to_list()):
-        chosen = set(ids or ())
-        matching = [rule for rule in rules.verdict if rule.id in chosen]
-        found.append((kept.slice(number, 1), matching))
-    return found
-
-
-def _contributions(
-    evidence: pl.Series, verdict: str | None, matching: Sequence[VerdictRule], rules: RuleSet
-) -> list[dict[str, Any]]:
-    """What speaks for and against the verdict, the largest first."""
-    if verdict is None:
-        return []
-    names, features = classify.features(evidence, rules.verdict)
-    found = weighing.contributions(features[0], names, verdict, weighing.shipped_weights())
-    return [
-        {"evidence": name, "rules": weighing.rules_of(name, matching), "weight": round(weight, 2)}
-        for name, weight in found
-    ]
-
-
-def _probabilities(evidence: pl.Series, verdict: str | None, rules: RuleSet) -> dict[str, float]:
-    """The probability of each verdict."""
-    if verdict is None:
-        return {}
-    names, features = classify.features(evidence, rules.verdict)
-    shares = weighing.probabilities(features, names, weighing.shipped_weights())[0]
-    return {
-        str(name): round(float(share), 3)
-        for name, share in zip(weighing.CLASSES, shares, strict=True)
-    }
 
 
 def _rule(rule: Any) -> dict[str, Any]:
@@ -262,6 +244,7 @@ def _html(found: Explanation) -> str:
     latency = call["latency_ms"]
     verdict = f", {call['verdict']}" if call["verdict"] else ""
     after = "" if latency is None else f" after {latency:,.1f} ms"
+    reported = _reported_name(call["server_name"], call["server_version"])
     replied = call["answered_at"] is not None
     payloads = {
         "Request": "\n".join(_block(call["arguments"], MAX_PAYLOAD)),
@@ -272,7 +255,7 @@ def _html(found: Explanation) -> str:
     decided = [*_decision(found), *(_seed(found.seed) if found.seed else ()), *_around(found)]
     return notebook.call(
         f"{call['method']} {target}".rstrip(),
-        f"{call['server'] or '?'}: {call['outcome']}{verdict} ({call['call_id']}, "
+        f"{call['server'] or '?'}{reported}: {call['outcome']}{verdict} ({call['call_id']}, "
         f"{call['file']}:{call['line']})",
         {heading: text for heading, text in payloads.items() if text or not replied},
         "\n".join(decided),

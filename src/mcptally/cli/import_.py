@@ -71,9 +71,10 @@ def command(
 ) -> None:
     """Convert logs of other programs to transcripts.
 
-    FORMAT is auto, claude-desktop, claude-code, codex, vscode, har, otlp, sentry, mcpsnoop, mcphawk
-    or jsonrpc. PATHS are files and folders; files may be compressed with gzip or zstd. Exit code 1:
-    some lines could not be used; the report beside the transcript lists their numbers.
+    FORMAT is auto, claude-desktop, claude-code, codex, gemini-cli, opencode, vscode, har, otlp,
+    sentry, langsmith, langfuse, litellm, inspect-ai, mcpsnoop, mcphawk or jsonrpc. PATHS are files
+    and folders; files may be compressed with gzip or zstd. Exit code 1: some lines could not be
+    used; the report beside the transcript lists their numbers.
 
     \b
     Examples:

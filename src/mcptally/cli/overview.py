@@ -24,9 +24,9 @@ def command(paths: tuple[str, ...], *, opens: bool) -> None:
 
     \b
     Examples:
-      mcptally sample_traces
-      mcptally traces ~/Library/Logs/Claude --open
-      mcptally 'traces/2026-11-*.jsonl.zst'
+      mcptally overview traces ~/Library/Logs/Claude --open
+      mcptally overview 'traces/2026-11-*.jsonl.zst'
+      mcptally traces
     """
     from mcptally.cli.score import progress_bar
     from mcptally.output.overview import overview

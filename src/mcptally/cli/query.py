@@ -69,7 +69,6 @@ def command(
     Without a question, lists all predefined questions. In SQL, the tables (calls, findings, tools
     and others; SHOW TABLES lists them) and all questions are views; SQL can read the store only.
     The first query writes STORE/mcptally.duckdb, which has the same views for other DuckDB clients.
-    Start them in STORE, or run SET file_search_path = 'STORE'.
 
     \b
     Examples:

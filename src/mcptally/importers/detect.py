@@ -43,6 +43,7 @@ class _Top(msgspec.Struct):
 
 
 _LOG: Final = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"log"\s*:')
+_PRINTED: Final = re.compile(rb'(?:\xef\xbb\xbf)?[\[{]\s*\n\s*["{]')
 _TOP: Final = msgspec.json.Decoder(_Top)
 
 TRANSCRIPT: Final = "transcript"
@@ -69,6 +70,11 @@ _LOOKS: Final = (
         "members session_id, server_label, direction and transport",
     ),
     _Look(
+        "litellm",
+        lambda line: b'"call_type"' in line and b'"startTime"' in line,
+        "members call_type and startTime",
+    ),
+    _Look(
         "codex",
         lambda line: b'"type":"session_meta"' in line or b"mcp_tool_call" in line,
         '"type":"session_meta" or mcp_tool_call',
@@ -86,6 +92,31 @@ _LOOKS: Final = (
             or (b'"contexts"' in line and b'"start_timestamp"' in line)
         ),
         "an envelope's transaction, or members contexts and start_timestamp",
+    ),
+    _Look(
+        "langsmith",
+        lambda line: b'"run_type"' in line and b'"start_time"' in line,
+        "members run_type and start_time",
+    ),
+    _Look(
+        "langfuse",
+        lambda line: b'"traceId"' in line and b'"startTime"' in line and b'"type"' in line,
+        "members traceId, startTime and type",
+    ),
+    _Look(
+        "gemini-cli",
+        _keys("sessionId", "projectHash"),
+        "a first line with members sessionId and projectHash",
+    ),
+    _Look(
+        "inspect-ai",
+        lambda line: all(key in line for key in (b'"version"', b'"eval"', b'"task"', b'"dataset"')),
+        "a document with members version and eval",
+    ),
+    _Look(
+        "opencode",
+        lambda line: b'"sessionID"' in line and (b'"part"' in line or b'"parts"' in line),
+        "members sessionID and part or parts",
     ),
     _Look(
         "jsonrpc",
@@ -107,7 +138,10 @@ def detect_format(path: Path) -> str | None:
     if head.startswith(b"SQLite format 3\0"):
         return "mcphawk" if _is_hawk(path) else None
     lines = head.split(b"\n")[:_LINES]
-    return "har" if _is_har(head, lines[0]) else _by_lines(lines)
+    if _is_har(head, lines[0]):
+        return "har"
+    # A document that is printed over many lines has the members of one object on several.
+    return _by_lines([head] if _PRINTED.match(head) else lines)
 
 
 def _head(path: Path) -> bytes:

@@ -330,7 +330,13 @@ def _reply(connection: Connection, id_: str, span: Span, call: _Call, *, directi
     number = _code(code) if code is not None else _code(error)
     number = None if error == "tool_error" else number
     message = span.message
-    if number is None and call.is_error and (said := _CODE.search(message or "")):
+    # An agent's span does not say which error it was; the MCP conventions do.
+    if (
+        number is None
+        and call.rank == 0
+        and call.is_error
+        and (said := _CODE.search(message or ""))
+    ):
         number, message = int(said["code"]), said["message"]
     if number is not None and (number or failed):
         return call_records.error_reply(

@@ -1,10 +1,14 @@
 """Serves a store over MCP: questions, calls and SQL as tools, tables and rules as resources.
 
 Answers hold recorded text of other servers and clients. They come with a note that this is data,
-with control characters replaced, secrets masked and long texts cut.
+with control characters replaced, secrets masked and long texts cut. A table is one text in CSV,
+which takes a third of the tokens of the same cells as JSON with one value per line.
 """
 
+import csv
 import inspect
+import io
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -23,6 +27,7 @@ from mcptally.analytics.store import MemoryLimitedStore, Store, open_store, retr
 from mcptally.analytics.views import displayed_columns, question_titles
 from mcptally.errors import McptallyError
 from mcptally.output.render import plain_rows
+from mcptally.plural import count
 from mcptally.redaction.display import clean_line, mask_and_cut
 from mcptally.rules.reference_page import find_rules, format_rule
 from mcptally.tables.all_tables import TABLES
@@ -44,25 +49,13 @@ NOTE: Final = (
 )
 
 Server = Annotated[str | None, Field(description="Only this server, by its label.")]
+Tool = Annotated[str | None, Field(description="Only this tool, by its name.")]
+Since = Annotated[
+    str | None, Field(description="Only calls made at this time or later: 2026-11-21, 7d, 24h.")
+]
+Until = Annotated[str | None, Field(description="Only calls made before this time.")]
+OnlyClient = Annotated[str | None, Field(description="Only calls of the client with this name.")]
 Limit = Annotated[int, Field(description="Maximum number of rows.", ge=1, le=ROWS)]
-
-
-class Rows(BaseModel):
-    """The rows of an answer."""
-
-    columns: list[str] = Field(description="Names of the columns.")
-    rows: list[list[Any]] = Field(description="One list of values per row, in order of columns.")
-    more: bool = Field(description="Whether there are more rows than the limit.")
-    note: str = Field(description="Where the texts in the rows come from.")
-
-
-class Explained(BaseModel):
-    """The explanation of a call."""
-
-    explanation: str = Field(
-        description="Request, reply, and every rule and factor that led to the verdict."
-    )
-    note: str = Field(description="Where the texts in the explanation come from.")
 
 
 class DryRun(BaseModel):
@@ -99,13 +92,15 @@ def server(path: Path, *, base: Path | None = None, seconds: float = SECONDS) ->
         version=mcptally.__version__,
         description="How reliable MCP tools and servers are, judged by their recorded traffic.",
         instructions=(
-            "Scores of recorded MCP traffic. Start with `ask` and the question tool_scores or "
-            "server_scores. Pass a row's call_id to `show_call`. For other questions use "
-            "`sql`; the resource mcptally://tables lists the columns, mcptally://rules the rules."
+            "Scores of recorded MCP traffic. Start with `priorities`: what is wrong, whose fault, "
+            "since when. Pass a row's call_id to `show_call`. `ask` answers other questions, such "
+            "as tool_scores; `sql` any question about calls. The resource mcptally://tables lists "
+            "the columns, mcptally://rules the rules."
         ),
         log_level="WARNING",
     )
     tools: list[tuple[str, Callable[..., Any]]] = [
+        ("List the most important problems", _Tools.priorities),
         ("Ask a predefined question", _Tools.ask),
         ("Explain a call", _Tools.show_call),
         ("Query with SQL", _Tools.sql),
@@ -120,24 +115,26 @@ def server(path: Path, *, base: Path | None = None, seconds: float = SECONDS) ->
             annotations=ToolAnnotations(
                 title=title, read_only_hint=True, idempotent_hint=True, open_world_hint=False
             ),
-            structured_output=True,
+            structured_output=inspect.signature(function).return_annotation is not str,
         )
     _add_resources(mcp_server)
     return mcp_server
 
 
 def _in_child(
-    method: Callable[..., BaseModel], limited: ChildProcessPool, seconds: float
-) -> Callable[..., BaseModel]:
+    method: Callable[..., str | BaseModel], limited: ChildProcessPool, seconds: float
+) -> Callable[..., str | BaseModel]:
     """A method of `_Tools` as a tool with the same parameters that a child process answers."""
     signature = inspect.signature(method)
     model = signature.return_annotation
 
-    def tool(**arguments: Any) -> BaseModel:
+    def tool(**arguments: Any) -> str | BaseModel:
         try:
             answer = limited.call(method.__name__, arguments, seconds=seconds)
         except McptallyError as error:
             raise ToolError(_with_advice(str(error))) from error
+        if model is str:
+            return str(answer, "utf-8")
         result: BaseModel = model.model_validate_json(answer)
         return result
 
@@ -148,17 +145,20 @@ def _in_child(
 
 
 def _answer_function(path: Path, base: Path | None) -> Callable[..., bytes]:
-    """The function that a child process calls: runs a method of `_Tools`, returns JSON."""
+    """The function that a child process calls: runs a method of `_Tools`, returns UTF-8.
+
+    A text is returned as it is, anything else as JSON.
+    """
     tools = _Tools(
         MemoryLimitedStore(path, memory=MEMORY), None if base is None else open_store(base)
     )
 
     def answer(name: str, arguments: Mapping[str, Any]) -> bytes:
-        method: Callable[..., BaseModel] = getattr(tools, name)
+        method: Callable[..., str | BaseModel] = getattr(tools, name)
         result = retry_if_replaced(
             [tools.store, *filter(None, [tools.base])], lambda: method(**arguments)
         )
-        return result.model_dump_json().encode()
+        return (result if isinstance(result, str) else result.model_dump_json()).encode()
 
     return answer
 
@@ -173,6 +173,31 @@ class _Tools:
         self.store = store
         self.base = base
 
+    def priorities(
+        self,
+        server: Server = None,
+        tool: Tool = None,
+        since: Since = None,
+        until: Until = None,
+        client: OnlyClient = None,
+        limit: Limit = 10,
+    ) -> str:
+        """List the problems that matter most, the most important first: start here.
+
+        One row per tool or server: what is wrong, whose fault (with the confidence of the verdict
+        in percent), how many calls (affected_low: at least, at 95 % confidence), since when, and
+        an example. insufficient_data means that a few more sessions may change the picture.
+        """
+        asked = self.store.ask(
+            "priorities", server=server, tool=tool, since=since, until=until, client=client
+        )
+        hint = (
+            "The affected calls of a row: sql SELECT call_id, requested_at, error_text FROM calls "
+            "WHERE server = '<server>' AND tool = '<tool>' AND <condition>; if tool is empty, the "
+            "row is about the whole server."
+        )
+        return _table(asked, limit, _PRIORITY_COLUMNS, empty="No problem was found.", hint=hint)
+
     def ask(
         self,
         question: Annotated[
@@ -184,15 +209,10 @@ class _Tools:
             ),
         ],
         server: Server = None,
-        tool: Annotated[str | None, Field(description="Only this tool, by its name.")] = None,
-        since: Annotated[
-            str | None,
-            Field(description="Only calls made at this time or later: 2026-11-21, 7d, 24h."),
-        ] = None,
-        until: Annotated[str | None, Field(description="Only calls made before this time.")] = None,
-        client: Annotated[
-            str | None, Field(description="Only calls of the client with this name.")
-        ] = None,
+        tool: Tool = None,
+        since: Since = None,
+        until: Until = None,
+        client: OnlyClient = None,
         min_calls: Annotated[
             int | None, Field(description="Only rows based on at least this many calls.", ge=1)
         ] = None,
@@ -201,7 +221,7 @@ class _Tools:
         all_columns: Annotated[
             bool, Field(description="All columns, not only the most important ones.")
         ] = False,
-    ) -> Rows:
+    ) -> str:
         """Answer a predefined question about the recorded traffic.
 
         NAME_low and NAME_high are the ends of the 95 % interval of NAME. NAME_insufficient_data is
@@ -222,7 +242,7 @@ class _Tools:
         ends = ("", "_low", "_high", "_insufficient_data")
         columns = [f"{name}{end}" for name in main for end in ends]
         wanted = available if all_columns else [name for name in columns if name in available]
-        return _rows(relation, limit, wanted)
+        return _table(relation, limit, wanted)
 
     def sql(
         self,
@@ -234,22 +254,22 @@ class _Tools:
             ),
         ],
         limit: Limit = 100,
-    ) -> Rows:
+    ) -> str:
         """Run a SELECT statement on the store.
 
         The statement can read the store only and cannot change it. Time, memory and rows are
         limited. The resource mcptally://tables lists the columns.
         """
-        return _rows(self.store.sql(query), limit)
+        return _table(self.store.sql(query), limit)
 
     def show_call(
         self,
         call: Annotated[str, Field(description="The call_id, or the beginning of it.")],
-    ) -> Explained:
+    ) -> str:
         """Explain a recorded call: request, reply, and the evidence for its verdict."""
         text = explain.text(explain.masked(explain.explain(self.store, call)), limit=MAX_PAYLOAD)
         lines = [clean_line(line) for line in mask_and_cut(text, 10 * MAX_PAYLOAD).splitlines()]
-        return Explained(explanation="\n".join(lines), note=NOTE)
+        return "\n".join([NOTE, "", *lines])
 
     def validate(
         self,
@@ -268,13 +288,14 @@ class _Tools:
         *,
         every: Annotated[bool, Field(description="Also tools without a change.")] = False,
         limit: Limit = 50,
-    ) -> Rows:
+    ) -> str:
         """Describe what changed from the base store to this one, one row per tool or server."""
         assert self.base is not None  # noqa: S101  (the tool exists only with a base)
         found = self.base.compare(self.store).tools
         omitted = "('unclear', 'unchanged', 'too_little_data', 'only_in_base', 'only_in_new')"
         rows = found if every else found.filter(f"change NOT IN {omitted}")
-        return _rows(rows, limit, ["level", "server", "tool", "change", "words"])
+        columns = ["level", "server", "tool", "change", "words"]
+        return _table(rows, limit, columns, empty="Nothing changed significantly.")
 
 
 def _with_advice(message: str) -> str:
@@ -285,14 +306,58 @@ def _with_advice(message: str) -> str:
     return mask_and_cut(message)
 
 
-def _rows(relation: duckdb.DuckDBPyRelation, limit: int, columns: list[str] | None = None) -> Rows:
+_PRIORITY_COLUMNS: Final = [
+    *("rank", "server", "tool", "what", "fault", "confidence", "affected", "affected_low", "calls"),
+    *("since", "insufficient_data", "evidence", "also", "message", "call_id", "condition"),
+]
+
+
+def _table(
+    relation: duckdb.DuckDBPyRelation,
+    limit: int,
+    columns: list[str] | None = None,
+    *,
+    empty: str = "No rows.",
+    hint: str = "",
+) -> str:
+    """The rows of an answer as CSV between the note and what can be done next.
+
+    Args:
+        relation: the answer.
+        limit: the maximum number of rows.
+        columns: the columns; None: all.
+        empty: the sentence for an answer without rows.
+        hint: what can be done with a row.
+    """
     if columns is not None:
         relation = relation.select(*columns)
     table: pa.Table = relation.limit(limit + 1).to_arrow_table()
     names = table.column_names
-    rows = [[_cell(row[name]) for name in names] for row in plain_rows(table.slice(0, limit))]
-    names = [clean_line(mask_and_cut(name, MAX_TEXT)) for name in names]
-    return Rows(columns=names, rows=rows, more=table.num_rows > limit, note=NOTE)
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow([clean_line(mask_and_cut(name, MAX_TEXT)) for name in names])
+    for row in plain_rows(table.slice(0, limit)):
+        writer.writerow([_text(_cell(row[name])) for name in names])
+    if not table.num_rows:
+        end = [empty]
+    elif table.num_rows > limit:
+        end = [f"There are more than these {limit} rows: use filters, or a higher limit."]
+    else:
+        end = [f"{count(table.num_rows, 'row')}; there are no more."]
+    if table.num_rows and "call_id" in names:
+        end.append("show_call with a call_id shows request, reply and evidence.")
+    if table.num_rows and hint:
+        end.append(hint)
+    return "\n".join([NOTE, "", file.getvalue(), *end])
+
+
+def _text(value: Any) -> str:
+    """The text of a value in CSV; empty for null, JSON for lists and maps."""
+    if value is None:
+        return ""
+    if isinstance(value, (bool, list, dict)):
+        return json.dumps(value, ensure_ascii=False)
+    return str(value)
 
 
 def _cell(value: Any) -> Any:

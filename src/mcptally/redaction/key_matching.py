@@ -167,12 +167,10 @@ def _name_start(view: bytes, at: int) -> int:
 def _next_word_spans(view: bytes, at: int, kind: str) -> Iterator[Span]:
     """The span of the string at `at`, which follows a flag in a list of a command's words."""
     for span in _quoted_value_spans(view, at, kind):
-        if not _NOT_A_WORD_AFTER_FLAG.search(view, span.start, span.end):
+        # Another flag and a sentence of a help text are not values.
+        word = view[span.start : span.end]
+        if not word.startswith(b"-") and b" " not in word:
             yield span
-
-
-_NOT_A_WORD_AFTER_FLAG: Final = re.compile(rb"\A-|\s")
-"""Another flag, or a sentence of a help text."""
 
 
 def _quoted_value_spans(view: bytes, at: int, kind: str) -> Iterator[Span]:

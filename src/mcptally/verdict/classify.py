@@ -360,19 +360,25 @@ def _texts(distinct: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def matched_text(call: pl.DataFrame, rule: VerdictRule) -> str | None:
-    """Return what a rule about the text matches in the text of one call; None if nothing.
+def matched_texts(
+    calls: pl.DataFrame, chosen: Iterable[VerdictRule]
+) -> dict[str, list[str | None]]:
+    """Return what rules about the text match in the text of each call.
 
     Args:
-        call: one row with any of the columns of `INPUTS`.
-        rule: the rule.
+        calls: any of the columns of `INPUTS`.
+        chosen: the rules.
+
+    Returns:
+        Id of each rule about the text → one text per row; None where it matches nothing.
     """
-    text = _texts(_with_inputs(call).select("error_text", "stderr_error"))
-    column = pl.col("line" if rule.where == "first_line" else "stripped")
-    if not rule.matches:
-        return None
-    pattern = f"({match.alternation(rule.matches, start=rule.where == 'start')})"
-    found: str | None = text.select(column.str.extract(pattern, 1)).item()
+    texts = _texts(_with_inputs(calls).select("error_text", "stderr_error"))
+    found: dict[str, list[str | None]] = {}
+    for rule in chosen:
+        if rule.matches:
+            column = pl.col("line" if rule.where == "first_line" else "stripped")
+            pattern = f"({match.alternation(rule.matches, start=rule.where == 'start')})"
+            found[rule.id] = texts.select(column.str.extract(pattern, 1)).to_series().to_list()
     return found
 
 

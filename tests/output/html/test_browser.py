@@ -197,7 +197,7 @@ def test_order_and_filters_are_in_the_address_and_come_back_with_it(open_page):
     head = again.locator("#t-tools thead [aria-sort]")
     assert head.get_attribute("aria-sort") == "descending"
     again.locator("nav a", has_text="Errors").click()
-    again.wait_for_function("location.hash.startsWith('#errors?')")
+    again.wait_for_function("() => location.hash.startsWith('#errors?')")
     assert again.input_value("#tools input[type=search]") == "number_01"
 
 
@@ -209,7 +209,9 @@ def test_an_address_of_a_row_shows_the_row_whatever_the_table_shows(open_page, p
     page.goto(f"{pages['large'].as_uri()}#{anchor}?tools.search=nothing")
     row = page.locator(f"#{anchor}")
     row.wait_for()
-    page.wait_for_function(f"document.getElementById('{anchor}').getBoundingClientRect().top < 900")
+    page.wait_for_function(
+        "id => document.getElementById(id).getBoundingClientRect().top < 900", arg=anchor
+    )
     assert "target" in row.get_attribute("class")
     assert row.locator("a.here").get_attribute("href") == f"#{anchor}"
 

@@ -7,9 +7,9 @@ SELECT
     coalesce(seed_is_error AND seed_is_business_error, false) AS is_validation_error,
     -- If the original program throws, its own engine calls the scenario executed and broken.
     inspector_classification IS NOT NULL OR inspector_error IS NOT NULL AS inspector_executed,
-    coalesce(inspector_classification, if(inspector_error IS NOT NULL, 'broken', NULL))
+    coalesce(inspector_classification, CASE WHEN inspector_error IS NOT NULL THEN 'broken' END)
         AS inspector_classification,
-    coalesce(inspector_confidence, if(inspector_error IS NOT NULL, 0e0, NULL))
+    coalesce(inspector_confidence, CASE WHEN inspector_error IS NOT NULL THEN 0e0 END)
         AS inspector_confidence,
     inspector_is_valid, inspector_evidence
 FROM seed_scores

@@ -4,10 +4,11 @@
 -- Hashes of names are cheaper to group by than the names.
 WITH counts AS NOT MATERIALIZED (
     SELECT
-        per AS level, server, if(per = 'tool', u.tool, NULL) AS tool, session,
+        per AS level, server, CASE WHEN per = 'tool' THEN u.tool END AS tool, session,
         hash(session) AS session_hash,
-        hash(hash(server), if(per = 'tool', hash(u.tool), 0)) AS tool_hash,
-        hash(hash(server), if(per = 'tool', hash(u.tool), 0), hash(session)) AS group_hash,
+        hash(hash(server), CASE WHEN per = 'tool' THEN hash(u.tool) ELSE 0 END) AS tool_hash,
+        hash(hash(server), CASE WHEN per = 'tool' THEN hash(u.tool) ELSE 0 END, hash(session))
+            AS group_hash,
         ok + hidden_errors + tool_errors + protocol_errors + timeouts + no_responses AS ended_n,
         ok AS success_y,
         ok + tool_failures AS shown_n,

@@ -7,9 +7,13 @@ WITH failed AS MATERIALIZED (
         verdict, coalesce(template, '(no text: ' || outcome || ')') AS template,
         left(error_text, 300) AS error_text, hash(session) AS session_hash,
         -- A hash of names is cheaper to group by than the names.
-        hash(hash(server), hash(tool), if(tool IS NULL, hash(method), 0)) AS tool_hash,
-        hash(hash(calls.template), if(calls.template IS NULL, hash(outcome), 0), hash(verdict))
-            AS group_hash
+        hash(hash(server), hash(tool), CASE WHEN tool IS NULL THEN hash(method) ELSE 0 END)
+            AS tool_hash,
+        hash(
+            hash(calls.template),
+            CASE WHEN calls.template IS NULL THEN hash(outcome) ELSE 0 END,
+            hash(verdict)
+        ) AS group_hash
     FROM calls
     WHERE outcome IN ('tool_error', 'protocol_error', 'hidden_error', 'timeout', 'no_response')
         AND dir = 'c2s'
@@ -29,7 +33,8 @@ groups AS MATERIALIZED (
 -- Calls whose end is known, of the tools that failed; cancelled calls say nothing.
 ended AS MATERIALIZED (
     SELECT
-        hash(hash(server), hash(tool), if(tool IS NULL, hash(method), 0)) AS tool_hash,
+        hash(hash(server), hash(tool), CASE WHEN tool IS NULL THEN hash(method) ELSE 0 END)
+            AS tool_hash,
         requested_at
     FROM calls
     WHERE outcome <> 'cancelled' AND dir = 'c2s' AND requested_at IS NOT NULL

@@ -49,7 +49,7 @@ warnings AS (
 SELECT
     any_value(server) AS server, any_value(tool) AS tool, sum(calls)::BIGINT AS calls,
     sum(failed)::BIGINT AS failed,
-    sum(coalesce("right", if(errors = calls, calls - 1, 0)))::BIGINT AS warned_of,
+    sum(coalesce("right", CASE WHEN errors = calls THEN calls - 1 ELSE 0 END))::BIGINT AS warned_of,
     sum(worked)::BIGINT AS ok,
     sum(coalesce(vain, 0))::BIGINT AS warned_in_vain,
     -- The arguments that failed most often.

@@ -80,6 +80,7 @@ def _span(source: Source, span: dict[str, Any], line: int) -> Span:
     status = span.get("status")
     if gave_up := _GAVE_UP.get(str(status)):
         attributes.setdefault("error.type", gave_up)
+    failed = status is not None and status not in ("ok", "unset")
     name = span.get("description") or span.get("name")
     parent = span.get("parent_span_id")
     return Span(
@@ -91,6 +92,6 @@ def _span(source: Source, span: dict[str, Any], line: int) -> Span:
         source.at(span.get("timestamp", span.get("end_timestamp"))),
         attributes,
         {},
-        failed=status not in {None, "ok", "unset"},
-        message=None if status in {None, "ok", "unset"} else str(status),
+        failed=failed,
+        message=str(status) if failed else None,
     )

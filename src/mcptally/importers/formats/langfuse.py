@@ -1,0 +1,49 @@
+"""Reads observations of Langfuse, as its API and its export write them.
+
+    {"id":"…","traceId":"…","type":"TOOL","name":"search","startTime":"…","endTime":"…",
+     "level":"DEFAULT","statusMessage":null,"input":{…},"output":…}
+
+Older SDKs have no type TOOL: their calls are spans like any other, and are not recognised.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from mcptally.importers.items import Item
+from mcptally.importers.source import Source
+from mcptally.importers.tool_records import (
+    ToolRecord,
+    dict_of,
+    parsed,
+    read_records,
+    text_of,
+    unwrapped,
+)
+
+
+def read(source: Source) -> Iterator[Item]:
+    """Yield the calls among the observations."""
+    return read_records(source, _record, "an observation that is not of a tool")
+
+
+def _record(seen: dict[str, Any]) -> ToolRecord | None:
+    if str(seen.get("type")).upper() != "TOOL":
+        return None
+    result, failed = unwrapped(seen.get("output"))
+    given = parsed(seen.get("input"))
+    if isinstance(given, dict) and given.keys() == {"args", "kwargs"}:  # of a decorated function
+        given = given["kwargs"] if not given["args"] else given
+    ended = seen.get("endTime") is not None
+    metadata = dict_of(seen.get("metadata"))
+    return ToolRecord(
+        id=str(seen.get("id")),
+        tool=text_of(seen.get("name")),
+        server=text_of(metadata.get("mcp.server.name")),
+        session=str(seen.get("sessionId") or seen.get("traceId") or ""),
+        start=seen.get("startTime"),
+        end=seen.get("endTime"),
+        arguments=given,
+        result=result,
+        is_error=seen.get("level") == "ERROR" or failed if ended else None,
+        error=text_of(seen.get("statusMessage")),
+    )

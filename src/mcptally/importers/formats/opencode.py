@@ -1,0 +1,82 @@
+"""Reads sessions of opencode: `opencode export SESSION`, and `opencode run --format json`.
+
+    {"info":{"id":"ses_…"},"messages":[{"info":{…},"parts":[{"type":"tool","callID":"…",
+     "tool":"web_open","state":{"status":"completed","input":{…},"output":"…",
+     "time":{"start":1768748943936,"end":1768748987338}}}]}]}
+
+A tool of an MCP server is called `SERVER_TOOL`. Names are separated at the first underscore.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+from mcptally.importers.items import Item
+from mcptally.importers.json_array import elements
+from mcptally.importers.source import Source
+from mcptally.importers.tool_records import ToolRecord, dict_of, items_of, text_of
+
+_BUILT_IN: Final = frozenset({"apply_patch", "plan_enter", "plan_exit"})
+"""Built-in tools with an underscore in their names; the others have none."""
+
+
+class _Line(msgspec.Struct):
+    part: object = None
+    parts: object = None
+
+
+_LINE: Final = msgspec.json.Decoder(_Line)
+
+
+def read(source: Source) -> Iterator[Item]:
+    """Yield the calls of MCP tools in a session."""
+    tally = source.tally
+    for line, message in _messages(source):
+        parts = message.parts if isinstance(message.parts, list) else [message.part]
+        found = 0
+        for part in parts:
+            if not isinstance(part, dict) or part.get("type") != "tool":
+                continue
+            name = part.get("tool")
+            if not isinstance(name, str) or "_" not in name.strip("_") or name in _BUILT_IN:
+                tally.notes["calls of built-in tools: left out"] += 1
+                continue
+            found = 1
+            yield from items_of(source, _record(part, name), line)
+        if found:
+            tally.used += 1
+        else:
+            tally.context["not a call of an MCP tool"] += 1
+
+
+def _messages(source: Source) -> Iterator[tuple[int, _Line]]:
+    head = next(iter(source.preview().read_pieces()), b"")
+    if b'"messages"' not in head:
+        yield from source.records(_LINE, "not a JSON object")
+        return
+    for element in elements(source.read_pieces(), ("messages",)):
+        source.tally.seen += 1
+        try:
+            yield element.line, _LINE.decode(element.data or b"")
+        except (msgspec.DecodeError, RecursionError, ValueError):
+            source.tally.skip(element.line, "not a message, or cut off")
+
+
+def _record(part: dict[str, Any], name: str) -> ToolRecord:
+    server, _, tool = name.partition("_")
+    state = dict_of(part.get("state"))
+    times = dict_of(state.get("time"))
+    status = state.get("status")
+    return ToolRecord(
+        id=str(part.get("callID")),
+        tool=tool,
+        server=server,
+        session=str(part.get("sessionID") or ""),
+        start=times.get("start"),
+        end=times.get("end"),
+        arguments=state.get("input"),
+        result=state.get("output"),
+        is_error={"completed": False, "error": True}.get(str(status)),
+        error=text_of(state.get("error")),
+    )

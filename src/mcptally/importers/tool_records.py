@@ -1,0 +1,148 @@
+"""Builds calls from logs with one JSON object per call of a tool, as platforms export them."""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import msgspec
+
+from mcptally.importers import call_records
+from mcptally.importers.items import Item
+from mcptally.importers.json_array import elements
+from mcptally.importers.source import Source
+from mcptally.wire.strict_json import strict_json_error
+
+_IN_MEMBER: Final = re.compile(rb'\s*\{\s*"(?P<name>data|runs|observations)"\s*:\s*\[')
+_CODE: Final = re.compile(r"MCP error (?P<code>-?\d+): ?(?P<message>.*)\Z", re.DOTALL)
+_OBJECT: Final = msgspec.json.Decoder(dict[str, Any])
+
+NO_SERVER: Final = "a call of an agent: the source does not say which server ran the tool"
+
+
+class ToolRecord(msgspec.Struct, kw_only=True):
+    """What a log says about a call of a tool; None: it does not say."""
+
+    id: str
+    tool: str | None
+    server: str | None = None
+    session: str = ""
+    start: object = None
+    end: object = None
+    arguments: Any = None
+    result: Any = None
+    is_error: bool | None = None
+    """Whether the tool failed; None where the call has no reply."""
+    error: str | None = None
+    """Text of the failure."""
+    raised: bool = False
+    """Whether the call failed without a result of the tool: an error of the protocol or before."""
+    gave_up: str | None = None
+    """`timeout` or `cancelled` where the client did not wait for a reply."""
+
+
+def read_records(
+    source: Source, record_of: Callable[[dict[str, Any]], ToolRecord | None], other: str
+) -> Iterator[Item]:
+    """Yield the calls of a file of JSON objects: an array, an object with one, or one per line.
+
+    Args:
+        source: the file.
+        record_of: the call in an object; None if the object is something else.
+        other: what an object without a call is counted as.
+    """
+    tally = source.tally
+    for line, data in _objects(source):
+        record = record_of(data)
+        if record is None:
+            tally.context[other] += 1
+        else:
+            tally.used += 1
+            yield from items_of(source, record, line)
+
+
+def items_of(source: Source, record: ToolRecord, line: int) -> Iterator[Item]:
+    """Yield the request and the reply of a call."""
+    if record.server is None and source.server is None:
+        source.tally.notes[NO_SERVER] += 1
+    connection = source.connection(record.session, server=record.server)
+    arguments = call_records.NOT_RECORDED
+    given = parsed(record.arguments)
+    if isinstance(given, dict):
+        arguments = msgspec.Raw(call_records.json_bytes(given))
+    elif given is not None:
+        source.tally.notes["arguments that are not a JSON object: left out"] += 1
+    at = source.at(record.end)
+    yield call_records.request(
+        connection,
+        record.id,
+        line=line,
+        at=source.at(record.start),
+        tool=record.tool,
+        arguments=arguments,
+    )
+    failed = record.is_error
+    code = _CODE.search(record.error or "") if failed else None
+    if record.gave_up is not None:
+        yield call_records.cancellation(connection, record.id, line=line, at=at, why=record.gave_up)
+    elif code is not None or record.raised:
+        number = None if code is None else int(code["code"])
+        message = record.error if code is None else code["message"]
+        yield call_records.error_reply(
+            connection, record.id, line=line, at=at, message=message, code=number
+        )
+    elif failed is not None:
+        value = record.result if record.result is not None or not failed else record.error
+        result = call_records.NOT_RECORDED
+        if value is not None:
+            text = call_records.result_of(value, is_error=True if failed else None)
+            result = msgspec.Raw(text)
+        yield call_records.result_reply(
+            connection, record.id, line=line, at=at, result=result, is_error=failed
+        )
+
+
+def _objects(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
+    head = next(iter(source.preview().read_pieces()), b"").removeprefix(b"\xef\xbb\xbf")
+    member = _IN_MEMBER.match(head)
+    if member is None and head.lstrip()[:1] != b"[":
+        yield from source.records(_OBJECT, "not a JSON object")
+        return
+    path = () if member is None else (member["name"].decode(),)
+    tally = source.tally
+    for element in elements(source.read_pieces(), path):
+        tally.seen += 1
+        if element.data is None:
+            tally.skip(element.line, "an object that is cut off or too large")
+            continue
+        try:
+            yield element.line, _OBJECT.decode(element.data)
+        except (msgspec.DecodeError, RecursionError, ValueError):
+            tally.skip(element.line, "not a JSON object")
+
+
+def parsed(value: Any) -> Any:
+    """The value of a JSON text; anything else as it is."""
+    if isinstance(value, str) and strict_json_error(value.encode(errors="replace")) is None:
+        return msgspec.json.decode(value)
+    return value
+
+
+def text_of(value: Any) -> str | None:
+    """A text that is not empty, else None."""
+    return value if isinstance(value, str) and value else None
+
+
+def dict_of(value: Any) -> dict[str, Any]:
+    """An object, also if it was stored as JSON text; else an empty one."""
+    value = parsed(value)
+    return value if isinstance(value, dict) else {}
+
+
+def unwrapped(value: Any) -> tuple[Any, bool]:
+    """What a tool returned, and whether it failed, from a message of LangChain; else `value`."""
+    message = parsed(value)
+    if isinstance(message, dict) and message.get("type") == "tool":
+        data = message["data"] if isinstance(message.get("data"), dict) else message
+        if "content" in data:
+            return data["content"], data.get("status") == "error"
+    return value, False

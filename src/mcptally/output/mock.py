@@ -1,0 +1,419 @@
+"""Answers MCP requests from a recording: a server for tests of clients and agents.
+
+A request is answered by what the recorded server replied to the same request: the same tool and
+equal arguments, the same resource or the same prompt. Replies to requests that were recorded
+several times are given in recorded order, per session; the last one is repeated. Everything about
+the connection (handshake, protocol revision, transport) is the work of the `mcp` library.
+"""
+
+import collections
+import dataclasses
+import difflib
+import json
+import socket
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Literal, get_args
+
+import anyio
+import uvicorn
+from mcp import types
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel import Server
+from mcp.server.stdio import stdio_server
+from mcp.shared.exceptions import MCPError
+from mcp.types.methods import is_input_required
+from pydantic import ValidationError
+
+from mcptally.analytics.store import Store, open_store
+from mcptally.errors import UsageError, near
+from mcptally.pipeline.run import score
+
+Context = ServerRequestContext[Any, Any]
+
+Failures = Literal["replies", "all", "none"]
+"""Which recorded failures are reproduced: those with a reply, also missing replies, or none."""
+FAILURES: Final[tuple[str, ...]] = get_args(Failures)
+
+NOT_RECORDED: Final = -32099
+"""JSON-RPC error code of the reply to a request that the recording cannot answer.
+
+It is from the range for implementations (-32000 to -32099). A recorded error is unlikely to have
+it, so a test can tell the two apart."""
+
+_SUCCEEDED: Final = frozenset({"ok", "input_required", "task"})
+_NAMED: Final = {"tools/call": "tool", "resources/read": "resource", "prompts/get": "prompt"}
+"""Method → what its calls name."""
+_LISTED: Final = {
+    "tools/list": "tools",
+    "resources/list": "resources",
+    "resources/templates/list": "resourceTemplates",
+    "prompts/list": "prompts",
+}
+"""Method → the member of the result that holds the listing."""
+_LISTING_OF: Final = {
+    "tools/call": "tools/list",
+    "resources/read": "resources/list",
+    "prompts/get": "prompts/list",
+}
+"""Method of a call → method of the listing that has what can be called."""
+_RESULTS: Final[dict[str, type[types.Result]]] = {
+    "tools/call": types.CallToolResult,
+    "resources/read": types.ReadResourceResult,
+    "prompts/get": types.GetPromptResult,
+    "tools/list": types.ListToolsResult,
+    "resources/list": types.ListResourcesResult,
+    "resources/templates/list": types.ListResourceTemplatesResult,
+    "prompts/list": types.ListPromptsResult,
+}
+"""Method → its result."""
+_ADDED: Final = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+"""Members that revision 2026-07-28 requires and recordings of earlier ones lack.
+
+The library removes them from replies to which they do not belong."""
+_CANDIDATES: Final = 200
+"""Maximum number of recorded calls that are compared to find the nearest one."""
+_COMPARED: Final = 2000
+"""Characters of the arguments that are compared to find the nearest call."""
+_QUOTED: Final = 300
+"""Characters of the nearest call's arguments in an error message."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Call:
+    """A recorded call."""
+
+    call_id: str
+    arguments: str
+    """Canonical JSON text."""
+    outcome: str
+    is_error: bool
+    """Whether `response` is a JSON-RPC error object, not a result."""
+    response: Any
+    """The `result` or `error` member; None if there was no reply, or it was not kept."""
+    latency_ms: float | None
+
+
+def canonical(arguments: Any) -> str:
+    """JSON text that is equal for equal arguments: `1.0` equals `1`, no arguments equal `{}`."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: plain(member) for name, member in value.items()}
+        if isinstance(value, list):
+            return [plain(item) for item in value]
+        return int(value) if isinstance(value, float) and value.is_integer() else value
+
+    return json.dumps(plain(arguments or {}), sort_keys=True, ensure_ascii=False)
+
+
+class Recording:
+    """The calls and listings of one server, ready to be answered from."""
+
+    def __init__(self, store: Store, server: str | None, *, failures: Failures) -> None:
+        """Read the calls of a server.
+
+        Args:
+            store: the store of the recordings.
+            server: label of the server; None if the recordings are of one server only.
+            failures: which recorded failures are reproduced.
+
+        Raises:
+            UsageError: no server or several servers are recorded, or none has this label.
+        """
+        self.server: Final = _only_server(store, server)
+        self._failures: Final = failures
+        self._calls: dict[tuple[str, str], dict[str, list[_Call]]] = {}
+        self._identity: dict[str, Any] = {}
+        self._pages: dict[tuple[str, str], list[Any]] = {}
+        self._listings: dict[str, list[Any]] = {}
+        rows = store.sql(
+            "SELECT call_id, method, coalesce(tool, prompt, resource_uri) AS name, arguments, "
+            "outcome, error_code IS NOT NULL AS is_error, response, latency_ms, session, "
+            "server_name, server_version FROM calls WHERE dir = 'c2s' AND server IS NOT DISTINCT "
+            'FROM ? ORDER BY requested_at, recording, seq, "index"',
+            params=[self.server],
+        )
+        for row in rows.pl().iter_rows(named=True):
+            self._add(row)
+
+    def _add(self, row: Mapping[str, Any]) -> None:
+        method, name = row["method"], row["name"]
+        response = _parsed(row["response"])
+        if row["server_name"]:
+            self._identity |= {"name": row["server_name"], "version": row["server_version"] or ""}
+        if method in _NAMED and name is not None:
+            call = _Call(
+                row["call_id"],
+                canonical(_parsed(row["arguments"])),
+                row["outcome"],
+                row["is_error"] or row["outcome"] == "protocol_error",
+                response,
+                row["latency_ms"],
+            )
+            by_arguments = self._calls.setdefault((method, name), {})
+            by_arguments.setdefault(call.arguments, []).append(call)
+        elif row["outcome"] != "ok" or not isinstance(response, dict):
+            return
+        elif method in _LISTED and isinstance(items := response.get(_LISTED[method]), list):
+            pages = self._pages.setdefault((method, row["session"]), [])
+            pages += items
+            if response.get("nextCursor") is None:  # the last page: the listing is complete
+                self._listings[method] = self._pages.pop((method, row["session"]))
+        elif method in {"initialize", "server/discover"}:
+            texts = {"instructions": response, "title": response.get("serverInfo")}
+            self._identity |= {
+                key: of[key]
+                for key, of in texts.items()
+                if isinstance(of, dict) and isinstance(of.get(key), str)
+            }
+
+    @property
+    def identity(self) -> Mapping[str, Any]:
+        """`name`, `version`, `title` and `instructions` of the recorded server, where known."""
+        return {"name": self.server or "recorded server", **self._identity}
+
+    def methods(self) -> set[str]:
+        """The methods that are recorded, and those that belong to the same capability."""
+        found = {method for method, _ in self._calls} | set(self._listings)
+        if "resources/templates/list" in found:
+            found.add("resources/list")
+        for called, listed in _LISTING_OF.items():
+            if called in found or listed in found:
+                found |= {called, listed}
+        return found
+
+    def listing(self, method: str) -> list[Any]:
+        """The last complete recorded listing; without one, the names of the recorded calls."""
+        if method in self._listings:
+            return self._listings[method]
+        names = sorted(name for of, name in self._calls if _LISTING_OF[of] == method)
+        members: dict[str, Any] = {"inputSchema": {"type": "object"}} if "tools" in method else {}
+        return [{"name": name, "uri": name, **members} for name in names]
+
+    def replies(self, method: str, name: str, arguments: str) -> Sequence[_Call]:
+        """The recorded calls that answer this request, in recorded order.
+
+        Raises:
+            MCPError: there is none; the message names the nearest recorded call.
+        """
+        what = _NAMED[method]
+        by_arguments = self._calls.get((method, name))
+        if by_arguments is None:
+            names = [recorded for of, recorded in self._calls if of == method]
+            raise _not_recorded(f"no call of {what} {name!r} is recorded{near(name, names)}")
+        recorded = by_arguments.get(arguments)
+        if recorded is None:
+            nearest = _nearest(arguments, by_arguments)
+            call = by_arguments[nearest][0]
+            raise _not_recorded(
+                f"no recorded call of {what} {name!r} has these arguments; the nearest one is "
+                f"{call.call_id} with {_cut(nearest)}",
+                call,
+            )
+        usable = [call for call in recorded if self._is_usable(call)]
+        if not usable:
+            outcomes = ", ".join(sorted({call.outcome for call in recorded}))
+            raise _not_recorded(
+                f"the recorded calls of {what} {name!r} with these arguments are left out: they "
+                f"ended as {outcomes} (--failures {self._failures}), or their replies were not "
+                f"recorded as a whole; the first one is {recorded[0].call_id}",
+                recorded[0],
+            )
+        return usable
+
+    def _is_usable(self, call: _Call) -> bool:
+        if call.outcome in _SUCCEEDED:
+            return call.response is not None
+        if self._failures == "none":
+            return False
+        return call.response is not None or self._failures == "all"
+
+
+def _only_server(store: Store, server: str | None) -> str | None:
+    """The label of the server to answer as."""
+    rows = store.sql("SELECT DISTINCT server FROM calls WHERE dir = 'c2s' ORDER BY server")
+    labels = [label for (label,) in rows.fetchall()]
+    names = [label for label in labels if label is not None]
+    if server is not None:
+        if server not in names:
+            raise UsageError(f"no server is called {server!r}{near(server, names)}")
+        return server
+    if not labels:
+        raise UsageError("no call is recorded, so there is nothing to answer from")
+    if len(labels) > 1:
+        raise UsageError(
+            f"several servers are recorded; choose one with --server: {', '.join(names)}"
+        )
+    only: str | None = labels[0]
+    return only
+
+
+def _parsed(text: str | None) -> Any:
+    try:
+        return None if text is None else json.loads(text)
+    except (ValueError, RecursionError):  # cut by the recorder, or not strict JSON
+        return None
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _QUOTED else f"{text[:_QUOTED]}…"
+
+
+def _not_recorded(words: str, nearest: _Call | None = None) -> MCPError:
+    data = None if nearest is None else {"nearest": nearest.call_id, "arguments": nearest.arguments}
+    return MCPError(NOT_RECORDED, f"mcptally mock: {words}", data)
+
+
+def _nearest(arguments: str, recorded: Mapping[str, Any]) -> str:
+    """The recorded arguments that are most similar: most equal members, then most equal text."""
+    wanted = json.loads(arguments)
+
+    def equal_members(text: str) -> int:
+        members = json.loads(text)
+        if not isinstance(members, dict) or not isinstance(wanted, dict):
+            return 0
+        return sum(name in members and members[name] == value for name, value in wanted.items())
+
+    candidates = sorted(recorded, key=equal_members, reverse=True)[:_CANDIDATES]
+    matcher = difflib.SequenceMatcher(b=arguments[:_COMPARED], autojunk=False)
+
+    def similarity(text: str) -> tuple[int, float]:
+        matcher.set_seq1(text[:_COMPARED])
+        return equal_members(text), matcher.quick_ratio()
+
+    return max(candidates, key=similarity)
+
+
+def read(
+    archive: Sequence[str | Path], *, server: str | None = None, failures: Failures = "replies"
+) -> Recording:
+    """The recording of a server, from transcripts or from a store.
+
+    Args:
+        archive: transcript files, folders or patterns; or one store, which is faster.
+        server: label of the server; None if the recordings are of one server only.
+        failures: which recorded failures are reproduced.
+
+    Raises:
+        UnreadableError: nothing could be read.
+        StoreError: this version cannot read the store.
+        UsageError: it is not clear which server is meant.
+    """
+    if len(archive) == 1 and (Path(archive[0]) / "store.json").is_file():
+        return Recording(open_store(archive[0]), server, failures=failures)
+    with tempfile.TemporaryDirectory(prefix="mcptally-mock-", ignore_cleanup_errors=True) as folder:
+        store = Path(folder) / "store"
+        score(archive, out=store, servers=[server] if server is not None else ())
+        return Recording(open_store(store), server, failures=failures)
+
+
+def mock_server(recording: Recording, *, delays: bool = False) -> Server[Any]:
+    """An MCP server that answers from a recording.
+
+    Args:
+        recording: what to answer from.
+        delays: whether each reply comes after the recorded time.
+    """
+    given: collections.Counter[tuple[str | None, str, str, str]] = collections.Counter()
+
+    async def reply(ctx: Context, method: str, name: str, arguments: Any) -> dict[str, Any]:
+        asked = canonical(arguments)
+        calls = recording.replies(method, name, asked)
+        key = (_session_id(ctx), method, name, asked)
+        call = calls[min(given[key], len(calls) - 1)]
+        given[key] += 1
+        if delays and call.latency_ms is not None:
+            await anyio.sleep(call.latency_ms / 1000)
+        if call.response is None:
+            await anyio.sleep_forever()
+        if call.is_error:
+            raise _recorded_error(call)
+        return _checked(method, call.response, f"call {call.call_id}")
+
+    async def call_tool(ctx: Context, params: types.CallToolRequestParams) -> dict[str, Any]:
+        return await reply(ctx, "tools/call", params.name, params.arguments)
+
+    async def read_resource(
+        ctx: Context, params: types.ReadResourceRequestParams
+    ) -> dict[str, Any]:
+        return await reply(ctx, "resources/read", str(params.uri), None)
+
+    async def get_prompt(ctx: Context, params: types.GetPromptRequestParams) -> dict[str, Any]:
+        return await reply(ctx, "prompts/get", params.name, params.arguments)
+
+    def lister(method: str) -> Callable[[Context, Any], Any]:
+        async def listed(_: Context, __: Any) -> dict[str, Any]:
+            result = {_LISTED[method]: recording.listing(method)}
+            return _checked(method, result, f"listing of {method}")
+
+        return listed
+
+    server: Server[Any] = Server(**recording.identity)
+    parameters: dict[str, tuple[type[types.RequestParams], Callable[[Context, Any], Any]]] = {
+        "tools/call": (types.CallToolRequestParams, call_tool),
+        "resources/read": (types.ReadResourceRequestParams, read_resource),
+        "prompts/get": (types.GetPromptRequestParams, get_prompt),
+        **{method: (types.PaginatedRequestParams, lister(method)) for method in _LISTED},
+    }
+    for method in sorted(recording.methods()):
+        server.add_request_handler(method, *parameters[method])
+    return server
+
+
+def _session_id(ctx: Context) -> str | None:
+    """The id of an HTTP session; None on stdio, and in revisions without sessions."""
+    request = ctx.request
+    return None if request is None else request.headers.get("mcp-session-id")
+
+
+def _recorded_error(call: _Call) -> MCPError:
+    error = call.response if isinstance(call.response, dict) else {}
+    code, message = error.get("code"), error.get("message")
+    if not isinstance(code, int) or not isinstance(message, str):
+        return _not_recorded(f"the recorded error of call {call.call_id} is malformed", call)
+    return MCPError(code, message, error.get("data"))
+
+
+def _checked(method: str, result: Any, what: str) -> dict[str, Any]:
+    """The result with the members that newer revisions require.
+
+    Raises:
+        MCPError: it is not a valid result, so the library cannot send it; the message says why.
+    """
+    completed = {**_ADDED, **result} if isinstance(result, dict) else {}
+    model = types.InputRequiredResult if is_input_required(completed) else _RESULTS[method]
+    try:
+        model.model_validate(completed, by_name=False)
+    except ValidationError as error:
+        fault = error.errors(include_url=False)[0]
+        place = ".".join(map(str, fault["loc"]))
+        raise _not_recorded(
+            f"the recorded {what} is not a valid result of {method}: {place}: {fault['msg']}"
+        ) from None
+    return completed
+
+
+def run_stdio(server: Server[Any]) -> None:
+    """Serve one client on stdin and stdout until it closes stdin."""
+
+    async def serve() -> None:
+        async with stdio_server() as (received, sent):
+            await server.run(received, sent, server.create_initialization_options())
+
+    anyio.run(serve)
+
+
+def run_http(server: Server[Any], sockets: Sequence[socket.socket], *, host: str) -> None:
+    """Serve Streamable HTTP at the path /mcp until Ctrl-C.
+
+    Args:
+        server: the server.
+        sockets: listening sockets.
+        host: the host that `sockets` listen on. On a loopback address, requests with a foreign
+            `Host` or `Origin` are refused.
+    """
+    application = server.streamable_http_app(host=host)
+    config = uvicorn.Config(application, log_level="error", access_log=False, server_header=False)
+    uvicorn.Server(config).run(sockets=list(sockets))

@@ -1,0 +1,297 @@
+"""Writes a Python script that repeats a recorded tool call and compares the outcome.
+
+The script needs only the Python SDK. It starts the recorded server, repeats earlier calls of the
+session that may have changed state, makes the call, and exits with 0 (same outcome), 1 (different)
+or 2 (not run). Recorded text goes into it as Python literals only: it comes from untrusted servers.
+"""
+
+import json
+import pprint
+import re
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, Final
+
+from mcptally.analytics.store import Store, retry_if_replaced
+from mcptally.errors import QueryError, UsageError
+from mcptally.redaction.display import mask_text
+
+SECONDS: Final = 30
+"""Shortest time limit of a script; twice the latency of the call if that is longer."""
+
+_REDACTED: Final = re.compile(r"\[redacted:[^\]]*\]|redacted-url-password")
+"""What redaction puts in place of a secret."""
+_PLACEHOLDER: Final = re.compile(rf"<[a-z]+>|…|{_REDACTED.pattern}")
+"""What stands for varying text in a template."""
+_MODERN: Final = "2026-07-28"
+_NO_REPLY: Final = frozenset({"timeout", "no_response", "cancelled"})
+_WORKED: Final = ("ok", "hidden_error", "task", "input_required", *sorted(_NO_REPLY))
+"""Outcomes of calls that may have changed the state of the server."""
+
+_HEAD: Final = '''\
+"""Repeats call {call_id} of a recording and compares its outcome.
+
+Written by `mcptally repro`; needs the Python SDK (pip install 'mcp>=2') and the server.
+Exit code: 0 same outcome, 1 different, 2 not run.{environment}
+"""
+
+import asyncio
+import json
+import os
+import sys
+
+from mcp.client.client import Client
+from mcp.client.sse import sse_client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.shared.exceptions import MCPError
+
+'''
+
+_BODY: Final = '''
+
+async def outcome(client, tool, arguments):
+    """How a call ends, and the text of its reply."""
+    try:
+        async with asyncio.timeout(SECONDS):
+            result = await client.call_tool(tool, arguments)
+    except TimeoutError:
+        return "no_reply", ""
+    except MCPError as error:
+        return "protocol_error", f"{error.message} {error.data or ''}"
+    except Exception as error:  # for example, a result that is not valid in the protocol
+        return "invalid_reply", str(error)
+    texts = [getattr(block, "text", "") for block in result.content]
+    if result.structured_content is not None:
+        texts.append(json.dumps(result.structured_content, ensure_ascii=False))
+    return "tool_error" if result.is_error else "ok", "\\n".join(texts)
+
+
+def says_the_same(text):
+    """Whether the text contains the constant parts of the recorded error."""
+    text = " ".join(text.split())
+    return all(part in text for part in ERROR_PARTS)
+
+
+async def main():
+    writes_allowed = "--allow-writes" in sys.argv
+    if not READ_ONLY and not writes_allowed:
+        print("not run: the tool may change data; --allow-writes runs it")
+        return 2
+    if EARLIER_WRITES and not writes_allowed:
+        print(f"left out: {len(EARLIER_WRITES)} earlier calls that may change data")
+    try:
+        async with Client(SERVER, mode=MODE) as client:
+            for tool, arguments in EARLIER_WRITES if writes_allowed else []:
+                print(f"before: {tool}: {(await outcome(client, tool, arguments))[0]}")
+            ended, text = await outcome(client, TOOL, ARGUMENTS)
+    except Exception as error:
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        print(f"not run: cannot connect to the server: {error!r}")
+        return 2
+    same = ended == OUTCOME and says_the_same(text)
+    print(f"{'same' if same else 'different'}: {ended}; recorded: {OUTCOME}")
+    if text:
+        print(text[:2000])
+    return 0 if same else 1
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(main()))
+'''
+
+
+class _Variable:
+    """An environment variable, as an expression in the script."""
+
+    def __init__(self, name: str) -> None:
+        self._name: Final = name
+
+    def __repr__(self) -> str:
+        return f"os.environ[{self._name!r}]"
+
+
+class _Secrets:
+    """Replaces secrets by environment variables; equal secrets get the same one."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, str] = {}
+
+    def replaced(self, value: Any) -> Any:
+        """A JSON value with a `_Variable` in place of each text that holds a secret."""
+        text = json.dumps(value, ensure_ascii=False)
+        masked = mask_text(text)
+        return self._walk(value, value if masked == text else json.loads(masked), "value")
+
+    def _walk(self, value: Any, masked: Any, place: str) -> Any:
+        """The value; `place` is the name of the member or option before it."""
+        if isinstance(value, dict) and isinstance(masked, dict) and len(value) == len(masked):
+            return {
+                self._walk(name, other_name, place): self._walk(member, other, other_name)
+                for (name, member), (other_name, other) in zip(
+                    value.items(), masked.items(), strict=True
+                )
+            }
+        if isinstance(value, list) and isinstance(masked, list):
+            options = (item if str(item).startswith("-") else place for item in masked)
+            items = zip(value, masked, [place, *options], strict=False)
+            return [self._walk(item, other, before) for item, other, before in items]
+        if value == masked and not (isinstance(value, str) and _REDACTED.search(value)):
+            return value
+        return _Variable(self._name(json.dumps(value), place))
+
+    def _name(self, secret: str, place: str) -> str:
+        if secret not in self._names:
+            words = re.sub(r"[^A-Za-z0-9]+", "_", place).strip("_").upper()[:30]
+            name = f"REPRO_{len(self._names) + 1}_{words}".rstrip("_")
+            self._names[secret] = name
+        return self._names[secret]
+
+    def names(self) -> Iterable[str]:
+        """The variables, in order of appearance."""
+        return self._names.values()
+
+
+def script(
+    store: Store, call: str, *, command: Sequence[str] = (), read_only: Collection[str] = ()
+) -> str:
+    """The script for a call.
+
+    Args:
+        store: the store with the call.
+        call: the `call_id`, or the beginning of it.
+        command: the command that starts the server; by default the recorded one.
+        read_only: tools that are known to change nothing, besides those whose definition says so.
+
+    Raises:
+        QueryError: no call has this id, or several ids begin with it.
+        UsageError: the call cannot be repeated; the message says why.
+    """
+    return retry_if_replaced([store], lambda: _script(store, call, command, frozenset(read_only)))
+
+
+_CALLS: Final = """
+SELECT calls.*, coalesce(json_extract_string(hints.annotations, '$.readOnlyHint') = 'true', false)
+  AS read_only
+FROM calls LEFT JOIN (
+  SELECT server, tool, definition, any_value(annotations) AS annotations FROM tools GROUP BY ALL
+) AS hints USING (server, tool, definition)
+"""
+
+
+def _script(store: Store, call: str, command: Sequence[str], read_only: Collection[str]) -> str:
+    found = store.sql(f"{_CALLS} WHERE starts_with(call_id, ?) LIMIT 2", params=[call]).pl()
+    if found.is_empty():
+        raise QueryError(f"no call has the id {call!r}; ids are in the column call_id of calls")
+    if found.height > 1:
+        raise QueryError(f"several calls have ids that begin with {call!r}; give more characters")
+    row = found.row(0, named=True)
+    if row["method"] == "tools/call" and row["tool"] is None:
+        raise UsageError(f"call {row['call_id']} names no tool, so the SDK cannot send it")
+    if row["method"] != "tools/call" or row["dir"] != "c2s":
+        raise UsageError(
+            f"call {row['call_id']} is {row['method']}; only calls of tools can be repeated"
+        )
+    arguments = _arguments(row)
+    writes = store.sql(
+        f"{_CALLS} WHERE calls.recording = ? AND session IS NOT DISTINCT FROM ? AND seq < ? "
+        "AND method = 'tools/call' AND dir = 'c2s' AND calls.tool IS NOT NULL AND NOT read_only "
+        'AND list_contains(?, outcome) ORDER BY seq, "index"',
+        params=[row["recording"], row["session"], row["seq"], list(_WORKED)],
+    ).pl()
+    earlier = [
+        (each["tool"], _arguments(each))
+        for each in writes.iter_rows(named=True)
+        if each["tool"] not in read_only
+    ]
+    secrets = _Secrets()
+    outcome = {"hidden_error": "ok"}.get(row["outcome"], row["outcome"])
+    server = _server(row, command, secrets)
+    constants = {
+        "TOOL": row["tool"],
+        "ARGUMENTS": secrets.replaced(arguments),
+        "EARLIER_WRITES": [(tool, secrets.replaced(given)) for tool, given in earlier],
+        "READ_ONLY": row["read_only"] or row["tool"] in read_only,
+        "OUTCOME": "no_reply" if outcome in _NO_REPLY else outcome,
+        "ERROR_PARTS": _parts(row["template"], row["error_text"]),
+        "MODE": "auto" if row["protocol_version"] == _MODERN else "legacy",
+        "SECONDS": max(SECONDS, round(2 * (row["latency_ms"] or 0) / 1000)),
+    }
+    lines = [
+        f"SERVER = {server}",
+        *(f"{name} = {_literal(value, len(name) + 3)}" for name, value in constants.items()),
+    ]
+    variables = "".join(f"\n  {name}" for name in secrets.names())
+    environment = (
+        f"\nSet these environment variables to the secrets:{variables}" if variables else ""
+    )
+    head = _HEAD.format(call_id=row["call_id"], environment=environment)
+    return head + "\n".join(lines) + "\n" + _BODY
+
+
+def _literal(value: Any, indent: int) -> str:
+    text = pprint.pformat(value, width=100 - indent, sort_dicts=False)
+    return text.replace("\n", "\n" + " " * indent)
+
+
+def _arguments(row: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a call.
+
+    Raises:
+        UsageError: they were not kept, or are not an object.
+    """
+    try:
+        found = {} if row["arguments"] is None else json.loads(row["arguments"])
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise UsageError(
+            f"the arguments of call {row['call_id']} are not a JSON object or were not recorded as "
+            "a whole, so the SDK cannot send them"
+        )
+    return found
+
+
+def _server(row: dict[str, Any], command: Sequence[str], secrets: _Secrets) -> str:
+    """The expression that connects to the server.
+
+    Raises:
+        UsageError: the recording does not say how to start it.
+    """
+    recorded = row["command"]
+    if not command and recorded and re.match(r"https?://", recorded):
+        url = secrets.replaced(recorded)
+        return f"sse_client({url!r})" if row["transport"] == "http_sse" else repr(url)
+    try:
+        words = list(command) or json.loads(recorded or "null")
+    except ValueError:
+        words = None
+    if not isinstance(words, list) or not words or not all(isinstance(w, str) for w in words):
+        raise UsageError(
+            f"the recording of call {row['call_id']} does not say how to start the server; give "
+            "the command after `--`"
+        )
+    program, *arguments = secrets.replaced(words)
+    return (
+        "stdio_client(\n"
+        "    StdioServerParameters(\n"
+        f"        command={program!r}, args={arguments!r}, env=dict(os.environ)\n"
+        "    )\n"
+        ")"
+    )
+
+
+def _parts(template: str | None, error_text: str | None) -> list[str]:
+    """What a text must contain to say the same as the recorded error.
+
+    These are the constant parts of the template. A template that is put together from several
+    places of the text has parts that are not in the text; then its words are taken that are.
+    """
+    if template is None or error_text is None:
+        return []
+    text = " ".join(error_text.split())
+    parts = [" ".join(part.split()) for part in _PLACEHOLDER.split(mask_text(template))]
+    parts = [part for part in parts if re.search(r"\w", part)]
+    if all(part in text for part in parts):
+        return parts
+    words = dict.fromkeys(word for part in parts for word in re.findall(r"\w+", part))
+    return [word for word in words if word in text]

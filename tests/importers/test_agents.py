@@ -1,0 +1,174 @@
+"""Logs of agents and of the platforms that observe them."""
+
+import json
+
+import pytest
+
+from mcptally.importers import import_logs
+from tests.importers.imported_logs import SAMPLES, all_records_accounted_for, calls_of
+
+NAMES = ("server", "tool", "arguments", "outcome", "text", "latency_ms")
+
+
+def imported(source, tmp_path, expected):
+    done = import_logs(source, tmp_path / "t")
+    assert done.files[0].format == expected
+    assert all_records_accounted_for(done)
+    calls = calls_of(tmp_path / "t", tmp_path / "store").sort("requested_at", "answered_at")
+    return done.files[0].tally, calls
+
+
+def test_runs_of_langsmith_give_the_calls_of_tools(tmp_path):
+    tally, calls = imported(SAMPLES / "langsmith.jsonl.gz", tmp_path, "langsmith")
+    assert tally.notes.total() == 3  # no run says which server ran the tool
+    assert calls.select(*NAMES[1:5]).rows() == [
+        ("price", '{"item":"tea","count":3}', "ok", '{"item": "tea", "cents": 750}'),
+        ("price", '{"item":"tea","count":4}', "ok", '{"item": "tea", "cents": 1000}'),
+        ("order", '{"item":"tea","count":30}', "tool_error", "Quantity must be at most 10"),
+    ]
+
+
+def test_observations_of_langfuse_give_the_calls_of_tools(tmp_path):
+    tally, calls = imported(SAMPLES / "langfuse.json.gz", tmp_path, "langfuse")
+    assert tally.context == {"an observation that is not of a tool": 2}
+    assert calls.select(NAMES).rows() == [
+        ("langfuse", "price", '{"item":"tea","count":3}', "ok", '{"cents": 750}', 250.0),
+        (
+            *("langfuse", "order", '{"item":"tea","count":30}', "tool_error"),
+            *("Quantity must be at most 10", 250.0),
+        ),
+    ]
+
+
+def test_payloads_of_litellm_give_server_tool_and_how_a_call_failed(tmp_path):
+    tally, calls = imported(SAMPLES / "litellm.jsonl.gz", tmp_path, "litellm")
+    assert tally.context == {"a request that is not a call of an MCP tool": 1}
+    assert calls.select("server", "tool", "outcome", "error_text", "latency_ms").rows() == [
+        ("orders", "price", "ok", None, 500.0),
+        ("orders", "order", "tool_error", "Quantity must be at most 10", 500.0),
+        ("orders", "stock", "protocol_error", "connection refused: warehouse:5432", 500.0),
+    ]
+
+
+def test_a_row_of_litellm_s_spend_logs_with_json_texts_is_a_call(tmp_path):
+    call = {"name": "price", "arguments": {"item": "tea"}, "mcp_server_name": "orders"}
+    row = {
+        "request_id": "r1",
+        "call_type": "call_mcp_tool",
+        "startTime": "2026-11-22T20:00:00+00:00",
+        "endTime": "2026-11-22T20:00:02+00:00",
+        "metadata": json.dumps({"status": "success", "mcp_tool_call_metadata": call}),
+        "response": json.dumps({"content": [{"type": "text", "text": "750"}], "isError": False}),
+    }
+    source = tmp_path / "spend.json"
+    source.write_text(json.dumps([row]))
+    _, calls = imported(source, tmp_path, "litellm")
+    assert calls.select(NAMES).rows() == [
+        ("orders", "price", '{"item":"tea"}', "ok", "750", 2000.0)
+    ]
+
+
+def test_a_log_of_inspect_gives_the_calls_of_our_recording(tmp_path):
+    tally, calls = imported(SAMPLES / "inspect.json.gz", tmp_path, "inspect-ai")
+    assert tally.used == 4
+    assert calls.select("tool", "arguments", "outcome", "error_text").rows() == [
+        ("price", '{"item":"tea","count":3}', "ok", None),
+        (
+            *("order", '{"item":"tea","count":30}', "tool_error"),
+            "Error executing tool order: Quantity must be at most 10",
+        ),
+        ("stock", '{"item":"boom"}', "tool_error", "Error executing tool stock"),
+        ("stock", '{"item":"tea"}', "ok", None),
+    ]
+
+
+def gemini(name, status, response, **extra):
+    part = {"functionResponse": {"id": "x", "name": name, "response": response}}
+    call = {"id": f"{name}-1", "name": name, "args": {"url": "x"}, "status": status}
+    at = {"timestamp": "2026-11-22T20:00:07.000Z"}
+    return {**call, **at, "result": [part], **extra}
+
+
+GEMINI = [
+    {"sessionId": "s1", "projectHash": "h", "startTime": "2026-11-22T20:00:00.000Z"},
+    {"id": "m1", "timestamp": "2026-11-22T20:00:01.000Z", "type": "user", "content": "go"},
+    {
+        "id": "m2",
+        "timestamp": "2026-11-22T20:00:05.000Z",
+        "type": "gemini",
+        "toolCalls": [
+            gemini("mcp_web_open", "success", {"output": "hello"}),
+            gemini("mcp_web_close", "error", {"error": "no such page"}),
+            gemini("run", "success", {"output": "1"}, displayName="run (my_db MCP Server)"),
+            gemini("read_file", "success", {"output": "text"}),
+        ],
+    },
+]
+
+
+@pytest.mark.parametrize("document", [False, True], ids=["lines", "one document"])
+def test_sessions_of_gemini_cli_give_the_calls_of_mcp_tools(tmp_path, document):
+    head, *messages = GEMINI
+    text = (
+        json.dumps({**head, "messages": messages}, indent=2)
+        if document
+        else "".join(json.dumps(line) + "\n" for line in [*GEMINI, GEMINI[-1]])
+    )
+    source = tmp_path / "session-2026-11-22T20-00-s1.jsonl"
+    source.write_text(text)
+    tally, calls = imported(source, tmp_path, "gemini-cli")
+    assert tally.notes["calls of built-in tools: left out"] == (1 if document else 2)
+    assert calls.sort("server", "tool").select(NAMES).rows() == [
+        ("my_db", "run", '{"url":"x"}', "ok", "1", 2000.0),
+        ("web", "close", '{"url":"x"}', "tool_error", "no such page", 2000.0),
+        ("web", "open", '{"url":"x"}', "ok", "hello", 2000.0),
+    ]
+
+
+def opencode(tool, status, **state):
+    times = {"start": 1790000000000, "end": 1790000001500}
+    return {
+        "id": f"prt_{tool}",
+        "sessionID": "ses_1",
+        "type": "tool",
+        "callID": f"call_{tool}",
+        "tool": tool,
+        "state": {"status": status, "input": {"url": "x"}, "time": times, **state},
+    }
+
+
+OPENCODE = [
+    opencode("web_open", "completed", output="hello"),
+    opencode("web_close", "error", error="no such page"),
+    opencode("bash", "completed", output="text"),
+    opencode("apply_patch", "completed", output="text"),
+    {"type": "text", "sessionID": "ses_1", "text": "done"},
+]
+
+
+@pytest.mark.parametrize("exported", [False, True], ids=["run --format json", "export"])
+def test_sessions_of_opencode_give_the_calls_of_mcp_tools(tmp_path, exported):
+    info = {"id": "msg_1", "sessionID": "ses_1", "role": "assistant"}
+    document = {"info": {"id": "ses_1"}, "messages": [{"info": info, "parts": OPENCODE}]}
+    lines = [{"type": "tool_use", "sessionID": "ses_1", "part": part} for part in OPENCODE]
+    source = tmp_path / "session.json"
+    source.write_text(
+        json.dumps(document, indent=2)
+        if exported
+        else "".join(json.dumps(line) + "\n" for line in lines)
+    )
+    tally, calls = imported(source, tmp_path, "opencode")
+    assert tally.notes["calls of built-in tools: left out"] == 2
+    assert calls.sort("tool").select(NAMES).rows() == [
+        ("web", "close", '{"url":"x"}', "tool_error", "no such page", 1500.0),
+        ("web", "open", '{"url":"x"}', "ok", "hello", 1500.0),
+    ]
+
+
+@pytest.mark.parametrize("form", ["langsmith", "langfuse", "litellm", "gemini-cli", "opencode"])
+def test_damaged_lines_are_counted(tmp_path, form):
+    source = tmp_path / "x.jsonl"
+    source.write_text('{"torn\n[1]\n"text"\n\n{}\n')
+    done = import_logs(source, tmp_path / "t", format=form)
+    assert all_records_accounted_for(done)
+    assert done.files[0].tally.unused["not a JSON object"].runs == [[1, 3]]

@@ -1,0 +1,251 @@
+"""A recording as an MCP server: answers, their order, failures, and what it cannot answer."""
+
+import asyncio
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from mcp.client.client import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.shared.exceptions import MCPError
+
+from mcptally.errors import UsageError
+from mcptally.output import mock
+from tests.transcripts import c2s, call, opened, s2c, text, write
+
+LISTED = [
+    {"name": "read", "description": "Reads", "inputSchema": {"type": "object"}},
+    {"name": "write", "inputSchema": {"type": "object"}},
+]
+EVENTS = [
+    opened(),
+    c2s(1, {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
+        "protocolVersion": "2025-06-18", "capabilities": {},
+        "clientInfo": {"name": "c", "version": "1"}
+    }}),
+    s2c(2, {"jsonrpc": "2.0", "id": 0, "result": {
+        "protocolVersion": "2025-06-18", "capabilities": {"tools": {}},
+        "serverInfo": {"name": "files", "version": "1.2"}, "instructions": "Read first.",
+    }}),
+    c2s(3, {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}),
+    s2c(4, {"jsonrpc": "2.0", "id": 1, "result": {"tools": LISTED[:1], "nextCursor": "2"}}),
+    c2s(5, {"jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": {"cursor": "2"}}),
+    s2c(6, {"jsonrpc": "2.0", "id": 2, "result": {"tools": LISTED[1:]}}),
+    c2s(7, call(3, "read", path="a", lines=2)),
+    s2c(8, text(3, "no such file", isError=True)),
+    c2s(9, call(4, "write", path="a", content="new")),
+    s2c(10, text(4, "written")),
+    c2s(11, call(5, "read", path="a", lines=2)),
+    s2c(12, text(5, "new")),
+    c2s(13, call(6, "read", path="b")),
+    s2c(14, {"jsonrpc": "2.0", "id": 6, "error": {
+        "code": -32602, "message": "too big", "data": 7,
+    }}),
+    c2s(15, call(7, "read", path="c")),
+    c2s(16, {"jsonrpc": "2.0", "id": 8, "method": "resources/read", "params": {"uri": "file:///a"}}),
+    s2c(17, {"jsonrpc": "2.0", "id": 8, "result": {
+        "contents": [{"uri": "file:///a", "text": "resource a"}],
+    }}),
+    c2s(18, {"jsonrpc": "2.0", "id": 9, "method": "prompts/get",
+             "params": {"name": "sum", "arguments": {"of": "a"}}}),
+    s2c(19, {"jsonrpc": "2.0", "id": 9, "result": {
+        "messages": [{"role": "user", "content": {"type": "text", "text": "Sum a"}}],
+    }}),
+    c2s(20, call(10, "write", path="odd")),
+    s2c(21, {"jsonrpc": "2.0", "id": 10, "result": {"content": "not a list"}}),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory) -> Path:
+    return write(tmp_path_factory.mktemp("mock") / "traces.jsonl", EVENTS)
+
+
+@pytest.fixture(scope="module")
+def store(archive: Path) -> Path:
+    from mcptally import score
+
+    score([archive], out=archive.parent / "store")
+    return archive.parent / "store"
+
+
+def talk(store: Path, conversation, **options):
+    """The result of a conversation with a mock server in this process."""
+    delays = options.pop("delays", False)
+
+    async def run():
+        made = mock.mock_server(mock.read([store], **options), delays=delays)
+        async with Client(made) as client:
+            return await conversation(client)
+
+    return asyncio.run(run())
+
+
+def words(answer) -> tuple[str, bool]:
+    return answer.content[0].text, answer.is_error
+
+
+async def error_of(request) -> MCPError:
+    with pytest.raises(MCPError) as raised:
+        await request
+    return raised.value
+
+
+def test_repeated_calls_get_the_recorded_replies_in_order_and_then_the_last_one(store: Path):
+    async def conversation(client):
+        arguments = {"lines": 2.0, "path": "a"}  # in another order, and as a float
+        return [words(await client.call_tool("read", arguments)) for _ in range(3)]
+
+    assert talk(store, conversation) == [("no such file", True), ("new", False), ("new", False)]
+
+
+def test_tools_resources_and_prompts_are_served_as_recorded(store: Path):
+    async def conversation(client):
+        tools = (await client.list_tools()).tools
+        read = await client.read_resource("file:///a")
+        prompt = await client.get_prompt("sum", {"of": "a"})
+        resources = (await client.list_resources()).resources
+        return tools, read.contents[0].text, prompt.messages[0].content.text, resources
+
+    tools, resource, prompt, resources = talk(store, conversation)
+    assert [(tool.name, tool.description) for tool in tools] == [("read", "Reads"), ("write", None)]
+    assert (resource, prompt) == ("resource a", "Sum a")
+    assert [str(one.uri) for one in resources] == ["file:///a"]  # from the call: nothing was listed
+
+
+def test_the_server_names_itself_as_the_recorded_one(store: Path):
+    async def conversation(client):
+        return client.server_info, client.instructions
+
+    info, instructions = talk(store, conversation)
+    assert (info.name, info.version, instructions) == ("files", "1.2", "Read first.")
+
+
+def test_a_recorded_json_rpc_error_is_given_with_code_message_and_data(store: Path):
+    async def conversation(client):
+        return await error_of(client.call_tool("read", {"path": "b"}))
+
+    error = talk(store, conversation)
+    assert (error.code, error.message, error.data) == (-32602, "too big", 7)
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "said"),
+    [
+        ("read", {"path": "a", "lines": 3}, 'the nearest one is [0-9a-f]{16} with {"lines": 2'),
+        ("raed", {"path": "a"}, "no call of tool 'raed' is recorded; did you mean read"),
+        ("read", {"path": "c"}, r"left out: they ended as no_response \(--failures replies\)"),
+        ("write", {"path": "odd"}, "not a valid result of tools/call: content"),
+    ],
+)
+def test_what_cannot_be_answered_is_an_error_that_says_why(store: Path, tool, arguments, said):
+    async def conversation(client):
+        return await error_of(client.call_tool(tool, arguments))
+
+    error = talk(store, conversation)
+    assert error.code == mock.NOT_RECORDED
+    assert re.search(f"^mcptally mock: .*{said}", error.message), error.message
+
+
+def test_without_failures_only_calls_that_worked_are_answered(store: Path):
+    async def conversation(client):
+        first = words(await client.call_tool("read", {"path": "a", "lines": 2}))
+        return first, await error_of(client.call_tool("read", {"path": "b"}))
+
+    first, error = talk(store, conversation, failures="none")
+    assert first == ("new", False)
+    assert (error.code, "ended as protocol_error" in error.message) == (mock.NOT_RECORDED, True)
+
+
+def test_with_all_failures_a_request_without_a_recorded_reply_gets_none(store: Path):
+    async def conversation(client):
+        unanswered = asyncio.create_task(client.call_tool("read", {"path": "c"}))
+        await client.call_tool("write", {"path": "a", "content": "new"})
+        answered = unanswered.done()
+        unanswered.cancel()
+        return answered
+
+    assert talk(store, conversation, failures="all") is False
+
+
+def test_with_delays_replies_wait_for_the_recorded_time(store: Path, monkeypatch):
+    waited = []
+
+    async def note(seconds):
+        waited.append(seconds)
+
+    monkeypatch.setattr(mock.anyio, "sleep", note)
+
+    async def conversation(client):
+        return await client.call_tool("write", {"path": "a", "content": "new"})
+
+    talk(store, conversation, delays=True)
+    assert waited == [pytest.approx(0.001)]
+
+
+def test_a_server_must_be_chosen_if_several_are_recorded(archive: Path, tmp_path: Path):
+    other = [opened("r2", server="other"), c2s(1, call(1), "r2"), s2c(2, text(1), "r2")]
+    paths = [archive, write(tmp_path / "other.jsonl", other)]
+    with pytest.raises(UsageError, match=r"choose one with --server: demo, other"):
+        mock.read(paths)
+    assert mock.read(paths, server="other").server == "other"
+
+
+MOCK = [sys.executable, "-m", "mcptally", "mock"]
+
+
+@pytest.mark.slow
+def test_the_command_serves_stdio_from_an_archive(archive: Path):
+    async def conversation():
+        params = StdioServerParameters(
+            command=MOCK[0], args=[*MOCK[1:], str(archive)], env=dict(os.environ)
+        )
+        async with Client(stdio_client(params)) as client:
+            return words(await client.call_tool("write", {"path": "a", "content": "new"}))
+
+    assert asyncio.run(conversation()) == ("written", False)
+
+
+@pytest.mark.slow
+def test_the_command_serves_http_and_each_session_begins_with_the_first_reply(store: Path):
+    command = [*MOCK, str(store), "--listen", "127.0.0.1:0"]
+    served = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+    async def conversation(address, mode):
+        async with Client(address, mode=mode) as client:
+            arguments = {"path": "a", "lines": 2}
+            return [words(await client.call_tool("read", arguments))[0] for _ in range(2)]
+
+    try:
+        address = served.stdout.readline().strip()
+        for _ in range(2):
+            told = asyncio.run(conversation(address, "legacy"))
+            assert told == ["no such file", "new"]
+        assert asyncio.run(conversation(address, "auto")) == ["no such file", "new"]
+    finally:
+        served.terminate()
+        served.communicate()
+
+
+INSPECTOR = Path(os.environ.get("MCPTALLY_SERVERS", "/nowhere")) / "node_modules/.bin/mcp-inspector"
+
+
+@pytest.mark.slow
+@pytest.mark.server
+@pytest.mark.skipif(not INSPECTOR.exists(), reason="the MCP Inspector is not installed")
+def test_the_inspector_gets_the_recorded_listing_and_reply(store: Path):
+    def inspect(*arguments):
+        command = [str(INSPECTOR), "--cli", *MOCK, str(store), *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+        return json.loads(done.stdout)
+
+    assert inspect("--method", "tools/list")["tools"] == LISTED
+    called = inspect(
+        *("--method", "tools/call", "--tool-name", "write"),
+        *("--tool-arg", "path=a", "--tool-arg", "content=new"),
+    )
+    assert called["content"] == [{"type": "text", "text": "written"}]

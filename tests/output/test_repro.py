@@ -1,0 +1,158 @@
+"""Scripts that repeat a recorded call: they run against a mock of the recorded server."""
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import mcptally as mt
+from mcptally.errors import QueryError, UsageError
+from mcptally.output import mock
+from mcptally.output.repro import script
+from tests.transcripts import c2s, call, opened, s2c, text, write
+
+TOKEN = "ghp_" + "a1B2c3D4e5" * 4
+INJECTION = '"""\nraise SystemExit(7)  # \\'
+LISTED = [
+    {
+        "name": "read",
+        "inputSchema": {"type": "object"},
+        "annotations": {"readOnlyHint": True},
+    },
+    {"name": "write", "inputSchema": {"type": "object"}},
+]
+
+
+def recorded(path: Path, error: str) -> Path:
+    """A recording whose `read` of a missing file gets the error."""
+    events = [
+        opened(command=["files", "--token", TOKEN]),
+        c2s(1, {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}),
+        s2c(2, {"jsonrpc": "2.0", "id": 1, "result": {"tools": LISTED}}),
+        c2s(3, call(2, "write", path="a", content="new")),
+        s2c(4, text(2, "written")),
+        c2s(5, call(3, "read", path="b")),
+        s2c(6, text(3, error, isError=True)),
+        c2s(7, call(4, "write", path="c", key=TOKEN)),
+        s2c(8, text(4, "Error: disk full", isError=True)),
+        c2s(9, call(5, INJECTION, path=INJECTION)),
+        s2c(10, text(5, INJECTION, isError=True)),
+        c2s(11, {"jsonrpc": "2.0", "id": 6, "method": "resources/read", "params": {"uri": "x:y"}}),
+        c2s(12, call(7, "read", path="late")),
+    ]
+    return write(path, events)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("repro")
+    archive = recorded(folder / "traces.jsonl", "Error: no file 'b' in /data/17")
+    mt.score([archive], out=folder / "store")
+    return mt.open_store(folder / "store")
+
+
+def id_of(store, seq: int) -> str:
+    ((found,),) = store.sql("SELECT call_id FROM calls WHERE seq = ?", params=[seq]).fetchall()
+    return found
+
+
+def executed(source: str, server, monkeypatch, *arguments: str) -> int:
+    """The exit code of a script whose server is one in this process."""
+    namespace = {"__name__": "repro"}
+    exec(compile(source, "repro.py", "exec"), namespace)  # noqa: S102
+    namespace["SERVER"] = server
+    monkeypatch.setattr(sys, "argv", ["repro.py", *arguments])
+    return asyncio.run(namespace["main"]())
+
+
+def recorded_server(store):
+    return mock.mock_server(mock.read([store.path]))
+
+
+def test_a_failure_that_happens_again_is_the_same(store, monkeypatch, capsys):
+    source = script(store, id_of(store, 5), command=["files"])
+    assert executed(source, recorded_server(store), monkeypatch) == 0
+    said = capsys.readouterr().out
+    assert "left out: 1 earlier calls that may change data" in said
+    assert "same: tool_error" in said
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [("Error: no file 'q' in /tmp/3", 0), ("Error: permission denied", 1)]
+)
+def test_errors_are_the_same_if_only_what_varies_differs(store, tmp_path, monkeypatch, error, code):
+    other = mock.mock_server(mock.read([recorded(tmp_path / "traces.jsonl", error)]))
+    source = script(store, id_of(store, 5), command=["files"])
+    assert executed(source, other, monkeypatch) == code
+
+
+def test_tools_that_may_change_data_run_only_if_allowed(store, monkeypatch, capsys):
+    source = script(store, id_of(store, 7), command=["files"])
+    monkeypatch.setenv("REPRO_1_KEY", TOKEN)
+    assert executed(source, recorded_server(store), monkeypatch) == 2
+    assert "--allow-writes runs it" in capsys.readouterr().out
+    assert executed(source, recorded_server(store), monkeypatch, "--allow-writes") == 0
+    assert "before: write: ok" in capsys.readouterr().out
+    allowed = script(store, id_of(store, 7), command=["files"], read_only=["write"])
+    assert executed(allowed, recorded_server(store), monkeypatch) == 0
+
+
+def test_a_call_without_a_reply_is_the_same_if_it_gets_none_in_time(store, monkeypatch):
+    silent = mock.mock_server(mock.read([store.path], failures="all"))
+    source = script(store, id_of(store, 12), command=["files"]).replace(
+        "SECONDS = 30", "SECONDS = 0"
+    )
+    assert executed(source, silent, monkeypatch) == 0
+
+
+def test_secrets_become_environment_variables_that_the_script_names(store):
+    source = script(store, id_of(store, 7))
+    assert TOKEN not in source
+    head = source.split('"""')[1]
+    assert "REPRO_1_TOKEN" in head
+    assert "'--token', os.environ['REPRO_1_TOKEN']" in source
+    assert "'key': os.environ['REPRO_1_TOKEN']" in source  # the same secret
+    other = TOKEN[:-1] + "X"
+    source = script(store, id_of(store, 7), command=["files", other, TOKEN])
+    assert (other in source, TOKEN in source) == (False, False)
+    assert "args=[os.environ['REPRO_1_VALUE'], os.environ['REPRO_2_VALUE']]" in source
+
+
+def test_recorded_text_is_never_code(store, monkeypatch):
+    source = script(store, id_of(store, 9), command=["files", INJECTION])
+    assert executed(source, recorded_server(store), monkeypatch, "--allow-writes") == 0
+
+
+@pytest.mark.parametrize(
+    ("seq", "error", "words"),
+    [(11, UsageError, "is resources/read; only calls of tools"), (None, QueryError, "no call has")],
+)
+def test_what_cannot_be_repeated_is_an_error(store, seq, error, words):
+    with pytest.raises(error, match=words):
+        script(store, "zz" if seq is None else id_of(store, seq))
+
+
+def test_without_a_recorded_command_one_must_be_given(tmp_path):
+    events = [opened(command=None), c2s(1, call(1)), s2c(2, text(1))]
+    mt.score([write(tmp_path / "traces.jsonl", events)], out=tmp_path / "store")
+    store = mt.open_store(tmp_path / "store")
+    with pytest.raises(UsageError, match="give the command after `--`"):
+        script(store, id_of(store, 1))
+    assert "command='files', args=['a']" in script(store, id_of(store, 1), command=["files", "a"])
+
+
+@pytest.mark.slow
+def test_the_command_runs_the_script_and_exits_with_its_code(store):
+    python = [sys.executable, "-m", "mcptally"]
+    repro = [*python, "repro", str(store.path), id_of(store, 5), "--run", "--"]
+
+    def run(*command):
+        done = subprocess.run([*repro, *command], capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout
+
+    code, said = run(*python, "mock", str(store.path))
+    assert (code, "same: tool_error" in said) == (0, True)
+    code, said = run("no-such-command")
+    assert (code, "cannot connect to the server" in said) == (2, True)
