@@ -86,7 +86,7 @@ def test_validator_honesty_compares_validations_with_the_outcomes_of_calls(store
     assert row["invalid_recall"] == pytest.approx(3 / 4)
     for name in ("valid_worked", "invalid_precision", "invalid_recall"):
         assert 0 <= row[f"{name}_low"] < row[name] < row[f"{name}_high"] <= 1
-    assert row["insufficient_data"] is True
+        assert row[f"{name}_insufficient_data"] is True
 
 
 @pytest.mark.slow
@@ -102,7 +102,7 @@ def test_a_validation_applies_only_to_calls_with_the_same_tool_and_arguments(sto
 def test_failures_that_the_servers_own_answer_would_have_prevented(store):
     (row,) = rows(store, "SELECT * FROM preventable_failures WHERE tool = 'read_file'")
     assert (row["failed"], row["prevented"], row["by_native_answer"]) == (5, 3, 3)
-    assert (row["worked"], row["blocked"]) == (9, 2)
+    assert (row["ok"], row["blocked"]) == (9, 2)
     assert row["preventable"] == pytest.approx(3 / 5)
     assert row["blocked_share"] == pytest.approx(2 / 9)
 
