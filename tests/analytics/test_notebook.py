@@ -141,7 +141,7 @@ def test_a_call_is_shown_as_request_reply_and_evidence(store: mt.Store):
     assert found.call["call_id"] == call_id
     html, plain = shown(found)
     for output in (html, plain, str(found)):
-        for words in ("tools/call tool1", "Reply", "isError", "decided", "Scenario of the seed"):
+        for words in ("tools/call tool1", "Reply", "isError", "Verdict", "Scenario of the seed"):
             assert words in output
     assert "&lt;script&gt;" in html
     assert "<b>Request</b>" in html

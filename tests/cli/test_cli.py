@@ -235,7 +235,7 @@ def test_arguments_that_are_no_json_are_a_sentence_and_exit_2(store: Path, argum
 def test_a_misspelt_command_is_answered_with_near_names():
     done = run("scor")
     assert done.returncode == 2
-    assert "no command is called 'scor'; did you mean score" in done.stderr
+    assert "no command, file or folder is called 'scor'; did you mean score" in done.stderr
 
 
 def test_the_name_of_a_log_never_becomes_a_terminal_escape(tmp_path: Path):

@@ -111,6 +111,7 @@ def write_a_report(store: Store) -> None:
             since="7d",
             until="2026-02-01",
             client=None,
+            examples=3,
         ),
         str,
     )
