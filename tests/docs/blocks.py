@@ -191,6 +191,9 @@ def _failed_call(folder: Path) -> str:
 _CACHE: Final = re.compile(r"(?<=\.cache/mcptally/)[0-9a-f]{12}")
 """The digest of the paths of `mcptally PATH`, which is another in each folder."""
 
+_RECORDED: Final = ("/srv/demo/" + "work/", "/srv/demo/")
+"""The folder in which the sample traces were recorded, and a shorter name for it on pages."""
+
 
 def follow(page: Path, folder: Path) -> Iterator[tuple[Block, str]]:
     """Follow a page in a world: each output that it shows, and what was really printed.
@@ -208,7 +211,7 @@ def follow(page: Path, folder: Path) -> Iterator[tuple[Block, str]]:
             yield block, "".join(f"{line.rstrip()}\n" for line in said.splitlines())
         elif block.kind in RUNNABLE and block.why_not is None:
             done = run(block, folder)
-            said = _CACHE.sub("7b170564551a", done.stdout)
+            said = _CACHE.sub("7b170564551a", done.stdout).replace(*_RECORDED)
             where = f"{page.relative_to(ROOT)}:{block.line}"
             told = f"{where} exited with {done.returncode}\n{block.code}\n{said}{done.stderr}"
             assert done.returncode == block.exits, told

@@ -190,7 +190,7 @@ def isbn_lookup(isbn: str) -> str:
 @tool(fails("network", author="Lem"))
 def author_portrait(author: str) -> str:
     try:
-        urllib.request.urlopen("http://portraits.library.invalid/lem.jpg", timeout=3)
+        urllib.request.urlopen("http://portraits.town.invalid/lem.jpg", timeout=3)
     except urllib.error.URLError as error:
         raise Refused(f"Portrait of {author} unavailable ({error.reason})") from error
     return "portrait"
