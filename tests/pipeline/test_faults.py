@@ -19,7 +19,7 @@ from mcptally.analytics.store import retry_if_replaced
 from mcptally.cli import cli
 from mcptally.errors import McptallyError, StoreError
 from mcptally.output.mcp_server import server
-from tests.output.test_mcp_server import talk
+from tests.output.test_mcp_server import rows, talk
 from tests.pipeline import faults
 from tests.pipeline.test_incremental import assert_as_full_run
 from tests.transcripts import c2s, call, opened, s2c, text, write
@@ -120,7 +120,10 @@ def test_a_served_store_is_replaced_without_an_error_or_a_mixed_answer(
 ):
     query = "SELECT count(*) AS n, max(line) AS line, sum(length(response))::BIGINT AS s FROM calls"
     states = [
-        [list(row) for row in mt.open_store(scored / name).sql(query).fetchall()]
+        [
+            {key: str(value) for key, value in row.items()}
+            for row in mt.open_store(scored / name).sql(query).pl().to_dicts()
+        ]
         for name in ("before", "after")
     ]
 
@@ -134,12 +137,12 @@ def test_a_served_store_is_replaced_without_an_error_or_a_mixed_answer(
                 _, *answers = await asyncio.gather(scoring, *asked)
                 found += [*answers, await client.call_tool("sql", {"query": query})]
                 expected = states[files == faults.AFTER]
-                assert found[-1].structured_content["rows"] == expected
+                assert rows(found[-1]) == expected
             return found
 
     for answer in asyncio.run(conversation()):
         assert not answer.is_error, answer.content
-        assert answer.structured_content["rows"] in states
+        assert rows(answer) in states
 
 
 def test_a_store_that_is_replaced_again_and_again_is_an_error_with_advice(replaced: Path):
