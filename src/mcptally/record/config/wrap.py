@@ -1,7 +1,7 @@
 """Inserts the recorder into the server commands of a client configuration, and removes it again.
 
 Supports the JSON configurations of Claude Desktop, Claude Code, Cursor, VS Code, Zed, opencode,
-Crush and Amp. They are recognised by their keys, not by their path: see `_servers`. For TOML and
+Crush and Amp. They are recognised by their keys, not by their path: see `entries`. For TOML and
 YAML (Codex, Goose, LibreChat, Continue) it names the edit to make.
 
 The text is edited in place. The original file is kept in a backup next to it. The backup's name
@@ -16,12 +16,20 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from mcptally.errors import UnreadableError, UsageError, near
-from mcptally.record.config.jsonc import JsoncError, Node, parse
+from mcptally.errors import UsageError
+from mcptally.record.config.entries import (
+    URL_KEYS,
+    ServerEntry,
+    expand_home,
+    load_servers,
+    recorder_argument_count,
+    server_entries,
+)
+from mcptally.record.config.jsonc import Node, parse
 from mcptally.redaction.policy import policy
 
 _BACKUP_MARK: Final = ".mcptally-"
@@ -40,39 +48,6 @@ class Change:
     """Sentences for the user about each server."""
     restored: bool = False
     """Whether `after` is the original file from the backup, byte for byte."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Server:
-    name: str
-    project: str
-    node: Node
-
-    @property
-    def label(self) -> str:
-        return f"{self.name} ({self.project})" if self.project else self.name
-
-    @property
-    def command(self) -> Node | None:
-        """The node of the command: a string, or a list with the arguments (opencode)."""
-        command = self.node.get("command")
-        return (command.get("path") or command) if command and command.members else command
-
-    @property
-    def arguments(self) -> Node | None:
-        """The list of the arguments; Zed may have it inside of `command`."""
-        command = self.node.get("command")
-        return (command if command and command.members else self.node).get("args")
-
-    @property
-    def words(self) -> list[Node]:
-        """The nodes of the command's words."""
-        command, arguments = self.command, self.arguments
-        if command is None:
-            return []
-        if command.items is not None:
-            return list(command.items)
-        return [command, *((arguments.items if arguments else None) or ())]
 
 
 def recorder_command() -> list[str]:
@@ -98,14 +73,7 @@ def default_out() -> Path:
         base = os.environ.get("LOCALAPPDATA") or "~/AppData/Local"
     else:
         base = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
-    return _expand_home(Path(base)) / "mcptally" / "traces"
-
-
-def _expand_home(path: Path) -> Path:
-    try:
-        return path.expanduser()
-    except RuntimeError as error:  # no HOME, or no user of that name
-        raise UsageError(f"{path}: there is no such home folder; name another path") from error
+    return expand_home(Path(base)) / "mcptally" / "traces"
 
 
 def wrap(
@@ -126,13 +94,13 @@ def wrap(
     """
     if redact is not None:
         policy(redact)
-    folder = _expand_home(out or default_out()).absolute()
+    folder = expand_home(out or default_out()).absolute()
     options = ["record", f"--out={folder}"]
     options += [f"--redact={redact}"] if redact else []
     recorder = recorder_command()
     if config.suffix.lower() in _OTHER_FORMATS:
         raise UsageError(_edit_by_hand(config, recorder, options))
-    path, text, servers = _load_servers(config, server)
+    path, text, servers = load_servers(config, server)
     edits: list[tuple[int, int, str]] = []
     messages = []
     for number, entry in enumerate(servers):
@@ -193,14 +161,16 @@ def unwrap(config: Path, *, server: str | None = None) -> Change:
             f"{config}: is {other[0]}; wrap edits JSON only. Remove the words up to and including "
             "`--` by hand; the word after them is the command"
         )
-    path, text, servers = _load_servers(config, server)
-    wrapped = [entry for entry in servers if _recorder_argument_count(entry)]
+    path, text, servers = load_servers(config, server)
+    wrapped = [entry for entry in servers if recorder_argument_count(entry)]
     if not wrapped:
         return Change(path, text, text, ("no server in this file runs behind the recorder",))
     messages = [f"{entry.label}: runs without the recorder now" for entry in wrapped]
     after = _without_recorder(text, wrapped)
     backup = _backup_of(path, text)
-    if backup is not None and not any(_recorder_argument_count(s) for s in _servers(parse(after))):
+    if backup is not None and not any(
+        recorder_argument_count(s) for s in server_entries(parse(after))
+    ):
         before = backup.read_bytes().decode("utf-8")
         return Change(path, text, before, tuple(messages), restored=True)
     if backup is None:
@@ -219,9 +189,9 @@ def status(config: Path) -> dict[str, bool | None]:
         UnreadableError: the file cannot be read.
         UsageError: the file is not a configuration with servers.
     """
-    _, _, servers = _load_servers(config, None)
+    _, _, servers = load_servers(config, None)
     return {
-        entry.label: bool(_recorder_argument_count(entry)) if entry.node.get("command") else None
+        entry.label: bool(recorder_argument_count(entry)) if entry.node.get("command") else None
         for entry in servers
     }
 
@@ -248,7 +218,9 @@ def apply(change: Change) -> Path | None:
         if backup is not None:
             original = backup.read_bytes()
         else:
-            wrapped = [s for s in _servers(parse(change.before)) if _recorder_argument_count(s)]
+            wrapped = [
+                s for s in server_entries(parse(change.before)) if recorder_argument_count(s)
+            ]
             original = _without_recorder(change.before, wrapped).encode()
         if original == after:
             new_backup = path
@@ -280,77 +252,6 @@ def redacted_diff(change: Change) -> str:
 _MAX_LINE_LENGTH: Final = 400
 
 
-# --- finding servers ----------------------------------------------------------------------------
-
-
-def _load_servers(config: Path, server: str | None) -> tuple[Path, str, list[_Server]]:
-    try:
-        path = _expand_home(config).resolve()  # edit the target of a symbolic link, not the link
-        text = path.read_bytes().decode("utf-8")
-    except (OSError, RuntimeError) as error:  # RuntimeError: a symbolic link to itself
-        why = getattr(error, "strerror", None) or error
-        raise UnreadableError(f"{config}: {why}") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{config}: is not UTF-8 text") from error
-    try:
-        servers = list(_servers(parse(text)))
-    except JsoncError as error:
-        raise UsageError(f"{config}: is not JSON: {error}") from error
-    if not servers:
-        raise UsageError(
-            f"{config}: names no servers (looked for mcpServers, servers, context_servers, "
-            "amp.mcpServers, mcp, mcp.servers and projects.*.mcpServers)"
-        )
-    if server is not None:
-        names = {entry.name for entry in servers}
-        servers = [entry for entry in servers if entry.name == server]
-        if not servers:
-            raise UsageError(
-                f"{config}: has no server {server!r}{near(server, names)} "
-                f"(there are {', '.join(sorted(names))})"
-            )
-    return path, text, servers
-
-
-def _servers(root: Node) -> Iterator[_Server]:
-    mcp = root.get("mcp")
-    maps: list[tuple[Node | None, str]] = [
-        (root.get("mcpServers"), ""),
-        (root.get("servers"), ""),
-        (root.get("mcp.servers"), ""),
-        (mcp.get("servers") if mcp else None, ""),
-        (mcp.get("mcpServers") if mcp else None, ""),
-        (root.get("context_servers"), ""),  # Zed
-        (root.get("amp.mcpServers"), ""),
-        (mcp, ""),  # opencode and Crush
-    ]
-    projects = root.get("projects")
-    for project, node in (projects.members if projects else None) or ():
-        maps.append((node.get("mcpServers"), project))
-    for table, project in maps:
-        for name, node in (table.members if table else None) or ():
-            if table is mcp and name in {"servers", "mcpServers"}:
-                continue
-            if node.members is not None and any(node.get(k) for k in ("command", *_URL_KEYS)):
-                yield _Server(name, project, node)
-
-
-_URL_KEYS: Final = ("url", "serverUrl", "httpUrl")
-
-
-def _recorder_argument_count(entry: _Server) -> int | None:
-    """The number of leading arguments for the recorder, including `--`; None if it is not used."""
-    words = [node.value for node in entry.words]
-    if not words or not all(isinstance(word, str) for word in words):
-        return None
-    name, arguments = words[0], words[1:]
-    name = name.replace("\\", "/").rpartition("/")[2].lower().removesuffix(".exe")
-    begin = 2 if arguments[:2] == ["-m", "mcptally"] else 0 if name == "mcptally" else -1
-    if begin < 0 or arguments[begin : begin + 1] != ["record"] or "--" not in arguments[:-1]:
-        return None
-    return arguments.index("--") + 1
-
-
 # --- edits --------------------------------------------------------------------------------------
 
 _Edit = tuple[int, int, str]
@@ -365,12 +266,12 @@ def _apply_edits(text: str, edits: Iterable[_Edit]) -> str:
 
 
 def _wrap_server(
-    text: str, entry: _Server, recorder: Sequence[str], options: Sequence[str], *, port: int
+    text: str, entry: ServerEntry, recorder: Sequence[str], options: Sequence[str], *, port: int
 ) -> tuple[list[_Edit], str]:
     command, args = entry.command, entry.arguments
     if command is None:
         return [], _record_by_http(entry, options, port)
-    if _recorder_argument_count(entry):
+    if recorder_argument_count(entry):
         return [], f"{entry.label}: already runs behind the recorder"
     arguments = args.strings() if args else []
     if arguments is None or not (isinstance(command.value, str) or command.strings()):
@@ -397,11 +298,11 @@ def _wrap_server(
     return edits, done
 
 
-def _record_by_http(entry: _Server, options: Sequence[str], port: int) -> str:
+def _record_by_http(entry: ServerEntry, options: Sequence[str], port: int) -> str:
     """The sentence that says how to record a server that is reached over HTTP."""
     from urllib.parse import urlsplit  # noqa: PLC0415 - few files need it
 
-    key = next(key for key in _URL_KEYS if entry.node.get(key))
+    key = next(key for key in URL_KEYS if entry.node.get(key))
     found = entry.node.get(key)
     url = found.value if found is not None and isinstance(found.value, str) else ""
     path = urlsplit(url).path if url.isprintable() and "[" not in url else ""
@@ -414,11 +315,11 @@ def _record_by_http(entry: _Server, options: Sequence[str], port: int) -> str:
     )
 
 
-def _without_recorder(text: str, servers: Iterable[_Server]) -> str:
+def _without_recorder(text: str, servers: Iterable[ServerEntry]) -> str:
     """The text with the recorder removed from these entries."""
     edits: list[_Edit] = []
     for entry in servers:
-        count = _recorder_argument_count(entry)
+        count = recorder_argument_count(entry)
         command, args = entry.command, entry.arguments
         if count is not None and command is not None and command.items is not None:
             edits.append((command.items[0].start, command.items[count + 1].start, ""))
@@ -481,7 +382,7 @@ def _masked(text: str) -> str:
         if node.value != replacement:
             edits[node.start] = (node.start, node.end, json.dumps(replacement, ensure_ascii=False))
 
-    for entry in _servers(parse(text)):
+    for entry in server_entries(parse(text)):
         command = entry.node.get("command")
         places = [entry.node] if command is None or not command.members else [entry.node, command]
         for place, name in itertools.product(places, _SECRET_TABLES):
@@ -491,7 +392,7 @@ def _masked(text: str) -> str:
         words = [node for node in entry.words if isinstance(node.value, str)]
         for node, word in zip(words, redaction.argv([n.value for n in words])[0], strict=True):
             mask(node, word)
-        for name in _URL_KEYS:
+        for name in URL_KEYS:
             if (found := entry.node.get(name)) and isinstance(found.value, str):
                 mask(found, redaction.url(found.value)[0])
     masked = _apply_edits(text, edits.values())

@@ -1,0 +1,145 @@
+"""Finds the servers in a client configuration, and the recorder before their commands.
+
+Clients are recognised by the keys of the configuration, not by its path: see `server_entries`.
+"""
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from mcptally.errors import UnreadableError, UsageError, near
+from mcptally.record.config.jsonc import JsoncError, Node, parse
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ServerEntry:
+    """A server in a client configuration.
+
+    Attributes:
+        name: the client's name for the server.
+        project: the project that the entry belongs to; empty if the client uses it everywhere.
+        node: the value of the entry, with its place in the text.
+    """
+
+    name: str
+    project: str
+    node: Node
+
+    @property
+    def label(self) -> str:
+        """The server's name, and its project if it has one."""
+        return f"{self.name} ({self.project})" if self.project else self.name
+
+    @property
+    def command(self) -> Node | None:
+        """The node of the command: a string, or a list with the arguments (opencode)."""
+        command = self.node.get("command")
+        return (command.get("path") or command) if command and command.members else command
+
+    @property
+    def arguments(self) -> Node | None:
+        """The list of the arguments; Zed may have it inside of `command`."""
+        command = self.node.get("command")
+        return (command if command and command.members else self.node).get("args")
+
+    @property
+    def words(self) -> list[Node]:
+        """The nodes of the command's words."""
+        command, arguments = self.command, self.arguments
+        if command is None:
+            return []
+        if command.items is not None:
+            return list(command.items)
+        return [command, *((arguments.items if arguments else None) or ())]
+
+
+def load_servers(config: Path, server: str | None) -> tuple[Path, str, list[ServerEntry]]:
+    """Return the path of a configuration without symbolic links, its text, and its servers.
+
+    Args:
+        config: the configuration file.
+        server: return only the entries with this name.
+
+    Raises:
+        UnreadableError: the file cannot be read.
+        UsageError: it is not UTF-8 text or not JSON, or has no such server.
+    """
+    try:
+        path = expand_home(config).resolve()  # edit the target of a symbolic link, not the link
+        text = path.read_bytes().decode("utf-8")
+    except (OSError, RuntimeError) as error:  # RuntimeError: a symbolic link to itself
+        why = getattr(error, "strerror", None) or error
+        raise UnreadableError(f"{config}: {why}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{config}: is not UTF-8 text") from error
+    try:
+        servers = list(server_entries(parse(text)))
+    except JsoncError as error:
+        raise UsageError(f"{config}: is not JSON: {error}") from error
+    if not servers:
+        raise UsageError(
+            f"{config}: names no servers (looked for mcpServers, servers, context_servers, "
+            "amp.mcpServers, mcp, mcp.servers and projects.*.mcpServers)"
+        )
+    if server is not None:
+        names = {entry.name for entry in servers}
+        servers = [entry for entry in servers if entry.name == server]
+        if not servers:
+            raise UsageError(
+                f"{config}: has no server {server!r}{near(server, names)} "
+                f"(there are {', '.join(sorted(names))})"
+            )
+    return path, text, servers
+
+
+def server_entries(root: Node) -> Iterator[ServerEntry]:
+    """Yield the servers under each key that a supported client uses."""
+    mcp = root.get("mcp")
+    maps: list[tuple[Node | None, str]] = [
+        (root.get("mcpServers"), ""),
+        (root.get("servers"), ""),
+        (root.get("mcp.servers"), ""),
+        (mcp.get("servers") if mcp else None, ""),
+        (mcp.get("mcpServers") if mcp else None, ""),
+        (root.get("context_servers"), ""),  # Zed
+        (root.get("amp.mcpServers"), ""),
+        (mcp, ""),  # opencode and Crush
+    ]
+    projects = root.get("projects")
+    for project, node in (projects.members if projects else None) or ():
+        maps.append((node.get("mcpServers"), project))
+    for table, project in maps:
+        for name, node in (table.members if table else None) or ():
+            if table is mcp and name in {"servers", "mcpServers"}:
+                continue
+            if node.members is not None and any(node.get(k) for k in ("command", *URL_KEYS)):
+                yield ServerEntry(name, project, node)
+
+
+URL_KEYS: Final = ("url", "serverUrl", "httpUrl")
+
+
+def recorder_argument_count(entry: ServerEntry) -> int | None:
+    """The number of leading arguments for the recorder, including `--`; None if it is not used."""
+    words = [node.value for node in entry.words]
+    if not words or not all(isinstance(word, str) for word in words):
+        return None
+    name, arguments = words[0], words[1:]
+    name = name.replace("\\", "/").rpartition("/")[2].lower().removesuffix(".exe")
+    begin = 2 if arguments[:2] == ["-m", "mcptally"] else 0 if name == "mcptally" else -1
+    if begin < 0 or arguments[begin : begin + 1] != ["record"] or "--" not in arguments[:-1]:
+        return None
+    return arguments.index("--") + 1
+
+
+def expand_home(path: Path) -> Path:
+    """The path with `~` replaced.
+
+    Raises:
+        UsageError: there is no home folder.
+    """
+    try:
+        return path.expanduser()
+    except RuntimeError as error:  # no HOME, or no user of that name
+        raise UsageError(f"{path}: there is no such home folder; name another path") from error
