@@ -9,7 +9,7 @@ from mcptally.cli.options import raw
 from mcptally.errors import UsageError
 from mcptally.plural import count
 
-FORMATS = ("otlp", "har", "csv", "parquet", "jsonl")
+FORMATS = ("otlp", "otlp-metrics", "har", "csv", "parquet", "jsonl")
 
 
 @click.command(name="export")
@@ -26,7 +26,7 @@ FORMATS = ("otlp", "har", "csv", "parquet", "jsonl")
     default="calls",
     show_default=True,
     metavar="NAME",
-    help="Table or predefined question; otlp and har can hold calls only.",
+    help="Table or predefined question; otlp, otlp-metrics and har can hold calls only.",
 )
 @click.option(
     "--where", metavar="SQL", help="Condition that selects rows, as in \"verdict = 'business'\"."

@@ -18,6 +18,8 @@ _encode: Final = msgspec.json.Encoder().encode
 NOT_RECORDED: Final = msgspec.Raw()
 """In place of JSON that the record does not have."""
 
+_VERSION_KEY: Final = b'"io.modelcontextprotocol/protocolVersion"'
+
 PENDING_BYTES: Final = 64 << 20
 """Most bytes of requests in a `PendingCalls`."""
 
@@ -65,15 +67,20 @@ def request(
     method: str = "tools/call",
     uri: str | None = None,
     arguments: bytes = NOT_RECORDED,
+    version: str | None = None,
     direction: Any = "c2s",
 ) -> Item:
-    """The request of a call; without `arguments` (or `uri`), an item without content."""
+    """The request of a call; without `arguments` (or `uri`), an item without content.
+
+    `version` is the revision of the protocol; it is written to `_meta`, as in 2026-07-28.
+    """
     item = Item(kind="head", line=line, connection=connection, at=at, dir=direction, derived=True)
     params = b""
+    meta = b"" if version is None else b',"_meta":{%b:%b}' % (_VERSION_KEY, _encode(version))
     if uri is not None:
-        params = _encode({"uri": uri})
+        params = b'{"uri":%b%b}' % (_encode(uri), meta)
     elif tool is not None and len(arguments):
-        params = b'{"name":%b,"arguments":%b}' % (_encode(tool), arguments)
+        params = b'{"name":%b,"arguments":%b%b}' % (_encode(tool), arguments, meta)
     if params:
         item.kind = "message"
         item.data = b'{"jsonrpc":"2.0","id":%b,"method":%b,"params":%b}' % (
@@ -130,12 +137,26 @@ def error_reply(
     )
 
 
-def cancellation(connection: Connection, call: str, *, line: int, at: int | None, why: str) -> Item:
-    """The cancellation of a call by the client."""
+def cancellation(
+    connection: Connection,
+    call: str,
+    *,
+    line: int,
+    at: int | None,
+    why: str,
+    direction: Any = "c2s",
+) -> Item:
+    """The cancellation of a call by whoever made it."""
     params = _encode({"requestId": call, "reason": why})
     data = b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":%b}' % params
     return Item(
-        kind="message", line=line, connection=connection, at=at, dir="c2s", data=data, derived=True
+        kind="message",
+        line=line,
+        connection=connection,
+        at=at,
+        dir=direction,
+        data=data,
+        derived=True,
     )
 
 
@@ -146,7 +167,7 @@ def result_of(value: Any, *, is_error: bool | None = None) -> bytes:
     """
     if isinstance(value, str):
         value = _decoded(value)
-    if isinstance(value, dict) and ("content" in value or "structuredContent" in value):
+    if _is_result(value):
         result = value
     elif isinstance(value, list) and all(isinstance(b, dict) and "type" in b for b in value):
         result = {"content": value}
@@ -162,11 +183,24 @@ def _decoded(text: str) -> Any:
     """The value of a JSON text that is a tool's result or its content; else the text."""
     if text.lstrip()[:1] in {"{", "["} and strict_json_error(text.encode(errors="replace")) is None:
         value = msgspec.json.decode(text)
-        if isinstance(value, dict) and ("content" in value or "structuredContent" in value):
+        if _is_result(value):
             return value
         if isinstance(value, list) and value and all(_is_block(block) for block in value):
             return value
     return text
+
+
+def _is_result(value: Any) -> bool:
+    """Whether a value is a whole result of `tools/call`: content, a question or a task."""
+    if not isinstance(value, dict):
+        return False
+    task = value.get("task")
+    return (
+        "content" in value
+        or "structuredContent" in value
+        or isinstance(value.get("resultType"), str)
+        or (isinstance(task, dict) and "taskId" in task and "status" in task)
+    )
 
 
 _BLOCKS: Final = ("text", "image", "audio", "resource", "resource_link")

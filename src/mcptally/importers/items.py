@@ -35,6 +35,8 @@ class Connection(Struct, frozen=True):
     """Session, connection or file: equal for items of the same connection."""
     transport: str | None = None
     """`stdio`, `streamable_http` or `http_sse`; None if the source does not say."""
+    is_session: bool = False
+    """Whether `key` is the id of a session, so that an `initialize` starts no other recording."""
 
 
 class Item(Struct, kw_only=True, omit_defaults=True):

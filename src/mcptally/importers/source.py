@@ -121,10 +121,15 @@ class Source:
         return name
 
     def connection(
-        self, key: str = "", *, server: str | None = None, transport: str | None = None
+        self,
+        key: str = "",
+        *,
+        server: str | None = None,
+        transport: str | None = None,
+        is_session: bool = False,
     ) -> Connection:
         """A connection; its label is the user's, else `server`, else the stem of the file."""
-        return Connection(self.server or server or self.stem, key, transport)
+        return Connection(self.server or server or self.stem, key, transport, is_session)
 
     def at(self, value: object) -> int | None:
         """A time of the source in UTC nanoseconds; None if it is not a time."""

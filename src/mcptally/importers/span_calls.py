@@ -182,7 +182,8 @@ def _mcp(span: Span, attributes: dict[str, Any]) -> _Call | None:
         if sentry_tool is None:
             return None
         method = "tools/call"
-    tool = _text(attributes.get("gen_ai.tool.name")) or sentry_tool
+    named = attributes.get("gen_ai.tool.name")
+    tool = named if isinstance(named, str) else sentry_tool
     prompt = _text(attributes.get("gen_ai.prompt.name")) or _text(attributes.get("mcp.prompt.name"))
     arguments = attributes.get("gen_ai.tool.call.arguments")
     if method == "tools/call" and arguments is None:
@@ -201,13 +202,13 @@ def _mcp(span: Span, attributes: dict[str, Any]) -> _Call | None:
     return _Call(
         method,
         2 if span.side != "client" else 1,
-        tool or prompt,
+        prompt if tool is None else tool,
         arguments,
         attributes.get("gen_ai.tool.call.result", attributes.get("mcp.tool.result.content")),
         is_error,
         attributes.get("mcp.session.id"),
         attributes.get("jsonrpc.request.id", attributes.get("mcp.request.id")),
-        _text(attributes.get("mcp.server.name")),
+        _text(attributes.get("mcp.server.name")) or _text(span.resource.get("mcptally.server")),
     )
 
 
@@ -313,6 +314,7 @@ def _items(source: Source, span: Span, call: _Call) -> Iterator[Item]:
         method=call.method,
         uri=uri,
         arguments=arguments,
+        version=_text(span.attributes.get("mcp.protocol.version")),
         direction=direction,
     )
     if span.attributes.get("error.type") != "no_response":
@@ -326,7 +328,10 @@ def _reply(connection: Connection, id_: str, span: Span, call: _Call, *, directi
     code = attributes.get("rpc.response.status_code", attributes.get("jsonrpc.error.code"))
     failed = error is not None or span.failed
     if error in _GAVE_UP:
-        return call_records.cancellation(connection, id_, line=line, at=at, why=error)
+        asked: Dir = "c2s" if direction == "s2c" else "s2c"
+        return call_records.cancellation(
+            connection, id_, line=line, at=at, why=error, direction=asked
+        )
     number = _code(code) if code is not None else _code(error)
     number = None if error == "tool_error" else number
     message = span.message
@@ -380,7 +385,12 @@ def _connection(source: Source, span: Span, call: _Call) -> Connection:
     carried, named = attributes.get("network.transport"), attributes.get("mcp.transport")
     transport = _CARRIERS.get(carried) if isinstance(carried, str) else None
     transport = _TRANSPORTS.get(named, transport) if isinstance(named, str) else transport
-    return source.connection(key, server=str(label) if label else None, transport=transport)
+    return source.connection(
+        key,
+        server=str(label) if label else None,
+        transport=transport,
+        is_session=call.session is not None,
+    )
 
 
 def _text(value: Any) -> str | None:

@@ -123,7 +123,7 @@ class TranscriptBuilder:
         """Whether a new connection begins with this item, so that request ids start again."""
         if item.kind == "begin":
             return bool(recording.counts) and bool(item.extra.get("new", True))
-        if not self._restarts or item.scope is not None:
+        if not self._restarts or item.connection.is_session or item.scope is not None:
             return False
         asks = item.kind in {"message", "head"} and item.dir == "c2s"
         return asks and recording.talked and _method(item) == "initialize"

@@ -65,6 +65,48 @@ def test_what_is_exported_and_imported_again_is_the_same_calls(store, tmp_path, 
     assert latency[0].len() <= latency[1].len()
 
 
+def test_every_outcome_survives_opentelemetry(tmp_path):
+    ask = {"resultType": "input_required", "inputRequests": {}, "requestState": "s"}
+    task = {"task": {"taskId": "7", "status": "working"}}
+    version = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
+    stop = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 8}}
+
+    def asked(id_, tool):
+        params = {"name": tool, "arguments": {}, "_meta": version}
+        return {"jsonrpc": "2.0", "id": id_, "method": "tools/call", "params": params}
+
+    def got(id_, result):
+        return {"jsonrpc": "2.0", "id": id_, "result": result}
+
+    messages = [
+        c2s(1, {"jsonrpc": "2.0", "id": 0, "method": "tools/list"}),
+        c2s(2, {"jsonrpc": "2.0", "id": "i", "method": "initialize", "params": {}}),
+        s2c(3, got(0, {"tools": []})),  # after an `initialize` that is no new session
+        *(c2s(4, asked(1, "add")), s2c(5, text(1))),
+        *(c2s(6, asked(2, "add")), s2c(7, text(2, "no such file", isError=True))),
+        *(c2s(8, asked(3, "ask")), s2c(9, got(3, ask))),
+        *(c2s(10, asked(4, "long")), s2c(11, got(4, task))),
+        *(c2s(12, asked(5, "")), s2c(13, text(5, "Unknown tool: ", isError=True))),
+        c2s(14, asked(6, "add")),
+        s2c(15, {"jsonrpc": "2.0", "id": 6, "error": {"code": -32603, "message": "no"}}),
+        c2s(16, asked(7, "never")),
+        *(s2c(17, {"jsonrpc": "2.0", "id": 8, "method": "roots/list"}), s2c(18, stop)),
+    ]
+    write(tmp_path / "t.jsonl", [opened(), *messages])
+    score(tmp_path / "t.jsonl", out=tmp_path / "store")
+    export(tmp_path / "store", to="otlp", out=tmp_path / "calls.jsonl")
+    import_logs(tmp_path / "calls.jsonl", tmp_path / "t", redaction="none")
+    back = calls_of(tmp_path / "t", tmp_path / "again")
+    names = ("server", "dir", "method", "tool", "outcome", "error_text", "protocol_version")
+    kept = rows(tmp_path / "store")
+    assert facts(back, *names[:-1]) == facts(kept, *names[:-1])
+    tools = [frame.filter(pl.col("arguments").is_not_null()) for frame in (back, kept)]
+    assert facts(tools[0], *names) == facts(tools[1], *names)
+    assert {"ok", "tool_error", "protocol_error", "no_response", "input_required", "task"} < set(
+        kept["outcome"]
+    )
+
+
 def test_outcomes_of_tools_survive_opentelemetry(store, tmp_path):
     export(store, to="otlp", out=tmp_path / "calls.jsonl")
     import_logs(tmp_path / "calls.jsonl", tmp_path / "t", redaction="none")
@@ -75,6 +117,40 @@ def test_outcomes_of_tools_survive_opentelemetry(store, tmp_path):
         for frame in (back, rows(store))
     ]
     assert facts(tools[0], *names) == facts(tools[1], *names)
+
+
+def test_durations_are_exported_as_the_metric_of_the_conventions(tmp_path):
+    url = "https://tools.example.com:8443/mcp"
+    about = {"transport": "streamable_http", "url": url, "command": None}
+    late = {"jsonrpc": "2.0", "id": 3, "error": {"code": -32000, "message": "late"}}
+    messages = [
+        opened(**about),
+        *(c2s(1, call(1, "add")), s2c(2, text(1))),
+        *(c2s(3, call(2, "add")), s2c(63, text(2))),
+        *(c2s(70, call(3, "add")), s2c(71, late)),
+        c2s(80, call(4, "add")),
+    ]
+    write(tmp_path / "t.jsonl", messages)
+    score(tmp_path / "t.jsonl", out=tmp_path / "store")
+    done = export(tmp_path / "store", to="otlp-metrics", out=tmp_path / "m.jsonl")
+    assert done.left_out == {"calls without a reply or cancellation": 1}
+    [group] = json.loads((tmp_path / "m.jsonl").read_text())["resourceMetrics"]
+    [metric] = group["scopeMetrics"][0]["metrics"]
+    assert (metric["name"], metric["unit"]) == ("mcp.client.operation.duration", "s")
+    points = {
+        next(
+            (a["value"]["stringValue"] for a in point["attributes"] if a["key"] == "error.type"), ""
+        ): point
+        for point in metric["histogram"]["dataPoints"]
+    }
+    assert points.keys() == {"", "-32000"}
+    good = points[""]
+    assert (good["count"], good["sum"], good["min"], good["max"]) == ("2", 0.061, 0.001, 0.06)
+    assert good["bucketCounts"] == ["1", "0", "0", "1", *["0"] * 11]
+    known = {a["key"]: next(iter(a["value"].values())) for a in good["attributes"]}
+    assert known["server.address"] == "tools.example.com"
+    assert known["server.port"] == "8443"
+    assert known["network.protocol.name"] == "http"
 
 
 def spans(path: Path) -> list[dict]:
@@ -95,7 +171,7 @@ def test_spans_have_opentelemetry_s_names(store, tmp_path):
     for span in found:
         known = {a["key"]: next(iter(a["value"].values())) for a in span["attributes"]}
         assert span["name"] == "tools/call convert_time"
-        assert (len(span["traceId"]), len(span["spanId"])) == (32, 16)
+        assert (len(span["traceId"]), len(span["spanId"]), span["kind"]) == (32, 16, 3)
         assert int(span["endTimeUnixNano"]) > int(span["startTimeUnixNano"])
         assert span["status"]["code"] == 2
         assert known["mcp.method.name"] == "tools/call"

@@ -26,6 +26,11 @@ __all__ = ["FORMATS", "Exported", "export"]
 _BATCH: Final = 20_000
 _ORDER: Final = {table.name: ", ".join(f'"{key}"' for key in table.key) for table in TABLES}
 
+_URL: Final = (
+    ", (SELECT any_value(r.url) FROM recordings AS r WHERE r.recording = exported.recording) "
+    "AS server_url"
+)
+
 Writer = Callable[[Iterator[pa.RecordBatch], pa.Schema, BinaryIO], Mapping[str, int]]
 """Writes all batches of a table; returns reason → number of rows that it left out."""
 
@@ -45,7 +50,15 @@ class Format:
 FORMATS: Final[Mapping[str, Format]] = {
     form.name: form
     for form in (
-        Format("otlp", "OTLP JSON, one export request per line", otlp.write, calls_only=True),
+        Format(
+            "otlp", "OTLP JSON: spans, one export request per line", otlp.write, calls_only=True
+        ),
+        Format(
+            "otlp-metrics",
+            "OTLP JSON: durations, one export request per line",
+            otlp.write_metrics,
+            calls_only=True,
+        ),
         Format("har", "HAR 1.2, one entry per call", har.write, calls_only=True),
         Format("csv", "CSV that is safe to open in a spreadsheet", csv.write),
         Format("parquet", "Parquet, one file", parquet.write),
@@ -101,9 +114,12 @@ def export(
     name = '"' + table.replace('"', '""') + '"'
     condition = f" WHERE ({where})" if where else ""
     order = f" ORDER BY {_ORDER[table]}" if table in _ORDER else ""
+    url = _URL if form.calls_only else ""
 
     def write(file: BinaryIO) -> Exported:
-        reader = opened.sql(f"SELECT * FROM {name}{condition}{order}").to_arrow_reader(_BATCH)
+        reader = opened.sql(
+            f"SELECT exported.*{url} FROM (SELECT * FROM {name}{condition}) AS exported{order}"
+        ).to_arrow_reader(_BATCH)
         recorded = _in_utc(reader.schema)
         schema = recorded if raw else pa.schema([f.with_name(mask_text(f.name)) for f in recorded])
         rows = 0

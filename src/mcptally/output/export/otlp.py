@@ -1,15 +1,18 @@
-"""Writes OTLP JSON: one span per call, named by OpenTelemetry's semantic conventions for MCP.
+"""Writes OTLP JSON, by OpenTelemetry's semantic conventions for MCP: a span per call, or metrics.
 
-Each line is one ExportTraceServiceRequest, as collectors read them from a file. A span starts with
-the last byte of the request and ends with the last byte of the reply, as seen by the recorder. Its
-kind is CLIENT, or SERVER for requests of the server. A session is a trace; the id of a span is the
-`call_id`. Attributes without a convention begin with `mcptally.`.
+Each line is one ExportTraceServiceRequest or ExportMetricsServiceRequest, as collectors read them
+from a file. A span starts with the last byte of the request and ends with the last byte of the
+reply, as seen by the recorder. Its kind is CLIENT: it is that of whoever asks, and a server that
+asks is a client, too. A session is a trace; the id of a span is the `call_id`. The metric is
+`mcp.client.operation.duration`. Attributes without a convention begin with `mcptally.`.
 """
 
+import bisect
 import datetime
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+import urllib.parse
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, Final
 
 import pyarrow as pa
@@ -27,7 +30,10 @@ _EXTRA_COLUMNS: Final = (
 )
 _STATUS_ERROR: Final = 2
 _KIND_CLIENT: Final = 3
-_KIND_SERVER: Final = 2
+_CUMULATIVE: Final = 2
+_BOUNDS: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
+"""Bounds of the histogram of durations in seconds, as the convention recommends them."""
+NO_REPLY: Final = "calls without a reply or cancellation"
 
 
 def write(
@@ -55,27 +61,31 @@ def write(
     return left_out
 
 
-def _export_request(server: tuple[Any, ...], spans: list[dict[str, Any]]) -> bytes:
+_SCOPE: Final = {"name": "mcptally", "version": mcptally.__version__}
+
+
+def _resource(server: tuple[Any, ...]) -> dict[str, Any]:
     label, name, version = server
-    resource = {
+    attributes = {
         "service.name": label or name or "unknown_service",
+        "mcptally.server": label,
         "mcptally.server.name": name,
         "mcptally.server.version": version,
     }
-    scope = {"name": "mcptally", "version": mcptally.__version__}
+    return {"attributes": _attributes(attributes)}
+
+
+def _export_request(server: tuple[Any, ...], spans: list[dict[str, Any]]) -> bytes:
     group = {
-        "resource": {"attributes": _attributes(resource)},
-        "scopeSpans": [{"scope": scope, "spans": spans}],
+        "resource": _resource(server),
+        "scopeSpans": [{"scope": _SCOPE, "spans": spans}],
     }
     return dumps({"resourceSpans": [group]}) + b"\n"
 
 
 def _span(row: dict[str, Any]) -> dict[str, Any]:
-    start = _nanoseconds(row["requested_at"])
-    latency = row["latency_ms"]
-    end = start if latency is None else start + round(latency * 1e6)
-    if latency is None and row["cancelled_at"] is not None:
-        end = max(start, _nanoseconds(row["cancelled_at"]))
+    start, waited = _nanoseconds(row["requested_at"]), _waited(row)
+    end = start if waited is None else start + waited
     name = row["tool"] or row["prompt"]
     status: dict[str, Any] = {}
     if row["outcome"] in FAILED_OUTCOMES:
@@ -86,7 +96,7 @@ def _span(row: dict[str, Any]) -> dict[str, Any]:
         "traceId": hashlib.blake2b((row["session"] or "").encode(), digest_size=16).hexdigest(),
         "spanId": row["call_id"],
         "name": f"{row['method']} {name}" if name else row["method"],
-        "kind": _KIND_CLIENT if row["dir"] == "c2s" else _KIND_SERVER,
+        "kind": _KIND_CLIENT,
         "startTimeUnixNano": str(start),
         "endTimeUnixNano": str(end),
         "attributes": _attributes(_span_attributes(row)),
@@ -94,29 +104,139 @@ def _span(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _waited(row: dict[str, Any]) -> int | None:
+    """Nanoseconds until the reply, or until whoever asked gave up; None if neither happened."""
+    if row["latency_ms"] is not None:
+        return int(row["latency_ms"] * 1e6 + 0.5)
+    if row["cancelled_at"] is None:
+        return None
+    return max(0, _nanoseconds(row["cancelled_at"]) - _nanoseconds(row["requested_at"]))
+
+
 def _span_attributes(row: dict[str, Any]) -> dict[str, Any]:
     is_tool_call = row["method"] == "tools/call"
+    return {
+        **_operation(row),
+        "mcp.session.id": row["session"],
+        "mcp.resource.uri": row["resource_uri"],
+        "jsonrpc.request.id": _id_text(row["request_id"]),
+        "gen_ai.tool.call.arguments": row["arguments"] if is_tool_call else None,
+        "gen_ai.tool.call.result": (
+            row["response"] if is_tool_call and row["outcome"] != "protocol_error" else None
+        ),
+        "http.response.status_code": row["http_status"],
+        **{f"mcptally.{name}": row[name] for name in _EXTRA_COLUMNS},
+    }
+
+
+def _operation(row: dict[str, Any]) -> dict[str, Any]:
+    """The attributes that spans and metrics have in common."""
+    carrier = _TRANSPORTS.get(row["transport"])
+    address, port = _address(row["server_url"]) if row["dir"] == "c2s" else (None, None)
     return {
         "mcp.method.name": row["method"],
         "mcp.protocol.version": (
             row["protocol_version"] if row["protocol_source"] != "fallback" else None
         ),
-        "mcp.session.id": row["session"],
-        "mcp.resource.uri": row["resource_uri"],
-        "jsonrpc.request.id": _id_text(row["request_id"]),
         "rpc.response.status_code": _text(row["error_code"]),
         "error.type": _error_type(row),
-        "gen_ai.operation.name": "execute_tool" if is_tool_call else None,
+        "gen_ai.operation.name": "execute_tool" if row["method"] == "tools/call" else None,
         "gen_ai.tool.name": row["tool"],
         "gen_ai.prompt.name": row["prompt"],
-        "gen_ai.tool.call.arguments": row["arguments"] if is_tool_call else None,
-        "gen_ai.tool.call.result": (
-            row["response"] if is_tool_call and row["outcome"] != "protocol_error" else None
-        ),
-        "network.transport": _TRANSPORTS.get(row["transport"]),
-        "http.response.status_code": row["http_status"],
-        **{f"mcptally.{name}": row[name] for name in _EXTRA_COLUMNS},
+        "network.transport": carrier,
+        "network.protocol.name": "http" if carrier == "tcp" else None,
+        "server.address": address,
+        "server.port": port,
     }
+
+
+def _address(url: str | None) -> tuple[str | None, int | None]:
+    """Host and port of a URL; None where it has none."""
+    try:
+        parts = urllib.parse.urlsplit(url or "")
+        port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    except ValueError:
+        return None, None
+    return (parts.hostname, port) if parts.hostname else (None, None)
+
+
+class _Histogram:
+    """The durations of calls with the same attributes, in seconds."""
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(_BOUNDS) + 1)
+        self.sum = 0.0
+        self.least = float("inf")
+        self.greatest = 0.0
+
+    def add(self, seconds: float) -> None:
+        self.counts[bisect.bisect_left(_BOUNDS, seconds)] += 1
+        self.sum += seconds
+        self.least = min(self.least, seconds)
+        self.greatest = max(self.greatest, seconds)
+
+    def data_point(self, attributes: Mapping[str, Any], start: int, end: int) -> dict[str, Any]:
+        """The histogram as a data point of OTLP, of the time from `start` to `end`."""
+        return {
+            "attributes": _attributes(attributes),
+            "startTimeUnixNano": str(start),
+            "timeUnixNano": str(end),
+            "count": str(sum(self.counts)),
+            "sum": self.sum,
+            "min": self.least,
+            "max": self.greatest,
+            "bucketCounts": [str(count) for count in self.counts],
+            "explicitBounds": list(_BOUNDS),
+        }
+
+
+def write_metrics(
+    batches: Iterator[pa.RecordBatch],
+    schema: pa.Schema,  # noqa: ARG001  (metrics have a schema of their own)
+    file: BinaryIO,
+) -> Mapping[str, int]:
+    """Write one line per server: a histogram of durations for each operation and kind of error."""
+    left_out = {NO_TIME: 0, NO_REPLY: 0}
+    servers: dict[tuple[Any, ...], dict[tuple[Any, ...], _Histogram]] = {}
+    names: Sequence[str] = ()
+    start, end = 2**63 - 1, 0
+    for batch in batches:
+        for row in batch.to_pylist():
+            if row["requested_at"] is None:
+                left_out[NO_TIME] += 1
+                continue
+            waited = _waited(row)
+            if waited is None:
+                left_out[NO_REPLY] += 1
+                continue
+            attributes = _operation(row)
+            names = tuple(attributes)
+            server = (row["server"], row["server_name"], row["server_version"])
+            histograms = servers.setdefault(server, {})
+            histograms.setdefault(tuple(attributes.values()), _Histogram()).add(waited / 1e9)
+            began = _nanoseconds(row["requested_at"])
+            start, end = min(start, began), max(end, began + waited)
+    for server, histograms in servers.items():
+        points = [
+            histogram.data_point(dict(zip(names, key, strict=True)), start, end)
+            for key, histogram in histograms.items()
+        ]
+        file.write(_metrics_request(server, points))
+    return left_out
+
+
+def _metrics_request(server: tuple[Any, ...], points: list[dict[str, Any]]) -> bytes:
+    metric = {
+        "name": "mcp.client.operation.duration",
+        "unit": "s",
+        "description": "Time from a request to its reply, as seen by the recorder.",
+        "histogram": {"aggregationTemporality": _CUMULATIVE, "dataPoints": points},
+    }
+    group = {
+        "resource": _resource(server),
+        "scopeMetrics": [{"scope": _SCOPE, "metrics": [metric]}],
+    }
+    return dumps({"resourceMetrics": [group]}) + b"\n"
 
 
 def _id_text(text: str | None) -> str | None:
