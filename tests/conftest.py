@@ -11,6 +11,8 @@ import os
 import pytest
 from hypothesis import HealthCheck, settings
 
+# Workers and commands that tests start reuse compiled modules: compiling takes longer than a test.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # Polars loads with its default threads, as in a user's script. A command that loads it first gives
 # it one (memory.settle), and columns then come in fewer chunks.
 os.environ.pop("POLARS_MAX_THREADS", None)

@@ -1,6 +1,8 @@
 """Builds stores from calls that a test writes down."""
 
+import functools
 import hashlib
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -100,3 +102,55 @@ def definition(tool: str, *, server: str = "s", **fields: Any) -> dict[str, Any]
         "tokens": 100,
     }
     return about | fields
+
+
+class Servers:
+    """The cases of a module in one store: each case is what was recorded of a server of its own.
+
+    Asking a store takes much longer than its first hundred thousand rows, so the cases share one,
+    where the answer about a server does not depend on the others.
+    """
+
+    def __init__(self) -> None:
+        self._tables: list[list[dict[str, Any]]] = [[], [], []]
+        self._added = 0
+
+    def add(
+        self,
+        calls: Iterable[Mapping[str, Any]],
+        tools: Iterable[Mapping[str, Any]] = (),
+        recordings: Iterable[Mapping[str, Any]] = (),
+    ) -> str:
+        """Add a case and return the label of its server, which in the rows is called `s`.
+
+        All labels, sessions, recordings and ids get the number of the case before their name.
+        """
+        self._added += 1
+        own = ("server", "server_name", "session", "recording", "file", "call_id", "attempt_of")
+        for table, rows in zip(self._tables, (calls, tools, recordings), strict=True):
+            for row in rows:
+                named = {name: row[name] for name in own if row.get(name) is not None}
+                table.append({**row, **{n: f"{self._added}-{v}" for n, v in named.items()}})
+        return f"{self._added}-s"
+
+    def build(self, folder: Path) -> "Answers":
+        """The answers of a store of all cases."""
+        return Answers(build(folder, *self._tables))
+
+
+class Answers:
+    """The answers of a store, each question with its filters asked once."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._rows = functools.cache(self._ask)
+
+    def _ask(self, question: str, **filters: Any) -> dict[str | None, list[dict[str, Any]]]:
+        found = defaultdict(list)
+        for row in self.store.ask(question, **filters).pl().to_dicts():
+            found[row["server"]].append(row)
+        return dict(found)
+
+    def of(self, server: str | None, question: str, **filters: Any) -> list[dict[str, Any]]:
+        """The rows of a server, in the order of the answer."""
+        return self._rows(question, **filters).get(server, [])

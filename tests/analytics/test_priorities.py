@@ -2,18 +2,39 @@
 
 import pytest
 
-from tests.analytics.built_stores import BEGAN, FAILED, NO_NETWORK, OK, REFUSED, build, call
+from mcptally.output.html.text import percent
+from tests.analytics.built_stores import (
+    BEGAN,
+    FAILED,
+    NO_NETWORK,
+    OK,
+    REFUSED,
+    Answers,
+    Servers,
+    build,
+    call,
+)
 from tests.analytics.test_timeline import at, outage
 
 HIDDEN = {"outcome": "hidden_error", "verdict": "business", "hidden_confidence": 99.0}
+SERVERS = Servers()
 
 
-def asked(tmp_path, rows, **filters):
-    return build(tmp_path / "s", rows).ask("priorities", **filters).pl().to_dicts()
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory) -> Answers:
+    return SERVERS.build(tmp_path_factory.mktemp("priorities") / "s")
 
 
-def kinds(tmp_path, rows):
-    return {row["kind"]: row for row in asked(tmp_path, rows)}
+@pytest.fixture(scope="module")
+def asked(answers):
+    """The problems of a server."""
+    return lambda server: answers.of(server, "priorities")
+
+
+@pytest.fixture(scope="module")
+def kinds(asked):
+    """The problems of a server by kind."""
+    return lambda server: {row["kind"]: row for row in asked(server)}
 
 
 def traffic(tool, failed, calls=100, kind=FAILED, **fields):
@@ -23,8 +44,11 @@ def traffic(tool, failed, calls=100, kind=FAILED, **fields):
     ]
 
 
-def test_a_tool_that_fails_since_a_time_is_listed_with_it(tmp_path):
-    change = kinds(tmp_path, outage())["change"]
+SINCE = SERVERS.add(outage())
+
+
+def test_a_tool_that_fails_since_a_time_is_listed_with_it(kinds):
+    change = kinds(SINCE)["change"]
     assert change["what"] == (
         "succeeds in 0% of its calls since 2026-03-02 01:00 UTC, and in 100% before"
     )
@@ -34,89 +58,94 @@ def test_a_tool_that_fails_since_a_time_is_listed_with_it(tmp_path):
     assert change["fault"] == "network or upstream"
 
 
-def test_an_outage_that_ended_is_not_listed_as_a_change(tmp_path):
-    assert "change" not in kinds(tmp_path, outage(range(240), since=100, until=140))
+ENDED = SERVERS.add(outage(range(240), since=100, until=140))
 
 
-def test_refusals_since_a_time_are_not_listed_as_a_change(tmp_path):
-    assert "change" not in kinds(tmp_path, outage(kind=REFUSED))
+def test_an_outage_that_ended_is_not_listed_as_a_change(kinds):
+    assert kinds(ENDED).keys() == {"lost"}
 
 
-def test_a_row_says_what_is_wrong_whose_fault_since_when_and_shows_one_call(tmp_path):
-    rows = [
-        at(minute, FAILED | TEXTS if minute % 2 else OK, "t", f"s{minute}")
-        for minute in range(3, 43)
-    ]
-    [row] = asked(tmp_path, rows)
+REFUSALS = SERVERS.add(outage(kind=REFUSED))
+
+
+def test_refusals_since_a_time_are_not_listed_as_a_change(answers, asked):
+    assert asked(REFUSALS) == []
+    assert answers.of(REFUSALS, "change_points"), "the success rate changed"
+
+
+TEXTS = {"error_text": "division by zero", "template": "division by zero", "confidence": 90.0}
+HALF = SERVERS.add(
+    at(
+        minute,
+        FAILED | TEXTS if minute % 2 else OK,
+        "t",
+        f"s{minute}",
+        call_id=f"call {minute:02}",
+        attempt_of=f"call {minute:02}",
+    )
+    for minute in range(3, 43)
+)
+
+
+def test_a_row_says_what_is_wrong_whose_fault_since_when_and_shows_one_call(asked):
+    [row] = asked(HALF)
     assert row["what"] == "caused the failure of 20 of 40 calls; 20 worked"
-    assert (row["rank"], row["server"], row["tool"], row["kind"]) == (1, "s", "t", "failing")
+    assert (row["tool"], row["kind"]) == ("t", "failing")
     assert (row["fault"], row["confidence"], row["affected"]) == ("tool", 90.0, 20)
     assert 10 < row["affected_low"] < 20
     assert row["affected_low"] == pytest.approx(row["rate_low"] * 40)
     assert (row["since"] - BEGAN).total_seconds() == 180
     assert (row["last_seen"] - BEGAN).total_seconds() == 41 * 60
     assert row["message"] == "division by zero"
-    assert row["call_id"] == f"{0:016x}"
+    assert row["call_id"].endswith("-call 03")
     assert row["evidence"].endswith("; 40 calls in 40 sessions")
     assert not row["insufficient_data"]
 
 
-TEXTS = {"error_text": "division by zero", "template": "division by zero", "confidence": 90.0}
+# All of three calls are fewer than a tenth of thousands.
+RANKED = SERVERS.add(traffic("few", 3, 3) + traffic("many", 60, 600) + traffic("some", 20))
 
 
-def test_problems_are_ranked_by_the_calls_that_they_affect_at_least(tmp_path):
-    # All of three calls are fewer than a tenth of thousands.
-    rows = traffic("few", 3, 3) + traffic("many", 60, 600) + traffic("some", 20)
-    assert [row["tool"] for row in asked(tmp_path, rows)] == ["many", "some", "few"]
+def test_problems_are_ranked_by_the_calls_that_they_affect_at_least(asked):
+    assert [row["tool"] for row in asked(RANKED)] == ["many", "some", "few"]
 
 
-def test_the_fourth_problem_of_a_kind_comes_after_the_other_kinds(tmp_path):
-    rows = [row for n in range(4) for row in traffic(f"t{n}", 90 - n)]
-    rows += traffic("hides", 30, kind=HIDDEN)
-    assert [row["tool"] for row in asked(tmp_path, rows)] == ["t0", "t1", "t2", "hides", "t3"]
+TWO_PROBLEMS = SERVERS.add(
+    call(n, "t", **(FAILED if n < 60 else HIDDEN if n < 80 else OK)) for n in range(100)
+)
 
 
-def test_a_tool_is_listed_once_with_its_other_problems(tmp_path):
-    both = [call(n, "t", **(FAILED if n < 60 else HIDDEN if n < 80 else OK)) for n in range(100)]
-    [row] = asked(tmp_path, both)
+def test_a_tool_is_listed_once_with_its_other_problems(asked):
+    [row] = asked(TWO_PROBLEMS)
     assert row["kind"] == "failing"
     assert row["also"] == [
         "reported a failure in 20 of 100 calls without marking the result as an error"
     ]
 
 
-def test_an_unmarked_error_is_the_fault_of_the_tool_whoever_caused_it(tmp_path):
-    [row] = asked(tmp_path, traffic("t", 30, kind=HIDDEN))
+UNMARKED = SERVERS.add(traffic("t", 30, kind=HIDDEN))
+
+
+def test_an_unmarked_error_is_the_fault_of_the_tool_whoever_caused_it(asked):
+    [row] = asked(UNMARKED)
     assert (row["fault"], row["condition"]) == ("tool", "outcome = 'hidden_error'")
     assert row["evidence"].endswith("cause of most of these failures: caller")
 
 
-def test_failures_of_the_network_are_a_problem_of_the_server(tmp_path):
-    rows = traffic("a", 20, kind=NO_NETWORK) + traffic("b", 20, kind=NO_NETWORK)
-    [row] = asked(tmp_path, rows)
+TWO_TOOLS_LOST = SERVERS.add(traffic("a", 20, kind=NO_NETWORK) + traffic("b", 20, kind=NO_NETWORK))
+
+
+def test_failures_of_the_network_are_a_problem_of_the_server(asked):
+    [row] = asked(TWO_TOOLS_LOST)
     assert (row["kind"], row["tool"], row["affected"]) == ("lost", None, 40)
     assert row["since"] == BEGAN
 
 
-def test_filters_choose_rows_by_name_and_calls_by_time(tmp_path):
-    late = [
-        row | {"requested_at": row["requested_at"].replace(day=5)} for row in traffic("new", 50)
-    ]
-    store = build(tmp_path / "s", traffic("old", 50) + late)
-
-    def tools(**filters):
-        return {
-            row["tool"]: row["rank"] for row in store.ask("priorities", **filters).pl().to_dicts()
-        }
-
-    assert tools() == {"new": 1, "old": 2}
-    assert tools(tool="old") == {"old": 2}
-    assert tools(since="2026-03-04") == {"new": 1}
-    assert tools(min_calls=101) == {}
+WORKS = SERVERS.add(traffic("t", 0))
 
 
-def test_a_store_without_a_problem_has_none(tmp_path):
-    assert asked(tmp_path, traffic("t", 0)) == []
+def test_a_tool_without_a_problem_is_not_listed(asked):
+    assert asked(WORKS) == []
 
 
 @pytest.mark.parametrize(
@@ -125,10 +154,34 @@ def test_a_store_without_a_problem_has_none(tmp_path):
      (0.00001, "<0.01%"), (0.99999, ">99.99%"), (0.00005, "0.01%"), (0.99995, ">99.99%"),
      (1e-16, "<0.01%"), (0.9996, "99.96%"), (0.0996, "10.0%"), (None, "\N{EN DASH}")],
 )  # fmt: skip
-def test_a_percentage_in_sql_is_written_as_on_the_page(tmp_path, share, text):
-    from mcptally.output.html.text import percent
-
-    store = build(tmp_path / "s", [])
-    store.ask("priorities")
-    [(found,)] = store.sql("SELECT _percent(?::DOUBLE)", [share]).fetchall()
+def test_a_percentage_in_sql_is_written_as_on_the_page(answers, asked, share, text):
+    asked(WORKS)  # creates the macro
+    [(found,)] = answers.store.sql("SELECT _percent(?::DOUBLE)", [share]).fetchall()
     assert found == percent(share) == text
+
+
+@pytest.fixture(scope="module")
+def of_tools(tmp_path_factory):
+    """A function that asks for problems: the tools of the answer, each with its rank."""
+    late = [row | {"requested_at": BEGAN.replace(day=5)} for row in traffic("new", 50)]
+    rare = [row | {"requested_at": BEGAN.replace(day=5)} for row in traffic("rare", 9, 10)]
+    rows = [row for n in range(4) for row in traffic(f"t{n}", 90 - n)]
+    rows += traffic("hides", 30, kind=HIDDEN) + late + rare
+    store = build(tmp_path_factory.mktemp("filters") / "s", rows)
+
+    def ask(**filters):
+        found = store.ask("priorities", **filters).pl()
+        return dict(found.select("tool", "rank").rows())
+
+    return ask
+
+
+def test_the_fourth_problem_of_a_kind_comes_after_the_other_kinds(of_tools):
+    found = of_tools()
+    assert list(found) == ["t0", "t1", "t2", "hides", "t3", "new", "rare"]
+    assert list(found.values()) == [1, 2, 3, 4, 5, 6, 7]
+
+
+def test_filters_choose_rows_by_name_and_calls_by_time(of_tools):
+    assert of_tools(tool="hides") == {"hides": 4}
+    assert of_tools(since="2026-03-04", min_calls=11) == {"new": 1}

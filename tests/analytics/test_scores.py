@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import scipy.stats
 
+from mcptally.analytics.store import Store
 from tests.analytics.built_stores import (
     BEGAN,
     FAILED,
@@ -16,20 +16,37 @@ from tests.analytics.built_stores import (
     OK,
     REFUSED,
     UNCLEAR,
+    Answers,
+    Servers,
     build,
     call,
     definition,
     sessions,
 )
 
-
-def tools(store):
-    return store.ask("tool_scores").pl()
+SERVERS = Servers()
 
 
-def one(store):
-    (row,) = tools(store).to_dicts()
-    return row
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory) -> Answers:
+    return SERVERS.build(tmp_path_factory.mktemp("scores") / "s")
+
+
+@pytest.fixture(scope="module")
+def tools(answers):
+    """The scores of the tools of a server."""
+    return lambda server: answers.of(server, "tool_scores")
+
+
+@pytest.fixture(scope="module")
+def one(tools):
+    """The scores of the only tool of a server."""
+
+    def scores(server):
+        (row,) = tools(server)
+        return row
+
+    return scores
 
 
 def wilson(p, n, t):
@@ -38,12 +55,15 @@ def wilson(p, n, t):
     return middle - half, middle + half
 
 
-def test_sessions_of_one_call_give_nearly_the_plain_wilson_interval(tmp_path):
+SINGLE_CALLS = SERVERS.add(sessions([(1, 1)] * 4 + [(0, 1)] * 16))
+
+
+def test_sessions_of_one_call_give_nearly_the_plain_wilson_interval(one):
     # 4 of 20 fail, one call per session: Kish's DEFF and calls per session are 1. Shown is
     # V = 20/19 * (4*0.64 + 16*0.04) / 400 = 0.008421 of the binomial 0.2*0.8/20 = 0.008, which is
     # 1.0526, so n_eff = 19. t has 2*4 degrees of freedom (2.306004), and its excess over 1.959964
     # counts by 4/5.5 * (1 - 1/1.0526) = 0.036364.
-    row = one(build(tmp_path / "s", sessions([(1, 1)] * 4 + [(0, 1)] * 16)))
+    row = one(SINGLE_CALLS)
     assert row["failure_rate"] == pytest.approx(0.2)
     assert row["confidence_n_eff"] == pytest.approx(19)
     low, high = row["failure_rate_low"], row["failure_rate_high"]
@@ -62,31 +82,41 @@ def test_sessions_of_one_call_give_nearly_the_plain_wilson_interval(tmp_path):
     assert (row["calls"], row["ok"], row["sessions_with_failure"]) == (20, 16, 4)
 
 
+@pytest.fixture(scope="module")
+def clients(answers):
+    return answers.store.ask("clients").pl().rows_by_key("client", named=True, unique=True)
+
+
 @pytest.mark.parametrize(
-    "counts",
+    ("client", "server"),
     [
-        [(1, 1)] * 4 + [(0, 1)] * 16,
-        [(10, 10)] * 2 + [(0, 10)] * 8,
-        [(0, 5)] * 12,
-        [(3, 10)],
-        [(1, 3), (2, 7), (0, 40)],
+        (name, SERVERS.add(row | {"client": name} for row in sessions(counts)))
+        for name, counts in {
+            "single calls": [(1, 1)] * 4 + [(0, 1)] * 16,
+            "whole sessions fail": [(10, 10)] * 2 + [(0, 10)] * 8,
+            "no failure": [(0, 5)] * 12,
+            "one session": [(3, 10)],
+            "a long session": [(1, 3), (2, 7), (0, 40)],
+        }.items()
     ],
 )
-def test_a_rate_of_any_other_question_has_the_same_interval(tmp_path, counts):
-    store = build(tmp_path / "s", [row | {"client": "c"} for row in sessions(counts)])
-    [client] = store.ask("clients").pl().to_dicts()
-    row = one(store)
+def test_a_rate_of_any_other_question_has_the_same_interval(clients, one, client, server):
+    client = clients[client]
+    row = one(server)
     for end in ("", "_low", "_high"):
         assert client[f"success_rate{end}"] == pytest.approx(row[f"success_rate{end}"])
     assert client["invalid_input_rate_low"] is None
 
 
-def test_failures_that_come_together_count_less(tmp_path):
+TOGETHER = SERVERS.add(sessions([(10, 10)] * 2 + [(0, 10)] * 8))
+
+
+def test_failures_that_come_together_count_less(one):
     # Two sessions of ten fail wholly: no session has both results, so the correlation is 1 and
     # DEFF 1000/100 = 10. Shown is more: u = 8 (2 times), -2 (8 times), V = 10/9 * (2*64 + 8*4) /
     # 100^2 = 0.017778 is 11.11 times the binomial 0.0016; n_eff 9. Two sessions fail, so t has 4
     # degrees of freedom (2.776445), and its excess counts by 2/3.5 * (1 - 1/11.11) = 0.52.
-    row = one(build(tmp_path / "s", sessions([(10, 10)] * 2 + [(0, 10)] * 8)))
+    row = one(TOGETHER)
     assert row["failure_rate"] == pytest.approx(0.2)
     assert row["confidence_n_eff"] == pytest.approx(9)
     excess = 0.52 * (2.776445 - 1.959964)
@@ -96,38 +126,50 @@ def test_failures_that_come_together_count_less(tmp_path):
     assert row["failure_rate_insufficient_data"] is True
 
 
-def test_failures_and_successes_have_mirrored_intervals(tmp_path):
-    counts = [(3, 4), (0, 9), (2, 5), (1, 8), (0, 3), (6, 6)]
-    fails = one(build(tmp_path / "f", sessions(counts)))
-    works = one(build(tmp_path / "w", sessions((n - k, n) for k, n in counts)))
+COUNTS = [(3, 4), (0, 9), (2, 5), (1, 8), (0, 3), (6, 6)]
+MIRRORED = SERVERS.add(sessions(COUNTS)), SERVERS.add(sessions((n - k, n) for k, n in COUNTS))
+
+
+def test_failures_and_successes_have_mirrored_intervals(one):
+    fails, works = map(one, MIRRORED)
     assert fails["failure_rate_low"] == pytest.approx(1 - works["failure_rate_high"])
     assert fails["failure_rate_high"] == pytest.approx(1 - works["failure_rate_low"])
 
 
-def test_with_few_failing_sessions_a_session_counts_as_few_calls(tmp_path):
+FEW_SESSIONS = SERVERS.add(sessions([(12, 60), (8, 20), (0, 20)]))
+
+
+def test_with_few_failing_sessions_a_session_counts_as_few_calls(one):
     # Hits times misses: 12*48/60 + 8*12/20 = 14.4, so the correlation is 1 - 14.4/(97*0.16) =
     # 0.0722; DEFF 1 + 43*0.0722 = 4.1031, and 100/3 if a session counts as one call.
-    # Two sessions fail: 4.1031^(2/3.5) * (100/3)^(1.5/3.5). Shown is u = 0, 4, -4, which is
+    # Two sessions fail: 4.1031^(2/3.5) * (100/3)^(1.5/3.5), and t has 2 degrees of freedom
+    # (4.302653). Shown is u = 0, 4, -4, which is
     # 3/2*32/100/0.16 = 3.
-    row = one(build(tmp_path / "s", sessions([(12, 60), (8, 20), (0, 20)])))
+    row = one(FEW_SESSIONS)
     effect = 4.1031 ** (2 / 3.5) * (100 / 3) ** (1.5 / 3.5)
     assert row["confidence_n_eff"] == pytest.approx(100 / effect, rel=1e-4)
-    t = 1.959964 + (2 / 3.5) * (1 - 1 / effect) * (scipy.stats.t.ppf(0.975, 2) - 1.959964)
+    t = 1.959964 + (2 / 3.5) * (1 - 1 / effect) * (4.302653 - 1.959964)
     assert row["failure_rate_high"] == pytest.approx(wilson(0.2, 100 / effect, t)[1], rel=1e-4)
 
 
-def test_the_interval_is_wider_if_only_long_sessions_fail(tmp_path):
+LONG_SESSIONS_FAIL = SERVERS.add(sessions([(15, 30)] * 6 + [(0, 3)] * 100))
+
+
+def test_the_interval_is_wider_if_only_long_sessions_fail(one):
     # Hits times misses: 6*15*15/30 = 45 is a correlation of 0.21 and a DEFF of 4.6 with the weight
     # of six sessions. Shown is u = 15 - 30*p (6 times), -3*p (100 times) with p = 90/480.
-    row = one(build(tmp_path / "s", sessions([(15, 30)] * 6 + [(0, 3)] * 100)))
+    row = one(LONG_SESSIONS_FAIL)
     p = 90 / 480
     shown = 106 / 105 * (6 * (15 - 30 * p) ** 2 + 100 * (3 * p) ** 2) / 480 / (p * (1 - p))
     assert shown == pytest.approx(7.7, abs=0.05)
     assert row["confidence_n_eff"] == pytest.approx(480 / shown)
 
 
-def test_without_a_failure_every_session_counts_as_one_call(tmp_path):
-    row = one(build(tmp_path / "s", sessions([(0, 5)] * 12)))
+NO_FAILURE = SERVERS.add(sessions([(0, 5)] * 12))
+
+
+def test_without_a_failure_every_session_counts_as_one_call(one):
+    row = one(NO_FAILURE)
     assert (row["failure_rate"], row["confidence_n_eff"]) == (0, 12)
     assert (row["failure_rate_low"], row["failure_rate_high"]) == pytest.approx(
         (0, 0.242494), abs=1e-5
@@ -135,8 +177,11 @@ def test_without_a_failure_every_session_counts_as_one_call(tmp_path):
     assert row["failure_rate_insufficient_data"] is False
 
 
-def test_one_session_is_one_observation_however_many_calls(tmp_path):
-    row = one(build(tmp_path / "s", sessions([(300, 1000)])))
+ONE_SESSION = SERVERS.add(sessions([(300, 1000)]))
+
+
+def test_one_session_is_one_observation_however_many_calls(one):
+    row = one(ONE_SESSION)
     assert (
         row["failure_rate"],
         row["confidence_n_eff"],
@@ -147,10 +192,13 @@ def test_one_session_is_one_observation_however_many_calls(tmp_path):
 HIDDEN = {"outcome": "hidden_error", "verdict": "tool_failure"}
 
 
-def test_each_rate_counts_the_calls_that_its_question_is_about(tmp_path):
-    kinds = [FAILED, HIDDEN, REFUSED, NO_NETWORK, UNCLEAR, OK, OK]
-    extra = [{"outcome": "cancelled"}, {"outcome": "input_required"}, {"outcome": "task"}]
-    row = one(build(tmp_path / "s", [call(i, **kind) for i, kind in enumerate(kinds + extra)]))
+KINDS = [FAILED, HIDDEN, REFUSED, NO_NETWORK, UNCLEAR, OK, OK]
+KINDS += [{"outcome": outcome} for outcome in ("cancelled", "input_required", "task")]
+EACH_KIND = SERVERS.add(call(i, **kind) for i, kind in enumerate(KINDS))
+
+
+def test_each_rate_counts_the_calls_that_its_question_is_about(one):
+    row = one(EACH_KIND)
     assert (row["calls"], row["ok"], row["tool_failures"]) == (10, 2, 2)
     # Of 10 calls, 7 were answered or failed; of these, 4 worked or failed because of the tool.
     assert row["success_rate"] == pytest.approx(2 / 7)
@@ -163,9 +211,16 @@ def test_each_rate_counts_the_calls_that_its_question_is_about(tmp_path):
     )
 
 
-@pytest.mark.parametrize("kind", [NO_NETWORK, REFUSED, UNCLEAR, {"outcome": "cancelled"}])
-def test_a_tool_that_could_not_show_itself_has_no_confidence(tmp_path, kind):
-    row = one(build(tmp_path / "s", [call(n, **kind) for n in range(40)]))
+@pytest.mark.parametrize(
+    ("kind", "server"),
+    [
+        (kind, SERVERS.add(call(n, **kind) for n in range(40)))
+        for kind in (NO_NETWORK, REFUSED, UNCLEAR, {"outcome": "cancelled"})
+    ],
+    ids=["network", "refused", "ambiguous", "cancelled"],
+)
+def test_a_tool_that_could_not_show_itself_has_no_confidence(one, kind, server):
+    row = one(server)
     for end in ("", "_low", "_high", "_shrunk"):
         assert row[f"confidence{end}"] is None
     assert row["confidence_insufficient_data"] is True
@@ -176,11 +231,14 @@ def test_a_tool_that_could_not_show_itself_has_no_confidence(tmp_path, kind):
         assert (row["success_rate"], row["success_rate_insufficient_data"]) == (0, False)
 
 
-def test_ambiguous_failures_widen_the_interval_of_confidence_to_the_low_side(tmp_path):
-    sure = one(build(tmp_path / "a", sessions([(1, 1)] * 10 + [(0, 1)] * 60)))
-    worst = one(build(tmp_path / "b", sessions([(1, 1)] * 30 + [(0, 1)] * 60)))
-    rows = sessions([(1, 1)] * 10 + [(0, 1)] * 60) + [call(100 + n, **UNCLEAR) for n in range(20)]
-    unclear = one(build(tmp_path / "c", rows))
+SURE = sessions([(1, 1)] * 10 + [(0, 1)] * 60)
+WORST = sessions([(1, 1)] * 30 + [(0, 1)] * 60)
+AMBIGUOUS = [call(100 + n, **UNCLEAR) for n in range(20)]
+WIDENED = SERVERS.add(SURE), SERVERS.add(WORST), SERVERS.add(SURE + AMBIGUOUS)
+
+
+def test_ambiguous_failures_widen_the_interval_of_confidence_to_the_low_side(one):
+    sure, worst, unclear = map(one, WIDENED)
     assert unclear["confidence"] == pytest.approx(sure["confidence"])
     assert unclear["confidence_high"] == pytest.approx(sure["confidence_high"])
     assert unclear["confidence_low"] == pytest.approx(worst["confidence_low"])
@@ -188,17 +246,20 @@ def test_ambiguous_failures_widen_the_interval_of_confidence_to_the_low_side(tmp
     assert unclear["ambiguous_rate"] == pytest.approx(20 / 90)
 
 
-def test_ambiguous_failures_alone_can_leave_too_little_data_for_a_confidence(tmp_path):
-    clear = sessions([(0, 1)] * 40)
-    unclear = [call(100 + n, **UNCLEAR) for n in range(40)]
-    assert one(build(tmp_path / "a", clear))["confidence_insufficient_data"] is False
-    row = one(build(tmp_path / "b", clear + unclear))
+CLEAR = sessions([(0, 1)] * 40)
+CLEAR_ONLY = SERVERS.add(CLEAR)
+HALF_AMBIGUOUS = SERVERS.add(CLEAR + [call(100 + n, **UNCLEAR) for n in range(40)])
+
+
+def test_ambiguous_failures_alone_can_leave_too_little_data_for_a_confidence(one):
+    assert one(CLEAR_ONLY)["confidence_insufficient_data"] is False
+    row = one(HALF_AMBIGUOUS)
     assert row["confidence_insufficient_data"] is True
     assert row["success_rate_insufficient_data"] is False
 
 
-def test_tools_that_cost_callers_most_come_first_and_refusals_count_a_quarter(tmp_path):
-    rows = []
+COSTS = SERVERS.add(
+    call(i, name, **kind)
     for name, kind, n in (
         ("refuses 11", REFUSED, 11),
         ("unclear 5", UNCLEAR, 5),
@@ -206,34 +267,45 @@ def test_tools_that_cost_callers_most_come_first_and_refusals_count_a_quarter(tm
         ("fails 3", FAILED, 3),
         ("refuses 9", REFUSED, 9),
         ("works", OK, 50),
-    ):
-        rows += [call(i, name, **kind) for i in range(n)]
-    assert tools(build(tmp_path / "s", rows)).get_column("tool").to_list() == [
+    )
+    for i in range(n)
+)
+
+
+def test_tools_that_cost_callers_most_come_first_and_refusals_count_a_quarter(tools):
+    assert [row["tool"] for row in tools(COSTS)] == [
         *("unclear 5", "down 4", "fails 3", "refuses 11", "refuses 9", "works")
     ]
 
 
-def test_calls_without_a_tool_or_server_break_nothing(tmp_path):
-    rows = [
+NAMELESS = SERVERS.add(
+    [
         call(1, None),
         call(1, server=None),
         call(2, server=None, **FAILED),
         call(1, method="ping"),
     ]
-    store = build(tmp_path / "s", rows)
-    assert tools(store).select("server", "tool", "calls", "failure_rate").rows() == [
-        (None, "t", 2, 0.5)
-    ]
-    (server,) = store.ask("server_scores").pl().to_dicts()
-    assert (server["server"], server["calls"], server["confidence_tool_mean"]) == (None, 2, 50)
+)
 
 
-def test_shrinkage_moves_small_tools_towards_the_mean(tmp_path):
-    rows = []
-    for number in range(8):  # eight tools that fail in one of ten
-        rows += sessions([(1, 1)] * 3 + [(0, 1)] * 27, f"steady{number}")
-    rows += sessions([(1, 1)] + [(0, 1)] * 2, "small")
-    found = tools(build(tmp_path / "s", rows)).rows_by_key("tool", named=True, unique=True)
+def test_calls_without_a_tool_or_server_break_nothing(answers, tools):
+    assert tools(NAMELESS) == answers.of(NAMELESS, "server_scores") == []
+    (row,) = tools(None)
+    assert (row["tool"], row["calls"], row["failure_rate"]) == ("t", 2, 0.5)
+    (server,) = answers.of(None, "server_scores")
+    assert (server["calls"], server["confidence_tool_mean"]) == (2, 50)
+
+
+STEADY = [
+    row
+    for number in range(8)  # eight tools that fail in one of ten
+    for row in sessions([(1, 1)] * 3 + [(0, 1)] * 27, f"steady{number}")
+]
+SMALL = SERVERS.add(STEADY + sessions([(1, 1)] + [(0, 1)] * 2, "small"))
+
+
+def test_shrinkage_moves_small_tools_towards_the_mean(tools):
+    found = {row["tool"]: row for row in tools(SMALL)}
     small, steady = found["small"], found["steady0"]
     assert small["confidence"] == pytest.approx(100 * 2 / 3)
     assert 85 < small["confidence_shrunk"] < 90
@@ -241,38 +313,45 @@ def test_shrinkage_moves_small_tools_towards_the_mean(tmp_path):
     assert small["confidence_shrunk_low"] < 90 < small["confidence_shrunk_high"]
 
 
-def test_shrinkage_follows_kleinmans_moments(tmp_path):
+KLEINMAN = SERVERS.add(
+    row
+    for number in range(1, 9)
+    for row in sessions([(1, 1)] * number + [(0, 1)] * (30 - number), f"t{number}")
+)
+
+
+def test_shrinkage_follows_kleinmans_moments(tools):
     # Eight tools fail 1 to 8 times in 30 sessions, each worth 29 calls: Kleinman's moments.
     rates = [number / 30 for number in range(1, 9)]
-    rows = [
-        row
-        for number in range(1, 9)
-        for row in sessions([(1, 1)] * number + [(0, 1)] * (30 - number), f"t{number}")
-    ]
     p = sum(rates) / 8
     spread = 29 * sum((rate - p) ** 2 for rate in rates)
     rho = (spread / (p * (1 - p)) - 7) / (8 * 29 - 29 - 7)
     typical, weight = (8 * 29 * p + 0.5) / (8 * 29 + 1), 1 / rho - 1
     expected = [100 - 100 * (29 * rate + weight * typical) / (29 + weight) for rate in rates]
-    found = tools(build(tmp_path / "s", rows)).sort("tool").get_column("confidence_shrunk")
-    assert found.to_list() == pytest.approx(expected)
+    found = {row["tool"]: row["confidence_shrunk"] for row in tools(KLEINMAN)}
+    assert [found[name] for name in sorted(found)] == pytest.approx(expected)
 
 
-def test_ranks_are_by_the_bounds_of_the_shrunk_rate(tmp_path):
-    rows = sessions([(1, 1)] * 20 + [(0, 1)] * 20, "bad")
-    rows += sessions([(1, 1)], "unlucky")
-    rows += sessions([(0, 1)] * 40, "good")
-    rows += sessions([(0, 1)], "lucky")
-    found = tools(build(tmp_path / "s", rows))
-    assert found.sort("rank_worst").get_column("tool")[0] == "bad"
-    assert found.sort("rank_best").get_column("tool")[0] == "good"
+LUCK = SERVERS.add(
+    sessions([(1, 1)] * 20 + [(0, 1)] * 20, "bad")
+    + sessions([(1, 1)], "unlucky")
+    + sessions([(0, 1)] * 40, "good")
+    + sessions([(0, 1)], "lucky")
+)
 
 
-def test_the_correction_for_errors_of_the_verdict_is_rogan_and_gladens(tmp_path):
-    rows = sessions([(1, 2)] * 30) + [call(number, **REFUSED) for number in range(30)]
-    store = build(tmp_path / "s", rows)
-    row = one(store)
-    right, failures, kept, others = store.sql(
+def test_ranks_are_by_the_bounds_of_the_shrunk_rate(tools):
+    found = tools(LUCK)
+    assert min(found, key=lambda row: row["rank_worst"])["tool"] == "bad"
+    assert min(found, key=lambda row: row["rank_best"])["tool"] == "good"
+
+
+CORRECTED = SERVERS.add(sessions([(1, 2)] * 30) + [call(n, **REFUSED) for n in range(30)])
+
+
+def test_the_correction_for_errors_of_the_verdict_is_rogan_and_gladens(answers, one):
+    row = one(CORRECTED)
+    right, failures, kept, others = answers.store.sql(
         "SELECT called_failures, labelled_failures, called_others, labelled_others "
         "FROM _verdict_accuracy"
     ).fetchall()[0]
@@ -284,10 +363,11 @@ def test_the_correction_for_errors_of_the_verdict_is_rogan_and_gladens(tmp_path)
     assert row["failure_rate_corrected_high"] - row["failure_rate_corrected_low"] > width
 
 
-def test_a_server_has_the_mean_of_its_calls_and_of_its_tools(tmp_path):
-    rows = sessions([(1, 1)] * 10, "rare") + sessions([(0, 9)] * 10, "busy")
-    store = build(tmp_path / "s", rows)
-    (row,) = store.ask("server_scores").pl().to_dicts()
+TWO_TOOLS = SERVERS.add(sessions([(1, 1)] * 10, "rare") + sessions([(0, 9)] * 10, "busy"))
+
+
+def test_a_server_has_the_mean_of_its_calls_and_of_its_tools(answers):
+    (row,) = answers.of(TWO_TOOLS, "server_scores")
     assert row["confidence"] == pytest.approx(90)
     assert row["confidence_tool_mean"] == pytest.approx(50)
     assert row["confidence_tool_mean_low"] < 50 < row["confidence_tool_mean_high"]
@@ -296,89 +376,113 @@ def test_a_server_has_the_mean_of_its_calls_and_of_its_tools(tmp_path):
 UNKNOWN_NAME = REFUSED | {"error_text": "Unknown tool: imagined"}
 
 
-def named(store):
-    return tools(store).get_column("tool").sort().to_list()
+IMAGINED = [call(n, "imagined", client=f"c{n % 2}", **UNKNOWN_NAME) for n in range(10)]
+UNLISTED = SERVERS.add(
+    sessions([(0, 1)] * 10, "real") + IMAGINED, [definition("real"), definition("imagine")]
+)
 
 
-def test_a_name_that_no_listing_has_is_not_a_tool(tmp_path):
-    rows = sessions([(0, 1)] * 10, "real")
-    rows += [call(n, "imagined", client=f"c{n % 2}", **UNKNOWN_NAME) for n in range(10)]
-    store = build(tmp_path / "s", rows, [definition("real"), definition("imagine")])
-    assert named(store) == ["real"]
-    (server,) = store.ask("server_scores").pl().to_dicts()
+@pytest.fixture(scope="module")
+def named(tools):
+    """The names of the tools of a server."""
+    return lambda server: sorted(row["tool"] for row in tools(server))
+
+
+def test_a_name_that_no_listing_has_is_not_a_tool(answers, named):
+    assert named(UNLISTED) == ["real"]
+    (server,) = answers.of(UNLISTED, "server_scores")
     assert (server["confidence_tool_mean"], server["tools"], server["tools_listed"]) == (100, 1, 2)
     assert (server["calls"], server["unlisted_calls"], server["business"]) == (20, 10, 10)
-    (name,) = store.ask("unlisted_names").pl().to_dicts()
-    assert (name["server"], name["name"], name["calls"], name["sessions"]) == (
-        ("s", "imagined", 10, 10)
-    )
+    (name,) = answers.of(UNLISTED, "unlisted_names")
+    assert (name["name"], name["calls"], name["sessions"]) == ("imagined", 10, 10)
     assert (name["clients"], name["outcome"], name["verdict"]) == (
         (["c0", "c1"], "tool_error", "business")
     )
     assert (name["example"], name["similar_tool"]) == ("Unknown tool: imagined", "imagine")
 
 
-@pytest.mark.parametrize("outcome", ["ok", "task", "input_required"])
-def test_a_name_that_worked_once_is_a_tool_whatever_the_listings_say(tmp_path, outcome):
-    rows = [call(n, "gated", **REFUSED) for n in range(9)] + [call(9, "gated", outcome=outcome)]
-    store = build(tmp_path / "s", rows, [definition("real")])
-    assert named(store) == ["gated"]
-    assert store.ask("unlisted_names").fetchall() == []
-    later = BEGAN + timedelta(days=1)
-    rows[-1] |= {"requested_at": later}
-    store = build(tmp_path / "later", rows, [definition("real")])
-    assert tools_until(store, later) == ["gated"], "a filter does not change what is a tool"
-
-
-def tools_until(store, moment):
-    return store.ask("tool_scores", until=moment).pl().get_column("tool").to_list()
+LATER = BEGAN + timedelta(days=1)
+REFUSALS = [call(n, "gated", **REFUSED) for n in range(9)]
+REAL = [definition("real")]
 
 
 @pytest.mark.parametrize(
-    "listing",
+    ("server", "later"),
     [
-        [],
-        [definition("real", server="other")],
-        [definition("real", complete=False)],
-        [definition("real"), definition("maybe", first_seen=BEGAN + timedelta(days=9))],
+        (
+            SERVERS.add([*REFUSALS, call(9, "gated", outcome=outcome)], REAL),
+            SERVERS.add([*REFUSALS, call(9, "gated", outcome=outcome, requested_at=LATER)], REAL),
+        )
+        for outcome in ("ok", "task", "input_required")
     ],
-    ids=["no listing", "a listing of another server", "the first page", "a later listing"],
+    ids=["ok", "task", "input_required"],
 )
-def test_a_name_stays_a_tool_without_a_whole_listing_that_lacks_it(tmp_path, listing):
-    store = build(tmp_path / "s", [call(n, "maybe", **REFUSED) for n in range(9)], listing)
-    assert named(store) == ["maybe"]
+def test_a_name_that_worked_once_is_a_tool_whatever_the_listings_say(answers, named, server, later):
+    assert named(server) == ["gated"]
+    assert answers.of(server, "unlisted_names") == []
+    until = answers.of(later, "tool_scores", until=LATER)
+    assert [row["tool"] for row in until] == ["gated"], "a filter does not change what is a tool"
 
 
-def test_a_listing_of_the_same_server_under_another_label_counts(tmp_path):
-    rows = [call(n, "maybe", **REFUSED) for n in range(9)]
-    listings = [definition("real"), definition("maybe", server="http", server_name="git")]
-    store = build(tmp_path / "s", rows, listings)
-    assert named(store) == []
-    names = [{"recording": "0", "server": "s", "server_name": "git"}]
-    store = build(tmp_path / "named", rows, listings, recordings=names)
-    assert named(store) == ["maybe"]
+MAYBE = [call(n, "maybe", **REFUSED) for n in range(9)]
+LISTINGS = {
+    "no listing": [],
+    "a listing of another server": [definition("real", server="other")],
+    "the first page": [definition("real", complete=False)],
+    "a later listing": [
+        definition("real"),
+        definition("maybe", first_seen=BEGAN + timedelta(days=9)),
+    ],
+}
 
 
 @pytest.mark.parametrize(
-    ("there", "calls", "known"),
-    [
-        (29, 40, ""),
-        (30, 40, "p50"),
-        (60, 3, "p50"),
-        (60, 4, "p50 p95"),
-        (299, 4, "p50 p95"),
-        (300, 4, "p50 p95 p99"),
-    ],
+    "server", [SERVERS.add(MAYBE, listing) for listing in LISTINGS.values()], ids=LISTINGS
 )
-def test_latency_quantiles_have_intervals_where_enough_calls_lie_beyond(
-    tmp_path, there, calls, known
-):
-    rows = [
-        call(s, latency_ms=10.0 + (s * 7919 + i * 104729) % 997)
-        for s in range(there)
-        for i in range(calls)
-    ]
-    row = one(build(tmp_path / "s", rows))
+def test_a_name_stays_a_tool_without_a_whole_listing_that_lacks_it(named, server):
+    assert named(server) == ["maybe"]
+
+
+TWO_LABELS = [definition("real"), definition("maybe", server="http", server_name="git")]
+OTHER_SERVER = SERVERS.add(MAYBE, TWO_LABELS)
+SAME_SERVER = SERVERS.add(
+    MAYBE, TWO_LABELS, [{"recording": "0", "server": "s", "server_name": "git"}]
+)
+
+
+def test_a_listing_of_the_same_server_under_another_label_counts(named):
+    assert named(OTHER_SERVER) == []
+    assert named(SAME_SERVER) == ["maybe"]
+
+
+ENOUGH = {
+    (29, 40): "",
+    (30, 40): "p50",
+    (60, 3): "p50",
+    (60, 4): "p50 p95",
+    (299, 4): "p50 p95",
+    (300, 4): "p50 p95 p99",
+}
+"""Which quantiles have an interval, by the number of sessions and of the calls of each."""
+
+
+@pytest.mark.parametrize(
+    ("server", "known"),
+    [
+        (
+            SERVERS.add(
+                call(s, latency_ms=10.0 + (s * 7919 + i * 104729) % 997)
+                for s in range(there)
+                for i in range(calls)
+            ),
+            known,
+        )
+        for (there, calls), known in ENOUGH.items()
+    ],
+    ids=[f"{there} sessions of {calls}" for there, calls in ENOUGH],
+)
+def test_latency_quantiles_have_intervals_where_enough_calls_lie_beyond(one, server, known):
+    row = one(server)
     for name in ("p50", "p95", "p99"):
         value, low, high = (row[f"latency_{name}_ms{end}"] for end in ("", "_low", "_high"))
         assert (low is not None) == (high is not None) == (name in known.split())
@@ -386,72 +490,83 @@ def test_latency_quantiles_have_intervals_where_enough_calls_lie_beyond(
             assert low < value < high
 
 
-def test_a_quantile_is_interpolated_as_numpy_does(tmp_path):
-    times = [float(n * n) for n in range(1, 12)]
-    row = one(build(tmp_path / "s", [call(n, latency_ms=time) for n, time in enumerate(times)]))
+TIMES = [float(n * n) for n in range(1, 12)]
+SQUARES = SERVERS.add(call(n, latency_ms=time) for n, time in enumerate(TIMES))
+
+
+def test_a_quantile_is_interpolated_as_numpy_does(one):
+    row = one(SQUARES)
     found = [row[f"latency_{name}_ms"] for name in ("p50", "p95", "p99")]
-    assert found == pytest.approx(np.quantile(times, (0.5, 0.95, 0.99)).tolist())
+    assert found == pytest.approx(np.quantile(TIMES, (0.5, 0.95, 0.99)).tolist())
 
 
-def test_the_interval_of_a_quantile_is_the_same_every_time(tmp_path):
-    rows = [
-        call(s, latency_ms=float(1 + (s * 13 + i * i) % 97)) for s in range(40) for i in range(6)
-    ]
-    store = build(tmp_path / "s", rows)
-    first, second = (one(store)["latency_p95_ms_low"] for _ in range(2))
-    assert first == second
+LATENCIES = SERVERS.add(
+    call(s, latency_ms=float(1 + (s * 13 + i * i) % 97)) for s in range(60) for i in range(6)
+)
 
 
-def test_retries_are_counted_with_what_they_cost(tmp_path):
-    first = call(1, **FAILED, call_id="a", attempt_of="a")
-    again = call(
-        1,
-        attempt_of="a",
-        attempt_why="retry",
-        latency_ms=500.0,
-        response_tokens=30,
-        request_bytes=40,
-    )
-    hopeless = [
+def test_the_interval_of_a_quantile_is_the_same_every_time(answers, one):
+    again = answers.store.ask("tool_scores", server=LATENCIES).pl()["latency_p95_ms_low"].item()
+    assert one(LATENCIES)["latency_p95_ms_low"] == again
+    assert again is not None
+
+
+RETRIES = SERVERS.add(
+    [
+        call(1, **FAILED, call_id="a", attempt_of="a"),
+        call(
+            1,
+            attempt_of="a",
+            attempt_why="retry",
+            latency_ms=500.0,
+            response_tokens=30,
+            request_bytes=40,
+        ),
         call(2, **FAILED, call_id="b", attempt_of="b"),
         call(2, **FAILED, attempt_of="b", attempt_why="retry", latency_ms=250.0),
         call(2, **FAILED, attempt_of="b", attempt_why="retry", latency_ms=250.0),
     ]
-    row = one(build(tmp_path / "s", [first, again, *hopeless]))
+)
+
+
+def test_retries_are_counted_with_what_they_cost(one):
+    row = one(RETRIES)
     assert (row["retries"], row["retried_calls"], row["recovered_calls"]) == (3, 2, 1)
     assert (row["retry_seconds"], row["retry_tokens"]) == (1.0, 40)
 
 
-def test_t_quantiles_and_beta_quantiles_are_scipys(tmp_path):
-    store = build(tmp_path / "s", [call(1)])
-    got = store.sql(
+def test_t_quantiles_and_beta_quantiles_are_scipys(answers):
+    got = answers.store.sql(
         "SELECT t_quantile(0.975, 5), t_quantile(0.975, 'infinity'), beta_quantile(0.025, 3, 7), "
         "t_test(-2.5, 9), t_quantile(0.975, NULL), t_quantile(0.975, 0)"
     ).fetchall()[0]
     assert got[:4] == pytest.approx(
         (
-            scipy.stats.t.ppf(0.975, 5),
-            scipy.stats.norm.ppf(0.975),
-            scipy.stats.beta.ppf(0.025, 3, 7),
-            2 * scipy.stats.t.sf(2.5, 9),
+            2.5705818356363146,  # scipy.stats.t.ppf(0.975, 5)
+            1.959963984540054,  # scipy.stats.norm.ppf(0.975)
+            0.07485463141969183,  # scipy.stats.beta.ppf(0.025, 3, 7)
+            0.033861827682985735,  # 2 * scipy.stats.t.sf(2.5, 9)
         )
     )
     assert got[4:] == (None, None)
 
 
-def test_an_empty_store_has_scores_without_rows(tmp_path):
-    store = build(tmp_path / "s", [])
-    assert tools(store).height == store.ask("server_scores").pl().height == 0
-    assert store.ask("timeline").pl().height == store.ask("change_points").pl().height == 0
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory) -> Store:
+    return build(tmp_path_factory.mktemp("empty") / "s", [])
 
 
-def test_every_score_is_documented(tmp_path):
+@pytest.mark.parametrize("question", ["tool_scores", "server_scores", "timeline", "change_points"])
+def test_an_empty_store_has_scores_without_rows(empty, question):
+    assert empty.ask(question).fetchall() == []
+
+
+def test_every_score_is_documented(empty):
     page = Path(__file__).resolve().parents[2] / "docs" / "explanation" / "statistics.md"
     words = set(re.findall(r"`(\w+)`", page.read_text(encoding="utf-8")))
-    store = build(tmp_path / "s", [])
     for question in ("tool_scores", "server_scores"):
         names = {
             re.sub(r"_(low|high|insufficient_data)$", "", name)
-            for name in store.ask(question).columns
+            for name in empty.ask(question).columns
         }
         assert names - words - {"server", "tool"} == set()

@@ -15,6 +15,7 @@ from tests.analytics.built_stores import (
     NO_NETWORK,
     REFUSED,
     UNCLEAR,
+    Servers,
     build,
     call,
     sessions,
@@ -102,8 +103,13 @@ def states_of_rates(rates):
     return {(result.gate.column, result.tool): result.state for result in results}
 
 
+@pytest.fixture(scope="module")
+def scores_of_rates(rates):
+    return rates.ask("tool_scores").pl().to_dicts()
+
+
 @pytest.mark.parametrize("rate", RATES)
-def test_each_rate_is_decided_by_its_own_data(rates, states_of_rates, rate):
+def test_each_rate_is_decided_by_its_own_data(states_of_rates, scores_of_rates, rate):
     tools = {
         f"{rate}: n_eff of 9": "undecided",
         f"{rate}: n_eff of 10": "failed",
@@ -112,51 +118,79 @@ def test_each_rate_is_decided_by_its_own_data(rates, states_of_rates, rate):
     }
     assert {tool: states_of_rates[rate, tool] for tool in tools} == tools
     column = f"{rate}_insufficient_data"
-    few = rates.sql(f'SELECT tool, "{column}" FROM tool_scores').fetchall()
-    assert {tool for tool, thin in few if thin and tool in tools} == {
+    few = {row["tool"] for row in scores_of_rates if row[column] and row["tool"] in tools}
+    assert few == {
         f"{rate}: n_eff of 9",
         f"{rate}: width of 0.401",
     }
 
 
-def test_a_server_that_never_answered_fails_a_gate_on_infrastructure(tmp_path):
-    rows = single_calls("t", 16, 20, NO_NETWORK)
-    store = build(tmp_path / "s", rows)
-    (row,) = store.sql("SELECT * FROM server_scores").pl().to_dicts()
-    assert row["confidence_insufficient_data"], "4 calls are too few to judge the tool by"
-    (result,) = gates.check_store(store, gates.load(["server.infrastructure_rate > 5%"]))
-    assert result.state == "failed"
-    (result,) = gates.check_store(store, gates.load(["server.success_rate < 50%"]))
-    assert result.state == "failed"
-    (result,) = gates.check_store(store, gates.load(["server.confidence < 90"]))
-    assert (result.state, "too little data" in result.message) == ("undecided", True)
+CASES = Servers()
+LITTLE_LEFT = CASES.add(single_calls("t", 16, 20, NO_NETWORK))
+NO_EVIDENCE = CASES.add(single_calls("t", 20, 20, NO_NETWORK))
+FEW_CHECKED = CASES.add(
+    call(n, **({"output_schema_state": "invalid"} if n < 9 else {})) for n in range(40)
+)
+FEW_CALLS = CASES.add(single_calls("t", 9, 9, NO_NETWORK))
+ONE_CALL = CASES.add([call(1, latency_ms=9000.0)])
+HOSTILE_NAME = CASES.add(sessions([(1, 2)] * 40, "evil\x1b[31m\x00<&]]>\uffff"))
 
 
-def test_a_gate_on_confidence_is_undecided_without_evidence(tmp_path):
-    store = build(tmp_path / "s", single_calls("t", 20, 20, NO_NETWORK))
-    for gate in ("confidence < 90", "server.confidence < 90", "confidence_shrunk < 90"):
-        (result,) = gates.check_store(store, gates.load([gate]))
-        assert result.state == "undecided"
-        assert "no evidence in 20 calls, of which 0 worked" in result.message
+@pytest.fixture(scope="module")
+def cases(tmp_path_factory):
+    return CASES.build(tmp_path_factory.mktemp("cases") / "s").store
 
 
-def test_enough_data_for_failures_does_not_decide_a_rate_with_too_little_data(tmp_path):
+@pytest.fixture(scope="module")
+def results(cases):
+    """The results of gates for a server, by the text of the gate."""
+    texts = [
+        *("server.infrastructure_rate > 5%", "server.success_rate < 50%", "server.confidence < 90"),
+        *("confidence < 90", "confidence_shrunk < 90", "failure_rate > 50%"),
+        *("invalid_output_rate > 5%", "infrastructure_rate > 5%", "infrastructure_rate_low > 5%"),
+        *("latency_p95_ms > 2000", "tool_failures > 0"),
+    ]
+    found = gates.check_store(cases, gates.load(texts))
+    return lambda server: {r.gate.text: r for r in found if r.server == server}
+
+
+def test_a_server_that_never_answered_fails_a_gate_on_infrastructure(cases, results):
+    (few,) = cases.ask("server_scores", server=LITTLE_LEFT).pl()["confidence_insufficient_data"]
+    assert few, "4 calls are too few to judge the tool by"
+    found = results(LITTLE_LEFT)
+    assert found["server.infrastructure_rate > 5%"].state == "failed"
+    assert found["server.success_rate < 50%"].state == "failed"
+    confidence = found["server.confidence < 90"]
+    assert (confidence.state, "too little data" in confidence.message) == ("undecided", True)
+
+
+@pytest.mark.parametrize(
+    "gate", ["confidence < 90", "server.confidence < 90", "confidence_shrunk < 90"]
+)
+def test_a_gate_on_confidence_is_undecided_without_evidence(results, gate):
+    result = results(NO_EVIDENCE)[gate]
+    assert result.state == "undecided"
+    assert "no evidence in 20 calls, of which 0 worked" in result.message
+
+
+def test_enough_data_for_failures_does_not_decide_a_rate_with_too_little_data(results):
     """Few calls have an output schema; all count for the failure rate."""
-    rows = [call(n, **({"output_schema_state": "invalid"} if n < 9 else {})) for n in range(40)]
-    store = build(tmp_path / "s", rows)
-    assert states(store, "failure_rate > 50%") == {"t": "passed"}
-    assert states(store, "invalid_output_rate > 5%") == {"t": "undecided"}
+    assert results(FEW_CHECKED)["failure_rate > 50%"].state == "passed"
+    assert results(FEW_CHECKED)["invalid_output_rate > 5%"].state == "undecided"
 
 
-def test_a_gate_on_the_end_of_an_interval_ignores_insufficient_data(tmp_path):
-    store = build(tmp_path / "s", single_calls("t", 9, 9, NO_NETWORK))
-    assert states(store, "infrastructure_rate > 5%") == {"t": "undecided"}
-    assert states(store, "infrastructure_rate_low > 5%") == {"t": "failed"}
+def test_a_gate_on_the_end_of_an_interval_ignores_insufficient_data(results):
+    assert results(FEW_CALLS)["infrastructure_rate > 5%"].state == "undecided"
+    assert results(FEW_CALLS)["infrastructure_rate_low > 5%"].state == "failed"
 
 
-def test_a_latency_without_an_interval_is_undecided(tmp_path):
-    store = build(tmp_path / "s", [call(1, latency_ms=9000.0)])
-    assert states(store, "latency_p95_ms > 2000") == {"t": "undecided"}
+def test_a_latency_without_an_interval_is_undecided(results):
+    assert results(ONE_CALL)["latency_p95_ms > 2000"].state == "undecided"
+
+
+def test_a_tool_without_a_value_has_no_result(results):
+    assert "invalid_output_rate > 5%" not in results(ONE_CALL)
+    assert "invalid_output_rate > 5%" in results(FEW_CHECKED)
 
 
 def test_a_gate_may_be_about_servers(store):
@@ -278,16 +312,15 @@ def test_changes_are_gated_by_kind_and_by_size(tmp_path):
         failed("retries > 1")
 
 
-def test_hostile_names_are_plain_text_in_the_reports(tmp_path):
-    rows = sessions([(1, 2)] * 40, "evil\x1b[31m\x00<&]]>\uffff")
-    results = gates.check_store(build(tmp_path / "s", rows), gates.load(["failure_rate > 10%"]))
-    root = ET.fromstring(ci_reports.as_junit(results))  # noqa: S314  (we wrote it)
+def test_hostile_names_are_plain_text_in_the_reports(results):
+    failed = [results(HOSTILE_NAME)["tool_failures > 0"]]
+    root = ET.fromstring(ci_reports.as_junit(failed))  # noqa: S314  (we wrote it)
     assert root.find(".//failure") is not None
-    data = json.loads(ci_reports.as_sarif(results))
+    data = json.loads(ci_reports.as_sarif(failed))
     (found,) = data["runs"][0]["results"]
     assert found["locations"][0]["physicalLocation"]["region"]["startLine"] == 1
     assert "\x1b" not in json.dumps(data, ensure_ascii=False)
-    assert "\x1b" not in "".join(ci_reports.lines(results))
+    assert "\x1b" not in "".join(ci_reports.lines(failed))
 
 
 def test_junit_counts_undecided_results_as_skipped(store):
@@ -324,8 +357,3 @@ def test_commands_exit_with_1_if_a_gate_fails_and_else_with_0(tmp_path):
     assert {row["change"] for row in json.loads(done.stdout)} <= {"unclear", "unchanged"}
     done = run("compare", tmp_path / "good", tmp_path / "good", "--junit", "x.xml")
     assert (done.returncode, "need --fail-on" in done.stderr) == (2, True)
-
-
-def test_a_tool_without_a_value_has_no_result(tmp_path):
-    store = build(tmp_path / "s", [call(1)])
-    assert gates.check_store(store, gates.load(["invalid_output_rate > 0"])) == []

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 import mcptally as mt
+from tests.scored_cases import Cases, Scored
 from tests.transcripts import c2s, opened, s2c, write
 
 
@@ -29,26 +30,38 @@ LISTINGS = {
 }
 
 
-@pytest.mark.parametrize("payloads", [True, False])
-@pytest.mark.parametrize(("pages", "complete"), LISTINGS.values(), ids=LISTINGS)
-def test_a_listing_is_complete_if_its_last_page_was_received(
-    tmp_path: Path, pages: list[dict[str, Any]], complete: bool, payloads: bool
-):
-    mt.score(
-        [write(tmp_path / "a.jsonl", [opened(), *pages])], out=tmp_path / "s", payloads=payloads
-    )
-    rows = mt.open_store(tmp_path / "s").sql("SELECT tool, complete FROM tools ORDER BY tool")
-    assert rows.fetchall() == [("a", complete), ("b", complete)]
+CASES = Cases()
+NUMBERS = {name: CASES.add(opened(), *pages) for name, (pages, _) in LISTINGS.items()}
 
 
-def test_one_session_with_the_last_page_makes_a_listing_complete(tmp_path: Path):
-    for name, pages in (("one", listing(1, "a", **CURSOR)), ("two", listing(1, "a"))):
-        events = [opened(name)] + [event | {"recording": name} for event in pages]
-        write(tmp_path / f"{name}.jsonl", events)
-        mt.score([tmp_path / f"{name}.jsonl"], out=tmp_path / name)
-    mt.score([tmp_path / "one.jsonl", tmp_path / "two.jsonl"], out=tmp_path / "both")
+@pytest.fixture(scope="module", params=[True, False], ids=["payloads", "no payloads"])
+def scored(request, tmp_path_factory) -> Scored:
+    return CASES.score(tmp_path_factory.mktemp("listings"), payloads=request.param)
+
+
+@pytest.mark.parametrize("name", LISTINGS)
+def test_a_listing_is_complete_if_its_last_page_was_received(scored: Scored, name: str):
+    _, complete = LISTINGS[name]
+    rows = scored.rows("tools", NUMBERS[name]).select("tool", "complete").sort("tool")
+    assert rows.rows() == [("a", complete), ("b", complete)]
+
+
+def session(name: str, pages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [opened(name), *(event | {"recording": name} for event in pages)]
+
+
+FIRST, WHOLE = session("one", listing(1, "a", **CURSOR)), session("two", listing(1, "a"))
+BOTH = CASES.add(*FIRST, *WHOLE)
+
+
+def test_one_session_with_the_last_page_makes_a_listing_complete(scored: Scored):
+    assert scored.rows("tools", BOTH)["complete"].to_list() == [True]
+
+
+def test_one_store_with_the_last_page_makes_a_listing_complete(tmp_path: Path):
+    stores = [tmp_path / "one", tmp_path / "two"]
+    for store, events in zip(stores, (FIRST, WHOLE), strict=True):
+        mt.score(write(store.with_suffix(".jsonl"), events), out=store)
     ask = "SELECT complete FROM tools"
-    found = [mt.open_store(tmp_path / name).sql(ask).fetchall() for name in ("one", "two", "both")]
-    assert found == [[(False,)], [(True,)], [(True,)]]
-    together = mt.open_store(tmp_path / "one", tmp_path / "two")
-    assert together.sql(ask).fetchall() == [(True,)]
+    assert [mt.open_store(store).sql(ask).fetchall() for store in stores] == [[(False,)], [(True,)]]
+    assert mt.open_store(*stores).sql(ask).fetchall() == [(True,)]

@@ -1,19 +1,18 @@
 """The verdict uses how a recording ended and how many concurrent calls failed."""
 
-from pathlib import Path
-
-import polars as pl
 import pytest
 
-import mcptally as mt
-from tests import sql_over_tables
-from tests.transcripts import c2s, call, event, opened, s2c, text, write
+from tests.scored_cases import Cases
+from tests.transcripts import c2s, call, event, opened, s2c, text
+
+CASES = Cases()
 
 
-def judged(tmp_path: Path, *events) -> pl.DataFrame:
-    mt.score([write(tmp_path / "x.jsonl", events)], out=tmp_path / "store")
-    query = "SELECT seq, outcome, verdict, reason, rule FROM calls ORDER BY seq"
-    return sql_over_tables.ask(tmp_path / "store", query)
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory):
+    """The calls of a case in the order in which they were made."""
+    scored = CASES.score(tmp_path_factory.mktemp("evidence"))
+    return lambda case: scored.rows("calls", case).sort("seq")
 
 
 ENDS = {
@@ -24,29 +23,38 @@ ENDS = {
 }
 
 
-@pytest.mark.parametrize(("end", "verdict"), ENDS.values(), ids=ENDS)
-def test_the_end_of_the_server_decides_the_verdict_on_calls_in_flight(tmp_path, end, verdict):
-    rows = judged(
-        tmp_path,
-        opened(),
-        c2s(1, call(1)),
-        s2c(2, text(1)),
-        c2s(3, call(2)),
-        event("close", 4, reason="server_exited", **end),
-    )
-    assert rows.row(1, named=True)["verdict"] == verdict
+@pytest.mark.parametrize(
+    ("case", "verdict"),
+    [
+        (
+            CASES.add(
+                opened(),
+                c2s(1, call(1)),
+                s2c(2, text(1)),
+                c2s(3, call(2)),
+                event("close", 4, reason="server_exited", **end),
+            ),
+            verdict,
+        )
+        for end, verdict in ENDS.values()
+    ],
+    ids=ENDS,
+)
+def test_the_end_of_the_server_decides_the_verdict_on_calls_in_flight(judged, case, verdict):
+    assert judged(case).row(1, named=True)["verdict"] == verdict
 
 
-def test_the_end_of_the_server_is_no_evidence_if_a_later_call_was_answered(tmp_path):
-    rows = judged(
-        tmp_path,
-        opened(),
-        c2s(1, call(1)),
-        c2s(3, call(2)),
-        s2c(4, text(2)),
-        event("close", 5, reason="server_exited", exit_code=1, signal=None),
-    )
-    assert rows.row(0, named=True)["reason"] == "no_response"
+ANSWERED_LATER = CASES.add(
+    opened(),
+    c2s(1, call(1)),
+    c2s(3, call(2)),
+    s2c(4, text(2)),
+    event("close", 5, reason="server_exited", exit_code=1, signal=None),
+)
+
+
+def test_the_end_of_the_server_is_no_evidence_if_a_later_call_was_answered(judged):
+    assert judged(ANSWERED_LATER).row(0, named=True)["reason"] == "no_response"
 
 
 def outage(*, others_fail: bool) -> list[dict]:
@@ -64,15 +72,18 @@ def outage(*, others_fail: bool) -> list[dict]:
     return events
 
 
-@pytest.mark.parametrize("others_fail", [True, False])
-def test_a_vague_failure_is_an_outage_only_if_all_other_calls_fail_too(tmp_path, others_fail):
-    rows = judged(tmp_path, *outage(others_fail=others_fail))
-    failed = rows.filter(outcome="tool_error")
+@pytest.mark.parametrize(
+    ("case", "others_fail"),
+    [(CASES.add(*outage(others_fail=fail)), fail) for fail in (True, False)],
+    ids=["all fail", "one fails"],
+)
+def test_a_vague_failure_is_an_outage_only_if_all_other_calls_fail_too(judged, case, others_fail):
+    failed = judged(case).filter(outcome="tool_error")
     assert set(failed["reason"] == "dependency_down") == {others_fail}
 
 
-@pytest.mark.parametrize(("others", "enough"), [(4, False), (5, True)])
-def test_an_outage_needs_at_least_five_other_calls(tmp_path, others, enough):
+def other_failures(others: int) -> list[dict]:
+    """A call of `a` that fails with as many calls of `b`; before, both worked."""
     early, late = (1_700_000_000_000_000_000 + minutes * 60 * 10**9 for minutes in (0, 10))
     calls = [(early, "b", True), *[(late, "b", False)] * others, (early, "a", True)]
     calls += [(late, "a", False)]
@@ -82,5 +93,15 @@ def test_an_outage_needs_at_least_five_other_calls(tmp_path, others, enough):
         # Each call has its own arguments: none is a retry of another.
         events.append(c2s(2 * number - 1, call(number, tool, x=number)) | {"ts_ns": at})
         events.append(s2c(2 * number, answer) | {"ts_ns": at})
-    rows = judged(tmp_path, *events).filter(seq=2 * len(calls) - 1)
-    assert (rows["reason"][0] == "dependency_down") == enough
+    return events
+
+
+@pytest.mark.parametrize(
+    ("case", "enough"),
+    [(CASES.add(*other_failures(others)), others >= 5) for others in (4, 5)],
+    ids=["4 others", "5 others"],
+)
+def test_an_outage_needs_at_least_five_other_calls(judged, case, enough):
+    last = judged(case).row(-1, named=True)
+    assert last["tool"] == "a"
+    assert (last["reason"] == "dependency_down") == enough

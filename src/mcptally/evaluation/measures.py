@@ -8,13 +8,15 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-from scipy import stats
 
 from mcptally.evaluation.labels import VERDICTS
+from mcptally.statistics.intervals import wilson
 
 RESAMPLES: Final = 1000
 """The number of bootstrap samples. Whole server families are resampled, because the labels of one
 server are not independent."""
+NORMAL: Final = 1.959963984540054
+"""The half-width of a 95 % interval in standard errors."""
 BINS: Final = 6
 """The number of bins of equal size in the reliability table."""
 
@@ -35,8 +37,9 @@ class Rate:
         """The rate `k` of `n` with its interval."""
         if not n:
             return cls(0, 0, math.nan, math.nan, math.nan)
-        interval = stats.binomtest(k, n).proportion_ci(method="wilson")
-        return cls(k, n, k / n, float(interval.low), float(interval.high))
+        value = k / n
+        low, high = wilson(np.asarray(value), np.asarray(n), np.asarray(NORMAL))
+        return cls(k, n, value, float(low), float(high))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -9,14 +9,15 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 import mcptally as mt
 from mcptally.errors import UsageError
 from mcptally.output.overview import cache, overview
-from mcptally.output.overview.screen import screen
 from tests import corpus
+from tests.commands import run
 from tests.importers import styles
 from tests.importers.imported_logs import events
 from tests.transcripts import c2s, call, opened, s2c, text, write
@@ -69,20 +70,47 @@ def session(path: Path, *replies: bool) -> None:
     write(path, rows)
 
 
-def run(*arguments, cwd=None, **environment):
-    return subprocess.run(
-        [sys.executable, "-m", "mcptally", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=cwd,
-        env=os.environ | environment,
-        timeout=120,
-    )
+TOKEN = "ghp_" + "a1B2c3D4e5" * 4
 
 
-def test_one_screen_says_what_was_read_what_is_wrong_and_what_to_do_next(home, traces):
-    done = run(traces, COLUMNS="80")
+class Summary(NamedTuple):
+    """A recording with hostile text, and what `mcptally PATH` printed about it."""
+
+    home: Path
+    path: Path
+    printed: str
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Summary:
+    folder = tmp_path_factory.mktemp("summary")
+    (folder / "home").mkdir()
+    rows = [opened()]
+    for number in range(12):
+        rows.append(c2s(2 * number + 1, call(number, "read", path="a")))
+        said = f"Traceback\x1b[2J\n{TOKEN}"
+        rows.append(s2c(2 * number + 2, text(number, said, isError=True)))
+    path = write(folder / "a.jsonl", rows)
+    aged(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", str(folder / "home"))
+        patch.delenv("XDG_CACHE_HOME", raising=False)
+        done = run(path)
+    assert done.returncode == 0, done.stderr
+    return Summary(folder / "home", path, done.stdout)
+
+
+@pytest.fixture
+def summary(made, home, monkeypatch) -> Summary:  # noqa: ARG001  (`home` is replaced)
+    """`made`, with its home."""
+    monkeypatch.setenv("HOME", str(made.home))
+    return made
+
+
+@pytest.mark.slow
+def test_one_screen_says_what_was_read_what_is_wrong_and_what_to_do_next(home, traces, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    done = run(traces)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert len(lines) <= 23
@@ -106,19 +134,18 @@ def test_one_screen_says_what_was_read_what_is_wrong_and_what_to_do_next(home, t
         assert call_id in pasted.stdout
 
 
-def test_unchanged_inputs_are_answered_from_the_cache_without_heavy_imports(traces):
-    first = overview([traces])
+def test_unchanged_inputs_are_answered_from_the_cache_without_heavy_imports(summary):
     program = (
         "import sys; from mcptally.store import source_files; "
         "source_files.TIMESTAMP_MARGIN_NS = -10**9; from mcptally.cli import cli; "
-        f"cli([{str(traces)!r}], standalone_mode=False); "
+        f"cli([{str(summary.path)!r}], standalone_mode=False); "
         "print([m for m in ('polars', 'pyarrow', 'duckdb', 'rich', 'mcp') if m in sys.modules])"
     )
     again = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
     )
     assert again.stdout.splitlines()[-1] == "[]", again.stderr
-    assert screen([str(traces)], first.answer, first.store, first.page) in again.stdout
+    assert summary.printed in again.stdout
 
 
 def changed_input(traces: Path, _: Path) -> None:
@@ -141,15 +168,9 @@ def damaged_state(_: Path, folder: Path) -> None:
     (folder / "overview.json").write_text("{")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    "change",
-    [
-        changed_input,
-        *(
-            pytest.param(one, marks=pytest.mark.slow)
-            for one in (removed_input, changed_page, removed_store, damaged_state)
-        ),
-    ],
+    "change", [changed_input, removed_input, changed_page, removed_store, damaged_state]
 )
 def test_what_changed_is_read_again(tmp_path, change):
     traces = tmp_path / "traces"
@@ -166,6 +187,7 @@ def test_what_changed_is_read_again(tmp_path, change):
     assert again.answer["transcripts"] == len(list(traces.iterdir()))
 
 
+@pytest.mark.slow
 def test_logs_and_transcripts_can_be_mixed(tmp_path):
     mixed = tmp_path / "mixed"
     mixed.mkdir()
@@ -199,10 +221,9 @@ def test_the_cache_of_a_folder_that_contains_it_is_no_input(home):
     assert overview([home], jobs=1).answer["transcripts"] == 1
 
 
-def test_nobody_else_can_read_the_cache(home, tmp_path):
-    session(tmp_path / "a.jsonl", True)
-    found = overview([tmp_path / "a.jsonl"], jobs=1)
-    assert found.folder.parent == home / ".cache" / "mcptally"
+def test_nobody_else_can_read_the_cache(summary):
+    found = overview([summary.path])
+    assert found.folder.parent == summary.home / ".cache" / "mcptally"
     assert stat.S_IMODE(found.folder.stat().st_mode) == 0o700
     assert stat.S_IMODE(found.page.stat().st_mode) == 0o600
 
@@ -247,30 +268,23 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("words", "code", "message"), WRONG.values(), ids=WRONG)
-def test_what_cannot_be_read_is_said(tmp_path, words, code, message):
+def test_what_cannot_be_read_is_said(tmp_path, monkeypatch, words, code, message):
     (tmp_path / "empty").mkdir()
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "x.jsonl").write_text("hello\n")
     (tmp_path / "other" / "x.log").write_text("hello\n")
     (tmp_path / "store").mkdir()
     (tmp_path / "store" / "store.json").write_text("{}")
-    done = run(*words, cwd=tmp_path)
+    monkeypatch.chdir(tmp_path)
+    done = run(*words)
     assert (done.returncode, done.stdout) == (code, "")
     assert message in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_recorded_text_reaches_the_screen_masked_and_on_one_line(tmp_path):
-    token = "ghp_" + "a1B2c3D4e5" * 4
-    rows = [opened()]
-    for number in range(12):
-        rows.append(c2s(2 * number + 1, call(number, "read", path="a")))
-        said = f"Traceback\x1b[2J\n{token}"
-        rows.append(s2c(2 * number + 2, text(number, said, isError=True)))
-    write(tmp_path / "a.jsonl", rows)
-    done = run(tmp_path / "a.jsonl")
-    assert "12 of 12 calls" in done.stdout
-    assert token not in done.stdout
-    assert "\x1b" not in done.stdout
-    state = cache.folder_of(cache.root(), [tmp_path / "a.jsonl"]) / "overview.json"
-    assert token not in json.dumps(json.loads(state.read_text()))
+def test_recorded_text_reaches_the_screen_masked_and_on_one_line(summary):
+    assert "12 of 12 calls" in summary.printed
+    assert TOKEN not in summary.printed
+    assert "\x1b" not in summary.printed
+    state = overview([summary.path]).folder / "overview.json"
+    assert TOKEN not in json.dumps(json.loads(state.read_text()))

@@ -5,7 +5,10 @@ from pathlib import Path
 import pytest
 
 import mcptally as mt
+from tests.scored_cases import Cases, Scored
 from tests.transcripts import c2s, call, opened, s2c, text, write
+
+CASES = Cases()
 
 DECLARED = '<?xml version="1.0" encoding="UTF-8"?><issues/>'
 BARE = "<issues/>"
@@ -34,23 +37,41 @@ def xml_findings(store: Path) -> list[str]:
     return [rule for (rule,) in found.fetchall()]
 
 
-def scored(folder: Path, *texts: str, **members) -> list[str]:
-    mt.score([write(folder / "a.jsonl", events(*texts, **members))], out=folder / "store")
-    return xml_findings(folder / "store")
+def results(*texts: str, **members) -> int:
+    return CASES.add(*events(*texts, **members))
+
+
+@pytest.fixture(scope="module")
+def scored(tmp_path_factory) -> Scored:
+    return CASES.score(tmp_path_factory.mktemp("xml"))
+
+
+@pytest.fixture(scope="module")
+def found(scored):
+    """The rules about XML that a case breaks, in the order of its lines."""
+
+    def rules(case: int) -> list[str]:
+        rows = scored.rows("findings", case).sort("line", "rule")["rule"]
+        return rows.filter(rows.str.starts_with("content.xml")).to_list()
+
+    return rules
+
+
+COMPARED = [
+    ([DECLARED, BARE], [UNDECLARED]),
+    ([DECLARED, BROKEN], [MALFORMED, UNDECLARED]),
+    ([DECLARED, f"Result: {DECLARED}"], [UNDECLARED]),
+    ([DECLARED, BARE, BARE, "no issues"], [UNDECLARED, UNDECLARED]),
+    ([BARE, BROKEN], []),
+    ([DECLARED, "no issues"], []),
+    ([DECLARED, "<html><br></html>"], []),
+    ([DECLARED, BARE, "a page", "a page", "a page"], []),
+]
 
 
 @pytest.mark.parametrize(
-    ("texts", "rules"),
-    [
-        ([DECLARED, BARE], [UNDECLARED]),
-        ([DECLARED, BROKEN], [MALFORMED, UNDECLARED]),
-        ([DECLARED, f"Result: {DECLARED}"], [UNDECLARED]),
-        ([DECLARED, BARE, BARE, "no issues"], [UNDECLARED, UNDECLARED]),
-        ([BARE, BROKEN], []),
-        ([DECLARED, "no issues"], []),
-        ([DECLARED, "<html><br></html>"], []),
-        ([DECLARED, BARE, "a page", "a page", "a page"], []),
-    ],
+    ("case", "rules"),
+    [(results(*texts), rules) for texts, rules in COMPARED],
     ids=[
         "without a declaration",
         "not well-formed",
@@ -62,19 +83,29 @@ def scored(folder: Path, *texts: str, **members) -> list[str]:
         "most results are text",
     ],
 )
-def test_a_result_is_compared_with_the_other_results_of_its_server(tmp_path, texts, rules):
-    assert scored(tmp_path, *texts) == rules
+def test_a_result_is_compared_with_the_other_results_of_its_server(found, case, rules):
+    assert found(case) == rules
 
 
-def test_a_definition_that_names_xml_is_enough(tmp_path: Path):
-    assert scored(tmp_path, BARE, "fine", description="Issues as XML.") == [UNDECLARED]
+NAMES_XML = results(BARE, "fine", description="Issues as XML.")
 
 
-def test_an_error_is_not_expected_to_be_xml(tmp_path: Path):
-    assert scored(tmp_path, DECLARED, description="Issues as XML.", isError=True) == []
-    assert scored(tmp_path, BARE, description="Issues as XML.", isError=True) == []
+def test_a_definition_that_names_xml_is_enough(found):
+    assert found(NAMES_XML) == [UNDECLARED]
 
 
+ERRORS = {
+    said: results(said, description="Issues as XML.", isError=True) for said in (DECLARED, BARE)
+}
+
+
+@pytest.mark.parametrize("case", ERRORS.values(), ids=ERRORS)
+def test_an_error_is_not_expected_to_be_xml(scored, found, case):
+    assert scored.rows("calls", case)["outcome"].to_list() == ["ok", "tool_error"]
+    assert found(case) == []
+
+
+@pytest.mark.slow
 def test_a_recording_is_scored_again_when_another_one_shows_that_results_are_xml(tmp_path: Path):
     archive = tmp_path / "archive"
     archive.mkdir()
@@ -90,5 +121,8 @@ def test_a_recording_is_scored_again_when_another_one_shows_that_results_are_xml
     assert xml_findings(tmp_path / "store") == []
 
 
-def test_an_xml_declaration_without_an_encoding_is_a_finding(tmp_path: Path):
-    assert scored(tmp_path, '<?xml version="1.0"?><a/>') == ["content.xml_encoding"]
+NO_ENCODING = results('<?xml version="1.0"?><a/>')
+
+
+def test_an_xml_declaration_without_an_encoding_is_a_finding(found):
+    assert found(NO_ENCODING) == ["content.xml_encoding"]
